@@ -1,0 +1,43 @@
+"""Walking through arrays of any strides by one running number.
+
+A *grid* is a small int64 array: row 0 holds the sizes of some dimensions, every further row the strides one tensor
+has along them. Position p of the grid, counted in row-major order, lies ``offset(grid, t, p)`` words from the start of
+tensor t. Neighbouring dimensions that every tensor runs through evenly are merged, so that most grids have one column.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlcpu.runtime.jit import device
+
+Grid = NDArray[np.int64]
+
+
+def make_grid(sizes: Sequence[int], *strides: Sequence[int]) -> Grid:
+    """Return the grid of dimensions of these sizes, with each tensor's strides, in as few columns as possible."""
+    columns: list[list[int]] = []
+    for column in zip(sizes, *strides, strict=True):
+        if column[0] == 1:
+            continue
+        if columns and all(
+            outer == inner * column[0] for outer, inner in zip(columns[-1][1:], column[1:], strict=True)
+        ):
+            columns[-1] = [columns[-1][0] * column[0], *column[1:]]
+        else:
+            columns.append(list(column))
+    if not columns:
+        columns = [[1] + [0] * len(strides)]
+    return np.array(columns, np.int64).T.copy()
+
+
+@device
+def offset(grid, tensor, position):
+    """Return how many words position `position` lies from the start of tensor `tensor` (1 is the first)."""
+    result = 0
+    for d in range(grid.shape[1] - 1, 0, -1):
+        size = grid[0, d]
+        result += (position % size) * grid[tensor, d]
+        position //= size
+    return result + position * grid[tensor, 0]

@@ -1,0 +1,81 @@
+"""Checks that the functions and the descriptors share. Each refusal names operator, field, found and allowed."""
+
+import operator as op
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlcpu.errors import BindingError, DmlError, UnsupportedError
+from dmlcpu.runtime.memory import overlap
+
+Array = NDArray[Any]
+
+
+def as_array(operator: str, field: str, value: Any) -> Array:
+    """Return `value` as an array of fixed-size elements in native byte order and aligned, copied only if it must be."""
+    try:
+        array = np.asarray(value)
+    except ValueError as error:  # ragged nested lists
+        raise BindingError(operator, field, str(error), "an array, or what numpy.asarray makes one of") from None
+    if array.dtype.hasobject:
+        found = type(value).__name__ if array.ndim == 0 else f"an array of dtype {array.dtype}"
+        raise TypeError(f"{operator}: {field} is {found}; allowed: an array of fixed-size elements")
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    return array if array.flags.aligned else array.copy()
+
+
+def as_integer(operator: str, field: str, value: Any) -> int:
+    """Return an integer argument as an int."""
+    if not isinstance(value, bool | np.bool_):
+        try:
+            return op.index(value)
+        except TypeError:
+            pass
+    raise TypeError(f"{operator}: {field} is {value!r}; allowed: an integer")
+
+
+def check_flag(operator: str, field: str, value: Any) -> bool:
+    """Return a boolean argument as a bool."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{operator}: {field} is {value!r}; allowed: True or False")
+    return bool(value)
+
+
+def check_choice(operator: str, field: str, value: Any, choices: Sequence[str]) -> None:
+    """Refuse a string that is not one of the choices."""
+    if not isinstance(value, str):
+        raise TypeError(f"{operator}: {field} is {value!r}; allowed: {', '.join(map(repr, choices))}")
+    if value not in choices:
+        raise DmlError(operator, field, repr(value), ", ".join(map(repr, choices)))
+
+
+def check_output(operator: str, field: str, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Refuse an output that cannot take the result as it is."""
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"{operator}: {field} is {type(array).__name__}; allowed: a numpy.ndarray")
+    if array.shape != shape:
+        raise BindingError(operator, f"{field}.shape", str(array.shape), str(shape))
+    if array.dtype != dtype:
+        raise BindingError(operator, f"{field}.dtype", str(array.dtype), str(dtype))
+    if not array.flags.writeable:
+        raise BindingError(operator, field, "read-only", "an array that can be written to")
+    if not array.flags.aligned:
+        raise BindingError(operator, field, "not aligned to its element size", "an aligned array")
+    if array.size > 1 and 0 in [s for s, n in zip(array.strides, array.shape, strict=True) if n > 1]:
+        raise BindingError(operator, field, "broadcast (a zero stride)", "an array whose elements are distinct")
+
+
+def check_apart(operator: str, field: str, out: Array, others: Mapping[str, Array]) -> None:
+    """Refuse an output that shares memory with one of the other arrays."""
+    for name, other in others.items():
+        if overlap(out, other):
+            raise BindingError(operator, field, f"sharing memory with {name}", "memory of its own")
+
+
+def check_type(operator: str, field: str, dtype: np.dtype[Any], allowed: Sequence[str]) -> None:
+    """Refuse a data type that is not in a list of names."""
+    if dtype.name not in allowed:
+        raise UnsupportedError(operator, f"{field}.dtype", str(dtype), ", ".join(allowed))

@@ -1,0 +1,256 @@
+"""TOP_K1: the k largest or smallest elements of each sequence, with their positions, in a stable order."""
+
+import functools
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from dmlcpu.errors import DmlError, UnsupportedError
+from dmlcpu.kernels import registry
+from dmlcpu.kernels.grid import Grid, make_grid
+from dmlcpu.kernels.top_k.keys import FLOAT, SIGNED, UNSIGNED
+from dmlcpu.operators.arguments import (
+    Array,
+    as_array,
+    as_integer,
+    check_apart,
+    check_flag,
+    check_output,
+)
+from dmlcpu.runtime.memory import scratch, word_strides, words
+from dmlcpu.runtime.threads import Budget, budget
+
+_log = logging.getLogger("dmlcpu")
+
+
+class TopK(NamedTuple):
+    """What `top_k` returns.
+
+    Attributes
+    ----------
+    values : ndarray
+        The selected elements, best first along the axis.
+    indices : ndarray
+        Their positions, counted from the start of their own sequence.
+    """
+
+    values: Array
+    indices: Array
+
+
+class _Kind(NamedTuple):
+    """How the words of a data type map to keys."""
+
+    code: int
+    infinity: int  # the bits of +inf, for floating types
+
+
+_KINDS = {
+    "bool": _Kind(UNSIGNED, 0),
+    **{f"uint{bits}": _Kind(UNSIGNED, 0) for bits in (8, 16, 32, 64)},
+    **{f"int{bits}": _Kind(SIGNED, 0) for bits in (8, 16, 32, 64)},
+    "float16": _Kind(FLOAT, 0x7C00),
+    "bfloat16": _Kind(FLOAT, 0x7F80),
+    "float32": _Kind(FLOAT, 0x7F800000),
+    "float64": _Kind(FLOAT, 0x7FF0000000000000),
+}
+_INDEX_TYPES = tuple(np.dtype(name) for name in ("int64", "int32", "uint64", "uint32"))
+
+# Up to so many candidates, or elements in a sequence, insertion beats counting digits.
+_INSERTION_K = 8
+_INSERTION_N = 32
+
+
+def top_k(
+    x: ArrayLike,
+    k: int,
+    *,
+    axis: int = -1,
+    largest: bool = True,
+    index_dtype: DTypeLike = np.int64,
+    out: tuple[Array, Array] | None = None,
+) -> TopK:
+    """Select the k largest (or smallest) elements of each sequence along an axis.
+
+    The order is total and stable: elements with the same value appear by ascending index, which also decides which of
+    several equal elements are selected. NaN ranks above +inf, and all NaNs tie; -0.0 and +0.0 tie. The selected
+    elements keep every bit.
+
+    Parameters
+    ----------
+    x : array_like, shape (..., N, ...)
+        float16, float32, float64, bfloat16 (of ``ml_dtypes``), bool, or any integer type of 8 to 64 bits; at least one
+        dimension, any memory layout.
+    k : int
+        How many elements to select, 0 to N.
+    axis : int, default -1
+        The axis of length N. A negative one counts from the last.
+    largest : bool, default True
+        Select the largest elements, largest first; else the smallest, smallest first.
+    index_dtype : dtype, default int64
+        int64, int32, uint64 or uint32.
+    out : tuple of two ndarrays, optional
+        Where to write values and indices: of x's shape with k along the axis, x's type and `index_dtype`; any strides,
+        no memory shared with `x` or with one another.
+
+    Returns
+    -------
+    TopK
+        A named tuple (values, indices), each of x's shape with k in place of N; the arrays of `out` if given.
+
+    Raises
+    ------
+    DmlError
+        If an argument does not fit; nothing has been written then.
+    TypeError
+        If an argument is of the wrong Python kind.
+
+    Notes
+    -----
+    The semantics are those of DirectML's ``DML_TOP_K1_OPERATOR_DESC``, extended to k equal to N and to k = 0, to empty
+    arrays and to more data types. ``ONNX TopK`` gives the same results where it defines them.
+
+    Examples
+    --------
+    >>> import numpy as np, dmlcpu
+    >>> x = np.array([[0, 1, 10, 11], [3, 2, 9, 8]], np.float32)
+    >>> values, indices = dmlcpu.top_k(x, 2)
+    >>> values
+    array([[11., 10.],
+           [ 9.,  8.]], dtype=float32)
+    >>> indices
+    array([[3, 2],
+           [2, 3]])
+    >>> dmlcpu.top_k(x, 1, axis=0, largest=False).indices
+    array([[0, 0, 1, 1]])
+    """
+    x, k, axis, largest, index_type = check(x, k, axis, largest, index_dtype)
+    values, indices = allocate(x, k, axis, index_type, out)
+    execute(x, k, axis, largest, values, indices)
+    return TopK(values, indices)
+
+
+def check(
+    x: Any, k: Any, axis: Any, largest: Any, index_dtype: Any
+) -> tuple[Array, int, int, bool, np.dtype[Any]]:
+    """Return the arguments in their plain forms, or refuse them."""
+    x = as_array("top_k", "x", x)
+    _kind(x.dtype)
+    if x.ndim == 0:
+        raise DmlError("top_k", "x.ndim", "0", "at least 1")
+    axis = as_integer("top_k", "axis", axis)
+    if not -x.ndim <= axis < x.ndim:
+        raise DmlError("top_k", "axis", str(axis), f"{-x.ndim} to {x.ndim - 1} (x has {x.ndim} dimensions)")
+    axis %= x.ndim
+    k = as_integer("top_k", "k", k)
+    if not 0 <= k <= x.shape[axis]:
+        raise DmlError("top_k", "k", str(k), f"0 to {x.shape[axis]} (the elements along axis {axis})")
+    index_type = np.dtype(index_dtype)
+    if index_type not in _INDEX_TYPES:
+        raise UnsupportedError("top_k", "index_dtype", str(index_type), ", ".join(map(str, _INDEX_TYPES)))
+    if x.shape[axis] - 1 > np.iinfo(index_type).max:
+        raise DmlError("top_k", "index_dtype", str(index_type), f"a type that holds {x.shape[axis] - 1}")
+    return x, k, axis, check_flag("top_k", "largest", largest), index_type
+
+
+def allocate(x: Array, k: int, axis: int, index_type: np.dtype[Any], out: Any) -> tuple[Array, Array]:
+    """Return the output arrays: new ones, or those of `out` if they fit."""
+    shape = (*x.shape[:axis], k, *x.shape[axis + 1 :])
+    if out is None:
+        return np.empty(shape, x.dtype), np.empty(shape, index_type)
+    if not isinstance(out, tuple) or len(out) != 2:
+        raise TypeError(f"top_k: out is {type(out).__name__}; allowed: a tuple (values, indices) of two arrays")
+    values, indices = out
+    check_output("top_k", "out[0]", values, shape, x.dtype)
+    check_output("top_k", "out[1]", indices, shape, index_type)
+    check_apart("top_k", "out[0]", values, {"x": x, "out[1]": indices})
+    check_apart("top_k", "out[1]", indices, {"x": x})
+    return values, indices
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How one shape, layout and type is worked on: plain integers and a kernel."""
+
+    kernel: registry.Entry
+    parts: int
+    grid: Grid  # sequences, with the strides of x, values and indices
+    rows: int
+    steps: tuple[int, int, int]  # from one element of a sequence to the next, in x, values and indices
+    scratch: tuple[int, int]
+
+
+@functools.lru_cache(maxsize=1024)
+def plan(
+    shape: tuple[int, ...],
+    axis: int,
+    k: int,
+    strides: tuple[Sequence[int], Sequence[int], Sequence[int]],
+    limits: Budget,
+    kernel: str | None,
+) -> Plan:
+    """Choose the kernel and cut the work. strides: of x, values and indices, in words."""
+    n = shape[axis]
+    others = [d for d in range(len(shape)) if d != axis]
+    sizes = [shape[d] for d in others]
+    rows = int(np.prod(sizes, dtype=np.int64))
+    if kernel is None:
+        kernel = "insertion" if k <= _INSERTION_K or n <= _INSERTION_N else "radix_select"
+    entry = registry.find("top_k", "select", kernel)
+    assert entry.scratch is not None
+    keys_length, order_length = entry.scratch(n, k)
+    chosen = Plan(
+        kernel=entry,
+        parts=limits.parts(work=rows * n, most=rows),
+        grid=make_grid(sizes, *[[tensor[d] for d in others] for tensor in strides]),
+        rows=rows,
+        steps=(strides[0][axis], strides[1][axis], strides[2][axis]),
+        scratch=(keys_length, order_length),
+    )
+    _log.debug("top_k: %s, k %d along axis %d: %s, %d parts", shape, k, axis, entry.name, chosen.parts)
+    return chosen
+
+
+def execute(
+    x: Array,
+    k: int,
+    axis: int,
+    largest: bool,
+    values: Array,
+    indices: Array,
+    *,
+    kernel: str | None = None,
+) -> None:
+    """Run on checked arrays of any strides; `kernel` asks for one of the registry by name."""
+    if values.size == 0:
+        return
+    kind = _kind(x.dtype)
+    width = x.dtype.itemsize
+    strides = (word_strides(x, width), word_strides(values, width), word_strides(indices, 4))
+    chosen = plan(x.shape, axis, k, strides, budget(), kernel)
+    keys, order = scratch(
+        (chosen.parts * chosen.scratch[0], f"u{width}"), (chosen.parts * chosen.scratch[1], np.int64)
+    )
+    x_words, x_start = words(x, width)
+    value_words, value_start = words(values, width)
+    index_words, index_start = words(indices, 4)
+    x_step, value_step, index_step = chosen.steps
+    # fmt: off
+    chosen.kernel.kernel(
+        chosen.parts, x_words, x_start, x_step, value_words, value_start, value_step,
+        index_words, index_start, index_step, indices.dtype.itemsize // 4, chosen.grid, chosen.rows,
+        x.shape[axis], k, kind.code, kind.infinity, int(largest),
+        keys.reshape(chosen.parts, -1), order.reshape(chosen.parts, -1),
+    )
+    # fmt: on
+
+
+def _kind(dtype: np.dtype[Any]) -> _Kind:
+    kind = _KINDS.get(dtype.name)
+    if kind is None:
+        raise UnsupportedError("top_k", "x.dtype", str(dtype), ", ".join(_KINDS))
+    return kind

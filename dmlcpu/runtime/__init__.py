@@ -1,0 +1,1 @@
+"""What the machine is: CPU features, threads, Numba's decorators, aligned memory."""
