@@ -2,13 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
+from dmlcpu.kernels.quantized_matmul import dot_generic, pack
+from dmlcpu.kernels.scatter_nd import apply, copy, resolve
 from dmlcpu.kernels.top_k import insertion, radix_select
 from dmlcpu.runtime.isa import Isa, allowed
 from dmlcpu.runtime.jit import Kernel
 
 WIDTHS = ("uint8", "uint16", "uint32", "uint64")
+INDICES = ("int32", "int64", "uint32", "uint64")
+NUMBERS = (*WIDTHS, "int8", "int16", "int32", "int64", "float32", "float64")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,12 @@ KERNELS = (
     Entry("top_k",  "select", "insertion",    Isa.GENERIC, WIDTHS, insertion.insertion, scratch=insertion.scratch),
     Entry("top_k",  "select", "radix_select", Isa.GENERIC, WIDTHS, radix_select.radix_select,
           scratch=radix_select.scratch),
+    Entry("scatter_nd", "resolve", "resolve", Isa.GENERIC, INDICES, resolve.resolve),
+    Entry("scatter_nd", "copy", "copy", Isa.GENERIC, ("uint8",), copy.copy),
+    Entry("scatter_nd", "apply", "apply", Isa.GENERIC, NUMBERS, apply.apply),
+    Entry("quantized_matmul", "pack", "pack", Isa.GENERIC, ("int8", "uint8"), pack.pack),
+    Entry("quantized_matmul", "dot", "dot_s16s16_2x4_generic", Isa.GENERIC, ("int16",),
+          dot_generic.dot_s16s16_2x4_generic, block=dot_generic.BLOCK),
 )
 # fmt: on
 
@@ -54,5 +63,3 @@ def find(operator: str, stage: str, name: str | None = None) -> Entry:
         if name in (None, entry.name):
             return entry
     raise LookupError(f"no kernel {name} for {operator} {stage} on this machine")
-
-

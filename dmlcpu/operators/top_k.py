@@ -134,9 +134,7 @@ def top_k(
     return TopK(values, indices)
 
 
-def check(
-    x: Any, k: Any, axis: Any, largest: Any, index_dtype: Any
-) -> tuple[Array, int, int, bool, np.dtype[Any]]:
+def check(x: Any, k: Any, axis: Any, largest: Any, index_dtype: Any) -> tuple[Array, int, int, bool, np.dtype[Any]]:
     """Return the arguments in their plain forms, or refuse them."""
     x = as_array("top_k", "x", x)
     _kind(x.dtype)
@@ -232,9 +230,7 @@ def execute(
     width = x.dtype.itemsize
     strides = (word_strides(x, width), word_strides(values, width), word_strides(indices, 4))
     chosen = plan(x.shape, axis, k, strides, budget(), kernel)
-    keys, order = scratch(
-        (chosen.parts * chosen.scratch[0], f"u{width}"), (chosen.parts * chosen.scratch[1], np.int64)
-    )
+    keys, order = scratch((chosen.parts * chosen.scratch[0], f"u{width}"), (chosen.parts * chosen.scratch[1], np.int64))
     x_words, x_start = words(x, width)
     value_words, value_start = words(values, width)
     index_words, index_start = words(indices, 4)

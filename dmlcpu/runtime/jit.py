@@ -125,7 +125,7 @@ def _digest(function: Callable[..., Any]) -> str:
         seen.add(code)
         digest.update(code.co_code + repr((code.co_consts, code.co_names)).encode())
         for name in code.co_names:
-            value = current.__globals__.get(name)
+            value: Any = current.__globals__.get(name)
             if hasattr(value, "py_func"):
                 pending.append(value.py_func)
             elif isinstance(value, int | float):

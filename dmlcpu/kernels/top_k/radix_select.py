@@ -14,7 +14,7 @@ SMALL = 32
 
 @device
 def find_threshold(keys, n, k, counts):
-    """Return (mask, prefix, need): the winners are all keys with key & mask > prefix and the first `need` equal to it."""
+    """Return (mask, prefix, need): winners are all keys with key & mask > prefix and the first `need` equal to it."""
     mask = np.uint64(0)
     prefix = np.uint64(0)
     need = k
@@ -80,10 +80,10 @@ def sort_pass(shift, source, source_order, target, target_order, k, counts):
         counts[digit] = total
         total += count
     for i in range(k):
-        digit = (np.uint64(source[i]) >> np.uint64(shift)) & np.uint64(DIGITS - 1)
-        target[counts[digit]] = source[i]
-        target_order[counts[digit]] = source_order[i]
-        counts[digit] += 1
+        cell = (np.uint64(source[i]) >> np.uint64(shift)) & np.uint64(DIGITS - 1)
+        target[counts[cell]] = source[i]
+        target_order[counts[cell]] = source_order[i]
+        counts[cell] += 1
     return True
 
 

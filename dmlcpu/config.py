@@ -1,0 +1,102 @@
+"""What this installation is and uses: versions, instruction sets, threads, kernels, the cache."""
+
+import os
+import platform
+import sys
+from typing import Any
+
+from dmlcpu import __version__
+
+
+def show_config() -> None:
+    """Print versions, instruction sets, threads, the cache folder and the kernels this machine can run.
+
+    Nothing is compiled and no thread is started for it.
+
+    Examples
+    --------
+    >>> import dmlcpu
+    >>> dmlcpu.show_config()  # doctest: +ELLIPSIS
+    versions
+      dmlcpu ...
+    """
+    print(as_text(config()))
+
+
+def config() -> dict[str, Any]:
+    """Return what `show_config` prints, as a dictionary that JSON can hold.
+
+    Returns
+    -------
+    dict
+        "versions", "isa", "threads" and "cache" are dictionaries, "kernels" is a list of dictionaries.
+    """
+    import llvmlite
+    import numba
+    import numpy as np
+
+    from dmlcpu.kernels import registry
+    from dmlcpu.runtime import isa, threads
+
+    settings: Any = numba.config
+
+    return {
+        "versions": {
+            "dmlcpu": __version__,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "numba": numba.__version__,
+            "llvmlite": llvmlite.__version__,
+            "platform": f"{sys.platform} {platform.machine()}",
+        },
+        "isa": {
+            "detected": isa.detected().name.lower(),
+            "allowed": isa.allowed().name.lower(),
+            "DMLCPU_ISA": os.environ.get("DMLCPU_ISA"),
+        },
+        "threads": {
+            "used": threads.get_num_threads(),
+            "DMLCPU_NUM_THREADS": os.environ.get("DMLCPU_NUM_THREADS"),
+            "NUMBA_NUM_THREADS": settings.NUMBA_NUM_THREADS,
+            "layer": _threading_layer(),
+            "layer_configured": f"{settings.THREADING_LAYER} (of {', '.join(settings.THREADING_LAYER_PRIORITY)})",
+        },
+        "cache": {"folder": cache_folder(), "NUMBA_CACHE_DIR": os.environ.get("NUMBA_CACHE_DIR")},
+        "kernels": [
+            {"operator": entry.operator, "stage": entry.stage, "name": entry.name, "isa": entry.isa.name.lower()}
+            for entry in registry.available()
+        ],
+    }
+
+
+def as_text(shown: dict[str, Any]) -> str:
+    """Write a `config()` for reading."""
+    lines = []
+    for title, content in shown.items():
+        lines.append(title)
+        if isinstance(content, dict):
+            rows = [(name, "not set" if value is None else value) for name, value in content.items()]
+        else:
+            rows = [
+                (f"{kernel['operator']} {kernel['stage']}", f"{kernel['name']} ({kernel['isa']})") for kernel in content
+            ]
+        width = max(len(name) for name, _ in rows)
+        lines += [f"  {name:{width}}  {value}" for name, value in rows]
+    return "\n".join(lines)
+
+
+def cache_folder() -> str:
+    """Return the folder under which compiled kernels are kept."""
+    from dmlcpu.kernels import registry
+
+    folders = {entry.kernel.serial.stats.cache_path for entry in registry.available()} - {None}
+    return os.path.commonpath(folders) if folders else "none: kernels are compiled anew by every process"
+
+
+def _threading_layer() -> str:
+    from numba.np.ufunc import threading_layer
+
+    try:
+        return str(threading_layer())
+    except ValueError:  # starting threads only to learn the layer is not worth it
+        return "not started yet"

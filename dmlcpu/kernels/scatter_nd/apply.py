@@ -1,0 +1,44 @@
+"""The writing pass. Each share of the work owns a region of the output and applies the updates that fall into it.
+
+Every share reads all positions and applies its own in index order, so no element is ever touched by two threads, the
+last update wins, and sums are formed in one order: the result does not depend on the number of shares.
+"""
+
+from numba import prange
+
+from dmlcpu.kernels.grid import offset
+from dmlcpu.kernels.scatter_nd.combine import combine_slice
+from dmlcpu.runtime.jit import device, kernel
+
+
+@device
+def apply_region(first, last, positions, count, out, out_start, targets, updates, updates_start, sources,
+                 slices, n, o_step, u_step, operation, half):  # fmt: skip
+    """Apply the updates whose position lies in first, ..., last - 1."""
+    pieces = 1
+    for d in range(slices.shape[1]):
+        pieces *= slices[0, d]
+    for i in range(count):
+        position = positions[i]
+        if position < first or position >= last:
+            continue
+        o = out_start + offset(targets, 1, position)
+        u = updates_start + offset(sources, 1, i)
+        for piece in range(pieces):
+            combine_slice(out, o + offset(slices, 1, piece), o_step, updates, u + offset(slices, 2, piece), u_step,
+                          n, operation, half)  # fmt: skip
+
+
+@kernel
+def apply(parts, positions, count, space, out, out_start, targets, updates, updates_start, sources,
+          slices, n, o_step, u_step, operation, half):  # fmt: skip
+    """Write `count` updates, each a slice, at their positions in a space of so many.
+
+    positions: (count,) int64, negative ones are skipped. out, updates: elements of one type. targets: (2, d), the
+    indexed space in `out`; sources: (2, d), the updates. A slice is a grid `slices`: (3, d) of runs of n elements,
+    o_step apart in out and u_step apart in updates.
+    """
+    for part in prange(parts):
+        apply_region(part * space // parts, (part + 1) * space // parts, positions, count,
+                     out, out_start, targets, updates, updates_start, sources,
+                     slices, n, o_step, u_step, operation, half)  # fmt: skip

@@ -1,0 +1,110 @@
+"""Packed matrices: operands rearranged once into the rows that the kernels multiply."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dmlcpu.kernels import registry
+from dmlcpu.kernels.grid import make_grid
+from dmlcpu.kernels.quantized_matmul.pack import DEPTH, ROWS
+from dmlcpu.operators.arguments import Array
+from dmlcpu.operators.quantization import check_matrix
+from dmlcpu.runtime.memory import aligned_empty, words
+from dmlcpu.runtime.threads import budget
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PackedMatrix:
+    """A constant right operand, in the form the kernels read: what `pack_b` returns.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        The shape (..., K, N) of the matrix that was packed.
+    dtype : dtype
+        Its type, int8 or uint8.
+    layout : str
+        The kernel the packed form is for.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    layout: str
+    columns: Array  # (batches, padded N, padded K) int16
+    sums: Array  # (batches, padded N) int64
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions of the matrix that was packed."""
+        return len(self.shape)
+
+    def __repr__(self) -> str:
+        return f"PackedMatrix(shape={self.shape}, dtype={self.dtype}, layout={self.layout!r})"
+
+
+def pack_b(b: ArrayLike) -> PackedMatrix:
+    """Pack constant weights once, to pass them as `b` of many products.
+
+    Parameters
+    ----------
+    b : array_like of int8 or uint8, shape (..., K, N)
+        Any memory layout; the packed matrix is a copy.
+
+    Returns
+    -------
+    PackedMatrix
+        Immutable; it may be used from many threads, and pickled.
+
+    Raises
+    ------
+    DmlError
+        If `b` is of another type or has fewer than two dimensions.
+
+    Examples
+    --------
+    >>> import numpy as np, dmlcpu
+    >>> weights = dmlcpu.pack_b(np.eye(3, dtype=np.int8))
+    >>> weights
+    PackedMatrix(shape=(3, 3), dtype=int8, layout='dot_s16s16_2x4_generic')
+    >>> a = np.array([[1, 2, 3]], np.uint8)
+    >>> dmlcpu.quantized_matmul(a, 1.0, None, weights, 1.0, None, 1.0, None)
+    array([[1, 2, 3]], dtype=uint8)
+    """
+    b = check_matrix("pack_b", "b", b, at_least=2)
+    entry = registry.find("quantized_matmul", "dot")
+    transposed = b.swapaxes(-1, -2)
+    shape = packed_shape(transposed.shape, entry.block[1])
+    columns = aligned_empty(math.prod(shape), np.int16).reshape(shape)
+    sums = aligned_empty(shape[0] * shape[1], np.int64).reshape(shape[:2])
+    pack(transposed, columns, sums)
+    return PackedMatrix(b.shape, b.dtype, entry.name, columns, sums)
+
+
+def pack(x: Array, packed: Array, sums: Array) -> None:
+    """Pack matrices (..., rows, depth) of any strides into int16 rows."""
+    rows, depth = x.shape[-2:]
+    batches = math.prod(x.shape[:-2])
+    if packed.size == 0:
+        sums[...] = 0
+        return
+    bytes_, start = words(x, 1)
+    parts = budget().parts(work=x.size, most=batches * -(-rows // ROWS))
+    registry.find("quantized_matmul", "pack").kernel(
+        parts, bytes_.view(x.dtype), start, x.strides[-2], x.strides[-1],
+        make_grid(x.shape[:-2], x.strides[:-2]), batches, rows, depth, packed, sums,
+    )  # fmt: skip
+
+
+def packed_shape(shape: tuple[int, ...], tile: int) -> tuple[int, int, int]:
+    """Return the packed shape of matrices (..., rows, depth): batches, rows in whole tiles, and the padded depth."""
+    *batch, rows, depth = shape
+    return math.prod(batch), -(-rows // tile) * tile, -(-depth // DEPTH) * DEPTH
+
+
+def batch_strides(shape: tuple[int, ...], batch: tuple[int, ...]) -> tuple[int, ...]:
+    """Return how far apart the packed matrices of an operand lie along the batch dimensions it is broadcast to."""
+    own = (1,) * (len(batch) - len(shape) + 2) + shape[:-2]
+    return tuple(math.prod(own[d + 1 :]) if size > 1 else 0 for d, size in enumerate(own))

@@ -1,0 +1,104 @@
+"""Checks of what only quantized operators have: int8 matrices, scales and zero points."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dmlcpu.errors import BindingError, DmlError, UnsupportedError
+from dmlcpu.operators.arguments import Array, as_array, check_type
+
+QUANTIZED = ("int8", "uint8")
+
+
+def check_matrix(operator: str, field: str, value: Any, at_least: int) -> Array:
+    """Return an int8 or uint8 array of at least so many dimensions."""
+    array = as_array(operator, field, value)
+    check_type(operator, field, array.dtype, QUANTIZED)
+    if array.ndim < at_least:
+        raise BindingError(operator, f"{field}.ndim", str(array.ndim), f"at least {at_least}")
+    return array
+
+
+def common_batch(
+    operator: str,
+    a: tuple[str, tuple[int, ...]],
+    b: tuple[str, tuple[int, ...]],
+    a_matrix: tuple[int, ...],
+    b_matrix: tuple[int, ...],
+) -> tuple[int, ...]:
+    """Return the batch shape of the product, or refuse operands (name, shape) that do not fit together."""
+    (a_name, a_shape), (b_name, b_shape) = a, b
+    if a_matrix[-1] != b_matrix[-2]:
+        allowed = f"K = {a_matrix[-1]} rows ({a_name}.shape is {a_shape})"
+        raise BindingError(operator, f"{b_name}.shape", str(b_shape), allowed)
+    try:
+        return np.broadcast_shapes(a_matrix[:-2], b_matrix[:-2])
+    except ValueError:
+        allowed = f"batch dimensions that broadcast with {a_matrix[:-2]} ({a_name}.shape is {a_shape})"
+        raise BindingError(operator, f"{b_name}.shape", str(b_shape), allowed) from None
+
+
+def output_type(operator: str, out_dtype: Any, y_zero_point: Any, default: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type of the product: what is asked for, else the zero point's, else the default."""
+    if out_dtype is None:
+        dtype: np.dtype[Any] = np.dtype(getattr(y_zero_point, "dtype", default))
+        return dtype if dtype.name in QUANTIZED else default
+    dtype = np.dtype(out_dtype)
+    if dtype.name not in QUANTIZED:
+        raise UnsupportedError(operator, "out_dtype", str(dtype), ", ".join(QUANTIZED))
+    return dtype
+
+
+def scale(operator: str, field: str, value: Any, shape: tuple[int, ...]) -> Array:
+    """Return a scale as float32 in a shape that broadcasts to `shape`: (..., M, 1) or (..., 1, N)."""
+    array = as_array(operator, field, value)
+    if array.dtype.kind not in "fiu" and array.dtype.name != "bfloat16":
+        raise UnsupportedError(operator, f"{field}.dtype", str(array.dtype), "floating types")
+    with np.errstate(over="ignore"):  # what overflows is refused as infinite
+        return _spread(operator, field, array.astype(np.float32), shape)
+
+
+def zero_point(operator: str, field: str, value: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array | None:
+    """Return a zero point in its tensor's type, in a shape that broadcasts to `shape`; None stays None."""
+    if value is None:
+        return None
+    array = as_array(operator, field, value)
+    if array.dtype.kind not in "iu" or (array.dtype.name in QUANTIZED and array.dtype != dtype):
+        raise UnsupportedError(operator, f"{field}.dtype", str(array.dtype), f"{dtype} (its tensor's type)")
+    limits = np.iinfo(dtype)
+    bad = (array < limits.min) | (array > limits.max)
+    if bad.any():
+        raise _bad_element(operator, field, array, bad, f"{limits.min} to {limits.max} ({dtype})")
+    return _spread(operator, field, array.astype(dtype), shape)
+
+
+def check_scales(operator: str, scales: Mapping[str, Array]) -> None:
+    """Refuse scales that are not positive and finite, naming the first bad element."""
+    for field, array in scales.items():
+        bad = ~((array > 0) & (array < np.inf))  # NaN is neither
+        if bad.any():
+            raise _bad_element(operator, field, array, bad, "finite float32 numbers greater than 0")
+
+
+def _bad_element(operator: str, field: str, array: Array, bad: Array, allowed: str) -> DmlError:
+    where = np.unravel_index(int(np.argmax(bad)), bad.shape)
+    place = f"[{', '.join(map(str, where))}]" if array.size > 1 else ""
+    return DmlError(operator, f"{field}{place}", str(array[where]), allowed)
+
+
+def _spread(operator: str, field: str, array: Array, shape: tuple[int, ...]) -> Array:
+    """Return a view of `array` with the dimensions of `shape`, whose last or last but one has length 1."""
+    length = max(shape[-2:])
+    if array.size == 1:
+        return array.reshape(1, 1)
+    if array.shape == (length,):
+        return array.reshape(shape[-2:])
+    try:
+        fits = array.ndim > 1 and np.broadcast_shapes(array.shape, shape) == shape
+    except ValueError:
+        fits = False
+    if not fits:
+        allowed = f"one number, ({length},), or a shape that broadcasts to {shape}"
+        raise BindingError(operator, f"{field}.shape", str(array.shape), allowed)
+    return array
