@@ -168,10 +168,10 @@ def quantized_matmul(
     y = np.clip(rounded + _of_rows(y_zero_point, np.int64), limits.min, limits.max).astype(out_dtype)
 
     drop = tuple(axis for axis, operand in ((-2, a), (-1, b)) if operand.ndim == 1)
-    y = np.squeeze(y, axis=drop)
+    result: Array = np.squeeze(y, axis=drop)
     if out is None:
-        return y
-    np.copyto(out, y)
+        return result
+    np.copyto(out, result)
     return out
 
 

@@ -12,7 +12,12 @@ _ALIGNMENT = 64
 # Scratch up to this many bytes is kept by each thread for its next call; more is given back at once.
 _KEPT_BYTES = 32 << 20
 
-_WORDS = {1: np.dtype(np.uint8), 2: np.dtype(np.uint16), 4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
+_WORDS: dict[int, np.dtype[Any]] = {
+    1: np.dtype(np.uint8),
+    2: np.dtype(np.uint16),
+    4: np.dtype(np.uint32),
+    8: np.dtype(np.uint64),
+}
 
 _local = threading.local()
 

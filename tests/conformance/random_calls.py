@@ -1,0 +1,68 @@
+"""Compare random calls with the reference, bit for bit: operators, types, layouts, outputs and thread counts.
+
+    python tests/conformance/random_calls.py --calls 40000 --seed 0
+
+Each call is drawn from its own seed, so that a difference can be run again alone: --only SEED.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from samples import RANDOM_CALLS, THREADS, Call, assert_same_bits, strided
+
+from dmlcpu.runtime.threads import limits
+
+
+def outputs_for(rng: np.random.Generator, call: Call, expected: tuple[np.ndarray, ...]) -> dict[str, object]:
+    """Choose where the results go: nowhere yet, into given arrays of some layout, or in place."""
+    choice = rng.integers(4)
+    native = tuple(right.astype(right.dtype.newbyteorder("=")) for right in expected)
+    x = call.args[0]
+    if choice == 0 and call.operator == "scatter_nd" and x.flags.writeable and x.flags.aligned and x.dtype.isnative:
+        return {"out": x}
+    if choice < 2:
+        return {}
+    make = strided if choice == 2 else np.empty_like
+    made = tuple(make(right) for right in native)
+    return {"out": made if len(made) > 1 else made[0]}
+
+
+def check_call(seed: int) -> str:
+    """Draw the call of a seed, run it with several thread counts, and compare; return the operator's name."""
+    rng = np.random.default_rng(seed)
+    call = RANDOM_CALLS[rng.integers(len(RANDOM_CALLS))](rng)
+    expected = call.expected()
+    for position, threads in enumerate(THREADS):
+        with limits(threads, grain=1):
+            # In place destroys the argument, so it comes last.
+            more = outputs_for(rng, call, expected) if position == len(THREADS) - 1 else {}
+            assert_same_bits(call.run(**more), expected)
+    return call.operator
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--calls", type=int, default=40_000)
+    parser.add_argument("--seed", type=int, default=0, help="of the first call")
+    parser.add_argument("--only", type=int, help="one call, by its seed")
+    options = parser.parse_args()
+    seeds = [options.only] if options.only is not None else range(options.seed, options.seed + options.calls)
+    count = {maker.__name__.removeprefix("random_"): 0 for maker in RANDOM_CALLS}
+    differences = 0
+    for seed in seeds:
+        try:
+            count[check_call(seed)] += 1
+        except AssertionError as error:
+            differences += 1
+            print(f"seed {seed}: {error}", file=sys.stderr)
+    print(f"{sum(count.values())} calls equal ({count}), {differences} different; threads {THREADS} each")
+    return 1 if differences else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,169 @@
+"""Every kernel of the registry that this machine can run, over the shapes where blocks, digits and tiles end."""
+
+import itertools
+
+import numpy as np
+import pytest
+from samples import (
+    DISTRIBUTIONS,
+    INDEX_TYPES,
+    LAYOUTS,
+    NUMERIC_TYPES,
+    OTHER_TYPES,
+    THREADS,
+    TOP_K_TYPES,
+    assert_same_bits,
+    few_values,
+    misaligned,
+    quantized,
+    random_bits,
+    swapped,
+)
+
+from dmlcpu import reference
+from dmlcpu.kernels import registry
+from dmlcpu.operators.quantized_matmul import execute as execute_quantized_matmul
+from dmlcpu.operators.scatter_nd import execute as execute_scatter_nd
+from dmlcpu.operators.top_k import execute as execute_top_k
+from dmlcpu.runtime.threads import limits
+
+# Sequence lengths on both sides of where insertion ends, where a sort becomes a radix sort, and where a digit ends.
+LENGTHS = (1, 2, 7, 8, 9, 31, 32, 33, 34, 64, 255, 256, 257)
+SHAPES = (
+    *[((n,), 0) for n in LENGTHS],
+    *[((3, n), 1) for n in (1, 9, 33, 257)],
+    *[((n, 3), 0) for n in (1, 9, 33, 257)],
+    ((2, 40, 3), 1),
+    ((2, 3, 4, 5), 2),
+    ((1, 2, 3, 1, 35), 4),
+    ((2, 1, 2, 9, 1, 2), 3),
+    ((2, 2, 2, 2, 2, 2, 3), 6),
+    ((2, 1, 2, 1, 3, 2, 2, 2), 0),
+)
+# Layouts that operators turn into others before a kernel sees them are not the kernels' business.
+KERNEL_LAYOUTS = {name: make for name, make in LAYOUTS.items() if make not in (misaligned, swapped)}
+
+
+def ks(n):
+    return sorted({k for k in (1, 2, 8, 9, 32, 33, n // 2, n - 1, n) if 1 <= k <= n})
+
+
+@pytest.mark.parametrize("dtype", TOP_K_TYPES, ids=str)
+@pytest.mark.parametrize("kernel", [entry.name for entry in registry.available("top_k", "select")])
+def test_top_k(kernel, dtype):
+    rng = np.random.default_rng(7)
+    layouts = itertools.cycle(KERNEL_LAYOUTS.values())
+    directions = itertools.cycle([True, False])
+    index_types = itertools.cycle(INDEX_TYPES)
+    for (shape, axis), make in itertools.product(SHAPES, DISTRIBUTIONS.values()):
+        x = next(layouts)(make(rng, shape, dtype))
+        for k in ks(shape[axis]):
+            largest, index_type = next(directions), next(index_types)
+            expected = reference.top_k(x, k, axis=axis, largest=largest, index_dtype=index_type)
+            for threads in THREADS:
+                found = np.empty_like(expected.values), np.empty_like(expected.indices)
+                with limits(threads, grain=1):
+                    execute_top_k(x, k, axis, largest, *found, kernel=kernel)
+                assert_same_bits(found, expected)
+
+
+SCATTERS = (
+    # shape of x, T, outer shape of indices
+    ((1,), 1, (1,)),
+    ((9,), 1, (5,)),
+    ((9,), 0, (3,)),
+    ((33,), 1, (2, 40)),
+    ((5, 4), 1, (7,)),
+    ((5, 4), 2, (30,)),
+    ((3, 4, 5), 2, (2, 3)),
+    ((2, 3, 2, 2), 2, ()),
+    ((2, 1, 3, 2, 2), 3, (9,)),
+    ((1, 2, 2, 1, 2, 2), 4, (3, 2)),
+    ((2, 2, 1, 2, 2, 1, 2), 5, (6,)),
+    ((2, 1, 2, 2, 1, 2, 1, 2), 8, (1, 12)),
+)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "reduction"),
+    [
+        *[(dtype, "none") for dtype in (*NUMERIC_TYPES, *OTHER_TYPES)],
+        *[
+            (dtype, reduction)
+            for dtype in NUMERIC_TYPES
+            for reduction in ("add", "mul", "min", "max")
+            if dtype.kind != "c" or reduction in ("add", "mul")
+        ],
+    ],
+    ids=str,
+)
+def test_scatter_nd(dtype, reduction):
+    rng = np.random.default_rng(8)
+    layouts = itertools.cycle(KERNEL_LAYOUTS.values())
+    index_types = itertools.cycle(INDEX_TYPES)
+    for (shape, coordinates, outer), mode in itertools.product(SCATTERS, ("raise", "drop", "clip")):
+        make = random_bits if dtype in OTHER_TYPES or mode == "drop" else few_values
+        x = next(layouts)(make(rng, shape, dtype))
+        updates = make(rng, outer + shape[coordinates:], dtype)
+        updates = next(layouts)(updates) if updates.ndim else updates
+        index_type = next(index_types)
+        low = np.zeros(coordinates, int) if index_type.kind == "u" else -np.array(shape[:coordinates])
+        beyond = 0 if mode == "raise" else 1
+        indices = rng.integers(low - beyond * (low < 0), np.array(shape[:coordinates]) + beyond, (*outer, coordinates))
+        indices = indices.astype(index_type)
+        indices = next(layouts)(indices) if outer else indices  # one tuple, repeated along itself, is another tuple
+        expected = reference.scatter_nd(x, indices, updates, reduction=reduction, mode=mode)
+        for threads in THREADS:
+            with limits(threads, grain=1):
+                found = np.empty_like(expected)
+                execute_scatter_nd(x, indices, updates, found, reduction=reduction, mode=mode)
+                in_place = x.copy()
+                execute_scatter_nd(in_place, indices, updates, in_place, reduction=reduction, mode=mode)
+            assert_same_bits((found, np.ascontiguousarray(in_place)), (expected, expected))
+
+
+PRODUCTS = (
+    # batch of a, batch of b, M, K, N
+    ((), (), 1, 1, 1),
+    ((), (), 2, 31, 4),
+    ((), (), 3, 32, 5),
+    ((), (), 31, 33, 63),
+    ((), (), 32, 64, 64),
+    ((), (), 33, 65, 65),
+    ((), (), 1, 300, 130),
+    ((), (), 130, 40, 1),
+    ((2,), (2,), 5, 7, 9),
+    ((2, 1), (3,), 4, 33, 3),
+    ((1, 2, 1), (3, 1, 2), 3, 9, 2),
+    ((), (), 2, 70_001, 5),  # longer than int32 sums may be
+)
+
+
+@pytest.mark.parametrize("signs", list(itertools.product(["int8", "uint8"], repeat=3)), ids="-".join)
+@pytest.mark.parametrize("kernel", [entry.name for entry in registry.available("quantized_matmul", "dot")])
+def test_quantized_matmul(kernel, signs):
+    rng = np.random.default_rng(9)
+    layouts = itertools.cycle(KERNEL_LAYOUTS.values())
+    for (a_batch, b_batch, rows, depth, columns), extreme in itertools.product(PRODUCTS, (False, True)):
+        types = [np.dtype(name) for name in signs]
+        batch = np.broadcast_shapes(a_batch, b_batch)
+        a = quantized(rng, (*a_batch, rows, depth), types[0])
+        b = quantized(rng, (*b_batch, depth, columns), types[1])
+        if extreme:
+            a[...], b[...] = np.iinfo(types[0]).min, np.iinfo(types[1]).max
+        arguments = (
+            next(layouts)(a),
+            rng.uniform(0.001, 2, (rows, 1)).astype(np.float32),
+            quantized(rng, (1, 1), types[0]),
+            next(layouts)(b),
+            rng.uniform(0.001, 2, (1, columns)).astype(np.float32),
+            quantized(rng, (1, columns), types[1]),
+            (rng.uniform(0.5, 2, (rows, 1)) * (2000 * depth if extreme else 100 * depth**0.5)).astype(np.float32),
+            quantized(rng, (rows, 1), types[2]),
+        )
+        expected = reference.quantized_matmul(*arguments)
+        for threads in THREADS:
+            found = np.empty((*batch, rows, columns), types[2])
+            with limits(threads, grain=1):
+                execute_quantized_matmul(*arguments, found, kernel=kernel)
+            assert_same_bits((found,), (expected,))

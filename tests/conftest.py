@@ -1,0 +1,22 @@
+import hypothesis
+import pytest
+
+from dmlcpu.runtime import threads
+
+# Compiling on first use takes seconds, which is no reason to fail an example.
+hypothesis.settings.register_profile("dmlcpu", deadline=None, max_examples=150)
+hypothesis.settings.load_profile("dmlcpu")
+
+
+@pytest.fixture(params=[1, 2, 5], ids=lambda n: f"{n}-threads")
+def thread_count(request):
+    """Run the test with work cut into 1, 2 and 5 shares, however small it is."""
+    with threads.limits(request.param, grain=1):
+        yield request.param
+
+
+@pytest.fixture(autouse=True)
+def _same_threads_afterwards():
+    before = threads.budget()
+    yield
+    assert threads.budget() == before, "the test changed the number of threads and did not put it back"
