@@ -1,0 +1,254 @@
+"""Compiled operators: arrays are bound to a desc's tensors, checked, and given to the operator."""
+
+from typing import Any
+
+from dmlcpu.descriptors.base import OperatorDesc
+from dmlcpu.descriptors.binding import Slot
+from dmlcpu.descriptors.checks import check_kind
+from dmlcpu.descriptors.enums import FeatureLevel, TensorFlags, full_name
+from dmlcpu.descriptors.feature_level import check_support
+from dmlcpu.descriptors.runs import Bound, keep, make_run
+from dmlcpu.descriptors.scatter_nd import ScatterNDOperatorDesc
+from dmlcpu.errors import BindingError
+from dmlcpu.operators.arguments import Array, check_apart
+
+
+def compile_operator(desc: OperatorDesc, *, feature_level: FeatureLevel = FeatureLevel.LEVEL_6_4) -> "CompiledOperator":
+    """Check a desc against a feature level and make an operator of it.
+
+    Parameters
+    ----------
+    desc : TopKOperatorDesc, TopK1OperatorDesc, ScatterNDOperatorDesc or QuantizedLinearMatrixMultiplyOperatorDesc
+        What to compute.
+    feature_level : FeatureLevel, default LEVEL_6_4
+        The version of DirectML whose limits on data types and dimension counts apply.
+
+    Returns
+    -------
+    CompiledOperator
+        To be initialized, if the desc has tensors flagged OWNED_BY_DML, and called.
+
+    Raises
+    ------
+    UnsupportedError
+        If the feature level does not have the operator, or not with these data types or dimension counts.
+    TypeError
+        If an argument is of the wrong Python kind.
+
+    Notes
+    -----
+    The limits are the tables "Tensor support" of DirectML's reference pages.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dmlcpu import FeatureLevel, TensorDataType, TensorDesc, TopKOperatorDesc, compile_operator
+    >>> desc = TopKOperatorDesc(
+    ...     input_tensor=TensorDesc(TensorDataType.INT16, sizes=(5,)),
+    ...     output_value_tensor=TensorDesc(TensorDataType.INT16, sizes=(2,)),
+    ...     output_index_tensor=TensorDesc(TensorDataType.UINT32, sizes=(2,)),
+    ...     axis=0,
+    ...     k=2,
+    ... )
+    >>> compile_operator(desc)(input_tensor=np.array([1, 9, 5, 7, 3], np.int16))
+    TopK(values=array([9, 7], dtype=int16), indices=array([1, 3], dtype=uint32))
+    >>> compile_operator(desc, feature_level=FeatureLevel.LEVEL_2_1)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    dmlcpu.errors.UnsupportedError: DML_OPERATOR_TOP_K: InputTensor.DimensionCount is 1; allowed: 4 at ...
+    """
+    check_kind("compile_operator", "desc", desc, OperatorDesc)
+    check_kind("compile_operator", "feature_level", feature_level, FeatureLevel)
+    check_support(desc, feature_level)
+    return CompiledOperator(desc, feature_level)
+
+
+class CompiledOperator:
+    """An operator ready to run; `compile_operator` makes it.
+
+    Attributes
+    ----------
+    desc : TopKOperatorDesc, TopK1OperatorDesc, ScatterNDOperatorDesc or QuantizedLinearMatrixMultiplyOperatorDesc
+        What it computes.
+    feature_level : FeatureLevel
+        What it was checked against.
+
+    Notes
+    -----
+    Tensors are bound by the names of the desc's fields. A tensor is given either as an array of its sizes and type,
+    with any strides; or as its buffer: a contiguous 1-D array of its type or of uint8 (or bytes, bytearray,
+    memoryview), which is viewed with the desc's sizes and strides. Nothing is copied, except inputs that are not
+    aligned to their type. Outputs are made when they are not bound, in the desc's strides if it has any.
+
+    Nothing is written before every check has passed. Outputs may not share memory with anything else that is bound,
+    but the OutputTensor of a scatter may be its InputTensor: then it works in place.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dmlcpu import AxisDirection, TensorDataType, TensorDesc, TopK1OperatorDesc, compile_operator
+    >>> op = compile_operator(
+    ...     TopK1OperatorDesc(
+    ...         input_tensor=TensorDesc(TensorDataType.INT32, sizes=(2, 3), strides=(4, 1)),
+    ...         output_value_tensor=TensorDesc(TensorDataType.INT32, sizes=(2, 1)),
+    ...         output_index_tensor=TensorDesc(TensorDataType.UINT32, sizes=(2, 1)),
+    ...         axis=1,
+    ...         k=1,
+    ...         axis_direction=AxisDirection.INCREASING,
+    ...     )
+    ... )
+    >>> op
+    <CompiledOperator DML_OPERATOR_TOP_K1 at DML_FEATURE_LEVEL_6_4>
+    >>> rows = np.array([[5, 6, 4, -1], [9, 7, 8, -1]], np.int32)
+    >>> indices = np.empty((2, 1), np.uint32)
+    >>> op(input_tensor=rows.reshape(-1), output_index_tensor=indices).values
+    array([[4],
+           [7]], dtype=int32)
+    >>> indices
+    array([[2],
+           [1]], dtype=uint32)
+    """
+
+    __slots__ = (
+        "_in_place",
+        "_inputs",
+        "_outputs",
+        "_owned",
+        "_owned_slots",
+        "_run",
+        "_slots",
+        "desc",
+        "feature_level",
+    )
+
+    def __init__(self, desc: OperatorDesc, feature_level: FeatureLevel) -> None:
+        self.desc = desc
+        self.feature_level = feature_level
+        self._slots: dict[str, Slot] = {}  # what a call binds
+        self._owned_slots: dict[str, Slot] = {}  # what `initialize` binds
+        for field, tensor in desc.tensors():
+            slots = self._owned_slots if tensor.flags & TensorFlags.OWNED_BY_DML else self._slots
+            slots[field.name] = Slot(desc.operator, field, tensor)
+        self._inputs = [slot for slot in self._slots.values() if not slot.output]
+        self._outputs = [slot for slot in self._slots.values() if slot.output]
+        self._in_place = isinstance(desc, ScatterNDOperatorDesc) and "input_tensor" in self._slots
+        self._owned: Bound | None = None if self._owned_slots else {}
+        self._run = make_run(desc)
+
+    def __repr__(self) -> str:
+        return f"<CompiledOperator {self.desc.operator} at {full_name(self.feature_level)}>"
+
+    def initialize(self, **owned: Any) -> None:
+        """Bind the tensors flagged OWNED_BY_DML, all of them, for all calls to come.
+
+        The operator keeps a copy of its own (a B matrix: packed). Initializing again replaces it.
+
+        Parameters
+        ----------
+        **owned : ndarray or buffer
+            A value for each flagged tensor, by the name of the desc's field.
+
+        Raises
+        ------
+        BindingError
+            If a tensor is missing, is not flagged, or does not fit; what was bound before remains.
+        TypeError
+            If a value is of the wrong Python kind.
+        """
+        bound = {}
+        for name, value in owned.items():
+            if name not in self._owned_slots:
+                raise self._stranger(name, self._owned_slots)
+            bound[name] = self._owned_slots[name].bind(value)
+        for name, slot in self._owned_slots.items():
+            if name not in bound:
+                raise BindingError(slot.operator, slot.dml_name, "missing", slot.allowed)
+        self._owned = {name: keep(name, array) for name, array in bound.items()}
+
+    def __call__(self, **tensors: Any) -> Any:
+        """Run the operator.
+
+        Parameters
+        ----------
+        **tensors : ndarray or buffer
+            A value for each input that is not flagged OWNED_BY_DML, and for each output that is to be written to
+            given memory, by the names of the desc's fields.
+
+        Returns
+        -------
+        ndarray or TopK
+            The output; for TOP_K and TOP_K1, a named tuple (values, indices). An output bound as a buffer is returned
+            as the view of it.
+
+        Raises
+        ------
+        BindingError
+            If a tensor is missing, unknown, flagged OWNED_BY_DML, does not fit, or shares memory it must not share;
+            or if the operator is not initialized.
+        IndexOutOfRangeError
+            If an index of a scatter is out of range.
+        TypeError
+            If a value is of the wrong Python kind.
+        """
+        if self._owned is None:
+            raise self._uninitialized()
+        bound = self._owned.copy()
+        for name, value in tensors.items():
+            slot = self._slots.get(name)
+            if slot is None:
+                raise self._stranger(name, self._slots)
+            bound[name] = slot.bind(value)
+        for slot in self._inputs:
+            if slot.name not in bound:
+                raise BindingError(slot.operator, slot.dml_name, "missing", slot.allowed)
+        self._check_apart(bound)
+        for slot in self._outputs:
+            if slot.name not in bound:
+                bound[slot.name] = slot.make()
+        return self._run(bound)
+
+    def _check_apart(self, bound: Bound) -> None:
+        given = [slot for slot in self._outputs if slot.name in bound]
+        if not given:
+            return
+        others = {slot.dml_name: bound[slot.name] for slot in self._inputs}
+        if self._in_place and _same_elements(bound["input_tensor"], bound["output_tensor"]):
+            bound["input_tensor"] = bound["output_tensor"]
+            del others["InputTensor"]
+        for slot in given:
+            array = bound[slot.name]
+            check_apart(slot.operator, slot.dml_name, array, others)
+            others[slot.dml_name] = array
+
+    def _uninitialized(self) -> BindingError:
+        slot = next(iter(self._owned_slots.values()))
+        names = ", ".join(f"{name}=..." for name in self._owned_slots)
+        return BindingError(slot.operator, slot.dml_name, "not initialized", f"a call after initialize({names})")
+
+    def _stranger(self, name: str, allowed: dict[str, Slot]) -> BindingError:
+        """Say why a tensor cannot be bound here."""
+        operator = self.desc.operator
+        if name in self._owned_slots:
+            return BindingError(
+                operator,
+                self._owned_slots[name].dml_name,
+                "given to the call",
+                f"initialize({name}=...), as it is flagged OWNED_BY_DML",
+            )
+        if name in self._slots:
+            return BindingError(
+                operator,
+                self._slots[name].dml_name,
+                "given to initialize",
+                "a call, as it is not flagged OWNED_BY_DML",
+            )
+        return BindingError(operator, name, "not a tensor of the desc", ", ".join(allowed) or "no tensors")
+
+
+def _same_elements(x: Array, out: Array) -> bool:
+    """Tell whether two arrays of one shape and type are the same elements in the same places."""
+    if x is out:
+        return True
+    return x.ctypes.data == out.ctypes.data and all(
+        a == b for n, a, b in zip(x.shape, x.strides, out.strides, strict=True) if n > 1
+    )

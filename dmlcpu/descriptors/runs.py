@@ -1,0 +1,126 @@
+"""How the tensors bound to each operator become the arguments of its `execute`."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dmlcpu.descriptors.base import OperatorDesc
+from dmlcpu.descriptors.quantized_linear_matrix_multiply import QuantizedLinearMatrixMultiplyOperatorDesc
+from dmlcpu.descriptors.scatter_nd import ScatterNDOperatorDesc
+from dmlcpu.descriptors.tensor import TensorDesc
+from dmlcpu.descriptors.top_k1 import TopK1OperatorDesc, TopKOperatorDesc
+from dmlcpu.operators import TopK, pack_b
+from dmlcpu.operators.arguments import Array
+from dmlcpu.operators.quantized_matmul import execute as execute_quantized_matmul
+from dmlcpu.operators.scatter_nd import execute as execute_scatter_nd
+from dmlcpu.operators.top_k import execute as execute_top_k
+
+Bound = dict[str, Any]  # tensor name -> array; for an owned B, the packed matrix
+Run = Callable[[Bound], Any]
+
+
+def make_run(desc: OperatorDesc) -> Run:
+    """Return the function that runs a desc's operator on its bound tensors, and returns the outputs."""
+    return _RUNS[type(desc)](desc)
+
+
+def keep(name: str, array: Array) -> Any:
+    """Return an operator's own copy of an owned tensor, in the form its `execute` works with best."""
+    return pack_b(array) if name == "b_tensor" else array.copy()
+
+
+def _run_top_k(desc: TopKOperatorDesc | TopK1OperatorDesc) -> Run:
+    k, axis, largest = desc.k, desc.axis, desc.largest
+
+    def run(bound: Bound) -> TopK:
+        values, indices = bound["output_value_tensor"], bound["output_index_tensor"]
+        execute_top_k(bound["input_tensor"], k, axis, largest, values, indices)
+        return TopK(values, indices)
+
+    return run
+
+
+def _run_scatter_nd(desc: ScatterNDOperatorDesc) -> Run:
+    D = desc.input_tensor.dimension_count
+    # Indexing with these drops the leading 1s that do not count, as a view.
+    drop_input = _drop(D - desc.input_dimension_count)
+    drop_indices = _drop(D - desc.indices_dimension_count)
+    drop_updates = _drop(D - len(desc.updates_shape))
+    operator = desc.operator
+
+    def run(bound: Bound) -> Array:
+        x, output = bound["input_tensor"], bound["output_tensor"]
+        out = output[drop_input]
+        execute_scatter_nd(
+            out if x is output else x[drop_input],
+            bound["indices_tensor"][drop_indices],
+            bound["updates_tensor"][drop_updates],
+            out,
+            operator=operator,
+            field="IndicesTensor",
+        )
+        result: Array = output
+        return result
+
+    return run
+
+
+def _drop(leading: int) -> tuple[Any, ...]:
+    return (0,) * leading + (...,)
+
+
+def _run_quantized_matmul(desc: QuantizedLinearMatrixMultiplyOperatorDesc) -> Run:
+    operator = desc.operator
+    a_scale = _as_matrix(desc.a_scale_tensor)
+    b_scale = _as_matrix(desc.b_scale_tensor)
+    y_scale = _as_matrix(desc.output_scale_tensor)
+    zero_points = [
+        (name, _as_matrix(tensor))
+        for name, tensor in (
+            ("a_zero_point_tensor", desc.a_zero_point_tensor),
+            ("b_zero_point_tensor", desc.b_zero_point_tensor),
+            ("output_zero_point_tensor", desc.output_zero_point_tensor),
+        )
+    ]
+
+    def run(bound: Bound) -> Array:
+        a_zero_point, b_zero_point, y_zero_point = [
+            bound[name][index] if name in bound else None for name, index in zero_points
+        ]
+        out: Array = bound["output_tensor"]
+        execute_quantized_matmul(
+            bound["a_tensor"],
+            bound["a_scale_tensor"][a_scale],
+            a_zero_point,
+            bound["b_tensor"],
+            bound["b_scale_tensor"][b_scale],
+            b_zero_point,
+            bound["output_scale_tensor"][y_scale],
+            y_zero_point,
+            out,
+            operator=operator,
+            fields=_SCALES,
+        )
+        return out
+
+    return run
+
+
+# What the scales are called in messages.
+_SCALES = {"a_scale": "AScaleTensor", "b_scale": "BScaleTensor", "y_scale": "OutputScaleTensor"}
+
+
+def _as_matrix(tensor: TensorDesc | None) -> tuple[Any, ...]:
+    """Return the index that makes a tensor of scales or zero points two-dimensional, as a view."""
+    if tensor is None or tensor.dimension_count == 1:
+        return (np.newaxis, ...)
+    return _drop(tensor.dimension_count - 2)
+
+
+_RUNS: dict[type[OperatorDesc], Callable[[Any], Run]] = {
+    TopKOperatorDesc: _run_top_k,
+    TopK1OperatorDesc: _run_top_k,
+    ScatterNDOperatorDesc: _run_scatter_nd,
+    QuantizedLinearMatrixMultiplyOperatorDesc: _run_quantized_matmul,
+}

@@ -1,0 +1,131 @@
+"""DML_SCATTER_ND: a copy of a tensor in which indexed elements or slices are replaced."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dmlcpu.descriptors.base import OperatorDesc
+from dmlcpu.descriptors.checks import check_range
+from dmlcpu.descriptors.enums import OperatorType
+from dmlcpu.descriptors.tensor import TensorDesc
+from dmlcpu.errors import InvalidDescriptorError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScatterNDOperatorDesc(OperatorDesc):
+    """DML_SCATTER_ND: ``output = input; output[indices[...]] = updates[...]``.
+
+    Parameters
+    ----------
+    input_tensor : TensorDesc
+        The tensor to copy.
+    indices_tensor : TensorDesc
+        Index tuples along the last dimension, of T coordinates each, 1 <= T <= `input_dimension_count`.
+    updates_tensor : TensorDesc
+        What to write: sizes ``IndicesTensor.Sizes[-indices_dimension_count:-1] +
+        InputTensor.Sizes[-input_dimension_count:][T:]``, with leading 1s; the input's DataType.
+    output_tensor : TensorDesc
+        The input's sizes and DataType.
+    input_dimension_count : int
+        How many of the input's dimensions count; those before must be 1.
+    indices_dimension_count : int
+        How many of the indices' dimensions count; those before must be 1.
+
+    Raises
+    ------
+    InvalidDescriptorError
+        If the fields contradict each other; the four tensors must have one DimensionCount.
+    TypeError
+        If a field is of the wrong Python kind.
+
+    Notes
+    -----
+    The fields are those of DirectML's ``DML_SCATTER_ND_OPERATOR_DESC``. Negative indices count from the end
+    (signed index types, feature level 3_0). An index out of range raises `IndexOutOfRangeError` before anything is
+    written. Where DirectML guarantees nothing, here the last of several updates of one element wins.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dmlcpu import ScatterNDOperatorDesc, TensorDataType, TensorDesc, compile_operator
+    >>> desc = ScatterNDOperatorDesc(
+    ...     input_tensor=TensorDesc(TensorDataType.FLOAT32, sizes=(1, 8)),
+    ...     indices_tensor=TensorDesc(TensorDataType.UINT32, sizes=(4, 1)),
+    ...     updates_tensor=TensorDesc(TensorDataType.FLOAT32, sizes=(1, 4)),
+    ...     output_tensor=TensorDesc(TensorDataType.FLOAT32, sizes=(1, 8)),
+    ...     input_dimension_count=1,
+    ...     indices_dimension_count=2,
+    ... )
+    >>> compile_operator(desc)(
+    ...     input_tensor=np.array([[1, 2, 3, 4, 5, 6, 7, 8]], np.float32),
+    ...     indices_tensor=np.array([[4], [3], [1], [7]], np.uint32),
+    ...     updates_tensor=np.array([[9, 10, 11, 12]], np.float32),
+    ... )
+    array([[ 1., 11.,  3., 10.,  9.,  6.,  7., 12.]], dtype=float32)
+    """
+
+    OPERATOR_TYPE: ClassVar = OperatorType.SCATTER_ND
+    OUTPUTS: ClassVar = ("output_tensor",)
+
+    input_tensor: TensorDesc
+    indices_tensor: TensorDesc
+    updates_tensor: TensorDesc
+    output_tensor: TensorDesc
+    input_dimension_count: int
+    indices_dimension_count: int
+
+    def _check(self) -> None:
+        x, indices, updates, output = (tensor for _, tensor in self.tensors())
+        for field, tensor in (
+            ("IndicesTensor", indices),
+            ("UpdatesTensor", updates),
+            ("OutputTensor", output),
+        ):
+            self._check_same_count(field, tensor, "InputTensor", x)
+        self._check_same_type("UpdatesTensor", updates, "InputTensor", x)
+        self._check_same_type("OutputTensor", output, "InputTensor", x)
+        self._check_sizes("OutputTensor", output, x.sizes, "InputTensor.Sizes")
+        self._check_dropped("InputDimensionCount", self.input_dimension_count, "InputTensor", x)
+        self._check_dropped("IndicesDimensionCount", self.indices_dimension_count, "IndicesTensor", indices)
+        self._check_updates()
+
+    def _check_dropped(self, field: str, count: int, name: str, tensor: TensorDesc) -> None:
+        leading_ones = next((i for i, n in enumerate(tensor.sizes) if n > 1), tensor.dimension_count - 1)
+        least = tensor.dimension_count - leading_ones
+        reason = f"{name}.Sizes are {tensor.sizes}, and only leading 1s may be left out"
+        check_range(self.operator, field, count, least, tensor.dimension_count, reason)
+
+    def _check_updates(self) -> None:
+        D = self.input_tensor.dimension_count
+        tuple_size = self.indices_tensor.sizes[-1]
+        check_range(
+            self.operator,
+            f"IndicesTensor.Sizes[{D - 1}]",
+            tuple_size,
+            1,
+            self.input_dimension_count,
+            "coordinates of an index tuple, up to InputDimensionCount",
+        )
+        sizes = self.updates_shape
+        reason = f"IndicesTensor.Sizes[{D - self.indices_dimension_count}:{D - 1}]"
+        reason += f" + InputTensor.Sizes[{D - self.input_dimension_count + tuple_size}:{D}]"
+        if len(sizes) > D:
+            raise InvalidDescriptorError(
+                self.operator, "UpdatesTensor.DimensionCount", str(D), f"{len(sizes)}, for {sizes} ({reason})"
+            )
+        self._check_sizes("UpdatesTensor", self.updates_tensor, (1,) * (D - len(sizes)) + sizes, reason)
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The sizes of the input's dimensions that count."""
+        return self.input_tensor.sizes[-self.input_dimension_count :]
+
+    @property
+    def indices_shape(self) -> tuple[int, ...]:
+        """The sizes of the indices' dimensions that count."""
+        return self.indices_tensor.sizes[-self.indices_dimension_count :]
+
+    @property
+    def updates_shape(self) -> tuple[int, ...]:
+        """The sizes of the updates, without leading 1s."""
+        tuple_size = self.indices_tensor.sizes[-1]
+        return self.indices_shape[:-1] + self.input_shape[tuple_size:]

@@ -1,0 +1,61 @@
+import sys
+
+import pytest
+
+from dmlcpu.batch.faults import Faults, MissingExtraError
+from dmlcpu.batch.relaxed_json import parse
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{"a": [1, 2.5, -3e2], "b": "x"}', {"a": [1, 2.5, -300.0], "b": "x"}),
+        ('// first\n{"a": 1} // last', {"a": 1}),
+        ('{"a": /* one\n two */ 1, /**/ "b": 2}', {"a": 1, "b": 2}),
+        ('{"a": [1, 2,], "b": {"c": 3,},}', {"a": [1, 2], "b": {"c": 3}}),
+        ('{"a": [1, // one\n /* none */ ] , }', {"a": [1]}),
+        ('{"path": "http://x/*y*/,]"}', {"path": "http://x/*y*/,]"}),
+        (r'{"quoted": "a \" // b \\", /* "c" */}', {"quoted": 'a " // b \\'}),
+        ("{a: 'single quotes', b: 0x10}", {"a": "single quotes", "b": 16}),
+        ("null", None),
+    ],
+)
+def test_reads(text: str, value: object) -> None:
+    faults = Faults()
+    assert parse(text, faults) == value
+    assert not faults
+
+
+def test_keeps_integers_and_the_order_of_names() -> None:
+    data = parse('{"b": 1, "a": 1.0, /**/}', Faults())
+    assert list(data) == ["b", "a"]
+    assert [type(value) for value in data.values()] == [int, float]
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ('{"a": 1,\n "b": }', '$: unexpected "}" at line 2, column 7'),
+        ('{\n  "a": [1 2]\n}', '$: unexpected "2" at line 2, column 11'),
+        ('{"a": 1', "$: unexpected end of input at line 1, column 8"),
+        ('{"a": 1} {}', '$: unexpected "{" at line 1, column 10'),
+        ('{"a": "x\ny"}', r'$: unexpected "\n" at line 1, column 9'),
+        (" \n", "$: an empty file"),
+        ("[" * 100_000, "$: lists or objects nested too deeply to be read"),
+        ('{"a": {"b": 1, "c": 2, "b": 3}}', "$.a.b: the name more than once"),
+        ('{"a": [0, {"b": 1, /**/ "b": 3}]}', "$.a[1].b: the name more than once"),
+        ("{a: 1, 'a': 3}", "$.a: the name more than once"),
+    ],
+)
+def test_tells_what_is_wrong_and_where(text: str, fault: str) -> None:
+    faults = Faults()
+    data = parse(text, faults)
+    (told,) = faults.in_order_of(data)
+    assert f"{told.path}: {told.found}" == fault
+
+
+def test_names_the_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "json5", None)
+    assert parse("[1, /* needs no json5 */]", Faults()) == [1]
+    with pytest.raises(MissingExtraError, match=r"needs the package json5: pip install 'dmlcpu\[cli\]'"):
+        parse("{a: 1}", Faults())

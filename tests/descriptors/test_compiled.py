@@ -1,0 +1,391 @@
+import threading
+
+import numpy as np
+import pytest
+from desc_builders import OWNED, quantized_desc, small_scatter_desc, tensor, top_k1_desc, top_k_desc
+from hypothesis import given, settings, strategies as st
+
+from dmlcpu import AxisDirection, FeatureLevel, TopK, compile_operator, reference
+from dmlcpu.errors import BindingError
+
+ROWS = np.array([[[[0, 1, 10, 11], [3, 2, 9, 8], [4, 5, 6, 7]]]], np.float32)
+VALUES = [[[[11, 10], [9, 8], [7, 6]]]]
+INDICES = [[[[3, 2], [2, 3], [3, 2]]]]
+X_ALLOWED = (
+    "an array of float32 and shape (1, 1, 3, 4), or a contiguous 1-D buffer of float32 or uint8 of at least 48 bytes"
+)
+
+
+def outputs():
+    return np.full((1, 1, 3, 2), -7, np.float32), np.full((1, 1, 3, 2), 77, np.uint32)
+
+
+def check_top_k(result):
+    assert isinstance(result, TopK)
+    np.testing.assert_array_equal(result.values, VALUES)
+    np.testing.assert_array_equal(result.indices, INDICES)
+
+
+def test_compile_operator_takes_descs_and_levels_only():
+    with pytest.raises(TypeError) as caught:
+        compile_operator("TOP_K1")
+    assert str(caught.value) == "compile_operator: desc is 'TOP_K1'; allowed: OperatorDesc"
+    with pytest.raises(TypeError) as caught:
+        compile_operator(top_k1_desc(), feature_level=0x6400)
+    assert str(caught.value) == "compile_operator: feature_level is 25600; allowed: FeatureLevel"
+
+
+def test_attributes():
+    op = compile_operator(top_k1_desc(), feature_level=FeatureLevel.LEVEL_3_1)
+    assert op.desc == top_k1_desc()
+    assert op.feature_level is FeatureLevel.LEVEL_3_1
+    assert repr(op) == "<CompiledOperator DML_OPERATOR_TOP_K1 at DML_FEATURE_LEVEL_3_1>"
+    assert compile_operator(top_k1_desc()).feature_level is FeatureLevel.LEVEL_6_4
+
+
+@pytest.mark.parametrize("bound", [(), ("v",), ("i",), ("v", "i")])
+def test_outputs_are_made_or_bound(bound):
+    values, indices = outputs()
+    given = {}
+    if "v" in bound:
+        given["output_value_tensor"] = values
+    if "i" in bound:
+        given["output_index_tensor"] = indices
+    result = compile_operator(top_k1_desc())(input_tensor=ROWS, **given)
+    check_top_k(result)
+    assert (result.values is values) == ("v" in bound)
+    assert (result.indices is indices) == ("i" in bound)
+
+
+def test_an_output_bound_as_a_buffer_is_returned_as_its_view():
+    buffer = np.full(8, -7, np.float32)
+    result = compile_operator(top_k1_desc())(input_tensor=ROWS, output_value_tensor=buffer)
+    check_top_k(result)
+    assert np.shares_memory(result.values, buffer)
+    np.testing.assert_array_equal(buffer, [11, 10, 9, 8, 7, 6, -7, -7])
+
+
+def test_outputs_are_made_in_the_descs_strides():
+    desc = top_k1_desc(
+        output_value_tensor=tensor("FLOAT32", 1, 1, 3, 2, strides=(0, 0, 1, 4)),
+        output_index_tensor=tensor("UINT32", 1, 1, 3, 2, strides=(30, 30, 5, 2)),
+    )
+    result = compile_operator(desc)(input_tensor=ROWS)
+    check_top_k(result)
+    assert result.values.strides[2:] == (4, 16)
+    assert result.indices.strides == (120, 120, 20, 8)
+
+
+def test_strided_descs_view_buffers_and_padding_stays():
+    desc = top_k_desc(
+        input_tensor=tensor("FLOAT32", 1, 1, 3, 4, strides=(18, 18, 6, 1)),
+        output_value_tensor=tensor("FLOAT32", 1, 1, 3, 2, strides=(9, 9, 3, 1)),
+    )
+    padded = np.full((3, 6), np.nan, np.float32)
+    padded[:, :4] = ROWS
+    out = np.full(8, -7, np.float32)
+    result = compile_operator(desc)(input_tensor=padded.reshape(-1), output_value_tensor=out)
+    check_top_k(result)
+    np.testing.assert_array_equal(out, [11, 10, -7, 9, 8, -7, 7, 6])
+
+
+def test_zero_strides_repeat_an_element():
+    desc = top_k_desc(input_tensor=tensor("FLOAT32", 1, 1, 3, 4, strides=(0, 0, 0, 1)))
+    result = compile_operator(desc)(input_tensor=np.array([5, 7, 6, 7], np.float32))
+    np.testing.assert_array_equal(result.values, [[[[7, 7]] * 3]])
+    np.testing.assert_array_equal(result.indices, [[[[1, 3]] * 3]])
+
+
+def test_arrays_of_the_sizes_keep_their_own_strides():
+    desc = top_k_desc(input_tensor=tensor("FLOAT32", 1, 1, 3, 4, strides=(18, 18, 6, 1)))
+    for x in (ROWS, np.asfortranarray(ROWS), np.repeat(ROWS, 2, axis=3)[..., ::2], ROWS[..., ::-1].copy()[..., ::-1]):
+        x.flags.writeable = False
+        check_top_k(compile_operator(desc)(input_tensor=x))
+
+
+def test_initialize_binds_once_and_keeps_a_copy():
+    op = compile_operator(top_k_desc(input_tensor=tensor("FLOAT32", 1, 1, 3, 4, flags=OWNED)))
+    x = ROWS.copy()
+    assert op.initialize(input_tensor=x) is None
+    x[:] = 0
+    check_top_k(op())
+    check_top_k(op())
+    op.initialize(input_tensor=-ROWS)
+    np.testing.assert_array_equal(op().values, [[[[0, -1], [-2, -3], [-4, -5]]]])
+
+
+def test_without_owned_tensors_initialize_has_nothing_to_do():
+    op = compile_operator(top_k_desc())
+    op.initialize()
+    check_top_k(op(input_tensor=ROWS))
+
+
+def owned_b_desc():
+    return quantized_desc(
+        b_tensor=tensor("INT8", 1, 2, 3, 4, flags=OWNED), b_scale_tensor=tensor("FLOAT32", 4, flags=OWNED)
+    )
+
+
+def quantized_arrays():
+    rng = np.random.default_rng(5)
+    return {
+        "a_tensor": rng.integers(0, 256, (1, 2, 2, 3), np.uint8),
+        "a_scale_tensor": rng.uniform(0.1, 1, (1, 1, 2, 1)).astype(np.float32),
+        "b_tensor": rng.integers(-128, 128, (1, 2, 3, 4), np.int8),
+        "b_scale_tensor": rng.uniform(0.1, 1, 4).astype(np.float32),
+        "output_scale_tensor": np.full((1, 1, 1, 1), 150, np.float32),
+    }
+
+
+def quantized_expected(arrays):
+    a, a_scale, b, b_scale, y_scale = arrays.values()
+    return reference.quantized_matmul(a, a_scale, None, b, b_scale, None, y_scale, None, out_dtype=np.int8)
+
+
+def test_an_owned_matrix_is_packed_and_its_scales_kept():
+    arrays = quantized_arrays()
+    expected = quantized_expected(arrays)
+    assert len(np.unique(expected)) > 4
+    op = compile_operator(owned_b_desc())
+    owned = {name: arrays.pop(name).copy() for name in ("b_tensor", "b_scale_tensor")}
+    op.initialize(**owned)
+    for array in owned.values():
+        array[:] = 1
+    for _ in range(2):
+        np.testing.assert_array_equal(op(**arrays), expected)
+
+
+def test_a_failed_initialization_changes_nothing():
+    arrays = quantized_arrays()
+    expected = quantized_expected(arrays)
+    op = compile_operator(owned_b_desc())
+    owned = {name: arrays.pop(name) for name in ("b_tensor", "b_scale_tensor")}
+    op.initialize(**owned)
+    with pytest.raises(BindingError):
+        op.initialize(b_tensor=np.zeros((1, 2, 3, 4), np.int8), b_scale_tensor=np.zeros(3, np.float32))
+    np.testing.assert_array_equal(op(**arrays), expected)
+
+
+def test_scatter_in_place():
+    op = compile_operator(small_scatter_desc())
+    indices = np.array([[4], [3], [1], [7]], np.int32)
+    updates = np.array([[9, 10, 11, 12]], np.float32)
+    expected = [[1, 11, 3, 10, 9, 6, 7, 12]]
+    for bind in (
+        lambda x: (x, x),
+        lambda x: (x, x.reshape(-1)),
+        lambda x: (x.view(np.uint8).reshape(-1), x),
+        lambda x: (np.broadcast_to(x, x.shape), x),  # one memory, seen once read-only
+    ):
+        x = np.array([[1, 2, 3, 4, 5, 6, 7, 8]], np.float32)
+        given, out = bind(x)
+        result = op(input_tensor=given, indices_tensor=indices, updates_tensor=updates, output_tensor=out)
+        np.testing.assert_array_equal(x, expected)
+        np.testing.assert_array_equal(result, expected)
+        assert np.shares_memory(result, x)
+
+
+def test_scatter_in_place_whatever_the_strides_of_one_long_dimensions():
+    op = compile_operator(small_scatter_desc(output_tensor=tensor("FLOAT32", 1, 8, strides=(0, 1))))
+    x = np.array([1, 2, 3, 4, 5, 6, 7, 8], np.float32)
+    op(
+        input_tensor=x,
+        indices_tensor=np.array([[4], [3], [1], [7]], np.int32),
+        updates_tensor=np.array([[9, 10, 11, 12]], np.float32),
+        output_tensor=x,
+    )
+    np.testing.assert_array_equal(x, [1, 11, 3, 10, 9, 6, 7, 12])
+
+
+def test_in_place_and_out_of_range_leaves_the_input_alone():
+    x = np.arange(8, dtype=np.float32)[None]
+    with pytest.raises(IndexError):
+        compile_operator(small_scatter_desc())(
+            input_tensor=x,
+            indices_tensor=np.array([[0], [1], [2], [8]], np.int32),
+            updates_tensor=np.zeros((1, 4), np.float32),
+            output_tensor=x,
+        )
+    np.testing.assert_array_equal(x, [np.arange(8)])
+
+
+def scatter_overlaps():
+    memory = np.arange(12, dtype=np.float32)
+    indices = np.array([[4], [3], [1], [7]], np.int32)
+    updates = np.zeros((1, 4), np.float32)
+    flat = np.zeros(8, np.float32)
+    return [
+        (memory[0:8], indices, updates, memory[1:9], "InputTensor"),
+        (flat, indices, memory[:4], memory[3:11], "UpdatesTensor"),
+        (flat, memory[:4].view(np.int32), updates, memory[3:11], "IndicesTensor"),
+    ]
+
+
+@pytest.mark.parametrize("case", range(3))
+def test_scatters_output_may_not_overlap_anything_else(case):
+    x, indices, updates, out, other = scatter_overlaps()[case]
+    before = out.copy()
+    with pytest.raises(BindingError) as caught:
+        compile_operator(small_scatter_desc())(
+            input_tensor=x, indices_tensor=indices, updates_tensor=updates, output_tensor=out
+        )
+    assert str(caught.value) == (
+        f"DML_OPERATOR_SCATTER_ND: OutputTensor is sharing memory with {other}; allowed: memory of its own"
+    )
+    np.testing.assert_array_equal(out, before)
+
+
+def test_the_outputs_of_top_k_may_not_overlap_the_input_or_one_another():
+    op = compile_operator(top_k_desc())
+    memory = np.zeros(24, np.float32)
+    x, v = memory[:12], memory[11:17]
+    with pytest.raises(BindingError) as caught:
+        op(input_tensor=x, output_value_tensor=v)
+    assert str(caught.value) == (
+        "DML_OPERATOR_TOP_K: OutputValueTensor is sharing memory with InputTensor; allowed: memory of its own"
+    )
+    with pytest.raises(BindingError) as caught:
+        op(input_tensor=ROWS, output_value_tensor=v, output_index_tensor=v.view(np.uint32))
+    assert str(caught.value) == (
+        "DML_OPERATOR_TOP_K: OutputIndexTensor is sharing memory with OutputValueTensor; allowed: memory of its own"
+    )
+    assert not memory.any()
+
+
+OWNED_X = {"input_tensor": tensor("FLOAT32", 1, 1, 3, 4, flags=OWNED)}
+REFUSED_CALLS = [
+    ({}, {}, f"InputTensor is missing; allowed: {X_ALLOWED}"),
+    ({}, {"output_value_tensor": outputs()[0]}, f"InputTensor is missing; allowed: {X_ALLOWED}"),
+    (
+        {},
+        {"input_tensor": ROWS, "x": ROWS},
+        "x is not a tensor of the desc; allowed: input_tensor, output_value_tensor, output_index_tensor",
+    ),
+    (OWNED_X, {}, "InputTensor is not initialized; allowed: a call after initialize(input_tensor=...)"),
+]
+
+
+@pytest.mark.parametrize(("fields", "tensors", "message"), REFUSED_CALLS)
+def test_refused_calls(fields, tensors, message):
+    with pytest.raises(BindingError) as caught:
+        compile_operator(top_k_desc(**fields))(**tensors)
+    assert str(caught.value) == f"DML_OPERATOR_TOP_K: {message}"
+
+
+def test_an_owned_tensor_is_refused_at_the_call():
+    op = compile_operator(top_k_desc(**OWNED_X))
+    op.initialize(input_tensor=ROWS)
+    with pytest.raises(BindingError) as caught:
+        op(input_tensor=ROWS)
+    assert str(caught.value) == (
+        "DML_OPERATOR_TOP_K: InputTensor is given to the call; "
+        "allowed: initialize(input_tensor=...), as it is flagged OWNED_BY_DML"
+    )
+
+
+REFUSED_INITIALIZATIONS = [
+    (OWNED_X, {}, f"InputTensor is missing; allowed: {X_ALLOWED}"),
+    (
+        OWNED_X,
+        {"input_tensor": ROWS, "output_value_tensor": outputs()[0]},
+        "OutputValueTensor is given to initialize; allowed: a call, as it is not flagged OWNED_BY_DML",
+    ),
+    (OWNED_X, {"input_tensor": ROWS, "x": ROWS}, "x is not a tensor of the desc; allowed: input_tensor"),
+    ({}, {"x": ROWS}, "x is not a tensor of the desc; allowed: no tensors"),
+    (
+        OWNED_X,
+        {"input_tensor": ROWS[..., :3]},
+        f"InputTensor is an array of float32 and shape (1, 1, 3, 3); allowed: {X_ALLOWED}",
+    ),
+]
+
+
+@pytest.mark.parametrize(("fields", "owned", "message"), REFUSED_INITIALIZATIONS)
+def test_refused_initializations(fields, owned, message):
+    with pytest.raises(BindingError) as caught:
+        compile_operator(top_k_desc(**fields)).initialize(**owned)
+    assert str(caught.value) == f"DML_OPERATOR_TOP_K: {message}"
+
+
+def test_an_absent_zero_point_cannot_be_bound():
+    with pytest.raises(BindingError) as caught:
+        compile_operator(quantized_desc())(**quantized_arrays(), a_zero_point_tensor=np.zeros(1, np.uint8))
+    assert caught.value.field == "a_zero_point_tensor"
+    assert caught.value.found == "not a tensor of the desc"
+
+
+def test_nothing_is_written_when_a_later_argument_does_not_fit():
+    values, indices = outputs()
+    with pytest.raises(BindingError):
+        compile_operator(top_k1_desc())(
+            output_value_tensor=values, output_index_tensor=indices, input_tensor=ROWS.astype(np.float64)
+        )
+    assert (values == -7).all()
+    assert (indices == 77).all()
+
+
+def test_one_operator_in_many_threads():
+    op = compile_operator(top_k1_desc(axis_direction=AxisDirection.INCREASING))
+    wrong = []
+
+    def work(seed):
+        x = np.random.default_rng(seed).integers(0, 5, (1, 1, 3, 4)).astype(np.float32)
+        expected = reference.top_k(x, 2, axis=3, largest=False)
+        for _ in range(50):
+            values, indices = op(input_tensor=x)
+            if not (values == expected.values).all() or not (indices == expected.indices).all():
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+@st.composite
+def padded_strides(draw, sizes):
+    """Strides of a layout with the dimensions in any order and gaps between them."""
+    strides, step = [0] * len(sizes), draw(st.integers(1, 2))
+    for d in draw(st.permutations(range(len(sizes)))):
+        strides[d] = step
+        step = step * sizes[d] + draw(st.integers(0, 2))
+    return tuple(strides)
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_buffers_of_any_strides_against_the_reference(data):
+    sizes = data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
+    axis = data.draw(st.integers(0, len(sizes) - 1))
+    k = data.draw(st.integers(1, sizes[axis]))
+    data_type = data.draw(st.sampled_from(["FLOAT16", "INT8", "UINT32", "INT64"]))
+    direction = data.draw(st.sampled_from(AxisDirection))
+    selected = (*sizes[:axis], k, *sizes[axis + 1 :])
+    x_desc, value_desc, index_desc = (
+        tensor(name, *shape, strides=data.draw(padded_strides(shape)))
+        for name, shape in ((data_type, sizes), (data_type, selected), ("UINT64", selected))
+    )
+    op = compile_operator(
+        top_k1_desc(
+            input_tensor=x_desc,
+            output_value_tensor=value_desc,
+            output_index_tensor=index_desc,
+            axis=axis,
+            k=k,
+            axis_direction=direction,
+        )
+    )
+    x_buffer = np.zeros(x_desc.total_tensor_size_in_bytes, np.uint8)
+    x = x_desc.view(x_buffer)
+    x[...] = np.random.default_rng(data.draw(st.integers(0, 9))).integers(0, 6, sizes)
+    buffers = [np.full(desc.total_tensor_size_in_bytes, 0xAB, np.uint8) for desc in (value_desc, index_desc)]
+    result = op(input_tensor=x_buffer, output_value_tensor=buffers[0], output_index_tensor=buffers[1])
+    expected = reference.top_k(x, k, axis=axis, largest=direction is AxisDirection.DECREASING)
+    np.testing.assert_array_equal(result.values, expected.values)
+    np.testing.assert_array_equal(result.indices, expected.indices)
+    for desc, buffer, array in zip((value_desc, index_desc), buffers, result, strict=True):
+        untouched = np.full_like(buffer, 0xAB)
+        desc.view(untouched)[...] = array
+        np.testing.assert_array_equal(buffer, untouched)  # the gaps are as they were

@@ -1,0 +1,52 @@
+import ml_dtypes
+import numpy as np
+
+from dmlcpu.kernels.scatter_nd import half
+
+ALL = np.arange(2**16, dtype=np.uint32)
+
+
+def test_every_float16_widens_exactly():
+    found = np.array([half.float16_to_float32(bits) for bits in ALL])
+    with np.errstate(invalid="ignore"):  # signalling NaNs
+        expected = ALL.astype(np.uint16).view(np.float16).astype(np.float32)
+    np.testing.assert_array_equal(found, expected)
+    assert (np.signbit(found) == np.signbit(expected)).all()
+
+
+def test_every_bfloat16_widens_exactly():
+    found = np.array([half.bfloat16_to_float32(bits) for bits in ALL])
+    np.testing.assert_array_equal(found, (ALL << 16).view(np.float32))
+
+
+def neighbourhoods(type_):
+    """Every number of a 16-bit type, what lies halfway to the next, and the float32 numbers on both sides of that."""
+    numbers = ALL.astype(np.uint16).view(type_)
+    with np.errstate(invalid="ignore"):
+        numbers = np.sort(numbers[np.isfinite(numbers)].astype(np.float64))
+    halfway = ((numbers[:-1] + numbers[1:]) / 2).astype(np.float32)
+    edge = np.float32(65520) if type_ == np.float16 else np.float32(3.3961775e38)
+    points = np.concatenate([numbers.astype(np.float32), halfway, [edge, -edge]])
+    with np.errstate(over="ignore"):
+        near = [np.nextafter(points, np.float32(side)) for side in (-np.inf, np.inf)]
+    return np.concatenate([points, *near, [np.inf, -np.inf]]).astype(np.float32)
+
+
+def test_float32_rounds_to_the_nearest_float16_and_ties_to_even():
+    points = neighbourhoods(np.float16)
+    found = np.array([half.float32_to_float16(x) for x in points], np.uint16)
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(found, points.astype(np.float16).view(np.uint16))
+
+
+def test_float32_rounds_to_the_nearest_bfloat16_and_ties_to_even():
+    points = neighbourhoods(ml_dtypes.bfloat16)
+    found = np.array([half.float32_to_bfloat16(x) for x in points], np.uint16)
+    np.testing.assert_array_equal(found, points.astype(ml_dtypes.bfloat16).view(np.uint16))
+
+
+def test_nan_becomes_the_quiet_one():
+    for bits in (0x7F800001, 0xFFC12345):
+        nan = np.array(bits, np.uint32).view(np.float32)[()]
+        assert half.float32_to_float16(nan) == 0x7E00
+        assert half.float32_to_bfloat16(nan) == 0x7FC0

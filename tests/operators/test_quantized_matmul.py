@@ -1,0 +1,233 @@
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+from samples import assert_same_bits, random_quantized_matmul
+
+import dmlcpu
+from dmlcpu import reference
+
+A = np.array([[10, 20], [30, 40]], np.uint8)
+B = np.array([[1, -1], [2, -2]], np.int8)
+
+
+def product(a=A, a_scale=1.0, a_zero=None, b=B, b_scale=1.0, b_zero=None, y_scale=1.0, y_zero=None, **options):
+    return dmlcpu.quantized_matmul(a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero, **options)
+
+
+def test_the_formulas_by_hand():
+    # acc = (10 - 3) * (1 - 1) + (20 - 3) * (2 - 1) = 17; 17 * 0.5 * 0.25 / 0.75 = 2.8333; 3 + 100
+    y = product(A[:1], 0.5, 3, B[:, :1], 0.25, 1, 0.75, 100)
+    assert y.tolist() == [[103]]
+
+
+def test_ties_round_to_even_before_an_odd_zero_point_is_added():
+    a = np.array([[1], [3], [5]], np.uint8)
+    one = np.ones((1, 1), np.int8)
+    assert product(a, 0.5, None, one, 1.0, None, 1.0, np.uint8(1)).tolist() == [[1], [3], [3]]
+
+
+def test_the_order_of_the_float32_operations():
+    # 1 * (1.1 * 1.3) / 2.86 in float32, in this order, is exactly 0.5; in float64 it is less.
+    scales = np.float32(1.1), np.float32(1.3), np.float32(2.86)
+    expected = np.rint(np.float32(49) * (scales[0] * scales[1] / scales[2]))
+    y = product(np.array([[7]], np.uint8), scales[0], None, np.array([[7]], np.int8), scales[1], None, scales[2])
+    assert y.tolist() == [[int(expected)]]
+
+
+def test_results_are_clipped_to_the_output_type():
+    a = np.array([[255], [0]], np.uint8)
+    b = np.array([[127, -128]], np.int8)
+    assert product(a, 1, None, b, 1, None, 1, np.int8(5)).tolist() == [[127, -128], [5, 5]]
+    assert product(a, 1, None, b, 1, None, 1, np.uint8(5)).tolist() == [[255, 0], [5, 5]]
+
+
+def test_sums_beyond_32_bits_are_exact():
+    a = np.full((2, 100_000), 255, np.uint8)
+    b = np.full((100_000, 3), 255, np.uint8)
+    y = product(a, 1.0, None, b, 1.0, None, 6502500000 / 200)
+    assert y.tolist() == [[200] * 3] * 2
+
+
+def test_zero_stays_zero_where_the_multiplier_overflows():
+    y = product(np.array([[0], [1]], np.uint8), 3e38, None, np.ones((1, 1), np.int8), 3e38, None, 1.0, np.uint8(9))
+    assert y.tolist() == [[9], [255]]
+
+
+@pytest.mark.parametrize("a_shape", [(0, 4), (3, 0), (2, 0, 4), (0, 3, 4)])
+def test_empty_operands(a_shape):
+    a = np.zeros(a_shape, np.uint8)
+    y = product(a, b=np.zeros((a_shape[-1], 2), np.int8), y_zero=np.int8(-7))
+    assert y.shape == (*a_shape[:-1], 2)
+    assert y.dtype == np.int8
+    assert (y == -7).all()
+    assert product(A, b=np.zeros((2, 0), np.int8)).shape == (2, 0)
+
+
+def test_vectors_drop_their_dimension():
+    assert product(A[0], b=B).shape == (2,)
+    assert product(A, b=B[:, 0]).tolist() == [50, 110]
+    y = product(A[0], b=B[:, 0])
+    assert y.shape == ()
+    assert y == 50
+
+
+def test_parameters_in_every_shape_allowed():
+    a = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
+    b = np.arange(8, dtype=np.int8).reshape(1, 4, 2)
+    rows = np.array([0.5, 1, 2], np.float32)
+    expected = product(a, rows, [1, 2, 3], b, [0.5, 2], [1, 0], rows * 100, [7, 8, 9])
+    again = product(
+        a, rows[:, None], np.array([[1], [2], [3]]), b, [[0.5, 2]], [[[1, 0]]], np.tile(rows[:, None] * 100, (2, 1, 1)),
+        np.array([7, 8, 9], np.uint8)[:, None],
+    )  # fmt: skip
+    assert again.tolist() == expected.tolist()
+    mine = reference.quantized_matmul(a, rows, [1, 2, 3], b, [0.5, 2], [1, 0], rows * 100, [7, 8, 9])
+    assert expected.tolist() == mine.tolist()
+
+
+def test_the_type_of_the_product():
+    assert product().dtype == np.uint8
+    assert product(y_zero=3).dtype == np.uint8
+    assert product(y_zero=np.int8(3)).dtype == np.int8
+    assert product(out_dtype="int8").dtype == np.int8
+    assert product(y_zero=3, out_dtype=np.int8).dtype == np.int8
+
+
+def test_packed_weights_are_a_copy_and_survive_pickling():
+    b = B.copy()
+    packed = dmlcpu.pack_b(b.T.copy().T)
+    b[...] = 0
+    for weights in (packed, pickle.loads(pickle.dumps(packed))):
+        assert product(b=weights).tolist() == product(b=B).tolist()
+    assert packed.shape == (2, 2)
+    assert packed.ndim == 2
+    assert packed.dtype == np.int8
+    with pytest.raises(AttributeError):
+        packed.shape = (1, 4)
+
+
+def test_packed_batches_broadcast():
+    b = np.arange(-30, 30, dtype=np.int8).reshape(5, 3, 4)
+    a = np.arange(6, dtype=np.uint8).reshape(2, 3)
+    assert product(a, b=dmlcpu.pack_b(b)).tolist() == product(a, b=b).tolist()
+    assert product(a[0], b=dmlcpu.pack_b(b)).shape == (5, 4)
+
+
+def test_out_of_any_strides_is_written_and_returned():
+    room = np.zeros((4, 4), np.uint8)
+    out = room[::2, ::-2]
+    assert product(a_scale=0.5, out=out) is out
+    assert room.tolist() == [[0, 0, 0, 25], [0] * 4, [0, 0, 0, 55], [0] * 4]
+
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (
+            lambda: product(A.astype(np.int32)),
+            dmlcpu.UnsupportedError,
+            "quantized_matmul: a.dtype is int32; allowed: int8, uint8",
+        ),
+        (
+            lambda: product(b=B.astype(np.float32)),
+            dmlcpu.UnsupportedError,
+            "quantized_matmul: b.dtype is float32; allowed: int8, uint8",
+        ),
+        (lambda: product(A[0, 0]), dmlcpu.BindingError, "quantized_matmul: a.ndim is 0; allowed: at least 1"),
+        (lambda: dmlcpu.pack_b(B[0]), dmlcpu.BindingError, "pack_b: b.ndim is 1; allowed: at least 2"),
+        (
+            lambda: product(b=B[:1]),
+            dmlcpu.BindingError,
+            "quantized_matmul: b.shape is (1, 2); allowed: K = 2 rows (a.shape is (2, 2))",
+        ),
+        (
+            lambda: product(np.zeros((3, 1, 2), np.uint8), b=np.zeros((2, 2, 1), np.int8)),
+            dmlcpu.BindingError,
+            "quantized_matmul: b.shape is (2, 2, 1); allowed: batch dimensions that broadcast with (3,) (a.shape is "
+            "(3, 1, 2))",
+        ),
+        (
+            lambda: product(a_scale=[1.0, 0.0]),
+            dmlcpu.DmlError,
+            "quantized_matmul: a_scale[1, 0] is 0.0; allowed: finite float32 numbers greater than 0",
+        ),
+        (
+            lambda: product(b_scale=-1),
+            dmlcpu.DmlError,
+            "quantized_matmul: b_scale is -1.0; allowed: finite float32 numbers greater than 0",
+        ),
+        (
+            lambda: product(y_scale=np.nan),
+            dmlcpu.DmlError,
+            "quantized_matmul: y_scale is nan; allowed: finite float32 numbers greater than 0",
+        ),
+        (
+            lambda: product(y_scale=1e300),
+            dmlcpu.DmlError,
+            "quantized_matmul: y_scale is inf; allowed: finite float32 numbers greater than 0",
+        ),
+        (
+            lambda: product(a_scale=[1.0, 2.0, 3.0]),
+            dmlcpu.BindingError,
+            "quantized_matmul: a_scale.shape is (3,); allowed: one number, (2,), or a shape that broadcasts to (2, 1)",
+        ),
+        (
+            lambda: product(b_scale=["x"]),
+            dmlcpu.UnsupportedError,
+            "quantized_matmul: b_scale.dtype is <U1; allowed: floating types",
+        ),
+        (
+            lambda: product(a_zero=np.int8(3)),
+            dmlcpu.UnsupportedError,
+            "quantized_matmul: a_zero_point.dtype is int8; allowed: uint8 (its tensor's type)",
+        ),
+        (
+            lambda: product(b_zero=[[0, 128]]),
+            dmlcpu.DmlError,
+            "quantized_matmul: b_zero_point[0, 1] is 128; allowed: -128 to 127 (int8)",
+        ),
+        (
+            lambda: product(y_zero=np.int8(3), out_dtype=np.uint8),
+            dmlcpu.UnsupportedError,
+            "quantized_matmul: y_zero_point.dtype is int8; allowed: uint8 (its tensor's type)",
+        ),
+        (
+            lambda: product(out_dtype=np.int32),
+            dmlcpu.UnsupportedError,
+            "quantized_matmul: out_dtype is int32; allowed: int8, uint8",
+        ),
+        (
+            lambda: product(out=np.zeros((2, 2), np.int8)),
+            dmlcpu.BindingError,
+            "quantized_matmul: out.dtype is int8; allowed: uint8",
+        ),
+        (lambda: product(out=A), dmlcpu.BindingError, "quantized_matmul: out is sharing memory with a; allowed: memory of its own"),
+    ],
+)  # fmt: skip
+def test_refusals(call, error, message):
+    with pytest.raises(error) as caught:
+        call()
+    assert str(caught.value) == message
+
+
+def test_a_bad_scale_leaves_the_output_alone():
+    out = np.full((2, 2), 77, np.uint8)
+    with pytest.raises(dmlcpu.DmlError):
+        product(b_scale=[1.0, np.inf], out=out)
+    assert (out == 77).all()
+
+
+@given(st.integers(0, 2**32))
+def test_hypothesis(seed):
+    call = random_quantized_matmul(np.random.default_rng(seed))
+    assert_same_bits(call.run(), call.expected())
+
+
+@given(st.integers(-128, 127), st.integers(-128, 127), st.floats(2**-20, 2**20, width=32))
+def test_single_products(zero, factor, scale):
+    a, b = np.array([[-128, 127]], np.int8), np.array([[factor], [1]], np.int8)
+    arguments = (a, np.float32(scale), np.int8(zero), b, np.float32(0.37), None, np.float32(1.7), np.int8(zero))
+    assert_same_bits((dmlcpu.quantized_matmul(*arguments),), (reference.quantized_matmul(*arguments),))
