@@ -1,0 +1,61 @@
+import pytest
+
+import dmlcpu
+from dmlcpu.runtime import threads
+
+
+@pytest.fixture(autouse=True)
+def _unset(monkeypatch):
+    monkeypatch.setattr(threads, "_budget", threads._budget)
+
+
+def test_setting_and_getting():
+    dmlcpu.set_num_threads(3)
+    assert dmlcpu.get_num_threads() == 3
+    assert threads.budget() == threads.Budget(3, threads.GRAIN)
+
+
+@pytest.mark.parametrize(("n", "error"), [(0, ValueError), (-2, ValueError), (1.5, TypeError), (True, TypeError)])
+def test_refusals(n, error):
+    before = dmlcpu.get_num_threads()
+    with pytest.raises(error) as caught:
+        dmlcpu.set_num_threads(n)
+    assert str(caught.value) == f"set_num_threads: n is {n!r}; allowed: an integer of at least 1"
+    assert dmlcpu.get_num_threads() == before
+
+
+def test_the_environment_decides_first(monkeypatch):
+    monkeypatch.setattr(threads, "_budget", None)
+    monkeypatch.setenv("DMLCPU_NUM_THREADS", "7")
+    assert dmlcpu.get_num_threads() == 7
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "many", "2.0"])
+def test_a_bad_environment_is_refused(monkeypatch, text):
+    monkeypatch.setattr(threads, "_budget", None)
+    monkeypatch.setenv("DMLCPU_NUM_THREADS", text)
+    with pytest.raises(ValueError, match=f"DMLCPU_NUM_THREADS is '{text}'; allowed: an integer of at least 1"):
+        dmlcpu.get_num_threads()
+
+
+def test_without_it_numba_does(monkeypatch):
+    import numba
+
+    monkeypatch.setattr(threads, "_budget", None)
+    monkeypatch.delenv("DMLCPU_NUM_THREADS", raising=False)
+    assert dmlcpu.get_num_threads() == numba.config.NUMBA_NUM_THREADS
+
+
+@pytest.mark.parametrize(
+    ("n", "work", "most", "parts"), [(4, 10**9, 100, 4), (4, 10**9, 3, 3), (4, 59_999, 100, 1), (4, 60_000, 100, 2), (4, 0, 0, 1)]
+)  # fmt: skip
+def test_how_work_is_cut(n, work, most, parts):
+    assert threads.Budget(n, 30_000).parts(work, most) == parts
+
+
+def test_limits_are_put_back_after_an_error():
+    before = threads.budget()
+    with pytest.raises(RuntimeError), threads.limits(5, grain=1):
+        assert threads.budget() == threads.Budget(5, 1)
+        raise RuntimeError
+    assert threads.budget() == before
