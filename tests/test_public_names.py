@@ -15,7 +15,7 @@ def test_every_public_name_resolves():
 
 
 def test_an_unknown_name():
-    with pytest.raises(AttributeError, match="^module 'dmlcpu' has no attribute 'nosuch'$"):
+    with pytest.raises(AttributeError, match=r"^module 'dmlcpu' has no attribute 'nosuch'$"):
         dmlcpu.nosuch  # noqa: B018
 
 

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import Any, ClassVar, NamedTuple
 
-from dmlcpu.descriptors.checks import UINT_MAX, as_integer, check_kind, check_range, set_field
+from dmlcpu.descriptors.checks import UINT_MAX, check_kind, check_range, set_field
 from dmlcpu.descriptors.enums import OperatorType, TensorFlags, full_name
 from dmlcpu.descriptors.tensor import TensorDesc
 from dmlcpu.errors import InvalidDescriptorError
+from dmlcpu.operators.arguments import as_integer
 
 
 class Field(NamedTuple):

@@ -1,6 +1,5 @@
 """Checks of single fields, shared by all descriptors."""
 
-import operator as op
 from typing import Any
 
 from dmlcpu.errors import InvalidDescriptorError
@@ -16,13 +15,6 @@ def check_kind(operator: str, field: str, value: Any, kind: type) -> None:
     """Refuse a value that is not an instance of a class."""
     if not isinstance(value, kind):
         raise TypeError(f"{operator}: {field} is {value!r}; allowed: {kind.__name__}")
-
-
-def as_integer(operator: str, field: str, value: Any) -> int:
-    """Return any kind of integer, but no bool, as an int."""
-    if not isinstance(value, bool) and hasattr(value, "__index__"):
-        return op.index(value)
-    raise TypeError(f"{operator}: {field} is {value!r}; allowed: an integer")
 
 
 def check_range(operator: str, field: str, value: int, low: int, high: int, reason: str = "") -> None:

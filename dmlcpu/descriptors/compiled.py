@@ -10,7 +10,7 @@ from dmlcpu.descriptors.feature_level import check_support
 from dmlcpu.descriptors.runs import Bound, keep, make_run
 from dmlcpu.descriptors.scatter_nd import ScatterNDOperatorDesc
 from dmlcpu.errors import BindingError
-from dmlcpu.operators.arguments import Array, check_apart
+from dmlcpu.operators.arguments import check_apart, same_memory
 
 
 def compile_operator(desc: OperatorDesc, *, feature_level: FeatureLevel = FeatureLevel.LEVEL_6_4) -> "CompiledOperator":
@@ -212,7 +212,7 @@ class CompiledOperator:
         if not given:
             return
         others = {slot.dml_name: bound[slot.name] for slot in self._inputs}
-        if self._in_place and _same_elements(bound["input_tensor"], bound["output_tensor"]):
+        if self._in_place and same_memory(bound["input_tensor"], bound["output_tensor"]):
             bound["input_tensor"] = bound["output_tensor"]
             del others["InputTensor"]
         for slot in given:
@@ -243,12 +243,3 @@ class CompiledOperator:
                 "a call, as it is not flagged OWNED_BY_DML",
             )
         return BindingError(operator, name, "not a tensor of the desc", ", ".join(allowed) or "no tensors")
-
-
-def _same_elements(x: Array, out: Array) -> bool:
-    """Tell whether two arrays of one shape and type are the same elements in the same places."""
-    if x is out:
-        return True
-    return x.ctypes.data == out.ctypes.data and all(
-        a == b for n, a, b in zip(x.shape, x.strides, out.strides, strict=True) if n > 1
-    )

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from dmlcpu.descriptors.checks import (
     UINT64_MAX,
     UINT_MAX,
-    as_integer,
     check_kind,
     check_range,
     set_field,
 )
 from dmlcpu.descriptors.enums import TensorDataType, TensorFlags, full_name
 from dmlcpu.errors import InvalidDescriptorError
+from dmlcpu.operators.arguments import as_integer
 
 OPERATOR = "DML_BUFFER_TENSOR_DESC"
 _MOST_DIMENSIONS = 8

@@ -15,6 +15,8 @@ Array = NDArray[Any]
 
 def as_array(operator: str, field: str, value: Any) -> Array:
     """Return `value` as an array of fixed-size elements in native byte order and aligned, copied only if it must be."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(f"{operator}: {field} is a masked array; allowed: an array without a mask")
     try:
         array = np.asarray(value)
     except ValueError as error:  # ragged nested lists
@@ -73,6 +75,15 @@ def check_apart(operator: str, field: str, out: Array, others: Mapping[str, Arra
     for name, other in others.items():
         if overlap(out, other):
             raise BindingError(operator, field, f"sharing memory with {name}", "memory of its own")
+
+
+def same_memory(a: Array, b: Array) -> bool:
+    """Tell whether two arrays of one shape and type are the same elements in the same places."""
+    if a is b:
+        return True
+    return a.ctypes.data == b.ctypes.data and all(
+        mine == other for n, mine, other in zip(a.shape, a.strides, b.strides, strict=True) if n > 1
+    )
 
 
 def check_type(operator: str, field: str, dtype: np.dtype[Any], allowed: Sequence[str]) -> None:

@@ -20,6 +20,7 @@ from dmlcpu.operators.arguments import (
     check_apart,
     check_choice,
     check_output,
+    same_memory,
 )
 from dmlcpu.runtime.memory import scratch, word_strides, words
 from dmlcpu.runtime.threads import Budget, budget
@@ -152,11 +153,6 @@ def allocate(x: Array, indices: Array, updates: Array, out: Any) -> Array:
         check_apart("scatter_nd", "out", out, {"x (it may be x itself, but not a part of it)": x})
     result: Array = out
     return result
-
-
-def same_memory(a: Array, b: Array) -> bool:
-    """Tell whether two arrays of one shape and type are the same elements in the same places."""
-    return a is b or (a.ctypes.data == b.ctypes.data and a.strides == b.strides)
 
 
 @dataclass(frozen=True, slots=True)

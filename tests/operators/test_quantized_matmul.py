@@ -122,7 +122,6 @@ def test_out_of_any_strides_is_written_and_returned():
     assert room.tolist() == [[0, 0, 0, 25], [0] * 4, [0, 0, 0, 55], [0] * 4]
 
 
-
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
@@ -204,9 +203,13 @@ def test_out_of_any_strides_is_written_and_returned():
             dmlcpu.BindingError,
             "quantized_matmul: out.dtype is int8; allowed: uint8",
         ),
-        (lambda: product(out=A), dmlcpu.BindingError, "quantized_matmul: out is sharing memory with a; allowed: memory of its own"),
+        (
+            lambda: product(out=A),
+            dmlcpu.BindingError,
+            "quantized_matmul: out is sharing memory with a; allowed: memory of its own",
+        ),
     ],
-)  # fmt: skip
+)
 def test_refusals(call, error, message):
     with pytest.raises(error) as caught:
         call()

@@ -99,7 +99,8 @@ def test_no_coordinates_replace_everything_and_the_last_update_wins():
 
 
 @pytest.mark.parametrize(
-    ("shape", "indices_shape"), [((3, 2), (0, 1)), ((3, 2), (2, 0, 2)), ((3, 0), (2, 1)), ((0, 2), (0, 1)), ((), (0, 0))]
+    ("shape", "indices_shape"),
+    [((3, 2), (0, 1)), ((3, 2), (2, 0, 2)), ((3, 0), (2, 1)), ((0, 2), (0, 1)), ((), (0, 0))],
 )
 def test_empty_arrays_give_a_copy(shape, indices_shape):
     x = np.full(shape, 5, np.int16)
@@ -246,7 +247,8 @@ def test_out_may_not_partly_overlap_x():
     with pytest.raises(dmlcpu.BindingError) as caught:
         dmlcpu.scatter_nd(room[:8], [[0]], [1.0], out=room[2:])
     assert str(caught.value) == (
-        "scatter_nd: out is sharing memory with x (it may be x itself, but not a part of it); allowed: memory of its own"
+        "scatter_nd: out is sharing memory with x (it may be x itself, but not a part of it); allowed: memory of its "
+        "own"
     )
     assert not room.any()
 

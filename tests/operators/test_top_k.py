@@ -145,6 +145,11 @@ def _indices():
             "top_k: x is an array of dtype object; allowed: an array of fixed-size elements",
         ),
         (
+            lambda: dmlcpu.top_k(np.ma.masked_less([1, 2], 2), 1),
+            TypeError,
+            "top_k: x is a masked array; allowed: an array without a mask",
+        ),
+        (
             lambda: dmlcpu.top_k(None, 1),
             TypeError,
             "top_k: x is NoneType; allowed: an array of fixed-size elements",
@@ -185,9 +190,7 @@ def _indices():
             "top_k: out[0] is read-only; allowed: an array that can be written to",
         ),
         (
-            lambda: dmlcpu.top_k(
-                X, 1, out=(np.lib.stride_tricks.as_strided(_values(), (2, 1), (0, 4)), _indices())
-            ),
+            lambda: dmlcpu.top_k(X, 1, out=(np.lib.stride_tricks.as_strided(_values(), (2, 1), (0, 4)), _indices())),
             dmlcpu.BindingError,
             "top_k: out[0] is broadcast (a zero stride); allowed: an array whose elements are distinct",
         ),

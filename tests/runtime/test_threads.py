@@ -1,3 +1,5 @@
+import contextlib
+
 import pytest
 
 import dmlcpu
@@ -47,15 +49,16 @@ def test_without_it_numba_does(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("n", "work", "most", "parts"), [(4, 10**9, 100, 4), (4, 10**9, 3, 3), (4, 59_999, 100, 1), (4, 60_000, 100, 2), (4, 0, 0, 1)]
-)  # fmt: skip
+    ("n", "work", "most", "parts"),
+    [(4, 10**9, 100, 4), (4, 10**9, 3, 3), (4, 59_999, 100, 1), (4, 60_000, 100, 2), (4, 0, 0, 1)],
+)
 def test_how_work_is_cut(n, work, most, parts):
     assert threads.Budget(n, 30_000).parts(work, most) == parts
 
 
 def test_limits_are_put_back_after_an_error():
     before = threads.budget()
-    with pytest.raises(RuntimeError), threads.limits(5, grain=1):
+    with contextlib.suppress(ZeroDivisionError), threads.limits(5, grain=1):
         assert threads.budget() == threads.Budget(5, 1)
-        raise RuntimeError
+        1 / 0  # noqa: B018
     assert threads.budget() == before
