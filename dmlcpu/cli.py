@@ -17,10 +17,10 @@ _DESCRIPTION = "DirectML's top-k, scatter and int8 matmul on any CPU."
 _EXIT_CODES = "Exit codes: 0 done, 1 failed while running, 2 bad model or usage."
 _EXAMPLES = f"""\
 examples:
-  dmlcpu run model.json             run a DxDispatch model
-  dmlcpu run model.json -i 100 -v 1 time each dispatch 100 times
-  dmlcpu warmup --ops top_k         compile kernels before they are needed
-  dmlcpu info --json                versions, instruction sets, threads, kernels
+  dmlcpu run model.json               run a DxDispatch model
+  dmlcpu run model.json -i 100 -v 1   time each dispatch 100 times
+  dmlcpu warmup --ops top_k           compile kernels before they are needed
+  dmlcpu info --json                  versions, instruction sets, threads, kernels
 
 {_EXIT_CODES}"""
 _RUN_EXAMPLES = f"""\

@@ -119,8 +119,8 @@ def test_typed_list(save: Save) -> None:
     [
         ([1, 2, 3], {}, 4, 3),
         ([1, 2, 3, 4], {}, 4, 4),
-        ([1, 2, 3], {"sizeInBytes": 3}, 4, 4),
-        ([1, 2, 3], {"sizeInBytes": 9}, 12, 12),
+        ([1, 2, 3], {"sizeInBytes": 3}, 4, 3),
+        ([1, 2, 3], {"sizeInBytes": 9}, 12, 9),
         ([1], {"type": "buffer", "sizeInBytes": 64}, 64, 64),
     ],
 )
@@ -255,6 +255,12 @@ def test_missing_file(save: Save, tmp_path: Path) -> None:
         "initialValues.sourcePath: 'x.npy', no such file; "
         f"allowed: a file, relative to {tmp_path / 'models'} or the current directory"
     ]
+
+
+@pytest.mark.parametrize("name", ["no/such/folder.npy", "x" * 5000 + ".npy", "\0.npy"])
+def test_paths_that_cannot_be(save: Save, name: str) -> None:
+    (fault,) = faults(save, {"initialValues": {"sourcePath": name}})
+    assert fault.startswith(f"initialValues.sourcePath: {name!r}, no such file; allowed: a file, relative to ")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,150 @@
+"""A model's commands: what is run, in order."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import Any
+
+from dmlcpu.batch.dispatchables import (
+    Binding,
+    Buffers,
+    Dispatchable,
+    check_resources,
+    load_bindings,
+)
+from dmlcpu.batch.faults import Faults, Path, listed, shown
+from dmlcpu.batch.resources import Buffer
+from dmlcpu.descriptors import ScatterNDOperatorDesc, TensorDataType, TensorDesc
+
+# Dispatchables by name. None: the file has one of that name, but it is at fault.
+Dispatchables = Mapping[str, Dispatchable | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """Run an operator."""
+
+    dispatchable: str
+    bindings: dict[str, Binding]
+
+
+@dataclass(frozen=True, slots=True)
+class Print:
+    """Print a buffer's values."""
+
+    resource: str
+    verbose: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WriteFile:
+    """Write a buffer to a file."""
+
+    resource: str
+    target: FilePath
+    shape: tuple[int, ...] | None  # None for raw files
+
+
+Command = Dispatch | Print | WriteFile
+
+
+def load_command(
+    i: int, entry: dict[str, Any], buffers: Buffers, dispatchables: Dispatchables, faults: Faults
+) -> Command | None:
+    """Return an entry of `commands`; None, with the faults noted, if it cannot run."""
+    path: Path = ("commands", i)
+    if entry["type"] == "dispatch":
+        return _dispatch(entry, path, buffers, dispatchables, faults)
+    name = entry["resource"]
+    if name not in buffers:
+        faults.add((*path, "resource"), repr(name), f"a resource: {listed(buffers)}")
+    if entry["type"] == "print":
+        return _print(entry, path, buffers.get(name), faults)
+    return _write_file(entry, path, buffers.get(name), faults)
+
+
+def _dispatch(
+    entry: dict[str, Any], path: Path, buffers: Buffers, dispatchables: Dispatchables, faults: Faults
+) -> Dispatch | None:
+    name, given = entry["dispatchable"], entry["bindings"]
+    path_of_bindings = (*path, "bindings")
+    if name not in dispatchables:
+        faults.add((*path, "dispatchable"), repr(name), f"a dispatchable: {listed(dispatchables)}")
+    dispatchable = dispatchables.get(name)
+    if dispatchable is None:
+        check_resources(given, buffers, path_of_bindings, faults)
+        return None
+    owned = {
+        field.dml_name: "nothing: a tensor flagged OWNED_BY_DML is bound in the dispatchable's bindings"
+        for field, _ in dispatchable.owned_tensors()
+    }
+    tensors = dispatchable.dispatched_tensors()
+    bindings = load_bindings(given, tensors, buffers, path_of_bindings, faults, others=owned)
+    _check_apart(dispatchable, bindings, path_of_bindings, faults)
+    return Dispatch(name, bindings)
+
+
+def _check_apart(dispatchable: Dispatchable, bindings: dict[str, Binding], path: Path, faults: Faults) -> None:
+    """Refuse outputs that lie where another tensor of the same dispatch does."""
+    may_be_in_place = isinstance(dispatchable.desc, ScatterNDOperatorDesc)
+    before: list[tuple[str, Binding, TensorDesc]] = []
+    for field, tensor in dispatchable.dispatched_tensors():  # inputs first: DirectML's order
+        name = field.dml_name
+        if name not in bindings:
+            continue
+        binding = bindings[name]
+        for other, other_binding, other_tensor in before if field.output else ():
+            if not _meet(binding, tensor, other_binding, other_tensor):
+                continue
+            allowed = "memory of its own"
+            if may_be_in_place and other == "InputTensor":
+                if binding == other_binding and _strides(tensor) == _strides(other_tensor):
+                    continue
+                allowed += ", or exactly InputTensor's, with the same strides"
+            faults.add((*path, name), f"{binding.resource!r}, which overlaps {other}", allowed)
+        before.append((name, binding, tensor))
+
+
+def _meet(a: Binding, a_tensor: TensorDesc, b: Binding, b_tensor: TensorDesc) -> bool:
+    return (
+        a.resource == b.resource
+        and a.offset < b.offset + b_tensor.total_tensor_size_in_bytes
+        and b.offset < a.offset + a_tensor.total_tensor_size_in_bytes
+    )
+
+
+def _strides(tensor: TensorDesc) -> tuple[int, ...]:
+    if tensor.strides is not None:
+        return tensor.strides
+    return tuple(math.prod(tensor.sizes[i + 1 :]) for i in range(tensor.dimension_count))
+
+
+def _print(entry: dict[str, Any], path: Path, buffer: Buffer | None, faults: Faults) -> Print:
+    if buffer is not None:
+        _check_typed(buffer, path, faults)
+    return Print(entry["resource"], entry.get("verbose", False))
+
+
+def _write_file(entry: dict[str, Any], path: Path, buffer: Buffer | None, faults: Faults) -> WriteFile | None:
+    target = FilePath(entry["targetPath"])
+    extension = target.suffix.lower()
+    if extension not in (".npy", ".dat", ".bin"):
+        faults.add((*path, "targetPath"), shown(entry["targetPath"]), "a .npy, .dat or .bin file")
+    if buffer is None or extension != ".npy":
+        return WriteFile(entry["resource"], target, None)
+    _check_typed(buffer, path, faults)
+    # DxDispatch takes an empty list for none.
+    shape = tuple(map(int, entry.get("dimensions", ()))) or (buffer.count,)
+    counts = sorted({buffer.initial.size, buffer.count})
+    if math.prod(shape) not in counts:
+        found = f"{list(shape)}, {math.prod(shape)} elements"
+        allowed = f"{' or '.join(map(str, counts))} elements, as many as {buffer.name!r} has"
+        faults.add((*path, "dimensions"), found, allowed)
+    return WriteFile(entry["resource"], target, shape)
+
+
+def _check_typed(buffer: Buffer, path: Path, faults: Faults) -> None:
+    if buffer.data_type is TensorDataType.UNKNOWN:
+        found = f"{buffer.name!r} of type UNKNOWN"
+        faults.add((*path, "resource"), found, "a resource whose initial values have one type")

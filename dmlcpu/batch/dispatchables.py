@@ -1,0 +1,161 @@
+"""A model's dispatchables: operators, and which buffers are bound to their tensors."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from dmlcpu.batch.faults import Faults, Path, listed
+from dmlcpu.batch.resources import Buffer
+from dmlcpu.descriptors import TensorDesc, TensorFlags, compile_operator, operator_desc_from_dict
+from dmlcpu.descriptors.base import Field, OperatorDesc
+from dmlcpu.errors import DmlError
+
+# DirectML's rule for where in a buffer a tensor may start (DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT).
+_OFFSET_ALIGNMENT = 16
+
+# Buffers by name. None: the file has one of that name, but it is at fault.
+Buffers = Mapping[str, Buffer | None]
+Tensors = Iterable[tuple[Field, TensorDesc]]
+
+
+class Binding(NamedTuple):
+    """A place in a buffer: where a tensor's bytes start."""
+
+    resource: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatchable:
+    """An operator, with the bindings of the tensors that it owns."""
+
+    desc: OperatorDesc
+    owned: dict[str, Binding]
+
+    def owned_tensors(self) -> Tensors:
+        """Return the tensors that are bound once, at initialization."""
+        return [(field, tensor) for field, tensor in self.desc.tensors() if tensor.flags & TensorFlags.OWNED_BY_DML]
+
+    def dispatched_tensors(self) -> Tensors:
+        """Return the tensors that each dispatch binds."""
+        return [(field, tensor) for field, tensor in self.desc.tensors() if not tensor.flags & TensorFlags.OWNED_BY_DML]
+
+
+def load_dispatchable(name: str, entry: dict[str, Any], buffers: Buffers, faults: Faults) -> Dispatchable | None:
+    """Return the operator that an entry of `dispatchables` describes; None, with the faults noted, if it cannot run."""
+    path: Path = ("dispatchables", name)
+    given = entry.get("bindings", {})
+    desc = _load_desc(entry, path, faults)
+    if desc is None:
+        check_resources(given, buffers, (*path, "bindings"), faults)
+        return None
+    dispatchable = Dispatchable(desc, {})
+    owned = load_bindings(
+        given,
+        dispatchable.owned_tensors(),
+        buffers,
+        (*path, "bindings"),
+        faults,
+        others={
+            field.dml_name: "nothing: a tensor that is not flagged OWNED_BY_DML is bound by each dispatch"
+            for field, _ in dispatchable.dispatched_tensors()
+        },
+    )
+    return Dispatchable(desc, owned)
+
+
+def _load_desc(entry: dict[str, Any], path: Path, faults: Faults) -> OperatorDesc | None:
+    member = "Desc" if "Desc" in entry else "desc"  # DxDispatch reads both
+    try:
+        desc = operator_desc_from_dict({"type": entry["type"], "desc": entry.get(member, {})})
+        compile_operator(desc)
+    except DmlError as error:
+        if error.operator == "operator_desc_from_dict":
+            path = (*path, error.field)
+        elif member not in entry:
+            faults.add((*path, "desc"), "missing", "an object of the operator's fields")
+            return None
+        else:
+            path = (*path, member, *_parts(error.field))
+        faults.add(path, error.found, error.allowed)
+        return None
+    return desc
+
+
+def _parts(field: str) -> Path:
+    """Take InputTensor.Sizes[2] apart."""
+    return tuple(int(part) if part.isdigit() else part for part in re.findall(r"\w+", field))
+
+
+def load_bindings(
+    given: dict[str, Any],
+    tensors: Tensors,
+    buffers: Buffers,
+    path: Path,
+    faults: Faults,
+    others: Mapping[str, str],
+) -> dict[str, Binding]:
+    """Return the bindings of `tensors`, noting those that are missing, unknown or too small.
+
+    `others` says, for the operator's other tensors, what is allowed for them here.
+    """
+    needed = {field.dml_name: tensor for field, tensor in tensors}
+    bindings = {}
+    for tensor, source in given.items():
+        where = (*path, tensor)
+        binding = _load_binding(source, buffers, where, faults)
+        if tensor in others:
+            faults.add(where, _described(source), others[tensor])
+        elif tensor not in needed:
+            faults.add(where, "unknown", f"the tensors {listed(needed)}")
+        elif binding is not None:
+            _check_size(binding, needed[tensor], buffers, where, faults)
+            bindings[tensor] = binding
+    for tensor in needed:
+        if tensor not in given:
+            faults.add((*path, tensor), "missing", "the name of a resource")
+    return bindings
+
+
+def check_resources(given: dict[str, Any], buffers: Buffers, path: Path, faults: Faults) -> None:
+    """Note what can be said of bindings to an operator that is not known."""
+    for tensor, source in given.items():
+        _load_binding(source, buffers, (*path, tensor), faults)
+
+
+def _load_binding(source: Any, buffers: Buffers, path: Path, faults: Faults) -> Binding | None:
+    if isinstance(source, list):
+        (source,) = source
+    details = {"name": source} if isinstance(source, str) else source
+    name = details["name"]
+    if name not in buffers:
+        faults.add(path, repr(name), f"a resource: {listed(buffers)}")
+        return None
+    buffer = buffers[name]
+    if buffer is None:
+        return None
+    itemsize = int(details.get("elementSizeInBytes", 0)) or buffer.initial.itemsize
+    offset = int(details.get("elementOffset", 0)) * itemsize
+    if offset % _OFFSET_ALIGNMENT:
+        faults.add(path, f"an offset of {offset} bytes", f"a multiple of {_OFFSET_ALIGNMENT} bytes")
+        return None
+    return Binding(name, offset)
+
+
+def _described(source: Any) -> str:
+    if isinstance(source, list):
+        (source,) = source
+    return repr(source if isinstance(source, str) else source["name"])
+
+
+def _check_size(binding: Binding, tensor: TensorDesc, buffers: Buffers, path: Path, faults: Faults) -> None:
+    buffer = buffers[binding.resource]
+    assert buffer is not None  # or there would be no binding
+    needed = tensor.total_tensor_size_in_bytes
+    if buffer.size - binding.offset < needed:
+        found = f"{binding.resource!r} of {buffer.size} bytes"
+        if binding.offset:
+            found += f", from byte {binding.offset} on"
+        sizes = ", ".join(map(str, tensor.sizes))
+        faults.add(path, found, f"at least {needed} bytes, for {tensor.data_type.name} of sizes {{{sizes}}}")

@@ -1,0 +1,152 @@
+"""Loading a DxDispatch model: the whole file is checked, and every fault told, before anything runs."""
+
+import functools
+import json
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.resources import files
+from os import PathLike
+from pathlib import Path as FilePath
+from typing import Any
+
+from dmlcpu.batch.commands import Command, load_command
+from dmlcpu.batch.dispatchables import Dispatchable, load_dispatchable
+from dmlcpu.batch.faults import Faults, ModelError, Path, extra, json_path, listed, shown
+from dmlcpu.batch.relaxed_json import parse
+from dmlcpu.batch.resources import Buffer, load_buffer
+
+_log = logging.getLogger("dmlcpu")
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A DxDispatch model that can be run: made by `load_model`, for `run_model`."""
+
+    buffers: dict[str, Buffer]
+    dispatchables: dict[str, Dispatchable]
+    commands: list[Command]
+
+
+def load_model(path: str | PathLike[str]) -> Model:
+    """Load a DxDispatch model and check all of it.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        A JSON file; comments and trailing commas are allowed. Files that it reads are looked for beside it, then in the
+        current directory.
+
+    Returns
+    -------
+    Model
+        What `run_model` runs.
+
+    Raises
+    ------
+    ModelError
+        If the model cannot be run. Its `faults` are all that is wrong with the file.
+    OSError
+        If the file cannot be read.
+
+    Notes
+    -----
+    The format is that of DxDispatch, Microsoft's runner of DirectML operators. Models that need HLSL, ONNX, images or
+    operators that are not here are refused as a whole.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from dmlcpu import batch
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "model.json")
+    >>> _ = path.write_text('''{
+    ...     "resources": {"A": {"initialValuesDataType": "UINT8", "initialValues": [1, 256]}},
+    ...     "dispatchables": {},
+    ...     "commands": [{"type": "print", "resource": "B"}],  // no such resource
+    ... }''')
+    >>> try:
+    ...     batch.load_model(path)
+    ... except batch.ModelError as error:
+    ...     for fault in error.faults:
+    ...         print(fault)
+    $.resources.A.initialValues[1]: 256; allowed: integers from 0 to 255 (UINT8)
+    $.commands[0].resource: 'B'; allowed: a resource: A
+    """
+    source = FilePath(path)
+    faults = Faults()
+    data: Any = None
+    try:
+        data = parse(source.read_text("utf-8-sig"), faults)
+    except UnicodeDecodeError as error:
+        faults.add((), f"not UTF-8 at byte {error.start}", "UTF-8 text")
+    if data is not None or not faults:  # a file that holds null has no fault yet
+        _check_shape(data, faults)
+    misshapen = faults.entries()
+    model = None
+    if all(len(entry) == 2 for entry in misshapen):
+        _warn_of_unknown_members(data, misshapen)
+        model = _load(data, misshapen, source.parent, faults)
+    if faults or model is None:
+        raise ModelError(str(path), faults.in_order_of(data))
+    return model
+
+
+def _load(data: dict[str, Any], misshapen: set[Path], folder: FilePath, faults: Faults) -> Model:
+    """Load every entry of the right shape; what names another is still checked as far as that can be."""
+    buffers = {
+        name: None if ("resources", name) in misshapen else load_buffer(name, entry, folder, faults)
+        for name, entry in data["resources"].items()
+    }
+    dispatchables = {
+        name: None if ("dispatchables", name) in misshapen else load_dispatchable(name, entry, buffers, faults)
+        for name, entry in data["dispatchables"].items()
+    }
+    commands = [
+        None if ("commands", i) in misshapen else load_command(i, entry, buffers, dispatchables, faults)
+        for i, entry in enumerate(data["commands"])
+    ]
+    return Model(
+        {name: buffer for name, buffer in buffers.items() if buffer},
+        {name: dispatchable for name, dispatchable in dispatchables.items() if dispatchable},
+        [command for command in commands if command],
+    )
+
+
+@functools.cache
+def _schema() -> dict[str, Any]:
+    text = files("dmlcpu.batch").joinpath("model_schema.json").read_text("utf-8")
+    schema: dict[str, Any] = json.loads(text)
+    return schema
+
+
+def _check_shape(data: Any, faults: Faults) -> None:
+    """Check the file against the JSON Schema; each place's "description" there says what is allowed."""
+    for error in extra("jsonschema").Draft202012Validator(_schema()).iter_errors(data):
+        path = tuple(error.absolute_path)
+        if error.validator == "required":
+            for name in error.validator_value:
+                if name not in error.instance:
+                    faults.add((*path, name), "missing", error.schema["properties"][name]["description"])
+        else:
+            faults.add(path, shown(error.instance), error.schema["description"])
+
+
+def _warn_of_unknown_members(data: dict[str, Any], misshapen: set[Path]) -> None:
+    """Log what DxDispatch passes over in silence: a misspelt optional member, most often."""
+    for path, members, kind in _objects(data):
+        if path in misshapen:
+            continue
+        known = (_schema() if kind is None else _schema()["$defs"][kind])["properties"]
+        for name in members:
+            if name not in known:
+                _log.warning("%s is unknown and ignored; known: %s", json_path((*path, name)), listed(known))
+
+
+def _objects(data: dict[str, Any]) -> Iterator[tuple[Path, Any, str | None]]:
+    """Yield each object with members of its own, its place and its kind in the schema."""
+    yield (), data, None
+    for kind in ("resource", "dispatchable"):
+        for name, entry in data[f"{kind}s"].items():
+            yield (f"{kind}s", name), entry, kind
+    for i, entry in enumerate(data["commands"]):
+        yield ("commands", i), entry, entry.get("type") if isinstance(entry, dict) else None

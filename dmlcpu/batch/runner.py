@@ -1,0 +1,244 @@
+"""Running a loaded model: buffers, initialization, then the commands in order."""
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from dmlcpu.batch.commands import Command, Dispatch, Print, WriteFile
+from dmlcpu.batch.dispatchables import Binding, Dispatchable, Tensors
+from dmlcpu.batch.faults import Path, json_path
+from dmlcpu.batch.model import Model
+from dmlcpu.batch.values import flat, lines, write_npy, write_raw
+from dmlcpu.descriptors import CompiledOperator, TensorDataType, compile_operator
+
+Array = NDArray[Any]
+Emit = Callable[[str], None]
+
+
+class RunError(RuntimeError):
+    """A command of a model failed; those before it have been carried out.
+
+    Parameters
+    ----------
+    path : str
+        The command's JSON path.
+    reason : str
+        What went wrong. The exception itself is the cause.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """How often each dispatch runs and what is told of its times: DxDispatch's timing options.
+
+    Parameters
+    ----------
+    iterations : int, default 1
+        How many samples are taken; each is one measured run of the operator.
+    repeat : int, default 1
+        How many times a sample runs the operator; its time is divided by that.
+    milliseconds : float, optional
+        Take samples for so long instead, at least one.
+    warmup_samples : int, default 1
+        How many of the first samples are cold, and left out of the median. At least one sample is always hot.
+    verbosity : {0, 1, 2}
+        0: one line a dispatch. 1: the times of initialization, of cold and of hot samples. 2: every sample as well.
+    """
+
+    iterations: int = 1
+    repeat: int = 1
+    milliseconds: float | None = None
+    warmup_samples: int = 1
+    verbosity: int = 0
+
+
+def run_model(model: Model, *, timing: Timing | None = None, emit: Emit = print) -> dict[str, Array]:
+    """Run a model: allocate its buffers, initialize its operators, carry out its commands.
+
+    Parameters
+    ----------
+    model : Model
+        What `load_model` returned. It is not changed: each run starts from the initial values.
+    timing : Timing, optional
+        How often each dispatch runs. By default once.
+    emit : callable, default print
+        What is called with each line of output.
+
+    Returns
+    -------
+    dict of str to ndarray
+        The buffers after the last command, flat, each of its initial values' type and length (uint8, whole, where the
+        type is UNKNOWN).
+
+    Raises
+    ------
+    RunError
+        If a command fails: an index out of range, a file that cannot be written. Files written before it remain.
+
+    Notes
+    -----
+    Effects last, as in DxDispatch: what a dispatch writes is what the next one reads.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from dmlcpu import batch
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "model.json")
+    >>> _ = path.write_text('''{
+    ...     "resources": {
+    ...         "A": {
+    ...             "initialValuesDataType": "FLOAT32",
+    ...             "initialValues": {"valueCount": 4, "valueStart": 1, "valueDelta": 2.5}
+    ...         }
+    ...     },
+    ...     "dispatchables": {},
+    ...     "commands": [{"type": "print", "resource": "A"}]
+    ... }''')
+    >>> buffers = batch.run_model(batch.load_model(path))
+    Resource 'A': 1, 3.5, 6, 8.5
+    >>> buffers["A"]
+    array([1. , 3.5, 6. , 8.5], dtype=float32)
+    """
+    run = _Run(model, timing or Timing(), emit)
+    for name, dispatchable in model.dispatchables.items():
+        with _failures_at(("dispatchables", name)):
+            run.initialize(name, dispatchable)
+    for i, command in enumerate(model.commands):
+        with _failures_at(("commands", i)):
+            run.carry_out(command)
+    return {name: run.values(name) for name in model.buffers}
+
+
+@contextlib.contextmanager
+def _failures_at(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:  # nobody reads the output any more: not the command's failure
+        raise
+    except (ValueError, OSError) as error:
+        raise RunError(json_path(path), str(error)) from error
+    except MemoryError as error:
+        raise RunError(json_path(path), "not enough memory") from error
+
+
+class _Run:
+    """A run under way: the memory of the buffers, and the initialized operators."""
+
+    def __init__(self, model: Model, timing: Timing, emit: Emit) -> None:
+        self.model = model
+        self.timing = timing
+        self.emit = emit
+        self.memory = {name: buffer.allocate() for name, buffer in model.buffers.items()}
+        self.operators: dict[str, CompiledOperator] = {}
+
+    def initialize(self, name: str, dispatchable: Dispatchable) -> None:
+        start = time.perf_counter()
+        operator = compile_operator(dispatchable.desc)
+        if dispatchable.owned:
+            operator.initialize(**self._bound(dispatchable.owned_tensors(), dispatchable.owned))
+        self.operators[name] = operator
+        if self.timing.verbosity >= 1:
+            self.emit(f"Initialize '{name}': {(time.perf_counter() - start) * 1000:.4f} ms")
+
+    def carry_out(self, command: Command) -> None:
+        if isinstance(command, Dispatch):
+            self._dispatch(command)
+        elif isinstance(command, Print):
+            self._print(command)
+        else:
+            self._write_file(command)
+
+    def values(self, name: str) -> Array:
+        """Return what the initial values of a buffer have become."""
+        buffer = self.model.buffers[name]
+        if buffer.data_type is TensorDataType.UNKNOWN:
+            return self.memory[name]
+        return self.memory[name][: buffer.initial.nbytes].view(buffer.initial.dtype)
+
+    def _bound(self, tensors: Tensors, bindings: dict[str, Binding]) -> dict[str, Array]:
+        """Return tensors as views of the memory they are bound to, by the names that operators call them."""
+        arrays = {}
+        for field, tensor in tensors:
+            resource, offset = bindings[field.dml_name]
+            arrays[field.name] = tensor.view(self.memory[resource][offset:])
+        return arrays
+
+    def _dispatch(self, command: Dispatch) -> None:
+        name = command.dispatchable
+        tensors = self.model.dispatchables[name].dispatched_tensors()
+        samples = _measure(self.operators[name], self._bound(tensors, command.bindings), self.timing)
+        for line in _report(name, samples, self.timing):
+            self.emit(line)
+
+    def _print(self, command: Print) -> None:
+        values = self.values(command.resource)
+        text = "\n" + lines(values) if command.verbose else " " + flat(values)
+        self.emit(f"Resource '{command.resource}':{text}")
+
+    def _write_file(self, command: WriteFile) -> None:
+        memory, dtype = self.memory[command.resource], self.model.buffers[command.resource].initial.dtype
+        if command.shape is None:
+            write_raw(command.target, memory)
+        else:
+            nbytes = math.prod(command.shape) * dtype.itemsize
+            write_npy(command.target, memory[:nbytes].view(dtype).reshape(command.shape))
+        self.emit(f"Resource '{command.resource}' written to '{command.target.absolute()}'")
+
+
+def _measure(operator: CompiledOperator, arrays: dict[str, Array], timing: Timing) -> list[float]:
+    """Run the operator as often as asked; return the samples in milliseconds."""
+    samples = []
+    begin = time.perf_counter()
+    while True:
+        start = time.perf_counter()
+        for _ in range(timing.repeat):
+            operator(**arrays)
+        now = time.perf_counter()
+        samples.append((now - start) * 1000 / timing.repeat)
+        if timing.milliseconds is None:
+            done = len(samples) >= timing.iterations
+        else:
+            done = (now - begin) * 1000 >= timing.milliseconds
+        if done:
+            return samples
+
+
+def _report(name: str, samples: list[float], timing: Timing) -> Iterator[str]:
+    """Yield the lines that tell of a dispatch's times."""
+    cold = min(len(samples) - 1, timing.warmup_samples)
+    if timing.verbosity == 0:
+        yield f"Dispatch '{name}': {len(samples)} iterations, {_median(samples[cold:]):.4f} ms median (CPU)"
+        return
+    yield f"Dispatch '{name}': {len(samples)} iterations"
+    if cold:
+        yield f"CPU Timings (Cold) : {_statistics(samples[:cold])}"
+    yield f"CPU Timings (Hot)  : {_statistics(samples[cold:])}"
+    if timing.verbosity >= 2:
+        yield "The timings of each iteration:"
+        for i, sample in enumerate(samples):
+            yield f"iteration {i}: {sample:.4f} ms (CPU)"
+
+
+def _statistics(samples: list[float]) -> str:
+    average = sum(samples) / len(samples)
+    return (
+        f"{len(samples)} samples, {average:.4f} ms average, {min(samples):.4f} ms min, "
+        f"{_median(samples):.4f} ms median, {max(samples):.4f} ms max"
+    )
+
+
+def _median(samples: list[float]) -> float:
+    return sorted(samples)[len(samples) // 2]  # DxDispatch's: of two in the middle the larger

@@ -1,0 +1,98 @@
+"""Compiling kernels ahead of time, into the cache, so that no later process waits for them."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dmlcpu.batch.faults import extra
+
+_INTEGERS = tuple(f"{sign}int{bits}" for bits in (8, 16, 32, 64) for sign in ("", "u"))
+_NUMBERS = ("bool", *_INTEGERS, "float16", "bfloat16", "float32", "float64")
+
+# The data types each operator is compiled for.
+TYPES = {
+    "top_k": _NUMBERS,
+    "scatter_nd": _NUMBERS,
+    "quantized_matmul": ("int8", "uint8"),
+}
+
+
+def chosen(ops: Sequence[str], types: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the pairs (operator, type) of these operators and types that there are."""
+    return [(op, name) for op in ops for name in TYPES[op] if name in types]
+
+
+def warm_up(cases: Sequence[tuple[str, str]]) -> str:
+    """Compile what the cases need, with a progress bar where stderr is a terminal; return what was done, in words."""
+    tqdm = extra("tqdm").tqdm
+
+    from dmlcpu.config import cache_folder
+    from dmlcpu.runtime.threads import limits
+
+    start = time.perf_counter()
+    compiled, cached = _counts()
+    with tqdm(cases, desc="Compiling", unit="case", disable=None, leave=False) as progress:
+        for op, name in progress:
+            progress.set_postfix_str(f"{op} {name}")
+            # The serial twins; then, every element being worth a share, the parallel ones.
+            with limits(1):
+                _CALLS[op](name)
+            with limits(2, grain=1):
+                _CALLS[op](name)
+    compiled, cached = (after - before for after, before in zip(_counts(), (compiled, cached), strict=True))
+    seconds = time.perf_counter() - start
+    return f"compiled {compiled} kernels in {seconds:.1f} s, {cached} were in the cache already: {cache_folder()}"
+
+
+def _counts() -> tuple[int, int]:
+    """Return how many kernels this process has compiled, and how many it has found in the cache."""
+    from dmlcpu.kernels import registry
+
+    statistics = [twin.stats for entry in registry.available() for twin in (entry.kernel.serial, entry.kernel.parallel)]
+    return (
+        sum(sum(each.cache_misses.values()) for each in statistics),
+        sum(sum(each.cache_hits.values()) for each in statistics),
+    )
+
+
+def _top_k(name: str) -> None:
+    import numpy as np
+
+    from dmlcpu.operators import top_k
+
+    x = np.zeros((4, 1024), _array_type(name))
+    for k in (1, 512):  # different kernels for few and for many
+        top_k(x, k)
+
+
+def _scatter_nd(name: str) -> None:
+    import numpy as np
+
+    from dmlcpu.operators import scatter_nd
+
+    x = np.zeros((64, 4), _array_type(name))
+    updates = np.zeros((8, 4), x.dtype)
+    for index_type in (np.int64, np.int32, np.uint32, np.uint64):
+        scatter_nd(x, np.arange(8, dtype=index_type)[:, None], updates)
+    scatter_nd(x, np.arange(8)[:, None], updates, reduction="add")
+
+
+def _quantized_matmul(name: str) -> None:
+    import numpy as np
+
+    from dmlcpu.operators import quantized_matmul
+
+    a = np.zeros((96, 64), name)
+    for b_type in TYPES["quantized_matmul"]:
+        quantized_matmul(a, 1.0, 0, np.zeros((64, 96), b_type), 1.0, 0, 1.0, 0, out_dtype=name)
+
+
+def _array_type(name: str) -> Any:
+    return "float16" if name == "bfloat16" else name  # one kernel: 16-bit words, and an argument that tells them apart
+
+
+_CALLS: dict[str, Callable[[str], None]] = {
+    "top_k": _top_k,
+    "scatter_nd": _scatter_nd,
+    "quantized_matmul": _quantized_matmul,
+}
