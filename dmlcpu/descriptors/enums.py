@@ -78,7 +78,10 @@ class OperatorType(IntEnum):
 
 
 class FeatureLevel(IntEnum):
-    """DML_FEATURE_LEVEL: the versions of what DirectML supports; each includes the ones before it."""
+    """DML_FEATURE_LEVEL: the versions of what DirectML supports; each includes the ones before it.
+
+    The values are DirectML's hexadecimal numbers: 0x6400 is level 6.4.
+    """
 
     LEVEL_1_0 = 0x1000
     LEVEL_2_0 = 0x2000

@@ -12,6 +12,7 @@ from dmlcpu.descriptors.tensor import TensorDesc
 from dmlcpu.descriptors.top_k1 import TopK1OperatorDesc, TopKOperatorDesc
 from dmlcpu.operators import TopK, pack_b
 from dmlcpu.operators.arguments import Array
+from dmlcpu.operators.quantization import check_scale
 from dmlcpu.operators.quantized_matmul import execute as execute_quantized_matmul
 from dmlcpu.operators.scatter_nd import execute as execute_scatter_nd
 from dmlcpu.operators.top_k import execute as execute_top_k
@@ -85,6 +86,8 @@ def _run_quantized_matmul(desc: QuantizedLinearMatrixMultiplyOperatorDesc) -> Ru
     ]
 
     def run(bound: Bound) -> Array:
+        for name, field in _SCALES:
+            check_scale(operator, field, bound[name])
         a_zero_point, b_zero_point, y_zero_point = [
             bound[name][index] if name in bound else None for name, index in zero_points
         ]
@@ -99,16 +102,17 @@ def _run_quantized_matmul(desc: QuantizedLinearMatrixMultiplyOperatorDesc) -> Ru
             bound["output_scale_tensor"][y_scale],
             y_zero_point,
             out,
-            operator=operator,
-            fields=_SCALES,
         )
         return out
 
     return run
 
 
-# What the scales are called in messages.
-_SCALES = {"a_scale": "AScaleTensor", "b_scale": "BScaleTensor", "y_scale": "OutputScaleTensor"}
+_SCALES = (
+    ("a_scale_tensor", "AScaleTensor"),
+    ("b_scale_tensor", "BScaleTensor"),
+    ("output_scale_tensor", "OutputScaleTensor"),
+)
 
 
 def _as_matrix(tensor: TensorDesc | None) -> tuple[Any, ...]:

@@ -39,6 +39,17 @@ def as_integer(operator: str, field: str, value: Any) -> int:
     raise TypeError(f"{operator}: {field} is {value!r}; allowed: an integer")
 
 
+def as_dtype(operator: str, field: str, value: Any, allowed: Sequence[str]) -> np.dtype[Any]:
+    """Return a data type argument as a dtype, one of a list of names."""
+    try:
+        dtype: np.dtype[Any] = np.dtype(value)
+    except TypeError:
+        raise TypeError(f"{operator}: {field} is {value!r}; allowed: {', '.join(allowed)}") from None
+    if dtype.name not in allowed:
+        raise UnsupportedError(operator, field, str(dtype), ", ".join(allowed))
+    return dtype
+
+
 def check_flag(operator: str, field: str, value: Any) -> bool:
     """Return a boolean argument as a bool."""
     if not isinstance(value, bool | np.bool_):

@@ -56,7 +56,7 @@ def pack_b(b: ArrayLike) -> PackedMatrix:
     Returns
     -------
     PackedMatrix
-        Immutable; it may be used from many threads, and pickled.
+        It may be used from many threads at once, and pickled.
 
     Raises
     ------
@@ -67,8 +67,8 @@ def pack_b(b: ArrayLike) -> PackedMatrix:
     --------
     >>> import numpy as np, dmlcpu
     >>> weights = dmlcpu.pack_b(np.eye(3, dtype=np.int8))
-    >>> weights
-    PackedMatrix(shape=(3, 3), dtype=int8, layout='dot_s16s16_2x4_generic')
+    >>> weights  # doctest: +ELLIPSIS
+    PackedMatrix(shape=(3, 3), dtype=int8, layout='...')
     >>> a = np.array([[1, 2, 3]], np.uint8)
     >>> dmlcpu.quantized_matmul(a, 1.0, None, weights, 1.0, None, 1.0, None)
     array([[1, 2, 3]], dtype=uint8)

@@ -1,12 +1,11 @@
 """Checks of what only quantized operators have: int8 matrices, scales and zero points."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
-from dmlcpu.operators.arguments import Array, as_array, check_type
+from dmlcpu.operators.arguments import Array, as_array, as_dtype, check_type
 
 QUANTIZED = ("int8", "uint8")
 
@@ -44,10 +43,7 @@ def output_type(operator: str, out_dtype: Any, y_zero_point: Any, default: np.dt
     if out_dtype is None:
         dtype: np.dtype[Any] = np.dtype(getattr(y_zero_point, "dtype", default))
         return dtype if dtype.name in QUANTIZED else default
-    dtype = np.dtype(out_dtype)
-    if dtype.name not in QUANTIZED:
-        raise UnsupportedError(operator, "out_dtype", str(dtype), ", ".join(QUANTIZED))
-    return dtype
+    return as_dtype(operator, "out_dtype", out_dtype, QUANTIZED)
 
 
 def scale(operator: str, field: str, value: Any, shape: tuple[int, ...]) -> Array:
@@ -56,7 +52,9 @@ def scale(operator: str, field: str, value: Any, shape: tuple[int, ...]) -> Arra
     if array.dtype.kind not in "fiu" and array.dtype.name != "bfloat16":
         raise UnsupportedError(operator, f"{field}.dtype", str(array.dtype), "floating types")
     with np.errstate(over="ignore"):  # what overflows is refused as infinite
-        return _spread(operator, field, array.astype(np.float32), shape)
+        array = array.astype(np.float32)
+    check_scale(operator, field, array)
+    return _spread(operator, field, array, shape)
 
 
 def zero_point(operator: str, field: str, value: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array | None:
@@ -73,12 +71,11 @@ def zero_point(operator: str, field: str, value: Any, dtype: np.dtype[Any], shap
     return _spread(operator, field, array.astype(dtype), shape)
 
 
-def check_scales(operator: str, scales: Mapping[str, Array]) -> None:
+def check_scale(operator: str, field: str, array: Array) -> None:
     """Refuse scales that are not positive and finite, naming the first bad element."""
-    for field, array in scales.items():
-        bad = ~((array > 0) & (array < np.inf))  # NaN is neither
-        if bad.any():
-            raise _bad_element(operator, field, array, bad, "finite float32 numbers greater than 0")
+    bad = ~((array > 0) & (array < np.inf))  # NaN is neither
+    if bad.any():
+        raise _bad_element(operator, field, array, bad, "finite float32 numbers greater than 0")
 
 
 def _bad_element(operator: str, field: str, array: Array, bad: Array, allowed: str) -> DmlError:

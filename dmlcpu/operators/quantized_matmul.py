@@ -3,7 +3,6 @@
 import functools
 import logging
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +14,6 @@ from dmlcpu.operators.arguments import Array, check_apart, check_output
 from dmlcpu.operators.packing import PackedMatrix, batch_strides, pack, packed_shape
 from dmlcpu.operators.quantization import (
     check_matrix,
-    check_scales,
     common_batch,
     output_type,
     scale,
@@ -28,9 +26,6 @@ _log = logging.getLogger("dmlcpu")
 
 # A parameter as the kernel reads it: its numbers, their strides along the batch dimensions, and along rows or columns.
 _Parameter = tuple[Array, tuple[int, ...], int]
-
-# The names execute's arguments go by in messages; descriptors have others.
-FIELDS = {name: name for name in ("a_scale", "b_scale", "y_scale")}
 
 
 def quantized_matmul(
@@ -185,16 +180,13 @@ def execute(
     y_zero_point: Array | None,
     out: Array,
     *,
-    operator: str = "quantized_matmul",
-    fields: Mapping[str, str] = FIELDS,
     kernel: str | None = None,
 ) -> None:
     """Run on checked arrays of two dimensions and more; `kernel` asks for one of the registry by name.
 
     Scales are float32 and zero points of their tensor's type, in shapes that broadcast to (..., M, 1) for a and y, to
-    (..., 1, N) for b. The values of scales are checked here; errors name `operator` and `fields`.
+    (..., 1, N) for b.
     """
-    check_scales(operator, {fields["a_scale"]: a_scale, fields["b_scale"]: b_scale, fields["y_scale"]: y_scale})
     if out.size == 0:
         return
     *batch, rows, columns = out.shape

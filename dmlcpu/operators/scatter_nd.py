@@ -290,15 +290,27 @@ def copy(x: Array, out: Array, limits: Budget) -> None:
 def _as_updates(updates: Any, dtype: np.dtype[Any]) -> Array:
     """Return `updates` as an array of x's type; lists and numbers are converted, arrays have to be of it."""
     if not hasattr(updates, "dtype"):
-        try:
-            return np.asarray(updates, dtype)
-        except (OverflowError, ValueError) as error:
-            raise BindingError("scatter_nd", "updates", str(error), f"what {dtype} (x's type) holds") from None
+        return _from_list(updates, dtype)
     updates = as_array("scatter_nd", "updates", updates)
     if updates.dtype != dtype:
         raise BindingError("scatter_nd", "updates.dtype", str(updates.dtype), f"{dtype} (x's type)")
     result: Array = updates
     return result
+
+
+def _from_list(updates: Any, dtype: np.dtype[Any]) -> Array:
+    """Convert lists and numbers to x's type, but not what would lose a fraction, a sign or characters."""
+    allowed = f"what {dtype} (x's type) holds"
+    try:
+        given = np.asarray(updates).dtype
+        array = np.asarray(updates, dtype)
+    except (OverflowError, ValueError) as error:
+        raise BindingError("scatter_nd", "updates", str(error), allowed) from None
+    narrower = (dtype.kind in "bui" and given.kind in "fc") or (dtype.kind == "f" and given.kind == "c")
+    shorter = given.kind == dtype.kind and dtype.kind in "SU" and given.itemsize > dtype.itemsize
+    if array.size and (narrower or shorter or (dtype.kind == "b" and given.kind in "iu")):
+        raise BindingError("scatter_nd", "updates", f"a list of {given}", allowed)
+    return array
 
 
 def _operation(dtype: np.dtype[Any], reduction: str) -> int:

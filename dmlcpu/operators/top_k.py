@@ -16,6 +16,7 @@ from dmlcpu.kernels.top_k.keys import FLOAT, SIGNED, UNSIGNED
 from dmlcpu.operators.arguments import (
     Array,
     as_array,
+    as_dtype,
     as_integer,
     check_apart,
     check_flag,
@@ -58,7 +59,7 @@ _KINDS = {
     "float32": _Kind(FLOAT, 0x7F800000),
     "float64": _Kind(FLOAT, 0x7FF0000000000000),
 }
-_INDEX_TYPES = tuple(np.dtype(name) for name in ("int64", "int32", "uint64", "uint32"))
+_INDEX_TYPES = ("int64", "int32", "uint64", "uint32")
 
 # Up to so many candidates, or elements in a sequence, insertion beats counting digits.
 _INSERTION_K = 8
@@ -147,9 +148,7 @@ def check(x: Any, k: Any, axis: Any, largest: Any, index_dtype: Any) -> tuple[Ar
     k = as_integer("top_k", "k", k)
     if not 0 <= k <= x.shape[axis]:
         raise DmlError("top_k", "k", str(k), f"0 to {x.shape[axis]} (the elements along axis {axis})")
-    index_type = np.dtype(index_dtype)
-    if index_type not in _INDEX_TYPES:
-        raise UnsupportedError("top_k", "index_dtype", str(index_type), ", ".join(map(str, _INDEX_TYPES)))
+    index_type = as_dtype("top_k", "index_dtype", index_dtype, _INDEX_TYPES)
     if x.shape[axis] - 1 > np.iinfo(index_type).max:
         raise DmlError("top_k", "index_dtype", str(index_type), f"a type that holds {x.shape[axis] - 1}")
     return x, k, axis, check_flag("top_k", "largest", largest), index_type

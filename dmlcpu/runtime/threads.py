@@ -69,6 +69,13 @@ def set_num_threads(n: int) -> None:
         If `n` is not an integer.
     ValueError
         If `n` is less than 1.
+
+    Examples
+    --------
+    >>> import dmlcpu
+    >>> dmlcpu.set_num_threads(1)
+    >>> dmlcpu.get_num_threads()
+    1
     """
     global _budget
     if isinstance(n, bool) or not hasattr(n, "__index__"):

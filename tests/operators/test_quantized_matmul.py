@@ -151,7 +151,7 @@ def test_out_of_any_strides_is_written_and_returned():
         (
             lambda: product(a_scale=[1.0, 0.0]),
             dmlcpu.DmlError,
-            "quantized_matmul: a_scale[1, 0] is 0.0; allowed: finite float32 numbers greater than 0",
+            "quantized_matmul: a_scale[1] is 0.0; allowed: finite float32 numbers greater than 0",
         ),
         (
             lambda: product(b_scale=-1),
@@ -192,6 +192,11 @@ def test_out_of_any_strides_is_written_and_returned():
             lambda: product(y_zero=np.int8(3), out_dtype=np.uint8),
             dmlcpu.UnsupportedError,
             "quantized_matmul: y_zero_point.dtype is int8; allowed: uint8 (its tensor's type)",
+        ),
+        (
+            lambda: product(out_dtype="spam"),
+            TypeError,
+            "quantized_matmul: out_dtype is 'spam'; allowed: int8, uint8",
         ),
         (
             lambda: product(out_dtype=np.int32),

@@ -184,6 +184,21 @@ U = np.zeros((1, 3), np.float32)
             "scatter_nd: updates is Python integer 300 out of bounds for uint8; allowed: what uint8 (x's type) holds",
         ),
         (
+            lambda: dmlcpu.scatter_nd(np.zeros(3, np.uint8), I, [1.5]),
+            dmlcpu.BindingError,
+            "scatter_nd: updates is a list of float64; allowed: what uint8 (x's type) holds",
+        ),
+        (
+            lambda: dmlcpu.scatter_nd(np.zeros(3, "U2"), I, ["abc"]),
+            dmlcpu.BindingError,
+            "scatter_nd: updates is a list of <U3; allowed: what <U2 (x's type) holds",
+        ),
+        (
+            lambda: dmlcpu.scatter_nd(np.zeros(3, bool), I, [2]),
+            dmlcpu.BindingError,
+            "scatter_nd: updates is a list of int64; allowed: what bool (x's type) holds",
+        ),
+        (
             lambda: dmlcpu.scatter_nd(F, np.zeros((1, 3), int), U),
             dmlcpu.BindingError,
             "scatter_nd: indices.shape[-1] is 3; allowed: 0 to 2 (x has 2 dimensions)",

@@ -155,6 +155,11 @@ def _indices():
             "top_k: x is NoneType; allowed: an array of fixed-size elements",
         ),
         (
+            lambda: dmlcpu.top_k(X, 1, index_dtype="spam"),
+            TypeError,
+            "top_k: index_dtype is 'spam'; allowed: int64, int32, uint64, uint32",
+        ),
+        (
             lambda: dmlcpu.top_k(X, 1, index_dtype=np.int16),
             dmlcpu.UnsupportedError,
             "top_k: index_dtype is int16; allowed: int64, int32, uint64, uint32",

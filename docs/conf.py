@@ -1,0 +1,29 @@
+"""Sphinx's settings. Build from the root: python -m sphinx -W --keep-going -b html docs docs/_build/html"""
+
+import sys
+from pathlib import Path
+
+import dmlcpu
+
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+
+project = "dmlcpu"
+author = "The dmlcpu developers"
+release = version = dmlcpu.__version__
+
+# No intersphinx: the site builds without a network.
+extensions = ["sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc", "from_the_package"]
+exclude_patterns = ["_build"]
+default_role = "py:obj"
+
+autosummary_generate = False  # its tables point at the directives in api/
+autodoc_typehints = "none"  # numpydoc's sections tell the types
+autodoc_preserve_defaults = True
+autodoc_member_order = "bysource"
+numpydoc_show_class_members = False
+numpydoc_class_members_toctree = False
+
+html_theme = "furo"
+html_title = f"dmlcpu {release}"
+html_copy_source = False
+html_show_copyright = False
