@@ -1,0 +1,222 @@
+"""The table of shapes, the data for each, and how a call is made ready to be timed."""
+
+import time
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+REST = 0.03
+
+
+def ready(call):
+    """Return the call, ready to be timed.
+
+    Thread pools spin for a while after their last call and take the cores from whoever comes next: a rest lets them
+    sleep, and one untimed call wakes the contender's own threads and fills the caches.
+    """
+    time.sleep(REST)
+    call()
+    return call
+
+
+@dataclass(frozen=True)
+class TopKCase:
+    shape: tuple[int, ...]
+    k: int
+    axis: int = -1
+    dtype: str = "float32"
+    data: str = "random"
+
+    def __str__(self):
+        axis = "" if self.axis == -1 else f" axis {self.axis}"
+        return f"{_by(self.shape)} k {self.k}{axis} {self.dtype}{'' if self.data == 'random' else f' {self.data}'}"
+
+    def shrunk(self):
+        """Return the same case, small enough for a test."""
+        shape = tuple(min(n, 12) for n in self.shape)
+        return replace(self, shape=shape, k=min(self.k, shape[self.axis]))
+
+    def inputs(self):
+        """Return x."""
+        x = _PATTERNS[self.data](self.shape, _dtype(self.dtype))
+        return np.ascontiguousarray(x)
+
+
+@dataclass(frozen=True)
+class ScatterNDCase:
+    shape: tuple[int, ...]
+    updates: int
+    coordinates: int = 1
+    rows: int | None = None  # updates meet in so many places; None: each has its own
+    reduction: str = "none"
+    in_place: bool = False
+    dtype: str = "float32"
+
+    def __str__(self):
+        where = "" if self.rows is None else f" on {self.rows} rows"
+        how = f"{'' if self.reduction == 'none' else f' {self.reduction}'}{' in place' if self.in_place else ''}"
+        slices = "" if self.coordinates == len(self.shape) else f" of {_by(self.shape[self.coordinates :])}"
+        return f"{self.updates}{slices}{where} into {_by(self.shape)}{how} {self.dtype}"
+
+    def shrunk(self):
+        """Return the same case, small enough for a test."""
+        return replace(
+            self, shape=tuple(min(n, 12) for n in self.shape), updates=10, rows=None if self.rows is None else 4
+        )
+
+    def inputs(self):
+        """Return x, indices, updates."""
+        rng = np.random.default_rng(0)
+        places = self.shape[: self.coordinates]
+        space = int(np.prod(places))
+        flat = rng.permutation(space) if self.rows is None else rng.integers(0, self.rows, self.updates)
+        indices = np.stack(np.unravel_index(flat[: self.updates], places), axis=-1)
+        x = rng.random(self.shape, np.float32).astype(_dtype(self.dtype))
+        updates = rng.random((self.updates, *self.shape[self.coordinates :]), np.float32)
+        return x, indices, updates.astype(x.dtype)
+
+
+class MatmulInputs(NamedTuple):
+    a: np.ndarray  # (M, K)
+    a_scale: np.ndarray  # (1, 1) or (M, 1)
+    a_zero_point: np.ndarray
+    b: np.ndarray  # (K, N)
+    b_scale: np.ndarray  # (1, 1) or (1, N)
+    b_zero_point: None
+    y_scale: np.ndarray  # (1, 1) or (M, 1)
+    y_zero_point: np.ndarray
+
+
+@dataclass(frozen=True)
+class QuantizedMatmulCase:
+    m: int
+    k: int
+    n: int
+    types: tuple[str, str, str] = ("uint8", "int8", "uint8")  # of a, b and y
+    constant_b: bool = True  # weights: packed once, where a contender can
+    per_row: bool = False
+    per_column: bool = True
+
+    def __str__(self):
+        types = "*".join(_short(t) for t in self.types[:2])
+        rows = f"{' per row' if self.per_row else ''}{' per column' if self.per_column else ''}"
+        b = "constant" if self.constant_b else "fresh"
+        return f"{self.m}x{self.k}x{self.n} {types} to {_short(self.types[2])}{rows or ' per tensor'} {b} B"
+
+    def shrunk(self):
+        """Return the same case, small enough for a test."""
+        return replace(self, m=min(self.m, 9), k=min(self.k, 40), n=min(self.n, 21))
+
+    def inputs(self):
+        rng = np.random.default_rng(0)
+        a = rng.integers(np.iinfo(self.types[0]).min, np.iinfo(self.types[0]).max, (self.m, self.k), self.types[0])
+        # Weights of 7 bits: on CPUs without VNNI, peers add pairs of products in 16 bits and saturate beyond.
+        b = rng.integers(*((-64, 64) if self.types[1] == "int8" else (0, 128)), (self.k, self.n), self.types[1])
+        rows = (self.m, 1) if self.per_row else (1, 1)
+        columns = (1, self.n) if self.per_column else (1, 1)
+        a_scale, b_scale = (rng.uniform(0.01, 0.02, shape).astype(np.float32) for shape in (rows, columns))
+        # With this scale most of y is neither the least nor the greatest number of its type.
+        y_scale = rng.uniform(1, 2, rows).astype(np.float32) * np.float32(0.01 * self.k**0.5)
+        zero_points = [np.full(rows, 128 if t == "uint8" else 3, t) for t in (self.types[0], self.types[2])]
+        return MatmulInputs(a, a_scale, zero_points[0], b, b_scale, None, y_scale, zero_points[1])
+
+
+def _dtype(name):
+    if name == "bfloat16":
+        try:
+            import ml_dtypes  # noqa: F401  # NumPy knows the name from then on
+        except ImportError:
+            raise NotImplementedError("ml_dtypes is not installed") from None
+    return np.dtype(name)
+
+
+def _random(shape, dtype):
+    rng = np.random.default_rng(0)
+    if dtype.kind in "iu":
+        return rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, shape, dtype, endpoint=True)
+    return rng.standard_normal(shape, np.float32).astype(dtype)
+
+
+def _organ_pipe(shape, dtype):
+    n = shape[-1]
+    return np.broadcast_to(-np.abs(np.arange(n) - n // 2).astype(dtype), shape)
+
+
+_PATTERNS = {
+    "random": _random,
+    "sorted": lambda shape, dtype: np.sort(_random(shape, dtype), axis=-1),
+    "reversed": lambda shape, dtype: np.sort(_random(shape, dtype), axis=-1)[..., ::-1],
+    "all equal": np.ones,
+    "two values": lambda shape, dtype: (_random(shape, dtype) > 0).astype(dtype),
+    "all NaN": lambda shape, dtype: np.full(shape, np.nan, dtype),
+    "organ pipe": _organ_pipe,
+}
+
+
+def _by(shape):
+    return "x".join(map(str, shape))
+
+
+def _short(dtype):
+    return {"uint8": "u8", "int8": "s8"}[dtype]
+
+
+def _table(*cases):
+    return {str(case): case for case in cases}
+
+
+TOP_K = _table(
+    TopKCase((1_000, 10_000), 10),
+    TopKCase((64, 32_000), 50),
+    TopKCase((10_000, 1_000), 100),
+    TopKCase((1_000, 1_000), 500),
+    TopKCase((1_000, 1_000), 1_000),
+    TopKCase((100_000, 64), 8),
+    TopKCase((10_000, 1_000), 10, axis=0),
+    TopKCase((1, 1_000_000), 10),
+    TopKCase((1, 10_000_000), 1_000),
+)
+TOP_K_TYPES = _table(
+    *(
+        TopKCase((1_000, 10_000), 10, dtype=name)
+        for name in (
+            "float16",
+            "bfloat16",
+            "float64",
+            *(f"{u}int{bits}" for bits in (8, 16, 32, 64) for u in ("", "u")),
+        )
+    )
+)
+TOP_K_DATA = _table(*(TopKCase((1_000, 10_000), 10, data=name) for name in _PATTERNS if name != "random"))
+
+SCATTER_ND = _table(
+    ScatterNDCase((50_257, 768), 2_048),
+    ScatterNDCase((1_000_000, 64), 10_000),
+    ScatterNDCase((4_096, 4_096), 4_000_000, coordinates=2),
+    ScatterNDCase((10_000_000,), 5_000_000),
+    ScatterNDCase((50_257, 768), 16_384, in_place=True),
+    ScatterNDCase((50_257, 768), 16_384, rows=2_000, reduction="add", in_place=True),
+    ScatterNDCase((1_000_000,), 4_000_000, rows=1_000, reduction="add", in_place=True),
+)
+
+_SIZES = [(1_024, 1_024, 1_024), (512, 4_096, 4_096), (128, 768, 3_072), (16, 4_096, 4_096), (1, 4_096, 4_096)]
+QUANTIZED_MATMUL = _table(
+    *(QuantizedMatmulCase(*sizes, constant_b=constant_b) for sizes in _SIZES for constant_b in (True, False))
+)
+QUANTIZED_MATMUL_PARAMETERS = _table(
+    *(
+        QuantizedMatmulCase(512, 512, 512, (a, b, y), per_row=per_row, per_column=per_row)
+        for a in ("uint8", "int8")
+        for b in ("uint8", "int8")
+        for y in ("uint8", "int8")
+        for per_row in (False, True)
+    )
+)
+
+# So small that what is timed is everything around the work.
+TINY = {
+    "top_k": TopKCase((1, 64), 8),
+    "scatter_nd": ScatterNDCase((64,), 8),
+    "quantized_matmul": QuantizedMatmulCase(1, 64, 64),
+}

@@ -1,0 +1,277 @@
+"""The contenders: each is a function that takes a case and returns a call without arguments, which is what is timed.
+
+A call allocates its outputs, as a user's would; "dmlcpu out" writes to the same ones each time. Inputs are made, and
+turned into what a contender takes, beforehand. A contender that is not installed, or that cannot do a case, raises
+NotImplementedError; asv leaves the cell empty then.
+"""
+
+import functools
+import importlib
+
+import numpy as np
+
+import dmlcpu
+
+from . import THREADS
+from .common import QuantizedMatmulCase, ScatterNDCase, TopKCase, ready
+
+
+@functools.lru_cache(maxsize=1)  # asv sets up anew before each sample; the data need not be made anew
+def build(case, implementation):
+    """Return the call that carries out a case."""
+    return BUILDERS[type(case)][implementation](case)
+
+
+def package(name):
+    """Import a peer, if it is installed."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise NotImplementedError(f"{name} is not installed") from None
+
+
+# dmlcpu
+
+
+def dmlcpu_top_k(case):
+    x = case.inputs()
+    return lambda: dmlcpu.top_k(x, case.k, axis=case.axis)
+
+
+def dmlcpu_top_k_out(case):
+    x = case.inputs()
+    out = dmlcpu.top_k(x, case.k, axis=case.axis)
+    out = tuple(np.empty_like(array) for array in out)
+    return lambda: dmlcpu.top_k(x, case.k, axis=case.axis, out=out)
+
+
+def dmlcpu_scatter_nd(case):
+    x, indices, updates = case.inputs()
+    out = x if case.in_place else None
+    return lambda: dmlcpu.scatter_nd(x, indices, updates, reduction=case.reduction, out=out)
+
+
+def dmlcpu_scatter_nd_out(case):
+    if case.in_place:
+        raise NotImplementedError("in place, out is x")
+    x, indices, updates = case.inputs()
+    out = np.empty_like(x)
+    return lambda: dmlcpu.scatter_nd(x, indices, updates, reduction=case.reduction, out=out)
+
+
+def dmlcpu_quantized_matmul(case, out=None):
+    arguments = case.inputs()
+    if case.constant_b:
+        arguments = arguments._replace(b=dmlcpu.pack_b(arguments.b))
+    return lambda: dmlcpu.quantized_matmul(*arguments, out=out)
+
+
+def dmlcpu_quantized_matmul_out(case):
+    return dmlcpu_quantized_matmul(case, np.empty((case.m, case.n), case.types[2]))
+
+
+# NumPy
+
+
+def numpy_top_k(case):
+    x, k, axis = case.inputs(), case.k, case.axis
+    behind = (slice(None),) * (x.ndim - 1 - axis % x.ndim)
+    last = (..., slice(x.shape[axis] - k, None), *behind)
+    best_first = (..., slice(None, None, -1), *behind)
+
+    def call():
+        indices = np.argpartition(x, x.shape[axis] - k, axis)[last]
+        values = np.take_along_axis(x, indices, axis)
+        order = np.argsort(values, axis)[best_first]
+        return np.take_along_axis(values, order, axis), np.take_along_axis(indices, order, axis)
+
+    return call
+
+
+def numpy_scatter_nd(case):
+    x, indices, updates = case.inputs()
+    where = tuple(np.ascontiguousarray(indices.T))
+    ufunc = {"none": None, "add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}[case.reduction]
+
+    def call():
+        y = x if case.in_place else x.copy()
+        if ufunc is None:
+            y[where] = updates
+        else:
+            ufunc.at(y, where, updates)
+        return y
+
+    return call
+
+
+def numpy_quantized_matmul(case):
+    """Multiply in float32: NumPy's integer product is a plain loop. The last bit of y may differ."""
+    a, a_scale, a_zero_point, b, b_scale, _, y_scale, y_zero_point = case.inputs()
+    limits = np.iinfo(case.types[2])
+    constant = b.astype(np.float32) if case.constant_b else None
+
+    def call():
+        weights = b.astype(np.float32) if constant is None else constant
+        y = (a.astype(np.float32) - a_zero_point) @ weights
+        y *= a_scale * b_scale / y_scale
+        y = np.rint(y, out=y)
+        y += y_zero_point
+        return np.clip(y, limits.min, limits.max, out=y).astype(case.types[2])
+
+    return call
+
+
+# ONNX Runtime
+
+
+def onnx_session(op, inputs, outputs, constants=(), **attributes):
+    """Return a session of one node. inputs: name -> array or None for one left out; outputs: name -> data type."""
+    onnx, runtime = package("onnx"), package("onnxruntime")
+    from onnx import helper, numpy_helper
+    from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKernel
+
+    def info(name, dtype, shape=None):
+        return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape)
+
+    given = {name: array for name, array in inputs.items() if array is not None}
+    node = helper.make_node(op, [name if name in given else "" for name in inputs], list(outputs), **attributes)
+    graph = helper.make_graph(
+        [node],
+        op,
+        [info(name, array.dtype, array.shape) for name, array in given.items() if name not in constants],
+        [info(name, dtype) for name, dtype in outputs.items()],
+        [numpy_helper.from_array(given[name], name) for name in constants],
+    )
+    model = helper.make_model(graph, opset_imports=[onnx.OperatorSetIdProto(version=21)], ir_version=10)
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = THREADS
+    try:
+        session = runtime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    except NoKernel as error:
+        raise NotImplementedError(str(error)) from None
+    feeds = {name: array for name, array in given.items() if name not in constants}
+    return lambda: session.run(None, feeds)
+
+
+def onnxruntime_top_k(case):
+    if case.dtype == "bfloat16":
+        raise NotImplementedError("TopK of this opset has no bfloat16")
+    x = case.inputs()
+    inputs = {"x": x, "k": np.array([case.k])}
+    return onnx_session("TopK", inputs, {"values": x.dtype, "indices": np.int64}, ["k"], axis=case.axis)
+
+
+def onnxruntime_scatter_nd(case):
+    """In place there is no form of it: the copy is part of the call."""
+    x, indices, updates = case.inputs()
+    run = onnx_session(
+        "ScatterND", {"x": x, "indices": indices, "updates": updates}, {"y": x.dtype}, reduction=case.reduction
+    )
+    return lambda: run()[0]
+
+
+def onnxruntime_quantized_matmul(case):
+    if case.per_row:
+        raise NotImplementedError("onnxruntime takes one scale for a, and one for y")
+    arguments = case.inputs()._asdict()
+    arguments["b_zero_point"] = np.zeros(arguments["b_scale"].shape, case.types[1])
+    inputs = {
+        name: array if name in ("a", "b") else array.reshape(-1) if name.startswith("b_") else array.reshape(())
+        for name, array in arguments.items()
+    }
+    constants = [name for name in inputs if name != "a" and (name != "b" or case.constant_b)]
+    run = onnx_session("QLinearMatMul", inputs, {"y": case.types[2]}, constants)
+    return lambda: run()[0]
+
+
+# PyTorch
+
+
+def torch_package():
+    torch = package("torch")
+    torch.set_num_threads(THREADS)
+    return torch
+
+
+def tensor(array):
+    """Return an array as a tensor that shares its memory."""
+    torch = torch_package()
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def torch_top_k(case):
+    torch = torch_package()
+    x = tensor(case.inputs())
+    return lambda: torch.topk(x, case.k, case.axis)
+
+
+def torch_scatter_nd(case):
+    torch_package()
+    x, indices, updates = case.inputs()
+    where, values = tuple(tensor(np.ascontiguousarray(column)) for column in indices.T), tensor(updates)
+    y, accumulate = tensor(x), {"none": False, "add": True}[case.reduction]
+    if case.in_place:
+        return lambda: y.index_put_(where, values, accumulate)
+    return lambda: y.index_put(where, values, accumulate)
+
+
+def torch_quantized_matmul(case):
+    """Call what torch.compile makes of a quantized linear layer."""
+    torch = torch_package()
+    if case.types[1] != "int8" or case.per_row:
+        raise NotImplementedError("torch takes int8 weights, one scale for a, and one for y")
+    inputs = case.inputs()
+    a, b_scale = tensor(inputs.a), tensor(inputs.b_scale.reshape(-1))
+    weights = tensor(np.ascontiguousarray(inputs.b.T))  # the layout torch keeps them in
+    b_zero_point = torch.zeros(b_scale.shape, dtype=torch.int64)
+    of_a = (inputs.a_scale.item(), inputs.a_zero_point.item())
+    of_y = (inputs.y_scale.item(), inputs.y_zero_point.item(), getattr(torch, case.types[2]))
+    constant = torch.ops.onednn.qlinear_prepack(weights, a.shape) if case.constant_b else None
+
+    def call():
+        packed = torch.ops.onednn.qlinear_prepack(weights, a.shape) if constant is None else constant
+        return torch.ops.onednn.qlinear_pointwise(a, *of_a, packed, b_scale, b_zero_point, None, *of_y, "none", [], "")
+
+    return call
+
+
+BUILDERS = {
+    TopKCase: {
+        "dmlcpu": dmlcpu_top_k,
+        "dmlcpu out": dmlcpu_top_k_out,
+        "numpy": numpy_top_k,
+        "onnxruntime": onnxruntime_top_k,
+        "torch": torch_top_k,
+    },
+    ScatterNDCase: {
+        "dmlcpu": dmlcpu_scatter_nd,
+        "dmlcpu out": dmlcpu_scatter_nd_out,
+        "numpy": numpy_scatter_nd,
+        "onnxruntime": onnxruntime_scatter_nd,
+        "torch": torch_scatter_nd,
+    },
+    QuantizedMatmulCase: {
+        "dmlcpu": dmlcpu_quantized_matmul,
+        "dmlcpu out": dmlcpu_quantized_matmul_out,
+        "numpy": numpy_quantized_matmul,
+        "onnxruntime": onnxruntime_quantized_matmul,
+        "torch": torch_quantized_matmul,
+    },
+}
+IMPLEMENTATIONS = ["dmlcpu", "dmlcpu out", "numpy", "onnxruntime", "torch"]
+
+
+class Comparison:
+    """What the benchmarks of one call share. Subclasses add `params`, `cases` and a method that asv measures."""
+
+    param_names = ("implementation", "case")
+    # asv runs `setup` before each sample, and `setup` rests and makes an untimed call: a sample is the one call that
+    # follows, and asv needs no warm-up of its own.
+    number = 1
+    warmup_time = 0
+    repeat = (3, 10, 5.0)
+
+    def setup(self, implementation, case):
+        self.call = ready(build(self.cases[case], implementation))

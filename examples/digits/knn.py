@@ -1,0 +1,117 @@
+"""Which digit is it? The five nearest neighbours of handwritten digits, in 8 bits, with all three operators.
+
+    python knn.py
+
+Images are uint8 rows with a scale each, made by make_data.py: scale * row has length 1, so the product of two images
+is their cosine. 285 of the 297 queries are read rightly (96.0 %). With cosines in float32 it is 283: rounding
+similarities to 8 bits makes a few more of them equal, and changes which images are the five nearest.
+"""
+
+import argparse
+import statistics
+import time
+from pathlib import Path
+
+import numpy as np
+
+import dmlcpu
+
+K = 5
+SIMILARITY_SCALE = 1 / 255  # a similarity of 1 is stored as 255
+
+
+def main():
+    args = parse_arguments()
+    stored, stored_scale, stored_labels = load("stored")
+    queries, queries_scale, queries_labels = load("queries")
+    print(f"{len(queries)} queries, {len(stored)} stored images of {stored.shape[1]} pixels, {K} neighbours")
+
+    # The stored images stay the same for all queries to come, so they are packed once.
+    packed = timed("pack_b", lambda: dmlcpu.pack_b(stored.T))
+    similarities = timed(
+        "quantized_matmul",
+        lambda: dmlcpu.quantized_matmul(
+            queries, queries_scale, None, packed, stored_scale, None, SIMILARITY_SCALE, None
+        ),
+    )
+    similarity, neighbours = timed("top_k", lambda: dmlcpu.top_k(similarities, K))
+
+    # A vote is an index tuple (query, digit): each neighbour adds 1 at its own label.
+    labels = stored_labels[neighbours]
+    tuples = np.stack([np.indices(labels.shape)[0], labels], axis=-1)
+    empty, ones = np.zeros((len(queries), 10), np.int32), np.ones(labels.shape, np.int32)
+    votes = timed("scatter_nd", lambda: dmlcpu.scatter_nd(empty, tuples, ones, reduction="add"))
+    answers = dmlcpu.top_k(votes, 1).indices[:, 0]  # of equal votes the smaller digit
+    print("(medians of 20 warm calls; the first one, which compiles or loads compiled code, is not counted)")
+
+    right = answers == queries_labels
+    print(f"accuracy: {right.mean():.1%} ({right.sum()} of {right.size})")
+
+    # Which stored images are anybody's neighbour? Duplicates are fine: they write the same.
+    used = dmlcpu.scatter_nd(np.zeros(len(stored), bool), neighbours[..., None], np.ones(neighbours.shape, bool))
+    print(f"{used.sum()} of {used.size} stored images are a neighbour of some query")
+
+    if args.picture:
+        some = [*np.flatnonzero(~right)[:6], *np.flatnonzero(right)[::35][:6]]
+        save_picture(args.picture, some, queries, queries_labels, answers, stored[neighbours], labels, similarity)
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--picture", default="knn.png", help="where to save a picture (default: %(default)s)")
+    parser.add_argument("--no-picture", dest="picture", action="store_false", help="save none")
+    return parser.parse_args()
+
+
+def load(name):
+    """Return images, scales and labels."""
+    folder = Path(__file__).parent
+    return [np.load(folder / f"{name}{part}.npy") for part in ("", "_scale", "_labels")]
+
+
+def timed(name, step):
+    """Return what a step returns, and print how long it takes."""
+    result = step()
+    times = []
+    for _ in range(20):
+        start = time.perf_counter()
+        step()
+        times.append(time.perf_counter() - start)
+    print(f"  {name:16} {statistics.median(times) * 1000:7.3f} ms")
+    return result
+
+
+def save_picture(path, some, queries, queries_labels, answers, neighbours, labels, similarity):
+    """Draw some queries, each beside its neighbours, nearest first."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        print("no picture: matplotlib is not installed")
+        return
+
+    figure = Figure(figsize=(12, 8.2), layout="constrained")
+    halves = figure.subfigures(1, 2, wspace=0.06)
+    for half, rows, title in [(halves[0], some[:6], "Read wrongly"), (halves[1], some[6:], "Read rightly")]:
+        half.suptitle(f"{title}: a query, its {K} nearest", fontsize=13)
+        for axes, q in zip(half.subplots(len(rows), 1 + K), rows, strict=True):
+            color = "black" if answers[q] == queries_labels[q] else "crimson"
+            draw(axes[0], queries[q], f"{queries_labels[q]}, read as {answers[q]}", color, "Blues")
+            for i in range(K):
+                wrong = labels[q, i] != queries_labels[q]
+                text = f"{labels[q, i]}  ({similarity[q, i] * SIMILARITY_SCALE:.2f})"
+                draw(axes[1 + i], neighbours[q, i], f"✗ {text}" if wrong else text, "crimson" if wrong else "black")
+    figure.savefig(path, dpi=110)
+    print(f"picture: {path}")
+
+
+def draw(axes, image, text, color, colormap="Greys"):
+    """Draw one image; the colour marks it as right or wrong."""
+    axes.imshow(image.reshape(8, 8), cmap=colormap)
+    axes.set_title(text, fontsize=9, color=color)
+    axes.set(xticks=[], yticks=[])
+    for spine in axes.spines.values():
+        spine.set(color=color, linewidth=2.5 if color == "crimson" else 0.5)
+
+
+if __name__ == "__main__":
+    main()
