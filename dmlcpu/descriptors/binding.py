@@ -35,13 +35,14 @@ class Slot:
 
     def bind(self, value: Any) -> Array:
         """Return the tensor that `value` is, or holds, without a copy (but for a misaligned input)."""
+        if isinstance(value, np.ma.MaskedArray):
+            raise TypeError(f"{self.operator}: {self.dml_name} is a masked array; allowed: {self.allowed}")
         if isinstance(value, np.ndarray) and value.shape == self.shape and value.dtype == self.dtype:
-            array = value
+            array = np.asarray(value)
         else:
             array = self._view(value)
         if self.output:
-            check_output(self.operator, self.dml_name, array, self.shape, self.dtype)
-            return array
+            return check_output(self.operator, self.dml_name, array, self.shape, self.dtype)
         return array if array.flags.aligned else array.copy()
 
     def make(self) -> Array:

@@ -163,7 +163,7 @@ class CompiledOperator:
         for name, slot in self._owned_slots.items():
             if name not in bound:
                 raise BindingError(slot.operator, slot.dml_name, "missing", slot.allowed)
-        self._owned = {name: keep(name, array) for name, array in bound.items()}
+        self._owned = {name: keep(self.desc.operator, name, array) for name, array in bound.items()}
 
     def __call__(self, **tensors: Any) -> Any:
         """Run the operator.

@@ -26,8 +26,10 @@ def make_run(desc: OperatorDesc) -> Run:
     return _RUNS[type(desc)](desc)
 
 
-def keep(name: str, array: Array) -> Any:
+def keep(operator: str, name: str, array: Array) -> Any:
     """Return an operator's own copy of an owned tensor, in the form its `execute` works with best."""
+    if name in _SCALES:
+        check_scale(operator, _SCALES[name], array)
     return pack_b(array) if name == "b_tensor" else array.copy()
 
 
@@ -86,7 +88,7 @@ def _run_quantized_matmul(desc: QuantizedLinearMatrixMultiplyOperatorDesc) -> Ru
     ]
 
     def run(bound: Bound) -> Array:
-        for name, field in _SCALES:
+        for name, field in _SCALES.items():
             check_scale(operator, field, bound[name])
         a_zero_point, b_zero_point, y_zero_point = [
             bound[name][index] if name in bound else None for name, index in zero_points
@@ -108,11 +110,11 @@ def _run_quantized_matmul(desc: QuantizedLinearMatrixMultiplyOperatorDesc) -> Ru
     return run
 
 
-_SCALES = (
-    ("a_scale_tensor", "AScaleTensor"),
-    ("b_scale_tensor", "BScaleTensor"),
-    ("output_scale_tensor", "OutputScaleTensor"),
-)
+_SCALES = {
+    "a_scale_tensor": "AScaleTensor",
+    "b_scale_tensor": "BScaleTensor",
+    "output_scale_tensor": "OutputScaleTensor",
+}
 
 
 def _as_matrix(tensor: TensorDesc | None) -> tuple[Any, ...]:

@@ -43,10 +43,10 @@ def as_dtype(operator: str, field: str, value: Any, allowed: Sequence[str]) -> n
     """Return a data type argument as a dtype, one of a list of names."""
     try:
         dtype: np.dtype[Any] = np.dtype(value)
-    except TypeError:
+    except (TypeError, ValueError):
         raise TypeError(f"{operator}: {field} is {value!r}; allowed: {', '.join(allowed)}") from None
-    if dtype.name not in allowed:
-        raise UnsupportedError(operator, field, str(dtype), ", ".join(allowed))
+    if value is None or dtype.name not in allowed or not dtype.isnative:
+        raise UnsupportedError(operator, field, "None" if value is None else str(dtype), ", ".join(allowed))
     return dtype
 
 
@@ -65,9 +65,9 @@ def check_choice(operator: str, field: str, value: Any, choices: Sequence[str]) 
         raise DmlError(operator, field, repr(value), ", ".join(map(repr, choices)))
 
 
-def check_output(operator: str, field: str, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    """Refuse an output that cannot take the result as it is."""
-    if not isinstance(array, np.ndarray):
+def check_output(operator: str, field: str, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """Return an output as a plain array, or refuse it if it cannot take the result as it is."""
+    if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
         raise TypeError(f"{operator}: {field} is {type(array).__name__}; allowed: a numpy.ndarray")
     if array.shape != shape:
         raise BindingError(operator, f"{field}.shape", str(array.shape), str(shape))
@@ -77,8 +77,22 @@ def check_output(operator: str, field: str, array: Any, shape: tuple[int, ...], 
         raise BindingError(operator, field, "read-only", "an array that can be written to")
     if not array.flags.aligned:
         raise BindingError(operator, field, "not aligned to its element size", "an aligned array")
-    if array.size > 1 and 0 in [s for s, n in zip(array.strides, array.shape, strict=True) if n > 1]:
-        raise BindingError(operator, field, "broadcast (a zero stride)", "an array whose elements are distinct")
+    if _elements_overlap(array):
+        raise BindingError(operator, field, "laid out so that elements overlap", "an array whose elements are apart")
+    return np.asarray(array)  # of a matrix or a memory map, the array it is
+
+
+def _elements_overlap(array: Array) -> bool:
+    """Tell whether elements share memory: whether some stride is less than what all smaller ones span."""
+    if array.size <= 1:
+        return False
+    span = array.itemsize
+    for stride, n in sorted((abs(stride), n) for stride, n in zip(array.strides, array.shape, strict=True)):
+        if n > 1:
+            if stride < span:
+                return True
+            span += (n - 1) * stride
+    return False
 
 
 def check_apart(operator: str, field: str, out: Array, others: Mapping[str, Array]) -> None:

@@ -41,23 +41,25 @@ def common_batch(
 def output_type(operator: str, out_dtype: Any, y_zero_point: Any, default: np.dtype[Any]) -> np.dtype[Any]:
     """Return the type of the product: what is asked for, else the zero point's, else the default."""
     if out_dtype is None:
-        dtype: np.dtype[Any] = np.dtype(getattr(y_zero_point, "dtype", default))
-        return dtype if dtype.name in QUANTIZED else default
+        zero_type = default if y_zero_point is None else np.asarray(y_zero_point).dtype
+        return zero_type if zero_type.name in QUANTIZED else default
     return as_dtype(operator, "out_dtype", out_dtype, QUANTIZED)
 
 
-def scale(operator: str, field: str, value: Any, shape: tuple[int, ...]) -> Array:
-    """Return a scale as float32 in a shape that broadcasts to `shape`: (..., M, 1) or (..., 1, N)."""
+def scale(operator: str, field: str, value: Any, shape: tuple[int, ...], *, rows: bool) -> Array:
+    """Return a scale as float32 in a shape that broadcasts to `shape`: (..., M, 1) of rows, else (..., 1, N)."""
     array = as_array(operator, field, value)
     if array.dtype.kind not in "fiu" and array.dtype.name != "bfloat16":
         raise UnsupportedError(operator, f"{field}.dtype", str(array.dtype), "floating types")
-    with np.errstate(over="ignore"):  # what overflows is refused as infinite
+    with np.errstate(all="ignore"):  # what overflows is refused as infinite
         array = array.astype(np.float32)
     check_scale(operator, field, array)
-    return _spread(operator, field, array, shape)
+    return _spread(operator, field, array, shape, rows)
 
 
-def zero_point(operator: str, field: str, value: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array | None:
+def zero_point(
+    operator: str, field: str, value: Any, dtype: np.dtype[Any], shape: tuple[int, ...], *, rows: bool
+) -> Array | None:
     """Return a zero point in its tensor's type, in a shape that broadcasts to `shape`; None stays None."""
     if value is None:
         return None
@@ -68,7 +70,7 @@ def zero_point(operator: str, field: str, value: Any, dtype: np.dtype[Any], shap
     bad = (array < limits.min) | (array > limits.max)
     if bad.any():
         raise _bad_element(operator, field, array, bad, f"{limits.min} to {limits.max} ({dtype})")
-    return _spread(operator, field, array.astype(dtype), shape)
+    return _spread(operator, field, array.astype(dtype), shape, rows)
 
 
 def check_scale(operator: str, field: str, array: Array) -> None:
@@ -84,9 +86,9 @@ def _bad_element(operator: str, field: str, array: Array, bad: Array, allowed: s
     return DmlError(operator, f"{field}{place}", str(array[where]), allowed)
 
 
-def _spread(operator: str, field: str, array: Array, shape: tuple[int, ...]) -> Array:
-    """Return a view of `array` with the dimensions of `shape`, whose last or last but one has length 1."""
-    length = max(shape[-2:])
+def _spread(operator: str, field: str, array: Array, shape: tuple[int, ...], rows: bool) -> Array:
+    """Return a view of `array` with the dimensions of `shape`: (..., length, 1) or (..., 1, length)."""
+    length = shape[-2] if rows else shape[-1]
     if array.size == 1:
         return array.reshape(1, 1)
     if array.shape == (length,):

@@ -105,19 +105,19 @@ def quantized_matmul(
     dtype = output_type("quantized_matmul", out_dtype, y_zero_point, a.dtype)
     row_shape, column_shape = (*matrix_a.shape[:-1], 1), (*matrix_b.shape[:-2], 1, columns)
     parameters = (
-        scale("quantized_matmul", "a_scale", a_scale, row_shape),
-        zero_point("quantized_matmul", "a_zero_point", a_zero_point, a.dtype, row_shape),
+        scale("quantized_matmul", "a_scale", a_scale, row_shape, rows=True),
+        zero_point("quantized_matmul", "a_zero_point", a_zero_point, a.dtype, row_shape, rows=True),
         matrix_b,
-        scale("quantized_matmul", "b_scale", b_scale, column_shape),
-        zero_point("quantized_matmul", "b_zero_point", b_zero_point, b.dtype, column_shape),
-        scale("quantized_matmul", "y_scale", y_scale, (*batch, rows, 1)),
-        zero_point("quantized_matmul", "y_zero_point", y_zero_point, dtype, (*batch, rows, 1)),
+        scale("quantized_matmul", "b_scale", b_scale, column_shape, rows=False),
+        zero_point("quantized_matmul", "b_zero_point", b_zero_point, b.dtype, column_shape, rows=False),
+        scale("quantized_matmul", "y_scale", y_scale, (*batch, rows, 1), rows=True),
+        zero_point("quantized_matmul", "y_zero_point", y_zero_point, dtype, (*batch, rows, 1), rows=True),
     )
     shape = (*batch, *([rows] if a.ndim > 1 else []), *([columns] if b.ndim > 1 else []))
     if out is None:
         out = np.empty(shape, dtype)
     else:
-        check_output("quantized_matmul", "out", out, shape, dtype)
+        out = check_output("quantized_matmul", "out", out, shape, dtype)
         operands = {"a": a} if isinstance(b, PackedMatrix) else {"a": a, "b": b}
         check_apart("quantized_matmul", "out", out, operands)
     result = out if b.ndim > 1 else out[..., None]
@@ -204,30 +204,30 @@ def execute(
         kernel = packed_b.layout
     chosen = plan(a.shape, b.shape, out.shape, strides, budget(), kernel)
     block = chosen.kernel.block[2] * chosen.kernel.block[3]
-    a_rows, a_sums, b_columns, b_sums, sums = scratch(
+    with scratch(
         (math.prod(chosen.a_shape), np.int16),
         (math.prod(chosen.a_shape[:2]), np.int64),
         (0 if packed_b else math.prod(chosen.b_shape), np.int16),
         (0 if packed_b else math.prod(chosen.b_shape[:2]), np.int64),
         (chosen.parts * block, np.int64),
-    )
-    a_rows, a_sums = a_rows.reshape(chosen.a_shape), a_sums.reshape(chosen.a_shape[:2])
-    pack(a, a_rows, a_sums)
-    if packed_b is not None:
-        b_columns, b_sums = packed_b.columns, packed_b.sums
-    else:
-        b_columns, b_sums = b_columns.reshape(chosen.b_shape), b_sums.reshape(chosen.b_shape[:2])
-        pack(b.swapaxes(-1, -2), b_columns, b_sums)  # type: ignore[union-attr]
-    y, y_start = words(out, 1)
-    limits = np.iinfo(out.dtype)
-    # fmt: off
-    chosen.kernel.kernel(
-        chosen.parts, a_rows, a_sums, b_columns, b_sums, chosen.grid, chosen.batches, rows, columns, a.shape[-1],
-        *(value for flat, _, step in parameters for value in (flat, step)),
-        int(limits.min), int(limits.max), y, y_start, *out.strides[-2:],
-        sums.reshape(chosen.parts, *chosen.kernel.block[2:]),
-    )
-    # fmt: on
+    ) as (a_rows, a_sums, b_columns, b_sums, sums):
+        a_rows, a_sums = a_rows.reshape(chosen.a_shape), a_sums.reshape(chosen.a_shape[:2])
+        pack(a, a_rows, a_sums)
+        if packed_b is not None:
+            b_columns, b_sums = packed_b.columns, packed_b.sums
+        else:
+            b_columns, b_sums = b_columns.reshape(chosen.b_shape), b_sums.reshape(chosen.b_shape[:2])
+            pack(b.swapaxes(-1, -2), b_columns, b_sums)  # type: ignore[union-attr]
+        y, y_start = words(out, 1)
+        limits = np.iinfo(out.dtype)
+        # fmt: off
+        chosen.kernel.kernel(
+            chosen.parts, a_rows, a_sums, b_columns, b_sums, chosen.grid, chosen.batches, rows, columns, a.shape[-1],
+            *(value for flat, _, step in parameters for value in (flat, step)),
+            int(limits.min), int(limits.max), y, y_start, *out.strides[-2:],
+            sums.reshape(chosen.parts, *chosen.kernel.block[2:]),
+        )
+        # fmt: on
 
 
 def _by_row(parameter: Array | None, dtype: DTypeLike, batch: list[int], rows: int) -> _Parameter:
@@ -246,5 +246,7 @@ def _by_column(parameter: Array | None, dtype: DTypeLike, batch: list[int], colu
 
 def _parameter(parameter: Array, dtype: DTypeLike, batch: list[int], length: int) -> _Parameter:
     contiguous = np.ascontiguousarray(parameter, dtype)
+    if not contiguous.flags.writeable:  # which would be another type to Numba, and compile everything once more
+        contiguous = contiguous.copy()
     steps = word_strides(np.broadcast_to(contiguous, (*batch, length)), contiguous.itemsize)
     return contiguous.reshape(-1), steps[:-1], steps[-1]

@@ -143,16 +143,15 @@ def check(x: Any, indices: Any, updates: Any, reduction: Any, mode: Any) -> tupl
     return x, indices, updates
 
 
-def allocate(x: Array, indices: Array, updates: Array, out: Any) -> Array:
+def allocate(x: Array, indices: Array, updates: Array, out: Array | None) -> Array:
     """Return the array the result is written to: a new one, or `out` if it fits."""
     if out is None:
         return np.empty(x.shape, x.dtype)
-    check_output("scatter_nd", "out", out, x.shape, x.dtype)
+    out = check_output("scatter_nd", "out", out, x.shape, x.dtype)
     check_apart("scatter_nd", "out", out, {"indices": indices, "updates": updates})
     if not same_memory(x, out):
         check_apart("scatter_nd", "out", out, {"x (it may be x itself, but not a part of it)": x})
-    result: Array = out
-    return result
+    return out
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,28 +231,30 @@ def execute(
         word_strides(updates, width),
     )
     chosen = plan(x.shape, out.dtype.itemsize // width, indices.shape, strides, limits)
-    positions = resolve_positions(chosen, indices, mode, operator, field)
-    if not same_memory(x, out):
-        copy(x, out, limits)
-    if chosen.count == 0 or out.size == 0:
-        return
-    out_words, out_start = words(out, width)
-    updates_words, updates_start = words(updates, width)
-    # fmt: off
-    registry.find("scatter_nd", "apply").kernel(
-        chosen.apply_parts, positions, chosen.count, chosen.space,
-        out_words.view(computed_as), out_start, chosen.targets,
-        updates_words.view(computed_as), updates_start, chosen.sources, chosen.slices, *chosen.run, operation,
-        _HALVES.get(out.dtype.name, combine.PLAIN),
-    )
-    # fmt: on
+    with scratch((chosen.count, np.int64), (chosen.resolve_parts, np.int64)) as (positions, bad):
+        resolve_positions(chosen, indices, mode, positions, bad, operator, field)
+        if not same_memory(x, out):
+            copy(x, out, limits)
+        if chosen.count == 0 or out.size == 0:
+            return
+        out_words, out_start = words(out, width)
+        updates_words, updates_start = words(updates, width)
+        # fmt: off
+        registry.find("scatter_nd", "apply").kernel(
+            chosen.apply_parts, positions, chosen.count, chosen.space,
+            out_words.view(computed_as), out_start, chosen.targets,
+            updates_words.view(computed_as), updates_start, chosen.sources, chosen.slices, *chosen.run, operation,
+            _HALVES.get(out.dtype.name, combine.PLAIN),
+        )
+        # fmt: on
 
 
-def resolve_positions(chosen: Plan, indices: Array, mode: str, operator: str, field: str) -> NDArray[np.int64]:
-    """Return where each update goes, as a position in the indexed space; negative if it is dropped."""
-    positions, bad = scratch((chosen.count, np.int64), (chosen.resolve_parts, np.int64))
+def resolve_positions(
+    chosen: Plan, indices: Array, mode: str, positions: Array, bad: Array, operator: str, field: str
+) -> None:
+    """Write where each update goes, as a position in the indexed space; negative if it is dropped."""
     if chosen.count == 0:
-        return positions
+        return
     if chosen.space == 0 and mode == "clip":
         empty = int(np.argmin(chosen.sizes))
         raise IndexOutOfRangeError(
@@ -273,7 +274,6 @@ def resolve_positions(chosen: Plan, indices: Array, mode: str, operator: str, fi
     found = bad[bad != resolve.GOOD]
     if found.size:
         raise _out_of_range(indices, int(found[0]), chosen.sizes, operator, field)
-    return positions
 
 
 def copy(x: Array, out: Array, limits: Budget) -> None:
@@ -299,18 +299,30 @@ def _as_updates(updates: Any, dtype: np.dtype[Any]) -> Array:
 
 
 def _from_list(updates: Any, dtype: np.dtype[Any]) -> Array:
-    """Convert lists and numbers to x's type, but not what would lose a fraction, a sign or characters."""
+    """Convert lists and numbers to x's type, but not what would lose a fraction, a digit or characters."""
     allowed = f"what {dtype} (x's type) holds"
     try:
-        given = np.asarray(updates).dtype
-        array = np.asarray(updates, dtype)
-    except (OverflowError, ValueError) as error:
+        given = np.asarray(updates)
+        with np.errstate(all="ignore"):
+            array = np.asarray(updates, dtype)
+    except (OverflowError, TypeError, ValueError) as error:
         raise BindingError("scatter_nd", "updates", str(error), allowed) from None
-    narrower = (dtype.kind in "bui" and given.kind in "fc") or (dtype.kind == "f" and given.kind == "c")
-    shorter = given.kind == dtype.kind and dtype.kind in "SU" and given.itemsize > dtype.itemsize
-    if array.size and (narrower or shorter or (dtype.kind == "b" and given.kind in "iu")):
-        raise BindingError("scatter_nd", "updates", f"a list of {given}", allowed)
+    if given.size and not _converts(given.dtype, dtype):
+        raise BindingError("scatter_nd", "updates", f"a list of {given.dtype}", allowed)
+    if given.dtype.kind in "fc" and (np.isinf(array) & ~np.isinf(given)).any():
+        raise BindingError("scatter_nd", "updates", "a number that overflows", allowed)
     return array
+
+
+def _converts(given: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
+    """Tell whether a list of one type may be given for another; whether integers fit is told by their values."""
+    if dtype.name == "bfloat16":
+        return given.kind in "biuf"
+    if given.kind in "iu" and dtype.kind in "iu":
+        return True
+    if given.kind in "biufc" and dtype.kind in "biufc":
+        return np.can_cast(given, dtype, "same_kind")
+    return given.kind == dtype.kind and np.can_cast(given, dtype, "safe")
 
 
 def _operation(dtype: np.dtype[Any], reduction: str) -> int:

@@ -162,8 +162,8 @@ def allocate(x: Array, k: int, axis: int, index_type: np.dtype[Any], out: Any) -
     if not isinstance(out, tuple) or len(out) != 2:
         raise TypeError(f"top_k: out is {type(out).__name__}; allowed: a tuple (values, indices) of two arrays")
     values, indices = out
-    check_output("top_k", "out[0]", values, shape, x.dtype)
-    check_output("top_k", "out[1]", indices, shape, index_type)
+    values = check_output("top_k", "out[0]", values, shape, x.dtype)
+    indices = check_output("top_k", "out[1]", indices, shape, index_type)
     check_apart("top_k", "out[0]", values, {"x": x, "out[1]": indices})
     check_apart("top_k", "out[1]", indices, {"x": x})
     return values, indices
@@ -229,19 +229,20 @@ def execute(
     width = x.dtype.itemsize
     strides = (word_strides(x, width), word_strides(values, width), word_strides(indices, 4))
     chosen = plan(x.shape, axis, k, strides, budget(), kernel)
-    keys, order = scratch((chosen.parts * chosen.scratch[0], f"u{width}"), (chosen.parts * chosen.scratch[1], np.int64))
     x_words, x_start = words(x, width)
     value_words, value_start = words(values, width)
     index_words, index_start = words(indices, 4)
     x_step, value_step, index_step = chosen.steps
-    # fmt: off
-    chosen.kernel.kernel(
-        chosen.parts, x_words, x_start, x_step, value_words, value_start, value_step,
-        index_words, index_start, index_step, indices.dtype.itemsize // 4, chosen.grid, chosen.rows,
-        x.shape[axis], k, kind.code, kind.infinity, int(largest),
-        keys.reshape(chosen.parts, -1), order.reshape(chosen.parts, -1),
-    )
-    # fmt: on
+    sizes = (chosen.parts * chosen.scratch[0], f"u{width}"), (chosen.parts * chosen.scratch[1], np.int64)
+    with scratch(*sizes) as (keys, order):
+        # fmt: off
+        chosen.kernel.kernel(
+            chosen.parts, x_words, x_start, x_step, value_words, value_start, value_step,
+            index_words, index_start, index_step, indices.dtype.itemsize // 4, chosen.grid, chosen.rows,
+            x.shape[axis], k, kind.code, kind.infinity, int(largest),
+            keys.reshape(chosen.parts, -1), order.reshape(chosen.parts, -1),
+        )
+        # fmt: on
 
 
 def _kind(dtype: np.dtype[Any]) -> _Kind:

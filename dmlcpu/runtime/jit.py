@@ -128,6 +128,6 @@ def _digest(function: Callable[..., Any]) -> str:
             value: Any = current.__globals__.get(name)
             if hasattr(value, "py_func"):
                 pending.append(value.py_func)
-            elif isinstance(value, int | float):
-                digest.update(f"{name}={value!r}".encode())
+            elif not isinstance(value, types.ModuleType | type) and not callable(value):
+                digest.update(f"{name}={value!r}".encode())  # a constant
     return digest.hexdigest()[:12]

@@ -1,6 +1,8 @@
 """Arrays as kernels want them: aligned scratch memory, and flat word views of arrays with any strides."""
 
+import contextlib
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -22,11 +24,12 @@ _WORDS: dict[int, np.dtype[Any]] = {
 _local = threading.local()
 
 
-def scratch(*requests: tuple[int, Any]) -> list[Array]:
-    """Return one uninitialised 64-byte aligned 1-D array for each (length, dtype), valid until the next call.
+@contextlib.contextmanager
+def scratch(*requests: tuple[int, Any]) -> Iterator[list[Array]]:
+    """Lend one uninitialised 64-byte aligned 1-D array for each (length, dtype).
 
-    The memory belongs to the calling thread and is used again by its next call, so an operator asks once, for
-    everything it needs.
+    The memory belongs to the calling thread, whose next call uses it again. While it is lent it is not there: a call
+    in between (of a signal handler, of a finalizer) gets memory of its own.
     """
     offsets = []
     total = 0
@@ -34,15 +37,17 @@ def scratch(*requests: tuple[int, Any]) -> list[Array]:
         offsets.append(total)
         nbytes = length * np.dtype(dtype).itemsize
         total += -(-nbytes // _ALIGNMENT) * _ALIGNMENT
-    block: Array | None = getattr(_local, "block", None)
+    block: Array | None = _local.__dict__.pop("block", None)
     if block is None or block.size < total:
         block = aligned_empty(max(total, 4096), np.uint8)
+    try:
+        yield [
+            block[offset : offset + length * np.dtype(dtype).itemsize].view(dtype)
+            for offset, (length, dtype) in zip(offsets, requests, strict=True)
+        ]
+    finally:
         if block.size <= _KEPT_BYTES:
             _local.block = block
-    return [
-        block[offset : offset + length * np.dtype(dtype).itemsize].view(dtype)
-        for offset, (length, dtype) in zip(offsets, requests, strict=True)
-    ]
 
 
 def aligned_empty(length: int, dtype: Any) -> Array:
@@ -62,6 +67,8 @@ def words(array: Array, width: int) -> tuple[Array, int]:
     what a caller checked to be an output may be.
     """
     dtype = _WORDS[width]
+    if type(array) is not np.ndarray:
+        array = array.view(np.ndarray)  # a matrix would stay two-dimensional below
     if array.flags.c_contiguous and array.flags.writeable:
         return array.reshape(-1).view(dtype), 0
     low, high = np.lib.array_utils.byte_bounds(array)

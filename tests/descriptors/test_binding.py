@@ -128,7 +128,7 @@ REFUSED_OUTPUTS = [
     ),
     (
         np.ndarray((2, 1), np.int32, np.zeros(4, np.uint8), strides=(0, 4)),
-        "OutputValueTensor is broadcast (a zero stride); allowed: an array whose elements are distinct",
+        "OutputValueTensor is laid out so that elements overlap; allowed: an array whose elements are apart",
     ),
     (np.zeros((2, 1)), f"OutputValueTensor is an array of float64 and shape (2, 1); allowed: {Y_ALLOWED}"),
     (np.zeros(7, np.uint8), f"OutputValueTensor is a buffer of 7 bytes; allowed: {Y_ALLOWED}"),

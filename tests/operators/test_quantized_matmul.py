@@ -65,6 +65,29 @@ def test_empty_operands(a_shape):
     assert product(A, b=np.zeros((2, 0), np.int8)).shape == (2, 0)
 
 
+def test_parameters_of_no_rows_or_columns():
+    none = np.zeros((0, 2), np.uint8)
+    assert product(none, np.ones(0), np.zeros(0, np.uint8), y_scale=np.ones(0)).shape == (0, 2)
+    assert product(A, b=np.zeros((2, 0), np.int8), b_scale=np.ones(0)).shape == (2, 0)
+
+
+def test_scales_are_refused_without_a_warning_of_numpys():
+    with np.errstate(all="raise"):
+        assert product(a_scale=1e-42).shape == (2, 2)
+        with pytest.raises(dmlcpu.DmlError, match="a_scale is nan"):
+            product(a_scale=np.array(0x7FF0000000000001).view(np.float64))
+
+
+def test_a_zero_point_of_another_library():
+    class Tensor:
+        dtype = "torch.int8"
+
+        def __array__(self, dtype=None, copy=None):
+            return np.array(-3, np.int8)
+
+    assert product(y_zero=Tensor()).dtype == np.int8
+
+
 def test_vectors_drop_their_dimension():
     assert product(A[0], b=B).shape == (2,)
     assert product(A, b=B[:, 0]).tolist() == [50, 110]

@@ -165,6 +165,16 @@ def _indices():
             "top_k: index_dtype is int16; allowed: int64, int32, uint64, uint32",
         ),
         (
+            lambda: dmlcpu.top_k(X, 1, index_dtype=">i8"),
+            dmlcpu.UnsupportedError,
+            "top_k: index_dtype is >i8; allowed: int64, int32, uint64, uint32",
+        ),
+        (
+            lambda: dmlcpu.top_k(X, 1, index_dtype=None),
+            dmlcpu.UnsupportedError,
+            "top_k: index_dtype is None; allowed: int64, int32, uint64, uint32",
+        ),
+        (
             lambda: dmlcpu.top_k(X, 1, out=_values()),
             TypeError,
             "top_k: out is ndarray; allowed: a tuple (values, indices) of two arrays",
@@ -197,7 +207,7 @@ def _indices():
         (
             lambda: dmlcpu.top_k(X, 1, out=(np.lib.stride_tricks.as_strided(_values(), (2, 1), (0, 4)), _indices())),
             dmlcpu.BindingError,
-            "top_k: out[0] is broadcast (a zero stride); allowed: an array whose elements are distinct",
+            "top_k: out[0] is laid out so that elements overlap; allowed: an array whose elements are apart",
         ),
         (
             lambda: dmlcpu.top_k(X, 1, out=(np.zeros(9, np.uint8)[1:].view(np.float32).reshape(2, 1), _indices())),
@@ -218,6 +228,16 @@ def test_a_refusal_leaves_the_outputs_alone():
         dmlcpu.top_k(X, 2, out=(values, indices))
     assert (values == 7).all()
     assert (indices == 7).all()
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
+def test_subclasses_of_arrays_as_outputs():
+    x = np.arange(12.0).reshape(4, 3)
+    values, indices = np.asmatrix(np.zeros((4, 1))), np.asmatrix(np.zeros((4, 1), int))
+    dmlcpu.top_k(x, 1, out=(values, indices))
+    assert values.tolist() == [[2], [5], [8], [11]]
+    with pytest.raises(TypeError, match=r"out\[0\] is MaskedArray; allowed: a numpy.ndarray"):
+        dmlcpu.top_k(x, 1, out=(np.ma.zeros((4, 1)), np.zeros((4, 1), int)))
 
 
 def test_values_and_indices_may_not_share_memory():

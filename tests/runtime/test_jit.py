@@ -51,7 +51,7 @@ def test_the_twins_are_cached_apart_and_under_a_digest_of_their_helpers():
 
 def test_the_digest_changes_with_helpers_and_their_constants(monkeypatch):
     before = jit._digest(bump_all.function)
-    monkeypatch.setitem(globals(), "STEP", 4)
+    monkeypatch.setitem(globals(), "STEP", np.float32(3))
     with_constant = jit._digest(bump_all.function)
     monkeypatch.setitem(globals(), "bump", jit.device(lambda value: value * STEP))
     assert len({before, with_constant, jit._digest(bump_all.function)}) == 3

@@ -8,34 +8,44 @@ from dmlcpu.runtime import memory
 
 
 def test_scratch_is_aligned_apart_and_of_the_right_types():
-    parts = memory.scratch((3, np.uint8), (0, np.int16), (5, np.int64), (7, np.float32))
-    assert [part.dtype for part in parts] == [np.uint8, np.int16, np.int64, np.float32]
-    assert [part.size for part in parts] == [3, 0, 5, 7]
-    assert all(part.ctypes.data % 64 == 0 for part in parts if part.size)
-    for number, part in enumerate(parts):
-        part[...] = number
-    assert [set(part.tolist()) for part in parts] == [{0}, set(), {2}, {3}]
+    with memory.scratch((3, np.uint8), (0, np.int16), (5, np.int64), (7, np.float32)) as parts:
+        assert [part.dtype for part in parts] == [np.uint8, np.int16, np.int64, np.float32]
+        assert [part.size for part in parts] == [3, 0, 5, 7]
+        assert all(part.ctypes.data % 64 == 0 for part in parts if part.size)
+        for number, part in enumerate(parts):
+            part[...] = number
+        assert [set(part.tolist()) for part in parts] == [{0}, set(), {2}, {3}]
+
+
+def scratch_address():
+    with memory.scratch((1000, np.uint8)) as (part,):
+        return part.ctypes.data
 
 
 def test_scratch_is_used_again_by_the_same_thread_and_not_by_another():
-    def address():
-        return memory.scratch((1000, np.uint8))[0].ctypes.data
-
-    mine = address()
-    assert address() == mine
+    mine = scratch_address()
+    assert scratch_address() == mine
     others = []
-    thread = threading.Thread(target=lambda: others.append(address()))
-    thread.start()
-    thread.join()
+    with memory.scratch((1000, np.uint8)):
+        thread = threading.Thread(target=lambda: others.append(scratch_address()))
+        thread.start()
+        thread.join()
     assert others != [mine]
+
+
+def test_a_call_in_between_gets_scratch_of_its_own():
+    with memory.scratch((1000, np.uint8)) as (outer,):
+        assert scratch_address() != outer.ctypes.data
 
 
 def test_large_scratch_is_not_kept(monkeypatch):
     monkeypatch.setattr(memory, "_local", threading.local())
     monkeypatch.setattr(memory, "_KEPT_BYTES", 1 << 16)
-    memory.scratch((1 << 17, np.uint8))
+    with memory.scratch((1 << 17, np.uint8)):
+        pass
     assert not hasattr(memory._local, "block")
-    memory.scratch((1 << 10, np.uint8))
+    with memory.scratch((1 << 10, np.uint8)):
+        pass
     assert memory._local.block.nbytes <= 1 << 16
 
 
@@ -58,6 +68,11 @@ def test_words_are_no_copy_and_keep_the_memory_alive():
     x = np.zeros((2, 2), np.uint16)
     memory.words(x.T, 2)[0][1] = 9
     assert x.tolist() == [[0, 9], [0, 0]]
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
+def test_words_of_a_matrix_are_flat():
+    assert memory.words(np.asmatrix(np.zeros((3, 2), np.uint8)), 1)[0].shape == (6,)
 
 
 def test_words_may_be_narrower_than_elements():
