@@ -52,6 +52,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code: 0 done, 1 failed while running, 2 bad model or usage; 130 interrupted.
     """
     try:
+        code = _main(argv)
+        _flush()
+    except BrokenPipeError:  # whoever read the output has gone
+        _drop_output()
+        return FAILED
+    except OSError as error:  # a full disk, most often
+        _drop_output()
+        return _complain(str(error), FAILED)
+    return code
+
+
+def _main(argv: Sequence[str] | None) -> int:
+    try:
         args = _parser().parse_args(argv)
     except SystemExit as exit_:  # argparse has printed help, or what is wrong
         return int(exit_.code or DONE)
@@ -60,18 +73,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     with _log_to_stderr(debug=getattr(args, "debug", False)):
         try:
             code: int = args.handler(args)
-            sys.stdout.flush()
         except MissingExtraError as error:
             return _complain(str(error), REFUSED)
         except MemoryError:
             return _complain("not enough memory", FAILED)
         except KeyboardInterrupt:
             return _complain("interrupted", _INTERRUPTED)
-        except BrokenPipeError:
-            # Whoever read the output has gone. What is left of it goes nowhere, or Python complains when it ends.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return FAILED
     return code
+
+
+def _flush() -> None:
+    if sys.stdout is not None:  # None: the process was started with its output closed
+        sys.stdout.flush()
+
+
+def _drop_output() -> None:
+    """Send what cannot be written nowhere, or Python complains of it when it ends."""
+    try:
+        _flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -205,7 +226,7 @@ def _run(args: argparse.Namespace) -> int:
     try:
         run_model(model, timing=timing)
     except RunError as error:
-        sys.stdout.flush()
+        _flush()
         return _complain(f"{args.model}: {error}", FAILED)
     return DONE
 

@@ -319,6 +319,26 @@ def test_help_and_bad_usage_import_no_numba(argv: list[str]) -> None:
     assert python("-c", script, cwd=Path(dmlcpu.__file__).parents[1]).returncode == 0
 
 
+def shell(command: str, model: Path) -> "subprocess.CompletedProcess[str]":
+    env = {**os.environ, "PYTHONPATH": str(Path(dmlcpu.__file__).parents[1]), "PYTHON": sys.executable}
+    env.pop("PYTHONUNBUFFERED", None)  # it would change which write fails
+    return subprocess.run(command, shell=True, cwd=model.parent, env=env, capture_output=True, text=True, timeout=300)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+@pytest.mark.parametrize("argv", ["info", "run model.json", "--help"])
+def test_output_on_a_full_disk(model: Path, argv: str) -> None:
+    done = shell(f'"$PYTHON" -m dmlcpu {argv} >/dev/full', model)
+    assert (done.returncode, done.stderr) == (1, "dmlcpu: [Errno 28] No space left on device\n")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX shells close files so")
+@pytest.mark.parametrize("argv", ["info", "run model.json"])
+def test_output_that_is_closed(model: Path, argv: str) -> None:
+    done = shell(f'"$PYTHON" -m dmlcpu {argv} >&-', model)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="a closed pipe is another error there")
 def test_output_that_nobody_reads(model: Path) -> None:
     """Like `dmlcpu run model.json | head -1`: no traceback."""

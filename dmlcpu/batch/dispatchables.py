@@ -67,6 +67,9 @@ def load_dispatchable(name: str, entry: dict[str, Any], buffers: Buffers, faults
 
 def _load_desc(entry: dict[str, Any], path: Path, faults: Faults) -> OperatorDesc | None:
     member = "Desc" if "Desc" in entry else "desc"  # DxDispatch reads both
+    if member == "Desc" and "desc" in entry:
+        faults.add((*path, "Desc"), "another desc", "desc or Desc, not both")
+        return None
     try:
         desc = operator_desc_from_dict({"type": entry["type"], "desc": entry.get(member, {})})
         compile_operator(desc)

@@ -7,14 +7,10 @@ from typing import Any
 
 from dmlcpu.batch.faults import Faults, Path, extra
 
-# Strings come first, so that nothing inside one is taken for a comment or a comma.
-_STRING_OR_RELAXED = re.compile(
-    r'"(?:[^"\\]|\\.)*"'
-    r"|//[^\n]*"
-    r"|/\*.*?\*/"
-    r"|,(?=(?:\s|//[^\n]*|/\*.*?\*/)*[\]}])",
-    re.DOTALL,
-)
+# The groups are kept: strings, so that nothing inside one is taken for a comment or a comma, and a comment that does
+# not end. Both match without an end too: to search behind every start of one would take quadratic time.
+_COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|("(?:[^"\\]|\\.)*"?|/\*.*)', re.DOTALL)
+_TRAILING_COMMA = re.compile(r',(?=\s*[\]}])|("(?:[^"\\]|\\.)*"?)', re.DOTALL)
 _JSON5_ERROR = re.compile(r"<string>:(\d+) (.*) at column (\d+)", re.DOTALL)
 
 
@@ -50,7 +46,9 @@ def _as_it_stands(text: str) -> str:
 
 
 def _without_comments_and_trailing_commas(text: str) -> str:
-    return _STRING_OR_RELAXED.sub(lambda match: match[0] if match[0].startswith('"') else " ", text)
+    for unwanted in (_COMMENT, _TRAILING_COMMA):  # one after the other: comments may follow a trailing comma
+        text = unwanted.sub(lambda match: match[1] or " ", text)
+    return text
 
 
 def _too_deep(faults: Faults) -> None:

@@ -2,10 +2,10 @@
 
 import functools
 import os
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path as FilePath
-from tokenize import TokenError
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -13,12 +13,17 @@ from numpy.typing import NDArray
 
 from dmlcpu.batch.faults import Faults, Path, listed, shown
 from dmlcpu.descriptors import TensorDataType
+from dmlcpu.descriptors.enums import full_name
 from dmlcpu.runtime.memory import aligned_empty
 
 Array = NDArray[Any]
 
 DATA_TYPES = {member.name: member for member in TensorDataType if member.bits >= 8}
-_PREFIX = "DML_TENSOR_DATA_TYPE_"
+_TYPE_NAMED = {
+    name: member
+    for member in (TensorDataType.UNKNOWN, *DATA_TYPES.values())
+    for name in (member.name, full_name(member))
+}
 _NOT_FINITE = ("nan", "inf", "-inf")
 # Halfway between the largest number and what would follow it: from here on, conversion gives infinity.
 _OVERFLOW = {2: 65520, 4: 2**128 - 2**103, 8: 2**1024 - 2**970}
@@ -32,18 +37,28 @@ class Buffer:
 
     `data_type` is that of the initial values, UNKNOWN where each has its own. It says how the buffer is printed and
     written to .npy files; tensors of any type may be bound to it.
+
+    Constants and sequences take memory only once allocated: `initial` is one element that stands for all. With a
+    `delta`, each value is the one before it plus delta.
     """
 
     name: str
     data_type: TensorDataType
     initial: Array
     nbytes: int  # sizeInBytes, or what the initial values take
+    delta: Array | None = None
 
     def allocate(self) -> Array:
         """Return new memory, as bytes, that holds the initial values and zeros behind them."""
         memory = aligned_empty(self.size, np.uint8)
         end = self.initial.nbytes
-        memory[:end].view(self.initial.dtype)[:] = self.initial
+        values = memory[:end].view(self.initial.dtype)
+        values[:] = self.initial
+        if self.delta is not None:
+            values[1:] = self.delta
+            with np.errstate(over="ignore", invalid="ignore"):  # sequences that start, or go on, with infinity
+                # As DxDispatch does: each sum is rounded to the type.
+                np.add.accumulate(values, dtype=values.dtype, out=values)
         memory[end:] = 0
         return memory
 
@@ -66,6 +81,7 @@ def load_buffer(name: str, entry: dict[str, Any], folder: FilePath, faults: Faul
         return None
     values = entry["initialValues"]
     values_path = (*path, "initialValues")
+    delta = None
     if isinstance(values, dict) and "sourcePath" in values:
         initial = _from_file(values["sourcePath"], data_type, folder, path, faults)
     elif data_type is TensorDataType.UNKNOWN and isinstance(values, list) and dict in map(type, values):
@@ -78,7 +94,7 @@ def load_buffer(name: str, entry: dict[str, Any], folder: FilePath, faults: Faul
     elif "value" in values:
         initial = _constant(values, data_type, values_path, faults)
     else:
-        initial = _sequence(values, data_type, values_path, faults)
+        initial, delta = _sequence(values, data_type, values_path, faults)
     if initial is None:
         return None
     if data_type is TensorDataType.UNKNOWN and "sourcePath" in values:
@@ -87,20 +103,15 @@ def load_buffer(name: str, entry: dict[str, Any], folder: FilePath, faults: Faul
     if nbytes < initial.nbytes:
         faults.add((*path, "sizeInBytes"), str(nbytes), f"at least {initial.nbytes}, the bytes of the initial values")
         return None
-    return Buffer(name, data_type, initial, nbytes)
+    return Buffer(name, data_type, initial, nbytes, delta)
 
 
 def _declared_type(entry: dict[str, Any], path: Path, faults: Faults) -> TensorDataType | None:
     text = entry.get("initialValuesDataType", "UNKNOWN")
-    data_type = _data_type(text)
+    data_type = _TYPE_NAMED.get(text)
     if data_type is None:
         faults.add((*path, "initialValuesDataType"), shown(text), listed([*DATA_TYPES, "UNKNOWN"]))
     return data_type
-
-
-def _data_type(text: str) -> TensorDataType | None:
-    name = text.removeprefix(_PREFIX)
-    return TensorDataType.UNKNOWN if name == "UNKNOWN" else DATA_TYPES.get(name)
 
 
 def _missing_type(entry: dict[str, Any], path: Path, faults: Faults) -> None:
@@ -124,26 +135,24 @@ def _list(values: list[Any], data_type: TensorDataType, path: Path, faults: Faul
 def _constant(values: dict[str, Any], data_type: TensorDataType, path: Path, faults: Faults) -> Array | None:
     if not _check_value(values["value"], data_type, (*path, "value"), faults):
         return None
-    # One element that stands for all: memory is taken when the model runs.
     return np.broadcast_to(_array([values["value"]], data_type), int(values["valueCount"]))
 
 
-def _sequence(values: dict[str, Any], data_type: TensorDataType, path: Path, faults: Faults) -> Array | None:
+def _sequence(
+    values: dict[str, Any], data_type: TensorDataType, path: Path, faults: Faults
+) -> tuple[Array | None, Array | None]:
+    """Return the first value, standing for all, and delta; None twice, with the faults noted, if they do not fit."""
     start, delta, count = values["valueStart"], values["valueDelta"], int(values["valueCount"])
     fits = [_check_value(values[name], data_type, (*path, name), faults) for name in ("valueStart", "valueDelta")]
     if not all(fits):
-        return None
+        return None, None
     if not isinstance(start, str) and not isinstance(delta, str):
         number = float if data_type.dtype.kind == "f" else int
         last = number(start) + number(delta) * (count - 1)
         if not _fits(last, data_type):
             faults.add(path, f"a sequence that ends with {last}", _allowed_values(data_type))
-            return None
-    steps = np.full(count, _array([delta], data_type))
-    steps[0] = _array([start], data_type)[0]
-    with np.errstate(over="ignore", invalid="ignore"):  # sequences that start, or go on, with infinity
-        # As DxDispatch does: each value is the one before it plus delta, rounded to the type.
-        return np.add.accumulate(steps, dtype=steps.dtype, out=steps)
+            return None, None
+    return np.broadcast_to(_array([start], data_type), count), _array([delta], data_type)
 
 
 def _mixed(items: list[Any], path: Path, faults: Faults) -> Array | None:
@@ -156,7 +165,7 @@ def _mixed_item(item: Any, path: Path, faults: Faults) -> Array | None:
     if not isinstance(item, dict) or not isinstance(item.get("type"), str) or "value" not in item:
         faults.add(path, shown(item), 'an object {"name": ..., "type": ..., "value": ...}')
         return None
-    data_type = _data_type(item["type"])
+    data_type = _TYPE_NAMED.get(item["type"])
     if not data_type:
         faults.add((*path, "type"), shown(item["type"]), listed(DATA_TYPES))
         return None
@@ -221,8 +230,9 @@ def _from_file(source: str, data_type: TensorDataType, folder: FilePath, path: P
     try:
         with found.open("rb") as file:
             array = _read_npy(file) if extension == ".npy" else np.frombuffer(file.read(), np.uint8)
-    except (OSError, ValueError, SyntaxError, TokenError) as error:  # the last two: a broken .npy header
-        faults.add(where, f"{source!r}, which cannot be read: {error}", f"a {extension} file")
+    except Exception as error:  # NumPy evaluates .npy headers: a broken one raises nearly anything
+        reason = str(error) or type(error).__name__
+        faults.add(where, f"{source!r}, which cannot be read: {reason}", f"a {extension} file")
         return None
     if extension == ".npy":
         return _checked_npy(array, source, data_type, path, faults)
@@ -235,7 +245,9 @@ def _from_file(source: str, data_type: TensorDataType, folder: FilePath, path: P
 
 
 def _read_npy(file: BinaryIO) -> Array:
-    array: Array = np.lib.format.read_array(file, allow_pickle=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # NumPy's of files that Python 2 wrote: they are read all the same
+        array: Array = np.lib.format.read_array(file, allow_pickle=False)
     return array
 
 

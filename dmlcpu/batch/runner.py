@@ -21,12 +21,12 @@ Emit = Callable[[str], None]
 
 
 class RunError(RuntimeError):
-    """A command of a model failed; those before it have been carried out.
+    """A model failed while it ran; the commands before the failure have been carried out.
 
     Parameters
     ----------
     path : str
-        The command's JSON path.
+        The JSON path of the command, or of the dispatchable or resource that was being set up.
     reason : str
         What went wrong. The exception itself is the cause.
     """
@@ -86,7 +86,8 @@ def run_model(model: Model, *, timing: Timing | None = None, emit: Emit = print)
     Raises
     ------
     RunError
-        If a command fails: an index out of range, a file that cannot be written. Files written before it remain.
+        If there is not enough memory for a resource, or a command fails: an index out of range, a file that cannot be
+        written. Files written before it remain.
 
     Notes
     -----
@@ -113,6 +114,9 @@ def run_model(model: Model, *, timing: Timing | None = None, emit: Emit = print)
     array([1. , 3.5, 6. , 8.5], dtype=float32)
     """
     run = _Run(model, timing or Timing(), emit)
+    for name, buffer in model.buffers.items():
+        with _failures_at(("resources", name)):
+            run.memory[name] = buffer.allocate()
     for name, dispatchable in model.dispatchables.items():
         with _failures_at(("dispatchables", name)):
             run.initialize(name, dispatchable)
@@ -141,7 +145,7 @@ class _Run:
         self.model = model
         self.timing = timing
         self.emit = emit
-        self.memory = {name: buffer.allocate() for name, buffer in model.buffers.items()}
+        self.memory: dict[str, Array] = {}
         self.operators: dict[str, CompiledOperator] = {}
 
     def initialize(self, name: str, dispatchable: Dispatchable) -> None:

@@ -1,6 +1,7 @@
 """DML_TENSOR_DESC: what a tensor's elements are and where they lie in its buffer."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -20,6 +21,8 @@ from dmlcpu.operators.arguments import as_integer
 
 OPERATOR = "DML_BUFFER_TENSOR_DESC"
 _MOST_DIMENSIONS = 8
+# Usual tensors take a step for each dimension.
+_MOST_STEPS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,13 +165,16 @@ class TensorDesc:
         return np.ndarray(self.sizes, self.dtype, buffer, strides=self.byte_strides)
 
     def elements_overlap(self) -> bool:
-        """Tell whether two different elements lie at one place of the buffer."""
+        """Tell whether two different elements lie at one place of the buffer; when too hard to decide, they do.
+
+        The search for two such elements grows exponentially with the dimensions: it ends after 10,000 steps.
+        """
         if self.strides is None:
             return False
         steps = sorted(
             ((stride, n - 1) for n, stride in zip(self.sizes, self.strides, strict=True) if n > 1), reverse=True
         )
-        return _cancel(steps, 0, moved=False)
+        return _cancel(steps, 0, iter(range(_MOST_STEPS)), moved=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the tensor as DxDispatch writes it in JSON."""
@@ -191,8 +197,13 @@ def _integers(field: str, values: Any) -> tuple[int, ...]:
     return tuple(as_integer(OPERATOR, f"{field}[{i}]", value) for i, value in enumerate(items))
 
 
-def _cancel(steps: list[tuple[int, int]], offset: int, *, moved: bool) -> bool:
-    """Tell whether moves of at most `most` times each stride, not all of none, lead from `offset` back to 0."""
+def _cancel(steps: list[tuple[int, int]], offset: int, budget: Iterator[int], *, moved: bool) -> bool:
+    """Tell whether moves of at most `most` times each stride, not all of none, lead from `offset` back to 0.
+
+    True as well when `budget`, which every call takes one from, is used up.
+    """
+    if next(budget, None) is None:
+        return True
     if not steps:
         return moved and offset == 0
     (stride, most), *rest = steps
@@ -202,4 +213,4 @@ def _cancel(steps: list[tuple[int, int]], offset: int, *, moved: bool) -> bool:
     # Only these counts leave an offset that the smaller strides can make up for; packed tensors have just 0.
     first = max(-most if moved else 0, -((offset + reach) // stride))
     last = min(most, (reach - offset) // stride)
-    return any(_cancel(rest, offset + n * stride, moved=moved or n != 0) for n in range(first, last + 1))
+    return any(_cancel(rest, offset + n * stride, budget, moved=moved or n != 0) for n in range(first, last + 1))

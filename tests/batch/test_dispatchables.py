@@ -72,6 +72,14 @@ MEANING_FAULTS = [
         ["$.dispatchables.topk.desc: missing; allowed: an object of the operator's fields"],
     ),
     (
+        replace("dispatchables", "topk", "Desc", by={}),
+        ["$.dispatchables.topk.Desc: another desc; allowed: desc or Desc, not both"],
+    ),
+    (
+        replace("dispatchables", "topk", by={"type": "TOP_K", "Desc": 5}),
+        ["$.dispatchables.topk.Desc: 5; allowed: an object of the operator's fields"],
+    ),
+    (
         change_desc(K=5),
         ["$.dispatchables.topk.desc.K: 5; allowed: 1 to 4 (InputTensor.Sizes[3])"],
     ),

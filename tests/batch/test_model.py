@@ -46,7 +46,7 @@ def test_model_without_anything(save: Save) -> None:
     assert (model.buffers, model.dispatchables, model.commands) == ({}, {}, [])
 
 
-def test_spellings(save: Save) -> None:
+def test_spellings(save: Save, caplog: pytest.LogCaptureFixture) -> None:
     """Suffixes and full names, wrapped tensors, members that are there for DxDispatch's sake."""
     model = top_k()
     entry = model["dispatchables"]["topk"]
@@ -70,6 +70,7 @@ def test_spellings(save: Save) -> None:
     assert load_model(save(model)).dispatchables["topk"].desc == plain
     entry["Desc"] = entry.pop("desc")
     assert load_model(save(model)).dispatchables["topk"].desc == plain
+    assert caplog.messages == []
 
 
 def test_byte_order_mark(save: Save) -> None:
@@ -105,7 +106,7 @@ SHAPE_FAULTS = [
         add_resource("b", buffer(8, [1], sizeInBytes=0, type="texture")),
         [
             "$.resources.b.initialValuesDataType: 8; allowed: the name of a data type",
-            "$.resources.b.sizeInBytes: 0; allowed: a positive integer",
+            "$.resources.b.sizeInBytes: 0; allowed: an integer from 1 to 34359738368",
             "$.resources.b.type: 'texture'; allowed: 'buffer'",
         ],
     ),

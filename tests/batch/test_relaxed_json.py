@@ -18,6 +18,9 @@ from dmlcpu.batch.relaxed_json import parse
         (r'{"quoted": "a \" // b \\", /* "c" */}', {"quoted": 'a " // b \\'}),
         ("{a: 'single quotes', b: 0x10}", {"a": "single quotes", "b": 16}),
         ("null", None),
+        ('{"a":1,\n' + "/" * 200 + '\n "b":2}', {"a": 1, "b": 2}),
+        ('{"a":1,' + " /* note */" * 100 + '"b":2}', {"a": 1, "b": 2}),
+        ('{"a":1,' + " /* note */" * 100 + "}", {"a": 1}),
     ],
 )
 def test_reads(text: str, value: object) -> None:
@@ -39,6 +42,8 @@ def test_keeps_integers_and_the_order_of_names() -> None:
         ('{\n  "a": [1 2]\n}', '$: unexpected "2" at line 2, column 11'),
         ('{"a": 1', "$: unexpected end of input at line 1, column 8"),
         ('{"a": 1} {}', '$: unexpected "{" at line 1, column 10'),
+        ('{"a": 1} /* no end', "$: unexpected end of input at line 1, column 19"),
+        ('{"a": 1} /*/', "$: unexpected end of input at line 1, column 13"),
         ('{"a": "x\ny"}', r'$: unexpected "\n" at line 1, column 9'),
         (" \n", "$: an empty file"),
         ("[" * 100_000, "$: lists or objects nested too deeply to be read"),

@@ -87,6 +87,13 @@ def test_sequence(save: Save, data_type: str, first: Any, delta: Any, values: li
     assert start(save, entry).tolist() == values
 
 
+def test_sequences_take_memory_only_when_the_model_runs(save: Save) -> None:
+    values = {"valueCount": 4294967295, "valueStart": 0, "valueDelta": 1}
+    made = load(save, A=buffer("UINT64", values))["A"]
+    assert made.size == 8 * 4294967295
+    assert made.initial.strides == (0,)
+
+
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 def test_sequences_add_up_in_their_own_type(save: Save, dtype: Any) -> None:
     got = start(save, buffer(np.dtype(dtype).name.upper(), {"valueCount": 100, "valueStart": 0, "valueDelta": 0.1}))
@@ -227,6 +234,13 @@ TYPES = "FLOAT32, FLOAT16, UINT32, UINT16, UINT8, INT32, INT16, INT8, FLOAT64, U
             buffer("UINT32", [1, 2], sizeInBytes=7),
             ["sizeInBytes: 7; allowed: at least 8, the bytes of the initial values"],
         ),
+        *(
+            (
+                buffer("UINT8", [1], sizeInBytes=size),
+                [f"sizeInBytes: {size}; allowed: an integer from 1 to 34359738368"],
+            )
+            for size in (2**35 + 1, 2**62, 2**63, 1e300)
+        ),
         (
             buffer(
                 "UNKNOWN",
@@ -290,12 +304,47 @@ def test_npy_file_that_does_not_fit(
     assert faults(save, buffer(data_type, {"sourcePath": "x.npy"})) == [expected]
 
 
-@pytest.mark.parametrize("content", [b"", b"no such magic", b"\x93NUMPY\x01\x00\x10\x00{'descr': broken\n"])
+def npy(header: str) -> bytes:
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()
+
+
+def npy_of_shape(shape: str) -> bytes:
+    return npy(f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}}}\n")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"no such magic",
+        npy("{'descr': broken\n"),
+        npy("{[]: 1}\n"),
+        npy_of_shape("(True,)") + bytes(4),
+        npy_of_shape("(99999999999999999999999,)"),
+        npy_of_shape("(4000000000000000,)"),  # more than there are addresses: no memory
+    ],
+)
 def test_npy_file_that_is_none(save: Save, tmp_path: Path, content: bytes) -> None:
     (tmp_path / "models" / "x.npy").write_bytes(content)
     (fault,) = faults(save, {"initialValues": {"sourcePath": "x.npy"}})
     assert fault.startswith("initialValues.sourcePath: 'x.npy', which cannot be read: ")
     assert fault.endswith("; allowed: a .npy file")
+
+
+def test_no_memory_for_a_file(save: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_args: object, **_options: object) -> None:
+        raise MemoryError
+
+    np.save(tmp_path / "models" / "x.npy", np.arange(3))
+    monkeypatch.setattr(np.lib.format, "read_array", fail)
+    assert faults(save, {"initialValues": {"sourcePath": "x.npy"}}) == [
+        "initialValues.sourcePath: 'x.npy', which cannot be read: MemoryError; allowed: a .npy file"
+    ]
+
+
+def test_npy_file_of_python_2(save: Save, tmp_path: Path) -> None:
+    (tmp_path / "models" / "x.npy").write_bytes(npy_of_shape("(3L,)") + np.float32([1, 2, 3]).tobytes())
+    assert start(save, {"initialValues": {"sourcePath": "x.npy"}}).tolist() == [1, 2, 3]
 
 
 def test_npy_file_cut_short(save: Save, tmp_path: Path) -> None:

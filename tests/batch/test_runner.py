@@ -283,6 +283,19 @@ def test_not_enough_memory(save: Save, monkeypatch: pytest.MonkeyPatch) -> None:
         run(save(top_k()))
 
 
+def test_not_enough_memory_for_a_resource(save: Save, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(length: int, dtype: Any) -> np.ndarray:
+        if length == 2**35:
+            raise MemoryError
+        return np.empty(length, dtype)
+
+    monkeypatch.setattr("dmlcpu.batch.resources.aligned_empty", fail)
+    model = top_k()
+    model["resources"]["big"] = buffer("UINT8", [1], sizeInBytes=2**35)
+    with pytest.raises(RunError, match=r"^\$\.resources\.big: not enough memory$"):
+        run(save(model))
+
+
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make each look at the clock one millisecond later than the one before it."""
