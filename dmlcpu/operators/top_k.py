@@ -13,7 +13,7 @@ from dmlcpu.errors import DmlError, UnsupportedError
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.grid import Grid, make_grid
 from dmlcpu.kernels.top_k import columns, lockstep, split, tournament
-from dmlcpu.kernels.top_k.groups import STRIPES, Sequences
+from dmlcpu.kernels.top_k.groups import Sequences
 from dmlcpu.kernels.top_k.keys import FLOAT, SIGNED, UNSIGNED, key_codes
 from dmlcpu.operators.arguments import (
     Array,
@@ -172,23 +172,24 @@ def allocate(x: Array, k: int, axis: int, index_type: np.dtype[Any], out: Any) -
 _GAP = 128
 
 # Where one kernel overtakes another; measured by asv_bench/thresholds.py.
-_LOCKSTEP_WORK = 1024  # elements times k of one sequence
-_TOURNAMENT_N = 256
-_GROUPS_A_WINNER = 1.0
-_SPLIT_N = 100_000
+_LOCKSTEP_WORK = 4096  # at most: elements of a sequence times k
+# At least so many elements for each of the k winners, or too many groups have to be looked at again.
+_ELEMENTS_A_WINNER = 64
+_ELEMENTS_A_WINNER_IN_COLUMNS = 32
+_SPLIT_N = 100_000  # at least: elements of a sequence that several threads share
 
 
 def choose(work: Sequences, threads: int) -> str:
     """Return the name of the kernel that is fastest for such sequences."""
     if lockstep.takes(work) and work.n * work.k <= _LOCKSTEP_WORK and work.rows > 1:
         return "lockstep"
-    if work.n < max(_TOURNAMENT_N, _GROUPS_A_WINNER * STRIPES * work.k):
+    if columns.takes(work) and work.n >= _ELEMENTS_A_WINNER_IN_COLUMNS * work.k:
+        return "columns"
+    if work.n < _ELEMENTS_A_WINNER * work.k:
         return "select_sort"
     if split.takes(work) and work.n >= _SPLIT_N and work.rows * 2 <= threads:
         return "split"
-    if tournament.takes(work):
-        return "tournament"
-    return "columns" if columns.takes(work) else "select_sort"
+    return "tournament" if tournament.takes(work) else "select_sort"
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +222,8 @@ def plan(
     work = Sequences(rows, n, k, strides[0][axis], int(grid[0, -1]) if grid[1, -1] == 1 else 1)
     entry = registry.find("top_k", "select", kernel or choose(work, limits.threads))
     assert entry.scratch is not None
+    if entry.takes and not entry.takes(work):
+        raise LookupError(f"the kernel {entry.name} does not take {work}")
     parts = limits.parts(work=rows * n, most=rows)
     if entry.name == "split":
         parts = rows * limits.parts(work=n, most=split.most_parts(work))
