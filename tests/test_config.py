@@ -36,7 +36,7 @@ def test_as_text() -> None:
     shown = {
         "versions": {"dmlcpu": "1.0", "py": "3"},
         "threads": {"used": 2, "DMLCPU_NUM_THREADS": None},
-        "kernels": [{"operator": "top_k", "stage": "select", "name": "insertion", "isa": "generic"}],
+        "kernels": [{"operator": "top_k", "stage": "select", "name": "lockstep", "isa": "generic"}],
     }
     assert as_text(shown) == (
         "versions\n"
@@ -46,7 +46,7 @@ def test_as_text() -> None:
         "  used                2\n"
         "  DMLCPU_NUM_THREADS  not set\n"
         "kernels\n"
-        "  top_k select  insertion (generic)"
+        "  top_k select  lockstep (generic)"
     )
 
 

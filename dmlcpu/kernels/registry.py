@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from dmlcpu.kernels.quantized_matmul import dot_generic, pack
 from dmlcpu.kernels.scatter_nd import apply, copy, resolve
-from dmlcpu.kernels.top_k import insertion, radix_select
+from dmlcpu.kernels.top_k import columns, lockstep, select_sort, split, tournament
 from dmlcpu.runtime.isa import Isa, allowed
 from dmlcpu.runtime.jit import Kernel
 
@@ -29,14 +29,19 @@ class Entry:
     kernel: Kernel
     block: tuple[int, ...] = ()
     scratch: Callable[..., tuple[int, ...]] | None = None
+    takes: Callable[..., bool] | None = None  # of alternatives with limits: what they can do
 
 
 # fmt: off
 KERNELS = (
-    #     operator  stage     name            ISA          types   kernel
-    Entry("top_k",  "select", "insertion",    Isa.GENERIC, WIDTHS, insertion.insertion, scratch=insertion.scratch),
-    Entry("top_k",  "select", "radix_select", Isa.GENERIC, WIDTHS, radix_select.radix_select,
-          scratch=radix_select.scratch),
+    Entry("top_k", "select", "lockstep", Isa.GENERIC, WIDTHS, lockstep.lockstep,
+          scratch=lockstep.scratch, takes=lockstep.takes),
+    Entry("top_k", "select", "tournament", Isa.GENERIC, WIDTHS, tournament.tournament,
+          scratch=tournament.scratch, takes=tournament.takes),
+    Entry("top_k", "select", "split", Isa.GENERIC, WIDTHS, split.split, scratch=split.scratch, takes=split.takes),
+    Entry("top_k", "select", "columns", Isa.GENERIC, WIDTHS, columns.columns,
+          scratch=columns.scratch, takes=columns.takes),
+    Entry("top_k", "select", "select_sort", Isa.GENERIC, WIDTHS, select_sort.select_sort, scratch=select_sort.scratch),
     Entry("scatter_nd", "resolve", "resolve", Isa.GENERIC, INDICES, resolve.resolve),
     Entry("scatter_nd", "copy", "copy", Isa.GENERIC, ("uint8",), copy.copy),
     Entry("scatter_nd", "apply", "apply", Isa.GENERIC, NUMBERS, apply.apply),

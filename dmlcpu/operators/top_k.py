@@ -12,7 +12,9 @@ from numpy.typing import ArrayLike, DTypeLike
 from dmlcpu.errors import DmlError, UnsupportedError
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.grid import Grid, make_grid
-from dmlcpu.kernels.top_k.keys import FLOAT, SIGNED, UNSIGNED
+from dmlcpu.kernels.top_k import columns, lockstep, split, tournament
+from dmlcpu.kernels.top_k.groups import Sequences
+from dmlcpu.kernels.top_k.keys import FLOAT, SIGNED, UNSIGNED, key_codes
 from dmlcpu.operators.arguments import (
     Array,
     as_array,
@@ -60,10 +62,6 @@ _KINDS = {
     "float64": _Kind(FLOAT, 0x7FF0000000000000),
 }
 _INDEX_TYPES = ("int64", "int32", "uint64", "uint32")
-
-# Up to so many candidates, or elements in a sequence, insertion beats counting digits.
-_INSERTION_K = 8
-_INSERTION_N = 32
 
 
 def top_k(
@@ -169,6 +167,31 @@ def allocate(x: Array, k: int, axis: int, index_type: np.dtype[Any], out: Any) -
     return values, indices
 
 
+# Between the scratch of two threads, in elements: no cache line, nor the next one that processors fetch with it, is
+# written by both.
+_GAP = 128
+
+# Where one kernel overtakes another; measured by asv_bench/thresholds.py.
+_LOCKSTEP_WORK = 4096  # at most: elements of a sequence times k
+# At least so many elements for each of the k winners, or too many groups have to be looked at again.
+_ELEMENTS_A_WINNER = 64
+_ELEMENTS_A_WINNER_IN_COLUMNS = 32
+_SPLIT_N = 100_000  # at least: elements of a sequence that several threads share
+
+
+def choose(work: Sequences, threads: int) -> str:
+    """Return the name of the kernel that is fastest for such sequences."""
+    if lockstep.takes(work) and work.n * work.k <= _LOCKSTEP_WORK and work.rows > 1:
+        return "lockstep"
+    if columns.takes(work) and work.n >= _ELEMENTS_A_WINNER_IN_COLUMNS * work.k:
+        return "columns"
+    if work.n < _ELEMENTS_A_WINNER * work.k:
+        return "select_sort"
+    if split.takes(work) and work.n >= _SPLIT_N and work.rows * 2 <= threads:
+        return "split"
+    return "tournament" if tournament.takes(work) else "select_sort"
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """How one shape, layout and type is worked on: plain integers and a kernel."""
@@ -195,18 +218,23 @@ def plan(
     others = [d for d in range(len(shape)) if d != axis]
     sizes = [shape[d] for d in others]
     rows = int(np.prod(sizes, dtype=np.int64))
-    if kernel is None:
-        kernel = "insertion" if k <= _INSERTION_K or n <= _INSERTION_N else "radix_select"
-    entry = registry.find("top_k", "select", kernel)
+    grid = make_grid(sizes, *[[tensor[d] for d in others] for tensor in strides])
+    work = Sequences(rows, n, k, strides[0][axis], int(grid[0, -1]) if grid[1, -1] == 1 else 1)
+    entry = registry.find("top_k", "select", kernel or choose(work, limits.threads))
     assert entry.scratch is not None
+    if entry.takes and not entry.takes(work):
+        raise LookupError(f"the kernel {entry.name} does not take {work}")
+    parts = limits.parts(work=rows * n, most=rows)
+    if entry.name == "split":
+        parts = rows * limits.parts(work=n, most=split.most_parts(work))
     keys_length, order_length = entry.scratch(n, k)
     chosen = Plan(
         kernel=entry,
-        parts=limits.parts(work=rows * n, most=rows),
-        grid=make_grid(sizes, *[[tensor[d] for d in others] for tensor in strides]),
+        parts=parts,
+        grid=grid,
         rows=rows,
         steps=(strides[0][axis], strides[1][axis], strides[2][axis]),
-        scratch=(keys_length, order_length),
+        scratch=(keys_length + _GAP, order_length + _GAP),
     )
     _log.debug("top_k: %s, k %d along axis %d: %s, %d parts", shape, k, axis, entry.name, chosen.parts)
     return chosen
@@ -239,7 +267,7 @@ def execute(
         chosen.kernel.kernel(
             chosen.parts, x_words, x_start, x_step, value_words, value_start, value_step,
             index_words, index_start, index_step, indices.dtype.itemsize // 4, chosen.grid, chosen.rows,
-            x.shape[axis], k, kind.code, kind.infinity, int(largest),
+            x.shape[axis], k, key_codes(kind.code, width, kind.infinity, largest),
             keys.reshape(chosen.parts, -1), order.reshape(chosen.parts, -1),
         )
         # fmt: on

@@ -2,39 +2,56 @@
 
 One kernel a width then serves every type and both directions, and a tie is an equal key. NaNs get one key above
 +inf, both zeros the same; the smallest elements are found under complemented keys.
+
+The map is one line of arithmetic with five constants, so that one vectorised loop serves floats and integers: take
+the magnitude; negate it if the sign is set; flip the sign bit, so that order is unsigned, or all others, so that it is
+reversed. Integers have no sign to take away: their `mask` and `positive` are all ones.
 """
 
+import functools
+
 import numpy as np
+from numpy.typing import NDArray
 
 from dmlcpu.runtime.jit import device
 
 UNSIGNED, SIGNED, FLOAT = 0, 1, 2
 
 
-@device
-def load_keys(x, start, step, n, kind, infinity, largest, keys):
-    """Write the keys of x[start], x[start + step], ... to keys[:n].
+@functools.cache
+def key_codes(kind: int, width: int, infinity: int, largest: bool) -> NDArray[np.unsignedinteger]:
+    """Return what `key_of` needs, for elements of `width` bytes: mask, positive, infinity, flip and the key of NaN.
 
-    x, keys: unsigned words of one width; infinity: the bits of +inf in a float of that width.
+    `infinity`: the bits of +inf in a float of that width.
     """
-    # Numba widens to 64 bits and stores the low ones: the complement, taken in 64 bits, is right in any width.
-    sign = np.uint64(1) << np.uint64(8 * keys.itemsize - 1)
-    flip = np.uint64(0) if largest else ~np.uint64(0)
-    if kind == FLOAT:
-        greatest_number = np.uint64(infinity)
+    ones = (1 << 8 * width) - 1
+    sign = ones ^ (ones >> 1)
+    flip = 0 if kind == UNSIGNED else sign
+    magnitude, limit = (ones >> 1, infinity) if kind == FLOAT else (ones, ones)
+    flip, nan = (flip, ones) if largest else (flip ^ ones, 0)
+    return np.array([magnitude, magnitude, limit, flip, nan], f"u{width}")
+
+
+@device
+def key_of(bits, mask, positive, infinity, flip, nan):
+    """Return the key of one element; all arguments and the result have the key's type."""
+    word = type(bits)
+    magnitude = word(bits & mask)
+    value = word(word(0) - magnitude) if bits > positive else magnitude
+    return nan if magnitude > infinity else word(value ^ flip)
+
+
+@device
+def load_keys(x, start, step, n, codes, keys):
+    """Write the keys of x[start], x[start + step], ... to keys[:n]. x, codes, keys: words of one width."""
+    mask, positive, infinity, flip, nan = codes[0], codes[1], codes[2], codes[3], codes[4]
+    if step == 1:
+        row = x[start : start + n]
         for i in range(n):
-            bits = np.uint64(x[start + i * step])
-            magnitude = bits & (sign - np.uint64(1))
-            key = ~bits if bits & sign else bits | sign
-            if magnitude == 0:
-                key = sign
-            if magnitude > greatest_number:
-                key = ~np.uint64(0)
-            keys[i] = key ^ flip
+            keys[i] = key_of(row[i], mask, positive, infinity, flip, nan)
     else:
-        flip ^= sign if kind == SIGNED else np.uint64(0)
         for i in range(n):
-            keys[i] = np.uint64(x[start + i * step]) ^ flip
+            keys[i] = key_of(x[start + i * step], mask, positive, infinity, flip, nan)
 
 
 @device

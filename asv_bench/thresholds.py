@@ -1,0 +1,64 @@
+"""Time every top_k kernel over lengths and k, to see where one overtakes another.
+
+    python asv_bench/thresholds.py [--type float32] [--axis 0]
+
+The thresholds of the plan in dmlcpu/operators/top_k.py come from these tables. Each cell is the best of six runs on
+one thread, in nanoseconds an element; the kernel that the plan chooses is marked.
+"""
+
+import argparse
+import time
+
+import numpy as np
+
+from dmlcpu.kernels import registry
+from dmlcpu.operators.top_k import execute, plan
+from dmlcpu.runtime.memory import word_strides
+from dmlcpu.runtime.threads import budget, limits
+
+ELEMENTS = 1 << 20
+LENGTHS = (8, 16, 32, 64, 128, 256, 512, 1_000, 4_000, 16_000, 64_000)
+KS = (1, 2, 4, 8, 16, 32, 64, 128, 512)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--type", default="float32")
+    parser.add_argument("--axis", type=int, default=-1, choices=(-1, 0))
+    args = parser.parse_args()
+    names = [entry.name for entry in registry.available("top_k", "select")]
+    print(f"| n | k | {' | '.join(names)} |")
+    print("|---" * (len(names) + 2) + "|")
+    with limits(1):
+        for n in LENGTHS:
+            for k in (k for k in KS if k <= n):
+                print(f"| {n} | {k} | {' | '.join(row(names, n, k, args))} |", flush=True)
+
+
+def row(names, n, k, args):
+    rng = np.random.default_rng(0)
+    shape = (ELEMENTS // n, n) if args.axis else (n, ELEMENTS // n)
+    x = (rng.standard_normal(shape) * 50).astype(args.type)
+    axis = args.axis % 2
+    out_shape = [*shape]
+    out_shape[axis] = k
+    values, indices = np.empty(out_shape, x.dtype), np.empty(out_shape, np.int64)
+    strides = word_strides(x, x.itemsize), word_strides(values, x.itemsize), word_strides(indices, 4)
+    chosen = plan(shape, axis, k, strides, budget(), None).kernel.name
+    for name in names:
+        try:
+            best = min(timed(x, k, axis, values, indices, name) for _ in range(6)) / x.size * 1e9
+        except LookupError:
+            yield "-"
+        else:
+            yield f"{best:.2f}{' *' if name == chosen else ''}"
+
+
+def timed(x, k, axis, values, indices, name):
+    start = time.perf_counter()
+    execute(x, k, axis, True, values, indices, kernel=name)
+    return time.perf_counter() - start
+
+
+if __name__ == "__main__":
+    main()

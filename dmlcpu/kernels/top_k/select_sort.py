@@ -1,0 +1,53 @@
+"""Top-k of mid and large k: all keys, the threshold, a pass that collects in order of position, a stable sort."""
+
+from numba import prange
+
+from dmlcpu.kernels.grid import offset
+from dmlcpu.kernels.top_k.keys import load_keys, write_row
+from dmlcpu.kernels.top_k.order import DIGITS, sort
+from dmlcpu.kernels.top_k.threshold import HALVING, collect, kth_greatest, kth_greatest_of_many
+from dmlcpu.runtime.jit import device, kernel
+
+
+@device
+def select(keys, n, k, chosen, order, counts):
+    """Sort the k greatest of keys[:n] and their positions; return where they start in `chosen` and `order`.
+
+    chosen, order: 2 (k + 1) long; counts: DIGITS long.
+    """
+    if n <= HALVING:
+        threshold, reached = kth_greatest(keys, n, k)
+    else:
+        threshold, reached = kth_greatest_of_many(keys, n, k, counts)
+    collect(keys, n, k, threshold, reached, chosen, order)
+    return sort(chosen, order, k, k + 1, counts)
+
+
+@device
+def select_rows(first, last, x, x_start, x_step, values, v_start, v_step, indices, i_start, i_step,
+                words, grid, n, k, codes, keys, order):  # fmt: skip
+    """Do the sequences first, ..., last - 1."""
+    counts = order[2 * (k + 1) :]
+    chosen = keys[n:]
+    for row in range(first, last):
+        start = x_start + offset(grid, 1, row)
+        load_keys(x, start, x_step, n, codes, keys)
+        here = select(keys, n, k, chosen, order, counts)
+        v = v_start + offset(grid, 2, row)
+        i = i_start + offset(grid, 3, row)
+        write_row(x, start, x_step, order[here:], k, values, v, v_step, indices, i, i_step, words)
+
+
+def scratch(n: int, k: int) -> tuple[int, int]:
+    """Return how many words of `keys` and of `order` each share of the work needs."""
+    return n + 2 * (k + 1), 2 * (k + 1) + DIGITS
+
+
+@kernel
+def select_sort(parts, x, x_start, x_step, values, v_start, v_step, indices, i_start, i_step,
+                words, grid, rows, n, k, codes, keys, order):  # fmt: skip
+    """Select in every sequence. x, values: words of one width; grid: (4, d); keys, order: scratch, a row a part."""
+    for part in prange(parts):
+        select_rows(part * rows // parts, (part + 1) * rows // parts, x, x_start, x_step,
+                    values, v_start, v_step, indices, i_start, i_step,
+                    words, grid, n, k, codes, keys[part], order[part])  # fmt: skip
