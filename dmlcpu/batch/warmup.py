@@ -1,5 +1,6 @@
 """Compiling kernels ahead of time, into the cache, so that no later process waits for them."""
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -58,11 +59,15 @@ def _counts() -> tuple[int, int]:
 def _top_k(name: str) -> None:
     import numpy as np
 
-    from dmlcpu.operators import top_k
+    from dmlcpu.kernels import registry
+    from dmlcpu.operators.top_k import allocate, execute
 
-    x = np.zeros((4, 1024), _array_type(name))
-    for k in (1, 512):  # different kernels for few and for many
-        top_k(x, k)
+    x = np.zeros((128, 128), _array_type(name))
+    for entry in registry.available("top_k", "select"):
+        for axis in (0, 1):
+            out = allocate(x, 1, axis, np.dtype(np.int64), None)
+            with contextlib.suppress(LookupError):  # a kernel takes sequences along one axis or the other, or both
+                execute(x, 1, axis, True, *out, kernel=entry.name)
 
 
 def _scatter_nd(name: str) -> None:

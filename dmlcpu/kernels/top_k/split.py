@@ -3,9 +3,9 @@
 from numba import prange
 
 from dmlcpu.kernels.grid import offset
-from dmlcpu.kernels.top_k.groups import STRIPES, Sequences, scratch
+from dmlcpu.kernels.top_k.groups import STRIPES, Sequences, scratch, select
 from dmlcpu.kernels.top_k.keys import write_row
-from dmlcpu.kernels.top_k.tournament import select_part
+from dmlcpu.kernels.top_k.tournament import LANES, group_maxima
 from dmlcpu.runtime.jit import device, kernel
 
 __all__ = ["most_parts", "scratch", "split", "takes"]
@@ -44,6 +44,13 @@ def merge(first, last, n, k, keys, positions, order):
         begin, _ = bounds(best - first, last - first, n)
         order[j] = begin + positions[best, positions[best, k]]
         positions[best, k] += 1
+
+
+@device
+def select_part(x, start, n, k, codes, keys, positions):
+    """Leave the k greatest keys of a part, in order, in keys[room : room + k], and their positions in positions[:k]."""
+    groups = group_maxima(x, start, n, codes, keys)
+    select(x, start, 1, n, k, LANES, codes, keys, groups, keys[n // STRIPES + STRIPES :], positions)
 
 
 @device

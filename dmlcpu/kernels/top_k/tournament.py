@@ -22,48 +22,37 @@ def takes(work: Sequences) -> bool:
 
 
 @device
-def tile_maxima(elements, lanes, codes, best):
-    """Write the greatest key of each group of a tile. elements: (STRIPES * lanes,); best: (lanes,)."""
+def group_maxima(x, start, n, codes, maxima):
+    """Write the greatest key of each group of x[start : start + n]; return the number of groups."""
     mask, positive, infinity, flip, nan = codes[0], codes[1], codes[2], codes[3], codes[4]
-    # The loop over stripes unrolls, and the one over lanes becomes vectors that stay in registers.
-    for lane in range(lanes):
-        greatest = key_of(elements[lane], mask, positive, infinity, flip, nan)
-        for stripe in range(1, STRIPES):
-            key = key_of(elements[stripe * lanes + lane], mask, positive, infinity, flip, nan)
-            greatest = max(greatest, key)
-        best[lane] = greatest
-
-
-@device
-def group_maxima(row, n, codes, maxima):
-    """Write the greatest key of each group of row[:n]; return the number of groups."""
     tiles = n // TILE
-    for tile in range(tiles):
-        tile_maxima(row[tile * TILE : (tile + 1) * TILE], LANES, codes, maxima[tile * LANES : (tile + 1) * LANES])
-    lanes = (n - tiles * TILE) // STRIPES
-    rest = tiles * TILE + lanes * STRIPES
-    groups = tiles * LANES + lanes
-    if lanes:
-        tile_maxima(row[tiles * TILE : rest], lanes, codes, maxima[tiles * LANES : groups])
-    load_keys(row, rest, 1, n - rest, codes, maxima[groups:])
+    groups = 0
+    for tile in range(tiles + 1):  # the last one has fewer lanes, or none
+        lanes = LANES if tile < tiles else (n - tiles * TILE) // STRIPES
+        elements = x[start + tile * TILE :][: lanes * STRIPES]
+        best = maxima[groups : groups + lanes]
+        # The loop over stripes unrolls, and the one over lanes becomes vectors that stay in registers.
+        for lane in range(lanes):
+            greatest = key_of(elements[lane], mask, positive, infinity, flip, nan)
+            for stripe in range(1, STRIPES):
+                key = key_of(elements[stripe * lanes + lane], mask, positive, infinity, flip, nan)
+                greatest = max(greatest, key)
+            best[lane] = greatest
+        groups += lanes
+    rest = n - n % STRIPES
+    load_keys(x, start + rest, 1, n - rest, codes, maxima[groups:])
     return groups + n - rest
-
-
-@device
-def select_part(x, start, n, k, codes, keys, positions):
-    """Leave the k greatest keys of a contiguous sequence, in order, in keys[room : room + k], positions in [:k]."""
-    room = n // STRIPES + STRIPES
-    groups = group_maxima(x[start : start + n], n, codes, keys[:room])
-    select(x, start, 1, n, k, LANES, codes, keys[:room], groups, keys[room:], positions)
 
 
 @device
 def select_rows(first, last, x, x_start, values, v_start, v_step, indices, i_start, i_step,
                 words, grid, n, k, codes, keys, positions):  # fmt: skip
     """Do the sequences first, ..., last - 1."""
+    room = n // STRIPES + STRIPES
     for row in range(first, last):
         start = x_start + offset(grid, 1, row)
-        select_part(x, start, n, k, codes, keys, positions)
+        groups = group_maxima(x, start, n, codes, keys)
+        select(x, start, 1, n, k, LANES, codes, keys, groups, keys[room:], positions)
         v = v_start + offset(grid, 2, row)
         i = i_start + offset(grid, 3, row)
         write_row(x, start, 1, positions, k, values, v, v_step, indices, i, i_step, words)
