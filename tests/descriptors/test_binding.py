@@ -190,3 +190,8 @@ def test_a_strided_buffer_has_to_reach_the_last_element_only():
     with pytest.raises(BindingError) as caught:
         op(input_tensor=buffer[:6])
     assert caught.value.found == "a buffer of 24 bytes"
+
+
+def test_masked_arrays_are_refused():
+    with pytest.raises(TypeError, match=r"^DML_OPERATOR_TOP_K: InputTensor is a masked array; allowed: "):
+        top_1()(input_tensor=np.ma.masked_array(X))

@@ -6,7 +6,8 @@ from desc_builders import OWNED, quantized_desc, small_scatter_desc, tensor, top
 from hypothesis import given, settings, strategies as st
 
 from dmlcpu import AxisDirection, FeatureLevel, TopK, compile_operator, reference
-from dmlcpu.errors import BindingError
+from dmlcpu.errors import BindingError, DmlError
+from dmlcpu.kernels import registry
 
 ROWS = np.array([[[[0, 1, 10, 11], [3, 2, 9, 8], [4, 5, 6, 7]]]], np.float32)
 VALUES = [[[[11, 10], [9, 8], [7, 6]]]]
@@ -153,6 +154,27 @@ def test_an_owned_matrix_is_packed_and_its_scales_kept():
         array[:] = 1
     for _ in range(2):
         np.testing.assert_array_equal(op(**arrays), expected)
+
+
+def test_a_bad_owned_scale_is_refused_when_it_is_bound():
+    arrays = quantized_arrays()
+    op = compile_operator(owned_b_desc())
+    with pytest.raises(DmlError) as caught:
+        op.initialize(b_tensor=arrays["b_tensor"], b_scale_tensor=np.float32([1, 1, -1, 1]))
+    assert (caught.value.field, caught.value.found) == ("BScaleTensor[2]", "-1.0")
+
+
+def test_read_only_parameters_compile_nothing_more():
+    arrays = quantized_arrays()
+    op = compile_operator(owned_b_desc())
+    op.initialize(**{name: arrays.pop(name) for name in ("b_tensor", "b_scale_tensor")})
+    expected = op(**arrays)
+    twin = registry.find("quantized_matmul", "dot").kernel.serial
+    compiled = len(twin.signatures)
+    for array in arrays.values():
+        array.flags.writeable = False
+    np.testing.assert_array_equal(op(**arrays), expected)
+    assert len(twin.signatures) == compiled
 
 
 def test_a_failed_initialization_changes_nothing():
