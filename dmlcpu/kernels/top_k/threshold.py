@@ -2,26 +2,30 @@
 
 import numpy as np
 
+from dmlcpu.runtime.intrinsics import count_bits, line_of, reach
 from dmlcpu.runtime.jit import device
 
 DIGITS = 256
-# Counts of so many keys fit an int32, as wide as a key: counters of 64 bits would halve the speed.
-BLOCK = 1 << 30
 # Beyond so many keys, which no longer lie in a near cache, few passes of histograms beat many of comparisons.
 HALVING = 16384
+ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
+
+
+@device
+def bits_of_line(keys, line, n, threshold):
+    """Return a bit for each of the keys of a line that are at least `threshold`, of those before n."""
+    bits = reach(keys, line, threshold)
+    beyond = line + line_of(keys) - n
+    return bits if beyond <= 0 else bits & ALL >> np.uint64(64 - line_of(keys) + beyond)
 
 
 @device
 def count_at_least(keys, n, threshold):
     """Count the keys that are at least `threshold`."""
-    total = np.int64(0)
-    for first in range(0, n, BLOCK):
-        block = keys[first : min(first + BLOCK, n)]
-        count = np.uint32(0)
-        for i in range(block.size):
-            count = np.uint32(count + (np.uint32(1) if block[i] >= threshold else np.uint32(0)))
-        total += np.int64(count)
-    return total
+    count = 0
+    for line in range(0, n, line_of(keys)):
+        count += count_bits(bits_of_line(keys, line, n, threshold))
+    return count
 
 
 @device
@@ -30,8 +34,8 @@ def kth_greatest(keys, n, k, enough):
 
     With `enough` equal to k, or if they do not, the threshold is the k-th greatest key.
 
-    A pass compares n keys in whole vectors, which is so much faster than a histogram that halving the range some 15
-    times is cheaper. Bits in which the extremes agree need no pass.
+    A pass compares n keys a cache line at a time, which is so much faster than a histogram that halving the range some
+    15 times is cheaper. Bits in which the extremes agree need no pass. keys: readable to the end of the last line.
     """
     word = keys.dtype.type
     some = keys[:n]
@@ -82,37 +86,27 @@ def kth_greatest_of_many(keys, n, k, counts):
 
 
 @device
-def count_equal(keys, threshold):
-    """Count the keys that equal the threshold."""
-    count = 0
-    for i in range(keys.size):
-        count += keys[i] == threshold
-    return count
-
-
-@device
 def collect(keys, n, k, threshold, reached, enough, chosen, order):
     """Write the keys that reach the threshold and their positions, by ascending position; return how many.
 
     If they are more than `enough`, k of them: of those equal to the threshold the first. chosen, order: enough + 1
     long; the last cell is written in passing.
     """
-    some = keys[:n]
     filled = np.uintp(0)
     if reached <= enough:
-        for i in range(some.size):
-            chosen[filled] = some[i]
+        for i in range(n):
+            chosen[filled] = keys[i]
             order[filled] = i
-            filled += np.uintp(1) if some[i] >= threshold else np.uintp(0)
+            filled += np.uintp(1) if keys[i] >= threshold else np.uintp(0)
         return reached
-    need = k - (reached - count_equal(some, threshold))
-    for i in range(some.size):
-        equal = some[i] == threshold
-        wins = some[i] > threshold or (equal and need > 0)
-        need -= equal
-        chosen[filled] = some[i]
+    above = type(threshold)(threshold + type(threshold)(1))
+    equal = k - (count_at_least(keys, n, above) if above > 0 else 0)
+    i = 0
+    while filled < np.uintp(k):
+        wins = keys[i] > threshold or (keys[i] == threshold and equal > 0)
+        equal -= keys[i] == threshold
+        chosen[filled] = keys[i]
         order[filled] = i
         filled += np.uintp(1) if wins else np.uintp(0)
-        if filled == np.uintp(k):
-            break
+        i += 1
     return k
