@@ -8,6 +8,7 @@ from numba import prange
 
 from dmlcpu.kernels.grid import offset
 from dmlcpu.kernels.top_k import groups
+from dmlcpu.kernels.top_k.brief import unpack
 from dmlcpu.kernels.top_k.groups import STRIPES, Sequences, enough_groups, select
 from dmlcpu.kernels.top_k.keys import key_of, load_keys, write_row
 from dmlcpu.runtime.jit import device, kernel
@@ -68,9 +69,10 @@ def scratch(n: int, k: int) -> tuple[int, int]:
 
 
 @kernel
-def columns(parts, x, x_start, x_step, values, v_start, v_step, indices, i_start, i_step,
-            words, grid, rows, n, k, codes, keys, positions):  # fmt: skip
-    """Select in every sequence; those of the grid's last dimension lie side by side in x."""
+def columns(parts, x, values, indices, brief, scratch):
+    """Select in every sequence; those of the grid's last dimension lie side by side in x. See brief.py."""
+    (x_start, x_step, v_start, v_step, i_start, i_step, words, rows, n, k, grid, codes, keys,
+     positions) = unpack(parts, x, brief, scratch)  # fmt: skip
     line = grid[0, grid.shape[1] - 1]
     blocks = rows // line * ((line + COLUMNS - 1) // COLUMNS)
     for part in prange(parts):
