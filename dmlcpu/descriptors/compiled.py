@@ -11,6 +11,7 @@ from dmlcpu.descriptors.runs import Bound, keep, make_run
 from dmlcpu.descriptors.scatter_nd import ScatterNDOperatorDesc
 from dmlcpu.errors import BindingError
 from dmlcpu.operators.arguments import check_apart, same_memory
+from dmlcpu.runtime.memory import OWNS_DATA
 
 
 def compile_operator(desc: OperatorDesc, *, feature_level: FeatureLevel = FeatureLevel.LEVEL_6_4) -> "CompiledOperator":
@@ -193,29 +194,33 @@ class CompiledOperator:
         if self._owned is None:
             raise self._uninitialized()
         bound = self._owned.copy()
+        flags = OWNS_DATA
         for name, value in tensors.items():
             slot = self._slots.get(name)
             if slot is None:
                 raise self._stranger(name, self._slots)
-            bound[name] = slot.bind(value)
-        for slot in self._inputs:
-            if slot.name not in bound:
-                raise BindingError(slot.operator, slot.dml_name, "missing", slot.allowed)
-        self._check_apart(bound)
-        for slot in self._outputs:
-            if slot.name not in bound:
-                bound[slot.name] = slot.make()
+            bound[name] = array = slot.bind(value)
+            flags &= array.flags.num
+        if len(tensors) < len(self._slots):
+            self._make_missing(bound)
+        # Different arrays that own their data share none: what most calls bind is seen to be apart at once.
+        if not flags or len(set(map(id, bound.values()))) < len(bound):
+            self._check_apart(bound)
         return self._run(bound)
 
+    def _make_missing(self, bound: Bound) -> None:
+        for slot in self._slots.values():
+            if slot.name not in bound:
+                if not slot.output:
+                    raise BindingError(slot.operator, slot.dml_name, "missing", slot.allowed)
+                bound[slot.name] = slot.make()
+
     def _check_apart(self, bound: Bound) -> None:
-        given = [slot for slot in self._outputs if slot.name in bound]
-        if not given:
-            return
         others = {slot.dml_name: bound[slot.name] for slot in self._inputs}
         if self._in_place and same_memory(bound["input_tensor"], bound["output_tensor"]):
             bound["input_tensor"] = bound["output_tensor"]
             del others["InputTensor"]
-        for slot in given:
+        for slot in self._outputs:
             array = bound[slot.name]
             check_apart(slot.operator, slot.dml_name, array, others)
             others[slot.dml_name] = array

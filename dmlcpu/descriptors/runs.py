@@ -1,6 +1,7 @@
 """How the tensors bound to each operator become the arguments of its `execute`."""
 
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from dmlcpu.operators.top_k import execute as execute_top_k
 
 Bound = dict[str, Any]  # tensor name -> array; for an owned B, the packed matrix
 Run = Callable[[Bound], Any]
+View = Callable[[Array], Array]
 
 
 def make_run(desc: OperatorDesc) -> Run:
@@ -46,7 +48,6 @@ def _run_top_k(desc: TopKOperatorDesc | TopK1OperatorDesc) -> Run:
 
 def _run_scatter_nd(desc: ScatterNDOperatorDesc) -> Run:
     D = desc.input_tensor.dimension_count
-    # Indexing with these drops the leading 1s that do not count, as a view.
     drop_input = _drop(D - desc.input_dimension_count)
     drop_indices = _drop(D - desc.indices_dimension_count)
     drop_updates = _drop(D - len(desc.updates_shape))
@@ -54,11 +55,11 @@ def _run_scatter_nd(desc: ScatterNDOperatorDesc) -> Run:
 
     def run(bound: Bound) -> Array:
         x, output = bound["input_tensor"], bound["output_tensor"]
-        out = output[drop_input]
+        out = drop_input(output)
         execute_scatter_nd(
-            out if x is output else x[drop_input],
-            bound["indices_tensor"][drop_indices],
-            bound["updates_tensor"][drop_updates],
+            out if x is output else drop_input(x),
+            drop_indices(bound["indices_tensor"]),
+            drop_updates(bound["updates_tensor"]),
             out,
             operator=operator,
             field="IndicesTensor",
@@ -69,8 +70,13 @@ def _run_scatter_nd(desc: ScatterNDOperatorDesc) -> Run:
     return run
 
 
-def _drop(leading: int) -> tuple[Any, ...]:
-    return (0,) * leading + (...,)
+def _drop(leading: int) -> View:
+    """Return what drops so many leading dimensions, which are 1 and do not count."""
+    return itemgetter((0,) * leading + (...,)) if leading else _as_it_is
+
+
+def _as_it_is(array: Array) -> Array:
+    return array
 
 
 def _run_quantized_matmul(desc: QuantizedLinearMatrixMultiplyOperatorDesc) -> Run:
@@ -91,17 +97,17 @@ def _run_quantized_matmul(desc: QuantizedLinearMatrixMultiplyOperatorDesc) -> Ru
         for name, field in _SCALES.items():
             check_scale(operator, field, bound[name])
         a_zero_point, b_zero_point, y_zero_point = [
-            bound[name][index] if name in bound else None for name, index in zero_points
+            view(bound[name]) if name in bound else None for name, view in zero_points
         ]
         out: Array = bound["output_tensor"]
         execute_quantized_matmul(
             bound["a_tensor"],
-            bound["a_scale_tensor"][a_scale],
+            a_scale(bound["a_scale_tensor"]),
             a_zero_point,
             bound["b_tensor"],
-            bound["b_scale_tensor"][b_scale],
+            b_scale(bound["b_scale_tensor"]),
             b_zero_point,
-            bound["output_scale_tensor"][y_scale],
+            y_scale(bound["output_scale_tensor"]),
             y_zero_point,
             out,
         )
@@ -117,10 +123,10 @@ _SCALES = {
 }
 
 
-def _as_matrix(tensor: TensorDesc | None) -> tuple[Any, ...]:
-    """Return the index that makes a tensor of scales or zero points two-dimensional, as a view."""
+def _as_matrix(tensor: TensorDesc | None) -> View:
+    """Return what makes a tensor of scales or zero points two-dimensional."""
     if tensor is None or tensor.dimension_count == 1:
-        return (np.newaxis, ...)
+        return itemgetter((np.newaxis, ...))
     return _drop(tensor.dimension_count - 2)
 
 

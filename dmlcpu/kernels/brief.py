@@ -1,10 +1,10 @@
-"""What a kernel is told besides its arrays: all small tables of integers of a plan in one int64 array, its *brief*.
+"""What a kernel is told besides its arrays: all integers of a plan in one int64 array, its *brief*.
 
 Numba's dispatcher looks at every argument of every call, so a dozen integers and a few small arrays would cost a tiny
 input more time than its work does.
 """
 
-from typing import Any
+import itertools
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,20 +14,14 @@ from dmlcpu.runtime.jit import device
 Brief = NDArray[np.int64]
 
 
-def make_brief(*tables: ArrayLike) -> Brief:
-    """Return the tables, of one or two dimensions, behind one another, each with its rows and columns before it."""
-    pieces: list[Any] = []
-    for table in tables:
-        rows = np.atleast_2d(np.asarray(table, np.int64))
-        pieces += [rows.shape, rows.reshape(-1)]
-    return np.concatenate(pieces, dtype=np.int64)
+def make_brief(*sections: ArrayLike) -> Brief:
+    """Return integers and small tables of them, behind one another; where each starts and the last ends comes first."""
+    flat = [np.asarray(section, np.int64).reshape(-1) for section in sections]
+    starts = itertools.accumulate((section.size for section in flat), initial=len(flat) + 1)
+    return np.concatenate([[*starts], *flat], dtype=np.int64)
 
 
 @device
-def table(brief, number):
-    """Return a table of a brief, counted from 0: (rows, columns) int64."""
-    start = 0
-    for _ in range(number):
-        start += 2 + brief[start] * brief[start + 1]
-    rows, columns = brief[start], brief[start + 1]
-    return brief[start + 2 : start + 2 + rows * columns].reshape(rows, columns)
+def section(brief, number):
+    """Return a section of a brief, counted from 0, without its shape."""
+    return brief[brief[number] : brief[number + 1]]

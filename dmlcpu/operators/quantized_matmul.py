@@ -139,7 +139,9 @@ class Plan:
 
     run: Callable[..., Any]  # the kernel's twin for so many parts
     parts: int
-    sizes: tuple[Grid, int, int, int, int]  # the batches of the product, with the strides of everything; how many; M, N, K
+    sizes: tuple[
+        Grid, int, int, int, int
+    ]  # the batches of the product, with the strides of everything; how many; M, N, K
     steps: tuple[int, ...]  # of the parameters, along rows or columns
     y: tuple[int, int, int, int, int]  # the lowest number and the highest, where y starts, its strides
     pieces: tuple[_Piece, ...]  # of the scratch: packed a and its sums, b and its sums if it is to be packed, products

@@ -23,6 +23,7 @@ from dmlcpu.operators.arguments import (
     check_choice,
     check_output,
     same_memory,
+    type_name,
 )
 from dmlcpu.runtime.memory import C_CONTIGUOUS, F_CONTIGUOUS, borrow, first_word, give_back, word_strides, words
 from dmlcpu.runtime.threads import Budget, budget
@@ -128,8 +129,8 @@ def scatter_nd(
 def check(x: Any, indices: Any, updates: Any, reduction: Any, mode: Any) -> tuple[Array, Array, Array]:
     """Return the array arguments as arrays that fit together, or refuse them."""
     x = as_array("scatter_nd", "x", x)
-    check_choice("scatter_nd", "reduction", reduction, tuple(_REDUCTIONS))
-    check_choice("scatter_nd", "mode", mode, tuple(_MODES))
+    check_choice("scatter_nd", "reduction", reduction, _REDUCTIONS)
+    check_choice("scatter_nd", "mode", mode, _MODES)
     _operation(x.dtype, reduction)
     indices = as_array("scatter_nd", "indices", indices)
     if indices.dtype.kind not in "iu":
@@ -330,7 +331,7 @@ def _operation(dtype: np.dtype[Any], reduction: str) -> int:
     """Return the kernel's operation for a reduction on a type."""
     if reduction == "none":
         return combine.OVERWRITE
-    name = dtype.name
+    name = type_name(dtype)
     if name not in _COMPUTED_AS:
         raise UnsupportedError(
             "scatter_nd", f"x.dtype with reduction {reduction!r}", str(dtype), ", ".join(_COMPUTED_AS)
@@ -350,7 +351,7 @@ def _element_type(x: Array, updates: Array, out: Array, reduction: str) -> np.dt
     """Return the type the kernel sees: the numbers to compute with, else the widest words all elements consist of."""
     dtype = out.dtype
     if reduction != "none":
-        return np.dtype(_COMPUTED_AS[dtype.name])
+        return np.dtype(_COMPUTED_AS[type_name(dtype)])
     if dtype.alignment > 1 or dtype.itemsize == 1:  # aligned arrays: no need to look at addresses
         return _WORDS[min(dtype.alignment, 8)]
     arrays = (x, updates, out)

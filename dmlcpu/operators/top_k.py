@@ -26,6 +26,7 @@ from dmlcpu.operators.arguments import (
     check_apart,
     check_flag,
     check_output,
+    type_name,
 )
 from dmlcpu.runtime.memory import borrow, first_word, give_back, word_strides, words
 from dmlcpu.runtime.threads import Budget, budget
@@ -64,7 +65,7 @@ _KINDS = {
     "float32": _Kind(FLOAT, 0x7F800000),
     "float64": _Kind(FLOAT, 0x7FF0000000000000),
 }
-_INDEX_TYPES = ("int64", "int32", "uint64", "uint32")
+_INDEX_TYPES = {"int64": 2**63 - 1, "int32": 2**31 - 1, "uint64": 2**64 - 1, "uint32": 2**32 - 1}
 _INDEX_WORD = np.dtype(np.uint32)
 
 
@@ -151,7 +152,7 @@ def check(x: Any, k: Any, axis: Any, largest: Any, index_dtype: Any) -> tuple[Ar
     if not 0 <= k <= x.shape[axis]:
         raise DmlError("top_k", "k", str(k), f"0 to {x.shape[axis]} (the elements along axis {axis})")
     index_type = as_dtype("top_k", "index_dtype", index_dtype, _INDEX_TYPES)
-    if x.shape[axis] - 1 > np.iinfo(index_type).max:
+    if x.shape[axis] - 1 > _INDEX_TYPES[type_name(index_type)]:
         raise DmlError("top_k", "index_dtype", str(index_type), f"a type that holds {x.shape[axis] - 1}")
     return x, k, axis, check_flag("top_k", "largest", largest), index_type
 
@@ -283,7 +284,7 @@ def execute(
 
 
 def _kind(dtype: np.dtype[Any]) -> _Kind:
-    kind = _KINDS.get(dtype.name)
+    kind = _KINDS.get(type_name(dtype))
     if kind is None:
         raise UnsupportedError("top_k", "x.dtype", str(dtype), ", ".join(_KINDS))
     return kind

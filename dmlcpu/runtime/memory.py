@@ -56,7 +56,8 @@ def words(array: Array, word: np.dtype[Any]) -> Array:
     if `array` cannot: only what a caller checked to be an output may be.
     """
     if type(array) is np.ndarray and array.flags.num & _FLAT == _FLAT:  # a matrix would stay two-dimensional
-        return array.ravel().view(word)
+        flat = array.ravel()
+        return flat if flat.dtype is word else flat.view(word)
     low, high = np.lib.array_utils.byte_bounds(array)
     return np.asarray(_Span(array, low, (high - low) // word.itemsize, word))
 
@@ -84,11 +85,16 @@ def first_word(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
     return sum((1 - n) * stride for n, stride in zip(shape, strides, strict=True) if stride < 0)
 
 
+def spans_meet(a: Array, b: Array) -> bool:
+    """Tell whether what two arrays span, from the first element to the last, has memory in common."""
+    if a is not b and a.flags.num & b.flags.num & OWNS_DATA:  # spares most calls what NumPy's own check takes
+        return False
+    return np.may_share_memory(a, b)
+
+
 def overlap(a: Array, b: Array) -> bool:
     """Tell whether two arrays share memory; when that is too hard to decide, they do."""
-    if a is not b and a.flags.num & b.flags.num & OWNS_DATA:
-        return False
-    if not np.may_share_memory(a, b):
+    if not spans_meet(a, b):
         return False
     try:
         return np.shares_memory(a, b, max_work=100_000)  # type: ignore[arg-type]  # the stub knows two values only

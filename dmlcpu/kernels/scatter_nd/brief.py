@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from dmlcpu.kernels import brief as briefs
-from dmlcpu.kernels.brief import Brief, table
+from dmlcpu.kernels.brief import Brief, section
 from dmlcpu.kernels.grid import Grid
 from dmlcpu.runtime.jit import device
 
@@ -26,21 +26,22 @@ def make_brief(tuples: tuple[int, ...], updates: tuple[int, ...], layout: Layout
 @device
 def positions_of(brief, scratch):
     """Return the scratch for the position of each update."""
-    return scratch[: table(brief, 0)[0, 3]]
+    return scratch[: section(brief, 0)[3]]
 
 
 @device
 def unpack_tuples(brief):
     """Return where the tuples start, the step along one, what to do about bad ones, the sizes and the tuples' grid."""
-    numbers = table(brief, 0)[0]
-    return numbers[0], numbers[1], numbers[2], table(brief, 2)[0], table(brief, 3)
+    numbers = section(brief, 0)
+    return numbers[0], numbers[1], numbers[2], section(brief, 2), section(brief, 3).reshape(2, -1)
 
 
 @device
 def unpack_updates(brief):
     """Return what `apply` is told."""
-    numbers = table(brief, 1)[0]
+    numbers = section(brief, 1)
     out_start, updates_start, n, o_step, u_step = numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]
     operation, half, space = numbers[5], numbers[6], numbers[7]
-    targets, sources, slices = table(brief, 4), table(brief, 5), table(brief, 6)
+    targets, sources = section(brief, 4).reshape(2, -1), section(brief, 5).reshape(2, -1)
+    slices = section(brief, 6).reshape(3, -1)
     return out_start, updates_start, n, o_step, u_step, operation, half, space, targets, sources, slices

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlcpu.kernels import brief as briefs
-from dmlcpu.kernels.brief import Brief, table
+from dmlcpu.kernels.brief import Brief, section
 from dmlcpu.kernels.grid import Grid
 from dmlcpu.runtime.jit import device
 
@@ -24,7 +24,7 @@ def unpack(parts, x, brief, scratch):
 
     x: words; scratch: int64, for positions (parts, positions a part) and then keys (parts, keys a part) as wide as x.
     """
-    numbers, codes, grid = table(brief, 0)[0], table(brief, 1)[0].view(x.dtype), table(brief, 2)
+    numbers, codes, grid = section(brief, 0), section(brief, 1).view(x.dtype), section(brief, 2).reshape(4, -1)
     x_start, x_step, v_start, v_step = numbers[0], numbers[1], numbers[2], numbers[3]
     i_start, i_step, words = numbers[4], numbers[5], numbers[6]
     rows, n, k, keys_length, positions_length = numbers[7], numbers[8], numbers[9], numbers[10], numbers[11]
