@@ -110,7 +110,7 @@ def packed_shape(shape: tuple[int, ...], tile: int) -> tuple[int, int, int]:
     return math.prod(batch), -(-rows // tile) * tile, -(-depth // DEPTH) * DEPTH
 
 
-def batch_strides(shape: tuple[int, ...], batch: tuple[int, ...]) -> tuple[int, ...]:
-    """Return how far apart the packed matrices of an operand lie along the batch dimensions it is broadcast to."""
-    own = (1,) * (len(batch) - len(shape) + 2) + shape[:-2]
+def broadcast_strides(shape: tuple[int, ...], ndim: int) -> tuple[int, ...]:
+    """Return the strides, in items, of a contiguous array when it is broadcast to so many dimensions."""
+    own = (1,) * (ndim - len(shape)) + shape
     return tuple(math.prod(own[d + 1 :]) if size > 1 else 0 for d, size in enumerate(own))

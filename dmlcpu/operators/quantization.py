@@ -53,7 +53,9 @@ def scale(operator: str, field: str, value: Any, shape: tuple[int, ...], *, rows
     array = as_array(operator, field, value)
     if array.dtype.kind not in "fiu" and type_name(array.dtype) != "bfloat16":
         raise UnsupportedError(operator, f"{field}.dtype", str(array.dtype), "floating types")
-    if array.dtype != np.float32:
+    if array.dtype == np.float32:
+        array = array.copy()  # an output that shares its memory must not change it
+    else:
         with np.errstate(all="ignore"):  # what overflows is refused as infinite
             array = array.astype(np.float32)
     check_scale(operator, field, array)

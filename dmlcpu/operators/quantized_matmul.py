@@ -1,6 +1,7 @@
 """QUANTIZED_LINEAR_MATRIX_MULTIPLY: dequantize A and B, multiply, quantize; exact to the bit."""
 
 import functools
+import itertools
 import logging
 import math
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.grid import Grid, make_grid
 from dmlcpu.operators.arguments import Array, check_apart, check_output
-from dmlcpu.operators.packing import PackedMatrix, batch_strides, pack, packed_shape
+from dmlcpu.operators.packing import PackedMatrix, broadcast_strides, pack, packed_shape
 from dmlcpu.operators.quantization import (
     check_matrix,
     common_batch,
@@ -139,11 +140,9 @@ class Plan:
 
     run: Callable[..., Any]  # the kernel's twin for so many parts
     parts: int
-    sizes: tuple[
-        Grid, int, int, int, int
-    ]  # the batches of the product, with the strides of everything; how many; M, N, K
+    sizes: tuple[Grid, int, int, int, int]  # the product's batches with the strides of everything, how many, M, N, K
     steps: tuple[int, ...]  # of the parameters, along rows or columns
-    y: tuple[int, int, int, int, int]  # the lowest number and the highest, where y starts, its strides
+    y: tuple[int, ...]  # the lowest number and the highest, where y starts, its strides
     pieces: tuple[_Piece, ...]  # of the scratch: packed a and its sums, b and its sums if it is to be packed, products
     scratch: int  # cells
 
@@ -170,15 +169,15 @@ def plan(
     batches = math.prod(batch)
     blocks = batches * -(-rows // block_m) * -(-columns // block_n)
     parts = limits.parts(work=batches * rows * columns * depth // 16, most=blocks)
-    strides = [_broadcast_strides(shape, len(out_shape)) for shape in parameters]
+    strides = [broadcast_strides(shape or (), len(out_shape)) for shape in parameters]
     shapes = [(a_packed, np.int16), (a_packed[:2], np.int64)]
     shapes += [(b_packed, np.int16), (b_packed[:2], np.int64)] if packs_b else []
     pieces, cells = _pieces(*shapes, ((parts, block_m, block_n), np.int64))
     limits_of_y = np.iinfo(dtype)
     grid = make_grid(
         batch,
-        batch_strides(a_shape, tuple(batch)),
-        batch_strides(b_shape, tuple(batch)),
+        broadcast_strides(a_shape[:-2], len(batch)),
+        broadcast_strides(b_shape[:-2], len(batch)),
         *[own[:-2] for own in strides],
         out_strides[:-2],
     )
@@ -241,15 +240,12 @@ def execute(
             packed = [packed_b.columns, packed_b.sums]
         else:
             pack(b.swapaxes(-1, -2), *packed)  # type: ignore[union-attr]
-        # fmt: off
-        (a_scales, a_zeros, b_scales, b_zeros, y_scales, y_zeros) = [
-            _flat(parameter, dtype) for parameter, dtype in zip(parameters, _PARAMETER_TYPES, strict=True)
-        ]
-        a_scale_step, a_zero_step, b_scale_step, b_zero_step, y_scale_step, y_zero_step = chosen.steps
+        numbers = [_flat(parameter, dtype) for parameter, dtype in zip(parameters, _PARAMETER_TYPES, strict=True)]
         lowest, highest, *y_places = chosen.y
+        # fmt: off
         chosen.run(
-            chosen.parts, a_rows, a_sums, *packed, *chosen.sizes, a_scales, a_scale_step, a_zeros, a_zero_step,
-            b_scales, b_scale_step, b_zeros, b_zero_step, y_scales, y_scale_step, y_zeros, y_zero_step,
+            chosen.parts, a_rows, a_sums, *packed, *chosen.sizes,
+            *itertools.chain.from_iterable(zip(numbers, chosen.steps, strict=True)),
             lowest, highest, words(out, _BYTE), *y_places, sums,
         )
         # fmt: on
@@ -264,9 +260,3 @@ def _flat(parameter: Array | None, dtype: np.dtype[Any]) -> Array:
     if parameter.dtype is dtype and parameter.flags.num & _FLAT == _FLAT:
         return parameter.ravel()
     return parameter.astype(dtype, order="C").ravel()
-
-
-def _broadcast_strides(shape: tuple[int, ...] | None, ndim: int) -> tuple[int, ...]:
-    """Return the strides, in elements, of a contiguous array of this shape when it is broadcast to `ndim` dimensions."""
-    own = (1,) * (ndim - len(shape or ())) + (shape or ())
-    return tuple(math.prod(own[d + 1 :]) if size > 1 else 0 for d, size in enumerate(own))

@@ -1,7 +1,8 @@
-"""The writing pass: the copy of the input, in shares, and the updates. Each share of the work owns a region of the output and applies the updates that fall into it.
+"""The writing pass: the copy of the input, and the updates.
 
-Every share reads all positions and applies its own in index order, so no element is ever touched by two threads, the
-last update wins, and sums are formed in one order: the result does not depend on the number of shares.
+Each share of the work owns a region of the output and applies the updates that fall into it. Every share reads all
+positions and applies its own in index order, so no element is ever touched by two threads, the last update wins, and
+sums are formed in one order: the result does not depend on the number of shares.
 """
 
 from numba import prange
@@ -41,8 +42,8 @@ def copy_share(part, parts, x, out):
 def apply(parts, x, updates, out, brief, scratch):
     """Copy x to out if they are not the same, then write the updates, each a slice, at their positions.
 
-    x, updates, out: elements of one type; x: laid out as out, or empty if there is nothing to copy. brief, scratch: see brief.py.
-    A slice is a grid `slices`: (3, d) of runs of n elements, o_step apart in out and u_step apart in updates.
+    x, updates, out: elements of one type; x: laid out as out, or empty if there is nothing to copy. A slice is a grid
+    `slices`: (3, d) of runs of n elements, o_step apart in out and u_step apart in updates. See also brief.py.
     """
     (out_start, updates_start, n, o_step, u_step, operation, half, space,
      targets, sources, slices) = unpack_updates(brief)  # fmt: skip

@@ -19,7 +19,7 @@ class Layout(NamedTuple):
 
 
 def make_brief(tuples: tuple[int, ...], updates: tuple[int, ...], layout: Layout) -> Brief:
-    """Return the brief: the numbers of `unpack_tuples` and how many there are, those of `unpack_updates`, the layout."""
+    """Return the brief: what `unpack_tuples` names and how many there are, what `unpack_updates` names, and grids."""
     return briefs.make_brief(tuples, updates, *layout)
 
 

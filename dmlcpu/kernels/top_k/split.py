@@ -62,8 +62,8 @@ def bounds(part, parts, n):
 
 @kernel
 def split(parts, x, values, indices, brief, scratch):
-    """Select in every sequence, each contiguous, with `parts` // `rows` shares for each. brief, scratch: see brief.py."""
-    (x_start, x_step, v_start, v_step, i_start, i_step, words, rows, n, k, grid, codes, keys,
+    """Select in every sequence, each contiguous, with `parts` // `rows` shares for each. See brief.py."""
+    (x_start, _, v_start, v_step, i_start, i_step, words, rows, n, k, grid, codes, keys,
      positions) = unpack(parts, x, brief, scratch)  # fmt: skip
     each = parts // rows
     for part in prange(parts):

@@ -62,7 +62,7 @@ def select_rows(first, last, x, x_start, values, v_start, v_step, indices, i_sta
 @kernel
 def tournament(parts, x, values, indices, brief, scratch):
     """Select in every sequence, each contiguous (x_step is 1). brief, scratch: see brief.py."""
-    (x_start, x_step, v_start, v_step, i_start, i_step, words, rows, n, k, grid, codes, keys,
+    (x_start, _, v_start, v_step, i_start, i_step, words, rows, n, k, grid, codes, keys,
      positions) = unpack(parts, x, brief, scratch)  # fmt: skip
     for part in prange(parts):
         select_rows(part * rows // parts, (part + 1) * rows // parts, x, x_start,
