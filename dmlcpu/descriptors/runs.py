@@ -1,8 +1,9 @@
 """How the tensors bound to each operator become the arguments of its `execute`."""
 
+import functools
 from collections.abc import Callable
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,11 +17,39 @@ from dmlcpu.operators.arguments import Array
 from dmlcpu.operators.quantization import check_scale
 from dmlcpu.operators.quantized_matmul import execute as execute_quantized_matmul
 from dmlcpu.operators.scatter_nd import execute as execute_scatter_nd
-from dmlcpu.operators.top_k import execute as execute_top_k
+from dmlcpu.operators.top_k import INDEX_WORD, Plan, execute as execute_top_k, plan as plan_top_k, run as run_top_k
+from dmlcpu.runtime.threads import Budget, budget
 
 Bound = dict[str, Any]  # tensor name -> array; for an owned B, the packed matrix
 Run = Callable[[Bound], Any]
 View = Callable[[Array], Array]
+
+
+class PackedRun(NamedTuple):
+    """How an operator runs on tensors that are packed in memory of their own."""
+
+    words: dict[str, np.dtype[Any]]  # what its kernel sees each tensor as
+    run: Callable[[Bound, list[Array]], Any]  # on what is bound, and the words of each
+
+
+def make_packed_run(desc: OperatorDesc) -> PackedRun | None:
+    """Return the shortest way to run a desc's operator, if it has one of its own."""
+    if not isinstance(desc, TopKOperatorDesc | TopK1OperatorDesc):
+        return None
+    x, values, indices = desc.input_tensor, desc.output_value_tensor, desc.output_index_tensor
+    word = np.dtype(f"u{x.dtype.itemsize}")
+    strides = tuple(np.empty(tensor.sizes, tensor.dtype).strides for tensor in (x, values, indices))
+
+    @functools.lru_cache(maxsize=8)
+    def plan_within(limits: Budget) -> Plan:
+        width = indices.dtype.itemsize
+        return plan_top_k(x.sizes, x.dtype, desc.axis, desc.k, desc.largest, width, strides, limits, None)
+
+    def run(bound: Bound, words: list[Array]) -> TopK:
+        run_top_k(plan_within(budget()), *words)
+        return TopK(bound["output_value_tensor"], bound["output_index_tensor"])
+
+    return PackedRun({"input_tensor": word, "output_value_tensor": word, "output_index_tensor": INDEX_WORD}, run)
 
 
 def make_run(desc: OperatorDesc) -> Run:

@@ -13,6 +13,8 @@ from dmlcpu.runtime.memory import overlap, spans_meet
 
 Array = NDArray[Any]
 
+_BOOLS = (bool, np.bool_)
+
 
 def as_array(operator: str, field: str, value: Any) -> Array:
     """Return `value` as an array of fixed-size elements in native byte order and aligned, copied only if it must be."""
@@ -42,7 +44,9 @@ def type_name(dtype: np.dtype[Any]) -> str:
 
 def as_integer(operator: str, field: str, value: Any) -> int:
     """Return an integer argument as an int."""
-    if not isinstance(value, bool | np.bool_):
+    if type(value) is int:
+        return value
+    if not isinstance(value, _BOOLS):
         try:
             return op.index(value)
         except TypeError:
@@ -63,7 +67,7 @@ def as_dtype(operator: str, field: str, value: Any, allowed: Collection[str]) ->
 
 def check_flag(operator: str, field: str, value: Any) -> bool:
     """Return a boolean argument as a bool."""
-    if not isinstance(value, bool | np.bool_):
+    if not isinstance(value, _BOOLS):
         raise TypeError(f"{operator}: {field} is {value!r}; allowed: True or False")
     return bool(value)
 

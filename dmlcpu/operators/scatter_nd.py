@@ -249,6 +249,10 @@ def execute(
     field: str = "indices",
 ) -> None:
     """Run on checked arrays of any strides, in place if x is out; errors about an index name `operator` and `field`."""
+    if mode == "clip" and indices.size and 0 in x.shape[: indices.shape[-1]]:
+        raise IndexOutOfRangeError(
+            operator, field, "clipped into an empty dimension", f"none: dimension {x.shape.index(0)} has 0 elements"
+        )
     if indices.itemsize < 4:
         indices = indices.astype(np.int64)
     element = _element_type(x, updates, out, reduction)
@@ -258,35 +262,23 @@ def execute(
     chosen = plan(x.shape, x.dtype, element, indices.shape, indices.itemsize, strides, reduction, mode, copied,
                   budget())
     # fmt: on
+    # T == 0: there are no indices, and each update goes to the one place there is. No updates: none is read.
+    flat_indices = words(indices, indices.dtype) if indices.size else np.zeros(1, indices.dtype)
+    flat_out = words(out, element) if out.size else np.zeros(1, element)
+    flat_updates = words(updates, element) if updates.size else flat_out
+    flat_x = words(x, element) if copied and x.size else flat_out[:0]
     scratch = borrow(chosen.scratch)
     try:
         if chosen.count:
-            resolve_positions(chosen, indices, x.shape, mode, scratch, operator, field)
-        if out.size == 0:
-            return
+            place = chosen.resolve(chosen.resolve_parts, flat_indices, chosen.brief, scratch)
+            if place != resolve.GOOD:
+                raise _out_of_range(indices, place, x.shape, operator, field)
         if x is not out and not copied:
             np.copyto(out, x)
-        out_words = words(out, element)
-        x_words = words(x, element) if copied else out_words[:0]
-        updates_words = words(updates, element) if chosen.count else out_words
-        chosen.apply(chosen.apply_parts, x_words, updates_words, out_words, chosen.brief, scratch)
+        if out.size:
+            chosen.apply(chosen.apply_parts, flat_x, flat_updates, flat_out, chosen.brief, scratch)
     finally:
         give_back(scratch)
-
-
-def resolve_positions(
-    chosen: Plan, indices: Array, shape: tuple[int, ...], mode: str, scratch: Array, operator: str, field: str
-) -> None:
-    """Write where each update goes to `scratch`, as a position in the indexed space; negative if it is dropped."""
-    if mode == "clip" and 0 in shape[: indices.shape[-1]]:
-        raise IndexOutOfRangeError(
-            operator, field, "clipped into an empty dimension", f"none: dimension {shape.index(0)} has 0 elements"
-        )
-    # T == 0: there are no indices, and each update goes to the one place there is.
-    flat = words(indices, indices.dtype) if indices.size else np.zeros(1, indices.dtype)
-    place = chosen.resolve(chosen.resolve_parts, flat, chosen.brief, scratch)
-    if place != resolve.GOOD:
-        raise _out_of_range(indices, place, shape, operator, field)
 
 
 def _as_updates(updates: Any, dtype: np.dtype[Any]) -> Array:

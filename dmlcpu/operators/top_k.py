@@ -66,7 +66,7 @@ _KINDS = {
     "float64": _Kind(FLOAT, 0x7FF0000000000000),
 }
 _INDEX_TYPES = {"int64": 2**63 - 1, "int32": 2**31 - 1, "uint64": 2**64 - 1, "uint32": 2**32 - 1}
-_INDEX_WORD = np.dtype(np.uint32)
+INDEX_WORD = np.dtype(np.uint32)
 
 
 def top_k(
@@ -202,7 +202,7 @@ class Plan:
     """How one shape, layout and type is worked on."""
 
     kernel: registry.Entry
-    run: Callable[..., Any]  # the kernel's twin for so many parts
+    twin: Callable[..., Any]  # the kernel's, for so many parts
     parts: int
     brief: Brief  # what the kernel is told
     word: np.dtype[Any]  # what the kernel sees elements as
@@ -227,7 +227,7 @@ def plan(
     n = shape[axis]
     out_shape = (*shape[:axis], k, *shape[axis + 1 :])
     x_strides, v_strides, i_strides = in_words = [
-        word_strides(own, size) for own, size in zip(strides, (width, width, _INDEX_WORD.itemsize), strict=True)
+        word_strides(own, size) for own, size in zip(strides, (width, width, INDEX_WORD.itemsize), strict=True)
     ]
     others = [d for d in range(len(shape)) if d != axis]
     sizes = [shape[d] for d in others]
@@ -246,11 +246,11 @@ def plan(
         *(first_word(shape, x_strides), x_strides[axis]),
         *(first_word(out_shape, v_strides), v_strides[axis]),
         *(first_word(out_shape, i_strides), i_strides[axis]),
-        *(index_width // _INDEX_WORD.itemsize, rows, n, k, keys_length, positions_length),
+        *(index_width // INDEX_WORD.itemsize, rows, n, k, keys_length, positions_length),
     )
     chosen = Plan(
         kernel=entry,
-        run=entry.kernel.twin(parts),
+        twin=entry.kernel.twin(parts),
         parts=parts,
         brief=make_brief(numbers, key_codes(kind.code, width, kind.infinity, largest), grid),
         word=np.dtype(f"u{width}"),
@@ -275,10 +275,14 @@ def execute(
         return
     strides = (x.strides, values.strides, indices.strides)
     chosen = plan(x.shape, x.dtype, axis, k, largest, indices.itemsize, strides, budget(), kernel)
+    run(chosen, words(x, chosen.word), words(values, chosen.word), words(indices, INDEX_WORD))
+
+
+def run(chosen: Plan, x: Array, values: Array, indices: Array) -> None:
+    """Carry out a plan on the words of the arrays."""
     scratch = borrow(chosen.scratch)
     try:
-        flat = words(x, chosen.word), words(values, chosen.word), words(indices, _INDEX_WORD)
-        chosen.run(chosen.parts, *flat, chosen.brief, scratch)
+        chosen.twin(chosen.parts, x, values, indices, chosen.brief, scratch)
     finally:
         give_back(scratch)
 

@@ -27,7 +27,8 @@ def borrow(cells: int) -> Array:
     The memory belongs to the calling thread, whose next call uses it again. While it is lent it is not there: a call
     in between (of a signal handler, of a finalizer) gets memory of its own.
     """
-    block: Array | None = _local.__dict__.pop("block", None)
+    block: Array | None = getattr(_local, "block", None)
+    _local.block = None  # a call between these two lines uses the block, and is done with it before this one goes on
     if block is None or block.size < cells:
         return aligned_empty(max(cells, _LEAST_CELLS), np.int64)
     return block

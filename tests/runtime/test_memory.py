@@ -58,7 +58,7 @@ def test_more_scratch_than_is_kept_is_made_anew():
 def test_large_scratch_is_not_kept(monkeypatch):
     monkeypatch.setattr(memory, "_KEPT_BYTES", 1 << 16)
     memory.give_back(memory.borrow(1 << 14))
-    assert not hasattr(memory._local, "block")
+    assert memory._local.block is None
     memory.give_back(memory.borrow(1 << 10))
     assert memory._local.block.nbytes <= 1 << 16
 
