@@ -1,6 +1,7 @@
 """How the tensors bound to each operator become the arguments of its `execute`."""
 
 import functools
+import math
 from collections.abc import Callable
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -12,12 +13,25 @@ from dmlcpu.descriptors.quantized_linear_matrix_multiply import QuantizedLinearM
 from dmlcpu.descriptors.scatter_nd import ScatterNDOperatorDesc
 from dmlcpu.descriptors.tensor import TensorDesc
 from dmlcpu.descriptors.top_k1 import TopK1OperatorDesc, TopKOperatorDesc
+from dmlcpu.kernels.scatter_nd.resolve import GOOD
 from dmlcpu.operators import TopK, pack_b
 from dmlcpu.operators.arguments import Array
 from dmlcpu.operators.quantization import check_scale
 from dmlcpu.operators.quantized_matmul import execute as execute_quantized_matmul
-from dmlcpu.operators.scatter_nd import execute as execute_scatter_nd
-from dmlcpu.operators.top_k import INDEX_WORD, Plan, execute as execute_top_k, plan as plan_top_k, run as run_top_k
+from dmlcpu.operators.scatter_nd import (
+    Plan as ScatterNDPlan,
+    execute as execute_scatter_nd,
+    out_of_range,
+    plan as plan_scatter_nd,
+    run as run_scatter_nd,
+)
+from dmlcpu.operators.top_k import (
+    INDEX_WORD,
+    Plan as TopKPlan,
+    execute as execute_top_k,
+    plan as plan_top_k,
+    run as run_top_k,
+)
 from dmlcpu.runtime.threads import Budget, budget
 
 Bound = dict[str, Any]  # tensor name -> array; for an owned B, the packed matrix
@@ -34,22 +48,63 @@ class PackedRun(NamedTuple):
 
 def make_packed_run(desc: OperatorDesc) -> PackedRun | None:
     """Return the shortest way to run a desc's operator, if it has one of its own."""
-    if not isinstance(desc, TopKOperatorDesc | TopK1OperatorDesc):
-        return None
+    if isinstance(desc, TopKOperatorDesc | TopK1OperatorDesc):
+        return _packed_top_k(desc)
+    return _packed_scatter_nd(desc) if isinstance(desc, ScatterNDOperatorDesc) else None
+
+
+def _packed_top_k(desc: TopKOperatorDesc | TopK1OperatorDesc) -> PackedRun:
     x, values, indices = desc.input_tensor, desc.output_value_tensor, desc.output_index_tensor
     word = np.dtype(f"u{x.dtype.itemsize}")
-    strides = tuple(np.empty(tensor.sizes, tensor.dtype).strides for tensor in (x, values, indices))
+    strides = (
+        _packed_strides(x.sizes, x.dtype),
+        _packed_strides(values.sizes, x.dtype),
+        _packed_strides(indices.sizes, indices.dtype),
+    )
+    request = (x.sizes, x.dtype, desc.axis, desc.k, desc.largest, indices.dtype.itemsize, strides)
 
     @functools.lru_cache(maxsize=8)
-    def plan_within(limits: Budget) -> Plan:
-        width = indices.dtype.itemsize
-        return plan_top_k(x.sizes, x.dtype, desc.axis, desc.k, desc.largest, width, strides, limits, None)
+    def plan(limits: Budget) -> TopKPlan:
+        return plan_top_k(*request, limits, None)
 
     def run(bound: Bound, words: list[Array]) -> TopK:
-        run_top_k(plan_within(budget()), *words)
+        run_top_k(plan(budget()), *words)
         return TopK(bound["output_value_tensor"], bound["output_index_tensor"])
 
     return PackedRun({"input_tensor": word, "output_value_tensor": word, "output_index_tensor": INDEX_WORD}, run)
+
+
+def _packed_scatter_nd(desc: ScatterNDOperatorDesc) -> PackedRun:
+    D, dtype, index_type = desc.input_tensor.dimension_count, desc.input_tensor.dtype, desc.indices_tensor.dtype
+    shape, indices_shape = desc.input_shape, desc.indices_shape
+    drop_indices = _drop(D - desc.indices_dimension_count)
+    word = np.dtype(f"u{dtype.itemsize}")
+    strides = (
+        _packed_strides(shape, dtype),
+        _packed_strides(indices_shape, index_type),
+        _packed_strides(desc.updates_shape, dtype),
+    )
+    request = (shape, dtype, word, indices_shape, index_type.itemsize, strides, "none", "raise", True)
+
+    @functools.lru_cache(maxsize=8)
+    def plan(limits: Budget) -> ScatterNDPlan:
+        return plan_scatter_nd(*request, limits)
+
+    def run(bound: Bound, words: list[Array]) -> Array:
+        place = run_scatter_nd(plan(budget()), *words)
+        if place != GOOD:
+            indices = drop_indices(bound["indices_tensor"])
+            raise out_of_range(indices, place, shape, desc.operator, "IndicesTensor")
+        out: Array = bound["output_tensor"]
+        return out
+
+    words = {"input_tensor": word, "indices_tensor": index_type, "updates_tensor": word, "output_tensor": word}
+    return PackedRun(words, run)
+
+
+def _packed_strides(sizes: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[int, ...]:
+    """Return the strides of a packed array, in bytes."""
+    return tuple(math.prod(sizes[d + 1 :]) * dtype.itemsize for d in range(len(sizes)))
 
 
 def make_run(desc: OperatorDesc) -> Run:

@@ -267,18 +267,31 @@ def execute(
     flat_out = words(out, element) if out.size else np.zeros(1, element)
     flat_updates = words(updates, element) if updates.size else flat_out
     flat_x = words(x, element) if copied and x.size else flat_out[:0]
+    by_numpy = None if copied or x is out else (out, x)
+    place = run(chosen, flat_x, flat_indices, flat_updates, flat_out, by_numpy)
+    if place != resolve.GOOD:
+        raise out_of_range(indices, place, x.shape, operator, field)
+
+
+def run(
+    chosen: Plan, x: Array, indices: Array, updates: Array, out: Array, copied: tuple[Array, Array] | None = None
+) -> int:
+    """Carry out a plan on the words of the arrays; return where the first bad index is, or GOOD.
+
+    x: empty if it is out, or laid out differently; then `copied` are out and x themselves.
+    """
     scratch = borrow(chosen.scratch)
     try:
+        place = resolve.GOOD
         if chosen.count:
-            place = chosen.resolve(chosen.resolve_parts, flat_indices, chosen.brief, scratch)
-            if place != resolve.GOOD:
-                raise _out_of_range(indices, place, x.shape, operator, field)
-        if x is not out and not copied:
-            np.copyto(out, x)
-        if out.size:
-            chosen.apply(chosen.apply_parts, flat_x, flat_updates, flat_out, chosen.brief, scratch)
+            place = chosen.resolve(chosen.resolve_parts, indices, chosen.brief, scratch)
+        if place == resolve.GOOD:
+            if copied is not None:
+                np.copyto(*copied)
+            chosen.apply(chosen.apply_parts, x, updates, out, chosen.brief, scratch)
     finally:
         give_back(scratch)
+    return place
 
 
 def _as_updates(updates: Any, dtype: np.dtype[Any]) -> Array:
@@ -352,9 +365,8 @@ def _element_type(x: Array, updates: Array, out: Array, reduction: str) -> np.dt
     return _WORDS[multiple & -multiple]  # the lowest bit set anywhere
 
 
-def _out_of_range(
-    indices: Array, place: int, shape: tuple[int, ...], operator: str, field: str
-) -> IndexOutOfRangeError:
+def out_of_range(indices: Array, place: int, shape: tuple[int, ...], operator: str, field: str) -> IndexOutOfRangeError:
+    """Return the error about the coordinate at a place that `run` returned."""
     number, coordinate = divmod(place, indices.shape[-1])
     where = (*map(int, np.unravel_index(number, indices.shape[:-1])), coordinate)
     size = shape[coordinate]
