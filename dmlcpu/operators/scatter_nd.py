@@ -267,18 +267,18 @@ def execute(
     flat_out = words(out, element) if out.size else np.zeros(1, element)
     flat_updates = words(updates, element) if updates.size else flat_out
     flat_x = words(x, element) if copied and x.size else flat_out[:0]
-    by_numpy = None if copied or x is out else (out, x)
-    place = run(chosen, flat_x, flat_indices, flat_updates, flat_out, by_numpy)
+    unlike = None if copied or x is out else (out, x)
+    place = run(chosen, flat_x, flat_indices, flat_updates, flat_out, unlike=unlike)
     if place != resolve.GOOD:
         raise out_of_range(indices, place, x.shape, operator, field)
 
 
 def run(
-    chosen: Plan, x: Array, indices: Array, updates: Array, out: Array, copied: tuple[Array, Array] | None = None
+    chosen: Plan, x: Array, indices: Array, updates: Array, out: Array, *, unlike: tuple[Array, Array] | None = None
 ) -> int:
     """Carry out a plan on the words of the arrays; return where the first bad index is, or GOOD.
 
-    x: empty if it is out, or laid out differently; then `copied` are out and x themselves.
+    x: empty if it is out, or if it is laid out unlike out: then `unlike` are out and x themselves.
     """
     scratch = borrow(chosen.scratch)
     try:
@@ -286,8 +286,8 @@ def run(
         if chosen.count:
             place = chosen.resolve(chosen.resolve_parts, indices, chosen.brief, scratch)
         if place == resolve.GOOD:
-            if copied is not None:
-                np.copyto(*copied)
+            if unlike is not None:
+                np.copyto(*unlike)
             chosen.apply(chosen.apply_parts, x, updates, out, chosen.brief, scratch)
     finally:
         give_back(scratch)
