@@ -7,16 +7,21 @@ from typing import NamedTuple
 import numpy as np
 
 REST = 0.03
+WARM = 0.02
 
 
 def ready(call):
     """Return the call, ready to be timed.
 
     Thread pools spin for a while after their last call and take the cores from whoever comes next: a rest lets them
-    sleep, and one untimed call wakes the contender's own threads and fills the caches.
+    sleep. Untimed calls then wake the contender's own threads and fill the caches: one at least, and as many as it
+    takes the scheduler of a virtual machine, which packs threads that were asleep onto one core, to spread them.
     """
     time.sleep(REST)
+    end = time.perf_counter() + WARM
     call()
+    while time.perf_counter() < end:
+        call()
     return call
 
 

@@ -242,6 +242,7 @@ def plan(
     if entry.name == "split":
         parts = rows * limits.parts(work=n, most=split.most_parts(work))
     keys_length, positions_length = (length + _GAP for length in entry.scratch(n, k))
+    positions_length += -positions_length % 8  # the keys behind start a cache line
     numbers = (
         *(first_word(shape, x_strides), x_strides[axis]),
         *(first_word(out_shape, v_strides), v_strides[axis]),

@@ -88,7 +88,7 @@ def kernel(function: Callable[..., Any]) -> Kernel:
 
 def device(function: Callable[..., Any]) -> Any:
     """Make a helper that kernels call; it is compiled into them and not cached by itself."""
-    return njit(**_OPTIONS)(function)
+    return njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)(function)
 
 
 def _compile_lazily(function: Callable[..., Any], twin: str) -> Any:

@@ -27,4 +27,4 @@ def test_offset_walks_like_numpy(sizes, data):
     for position, where in enumerate(np.ndindex(*sizes)):
         for tensor in (1, 2):
             expected = sum(i * stride for i, stride in zip(where, strides[tensor - 1], strict=True))
-            assert offset(grid, tensor, position) == expected
+            assert offset.py_func(grid, tensor, position) == expected

@@ -4,37 +4,95 @@ A group is STRIPES neighbouring elements of one column; the maxima of all column
 each column is finished by itself, as groups.py tells. No column is ever copied.
 """
 
+import numpy as np
 from numba import prange
 
 from dmlcpu.kernels.grid import offset
 from dmlcpu.kernels.top_k import groups
 from dmlcpu.kernels.top_k.brief import unpack
-from dmlcpu.kernels.top_k.groups import STRIPES, Sequences, enough_groups, select
+from dmlcpu.kernels.top_k.groups import STRIPES, Sequences, finish, lower_bound, maxima_behind, most_candidates
 from dmlcpu.kernels.top_k.keys import key_of, load_keys, write_row
+from dmlcpu.runtime.intrinsics import line_of, prefetch
 from dmlcpu.runtime.jit import device, kernel
 
 # Columns in a block: a few cache lines of each line of the input, and maxima that fit a cache.
 COLUMNS = 128
 
 
+# How many lines ahead of its use a line is asked for: processors do not foresee jumps from line to line.
+AHEAD = 16
+
+
 def takes(work: Sequences) -> bool:
     """Tell whether the kernel can do this."""
-    return work.line > 1 and enough_groups(work.n, work.k)
+    return work.line > 1 and work.n >= STRIPES * work.k
+
+
+def scratch(n: int, k: int) -> tuple[int, int]:
+    """Return how many words of keys and of positions each share of the work needs."""
+    keys, positions = groups.scratch(k, n // STRIPES + STRIPES)
+    return keys + n // STRIPES * COLUMNS, positions
 
 
 @device
 def block_maxima(x, start, step, width, n, codes, maxima):
     """Write the maxima of the whole groups of `width` columns. maxima: (n // STRIPES, COLUMNS)."""
     mask, positive, infinity, flip, nan = codes[0], codes[1], codes[2], codes[3], codes[4]
+    lanes = line_of(x)
     for group in range(n // STRIPES):
-        best = maxima[group, :width]
-        line = x[start + group * STRIPES * step :][:width]
+        best = maxima[group]
         for column in range(width):
-            best[column] = key_of(line[column], mask, positive, infinity, flip, nan)
-        for stripe in range(1, STRIPES):
-            line = x[start + (group * STRIPES + stripe) * step :][:width]
+            best[column] = 0
+        for i in range(group * STRIPES, (group + 1) * STRIPES):
+            line = x[start + i * step :][:width]
+            for column in range(0, width, lanes):
+                prefetch(x, start + (i + AHEAD) * step + column)
             for column in range(width):
                 best[column] = max(best[column], key_of(line[column], mask, positive, infinity, flip, nan))
+
+
+@device
+def gather(x, start, step, n, codes, maxima, groups, least, most, keys, positions):
+    """Write all elements that reach a key, by ascending position; return how many, or soon if more than `most`."""
+    mask, positive, infinity, flip, nan = codes[0], codes[1], codes[2], codes[3], codes[4]
+    whole = n // STRIPES
+    filled = np.uintp(0)
+    for group in range(groups):
+        if maxima[group] < least:
+            continue
+        first, last = group * STRIPES, (group + 1) * STRIPES
+        if group >= whole:  # a group of one
+            first = whole * (STRIPES - 1) + group
+            last = first + 1
+        for i in range(first, last):
+            key = key_of(x[start + i * step], mask, positive, infinity, flip, nan)
+            keys[filled] = key
+            positions[filled] = i
+            filled += np.uintp(1) if key >= least else np.uintp(0)
+        if filled > np.uintp(most):
+            return most + 1
+    return np.intp(filled)
+
+
+@device
+def select(x, start, step, n, k, codes, keys, positions):
+    """Finish a column whose whole groups' maxima are in their place; the rest of it are groups of one.
+
+    Its k greatest keys and their positions are then in keys[:k] and positions[:k], in order.
+    """
+    maxima = keys[maxima_behind(k) :]
+    whole = n // STRIPES
+    groups = whole + n % STRIPES
+    load_keys(x, start + whole * STRIPES * step, step, n % STRIPES, codes, maxima[whole:])
+    candidates, places = keys[k:], positions[k:]
+    most = most_candidates(k)
+    found = most + 1
+    attempt = 0
+    while found > most:
+        least, sensible = lower_bound(attempt, maxima, groups, k, candidates)
+        found = gather(x, start, step, n, codes, maxima, groups, least, most, candidates, places) if sensible else 0
+        attempt += 1
+    finish(x, start, step, codes, k, least, found, keys, positions)
 
 
 @device
@@ -42,9 +100,9 @@ def select_blocks(first, last, line, x, x_start, x_step, values, v_start, v_step
                   words, grid, n, k, codes, keys, positions):  # fmt: skip
     """Do the blocks first, ..., last - 1 of columns; `line` columns lie side by side."""
     whole = n // STRIPES
-    room = whole + STRIPES
     maxima = keys[: whole * COLUMNS].reshape(whole, COLUMNS)
-    own, rest = keys[whole * COLUMNS :][:room], keys[whole * COLUMNS + room :]
+    rest = keys[whole * COLUMNS :]
+    own = rest[maxima_behind(k) :]
     blocks = (line + COLUMNS - 1) // COLUMNS
     for block in range(first, last):
         row = block // blocks * line + block % blocks * COLUMNS
@@ -55,17 +113,10 @@ def select_blocks(first, last, line, x, x_start, x_step, values, v_start, v_step
             for group in range(whole):
                 own[group] = maxima[group, column]
             begin = start + column
-            load_keys(x, begin + whole * STRIPES * x_step, x_step, n - whole * STRIPES, codes, own[whole:])
-            select(x, begin, x_step, n, k, 1, codes, own, whole + n % STRIPES, rest, positions)
+            select(x, begin, x_step, n, k, codes, rest, positions)
             v = v_start + offset(grid, 2, row + column)
             i = i_start + offset(grid, 3, row + column)
             write_row(x, begin, x_step, positions, k, values, v, v_step, indices, i, i_step, words)
-
-
-def scratch(n: int, k: int) -> tuple[int, int]:
-    """Return how many words of keys and of positions each share of the work needs."""
-    keys, positions = groups.scratch(n, k)
-    return keys + n // STRIPES * COLUMNS, positions
 
 
 @kernel

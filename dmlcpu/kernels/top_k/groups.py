@@ -1,20 +1,22 @@
-"""What follows from the maxima of groups of elements: which groups to look at again, and the winners among them.
+"""What follows from the maxima of groups of elements: a lower bound for the winners, and the winners among few.
 
 The k-th greatest of the groups' maxima is a lower bound for the k-th greatest element, so the winners are in groups
-whose maximum reaches it: k groups, and more only where maxima are equal to it.
-
-`lanes` groups of STRIPES elements form a tile; the elements of one group lie `lanes` apart. What is left behind the
-last whole tile is one tile of fewer lanes, and behind that fewer than STRIPES groups of one element.
+whose maximum reaches it. So is the k-th greatest of maxima of maxima: there are so few of them that it costs next to
+nothing to find, and hardly more than k groups reach it.
 """
 
 from typing import NamedTuple
 
 from dmlcpu.kernels.top_k.keys import key_of
-from dmlcpu.kernels.top_k.order import DIGITS, sort
-from dmlcpu.kernels.top_k.threshold import HALVING, collect, kth_greatest, kth_greatest_of_many
+from dmlcpu.kernels.top_k.order import CELLS, sort
+from dmlcpu.kernels.top_k.threshold import kth_greatest
 from dmlcpu.runtime.jit import device
 
-STRIPES = 16
+STRIPES = 16  # elements in a group
+# Maxima are folded into so many for each winner: fewer give a bound that more groups reach, more take longer.
+FOLDED = 4
+# Elements that a kernel may gather at a time, each a byte or more: a cache line.
+LINE = 64
 
 
 class Sequences(NamedTuple):
@@ -27,78 +29,33 @@ class Sequences(NamedTuple):
     line: int  # how many sequences lie side by side, a word apart
 
 
-def enough_groups(n: int, k: int) -> bool:
-    """Tell whether n elements form k groups, without which there is no lower bound."""
-    return n // STRIPES + n % STRIPES >= k
+@device
+def most_candidates(k):
+    """Return how many elements are gathered at most: more than there are in fewer than k groups."""
+    return STRIPES * (k + 1)
 
 
 @device
-def most_groups(k):
-    """Return how many groups are looked at again at most: k, and some whose maximum equals the threshold."""
-    return 2 * k + STRIPES
+def maxima_behind(k):
+    """Return where in the scratch of a selection the maxima begin: behind k winners and the candidates."""
+    return k + STRIPES * (k + 1) + LINE
 
 
-def scratch(n: int, k: int) -> tuple[int, int]:
-    """Return how many words of keys and of positions `select` needs, with room for the maxima in front of the keys."""
-    most = 2 * k + STRIPES
-    candidates = STRIPES * most + 1
-    return n // STRIPES + STRIPES + 2 * (k + 1) + candidates, 2 * (k + 1) + candidates + most + 1 + DIGITS
-
-
-@device
-def choose(maxima, groups, threshold, most, selected):
-    """Write the groups whose maximum reaches the threshold; if there are more than `most`, those that exceed it.
-
-    Return how many, and whether they are all that reach it. selected: most + 1 long.
-    """
-    filled = 0
-    for group in range(groups):
-        selected[filled] = group
-        filled += maxima[group] >= threshold
-        if filled > most:
-            break
-    else:
-        return filled, True
-    filled = 0
-    for group in range(groups):  # fewer than k exceed it
-        selected[filled] = group
-        filled += maxima[group] > threshold
-    return filled, False
+def scratch(k: int, groups: int) -> tuple[int, int]:
+    """Return how many words of keys and of positions a selection needs. groups: room for their maxima."""
+    candidates = STRIPES * (k + 1) + LINE
+    return k + candidates + groups + LINE, k + 3 * candidates + CELLS
 
 
 @device
-def gather(x, start, step, n, lanes, codes, selected, m, threshold, keys, positions):
-    """Write all elements of the m selected groups that reach the threshold, by ascending position; return how many.
-
-    keys, positions: STRIPES * m + 1 long; the cell behind the last is written in passing.
-    """
-    mask, positive, infinity, flip, nan = codes[0], codes[1], codes[2], codes[3], codes[4]
-    tiles = n // (lanes * STRIPES)
-    rest = (n - tiles * lanes * STRIPES) // STRIPES
-    filled = 0
-    i = 0
-    while i < m:
-        tile = min(selected[i] // lanes, tiles)
-        width = lanes if tile < tiles else rest
-        stripes = STRIPES
-        shift = tile * lanes * (STRIPES - 1)  # from a group's number to its first element's position
-        end = tile * lanes + width
-        if selected[i] >= end:  # the groups of one
-            stripes = 1
-            shift += width * (STRIPES - 1)
-            end = n
-        after = i + 1
-        while after < m and selected[after] < end:
-            after += 1
-        for stripe in range(stripes):
-            for j in range(i, after):
-                position = shift + stripe * width + selected[j]
-                key = key_of(x[start + position * step], mask, positive, infinity, flip, nan)
-                keys[filled] = key
-                positions[filled] = position
-                filled += key >= threshold
-        i = after
-    return filled
+def fold(maxima, groups, size, folded):
+    """Write the maxima of every size-th group to folded[:size]."""
+    for i in range(size):
+        folded[i] = maxima[i]
+    for first in range(size, groups, size):
+        line = maxima[first : min(first + size, groups)]
+        for i in range(line.size):
+            folded[i] = max(folded[i], line[i])
 
 
 @device
@@ -115,31 +72,39 @@ def append_equal(x, start, step, codes, key, filled, k, keys, positions):
 
 
 @device
-def select(x, start, step, n, k, lanes, codes, maxima, groups, keys, positions):
-    """Write the k greatest keys of a sequence and their positions, in order, to keys[:k] and positions[:k].
+def lower_bound(attempt, maxima, groups, k, folded):
+    """Return a key that at least k elements reach, and whether it makes sense to gather what reaches it.
 
-    maxima: of its groups, at least k; keys, positions: scratch, as `scratch` tells.
+    Of the first attempt it is a quick one, of the second the k-th greatest of the maxima. If too many elements reach
+    that too, they are equal to it, and the third is the key above it, if there is one, which fewer than k reach.
     """
-    most = most_groups(k)
-    candidates, places = keys[2 * (k + 1) :], positions[2 * (k + 1) :]
-    selected = places[STRIPES * most + 1 :]
-    counts = selected[most + 1 :]
-
-    if groups <= HALVING:
-        threshold, _ = kth_greatest(maxima, groups, k)
+    size = FOLDED * k
+    if attempt == 0 and size < groups:
+        fold(maxima, groups, size, folded)
     else:
-        threshold, _ = kth_greatest_of_many(maxima, groups, k, counts)
-    m, complete = choose(maxima, groups, threshold, most, selected)
-    least = threshold if complete else keys.dtype.type(threshold + 1)
-    found = gather(x, start, step, n, lanes, codes, selected, m, least, candidates, places)
+        folded, size = maxima, groups
+    least, _ = kth_greatest(folded, size, k, k)
+    if attempt < 2:
+        return least, True
+    least += type(least)(1)
+    return least, least > 0
 
+
+@device
+def finish(x, start, step, codes, k, least, found, keys, positions):
+    """Write the k greatest keys and their positions, in order, to keys[:k] and positions[:k].
+
+    The elements that reach `least` stand behind them, by position; if they are fewer than k, the others needed have
+    the key below it.
+    """
+    room = STRIPES * (k + 1) + LINE
+    candidates, places = keys[k:], positions[k:]
+    words = places[room:]
+    here = sort(candidates, found, words, room, words[2 * room :])
     wanted = min(found, k)
-    if wanted > 0:
-        bound, reached = kth_greatest(candidates, found, wanted)
-        collect(candidates, found, wanted, bound, reached, keys, positions)
-        here = sort(keys, positions, wanted, k + 1, counts)
-        for j in range(wanted):
-            keys[j] = keys[here + j]
-            positions[j] = places[positions[here + j]]
+    for i in range(wanted):
+        number = words[here + i] & 0xFFFFFFFF
+        keys[i] = candidates[number]
+        positions[i] = places[number]
     if wanted < k:
-        append_equal(x, start, step, codes, threshold, wanted, k, keys, positions)
+        append_equal(x, start, step, codes, type(least)(least - type(least)(1)), wanted, k, keys, positions)

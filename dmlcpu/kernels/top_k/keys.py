@@ -62,7 +62,9 @@ def write_row(x, start, step, order, k, values, v, v_step, indices, i, i_step, w
     """
     for j in range(k):
         position = order[j]
-        values[v + j * v_step] = x[start + position * step]
-        indices[i + j * i_step] = position & 0xFFFFFFFF
+        # Unsigned numbers spare the question whether an index counts from the end.
+        values[np.uintp(v + j * v_step)] = x[np.uintp(start + position * step)]
+        low = np.uintp(i + j * i_step)
+        indices[low] = position & 0xFFFFFFFF
         if words == 2:
-            indices[i + j * i_step + 1] = position >> 32
+            indices[low + np.uintp(1)] = position >> 32

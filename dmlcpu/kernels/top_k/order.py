@@ -1,59 +1,95 @@
-"""Sorting the winners: descending keys, equal ones by ascending position."""
+"""Sorting the winners: descending keys, equal ones as they come, which is by ascending position.
+
+What is sorted are words: half a key above the number of the element, counted as they come. So a pass moves one word,
+and keys of 64 bits take two sorts, by their lower and then by their upper half.
+"""
 
 import numpy as np
 
+from dmlcpu.runtime.intrinsics import count_bits, line_of, reach
 from dmlcpu.runtime.jit import device
 
 DIGITS = 256
-# Up to so many keys counting the greater ones of each, in whole vectors, beats the histograms of a radix sort.
-RANKED = 96
+# What `sort` needs to count in: a histogram of each of the digits of half a key.
+CELLS = 4 * DIGITS
+# Up to so many keys counting those that reach each, in whole vectors, beats the histograms of a radix sort.
+RANKED = 192
 
 
 @device
-def sort_by_rank(source, source_order, target, target_order, k, seen):
-    """Put each key behind those greater than it; equal keys follow one another as they come. seen: k cells."""
-    some = source[:k]
-    seen[:k] = 0
-    for i in range(k):
-        key = some[i]
-        greater = np.uint32(0)
-        for j in range(some.size):
-            greater = np.uint32(greater + (np.uint32(1) if some[j] > key else np.uint32(0)))
-        place = greater + seen[greater]
-        seen[greater] += 1
-        target[place] = key
-        target_order[place] = source_order[i]
+def sort_by_rank(keys, k, words, seen):
+    """Put the number of each key at the number of those that reach it, and equal ones one before the other.
+
+    keys: readable to the end of the last line; seen: k + 1 cells.
+    """
+    lanes = line_of(keys)
+    last = (k - 1) // lanes * lanes
+    in_last = np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(64 - (k - last))
+    for place in range(k + 1):
+        seen[place] = 0
+    for i in range(k - 1, -1, -1):
+        key = keys[i]
+        place = count_bits(reach(keys, last, key) & in_last)
+        for line in range(0, last, lanes):
+            place += count_bits(reach(keys, line, key))
+        seen[place] += 1
+        words[place - seen[place]] = i
 
 
 @device
-def sort_pass(shift, source, source_order, target, target_order, k, counts):
-    """Distribute by one digit, greatest first, keeping the order of equals; return False if it changes nothing."""
-    counts[:DIGITS] = 0
-    for i in range(k):
-        counts[(np.uint64(source[i]) >> np.uint64(shift)) & np.uint64(DIGITS - 1)] += 1
-    total = 0
-    for digit in range(DIGITS - 1, -1, -1):
-        count = counts[digit]
-        if count == k:  # all keys share this digit
-            return False
-        counts[digit] = total
-        total += count
-    for i in range(k):
-        cell = (np.uint64(source[i]) >> np.uint64(shift)) & np.uint64(DIGITS - 1)
-        target[counts[cell]] = source[i]
-        target_order[counts[cell]] = source_order[i]
-        counts[cell] += 1
-    return True
+def sort_words(words, here, there, k, digits, counts):
+    """Sort words[here : here + k] by `digits` bytes of their upper half, stably; return where the result starts.
+
+    There is room for as many words at `there`.
+    """
+    byte = np.uint64(DIGITS - 1)
+    for cell in range(CELLS):
+        counts[cell] = 0
+    for i in range(here, here + k):
+        word = np.uint64(words[i]) >> np.uint64(32)
+        # A loop over digits would take twice as long.
+        counts[np.uintp(word & byte)] += 1
+        counts[np.uintp(DIGITS) + np.uintp(word >> np.uint64(8) & byte)] += 1
+        counts[np.uintp(2 * DIGITS) + np.uintp(word >> np.uint64(16) & byte)] += 1
+        counts[np.uintp(3 * DIGITS) + np.uintp(word >> np.uint64(24))] += 1
+    for digit in range(digits):
+        shift = np.uint64(32 + 8 * digit)
+        places = counts[digit * DIGITS : (digit + 1) * DIGITS]
+        source, target = words[here : here + k], words[there : there + k]
+        if places[np.uintp(np.uint64(source[0]) >> shift & byte)] == k:
+            continue  # all of them share this digit
+        total = 0
+        for cell in range(DIGITS - 1, -1, -1):
+            count = places[cell]
+            places[cell] = total
+            total += count
+        for i in range(k):
+            word = source[i]
+            cell = np.uintp(np.uint64(word) >> shift & byte)
+            place = places[cell]
+            places[cell] = place + 1
+            target[np.uintp(place)] = word
+        here, there = there, here
+    return here
 
 
 @device
-def sort(chosen, order, k, room, counts):
-    """Sort k keys and positions, both arrays of `room` and as much again; return where the result starts."""
+def sort(keys, k, words, room, counts):
+    """Sort k keys; return where in `words` the numbers of the elements start, in the order of their keys.
+
+    The number is the lower half of a word. words: two times `room`, which is at least k.
+    """
     if k <= RANKED:
-        sort_by_rank(chosen, order, chosen[room:], order[room:], k, counts)
-        return room
-    here, there = 0, room
-    for shift in range(0, 8 * chosen.itemsize, 8):
-        if sort_pass(shift, chosen[here:], order[here:], chosen[there:], order[there:], k, counts):
-            here, there = there, here
+        if k > 0:
+            sort_by_rank(keys, k, words, counts)
+        return 0
+    digits = min(64 // line_of(keys), 4)
+    for i in range(k):
+        words[i] = np.int64(np.uint64(keys[i]) << np.uint64(32)) | i
+    here = sort_words(words, 0, room, k, digits, counts)
+    if line_of(keys) == 8:
+        for i in range(here, here + k):
+            number = words[i] & 0xFFFFFFFF
+            words[i] = np.int64(np.uint64(keys[number]) & np.uint64(0xFFFFFFFF00000000)) | number
+        here = sort_words(words, here, room - here, k, digits, counts)
     return here

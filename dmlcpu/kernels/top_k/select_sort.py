@@ -4,44 +4,52 @@ from numba import prange
 
 from dmlcpu.kernels.grid import offset
 from dmlcpu.kernels.top_k.brief import unpack
+from dmlcpu.kernels.top_k.groups import LINE
 from dmlcpu.kernels.top_k.keys import load_keys, write_row
-from dmlcpu.kernels.top_k.order import DIGITS, sort
+from dmlcpu.kernels.top_k.order import CELLS, sort
 from dmlcpu.kernels.top_k.threshold import HALVING, collect, kth_greatest, kth_greatest_of_many
 from dmlcpu.runtime.jit import device, kernel
 
 
 @device
-def select(keys, n, k, chosen, order, counts):
-    """Sort the k greatest of keys[:n] and their positions; return where they start in `chosen` and `order`.
+def most_chosen(k):
+    """Return how many elements may be sorted to find k: some more are cheaper than an exact threshold."""
+    return k + k // 8 + 2
 
-    chosen, order: 2 (k + 1) long; counts: DIGITS long.
-    """
+
+@device
+def select(keys, n, k, chosen, order):
+    """Write the positions of the k greatest of keys[:n] to order[:k], in order. chosen, order: scratch."""
+    enough = min(most_chosen(k), n)
+    room = most_chosen(k) + LINE
+    places, words, counts = order[k:], order[k + room :], order[k + 3 * room :]
     if n <= HALVING:
-        threshold, reached = kth_greatest(keys, n, k)
+        threshold, reached = kth_greatest(keys, n, k, enough)
     else:
         threshold, reached = kth_greatest_of_many(keys, n, k, counts)
-    collect(keys, n, k, threshold, reached, chosen, order)
-    return sort(chosen, order, k, k + 1, counts)
+    found = collect(keys, n, k, threshold, reached, enough, chosen, places)
+    here = sort(chosen, found, words, room, counts)
+    for i in range(k):
+        order[i] = places[words[here + i] & 0xFFFFFFFF]
 
 
 @device
 def select_rows(first, last, x, x_start, x_step, values, v_start, v_step, indices, i_start, i_step,
                 words, grid, n, k, codes, keys, order):  # fmt: skip
     """Do the sequences first, ..., last - 1."""
-    counts = order[2 * (k + 1) :]
-    chosen = keys[n:]
     for row in range(first, last):
         start = x_start + offset(grid, 1, row)
         load_keys(x, start, x_step, n, codes, keys)
-        here = select(keys, n, k, chosen, order, counts)
+        select(keys, n, k, keys[n:], order)
         v = v_start + offset(grid, 2, row)
         i = i_start + offset(grid, 3, row)
-        write_row(x, start, x_step, order[here:], k, values, v, v_step, indices, i, i_step, words)
+        write_row(x, start, x_step, order, k, values, v, v_step, indices, i, i_step, words)
 
 
 def scratch(n: int, k: int) -> tuple[int, int]:
     """Return how many words of `keys` and of `order` each share of the work needs."""
-    return n + 2 * (k + 1), 2 * (k + 1) + DIGITS
+    room = k + k // 8 + 2 + LINE
+    return n + room, k + 3 * room + CELLS
 
 
 @kernel

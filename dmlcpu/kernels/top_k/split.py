@@ -4,9 +4,9 @@ from numba import prange
 
 from dmlcpu.kernels.grid import offset
 from dmlcpu.kernels.top_k.brief import unpack
-from dmlcpu.kernels.top_k.groups import STRIPES, Sequences, scratch, select
+from dmlcpu.kernels.top_k.groups import STRIPES, Sequences
 from dmlcpu.kernels.top_k.keys import write_row
-from dmlcpu.kernels.top_k.tournament import LANES, group_maxima
+from dmlcpu.kernels.top_k.tournament import scratch, select
 from dmlcpu.runtime.jit import device, kernel
 
 __all__ = ["most_parts", "scratch", "split", "takes"]
@@ -36,22 +36,14 @@ def merge(first, last, n, k, keys, positions, order):
         found = False
         for part in range(first, last):
             taken = positions[part, k]
-            begin, end = bounds(part - first, last - first, n)
             if taken == k:
                 continue
-            key = keys[part, (end - begin) // STRIPES + STRIPES + taken]
+            key = keys[part, taken]
             if not found or key > best_key:
                 best, best_key, found = part, key, True
         begin, _ = bounds(best - first, last - first, n)
         order[j] = begin + positions[best, positions[best, k]]
         positions[best, k] += 1
-
-
-@device
-def select_part(x, start, n, k, codes, keys, positions):
-    """Leave the k greatest keys of a part, in order, in keys[room : room + k], and their positions in positions[:k]."""
-    groups = group_maxima(x, start, n, codes, keys)
-    select(x, start, 1, n, k, LANES, codes, keys, groups, keys[n // STRIPES + STRIPES :], positions)
 
 
 @device
@@ -69,7 +61,7 @@ def split(parts, x, values, indices, brief, scratch):
     for part in prange(parts):
         begin, end = bounds(part % each, each, n)
         start = x_start + offset(grid, 1, part // each) + begin
-        select_part(x, start, end - begin, k, codes, keys[part], positions[part])
+        select(x, start, end - begin, k, codes, keys[part], positions[part])
     for row in range(rows):
         order = positions[row * each, k + 1 :]
         merge(row * each, (row + 1) * each, n, k, keys, positions, order)

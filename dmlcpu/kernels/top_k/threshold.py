@@ -25,11 +25,13 @@ def count_at_least(keys, n, threshold):
 
 
 @device
-def kth_greatest(keys, n, k):
-    """Return (threshold, count): count keys reach the threshold, at least k, and just k unless some equal it.
+def kth_greatest(keys, n, k, enough):
+    """Return (threshold, count): count keys reach the threshold, from k to `enough` of them if ties allow it.
+
+    With `enough` equal to k, or if they do not, the threshold is the k-th greatest key.
 
     A pass compares n keys in whole vectors, which is so much faster than a histogram that halving the range some 15
-    times is cheaper. Bits in which the extremes agree need no pass; a count of k ends the search.
+    times is cheaper. Bits in which the extremes agree need no pass.
     """
     word = keys.dtype.type
     some = keys[:n]
@@ -44,13 +46,12 @@ def kth_greatest(keys, n, k):
     threshold = np.uint64(greatest) >> np.uint64(width) << np.uint64(width) if width < 64 else np.uint64(0)
     reached = n
     for shift in range(width - 1, -1, -1):
-        if reached == k:
+        if reached <= enough:
             break
         candidate = threshold | np.uint64(1) << np.uint64(shift)
         count = count_at_least(keys, n, word(candidate))
-        if count >= k:
-            threshold = candidate
-            reached = count
+        threshold = candidate if count >= k else threshold
+        reached = count if count >= k else reached
     return word(threshold), reached
 
 
@@ -62,7 +63,8 @@ def kth_greatest_of_many(keys, n, k, counts):
     above = 0  # keys known to be greater than any with this prefix
     count = n
     for shift in range(8 * keys.itemsize - 8, -1, -8):
-        counts[:DIGITS] = 0
+        for digit in range(DIGITS):
+            counts[digit] = 0
         for i in range(n):
             key = np.uint64(keys[i])
             if key & mask == prefix:
@@ -89,20 +91,20 @@ def count_equal(keys, threshold):
 
 
 @device
-def collect(keys, n, k, threshold, reached, chosen, order):
-    """Write the k greatest keys and their positions, by ascending position, to chosen[:k] and order[:k].
+def collect(keys, n, k, threshold, reached, enough, chosen, order):
+    """Write the keys that reach the threshold and their positions, by ascending position; return how many.
 
-    Of several keys equal to the threshold the first win. chosen, order: k + 1 long; the last cell is written in
-    passing.
+    If they are more than `enough`, k of them: of those equal to the threshold the first. chosen, order: enough + 1
+    long; the last cell is written in passing.
     """
     some = keys[:n]
     filled = np.uintp(0)
-    if reached == k:
+    if reached <= enough:
         for i in range(some.size):
             chosen[filled] = some[i]
             order[filled] = i
             filled += np.uintp(1) if some[i] >= threshold else np.uintp(0)
-        return
+        return reached
     need = k - (reached - count_equal(some, threshold))
     for i in range(some.size):
         equal = some[i] == threshold
@@ -111,5 +113,6 @@ def collect(keys, n, k, threshold, reached, chosen, order):
         chosen[filled] = some[i]
         order[filled] = i
         filled += np.uintp(1) if wins else np.uintp(0)
-        if filled == k:
-            return
+        if filled == np.uintp(k):
+            break
+    return k
