@@ -13,7 +13,6 @@ import numpy as np
 
 from dmlcpu.kernels import registry
 from dmlcpu.operators.top_k import execute, plan
-from dmlcpu.runtime.memory import word_strides
 from dmlcpu.runtime.threads import budget, limits
 
 ELEMENTS = 1 << 20
@@ -43,8 +42,8 @@ def row(names, n, k, args):
     out_shape = [*shape]
     out_shape[axis] = k
     values, indices = np.empty(out_shape, x.dtype), np.empty(out_shape, np.int64)
-    strides = word_strides(x, x.itemsize), word_strides(values, x.itemsize), word_strides(indices, 4)
-    chosen = plan(shape, axis, k, strides, budget(), None).kernel.name
+    strides = x.strides, values.strides, indices.strides
+    chosen = plan(shape, x.dtype, axis, k, True, indices.itemsize, strides, budget(), None).kernel.name
     for name in names:
         try:
             best = min(timed(x, k, axis, values, indices, name) for _ in range(6)) / x.size * 1e9

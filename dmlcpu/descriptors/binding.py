@@ -8,6 +8,7 @@ from dmlcpu.descriptors.base import Field
 from dmlcpu.descriptors.tensor import TensorDesc
 from dmlcpu.errors import BindingError
 from dmlcpu.operators.arguments import Array, check_output
+from dmlcpu.runtime.memory import ALIGNED, C_CONTIGUOUS, WRITEABLE
 
 _BYTE = np.dtype(np.uint8)
 
@@ -19,13 +20,14 @@ class Slot:
     buffer: flat and contiguous, of its type or of bytes; it is viewed with the desc's sizes and strides.
     """
 
-    __slots__ = ("dml_name", "dtype", "name", "nbytes", "operator", "output", "shape", "strides")
+    __slots__ = ("dml_name", "dtype", "name", "nbytes", "operator", "output", "plain", "shape", "strides")
 
     def __init__(self, operator: str, field: Field, tensor: TensorDesc) -> None:
         self.operator = operator
         self.name = field.name
         self.dml_name = field.dml_name
         self.output = field.output
+        self.plain = ALIGNED | C_CONTIGUOUS | WRITEABLE if field.output else ALIGNED  # the flags of what always fits
         self.shape = tensor.sizes
         self.dtype = tensor.dtype
         self.strides = tensor.byte_strides
@@ -35,6 +37,13 @@ class Slot:
 
     def bind(self, value: Any) -> Array:
         """Return the tensor that `value` is, or holds, without a copy (but for a misaligned input)."""
+        if (
+            type(value) is np.ndarray
+            and value.dtype is self.dtype
+            and value.shape == self.shape
+            and value.flags.num & self.plain == self.plain
+        ):
+            return value  # nothing to view, nothing to refuse
         if isinstance(value, np.ma.MaskedArray):
             raise TypeError(f"{self.operator}: {self.dml_name} is a masked array; allowed: {self.allowed}")
         if isinstance(value, np.ndarray) and value.shape == self.shape and value.dtype == self.dtype:

@@ -2,15 +2,21 @@
 
 from typing import Any
 
+import numpy as np
+
 from dmlcpu.descriptors.base import OperatorDesc
 from dmlcpu.descriptors.binding import Slot
 from dmlcpu.descriptors.checks import check_kind
 from dmlcpu.descriptors.enums import FeatureLevel, TensorFlags, full_name
 from dmlcpu.descriptors.feature_level import check_support
-from dmlcpu.descriptors.runs import Bound, keep, make_run
+from dmlcpu.descriptors.runs import Bound, keep, make_packed_run, make_run
 from dmlcpu.descriptors.scatter_nd import ScatterNDOperatorDesc
 from dmlcpu.errors import BindingError
-from dmlcpu.operators.arguments import check_apart, same_memory
+from dmlcpu.operators.arguments import Array, check_apart, same_memory
+from dmlcpu.runtime.memory import ALIGNED, C_CONTIGUOUS, OWNS_DATA, WRITEABLE
+
+# Different arrays that own their data share none of it.
+_PACKED = C_CONTIGUOUS | OWNS_DATA | ALIGNED | WRITEABLE
 
 
 def compile_operator(desc: OperatorDesc, *, feature_level: FeatureLevel = FeatureLevel.LEVEL_6_4) -> "CompiledOperator":
@@ -115,8 +121,10 @@ class CompiledOperator:
         "_outputs",
         "_owned",
         "_owned_slots",
+        "_packed",
         "_run",
         "_slots",
+        "_words",
         "desc",
         "feature_level",
     )
@@ -134,6 +142,8 @@ class CompiledOperator:
         self._in_place = isinstance(desc, ScatterNDOperatorDesc) and "input_tensor" in self._slots
         self._owned: Bound | None = None if self._owned_slots else {}
         self._run = make_run(desc)
+        self._packed = None if self._owned_slots else make_packed_run(desc)
+        self._words = [(self._slots[name], word) for name, word in self._packed.words.items()] if self._packed else []
 
     def __repr__(self) -> str:
         return f"<CompiledOperator {self.desc.operator} at {full_name(self.feature_level)}>"
@@ -192,30 +202,55 @@ class CompiledOperator:
         """
         if self._owned is None:
             raise self._uninitialized()
+        if self._packed is not None:
+            words = self._packed_words(tensors)
+            if words is not None:
+                return self._packed.run(tensors, words)
         bound = self._owned.copy()
+        flags = OWNS_DATA
         for name, value in tensors.items():
             slot = self._slots.get(name)
             if slot is None:
                 raise self._stranger(name, self._slots)
-            bound[name] = slot.bind(value)
-        for slot in self._inputs:
-            if slot.name not in bound:
-                raise BindingError(slot.operator, slot.dml_name, "missing", slot.allowed)
-        self._check_apart(bound)
-        for slot in self._outputs:
-            if slot.name not in bound:
-                bound[slot.name] = slot.make()
+            bound[name] = array = slot.bind(value)
+            flags &= array.flags.num
+        if len(tensors) < len(self._slots):
+            self._make_missing(bound)
+        # Different arrays that own their data share none: what most calls bind is seen to be apart at once.
+        if not flags or len(set(map(id, bound.values()))) < len(bound):
+            self._check_apart(bound)
         return self._run(bound)
 
+    def _packed_words(self, tensors: Bound) -> list[Array] | None:
+        """Return the words of all tensors if they are arrays for which there is nothing to view, check or refuse."""
+        if len(tensors) != len(self._words):
+            return None
+        packed = []
+        for slot, word in self._words:
+            array = tensors.get(slot.name)
+            if (
+                type(array) is not np.ndarray
+                or array.dtype is not slot.dtype
+                or array.shape != slot.shape
+                or array.flags.num & _PACKED != _PACKED
+            ):
+                return None
+            packed.append(array.ravel().view(word))
+        return packed if len(set(map(id, tensors.values()))) == len(packed) else None
+
+    def _make_missing(self, bound: Bound) -> None:
+        for slot in self._slots.values():
+            if slot.name not in bound:
+                if not slot.output:
+                    raise BindingError(slot.operator, slot.dml_name, "missing", slot.allowed)
+                bound[slot.name] = slot.make()
+
     def _check_apart(self, bound: Bound) -> None:
-        given = [slot for slot in self._outputs if slot.name in bound]
-        if not given:
-            return
         others = {slot.dml_name: bound[slot.name] for slot in self._inputs}
         if self._in_place and same_memory(bound["input_tensor"], bound["output_tensor"]):
             bound["input_tensor"] = bound["output_tensor"]
             del others["InputTensor"]
-        for slot in given:
+        for slot in self._outputs:
             array = bound[slot.name]
             check_apart(slot.operator, slot.dml_name, array, others)
             others[slot.dml_name] = array

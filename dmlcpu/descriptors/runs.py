@@ -1,7 +1,10 @@
 """How the tensors bound to each operator become the arguments of its `execute`."""
 
+import functools
+import math
 from collections.abc import Callable
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,15 +13,98 @@ from dmlcpu.descriptors.quantized_linear_matrix_multiply import QuantizedLinearM
 from dmlcpu.descriptors.scatter_nd import ScatterNDOperatorDesc
 from dmlcpu.descriptors.tensor import TensorDesc
 from dmlcpu.descriptors.top_k1 import TopK1OperatorDesc, TopKOperatorDesc
+from dmlcpu.kernels.scatter_nd.resolve import GOOD
 from dmlcpu.operators import TopK, pack_b
 from dmlcpu.operators.arguments import Array
 from dmlcpu.operators.quantization import check_scale
 from dmlcpu.operators.quantized_matmul import execute as execute_quantized_matmul
-from dmlcpu.operators.scatter_nd import execute as execute_scatter_nd
-from dmlcpu.operators.top_k import execute as execute_top_k
+from dmlcpu.operators.scatter_nd import (
+    Plan as ScatterNDPlan,
+    execute as execute_scatter_nd,
+    out_of_range,
+    plan as plan_scatter_nd,
+    run as run_scatter_nd,
+)
+from dmlcpu.operators.top_k import (
+    INDEX_WORD,
+    Plan as TopKPlan,
+    execute as execute_top_k,
+    plan as plan_top_k,
+    run as run_top_k,
+)
+from dmlcpu.runtime.threads import Budget, budget
 
 Bound = dict[str, Any]  # tensor name -> array; for an owned B, the packed matrix
 Run = Callable[[Bound], Any]
+View = Callable[[Array], Array]
+
+
+class PackedRun(NamedTuple):
+    """How an operator runs on tensors that are packed in memory of their own."""
+
+    words: dict[str, np.dtype[Any]]  # what its kernel sees each tensor as
+    run: Callable[[Bound, list[Array]], Any]  # on what is bound, and the words of each
+
+
+def make_packed_run(desc: OperatorDesc) -> PackedRun | None:
+    """Return the shortest way to run a desc's operator, if it has one of its own."""
+    if isinstance(desc, TopKOperatorDesc | TopK1OperatorDesc):
+        return _packed_top_k(desc)
+    return _packed_scatter_nd(desc) if isinstance(desc, ScatterNDOperatorDesc) else None
+
+
+def _packed_top_k(desc: TopKOperatorDesc | TopK1OperatorDesc) -> PackedRun:
+    x, values, indices = desc.input_tensor, desc.output_value_tensor, desc.output_index_tensor
+    word = np.dtype(f"u{x.dtype.itemsize}")
+    strides = (
+        _packed_strides(x.sizes, x.dtype),
+        _packed_strides(values.sizes, x.dtype),
+        _packed_strides(indices.sizes, indices.dtype),
+    )
+    request = (x.sizes, x.dtype, desc.axis, desc.k, desc.largest, indices.dtype.itemsize, strides)
+
+    @functools.lru_cache(maxsize=8)
+    def plan(limits: Budget) -> TopKPlan:
+        return plan_top_k(*request, limits, None)
+
+    def run(bound: Bound, words: list[Array]) -> TopK:
+        run_top_k(plan(budget()), *words)
+        return TopK(bound["output_value_tensor"], bound["output_index_tensor"])
+
+    return PackedRun({"input_tensor": word, "output_value_tensor": word, "output_index_tensor": INDEX_WORD}, run)
+
+
+def _packed_scatter_nd(desc: ScatterNDOperatorDesc) -> PackedRun:
+    D, dtype, index_type = desc.input_tensor.dimension_count, desc.input_tensor.dtype, desc.indices_tensor.dtype
+    shape, indices_shape = desc.input_shape, desc.indices_shape
+    drop_indices = _drop(D - desc.indices_dimension_count)
+    word = np.dtype(f"u{dtype.itemsize}")
+    strides = (
+        _packed_strides(shape, dtype),
+        _packed_strides(indices_shape, index_type),
+        _packed_strides(desc.updates_shape, dtype),
+    )
+    request = (shape, dtype, word, indices_shape, index_type.itemsize, strides, "none", "raise", True)
+
+    @functools.lru_cache(maxsize=8)
+    def plan(limits: Budget) -> ScatterNDPlan:
+        return plan_scatter_nd(*request, limits)
+
+    def run(bound: Bound, words: list[Array]) -> Array:
+        place = run_scatter_nd(plan(budget()), *words)
+        if place != GOOD:
+            indices = drop_indices(bound["indices_tensor"])
+            raise out_of_range(indices, place, shape, desc.operator, "IndicesTensor")
+        out: Array = bound["output_tensor"]
+        return out
+
+    words = {"input_tensor": word, "indices_tensor": index_type, "updates_tensor": word, "output_tensor": word}
+    return PackedRun(words, run)
+
+
+def _packed_strides(sizes: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[int, ...]:
+    """Return the strides of a packed array, in bytes."""
+    return tuple(math.prod(sizes[d + 1 :]) * dtype.itemsize for d in range(len(sizes)))
 
 
 def make_run(desc: OperatorDesc) -> Run:
@@ -46,7 +132,6 @@ def _run_top_k(desc: TopKOperatorDesc | TopK1OperatorDesc) -> Run:
 
 def _run_scatter_nd(desc: ScatterNDOperatorDesc) -> Run:
     D = desc.input_tensor.dimension_count
-    # Indexing with these drops the leading 1s that do not count, as a view.
     drop_input = _drop(D - desc.input_dimension_count)
     drop_indices = _drop(D - desc.indices_dimension_count)
     drop_updates = _drop(D - len(desc.updates_shape))
@@ -54,11 +139,11 @@ def _run_scatter_nd(desc: ScatterNDOperatorDesc) -> Run:
 
     def run(bound: Bound) -> Array:
         x, output = bound["input_tensor"], bound["output_tensor"]
-        out = output[drop_input]
+        out = drop_input(output)
         execute_scatter_nd(
-            out if x is output else x[drop_input],
-            bound["indices_tensor"][drop_indices],
-            bound["updates_tensor"][drop_updates],
+            out if x is output else drop_input(x),
+            drop_indices(bound["indices_tensor"]),
+            drop_updates(bound["updates_tensor"]),
             out,
             operator=operator,
             field="IndicesTensor",
@@ -69,8 +154,13 @@ def _run_scatter_nd(desc: ScatterNDOperatorDesc) -> Run:
     return run
 
 
-def _drop(leading: int) -> tuple[Any, ...]:
-    return (0,) * leading + (...,)
+def _drop(leading: int) -> View:
+    """Return what drops so many leading dimensions, which are 1 and do not count."""
+    return itemgetter((0,) * leading + (...,)) if leading else _as_it_is
+
+
+def _as_it_is(array: Array) -> Array:
+    return array
 
 
 def _run_quantized_matmul(desc: QuantizedLinearMatrixMultiplyOperatorDesc) -> Run:
@@ -91,17 +181,17 @@ def _run_quantized_matmul(desc: QuantizedLinearMatrixMultiplyOperatorDesc) -> Ru
         for name, field in _SCALES.items():
             check_scale(operator, field, bound[name])
         a_zero_point, b_zero_point, y_zero_point = [
-            bound[name][index] if name in bound else None for name, index in zero_points
+            view(bound[name]) if name in bound else None for name, view in zero_points
         ]
         out: Array = bound["output_tensor"]
         execute_quantized_matmul(
             bound["a_tensor"],
-            bound["a_scale_tensor"][a_scale],
+            a_scale(bound["a_scale_tensor"]),
             a_zero_point,
             bound["b_tensor"],
-            bound["b_scale_tensor"][b_scale],
+            b_scale(bound["b_scale_tensor"]),
             b_zero_point,
-            bound["output_scale_tensor"][y_scale],
+            y_scale(bound["output_scale_tensor"]),
             y_zero_point,
             out,
         )
@@ -117,10 +207,10 @@ _SCALES = {
 }
 
 
-def _as_matrix(tensor: TensorDesc | None) -> tuple[Any, ...]:
-    """Return the index that makes a tensor of scales or zero points two-dimensional, as a view."""
+def _as_matrix(tensor: TensorDesc | None) -> View:
+    """Return what makes a tensor of scales or zero points two-dimensional."""
     if tensor is None or tensor.dimension_count == 1:
-        return (np.newaxis, ...)
+        return itemgetter((np.newaxis, ...))
     return _drop(tensor.dimension_count - 2)
 
 

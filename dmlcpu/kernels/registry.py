@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dmlcpu.kernels.quantized_matmul import dot_generic, pack
-from dmlcpu.kernels.scatter_nd import apply, copy, resolve
+from dmlcpu.kernels.scatter_nd import apply, resolve
 from dmlcpu.kernels.top_k import columns, lockstep, select_sort, split, tournament
 from dmlcpu.runtime.isa import Isa, allowed
 from dmlcpu.runtime.jit import Kernel
@@ -43,7 +43,6 @@ KERNELS = (
           scratch=columns.scratch, takes=columns.takes),
     Entry("top_k", "select", "select_sort", Isa.GENERIC, WIDTHS, select_sort.select_sort, scratch=select_sort.scratch),
     Entry("scatter_nd", "resolve", "resolve", Isa.GENERIC, INDICES, resolve.resolve),
-    Entry("scatter_nd", "copy", "copy", Isa.GENERIC, ("uint8",), copy.copy),
     Entry("scatter_nd", "apply", "apply", Isa.GENERIC, NUMBERS, apply.apply),
     Entry("quantized_matmul", "pack", "pack", Isa.GENERIC, ("int8", "uint8"), pack.pack),
     Entry("quantized_matmul", "dot", "dot_s16s16_2x4_generic", Isa.GENERIC, ("int16",),

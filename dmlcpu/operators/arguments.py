@@ -1,26 +1,24 @@
 """Checks that the functions and the descriptors share. Each refusal names operator, field, found and allowed."""
 
+import functools
 import operator as op
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
-from dmlcpu.runtime.memory import overlap
+from dmlcpu.runtime.memory import overlap, spans_meet
 
 Array = NDArray[Any]
+
+_BOOLS = (bool, np.bool_)
 
 
 def as_array(operator: str, field: str, value: Any) -> Array:
     """Return `value` as an array of fixed-size elements in native byte order and aligned, copied only if it must be."""
-    if isinstance(value, np.ma.MaskedArray):
-        raise TypeError(f"{operator}: {field} is a masked array; allowed: an array without a mask")
-    try:
-        array = np.asarray(value)
-    except ValueError as error:  # ragged nested lists
-        raise BindingError(operator, field, str(error), "an array, or what numpy.asarray makes one of") from None
+    array: Array = value if type(value) is np.ndarray else _convert(operator, field, value)
     if array.dtype.hasobject:
         found = type(value).__name__ if array.ndim == 0 else f"an array of dtype {array.dtype}"
         raise TypeError(f"{operator}: {field} is {found}; allowed: an array of fixed-size elements")
@@ -29,9 +27,26 @@ def as_array(operator: str, field: str, value: Any) -> Array:
     return array if array.flags.aligned else array.copy()
 
 
+def _convert(operator: str, field: str, value: Any) -> Array:
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(f"{operator}: {field} is a masked array; allowed: an array without a mask")
+    try:
+        return np.asarray(value)
+    except ValueError as error:  # ragged nested lists
+        raise BindingError(operator, field, str(error), "an array, or what numpy.asarray makes one of") from None
+
+
+@functools.lru_cache(maxsize=256)
+def type_name(dtype: np.dtype[Any]) -> str:
+    """Return the name of a type, which NumPy puts together anew, in microseconds, each time it is asked."""
+    return dtype.name
+
+
 def as_integer(operator: str, field: str, value: Any) -> int:
     """Return an integer argument as an int."""
-    if not isinstance(value, bool | np.bool_):
+    if type(value) is int:
+        return value
+    if not isinstance(value, _BOOLS):
         try:
             return op.index(value)
         except TypeError:
@@ -39,25 +54,25 @@ def as_integer(operator: str, field: str, value: Any) -> int:
     raise TypeError(f"{operator}: {field} is {value!r}; allowed: an integer")
 
 
-def as_dtype(operator: str, field: str, value: Any, allowed: Sequence[str]) -> np.dtype[Any]:
+def as_dtype(operator: str, field: str, value: Any, allowed: Collection[str]) -> np.dtype[Any]:
     """Return a data type argument as a dtype, one of a list of names."""
     try:
         dtype: np.dtype[Any] = np.dtype(value)
     except (TypeError, ValueError):
         raise TypeError(f"{operator}: {field} is {value!r}; allowed: {', '.join(allowed)}") from None
-    if value is None or dtype.name not in allowed or not dtype.isnative:
+    if value is None or type_name(dtype) not in allowed or not dtype.isnative:
         raise UnsupportedError(operator, field, "None" if value is None else str(dtype), ", ".join(allowed))
     return dtype
 
 
 def check_flag(operator: str, field: str, value: Any) -> bool:
     """Return a boolean argument as a bool."""
-    if not isinstance(value, bool | np.bool_):
+    if not isinstance(value, _BOOLS):
         raise TypeError(f"{operator}: {field} is {value!r}; allowed: True or False")
     return bool(value)
 
 
-def check_choice(operator: str, field: str, value: Any, choices: Sequence[str]) -> None:
+def check_choice(operator: str, field: str, value: Any, choices: Collection[str]) -> None:
     """Refuse a string that is not one of the choices."""
     if not isinstance(value, str):
         raise TypeError(f"{operator}: {field} is {value!r}; allowed: {', '.join(map(repr, choices))}")
@@ -84,7 +99,7 @@ def check_output(operator: str, field: str, array: Any, shape: tuple[int, ...], 
 
 def _elements_overlap(array: Array) -> bool:
     """Tell whether elements share memory: whether some stride is less than what all smaller ones span."""
-    if array.size <= 1:
+    if array.flags.c_contiguous:
         return False
     span = array.itemsize
     for stride, n in sorted((abs(stride), n) for stride, n in zip(array.strides, array.shape, strict=True)):
@@ -106,12 +121,14 @@ def same_memory(a: Array, b: Array) -> bool:
     """Tell whether two arrays of one shape and type are the same elements in the same places."""
     if a is b:
         return True
-    return a.ctypes.data == b.ctypes.data and all(
-        mine == other for n, mine, other in zip(a.shape, a.strides, b.strides, strict=True) if n > 1
+    return (
+        spans_meet(a, b)
+        and a.ctypes.data == b.ctypes.data
+        and all(mine == other for n, mine, other in zip(a.shape, a.strides, b.strides, strict=True) if n > 1)
     )
 
 
-def check_type(operator: str, field: str, dtype: np.dtype[Any], allowed: Sequence[str]) -> None:
+def check_type(operator: str, field: str, dtype: np.dtype[Any], allowed: Collection[str]) -> None:
     """Refuse a data type that is not in a list of names."""
-    if dtype.name not in allowed:
+    if type_name(dtype) not in allowed:
         raise UnsupportedError(operator, f"{field}.dtype", str(dtype), ", ".join(allowed))

@@ -1,5 +1,6 @@
 """Packed matrices: operands rearranged once into the rows that the kernels multiply."""
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -12,8 +13,8 @@ from dmlcpu.kernels.grid import make_grid
 from dmlcpu.kernels.quantized_matmul.pack import DEPTH, ROWS
 from dmlcpu.operators.arguments import Array
 from dmlcpu.operators.quantization import check_matrix
-from dmlcpu.runtime.memory import aligned_empty, words
-from dmlcpu.runtime.threads import budget
+from dmlcpu.runtime.memory import aligned_empty, first_word, words
+from dmlcpu.runtime.threads import Budget, budget
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -85,17 +86,22 @@ def pack_b(b: ArrayLike) -> PackedMatrix:
 
 def pack(x: Array, packed: Array, sums: Array) -> None:
     """Pack matrices (..., rows, depth) of any strides into int16 rows."""
-    rows, depth = x.shape[-2:]
-    batches = math.prod(x.shape[:-2])
     if packed.size == 0:
         sums[...] = 0
         return
-    bytes_, start = words(x, 1)
-    parts = budget().parts(work=x.size, most=batches * -(-rows // ROWS))
-    registry.find("quantized_matmul", "pack").kernel(
-        parts, bytes_.view(x.dtype), start, x.strides[-2], x.strides[-1],
-        make_grid(x.shape[:-2], x.strides[:-2]), batches, rows, depth, packed, sums,
-    )  # fmt: skip
+    run, parts, *numbers = _pack_plan(x.shape, x.strides, budget())
+    run(parts, words(x, x.dtype), *numbers, packed, sums)
+
+
+@functools.lru_cache(maxsize=1024)
+def _pack_plan(shape: tuple[int, ...], strides: tuple[int, ...], limits: Budget) -> tuple[Any, ...]:
+    """Return the kernel, and the numbers it is told about matrices of this shape and layout."""
+    *batch, rows, depth = shape
+    batches = math.prod(batch)
+    parts = limits.parts(work=math.prod(shape), most=batches * -(-rows // ROWS))
+    run = registry.find("quantized_matmul", "pack").kernel.twin(parts)
+    grid = make_grid(batch, strides[:-2])
+    return run, parts, first_word(shape, strides), strides[-2], strides[-1], grid, batches, rows, depth
 
 
 def packed_shape(shape: tuple[int, ...], tile: int) -> tuple[int, int, int]:
@@ -104,7 +110,7 @@ def packed_shape(shape: tuple[int, ...], tile: int) -> tuple[int, int, int]:
     return math.prod(batch), -(-rows // tile) * tile, -(-depth // DEPTH) * DEPTH
 
 
-def batch_strides(shape: tuple[int, ...], batch: tuple[int, ...]) -> tuple[int, ...]:
-    """Return how far apart the packed matrices of an operand lie along the batch dimensions it is broadcast to."""
-    own = (1,) * (len(batch) - len(shape) + 2) + shape[:-2]
+def broadcast_strides(shape: tuple[int, ...], ndim: int) -> tuple[int, ...]:
+    """Return the strides, in items, of a contiguous array when it is broadcast to so many dimensions."""
+    own = (1,) * (ndim - len(shape)) + shape
     return tuple(math.prod(own[d + 1 :]) if size > 1 else 0 for d, size in enumerate(own))

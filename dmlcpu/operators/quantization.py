@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
-from dmlcpu.operators.arguments import Array, as_array, as_dtype, check_type
+from dmlcpu.operators.arguments import Array, as_array, as_dtype, check_type, type_name
 
 QUANTIZED = ("int8", "uint8")
 
@@ -31,6 +31,8 @@ def common_batch(
     if a_matrix[-1] != b_matrix[-2]:
         allowed = f"K = {a_matrix[-1]} rows ({a_name}.shape is {a_shape})"
         raise BindingError(operator, f"{b_name}.shape", str(b_shape), allowed)
+    if a_matrix[:-2] == b_matrix[:-2]:
+        return a_matrix[:-2]
     try:
         return np.broadcast_shapes(a_matrix[:-2], b_matrix[:-2])
     except ValueError:
@@ -42,17 +44,20 @@ def output_type(operator: str, out_dtype: Any, y_zero_point: Any, default: np.dt
     """Return the type of the product: what is asked for, else the zero point's, else the default."""
     if out_dtype is None:
         zero_type = default if y_zero_point is None else np.asarray(y_zero_point).dtype
-        return zero_type if zero_type.name in QUANTIZED else default
+        return zero_type if type_name(zero_type) in QUANTIZED else default
     return as_dtype(operator, "out_dtype", out_dtype, QUANTIZED)
 
 
 def scale(operator: str, field: str, value: Any, shape: tuple[int, ...], *, rows: bool) -> Array:
     """Return a scale as float32 in a shape that broadcasts to `shape`: (..., M, 1) of rows, else (..., 1, N)."""
     array = as_array(operator, field, value)
-    if array.dtype.kind not in "fiu" and array.dtype.name != "bfloat16":
+    if array.dtype.kind not in "fiu" and type_name(array.dtype) != "bfloat16":
         raise UnsupportedError(operator, f"{field}.dtype", str(array.dtype), "floating types")
-    with np.errstate(all="ignore"):  # what overflows is refused as infinite
-        array = array.astype(np.float32)
+    if array.dtype == np.float32:
+        array = array.copy()  # an output that shares its memory must not change it
+    else:
+        with np.errstate(all="ignore"):  # what overflows is refused as infinite
+            array = array.astype(np.float32)
     check_scale(operator, field, array)
     return _spread(operator, field, array, shape, rows)
 
@@ -64,7 +69,9 @@ def zero_point(
     if value is None:
         return None
     array = as_array(operator, field, value)
-    if array.dtype.kind not in "iu" or (array.dtype.name in QUANTIZED and array.dtype != dtype):
+    if array.dtype == dtype:
+        return _spread(operator, field, array, shape, rows)
+    if array.dtype.kind not in "iu" or type_name(array.dtype) in QUANTIZED:
         raise UnsupportedError(operator, f"{field}.dtype", str(array.dtype), f"{dtype} (its tensor's type)")
     limits = np.iinfo(dtype)
     bad = (array < limits.min) | (array > limits.max)
@@ -75,6 +82,8 @@ def zero_point(
 
 def check_scale(operator: str, field: str, array: Array) -> None:
     """Refuse scales that are not positive and finite, naming the first bad element."""
+    if array.size == 1 and 0 < array.item() < np.inf:
+        return
     bad = ~((array > 0) & (array < np.inf))  # NaN is neither
     if bad.any():
         raise _bad_element(operator, field, array, bad, "finite float32 numbers greater than 0")
@@ -93,6 +102,8 @@ def _spread(operator: str, field: str, array: Array, shape: tuple[int, ...], row
         return array.reshape(1, 1)
     if array.shape == (length,):
         return array.reshape(shape[-2:])
+    if array.shape == shape:
+        return array
     try:
         fits = array.ndim > 1 and np.broadcast_shapes(array.shape, shape) == shape
     except ValueError:

@@ -1,9 +1,12 @@
 """QUANTIZED_LINEAR_MATRIX_MULTIPLY: dequantize A and B, multiply, quantize; exact to the bit."""
 
 import functools
+import itertools
 import logging
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -11,7 +14,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.grid import Grid, make_grid
 from dmlcpu.operators.arguments import Array, check_apart, check_output
-from dmlcpu.operators.packing import PackedMatrix, batch_strides, pack, packed_shape
+from dmlcpu.operators.packing import PackedMatrix, broadcast_strides, pack, packed_shape
 from dmlcpu.operators.quantization import (
     check_matrix,
     common_batch,
@@ -19,13 +22,18 @@ from dmlcpu.operators.quantization import (
     scale,
     zero_point,
 )
-from dmlcpu.runtime.memory import scratch, word_strides, words
+from dmlcpu.runtime.memory import C_CONTIGUOUS, WRITEABLE, borrow, first_word, give_back, words
 from dmlcpu.runtime.threads import Budget, budget
 
 _log = logging.getLogger("dmlcpu")
 
-# A parameter as the kernel reads it: its numbers, their strides along the batch dimensions, and along rows or columns.
-_Parameter = tuple[Array, tuple[int, ...], int]
+_Piece = tuple[int, int, np.dtype[Any], tuple[int, ...]]  # of scratch: the first cell, the end, type and shape
+
+_BYTE = np.dtype(np.uint8)
+_SCALE, _ZERO_POINT = np.dtype(np.float32), np.dtype(np.int32)
+_PARAMETER_TYPES = (_SCALE, _ZERO_POINT) * 3
+_ZERO = np.zeros(1, _ZERO_POINT)
+_FLAT = C_CONTIGUOUS | WRITEABLE
 
 
 def quantized_matmul(
@@ -128,14 +136,15 @@ def quantized_matmul(
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How one set of shapes and layouts is worked on: plain integers and a kernel."""
+    """How one set of shapes and layouts is worked on."""
 
-    kernel: registry.Entry
-    batches: int
-    grid: Grid  # the batches of the product, with the strides of everything
-    a_shape: tuple[int, int, int]  # packed: batches of a, padded M, padded K
-    b_shape: tuple[int, int, int]
+    run: Callable[..., Any]  # the kernel's twin for so many parts
     parts: int
+    sizes: tuple[Grid, int, int, int, int]  # the product's batches with the strides of everything, how many, M, N, K
+    steps: tuple[int, ...]  # of the parameters, along rows or columns
+    y: tuple[int, ...]  # the lowest number and the highest, where y starts, its strides
+    pieces: tuple[_Piece, ...]  # of the scratch: packed a and its sums, b and its sums if it is to be packed, products
+    scratch: int  # cells
 
 
 @functools.lru_cache(maxsize=1024)
@@ -143,30 +152,56 @@ def plan(
     a_shape: tuple[int, ...],
     b_shape: tuple[int, ...],
     out_shape: tuple[int, ...],
-    strides: tuple[tuple[int, ...], ...],
+    out_strides: tuple[int, ...],
+    dtype: np.dtype[Any],
+    parameters: tuple[tuple[int, ...] | None, ...],
+    packs_b: bool,
     limits: Budget,
     kernel: str | None,
 ) -> Plan:
-    """Choose the kernel and cut the work. strides: the parameters' and out's along the batch dimensions of out."""
+    """Choose the kernel and cut the work. parameters: the shapes of scales and zero points."""
     entry = registry.find("quantized_matmul", "dot", kernel)
     tile_m, tile_n, block_m, block_n = entry.block
-    batch = out_shape[:-2]
-    rows, depth = a_shape[-2:]
-    columns = b_shape[-1]
+    *batch, rows, columns = out_shape
+    depth = a_shape[-1]
     a_packed = packed_shape(a_shape, tile_m)
     b_packed = packed_shape((*b_shape[:-2], columns, depth), tile_n)
     batches = math.prod(batch)
     blocks = batches * -(-rows // block_m) * -(-columns // block_n)
-    chosen = Plan(
-        kernel=entry,
-        batches=batches,
-        grid=make_grid(batch, batch_strides(a_shape, batch), batch_strides(b_shape, batch), *strides),
-        a_shape=a_packed,
-        b_shape=b_packed,
-        parts=limits.parts(work=batches * rows * columns * depth // 16, most=blocks),
+    parts = limits.parts(work=batches * rows * columns * depth // 16, most=blocks)
+    strides = [broadcast_strides(shape or (), len(out_shape)) for shape in parameters]
+    shapes = [(a_packed, np.int16), (a_packed[:2], np.int64)]
+    shapes += [(b_packed, np.int16), (b_packed[:2], np.int64)] if packs_b else []
+    pieces, cells = _pieces(*shapes, ((parts, block_m, block_n), np.int64))
+    limits_of_y = np.iinfo(dtype)
+    grid = make_grid(
+        batch,
+        broadcast_strides(a_shape[:-2], len(batch)),
+        broadcast_strides(b_shape[:-2], len(batch)),
+        *[own[:-2] for own in strides],
+        out_strides[:-2],
     )
-    _log.debug("quantized_matmul: %s by %s: %s, %d parts", a_shape, b_shape, entry.name, chosen.parts)
-    return chosen
+    _log.debug("quantized_matmul: %s by %s: %s, %d parts", a_shape, b_shape, entry.name, parts)
+    return Plan(
+        run=entry.kernel.twin(parts),
+        parts=parts,
+        sizes=(grid, batches, rows, columns, depth),
+        steps=tuple(own[-2] or own[-1] for own in strides),
+        y=(int(limits_of_y.min), int(limits_of_y.max), first_word(out_shape, out_strides), *out_strides[-2:]),
+        pieces=pieces,
+        scratch=cells,
+    )
+
+
+def _pieces(*requests: tuple[tuple[int, ...], Any]) -> tuple[tuple[_Piece, ...], int]:
+    """Cut scratch into pieces of these shapes and types, each on a 64-byte boundary; return them and the cells."""
+    pieces = []
+    start = 0
+    for shape, dtype in requests:
+        length = math.prod(shape) * np.dtype(dtype).itemsize // 8  # packed rows are whole cells
+        pieces.append((start, start + length, np.dtype(dtype), shape))
+        start += -(-length // 8) * 8
+    return tuple(pieces), start
 
 
 def execute(
@@ -189,64 +224,39 @@ def execute(
     """
     if out.size == 0:
         return
-    *batch, rows, columns = out.shape
-    parameters = (
-        _by_row(a_scale, np.float32, batch, rows),
-        _by_row(a_zero_point, np.int32, batch, rows),
-        _by_column(b_scale, np.float32, batch, columns),
-        _by_column(b_zero_point, np.int32, batch, columns),
-        _by_row(y_scale, np.float32, batch, rows),
-        _by_row(y_zero_point, np.int32, batch, rows),
-    )
-    strides = (*(parameter[1] for parameter in parameters), out.strides[:-2])
     packed_b = b if isinstance(b, PackedMatrix) else None
+    parameters = (a_scale, a_zero_point, b_scale, b_zero_point, y_scale, y_zero_point)
+    shapes = tuple([None if parameter is None else parameter.shape for parameter in parameters])
     if packed_b is not None:
         kernel = packed_b.layout
-    chosen = plan(a.shape, b.shape, out.shape, strides, budget(), kernel)
-    block = chosen.kernel.block[2] * chosen.kernel.block[3]
-    with scratch(
-        (math.prod(chosen.a_shape), np.int16),
-        (math.prod(chosen.a_shape[:2]), np.int64),
-        (0 if packed_b else math.prod(chosen.b_shape), np.int16),
-        (0 if packed_b else math.prod(chosen.b_shape[:2]), np.int64),
-        (chosen.parts * block, np.int64),
-    ) as (a_rows, a_sums, b_columns, b_sums, sums):
-        a_rows, a_sums = a_rows.reshape(chosen.a_shape), a_sums.reshape(chosen.a_shape[:2])
+    chosen = plan(a.shape, b.shape, out.shape, out.strides, out.dtype, shapes, packed_b is None, budget(), kernel)
+    scratch = borrow(chosen.scratch)
+    try:
+        a_rows, a_sums, *packed, sums = [
+            scratch[start:end].view(dtype).reshape(shape) for start, end, dtype, shape in chosen.pieces
+        ]
         pack(a, a_rows, a_sums)
         if packed_b is not None:
-            b_columns, b_sums = packed_b.columns, packed_b.sums
+            packed = [packed_b.columns, packed_b.sums]
         else:
-            b_columns, b_sums = b_columns.reshape(chosen.b_shape), b_sums.reshape(chosen.b_shape[:2])
-            pack(b.swapaxes(-1, -2), b_columns, b_sums)  # type: ignore[union-attr]
-        y, y_start = words(out, 1)
-        limits = np.iinfo(out.dtype)
+            pack(b.swapaxes(-1, -2), *packed)  # type: ignore[union-attr]
+        numbers = [_flat(parameter, dtype) for parameter, dtype in zip(parameters, _PARAMETER_TYPES, strict=True)]
+        lowest, highest, *y_places = chosen.y
         # fmt: off
-        chosen.kernel.kernel(
-            chosen.parts, a_rows, a_sums, b_columns, b_sums, chosen.grid, chosen.batches, rows, columns, a.shape[-1],
-            *(value for flat, _, step in parameters for value in (flat, step)),
-            int(limits.min), int(limits.max), y, y_start, *out.strides[-2:],
-            sums.reshape(chosen.parts, *chosen.kernel.block[2:]),
+        chosen.run(
+            chosen.parts, a_rows, a_sums, *packed, *chosen.sizes,
+            *itertools.chain.from_iterable(zip(numbers, chosen.steps, strict=True)),
+            lowest, highest, words(out, _BYTE), *y_places, sums,
         )
         # fmt: on
+    finally:
+        give_back(scratch)
 
 
-def _by_row(parameter: Array | None, dtype: DTypeLike, batch: list[int], rows: int) -> _Parameter:
-    """Return a parameter of shape (..., M, 1) or (..., 1, 1), as `dtype`; None is zero."""
+def _flat(parameter: Array | None, dtype: np.dtype[Any]) -> Array:
+    """Return a parameter's numbers as the kernel reads them; None is zero."""
     if parameter is None:
-        parameter = np.zeros((1, 1), dtype)
-    return _parameter(parameter[..., 0], dtype, batch, rows)
-
-
-def _by_column(parameter: Array | None, dtype: DTypeLike, batch: list[int], columns: int) -> _Parameter:
-    """Return a parameter of shape (..., 1, N) or (..., 1, 1), as `dtype`; None is zero."""
-    if parameter is None:
-        parameter = np.zeros((1, 1), dtype)
-    return _parameter(parameter[..., 0, :], dtype, batch, columns)
-
-
-def _parameter(parameter: Array, dtype: DTypeLike, batch: list[int], length: int) -> _Parameter:
-    contiguous = np.ascontiguousarray(parameter, dtype)
-    if not contiguous.flags.writeable:  # which would be another type to Numba, and compile everything once more
-        contiguous = contiguous.copy()
-    steps = word_strides(np.broadcast_to(contiguous, (*batch, length)), contiguous.itemsize)
-    return contiguous.reshape(-1), steps[:-1], steps[-1]
+        return _ZERO
+    if parameter.dtype is dtype and parameter.flags.num & _FLAT == _FLAT:
+        return parameter.ravel()
+    return parameter.astype(dtype, order="C").ravel()

@@ -3,17 +3,19 @@
 import functools
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dmlcpu.errors import BindingError, IndexOutOfRangeError, UnsupportedError
 from dmlcpu.kernels import registry
-from dmlcpu.kernels.grid import Grid, make_grid
+from dmlcpu.kernels.brief import Brief
+from dmlcpu.kernels.grid import make_grid
 from dmlcpu.kernels.scatter_nd import combine, resolve
+from dmlcpu.kernels.scatter_nd.brief import Layout, make_brief
 from dmlcpu.operators.arguments import (
     Array,
     as_array,
@@ -21,8 +23,9 @@ from dmlcpu.operators.arguments import (
     check_choice,
     check_output,
     same_memory,
+    type_name,
 )
-from dmlcpu.runtime.memory import scratch, word_strides, words
+from dmlcpu.runtime.memory import C_CONTIGUOUS, F_CONTIGUOUS, borrow, first_word, give_back, word_strides, words
 from dmlcpu.runtime.threads import Budget, budget
 
 _log = logging.getLogger("dmlcpu")
@@ -48,6 +51,8 @@ _COMPUTED_AS = {
     "complex128": "float64",
     **{name: name for name in ("float32", "float64", *(f"{s}int{b}" for s in ("", "u") for b in (8, 16, 32, 64)))},
 }
+_WORDS = {width: np.dtype(f"u{width}") for width in (1, 2, 4, 8)}
+_CONTIGUOUS = C_CONTIGUOUS | F_CONTIGUOUS
 _HALVES = {"float16": combine.FLOAT16, "bfloat16": combine.BFLOAT16}
 
 
@@ -116,15 +121,16 @@ def scatter_nd(
     """
     x, indices, updates = check(x, indices, updates, reduction, mode)
     result = allocate(x, indices, updates, out)
-    execute(x, indices, updates, result, reduction=reduction, mode=mode)
+    in_place = out is not None and same_memory(x, result)
+    execute(result if in_place else x, indices, updates, result, reduction=reduction, mode=mode)
     return result
 
 
 def check(x: Any, indices: Any, updates: Any, reduction: Any, mode: Any) -> tuple[Array, Array, Array]:
     """Return the array arguments as arrays that fit together, or refuse them."""
     x = as_array("scatter_nd", "x", x)
-    check_choice("scatter_nd", "reduction", reduction, tuple(_REDUCTIONS))
-    check_choice("scatter_nd", "mode", mode, tuple(_MODES))
+    check_choice("scatter_nd", "reduction", reduction, _REDUCTIONS)
+    check_choice("scatter_nd", "mode", mode, _MODES)
     _operation(x.dtype, reduction)
     indices = as_array("scatter_nd", "indices", indices)
     if indices.dtype.kind not in "iu":
@@ -156,55 +162,79 @@ def allocate(x: Array, indices: Array, updates: Array, out: Array | None) -> Arr
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How one set of shapes and layouts is worked on: plain integers."""
+    """How one set of shapes, layouts and types is worked on."""
 
-    count: int  # updates
-    space: int  # places they can go to
-    sizes: NDArray[np.int64]  # of the indexed dimensions
-    tuples: Grid  # strides of indices
-    targets: Grid  # the indexed dimensions: strides of out
-    sources: Grid  # strides of updates from one slice to the next
-    slices: Grid  # runs within a slice: strides of out and updates
-    run: tuple[int, int, int]  # a run's length, and its steps in out and updates
+    resolve: Callable[..., Any]  # the kernels' twins for so many parts
     resolve_parts: int
+    apply: Callable[..., Any]
     apply_parts: int
+    brief: Brief  # what both are told
+    count: int  # updates
+    element: np.dtype[Any]  # what `apply` sees elements as
+    scratch: int  # cells
 
 
 @functools.lru_cache(maxsize=1024)
 def plan(
     shape: tuple[int, ...],
-    words_an_element: int,
+    dtype: np.dtype[Any],
+    element: np.dtype[Any],
     indices_shape: tuple[int, ...],
-    strides: tuple[Sequence[int], Sequence[int], Sequence[int]],
+    indices_width: int,
+    strides: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]],
+    reduction: str,
+    mode: str,
+    copied: bool,
     limits: Budget,
 ) -> Plan:
-    """Cut the work. strides: of out, indices and updates, in words of their own."""
-    out_strides, indices_strides, updates_strides = strides
+    """Cut the work. strides: of out, indices and updates; copied: x and out are copied as they lie in memory."""
+    width = element.itemsize
+    out_strides, updates_strides = word_strides(strides[0], width), word_strides(strides[2], width)
+    indices_strides = word_strides(strides[1], indices_width)
+    words_an_element = dtype.itemsize // width
     coordinates = indices_shape[-1]
-    outer = len(indices_shape) - 1
-    count = math.prod(indices_shape[:-1])
+    outer = indices_shape[:-1]
+    count = math.prod(outer)
     space = math.prod(shape[:coordinates])
     slices = make_grid(
         (*shape[coordinates:], words_an_element),
         (*out_strides[coordinates:], 1),
-        (*updates_strides[outer:], 1),
+        (*updates_strides[len(outer) :], 1),
     )
-    length, out_step, updates_step = map(int, slices[:, -1])
-    inner = math.prod(shape[coordinates:]) * words_an_element
-    chosen = Plan(
-        count=count,
-        space=space,
-        sizes=np.array(shape[:coordinates], np.int64),
-        tuples=make_grid(indices_shape[:-1], indices_strides[:-1]),
+    layout = Layout(
+        sizes=shape[:coordinates],
+        tuples=make_grid(outer, indices_strides[:-1]),
         targets=make_grid(shape[:coordinates], out_strides[:coordinates]),
-        sources=make_grid(indices_shape[:-1], updates_strides[:outer]),
-        slices=slices[:, :-1].copy() if slices.shape[1] > 1 else make_grid((), (), ()),
-        run=(length, out_step, updates_step),
-        resolve_parts=limits.parts(work=count * max(coordinates, 1), most=count),
-        apply_parts=limits.parts(work=count * inner, most=space),
+        sources=make_grid(outer, updates_strides[: len(outer)]),
+        slices=slices[:, :-1] if slices.shape[1] > 1 else make_grid((), (), ()),
     )
-    _log.debug("scatter_nd: %d updates of %d words into %s: %d parts", count, inner, shape, chosen.apply_parts)
-    return chosen
+    i_start = first_word(indices_shape, indices_strides) if coordinates else 0
+    out_start = first_word(shape, out_strides)
+    updates_start = first_word(outer + shape[coordinates:], updates_strides)
+    operation, half = _operation(dtype, reduction), _HALVES.get(dtype.name, combine.PLAIN)
+    brief = make_brief(
+        (i_start, indices_strides[-1] if coordinates else 0, _MODES[mode], count),
+        (out_start, updates_start, *map(int, slices[:, -1]), operation, half, space),
+        layout,
+    )
+    inner = math.prod(shape[coordinates:]) * words_an_element
+    resolve_parts = limits.parts(work=count * max(coordinates, 1), most=count)
+    nbytes = math.prod(shape) * dtype.itemsize if copied else 0
+    apply_parts = max(
+        limits.parts(work=count * inner, most=space),
+        limits.parts(work=nbytes // 8, most=nbytes),  # some 8 bytes a nanosecond
+    )
+    _log.debug("scatter_nd: %d updates of %d words into %s: %d parts", count, inner, shape, apply_parts)
+    return Plan(
+        resolve=registry.find("scatter_nd", "resolve").kernel.twin(resolve_parts),
+        resolve_parts=resolve_parts,
+        apply=registry.find("scatter_nd", "apply").kernel.twin(apply_parts),
+        apply_parts=apply_parts,
+        brief=brief,
+        count=count,
+        element=element,
+        scratch=count + resolve_parts,
+    )
 
 
 def execute(
@@ -218,73 +248,50 @@ def execute(
     operator: str = "scatter_nd",
     field: str = "indices",
 ) -> None:
-    """Run on checked arrays of any strides; errors about an index name `operator` and `field`."""
-    operation = _operation(x.dtype, reduction)
-    if indices.dtype.itemsize < 4:
-        indices = indices.astype(np.int64)
-    computed_as = _element_type(out, updates, reduction)
-    width = computed_as.itemsize
-    limits = budget()
-    strides = (
-        word_strides(out, width),
-        word_strides(indices, indices.dtype.itemsize),
-        word_strides(updates, width),
-    )
-    chosen = plan(x.shape, out.dtype.itemsize // width, indices.shape, strides, limits)
-    with scratch((chosen.count, np.int64), (chosen.resolve_parts, np.int64)) as (positions, bad):
-        resolve_positions(chosen, indices, mode, positions, bad, operator, field)
-        if not same_memory(x, out):
-            copy(x, out, limits)
-        if chosen.count == 0 or out.size == 0:
-            return
-        out_words, out_start = words(out, width)
-        updates_words, updates_start = words(updates, width)
-        # fmt: off
-        registry.find("scatter_nd", "apply").kernel(
-            chosen.apply_parts, positions, chosen.count, chosen.space,
-            out_words.view(computed_as), out_start, chosen.targets,
-            updates_words.view(computed_as), updates_start, chosen.sources, chosen.slices, *chosen.run, operation,
-            _HALVES.get(out.dtype.name, combine.PLAIN),
-        )
-        # fmt: on
-
-
-def resolve_positions(
-    chosen: Plan, indices: Array, mode: str, positions: Array, bad: Array, operator: str, field: str
-) -> None:
-    """Write where each update goes, as a position in the indexed space; negative if it is dropped."""
-    if chosen.count == 0:
-        return
-    if chosen.space == 0 and mode == "clip":
-        empty = int(np.argmin(chosen.sizes))
+    """Run on checked arrays of any strides, in place if x is out; errors about an index name `operator` and `field`."""
+    if mode == "clip" and indices.size and 0 in x.shape[: indices.shape[-1]]:
         raise IndexOutOfRangeError(
-            operator, field, "clipped into an empty dimension", f"none: dimension {empty} has 0 elements"
+            operator, field, "clipped into an empty dimension", f"none: dimension {x.shape.index(0)} has 0 elements"
         )
-    if indices.size:
-        index_words, start = words(indices, indices.dtype.itemsize)
-        step = indices.strides[-1] // indices.dtype.itemsize
-    else:  # T == 0: each update goes to the one place there is
-        index_words, start, step = np.zeros(1, np.uint64), 0, 0
+    if indices.itemsize < 4:
+        indices = indices.astype(np.int64)
+    element = _element_type(x, updates, out, reduction)
+    copied = x is not out and x.flags.num & out.flags.num & _CONTIGUOUS != 0
+    strides = (out.strides, indices.strides, updates.strides)
     # fmt: off
-    registry.find("scatter_nd", "resolve").kernel(
-        chosen.resolve_parts, index_words.view(indices.dtype), start, step, chosen.tuples, chosen.count, chosen.sizes,
-        _MODES[mode], positions, bad,
-    )
+    chosen = plan(x.shape, x.dtype, element, indices.shape, indices.itemsize, strides, reduction, mode, copied,
+                  budget())
     # fmt: on
-    found = bad[bad != resolve.GOOD]
-    if found.size:
-        raise _out_of_range(indices, int(found[0]), chosen.sizes, operator, field)
+    # T == 0: there are no indices, and each update goes to the one place there is. No updates: none is read.
+    flat_indices = words(indices, indices.dtype) if indices.size else np.zeros(1, indices.dtype)
+    flat_out = words(out, element) if out.size else np.zeros(1, element)
+    flat_updates = words(updates, element) if updates.size else flat_out
+    flat_x = words(x, element) if copied and x.size else flat_out[:0]
+    unlike = None if copied or x is out else (out, x)
+    place = run(chosen, flat_x, flat_indices, flat_updates, flat_out, unlike=unlike)
+    if place != resolve.GOOD:
+        raise out_of_range(indices, place, x.shape, operator, field)
 
 
-def copy(x: Array, out: Array, limits: Budget) -> None:
-    """Copy x to out, with all threads where both are contiguous."""
-    if x.flags.f_contiguous and out.flags.f_contiguous:
-        x, out = x.T, out.T
-    if not (x.flags.c_contiguous and out.flags.c_contiguous) or x.size == 0:
-        np.copyto(out, x)
-        return
-    parts = limits.parts(work=out.nbytes // 8, most=out.nbytes)  # some 8 bytes a nanosecond
-    registry.find("scatter_nd", "copy").kernel(parts, words(x, 1)[0], words(out, 1)[0])
+def run(
+    chosen: Plan, x: Array, indices: Array, updates: Array, out: Array, *, unlike: tuple[Array, Array] | None = None
+) -> int:
+    """Carry out a plan on the words of the arrays; return where the first bad index is, or GOOD.
+
+    x: empty if it is out, or if it is laid out unlike out: then `unlike` are out and x themselves.
+    """
+    scratch = borrow(chosen.scratch)
+    try:
+        place = resolve.GOOD
+        if chosen.count:
+            place = chosen.resolve(chosen.resolve_parts, indices, chosen.brief, scratch)
+        if place == resolve.GOOD:
+            if unlike is not None:
+                np.copyto(*unlike)
+            chosen.apply(chosen.apply_parts, x, updates, out, chosen.brief, scratch)
+    finally:
+        give_back(scratch)
+    return place
 
 
 def _as_updates(updates: Any, dtype: np.dtype[Any]) -> Array:
@@ -329,7 +336,7 @@ def _operation(dtype: np.dtype[Any], reduction: str) -> int:
     """Return the kernel's operation for a reduction on a type."""
     if reduction == "none":
         return combine.OVERWRITE
-    name = dtype.name
+    name = type_name(dtype)
     if name not in _COMPUTED_AS:
         raise UnsupportedError(
             "scatter_nd", f"x.dtype with reduction {reduction!r}", str(dtype), ", ".join(_COMPUTED_AS)
@@ -345,21 +352,24 @@ def _operation(dtype: np.dtype[Any], reduction: str) -> int:
     return _REDUCTIONS[reduction]
 
 
-def _element_type(out: Array, updates: Array, reduction: str) -> np.dtype[Any]:
+def _element_type(x: Array, updates: Array, out: Array, reduction: str) -> np.dtype[Any]:
     """Return the type the kernel sees: the numbers to compute with, else the widest words all elements consist of."""
+    dtype = out.dtype
     if reduction != "none":
-        return np.dtype(_COMPUTED_AS[out.dtype.name])
-    places = (out.ctypes.data, updates.ctypes.data, *out.strides, *updates.strides, out.dtype.itemsize, 8)
+        return np.dtype(_COMPUTED_AS[type_name(dtype)])
+    if dtype.alignment > 1 or dtype.itemsize == 1:  # aligned arrays: no need to look at addresses
+        return _WORDS[min(dtype.alignment, 8)]
+    arrays = (x, updates, out)
+    places = (dtype.itemsize, 8, *(place for array in arrays for place in (array.ctypes.data, *array.strides)))
     multiple = functools.reduce(lambda a, b: a | b, map(abs, places))
-    return np.dtype(f"u{multiple & -multiple}")  # the lowest bit set anywhere
+    return _WORDS[multiple & -multiple]  # the lowest bit set anywhere
 
 
-def _out_of_range(
-    indices: Array, place: int, sizes: NDArray[np.int64], operator: str, field: str
-) -> IndexOutOfRangeError:
-    number, coordinate = divmod(place, sizes.size)
+def out_of_range(indices: Array, place: int, shape: tuple[int, ...], operator: str, field: str) -> IndexOutOfRangeError:
+    """Return the error about the coordinate at a place that `run` returned."""
+    number, coordinate = divmod(place, indices.shape[-1])
     where = (*map(int, np.unravel_index(number, indices.shape[:-1])), coordinate)
-    size = int(sizes[coordinate])
+    size = shape[coordinate]
     lowest = 0 if indices.dtype.kind == "u" else -size
     allowed = f"{lowest} to {size - 1}" if size else "none"
     return IndexOutOfRangeError(

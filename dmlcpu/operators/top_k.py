@@ -2,7 +2,8 @@
 
 import functools
 import logging
-from collections.abc import Sequence
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,8 +12,10 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from dmlcpu.errors import DmlError, UnsupportedError
 from dmlcpu.kernels import registry
-from dmlcpu.kernels.grid import Grid, make_grid
+from dmlcpu.kernels.brief import Brief
+from dmlcpu.kernels.grid import make_grid
 from dmlcpu.kernels.top_k import columns, lockstep, split, tournament
+from dmlcpu.kernels.top_k.brief import make_brief
 from dmlcpu.kernels.top_k.groups import Sequences
 from dmlcpu.kernels.top_k.keys import FLOAT, SIGNED, UNSIGNED, key_codes
 from dmlcpu.operators.arguments import (
@@ -23,8 +26,9 @@ from dmlcpu.operators.arguments import (
     check_apart,
     check_flag,
     check_output,
+    type_name,
 )
-from dmlcpu.runtime.memory import scratch, word_strides, words
+from dmlcpu.runtime.memory import borrow, first_word, give_back, word_strides, words
 from dmlcpu.runtime.threads import Budget, budget
 
 _log = logging.getLogger("dmlcpu")
@@ -61,7 +65,8 @@ _KINDS = {
     "float32": _Kind(FLOAT, 0x7F800000),
     "float64": _Kind(FLOAT, 0x7FF0000000000000),
 }
-_INDEX_TYPES = ("int64", "int32", "uint64", "uint32")
+_INDEX_TYPES = {"int64": 2**63 - 1, "int32": 2**31 - 1, "uint64": 2**64 - 1, "uint32": 2**32 - 1}
+INDEX_WORD = np.dtype(np.uint32)
 
 
 def top_k(
@@ -147,7 +152,7 @@ def check(x: Any, k: Any, axis: Any, largest: Any, index_dtype: Any) -> tuple[Ar
     if not 0 <= k <= x.shape[axis]:
         raise DmlError("top_k", "k", str(k), f"0 to {x.shape[axis]} (the elements along axis {axis})")
     index_type = as_dtype("top_k", "index_dtype", index_dtype, _INDEX_TYPES)
-    if x.shape[axis] - 1 > np.iinfo(index_type).max:
+    if x.shape[axis] - 1 > _INDEX_TYPES[type_name(index_type)]:
         raise DmlError("top_k", "index_dtype", str(index_type), f"a type that holds {x.shape[axis] - 1}")
     return x, k, axis, check_flag("top_k", "largest", largest), index_type
 
@@ -194,32 +199,41 @@ def choose(work: Sequences, threads: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How one shape, layout and type is worked on: plain integers and a kernel."""
+    """How one shape, layout and type is worked on."""
 
     kernel: registry.Entry
+    twin: Callable[..., Any]  # the kernel's, for so many parts
     parts: int
-    grid: Grid  # sequences, with the strides of x, values and indices
-    rows: int
-    steps: tuple[int, int, int]  # from one element of a sequence to the next, in x, values and indices
-    scratch: tuple[int, int]
+    brief: Brief  # what the kernel is told
+    word: np.dtype[Any]  # what the kernel sees elements as
+    scratch: int  # cells
 
 
 @functools.lru_cache(maxsize=1024)
 def plan(
     shape: tuple[int, ...],
+    dtype: np.dtype[Any],
     axis: int,
     k: int,
-    strides: tuple[Sequence[int], Sequence[int], Sequence[int]],
+    largest: bool,
+    index_width: int,
+    strides: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]],
     limits: Budget,
     kernel: str | None,
 ) -> Plan:
-    """Choose the kernel and cut the work. strides: of x, values and indices, in words."""
+    """Choose the kernel and cut the work. strides: of x, values and indices."""
+    kind = _kind(dtype)
+    width = dtype.itemsize
     n = shape[axis]
+    out_shape = (*shape[:axis], k, *shape[axis + 1 :])
+    x_strides, v_strides, i_strides = in_words = [
+        word_strides(own, size) for own, size in zip(strides, (width, width, INDEX_WORD.itemsize), strict=True)
+    ]
     others = [d for d in range(len(shape)) if d != axis]
     sizes = [shape[d] for d in others]
-    rows = int(np.prod(sizes, dtype=np.int64))
-    grid = make_grid(sizes, *[[tensor[d] for d in others] for tensor in strides])
-    work = Sequences(rows, n, k, strides[0][axis], int(grid[0, -1]) if grid[1, -1] == 1 else 1)
+    rows = math.prod(sizes)
+    grid = make_grid(sizes, *[[own[d] for d in others] for own in in_words])
+    work = Sequences(rows, n, k, x_strides[axis], int(grid[0, -1]) if grid[1, -1] == 1 else 1)
     entry = registry.find("top_k", "select", kernel or choose(work, limits.threads))
     assert entry.scratch is not None
     if entry.takes and not entry.takes(work):
@@ -227,14 +241,21 @@ def plan(
     parts = limits.parts(work=rows * n, most=rows)
     if entry.name == "split":
         parts = rows * limits.parts(work=n, most=split.most_parts(work))
-    keys_length, order_length = entry.scratch(n, k)
+    keys_length, positions_length = (length + _GAP for length in entry.scratch(n, k))
+    positions_length += -positions_length % 8  # the keys behind start a cache line
+    numbers = (
+        *(first_word(shape, x_strides), x_strides[axis]),
+        *(first_word(out_shape, v_strides), v_strides[axis]),
+        *(first_word(out_shape, i_strides), i_strides[axis]),
+        *(index_width // INDEX_WORD.itemsize, rows, n, k, keys_length, positions_length),
+    )
     chosen = Plan(
         kernel=entry,
+        twin=entry.kernel.twin(parts),
         parts=parts,
-        grid=grid,
-        rows=rows,
-        steps=(strides[0][axis], strides[1][axis], strides[2][axis]),
-        scratch=(keys_length + _GAP, order_length + _GAP),
+        brief=make_brief(numbers, key_codes(kind.code, width, kind.infinity, largest), grid),
+        word=np.dtype(f"u{width}"),
+        scratch=parts * (positions_length + -(-keys_length * width // 8)),
     )
     _log.debug("top_k: %s, k %d along axis %d: %s, %d parts", shape, k, axis, entry.name, chosen.parts)
     return chosen
@@ -253,28 +274,22 @@ def execute(
     """Run on checked arrays of any strides; `kernel` asks for one of the registry by name."""
     if values.size == 0:
         return
-    kind = _kind(x.dtype)
-    width = x.dtype.itemsize
-    strides = (word_strides(x, width), word_strides(values, width), word_strides(indices, 4))
-    chosen = plan(x.shape, axis, k, strides, budget(), kernel)
-    x_words, x_start = words(x, width)
-    value_words, value_start = words(values, width)
-    index_words, index_start = words(indices, 4)
-    x_step, value_step, index_step = chosen.steps
-    sizes = (chosen.parts * chosen.scratch[0], f"u{width}"), (chosen.parts * chosen.scratch[1], np.int64)
-    with scratch(*sizes) as (keys, order):
-        # fmt: off
-        chosen.kernel.kernel(
-            chosen.parts, x_words, x_start, x_step, value_words, value_start, value_step,
-            index_words, index_start, index_step, indices.dtype.itemsize // 4, chosen.grid, chosen.rows,
-            x.shape[axis], k, key_codes(kind.code, width, kind.infinity, largest),
-            keys.reshape(chosen.parts, -1), order.reshape(chosen.parts, -1),
-        )
-        # fmt: on
+    strides = (x.strides, values.strides, indices.strides)
+    chosen = plan(x.shape, x.dtype, axis, k, largest, indices.itemsize, strides, budget(), kernel)
+    run(chosen, words(x, chosen.word), words(values, chosen.word), words(indices, INDEX_WORD))
+
+
+def run(chosen: Plan, x: Array, values: Array, indices: Array) -> None:
+    """Carry out a plan on the words of the arrays."""
+    scratch = borrow(chosen.scratch)
+    try:
+        chosen.twin(chosen.parts, x, values, indices, chosen.brief, scratch)
+    finally:
+        give_back(scratch)
 
 
 def _kind(dtype: np.dtype[Any]) -> _Kind:
-    kind = _KINDS.get(dtype.name)
+    kind = _KINDS.get(type_name(dtype))
     if kind is None:
         raise UnsupportedError("top_k", "x.dtype", str(dtype), ", ".join(_KINDS))
     return kind

@@ -55,6 +55,10 @@ class Kernel:
         """The twin whose ``prange`` runs on Numba's threads."""
         return _compile_lazily(self.function, "parallel")
 
+    def twin(self, parts: int) -> Callable[..., Any]:
+        """Return what to call for so many parts: for one the serial twin itself, which spares a call between."""
+        return self if parts > 1 else self.serial
+
     def __call__(self, parts: int, *args: Any) -> Any:
         """Run with the work cut into `parts` shares."""
         if parts > 1 and not _forked and _launch.acquire(blocking=False):

@@ -1,8 +1,6 @@
 """Arrays as kernels want them: aligned scratch memory, and flat word views of arrays with any strides."""
 
-import contextlib
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,43 +9,35 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 _ALIGNMENT = 64
+_CELL = 8
 # Scratch up to this many bytes is kept by each thread for its next call; more is given back at once.
 _KEPT_BYTES = 32 << 20
+_LEAST_CELLS = 512
 
-_WORDS: dict[int, np.dtype[Any]] = {
-    1: np.dtype(np.uint8),
-    2: np.dtype(np.uint16),
-    4: np.dtype(np.uint32),
-    8: np.dtype(np.uint64),
-}
+# Of `array.flags.num`: one look instead of one for each flag.
+C_CONTIGUOUS, F_CONTIGUOUS, OWNS_DATA, ALIGNED, WRITEABLE = 0x1, 0x2, 0x4, 0x100, 0x400
+_FLAT = C_CONTIGUOUS | WRITEABLE
 
 _local = threading.local()
 
 
-@contextlib.contextmanager
-def scratch(*requests: tuple[int, Any]) -> Iterator[list[Array]]:
-    """Lend one uninitialised 64-byte aligned 1-D array for each (length, dtype).
+def borrow(cells: int) -> Array:
+    """Lend uninitialised 64-byte aligned scratch of at least so many int64 cells, until `give_back`.
 
     The memory belongs to the calling thread, whose next call uses it again. While it is lent it is not there: a call
     in between (of a signal handler, of a finalizer) gets memory of its own.
     """
-    offsets = []
-    total = 0
-    for length, dtype in requests:
-        offsets.append(total)
-        nbytes = length * np.dtype(dtype).itemsize
-        total += -(-nbytes // _ALIGNMENT) * _ALIGNMENT
-    block: Array | None = _local.__dict__.pop("block", None)
-    if block is None or block.size < total:
-        block = aligned_empty(max(total, 4096), np.uint8)
-    try:
-        yield [
-            block[offset : offset + length * np.dtype(dtype).itemsize].view(dtype)
-            for offset, (length, dtype) in zip(offsets, requests, strict=True)
-        ]
-    finally:
-        if block.size <= _KEPT_BYTES:
-            _local.block = block
+    block: Array | None = getattr(_local, "block", None)
+    _local.block = None  # a call between these two lines uses the block, and is done with it before this one goes on
+    if block is None or block.size < cells:
+        return aligned_empty(max(cells, _LEAST_CELLS), np.int64)
+    return block
+
+
+def give_back(block: Array) -> None:
+    """Keep what `borrow` lent for this thread's next call, if it is not too large."""
+    if block.size <= _KEPT_BYTES // _CELL:
+        _local.block = block
 
 
 def aligned_empty(length: int, dtype: Any) -> Array:
@@ -58,22 +48,19 @@ def aligned_empty(length: int, dtype: Any) -> Array:
     return raw[start : start + nbytes].view(dtype)
 
 
-def words(array: Array, width: int) -> tuple[Array, int]:
-    """Return the memory `array` spans as a flat array of unsigned words, and the offset of its first element in it.
+def words(array: Array, word: np.dtype[Any]) -> Array:
+    """Return the memory `array` spans as a flat array of words: unsigned ones, or those it consists of.
 
     Nothing is copied. Kernels are compiled for flat contiguous arrays of one unsigned type a width, whatever the
-    array's shape, strides, type or write protection; they get the strides beside it. The array must not be empty, and
-    its address and strides must be multiples of `width`. The result can be written to even if `array` cannot: only
-    what a caller checked to be an output may be.
+    array's shape, strides, type or write protection; they get `first_word` and the strides beside it. The array must
+    not be empty, and its address and strides must be multiples of the word's size. The result can be written to even
+    if `array` cannot: only what a caller checked to be an output may be.
     """
-    dtype = _WORDS[width]
-    if type(array) is not np.ndarray:
-        array = array.view(np.ndarray)  # a matrix would stay two-dimensional below
-    if array.flags.c_contiguous and array.flags.writeable:
-        return array.reshape(-1).view(dtype), 0
+    if type(array) is np.ndarray and array.flags.num & _FLAT == _FLAT:  # a matrix would stay two-dimensional
+        flat = array.ravel()
+        return flat if flat.dtype is word else flat.view(word)
     low, high = np.lib.array_utils.byte_bounds(array)
-    start: int = array.__array_interface__["data"][0]
-    return np.asarray(_Span(array, low, (high - low) // width, dtype)), (start - low) // width
+    return np.asarray(_Span(array, low, (high - low) // word.itemsize, word))
 
 
 class _Span:
@@ -89,14 +76,26 @@ class _Span:
         }
 
 
-def word_strides(array: Array, width: int) -> tuple[int, ...]:
-    """Return the array's strides, counted in words."""
-    return tuple(stride // width for stride in array.strides)
+def word_strides(strides: tuple[int, ...], width: int) -> tuple[int, ...]:
+    """Return strides counted in words instead of bytes."""
+    return tuple(stride // width for stride in strides)
+
+
+def first_word(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
+    """Return the place of an array's first element in its `words`; strides in words."""
+    return sum((1 - n) * stride for n, stride in zip(shape, strides, strict=True) if stride < 0)
+
+
+def spans_meet(a: Array, b: Array) -> bool:
+    """Tell whether what two arrays span, from the first element to the last, has memory in common."""
+    if a is not b and a.flags.num & b.flags.num & OWNS_DATA:  # spares most calls what NumPy's own check takes
+        return False
+    return np.may_share_memory(a, b)
 
 
 def overlap(a: Array, b: Array) -> bool:
     """Tell whether two arrays share memory; when that is too hard to decide, they do."""
-    if not np.may_share_memory(a, b):
+    if not spans_meet(a, b):
         return False
     try:
         return np.shares_memory(a, b, max_work=100_000)  # type: ignore[arg-type]  # the stub knows two values only

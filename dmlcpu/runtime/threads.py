@@ -3,15 +3,14 @@
 import contextlib
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 # A share of work below this many elementary steps (about a nanosecond each) is not worth a thread: launching a
 # parallel kernel costs 1.5 us (OpenMP) to 120 us (workqueue).
 GRAIN = 30_000
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(NamedTuple):
     """What a plan may spend: threads, and the least work that is worth one of them."""
 
     threads: int
@@ -82,7 +81,7 @@ def set_num_threads(n: int) -> None:
         raise TypeError(f"set_num_threads: n is {n!r}; allowed: an integer of at least 1")
     if n.__index__() < 1:
         raise ValueError(f"set_num_threads: n is {n}; allowed: an integer of at least 1")
-    _budget = replace(budget(), threads=n.__index__())
+    _budget = budget()._replace(threads=n.__index__())
 
 
 @contextlib.contextmanager

@@ -64,6 +64,11 @@ def test_one_part_runs_serially_and_more_run_in_parallel(monkeypatch):
     assert ran == ["serial", "parallel", "parallel"]
 
 
+def test_the_twin_for_one_part_is_the_serial_one_itself():
+    assert bump_all.twin(1) is bump_all.serial
+    assert bump_all.twin(2) is bump_all
+
+
 def test_whoever_finds_the_threads_taken_runs_serially(monkeypatch):
     ran = spy(monkeypatch)
     with jit._launch:

@@ -6,54 +6,69 @@ from samples import LAYOUTS, misaligned, swapped
 
 from dmlcpu.runtime import memory
 
+WORD = np.dtype(np.uint32)
 
-def test_scratch_is_aligned_apart_and_of_the_right_types():
-    with memory.scratch((3, np.uint8), (0, np.int16), (5, np.int64), (7, np.float32)) as parts:
-        assert [part.dtype for part in parts] == [np.uint8, np.int16, np.int64, np.float32]
-        assert [part.size for part in parts] == [3, 0, 5, 7]
-        assert all(part.ctypes.data % 64 == 0 for part in parts if part.size)
-        for number, part in enumerate(parts):
-            part[...] = number
-        assert [set(part.tolist()) for part in parts] == [{0}, set(), {2}, {3}]
+
+@pytest.fixture(autouse=True)
+def _no_scratch_yet(monkeypatch):
+    monkeypatch.setattr(memory, "_local", threading.local())
 
 
 def scratch_address():
-    with memory.scratch((1000, np.uint8)) as (part,):
-        return part.ctypes.data
+    block = memory.borrow(1000)
+    memory.give_back(block)
+    return block.ctypes.data
+
+
+@pytest.mark.parametrize("cells", [0, 1, 511, 513, 100_000])
+def test_scratch_is_aligned_and_large_enough(cells):
+    block = memory.borrow(cells)
+    assert block.dtype == np.int64
+    assert block.size >= cells
+    assert block.ctypes.data % 64 == 0
+    assert block.flags.c_contiguous
+    assert block.flags.writeable
 
 
 def test_scratch_is_used_again_by_the_same_thread_and_not_by_another():
     mine = scratch_address()
     assert scratch_address() == mine
     others = []
-    with memory.scratch((1000, np.uint8)):
-        thread = threading.Thread(target=lambda: others.append(scratch_address()))
-        thread.start()
-        thread.join()
+    block = memory.borrow(1000)
+    thread = threading.Thread(target=lambda: others.append(scratch_address()))
+    thread.start()
+    thread.join()
+    memory.give_back(block)
     assert others != [mine]
 
 
 def test_a_call_in_between_gets_scratch_of_its_own():
-    with memory.scratch((1000, np.uint8)) as (outer,):
-        assert scratch_address() != outer.ctypes.data
+    outer = memory.borrow(1000)
+    assert scratch_address() != outer.ctypes.data
+
+
+def test_more_scratch_than_is_kept_is_made_anew():
+    small = scratch_address()
+    block = memory.borrow(5000)
+    assert block.size >= 5000
+    memory.give_back(block)
+    assert scratch_address() == block.ctypes.data != small
 
 
 def test_large_scratch_is_not_kept(monkeypatch):
-    monkeypatch.setattr(memory, "_local", threading.local())
     monkeypatch.setattr(memory, "_KEPT_BYTES", 1 << 16)
-    with memory.scratch((1 << 17, np.uint8)):
-        pass
-    assert not hasattr(memory._local, "block")
-    with memory.scratch((1 << 10, np.uint8)):
-        pass
+    memory.give_back(memory.borrow(1 << 14))
+    assert memory._local.block is None
+    memory.give_back(memory.borrow(1 << 10))
     assert memory._local.block.nbytes <= 1 << 16
 
 
 @pytest.mark.parametrize("make", [m for m in LAYOUTS.values() if m not in (misaligned, swapped)])
 def test_words_and_strides_find_every_element(make):
     x = make(np.arange(24, dtype=np.uint32).reshape(2, 3, 4))
-    flat, start = memory.words(x, 4)
-    strides = memory.word_strides(x, 4)
+    flat = memory.words(x, WORD)
+    strides = memory.word_strides(x.strides, 4)
+    start = memory.first_word(x.shape, strides)
     assert flat.flags.c_contiguous
     assert flat.flags.writeable
     assert flat.dtype == np.uint32
@@ -62,23 +77,23 @@ def test_words_and_strides_find_every_element(make):
 
 
 def test_words_are_no_copy_and_keep_the_memory_alive():
-    flat, start = memory.words(np.arange(6, dtype=np.float32)[::-1], 4)
+    flat = memory.words(np.arange(6, dtype=np.float32)[::-1], WORD)
     assert flat.view(np.float32).tolist() == [0, 1, 2, 3, 4, 5]
-    assert start == 5
+    assert memory.first_word((6,), (-1,)) == 5
     x = np.zeros((2, 2), np.uint16)
-    memory.words(x.T, 2)[0][1] = 9
+    memory.words(x.T, np.dtype(np.uint16))[1] = 9
     assert x.tolist() == [[0, 9], [0, 0]]
 
 
 @pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
 def test_words_of_a_matrix_are_flat():
-    assert memory.words(np.asmatrix(np.zeros((3, 2), np.uint8)), 1)[0].shape == (6,)
+    assert memory.words(np.asmatrix(np.zeros((3, 2), np.uint8)), np.dtype(np.uint8)).shape == (6,)
 
 
 def test_words_may_be_narrower_than_elements():
-    flat, start = memory.words(np.array([1 + 2j, 3 + 4j])[::-1], 8)
-    assert flat.view(np.float64).tolist() == [1, 2, 3, 4]
-    assert start == 2
+    x = np.array([1 + 2j, 3 + 4j])[::-1]
+    assert memory.words(x, np.dtype(np.uint64)).view(np.float64).tolist() == [1, 2, 3, 4]
+    assert memory.first_word(x.shape, memory.word_strides(x.strides, 8)) == 2
 
 
 def test_overlap():
@@ -86,6 +101,16 @@ def test_overlap():
     assert memory.overlap(x, x[1:2])
     assert not memory.overlap(x[:, ::2], x[:, 1::2])
     assert not memory.overlap(x, x.copy())
+    assert memory.overlap(x, x)
+
+
+def test_spans_meet_without_a_shared_element():
+    x = np.zeros((4, 4))
+    assert memory.spans_meet(x[:, ::2], x[:, 1::2])
+    assert not memory.spans_meet(x[:2], x[2:])
+    assert not memory.spans_meet(x, x.copy())
+    assert memory.spans_meet(x, x)
+    assert memory.spans_meet(x, np.frombuffer(x))  # which does not own its memory
 
 
 def test_what_is_too_hard_to_decide_overlaps(monkeypatch):

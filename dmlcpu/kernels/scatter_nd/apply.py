@@ -1,12 +1,14 @@
-"""The writing pass. Each share of the work owns a region of the output and applies the updates that fall into it.
+"""The writing pass: the copy of the input, and the updates.
 
-Every share reads all positions and applies its own in index order, so no element is ever touched by two threads, the
-last update wins, and sums are formed in one order: the result does not depend on the number of shares.
+Each share of the work owns a region of the output and applies the updates that fall into it. Every share reads all
+positions and applies its own in index order, so no element is ever touched by two threads, the last update wins, and
+sums are formed in one order: the result does not depend on the number of shares.
 """
 
 from numba import prange
 
 from dmlcpu.kernels.grid import offset
+from dmlcpu.kernels.scatter_nd.brief import positions_of, unpack_updates
 from dmlcpu.kernels.scatter_nd.combine import combine_slice
 from dmlcpu.runtime.jit import device, kernel
 
@@ -30,15 +32,19 @@ def apply_region(first, last, positions, count, out, out_start, targets, updates
 
 
 @kernel
-def apply(parts, positions, count, space, out, out_start, targets, updates, updates_start, sources,
-          slices, n, o_step, u_step, operation, half):  # fmt: skip
-    """Write `count` updates, each a slice, at their positions in a space of so many.
+def apply(parts, x, updates, out, brief, scratch):
+    """Copy x to out if they are not the same, then write the updates, each a slice, at their positions.
 
-    positions: (count,) int64, negative ones are skipped. out, updates: elements of one type. targets: (2, d), the
-    indexed space in `out`; sources: (2, d), the updates. A slice is a grid `slices`: (3, d) of runs of n elements,
-    o_step apart in out and u_step apart in updates.
+    x, updates, out: elements of one type; x: laid out as out, or empty if there is nothing to copy. A slice is a grid
+    `slices`: (3, d) of runs of n elements, o_step apart in out and u_step apart in updates. See also brief.py.
     """
+    (out_start, updates_start, n, o_step, u_step, operation, half, space,
+     targets, sources, slices) = unpack_updates(brief)  # fmt: skip
+    positions = positions_of(brief, scratch)
+    for part in prange(parts):  # in a helper of its own the copy takes a third longer
+        first, last = part * x.size // parts, (part + 1) * x.size // parts
+        out[first:last] = x[first:last]
     for part in prange(parts):
-        apply_region(part * space // parts, (part + 1) * space // parts, positions, count,
+        apply_region(part * space // parts, (part + 1) * space // parts, positions, positions.size,
                      out, out_start, targets, updates, updates_start, sources,
                      slices, n, o_step, u_step, operation, half)  # fmt: skip

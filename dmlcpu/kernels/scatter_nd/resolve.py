@@ -4,6 +4,7 @@ import numpy as np
 from numba import prange
 
 from dmlcpu.kernels.grid import offset
+from dmlcpu.kernels.scatter_nd.brief import positions_of, unpack_tuples
 from dmlcpu.runtime.jit import device, kernel
 
 RAISE, DROP, CLIP = 0, 1, 2
@@ -38,12 +39,19 @@ def resolve_tuples(first, last, indices, start, step, grid, sizes, mode, positio
 
 
 @kernel
-def resolve(parts, indices, start, step, grid, count, sizes, mode, positions, bad):
-    """Resolve `count` tuples to row-major positions in a space of these sizes.
+def resolve(parts, indices, brief, scratch):
+    """Resolve all tuples to positions; return where the first bad coordinate lies (tuple * T + t), or GOOD.
 
-    indices: words of any index type; grid: (2, d), the tuples; sizes: (T,); positions: (count,) int64;
-    bad: (parts,) int64, for each share the place of its first bad coordinate.
+    indices: words of any index type; brief, scratch: see brief.py.
     """
+    start, step, mode, sizes, tuples = unpack_tuples(brief)
+    positions = positions_of(brief, scratch)
+    count = positions.size
+    bad = scratch[count : count + parts]
     for part in prange(parts):
         bad[part] = resolve_tuples(part * count // parts, (part + 1) * count // parts,
-                                   indices, start, step, grid, sizes, mode, positions)  # fmt: skip
+                                   indices, start, step, tuples, sizes, mode, positions)  # fmt: skip
+    for part in range(parts):
+        if bad[part] != GOOD:
+            return bad[part]
+    return np.int64(GOOD)

@@ -9,6 +9,7 @@ from numba import prange
 
 from dmlcpu.kernels.grid import offset
 from dmlcpu.kernels.top_k import groups
+from dmlcpu.kernels.top_k.brief import unpack
 from dmlcpu.kernels.top_k.groups import STRIPES, Sequences, finish, lower_bound, maxima_behind, most_candidates
 from dmlcpu.kernels.top_k.keys import key_of, load_keys, write_row
 from dmlcpu.runtime.intrinsics import line_of, prefetch
@@ -119,9 +120,10 @@ def select_blocks(first, last, line, x, x_start, x_step, values, v_start, v_step
 
 
 @kernel
-def columns(parts, x, x_start, x_step, values, v_start, v_step, indices, i_start, i_step,
-            words, grid, rows, n, k, codes, keys, positions):  # fmt: skip
-    """Select in every sequence; those of the grid's last dimension lie side by side in x."""
+def columns(parts, x, values, indices, brief, scratch):
+    """Select in every sequence; those of the grid's last dimension lie side by side in x. See brief.py."""
+    (x_start, x_step, v_start, v_step, i_start, i_step, words, rows, n, k, grid, codes, keys,
+     positions) = unpack(parts, x, brief, scratch)  # fmt: skip
     line = grid[0, grid.shape[1] - 1]
     blocks = rows // line * ((line + COLUMNS - 1) // COLUMNS)
     for part in prange(parts):

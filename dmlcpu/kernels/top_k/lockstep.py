@@ -8,6 +8,7 @@ first, without a comparison of positions and without a branch.
 from numba import prange
 
 from dmlcpu.kernels.grid import offset
+from dmlcpu.kernels.top_k.brief import unpack
 from dmlcpu.kernels.top_k.groups import Sequences
 from dmlcpu.kernels.top_k.keys import load_keys, write_row
 from dmlcpu.runtime.jit import device, kernel
@@ -87,9 +88,10 @@ def scratch(n: int, k: int) -> tuple[int, int]:
 
 
 @kernel
-def lockstep(parts, x, x_start, x_step, values, v_start, v_step, indices, i_start, i_step,
-             words, grid, rows, n, k, codes, keys, order):  # fmt: skip
-    """Select in every sequence. x, values: words of one width; grid: (4, d); keys, order: scratch, a row a part."""
+def lockstep(parts, x, values, indices, brief, scratch):
+    """Select in every sequence. x, values: words of one width; brief, scratch: see brief.py."""
+    (x_start, x_step, v_start, v_step, i_start, i_step, words, rows, n, k, grid, codes, keys,
+     order) = unpack(parts, x, brief, scratch)  # fmt: skip
     for part in prange(parts):
         select_rows(part * rows // parts, (part + 1) * rows // parts, x, x_start, x_step,
                     values, v_start, v_step, indices, i_start, i_step,

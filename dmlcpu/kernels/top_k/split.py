@@ -3,6 +3,7 @@
 from numba import prange
 
 from dmlcpu.kernels.grid import offset
+from dmlcpu.kernels.top_k.brief import unpack
 from dmlcpu.kernels.top_k.groups import STRIPES, Sequences
 from dmlcpu.kernels.top_k.keys import write_row
 from dmlcpu.kernels.top_k.tournament import scratch, select
@@ -52,9 +53,10 @@ def bounds(part, parts, n):
 
 
 @kernel
-def split(parts, x, x_start, x_step, values, v_start, v_step, indices, i_start, i_step,
-          words, grid, rows, n, k, codes, keys, positions):  # fmt: skip
-    """Select in every sequence, each contiguous, with `parts` // `rows` shares for each. keys, positions: scratch."""
+def split(parts, x, values, indices, brief, scratch):
+    """Select in every sequence, each contiguous, with `parts` // `rows` shares for each. See brief.py."""
+    (x_start, _, v_start, v_step, i_start, i_step, words, rows, n, k, grid, codes, keys,
+     positions) = unpack(parts, x, brief, scratch)  # fmt: skip
     each = parts // rows
     for part in prange(parts):
         begin, end = bounds(part % each, each, n)

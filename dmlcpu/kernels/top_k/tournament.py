@@ -8,6 +8,7 @@ from numba import prange
 
 from dmlcpu.kernels.grid import offset
 from dmlcpu.kernels.top_k import groups
+from dmlcpu.kernels.top_k.brief import unpack
 from dmlcpu.kernels.top_k.groups import LINE, STRIPES, Sequences, finish, lower_bound, maxima_behind, most_candidates
 from dmlcpu.kernels.top_k.keys import key_of, load_keys, write_row
 from dmlcpu.runtime.intrinsics import line_of, lowest_bit, prefetch, reach
@@ -122,9 +123,10 @@ def select_rows(first, last, x, x_start, values, v_start, v_step, indices, i_sta
 
 
 @kernel
-def tournament(parts, x, x_start, x_step, values, v_start, v_step, indices, i_start, i_step,
-               words, grid, rows, n, k, codes, keys, positions):  # fmt: skip
-    """Select in every sequence, each contiguous (x_step is 1). keys, positions: scratch, a row a part."""
+def tournament(parts, x, values, indices, brief, scratch):
+    """Select in every sequence, each contiguous (x_step is 1). brief, scratch: see brief.py."""
+    (x_start, _, v_start, v_step, i_start, i_step, words, rows, n, k, grid, codes, keys,
+     positions) = unpack(parts, x, brief, scratch)  # fmt: skip
     for part in prange(parts):
         select_rows(part * rows // parts, (part + 1) * rows // parts, x, x_start,
                     values, v_start, v_step, indices, i_start, i_step,

@@ -1,0 +1,33 @@
+"""What every top_k kernel is told; see kernels/brief.py."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlcpu.kernels import brief as briefs
+from dmlcpu.kernels.brief import Brief, section
+from dmlcpu.kernels.grid import Grid
+from dmlcpu.runtime.jit import device
+
+
+def make_brief(numbers: tuple[int, ...], codes: NDArray[Any], grid: Grid) -> Brief:
+    """Return the brief that `unpack` takes apart: the numbers it names, the bits of the keys' codes, and the grid."""
+    cells = np.zeros(codes.size, np.int64)
+    cells.view(codes.dtype)[: codes.size] = codes
+    return briefs.make_brief(numbers, cells, grid)
+
+
+@device
+def unpack(parts, x, brief, scratch):
+    """Return where the sequences start and how they go on, what to select, and scratch for each part.
+
+    x: words; scratch: int64, for positions (parts, positions a part) and then keys (parts, keys a part) as wide as x.
+    """
+    numbers, codes, grid = section(brief, 0), section(brief, 1).view(x.dtype), section(brief, 2).reshape(4, -1)
+    x_start, x_step, v_start, v_step = numbers[0], numbers[1], numbers[2], numbers[3]
+    i_start, i_step, words = numbers[4], numbers[5], numbers[6]
+    rows, n, k, keys_length, positions_length = numbers[7], numbers[8], numbers[9], numbers[10], numbers[11]
+    positions = scratch[: parts * positions_length].reshape(parts, positions_length)
+    keys = scratch[parts * positions_length :].view(x.dtype)[: parts * keys_length].reshape(parts, keys_length)
+    return x_start, x_step, v_start, v_step, i_start, i_step, words, rows, n, k, grid, codes, keys, positions
