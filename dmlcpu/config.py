@@ -89,7 +89,7 @@ def cache_folder() -> str:
     """Return the folder under which compiled kernels are kept."""
     from dmlcpu.kernels import registry
 
-    folders = {entry.kernel.serial.stats.cache_path for entry in registry.available()} - {None}
+    folders = {entry.kernel.share.stats.cache_path for entry in registry.available()} - {None}
     return os.path.commonpath(folders) if folders else "none: kernels are compiled anew by every process"
 
 

@@ -60,7 +60,7 @@ def test_show_config_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
 def test_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     class Twin:
         def __init__(self, path: str | None) -> None:
-            self.serial = self
+            self.share = self
             self.stats = self
             self.cache_path = path
 

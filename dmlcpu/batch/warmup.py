@@ -35,9 +35,7 @@ def warm_up(cases: Sequence[tuple[str, str]]) -> str:
     with tqdm(cases, desc="Compiling", unit="case", disable=None, leave=False) as progress:
         for op, name in progress:
             progress.set_postfix_str(f"{op} {name}")
-            # The serial twins; then, every element being worth a share, the parallel ones.
-            with limits(1):
-                _CALLS[op](name)
+            # Every element being worth a share, kernels are compiled, and what launches them on threads.
             with limits(2, grain=1):
                 _CALLS[op](name)
     compiled, cached = (after - before for after, before in zip(_counts(), (compiled, cached), strict=True))
@@ -48,8 +46,9 @@ def warm_up(cases: Sequence[tuple[str, str]]) -> str:
 def _counts() -> tuple[int, int]:
     """Return how many kernels this process has compiled, and how many it has found in the cache."""
     from dmlcpu.kernels import registry
+    from dmlcpu.runtime.jit import launcher
 
-    statistics = [twin.stats for entry in registry.available() for twin in (entry.kernel.serial, entry.kernel.parallel)]
+    statistics = [compiled.stats for compiled in (launcher(), *(entry.kernel.share for entry in registry.available()))]
     return (
         sum(sum(each.cache_misses.values()) for each in statistics),
         sum(sum(each.cache_hits.values()) for each in statistics),

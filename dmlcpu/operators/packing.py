@@ -90,7 +90,7 @@ def pack(x: Array, packed: Array, sums: Array) -> None:
         sums[...] = 0
         return
     run, parts, *numbers = _pack_plan(x.shape, x.strides, budget())
-    run(parts, words(x, x.dtype), *numbers, packed, sums)
+    run(0, parts, words(x, x.dtype), *numbers, packed, sums)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -99,7 +99,7 @@ def _pack_plan(shape: tuple[int, ...], strides: tuple[int, ...], limits: Budget)
     *batch, rows, depth = shape
     batches = math.prod(batch)
     parts = limits.parts(work=math.prod(shape), most=batches * -(-rows // ROWS))
-    run = registry.find("quantized_matmul", "pack").kernel.twin(parts)
+    run = registry.find("quantized_matmul", "pack").kernel.for_parts(parts)
     grid = make_grid(batch, strides[:-2])
     return run, parts, first_word(shape, strides), strides[-2], strides[-1], grid, batches, rows, depth
 

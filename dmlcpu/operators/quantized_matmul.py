@@ -138,7 +138,7 @@ def quantized_matmul(
 class Plan:
     """How one set of shapes and layouts is worked on."""
 
-    run: Callable[..., Any]  # the kernel's twin for so many parts
+    run: Callable[..., Any]  # the kernel, to be called with (0, parts, ...)
     parts: int
     sizes: tuple[Grid, int, int, int, int]  # the product's batches with the strides of everything, how many, M, N, K
     steps: tuple[int, ...]  # of the parameters, along rows or columns
@@ -183,7 +183,7 @@ def plan(
     )
     _log.debug("quantized_matmul: %s by %s: %s, %d parts", a_shape, b_shape, entry.name, parts)
     return Plan(
-        run=entry.kernel.twin(parts),
+        run=entry.kernel.for_parts(parts),
         parts=parts,
         sizes=(grid, batches, rows, columns, depth),
         steps=tuple(own[-2] or own[-1] for own in strides),
@@ -244,7 +244,7 @@ def execute(
         lowest, highest, *y_places = chosen.y
         # fmt: off
         chosen.run(
-            chosen.parts, a_rows, a_sums, *packed, *chosen.sizes,
+            0, chosen.parts, a_rows, a_sums, *packed, *chosen.sizes,
             *itertools.chain.from_iterable(zip(numbers, chosen.steps, strict=True)),
             lowest, highest, words(out, _BYTE), *y_places, sums,
         )

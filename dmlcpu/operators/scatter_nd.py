@@ -164,8 +164,9 @@ def allocate(x: Array, indices: Array, updates: Array, out: Array | None) -> Arr
 class Plan:
     """How one set of shapes, layouts and types is worked on."""
 
-    resolve: Callable[..., Any]  # the kernels' twins for so many parts
+    resolve: Callable[..., Any]  # the kernels, to be called with (0, parts, ...)
     resolve_parts: int
+    copy: Callable[..., Any]
     apply: Callable[..., Any]
     apply_parts: int
     brief: Brief  # what both are told
@@ -226,9 +227,10 @@ def plan(
     )
     _log.debug("scatter_nd: %d updates of %d words into %s: %d parts", count, inner, shape, apply_parts)
     return Plan(
-        resolve=registry.find("scatter_nd", "resolve").kernel.twin(resolve_parts),
+        resolve=registry.find("scatter_nd", "resolve").kernel.for_parts(resolve_parts),
         resolve_parts=resolve_parts,
-        apply=registry.find("scatter_nd", "apply").kernel.twin(apply_parts),
+        copy=registry.find("scatter_nd", "copy").kernel,
+        apply=registry.find("scatter_nd", "apply").kernel.for_parts(apply_parts),
         apply_parts=apply_parts,
         brief=brief,
         count=count,
@@ -282,16 +284,21 @@ def run(
     """
     scratch = borrow(chosen.scratch)
     try:
-        place = resolve.GOOD
         if chosen.count:
-            place = chosen.resolve(chosen.resolve_parts, indices, chosen.brief, scratch)
-        if place == resolve.GOOD:
-            if unlike is not None:
-                np.copyto(*unlike)
-            chosen.apply(chosen.apply_parts, x, updates, out, chosen.brief, scratch)
+            chosen.resolve(0, chosen.resolve_parts, indices, chosen.brief, scratch)
+            for part in range(chosen.resolve_parts):
+                place = int(scratch[chosen.count + part])
+                if place != resolve.GOOD:
+                    return place
+        if unlike is not None:
+            np.copyto(*unlike)
+        if chosen.apply_parts > 1 and x.size:
+            chosen.copy(0, chosen.apply_parts, x, out)
+            x = x[:0]
+        chosen.apply(0, chosen.apply_parts, x, updates, out, chosen.brief, scratch)
     finally:
         give_back(scratch)
-    return place
+    return resolve.GOOD
 
 
 def _as_updates(updates: Any, dtype: np.dtype[Any]) -> Array:

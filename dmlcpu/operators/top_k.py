@@ -202,9 +202,10 @@ class Plan:
     """How one shape, layout and type is worked on."""
 
     kernel: registry.Entry
-    twin: Callable[..., Any]  # the kernel's, for so many parts
+    run: Callable[..., Any]  # the kernel, to be called with (0, parts, ...)
     parts: int
-    brief: Brief  # what the kernel is told
+    merge: Callable[..., Any] | None  # what makes the result of split sequences
+    brief: Brief  # what the kernels are told
     word: np.dtype[Any]  # what the kernel sees elements as
     scratch: int  # cells
 
@@ -251,8 +252,9 @@ def plan(
     )
     chosen = Plan(
         kernel=entry,
-        twin=entry.kernel.twin(parts),
+        run=entry.kernel.for_parts(parts),
         parts=parts,
+        merge=registry.find("top_k", "merge").kernel.share if entry.name == "split" else None,
         brief=make_brief(numbers, key_codes(kind.code, width, kind.infinity, largest), grid),
         word=np.dtype(f"u{width}"),
         scratch=parts * (positions_length + -(-keys_length * width // 8)),
@@ -283,7 +285,9 @@ def run(chosen: Plan, x: Array, values: Array, indices: Array) -> None:
     """Carry out a plan on the words of the arrays."""
     scratch = borrow(chosen.scratch)
     try:
-        chosen.twin(chosen.parts, x, values, indices, chosen.brief, scratch)
+        chosen.run(0, chosen.parts, x, values, indices, chosen.brief, scratch)
+        if chosen.merge:
+            chosen.merge(0, chosen.parts, x, values, indices, chosen.brief, scratch)
     finally:
         give_back(scratch)
 

@@ -1,8 +1,12 @@
 """The only place where Numba's decorators are applied.
 
-A *kernel* is a function ``f(parts, ...)`` whose outermost loop is ``for part in prange(parts)``. It is compiled
-twice, lazily: a serial twin, which costs 0.2 us a call, and a parallel one, which costs 1.5 to 120 us to launch. The
-plan decides how many parts the work is worth; one part runs the serial twin. Results never depend on `parts`.
+A *kernel* is a function ``f(part, parts, ...)`` that does one share of the work. It is compiled once, lazily. The plan
+decides how many parts the work is worth: for one, Python calls the kernel, which costs 0.2 us. For more, the one
+function here that has a ``prange`` gets the kernel's address and calls it for every part, which costs 1.5 to 120 us to
+launch. Results never depend on `parts`.
+
+A parallel twin of every kernel would do the same. Numba compiles twins from the source on, though, and passes the
+parallel one's body through LLVM three times: that was half of all the time that compiling took.
 """
 
 import functools
@@ -15,7 +19,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
-from numba import njit
+from numba import njit, prange
+
+from dmlcpu.runtime.intrinsics import call
 
 _log = logging.getLogger("dmlcpu")
 
@@ -23,7 +29,7 @@ _log = logging.getLogger("dmlcpu")
 _OPTIONS = {"nogil": True, "error_model": "numpy"}
 
 # The workqueue layer aborts the process when two Python threads enter it: whoever finds the lock taken runs serially.
-_launch = threading.Lock()
+_launching = threading.Lock()
 
 # A child forked from a process whose OpenMP threads run is killed when it starts its own: children stay serial.
 _forked = False
@@ -39,66 +45,90 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 
 
 class Kernel:
-    """One kernel as two compiled twins; calling it runs the one that `parts` asks for."""
+    """One kernel; calling it with (0, parts, ...) does all shares of the work, on threads if there are several."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
         self.name = function.__name__
+        self._addresses: dict[tuple[Any, ...], int] = {}
 
     @functools.cached_property
-    def serial(self) -> Any:
-        """The twin whose ``prange`` is a plain loop."""
-        return _compile_lazily(self.function, "serial")
+    def share(self) -> Any:
+        """The compiled function of (part, parts, ...)."""
+        return _compile_lazily(self.function)
 
-    @functools.cached_property
-    def parallel(self) -> Any:
-        """The twin whose ``prange`` runs on Numba's threads."""
-        return _compile_lazily(self.function, "parallel")
+    def for_parts(self, parts: int) -> Callable[..., Any]:
+        """Return what to call with (0, parts, ...): for one part `share` itself, which spares a call between."""
+        return self if parts > 1 else self.share
 
-    def twin(self, parts: int) -> Callable[..., Any]:
-        """Return what to call for so many parts: for one the serial twin itself, which spares a call between."""
-        return self if parts > 1 else self.serial
-
-    def __call__(self, parts: int, *args: Any) -> Any:
+    def __call__(self, _first: int, parts: int, *args: Any) -> None:
         """Run with the work cut into `parts` shares."""
-        if parts > 1 and not _forked and _launch.acquire(blocking=False):
+        if parts > 1 and not _forked and _launching.acquire(blocking=False):
             try:
-                return self._run_parallel(parts, *args)
+                _run_in_parallel(self.address(args), parts, args)
             finally:
-                _launch.release()
-        return self.serial(parts, *args)
+                _launching.release()
+        else:
+            for part in range(parts):
+                self.share(part, parts, *args)
 
-    def _run_parallel(self, parts: int, *args: Any) -> Any:
-        active = numba.get_num_threads()
-        if parts >= active:
-            return self.parallel(parts, *args)
-        # Fewer shares than threads: wake no more threads than there are shares. The setting is this thread's own
-        # and is put back, so nobody else sees it.
-        numba.set_num_threads(parts)
-        try:
-            return self.parallel(parts, *args)
-        finally:
-            numba.set_num_threads(active)
+    def address(self, args: tuple[Any, ...]) -> int:
+        """Return where the machine code for arguments of these types is; it stays there as long as the kernel does."""
+        signature = tuple(map(self.share.typeof_pyval, args))
+        address = self._addresses.get(signature)
+        if address is None:
+            types = (numba.intp, numba.intp, *signature)
+            self.share.compile(types)
+            compiled = self.share.overloads[types]
+            address = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_cfunc_wrapper_name)
+            self._addresses[signature] = address
+        return address
+
+
+def _launch(address, parts, args):  # type: ignore[no-untyped-def]
+    """Call the kernel at an address for every part. This is the loop that runs on Numba's threads."""
+    for part in prange(parts):
+        call(address, part, parts, args)
+
+
+@functools.cache
+def launcher() -> Any:
+    """Return the compiled function that launches kernels on threads."""
+    return _compile_lazily(_launch, parallel=True)
+
+
+def _run_in_parallel(address: int, parts: int, args: tuple[Any, ...]) -> None:
+    active = numba.get_num_threads()
+    if parts >= active:
+        launcher()(address, parts, args)
+        return
+    # Fewer shares than threads: wake no more threads than there are shares. The setting is this thread's own
+    # and is put back, so nobody else sees it.
+    numba.set_num_threads(parts)
+    try:
+        launcher()(address, parts, args)
+    finally:
+        numba.set_num_threads(active)
 
 
 def kernel(function: Callable[..., Any]) -> Kernel:
-    """Make a kernel of a function of (parts, ...)."""
+    """Make a kernel of a function of (part, parts, ...) that returns nothing."""
     return Kernel(function)
 
 
 def device(function: Callable[..., Any]) -> Any:
-    """Make a helper that kernels call; it is compiled into them and not cached by itself."""
+    """Make a helper that kernels call; it is compiled into them, is not cached by itself and not called from Python."""
     return njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)(function)
 
 
-def _compile_lazily(function: Callable[..., Any], twin: str) -> Any:
-    # Numba names a cache entry by file, qualified name and line, and forgets both the target options and the source
-    # of helpers; so the twin and a digest of everything the function calls go into the name.
+def _compile_lazily(function: Callable[..., Any], *, parallel: bool = False) -> Any:
+    # Numba names a cache entry by file, qualified name and line, and forgets the source of helpers; so a digest of
+    # everything the function calls goes into the name.
     copy = types.FunctionType(function.__code__, function.__globals__, function.__name__)
-    copy.__qualname__ = f"{function.__qualname__}_{twin}_{_digest(function)}"
+    copy.__qualname__ = f"{function.__qualname__}_{_digest(function)}"
     copy.__doc__ = function.__doc__
     copy.__module__ = function.__module__
-    options = {**_OPTIONS, "parallel": twin == "parallel"}
+    options = {**_OPTIONS, "parallel": parallel}
     if _can_cache:
         try:
             return njit(cache=True, **options)(copy)
@@ -130,8 +160,8 @@ def _digest(function: Callable[..., Any]) -> str:
         digest.update(code.co_code + repr((code.co_consts, code.co_names)).encode())
         for name in code.co_names:
             value: Any = current.__globals__.get(name)
-            if hasattr(value, "py_func"):
-                pending.append(value.py_func)
+            if helper := getattr(value, "py_func", None) or getattr(value, "_defn", None):  # a function, an intrinsic
+                pending.append(helper)
             elif not isinstance(value, types.ModuleType | type) and not callable(value):
                 digest.update(f"{name}={value!r}".encode())  # a constant
     return digest.hexdigest()[:12]

@@ -86,7 +86,7 @@ def set_num_threads(n: int) -> None:
 
 @contextlib.contextmanager
 def limits(threads: int, grain: int = GRAIN) -> Iterator[None]:
-    """Work under another budget for a while (the tests' and the warm-up's way to the parallel twins)."""
+    """Work under another budget for a while (the tests' and the warm-up's way to several shares)."""
     global _budget
     before = budget()
     _budget = Budget(threads, grain)

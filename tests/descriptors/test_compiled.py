@@ -169,12 +169,12 @@ def test_read_only_parameters_compile_nothing_more():
     op = compile_operator(owned_b_desc())
     op.initialize(**{name: arrays.pop(name) for name in ("b_tensor", "b_scale_tensor")})
     expected = op(**arrays)
-    twin = registry.find("quantized_matmul", "dot").kernel.serial
-    compiled = len(twin.signatures)
+    share = registry.find("quantized_matmul", "dot").kernel.share
+    compiled = len(share.signatures)
     for array in arrays.values():
         array.flags.writeable = False
     np.testing.assert_array_equal(op(**arrays), expected)
-    assert len(twin.signatures) == compiled
+    assert len(share.signatures) == compiled
 
 
 def test_a_failed_initialization_changes_nothing():

@@ -6,7 +6,6 @@ import types
 import numba
 import numpy as np
 import pytest
-from numba import prange
 
 from dmlcpu.runtime import jit
 
@@ -19,34 +18,43 @@ def bump(value):
 
 
 @jit.kernel
-def bump_all(parts, x):
-    for part in prange(parts):
-        for i in range(part * x.size // parts, (part + 1) * x.size // parts):
-            x[i] = bump(x[i])
+def bump_all(part, parts, x):
+    for i in range(part * x.size // parts, (part + 1) * x.size // parts):
+        x[i] = bump(x[i])
 
 
 def spy(monkeypatch):
-    """Note which twin runs."""
+    """Note how kernels run."""
     ran = []
-    for twin in ("serial", "parallel"):
-        compiled = getattr(bump_all, twin)
-        monkeypatch.setattr(
-            bump_all, twin, lambda *args, twin=twin, compiled=compiled: (ran.append(twin), compiled(*args))
-        )
+    launch = jit.launcher()
+    monkeypatch.setattr(jit, "launcher", lambda: lambda *args: (ran.append("parallel"), launch(*args)))
+    share = bump_all.share
+    watched = types.SimpleNamespace(typeof_pyval=share.typeof_pyval, compile=share.compile, overloads=share.overloads)
+    monkeypatch.setattr(bump_all, "share", Spied(watched, lambda *args: (ran.append("serial"), share(*args))))
     return ran
 
 
+class Spied:
+    def __init__(self, compiled, call):
+        self._compiled, self._call = compiled, call
+
+    def __getattr__(self, name):
+        return getattr(self._compiled, name)
+
+    def __call__(self, *args):
+        return self._call(*args)
+
+
 @pytest.mark.parametrize("parts", [1, 2, 5])
-def test_both_twins_do_the_same(parts):
-    x = np.arange(11)
-    bump_all(parts, x)
+@pytest.mark.parametrize("dtype", [np.int64, np.uint8])
+def test_all_shares_are_done(parts, dtype):
+    x = np.arange(11, dtype=dtype)
+    bump_all(0, parts, x)
     assert x.tolist() == list(range(3, 14))
 
 
-def test_the_twins_are_cached_apart_and_under_a_digest_of_their_helpers():
-    names = [bump_all.serial.__qualname__, bump_all.parallel.__qualname__]
-    digest = jit._digest(bump_all.function)
-    assert names == [f"bump_all_serial_{digest}", f"bump_all_parallel_{digest}"]
+def test_kernels_are_cached_under_a_digest_of_their_helpers():
+    assert bump_all.share.__qualname__ == f"bump_all_{jit._digest(bump_all.function)}"
 
 
 def test_the_digest_changes_with_helpers_and_their_constants(monkeypatch):
@@ -60,21 +68,21 @@ def test_the_digest_changes_with_helpers_and_their_constants(monkeypatch):
 def test_one_part_runs_serially_and_more_run_in_parallel(monkeypatch):
     ran = spy(monkeypatch)
     for parts in (1, 2, 5):
-        bump_all(parts, np.zeros(9, int))
+        bump_all(0, parts, np.zeros(9, int))
     assert ran == ["serial", "parallel", "parallel"]
 
 
-def test_the_twin_for_one_part_is_the_serial_one_itself():
-    assert bump_all.twin(1) is bump_all.serial
-    assert bump_all.twin(2) is bump_all
+def test_what_runs_one_part_is_the_compiled_function_itself():
+    assert bump_all.for_parts(1) is bump_all.share
+    assert bump_all.for_parts(2) is bump_all
 
 
 def test_whoever_finds_the_threads_taken_runs_serially(monkeypatch):
     ran = spy(monkeypatch)
-    with jit._launch:
-        bump_all(2, np.zeros(9, int))
-    bump_all(2, np.zeros(9, int))
-    assert ran == ["serial", "parallel"]
+    with jit._launching:
+        bump_all(0, 2, np.zeros(9, int))
+    bump_all(0, 2, np.zeros(9, int))
+    assert ran == ["serial", "serial", "parallel"]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
@@ -82,8 +90,8 @@ def test_a_forked_child_runs_serially(monkeypatch):
     ran = spy(monkeypatch)
     monkeypatch.setattr(jit, "_forked", False)
     jit._after_fork_in_child()
-    bump_all(2, np.zeros(9, int))
-    assert ran == ["serial"]
+    bump_all(0, 2, np.zeros(9, int))
+    assert ran == ["serial", "serial"]
 
 
 def test_numbas_thread_count_is_left_as_it_was():
@@ -91,7 +99,7 @@ def test_numbas_thread_count_is_left_as_it_was():
 
     def run():
         before = numba.get_num_threads()
-        bump_all(2, np.zeros(9, int))
+        bump_all(0, 2, np.zeros(9, int))
         seen.append(numba.get_num_threads() == before)
 
     thread = threading.Thread(target=run)
@@ -103,12 +111,18 @@ def test_numbas_thread_count_is_left_as_it_was():
 
 def test_no_more_threads_are_woken_than_there_are_parts(monkeypatch):
     calls = []
-    eight = types.SimpleNamespace(get_num_threads=lambda: 8, set_num_threads=calls.append)
+    eight = types.SimpleNamespace(get_num_threads=lambda: 8, set_num_threads=calls.append, intp=numba.intp)
     monkeypatch.setattr(jit, "numba", eight)
-    monkeypatch.setattr(bump_all, "parallel", lambda *args: calls.append("run"))
+    monkeypatch.setattr(jit, "launcher", lambda: lambda *args: calls.append("run"))
     for parts in (2, 8, 9):
-        bump_all(parts, np.zeros(9, int))
+        bump_all(0, parts, np.zeros(9, int))
     assert calls == [2, "run", 8, "run", "run"]
+
+
+def test_an_intrinsic_counts_in_the_digest(monkeypatch):
+    before = jit._digest(jit._launch)
+    monkeypatch.setattr(jit, "call", types.SimpleNamespace(_defn=lambda: None))
+    assert jit._digest(jit._launch) != before
 
 
 def test_without_a_place_for_the_cache_kernels_are_compiled_uncached(monkeypatch, caplog):
@@ -120,7 +134,7 @@ def test_without_a_place_for_the_cache_kernels_are_compiled_uncached(monkeypatch
     monkeypatch.setattr(jit, "njit", njit)
     monkeypatch.setattr(jit, "_can_cache", True)
     caplog.set_level(logging.DEBUG, "dmlcpu")
-    compiled = [jit._compile_lazily(bump_all.function, twin) for twin in ("serial", "parallel")]
+    compiled = [jit._compile_lazily(bump_all.function) for _ in range(2)]
     assert [kind for kind, _ in compiled] == ["uncached", "uncached"]
     assert [record.message for record in caplog.records] == [
         "compiled kernels cannot be cached (cannot cache function: no locator available); set NUMBA_CACHE_DIR to a "

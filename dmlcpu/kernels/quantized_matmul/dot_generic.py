@@ -1,7 +1,6 @@
 """The integer products on any processor: dot products of int16 rows, in int32 for as long as it cannot wrap."""
 
 import numpy as np
-from numba import prange
 
 from dmlcpu.kernels.grid import offset
 from dmlcpu.kernels.quantized_matmul.requantize import requantize_row
@@ -21,7 +20,9 @@ A, B, A_SCALE, A_ZERO, B_SCALE, B_ZERO, Y_SCALE, Y_ZERO, Y = range(1, 10)
 @device
 def dot_tile(a, b, m, n, sums, i, j):
     """sums[i:i+2, j:j+4] = a[m:m+2] @ b[n:n+4].T. a, b: (rows, depth) int16; sums: int64."""
-    sums[i : i + TILE_M, j : j + TILE_N] = 0
+    for m_i in range(i, i + TILE_M):
+        for n_j in range(j, j + TILE_N):
+            sums[m_i, n_j] = 0
     for first in range(0, a.shape[1], SPLIT):
         last = min(first + SPLIT, a.shape[1])
         a0, a1 = a[m, first:last], a[m + 1, first:last]
@@ -57,10 +58,10 @@ def multiply_block(a, b, m, n, sums):
 
 
 @kernel
-def dot_s16s16_2x4_generic(parts, a, a_sums, b, b_sums, grid, batches, M, N, K, a_scale, a_scale_step, a_zero,
+def dot_s16s16_2x4_generic(part, parts, a, a_sums, b, b_sums, grid, batches, M, N, K, a_scale, a_scale_step, a_zero,
                            a_zero_step, b_scale, b_scale_step, b_zero, b_zero_step, y_scale, y_scale_step, y_zero,
                            y_zero_step, lowest, highest, y, y_start, y_row, y_column, sums):  # fmt: skip
-    """Multiply packed matrices and requantize.
+    """Do a share of a product of packed matrices, and requantize it.
 
     a: (batches of A, padded M, padded K) int16, b: (batches of B, padded N, padded K) int16; a_sums, b_sums: the
     sums of their rows, int64; grid: (10, d), the batches of the product with the strides of everything;
@@ -69,23 +70,22 @@ def dot_s16s16_2x4_generic(parts, a, a_sums, b, b_sums, grid, batches, M, N, K, 
     blocks_m = (M + BLOCK_M - 1) // BLOCK_M
     blocks_n = (N + BLOCK_N - 1) // BLOCK_N
     blocks = batches * blocks_m * blocks_n
-    for part in prange(parts):
-        for block in range(part * blocks // parts, (part + 1) * blocks // parts):
-            batch = block // (blocks_m * blocks_n)
-            m = block // blocks_n % blocks_m * BLOCK_M
-            n = block % blocks_n * BLOCK_N
-            of_a, of_b = offset(grid, A, batch), offset(grid, B, batch)
-            multiply_block(a[of_a], b[of_b], m, n, sums[part])
-            columns = min(BLOCK_N, N - n)
-            b_zeros = b_zero[offset(grid, B_ZERO, batch) + n * b_zero_step :]
-            b_scales = b_scale[offset(grid, B_SCALE, batch) + n * b_scale_step :]
-            for i in range(min(BLOCK_M, M - m)):
-                row = m + i
-                requantize_row(
-                    sums[part, i], columns, a_sums[of_a, row],
-                    np.int64(a_zero[offset(grid, A_ZERO, batch) + row * a_zero_step]), K, b_sums[of_b, n:],
-                    b_zeros, b_zero_step, a_scale[offset(grid, A_SCALE, batch) + row * a_scale_step],
-                    b_scales, b_scale_step, y_scale[offset(grid, Y_SCALE, batch) + row * y_scale_step],
-                    np.int32(y_zero[offset(grid, Y_ZERO, batch) + row * y_zero_step]), lowest, highest,
-                    y, y_start + offset(grid, Y, batch) + row * y_row + n * y_column, y_column,
-                )  # fmt: skip
+    for block in range(part * blocks // parts, (part + 1) * blocks // parts):
+        batch = block // (blocks_m * blocks_n)
+        m = block // blocks_n % blocks_m * BLOCK_M
+        n = block % blocks_n * BLOCK_N
+        of_a, of_b = offset(grid, A, batch), offset(grid, B, batch)
+        multiply_block(a[of_a], b[of_b], m, n, sums[part])
+        columns = min(BLOCK_N, N - n)
+        b_zeros = b_zero[offset(grid, B_ZERO, batch) + n * b_zero_step :]
+        b_scales = b_scale[offset(grid, B_SCALE, batch) + n * b_scale_step :]
+        for i in range(min(BLOCK_M, M - m)):
+            row = m + i
+            requantize_row(
+                sums[part, i], columns, a_sums[of_a, row],
+                np.int64(a_zero[offset(grid, A_ZERO, batch) + row * a_zero_step]), K, b_sums[of_b, n:],
+                b_zeros, b_zero_step, a_scale[offset(grid, A_SCALE, batch) + row * a_scale_step],
+                b_scales, b_scale_step, y_scale[offset(grid, Y_SCALE, batch) + row * y_scale_step],
+                np.int32(y_zero[offset(grid, Y_ZERO, batch) + row * y_zero_step]), lowest, highest,
+                y, y_start + offset(grid, Y, batch) + row * y_row + n * y_column, y_column,
+            )  # fmt: skip

@@ -6,7 +6,6 @@ need (see requantize.py).
 """
 
 import numpy as np
-from numba import prange
 
 from dmlcpu.kernels.grid import offset
 from dmlcpu.runtime.jit import device, kernel
@@ -28,7 +27,8 @@ def pack_rows(first, last, x, start, row_step, depth_step, depth, packed, sums):
             for row in range(first, last):
                 packed[row, k] = x[start + row * row_step + k * depth_step]
     for row in range(first, last):
-        packed[row, depth:] = 0
+        for k in range(depth, packed.shape[1]):
+            packed[row, k] = 0
         total = np.int64(0)
         for k in range(depth):
             total += packed[row, k]
@@ -36,21 +36,21 @@ def pack_rows(first, last, x, start, row_step, depth_step, depth, packed, sums):
 
 
 @kernel
-def pack(parts, x, start, row_step, depth_step, grid, batches, rows, depth, packed, sums):
-    """Pack `batches` matrices of `rows` rows (A's rows, or B's columns) of length `depth`.
+def pack(part, parts, x, start, row_step, depth_step, grid, batches, rows, depth, packed, sums):
+    """Pack a share of `batches` matrices of `rows` rows (A's rows, or B's columns) of length `depth`.
 
     x: int8 or uint8; grid: (2, d), the batches; packed: (batches, padded rows, padded depth) int16, in whole blocks of
     rows; sums: (batches, padded rows) int64.
     """
     padded = packed.shape[1]
     blocks = (padded + ROWS - 1) // ROWS
-    for part in prange(parts):
-        for block in range(part * batches * blocks // parts, (part + 1) * batches * blocks // parts):
-            batch = block // blocks
-            first = block % blocks * ROWS
-            last = min(first + ROWS, rows)
-            pack_rows(first, last, x, start + offset(grid, 1, batch), row_step, depth_step, depth,
-                      packed[batch], sums[batch])  # fmt: skip
-            for row in range(max(first, last), min(first + ROWS, padded)):
-                packed[batch, row] = 0
-                sums[batch, row] = 0
+    for block in range(part * batches * blocks // parts, (part + 1) * batches * blocks // parts):
+        batch = block // blocks
+        first = block % blocks * ROWS
+        last = min(first + ROWS, rows)
+        pack_rows(first, last, x, start + offset(grid, 1, batch), row_step, depth_step, depth,
+                  packed[batch], sums[batch])  # fmt: skip
+        for row in range(max(first, last), min(first + ROWS, padded)):
+            for k in range(packed.shape[2]):
+                packed[batch, row, k] = 0
+            sums[batch, row] = 0

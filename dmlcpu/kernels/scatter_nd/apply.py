@@ -5,8 +5,6 @@ positions and applies its own in index order, so no element is ever touched by t
 sums are formed in one order: the result does not depend on the number of shares.
 """
 
-from numba import prange
-
 from dmlcpu.kernels.grid import offset
 from dmlcpu.kernels.scatter_nd.brief import positions_of, unpack_updates
 from dmlcpu.kernels.scatter_nd.combine import combine_slice
@@ -32,19 +30,24 @@ def apply_region(first, last, positions, count, out, out_start, targets, updates
 
 
 @kernel
-def apply(parts, x, updates, out, brief, scratch):
-    """Copy x to out if they are not the same, then write the updates, each a slice, at their positions.
+def copy(part, parts, x, out):
+    """Copy a share of x to out; first touched by the thread that copies it. Both are laid out alike."""
+    for i in range(part * x.size // parts, (part + 1) * x.size // parts):
+        out[i] = x[i]
 
-    x, updates, out: elements of one type; x: laid out as out, or empty if there is nothing to copy. A slice is a grid
+
+@kernel
+def apply(part, parts, x, updates, out, brief, scratch):
+    """Write the updates, each a slice, at their positions in a share of out.
+
+    x, updates, out: elements of one type; x: empty, or the only share copies it to out first. A slice is a grid
     `slices`: (3, d) of runs of n elements, o_step apart in out and u_step apart in updates. See also brief.py.
     """
     (out_start, updates_start, n, o_step, u_step, operation, half, space,
      targets, sources, slices) = unpack_updates(brief)  # fmt: skip
     positions = positions_of(brief, scratch)
-    for part in prange(parts):  # in a helper of its own the copy takes a third longer
-        first, last = part * x.size // parts, (part + 1) * x.size // parts
-        out[first:last] = x[first:last]
-    for part in prange(parts):
-        apply_region(part * space // parts, (part + 1) * space // parts, positions, positions.size,
-                     out, out_start, targets, updates, updates_start, sources,
-                     slices, n, o_step, u_step, operation, half)  # fmt: skip
+    for i in range(x.size):
+        out[i] = x[i]
+    apply_region(part * space // parts, (part + 1) * space // parts, positions, positions.size,
+                 out, out_start, targets, updates, updates_start, sources,
+                 slices, n, o_step, u_step, operation, half)  # fmt: skip

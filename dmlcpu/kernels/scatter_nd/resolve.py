@@ -1,7 +1,6 @@
 """The validating pass: index tuples become positions in the indexed space, or the first bad one is reported."""
 
 import numpy as np
-from numba import prange
 
 from dmlcpu.kernels.grid import offset
 from dmlcpu.kernels.scatter_nd.brief import positions_of, unpack_tuples
@@ -39,19 +38,13 @@ def resolve_tuples(first, last, indices, start, step, grid, sizes, mode, positio
 
 
 @kernel
-def resolve(parts, indices, brief, scratch):
-    """Resolve all tuples to positions; return where the first bad coordinate lies (tuple * T + t), or GOOD.
+def resolve(part, parts, indices, brief, scratch):
+    """Resolve a share of the tuples to positions; what `resolve_tuples` returns goes to the cell `part` behind them.
 
     indices: words of any index type; brief, scratch: see brief.py.
     """
     start, step, mode, sizes, tuples = unpack_tuples(brief)
     positions = positions_of(brief, scratch)
     count = positions.size
-    bad = scratch[count : count + parts]
-    for part in prange(parts):
-        bad[part] = resolve_tuples(part * count // parts, (part + 1) * count // parts,
-                                   indices, start, step, tuples, sizes, mode, positions)  # fmt: skip
-    for part in range(parts):
-        if bad[part] != GOOD:
-            return bad[part]
-    return np.int64(GOOD)
+    scratch[count + part] = resolve_tuples(part * count // parts, (part + 1) * count // parts,
+                                           indices, start, step, tuples, sizes, mode, positions)  # fmt: skip

@@ -19,15 +19,24 @@ def make_brief(numbers: tuple[int, ...], codes: NDArray[Any], grid: Grid) -> Bri
 
 
 @device
-def unpack(parts, x, brief, scratch):
-    """Return where the sequences start and how they go on, what to select, and scratch for each part.
+def scratch_of(part, parts, x, brief, scratch):
+    """Return the scratch of a part: keys as wide as x, and positions.
 
-    x: words; scratch: int64, for positions (parts, positions a part) and then keys (parts, keys a part) as wide as x.
+    scratch: int64, positions (parts, positions a part) and behind them keys (parts, keys a part).
     """
+    numbers = section(brief, 0)
+    keys_length, positions_length = numbers[10], numbers[11]
+    keys = scratch[parts * positions_length :].view(x.dtype)
+    return (
+        keys[part * keys_length : (part + 1) * keys_length],
+        scratch[part * positions_length : (part + 1) * positions_length],
+    )
+
+
+@device
+def unpack(x, brief):
+    """Return where the sequences start and how they go on, and what to select. x: words."""
     numbers, codes, grid = section(brief, 0), section(brief, 1).view(x.dtype), section(brief, 2).reshape(4, -1)
     x_start, x_step, v_start, v_step = numbers[0], numbers[1], numbers[2], numbers[3]
-    i_start, i_step, words = numbers[4], numbers[5], numbers[6]
-    rows, n, k, keys_length, positions_length = numbers[7], numbers[8], numbers[9], numbers[10], numbers[11]
-    positions = scratch[: parts * positions_length].reshape(parts, positions_length)
-    keys = scratch[parts * positions_length :].view(x.dtype)[: parts * keys_length].reshape(parts, keys_length)
-    return x_start, x_step, v_start, v_step, i_start, i_step, words, rows, n, k, grid, codes, keys, positions
+    i_start, i_step, words, rows, n, k = numbers[4], numbers[5], numbers[6], numbers[7], numbers[8], numbers[9]
+    return x_start, x_step, v_start, v_step, i_start, i_step, words, rows, n, k, grid, codes

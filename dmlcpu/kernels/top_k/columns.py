@@ -5,11 +5,10 @@ each column is finished by itself, as groups.py tells. No column is ever copied.
 """
 
 import numpy as np
-from numba import prange
 
 from dmlcpu.kernels.grid import offset
 from dmlcpu.kernels.top_k import groups
-from dmlcpu.kernels.top_k.brief import unpack
+from dmlcpu.kernels.top_k.brief import scratch_of, unpack
 from dmlcpu.kernels.top_k.groups import STRIPES, Sequences, finish, lower_bound, maxima_behind, most_candidates
 from dmlcpu.kernels.top_k.keys import key_of, load_keys, write_row
 from dmlcpu.runtime.intrinsics import line_of, prefetch
@@ -95,38 +94,26 @@ def select(x, start, step, n, k, codes, keys, positions):
     finish(x, start, step, codes, k, least, found, keys, positions)
 
 
-@device
-def select_blocks(first, last, line, x, x_start, x_step, values, v_start, v_step, indices, i_start, i_step,
-                  words, grid, n, k, codes, keys, positions):  # fmt: skip
-    """Do the blocks first, ..., last - 1 of columns; `line` columns lie side by side."""
+@kernel
+def columns(part, parts, x, values, indices, brief, scratch):
+    """Select in a share of the sequences; those of the grid's last dimension lie side by side in x. See brief.py."""
+    x_start, x_step, v_start, v_step, i_start, i_step, words, rows, n, k, grid, codes = unpack(x, brief)
+    keys, positions = scratch_of(part, parts, x, brief, scratch)
     whole = n // STRIPES
     maxima = keys[: whole * COLUMNS].reshape(whole, COLUMNS)
     rest = keys[whole * COLUMNS :]
     own = rest[maxima_behind(k) :]
-    blocks = (line + COLUMNS - 1) // COLUMNS
-    for block in range(first, last):
-        row = block // blocks * line + block % blocks * COLUMNS
-        width = min(COLUMNS, line - block % blocks * COLUMNS)
+    line = grid[0, grid.shape[1] - 1]  # so many lie side by side
+    a_line = (line + COLUMNS - 1) // COLUMNS
+    blocks = rows // line * a_line
+    for block in range(part * blocks // parts, (part + 1) * blocks // parts):
+        row = block // a_line * line + block % a_line * COLUMNS
+        width = min(COLUMNS, line - block % a_line * COLUMNS)
         start = x_start + offset(grid, 1, row)
         block_maxima(x, start, x_step, width, n, codes, maxima)
         for column in range(width):
             for group in range(whole):
                 own[group] = maxima[group, column]
-            begin = start + column
-            select(x, begin, x_step, n, k, codes, rest, positions)
-            v = v_start + offset(grid, 2, row + column)
-            i = i_start + offset(grid, 3, row + column)
-            write_row(x, begin, x_step, positions, k, values, v, v_step, indices, i, i_step, words)
-
-
-@kernel
-def columns(parts, x, values, indices, brief, scratch):
-    """Select in every sequence; those of the grid's last dimension lie side by side in x. See brief.py."""
-    (x_start, x_step, v_start, v_step, i_start, i_step, words, rows, n, k, grid, codes, keys,
-     positions) = unpack(parts, x, brief, scratch)  # fmt: skip
-    line = grid[0, grid.shape[1] - 1]
-    blocks = rows // line * ((line + COLUMNS - 1) // COLUMNS)
-    for part in prange(parts):
-        select_blocks(part * blocks // parts, (part + 1) * blocks // parts, line, x, x_start, x_step,
-                      values, v_start, v_step, indices, i_start, i_step,
-                      words, grid, n, k, codes, keys[part], positions[part])  # fmt: skip
+            select(x, start + column, x_step, n, k, codes, rest, positions)
+            write_row(x, start + column, x_step, positions, k, values, v_start + offset(grid, 2, row + column), v_step,
+                      indices, i_start + offset(grid, 3, row + column), i_step, words)  # fmt: skip

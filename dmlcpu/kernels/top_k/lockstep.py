@@ -5,10 +5,8 @@ on to the next place in the same way; so of equal elements the one that came las
 first, without a comparison of positions and without a branch.
 """
 
-from numba import prange
-
 from dmlcpu.kernels.grid import offset
-from dmlcpu.kernels.top_k.brief import unpack
+from dmlcpu.kernels.top_k.brief import scratch_of, unpack
 from dmlcpu.kernels.top_k.groups import Sequences
 from dmlcpu.kernels.top_k.keys import load_keys, write_row
 from dmlcpu.runtime.jit import device, kernel
@@ -53,33 +51,14 @@ def load_block(x, x_start, x_step, grid, block, rows, n, codes, elements):
 @device
 def select_block(elements, n, k, key, position, best, places):
     """Find the k greatest of ROWS sequences. elements: (ROWS * n,) keys, sequence by sequence."""
-    best[:k] = 0  # the least key there is gives way to every element
+    for place in range(k):
+        for lane in range(ROWS):
+            best[place, lane] = 0  # the least key there is gives way to every element
     for i in range(n - 1, -1, -1):
         for lane in range(ROWS):
             key[lane] = elements[lane * n + i]
             position[lane] = i
         push(key, position, best, places, k)
-
-
-@device
-def select_rows(first, last, x, x_start, x_step, values, v_start, v_step, indices, i_start, i_step,
-                words, grid, n, k, codes, keys, order):  # fmt: skip
-    """Do the sequences first, ..., last - 1."""
-    key, position = keys[:ROWS], keys[ROWS : 2 * ROWS]
-    best = keys[2 * ROWS : (2 + k) * ROWS].reshape(k, ROWS)
-    places = keys[(2 + k) * ROWS : (2 + 2 * k) * ROWS].reshape(k, ROWS)
-    elements = keys[(2 + 2 * k) * ROWS :]
-    for block in range(first, last, ROWS):
-        rows = min(ROWS, last - block)  # lanes beyond work on what is left there
-        load_block(x, x_start, x_step, grid, block, rows, n, codes, elements)
-        select_block(elements, n, k, key, position, best, places)
-        for lane in range(rows):
-            for j in range(k):
-                order[j] = places[j, lane]
-            start = x_start + offset(grid, 1, block + lane)
-            v = v_start + offset(grid, 2, block + lane)
-            i = i_start + offset(grid, 3, block + lane)
-            write_row(x, start, x_step, order, k, values, v, v_step, indices, i, i_step, words)
 
 
 def scratch(n: int, k: int) -> tuple[int, int]:
@@ -88,11 +67,22 @@ def scratch(n: int, k: int) -> tuple[int, int]:
 
 
 @kernel
-def lockstep(parts, x, values, indices, brief, scratch):
-    """Select in every sequence. x, values: words of one width; brief, scratch: see brief.py."""
-    (x_start, x_step, v_start, v_step, i_start, i_step, words, rows, n, k, grid, codes, keys,
-     order) = unpack(parts, x, brief, scratch)  # fmt: skip
-    for part in prange(parts):
-        select_rows(part * rows // parts, (part + 1) * rows // parts, x, x_start, x_step,
-                    values, v_start, v_step, indices, i_start, i_step,
-                    words, grid, n, k, codes, keys[part], order[part])  # fmt: skip
+def lockstep(part, parts, x, values, indices, brief, scratch):
+    """Select in a share of the sequences. x, values: words of one width; brief, scratch: see brief.py."""
+    x_start, x_step, v_start, v_step, i_start, i_step, words, rows, n, k, grid, codes = unpack(x, brief)
+    keys, order = scratch_of(part, parts, x, brief, scratch)
+    key, position = keys[:ROWS], keys[ROWS : 2 * ROWS]
+    best = keys[2 * ROWS : (2 + k) * ROWS].reshape(k, ROWS)
+    places = keys[(2 + k) * ROWS : (2 + 2 * k) * ROWS].reshape(k, ROWS)
+    elements = keys[(2 + 2 * k) * ROWS :]
+    last = (part + 1) * rows // parts
+    for first in range(part * rows // parts, last, ROWS):
+        width = min(ROWS, last - first)  # lanes beyond work on what is left there
+        load_block(x, x_start, x_step, grid, first, width, n, codes, elements)
+        select_block(elements, n, k, key, position, best, places)
+        for lane in range(width):
+            for j in range(k):
+                order[j] = places[j, lane]
+            row = first + lane
+            write_row(x, x_start + offset(grid, 1, row), x_step, order, k, values, v_start + offset(grid, 2, row),
+                      v_step, indices, i_start + offset(grid, 3, row), i_step, words)  # fmt: skip

@@ -1,9 +1,7 @@
 """Top-k of mid and large k: all keys, the threshold, a pass that collects in order of position, a stable sort."""
 
-from numba import prange
-
 from dmlcpu.kernels.grid import offset
-from dmlcpu.kernels.top_k.brief import unpack
+from dmlcpu.kernels.top_k.brief import scratch_of, unpack
 from dmlcpu.kernels.top_k.groups import LINE
 from dmlcpu.kernels.top_k.keys import load_keys, write_row
 from dmlcpu.kernels.top_k.order import CELLS, sort
@@ -33,19 +31,6 @@ def select(keys, n, k, chosen, order):
         order[i] = places[words[here + i] & 0xFFFFFFFF]
 
 
-@device
-def select_rows(first, last, x, x_start, x_step, values, v_start, v_step, indices, i_start, i_step,
-                words, grid, n, k, codes, keys, order):  # fmt: skip
-    """Do the sequences first, ..., last - 1."""
-    for row in range(first, last):
-        start = x_start + offset(grid, 1, row)
-        load_keys(x, start, x_step, n, codes, keys)
-        select(keys, n, k, keys[n:], order)
-        v = v_start + offset(grid, 2, row)
-        i = i_start + offset(grid, 3, row)
-        write_row(x, start, x_step, order, k, values, v, v_step, indices, i, i_step, words)
-
-
 def scratch(n: int, k: int) -> tuple[int, int]:
     """Return how many words of `keys` and of `order` each share of the work needs."""
     room = k + k // 8 + 2 + LINE
@@ -53,11 +38,13 @@ def scratch(n: int, k: int) -> tuple[int, int]:
 
 
 @kernel
-def select_sort(parts, x, values, indices, brief, scratch):
-    """Select in every sequence. x, values: words of one width; brief, scratch: see brief.py."""
-    (x_start, x_step, v_start, v_step, i_start, i_step, words, rows, n, k, grid, codes, keys,
-     order) = unpack(parts, x, brief, scratch)  # fmt: skip
-    for part in prange(parts):
-        select_rows(part * rows // parts, (part + 1) * rows // parts, x, x_start, x_step,
-                    values, v_start, v_step, indices, i_start, i_step,
-                    words, grid, n, k, codes, keys[part], order[part])  # fmt: skip
+def select_sort(part, parts, x, values, indices, brief, scratch):
+    """Select in a share of the sequences. x, values: words of one width; brief, scratch: see brief.py."""
+    x_start, x_step, v_start, v_step, i_start, i_step, words, rows, n, k, grid, codes = unpack(x, brief)
+    keys, order = scratch_of(part, parts, x, brief, scratch)
+    for row in range(part * rows // parts, (part + 1) * rows // parts):
+        start = x_start + offset(grid, 1, row)
+        load_keys(x, start, x_step, n, codes, keys)
+        select(keys, n, k, keys[n:], order)
+        write_row(x, start, x_step, order, k, values, v_start + offset(grid, 2, row), v_step,
+                  indices, i_start + offset(grid, 3, row), i_step, words)  # fmt: skip

@@ -1,9 +1,7 @@
 """Top-k of few long sequences: every share of the work takes a part of one, and the parts' winners are merged."""
 
-from numba import prange
-
 from dmlcpu.kernels.grid import offset
-from dmlcpu.kernels.top_k.brief import unpack
+from dmlcpu.kernels.top_k.brief import scratch_of, unpack
 from dmlcpu.kernels.top_k.groups import STRIPES, Sequences
 from dmlcpu.kernels.top_k.keys import write_row
 from dmlcpu.kernels.top_k.tournament import scratch, select
@@ -23,49 +21,54 @@ def takes(work: Sequences) -> bool:
 
 
 @device
-def merge(first, last, n, k, keys, positions, order):
-    """Merge the winners of the parts first, ..., last - 1 of a sequence; of equal keys the earlier part's comes first.
-
-    positions[part, k], a cell that is free now, counts what has been taken of a part.
-    """
-    for part in range(first, last):
-        positions[part, k] = 0
-    for j in range(k):
-        best = first
-        best_key = keys.dtype.type(0)
-        found = False
-        for part in range(first, last):
-            taken = positions[part, k]
-            if taken == k:
-                continue
-            key = keys[part, taken]
-            if not found or key > best_key:
-                best, best_key, found = part, key, True
-        begin, _ = bounds(best - first, last - first, n)
-        order[j] = begin + positions[best, positions[best, k]]
-        positions[best, k] += 1
-
-
-@device
 def bounds(part, parts, n):
     """Return where a part of a sequence begins and ends."""
     return part * n // parts, (part + 1) * n // parts
 
 
 @kernel
-def split(parts, x, values, indices, brief, scratch):
-    """Select in every sequence, each contiguous, with `parts` // `rows` shares for each. See brief.py."""
-    (x_start, _, v_start, v_step, i_start, i_step, words, rows, n, k, grid, codes, keys,
-     positions) = unpack(parts, x, brief, scratch)  # fmt: skip
+def split(part, parts, x, values, indices, brief, scratch):
+    """Select in one part of a sequence, of which there are `parts` // `rows`; `merge` makes the result of them."""
+    x_start, _, _, _, _, _, _, rows, n, k, grid, codes = unpack(x, brief)
+    keys, positions = scratch_of(part, parts, x, brief, scratch)
     each = parts // rows
-    for part in prange(parts):
-        begin, end = bounds(part % each, each, n)
-        start = x_start + offset(grid, 1, part // each) + begin
-        select(x, start, end - begin, k, codes, keys[part], positions[part])
+    begin, end = bounds(part % each, each, n)
+    select(x, x_start + offset(grid, 1, part // each) + begin, end - begin, k, codes, keys, positions)
+
+
+@device
+def merge_row(first, each, parts, n, k, x, brief, scratch):
+    """Merge the winners of a sequence's `each` parts from `first` on; return their positions.
+
+    Of equal keys the earlier part's comes first. positions[k] of a part, a cell that is free now, counts what has been
+    taken of it; the result goes behind that of the first part.
+    """
+    _, order = scratch_of(first, parts, x, brief, scratch)
+    order = order[k + 1 :]
+    for part in range(first, first + each):
+        _, positions = scratch_of(part, parts, x, brief, scratch)
+        positions[k] = 0
+    for j in range(k):
+        best = -1
+        best_key = x.dtype.type(0)
+        for part in range(first, first + each):
+            keys, positions = scratch_of(part, parts, x, brief, scratch)
+            taken = positions[k]
+            if taken < k and (best < 0 or keys[taken] > best_key):
+                best, best_key = part, keys[taken]
+        _, positions = scratch_of(best, parts, x, brief, scratch)
+        begin, _ = bounds(best - first, each, n)
+        order[j] = begin + positions[positions[k]]
+        positions[k] += 1
+    return order
+
+
+@kernel
+def merge(_, parts, x, values, indices, brief, scratch):
+    """Write the result of every sequence that was split into parts."""
+    x_start, x_step, v_start, v_step, i_start, i_step, words, rows, n, k, grid, _ = unpack(x, brief)
+    each = parts // rows
     for row in range(rows):
-        order = positions[row * each, k + 1 :]
-        merge(row * each, (row + 1) * each, n, k, keys, positions, order)
-        start = x_start + offset(grid, 1, row)
-        v = v_start + offset(grid, 2, row)
-        i = i_start + offset(grid, 3, row)
-        write_row(x, start, 1, order, k, values, v, v_step, indices, i, i_step, words)
+        order = merge_row(row * each, each, parts, n, k, x, brief, scratch)
+        write_row(x, x_start + offset(grid, 1, row), x_step, order, k, values, v_start + offset(grid, 2, row), v_step,
+                  indices, i_start + offset(grid, 3, row), i_step, words)  # fmt: skip

@@ -4,11 +4,10 @@ What is done with the maxima stands in groups.py.
 """
 
 import numpy as np
-from numba import prange
 
 from dmlcpu.kernels.grid import offset
 from dmlcpu.kernels.top_k import groups
-from dmlcpu.kernels.top_k.brief import unpack
+from dmlcpu.kernels.top_k.brief import scratch_of, unpack
 from dmlcpu.kernels.top_k.groups import LINE, STRIPES, Sequences, finish, lower_bound, maxima_behind, most_candidates
 from dmlcpu.kernels.top_k.keys import key_of, load_keys, write_row
 from dmlcpu.runtime.intrinsics import line_of, lowest_bit, prefetch, reach
@@ -110,24 +109,13 @@ def select(x, start, n, k, codes, keys, positions):
     finish(x, start, 1, codes, k, least, found, keys, positions)
 
 
-@device
-def select_rows(first, last, x, x_start, values, v_start, v_step, indices, i_start, i_step,
-                words, grid, n, k, codes, keys, positions):  # fmt: skip
-    """Do the sequences first, ..., last - 1."""
-    for row in range(first, last):
+@kernel
+def tournament(part, parts, x, values, indices, brief, scratch):
+    """Select in a share of the sequences, each contiguous (x_step is 1). brief, scratch: see brief.py."""
+    x_start, x_step, v_start, v_step, i_start, i_step, words, rows, n, k, grid, codes = unpack(x, brief)
+    keys, positions = scratch_of(part, parts, x, brief, scratch)
+    for row in range(part * rows // parts, (part + 1) * rows // parts):
         start = x_start + offset(grid, 1, row)
         select(x, start, n, k, codes, keys, positions)
-        v = v_start + offset(grid, 2, row)
-        i = i_start + offset(grid, 3, row)
-        write_row(x, start, 1, positions, k, values, v, v_step, indices, i, i_step, words)
-
-
-@kernel
-def tournament(parts, x, values, indices, brief, scratch):
-    """Select in every sequence, each contiguous (x_step is 1). brief, scratch: see brief.py."""
-    (x_start, _, v_start, v_step, i_start, i_step, words, rows, n, k, grid, codes, keys,
-     positions) = unpack(parts, x, brief, scratch)  # fmt: skip
-    for part in prange(parts):
-        select_rows(part * rows // parts, (part + 1) * rows // parts, x, x_start,
-                    values, v_start, v_step, indices, i_start, i_step,
-                    words, grid, n, k, codes, keys[part], positions[part])  # fmt: skip
+        write_row(x, start, x_step, positions, k, values, v_start + offset(grid, 2, row), v_step,
+                  indices, i_start + offset(grid, 3, row), i_step, words)  # fmt: skip
