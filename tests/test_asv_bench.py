@@ -47,6 +47,7 @@ def small(monkeypatch):
         for name, case in table.items():
             monkeypatch.setitem(table, name, case.shrunk())
     monkeypatch.setattr(load("benchmarks.common"), "REST", 0)
+    monkeypatch.setattr(load("benchmarks.common"), "WARM", 0)
     monkeypatch.setattr(load("benchmarks.overhead"), "CALLS", 2)
     load("benchmarks.peers").build.cache_clear()
 

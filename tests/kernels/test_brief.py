@@ -20,11 +20,17 @@ def test_what_top_k_is_told(dtype, monkeypatch):
     brief = top_k_brief.make_brief((*range(10), 5, 3), codes, grid)
     x = np.zeros(1, dtype)
     scratch = np.zeros(100, np.int64)
-    *numbers, found_grid, found_codes, keys, positions = top_k_brief.unpack.py_func(2, x, brief, scratch)
+    *numbers, found_grid, found_codes = top_k_brief.unpack.py_func(x, brief)
     assert numbers == list(range(10))
     assert found_grid.tolist() == grid.tolist()
     assert found_codes[:5].tolist() == codes.tolist()
-    assert (keys.shape, keys.dtype) == ((2, 5), dtype)
-    assert (positions.shape, positions.dtype) == ((2, 3), np.int64)
-    keys[...] = 1
-    assert not positions.any()
+    shares = [top_k_brief.scratch_of.py_func(part, 2, x, brief, scratch) for part in range(2)]
+    for number, (keys, positions) in enumerate(shares, start=1):
+        assert (keys.shape, keys.dtype) == ((5,), dtype)
+        assert (positions.shape, positions.dtype) == ((3,), np.int64)
+        keys[...] = number
+        positions[...] = number
+    assert [(keys.tolist(), positions.tolist()) for keys, positions in shares] == [
+        ([1] * 5, [1] * 3),
+        ([2] * 5, [2] * 3),
+    ]

@@ -1,7 +1,22 @@
+import types
+
 import ml_dtypes
 import numpy as np
+from numba import njit
 
-from dmlcpu.kernels.scatter_nd import half
+from dmlcpu.kernels.scatter_nd import half as compiled
+
+
+def callable_from_python(device):
+    return njit(lambda value: device(value))
+
+
+half = types.SimpleNamespace(
+    **{
+        name: callable_from_python(getattr(compiled, name))
+        for name in ("float16_to_float32", "bfloat16_to_float32", "float32_to_float16", "float32_to_bfloat16")
+    }
+)
 
 ALL = np.arange(2**16, dtype=np.uint32)
 

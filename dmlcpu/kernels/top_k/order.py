@@ -65,9 +65,9 @@ def sort_words(words, here, there, k, digits, counts):
             total += count
         for i in range(k):
             word = source[i]
-            cell = np.uintp(np.uint64(word) >> shift & byte)
-            place = places[cell]
-            places[cell] = place + 1
+            digit_of = np.uintp(np.uint64(word) >> shift & byte)
+            place = places[digit_of]
+            places[digit_of] = place + 1
             target[np.uintp(place)] = word
         here, there = there, here
     return here
