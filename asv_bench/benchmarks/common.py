@@ -174,13 +174,18 @@ def _table(*cases):
 TOP_K = _table(
     TopKCase((1_000, 10_000), 10),
     TopKCase((64, 32_000), 50),
+    TopKCase((200, 151_936), 40),
     TopKCase((10_000, 1_000), 100),
     TopKCase((1_000, 1_000), 500),
     TopKCase((1_000, 1_000), 1_000),
+    TopKCase((2_000, 2_048), 2_048),
     TopKCase((100_000, 64), 8),
+    TopKCase((1_000_000, 8), 2),
     TopKCase((10_000, 1_000), 10, axis=0),
+    TopKCase((32, 500, 300), 5, axis=1),
     TopKCase((1, 1_000_000), 10),
     TopKCase((1, 10_000_000), 1_000),
+    TopKCase((1, 100_000_000), 100),
 )
 TOP_K_TYPES = _table(
     *(

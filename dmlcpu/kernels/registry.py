@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from dmlcpu.kernels.quantized_matmul import dot_generic, pack
 from dmlcpu.kernels.scatter_nd import apply, resolve
-from dmlcpu.kernels.top_k import columns, lockstep, select_sort, split, tournament
+from dmlcpu.kernels.top_k import columns, lockstep, select_sort, split, sweep, tournament
 from dmlcpu.runtime.isa import Isa, allowed
 from dmlcpu.runtime.jit import Kernel
 
@@ -40,6 +40,7 @@ KERNELS = (
           scratch=tournament.scratch, takes=tournament.takes),
     Entry("top_k", "select", "split", Isa.GENERIC, WIDTHS, split.split, scratch=split.scratch, takes=split.takes),
     Entry("top_k", "merge", "merge", Isa.GENERIC, WIDTHS, split.merge),
+    Entry("top_k", "select", "sweep", Isa.GENERIC, WIDTHS, sweep.sweep, scratch=sweep.scratch, takes=sweep.takes),
     Entry("top_k", "select", "columns", Isa.GENERIC, WIDTHS, columns.columns,
           scratch=columns.scratch, takes=columns.takes),
     Entry("top_k", "select", "select_sort", Isa.GENERIC, WIDTHS, select_sort.select_sort, scratch=select_sort.scratch),

@@ -3,28 +3,35 @@
 from typing import Any
 
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-_LINE = 64  # bytes
+_CACHE_LINE = 64  # bytes
+_LEAST_LANES = 16  # LLVM unrolls shorter loops instead of making vectors of them
 _POINTER = ir.IntType(8).as_pointer()
 _INT = ir.IntType(32)
 
 
+def _lanes(context: Any, element: Any) -> int:
+    return max(_CACHE_LINE // context.get_abi_sizeof(context.get_data_type(element)), _LEAST_LANES)
+
+
 @intrinsic
 def line_of(_context, array):  # type: ignore[no-untyped-def]
-    """Return how many elements of an array are in a cache line, as a constant: loops up to it have known bounds."""
+    """Return how many elements of an array are compared at a time, as a constant: loops up to it have known bounds.
 
-    def generate(context: Any, builder: Any, signature: Any, _arguments: Any) -> Any:
-        nbytes = context.get_abi_sizeof(context.get_data_type(signature.args[0].dtype))
-        return context.get_constant(types.intp, _LINE // nbytes)
+    It is a cache line of them; for 64-bit elements two.
+    """
+
+    def generate(context: Any, _builder: Any, signature: Any, _arguments: Any) -> Any:
+        return context.get_constant(types.intp, _lanes(context, signature.args[0].dtype))
 
     return types.intp(array), generate
 
 
 @intrinsic
 def prefetch(_context, array, index):  # type: ignore[no-untyped-def]
-    """Ask for the cache line of array[index] ahead of its use; an index beyond the array does no harm."""
+    """Ask for the `line_of` elements from array[index] on ahead of their use; beyond the array it does no harm."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
@@ -33,10 +40,34 @@ def prefetch(_context, array, index):  # type: ignore[no-untyped-def]
             "llvm.prefetch", [_POINTER], ir.FunctionType(ir.VoidType(), [_POINTER, _INT, _INT, _INT])
         )
         read, keep, data_cache = 0, 3, 1
-        builder.call(function, [address, _INT(read), _INT(keep), _INT(data_cache)])
+        element = signature.args[0].dtype
+        nbytes = _lanes(context, element) * context.get_abi_sizeof(context.get_data_type(element))
+        for offset in range(0, nbytes, _CACHE_LINE):
+            line = builder.gep(address, [_INT(offset)])
+            builder.call(function, [line, _INT(read), _INT(keep), _INT(data_cache)])
         return context.get_dummy_value()
 
     return types.void(array, types.intp), generate
+
+
+def _line(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
+    """Return the address of the `line_of` elements from array[index] on, as a vector, and its alignment."""
+    word = context.get_data_type(array_type.dtype)
+    data = context.make_array(array_type)(context, builder, array).data
+    line = ir.VectorType(word, _lanes(context, array_type.dtype))
+    return builder.bitcast(builder.gep(data, [index]), line.as_pointer()), context.get_abi_sizeof(word)
+
+
+def _splat(builder: Any, value: Any, lanes: int) -> Any:
+    """Return a vector of one value."""
+    first = builder.insert_element(ir.Constant(ir.VectorType(value.type, lanes), ir.Undefined), value, _INT(0))
+    return builder.shuffle_vector(first, first, ir.Constant(ir.VectorType(_INT, lanes), [_INT(0)] * lanes))
+
+
+def _as_bits(builder: Any, flags: Any) -> Any:
+    """Return a vector of flags as an integer of 64 bits, the first flag as its lowest."""
+    bits = builder.bitcast(flags, ir.IntType(flags.type.count))
+    return bits if flags.type.count == 64 else builder.zext(bits, ir.IntType(64))
 
 
 @intrinsic
@@ -44,18 +75,62 @@ def reach(_context, array, index, least):  # type: ignore[no-untyped-def]
     """Return a bit for each of the `line_of` elements from array[index] on: whether it is at least `least`."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        word = context.get_data_type(signature.args[0].dtype)
-        lanes = _LINE // context.get_abi_sizeof(word)
-        line = ir.VectorType(word, lanes)
-        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        address = builder.bitcast(builder.gep(data, [arguments[1]]), line.as_pointer())
-        elements = builder.load(address, align=context.get_abi_sizeof(word))
-        first = builder.insert_element(ir.Constant(line, ir.Undefined), arguments[2], _INT(0))
-        bound = builder.shuffle_vector(first, first, ir.Constant(ir.VectorType(_INT, lanes), [_INT(0)] * lanes))
-        bits = builder.bitcast(builder.icmp_unsigned(">=", elements, bound), ir.IntType(lanes))
-        return bits if lanes == 64 else builder.zext(bits, ir.IntType(64))
+        address, align = _line(context, builder, signature.args[0], arguments[0], arguments[1])
+        elements = builder.load(address, align=align)
+        bound = _splat(builder, arguments[2], elements.type.count)
+        return _as_bits(builder, builder.icmp_unsigned(">=", elements, bound))
 
     return types.uint64(array, types.intp, array.dtype), generate
+
+
+@intrinsic
+def reach_any(_context, array, index, other, place):  # type: ignore[no-untyped-def]
+    """Tell whether any of the `line_of` elements from array[index] on is at least its opposite from other[place] on."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        address, align = _line(context, builder, signature.args[0], arguments[0], arguments[1])
+        opposite, _ = _line(context, builder, signature.args[2], arguments[2], arguments[3])
+        flags = builder.icmp_unsigned(">=", builder.load(address, align=align), builder.load(opposite, align=align))
+        bits = _as_bits(builder, flags)
+        return builder.icmp_unsigned("!=", bits, ir.Constant(bits.type, 0))
+
+    return types.boolean(array, types.intp, other, types.intp), generate
+
+
+@intrinsic
+def sink(_context, keys, new, position, best, places, first, step, count):  # type: ignore[no-untyped-def]
+    """Let the `line_of` keys from keys[new] on, all of one position, sink into as many lists of `count` best keys.
+
+    The lists are best[first], best[first + step], ..., and beside each key in `places` its position. A key takes the
+    place of the first that it reaches, and that one the next place, to the end. What sinks stays in registers.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        def line(array: int, index: Any) -> Any:  # a line of keys, or of the positions beside it
+            word = context.get_data_type(signature.args[array].dtype)
+            data = context.make_array(signature.args[array])(context, builder, arguments[array]).data
+            vector = ir.VectorType(word, lanes)
+            return builder.bitcast(builder.gep(data, [index]), vector.as_pointer()), context.get_abi_sizeof(word)
+
+        lanes = _lanes(context, signature.args[0].dtype)
+        address, align = line(0, arguments[1])
+        sinking = cgutils.alloca_once_value(builder, builder.load(address, align=align))
+        place = context.cast(builder, arguments[2], types.intp, signature.args[4].dtype)
+        sinking_at = cgutils.alloca_once_value(builder, _splat(builder, place, lanes))
+        with cgutils.for_range(builder, arguments[7], intp=arguments[7].type) as loop:
+            index = builder.add(arguments[5], builder.mul(loop.index, arguments[6]))
+            (address, align), (address_at, align_at) = line(3, index), line(4, index)
+            new, new_at = builder.load(sinking), builder.load(sinking_at)
+            held, held_at = builder.load(address, align=align), builder.load(address_at, align=align_at)
+            wins = builder.icmp_unsigned(">=", new, held)
+            builder.store(builder.select(wins, new, held), address, align=align)
+            builder.store(builder.select(wins, new_at, held_at), address_at, align=align_at)
+            builder.store(builder.select(wins, held, new), sinking)
+            builder.store(builder.select(wins, held_at, new_at), sinking_at)
+        return context.get_dummy_value()
+
+    arguments = (keys, types.intp, types.intp, best, places, types.intp, types.intp, types.intp)
+    return types.void(*arguments), generate
 
 
 @intrinsic

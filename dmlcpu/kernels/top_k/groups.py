@@ -15,8 +15,9 @@ from dmlcpu.runtime.jit import device
 STRIPES = 16  # elements in a group
 # Maxima are folded into so many for each winner: fewer give a bound that more groups reach, more take longer.
 FOLDED = 4
-# Elements that a kernel may gather at a time, each a byte or more: a cache line.
+# The most elements that are compared at a time: a cache line of bytes.
 LINE = 64
+TILE = STRIPES * LINE
 
 
 class Sequences(NamedTuple):
@@ -38,12 +39,12 @@ def most_candidates(k):
 @device
 def maxima_behind(k):
     """Return where in the scratch of a selection the maxima begin: behind k winners and the candidates."""
-    return k + STRIPES * (k + 1) + LINE
+    return k + STRIPES * (k + 1) + TILE
 
 
 def scratch(k: int, groups: int) -> tuple[int, int]:
     """Return how many words of keys and of positions a selection needs. groups: room for their maxima."""
-    candidates = STRIPES * (k + 1) + LINE
+    candidates = STRIPES * (k + 1) + TILE
     return k + candidates + groups + LINE, k + 3 * candidates + CELLS
 
 
@@ -97,7 +98,7 @@ def finish(x, start, step, codes, k, least, found, keys, positions):
     The elements that reach `least` stand behind them, by position; if they are fewer than k, the others needed have
     the key below it.
     """
-    room = STRIPES * (k + 1) + LINE
+    room = STRIPES * (k + 1) + TILE
     candidates, places = keys[k:], positions[k:]
     words = places[room:]
     here = sort(candidates, found, words, room, words[2 * room :])

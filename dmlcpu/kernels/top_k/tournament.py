@@ -10,13 +10,14 @@ from dmlcpu.kernels.top_k import groups
 from dmlcpu.kernels.top_k.brief import scratch_of, unpack
 from dmlcpu.kernels.top_k.groups import LINE, STRIPES, Sequences, finish, lower_bound, maxima_behind, most_candidates
 from dmlcpu.kernels.top_k.keys import key_of, load_keys, write_row
+from dmlcpu.kernels.top_k.threshold import bits_of_line
 from dmlcpu.runtime.intrinsics import line_of, lowest_bit, prefetch, reach
 from dmlcpu.runtime.jit import device, kernel
 
-# How far ahead of their use elements are asked for, in bytes: processors do not look that far ahead by themselves, and
+# How many lines ahead of their use elements are asked for: processors do not look that far ahead by themselves, and
 # the time of the selection in between goes unused otherwise. Measured on 1,000 x 10,000 float32, one thread, us a row:
-# none 3.8, 4 KiB 2.7, 8 KiB 2.5, 16 KiB 2.15, 24 KiB 2.06.
-AHEAD = 16384
+# none 3.8, 64 lines 2.7, 128 lines 2.5, 256 lines 2.15, 384 lines 2.06.
+AHEAD = 128
 
 
 def takes(work: Sequences) -> bool:
@@ -43,7 +44,7 @@ def group_maxima(x, start, n, codes, maxima):
     for tile in range(tiles):
         begin = start + tile * lanes * STRIPES
         for stripe in range(STRIPES):
-            prefetch(x, begin + stripe * lanes + AHEAD // LINE * lanes)
+            prefetch(x, begin + (stripe + AHEAD) * lanes)
         elements = x[begin : begin + lanes * STRIPES]
         best = maxima[tile * lanes : (tile + 1) * lanes]
         # The loop over stripes unrolls, and the one over lanes becomes vectors that stay in registers.
@@ -67,30 +68,49 @@ def gather(x, start, n, codes, maxima, groups, least, most, keys, positions):
     mask, positive, infinity, flip, nan = codes[0], codes[1], codes[2], codes[3], codes[4]
     lanes = line_of(x)
     tiles = n // (lanes * STRIPES)
-    filled = np.uintp(0)
+    filled = 0
     for tile in range(tiles):
         chosen = reach(maxima, tile * lanes, least)
         if chosen == 0:
             continue
-        for stripe in range(STRIPES):
-            first = (tile * STRIPES + stripe) * lanes
-            bits = chosen
-            while bits != 0:
-                position = first + lowest_bit(bits)
-                bits &= bits - np.uint64(1)
+        if chosen & (chosen - np.uint64(1)) == 0:  # one group, as in most tiles when k is small
+            for stripe in range(STRIPES):
+                position = (tile * STRIPES + stripe) * lanes + lowest_bit(chosen)
                 key = key_of(x[start + position], mask, positive, infinity, flip, nan)
                 keys[filled] = key
                 positions[filled] = position
-                filled += np.uintp(1) if key >= least else np.uintp(0)
-            if filled > np.uintp(most):
-                return most + 1
-    for group in range(tiles * lanes, groups):
-        keys[filled] = maxima[group]
-        positions[filled] = n - groups + group
-        filled += np.uintp(1) if maxima[group] >= least else np.uintp(0)
-        if filled > np.uintp(most):
-            return most + 1
-    return np.intp(filled)
+                filled += 1 if key >= least else 0
+            if filled > most:
+                return filled
+            continue
+        begin = filled  # behind those that are found there is room for a tile
+        load_keys(x, start + tile * lanes * STRIPES, 1, lanes * STRIPES, codes, keys[begin:])
+        for line in range(0, lanes * STRIPES, lanes):
+            bits = reach(keys, begin + line, least)
+            filled = keep(keys, begin + line, bits, tile * lanes * STRIPES + line, keys, filled, positions)
+        if filled > most:
+            return filled
+    for group in range(tiles * lanes, groups, lanes):
+        bits = bits_of_line(maxima, group, groups, least)
+        filled = keep(maxima, group, bits, n - groups + group, keys, filled, positions)
+        if filled > most:
+            return filled
+    return filled
+
+
+@device
+def keep(line, index, bits, position, keys, filled, positions):
+    """Append the elements from line[index] on that have a bit, and their positions; return how many are there then.
+
+    position: that of the first element. The line may be of `keys` itself, behind those it has.
+    """
+    while bits != 0:
+        lane = lowest_bit(bits)
+        bits &= bits - np.uint64(1)
+        keys[filled] = line[index + lane]
+        positions[filled] = position + lane
+        filled += 1
+    return filled
 
 
 @device

@@ -1,0 +1,70 @@
+"""Top-k of few winners along an axis that is not the last: each vector lane keeps the k best of its own column.
+
+The lines of the input are read once, from the last to the first. Most newcomers do not reach the last of the k best,
+which one comparison tells for a whole line of columns. One that does pushes out the first it reaches, and what was
+pushed out goes on to the next place in the same way; so of equal elements the one that came last, with the lowest
+position, stands first.
+"""
+
+import numpy as np
+
+from dmlcpu.kernels.grid import offset
+from dmlcpu.kernels.top_k.brief import scratch_of, unpack
+from dmlcpu.kernels.top_k.groups import LINE, Sequences
+from dmlcpu.kernels.top_k.keys import load_keys, write_row
+from dmlcpu.runtime.intrinsics import line_of, prefetch, reach_any, sink
+from dmlcpu.runtime.jit import device, kernel
+
+# Lines of columns that are worked on together.
+LINES = 16
+COLUMNS = LINES * LINE
+# How many elements ahead of its use a line is asked for: processors do not foresee jumps from line to line.
+AHEAD = 8
+
+
+def takes(work: Sequences) -> bool:
+    """Tell whether the kernel can do this."""
+    return work.line > 1 and work.n < 2**32
+
+
+def scratch(n: int, k: int) -> tuple[int, int]:
+    """Return how many words of keys and of positions each share of the work needs."""
+    return (k + 1) * COLUMNS, k + k * COLUMNS // 2
+
+
+@device
+def sweep_block(x, start, step, width, n, k, codes, columns, key, best, places):
+    """Find the k greatest of `width` columns. key: (columns,); best, places: (k, columns), but flat."""
+    for cell in range(k * columns):
+        best[cell] = 0  # the least key there is gives way to every element
+    lanes = line_of(x)
+    for i in range(n - 1, -1, -1):
+        begin = start + i * step
+        load_keys(x, begin, 1, width, codes, key)
+        for column in range(0, width, lanes):  # lanes beyond work on what is left there
+            prefetch(x, begin - AHEAD * step + column)
+            if reach_any(key, column, best, (k - 1) * columns + column):
+                sink(key, column, i, best, places, column, columns, k)
+
+
+@kernel
+def sweep(part, parts, x, values, indices, brief, scratch):
+    """Select in a share of the sequences; those of the grid's last dimension lie side by side in x. See brief.py."""
+    x_start, x_step, v_start, v_step, i_start, i_step, words, rows, n, k, grid, codes = unpack(x, brief)
+    keys, positions = scratch_of(part, parts, x, brief, scratch)
+    columns = LINES * line_of(x)
+    order, found = positions[:k], positions[k:].view(np.uint32)
+    line = grid[0, grid.shape[1] - 1]  # so many lie side by side
+    a_line = (line + columns - 1) // columns
+    blocks = rows // line * a_line
+    for block in range(part * blocks // parts, (part + 1) * blocks // parts):
+        row = block // a_line * line + block % a_line * columns
+        width = min(columns, line - block % a_line * columns)
+        start = x_start + offset(grid, 1, row)
+        sweep_block(x, start, x_step, width, n, k, codes, columns,
+                    keys[:columns], keys[columns:], found)  # fmt: skip
+        for column in range(width):
+            for j in range(k):
+                order[j] = found[j * columns + column]
+            write_row(x, start + column, x_step, order, k, values, v_start + offset(grid, 2, row + column), v_step,
+                      indices, i_start + offset(grid, 3, row + column), i_step, words)  # fmt: skip
