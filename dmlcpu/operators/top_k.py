@@ -14,7 +14,7 @@ from dmlcpu.errors import DmlError, UnsupportedError
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.brief import Brief
 from dmlcpu.kernels.grid import make_grid
-from dmlcpu.kernels.top_k import columns, lockstep, split, tournament
+from dmlcpu.kernels.top_k import columns, lockstep, split, sweep, tournament
 from dmlcpu.kernels.top_k.brief import make_brief
 from dmlcpu.kernels.top_k.groups import Sequences
 from dmlcpu.kernels.top_k.keys import FLOAT, SIGNED, UNSIGNED, key_codes
@@ -177,21 +177,25 @@ def allocate(x: Array, k: int, axis: int, index_type: np.dtype[Any], out: Any) -
 _GAP = 128
 
 # Where one kernel overtakes another; measured by asv_bench/thresholds.py.
-_LOCKSTEP_WORK = 4096  # at most: elements of a sequence times k
+_SWEEP_K = 16  # at most: winners in a vector lane
+_SWEEP_N = 10_000  # at most: elements of a column
+_SWEEP_LINE = 8  # at least: columns side by side, or most lanes have none
+_LOCKSTEP_WORK = 8192  # at most: elements of a sequence times k
 # At least so many elements for each of the k winners, or too many groups have to be looked at again.
-_ELEMENTS_A_WINNER = 64
-_ELEMENTS_A_WINNER_IN_COLUMNS = 32
+_ELEMENTS_A_WINNER = 31
 _SPLIT_N = 100_000  # at least: elements of a sequence that several threads share
 
 
 def choose(work: Sequences, threads: int) -> str:
     """Return the name of the kernel that is fastest for such sequences."""
+    if sweep.takes(work) and work.k <= _SWEEP_K and work.n <= _SWEEP_N and work.line >= _SWEEP_LINE:
+        return "sweep"
     if lockstep.takes(work) and work.n * work.k <= _LOCKSTEP_WORK and work.rows > 1:
         return "lockstep"
-    if columns.takes(work) and work.n >= _ELEMENTS_A_WINNER_IN_COLUMNS * work.k:
-        return "columns"
     if work.n < _ELEMENTS_A_WINNER * work.k:
         return "select_sort"
+    if columns.takes(work):
+        return "columns"
     if split.takes(work) and work.n >= _SPLIT_N and work.rows * 2 <= threads:
         return "split"
     return "tournament" if tournament.takes(work) else "select_sort"

@@ -87,7 +87,8 @@ def lower_bound(attempt, maxima, groups, k, folded):
     least, _ = kth_greatest(folded, size, k, k)
     if attempt < 2:
         return least, True
-    least += type(least)(1)
+    word = maxima.dtype.type
+    least = word(least + word(1))
     return least, least > 0
 
 

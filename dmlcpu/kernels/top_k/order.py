@@ -83,13 +83,13 @@ def sort(keys, k, words, room, counts):
         if k > 0:
             sort_by_rank(keys, k, words, counts)
         return 0
-    digits = min(64 // line_of(keys), 4)
+    width = keys.itemsize
     for i in range(k):
         words[i] = np.int64(np.uint64(keys[i]) << np.uint64(32)) | i
-    here = sort_words(words, 0, room, k, digits, counts)
-    if line_of(keys) == 8:
+    here = sort_words(words, 0, room, k, min(width, 4), counts)
+    if width == 8:
         for i in range(here, here + k):
             number = words[i] & 0xFFFFFFFF
             words[i] = np.int64(np.uint64(keys[number]) & np.uint64(0xFFFFFFFF00000000)) | number
-        here = sort_words(words, here, room - here, k, digits, counts)
+        here = sort_words(words, here, room - here, k, 4, counts)
     return here
