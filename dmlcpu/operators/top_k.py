@@ -75,6 +75,7 @@ def top_k(
     *,
     axis: int = -1,
     largest: bool = True,
+    sorted: bool = True,
     index_dtype: DTypeLike = np.int64,
     out: tuple[Array, Array] | None = None,
 ) -> TopK:
@@ -95,6 +96,8 @@ def top_k(
         The axis of length N. A negative one counts from the last.
     largest : bool, default True
         Select the largest elements, largest first; else the smallest, smallest first.
+    sorted : bool, default True
+        If False, the same elements come in an order that is not promised, which is faster for large k.
     index_dtype : dtype, default int64
         int64, int32, uint64 or uint32.
     out : tuple of two ndarrays, optional
@@ -133,8 +136,9 @@ def top_k(
     array([[0, 0, 1, 1]])
     """
     x, k, axis, largest, index_type = check(x, k, axis, largest, index_dtype)
+    ordered = check_flag("top_k", "sorted", sorted)
     values, indices = allocate(x, k, axis, index_type, out)
-    execute(x, k, axis, largest, values, indices)
+    execute(x, k, axis, largest, values, indices, ordered=ordered)
     return TopK(values, indices)
 
 
@@ -225,6 +229,7 @@ def plan(
     strides: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]],
     limits: Budget,
     kernel: str | None,
+    ordered: bool = True,
 ) -> Plan:
     """Choose the kernel and cut the work. strides: of x, values and indices."""
     kind = _kind(dtype)
@@ -252,7 +257,7 @@ def plan(
         *(first_word(shape, x_strides), x_strides[axis]),
         *(first_word(out_shape, v_strides), v_strides[axis]),
         *(first_word(out_shape, i_strides), i_strides[axis]),
-        *(index_width // INDEX_WORD.itemsize, rows, n, k, keys_length, positions_length),
+        *(index_width // INDEX_WORD.itemsize, rows, n, k, keys_length, positions_length, ordered),
     )
     chosen = Plan(
         kernel=entry,
@@ -275,13 +280,14 @@ def execute(
     values: Array,
     indices: Array,
     *,
+    ordered: bool = True,
     kernel: str | None = None,
 ) -> None:
     """Run on checked arrays of any strides; `kernel` asks for one of the registry by name."""
     if values.size == 0:
         return
     strides = (x.strides, values.strides, indices.strides)
-    chosen = plan(x.shape, x.dtype, axis, k, largest, indices.itemsize, strides, budget(), kernel)
+    chosen = plan(x.shape, x.dtype, axis, k, largest, indices.itemsize, strides, budget(), kernel, ordered)
     run(chosen, words(x, chosen.word), words(values, chosen.word), words(indices, INDEX_WORD))
 
 

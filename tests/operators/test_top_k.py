@@ -72,11 +72,22 @@ def test_a_memory_map(tmp_path):
     assert dmlcpu.top_k(x, 1, axis=0).values.tolist() == [[8, 9, 10, 11]]
 
 
-def test_one_sequence_longer_than_a_histogram_and_equal_keys():
+def test_large_k_of_one_long_sequence_of_equal_keys():
     x = np.zeros(100_000, np.float32)
     x[70_000:] = 1
     found = dmlcpu.top_k(x, 40_000)
     assert found.indices.tolist() == [*range(70_000, 100_000), *range(10_000)]
+
+
+@pytest.mark.parametrize("dtype", TOP_K_TYPES, ids=str)
+@pytest.mark.parametrize(("shape", "axis"), [((7, 300), 1), ((300, 7), 0), ((2, 1_000), 1), ((5, 9), 1)])
+def test_unsorted_results_are_the_same_elements(dtype, shape, axis):
+    x = np.random.default_rng(0).integers(0, 90, shape).astype(dtype)
+    for k in (1, shape[axis] // 2, shape[axis]):
+        best = reference.top_k(x, k, axis=axis)
+        found = dmlcpu.top_k(x, k, axis=axis, sorted=False)
+        np.testing.assert_array_equal(np.sort(found.indices, axis), np.sort(best.indices, axis))
+        np.testing.assert_array_equal(found.values, np.take_along_axis(x, found.indices, axis))
 
 
 @pytest.mark.parametrize("index_type", INDEX_TYPES, ids=str)
@@ -114,6 +125,8 @@ def _indices():
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
+        (lambda: dmlcpu.top_k(X, 1, sorted=0), TypeError, "top_k: sorted is 0; allowed: True or False"),
+        (lambda: dmlcpu.top_k([1, 2], 1, sorted=0), TypeError, "top_k: sorted is 0; allowed: True or False"),
         (
             lambda: dmlcpu.top_k(X, 4),
             dmlcpu.DmlError,

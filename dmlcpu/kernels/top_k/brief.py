@@ -40,3 +40,9 @@ def unpack(x, brief):
     x_start, x_step, v_start, v_step = numbers[0], numbers[1], numbers[2], numbers[3]
     i_start, i_step, words, rows, n, k = numbers[4], numbers[5], numbers[6], numbers[7], numbers[8], numbers[9]
     return x_start, x_step, v_start, v_step, i_start, i_step, words, rows, n, k, grid, codes
+
+
+@device
+def wants_order(brief):
+    """Tell whether the winners have to be sorted."""
+    return section(brief, 0)[12] != 0

@@ -1,11 +1,11 @@
 """Top-k of mid and large k: all keys, the threshold, a pass that collects in order of position, a stable sort."""
 
 from dmlcpu.kernels.grid import offset
-from dmlcpu.kernels.top_k.brief import scratch_of, unpack
+from dmlcpu.kernels.top_k.brief import scratch_of, unpack, wants_order
 from dmlcpu.kernels.top_k.groups import LINE
 from dmlcpu.kernels.top_k.keys import load_keys, write_row
 from dmlcpu.kernels.top_k.order import CELLS, sort
-from dmlcpu.kernels.top_k.threshold import HALVING, collect, kth_greatest, kth_greatest_of_many
+from dmlcpu.kernels.top_k.threshold import collect, kth_greatest
 from dmlcpu.runtime.jit import device, kernel
 
 
@@ -16,15 +16,15 @@ def most_chosen(k):
 
 
 @device
-def select(keys, n, k, chosen, order):
-    """Write the positions of the k greatest of keys[:n] to order[:k], in order. chosen, order: scratch."""
-    enough = min(most_chosen(k), n)
+def select(keys, n, k, ordered, chosen, order):
+    """Write the positions of the k greatest of keys[:n] to order[:k]. chosen, order: scratch."""
+    enough = min(most_chosen(k), n) if ordered else k
+    threshold, reached = kth_greatest(keys, n, k, enough)
+    if not ordered:
+        collect(keys, n, k, threshold, reached, enough, chosen, order)
+        return
     room = most_chosen(k) + LINE
     places, words, counts = order[k:], order[k + room :], order[k + 3 * room :]
-    if n <= HALVING:
-        threshold, reached = kth_greatest(keys, n, k, enough)
-    else:
-        threshold, reached = kth_greatest_of_many(keys, n, k, counts)
     found = collect(keys, n, k, threshold, reached, enough, chosen, places)
     here = sort(chosen, found, words, room, counts)
     for i in range(k):
@@ -45,6 +45,6 @@ def select_sort(part, parts, x, values, indices, brief, scratch):
     for row in range(part * rows // parts, (part + 1) * rows // parts):
         start = x_start + offset(grid, 1, row)
         load_keys(x, start, x_step, n, codes, keys)
-        select(keys, n, k, keys[n:], order)
+        select(keys, n, k, wants_order(brief), keys[n:], order)
         write_row(x, start, x_step, order, k, values, v_start + offset(grid, 2, row), v_step,
                   indices, i_start + offset(grid, 3, row), i_step, words)  # fmt: skip
