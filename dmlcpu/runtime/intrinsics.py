@@ -13,7 +13,8 @@ _INT = ir.IntType(32)
 
 
 def _lanes(context: Any, element: Any) -> int:
-    return max(_CACHE_LINE // context.get_abi_sizeof(context.get_data_type(element)), _LEAST_LANES)
+    nbytes: int = context.get_abi_sizeof(context.get_data_type(element))
+    return max(_CACHE_LINE // nbytes, _LEAST_LANES)
 
 
 @intrinsic

@@ -150,18 +150,22 @@ def _digest(function: Callable[..., Any]) -> str:
     """Hash the code of `function`, of every helper it reaches and the constants they use."""
     digest = hashlib.sha256()
     seen = set()
-    pending = [function]
+    pending = [(function.__code__, function.__globals__)]
     while pending:
-        current = pending.pop()
-        code = current.__code__
+        code, names = pending.pop()
         if code in seen:
             continue
         seen.add(code)
-        digest.update(code.co_code + repr((code.co_consts, code.co_names)).encode())
+        for constant in code.co_consts:
+            if isinstance(constant, types.CodeType):  # a function within; its text tells where it lies in memory
+                pending.append((constant, names))
+            else:
+                digest.update(repr(constant).encode())
+        digest.update(code.co_code + repr(code.co_names).encode())
         for name in code.co_names:
-            value: Any = current.__globals__.get(name)
+            value: Any = names.get(name)
             if helper := getattr(value, "py_func", None) or getattr(value, "_defn", None):  # a function, an intrinsic
-                pending.append(helper)
+                pending.append((helper.__code__, helper.__globals__))
             elif not isinstance(value, types.ModuleType | type) and not callable(value):
                 digest.update(f"{name}={value!r}".encode())  # a constant
     return digest.hexdigest()[:12]

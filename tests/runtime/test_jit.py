@@ -1,5 +1,7 @@
 import logging
 import os
+import subprocess
+import sys
 import threading
 import types
 
@@ -117,6 +119,12 @@ def test_no_more_threads_are_woken_than_there_are_parts(monkeypatch):
     for parts in (2, 8, 9):
         bump_all(0, parts, np.zeros(9, int))
     assert calls == [2, "run", 8, "run", "run"]
+
+
+def test_the_digest_is_the_same_in_every_process():
+    code = "from dmlcpu.runtime import jit; print(jit._digest(jit._launch))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == jit._digest(jit._launch)
 
 
 def test_an_intrinsic_counts_in_the_digest(monkeypatch):

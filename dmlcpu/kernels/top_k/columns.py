@@ -75,9 +75,10 @@ def gather(x, start, step, n, codes, maxima, groups, least, most, keys, position
 
 @device
 def select(x, start, step, n, k, codes, keys, positions):
-    """Finish a column whose whole groups' maxima are in their place; the rest of it are groups of one.
+    """Gather candidates for the k greatest keys of a column; return how many, and the least key they reach.
 
-    Its k greatest keys and their positions are then in keys[:k] and positions[:k], in order.
+    The maxima of its whole groups are in their place; the rest of it are groups of one. The candidates are in keys[k:]
+    and positions[k:], where `finish` finds them.
     """
     maxima = keys[maxima_behind(k) :]
     whole = n // STRIPES
@@ -91,7 +92,7 @@ def select(x, start, step, n, k, codes, keys, positions):
         least, sensible = lower_bound(attempt, maxima, groups, k, candidates)
         found = gather(x, start, step, n, codes, maxima, groups, least, most, candidates, places) if sensible else 0
         attempt += 1
-    finish(x, start, step, codes, k, least, found, keys, positions)
+    return found, least
 
 
 @kernel
@@ -114,6 +115,7 @@ def columns(part, parts, x, values, indices, brief, scratch):
         for column in range(width):
             for group in range(whole):
                 own[group] = maxima[group, column]
-            select(x, start + column, x_step, n, k, codes, rest, positions)
+            found, least = select(x, start + column, x_step, n, k, codes, rest, positions)
+            finish(x, start + column, x_step, codes, k, least, found, rest, positions)
             write_row(x, start + column, x_step, positions, k, values, v_start + offset(grid, 2, row + column), v_step,
                       indices, i_start + offset(grid, 3, row + column), i_step, words)  # fmt: skip

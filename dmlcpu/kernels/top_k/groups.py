@@ -96,8 +96,8 @@ def lower_bound(attempt, maxima, groups, k, folded):
 def finish(x, start, step, codes, k, least, found, keys, positions):
     """Write the k greatest keys and their positions, in order, to keys[:k] and positions[:k].
 
-    The elements that reach `least` stand behind them, by position; if they are fewer than k, the others needed have
-    the key below it.
+    The `found` elements that reach `least` stand behind these, by position; if they are fewer than k, the others needed
+    have the key below it.
     """
     room = STRIPES * (k + 1) + TILE
     candidates, places = keys[k:], positions[k:]

@@ -86,10 +86,11 @@ def sort(keys, k, words, room, counts):
     width = keys.itemsize
     for i in range(k):
         words[i] = np.int64(np.uint64(keys[i]) << np.uint64(32)) | i
-    here = sort_words(words, 0, room, k, min(width, 4), counts)
-    if width == 8:
-        for i in range(here, here + k):
-            number = words[i] & 0xFFFFFFFF
-            words[i] = np.int64(np.uint64(keys[number]) & np.uint64(0xFFFFFFFF00000000)) | number
-        here = sort_words(words, here, room - here, k, 4, counts)
+    here = 0
+    for half in range((width + 3) // 4):  # one call in a loop: two would be compiled twice
+        if half == 1:
+            for i in range(here, here + k):
+                number = words[i] & 0xFFFFFFFF
+                words[i] = np.int64(np.uint64(keys[number]) & np.uint64(0xFFFFFFFF00000000)) | number
+        here = sort_words(words, here, room - here, k, min(width, 4), counts)
     return here

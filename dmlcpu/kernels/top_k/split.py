@@ -2,7 +2,7 @@
 
 from dmlcpu.kernels.grid import offset
 from dmlcpu.kernels.top_k.brief import scratch_of, unpack
-from dmlcpu.kernels.top_k.groups import STRIPES, Sequences
+from dmlcpu.kernels.top_k.groups import STRIPES, Sequences, finish
 from dmlcpu.kernels.top_k.keys import write_row
 from dmlcpu.kernels.top_k.tournament import scratch, select
 from dmlcpu.runtime.jit import device, kernel
@@ -33,7 +33,9 @@ def split(part, parts, x, values, indices, brief, scratch):
     keys, positions = scratch_of(part, parts, x, brief, scratch)
     each = parts // rows
     begin, end = bounds(part % each, each, n)
-    select(x, x_start + offset(grid, 1, part // each) + begin, end - begin, k, codes, keys, positions)
+    start = x_start + offset(grid, 1, part // each) + begin
+    found, least = select(x, start, end - begin, k, codes, keys, positions)
+    finish(x, start, 1, codes, k, least, found, keys, positions)
 
 
 @device

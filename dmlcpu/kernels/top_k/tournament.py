@@ -115,7 +115,10 @@ def keep(line, index, bits, position, keys, filled, positions):
 
 @device
 def select(x, start, n, k, codes, keys, positions):
-    """Write the k greatest keys of a sequence and their positions, in order, to keys[:k] and positions[:k]."""
+    """Gather candidates for the k greatest keys of a sequence; return how many, and the least key they reach.
+
+    They are in keys[k:] and positions[k:], where `finish` finds them.
+    """
     maxima = keys[maxima_behind(k) :]
     groups = group_maxima(x, start, n, codes, maxima)
     candidates, places = keys[k:], positions[k:]
@@ -126,7 +129,7 @@ def select(x, start, n, k, codes, keys, positions):
         least, sensible = lower_bound(attempt, maxima, groups, k, candidates)
         found = gather(x, start, n, codes, maxima, groups, least, most, candidates, places) if sensible else 0
         attempt += 1
-    finish(x, start, 1, codes, k, least, found, keys, positions)
+    return found, least
 
 
 @kernel
@@ -136,6 +139,7 @@ def tournament(part, parts, x, values, indices, brief, scratch):
     keys, positions = scratch_of(part, parts, x, brief, scratch)
     for row in range(part * rows // parts, (part + 1) * rows // parts):
         start = x_start + offset(grid, 1, row)
-        select(x, start, n, k, codes, keys, positions)
+        found, least = select(x, start, n, k, codes, keys, positions)
+        finish(x, start, 1, codes, k, least, found, keys, positions)
         write_row(x, start, x_step, positions, k, values, v_start + offset(grid, 2, row), v_step,
                   indices, i_start + offset(grid, 3, row), i_step, words)  # fmt: skip
