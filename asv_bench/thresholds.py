@@ -43,7 +43,7 @@ def row(names, n, k, args):
     out_shape[axis] = k
     values, indices = np.empty(out_shape, x.dtype), np.empty(out_shape, np.int64)
     strides = x.strides, values.strides, indices.strides
-    chosen = plan(shape, x.dtype, axis, k, True, indices.itemsize, strides, budget(), None).kernel.name
+    chosen = plan(shape, x.dtype, axis, k, True, indices.itemsize, strides, budget(), None, True).kernel.name
     for name in names:
         try:
             best = min(timed(x, k, axis, values, indices, name) for _ in range(6)) / x.size * 1e9

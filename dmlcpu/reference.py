@@ -25,10 +25,11 @@ def top_k(
     *,
     axis: int = -1,
     largest: bool = True,
+    sorted: bool = True,
     index_dtype: DTypeLike = np.int64,
     out: tuple[Array, Array] | None = None,
 ) -> TopK:
-    """Select by ranking every element and sorting all ranks stably. See `dmlcpu.top_k`.
+    """Select by ranking every element and sorting all ranks stably, asked for or not. See `dmlcpu.top_k`.
 
     Examples
     --------

@@ -58,14 +58,14 @@ def test_show_config_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Twin:
+    class Compiled:
         def __init__(self, path: str | None) -> None:
             self.share = self
             self.stats = self
             self.cache_path = path
 
     def entries(*paths: str | None) -> list[registry.Entry]:
-        return [registry.Entry("op", "stage", "name", isa.Isa.GENERIC, (), Twin(path)) for path in paths]  # type: ignore[arg-type]
+        return [registry.Entry("op", "stage", "name", isa.Isa.GENERIC, (), Compiled(path)) for path in paths]  # type: ignore[arg-type]
 
     monkeypatch.setattr(registry, "available", lambda: entries("/c/top_k/__pycache__", "/c/scatter_nd/__pycache__"))
     assert cache_folder() == "/c"

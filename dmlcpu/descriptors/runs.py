@@ -65,7 +65,7 @@ def _packed_top_k(desc: TopKOperatorDesc | TopK1OperatorDesc) -> PackedRun:
 
     @functools.lru_cache(maxsize=8)
     def plan(limits: Budget) -> TopKPlan:
-        return plan_top_k(*request, limits, None)
+        return plan_top_k(*request, limits, None, True)
 
     def run(bound: Bound, words: list[Array]) -> TopK:
         run_top_k(plan(budget()), *words)

@@ -229,7 +229,7 @@ def plan(
     strides: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]],
     limits: Budget,
     kernel: str | None,
-    ordered: bool = True,
+    ordered: bool,
 ) -> Plan:
     """Choose the kernel and cut the work. strides: of x, values and indices."""
     kind = _kind(dtype)

@@ -1,4 +1,4 @@
-"""Machine operations that Numba has no name for. Each works on every processor that LLVM knows."""
+"""Machine operations that Numba has no name for. Each works on every little-endian processor that LLVM knows."""
 
 from typing import Any
 
@@ -51,11 +51,11 @@ def prefetch(_context, array, index):  # type: ignore[no-untyped-def]
     return types.void(array, types.intp), generate
 
 
-def _line(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
-    """Return the address of the `line_of` elements from array[index] on, as a vector, and its alignment."""
+def _line(context: Any, builder: Any, array_type: Any, array: Any, index: Any, lanes: int) -> Any:
+    """Return the address of the elements from array[index] on, as a vector, and its alignment."""
     word = context.get_data_type(array_type.dtype)
     data = context.make_array(array_type)(context, builder, array).data
-    line = ir.VectorType(word, _lanes(context, array_type.dtype))
+    line = ir.VectorType(word, lanes)
     return builder.bitcast(builder.gep(data, [index]), line.as_pointer()), context.get_abi_sizeof(word)
 
 
@@ -76,9 +76,10 @@ def reach(_context, array, index, least):  # type: ignore[no-untyped-def]
     """Return a bit for each of the `line_of` elements from array[index] on: whether it is at least `least`."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        address, align = _line(context, builder, signature.args[0], arguments[0], arguments[1])
+        lanes = _lanes(context, signature.args[0].dtype)
+        address, align = _line(context, builder, signature.args[0], arguments[0], arguments[1], lanes)
         elements = builder.load(address, align=align)
-        bound = _splat(builder, arguments[2], elements.type.count)
+        bound = _splat(builder, arguments[2], lanes)
         return _as_bits(builder, builder.icmp_unsigned(">=", elements, bound))
 
     return types.uint64(array, types.intp, array.dtype), generate
@@ -89,8 +90,9 @@ def reach_any(_context, array, index, other, place):  # type: ignore[no-untyped-
     """Tell whether any of the `line_of` elements from array[index] on is at least its opposite from other[place] on."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        address, align = _line(context, builder, signature.args[0], arguments[0], arguments[1])
-        opposite, _ = _line(context, builder, signature.args[2], arguments[2], arguments[3])
+        lanes = _lanes(context, signature.args[0].dtype)
+        address, align = _line(context, builder, signature.args[0], arguments[0], arguments[1], lanes)
+        opposite, _ = _line(context, builder, signature.args[2], arguments[2], arguments[3], lanes)
         flags = builder.icmp_unsigned(">=", builder.load(address, align=align), builder.load(opposite, align=align))
         bits = _as_bits(builder, flags)
         return builder.icmp_unsigned("!=", bits, ir.Constant(bits.type, 0))
@@ -107,11 +109,8 @@ def sink(_context, keys, new, position, best, places, first, step, count):  # ty
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        def line(array: int, index: Any) -> Any:  # a line of keys, or of the positions beside it
-            word = context.get_data_type(signature.args[array].dtype)
-            data = context.make_array(signature.args[array])(context, builder, arguments[array]).data
-            vector = ir.VectorType(word, lanes)
-            return builder.bitcast(builder.gep(data, [index]), vector.as_pointer()), context.get_abi_sizeof(word)
+        def line(array: int, index: Any) -> Any:  # of keys, or as many positions
+            return _line(context, builder, signature.args[array], arguments[array], index, lanes)
 
         lanes = _lanes(context, signature.args[0].dtype)
         address, align = line(0, arguments[1])

@@ -30,6 +30,7 @@ _OPTIONS = {"nogil": True, "error_model": "numpy"}
 
 # The workqueue layer aborts the process when two Python threads enter it: whoever finds the lock taken runs serially.
 _launching = threading.Lock()
+_making = threading.Lock()
 
 # A child forked from a process whose OpenMP threads run is killed when it starts its own: children stay serial.
 _forked = False
@@ -50,12 +51,16 @@ class Kernel:
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
         self.name = function.__name__
-        self._addresses: dict[tuple[Any, ...], int] = {}
+        self._share: Any = None
+        self._compiled: dict[tuple[Any, ...], tuple[int, Any]] = {}
 
-    @functools.cached_property
+    @property
     def share(self) -> Any:
         """The compiled function of (part, parts, ...)."""
-        return _compile_lazily(self.function)
+        if self._share is None:
+            with _making:  # or threads that come first together would each have their own
+                self._share = self._share or _compile_lazily(self.function)
+        return self._share
 
     def for_parts(self, parts: int) -> Callable[..., Any]:
         """Return what to call with (0, parts, ...): for one part `share` itself, which spares a call between."""
@@ -73,16 +78,16 @@ class Kernel:
                 self.share(part, parts, *args)
 
     def address(self, args: tuple[Any, ...]) -> int:
-        """Return where the machine code for arguments of these types is; it stays there as long as the kernel does."""
-        signature = tuple(map(self.share.typeof_pyval, args))
-        address = self._addresses.get(signature)
-        if address is None:
+        """Return where the machine code for arguments of these types is."""
+        share = self.share
+        signature = tuple(map(share.typeof_pyval, args))
+        if signature not in self._compiled:
             types = (numba.intp, numba.intp, *signature)
-            self.share.compile(types)
-            compiled = self.share.overloads[types]
-            address = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_cfunc_wrapper_name)
-            self._addresses[signature] = address
-        return address
+            share.compile(types)
+            result = share.overloads[types]
+            address = result.library.get_pointer_to_function(result.fndesc.llvm_cfunc_wrapper_name)
+            self._compiled[signature] = address, result  # which keeps the code where it is
+        return self._compiled[signature][0]
 
 
 def _launch(address, parts, args):  # type: ignore[no-untyped-def]
@@ -166,6 +171,8 @@ def _digest(function: Callable[..., Any]) -> str:
             value: Any = names.get(name)
             if helper := getattr(value, "py_func", None) or getattr(value, "_defn", None):  # a function, an intrinsic
                 pending.append((helper.__code__, helper.__globals__))
+            elif isinstance(value, types.FunctionType) and value.__module__.startswith("dmlcpu."):
+                pending.append((value.__code__, value.__globals__))  # a helper of an intrinsic
             elif not isinstance(value, types.ModuleType | type) and not callable(value):
                 digest.update(f"{name}={value!r}".encode())  # a constant
     return digest.hexdigest()[:12]

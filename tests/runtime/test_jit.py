@@ -1,15 +1,18 @@
+import concurrent.futures
 import logging
 import os
 import subprocess
 import sys
 import threading
+import time
 import types
 
 import numba
 import numpy as np
 import pytest
 
-from dmlcpu.runtime import jit
+from dmlcpu.kernels import registry
+from dmlcpu.runtime import intrinsics, jit
 
 STEP = 3
 
@@ -32,7 +35,7 @@ def spy(monkeypatch):
     monkeypatch.setattr(jit, "launcher", lambda: lambda *args: (ran.append("parallel"), launch(*args)))
     share = bump_all.share
     watched = types.SimpleNamespace(typeof_pyval=share.typeof_pyval, compile=share.compile, overloads=share.overloads)
-    monkeypatch.setattr(bump_all, "share", Spied(watched, lambda *args: (ran.append("serial"), share(*args))))
+    monkeypatch.setattr(bump_all, "_share", Spied(watched, lambda *args: (ran.append("serial"), share(*args))))
     return ran
 
 
@@ -121,16 +124,55 @@ def test_no_more_threads_are_woken_than_there_are_parts(monkeypatch):
     assert calls == [2, "run", 8, "run", "run"]
 
 
-def test_the_digest_is_the_same_in_every_process():
-    code = "from dmlcpu.runtime import jit; print(jit._digest(jit._launch))"
+def test_the_digests_are_the_same_in_every_process():
+    code = (
+        "from dmlcpu.kernels import registry; from dmlcpu.runtime import jit;"
+        "print([jit._digest(jit._launch), *(jit._digest(entry.kernel.function) for entry in registry.KERNELS)])"
+    )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == jit._digest(jit._launch)
+    here = [jit._digest(jit._launch), *(jit._digest(entry.kernel.function) for entry in registry.KERNELS)]
+    assert found.stdout.strip() == str(here)
 
 
-def test_an_intrinsic_counts_in_the_digest(monkeypatch):
-    before = jit._digest(jit._launch)
-    monkeypatch.setattr(jit, "call", types.SimpleNamespace(_defn=lambda: None))
-    assert jit._digest(jit._launch) != before
+def test_another_process_finds_the_kernels_in_the_cache(tmp_path):
+    code = (
+        "import numpy, sys, dmlcpu; dmlcpu.top_k(numpy.zeros((40, 2), 'u1'), 1);"
+        "from dmlcpu.kernels import registry;"
+        "print(sum(registry.find('top_k', 'select', 'lockstep').kernel.share.stats.cache_hits.values()))"
+    )
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    runs = [
+        subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+        for _ in range(2)
+    ]
+    assert [run.stdout.strip() for run in runs] == ["0", "1"]
+
+
+@pytest.mark.parametrize("name", ["_LEAST_LANES", "_lanes"])
+def test_what_intrinsics_use_counts_in_the_digest(monkeypatch, name):
+    kernel = registry.find("top_k", "select", "lockstep").kernel.function
+    before = jit._digest(kernel)
+    changed = 8 if name == "_LEAST_LANES" else lambda context, element: 8
+    if callable(changed):
+        changed.__module__ = intrinsics.__name__
+    monkeypatch.setattr(intrinsics, name, changed)
+    assert jit._digest(kernel) != before
+
+
+def test_threads_that_come_first_together_make_one_compiled_function(monkeypatch):
+    made = []
+
+    def make(function):
+        made.append(function)
+        time.sleep(0.05)
+        return function
+
+    monkeypatch.setattr(jit, "_compile_lazily", make)
+    fresh = jit.Kernel(bump_all.function)
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        shares = list(pool.map(lambda _: fresh.share, range(4)))
+    assert len(made) == 1
+    assert shares == [bump_all.function] * 4
 
 
 def test_without_a_place_for_the_cache_kernels_are_compiled_uncached(monkeypatch, caplog):

@@ -74,18 +74,20 @@ def append_equal(x, start, step, codes, key, filled, k, keys, positions):
 
 @device
 def lower_bound(attempt, maxima, groups, k, folded):
-    """Return a key that at least k elements reach, and whether it makes sense to gather what reaches it.
+    """Return a key to gather elements by, and whether any can reach it.
 
-    Of the first attempt it is a quick one, of the second the k-th greatest of the maxima. If too many elements reach
-    that too, they are equal to it, and the third is the key above it, if there is one, which fewer than k reach.
+    At least k elements reach the first attempt's, which is quick to find. If too many do, most of them may be equal to
+    it: the second is the key above it. If still too many reach that, the third is the k-th greatest of the maxima (or
+    less, if just k groups reach it, and they have no more than 16 k elements). Too many can reach that only if they are
+    equal to it: the fourth is the key above it, which fewer than k groups reach.
     """
     size = FOLDED * k
-    if attempt == 0 and size < groups:
+    if attempt < 2 and size < groups:
         fold(maxima, groups, size, folded)
     else:
         folded, size = maxima, groups
     least, _ = kth_greatest(folded, size, k, k)
-    if attempt < 2:
+    if attempt % 2 == 0:
         return least, True
     word = maxima.dtype.type
     least = word(least + word(1))
