@@ -15,10 +15,11 @@ from dmlcpu.kernels.top_k.keys import load_keys, write_row
 from dmlcpu.runtime.intrinsics import line_of, prefetch, reach_any, sink
 from dmlcpu.runtime.jit import device, kernel
 
-# Lines of columns that are worked on together.
+# Lines of columns that are worked on together. Measured on 10,000 x 1,000 float32 along axis 0, k 10, two threads, ms:
+# 4 lines 7.5, 8 lines 3.6, 16 lines 2.5.
 LINES = 16
 COLUMNS = LINES * LINE
-# How many elements ahead of its use a line is asked for: processors do not foresee jumps from line to line.
+# How many elements ahead of its use a line is asked for: processors do not foresee jumps from line to line. 16 takes 2.8 ms.
 AHEAD = 8
 
 
