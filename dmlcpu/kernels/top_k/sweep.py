@@ -19,7 +19,8 @@ from dmlcpu.runtime.jit import device, kernel
 # 4 lines 7.5, 8 lines 3.6, 16 lines 2.5.
 LINES = 16
 COLUMNS = LINES * LINE
-# How many elements ahead of its use a line is asked for: processors do not foresee jumps from line to line. 16 takes 2.8 ms.
+# How many elements ahead of its use a line is asked for: processors do not foresee jumps from line to line. Measured
+# on the same: 8 elements 2.5 ms, 16 elements 2.8.
 AHEAD = 8
 
 
