@@ -37,8 +37,9 @@ _forked = False
 
 
 def _after_fork_in_child() -> None:
-    global _forked
+    global _forked, _making
     _forked = True
+    _making = threading.Lock()  # a thread that was left behind may have held the other
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows

@@ -34,8 +34,7 @@ def spy(monkeypatch):
     launch = jit.launcher()
     monkeypatch.setattr(jit, "launcher", lambda: lambda *args: (ran.append("parallel"), launch(*args)))
     share = bump_all.share
-    watched = types.SimpleNamespace(typeof_pyval=share.typeof_pyval, compile=share.compile, overloads=share.overloads)
-    monkeypatch.setattr(bump_all, "_share", Spied(watched, lambda *args: (ran.append("serial"), share(*args))))
+    monkeypatch.setattr(bump_all, "_share", Spied(share, lambda *args: (ran.append("serial"), share(*args))))
     return ran
 
 
@@ -97,6 +96,14 @@ def test_a_forked_child_runs_serially(monkeypatch):
     jit._after_fork_in_child()
     bump_all(0, 2, np.zeros(9, int))
     assert ran == ["serial", "serial"]
+
+
+def test_a_child_forked_while_a_kernel_was_being_made_can_make_its_own(monkeypatch):
+    monkeypatch.setattr(jit, "_forked", False)
+    monkeypatch.setattr(jit, "_making", threading.Lock())
+    jit._making.acquire()
+    jit._after_fork_in_child()
+    assert not jit._making.locked()
 
 
 def test_numbas_thread_count_is_left_as_it_was():
