@@ -1,8 +1,9 @@
 """Walking through arrays of any strides by one running number.
 
 A *grid* is a small int64 array: row 0 holds the sizes of some dimensions, every further row the strides one tensor
-has along them. Position p of the grid, counted in row-major order, lies ``offset(grid, t, p)`` words from the start of
-tensor t. Neighbouring dimensions that every tensor runs through evenly are merged, so that most grids have one column.
+has along them. Neighbouring dimensions that every tensor runs through evenly are merged, so that most grids have one
+column. Kernels are given it flat, behind the number of its columns: reshaping compiles longer than all there is here.
+Position p of the grid, counted in row-major order, lies ``offset(flat_grid, t, p)`` words from the start of tensor t.
 """
 
 from collections.abc import Sequence
@@ -32,12 +33,18 @@ def make_grid(sizes: Sequence[int], *strides: Sequence[int]) -> Grid:
     return np.array(columns, np.int64).T.copy()
 
 
+def flatten(grid: Grid) -> NDArray[np.int64]:
+    """Return a grid as kernels are given it."""
+    return np.concatenate([[grid.shape[1]], grid.reshape(-1)])
+
+
 @device
 def offset(grid, tensor, position):
     """Return how many words position `position` lies from the start of tensor `tensor` (1 is the first)."""
     result = 0
-    for d in range(grid.shape[1] - 1, 0, -1):
-        size = grid[0, d]
-        result += (position % size) * grid[tensor, d]
+    columns = grid[0]
+    for column in range(columns, 1, -1):
+        size = grid[column]
+        result += (position % size) * grid[tensor * columns + column]
         position //= size
-    return result + position * grid[tensor, 0]
+    return result + position * grid[tensor * columns + 1]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dmlcpu.kernels import registry
-from dmlcpu.kernels.grid import make_grid
+from dmlcpu.kernels.grid import flatten, make_grid
 from dmlcpu.kernels.quantized_matmul.pack import DEPTH, ROWS
 from dmlcpu.operators.arguments import Array
 from dmlcpu.operators.quantization import check_matrix
@@ -100,7 +100,7 @@ def _pack_plan(shape: tuple[int, ...], strides: tuple[int, ...], limits: Budget)
     batches = math.prod(batch)
     parts = limits.parts(work=math.prod(shape), most=batches * -(-rows // ROWS))
     run = registry.find("quantized_matmul", "pack").kernel.for_parts(parts)
-    grid = make_grid(batch, strides[:-2])
+    grid = flatten(make_grid(batch, strides[:-2]))
     return run, parts, first_word(shape, strides), strides[-2], strides[-1], grid, batches, rows, depth
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from dmlcpu.kernels import registry
-from dmlcpu.kernels.grid import Grid, make_grid
+from dmlcpu.kernels.grid import Grid, flatten, make_grid
 from dmlcpu.operators.arguments import Array, check_apart, check_output
 from dmlcpu.operators.packing import PackedMatrix, broadcast_strides, pack, packed_shape
 from dmlcpu.operators.quantization import (
@@ -185,7 +185,7 @@ def plan(
     return Plan(
         run=entry.kernel.for_parts(parts),
         parts=parts,
-        sizes=(grid, batches, rows, columns, depth),
+        sizes=(flatten(grid), batches, rows, columns, depth),
         steps=tuple(own[-2] or own[-1] for own in strides),
         y=(int(limits_of_y.min), int(limits_of_y.max), first_word(out_shape, out_strides), *out_strides[-2:]),
         pieces=pieces,

@@ -5,6 +5,7 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
 
 _CACHE_LINE = 64  # bytes
 _LEAST_LANES = 16  # LLVM unrolls shorter loops instead of making vectors of them
@@ -101,6 +102,31 @@ def reach_any(_context, array, index, other, place):  # type: ignore[no-untyped-
 
 
 @intrinsic
+def greatest_line(_context, array, first, step, end, target, place):  # type: ignore[no-untyped-def]
+    """Write the greatest of the lines from array[first], array[first + step], ... on to the one from target[place] on.
+
+    A line are `line_of` elements; the last begins before array[end], and the first is always read.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        def load(index: Any) -> Any:
+            address, align = _line(context, builder, signature.args[0], arguments[0], index, lanes)
+            return builder.load(address, align=align)
+
+        lanes = _lanes(context, signature.args[0].dtype)
+        _, first, step, end, target, place = arguments
+        greatest = cgutils.alloca_once_value(builder, load(first))
+        with cgutils.for_range_slice(builder, builder.add(first, step), end, step, inc=True) as (index, _):
+            line, before = load(index), builder.load(greatest)
+            builder.store(builder.select(builder.icmp_unsigned(">", line, before), line, before), greatest)
+        address, align = _line(context, builder, signature.args[4], target, place, lanes)
+        builder.store(builder.load(greatest), address, align=align)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, types.intp, types.intp, target, types.intp), generate
+
+
+@intrinsic
 def sink(_context, keys, new, position, best, places, first, step, count):  # type: ignore[no-untyped-def]
     """Let the `line_of` keys from keys[new] on, all of one position, sink into as many lists of `count` best keys.
 
@@ -131,6 +157,33 @@ def sink(_context, keys, new, position, best, places, first, step, count):  # ty
 
     arguments = (keys, types.intp, types.intp, best, places, types.intp, types.intp, types.intp)
     return types.void(*arguments), generate
+
+
+@intrinsic
+def as_words(_context, cells, start, like):  # type: ignore[no-untyped-def]
+    """Return cells[start:] as elements of the type that `like` has, in the same memory.
+
+    cells: contiguous, and alive as long as the result; Numba's own `view` compiles for half a second.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        source = context.make_array(signature.args[0])(context, builder, arguments[0])
+        data_type = context.get_data_type(result.dtype)
+        nbytes = context.get_abi_sizeof(data_type)
+        a_cell = context.get_constant(types.intp, context.get_abi_sizeof(source.data.type.pointee) // nbytes)
+        words = context.make_array(result)(context, builder)
+        populate_array(
+            words,
+            data=builder.bitcast(builder.gep(source.data, [arguments[1]]), data_type.as_pointer()),
+            shape=[builder.mul(builder.sub(source.nitems, arguments[1]), a_cell)],
+            strides=[context.get_constant(types.intp, nbytes)],
+            itemsize=context.get_constant(types.intp, nbytes),
+            meminfo=None,
+        )
+        return words._getvalue()
+
+    result = types.Array(like.dtype, 1, "C")
+    return result(cells, types.intp, like), generate
 
 
 @intrinsic

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from dmlcpu.kernels.grid import make_grid, offset
+from dmlcpu.kernels.grid import flatten, make_grid, offset
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def test_neighbouring_dimensions_are_merged(sizes, strides, grid):
 @given(st.lists(st.integers(1, 4), max_size=5), st.data())
 def test_offset_walks_like_numpy(sizes, data):
     strides = [data.draw(st.lists(st.integers(-9, 9), min_size=len(sizes), max_size=len(sizes))) for _ in range(2)]
-    grid = make_grid(sizes, *strides)
+    grid = flatten(make_grid(sizes, *strides))
     for position, where in enumerate(np.ndindex(*sizes)):
         for tensor in (1, 2):
             expected = sum(i * stride for i, stride in zip(where, strides[tensor - 1], strict=True))

@@ -16,8 +16,8 @@ def apply_region(first, last, positions, count, out, out_start, targets, updates
                  slices, n, o_step, u_step, operation, half):  # fmt: skip
     """Apply the updates whose position lies in first, ..., last - 1."""
     pieces = 1
-    for d in range(slices.shape[1]):
-        pieces *= slices[0, d]
+    for d in range(slices[0]):
+        pieces *= slices[1 + d]
     for i in range(count):
         position = positions[i]
         if position < first or position >= last:

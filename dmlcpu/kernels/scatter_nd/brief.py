@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from dmlcpu.kernels import brief as briefs
 from dmlcpu.kernels.brief import Brief, section
-from dmlcpu.kernels.grid import Grid
+from dmlcpu.kernels.grid import Grid, flatten
 from dmlcpu.runtime.jit import device
 
 
@@ -20,7 +20,8 @@ class Layout(NamedTuple):
 
 def make_brief(tuples: tuple[int, ...], updates: tuple[int, ...], layout: Layout) -> Brief:
     """Return the brief: what `unpack_tuples` names and how many there are, what `unpack_updates` names, and grids."""
-    return briefs.make_brief(tuples, updates, *layout)
+    sizes, *grids = layout
+    return briefs.make_brief(tuples, updates, sizes, *map(flatten, grids))
 
 
 @device
@@ -33,7 +34,7 @@ def positions_of(brief, scratch):
 def unpack_tuples(brief):
     """Return where the tuples start, the step along one, what to do about bad ones, the sizes and the tuples' grid."""
     numbers = section(brief, 0)
-    return numbers[0], numbers[1], numbers[2], section(brief, 2), section(brief, 3).reshape(2, -1)
+    return numbers[0], numbers[1], numbers[2], section(brief, 2), section(brief, 3)
 
 
 @device
@@ -42,6 +43,6 @@ def unpack_updates(brief):
     numbers = section(brief, 1)
     out_start, updates_start, n, o_step, u_step = numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]
     operation, half, space = numbers[5], numbers[6], numbers[7]
-    targets, sources = section(brief, 4).reshape(2, -1), section(brief, 5).reshape(2, -1)
-    slices = section(brief, 6).reshape(3, -1)
+    targets, sources = section(brief, 4), section(brief, 5)
+    slices = section(brief, 6)
     return out_start, updates_start, n, o_step, u_step, operation, half, space, targets, sources, slices

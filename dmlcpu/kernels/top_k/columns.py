@@ -9,7 +9,15 @@ import numpy as np
 from dmlcpu.kernels.grid import offset
 from dmlcpu.kernels.top_k import groups
 from dmlcpu.kernels.top_k.brief import scratch_of, unpack
-from dmlcpu.kernels.top_k.groups import STRIPES, Sequences, finish, lower_bound, maxima_behind, most_candidates
+from dmlcpu.kernels.top_k.groups import (
+    STRIPES,
+    TILE,
+    Sequences,
+    drop_losers,
+    finish,
+    lower_bound,
+    room,
+)
 from dmlcpu.kernels.top_k.keys import key_of, load_keys, write_row
 from dmlcpu.runtime.intrinsics import line_of, prefetch
 from dmlcpu.runtime.jit import device, kernel
@@ -34,12 +42,12 @@ def scratch(n: int, k: int) -> tuple[int, int]:
 
 
 @device
-def block_maxima(x, start, step, width, n, codes, maxima):
-    """Write the maxima of the whole groups of `width` columns. maxima: (n // STRIPES, COLUMNS)."""
+def find_maxima(x, start, step, width, n, codes, maxima):
+    """Write the maxima of the whole groups of `width` columns. maxima: (n // STRIPES, COLUMNS), but flat."""
     mask, positive, infinity, flip, nan = codes[0], codes[1], codes[2], codes[3], codes[4]
     lanes = line_of(x)
     for group in range(n // STRIPES):
-        best = maxima[group]
+        best = maxima[group * COLUMNS : (group + 1) * COLUMNS]
         for column in range(width):
             best[column] = 0
         for i in range(group * STRIPES, (group + 1) * STRIPES):
@@ -51,8 +59,8 @@ def block_maxima(x, start, step, width, n, codes, maxima):
 
 
 @device
-def gather(x, start, step, n, codes, maxima, groups, least, most, keys, positions):
-    """Write all elements that reach a key, by ascending position; return how many, or soon if more than `most`."""
+def gather(x, start, step, n, codes, maxima, groups, k, least, keys, positions):
+    """Write elements that reach a key, among them the k greatest, by ascending position; return how many."""
     mask, positive, infinity, flip, nan = codes[0], codes[1], codes[2], codes[3], codes[4]
     whole = n // STRIPES
     filled = np.uintp(0)
@@ -68,31 +76,12 @@ def gather(x, start, step, n, codes, maxima, groups, least, most, keys, position
             keys[filled] = key
             positions[filled] = i
             filled += np.uintp(1) if key >= least else np.uintp(0)
-        if filled > np.uintp(most):
-            return most + 1
+        if filled > np.uintp(room(k) - TILE):
+            least = drop_losers(keys, positions, np.intp(filled), k, positions[room(k) :])
+            filled = np.uintp(k)
+            if least == 0:
+                break
     return np.intp(filled)
-
-
-@device
-def select(x, start, step, n, k, codes, keys, positions):
-    """Gather candidates for the k greatest keys of a column; return how many, and the least key they reach.
-
-    The maxima of its whole groups are in their place; the rest of it are groups of one. The candidates are in keys[k:]
-    and positions[k:], where `finish` finds them.
-    """
-    maxima = keys[maxima_behind(k) :]
-    whole = n // STRIPES
-    groups = whole + n % STRIPES
-    load_keys(x, start + whole * STRIPES * step, step, n % STRIPES, codes, maxima[whole:])
-    candidates, places = keys[k:], positions[k:]
-    most = most_candidates(k)
-    found = most + 1
-    attempt = 0
-    while found > most:
-        least, sensible = lower_bound(attempt, maxima, groups, k, candidates)
-        found = gather(x, start, step, n, codes, maxima, groups, least, most, candidates, places) if sensible else 0
-        attempt += 1
-    return found, least
 
 
 @kernel
@@ -101,21 +90,25 @@ def columns(part, parts, x, values, indices, brief, scratch):
     x_start, x_step, v_start, v_step, i_start, i_step, words, rows, n, k, grid, codes = unpack(x, brief)
     keys, positions = scratch_of(part, parts, x, brief, scratch)
     whole = n // STRIPES
-    maxima = keys[: whole * COLUMNS].reshape(whole, COLUMNS)
+    groups = whole + n % STRIPES
+    block_maxima = keys[: whole * COLUMNS]
     rest = keys[whole * COLUMNS :]
-    own = rest[maxima_behind(k) :]
-    line = grid[0, grid.shape[1] - 1]  # so many lie side by side
+    maxima = rest[k + room(k) :]
+    line = grid[grid[0]]  # so many lie side by side: the size of the last dimension
     a_line = (line + COLUMNS - 1) // COLUMNS
     blocks = rows // line * a_line
     for block in range(part * blocks // parts, (part + 1) * blocks // parts):
         row = block // a_line * line + block % a_line * COLUMNS
         width = min(COLUMNS, line - block % a_line * COLUMNS)
         start = x_start + offset(grid, 1, row)
-        block_maxima(x, start, x_step, width, n, codes, maxima)
+        find_maxima(x, start, x_step, width, n, codes, block_maxima)
         for column in range(width):
             for group in range(whole):
-                own[group] = maxima[group, column]
-            found, least = select(x, start + column, x_step, n, k, codes, rest, positions)
-            finish(x, start + column, x_step, codes, k, least, found, rest, positions)
-            write_row(x, start + column, x_step, positions, k, values, v_start + offset(grid, 2, row + column), v_step,
+                maxima[group] = block_maxima[group * COLUMNS + column]
+            first = start + column
+            load_keys(x, first + whole * STRIPES * x_step, x_step, n % STRIPES, codes, maxima[whole:])
+            least = lower_bound(maxima, groups, k, rest)
+            found = gather(x, first, x_step, n, codes, maxima, groups, k, least, rest[k:], positions[k:])
+            finish(k, found, rest, positions)
+            write_row(x, first, x_step, positions, k, values, v_start + offset(grid, 2, row + column), v_step,
                       indices, i_start + offset(grid, 3, row + column), i_step, words)  # fmt: skip

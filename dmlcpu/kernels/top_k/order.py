@@ -86,7 +86,7 @@ def sort(keys, k, words, room, counts):
     width = keys.itemsize
     for i in range(k):
         words[i] = np.int64(np.uint64(keys[i]) << np.uint64(32)) | i
-    here = 0
+    here = np.intp(0)  # a literal 0 would compile `sort_words` twice
     for half in range((width + 3) // 4):  # one call in a loop: two would be compiled twice
         if half == 1:
             for i in range(here, here + k):

@@ -2,9 +2,9 @@
 
 from dmlcpu.kernels.grid import offset
 from dmlcpu.kernels.top_k.brief import scratch_of, unpack
-from dmlcpu.kernels.top_k.groups import STRIPES, Sequences, finish
+from dmlcpu.kernels.top_k.groups import STRIPES, Sequences, finish, lower_bound, room
 from dmlcpu.kernels.top_k.keys import write_row
-from dmlcpu.kernels.top_k.tournament import scratch, select
+from dmlcpu.kernels.top_k.tournament import gather, group_maxima, scratch
 from dmlcpu.runtime.jit import device, kernel
 
 __all__ = ["most_parts", "scratch", "split", "takes"]
@@ -34,8 +34,11 @@ def split(part, parts, x, values, indices, brief, scratch):
     each = parts // rows
     begin, end = bounds(part % each, each, n)
     start = x_start + offset(grid, 1, part // each) + begin
-    found, least = select(x, start, end - begin, k, codes, keys, positions)
-    finish(x, start, 1, codes, k, least, found, keys, positions)
+    maxima = keys[k + room(k) :]
+    groups = group_maxima(x, start, end - begin, codes, maxima)
+    least = lower_bound(maxima, groups, k, keys)
+    found = gather(x, start, end - begin, codes, maxima, groups, k, least, keys[k:], positions[k:])
+    finish(k, found, keys, positions)
 
 
 @device

@@ -56,7 +56,7 @@ def sweep(part, parts, x, values, indices, brief, scratch):
     keys, positions = scratch_of(part, parts, x, brief, scratch)
     columns = LINES * line_of(x)
     order, found = positions[:k], positions[k:].view(np.uint32)
-    line = grid[0, grid.shape[1] - 1]  # so many lie side by side
+    line = grid[grid[0]]  # so many lie side by side: the size of the last dimension
     a_line = (line + columns - 1) // columns
     blocks = rows // line * a_line
     for block in range(part * blocks // parts, (part + 1) * blocks // parts):

@@ -8,7 +8,16 @@ import numpy as np
 from dmlcpu.kernels.grid import offset
 from dmlcpu.kernels.top_k import groups
 from dmlcpu.kernels.top_k.brief import scratch_of, unpack
-from dmlcpu.kernels.top_k.groups import LINE, STRIPES, Sequences, finish, lower_bound, maxima_behind, most_candidates
+from dmlcpu.kernels.top_k.groups import (
+    LINE,
+    STRIPES,
+    TILE,
+    Sequences,
+    drop_losers,
+    finish,
+    lower_bound,
+    room,
+)
 from dmlcpu.kernels.top_k.keys import key_of, load_keys, write_row
 from dmlcpu.kernels.top_k.threshold import bits_of_line
 from dmlcpu.runtime.intrinsics import line_of, lowest_bit, prefetch, reach
@@ -61,41 +70,39 @@ def group_maxima(x, start, n, codes, maxima):
 
 
 @device
-def gather(x, start, n, codes, maxima, groups, least, most, keys, positions):
-    """Write all elements that reach a key, by ascending position; return how many, or soon if more than `most`.
+def gather(x, start, n, codes, maxima, groups, k, least, keys, positions):
+    """Write elements that reach a key, among them the k greatest, by ascending position; return how many.
 
     maxima: of the `groups` groups, a tile's behind one another.
     """
     mask, positive, infinity, flip, nan = codes[0], codes[1], codes[2], codes[3], codes[4]
     lanes = line_of(x)
-    tiles = n // (lanes * STRIPES)
-    filled = 0
-    for tile in range(tiles):
-        chosen = reach(maxima, tile * lanes, least)
+    whole = n // (lanes * STRIPES) * lanes  # groups in tiles
+    filled = np.intp(0)  # a literal 0 would compile `keep` twice
+    for group in range(0, groups, lanes):  # of a tile, or a line of those behind
+        chosen = bits_of_line(maxima, group, groups, least)
         if chosen == 0:
             continue
-        if chosen & (chosen - np.uint64(1)) == 0:  # one group, as in most tiles when k is small
+        begin = filled  # behind those that are found there is room for a tile
+        if group >= whole:
+            filled = keep(maxima, group, chosen, n - groups + group, keys, filled, positions)
+        elif chosen & (chosen - np.uint64(1)) == 0:  # one group, as in most tiles when k is small
             for stripe in range(STRIPES):
-                position = (tile * STRIPES + stripe) * lanes + lowest_bit(chosen)
+                position = group * STRIPES + stripe * lanes + lowest_bit(chosen)
                 key = key_of(x[start + position], mask, positive, infinity, flip, nan)
                 keys[filled] = key
                 positions[filled] = position
                 filled += 1 if key >= least else 0
-            if filled > most:
-                return filled
-            continue
-        begin = filled  # behind those that are found there is room for a tile
-        load_keys(x, start + tile * lanes * STRIPES, 1, lanes * STRIPES, codes, keys[begin:])
-        for line in range(0, lanes * STRIPES, lanes):
-            bits = reach(keys, begin + line, least)
-            filled = keep(keys, begin + line, bits, tile * lanes * STRIPES + line, keys, filled, positions)
-        if filled > most:
-            return filled
-    for group in range(tiles * lanes, groups, lanes):
-        bits = bits_of_line(maxima, group, groups, least)
-        filled = keep(maxima, group, bits, n - groups + group, keys, filled, positions)
-        if filled > most:
-            return filled
+        else:
+            load_keys(x, start + group * STRIPES, 1, lanes * STRIPES, codes, keys[begin:])
+            for line in range(0, lanes * STRIPES, lanes):
+                bits = reach(keys, begin + line, least)
+                filled = keep(keys, begin + line, bits, group * STRIPES + line, keys, filled, positions)
+        if filled > room(k) - TILE:
+            least = drop_losers(keys, positions, filled, k, positions[room(k) :])
+            filled = k
+            if least == 0:
+                break
     return filled
 
 
@@ -114,33 +121,17 @@ def keep(line, index, bits, position, keys, filled, positions):
     return filled
 
 
-@device
-def select(x, start, n, k, codes, keys, positions):
-    """Gather candidates for the k greatest keys of a sequence; return how many, and the least key they reach.
-
-    They are in keys[k:] and positions[k:], where `finish` finds them.
-    """
-    maxima = keys[maxima_behind(k) :]
-    groups = group_maxima(x, start, n, codes, maxima)
-    candidates, places = keys[k:], positions[k:]
-    most = most_candidates(k)
-    found = most + 1
-    attempt = 0
-    while found > most:
-        least, sensible = lower_bound(attempt, maxima, groups, k, candidates)
-        found = gather(x, start, n, codes, maxima, groups, least, most, candidates, places) if sensible else 0
-        attempt += 1
-    return found, least
-
-
 @kernel
 def tournament(part, parts, x, values, indices, brief, scratch):
     """Select in a share of the sequences, each contiguous (x_step is 1). brief, scratch: see brief.py."""
     x_start, x_step, v_start, v_step, i_start, i_step, words, rows, n, k, grid, codes = unpack(x, brief)
     keys, positions = scratch_of(part, parts, x, brief, scratch)
+    maxima = keys[k + room(k) :]
     for row in range(part * rows // parts, (part + 1) * rows // parts):
         start = x_start + offset(grid, 1, row)
-        found, least = select(x, start, n, k, codes, keys, positions)
-        finish(x, start, 1, codes, k, least, found, keys, positions)
+        groups = group_maxima(x, start, n, codes, maxima)
+        least = lower_bound(maxima, groups, k, keys)
+        found = gather(x, start, n, codes, maxima, groups, k, least, keys[k:], positions[k:])
+        finish(k, found, keys, positions)
         write_row(x, start, x_step, positions, k, values, v_start + offset(grid, 2, row), v_step,
                   indices, i_start + offset(grid, 3, row), i_step, words)  # fmt: skip

@@ -1,0 +1,109 @@
+"""Each machine operation against NumPy, for words of every width."""
+
+import numpy as np
+import pytest
+from numba import njit
+
+from dmlcpu.runtime import intrinsics
+
+WIDTHS = ["uint8", "uint16", "uint32", "uint64"]
+
+
+def random_words(dtype, size, seed=0):
+    return np.random.default_rng(seed).integers(0, np.iinfo(dtype).max, size, dtype, endpoint=True)
+
+
+@njit
+def lanes_of(words):
+    return intrinsics.line_of(words)
+
+
+@njit
+def reach(words, index, least):
+    return intrinsics.reach(words, index, least)
+
+
+@njit
+def reach_any(words, index, others, place):
+    return intrinsics.reach_any(words, index, others, place)
+
+
+@njit
+def greatest_line(words, first, step, end, target, place):
+    intrinsics.greatest_line(words, first, step, end, target, place)
+
+
+@njit
+def sink(words, new, position, best, places, first, step, count):
+    intrinsics.sink(words, new, position, best, places, first, step, count)
+
+
+@njit
+def as_words(cells, start, like):
+    return intrinsics.as_words(cells, start, like)
+
+
+@njit
+def bits(word):
+    return intrinsics.lowest_bit(word), intrinsics.count_bits(word)
+
+
+@pytest.mark.parametrize("dtype", WIDTHS)
+def test_a_line_is_a_cache_line_or_16(dtype):
+    assert lanes_of(np.zeros(0, dtype)) == max(16, 64 // np.dtype(dtype).itemsize)
+
+
+@pytest.mark.parametrize("dtype", WIDTHS)
+def test_reach(dtype):
+    words = random_words(dtype, 200)
+    lanes = lanes_of(words)
+    for least in (words[13], 0, np.iinfo(dtype).max):
+        expected = sum(1 << i for i in range(lanes) if words[5 + i] >= least)
+        assert reach(words, 5, np.dtype(dtype).type(least)) == expected
+
+
+@pytest.mark.parametrize("dtype", WIDTHS)
+def test_reach_any(dtype):
+    words = random_words(dtype, 200) // 2
+    lanes = lanes_of(words)
+    above = words + np.dtype(dtype).type(1)
+    assert not reach_any(words, 3, above, 3)
+    above[3 + lanes - 1] -= 1
+    assert reach_any(words, 3, above, 3)
+
+
+@pytest.mark.parametrize("dtype", WIDTHS)
+@pytest.mark.parametrize("lines", [1, 2, 5])
+def test_greatest_line(dtype, lines):
+    lanes = lanes_of(np.zeros(0, dtype))
+    words, target = random_words(dtype, 7 + lines * 3 * lanes), np.zeros(lanes + 2, dtype)
+    greatest_line(words, 7, 3 * lanes, words.size - 2 * lanes, target, 1)
+    expected = words[7:].reshape(lines, 3, lanes)[:, 0].max(axis=0)
+    assert target.tolist() == [0, *expected.tolist(), 0]
+
+
+@pytest.mark.parametrize("dtype", WIDTHS)
+def test_sink_keeps_lists_in_order_and_the_newcomer_before_its_equals(dtype):
+    lanes = lanes_of(np.zeros(0, dtype))
+    words = random_words(dtype, (30, lanes)) % 5  # many ties
+    best, places = np.zeros((4, lanes), dtype), np.zeros((4, lanes), np.uint16)
+    for i in range(29, -1, -1):
+        sink(words.reshape(-1), i * lanes, i, best.reshape(-1), places.reshape(-1), 0, lanes, 4)
+    order = np.argsort(words[::-1], axis=0, kind="stable")[::-1][:4]  # from the last, the greatest, the first of equals
+    assert (places == 29 - order).all()
+    assert (best == np.take_along_axis(words, 29 - order, axis=0)).all()
+
+
+@pytest.mark.parametrize("dtype", WIDTHS)
+def test_as_words(dtype):
+    cells = np.arange(6, dtype=np.int64) << 33
+    words = as_words(cells, 2, np.zeros(0, dtype))
+    assert words.dtype == dtype
+    assert words.tobytes() == cells[2:].tobytes()
+    words[0] = 7
+    assert cells[2] & 0xFF == 7
+
+
+@pytest.mark.parametrize("word", [1, 0x8000_0000_0000_0000, 0xFFFF_FFFF_FFFF_FFFF, 0b10100])
+def test_bits(word):
+    assert bits(np.uint64(word)) == ((word & -word).bit_length() - 1, word.bit_count())
