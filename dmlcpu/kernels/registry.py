@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dmlcpu.kernels.quantized_matmul import dot_generic, pack
+from dmlcpu.kernels.quantized_matmul import pack, product
 from dmlcpu.kernels.scatter_nd import apply, resolve
 from dmlcpu.kernels.top_k import columns, lockstep, select_sort, split, sweep, tournament
 from dmlcpu.runtime.isa import Isa, allowed
@@ -11,6 +11,7 @@ from dmlcpu.runtime.jit import Kernel
 
 WIDTHS = ("uint8", "uint16", "uint32", "uint64")
 INDICES = ("int32", "int64", "uint32", "uint64")
+BYTES = ("int8", "uint8")
 NUMBERS = (*WIDTHS, "int8", "int16", "int32", "int64", "float32", "float64")
 
 
@@ -27,7 +28,6 @@ class Entry:
     isa: Isa
     types: tuple[str, ...]
     kernel: Kernel
-    block: tuple[int, ...] = ()
     scratch: Callable[..., tuple[int, ...]] | None = None
     takes: Callable[..., bool] | None = None  # of alternatives with limits: what they can do
 
@@ -47,9 +47,11 @@ KERNELS = (
     Entry("scatter_nd", "resolve", "resolve", Isa.GENERIC, INDICES, resolve.resolve),
     Entry("scatter_nd", "copy", "copy", Isa.GENERIC, NUMBERS, apply.copy),
     Entry("scatter_nd", "apply", "apply", Isa.GENERIC, NUMBERS, apply.apply),
-    Entry("quantized_matmul", "pack", "pack", Isa.GENERIC, ("int8", "uint8"), pack.pack),
-    Entry("quantized_matmul", "dot", "dot_s16s16_2x4_generic", Isa.GENERIC, ("int16",),
-          dot_generic.dot_s16s16_2x4_generic, block=dot_generic.BLOCK),
+    Entry("quantized_matmul", "pack", "pack", Isa.GENERIC, BYTES, pack.pack),
+    Entry("quantized_matmul", "dot", "dot_u8s8_4x8x4_generic", Isa.GENERIC, BYTES, product.generic),
+    Entry("quantized_matmul", "dot", "dot_u8s8_4x16x4_avx2", Isa.AVX2, BYTES, product.avx2),
+    Entry("quantized_matmul", "dot", "dot_u8s8_6x16x4_avxvnni", Isa.AVXVNNI, BYTES, product.avxvnni),
+    Entry("quantized_matmul", "dot", "dot_u8s8_12x32x4_avx512vnni", Isa.AVX512VNNI, BYTES, product.avx512vnni),
 )
 # fmt: on
 

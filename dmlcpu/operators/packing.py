@@ -1,4 +1,4 @@
-"""Packed matrices: operands rearranged once into the rows that the kernels multiply."""
+"""Packed matrices: right operands rearranged once into the panels that the kernels multiply."""
 
 import functools
 import math
@@ -9,12 +9,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dmlcpu.kernels import registry
-from dmlcpu.kernels.grid import flatten, make_grid
-from dmlcpu.kernels.quantized_matmul.pack import DEPTH, ROWS
+from dmlcpu.kernels.quantized_matmul.brief import groups_of, panels_of
 from dmlcpu.operators.arguments import Array
 from dmlcpu.operators.quantization import check_matrix
+from dmlcpu.runtime.dots import COLUMNS
 from dmlcpu.runtime.memory import aligned_empty, first_word, words
 from dmlcpu.runtime.threads import Budget, budget
+
+LAYOUT = f"s8_k4_n{COLUMNS}"
+_BYTE = np.dtype(np.uint8)
+_SIGN = 0x80
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -28,14 +32,15 @@ class PackedMatrix:
     dtype : dtype
         Its type, int8 or uint8.
     layout : str
-        The kernel the packed form is for.
+        The name of the packed form: signed bytes, four along K in a word, panels of 32 columns. The kernels of all
+        instruction sets read it, so a packed matrix can be stored or sent to another machine.
     """
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     layout: str
-    columns: Array  # (batches, padded N, padded K) int16
-    sums: Array  # (batches, padded N) int64
+    panels: Array  # int64, flat: (batches, panels, groups of four rows, 32 columns) words of 32 bits
+    sums: Array  # int64, flat: (batches, padded columns)
 
     @property
     def ndim(self) -> int:
@@ -44,6 +49,16 @@ class PackedMatrix:
 
     def __repr__(self) -> str:
         return f"PackedMatrix(shape={self.shape}, dtype={self.dtype}, layout={self.layout!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickle, (self.shape, self.dtype, self.layout, self.panels, self.sums)
+
+
+def _unpickle(shape: tuple[int, ...], dtype: np.dtype[Any], layout: str, panels: Array, sums: Array) -> PackedMatrix:
+    """Return a packed matrix whose panels lie on a cache line again, which pickling does not care for."""
+    aligned = aligned_empty(panels.size, np.int64)
+    aligned[...] = panels
+    return PackedMatrix(shape, dtype, layout, aligned, sums)
 
 
 def pack_b(b: ArrayLike) -> PackedMatrix:
@@ -68,46 +83,44 @@ def pack_b(b: ArrayLike) -> PackedMatrix:
     --------
     >>> import numpy as np, dmlcpu
     >>> weights = dmlcpu.pack_b(np.eye(3, dtype=np.int8))
-    >>> weights  # doctest: +ELLIPSIS
-    PackedMatrix(shape=(3, 3), dtype=int8, layout='...')
+    >>> weights
+    PackedMatrix(shape=(3, 3), dtype=int8, layout='s8_k4_n32')
     >>> a = np.array([[1, 2, 3]], np.uint8)
     >>> dmlcpu.quantized_matmul(a, 1.0, None, weights, 1.0, None, 1.0, None)
     array([[1, 2, 3]], dtype=uint8)
     """
     b = check_matrix("pack_b", "b", b, at_least=2)
-    entry = registry.find("quantized_matmul", "dot")
-    transposed = b.swapaxes(-1, -2)
-    shape = packed_shape(transposed.shape, entry.block[1])
-    columns = aligned_empty(math.prod(shape), np.int16).reshape(shape)
-    sums = aligned_empty(shape[0] * shape[1], np.int64).reshape(shape[:2])
-    pack(transposed, columns, sums)
-    return PackedMatrix(b.shape, b.dtype, entry.name, columns, sums)
-
-
-def pack(x: Array, packed: Array, sums: Array) -> None:
-    """Pack matrices (..., rows, depth) of any strides into int16 rows."""
-    if packed.size == 0:
-        sums[...] = 0
-        return
-    run, parts, *numbers = _pack_plan(x.shape, x.strides, budget())
-    run(0, parts, words(x, x.dtype), *numbers, packed, sums)
+    *batch, depth, columns = b.shape
+    padded = math.prod(batch) * panels_of.py_func(columns) * COLUMNS
+    panels, sums = aligned_empty(padded * groups_of.py_func(depth) // 2, np.int64), aligned_empty(padded, np.int64)
+    sums[...] = 0
+    if b.size:
+        run, parts, start, *steps, batches = _pack_plan(b.shape, b.strides, budget())
+        flip = flip_to_signed(b.dtype)
+        run(0, parts, words(b, _BYTE), start, *steps, batches, columns, depth, flip, panels.view(np.uint32), sums)
+    return PackedMatrix(b.shape, b.dtype, LAYOUT, panels, sums)
 
 
 @functools.lru_cache(maxsize=1024)
 def _pack_plan(shape: tuple[int, ...], strides: tuple[int, ...], limits: Budget) -> tuple[Any, ...]:
-    """Return the kernel, and the numbers it is told about matrices of this shape and layout."""
-    *batch, rows, depth = shape
-    batches = math.prod(batch)
-    parts = limits.parts(work=math.prod(shape), most=batches * -(-rows // ROWS))
+    """Return the kernel, into how many parts to cut the work, and where matrices of this layout lie."""
+    *batch, _, columns = shape
+    parts = limits.parts(work=math.prod(shape) // 8, most=math.prod(batch) * panels_of.py_func(columns))
     run = registry.find("quantized_matmul", "pack").kernel.for_parts(parts)
-    grid = flatten(make_grid(batch, strides[:-2]))
-    return run, parts, first_word(shape, strides), strides[-2], strides[-1], grid, batches, rows, depth
+    offsets = np.zeros(batch, np.int64)
+    for index, stride in zip(np.ogrid[tuple(map(slice, batch))], strides, strict=False):
+        offsets += index * stride
+    return run, parts, first_word(shape, strides), strides[-2], strides[-1], offsets.reshape(-1)
 
 
-def packed_shape(shape: tuple[int, ...], tile: int) -> tuple[int, int, int]:
-    """Return the packed shape of matrices (..., rows, depth): batches, rows in whole tiles, and the padded depth."""
-    *batch, rows, depth = shape
-    return math.prod(batch), -(-rows // tile) * tile, -(-depth // DEPTH) * DEPTH
+def flip_to_signed(dtype: np.dtype[Any]) -> int:
+    """Return what makes signed bytes of bytes of this type, by exclusive or: what they stand for is 128 less."""
+    return 0 if dtype == np.int8 else _SIGN
+
+
+def flip_to_unsigned(dtype: np.dtype[Any]) -> int:
+    """Return what makes unsigned bytes of bytes of this type: what they stand for is 128 more."""
+    return _SIGN - flip_to_signed(dtype)
 
 
 def broadcast_strides(shape: tuple[int, ...], ndim: int) -> tuple[int, ...]:

@@ -1,20 +1,21 @@
 """QUANTIZED_LINEAR_MATRIX_MULTIPLY: dequantize A and B, multiply, quantize; exact to the bit."""
 
 import functools
-import itertools
 import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from dmlcpu.kernels import registry
-from dmlcpu.kernels.grid import Grid, flatten, make_grid
+from dmlcpu.kernels.brief import Brief
+from dmlcpu.kernels.grid import make_grid
+from dmlcpu.kernels.quantized_matmul.brief import Numbers, groups_of, left_cells, make_brief, panels_of, share_cells
 from dmlcpu.operators.arguments import Array, check_apart, check_output
-from dmlcpu.operators.packing import PackedMatrix, broadcast_strides, pack, packed_shape
+from dmlcpu.operators.packing import PackedMatrix, broadcast_strides, flip_to_signed, flip_to_unsigned
 from dmlcpu.operators.quantization import (
     check_matrix,
     common_batch,
@@ -22,18 +23,26 @@ from dmlcpu.operators.quantization import (
     scale,
     zero_point,
 )
-from dmlcpu.runtime.memory import C_CONTIGUOUS, WRITEABLE, borrow, first_word, give_back, words
+from dmlcpu.runtime.dots import COLUMNS, ROWS
+from dmlcpu.runtime.memory import borrow, first_word, give_back, second_level_cache, words
 from dmlcpu.runtime.threads import Budget, budget
 
 _log = logging.getLogger("dmlcpu")
 
-_Piece = tuple[int, int, np.dtype[Any], tuple[int, ...]]  # of scratch: the first cell, the end, type and shape
-
 _BYTE = np.dtype(np.uint8)
-_SCALE, _ZERO_POINT = np.dtype(np.float32), np.dtype(np.int32)
-_PARAMETER_TYPES = (_SCALE, _ZERO_POINT) * 3
-_ZERO = np.zeros(1, _ZERO_POINT)
-_FLAT = C_CONTIGUOUS | WRITEABLE
+_ZERO, _NO_BYTES, _NO_CELLS = np.zeros(1, _BYTE), np.empty(0, _BYTE), np.empty(0, np.int64)
+# Panels that are worked on together at most: more gain nothing, and what is kept of each column takes space.
+_LARGEST_BLOCK = 32
+# Bytes of a's rows that are kept packed from one block of columns to the next; more of them are packed every time.
+_KEPT_LEFT = 4 << 20
+
+
+class Layout(NamedTuple):
+    """What a plan has to know of an array of bytes."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: np.dtype[Any]
 
 
 def quantized_matmul(
@@ -140,68 +149,84 @@ class Plan:
 
     run: Callable[..., Any]  # the kernel, to be called with (0, parts, ...)
     parts: int
-    sizes: tuple[Grid, int, int, int, int]  # the product's batches with the strides of everything, how many, M, N, K
-    steps: tuple[int, ...]  # of the parameters, along rows or columns
-    y: tuple[int, ...]  # the lowest number and the highest, where y starts, its strides
-    pieces: tuple[_Piece, ...]  # of the scratch: packed a and its sums, b and its sums if it is to be packed, products
+    brief: Brief  # what it is told
     scratch: int  # cells
 
 
 @functools.lru_cache(maxsize=1024)
 def plan(
-    a_shape: tuple[int, ...],
-    b_shape: tuple[int, ...],
-    out_shape: tuple[int, ...],
-    out_strides: tuple[int, ...],
-    dtype: np.dtype[Any],
+    a: Layout,
+    b: Layout,
+    out: Layout,
     parameters: tuple[tuple[int, ...] | None, ...],
-    packs_b: bool,
+    packed: bool,
     limits: Budget,
     kernel: str | None,
 ) -> Plan:
     """Choose the kernel and cut the work. parameters: the shapes of scales and zero points."""
     entry = registry.find("quantized_matmul", "dot", kernel)
-    tile_m, tile_n, block_m, block_n = entry.block
-    *batch, rows, columns = out_shape
-    depth = a_shape[-1]
-    a_packed = packed_shape(a_shape, tile_m)
-    b_packed = packed_shape((*b_shape[:-2], columns, depth), tile_n)
+    *batch, rows, columns = out.shape
+    depth = a.shape[-1]
     batches = math.prod(batch)
-    blocks = batches * -(-rows // block_m) * -(-columns // block_n)
-    parts = limits.parts(work=batches * rows * columns * depth // 16, most=blocks)
-    strides = [broadcast_strides(shape or (), len(out_shape)) for shape in parameters]
-    shapes = [(a_packed, np.int16), (a_packed[:2], np.int64)]
-    shapes += [(b_packed, np.int16), (b_packed[:2], np.int64)] if packs_b else []
-    pieces, cells = _pieces(*shapes, ((parts, block_m, block_n), np.int64))
-    limits_of_y = np.iinfo(dtype)
+    strides = [broadcast_strides(shape or (), len(out.shape)) for shape in parameters]
+    groups, tiles, panels = groups_of.py_func(depth), -(-rows // ROWS), panels_of.py_func(columns)
+    # Some nanoseconds: a slow multiplier does 32 products in one, packing some bytes.
+    work = batches * (rows * columns * depth // 64 + (rows + columns) * depth // 8)
+    threads = limits.parts(work, most=batches * tiles * panels)
+    row_parts, column_parts = cut(batches, tiles, panels, threads, not packed)
+    column_block = second_level_cache() // 2 // max(1, 4 * groups * COLUMNS)
+    block = max(1, min(column_block, _LARGEST_BLOCK, -(-panels // column_parts)))
+    kept = -(-tiles // row_parts)
+    if 8 * kept * left_cells.py_func(groups) > _KEPT_LEFT:
+        kept = 1
+    share = share_cells(depth, block, kept, not packed)
+    limits_of_y = np.iinfo(out.dtype)
+    numbers = Numbers(
+        *(rows, columns, depth, batches, row_parts, column_parts, block, share, kept),
+        *(first_word(a.shape, a.strides), *a.strides[-2:], flip_to_unsigned(a.dtype)),
+        *(first_word(b.shape, b.strides), *b.strides[-2:], flip_to_signed(b.dtype)),
+        packed,
+        b.dtype != np.int8 or parameters[3] is not None,
+        *[own[-2] or own[-1] for own in strides],
+        *(int(limits_of_y.min), int(limits_of_y.max)),
+        *(first_word(out.shape, out.strides), *out.strides[-2:]),
+    )
     grid = make_grid(
         batch,
-        broadcast_strides(a_shape[:-2], len(batch)),
-        broadcast_strides(b_shape[:-2], len(batch)),
+        _batch_strides(a, len(batch)),
+        broadcast_strides(b.shape[:-2], len(batch)) if packed else _batch_strides(b, len(batch)),
         *[own[:-2] for own in strides],
-        out_strides[:-2],
+        out.strides[:-2],
     )
-    _log.debug("quantized_matmul: %s by %s: %s, %d parts", a_shape, b_shape, entry.name, parts)
-    return Plan(
-        run=entry.kernel.for_parts(parts),
-        parts=parts,
-        sizes=(flatten(grid), batches, rows, columns, depth),
-        steps=tuple(own[-2] or own[-1] for own in strides),
-        y=(int(limits_of_y.min), int(limits_of_y.max), first_word(out_shape, out_strides), *out_strides[-2:]),
-        pieces=pieces,
-        scratch=cells,
+    parts = min(threads, batches * row_parts * column_parts)
+    _log.debug("quantized_matmul: %s by %s: %s, %d parts", a.shape, b.shape, entry.name, parts)
+    return Plan(entry.kernel.for_parts(parts), parts, make_brief(numbers, grid), parts * share)
+
+
+def cut(batches: int, tiles: int, panels: int, threads: int, packs: bool) -> tuple[int, int]:
+    """Return into how many parts to cut the rows and the columns of each product, so that all threads finish early.
+
+    Parts of the rows each pack all columns of B again, if it is not packed.
+    """
+
+    def time(parts: tuple[int, int]) -> tuple[int, int]:
+        units = batches * parts[0] * parts[1]
+        rows, columns = -(-tiles // parts[0]), -(-panels // parts[1])
+        return -(-units // threads) * columns * (rows + packs), units
+
+    counts = [1]
+    while counts[-1] < threads:
+        counts.append(min(2 * counts[-1], threads))
+    return min(
+        ((rows, columns) for rows in counts for columns in counts if rows <= tiles and columns <= panels), key=time
     )
 
 
-def _pieces(*requests: tuple[tuple[int, ...], Any]) -> tuple[tuple[_Piece, ...], int]:
-    """Cut scratch into pieces of these shapes and types, each on a 64-byte boundary; return them and the cells."""
-    pieces = []
-    start = 0
-    for shape, dtype in requests:
-        length = math.prod(shape) * np.dtype(dtype).itemsize // 8  # packed rows are whole cells
-        pieces.append((start, start + length, np.dtype(dtype), shape))
-        start += -(-length // 8) * 8
-    return tuple(pieces), start
+def _batch_strides(layout: Layout, ndim: int) -> tuple[int, ...]:
+    """Return the strides of the batch dimensions when they are broadcast to so many."""
+    own = layout.strides[:-2]
+    pairs = zip(layout.shape, own, strict=False)
+    return (0,) * (ndim - len(own)) + tuple(stride if size > 1 else 0 for size, stride in pairs)
 
 
 def execute(
@@ -224,39 +249,34 @@ def execute(
     """
     if out.size == 0:
         return
-    packed_b = b if isinstance(b, PackedMatrix) else None
     parameters = (a_scale, a_zero_point, b_scale, b_zero_point, y_scale, y_zero_point)
     shapes = tuple([None if parameter is None else parameter.shape for parameter in parameters])
-    if packed_b is not None:
-        kernel = packed_b.layout
-    chosen = plan(a.shape, b.shape, out.shape, out.strides, out.dtype, shapes, packed_b is None, budget(), kernel)
+    a_layout, out_layout = Layout(a.shape, a.strides, a.dtype), Layout(out.shape, out.strides, out.dtype)
+    if isinstance(b, PackedMatrix):
+        b_layout = Layout(b.shape, (0,) * b.ndim, b.dtype)
+        b_bytes, panels, sums = _NO_BYTES, b.panels, b.sums
+        chosen = plan(a_layout, b_layout, out_layout, shapes, True, budget(), kernel)
+    else:
+        b_layout = Layout(b.shape, b.strides, b.dtype)
+        b_bytes, panels, sums = words(b, _BYTE) if b.size else _NO_BYTES, _NO_CELLS, _NO_CELLS
+        chosen = plan(a_layout, b_layout, out_layout, shapes, False, budget(), kernel)
+    a_bytes = words(a, _BYTE) if a.size else _NO_BYTES
+    scales = _flat(a_scale), _flat(b_scale), _flat(y_scale)
+    zeros = _flat_bytes(a_zero_point), _flat_bytes(b_zero_point), _flat_bytes(y_zero_point)
     scratch = borrow(chosen.scratch)
     try:
-        a_rows, a_sums, *packed, sums = [
-            scratch[start:end].view(dtype).reshape(shape) for start, end, dtype, shape in chosen.pieces
-        ]
-        pack(a, a_rows, a_sums)
-        if packed_b is not None:
-            packed = [packed_b.columns, packed_b.sums]
-        else:
-            pack(b.swapaxes(-1, -2), *packed)  # type: ignore[union-attr]
-        numbers = [_flat(parameter, dtype) for parameter, dtype in zip(parameters, _PARAMETER_TYPES, strict=True)]
-        lowest, highest, *y_places = chosen.y
-        # fmt: off
         chosen.run(
-            0, chosen.parts, a_rows, a_sums, *packed, *chosen.sizes,
-            *itertools.chain.from_iterable(zip(numbers, chosen.steps, strict=True)),
-            lowest, highest, words(out, _BYTE), *y_places, sums,
+            0, chosen.parts, a_bytes, b_bytes, panels, sums, *scales, *zeros, words(out, _BYTE), chosen.brief, scratch
         )
-        # fmt: on
     finally:
         give_back(scratch)
 
 
-def _flat(parameter: Array | None, dtype: np.dtype[Any]) -> Array:
-    """Return a parameter's numbers as the kernel reads them; None is zero."""
-    if parameter is None:
-        return _ZERO
-    if parameter.dtype is dtype and parameter.flags.num & _FLAT == _FLAT:
-        return parameter.ravel()
-    return parameter.astype(dtype, order="C").ravel()
+def _flat(parameter: Array) -> Array:
+    """Return a parameter's numbers behind one another, as the kernel reads them."""
+    return np.ascontiguousarray(parameter).ravel()
+
+
+def _flat_bytes(zero_point: Array | None) -> Array:
+    """Return a zero point's bytes; None is zero."""
+    return _ZERO if zero_point is None else np.ascontiguousarray(zero_point).view(_BYTE).ravel()

@@ -161,7 +161,7 @@ def sink(_context, keys, new, position, best, places, first, step, count):  # ty
 
 @intrinsic
 def as_words(_context, cells, start, like):  # type: ignore[no-untyped-def]
-    """Return cells[start:] as elements of the type that `like` has, in the same memory.
+    """Return cells[start:] as elements of the type that `like` is or has, in the same memory.
 
     cells: contiguous, and alive as long as the result; Numba's own `view` compiles for half a second.
     """
@@ -184,6 +184,17 @@ def as_words(_context, cells, start, like):  # type: ignore[no-untyped-def]
 
     result = types.Array(like.dtype, 1, "C")
     return result(cells, types.intp, like), generate
+
+
+@intrinsic
+def load_word(_context, array, index):  # type: ignore[no-untyped-def]
+    """Return the four bytes from array[index] on as one uint32, the first as its lowest; they need no alignment."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        return builder.load(builder.bitcast(builder.gep(data, [arguments[1]]), _INT.as_pointer()), align=1)
+
+    return types.uint32(array, types.intp), generate
 
 
 @intrinsic

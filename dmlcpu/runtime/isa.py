@@ -16,16 +16,18 @@ class Isa(IntEnum):
 
     GENERIC = 0
     AVX2 = 1
-    AVX512VNNI = 2
-    AMX = 3
+    AVXVNNI = 2
+    AVX512VNNI = 3
+    AMX = 4
 
 
-# LLVM's names of what a kernel of each level needs. Compiling an intrinsic that the target lacks kills the process
-# (LLVM ERROR, SIGABRT), so these are looked up before anything is compiled.
+# LLVM's names of what a kernel of each level needs; of several sets one is enough. Compiling an intrinsic that the
+# target lacks kills the process (LLVM ERROR, SIGABRT), so these are looked up before anything is compiled.
 _NEEDED = {
-    Isa.AVX2: {"avx2", "fma"},
-    Isa.AVX512VNNI: {"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512vnni"},
-    Isa.AMX: {"amx-tile", "amx-int8"},
+    Isa.AVX2: [{"avx2", "fma"}],
+    Isa.AVXVNNI: [{"avxvnni"}, {"avx512vl", "avx512vnni"}],  # vpdpbusd of 256 bits, in either encoding
+    Isa.AVX512VNNI: [{"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512vnni"}],
+    Isa.AMX: [{"amx-tile", "amx-int8"}],
 }
 
 _ARCH_REQ_XCOMP_PERM = 0x1023
@@ -67,7 +69,7 @@ def _highest_up_to(bound: Isa) -> Isa:
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return level
     for candidate, needed in _NEEDED.items():
-        if candidate > bound or not needed <= target_features():
+        if candidate > bound or not any(features <= target_features() for features in needed):
             break
         if candidate is Isa.AMX and not _request_amx():
             _log.debug("AMX: the operating system does not grant the tile registers; using %s", level.name)

@@ -122,6 +122,13 @@ def kernel(function: Callable[..., Any]) -> Kernel:
     return Kernel(function)
 
 
+def variant(function: Callable[..., Any], name: str, **names: Any) -> Kernel:
+    """Make a kernel of a function in which some global names mean something else."""
+    copy = types.FunctionType(function.__code__.replace(co_name=name), {**function.__globals__, **names}, name)
+    copy.__qualname__, copy.__doc__, copy.__module__ = name, function.__doc__, function.__module__
+    return Kernel(copy)
+
+
 def device(function: Callable[..., Any]) -> Any:
     """Make a helper that kernels call; it is compiled into them, is not cached by itself and not called from Python."""
     return njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)(function)
@@ -168,12 +175,17 @@ def _digest(function: Callable[..., Any]) -> str:
             else:
                 digest.update(repr(constant).encode())
         digest.update(code.co_code + repr(code.co_names).encode())
-        for name in code.co_names:
-            value: Any = names.get(name)
-            if helper := getattr(value, "py_func", None) or getattr(value, "_defn", None):  # a function, an intrinsic
-                pending.append((helper.__code__, helper.__globals__))
-            elif isinstance(value, types.FunctionType) and value.__module__.startswith("dmlcpu."):
-                pending.append((value.__code__, value.__globals__))  # a helper of an intrinsic
+        values = [(name, names.get(name)) for name in code.co_names]
+        while values:
+            name, value = values.pop(0)
+            value = getattr(value, "py_func", None) or getattr(value, "_defn", None) or value  # function, intrinsic
+            if isinstance(value, types.FunctionType):
+                if value.__module__.startswith("dmlcpu."):
+                    pending.append((value.__code__, value.__globals__))
+                    closure = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
+                    values += [(free, cell.cell_contents) for free, cell in closure]
+            elif isinstance(value, tuple):
+                values += [(name, member) for member in value]
             elif not isinstance(value, types.ModuleType | type) and not callable(value):
                 digest.update(f"{name}={value!r}".encode())  # a constant
     return digest.hexdigest()[:12]

@@ -1,5 +1,7 @@
 """Arrays as kernels want them: aligned scratch memory, and flat word views of arrays with any strides."""
 
+import functools
+import os
 import threading
 from typing import Any
 
@@ -13,6 +15,7 @@ _CELL = 8
 # Scratch up to this many bytes is kept by each thread for its next call; more is given back at once.
 _KEPT_BYTES = 32 << 20
 _LEAST_CELLS = 512
+_USUAL_CACHE = 1 << 20
 
 # Of `array.flags.num`: one look instead of one for each flag.
 C_CONTIGUOUS, F_CONTIGUOUS, OWNS_DATA, ALIGNED, WRITEABLE = 0x1, 0x2, 0x4, 0x100, 0x400
@@ -38,6 +41,15 @@ def give_back(block: Array) -> None:
     """Keep what `borrow` lent for this thread's next call, if it is not too large."""
     if block.size <= _KEPT_BYTES // _CELL:
         _local.block = block
+
+
+@functools.cache
+def second_level_cache() -> int:
+    """Return the bytes of the cache that each core has for itself; a usual size where the system does not tell."""
+    try:
+        return os.sysconf("SC_LEVEL2_CACHE_SIZE") or _USUAL_CACHE
+    except (AttributeError, ValueError):  # not Linux
+        return _USUAL_CACHE
 
 
 def aligned_empty(length: int, dtype: Any) -> Array:

@@ -1,0 +1,98 @@
+"""What the quantized_matmul kernels are told, and how their scratch is laid out; see kernels/brief.py."""
+
+from typing import NamedTuple
+
+from dmlcpu.kernels import brief as briefs
+from dmlcpu.kernels.brief import Brief
+from dmlcpu.kernels.grid import Grid, flatten
+from dmlcpu.runtime.dots import CHUNK, COLUMNS, ROW_STEP, ROWS
+from dmlcpu.runtime.jit import device
+
+# What the rows of the batch grid mean. B: elements, or whole matrices if they are packed.
+A, B, A_SCALE, A_ZERO, B_SCALE, B_ZERO, Y_SCALE, Y_ZERO, Y = range(1, 10)
+
+# The scratch of a share, in cells of eight bytes, each part on a cache line: a tile of products (int32), the same as
+# float64, the zero points of its rows, a row of multipliers, a row of the result. Behind them is what there is for each
+# panel of a block of columns, then tiles of left rows with their sums, then the block itself unless it is packed.
+TILE, WIDE = 0, ROWS * COLUMNS // 2
+A_ZEROS = WIDE + ROWS * COLUMNS
+Y_ZEROS = A_ZEROS + 16
+ROW_MULTIPLIERS = Y_ZEROS + 16
+LINE = ROW_MULTIPLIERS + COLUMNS // 2
+PANELS = LINE + 8
+# Of each column: its sum (int64), the same as int32, its zero point (int32), its multiplier (float32).
+A_PANEL = COLUMNS + 3 * COLUMNS // 2
+SUMS = 16  # room for the sums of a tile's left rows, which stand before them
+
+
+class Numbers(NamedTuple):
+    """The first section of the brief."""
+
+    rows: int  # M
+    columns: int  # N
+    depth: int  # K
+    batches: int
+    row_parts: int  # into how many parts the rows of a product are cut
+    column_parts: int
+    block: int  # panels that are worked on together
+    share: int  # cells of scratch a share
+    kept: int  # tiles of left rows there is room for: all that a share needs, or one
+    a_start: int
+    a_row: int
+    a_depth: int
+    a_flip: int  # what turns a's bytes into unsigned ones, by exclusive or
+    b_start: int
+    b_depth: int
+    b_column: int
+    b_flip: int  # what turns b's bytes into signed ones
+    b_packed: int
+    b_shifted: int  # whether b, signed, has zero points other than 0
+    a_scale_step: int  # from row to row, or column to column
+    a_zero_step: int
+    b_scale_step: int
+    b_zero_step: int
+    y_scale_step: int
+    y_zero_step: int
+    lowest: int
+    highest: int
+    y_start: int
+    y_row: int
+    y_column: int
+
+
+def make_brief(numbers: Numbers, grid: Grid) -> Brief:
+    """Return the brief of a product."""
+    return briefs.make_brief(numbers, flatten(grid))
+
+
+@device
+def unpack(brief):
+    """Return the numbers, in the order of their names."""
+    n = brief[brief[0] :]
+    return (n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8], n[9], n[10], n[11], n[12], n[13], n[14],
+            n[15], n[16], n[17], n[18], n[19], n[20], n[21], n[22], n[23], n[24], n[25], n[26], n[27], n[28], n[29])  # fmt: skip
+
+
+@device
+def groups_of(depth):
+    """Return how many words a row of so many bytes takes."""
+    return (depth + 3) // 4
+
+
+@device
+def panels_of(columns):
+    """Return how many panels so many columns take."""
+    return (columns + COLUMNS - 1) // COLUMNS
+
+
+@device
+def left_cells(groups):
+    """Return the scratch that a tile of left rows takes."""
+    return SUMS + (groups + CHUNK - 1) // CHUNK * ROWS * ROW_STEP // 2
+
+
+def share_cells(depth: int, block: int, kept: int, packs: bool) -> int:
+    """Return how much scratch a share needs for blocks of so many panels; `packs`: and for packing them."""
+    groups = groups_of.py_func(depth)
+    left: int = kept * left_cells.py_func(groups)
+    return PANELS + block * A_PANEL + left + (block * groups * COLUMNS // 2 if packs else 0)

@@ -1,0 +1,224 @@
+"""The product: tiles of exact sums from packed operands, requantized while they are in the nearest cache.
+
+    for each share of (batch, rows, columns):
+        for each block of columns, which stays in the second cache:  packed, unless it was packed before
+            for each 12 rows of A:                                     packed into the first cache
+                for each panel of 32 columns:
+                    sums = what the zero points give
+                    for each chunk of K: sums += rows @ panel          dots.py
+                    y = requantized sums
+
+With a' = a - a_zero and b' = b - b_zero, and s as the sum over k, what is wanted is
+
+    s(a' b') = s(a b) - b_zero (s(a) - K a_zero) - a_zero s(b)
+"""
+
+import numpy as np
+
+from dmlcpu.kernels.brief import section
+from dmlcpu.kernels.grid import offset
+from dmlcpu.kernels.quantized_matmul.brief import (
+    A,
+    A_PANEL,
+    A_SCALE,
+    A_ZERO,
+    B,
+    B_SCALE,
+    B_ZERO,
+    A_ZEROS,
+    LINE,
+    PANELS,
+    ROW_MULTIPLIERS,
+    SUMS,
+    TILE,
+    WIDE,
+    Y,
+    Y_SCALE,
+    Y_ZERO,
+    Y_ZEROS,
+    groups_of,
+    left_cells,
+    panels_of,
+    unpack,
+)
+from dmlcpu.kernels.quantized_matmul.pack import pack_panels, pack_rows
+from dmlcpu.kernels.quantized_matmul.requantize import multiplier
+from dmlcpu.runtime import dots
+from dmlcpu.runtime.dots import CHUNK, COLUMNS, ROW_STEP, ROWS
+from dmlcpu.runtime.intrinsics import as_words, prefetch
+from dmlcpu.runtime.jit import Kernel, device, variant
+from dmlcpu.runtime.panels import requantize, start_row, subtract_product
+
+# Up to this K every sum fits an int32 in the end, whatever wrapped on the way: 255 * 255 * 33025 < 2**31.
+NARROW = 33_025
+
+dot_12 = dot_8 = dot_4 = dot_1 = None  # what a variant multiplies a tile of so many rows with
+
+
+@device
+def load_columns(first, last, columns, sums, b_scale, b_scale_step, b_zero, b_zero_step, flip, a_scale, y_scale,
+                 small_sums, zeros, multipliers):  # fmt: skip
+    """Fill what is needed of each column of the panels first, ..., last - 1, for rows of these scales; see brief.py."""
+    for j in range((last - first) * COLUMNS):
+        column = first * COLUMNS + j
+        small_sums[j] = np.int32(sums[j])
+        zeros[j] = 0
+        multipliers[j] = 0
+        if column < columns:
+            zeros[j] = np.int32(np.int8(b_zero[column * b_zero_step] ^ np.uint8(flip)))
+            multipliers[j] = multiplier(a_scale, b_scale[column * b_scale_step], y_scale)
+
+
+@device
+def load_rows(first, height, count, a_zero, a_step, flip, y_zero, y_step, signed, a_zeros, y_zeros):
+    """Write the zero points of `height` rows, of which there are `count`."""
+    for row in range(height):
+        a_zeros[row] = np.int64(a_zero[(first + row) * a_step] ^ np.uint8(flip)) if row < count else 0
+    for row in range(count):
+        byte = y_zero[(first + row) * y_step]
+        y_zeros[row] = np.int64(np.int8(byte)) if signed else np.int64(byte)
+
+
+@device
+def start_tile(height, depth, a_zeros, a_sums, shifted, small_sums, b_zeros, first, tile):
+    """Start every sum with what the zero points give. first: the panel's first column in small_sums and b_zeros."""
+    for row in range(height):
+        start_row(tile, row * COLUMNS, np.int32(a_zeros[row]), small_sums, first)
+        if shifted:
+            total = np.int32(a_sums[row] - depth * a_zeros[row])
+            subtract_product(tile, row * COLUMNS, total, b_zeros, first)
+
+
+@device
+def start_wide_tile(height, depth, a_zeros, a_sums, sums, b_zeros, tile, wide):
+    """Do the same in float64, in which integers up to 2**53 are exact; the sums of a chunk start with 0."""
+    for row in range(height):
+        zero, total = np.float64(a_zeros[row]), np.float64(a_sums[row] - depth * a_zeros[row])
+        for j in range(COLUMNS):
+            wide[row * COLUMNS + j] = -zero * np.float64(sums[j]) - np.float64(b_zeros[j]) * total
+            tile[row * COLUMNS + j] = 0
+
+
+@device
+def widen(height, tile, wide):
+    """Move the sums of a chunk to the wide tile."""
+    for cell in range(height * COLUMNS):
+        wide[cell] += tile[cell]
+        tile[cell] = 0
+
+
+def product(part, parts, a, b, packed, packed_sums, a_scale, b_scale, y_scale, a_zero, b_zero, y_zero, y, brief,
+            scratch):  # fmt: skip
+    """Do a share of a product.
+
+    a, b, y: bytes; packed, packed_sums: int64, b's panels and the sums of its columns, if it is packed; *_scale:
+    float32; *_zero: bytes; brief, scratch: see brief.py.
+    """
+    (M, N, K, batches, row_parts, column_parts, block, share, kept, a_start, a_row, a_depth, a_flip, b_start, b_depth,
+     b_column, b_flip, b_packed, b_shifted, a_scale_step, a_zero_step, b_scale_step, b_zero_step, y_scale_step,
+     y_zero_step, lowest, highest, y_start, y_row, y_column) = unpack(brief)  # fmt: skip
+    grid = section(brief, 1)
+    groups, panels, tiles = groups_of(K), panels_of(N), (M + ROWS - 1) // ROWS
+    mine = part * share
+    tile, wide = as_words(scratch, mine + TILE, np.int32), as_words(scratch, mine + WIDE, np.float64)
+    a_zeros, y_zeros = scratch[mine + A_ZEROS :], scratch[mine + Y_ZEROS :]
+    row_multipliers = as_words(scratch, mine + ROW_MULTIPLIERS, np.float32)
+    line = as_words(scratch, mine + LINE, np.uint8)
+    own_sums = scratch[mine + PANELS :]
+    small_sums = as_words(scratch, mine + PANELS + block * COLUMNS, np.int32)
+    zeros, multipliers = small_sums[block * COLUMNS :], as_words(scratch, mine + PANELS + 2 * block * COLUMNS, np.float32)
+    left_at = mine + PANELS + block * A_PANEL
+    own_at = left_at + kept * left_cells(groups)
+    row_wise = a_scale_step != 0 or y_scale_step != 0
+    units = batches * row_parts * column_parts
+    for unit in range(part * units // parts, (part + 1) * units // parts):
+        batch, row_part, column_part = (
+            unit // (row_parts * column_parts), unit // column_parts % row_parts, unit % column_parts
+        )  # fmt: skip
+        a_scales, a_zero_bytes = a_scale[offset(grid, A_SCALE, batch) :], a_zero[offset(grid, A_ZERO, batch) :]
+        b_scales, b_zero_bytes = b_scale[offset(grid, B_SCALE, batch) :], b_zero[offset(grid, B_ZERO, batch) :]
+        y_scales, y_zero_bytes = y_scale[offset(grid, Y_SCALE, batch) :], y_zero[offset(grid, Y_ZERO, batch) :]
+        y_first = y_start + offset(grid, Y, batch)
+        first_row, last_row = row_part * tiles // row_parts * ROWS, min(M, (row_part + 1) * tiles // row_parts * ROWS)
+        first_panel, end = column_part * panels // column_parts, (column_part + 1) * panels // column_parts
+        for first in range(first_panel, end, block):
+            last = min(first + block, end)
+            if b_packed:
+                here = offset(grid, B, batch) * panels + first
+                words, sums = as_words(packed, here * groups * COLUMNS // 2, np.uint32), packed_sums[here * COLUMNS :]
+            else:
+                words, sums = as_words(scratch, own_at, np.uint32), own_sums
+                pack_panels(b, b_start + offset(grid, B, batch), b_depth, b_column, first, last, N, K, b_flip,
+                            words, sums)  # fmt: skip
+            load_columns(first, last, N, sums, b_scales, b_scale_step, b_zero_bytes, b_zero_step, b_flip,
+                         a_scales[0], y_scales[0], small_sums, zeros, multipliers)  # fmt: skip
+            row = first_row
+            while row < last_row:
+                count = min(ROWS, last_row - row)
+                height = ROWS if count > 8 else 8 if count > 4 else 4 if count > 1 else 1
+                count = min(count, height)
+                slot = left_at + (row - first_row) // ROWS % kept * left_cells(groups)
+                a_sums, left = scratch[slot : slot + SUMS], as_words(scratch, slot + SUMS, np.uint32)
+                if first == first_panel or kept == 1:
+                    pack_rows(a, a_start + offset(grid, A, batch) + row * a_row, a_row, a_depth, count, height, K, a_flip,
+                              left, a_sums, b_shifted)  # fmt: skip
+                load_rows(row, height, count, a_zero_bytes, a_zero_step, a_flip, y_zero_bytes, y_zero_step,
+                          lowest < 0, a_zeros, y_zeros)  # fmt: skip
+                for panel in range(last - first):
+                    j = panel * COLUMNS
+                    if K <= NARROW:
+                        start_tile(height, K, a_zeros, a_sums, b_shifted, small_sums, zeros, j, tile)
+                    else:
+                        start_wide_tile(height, K, a_zeros, a_sums, sums[j:], zeros[j:], tile, wide)
+                    y_place = y_first + row * y_row + (first + panel) * COLUMNS * y_column
+                    for i in range(count):
+                        prefetch(y, y_place + i * y_row)  # lies far from the row before: comes while sums are formed
+                    for chunk in range(0, groups, CHUNK):
+                        depth = min(CHUNK, groups - chunk)
+                        from_left, from_right = chunk * ROWS // CHUNK * ROW_STEP, (panel * groups + chunk) * COLUMNS
+                        if height == ROWS:
+                            dot_12(left, from_left, words, from_right, depth, tile)
+                        elif height == 8:
+                            dot_8(left, from_left, words, from_right, depth, tile)
+                        elif height == 4:
+                            dot_4(left, from_left, words, from_right, depth, tile)
+                        else:
+                            dot_1(left, from_left, words, from_right, depth, tile)
+                        if K > NARROW:
+                            widen(height, tile, wide)
+                    width = min(COLUMNS, N - (first + panel) * COLUMNS)
+                    for i in range(count):
+                        scales, scales_at = multipliers, j
+                        if row_wise:
+                            scales, scales_at = row_multipliers, 0
+                            for column in range(width):
+                                b_step = ((first + panel) * COLUMNS + column) * b_scale_step
+                                scales[column] = multiplier(a_scales[(row + i) * a_scale_step], b_scales[b_step],
+                                                            y_scales[(row + i) * y_scale_step])  # fmt: skip
+                        zero = np.int32(y_zeros[i])
+                        least, most = np.float32(lowest - zero), np.float32(highest - zero)
+                        place = y_place + i * y_row
+                        whole = width == COLUMNS and y_column == 1
+                        target, target_at = (y, place) if whole else (line, 0)
+                        if K <= NARROW:
+                            requantize(tile, i * COLUMNS, scales, scales_at, least, most, zero, target, target_at)
+                        else:
+                            requantize(wide, i * COLUMNS, scales, scales_at, least, most, zero, target, target_at)
+                        if not whole:
+                            for column in range(width):
+                                y[place + column * y_column] = line[column]
+                row += count
+
+
+def _with(multiplier: dots.Multiplier) -> Kernel:
+    """Return the kernel of an instruction set."""
+    rows, columns, depth = multiplier.block
+    return variant(
+        product,
+        f"dot_u8s8_{rows}x{columns}x{depth}_{multiplier.name}",
+        **{f"dot_{height}": dots.make_dot(height, multiplier) for height in (ROWS, 8, 4, 1)},
+    )
+
+
+generic, avx2 = _with(dots.GENERIC), _with(dots.AVX2)
+avxvnni, avx512vnni = _with(dots.AVXVNNI), _with(dots.AVX512VNNI)

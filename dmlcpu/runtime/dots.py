@@ -1,0 +1,190 @@
+"""Products of small tiles of bytes, as LLVM operations: one intrinsic for each instruction set and number of rows.
+
+Everything is 32-bit words of four bytes that follow one another along K: unsigned ones on the left, signed ones on the
+right. A multiplier turns a word of the left, copied to all lanes of a vector, and a vector of words of the right into
+sums of four products a lane. Sums wrap at 32 bits, so they are exact whenever the result fits.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+COLUMNS = 32  # of a tile, and of a panel of the right operand
+ROWS = 12  # of the tallest tile
+CHUNK = 256  # words of a row of the left operand, at most
+# From one row to the next: more than a chunk by a cache line, as rows a power of two apart compete for the same cache
+# sets; and constant, so that one register addresses all rows.
+ROW_STEP = CHUNK + 16
+
+# How many groups ahead of their use words of b are asked for.
+AHEAD = 64
+
+_WORD = ir.IntType(32)
+_HALF = ir.IntType(16)
+_BYTE = ir.IntType(8)
+
+
+class Multiplier(NamedTuple):
+    """How an instruction set multiplies. A tile is worked on `height` rows and `vectors` vectors of columns at a time.
+
+    These are chosen so that the sums, the right operand and one word of the left fit its vector registers.
+    """
+
+    name: str
+    lanes: int
+    vectors: int
+    height: int
+    left: Callable[[Any, Any], tuple[Any, ...]]  # what is done once with each vector of copies of a word of the left
+    right: Callable[[Any, Any], tuple[Any, ...]]  # and with each vector of the right
+    multiply: Callable[..., Any]  # (builder, sums, left, right) -> sums
+
+    @property
+    def block(self) -> tuple[int, int, int]:
+        """Rows, columns and depth of what is in registers at a time."""
+        return self.height, self.lanes * self.vectors, 4
+
+
+def _vector(lanes: int) -> Any:
+    return ir.VectorType(_WORD, lanes)
+
+
+def _as_it_is(_builder: Any, words: Any) -> tuple[Any, ...]:
+    return (words,)
+
+
+def _dot_instruction(builder: Any, sums: Any, left: tuple[Any, ...], right: tuple[Any, ...]) -> Any:
+    """Multiply and add in one instruction, vpdpbusd."""
+    kind = sums.type
+    name = f"llvm.x86.avx512.vpdpbusd.{32 * kind.count}"  # LLVM's name for both encodings, EVEX and VEX
+    function = builder.module.declare_intrinsic(name, (), ir.FunctionType(kind, [kind] * 3))
+    return builder.call(function, [sums, left[0], right[0]])
+
+
+def _halves(builder: Any, words: Any) -> Any:
+    return builder.bitcast(words, ir.VectorType(_HALF, 2 * words.type.count))
+
+
+def _eight(kind: Any) -> Any:
+    return ir.Constant(kind, [ir.Constant(_HALF, 8)] * kind.count)
+
+
+def _even_and_odd_unsigned(builder: Any, words: Any) -> tuple[Any, ...]:
+    """Widen the bytes to 16 bits: those of even number, and those of odd number."""
+    halves = _halves(builder, words)
+    low = ir.Constant(halves.type, [ir.Constant(_HALF, 255)] * halves.type.count)
+    return builder.and_(halves, low), builder.lshr(halves, _eight(halves.type))
+
+
+def _even_and_odd_signed(builder: Any, words: Any) -> tuple[Any, ...]:
+    halves = _halves(builder, words)
+    eight = _eight(halves.type)
+    return builder.ashr(builder.shl(halves, eight), eight), builder.ashr(halves, eight)
+
+
+def _pair_products(builder: Any, a: Any, b: Any) -> Any:
+    """Return a0 b0 + a1 b1 of 16-bit pairs in 32 bits: LLVM makes it one instruction where there is one (pmaddwd)."""
+    lanes = a.type.count // 2
+    wide = ir.VectorType(_WORD, 2 * lanes)
+    products = builder.mul(builder.sext(a, wide), builder.sext(b, wide))
+    parts = [
+        builder.shuffle_vector(
+            products, products, ir.Constant(_vector(lanes), [ir.Constant(_WORD, 2 * i + odd) for i in range(lanes)])
+        )
+        for odd in (0, 1)
+    ]
+    return builder.add(*parts)
+
+
+def _dot_widened(builder: Any, sums: Any, left: tuple[Any, ...], right: tuple[Any, ...]) -> Any:
+    for a, b in zip(left, right, strict=True):
+        sums = builder.add(sums, _pair_products(builder, a, b))
+    return sums
+
+
+# The generic one is AVX2's on vectors of 128 bits, which every processor has or LLVM imitates.
+GENERIC = Multiplier("generic", 4, 2, 4, _even_and_odd_unsigned, _even_and_odd_signed, _dot_widened)
+AVX2 = Multiplier("avx2", 8, 2, 4, _even_and_odd_unsigned, _even_and_odd_signed, _dot_widened)
+AVXVNNI = Multiplier("avxvnni", 8, 2, 6, _as_it_is, _as_it_is, _dot_instruction)
+AVX512VNNI = Multiplier("avx512vnni", 16, 2, 12, _as_it_is, _as_it_is, _dot_instruction)
+
+
+def make_dot(rows: int, multiplier: Multiplier) -> Any:
+    """Return an intrinsic that adds a product to a tile of so many rows. Never compile it where the ISA is lacking.
+
+    dot(a, a_start, b, b_start, groups, tile): a: uint32, rows ROW_STEP apart, of `groups` words (at most CHUNK);
+    b: uint32 (groups, COLUMNS), on a cache line; tile: int32 (rows, COLUMNS), on a cache line. Arrays are flat.
+    """
+    lanes, vectors = multiplier.lanes, multiplier.vectors
+    align = min(64, 4 * lanes)
+
+    def add_products(builder: Any, a: Any, b: Any, groups: Any, sums: dict[tuple[int, int], Any]) -> None:
+        """Emit the loop over groups of four. sums: allocated vectors by (row, vector)."""
+        number = groups.type
+        with cgutils.for_range(builder, groups, intp=number) as loop:
+            line = builder.gep(b, [builder.mul(loop.index, number(COLUMNS))])
+            words = builder.gep(a, [loop.index])
+            for place in range(0, 4 * COLUMNS, 64):
+                prefetch(builder, builder.gep(line, [number(AHEAD * COLUMNS + place // 4)]))
+            right = [
+                multiplier.right(builder, _load(builder, builder.gep(line, [number(v * lanes)]), lanes, align))
+                for v in range(vectors)
+            ]
+            for row in sorted({row for row, _ in sums}):
+                copies = _copies(builder, builder.load(builder.gep(words, [number(row * ROW_STEP)])), lanes)
+                left = multiplier.left(builder, copies)
+                for v in range(vectors):
+                    place = sums[row, v]
+                    builder.store(multiplier.multiply(builder, builder.load(place), left, right[v]), place)
+
+    @intrinsic
+    def dot(_context, a, a_start, b, b_start, groups, tile):  # type: ignore[no-untyped-def]
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            def words(array: int, index: Any) -> Any:
+                data = context.make_array(signature.args[array])(context, builder, arguments[array]).data
+                return builder.gep(data, [index])
+
+            _, a_start, _, b_start, groups, _ = arguments
+            number = groups.type
+            a_words, b_words, cells = words(0, a_start), words(2, b_start), words(5, number(0))
+            for first in range(0, rows, multiplier.height):
+                for column in range(0, COLUMNS, lanes * vectors):
+                    places = {
+                        (row, v): builder.gep(cells, [number(row * COLUMNS + column + v * lanes)])
+                        for row in range(first, min(rows, first + multiplier.height))
+                        for v in range(vectors)
+                    }
+                    sums = {
+                        key: cgutils.alloca_once_value(builder, _load(builder, place, lanes, align))
+                        for key, place in places.items()
+                    }
+                    add_products(builder, a_words, builder.gep(b_words, [number(column)]), groups, sums)
+                    for key, place in places.items():
+                        target = builder.bitcast(place, _vector(lanes).as_pointer())
+                        builder.store(builder.load(sums[key]), target, align=align)
+            return context.get_dummy_value()
+
+        return types.void(a, types.intp, b, types.intp, types.intp, tile), generate
+
+    return dot
+
+
+def prefetch(builder: Any, place: Any) -> None:
+    """Emit the request for the cache line at a place ahead of its use."""
+    address = builder.bitcast(place, _BYTE.as_pointer())
+    function = builder.module.declare_intrinsic(
+        "llvm.prefetch", [address.type], ir.FunctionType(ir.VoidType(), [address.type, _WORD, _WORD, _WORD])
+    )
+    read, keep, data_cache = 0, 3, 1
+    builder.call(function, [address, _WORD(read), _WORD(keep), _WORD(data_cache)])
+
+
+def _load(builder: Any, place: Any, lanes: int, align: int) -> Any:
+    return builder.load(builder.bitcast(place, _vector(lanes).as_pointer()), align=align)
+
+
+def _copies(builder: Any, word: Any, lanes: int) -> Any:
+    first = builder.insert_element(ir.Constant(_vector(lanes), ir.Undefined), word, _WORD(0))
+    return builder.shuffle_vector(first, first, ir.Constant(_vector(lanes), [_WORD(0)] * lanes))
