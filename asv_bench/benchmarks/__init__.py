@@ -2,9 +2,10 @@
 
 import os
 
-# Every contender has the same two threads; peers.py says so to those that do not read the environment. OpenBLAS has
-# one, because its threads spin longer after a call than any rest between contenders. All of it before NumPy loads.
-THREADS = 2
+# Every contender has the same threads, two unless DMLCPU_BENCH_THREADS says otherwise; peers.py tells those that do
+# not read the environment. OpenBLAS has one, because its threads spin longer after a call than any rest between
+# contenders. All of it before NumPy loads.
+THREADS = int(os.environ.get("DMLCPU_BENCH_THREADS", "2"))
 os.environ["DMLCPU_NUM_THREADS"] = str(THREADS)
 os.environ["OMP_NUM_THREADS"] = str(THREADS)
 os.environ["OPENBLAS_NUM_THREADS"] = "1"

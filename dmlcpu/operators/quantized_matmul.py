@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.brief import Brief
 from dmlcpu.kernels.grid import make_grid
-from dmlcpu.kernels.quantized_matmul.brief import Numbers, groups_of, left_cells, make_brief, panels_of, share_cells
+from dmlcpu.kernels.quantized_matmul.brief import HEAD, Numbers, groups_of, left_cells, make_brief, panels_of, share_cells
 from dmlcpu.operators.arguments import Array, check_apart, check_output
 from dmlcpu.operators.packing import PackedMatrix, broadcast_strides, flip_to_signed, flip_to_unsigned
 from dmlcpu.operators.quantization import (
@@ -35,6 +35,8 @@ _ZERO, _NO_BYTES, _NO_CELLS = np.zeros(1, _BYTE), np.empty(0, _BYTE), np.empty(0
 _LARGEST_BLOCK = 32
 # Bytes of a's rows that are kept packed from one block of columns to the next; more of them are packed every time.
 _KEPT_LEFT = 4 << 20
+# Into how many units the work of a thread is cut, so that a fast core can take what a slow one does not get to.
+_UNITS = 4
 
 
 class Layout(NamedTuple):
@@ -174,6 +176,8 @@ def plan(
     work = batches * (rows * columns * depth // 64 + (rows + columns) * depth // 8)
     threads = limits.parts(work, most=batches * tiles * panels)
     row_parts, column_parts = cut(batches, tiles, panels, threads, not packed)
+    while threads > 1 and batches * row_parts * column_parts < _UNITS * threads and 2 * column_parts <= panels:
+        column_parts *= 2
     column_block = second_level_cache() // 2 // max(1, 4 * groups * COLUMNS)
     block = max(1, min(column_block, _LARGEST_BLOCK, -(-panels // column_parts)))
     kept = -(-tiles // row_parts)
@@ -200,7 +204,7 @@ def plan(
     )
     parts = min(threads, batches * row_parts * column_parts)
     _log.debug("quantized_matmul: %s by %s: %s, %d parts", a.shape, b.shape, entry.name, parts)
-    return Plan(entry.kernel.for_parts(parts), parts, make_brief(numbers, grid), parts * share)
+    return Plan(entry.kernel.for_parts(parts), parts, make_brief(numbers, grid), HEAD + parts * share)
 
 
 def cut(batches: int, tiles: int, panels: int, threads: int, packs: bool) -> tuple[int, int]:
@@ -264,6 +268,7 @@ def execute(
     scales = _flat(a_scale), _flat(b_scale), _flat(y_scale)
     zeros = _flat_bytes(a_zero_point), _flat_bytes(b_zero_point), _flat_bytes(y_zero_point)
     scratch = borrow(chosen.scratch)
+    scratch[0] = 0  # no unit of the work has been taken
     try:
         chosen.run(
             0, chosen.parts, a_bytes, b_bytes, panels, sums, *scales, *zeros, words(out, _BYTE), chosen.brief, scratch

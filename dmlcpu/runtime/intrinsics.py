@@ -198,6 +198,18 @@ def load_word(_context, array, index):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
+def take_number(_context, cells, index):  # type: ignore[no-untyped-def]
+    """Return cells[index] and count it up, in one step that no other thread can come between. cells: int64."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        place = builder.gep(data, [arguments[1]])
+        return builder.atomic_rmw("add", place, ir.Constant(place.type.pointee, 1), "monotonic")
+
+    return types.int64(cells, types.intp), generate
+
+
+@intrinsic
 def lowest_bit(_context, bits):  # type: ignore[no-untyped-def]
     """Return the number of the lowest bit that is set; there must be one."""
 

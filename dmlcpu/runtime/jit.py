@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
+import numpy as np
 from numba import njit, prange
 
 from dmlcpu.runtime.intrinsics import call
@@ -80,15 +81,17 @@ class Kernel:
 
     def address(self, args: tuple[Any, ...]) -> int:
         """Return where the machine code for arguments of these types is."""
-        share = self.share
-        signature = tuple(map(share.typeof_pyval, args))
-        if signature not in self._compiled:
-            types = (numba.intp, numba.intp, *signature)
-            share.compile(types)
-            result = share.overloads[types]
+        # What Numba's types follow from: to ask it for them would take 8 us an argument.
+        kinds = tuple([(x.dtype, x.ndim, x.flags.num) if isinstance(x, np.ndarray) else type(x) for x in args])
+        found = self._compiled.get(kinds)
+        if found is None:
+            share = self.share
+            signature = (numba.intp, numba.intp, *map(share.typeof_pyval, args))
+            share.compile(signature)
+            result = share.overloads[signature]
             address = result.library.get_pointer_to_function(result.fndesc.llvm_cfunc_wrapper_name)
-            self._compiled[signature] = address, result  # which keeps the code where it is
-        return self._compiled[signature][0]
+            found = self._compiled[kinds] = address, result  # which keeps the code where it is
+        return found[0]
 
 
 def _launch(address, parts, args):  # type: ignore[no-untyped-def]

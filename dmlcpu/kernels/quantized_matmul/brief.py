@@ -14,6 +14,7 @@ A, B, A_SCALE, A_ZERO, B_SCALE, B_ZERO, Y_SCALE, Y_ZERO, Y = range(1, 10)
 # The scratch of a share, in cells of eight bytes, each part on a cache line: a tile of products (int32), the same as
 # float64, the zero points of its rows, a row of multipliers, a row of the result. Behind them is what there is for each
 # panel of a block of columns, then tiles of left rows with their sums, then the block itself unless it is packed.
+HEAD = 8  # cells before the first share
 TILE, WIDE = 0, ROWS * COLUMNS // 2
 A_ZEROS = WIDE + ROWS * COLUMNS
 Y_ZEROS = A_ZEROS + 16

@@ -1,6 +1,6 @@
 """The product: tiles of exact sums from packed operands, requantized while they are in the nearest cache.
 
-    for each share of (batch, rows, columns):
+    for each unit of (batch, rows, columns), as long as there are any:
         for each block of columns, which stays in the second cache:  packed, unless it was packed before
             for each 12 rows of A:                                     packed into the first cache
                 for each panel of 32 columns:
@@ -26,6 +26,7 @@ from dmlcpu.kernels.quantized_matmul.brief import (
     B_SCALE,
     B_ZERO,
     A_ZEROS,
+    HEAD,
     LINE,
     PANELS,
     ROW_MULTIPLIERS,
@@ -45,7 +46,7 @@ from dmlcpu.kernels.quantized_matmul.pack import pack_panels, pack_rows
 from dmlcpu.kernels.quantized_matmul.requantize import multiplier
 from dmlcpu.runtime import dots
 from dmlcpu.runtime.dots import CHUNK, COLUMNS, ROW_STEP, ROWS
-from dmlcpu.runtime.intrinsics import as_words, prefetch
+from dmlcpu.runtime.intrinsics import as_words, prefetch, take_number
 from dmlcpu.runtime.jit import Kernel, device, variant
 from dmlcpu.runtime.panels import requantize, start_row, subtract_product
 
@@ -109,7 +110,7 @@ def widen(height, tile, wide):
 
 def product(part, parts, a, b, packed, packed_sums, a_scale, b_scale, y_scale, a_zero, b_zero, y_zero, y, brief,
             scratch):  # fmt: skip
-    """Do a share of a product.
+    """Do units of a product until none is left; scratch[0] counts those that have been taken, and starts with 0.
 
     a, b, y: bytes; packed, packed_sums: int64, b's panels and the sums of its columns, if it is packed; *_scale:
     float32; *_zero: bytes; brief, scratch: see brief.py.
@@ -119,7 +120,7 @@ def product(part, parts, a, b, packed, packed_sums, a_scale, b_scale, y_scale, a
      y_zero_step, lowest, highest, y_start, y_row, y_column) = unpack(brief)  # fmt: skip
     grid = section(brief, 1)
     groups, panels, tiles = groups_of(K), panels_of(N), (M + ROWS - 1) // ROWS
-    mine = part * share
+    mine = HEAD + part * share
     tile, wide = as_words(scratch, mine + TILE, np.int32), as_words(scratch, mine + WIDE, np.float64)
     a_zeros, y_zeros = scratch[mine + A_ZEROS :], scratch[mine + Y_ZEROS :]
     row_multipliers = as_words(scratch, mine + ROW_MULTIPLIERS, np.float32)
@@ -131,7 +132,9 @@ def product(part, parts, a, b, packed, packed_sums, a_scale, b_scale, y_scale, a
     own_at = left_at + kept * left_cells(groups)
     row_wise = a_scale_step != 0 or y_scale_step != 0
     units = batches * row_parts * column_parts
-    for unit in range(part * units // parts, (part + 1) * units // parts):
+    left_of = -1  # the batch and row part whose left rows are packed
+    unit = take_number(scratch, 0)  # cores are not equally fast: each takes the next when it is done with one
+    while unit < units:
         batch, row_part, column_part = (
             unit // (row_parts * column_parts), unit // column_parts % row_parts, unit % column_parts
         )  # fmt: skip
@@ -159,7 +162,7 @@ def product(part, parts, a, b, packed, packed_sums, a_scale, b_scale, y_scale, a
                 count = min(count, height)
                 slot = left_at + (row - first_row) // ROWS % kept * left_cells(groups)
                 a_sums, left = scratch[slot : slot + SUMS], as_words(scratch, slot + SUMS, np.uint32)
-                if first == first_panel or kept == 1:
+                if left_of != unit // column_parts or kept == 1:
                     pack_rows(a, a_start + offset(grid, A, batch) + row * a_row, a_row, a_depth, count, height, K, a_flip,
                               left, a_sums, b_shifted)  # fmt: skip
                 load_rows(row, height, count, a_zero_bytes, a_zero_step, a_flip, y_zero_bytes, y_zero_step,
@@ -208,6 +211,8 @@ def product(part, parts, a, b, packed, packed_sums, a_scale, b_scale, y_scale, a
                             for column in range(width):
                                 y[place + column * y_column] = line[column]
                 row += count
+            left_of = unit // column_parts
+        unit = take_number(scratch, 0)
 
 
 def _with(multiplier: dots.Multiplier) -> Kernel:
