@@ -228,5 +228,5 @@ QUANTIZED_MATMUL_PARAMETERS = _table(
 TINY = {
     "top_k": TopKCase((1, 64), 8),
     "scatter_nd": ScatterNDCase((64,), 8),
-    "quantized_matmul": QuantizedMatmulCase(1, 64, 64),
+    "quantized_matmul": QuantizedMatmulCase(16, 64, 64),
 }

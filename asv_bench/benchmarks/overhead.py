@@ -58,30 +58,19 @@ def compiled_scatter_nd(case):
 
 
 def compiled_quantized_matmul(case):
-    a, a_scale, a_zero_point, b, b_scale, _, y_scale, y_zero_point = case.inputs()
+    names = ("a", "a_scale", "a_zero_point", "b", "b_scale", "b_zero_point", "output_scale", "output_zero_point")
+    a, *constants = [(f"{name}_tensor", array) for name, array in zip(names, case.inputs(), strict=True)]
+    constants = {name: array for name, array in constants if array is not None}
     out = np.empty((case.m, case.n), case.types[2])
     operator = compile_operator(
         QuantizedLinearMatrixMultiplyOperatorDesc(
-            a_tensor=desc(a),
-            a_scale_tensor=desc(a_scale),
-            a_zero_point_tensor=desc(a_zero_point),
-            b_tensor=desc(b, flags=TensorFlags.OWNED_BY_DML),
-            b_scale_tensor=desc(b_scale),
-            output_scale_tensor=desc(y_scale),
-            output_zero_point_tensor=desc(y_zero_point),
+            a_tensor=desc(a[1]),
             output_tensor=desc(out),
+            **{name: desc(array, flags=TensorFlags.OWNED_BY_DML) for name, array in constants.items()},
         )
     )
-    operator.initialize(b_tensor=b)
-    return lambda: operator(
-        a_tensor=a,
-        a_scale_tensor=a_scale,
-        a_zero_point_tensor=a_zero_point,
-        b_scale_tensor=b_scale,
-        output_scale_tensor=y_scale,
-        output_zero_point_tensor=y_zero_point,
-        output_tensor=out,
-    )
+    operator.initialize(**constants)
+    return lambda: operator(a_tensor=a[1], output_tensor=out)
 
 
 COMPILED = {

@@ -142,7 +142,14 @@ class CompiledOperator:
         self._in_place = isinstance(desc, ScatterNDOperatorDesc) and "input_tensor" in self._slots
         self._owned: Bound | None = None if self._owned_slots else {}
         self._run = make_run(desc)
-        self._packed = None if self._owned_slots else make_packed_run(desc)
+        self._packed: PackedRun | None = None
+        self._words: list[tuple[Slot, np.dtype[Any]]] = []
+        if self._owned is not None:
+            self._shorten(self._owned)
+
+    def _shorten(self, owned: Bound) -> None:
+        """Look for a short way to run on tensors that are packed in memory of their own."""
+        self._packed = make_packed_run(self.desc, owned)
         self._words = [(self._slots[name], word) for name, word in self._packed.words.items()] if self._packed else []
 
     def __repr__(self) -> str:
@@ -174,6 +181,7 @@ class CompiledOperator:
             if name not in bound:
                 raise BindingError(slot.operator, slot.dml_name, "missing", slot.allowed)
         self._owned = {name: keep(self.desc.operator, name, array) for name, array in bound.items()}
+        self._shorten(self._owned)
 
     def __call__(self, **tensors: Any) -> Any:
         """Run the operator.
@@ -235,7 +243,8 @@ class CompiledOperator:
                 or array.flags.num & _PACKED != _PACKED
             ):
                 return None
-            packed.append(array.ravel().view(word))
+            flat = array.ravel()
+            packed.append(flat if word is slot.dtype else flat.view(word))
         return packed if len(set(map(id, tensors.values()))) == len(packed) else None
 
     def _make_missing(self, bound: Bound) -> None:

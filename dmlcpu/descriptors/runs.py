@@ -17,7 +17,15 @@ from dmlcpu.kernels.scatter_nd.resolve import GOOD
 from dmlcpu.operators import TopK, pack_b
 from dmlcpu.operators.arguments import Array
 from dmlcpu.operators.quantization import check_scale
-from dmlcpu.operators.quantized_matmul import execute as execute_quantized_matmul
+from dmlcpu.operators.quantized_matmul import (
+    Layout,
+    Plan as QuantizedMatmulPlan,
+    execute as execute_quantized_matmul,
+    flat,
+    plan as plan_quantized_matmul,
+    right,
+    run as run_quantized_matmul,
+)
 from dmlcpu.operators.scatter_nd import (
     Plan as ScatterNDPlan,
     execute as execute_scatter_nd,
@@ -46,8 +54,12 @@ class PackedRun(NamedTuple):
     run: Callable[[Bound, list[Array]], Any]  # on what is bound, and the words of each
 
 
-def make_packed_run(desc: OperatorDesc) -> PackedRun | None:
-    """Return the shortest way to run a desc's operator, if it has one of its own."""
+def make_packed_run(desc: OperatorDesc, owned: Bound) -> PackedRun | None:
+    """Return the shortest way to run a desc's operator on tensors that are not `owned`, if it has one."""
+    if isinstance(desc, QuantizedLinearMatrixMultiplyOperatorDesc):
+        return _packed_quantized_matmul(desc, owned)
+    if owned:
+        return None
     if isinstance(desc, TopKOperatorDesc | TopK1OperatorDesc):
         return _packed_top_k(desc)
     return _packed_scatter_nd(desc) if isinstance(desc, ScatterNDOperatorDesc) else None
@@ -99,6 +111,43 @@ def _packed_scatter_nd(desc: ScatterNDOperatorDesc) -> PackedRun:
         return out
 
     words = {"input_tensor": word, "indices_tensor": index_type, "updates_tensor": word, "output_tensor": word}
+    return PackedRun(words, run)
+
+
+def _packed_quantized_matmul(desc: QuantizedLinearMatrixMultiplyOperatorDesc, owned: Bound) -> PackedRun:
+    parameters = {name: getattr(desc, name) for name in _PARAMETERS}
+    sizes = [None if tensor is None else (1, *tensor.sizes)[-2:] for tensor in parameters.values()]
+    a, b, y = [
+        Layout(tensor.sizes, _packed_strides(tensor.sizes, tensor.dtype), tensor.dtype)
+        for tensor in (desc.a_tensor, desc.b_tensor, desc.output_tensor)
+    ]
+    owns_b = "b_tensor" in owned
+    # What the kernel is given: some of it is known already, the rest is bound by each call.
+    given = {"a_tensor": None, "b_tensor": None, "panels": None, "sums": None, **dict.fromkeys(parameters)}
+    given["b_tensor"], given["panels"], given["sums"] = right(owned["b_tensor"] if owns_b else _NO_MATRIX)
+    given |= {name: flat(owned.get(name)) for name, tensor in parameters.items() if tensor is None or name in owned}
+    arrays = [*given.values(), None]
+    names = [*given, "output_tensor"]
+    words = {name: _BYTE for name in ("a_tensor", "b_tensor", "output_tensor") if name not in owned}
+    words |= {name: np.dtype(np.float32) if name in _SCALES else _BYTE for name in parameters if given[name] is None}
+    places = [names.index(name) for name in words]
+    unchecked = [(name, field) for name, field in _SCALES.items() if name in words]
+    operator = desc.operator
+
+    @functools.lru_cache(maxsize=8)
+    def plan(limits: Budget) -> QuantizedMatmulPlan:
+        return plan_quantized_matmul(a, b, y, tuple(sizes), owns_b, limits, None)
+
+    def run(bound: Bound, words: list[Array]) -> Array:
+        for name, field in unchecked:
+            check_scale(operator, field, bound[name])
+        mine = arrays.copy()
+        for place, array in zip(places, words, strict=True):
+            mine[place] = array
+        run_quantized_matmul(plan(budget()), *mine)
+        out: Array = bound["output_tensor"]
+        return out
+
     return PackedRun(words, run)
 
 
@@ -200,6 +249,16 @@ def _run_quantized_matmul(desc: QuantizedLinearMatrixMultiplyOperatorDesc) -> Ru
     return run
 
 
+_BYTE = np.dtype(np.uint8)
+_NO_MATRIX = np.empty((0, 0), np.uint8)
+_PARAMETERS = (
+    "a_scale_tensor",
+    "a_zero_point_tensor",
+    "b_scale_tensor",
+    "b_zero_point_tensor",
+    "output_scale_tensor",
+    "output_zero_point_tensor",
+)
 _SCALES = {
     "a_scale_tensor": "AScaleTensor",
     "b_scale_tensor": "BScaleTensor",

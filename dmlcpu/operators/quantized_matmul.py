@@ -256,32 +256,34 @@ def execute(
     parameters = (a_scale, a_zero_point, b_scale, b_zero_point, y_scale, y_zero_point)
     shapes = tuple([None if parameter is None else parameter.shape for parameter in parameters])
     a_layout, out_layout = Layout(a.shape, a.strides, a.dtype), Layout(out.shape, out.strides, out.dtype)
-    if isinstance(b, PackedMatrix):
-        b_layout = Layout(b.shape, (0,) * b.ndim, b.dtype)
-        b_bytes, panels, sums = _NO_BYTES, b.panels, b.sums
-        chosen = plan(a_layout, b_layout, out_layout, shapes, True, budget(), kernel)
-    else:
-        b_layout = Layout(b.shape, b.strides, b.dtype)
-        b_bytes, panels, sums = words(b, _BYTE) if b.size else _NO_BYTES, _NO_CELLS, _NO_CELLS
-        chosen = plan(a_layout, b_layout, out_layout, shapes, False, budget(), kernel)
-    a_bytes = words(a, _BYTE) if a.size else _NO_BYTES
-    scales = _flat(a_scale), _flat(b_scale), _flat(y_scale)
-    zeros = _flat_bytes(a_zero_point), _flat_bytes(b_zero_point), _flat_bytes(y_zero_point)
+    packed = isinstance(b, PackedMatrix)
+    b_layout = Layout(b.shape, (0,) * b.ndim if packed else b.strides, b.dtype)
+    chosen = plan(a_layout, b_layout, out_layout, shapes, packed, budget(), kernel)
+    run(chosen, _bytes(a), *right(b), *[flat(parameter) for parameter in parameters], words(out, _BYTE))
+
+
+def run(chosen: Plan, *arrays: Array) -> None:
+    """Run a plan on what the kernel reads and writes, all of it flat; see the kernel for their order."""
     scratch = borrow(chosen.scratch)
     scratch[0] = 0  # no unit of the work has been taken
     try:
-        chosen.run(
-            0, chosen.parts, a_bytes, b_bytes, panels, sums, *scales, *zeros, words(out, _BYTE), chosen.brief, scratch
-        )
+        chosen.run(0, chosen.parts, *arrays, chosen.brief, scratch)
     finally:
         give_back(scratch)
 
 
-def _flat(parameter: Array) -> Array:
-    """Return a parameter's numbers behind one another, as the kernel reads them."""
-    return np.ascontiguousarray(parameter).ravel()
+def _bytes(matrix: Array) -> Array:
+    return words(matrix, _BYTE) if matrix.size else _NO_BYTES
 
 
-def _flat_bytes(zero_point: Array | None) -> Array:
-    """Return a zero point's bytes; None is zero."""
-    return _ZERO if zero_point is None else np.ascontiguousarray(zero_point).view(_BYTE).ravel()
+def right(b: Array | PackedMatrix) -> tuple[Array, Array, Array]:
+    """Return what the kernel reads of a right operand: its bytes, or its panels and the sums of its columns."""
+    return (_NO_BYTES, b.panels, b.sums) if isinstance(b, PackedMatrix) else (_bytes(b), _NO_CELLS, _NO_CELLS)
+
+
+def flat(parameter: Array | None) -> Array:
+    """Return a parameter's numbers behind one another: of scales float32, of zero points bytes; None is zero."""
+    if parameter is None:
+        return _ZERO
+    numbers = np.ascontiguousarray(parameter).ravel()
+    return numbers if numbers.dtype == np.float32 else numbers.view(_BYTE)

@@ -82,7 +82,7 @@ class Kernel:
     def address(self, args: tuple[Any, ...]) -> int:
         """Return where the machine code for arguments of these types is."""
         # What Numba's types follow from: to ask it for them would take 8 us an argument.
-        kinds = tuple([(x.dtype, x.ndim, x.flags.num) if isinstance(x, np.ndarray) else type(x) for x in args])
+        kinds = tuple([(x.dtype.num, x.ndim, x.flags.num) if isinstance(x, np.ndarray) else type(x) for x in args])
         found = self._compiled.get(kinds)
         if found is None:
             share = self.share

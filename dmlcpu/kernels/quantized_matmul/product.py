@@ -108,7 +108,7 @@ def widen(height, tile, wide):
         tile[cell] = 0
 
 
-def product(part, parts, a, b, packed, packed_sums, a_scale, b_scale, y_scale, a_zero, b_zero, y_zero, y, brief,
+def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, y, brief,
             scratch):  # fmt: skip
     """Do units of a product until none is left; scratch[0] counts those that have been taken, and starts with 0.
 
