@@ -84,11 +84,11 @@ def _scatter_nd(name: str) -> None:
 def _quantized_matmul(name: str) -> None:
     import numpy as np
 
-    from dmlcpu.operators import quantized_matmul
+    from dmlcpu.operators import pack_b, quantized_matmul
 
     a = np.zeros((96, 64), name)
     for b_type in TYPES["quantized_matmul"]:
-        quantized_matmul(a, 1.0, 0, np.zeros((64, 96), b_type), 1.0, 0, 1.0, 0, out_dtype=name)
+        quantized_matmul(a, 1.0, 0, pack_b(np.zeros((64, 96), b_type)), 1.0, 0, 1.0, 0, out_dtype=name)
 
 
 def _array_type(name: str) -> Any:

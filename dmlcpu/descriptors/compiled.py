@@ -9,7 +9,7 @@ from dmlcpu.descriptors.binding import Slot
 from dmlcpu.descriptors.checks import check_kind
 from dmlcpu.descriptors.enums import FeatureLevel, TensorFlags, full_name
 from dmlcpu.descriptors.feature_level import check_support
-from dmlcpu.descriptors.runs import Bound, keep, make_packed_run, make_run
+from dmlcpu.descriptors.runs import Bound, PackedRun, keep, make_packed_run, make_run
 from dmlcpu.descriptors.scatter_nd import ScatterNDOperatorDesc
 from dmlcpu.errors import BindingError
 from dmlcpu.operators.arguments import Array, check_apart, same_memory

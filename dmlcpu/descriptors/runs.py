@@ -123,14 +123,13 @@ def _packed_quantized_matmul(desc: QuantizedLinearMatrixMultiplyOperatorDesc, ow
     ]
     owns_b = "b_tensor" in owned
     # What the kernel is given: some of it is known already, the rest is bound by each call.
-    given = {"a_tensor": None, "b_tensor": None, "panels": None, "sums": None, **dict.fromkeys(parameters)}
-    given["b_tensor"], given["panels"], given["sums"] = right(owned["b_tensor"] if owns_b else _NO_MATRIX)
-    given |= {name: flat(owned.get(name)) for name, tensor in parameters.items() if tensor is None or name in owned}
-    arrays = [*given.values(), None]
-    names = [*given, "output_tensor"]
-    words = {name: _BYTE for name in ("a_tensor", "b_tensor", "output_tensor") if name not in owned}
-    words |= {name: np.dtype(np.float32) if name in _SCALES else _BYTE for name in parameters if given[name] is None}
-    places = [names.index(name) for name in words]
+    matrix = right(owned["b_tensor"] if owns_b else _NO_MATRIX)
+    given = {"a_tensor": _NO_MATRIX, **dict(zip(("b_tensor", "panels", "sums"), matrix, strict=True))}
+    given |= {name: flat(owned.get(name)) for name in parameters}
+    given["output_tensor"] = _NO_MATRIX
+    tensors = {field.name: tensor for field, tensor in desc.tensors() if field.name not in owned}
+    words = {name: tensor.dtype if name in _SCALES else _BYTE for name, tensor in tensors.items()}
+    arrays, places = list(given.values()), [list(given).index(name) for name in words]
     unchecked = [(name, field) for name, field in _SCALES.items() if name in words]
     operator = desc.operator
 

@@ -13,16 +13,18 @@ from numpy.typing import ArrayLike, DTypeLike
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.brief import Brief
 from dmlcpu.kernels.grid import make_grid
-from dmlcpu.kernels.quantized_matmul.brief import HEAD, Numbers, groups_of, left_cells, make_brief, panels_of, share_cells
+from dmlcpu.kernels.quantized_matmul.brief import (
+    HEAD,
+    Numbers,
+    groups_of,
+    left_cells,
+    make_brief,
+    panels_of,
+    share_cells,
+)
 from dmlcpu.operators.arguments import Array, check_apart, check_output
 from dmlcpu.operators.packing import PackedMatrix, broadcast_strides, flip_to_signed, flip_to_unsigned
-from dmlcpu.operators.quantization import (
-    check_matrix,
-    common_batch,
-    output_type,
-    scale,
-    zero_point,
-)
+from dmlcpu.operators.quantization import check_matrix, common_batch, output_type, scale, zero_point
 from dmlcpu.runtime.dots import COLUMNS, ROWS
 from dmlcpu.runtime.memory import borrow, first_word, give_back, second_level_cache, words
 from dmlcpu.runtime.threads import Budget, budget
@@ -185,15 +187,38 @@ def plan(
         kept = 1
     share = share_cells(depth, block, kept, not packed)
     limits_of_y = np.iinfo(out.dtype)
+    steps = [own[-2] or own[-1] for own in strides]
     numbers = Numbers(
-        *(rows, columns, depth, batches, row_parts, column_parts, block, share, kept),
-        *(first_word(a.shape, a.strides), *a.strides[-2:], flip_to_unsigned(a.dtype)),
-        *(first_word(b.shape, b.strides), *b.strides[-2:], flip_to_signed(b.dtype)),
-        packed,
-        b.dtype != np.int8 or parameters[3] is not None,
-        *[own[-2] or own[-1] for own in strides],
-        *(int(limits_of_y.min), int(limits_of_y.max)),
-        *(first_word(out.shape, out.strides), *out.strides[-2:]),
+        rows=rows,
+        columns=columns,
+        depth=depth,
+        batches=batches,
+        row_parts=row_parts,
+        column_parts=column_parts,
+        block=block,
+        share=share,
+        kept=kept,
+        a_start=first_word(a.shape, a.strides),
+        a_row=a.strides[-2],
+        a_depth=a.strides[-1],
+        a_flip=flip_to_unsigned(a.dtype),
+        b_start=first_word(b.shape, b.strides),
+        b_depth=b.strides[-2],
+        b_column=b.strides[-1],
+        b_flip=flip_to_signed(b.dtype),
+        b_packed=packed,
+        b_shifted=b.dtype != np.int8 or parameters[3] is not None,
+        a_scale_step=steps[0],
+        a_zero_step=steps[1],
+        b_scale_step=steps[2],
+        b_zero_step=steps[3],
+        y_scale_step=steps[4],
+        y_zero_step=steps[5],
+        lowest=int(limits_of_y.min),
+        highest=int(limits_of_y.max),
+        y_start=first_word(out.shape, out.strides),
+        y_row=out.strides[-2],
+        y_column=out.strides[-1],
     )
     grid = make_grid(
         batch,
@@ -257,7 +282,7 @@ def execute(
     shapes = tuple([None if parameter is None else parameter.shape for parameter in parameters])
     a_layout, out_layout = Layout(a.shape, a.strides, a.dtype), Layout(out.shape, out.strides, out.dtype)
     packed = isinstance(b, PackedMatrix)
-    b_layout = Layout(b.shape, (0,) * b.ndim if packed else b.strides, b.dtype)
+    b_layout = Layout(b.shape, (0,) * b.ndim if isinstance(b, PackedMatrix) else b.strides, b.dtype)
     chosen = plan(a_layout, b_layout, out_layout, shapes, packed, budget(), kernel)
     run(chosen, _bytes(a), *right(b), *[flat(parameter) for parameter in parameters], words(out, _BYTE))
 
@@ -286,4 +311,6 @@ def flat(parameter: Array | None) -> Array:
     if parameter is None:
         return _ZERO
     numbers = np.ascontiguousarray(parameter).ravel()
+    if not numbers.flags.writeable:
+        numbers = numbers.copy()  # kernels are compiled for arrays that can be written to
     return numbers if numbers.dtype == np.float32 else numbers.view(_BYTE)

@@ -181,12 +181,13 @@ def _digest(function: Callable[..., Any]) -> str:
         values = [(name, names.get(name)) for name in code.co_names]
         while values:
             name, value = values.pop(0)
-            value = getattr(value, "py_func", None) or getattr(value, "_defn", None) or value  # function, intrinsic
-            if isinstance(value, types.FunctionType):
-                if value.__module__.startswith("dmlcpu."):
-                    pending.append((value.__code__, value.__globals__))
-                    closure = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
-                    values += [(free, cell.cell_contents) for free, cell in closure]
+            helper: Any = getattr(value, "py_func", None) or getattr(value, "_defn", None)  # a function, an intrinsic
+            if isinstance(value, types.FunctionType) and value.__module__.startswith("dmlcpu."):
+                helper = value  # of an intrinsic
+            if helper is not None:
+                pending.append((helper.__code__, helper.__globals__))
+                closure = zip(helper.__code__.co_freevars, helper.__closure__ or (), strict=True)
+                values += [(free, cell.cell_contents) for free, cell in closure]
             elif isinstance(value, tuple):
                 values += [(name, member) for member in value]
             elif not isinstance(value, types.ModuleType | type) and not callable(value):

@@ -25,9 +25,7 @@ ROUND = 12582912.0
 
 def _place(context: Any, builder: Any, signature: Any, arguments: Any, array: int, index: Any) -> Any:
     """Return the address of the element `index` of an argument."""
-    return builder.gep(
-        context.make_array(signature.args[array])(context, builder, arguments[array]).data, [index]
-    )
+    return builder.gep(context.make_array(signature.args[array])(context, builder, arguments[array]).data, [index])
 
 
 def _load(builder: Any, place: Any, lanes: int) -> Any:

@@ -37,6 +37,8 @@ def machine(monkeypatch):
         (AVX2, Isa.AVX2),
         (VNNI - {"avx512vnni"}, Isa.AVX2),
         (VNNI, Isa.AVX512VNNI),
+        (VNNI - {"avx512dq"}, Isa.AVXVNNI),
+        (AVX2 | {"avxvnni"}, Isa.AVXVNNI),
         (AMX, Isa.AMX),
         (AMX - {"avx512vnni"}, Isa.AVX2),  # no level without the ones before it
     ],
@@ -60,7 +62,9 @@ def test_without_permission_amx_is_not_used_and_one_line_says_so(machine, caplog
     ]
 
 
-@pytest.mark.parametrize(("bound", "level"), [("generic", 0), ("avx2", 1), ("AVX512VNNI", 2), ("amx", 3)])
+@pytest.mark.parametrize(
+    ("bound", "level"), [("generic", 0), ("avx2", 1), ("avxvnni", 2), ("AVX512VNNI", 3), ("amx", 4)]
+)
 def test_the_environment_is_an_upper_bound(machine, monkeypatch, bound, level):
     asked = machine(AMX)
     monkeypatch.setenv("DMLCPU_ISA", bound)
@@ -77,7 +81,7 @@ def test_the_bound_promises_nothing_the_machine_lacks(machine, monkeypatch):
 def test_an_unknown_bound(machine, monkeypatch):
     machine(AVX2)
     monkeypatch.setenv("DMLCPU_ISA", "sse9")
-    with pytest.raises(ValueError, match=r"^DMLCPU_ISA is 'sse9'; allowed: generic, avx2, avx512vnni, amx$"):
+    with pytest.raises(ValueError, match=r"^DMLCPU_ISA is 'sse9'; allowed: generic, avx2, avxvnni, avx512vnni, amx$"):
         isa.allowed()
 
 

@@ -18,14 +18,12 @@ import numpy as np
 from dmlcpu.kernels.brief import section
 from dmlcpu.kernels.grid import offset
 from dmlcpu.kernels.quantized_matmul.brief import (
-    A,
     A_PANEL,
     A_SCALE,
     A_ZERO,
-    B,
+    A_ZEROS,
     B_SCALE,
     B_ZERO,
-    A_ZEROS,
     HEAD,
     LINE,
     PANELS,
@@ -33,10 +31,12 @@ from dmlcpu.kernels.quantized_matmul.brief import (
     SUMS,
     TILE,
     WIDE,
-    Y,
     Y_SCALE,
     Y_ZERO,
     Y_ZEROS,
+    A,
+    B,
+    Y,
     groups_of,
     left_cells,
     panels_of,
@@ -53,7 +53,7 @@ from dmlcpu.runtime.panels import requantize, start_row, subtract_product
 # Up to this K every sum fits an int32 in the end, whatever wrapped on the way: 255 * 255 * 33025 < 2**31.
 NARROW = 33_025
 
-dot_12 = dot_8 = dot_4 = dot_1 = None  # what a variant multiplies a tile of so many rows with
+dot_12 = dot_8 = dot_4 = dot_1 = dots.make_dot(1, dots.GENERIC)  # each variant has its own, for so many rows
 
 
 @device
@@ -108,6 +108,26 @@ def widen(height, tile, wide):
         tile[cell] = 0
 
 
+@device
+def load_row_multipliers(row, first, width, a_scale, a_step, b_scale, b_step, y_scale, y_step, multipliers):
+    """Fill the multipliers of one row in a panel of `width` columns that begins with column `first`."""
+    a_factor, y_factor = a_scale[row * a_step], y_scale[row * y_step]
+    for column in range(width):
+        multipliers[column] = multiplier(a_factor, b_scale[(first + column) * b_step], y_factor)
+
+
+@device
+def finish_row(sums, row, multipliers, first, zero, lowest, highest, width, line, y, place, step):
+    """Requantize a row of sums, and write the bytes of `width` columns."""
+    least, most = np.float32(lowest - zero), np.float32(highest - zero)
+    if width == COLUMNS and step == 1:
+        requantize(sums, row * COLUMNS, multipliers, first, least, most, np.int32(zero), y, place)
+        return
+    requantize(sums, row * COLUMNS, multipliers, first, least, most, np.int32(zero), line, 0)
+    for column in range(width):
+        y[place + column * step] = line[column]
+
+
 def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, y, brief,
             scratch):  # fmt: skip
     """Do units of a product until none is left; scratch[0] counts those that have been taken, and starts with 0.
@@ -120,6 +140,7 @@ def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_
      y_zero_step, lowest, highest, y_start, y_row, y_column) = unpack(brief)  # fmt: skip
     grid = section(brief, 1)
     groups, panels, tiles = groups_of(K), panels_of(N), (M + ROWS - 1) // ROWS
+
     mine = HEAD + part * share
     tile, wide = as_words(scratch, mine + TILE, np.int32), as_words(scratch, mine + WIDE, np.float64)
     a_zeros, y_zeros = scratch[mine + A_ZEROS :], scratch[mine + Y_ZEROS :]
@@ -127,24 +148,23 @@ def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_
     line = as_words(scratch, mine + LINE, np.uint8)
     own_sums = scratch[mine + PANELS :]
     small_sums = as_words(scratch, mine + PANELS + block * COLUMNS, np.int32)
-    zeros, multipliers = small_sums[block * COLUMNS :], as_words(scratch, mine + PANELS + 2 * block * COLUMNS, np.float32)
+    b_zeros = small_sums[block * COLUMNS :]
+    multipliers = as_words(scratch, mine + PANELS + 2 * block * COLUMNS, np.float32)
     left_at = mine + PANELS + block * A_PANEL
     own_at = left_at + kept * left_cells(groups)
+
     row_wise = a_scale_step != 0 or y_scale_step != 0
-    units = batches * row_parts * column_parts
     left_of = -1  # the batch and row part whose left rows are packed
     unit = take_number(scratch, 0)  # cores are not equally fast: each takes the next when it is done with one
-    while unit < units:
-        batch, row_part, column_part = (
-            unit // (row_parts * column_parts), unit // column_parts % row_parts, unit % column_parts
-        )  # fmt: skip
+    while unit < batches * row_parts * column_parts:
+        batch, row_part = unit // (row_parts * column_parts), unit // column_parts % row_parts
         a_scales, a_zero_bytes = a_scale[offset(grid, A_SCALE, batch) :], a_zero[offset(grid, A_ZERO, batch) :]
         b_scales, b_zero_bytes = b_scale[offset(grid, B_SCALE, batch) :], b_zero[offset(grid, B_ZERO, batch) :]
         y_scales, y_zero_bytes = y_scale[offset(grid, Y_SCALE, batch) :], y_zero[offset(grid, Y_ZERO, batch) :]
-        y_first = y_start + offset(grid, Y, batch)
+        a_first, y_first = a_start + offset(grid, A, batch), y_start + offset(grid, Y, batch)
         first_row, last_row = row_part * tiles // row_parts * ROWS, min(M, (row_part + 1) * tiles // row_parts * ROWS)
-        first_panel, end = column_part * panels // column_parts, (column_part + 1) * panels // column_parts
-        for first in range(first_panel, end, block):
+        end = (unit % column_parts + 1) * panels // column_parts
+        for first in range(unit % column_parts * panels // column_parts, end, block):
             last = min(first + block, end)
             if b_packed:
                 here = offset(grid, B, batch) * panels + first
@@ -154,31 +174,29 @@ def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_
                 pack_panels(b, b_start + offset(grid, B, batch), b_depth, b_column, first, last, N, K, b_flip,
                             words, sums)  # fmt: skip
             load_columns(first, last, N, sums, b_scales, b_scale_step, b_zero_bytes, b_zero_step, b_flip,
-                         a_scales[0], y_scales[0], small_sums, zeros, multipliers)  # fmt: skip
-            row = first_row
-            while row < last_row:
+                         a_scales[0], y_scales[0], small_sums, b_zeros, multipliers)  # fmt: skip
+            for row in range(first_row, last_row, ROWS):
                 count = min(ROWS, last_row - row)
                 height = ROWS if count > 8 else 8 if count > 4 else 4 if count > 1 else 1
-                count = min(count, height)
                 slot = left_at + (row - first_row) // ROWS % kept * left_cells(groups)
                 a_sums, left = scratch[slot : slot + SUMS], as_words(scratch, slot + SUMS, np.uint32)
                 if left_of != unit // column_parts or kept == 1:
-                    pack_rows(a, a_start + offset(grid, A, batch) + row * a_row, a_row, a_depth, count, height, K, a_flip,
+                    pack_rows(a, a_first + row * a_row, a_row, a_depth, count, height, K, a_flip,
                               left, a_sums, b_shifted)  # fmt: skip
                 load_rows(row, height, count, a_zero_bytes, a_zero_step, a_flip, y_zero_bytes, y_zero_step,
                           lowest < 0, a_zeros, y_zeros)  # fmt: skip
-                for panel in range(last - first):
-                    j = panel * COLUMNS
-                    if K <= NARROW:
-                        start_tile(height, K, a_zeros, a_sums, b_shifted, small_sums, zeros, j, tile)
-                    else:
-                        start_wide_tile(height, K, a_zeros, a_sums, sums[j:], zeros[j:], tile, wide)
-                    y_place = y_first + row * y_row + (first + panel) * COLUMNS * y_column
+                for panel in range(first, last):
+                    j = (panel - first) * COLUMNS
+                    y_place = y_first + row * y_row + panel * COLUMNS * y_column
                     for i in range(count):
                         prefetch(y, y_place + i * y_row)  # lies far from the row before: comes while sums are formed
+                    if K <= NARROW:
+                        start_tile(height, K, a_zeros, a_sums, b_shifted, small_sums, b_zeros, j, tile)
+                    else:
+                        start_wide_tile(height, K, a_zeros, a_sums, sums[j:], b_zeros[j:], tile, wide)
                     for chunk in range(0, groups, CHUNK):
                         depth = min(CHUNK, groups - chunk)
-                        from_left, from_right = chunk * ROWS // CHUNK * ROW_STEP, (panel * groups + chunk) * COLUMNS
+                        from_left, from_right = chunk // CHUNK * ROWS * ROW_STEP, j * groups + chunk * COLUMNS
                         if height == ROWS:
                             dot_12(left, from_left, words, from_right, depth, tile)
                         elif height == 8:
@@ -189,28 +207,22 @@ def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_
                             dot_1(left, from_left, words, from_right, depth, tile)
                         if K > NARROW:
                             widen(height, tile, wide)
-                    width = min(COLUMNS, N - (first + panel) * COLUMNS)
+                    width = min(COLUMNS, N - panel * COLUMNS)
                     for i in range(count):
-                        scales, scales_at = multipliers, j
+                        factors, at = multipliers, j
                         if row_wise:
-                            scales, scales_at = row_multipliers, 0
-                            for column in range(width):
-                                b_step = ((first + panel) * COLUMNS + column) * b_scale_step
-                                scales[column] = multiplier(a_scales[(row + i) * a_scale_step], b_scales[b_step],
-                                                            y_scales[(row + i) * y_scale_step])  # fmt: skip
-                        zero = np.int32(y_zeros[i])
-                        least, most = np.float32(lowest - zero), np.float32(highest - zero)
+                            factors, at = row_multipliers, 0
+                            load_row_multipliers(row + i, panel * COLUMNS, width, a_scales, a_scale_step, b_scales,
+                                                 b_scale_step, y_scales, y_scale_step, factors)  # fmt: skip
                         place = y_place + i * y_row
-                        whole = width == COLUMNS and y_column == 1
-                        target, target_at = (y, place) if whole else (line, 0)
                         if K <= NARROW:
-                            requantize(tile, i * COLUMNS, scales, scales_at, least, most, zero, target, target_at)
+                            finish_row(
+                                tile, i, factors, at, y_zeros[i], lowest, highest, width, line, y, place, y_column
+                            )
                         else:
-                            requantize(wide, i * COLUMNS, scales, scales_at, least, most, zero, target, target_at)
-                        if not whole:
-                            for column in range(width):
-                                y[place + column * y_column] = line[column]
-                row += count
+                            finish_row(
+                                wide, i, factors, at, y_zeros[i], lowest, highest, width, line, y, place, y_column
+                            )
             left_of = unit // column_parts
         unit = take_number(scratch, 0)
 
