@@ -1,4 +1,5 @@
 import pickle
+import sys
 
 import numpy as np
 import pytest
@@ -7,6 +8,8 @@ from samples import assert_same_bits, random_quantized_matmul
 
 import dmlcpu
 from dmlcpu import reference
+from dmlcpu.operators.quantized_matmul import cut
+from dmlcpu.runtime.threads import limits
 
 A = np.array([[10, 20], [30, 40]], np.uint8)
 B = np.array([[1, -1], [2, -2]], np.int8)
@@ -262,3 +265,39 @@ def test_single_products(zero, factor, scale):
     a, b = np.array([[-128, 127]], np.int8), np.array([[factor], [1]], np.int8)
     arguments = (a, np.float32(scale), np.int8(zero), b, np.float32(0.37), None, np.float32(1.7), np.int8(zero))
     assert_same_bits((dmlcpu.quantized_matmul(*arguments),), (reference.quantized_matmul(*arguments),))
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """A machine whose caches hold next to nothing."""
+    module = sys.modules["dmlcpu.operators.quantized_matmul"]
+    module.plan.cache_clear()
+    monkeypatch.setattr(module, "second_level_cache", lambda: 1)
+    monkeypatch.setattr(module, "_KEPT_LEFT", 0)
+    yield
+    module.plan.cache_clear()
+
+
+@pytest.mark.parametrize("packs", [False, True])
+@pytest.mark.parametrize("rows", [1, 3, 7, 12, 21, 40])
+def test_blocks_do_not_change_the_result(small_blocks, packs, rows):
+    rng = np.random.default_rng(rows)
+    a, b = rng.integers(0, 256, (rows, 1100), np.uint8), rng.integers(-128, 128, (130, 1100), np.int8).T
+    arguments = (a, 0.01, 7, b, rng.uniform(0.5, 1, 130), rng.integers(-128, 128, 130, np.int8), 1000.0, 100)
+    expected = reference.quantized_matmul(*arguments)
+    assert len(np.unique(expected)) > 30
+    for threads in (1, 2, 5):
+        with limits(threads, grain=1):
+            given = (*arguments[:3], dmlcpu.pack_b(b), *arguments[4:]) if packs else arguments
+            assert_same_bits((dmlcpu.quantized_matmul(*given),), (expected,))
+
+
+@given(st.integers(1, 9), st.integers(1, 100), st.integers(1, 100), st.integers(1, 128), st.booleans())
+def test_cut_keeps_threads_busy(batches, tiles, panels, threads, packs):
+    rows, columns = cut(batches, tiles, panels, threads, packs)
+    assert 1 <= rows <= tiles
+    assert 1 <= columns <= panels
+    share = -(-batches * rows * columns // threads) * -(-tiles // rows) * -(-panels // columns)
+    assert share <= batches * tiles * panels  # never slower than one thread
+    if batches * min(tiles, 64) * min(panels, 64) >= 8 * threads:
+        assert batches * rows * columns >= threads / 2

@@ -44,6 +44,16 @@ def as_words(cells, start, like):
 
 
 @njit
+def load_word(array, index):
+    return intrinsics.load_word(array, index)
+
+
+@njit
+def take_number(cells, index):
+    return intrinsics.take_number(cells, index)
+
+
+@njit
 def bits(word):
     return intrinsics.lowest_bit(word), intrinsics.count_bits(word)
 
@@ -107,3 +117,14 @@ def test_as_words(dtype):
 @pytest.mark.parametrize("word", [1, 0x8000_0000_0000_0000, 0xFFFF_FFFF_FFFF_FFFF, 0b10100])
 def test_bits(word):
     assert bits(np.uint64(word)) == ((word & -word).bit_length() - 1, word.bit_count())
+
+
+def test_load_word_needs_no_alignment():
+    array = np.arange(1, 9, dtype=np.uint8)
+    assert [load_word(array, i) for i in (0, 1, 4)] == [0x04030201, 0x05040302, 0x08070605]
+
+
+def test_take_number():
+    cells = np.array([3, 8])
+    assert [take_number(cells, 1), take_number(cells, 1)] == [8, 9]
+    assert cells.tolist() == [3, 10]

@@ -1,0 +1,97 @@
+"""The vector operations on rows of panels, against NumPy."""
+
+import numpy as np
+import pytest
+from numba import njit
+
+from dmlcpu.runtime import panels
+from dmlcpu.runtime.dots import COLUMNS
+
+RNG = np.random.default_rng(3)
+
+
+@njit
+def start_row(tile, row, factor, numbers, first):
+    panels.start_row(tile, row, factor, numbers, first)
+
+
+@njit
+def subtract_product(tile, row, factor, numbers, first):
+    panels.subtract_product(tile, row, factor, numbers, first)
+
+
+@njit
+def requantize(sums, row, multipliers, first, least, most, zero, y, place):
+    panels.requantize(sums, row, multipliers, first, least, most, zero, y, place)
+
+
+@njit
+def pack_groups(b, place, step, count, flip, words, first, sums, column):
+    panels.pack_groups(b, place, step, count, flip, words, first, sums, column)
+
+
+@njit
+def pack_words(a, place, count, flip, words, first):
+    panels.pack_words(a, place, count, flip, words, first)
+
+
+@njit
+def sum_of_words(words, first, count):
+    return panels.sum_of_words(words, first, count)
+
+
+def test_rows_start_with_what_the_zero_points_give():
+    numbers = RNG.integers(-(2**31), 2**31, 3 + COLUMNS).astype(np.int32)
+    tile = np.full(2 * COLUMNS + 1, 7, np.int32)
+    start_row(tile, COLUMNS, np.int32(-250), numbers, 3)
+    expected = (numbers[3:].astype(np.int64) * 250).astype(np.int32)
+    assert tile.tolist() == [7] * COLUMNS + expected.tolist() + [7]
+    subtract_product(tile, COLUMNS, np.int32(99), numbers, 3)
+    expected -= (numbers[3:].astype(np.int64) * 99).astype(np.int32)
+    assert tile.tolist() == [7] * COLUMNS + expected.tolist() + [7]
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.float64])
+@pytest.mark.parametrize(("lowest", "highest", "zero"), [(0, 255, 3), (-128, 127, -128), (-128, 127, 127)])
+def test_requantize(dtype, lowest, highest, zero):
+    ties = np.arange(-16, 16) * 5  # times 0.1: whole numbers and halves
+    large = np.array([2**31 - 1, -(2**31), 2**24 + 1, -(2**24) - 3] * 8)
+    for numbers, factor in (
+        (ties, 0.1),
+        (ties, 0.5),
+        (large, 1e-6),
+        (large, np.finfo(np.float32).max),
+        (ties * 0, 1e38),
+    ):
+        sums, multipliers = numbers.astype(dtype), np.full(COLUMNS, factor, np.float32)
+        y = np.zeros(COLUMNS + 2, np.uint8)
+        requantize(sums, 0, multipliers, 0, np.float32(lowest - zero), np.float32(highest - zero), np.int32(zero), y, 1)
+        with np.errstate(over="ignore"):
+            exact = np.rint(sums.astype(np.float32) * multipliers).astype(np.float64)
+        expected = np.clip(exact + zero, lowest, highest).astype(np.int64).astype(np.uint8)
+        assert y.tolist() == [0, *expected.tolist(), 0]
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_pack_groups(dtype, count):
+    b = RNG.integers(np.iinfo(dtype).min, np.iinfo(dtype).max + 1, (4 * count + 1, 50)).astype(dtype)
+    words, sums = np.zeros(2 + count * COLUMNS, np.uint32), np.arange(1 + COLUMNS)
+    flip = 0 if dtype == np.int8 else 0x80
+    pack_groups(b.view(np.uint8).reshape(-1), 7, 50, count, flip, words, 2, sums, 1)
+    signed = b[: 4 * count, 7 : 7 + COLUMNS].astype(np.int64) - (0 if dtype == np.int8 else 128)
+    packed = words[2:].view(np.int8).reshape(count, COLUMNS, 4)
+    np.testing.assert_array_equal(packed, signed.reshape(count, 4, COLUMNS).swapaxes(1, 2))
+    assert sums.tolist() == [0, *(np.arange(1, 1 + COLUMNS) + signed.sum(axis=0)).tolist()]
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_pack_words_and_their_sum(dtype):
+    a = RNG.integers(np.iinfo(dtype).min, np.iinfo(dtype).max + 1, 3 + 8 * panels.STEP).astype(dtype)
+    words = np.zeros(2 + 2 * panels.STEP, np.uint32)
+    flip = 0x80 if dtype == np.int8 else 0
+    pack_words(a.view(np.uint8), 3, 2, flip, words, 2)
+    unsigned = a[3:].astype(np.int64) + (128 if dtype == np.int8 else 0)
+    assert words[2:].view(np.uint8).tolist() == unsigned.tolist()
+    assert sum_of_words(words, 2, 2) == unsigned.sum()
+    assert sum_of_words(words, 2, 0) == 0
