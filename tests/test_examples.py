@@ -3,11 +3,14 @@
 import json
 import runpy
 import sys
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+import dmlcpu
 from dmlcpu import cli, reference
 
 DIGITS = Path(__file__).parents[1] / "examples" / "digits"
@@ -35,17 +38,35 @@ def used(neighbours):
     return marks
 
 
-@pytest.fixture
-def run_knn(monkeypatch, tmp_path, capsys):
-    """Run knn.py in an empty folder; return what it prints."""
+@pytest.fixture(scope="module")
+def mlp():
+    """What mlp.py defines."""
+    return SimpleNamespace(**runpy.run_path(str(DIGITS / "mlp.py")))
 
-    def run(*arguments):
+
+@pytest.fixture(scope="module")
+def network(mlp):
+    """The float32 weights of mlp.py and its quantized layers."""
+    weights = mlp.train(*mlp.load("stored"))
+    return weights, mlp.quantize(weights, load("stored"))
+
+
+@pytest.fixture
+def run_script(monkeypatch, tmp_path, capsys):
+    """Run a script in an empty folder; return what it prints."""
+
+    def run(name, *arguments):
         monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(sys, "argv", ["knn.py", *arguments])
-        runpy.run_path(str(DIGITS / "knn.py"), run_name="__main__")
+        monkeypatch.setattr(sys, "argv", [name, *arguments])
+        runpy.run_path(str(DIGITS / name), run_name="__main__")
         return capsys.readouterr().out
 
     return run
+
+
+@pytest.fixture
+def run_knn(run_script):
+    return partial(run_script, "knn.py")
 
 
 def test_neighbours_json(neighbours, used, monkeypatch, tmp_path, capsys):
@@ -122,6 +143,69 @@ def test_knn_without_matplotlib(run_knn, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert run_knn().endswith("\nno picture: matplotlib is not installed\n")
     assert not list(tmp_path.iterdir())
+
+
+def scores_by_the_reference(layers, images):
+    for layer in layers:
+        images = reference.quantized_matmul(images, *layer)
+    return images
+
+
+def right_answers(scores):
+    return int((reference.top_k(scores, 1).indices[:, 0] == load("queries_labels")).sum())
+
+
+def test_mlp_computes_what_the_reference_does(mlp, network):
+    weights, layers = network
+    packed = [layer._replace(b=dmlcpu.pack_b(layer.b)) for layer in layers]
+    expected = scores_by_the_reference(layers, load("queries"))
+    for way in (layers, packed):
+        np.testing.assert_array_equal(mlp.predict(way, load("queries")), expected, strict=True)
+
+    in_float32 = right_answers(mlp.scores_in_float32(weights, load("queries")))
+    assert in_float32 >= 0.91 * 297  # 276 where it was written; the last bits of training depend on NumPy's BLAS
+    assert abs(right_answers(expected) - in_float32) <= 0.015 * 297
+
+
+def test_mlp_quantizes_as_its_comments_say(mlp, network):
+    weights, layers = network
+    for w, layer in zip(weights, layers, strict=True):
+        assert (np.abs(layer.b).max(axis=0) == 64).all()
+        assert (np.abs(layer.b * layer.b_scale - w) <= layer.b_scale * 0.501).all()
+    assert layers[0].y_zero_point == 0
+    assert layers[0][-2:] == layers[1][:2]
+    scores = mlp.scores_in_float32(weights, load("stored"))
+    quantized = scores_by_the_reference(layers, load("stored"))
+    assert np.ptp(quantized) >= 245  # nearly all of 0 to 255
+    meant = (quantized - np.float32(layers[1].y_zero_point)) * layers[1].y_scale
+    assert np.abs(meant - scores).mean() < 0.5 * layers[1].y_scale
+
+
+def test_mlp_in_onnxruntime(mlp, network, run_script):
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    _, layers = network
+    scores = mlp.onnxruntime_session(layers, threads=1)(load("queries"))
+    np.testing.assert_array_equal(scores, scores_by_the_reference(layers, load("queries")), strict=True)
+
+    lines = run_script("mlp.py").splitlines()
+    assert [line.split()[0] for line in lines[4:7]] == ["float32", "dmlcpu", "onnxruntime"]
+    assert lines[-1] == "17970 scores equal bit for bit: yes"
+
+
+def test_mlp_without_onnxruntime(network, run_script, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    trained, nothing, versions, _, head, *rows, times = run_script("mlp.py", "--threads", "2").splitlines()
+
+    right = right_answers(scores_by_the_reference(network[1], load("queries")))
+    assert trained.startswith("trained on 1500 images in ")
+    assert nothing == "nothing to compare with: onnxruntime is not installed"
+    assert versions.endswith(f"numpy {np.__version__}, 2 threads")
+    assert head.split() == ["accuracy", "1", "image", "297", "images"]
+    assert [row.split()[0] for row in rows] == ["float32", "dmlcpu"]
+    assert rows[1].split()[1:3] == [f"{right / 297:.1%}", f"({right})"]
+    assert rows[1].count(" us") == 2
+    assert times.startswith("(times of the two products: ")
 
 
 def test_make_data_makes_the_shipped_files():
