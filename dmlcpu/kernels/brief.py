@@ -9,7 +9,7 @@ import itertools
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dmlcpu.runtime.jit import device
+from dmlcpu.runtime.jit import viewer
 
 Brief = NDArray[np.int64]
 
@@ -21,7 +21,7 @@ def make_brief(*sections: ArrayLike) -> Brief:
     return np.concatenate([[*starts], *flat], dtype=np.int64)
 
 
-@device
+@viewer
 def section(brief, number):
     """Return a section of a brief, counted from 0, without its shape."""
     return brief[brief[number] : brief[number + 1]]

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from dmlcpu.kernels import brief as briefs
 from dmlcpu.kernels.brief import Brief, section
 from dmlcpu.kernels.grid import Grid, flatten
-from dmlcpu.runtime.jit import device
+from dmlcpu.runtime.jit import viewer
 
 
 class Layout(NamedTuple):
@@ -24,20 +24,20 @@ def make_brief(tuples: tuple[int, ...], updates: tuple[int, ...], layout: Layout
     return briefs.make_brief(tuples, updates, sizes, *map(flatten, grids))
 
 
-@device
+@viewer
 def positions_of(brief, scratch):
     """Return the scratch for the position of each update."""
     return scratch[: section(brief, 0)[3]]
 
 
-@device
+@viewer
 def unpack_tuples(brief):
     """Return where the tuples start, the step along one, what to do about bad ones, the sizes and the tuples' grid."""
     numbers = section(brief, 0)
     return numbers[0], numbers[1], numbers[2], section(brief, 2), section(brief, 3)
 
 
-@device
+@viewer
 def unpack_updates(brief):
     """Return what `apply` is told."""
     numbers = section(brief, 1)

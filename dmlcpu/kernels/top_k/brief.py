@@ -9,7 +9,7 @@ from dmlcpu.kernels import brief as briefs
 from dmlcpu.kernels.brief import Brief, section
 from dmlcpu.kernels.grid import Grid, flatten
 from dmlcpu.runtime.intrinsics import as_words
-from dmlcpu.runtime.jit import device
+from dmlcpu.runtime.jit import device, viewer
 
 
 def make_brief(numbers: tuple[int, ...], codes: NDArray[Any], grid: Grid) -> Brief:
@@ -17,7 +17,7 @@ def make_brief(numbers: tuple[int, ...], codes: NDArray[Any], grid: Grid) -> Bri
     return briefs.make_brief(numbers, codes.astype(np.int64), flatten(grid))
 
 
-@device
+@viewer
 def scratch_of(part, parts, x, brief, scratch):
     """Return the scratch of a part: keys as wide as x, and positions.
 
@@ -32,7 +32,7 @@ def scratch_of(part, parts, x, brief, scratch):
     )
 
 
-@device
+@viewer
 def unpack(x, brief):
     """Return where the sequences start and how they go on, and what to select. x: words."""
     numbers, cells, grid = section(brief, 0), section(brief, 1), section(brief, 2)

@@ -5,7 +5,7 @@ from dmlcpu.kernels.top_k.brief import scratch_of, unpack
 from dmlcpu.kernels.top_k.groups import STRIPES, Sequences, finish, lower_bound, room
 from dmlcpu.kernels.top_k.keys import write_row
 from dmlcpu.kernels.top_k.tournament import gather, group_maxima, scratch
-from dmlcpu.runtime.jit import device, kernel
+from dmlcpu.runtime.jit import device, kernel, viewer
 
 __all__ = ["most_parts", "scratch", "split", "takes"]
 
@@ -41,7 +41,7 @@ def split(part, parts, x, values, indices, brief, scratch):
     finish(k, found, keys, positions)
 
 
-@device
+@viewer
 def merge_row(first, each, parts, n, k, x, brief, scratch):
     """Merge the winners of a sequence's `each` parts from `first` on; return their positions.
 
