@@ -15,7 +15,7 @@ from dmlcpu.kernels import registry
 from dmlcpu.kernels.brief import Brief
 from dmlcpu.kernels.grid import make_grid
 from dmlcpu.kernels.scatter_nd import combine, resolve
-from dmlcpu.kernels.scatter_nd.brief import Layout, make_brief
+from dmlcpu.kernels.scatter_nd.brief import BLOCK, Layout, make_brief
 from dmlcpu.operators.arguments import (
     Array,
     as_array,
@@ -169,6 +169,7 @@ class Plan:
     copy: Callable[..., Any]
     apply: Callable[..., Any]
     apply_parts: int
+    fused: bool  # whether the shares of `apply` can copy their regions themselves
     brief: Brief  # what both are told
     count: int  # updates
     element: np.dtype[Any]  # what `apply` sees elements as
@@ -204,26 +205,30 @@ def plan(
     )
     layout = Layout(
         sizes=shape[:coordinates],
+        steps=out_strides[:coordinates],
         tuples=make_grid(outer, indices_strides[:-1]),
-        targets=make_grid(shape[:coordinates], out_strides[:coordinates]),
         sources=make_grid(outer, updates_strides[: len(outer)]),
         slices=slices[:, :-1] if slices.shape[1] > 1 else make_grid((), (), ()),
     )
     i_start = first_word(indices_shape, indices_strides) if coordinates else 0
-    out_start = first_word(shape, out_strides)
     updates_start = first_word(outer + shape[coordinates:], updates_strides)
     operation, half = _operation(dtype, reduction), _HALVES.get(dtype.name, combine.PLAIN)
-    brief = make_brief(
-        (i_start, indices_strides[-1] if coordinates else 0, _MODES[mode], count),
-        (out_start, updates_start, *map(int, slices[:, -1]), operation, half, space),
-        layout,
-    )
     inner = math.prod(shape[coordinates:]) * words_an_element
+    # Regions are runs of whole slices where slices lie one after the other, else runs of words.
+    in_order = out_strides == tuple(math.prod(shape[d + 1 :]) * words_an_element for d in range(len(shape)))
+    span = sum((size - 1) * abs(stride) for size, stride in zip(shape, out_strides, strict=True)) + words_an_element
+    regions, unit = (space, inner) if in_order else (span, 1)
     resolve_parts = limits.parts(work=count * max(coordinates, 1), most=count)
     nbytes = math.prod(shape) * dtype.itemsize if copied else 0
     apply_parts = max(
-        limits.parts(work=count * inner, most=space),
-        limits.parts(work=nbytes // 8, most=nbytes),  # some 8 bytes a nanosecond
+        limits.parts(work=count * inner, most=regions),
+        limits.parts(work=nbytes // 8, most=regions),  # some 8 bytes a nanosecond
+    )
+    lists = count + resolve_parts
+    brief = make_brief(
+        (i_start, indices_strides[-1] if coordinates else 0, _MODES[mode], first_word(shape, out_strides), count),
+        (updates_start, *map(int, slices[:, -1]), operation, half, regions, unit, lists),
+        layout,
     )
     _log.debug("scatter_nd: %d updates of %d words into %s: %d parts", count, inner, shape, apply_parts)
     return Plan(
@@ -233,9 +238,10 @@ def plan(
         apply=registry.find("scatter_nd", "apply").kernel.for_parts(apply_parts),
         apply_parts=apply_parts,
         brief=brief,
+        fused=in_order,
         count=count,
         element=element,
-        scratch=count + resolve_parts,
+        scratch=lists + apply_parts * BLOCK,
     )
 
 
@@ -292,7 +298,7 @@ def run(
                     return place
         if unlike is not None:
             np.copyto(*unlike)
-        if chosen.apply_parts > 1 and x.size:
+        if not chosen.fused and chosen.apply_parts > 1 and x.size:
             chosen.copy(0, chosen.apply_parts, x, out)
             x = x[:0]
         chosen.apply(0, chosen.apply_parts, x, updates, out, chosen.brief, scratch)

@@ -1,29 +1,58 @@
 """The writing pass: the copy of the input, and the updates.
 
-Each share of the work owns a region of the output and applies the updates that fall into it. Every share reads all
-positions and applies its own in index order, so no element is ever touched by two threads, the last update wins, and
-sums are formed in one order: the result does not depend on the number of shares.
+Each share of the work owns a region of the output, copies it and applies the updates that fall into it. Every share
+reads all places and applies its own in index order, so no element is ever touched by two threads, the last update wins,
+and sums are formed in one order: the result does not depend on the number of shares.
 """
 
+import numpy as np
+
 from dmlcpu.kernels.grid import offset
-from dmlcpu.kernels.scatter_nd.brief import positions_of, unpack_updates
-from dmlcpu.kernels.scatter_nd.combine import combine_slice
+from dmlcpu.kernels.scatter_nd.brief import BLOCK, places_of, unpack_updates
+from dmlcpu.kernels.scatter_nd.combine import OVERWRITE, combine_elements, combine_slice
+from dmlcpu.runtime.intrinsics import prefetch
 from dmlcpu.runtime.jit import device, kernel
 
 
 @device
-def apply_region(first, last, positions, count, out, out_start, targets, updates, updates_start, sources,
-                 slices, n, o_step, u_step, operation, half):  # fmt: skip
-    """Apply the updates whose position lies in first, ..., last - 1."""
+def copy_words(x, first, last, out):
+    """Copy x[first:last] to the same place in out."""
+    source, target = x[first:last], out[first:last]
+    for i in range(source.size):
+        target[i] = source[i]
+
+
+@device
+def find(first, last, begin, end, places, mine):
+    """Write which of the updates begin, ..., end - 1 have a place in first, ..., last - 1; return how many."""
+    found = np.uintp(0)
+    for i in range(begin, end):
+        mine[found] = i  # without a branch, which random places would mislead
+        place = places[i]
+        found += np.uintp(1) if first <= place and place < last else np.uintp(0)
+    return np.intp(found)
+
+
+@device
+def apply_elements(mine, found, places, out, updates, u_start, u_step, operation, half):
+    """Apply updates of one element each, evenly spaced."""
+    for j in range(found):  # places are far from one another: all are asked for before the first is needed
+        prefetch(out, places[mine[j]])
+    if operation == OVERWRITE:
+        for j in range(found):
+            out[np.uintp(places[mine[j]])] = updates[np.uintp(u_start + mine[j] * u_step)]
+    else:
+        combine_elements(mine, found, places, out, updates, u_start, u_step, operation, half)
+
+
+@device
+def apply_slices(mine, found, places, out, updates, u_start, sources, slices, n, o_step, u_step, operation, half):
+    """Apply updates of runs of n elements, as many as the grid `slices` has."""
     pieces = 1
     for d in range(slices[0]):
         pieces *= slices[1 + d]
-    for i in range(count):
-        position = positions[i]
-        if position < first or position >= last:
-            continue
-        o = out_start + offset(targets, 1, position)
-        u = updates_start + offset(sources, 1, i)
+    for j in range(found):
+        o, u = places[mine[j]], u_start + offset(sources, 1, mine[j])
         for piece in range(pieces):
             combine_slice(out, o + offset(slices, 1, piece), o_step, updates, u + offset(slices, 2, piece), u_step,
                           n, operation, half)  # fmt: skip
@@ -32,22 +61,26 @@ def apply_region(first, last, positions, count, out, out_start, targets, updates
 @kernel
 def copy(part, parts, x, out):
     """Copy a share of x to out; first touched by the thread that copies it. Both are laid out alike."""
-    for i in range(part * x.size // parts, (part + 1) * x.size // parts):
-        out[i] = x[i]
+    copy_words(x, part * x.size // parts, (part + 1) * x.size // parts, out)
 
 
 @kernel
 def apply(part, parts, x, updates, out, brief, scratch):
-    """Write the updates, each a slice, at their positions in a share of out.
+    """Write the updates, each a slice, at their places in a share of out.
 
-    x, updates, out: elements of one type; x: empty, or the only share copies it to out first. A slice is a grid
-    `slices`: (3, d) of runs of n elements, o_step apart in out and u_step apart in updates. See also brief.py.
+    x, updates, out: elements of one type; x: empty, or it is copied to out first, which is laid out alike. A slice is a
+    grid `slices`: (3, d) of runs of n elements, o_step apart in out and u_step apart in updates. See also brief.py.
     """
-    (out_start, updates_start, n, o_step, u_step, operation, half, space,
-     targets, sources, slices) = unpack_updates(brief)  # fmt: skip
-    positions = positions_of(brief, scratch)
-    for i in range(x.size):
-        out[i] = x[i]
-    apply_region(part * space // parts, (part + 1) * space // parts, positions, positions.size,
-                 out, out_start, targets, updates, updates_start, sources,
-                 slices, n, o_step, u_step, operation, half)  # fmt: skip
+    u_start, n, o_step, u_step, operation, half, regions, unit, lists, sources, slices = unpack_updates(brief)
+    places = places_of(brief, scratch)
+    mine = scratch[lists + part * BLOCK : lists + (part + 1) * BLOCK]
+    first, last = part * regions // parts * unit, (part + 1) * regions // parts * unit
+    copy_words(x, min(first, x.size), min(last, x.size), out)
+    single = n == 1 and slices[0] == 1 and slices[1] == 1 and sources[0] == 1
+    for begin in range(0, places.size, BLOCK):
+        found = find(first, last, begin, min(begin + BLOCK, places.size), places, mine)
+        if single:
+            apply_elements(mine, found, places, out, updates, u_start, sources[2], operation, half)
+        elif found > 0:
+            apply_slices(mine, found, places, out, updates, u_start, sources, slices, n, o_step, u_step,
+                         operation, half)  # fmt: skip

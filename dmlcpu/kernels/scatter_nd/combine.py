@@ -24,7 +24,9 @@ def combine_slice(out, o, o_step, updates, u, u_step, n, operation, half):
 
     half: FLOAT16 or BFLOAT16 when the elements are the bits of such numbers in uint16.
     """
-    if operation == OVERWRITE:
+    if o_step == 1 and u_step == 1 and half == PLAIN and operation != MULTIPLY_COMPLEX:
+        combine_row(out[o : o + n], updates[u : u + n], operation)
+    elif operation == OVERWRITE:
         for j in range(n):
             out[o + j * o_step] = updates[u + j * u_step]
     elif half != PLAIN:
@@ -38,6 +40,35 @@ def combine_slice(out, o, o_step, updates, u, u_step, n, operation, half):
     else:
         for j in range(n):
             out[o + j * o_step] = combine(out[o + j * o_step], updates[u + j * u_step], operation)
+
+
+@device
+def combine_row(row, update, operation):
+    """Apply an update to a row that is as long; each loop is made of whole vectors."""
+    if operation == OVERWRITE:
+        for j in range(row.size):
+            row[j] = update[j]
+    elif operation == ADD:
+        for j in range(row.size):
+            row[j] = quiet(row[j] + update[j])
+    elif operation == MULTIPLY:
+        for j in range(row.size):
+            row[j] = quiet(row[j] * update[j])
+    else:
+        for j in range(row.size):
+            row[j] = combine(row[j], update[j], operation)
+
+
+@device
+def combine_elements(mine, found, places, out, updates, start, step, operation, half):
+    """Apply the updates mine[:found], of one element each, `step` apart from `start` on, at their places."""
+    if operation == ADD and half == PLAIN:
+        for j in range(found):
+            o = np.uintp(places[mine[j]])
+            out[o] = quiet(out[o] + updates[np.uintp(start + mine[j] * step)])
+    else:
+        for j in range(found):
+            combine_slice(out, places[mine[j]], 1, updates, start + mine[j] * step, 1, 1, operation, half)
 
 
 @device

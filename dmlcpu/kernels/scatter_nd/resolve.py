@@ -1,50 +1,75 @@
-"""The validating pass: index tuples become positions in the indexed space, or the first bad one is reported."""
+"""The validating pass: index tuples become places in the output, or the first bad one is reported."""
 
 import numpy as np
 
 from dmlcpu.kernels.grid import offset
-from dmlcpu.kernels.scatter_nd.brief import positions_of, unpack_tuples
+from dmlcpu.kernels.scatter_nd.brief import places_of, unpack_tuples
 from dmlcpu.runtime.jit import device, kernel
 
 RAISE, DROP, CLIP = 0, 1, 2
 GOOD = -1  # reported for a share of the tuples that are all in range
-DROPPED = -1  # the position of an update that is skipped
+DROPPED = -1  # the place of an update that is skipped
 
 
 @device
-def resolve_tuples(first, last, indices, start, step, grid, sizes, mode, positions):
+def counted(raw, size):
+    """Return an index counted from the start; one that is out of range, of whatever type, is not in 0 ... size - 1."""
+    return np.int64(raw) + (size if raw < 0 else 0)
+
+
+@device
+def resolve_good(first, last, indices, start, tuple_step, step, sizes, steps, out_start, places):
+    """Resolve tuples first, ..., last - 1, evenly spaced, and tell whether all of them are in range.
+
+    No branch depends on an index, so that they are worked on in vectors.
+    """
+    for i in range(first, last):
+        places[i] = out_start
+    bad = False
+    for t in range(sizes.size):
+        size, out_step, begin = sizes[t], steps[t], start + t * step
+        for i in range(first, last):
+            index = counted(indices[begin + i * tuple_step], size)
+            bad |= np.uint64(index) >= np.uint64(size)
+            places[i] += index * out_step
+    return not bad
+
+
+@device
+def resolve_any(first, last, indices, start, grid, step, sizes, steps, out_start, mode, places):
     """Resolve tuples first, ..., last - 1; return where the first bad coordinate lies (tuple * T + t), or GOOD."""
-    coordinates = sizes.size
     for i in range(first, last):
         base = start + offset(grid, 1, i)
-        position = np.int64(0)
+        place = out_start
         dropped = False
-        for t in range(coordinates):
+        for t in range(sizes.size):
             size = sizes[t]
             raw = indices[base + t * step]
-            index = np.int64(raw)
+            index = counted(raw, size)
             if raw > 0 and index < 0:  # a uint64 above 2**63 - 1 is too large, not negative
                 index = size
-            elif index < 0:
-                index += size
             if index < 0 or index >= size:
                 if mode == RAISE:
-                    return i * coordinates + t
+                    return i * sizes.size + t
                 dropped = mode == DROP or dropped
                 index = min(max(index, np.int64(0)), size - 1)
-            position = position * size + index
-        positions[i] = DROPPED if dropped else position
+            place += index * steps[t]
+        places[i] = DROPPED if dropped else place
     return GOOD
 
 
 @kernel
 def resolve(part, parts, indices, brief, scratch):
-    """Resolve a share of the tuples to positions; what `resolve_tuples` returns goes to the cell `part` behind them.
+    """Resolve a share of the tuples to places; what `resolve_any` returns goes to the cell `part` behind them.
 
     indices: words of any index type; brief, scratch: see brief.py.
     """
-    start, step, mode, sizes, tuples = unpack_tuples(brief)
-    positions = positions_of(brief, scratch)
-    count = positions.size
-    scratch[count + part] = resolve_tuples(part * count // parts, (part + 1) * count // parts,
-                                           indices, start, step, tuples, sizes, mode, positions)  # fmt: skip
+    start, step, mode, out_start, sizes, steps, tuples = unpack_tuples(brief)
+    places = places_of(brief, scratch)
+    count = places.size
+    first, last = part * count // parts, (part + 1) * count // parts
+    report = GOOD
+    evenly = tuples[0] == 1  # the grid has one column, and its third number is the step
+    if not evenly or not resolve_good(first, last, indices, start, tuples[2], step, sizes, steps, out_start, places):
+        report = resolve_any(first, last, indices, start, tuples, step, sizes, steps, out_start, mode, places)
+    scratch[count + part] = report
