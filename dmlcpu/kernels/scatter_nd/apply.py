@@ -10,16 +10,8 @@ import numpy as np
 from dmlcpu.kernels.grid import offset
 from dmlcpu.kernels.scatter_nd.brief import BLOCK, places_of, unpack_updates
 from dmlcpu.kernels.scatter_nd.combine import OVERWRITE, combine_elements, combine_slice
-from dmlcpu.runtime.intrinsics import prefetch
+from dmlcpu.runtime.intrinsics import copy_range, prefetch
 from dmlcpu.runtime.jit import device, kernel
-
-
-@device
-def copy_words(x, first, last, out):
-    """Copy x[first:last] to the same place in out."""
-    source, target = x[first:last], out[first:last]
-    for i in range(source.size):
-        target[i] = source[i]
 
 
 @device
@@ -61,7 +53,7 @@ def apply_slices(mine, found, places, out, updates, u_start, sources, slices, n,
 @kernel
 def copy(part, parts, x, out):
     """Copy a share of x to out; first touched by the thread that copies it. Both are laid out alike."""
-    copy_words(x, part * x.size // parts, (part + 1) * x.size // parts, out)
+    copy_range(x, out, part * x.size // parts, (part + 1) * x.size // parts)
 
 
 @kernel
@@ -75,7 +67,7 @@ def apply(part, parts, x, updates, out, brief, scratch):
     places = places_of(brief, scratch)
     mine = scratch[lists + part * BLOCK : lists + (part + 1) * BLOCK]
     first, last = part * regions // parts * unit, (part + 1) * regions // parts * unit
-    copy_words(x, min(first, x.size), min(last, x.size), out)
+    copy_range(x, out, min(first, x.size), min(last, x.size))
     single = n == 1 and slices[0] == 1 and slices[1] == 1 and sources[0] == 1
     for begin in range(0, places.size, BLOCK):
         found = find(first, last, begin, min(begin + BLOCK, places.size), places, mine)

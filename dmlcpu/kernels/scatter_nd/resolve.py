@@ -3,7 +3,7 @@
 import numpy as np
 
 from dmlcpu.kernels.grid import offset
-from dmlcpu.kernels.scatter_nd.brief import places_of, unpack_tuples
+from dmlcpu.kernels.scatter_nd.brief import BLOCK, places_of, unpack_tuples
 from dmlcpu.runtime.jit import device, kernel
 
 RAISE, DROP, CLIP = 0, 1, 2
@@ -18,21 +18,35 @@ def counted(raw, size):
 
 
 @device
+def beyond(index, size):
+    """Return a number that is not 0 if an index is not in 0, ..., size - 1: the sign of either difference."""
+    return (np.uint64(index) | np.uint64(size - 1 - index)) & np.uint64(0x8000000000000000)
+
+
+@device
 def resolve_good(first, last, indices, start, tuple_step, step, sizes, steps, out_start, places):
     """Resolve tuples first, ..., last - 1, evenly spaced, and tell whether all of them are in range.
 
     No branch depends on an index, so that they are worked on in vectors.
     """
-    for i in range(first, last):
-        places[i] = out_start
-    bad = False
+    mine = places[first:last]
+    for i in range(mine.size):
+        mine[i] = out_start
+    bad = np.uint64(0)
     for t in range(sizes.size):
-        size, out_step, begin = sizes[t], steps[t], start + t * step
-        for i in range(first, last):
-            index = counted(indices[begin + i * tuple_step], size)
-            bad |= np.uint64(index) >= np.uint64(size)
-            places[i] += index * out_step
-    return not bad
+        size, out_step, begin = sizes[t], steps[t], start + t * step + first * tuple_step
+        if tuple_step == 1:  # said in so many words, the compiler sees that they are neighbours
+            here = indices[begin : begin + mine.size]
+            for i in range(mine.size):
+                index = counted(here[i], size)
+                bad |= beyond(index, size)
+                mine[i] += index * out_step
+        else:
+            for i in range(mine.size):
+                index = counted(indices[np.uintp(begin + i * tuple_step)], size)
+                bad |= beyond(index, size)
+                mine[i] += index * out_step
+    return bad == 0
 
 
 @device
@@ -68,8 +82,13 @@ def resolve(part, parts, indices, brief, scratch):
     places = places_of(brief, scratch)
     count = places.size
     first, last = part * count // parts, (part + 1) * count // parts
-    report = GOOD
     evenly = tuples[0] == 1  # the grid has one column, and its third number is the step
-    if not evenly or not resolve_good(first, last, indices, start, tuples[2], step, sizes, steps, out_start, places):
-        report = resolve_any(first, last, indices, start, tuples, step, sizes, steps, out_start, mode, places)
+    report = GOOD
+    for begin in range(first, last, BLOCK):  # small enough to stay in the nearest cache while coordinates add up
+        end = min(begin + BLOCK, last)
+        if evenly and resolve_good(begin, end, indices, start, tuples[2], step, sizes, steps, out_start, places):
+            continue
+        report = resolve_any(begin, end, indices, start, tuples, step, sizes, steps, out_start, mode, places)
+        if report != GOOD:
+            break
     scratch[count + part] = report
