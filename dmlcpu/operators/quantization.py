@@ -8,6 +8,7 @@ from dmlcpu.errors import BindingError, DmlError, UnsupportedError
 from dmlcpu.operators.arguments import Array, as_array, as_dtype, check_type, type_name
 
 QUANTIZED = ("int8", "uint8")
+_TINY, _HUGE = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 
 
 def check_matrix(operator: str, field: str, value: Any, at_least: int) -> Array:
@@ -50,6 +51,8 @@ def output_type(operator: str, out_dtype: Any, y_zero_point: Any, default: np.dt
 
 def scale(operator: str, field: str, value: Any, shape: tuple[int, ...], *, rows: bool) -> Array:
     """Return a scale as float32 in a shape that broadcasts to `shape`: (..., M, 1) of rows, else (..., 1, N)."""
+    if type(value) is float and _TINY < value < _HUGE:  # an ordinary number needs none of the care below
+        return np.array([[value]], np.float32)
     array = as_array(operator, field, value)
     if array.dtype.kind not in "fiu" and type_name(array.dtype) != "bfloat16":
         raise UnsupportedError(operator, f"{field}.dtype", str(array.dtype), "floating types")

@@ -295,3 +295,15 @@ def test_hypothesis(call):
     arguments, options = call
     found = dmlcpu.scatter_nd(*arguments, **options)
     assert_same_bits((found,), (reference.scatter_nd(*arguments, **options),))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("dtype", [np.int32, np.uint64])
+def test_the_first_of_several_bad_indices_is_reported_and_nothing_is_written(threads, dtype):
+    indices = np.zeros((2_000, 2), dtype)
+    for where in ((777, 1), (778, 0), (1_900, 0)):  # in several blocks and shares
+        indices[where] = 2**31 - 1 if dtype == np.int32 else 2**64 - 1
+    out = np.full((3, 4), 5, np.float32)
+    with limits(threads, grain=1), pytest.raises(dmlcpu.IndexOutOfRangeError, match=r"indices\[777, 1\]"):
+        dmlcpu.scatter_nd(np.zeros((3, 4), np.float32), indices, np.ones(2_000, np.float32), out=out)
+    assert (out == 5).all()

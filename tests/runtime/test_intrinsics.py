@@ -49,6 +49,11 @@ def load_word(array, index):
 
 
 @njit
+def copy_range(source, target, first, last):
+    intrinsics.copy_range(source, target, first, last)
+
+
+@njit
 def take_number(cells, index):
     return intrinsics.take_number(cells, index)
 
@@ -122,6 +127,15 @@ def test_bits(word):
 def test_load_word_needs_no_alignment():
     array = np.arange(1, 9, dtype=np.uint8)
     assert [load_word(array, i) for i in (0, 1, 4)] == [0x04030201, 0x05040302, 0x08070605]
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float64])
+def test_copy_range(dtype):
+    source, target = np.arange(1, 101).astype(dtype), np.zeros(100, dtype)
+    copy_range(source, target, 7, 7)
+    assert not target.any()
+    copy_range(source, target, 3, 90)
+    assert target.tolist() == [0] * 3 + source[3:90].tolist() + [0] * 10
 
 
 def test_take_number():
