@@ -123,10 +123,10 @@ def _packed_quantized_matmul(desc: QuantizedLinearMatrixMultiplyOperatorDesc, ow
     ]
     owns_b = "b_tensor" in owned
     # What the kernel is given: some of it is known already, the rest is bound by each call.
-    matrix = right(owned["b_tensor"] if owns_b else _NO_MATRIX)
-    given = {"a_tensor": _NO_MATRIX, **dict(zip(("b_tensor", "panels", "sums"), matrix, strict=True))}
+    matrix = right(owned["b_tensor"] if owns_b else _NOT_YET)
+    given = {"a_tensor": flat(owned.get("a_tensor")), **dict(zip(("b_tensor", "panels", "sums"), matrix, strict=True))}
     given |= {name: flat(owned.get(name)) for name in parameters}
-    given["output_tensor"] = _NO_MATRIX
+    given["output_tensor"] = _NOT_YET
     tensors = {field.name: tensor for field, tensor in desc.tensors() if field.name not in owned}
     words = {name: tensor.dtype if name in _SCALES else _BYTE for name, tensor in tensors.items()}
     arrays, places = list(given.values()), [list(given).index(name) for name in words]
@@ -249,7 +249,7 @@ def _run_quantized_matmul(desc: QuantizedLinearMatrixMultiplyOperatorDesc) -> Ru
 
 
 _BYTE = np.dtype(np.uint8)
-_NO_MATRIX = np.empty((0, 0), np.uint8)
+_NOT_YET = np.empty(0, np.uint8)
 _PARAMETERS = (
     "a_scale_tensor",
     "a_zero_point_tensor",

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dmlcpu.errors import UnsupportedError
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.quantized_matmul.brief import groups_of, panels_of
 from dmlcpu.operators.arguments import Array
@@ -56,9 +57,11 @@ class PackedMatrix:
 
 def _unpickle(shape: tuple[int, ...], dtype: np.dtype[Any], layout: str, panels: Array, sums: Array) -> PackedMatrix:
     """Return a packed matrix whose panels lie on a cache line again, which pickling does not care for."""
+    if layout != LAYOUT:
+        raise UnsupportedError("pack_b", "layout", layout, LAYOUT)
     aligned = aligned_empty(panels.size, np.int64)
     aligned[...] = panels
-    return PackedMatrix(shape, dtype, layout, aligned, sums)
+    return PackedMatrix(shape, dtype, layout, aligned, sums.copy())  # which can be written to again
 
 
 def pack_b(b: ArrayLike) -> PackedMatrix:

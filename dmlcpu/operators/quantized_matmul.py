@@ -307,7 +307,7 @@ def right(b: Array | PackedMatrix) -> tuple[Array, Array, Array]:
 
 
 def flat(parameter: Array | None) -> Array:
-    """Return a parameter's numbers behind one another: of scales float32, of zero points bytes; None is zero."""
+    """Return an operand's numbers behind one another: of scales float32, of others bytes; None is zero."""
     if parameter is None:
         return _ZERO
     numbers = np.ascontiguousarray(parameter).ravel()

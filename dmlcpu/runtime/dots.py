@@ -12,6 +12,8 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from dmlcpu.runtime.intrinsics import request_line, splat
+
 COLUMNS = 32  # of a tile, and of a panel of the right operand
 ROWS = 12  # of the tallest tile
 CHUNK = 256  # words of a row of the left operand, at most
@@ -24,7 +26,6 @@ AHEAD = 64
 
 _WORD = ir.IntType(32)
 _HALF = ir.IntType(16)
-_BYTE = ir.IntType(8)
 
 
 class Multiplier(NamedTuple):
@@ -127,13 +128,13 @@ def make_dot(rows: int, multiplier: Multiplier) -> Any:
             line = builder.gep(b, [builder.mul(loop.index, number(COLUMNS))])
             words = builder.gep(a, [loop.index])
             for place in range(0, 4 * COLUMNS, 64):
-                prefetch(builder, builder.gep(line, [number(AHEAD * COLUMNS + place // 4)]))
+                request_line(builder, builder.gep(line, [number(AHEAD * COLUMNS + place // 4)]))
             right = [
-                multiplier.right(builder, _load(builder, builder.gep(line, [number(v * lanes)]), lanes, align))
+                multiplier.right(builder, load(builder, builder.gep(line, [number(v * lanes)]), lanes, align))
                 for v in range(vectors)
             ]
             for row in sorted({row for row, _ in sums}):
-                copies = _copies(builder, builder.load(builder.gep(words, [number(row * ROW_STEP)])), lanes)
+                copies = splat(builder, builder.load(builder.gep(words, [number(row * ROW_STEP)])), lanes)
                 left = multiplier.left(builder, copies)
                 for v in range(vectors):
                     place = sums[row, v]
@@ -157,7 +158,7 @@ def make_dot(rows: int, multiplier: Multiplier) -> Any:
                         for v in range(vectors)
                     }
                     sums = {
-                        key: cgutils.alloca_once_value(builder, _load(builder, place, lanes, align))
+                        key: cgutils.alloca_once_value(builder, load(builder, place, lanes, align))
                         for key, place in places.items()
                     }
                     add_products(builder, a_words, builder.gep(b_words, [number(column)]), groups, sums)
@@ -171,20 +172,7 @@ def make_dot(rows: int, multiplier: Multiplier) -> Any:
     return dot
 
 
-def prefetch(builder: Any, place: Any) -> None:
-    """Emit the request for the cache line at a place ahead of its use."""
-    address = builder.bitcast(place, _BYTE.as_pointer())
-    function = builder.module.declare_intrinsic(
-        "llvm.prefetch", [address.type], ir.FunctionType(ir.VoidType(), [address.type, _WORD, _WORD, _WORD])
-    )
-    read, keep, data_cache = 0, 3, 1
-    builder.call(function, [address, _WORD(read), _WORD(keep), _WORD(data_cache)])
-
-
-def _load(builder: Any, place: Any, lanes: int, align: int) -> Any:
-    return builder.load(builder.bitcast(place, _vector(lanes).as_pointer()), align=align)
-
-
-def _copies(builder: Any, word: Any, lanes: int) -> Any:
-    first = builder.insert_element(ir.Constant(_vector(lanes), ir.Undefined), word, _WORD(0))
-    return builder.shuffle_vector(first, first, ir.Constant(_vector(lanes), [_WORD(0)] * lanes))
+def load(builder: Any, place: Any, lanes: int, align: int) -> Any:
+    """Emit the load of a vector of elements from a place on."""
+    kind = ir.VectorType(place.type.pointee, lanes)
+    return builder.load(builder.bitcast(place, kind.as_pointer()), align=align)

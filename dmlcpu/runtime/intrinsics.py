@@ -31,6 +31,22 @@ def line_of(_context, array):  # type: ignore[no-untyped-def]
     return types.intp(array), generate
 
 
+def request_line(builder: Any, place: Any) -> None:
+    """Emit the request for the cache line at a place ahead of its use."""
+    address = builder.bitcast(place, _POINTER)
+    function = builder.module.declare_intrinsic(
+        "llvm.prefetch", [_POINTER], ir.FunctionType(ir.VoidType(), [_POINTER, _INT, _INT, _INT])
+    )
+    read, keep, data_cache = 0, 3, 1
+    builder.call(function, [address, _INT(read), _INT(keep), _INT(data_cache)])
+
+
+def splat(builder: Any, value: Any, lanes: int) -> Any:
+    """Emit a vector of one value."""
+    first = builder.insert_element(ir.Constant(ir.VectorType(value.type, lanes), ir.Undefined), value, _INT(0))
+    return builder.shuffle_vector(first, first, ir.Constant(ir.VectorType(_INT, lanes), [_INT(0)] * lanes))
+
+
 @intrinsic
 def prefetch(_context, array, index):  # type: ignore[no-untyped-def]
     """Ask for the `line_of` elements from array[index] on ahead of their use; beyond the array it does no harm."""
@@ -38,15 +54,10 @@ def prefetch(_context, array, index):  # type: ignore[no-untyped-def]
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
         address = builder.bitcast(builder.gep(data, [arguments[1]]), _POINTER)
-        function = builder.module.declare_intrinsic(
-            "llvm.prefetch", [_POINTER], ir.FunctionType(ir.VoidType(), [_POINTER, _INT, _INT, _INT])
-        )
-        read, keep, data_cache = 0, 3, 1
         element = signature.args[0].dtype
         nbytes = _lanes(context, element) * context.get_abi_sizeof(context.get_data_type(element))
         for offset in range(0, nbytes, _CACHE_LINE):
-            line = builder.gep(address, [_INT(offset)])
-            builder.call(function, [line, _INT(read), _INT(keep), _INT(data_cache)])
+            request_line(builder, builder.gep(address, [_INT(offset)]))
         return context.get_dummy_value()
 
     return types.void(array, types.intp), generate
@@ -58,12 +69,6 @@ def _line(context: Any, builder: Any, array_type: Any, array: Any, index: Any, l
     data = context.make_array(array_type)(context, builder, array).data
     line = ir.VectorType(word, lanes)
     return builder.bitcast(builder.gep(data, [index]), line.as_pointer()), context.get_abi_sizeof(word)
-
-
-def _splat(builder: Any, value: Any, lanes: int) -> Any:
-    """Return a vector of one value."""
-    first = builder.insert_element(ir.Constant(ir.VectorType(value.type, lanes), ir.Undefined), value, _INT(0))
-    return builder.shuffle_vector(first, first, ir.Constant(ir.VectorType(_INT, lanes), [_INT(0)] * lanes))
 
 
 def _as_bits(builder: Any, flags: Any) -> Any:
@@ -80,7 +85,7 @@ def reach(_context, array, index, least):  # type: ignore[no-untyped-def]
         lanes = _lanes(context, signature.args[0].dtype)
         address, align = _line(context, builder, signature.args[0], arguments[0], arguments[1], lanes)
         elements = builder.load(address, align=align)
-        bound = _splat(builder, arguments[2], lanes)
+        bound = splat(builder, arguments[2], lanes)
         return _as_bits(builder, builder.icmp_unsigned(">=", elements, bound))
 
     return types.uint64(array, types.intp, array.dtype), generate
@@ -142,7 +147,7 @@ def sink(_context, keys, new, position, best, places, first, step, count):  # ty
         address, align = line(0, arguments[1])
         sinking = cgutils.alloca_once_value(builder, builder.load(address, align=align))
         place = context.cast(builder, arguments[2], types.intp, signature.args[4].dtype)
-        sinking_at = cgutils.alloca_once_value(builder, _splat(builder, place, lanes))
+        sinking_at = cgutils.alloca_once_value(builder, splat(builder, place, lanes))
         with cgutils.for_range(builder, arguments[7], intp=arguments[7].type) as loop:
             index = builder.add(arguments[5], builder.mul(loop.index, arguments[6]))
             (address, align), (address_at, align_at) = line(3, index), line(4, index)

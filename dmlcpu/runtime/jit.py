@@ -20,6 +20,7 @@ from typing import Any
 
 import numba
 import numpy as np
+from llvmlite import ir
 from numba import njit, prange
 
 from dmlcpu.runtime.intrinsics import call
@@ -34,7 +35,7 @@ _HELPER_OPTIONS = {**_OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": T
 
 # The workqueue layer aborts the process when two Python threads enter it: whoever finds the lock taken runs serially.
 _launching = threading.Lock()
-_making = threading.Lock()
+_making = threading.RLock()  # a signal handler or a finalizer may need a kernel while this thread makes one
 
 # A child forked from a process whose OpenMP threads run is killed when it starts its own: children stay serial.
 _forked = False
@@ -43,7 +44,7 @@ _forked = False
 def _after_fork_in_child() -> None:
     global _forked, _making
     _forked = True
-    _making = threading.Lock()  # a thread that was left behind may have held the other
+    _making = threading.RLock()  # a thread that was left behind may have held the other
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows
@@ -136,7 +137,10 @@ def variant(function: Callable[..., Any], name: str, **names: Any) -> Kernel:
 
 
 def device(function: Callable[..., Any]) -> Any:
-    """Make a helper that kernels call; it is compiled into them, is not cached by itself and not called from Python."""
+    """Make a helper that kernels call; it is compiled into them, is not cached by itself and not called from Python.
+
+    It counts no references, so it must not call a `viewer`: what that returns would never be given back.
+    """
     return njit(**_HELPER_OPTIONS)(function)
 
 
@@ -198,6 +202,6 @@ def _digest(function: Callable[..., Any]) -> str:
                 values += [(free, cell.cell_contents) for free, cell in closure]
             elif isinstance(value, tuple):
                 values += [(name, member) for member in value]
-            elif not isinstance(value, types.ModuleType | type) and not callable(value):
+            elif isinstance(value, ir.Type) or not (isinstance(value, types.ModuleType | type) or callable(value)):
                 digest.update(f"{name}={value!r}".encode())  # a constant
     return digest.hexdigest()[:12]

@@ -47,9 +47,10 @@ def give_back(block: Array) -> None:
 def second_level_cache() -> int:
     """Return the bytes of the cache that each core has for itself; a usual size where the system does not tell."""
     try:
-        return os.sysconf("SC_LEVEL2_CACHE_SIZE") or _USUAL_CACHE
-    except (AttributeError, ValueError):  # not Linux
-        return _USUAL_CACHE
+        size = os.sysconf("SC_LEVEL2_CACHE_SIZE")
+    except (AttributeError, ValueError):  # not with this system's C library
+        size = 0
+    return size if size > 0 else _USUAL_CACHE
 
 
 def aligned_empty(length: int, dtype: Any) -> Array:

@@ -10,7 +10,8 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from dmlcpu.runtime.dots import COLUMNS, prefetch
+from dmlcpu.runtime.dots import COLUMNS, load
+from dmlcpu.runtime.intrinsics import request_line, splat
 
 _BYTE, _WORD = ir.IntType(8), ir.IntType(32)
 STEP = 16  # words of a left row at a time
@@ -29,20 +30,12 @@ def _place(context: Any, builder: Any, signature: Any, arguments: Any, array: in
 
 
 def _load(builder: Any, place: Any, lanes: int) -> Any:
-    """Load elements that need no alignment."""
-    kind = ir.VectorType(place.type.pointee, lanes)
-    return builder.load(builder.bitcast(place, kind.as_pointer()), align=1)
+    """Emit the load of elements that need no alignment."""
+    return load(builder, place, lanes, 1)
 
 
 def _store(builder: Any, value: Any, place: Any) -> None:
     builder.store(value, builder.bitcast(place, value.type.as_pointer()), align=1)
-
-
-def _all(builder: Any, value: Any, lanes: int) -> Any:
-    """Return a vector of one value."""
-    kind = ir.VectorType(value.type, lanes)
-    first = builder.insert_element(ir.Constant(kind, ir.Undefined), value, _WORD(0))
-    return builder.shuffle_vector(first, first, ir.Constant(ir.VectorType(_WORD, lanes), [_WORD(0)] * lanes))
 
 
 def _numbers(kind: Any, value: float) -> Any:
@@ -56,7 +49,7 @@ def start_row(_context, tile, row, factor, numbers, first):  # type: ignore[no-u
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         _, row, factor, _, first = arguments
         others = _load(builder, _place(context, builder, signature, arguments, 3, first), COLUMNS)
-        product = builder.mul(_all(builder, builder.neg(factor), COLUMNS), others)
+        product = builder.mul(splat(builder, builder.neg(factor), COLUMNS), others)
         _store(builder, product, _place(context, builder, signature, arguments, 0, row))
         return context.get_dummy_value()
 
@@ -71,7 +64,7 @@ def subtract_product(_context, tile, row, factor, numbers, first):  # type: igno
         _, row, factor, _, first = arguments
         place = _place(context, builder, signature, arguments, 0, row)
         others = _load(builder, _place(context, builder, signature, arguments, 3, first), COLUMNS)
-        product = builder.mul(_all(builder, factor, COLUMNS), others)
+        product = builder.mul(splat(builder, factor, COLUMNS), others)
         _store(builder, builder.sub(_load(builder, place, COLUMNS), product), place)
         return context.get_dummy_value()
 
@@ -97,11 +90,11 @@ def requantize(_context, sums, row, multipliers, first, least, most, zero, y, pl
         value = builder.fptrunc(exact, kind) if floating else builder.sitofp(exact, kind)
         value = builder.fmul(value, load(2, first))
         for limit, is_beyond in ((least, ">"), (most, "<")):
-            limits = _all(builder, limit, COLUMNS)
+            limits = splat(builder, limit, COLUMNS)
             value = builder.select(builder.fcmp_ordered(is_beyond, limits, value), limits, value)
         magic = _numbers(kind, ROUND)
         rounded = builder.fptosi(builder.fsub(builder.fadd(value, magic), magic), ir.VectorType(_WORD, COLUMNS))
-        result = builder.add(rounded, _all(builder, zero, COLUMNS))
+        result = builder.add(rounded, splat(builder, zero, COLUMNS))
         target = _place(context, builder, signature, arguments, 7, place)
         _store(builder, builder.trunc(result, ir.VectorType(_BYTE, COLUMNS)), target)
         return context.get_dummy_value()
@@ -123,7 +116,7 @@ def pack_groups(_context, b, place, step, count, flip, words, first, sums, colum
         _, place, step, count, flip, _, first, _, column = arguments
         number, row = place.type, ir.VectorType(_WORD, COLUMNS)
         # Bytes are worked on 128 higher than what they stand for, without a sign; then one operation takes it away.
-        to_unsigned = _all(builder, builder.xor(builder.trunc(flip, _BYTE), _BYTE(0x80)), COLUMNS)
+        to_unsigned = splat(builder, builder.xor(builder.trunc(flip, _BYTE), _BYTE(0x80)), COLUMNS)
         totals = cgutils.alloca_once_value(builder, _numbers(row, 0))
         with cgutils.for_range(builder, count, intp=number) as loop:
             group = builder.add(place, builder.mul(loop.index, builder.mul(step, number(4))))
@@ -132,7 +125,7 @@ def pack_groups(_context, b, place, step, count, flip, words, first, sums, colum
                 source = _place(
                     context, builder, signature, arguments, 0, builder.add(group, builder.mul(step, number(i)))
                 )
-                prefetch(builder, builder.gep(source, [number(AHEAD)]))
+                request_line(builder, builder.gep(source, [number(AHEAD)]))
                 wide = builder.zext(builder.xor(_load(builder, source, COLUMNS), to_unsigned), row)
                 total = builder.add(total, wide)
                 word = builder.xor(word, builder.shl(wide, _numbers(row, 8 * i)))
@@ -143,7 +136,7 @@ def pack_groups(_context, b, place, step, count, flip, words, first, sums, colum
         wide_row = ir.VectorType(ir.IntType(64), COLUMNS)
         added = builder.sub(
             builder.zext(builder.load(totals), wide_row),
-            _all(builder, builder.mul(count, number(4 * 128)), COLUMNS),
+            splat(builder, builder.mul(count, number(4 * 128)), COLUMNS),
         )
         _store(builder, builder.add(_load(builder, target, COLUMNS), added), target)
         return context.get_dummy_value()
@@ -159,7 +152,7 @@ def pack_words(_context, a, place, count, flip, words, first):  # type: ignore[n
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         _, place, count, flip, _, first = arguments
         number, nbytes = place.type, 4 * STEP
-        flips = _all(builder, builder.trunc(flip, _BYTE), nbytes)
+        flips = splat(builder, builder.trunc(flip, _BYTE), nbytes)
         with cgutils.for_range(builder, count, intp=number) as loop:
             source = builder.add(place, builder.mul(loop.index, number(nbytes)))
             there = _load(builder, _place(context, builder, signature, arguments, 0, source), nbytes)

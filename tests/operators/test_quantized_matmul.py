@@ -127,11 +127,18 @@ def test_packed_weights_are_a_copy_and_survive_pickling():
     b[...] = 0
     for weights in (packed, pickle.loads(pickle.dumps(packed))):
         assert product(b=weights).tolist() == product(b=B).tolist()
+    assert pickle.loads(pickle.dumps(packed, 5)).sums.flags.writeable
     assert packed.shape == (2, 2)
     assert packed.ndim == 2
     assert packed.dtype == np.int8
     with pytest.raises(AttributeError):
         packed.shape = (1, 4)
+
+
+def test_a_packed_matrix_of_another_form_is_refused():
+    rebuild, arguments = dmlcpu.pack_b(B).__reduce__()
+    with pytest.raises(dmlcpu.UnsupportedError, match="pack_b: layout is s8_k8_n8; allowed: s8_k4_n32"):
+        rebuild(*arguments[:2], "s8_k8_n8", *arguments[3:])
 
 
 def test_packed_batches_broadcast():

@@ -1,3 +1,4 @@
+import ast
 import concurrent.futures
 import logging
 import os
@@ -6,13 +7,15 @@ import sys
 import threading
 import time
 import types
+from pathlib import Path
 
 import numba
 import numpy as np
 import pytest
 
 from dmlcpu.kernels import registry
-from dmlcpu.runtime import intrinsics, jit
+from dmlcpu.kernels.quantized_matmul import product
+from dmlcpu.runtime import dots, intrinsics, jit
 
 STEP = 3
 
@@ -100,10 +103,43 @@ def test_a_forked_child_runs_serially(monkeypatch):
 
 def test_a_child_forked_while_a_kernel_was_being_made_can_make_its_own(monkeypatch):
     monkeypatch.setattr(jit, "_forked", False)
-    monkeypatch.setattr(jit, "_making", threading.Lock())
-    jit._making.acquire()
+    held = threading.RLock()  # by a thread that the child does not have
+    monkeypatch.setattr(jit, "_making", held)
     jit._after_fork_in_child()
-    assert not jit._making.locked()
+    assert jit._making is not held
+
+
+def test_a_kernel_can_be_made_while_another_is(monkeypatch):
+    inner, outer = jit.Kernel(bump_all.function), jit.Kernel(spy)
+    monkeypatch.setattr(jit, "_compile_lazily", lambda function: inner.share if function is spy else function)
+    thread = threading.Thread(target=lambda: outer.share, daemon=True)  # which must not wait for itself
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_helpers_that_count_no_references_call_none_that_return_views():
+    views, calls = set(), []
+    for path in Path(jit.__file__).parents[1].rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                decorators = {getattr(decorator, "id", None) for decorator in node.decorator_list}
+                names = {
+                    call.func.id for call in ast.walk(node) if isinstance(call, ast.Call) and hasattr(call.func, "id")
+                }
+                if "viewer" in decorators:
+                    views.add(node.name)
+                if "device" in decorators:
+                    calls.append((node.name, names))
+    assert len(views) > 5
+    assert [name for name, names in calls if names & views] == []
+
+
+def test_the_digest_changes_with_a_machine_type(monkeypatch):
+    kernel = product.generic.function
+    before = jit._digest(kernel)
+    monkeypatch.setattr(dots, "_HALF", dots._WORD)
+    assert jit._digest(kernel) != before
 
 
 def test_numbas_thread_count_is_left_as_it_was():

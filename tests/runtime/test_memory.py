@@ -1,3 +1,4 @@
+import os
 import threading
 
 import numpy as np
@@ -120,3 +121,14 @@ def test_what_is_too_hard_to_decide_overlaps(monkeypatch):
     monkeypatch.setattr(np, "shares_memory", too_hard)
     x = np.zeros((4, 4))
     assert memory.overlap(x[:, ::2], x[:, 1::2])
+
+
+@pytest.mark.parametrize(("told", "size"), [(1 << 21, 1 << 21), (-1, 1 << 20), (0, 1 << 20), (ValueError(), 1 << 20)])
+def test_second_level_cache(monkeypatch, told, size):
+    def sysconf(_name):
+        if isinstance(told, Exception):
+            raise told
+        return told
+
+    monkeypatch.setattr(os, "sysconf", sysconf, raising=False)
+    assert memory.second_level_cache.__wrapped__() == size

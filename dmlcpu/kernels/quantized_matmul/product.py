@@ -180,7 +180,7 @@ def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_
                 height = ROWS if count > 8 else 8 if count > 4 else 4 if count > 1 else 1
                 slot = left_at + (row - first_row) // ROWS % kept * left_cells(groups)
                 a_sums, left = scratch[slot : slot + SUMS], as_words(scratch, slot + SUMS, np.uint32)
-                if left_of != unit // column_parts or kept == 1:
+                if left_of != unit // column_parts or last_row - first_row > kept * ROWS:
                     pack_rows(a, a_first + row * a_row, a_row, a_depth, count, height, K, a_flip,
                               left, a_sums, b_shifted)  # fmt: skip
                 load_rows(row, height, count, a_zero_bytes, a_zero_step, a_flip, y_zero_bytes, y_zero_step,

@@ -46,4 +46,4 @@ def unpack(x, brief):
 @device
 def wants_order(brief):
     """Tell whether the winners have to be sorted."""
-    return section(brief, 0)[12] != 0
+    return brief[brief[0] + 12] != 0

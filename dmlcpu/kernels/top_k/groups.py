@@ -67,7 +67,7 @@ def lower_bound(maxima, groups, k, folded):
 def drop_losers(keys, positions, found, k, order):
     """Keep the k greatest of the elements gathered so far, of equal ones the first; return what later ones must reach.
 
-    It is the key above the k-th greatest, or 0 if there is none.
+    It is above a key that k of them reach, the k-th greatest or one not far below it, or 0 if no key is above.
     """
     least, reached = kth_greatest(keys, found, k, k)
     collect(keys, found, k, least, reached, k, keys, order)
