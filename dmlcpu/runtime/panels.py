@@ -22,6 +22,9 @@ AHEAD = 64
 
 # Adding and taking away 1.5 * 2**23 rounds a float32 of at most 2**22 to an integer, ties to even, in any vector unit.
 ROUND = 12582912.0
+# Scales whose product overflows would make a multiplier infinite, and then zero times it NaN; the greatest float32
+# makes zero of zero, and of everything else what is clipped anyway.
+GREATEST = float.fromhex("0x1.fffffep+127")
 
 
 def _place(context: Any, builder: Any, signature: Any, arguments: Any, array: int, index: Any) -> Any:
@@ -69,6 +72,27 @@ def subtract_product(_context, tile, row, factor, numbers, first):  # type: igno
         return context.get_dummy_value()
 
     return types.void(tile, types.intp, types.int32, numbers, types.intp), generate
+
+
+@intrinsic
+def scale_row(_context, scales, first, a_scale, y_scale, multipliers, place):  # type: ignore[no-untyped-def]
+    """Write a_scale * scale / y_scale, at most GREATEST, of the scales from `first` on to multipliers[place:].
+
+    All are float32. The two arrays may be one.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        _, first, a_scale, y_scale, _, place = arguments
+        scale = _load(builder, _place(context, builder, signature, arguments, 0, first), COLUMNS)
+        value = builder.fmul(splat(builder, a_scale, COLUMNS), scale)
+        value = builder.fdiv(value, splat(builder, y_scale, COLUMNS))
+        greatest = _numbers(value.type, GREATEST)
+        value = builder.select(builder.fcmp_ordered("<", greatest, value), greatest, value)
+        _store(builder, value, _place(context, builder, signature, arguments, 4, place))
+        return context.get_dummy_value()
+
+    number = types.float32
+    return types.void(scales, types.intp, number, number, multipliers, types.intp), generate
 
 
 @intrinsic

@@ -95,3 +95,19 @@ def test_pack_words_and_their_sum(dtype):
     assert words[2:].view(np.uint8).tolist() == unsigned.tolist()
     assert sum_of_words(words, 2, 2) == unsigned.sum()
     assert sum_of_words(words, 2, 0) == 0
+
+
+@njit
+def scale_row(scales, first, a_scale, y_scale, multipliers, place):
+    panels.scale_row(scales, first, a_scale, y_scale, multipliers, place)
+
+
+def test_scale_row_stays_finite():
+    scales, multipliers = RNG.uniform(0.1, 1, 2 + COLUMNS).astype(np.float32), np.zeros(1 + COLUMNS, np.float32)
+    scales[5] = 1e38
+    a_scale, y_scale = np.float32(77), np.float32(0.3)
+    scale_row(scales, 2, a_scale, y_scale, multipliers, 1)
+    with np.errstate(over="ignore"):
+        expected = np.minimum(a_scale * scales[2:] / y_scale, np.finfo(np.float32).max)
+    assert multipliers.tolist() == [0, *expected.tolist()]
+    assert expected[3] == np.finfo(np.float32).max

@@ -21,7 +21,7 @@ Y_ZEROS = A_ZEROS + 16
 ROW_MULTIPLIERS = Y_ZEROS + 16
 LINE = ROW_MULTIPLIERS + COLUMNS // 2
 PANELS = LINE + 8
-# Of each column: its sum (int64), the same as int32, its zero point (int32), its multiplier (float32).
+# Of each column: its sum (int64), the same as int32, its zero point (int32), its scale or multiplier (float32).
 A_PANEL = COLUMNS + 3 * COLUMNS // 2
 SUMS = 16  # room for the sums of a tile's left rows, which stand before them
 

@@ -43,12 +43,11 @@ from dmlcpu.kernels.quantized_matmul.brief import (
     unpack,
 )
 from dmlcpu.kernels.quantized_matmul.pack import pack_panels, pack_rows
-from dmlcpu.kernels.quantized_matmul.requantize import multiplier
 from dmlcpu.runtime import dots
 from dmlcpu.runtime.dots import CHUNK, COLUMNS, ROW_STEP, ROWS
 from dmlcpu.runtime.intrinsics import as_words, prefetch, take_number
 from dmlcpu.runtime.jit import Kernel, device, variant
-from dmlcpu.runtime.panels import requantize, start_row, subtract_product
+from dmlcpu.runtime.panels import requantize, scale_row, start_row, subtract_product
 
 # Up to this K every sum fits an int32 in the end, whatever wrapped on the way: 255 * 255 * 33025 < 2**31.
 NARROW = 33_025
@@ -57,17 +56,17 @@ dot_12 = dot_8 = dot_4 = dot_1 = dots.make_dot(1, dots.GENERIC)  # each variant 
 
 
 @device
-def load_columns(first, last, columns, sums, b_scale, b_scale_step, b_zero, b_zero_step, flip, a_scale, y_scale,
-                 small_sums, zeros, multipliers):  # fmt: skip
-    """Fill what is needed of each column of the panels first, ..., last - 1, for rows of these scales; see brief.py."""
+def load_columns(first, last, columns, sums, b_scale, b_scale_step, b_zero, b_zero_step, flip,
+                 small_sums, zeros, scales):  # fmt: skip
+    """Fill what is needed of each column of the panels first, ..., last - 1; see brief.py."""
     for j in range((last - first) * COLUMNS):
         column = first * COLUMNS + j
         small_sums[j] = np.int32(sums[j])
         zeros[j] = 0
-        multipliers[j] = 0
+        scales[j] = 0
         if column < columns:
             zeros[j] = np.int32(np.int8(b_zero[column * b_zero_step] ^ np.uint8(flip)))
-            multipliers[j] = multiplier(a_scale, b_scale[column * b_scale_step], y_scale)
+            scales[j] = b_scale[column * b_scale_step]
 
 
 @device
@@ -109,14 +108,6 @@ def widen(height, tile, wide):
 
 
 @device
-def load_row_multipliers(row, first, width, a_scale, a_step, b_scale, b_step, y_scale, y_step, multipliers):
-    """Fill the multipliers of one row in a panel of `width` columns that begins with column `first`."""
-    a_factor, y_factor = a_scale[row * a_step], y_scale[row * y_step]
-    for column in range(width):
-        multipliers[column] = multiplier(a_factor, b_scale[(first + column) * b_step], y_factor)
-
-
-@device
 def finish_row(sums, row, multipliers, first, zero, lowest, highest, width, line, y, place, step):
     """Requantize a row of sums, and write the bytes of `width` columns."""
     least, most = np.float32(lowest - zero), np.float32(highest - zero)
@@ -149,7 +140,7 @@ def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_
     own_sums = scratch[mine + PANELS :]
     small_sums = as_words(scratch, mine + PANELS + block * COLUMNS, np.int32)
     b_zeros = small_sums[block * COLUMNS :]
-    multipliers = as_words(scratch, mine + PANELS + 2 * block * COLUMNS, np.float32)
+    factors = as_words(scratch, mine + PANELS + 2 * block * COLUMNS, np.float32)
     left_at = mine + PANELS + block * A_PANEL
     own_at = left_at + kept * left_cells(groups)
 
@@ -174,7 +165,10 @@ def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_
                 pack_panels(b, b_start + offset(grid, B, batch), b_depth, b_column, first, last, N, K, b_flip,
                             words, sums)  # fmt: skip
             load_columns(first, last, N, sums, b_scales, b_scale_step, b_zero_bytes, b_zero_step, b_flip,
-                         a_scales[0], y_scales[0], small_sums, b_zeros, multipliers)  # fmt: skip
+                         small_sums, b_zeros, factors)  # fmt: skip
+            if not row_wise:  # scales become multipliers, once for all rows
+                for j in range(0, (last - first) * COLUMNS, COLUMNS):
+                    scale_row(factors, j, a_scales[0], y_scales[0], factors, j)
             for row in range(first_row, last_row, ROWS):
                 count = min(ROWS, last_row - row)
                 height = ROWS if count > 8 else 8 if count > 4 else 4 if count > 1 else 1
@@ -209,19 +203,19 @@ def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_
                             widen(height, tile, wide)
                     width = min(COLUMNS, N - panel * COLUMNS)
                     for i in range(count):
-                        factors, at = multipliers, j
+                        multipliers, at = factors, j
                         if row_wise:
-                            factors, at = row_multipliers, 0
-                            load_row_multipliers(row + i, panel * COLUMNS, width, a_scales, a_scale_step, b_scales,
-                                                 b_scale_step, y_scales, y_scale_step, factors)  # fmt: skip
+                            multipliers, at = row_multipliers, 0
+                            scale_row(factors, j, a_scales[(row + i) * a_scale_step],
+                                      y_scales[(row + i) * y_scale_step], row_multipliers, 0)  # fmt: skip
                         place = y_place + i * y_row
                         if K <= NARROW:
                             finish_row(
-                                tile, i, factors, at, y_zeros[i], lowest, highest, width, line, y, place, y_column
+                                tile, i, multipliers, at, y_zeros[i], lowest, highest, width, line, y, place, y_column
                             )
                         else:
                             finish_row(
-                                wide, i, factors, at, y_zeros[i], lowest, highest, width, line, y, place, y_column
+                                wide, i, multipliers, at, y_zeros[i], lowest, highest, width, line, y, place, y_column
                             )
             left_of = unit // column_parts
         unit = take_number(scratch, 0)
