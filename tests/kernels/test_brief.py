@@ -4,6 +4,7 @@ from numba import njit
 
 from dmlcpu.kernels.brief import make_brief, section
 from dmlcpu.kernels.grid import flatten
+from dmlcpu.kernels.quantized_matmul import brief as product_brief
 from dmlcpu.kernels.top_k import brief as top_k_brief
 
 
@@ -45,3 +46,14 @@ def test_what_top_k_is_told(dtype):
         ([1] * 5, [1] * 3),
         ([2] * 5, [2] * 3),
     ]
+
+
+@njit
+def unpack_product(brief):
+    return product_brief.unpack(brief)
+
+
+def test_what_quantized_matmul_is_told():
+    numbers = product_brief.Numbers(*range(100, 100 + len(product_brief.Numbers._fields)))
+    brief = product_brief.make_brief(numbers, np.arange(20).reshape(10, 2))
+    assert unpack_product(brief) == numbers
