@@ -15,6 +15,25 @@ from dmlcpu.runtime.jit import device, kernel
 
 
 @device
+def region_of(part, parts, places, sample):
+    """Return the region of a share when nothing is copied: one into which as many updates fall as into others.
+
+    Its bounds are quantiles of a sample of the places, the same for every share. sample: (BLOCK,), scratch.
+    """
+    size = min(min(BLOCK, 8 * parts), places.size)
+    for i in range(size):
+        place = places[i * places.size // size]
+        at = i
+        while at > 0 and sample[at - 1] > place:
+            sample[at] = sample[at - 1]
+            at -= 1
+        sample[at] = place
+    first = max(sample[part * size // parts], 0) if part > 0 else 0  # below 0 are updates that are skipped
+    last = sample[(part + 1) * size // parts] if part + 1 < parts else np.iinfo(np.int64).max
+    return first, last
+
+
+@device
 def find(first, last, begin, end, places, mine):
     """Write which of the updates begin, ..., end - 1 have a place in first, ..., last - 1; return how many."""
     found = np.uintp(0)
@@ -66,8 +85,11 @@ def apply(part, parts, x, updates, out, brief, scratch):
     u_start, n, o_step, u_step, operation, half, regions, unit, lists, sources, slices = unpack_updates(brief)
     places = places_of(brief, scratch)
     mine = scratch[lists + part * BLOCK : lists + (part + 1) * BLOCK]
-    first, last = part * regions // parts * unit, (part + 1) * regions // parts * unit
-    copy_range(x, out, min(first, x.size), min(last, x.size))
+    if x.size > 0:
+        first, last = part * regions // parts * unit, (part + 1) * regions // parts * unit
+        copy_range(x, out, min(first, x.size), min(last, x.size))
+    else:
+        first, last = region_of(part, parts, places, mine)
     single = n == 1 and slices[0] == 1 and slices[1] == 1 and sources[0] == 1
     for begin in range(0, places.size, BLOCK):
         found = find(first, last, begin, min(begin + BLOCK, places.size), places, mine)
