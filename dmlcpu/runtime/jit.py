@@ -30,7 +30,7 @@ _log = logging.getLogger("dmlcpu")
 # nogil: Python threads that call operators run side by side. error_model: 0 / 0 is NaN, as in NumPy.
 _OPTIONS = {"nogil": True, "error_model": "numpy"}
 # A helper has no wrappers to be called by from Python, which would take a third of the compile time. Nor does it count
-# references to the arrays it is given: the atomic operations took three quarters of a small product's time.
+# references to the arrays it is given: the atomic operations took more than a third of a small product's time.
 _HELPER_OPTIONS = {**_OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False}
 
 # The workqueue layer aborts the process when two Python threads enter it: whoever finds the lock taken runs serially.
