@@ -48,3 +48,33 @@ def offset(grid, tensor, position):
         result += (position % size) * grid[tensor * columns + column]
         position //= size
     return result + position * grid[tensor * columns + 1]
+
+
+@device
+def side_step(grid, tensor):
+    """Return how many words neighbours along the last dimension lie apart in tensor `tensor`; of 0, its size."""
+    return grid[(tensor + 1) * grid[0]]
+
+
+@device
+def offsets_by_lines(grid, tensor, first, count, start, places):
+    """Do what `offsets` does for any grid: along the last dimension it takes no division."""
+    line, step = side_step(grid, 0), side_step(grid, tensor)
+    done = 0
+    while done < count:
+        begin = start + offset(grid, tensor, first + done)
+        run = min(count - done, line - (first + done) % line)
+        for i in range(run):
+            places[done + i] = begin + i * step
+        done += run
+
+
+@device
+def offsets(grid, tensor, first, count, start, places):
+    """Write start + offset(grid, tensor, position), for `count` positions from `first` on, to places[:count]."""
+    if grid[0] > 1:
+        offsets_by_lines(grid, tensor, first, count, start, places)
+        return
+    step = side_step(grid, tensor)
+    for i in range(count):
+        places[i] = start + (first + i) * step

@@ -1,8 +1,11 @@
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
+from numba import njit
 
-from dmlcpu.kernels.grid import flatten, make_grid, offset
+from dmlcpu.kernels.grid import flatten, make_grid, offset, offsets, side_step
 
 
 @pytest.mark.parametrize(
@@ -28,3 +31,25 @@ def test_offset_walks_like_numpy(sizes, data):
         for tensor in (1, 2):
             expected = sum(i * stride for i, stride in zip(where, strides[tensor - 1], strict=True))
             assert offset.py_func(grid, tensor, position) == expected
+
+
+@njit
+def walk(grid, tensor, first, count, start, places):
+    offsets(grid, tensor, first, count, start, places)
+
+
+@given(st.lists(st.integers(1, 5), max_size=4), st.data())
+def test_offsets_of_a_range_are_those_of_its_positions(sizes, data):
+    strides = data.draw(st.lists(st.integers(-9, 9), min_size=len(sizes), max_size=len(sizes)))
+    grid = flatten(make_grid(sizes, strides))
+    size = math.prod(sizes)
+    first = data.draw(st.integers(0, size))
+    count = data.draw(st.integers(0, size - first))
+    places = np.full(count, 99)
+    walk(grid, 1, first, count, 7, places)
+    assert places.tolist() == [7 + offset.py_func(grid, 1, first + i) for i in range(count)]
+
+
+def test_side_step_is_the_stride_of_the_last_dimension():
+    grid = flatten(make_grid((2, 3), (30, 5), (1, 2)))
+    assert [side_step.py_func(grid, tensor) for tensor in (0, 1, 2)] == [3, 5, 2]

@@ -6,7 +6,7 @@ each column is finished by itself, as groups.py tells. No column is ever copied.
 
 import numpy as np
 
-from dmlcpu.kernels.grid import offset
+from dmlcpu.kernels.grid import offset, side_step
 from dmlcpu.kernels.top_k import groups
 from dmlcpu.kernels.top_k.brief import scratch_of, unpack
 from dmlcpu.kernels.top_k.groups import (
@@ -58,7 +58,7 @@ def find_maxima(x, start, step, width, n, codes, maxima):
 
 
 @device
-def gather(x, start, step, n, codes, maxima, groups, k, least, keys, positions):
+def gather(x, start, step, n, codes, maxima, groups, k, least, is_greatest, keys, positions):
     """Write elements that reach a key, among them the k greatest, by ascending position; return how many."""
     mask, positive, infinity, flip, nan = codes[0], codes[1], codes[2], codes[3], codes[4]
     whole = n // STRIPES
@@ -75,6 +75,8 @@ def gather(x, start, step, n, codes, maxima, groups, k, least, keys, positions):
             keys[filled] = key
             positions[filled] = i
             filled += np.uintp(1) if key >= least else np.uintp(0)
+        if is_greatest and filled >= np.uintp(k):
+            break
         if filled > np.uintp(room(k) - TILE):
             least = drop_losers(keys, positions, np.intp(filled), k, positions[room(k) :])
             filled = np.uintp(k)
@@ -93,21 +95,21 @@ def columns(part, parts, x, values, indices, brief, scratch):
     block_maxima = keys[: whole * COLUMNS]
     rest = keys[whole * COLUMNS :]
     maxima = rest[k + room(k) :]
-    line = grid[grid[0]]  # so many lie side by side: the size of the last dimension
+    line, v_side, i_side = side_step(grid, 0), side_step(grid, 2), side_step(grid, 3)
     a_line = (line + COLUMNS - 1) // COLUMNS
     blocks = rows // line * a_line
     for block in range(part * blocks // parts, (part + 1) * blocks // parts):
         row = block // a_line * line + block % a_line * COLUMNS
         width = min(COLUMNS, line - block % a_line * COLUMNS)
-        start = x_start + offset(grid, 1, row)
+        start, v, i = x_start + offset(grid, 1, row), v_start + offset(grid, 2, row), i_start + offset(grid, 3, row)
         find_maxima(x, start, x_step, width, n, codes, block_maxima)
         for column in range(width):
             for group in range(whole):
                 maxima[group] = block_maxima[group * COLUMNS + column]
             first = start + column
             load_keys(x, first + whole * STRIPES * x_step, x_step, n % STRIPES, codes, maxima[whole:])
-            least = lower_bound(maxima, groups, k, rest)
-            found = gather(x, first, x_step, n, codes, maxima, groups, k, least, rest[k:], positions[k:])
+            least, is_greatest = lower_bound(maxima, groups, k, rest)
+            found = gather(x, first, x_step, n, codes, maxima, groups, k, least, is_greatest, rest[k:], positions[k:])
             finish(k, found, rest, positions)
-            write_row(x, first, x_step, positions, k, values, v_start + offset(grid, 2, row + column), v_step,
-                      indices, i_start + offset(grid, 3, row + column), i_step, words)  # fmt: skip
+            write_row(x, first, x_step, positions, k, values, v + column * v_side, v_step,
+                      indices, i + column * i_side, i_step, words)  # fmt: skip

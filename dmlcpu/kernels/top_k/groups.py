@@ -11,7 +11,7 @@ order of position, and if they become many, all but the k greatest are dropped; 
 from typing import NamedTuple
 
 from dmlcpu.kernels.top_k.order import CELLS, sort
-from dmlcpu.kernels.top_k.threshold import collect, kth_greatest
+from dmlcpu.kernels.top_k.threshold import collect, count_at_least, kth_greatest
 from dmlcpu.runtime.intrinsics import greatest_line, line_of
 from dmlcpu.runtime.jit import device
 
@@ -50,7 +50,10 @@ def scratch(k: int, groups: int) -> tuple[int, int]:
 
 @device
 def lower_bound(maxima, groups, k, folded):
-    """Return a key that at least k elements reach. folded: scratch for maxima of maxima, FOLDED * k and a line."""
+    """Return a key that at least k elements reach, and whether none exceeds it: then the first k to reach it win.
+
+    folded: scratch for maxima of maxima, FOLDED * k and a line.
+    """
     lanes = line_of(maxima)
     size = (FOLDED * k + lanes - 1) // lanes * lanes
     if size < groups:
@@ -60,7 +63,8 @@ def lower_bound(maxima, groups, k, folded):
             folded[rest % lanes] = max(folded[rest % lanes], maxima[rest])
         maxima, groups = folded, size
     least, _ = kth_greatest(maxima, groups, k, k)
-    return least
+    above = type(least)(least + type(least)(1))
+    return least, above == 0 or count_at_least(maxima, groups, above) == 0
 
 
 @device

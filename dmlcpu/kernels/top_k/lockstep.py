@@ -7,7 +7,7 @@ first, without a comparison of positions and without a branch.
 
 import numpy as np
 
-from dmlcpu.kernels.grid import offset
+from dmlcpu.kernels.grid import offsets
 from dmlcpu.kernels.top_k.brief import scratch_of, unpack
 from dmlcpu.kernels.top_k.groups import LINE, Sequences
 from dmlcpu.kernels.top_k.keys import load_keys
@@ -29,14 +29,13 @@ def scratch(n: int, k: int) -> tuple[int, int]:
 
 
 @device
-def load_block(x, x_start, x_step, grid, block, rows, n, codes, elements):
-    """Write the keys of the sequences block, ..., block + rows - 1, one after the other."""
-    if x_step == 1 and grid[0] == 1 and grid[2] == n:  # they lie so in memory
-        load_keys(x, x_start + block * n, 1, rows * n, codes, elements)
+def load_block(x, starts, step, grid, rows, n, codes, elements):
+    """Write the keys of `rows` sequences, one after the other. starts: where each begins."""
+    if step == 1 and grid[0] == 1 and grid[2] == n:  # they lie so in memory
+        load_keys(x, starts[0], 1, rows * n, codes, elements)
         return
     for lane in range(rows):
-        start = x_start + offset(grid, 1, block + lane)
-        load_keys(x, start, x_step, n, codes, elements[lane * n : (lane + 1) * n])
+        load_keys(x, starts[lane], step, n, codes, elements[lane * n : (lane + 1) * n])
 
 
 @device
@@ -67,12 +66,11 @@ def lockstep(part, parts, x, values, indices, brief, scratch):
     last = (part + 1) * rows // parts
     for first in range(part * rows // parts, last, lanes):
         width = min(lanes, last - first)  # lanes beyond work on what is left there
-        load_block(x, x_start, x_step, grid, first, width, n, codes, elements)
+        offsets(grid, 1, first, width, x_start, starts)
+        offsets(grid, 2, first, width, v_start, v_starts)
+        offsets(grid, 3, first, width, i_start, i_starts)
+        load_block(x, starts, x_step, grid, width, n, codes, elements)
         select_block(elements, n, k, lanes, lines, best, places)
-        for lane in range(width):
-            starts[lane] = x_start + offset(grid, 1, first + lane)
-            v_starts[lane] = v_start + offset(grid, 2, first + lane)
-            i_starts[lane] = i_start + offset(grid, 3, first + lane)
         for j in range(k):
             for lane in range(width):
                 position = np.int64(places[j * lanes + lane])

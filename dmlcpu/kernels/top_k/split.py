@@ -36,8 +36,8 @@ def split(part, parts, x, values, indices, brief, scratch):
     start = x_start + offset(grid, 1, part // each) + begin
     maxima = keys[k + room(k) :]
     groups = group_maxima(x, start, end - begin, codes, maxima)
-    least = lower_bound(maxima, groups, k, keys)
-    found = gather(x, start, end - begin, codes, maxima, groups, k, least, keys[k:], positions[k:])
+    least, is_greatest = lower_bound(maxima, groups, k, keys)
+    found = gather(x, start, end - begin, codes, maxima, groups, k, least, is_greatest, keys[k:], positions[k:])
     finish(k, found, keys, positions)
 
 

@@ -8,11 +8,11 @@ position, stands first.
 
 import numpy as np
 
-from dmlcpu.kernels.grid import offset
+from dmlcpu.kernels.grid import offset, side_step
 from dmlcpu.kernels.top_k.brief import scratch_of, unpack
 from dmlcpu.kernels.top_k.groups import LINE, Sequences
-from dmlcpu.kernels.top_k.keys import load_keys, write_row
-from dmlcpu.runtime.intrinsics import line_of, prefetch, reach_any, sink
+from dmlcpu.kernels.top_k.keys import load_keys
+from dmlcpu.runtime.intrinsics import as_words, line_of, prefetch, reach_any, sink
 from dmlcpu.runtime.jit import device, kernel
 
 # Lines of columns that are worked on together. Measured on 10,000 x 1,000 float32 along axis 0, k 10, two threads, ms:
@@ -31,7 +31,7 @@ def takes(work: Sequences) -> bool:
 
 def scratch(n: int, k: int) -> tuple[int, int]:
     """Return how many words of keys and of positions each share of the work needs."""
-    return (k + 1) * COLUMNS, k + k * COLUMNS // 2
+    return (k + 1) * COLUMNS, k * COLUMNS // 2
 
 
 @device
@@ -49,24 +49,34 @@ def sweep_block(x, start, step, width, n, k, codes, columns, key, best, places):
                 sink(key, column, i, best, places, column, columns, k)
 
 
+@device
+def write_line(x, start, step, places, width, values, v, v_side, indices, i, i_side, words):
+    """Write the elements at places[:width] of neighbouring columns, and these numbers, to their output lines."""
+    for column in range(width):
+        position = np.int64(places[column])
+        values[np.uintp(v + column * v_side)] = x[np.uintp(start + column + position * step)]
+        low = np.uintp(i + column * i_side)
+        indices[low] = places[column]
+        if words == 2:
+            indices[low + np.uintp(1)] = 0
+
+
 @kernel
 def sweep(part, parts, x, values, indices, brief, scratch):
     """Select in a share of the sequences; those of the grid's last dimension lie side by side in x. See brief.py."""
     x_start, x_step, v_start, v_step, i_start, i_step, words, rows, n, k, grid, codes = unpack(x, brief)
     keys, positions = scratch_of(part, parts, x, brief, scratch)
+    places = as_words(positions, 0, indices)
     columns = LINES * line_of(x)
-    order, found = positions[:k], positions[k:].view(np.uint32)
-    line = grid[grid[0]]  # so many lie side by side: the size of the last dimension
+    line, v_side, i_side = side_step(grid, 0), side_step(grid, 2), side_step(grid, 3)
     a_line = (line + columns - 1) // columns
     blocks = rows // line * a_line
     for block in range(part * blocks // parts, (part + 1) * blocks // parts):
         row = block // a_line * line + block % a_line * columns
         width = min(columns, line - block % a_line * columns)
         start = x_start + offset(grid, 1, row)
-        sweep_block(x, start, x_step, width, n, k, codes, columns,
-                    keys[:columns], keys[columns:], found)  # fmt: skip
-        for column in range(width):
-            for j in range(k):
-                order[j] = found[j * columns + column]
-            write_row(x, start + column, x_step, order, k, values, v_start + offset(grid, 2, row + column), v_step,
-                      indices, i_start + offset(grid, 3, row + column), i_step, words)  # fmt: skip
+        sweep_block(x, start, x_step, width, n, k, codes, columns, keys[:columns], keys[columns:], places)
+        v, i = v_start + offset(grid, 2, row), i_start + offset(grid, 3, row)
+        for j in range(k):
+            write_line(x, start, x_step, places[j * columns :], width, values, v + j * v_step, v_side,
+                       indices, i + j * i_step, i_side, words)  # fmt: skip

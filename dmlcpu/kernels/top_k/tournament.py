@@ -70,7 +70,7 @@ def group_maxima(x, start, n, codes, maxima):
 
 
 @device
-def gather(x, start, n, codes, maxima, groups, k, least, keys, positions):
+def gather(x, start, n, codes, maxima, groups, k, least, is_greatest, keys, positions):
     """Write elements that reach a key, among them the k greatest, by ascending position; return how many.
 
     maxima: of the `groups` groups, a tile's behind one another.
@@ -98,6 +98,8 @@ def gather(x, start, n, codes, maxima, groups, k, least, keys, positions):
             for line in range(0, lanes * STRIPES, lanes):
                 bits = reach(keys, begin + line, least)
                 filled = keep(keys, begin + line, bits, group * STRIPES + line, keys, filled, positions)
+        if is_greatest and filled >= k:
+            break
         if filled > room(k) - TILE:
             least = drop_losers(keys, positions, filled, k, positions[room(k) :])
             filled = k
@@ -130,8 +132,8 @@ def tournament(part, parts, x, values, indices, brief, scratch):
     for row in range(part * rows // parts, (part + 1) * rows // parts):
         start = x_start + offset(grid, 1, row)
         groups = group_maxima(x, start, n, codes, maxima)
-        least = lower_bound(maxima, groups, k, keys)
-        found = gather(x, start, n, codes, maxima, groups, k, least, keys[k:], positions[k:])
+        least, is_greatest = lower_bound(maxima, groups, k, keys)
+        found = gather(x, start, n, codes, maxima, groups, k, least, is_greatest, keys[k:], positions[k:])
         finish(k, found, keys, positions)
         write_row(x, start, x_step, positions, k, values, v_start + offset(grid, 2, row), v_step,
                   indices, i_start + offset(grid, 3, row), i_step, words)  # fmt: skip
