@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, strategies as st
 from numba import njit
 
-from dmlcpu.kernels.grid import flatten, make_grid, offset, offsets, side_step
+from dmlcpu.kernels.grid import flatten, make_grid, offset_by_columns, offsets, side_step
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_offset_walks_like_numpy(sizes, data):
     for position, where in enumerate(np.ndindex(*sizes)):
         for tensor in (1, 2):
             expected = sum(i * stride for i, stride in zip(where, strides[tensor - 1], strict=True))
-            assert offset.py_func(grid, tensor, position) == expected
+            assert offset_by_columns.py_func(grid, tensor, position) == expected
 
 
 @njit
@@ -47,7 +47,7 @@ def test_offsets_of_a_range_are_those_of_its_positions(sizes, data):
     count = data.draw(st.integers(0, size - first))
     places = np.full(count, 99)
     walk(grid, 1, first, count, 7, places)
-    assert places.tolist() == [7 + offset.py_func(grid, 1, first + i) for i in range(count)]
+    assert places.tolist() == [7 + offset_by_columns.py_func(grid, 1, first + i) for i in range(count)]
 
 
 def test_side_step_is_the_stride_of_the_last_dimension():

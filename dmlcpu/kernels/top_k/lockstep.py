@@ -66,9 +66,9 @@ def lockstep(part, parts, x, values, indices, brief, scratch):
     last = (part + 1) * rows // parts
     for first in range(part * rows // parts, last, lanes):
         width = min(lanes, last - first)  # lanes beyond work on what is left there
-        offsets(grid, 1, first, width, x_start, starts)
-        offsets(grid, 2, first, width, v_start, v_starts)
-        offsets(grid, 3, first, width, i_start, i_starts)
+        for tensor in range(1, 4):  # one call in a loop: three would be compiled three times
+            start = x_start if tensor == 1 else v_start if tensor == 2 else i_start
+            offsets(grid, tensor, first, width, start, positions[(tensor - 1) * LINE :])
         load_block(x, starts, x_step, grid, width, n, codes, elements)
         select_block(elements, n, k, lanes, lines, best, places)
         for j in range(k):
