@@ -1,6 +1,7 @@
 """Compiling kernels ahead of time, into the cache, so that no later process waits for them."""
 
 import contextlib
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -72,13 +73,12 @@ def _top_k(name: str) -> None:
 def _scatter_nd(name: str) -> None:
     import numpy as np
 
-    from dmlcpu.operators import scatter_nd
+    from dmlcpu.operators.scatter_nd import execute
 
-    x = np.zeros((64, 4), _array_type(name))
-    updates = np.zeros((8, 4), x.dtype)
-    for index_type in (np.int64, np.int32, np.uint32, np.uint64):
-        scatter_nd(x, np.arange(8, dtype=index_type)[:, None], updates)
-    scatter_nd(x, np.arange(8)[:, None], updates, reduction="add")
+    x = np.zeros(64, _array_type(name))
+    indices, updates = np.arange(0, 64, 4)[:, None], np.zeros(16, x.dtype)
+    for reduction, kernel in itertools.product(("none", "add"), ("apply", "drain")):
+        execute(x, indices, updates, np.empty_like(x), reduction=reduction, kernel=kernel)
 
 
 def _quantized_matmul(name: str) -> None:

@@ -27,6 +27,7 @@ from dmlcpu.operators.quantized_matmul import (
     run as run_quantized_matmul,
 )
 from dmlcpu.operators.scatter_nd import (
+    INDEX_WORD as SCATTER_INDEX_WORD,
     Plan as ScatterNDPlan,
     execute as execute_scatter_nd,
     out_of_range,
@@ -96,7 +97,7 @@ def _packed_scatter_nd(desc: ScatterNDOperatorDesc) -> PackedRun:
         _packed_strides(indices_shape, index_type),
         _packed_strides(desc.updates_shape, dtype),
     )
-    request = (shape, dtype, word, indices_shape, index_type.itemsize, strides, "none", "raise", True)
+    request = (shape, dtype, word, indices_shape, index_type, strides, "none", "raise", True)
 
     @functools.lru_cache(maxsize=8)
     def plan(limits: Budget) -> ScatterNDPlan:
@@ -110,7 +111,7 @@ def _packed_scatter_nd(desc: ScatterNDOperatorDesc) -> PackedRun:
         out: Array = bound["output_tensor"]
         return out
 
-    words = {"input_tensor": word, "indices_tensor": index_type, "updates_tensor": word, "output_tensor": word}
+    words = {"input_tensor": word, "indices_tensor": SCATTER_INDEX_WORD, "updates_tensor": word, "output_tensor": word}
     return PackedRun(words, run)
 
 

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dmlcpu.kernels.quantized_matmul import pack, product
-from dmlcpu.kernels.scatter_nd import apply, resolve
+from dmlcpu.kernels.scatter_nd import apply, buckets, resolve
 from dmlcpu.kernels.top_k import columns, lockstep, select_sort, split, sweep, tournament
 from dmlcpu.runtime.isa import Isa, allowed
 from dmlcpu.runtime.jit import Kernel
 
 WIDTHS = ("uint8", "uint16", "uint32", "uint64")
-INDICES = ("int32", "int64", "uint32", "uint64")
+INDICES = ("uint32",)
 BYTES = ("int8", "uint8")
 NUMBERS = (*WIDTHS, "int8", "int16", "int32", "int64", "float32", "float64")
 
@@ -44,9 +44,11 @@ KERNELS = (
     Entry("top_k", "select", "columns", Isa.GENERIC, WIDTHS, columns.columns,
           scratch=columns.scratch, takes=columns.takes),
     Entry("top_k", "select", "select_sort", Isa.GENERIC, WIDTHS, select_sort.select_sort, scratch=select_sort.scratch),
-    Entry("scatter_nd", "resolve", "resolve", Isa.GENERIC, INDICES, resolve.resolve),
+    Entry("scatter_nd", "check", "check", Isa.GENERIC, INDICES, resolve.check),
     Entry("scatter_nd", "copy", "copy", Isa.GENERIC, NUMBERS, apply.copy),
     Entry("scatter_nd", "apply", "apply", Isa.GENERIC, NUMBERS, apply.apply),
+    Entry("scatter_nd", "partition", "partition", Isa.GENERIC, NUMBERS, buckets.partition),
+    Entry("scatter_nd", "drain", "drain", Isa.GENERIC, NUMBERS, buckets.drain),
     Entry("quantized_matmul", "pack", "pack", Isa.GENERIC, BYTES, pack.pack),
     Entry("quantized_matmul", "dot", "dot_u8s8_4x8x4_generic", Isa.GENERIC, BYTES, product.generic),
     Entry("quantized_matmul", "dot", "dot_u8s8_4x16x4_avx2", Isa.AVX2, BYTES, product.avx2),

@@ -132,3 +132,39 @@ def check_type(operator: str, field: str, dtype: np.dtype[Any], allowed: Collect
     """Refuse a data type that is not in a list of names."""
     if type_name(dtype) not in allowed:
         raise UnsupportedError(operator, f"{field}.dtype", str(dtype), ", ".join(allowed))
+
+
+def as_array_like(operator: str, name: str, value: Any, other: str, dtype: np.dtype[Any]) -> Array:
+    """Return an array of the type of the argument `other`; lists and numbers are converted, arrays have to be of it."""
+    if not hasattr(value, "dtype"):
+        return _from_list(operator, name, value, f"what {dtype} ({other}'s type) holds", dtype)
+    array = as_array(operator, name, value)
+    if array.dtype != dtype:
+        raise BindingError(operator, f"{name}.dtype", str(array.dtype), f"{dtype} ({other}'s type)")
+    return array
+
+
+def _from_list(operator: str, name: str, value: Any, allowed: str, dtype: np.dtype[Any]) -> Array:
+    """Convert lists and numbers, but not what would lose a fraction, a digit or characters."""
+    try:
+        given = np.asarray(value)
+        with np.errstate(all="ignore"):
+            array = np.asarray(value, dtype)
+    except (OverflowError, TypeError, ValueError) as error:
+        raise BindingError(operator, name, str(error), allowed) from None
+    if given.size and not _converts(given.dtype, dtype):
+        raise BindingError(operator, name, f"a list of {given.dtype}", allowed)
+    if given.dtype.kind in "fc" and (np.isinf(array) & ~np.isinf(given)).any():
+        raise BindingError(operator, name, "a number that overflows", allowed)
+    return array
+
+
+def _converts(given: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
+    """Tell whether a list of one type may be given for another; whether integers fit is told by their values."""
+    if dtype.name == "bfloat16":
+        return given.kind in "biuf"
+    if given.kind in "iu" and dtype.kind in "iu":
+        return True
+    if given.kind in "biufc" and dtype.kind in "biufc":
+        return np.can_cast(given, dtype, "same_kind")
+    return given.kind == dtype.kind and np.can_cast(given, dtype, "safe")

@@ -15,17 +15,28 @@ from dmlcpu.kernels import registry
 from dmlcpu.kernels.brief import Brief
 from dmlcpu.kernels.grid import make_grid
 from dmlcpu.kernels.scatter_nd import combine, resolve
-from dmlcpu.kernels.scatter_nd.brief import BLOCK, Layout, make_brief
+from dmlcpu.kernels.scatter_nd.brief import BLOCK_CELLS, Layout, make_brief
+from dmlcpu.kernels.scatter_nd.buckets import PAIRS
 from dmlcpu.operators.arguments import (
     Array,
     as_array,
+    as_array_like,
     check_apart,
     check_choice,
     check_output,
     same_memory,
     type_name,
 )
-from dmlcpu.runtime.memory import C_CONTIGUOUS, F_CONTIGUOUS, borrow, first_word, give_back, word_strides, words
+from dmlcpu.runtime.memory import (
+    C_CONTIGUOUS,
+    F_CONTIGUOUS,
+    borrow,
+    first_word,
+    give_back,
+    second_level_cache,
+    word_strides,
+    words,
+)
 from dmlcpu.runtime.threads import Budget, budget
 
 _log = logging.getLogger("dmlcpu")
@@ -52,6 +63,7 @@ _COMPUTED_AS = {
     **{name: name for name in ("float32", "float64", *(f"{s}int{b}" for s in ("", "u") for b in (8, 16, 32, 64)))},
 }
 _WORDS = {width: np.dtype(f"u{width}") for width in (1, 2, 4, 8)}
+INDEX_WORD = np.dtype(np.uint32)
 _CONTIGUOUS = C_CONTIGUOUS | F_CONTIGUOUS
 _HALVES = {"float16": combine.FLOAT16, "bfloat16": combine.BFLOAT16}
 
@@ -141,7 +153,7 @@ def check(x: Any, indices: Any, updates: Any, reduction: Any, mode: Any) -> tupl
     if coordinates > x.ndim:
         allowed = f"0 to {x.ndim} (x has {x.ndim} dimensions)"
         raise BindingError("scatter_nd", "indices.shape[-1]", str(coordinates), allowed)
-    updates = _as_updates(updates, x.dtype)
+    updates = as_array_like("scatter_nd", "updates", updates, "x", x.dtype)
     shape = indices.shape[:-1] + x.shape[coordinates:]
     if updates.shape != shape:
         allowed = f"{shape} (indices.shape[:-1] + x.shape[{coordinates}:]; updates are not broadcast)"
@@ -160,19 +172,30 @@ def allocate(x: Array, indices: Array, updates: Array, out: Array | None) -> Arr
     return out
 
 
+# Many single elements are sorted by region first, where that pays; measured by asv_bench/thresholds.py.
+_SORTED_UPDATES = 1 << 20  # at least so many
+_SORTED_CACHES = 32  # in an output of at least so many second caches
+_MOST_BUCKETS = 256  # more would not find room in the caches while they are filled
+_LEAST_BUCKETS = 16  # for shares to take turns with
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """How one set of shapes, layouts and types is worked on."""
 
-    resolve: Callable[..., Any]  # the kernels, to be called with (0, parts, ...)
-    resolve_parts: int
+    check: Callable[..., Any] | None  # the kernels, to be called with (0, parts, ...); bad indices may need no check
     copy: Callable[..., Any]
     apply: Callable[..., Any]
-    apply_parts: int
+    partition: Callable[..., Any]
+    drain: Callable[..., Any]
+    parts: int  # shares of the updates
+    apply_parts: int  # shares of the output
     fused: bool  # whether the shares of `apply` can copy their regions themselves
-    brief: Brief  # what both are told
+    buckets: int  # what updates are sorted into, if they are
+    tables: int  # where the buckets' sizes are in the scratch; behind them is the ticket
+    brief: Brief  # what all kernels are told
     count: int  # updates
-    element: np.dtype[Any]  # what `apply` sees elements as
+    element: np.dtype[Any]  # what the updates are seen as
     scratch: int  # cells
 
 
@@ -182,17 +205,18 @@ def plan(
     dtype: np.dtype[Any],
     element: np.dtype[Any],
     indices_shape: tuple[int, ...],
-    indices_width: int,
+    index_type: np.dtype[Any],
     strides: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]],
     reduction: str,
     mode: str,
     copied: bool,
     limits: Budget,
+    kernel: str | None = None,
 ) -> Plan:
     """Cut the work. strides: of out, indices and updates; copied: x and out are copied as they lie in memory."""
     width = element.itemsize
     out_strides, updates_strides = word_strides(strides[0], width), word_strides(strides[2], width)
-    indices_strides = word_strides(strides[1], indices_width)
+    indices_strides = word_strides(strides[1], INDEX_WORD.itemsize)
     words_an_element = dtype.itemsize // width
     coordinates = indices_shape[-1]
     outer = indices_shape[:-1]
@@ -218,31 +242,56 @@ def plan(
     in_order = out_strides == tuple(math.prod(shape[d + 1 :]) * words_an_element for d in range(len(shape)))
     span = sum((size - 1) * abs(stride) for size, stride in zip(shape, out_strides, strict=True)) + words_an_element
     regions, unit = (space, inner) if in_order else (span, 1)
-    resolve_parts = limits.parts(work=count * max(coordinates, 1), most=count)
+    parts = limits.parts(work=count * max(coordinates, 1), most=count)
     nbytes = math.prod(shape) * dtype.itemsize if copied else 0
     apply_parts = max(
         limits.parts(work=count * inner, most=regions),
         limits.parts(work=nbytes // 8, most=regions),  # some 8 bytes a nanosecond
     )
-    lists = count + resolve_parts
+    single = inner == 1 and layout.sources.shape[1] == 1
+    worth = count >= _SORTED_UPDATES and span * width >= _SORTED_CACHES * second_level_cache()
+    buckets, shift = _buckets(span, width) if single and (worth if kernel is None else kernel == "drain") else (0, 0)
+    # The scratch: reports of `check`, blocks of all kernels, tables, the ticket, sorted places and values.
+    tables = max(parts, apply_parts) * (1 + BLOCK_CELLS)
+    ticket = tables + parts * 3 * (buckets + 1)
+    near = ticket + 8 - ticket % 8  # they start cache lines
+    pairs = near + parts * buckets * 2 * PAIRS
     brief = make_brief(
-        (i_start, indices_strides[-1] if coordinates else 0, _MODES[mode], first_word(shape, out_strides), count),
-        (updates_start, *map(int, slices[:, -1]), operation, half, regions, unit, lists),
+        (
+            *(i_start, indices_strides[-1] if coordinates else 0, index_type.itemsize == 8, index_type.kind == "i"),
+            *(_MODES[mode], first_word(shape, out_strides), count),
+        ),
+        (updates_start, *map(int, slices[:, -1]), operation, half, regions, unit),
+        (buckets, shift, parts, span, tables, ticket, near, pairs),
         layout,
     )
-    _log.debug("scatter_nd: %d updates of %d words into %s: %d parts", count, inner, shape, apply_parts)
+    _log.debug("scatter_nd: %d updates of %d words into %s: %d parts, %d buckets", count, inner, shape, parts, buckets)
+    kernels = {entry.name: entry.kernel for entry in registry.available("scatter_nd")}
     return Plan(
-        resolve=registry.find("scatter_nd", "resolve").kernel.for_parts(resolve_parts),
-        resolve_parts=resolve_parts,
-        copy=registry.find("scatter_nd", "copy").kernel,
-        apply=registry.find("scatter_nd", "apply").kernel.for_parts(apply_parts),
+        check=kernels["check"].for_parts(parts) if count and (mode == "raise" or buckets) else None,
+        copy=kernels["copy"],
+        apply=kernels["apply"].for_parts(apply_parts),
+        partition=kernels["partition"].for_parts(parts),
+        drain=kernels["drain"].for_parts(parts),
+        parts=parts,
         apply_parts=apply_parts,
-        brief=brief,
         fused=in_order,
+        buckets=buckets,
+        tables=tables,
+        brief=brief,
         count=count,
         element=element,
-        scratch=lists + apply_parts * BLOCK,
+        scratch=pairs + (count + parts * buckets * PAIRS if buckets else 0) * (2 if width == 8 else 1),
     )
+
+
+def _buckets(span: int, width: int) -> tuple[int, int]:
+    """Return how many buckets an output of `span` words is cut into, and the bits of a place within one."""
+    shift = (second_level_cache() // 4 // width).bit_length() - 1
+    shift = max(min(shift, (span // _LEAST_BUCKETS).bit_length() - 1), 0)
+    while (span - 1 >> shift) >= _MOST_BUCKETS:
+        shift += 1
+    return (span - 1 >> shift) + 1, shift
 
 
 def execute(
@@ -255,8 +304,12 @@ def execute(
     mode: str = "raise",
     operator: str = "scatter_nd",
     field: str = "indices",
+    kernel: str | None = None,
 ) -> None:
-    """Run on checked arrays of any strides, in place if x is out; errors about an index name `operator` and `field`."""
+    """Run on checked arrays of any strides, in place if x is out; errors about an index name `operator` and `field`.
+
+    `kernel` asks for one of the two that write, "apply" or "drain" (which takes single elements alone).
+    """
     if mode == "clip" and indices.size and 0 in x.shape[: indices.shape[-1]]:
         raise IndexOutOfRangeError(
             operator, field, "clipped into an empty dimension", f"none: dimension {x.shape.index(0)} has 0 elements"
@@ -267,11 +320,11 @@ def execute(
     copied = x is not out and x.flags.num & out.flags.num & _CONTIGUOUS != 0
     strides = (out.strides, indices.strides, updates.strides)
     # fmt: off
-    chosen = plan(x.shape, x.dtype, element, indices.shape, indices.itemsize, strides, reduction, mode, copied,
-                  budget())
+    chosen = plan(x.shape, x.dtype, element, indices.shape, indices.dtype, strides, reduction, mode, copied, budget(),
+                  kernel)
     # fmt: on
     # T == 0: there are no indices, and each update goes to the one place there is. No updates: none is read.
-    flat_indices = words(indices, indices.dtype) if indices.size else np.zeros(1, indices.dtype)
+    flat_indices = words(indices, INDEX_WORD) if indices.size else np.zeros(2, INDEX_WORD)
     flat_out = words(out, element) if out.size else np.zeros(1, element)
     flat_updates = words(updates, element) if updates.size else flat_out
     flat_x = words(x, element) if copied and x.size else flat_out[:0]
@@ -290,59 +343,33 @@ def run(
     """
     scratch = borrow(chosen.scratch)
     try:
-        if chosen.count:
-            chosen.resolve(0, chosen.resolve_parts, indices, chosen.brief, scratch)
-            for part in range(chosen.resolve_parts):
-                place = int(scratch[chosen.count + part])
+        if chosen.check:
+            chosen.check(0, chosen.parts, indices, chosen.brief, scratch)
+            for part in range(chosen.parts):
+                place = int(scratch[part])
                 if place != resolve.GOOD:
                     return place
         if unlike is not None:
             np.copyto(*unlike)
+        if chosen.buckets and _spread(chosen, scratch):
+            chosen.partition(0, chosen.parts, indices, updates, chosen.brief, scratch)
+            scratch[chosen.tables + chosen.parts * 3 * (chosen.buckets + 1)] = 0
+            chosen.drain(0, chosen.parts, x, out, chosen.brief, scratch)
+            return resolve.GOOD
         if not chosen.fused and chosen.apply_parts > 1 and x.size:
             chosen.copy(0, chosen.apply_parts, x, out)
             x = x[:0]
-        chosen.apply(0, chosen.apply_parts, x, updates, out, chosen.brief, scratch)
+        chosen.apply(0, chosen.apply_parts, x, indices, updates, out, chosen.brief, scratch)
     finally:
         give_back(scratch)
     return resolve.GOOD
 
 
-def _as_updates(updates: Any, dtype: np.dtype[Any]) -> Array:
-    """Return `updates` as an array of x's type; lists and numbers are converted, arrays have to be of it."""
-    if not hasattr(updates, "dtype"):
-        return _from_list(updates, dtype)
-    updates = as_array("scatter_nd", "updates", updates)
-    if updates.dtype != dtype:
-        raise BindingError("scatter_nd", "updates.dtype", str(updates.dtype), f"{dtype} (x's type)")
-    result: Array = updates
-    return result
-
-
-def _from_list(updates: Any, dtype: np.dtype[Any]) -> Array:
-    """Convert lists and numbers to x's type, but not what would lose a fraction, a digit or characters."""
-    allowed = f"what {dtype} (x's type) holds"
-    try:
-        given = np.asarray(updates)
-        with np.errstate(all="ignore"):
-            array = np.asarray(updates, dtype)
-    except (OverflowError, TypeError, ValueError) as error:
-        raise BindingError("scatter_nd", "updates", str(error), allowed) from None
-    if given.size and not _converts(given.dtype, dtype):
-        raise BindingError("scatter_nd", "updates", f"a list of {given.dtype}", allowed)
-    if given.dtype.kind in "fc" and (np.isinf(array) & ~np.isinf(given)).any():
-        raise BindingError("scatter_nd", "updates", "a number that overflows", allowed)
-    return array
-
-
-def _converts(given: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
-    """Tell whether a list of one type may be given for another; whether integers fit is told by their values."""
-    if dtype.name == "bfloat16":
-        return given.kind in "biuf"
-    if given.kind in "iu" and dtype.kind in "iu":
-        return True
-    if given.kind in "biufc" and dtype.kind in "biufc":
-        return np.can_cast(given, dtype, "same_kind")
-    return given.kind == dtype.kind and np.can_cast(given, dtype, "safe")
+def _spread(chosen: Plan, scratch: Array) -> bool:
+    """Tell whether the updates are so spread over the buckets that no thread waits long for the fullest."""
+    tables = scratch[chosen.tables : chosen.tables + chosen.parts * 3 * (chosen.buckets + 1)]
+    counts = tables.reshape(chosen.parts, 3, -1)[:, 0, :-1].sum(axis=0)
+    return bool(counts.max() * 2 * max(chosen.parts, 2) <= 3 * chosen.count)
 
 
 def _operation(dtype: np.dtype[Any], reduction: str) -> int:

@@ -11,6 +11,7 @@ _CACHE_LINE = 64  # bytes
 _LEAST_LANES = 16  # LLVM unrolls shorter loops instead of making vectors of them
 _POINTER = ir.IntType(8).as_pointer()
 _INT = ir.IntType(32)
+_LONG = ir.IntType(64)
 
 
 def _lanes(context: Any, element: Any) -> int:
@@ -187,7 +188,7 @@ def as_words(_context, cells, start, like):  # type: ignore[no-untyped-def]
         )
         return words._getvalue()
 
-    result = types.Array(like.dtype, 1, "C")
+    result = types.Array(getattr(like, "dtype", like), 1, "C")
     return result(cells, types.intp, like), generate
 
 
@@ -209,6 +210,41 @@ def copy_range(_context, source, target, first, last):  # type: ignore[no-untype
         return context.get_dummy_value()
 
     return types.void(source, target, types.intp, types.intp), generate
+
+
+@intrinsic
+def stream(_context, source, first, target, place, count):  # type: ignore[no-untyped-def]
+    """Copy `count` int64 from source[first:] to target[place:], past the caches; whole lines, which start cache lines.
+
+    They do not come before what this thread does afterwards in the eyes of others, unless there is a `fence` between.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        def address(array: int, begin: Any, index: Any) -> Any:
+            data = context.make_array(signature.args[array])(context, builder, arguments[array]).data
+            return builder.bitcast(builder.gep(data, [builder.add(begin, index)]), line.as_pointer())
+
+        _, first, _, place, count = arguments
+        line = ir.VectorType(_LONG, _CACHE_LINE // 8)
+        once = builder.module.add_metadata([_INT(1)])
+        with cgutils.for_range_slice(builder, _LONG(0), count, _LONG(line.count), inc=True) as (index, _):
+            cells = builder.load(address(0, first, index), align=_CACHE_LINE)
+            builder.store(cells, address(2, place, index), align=_CACHE_LINE).set_metadata("nontemporal", once)
+        return context.get_dummy_value()
+
+    index = types.intp
+    return types.void(source, index, target, index, index), generate
+
+
+@intrinsic
+def fence(_context):  # type: ignore[no-untyped-def]
+    """Let other threads see all that this one wrote before they see what it writes next."""
+
+    def generate(context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:
+        builder.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(), generate
 
 
 @intrinsic

@@ -1,5 +1,6 @@
 """Every kernel of the registry that this machine can run, over the shapes where blocks, digits and tiles end."""
 
+import functools
 import itertools
 
 import numpy as np
@@ -159,12 +160,14 @@ def test_scatter_nd(dtype, reduction):
         indices = indices.astype(index_type)
         indices = next(layouts)(indices) if outer else indices  # one tuple, repeated along itself, is another tuple
         expected = reference.scatter_nd(x, indices, updates, reduction=reduction, mode=mode)
-        for threads in THREADS:
+        kernels = ("apply", "drain") if coordinates == len(shape) else ("apply",)
+        for threads, kernel in itertools.product(THREADS, kernels):
+            call = functools.partial(execute_scatter_nd, reduction=reduction, mode=mode, kernel=kernel)
             with limits(threads, grain=1):
                 found = np.empty_like(expected)
-                execute_scatter_nd(x, indices, updates, found, reduction=reduction, mode=mode)
+                call(x, indices, updates, found)
                 in_place = x.copy()
-                execute_scatter_nd(in_place, indices, updates, in_place, reduction=reduction, mode=mode)
+                call(in_place, indices, updates, in_place)
             assert_same_bits((found, np.ascontiguousarray(in_place)), (expected, expected))
 
 

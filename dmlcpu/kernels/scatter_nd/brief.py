@@ -8,6 +8,9 @@ from dmlcpu.kernels.grid import Grid, flatten
 from dmlcpu.runtime.jit import viewer
 
 BLOCK = 256  # updates that a share looks at together
+# Cells of what a share keeps of a block: places, those of its own updates, their numbers, and as many values. What is
+# behind is room for a line that is written in passing, and keeps the shares of two threads apart.
+BLOCK_CELLS = 4 * BLOCK + 32
 
 
 class Layout(NamedTuple):
@@ -20,34 +23,43 @@ class Layout(NamedTuple):
     slices: Grid  # runs within a slice: strides of out and updates
 
 
-def make_brief(tuples: tuple[int, ...], updates: tuple[int, ...], layout: Layout) -> Brief:
-    """Return the brief: what `unpack_tuples` names and how many there are, what `unpack_updates` names, and grids."""
+def make_brief(tuples: tuple[int, ...], updates: tuple[int, ...], buckets: tuple[int, ...], layout: Layout) -> Brief:
+    """Return the brief: what `unpack_tuples`, `unpack_updates` and `unpack_buckets` name, and grids."""
     sizes, steps, *grids = layout
-    return briefs.make_brief(tuples, updates, sizes, steps, *map(flatten, grids))
-
-
-@viewer
-def places_of(brief, scratch):
-    """Return the scratch for the place of each update in out."""
-    return scratch[: section(brief, 0)[4]]
+    return briefs.make_brief(tuples, updates, buckets, sizes, steps, *map(flatten, grids))
 
 
 @viewer
 def unpack_tuples(brief):
-    """Return where the tuples start, the step along one, what to do about bad ones, where out starts, the sizes,
-    the steps in out, and the tuples' grid.
+    """Return where the tuples start, the step along one, whether indices have 64 bits and a sign, what to do about bad
+    ones, where out starts, how many tuples there are, the sizes, the steps in out, and the tuples' grid.
     """  # noqa: D205
     numbers = section(brief, 0)
-    return numbers[0], numbers[1], numbers[2], numbers[3], section(brief, 2), section(brief, 3), section(brief, 4)
+    return (numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], numbers[6],
+            section(brief, 3), section(brief, 4), section(brief, 5))  # fmt: skip
 
 
 @viewer
 def unpack_updates(brief):
-    """Return what `apply` is told."""
+    """Return where the updates start, the run of a slice, how it is applied, the regions, and grids."""
     numbers = section(brief, 1)
-    updates_start, n, o_step, u_step, operation, half = (
-        numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5]
-    )  # fmt: skip
-    regions, unit, lists = numbers[6], numbers[7], numbers[8]
-    return (updates_start, n, o_step, u_step, operation, half, regions, unit, lists,
-            section(brief, 5), section(brief, 6))  # fmt: skip
+    start, n, o_step, u_step = numbers[0], numbers[1], numbers[2], numbers[3]
+    operation, half, regions, unit = numbers[4], numbers[5], numbers[6], numbers[7]
+    return start, n, o_step, u_step, operation, half, regions, unit, section(brief, 6), section(brief, 7)
+
+
+@viewer
+def unpack_buckets(brief):
+    """Return how many buckets there are, the bits of a place in one, the shares that fill them, and the words of out;
+    and where in the scratch their tables lie, the ticket, and pairs of a place and a value, near ones and all.
+    """  # noqa: D205
+    numbers = section(brief, 2)
+    return numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], numbers[6], numbers[7]
+
+
+@viewer
+def block_of(part, parts, scratch):
+    """Return a share's scratch for a block: places, its own places, their numbers, cells for values."""
+    begin = parts + part * BLOCK_CELLS
+    own, mine, values = begin + BLOCK, begin + 2 * BLOCK + 8, begin + 3 * BLOCK + 16
+    return scratch[begin:own], scratch[own:mine], scratch[mine:values], scratch[values : values + BLOCK]

@@ -60,15 +60,18 @@ def combine_row(row, update, operation):
 
 
 @device
-def combine_elements(mine, found, places, out, updates, start, step, operation, half):
-    """Apply the updates mine[:found], of one element each, `step` apart from `start` on, at their places."""
-    if operation == ADD and half == PLAIN:
-        for j in range(found):
-            o = np.uintp(places[mine[j]])
-            out[o] = quiet(out[o] + updates[np.uintp(start + mine[j] * step)])
+def combine_elements(places, place_step, values, value_step, count, out, operation, half):
+    """Apply `count` values of one element each, `value_step` apart, at places of out that are `place_step` apart."""
+    if operation == OVERWRITE:
+        for j in range(count):
+            out[np.uintp(places[np.uintp(j * place_step)])] = values[np.uintp(j * value_step)]
+    elif operation == ADD and half == PLAIN:
+        for j in range(count):
+            o = np.uintp(places[np.uintp(j * place_step)])
+            out[o] = quiet(out[o] + values[np.uintp(j * value_step)])
     else:
-        for j in range(found):
-            combine_slice(out, places[mine[j]], 1, updates, start + mine[j] * step, 1, 1, operation, half)
+        for j in range(count):
+            combine_slice(out, np.intp(places[j * place_step]), 1, values, j * value_step, 1, 1, operation, half)
 
 
 @device

@@ -1,10 +1,14 @@
-"""The validating pass: index tuples become places in the output, or the first bad one is reported."""
+"""Index tuples become places in the output; and the pass that finds the first bad one before anything is written.
+
+Places are not kept: resolving a block of tuples again, in vectors, takes no longer than reading its places would.
+"""
 
 import numpy as np
 
 from dmlcpu.kernels.grid import offset
-from dmlcpu.kernels.scatter_nd.brief import BLOCK, places_of, unpack_tuples
+from dmlcpu.kernels.scatter_nd.brief import BLOCK, block_of, unpack_buckets, unpack_tuples
 from dmlcpu.runtime.jit import device, kernel
+from dmlcpu.runtime.places import LANES, add_lines, load_index
 
 RAISE, DROP, CLIP = 0, 1, 2
 GOOD = -1  # reported for a share of the tuples that are all in range
@@ -12,45 +16,7 @@ DROPPED = -1  # the place of an update that is skipped
 
 
 @device
-def counted(raw, size):
-    """Return an index counted from the start; one that is out of range, of whatever type, is not in 0 ... size - 1."""
-    return np.int64(raw) + (size if raw < 0 else 0)
-
-
-@device
-def beyond(index, size):
-    """Return a number that is not 0 if an index is not in 0, ..., size - 1: the sign of either difference."""
-    return (np.uint64(index) | np.uint64(size - 1 - index)) & np.uint64(0x8000000000000000)
-
-
-@device
-def resolve_good(first, last, indices, start, tuple_step, step, sizes, steps, out_start, places):
-    """Resolve tuples first, ..., last - 1, evenly spaced, and tell whether all of them are in range.
-
-    No branch depends on an index, so that they are worked on in vectors.
-    """
-    mine = places[first:last]
-    for i in range(mine.size):
-        mine[i] = out_start
-    bad = np.uint64(0)
-    for t in range(sizes.size):
-        size, out_step, begin = sizes[t], steps[t], start + t * step + first * tuple_step
-        if tuple_step == 1:  # said in so many words, the compiler sees that they are neighbours
-            here = indices[begin : begin + mine.size]
-            for i in range(mine.size):
-                index = counted(here[i], size)
-                bad |= beyond(index, size)
-                mine[i] += index * out_step
-        else:
-            for i in range(mine.size):
-                index = counted(indices[np.uintp(begin + i * tuple_step)], size)
-                bad |= beyond(index, size)
-                mine[i] += index * out_step
-    return bad == 0
-
-
-@device
-def resolve_any(first, last, indices, start, grid, step, sizes, steps, out_start, mode, places):
+def resolve_any(first, last, indices, start, grid, step, wide, signed, sizes, steps, out_start, mode, places):
     """Resolve tuples first, ..., last - 1; return where the first bad coordinate lies (tuple * T + t), or GOOD."""
     for i in range(first, last):
         base = start + offset(grid, 1, i)
@@ -58,9 +24,9 @@ def resolve_any(first, last, indices, start, grid, step, sizes, steps, out_start
         dropped = False
         for t in range(sizes.size):
             size = sizes[t]
-            raw = indices[base + t * step]
-            index = counted(raw, size)
-            if raw > 0 and index < 0:  # a uint64 above 2**63 - 1 is too large, not negative
+            raw = load_index(indices, base + t * step, wide, signed)
+            index = raw + (size if signed and raw < 0 else 0)
+            if not signed and raw < 0:  # a uint64 above 2**63 - 1 is too large, not negative
                 index = size
             if index < 0 or index >= size:
                 if mode == RAISE:
@@ -68,27 +34,53 @@ def resolve_any(first, last, indices, start, grid, step, sizes, steps, out_start
                 dropped = mode == DROP or dropped
                 index = min(max(index, np.int64(0)), size - 1)
             place += index * steps[t]
-        places[i] = DROPPED if dropped else place
+        places[i - first] = DROPPED if dropped else place
     return GOOD
 
 
-@kernel
-def resolve(part, parts, indices, brief, scratch):
-    """Resolve a share of the tuples to places; what `resolve_any` returns goes to the cell `part` behind them.
+@device
+def resolve_block(first, last, indices, start, grid, step, wide, signed, sizes, steps, out_start, mode, places):
+    """Do what `resolve_any` does: in whole lines and without a branch, unless an index is out of range."""
+    lines = 0
+    if grid[0] == 1:  # evenly spaced: the grid has one column, and its third number is the step
+        lines = (last - first) // LANES * LANES
+        for i in range(lines):
+            places[i] = out_start
+        begin, bad = start + first * grid[2], 0
+        for t in range(sizes.size):
+            bad |= add_lines(indices, begin + t * step, grid[2], wide, signed, sizes[t], steps[t], places, lines)
+        lines = 0 if bad < 0 else lines
+    return resolve_any(first + lines, last, indices, start, grid, step, wide, signed, sizes, steps, out_start, mode,
+                       places[lines:])  # fmt: skip
 
-    indices: words of any index type; brief, scratch: see brief.py.
+
+@device
+def bucket_of(place, shift, buckets):
+    """Return the bucket of a place; the last one is that of skipped updates, whose place is negative."""
+    return np.uintp(min(np.uint64(place) >> np.uint64(shift), np.uint64(buckets)))
+
+
+@kernel
+def check(part, parts, indices, brief, scratch):
+    """Look at a share of the tuples; what `resolve_any` returns goes to the cell `part`.
+
+    If there are buckets, count the updates in each. indices: as uint32; brief, scratch: see brief.py.
     """
-    start, step, mode, out_start, sizes, steps, tuples = unpack_tuples(brief)
-    places = places_of(brief, scratch)
-    count = places.size
-    first, last = part * count // parts, (part + 1) * count // parts
-    evenly = tuples[0] == 1  # the grid has one column, and its third number is the step
+    start, step, wide, signed, mode, out_start, count, sizes, steps, tuples = unpack_tuples(brief)
+    buckets, shift, _, _, tables, _, _, _ = unpack_buckets(brief)
+    places, _, _, _ = block_of(part, parts, scratch)
+    counts = scratch[tables + part * 3 * (buckets + 1) :]
+    for bucket in range(buckets):
+        counts[bucket] = 0
+    last = (part + 1) * count // parts
     report = GOOD
-    for begin in range(first, last, BLOCK):  # small enough to stay in the nearest cache while coordinates add up
+    for begin in range(part * count // parts, last, BLOCK):
         end = min(begin + BLOCK, last)
-        if evenly and resolve_good(begin, end, indices, start, tuples[2], step, sizes, steps, out_start, places):
-            continue
-        report = resolve_any(begin, end, indices, start, tuples, step, sizes, steps, out_start, mode, places)
+        report = resolve_block(begin, end, indices, start, tuples, step, wide, signed, sizes, steps, out_start, mode,
+                               places)  # fmt: skip
         if report != GOOD:
             break
-    scratch[count + part] = report
+        if buckets > 0:
+            for i in range(end - begin):
+                counts[bucket_of(places[i], shift, buckets)] += 1
+    scratch[part] = report

@@ -1,0 +1,96 @@
+"""The vector operations on index tuples and places, against NumPy."""
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+from numba import njit
+
+from dmlcpu.runtime import places
+from dmlcpu.runtime.intrinsics import fence, stream
+from dmlcpu.runtime.memory import aligned_empty
+
+
+@njit
+def load_index(words, index, wide, signed):
+    return places.load_index(words, index, wide, signed)
+
+
+@njit
+def add_lines(words, begin, stride, wide, signed, size, step, where, count):
+    return places.add_lines(words, begin, stride, wide, signed, size, step, where, count)
+
+
+@njit
+def select_range(where, count, first, last, own, numbers):
+    return places.select_range(where, count, first, last, own, numbers)
+
+
+@njit
+def stream_lines(source, first, target, place, count):
+    stream(source, first, target, place, count)
+    fence()
+
+
+INDEX_TYPES = [np.dtype(name) for name in ("int32", "uint32", "int64", "uint64")]
+
+
+def as_words(indices):
+    """Return what the operations are given: words, whether they are wide, whether they have a sign."""
+    return indices.view(np.uint32), int(indices.itemsize == 8), int(indices.dtype.kind == "i")
+
+
+@pytest.mark.parametrize("dtype", INDEX_TYPES, ids=str)
+def test_load_index(dtype):
+    info = np.iinfo(dtype)
+    indices = np.array([info.min, info.max, 0, 1, info.max // 3], dtype)
+    words, wide, signed = as_words(indices)
+    found = [load_index(words, i * (1 + wide), wide, signed) for i in range(indices.size)]
+    assert found == indices.astype(np.int64).tolist()
+
+
+@pytest.mark.parametrize("dtype", INDEX_TYPES, ids=str)
+@pytest.mark.parametrize("apart", [1, 2, 3, -1])
+@pytest.mark.parametrize("wrong", [None, "low", "high", "far"])
+def test_add_lines(dtype, apart, wrong):
+    rng = np.random.default_rng(3)
+    size, count, step = 1_000, 3 * places.LANES, -7
+    indices = rng.integers(-size if dtype.kind == "i" else 0, size, 100).astype(dtype)
+    first = 20 if apart > 0 else 60
+    here = first + apart * 13
+    bad = {None: indices[here], "low": -size - 1, "high": size, "far": np.iinfo(dtype).max}
+    indices[here] = np.array([bad[wrong]]).astype(dtype)[0]  # -1 - size is a great number if there is no sign
+    words, wide, signed = as_words(indices)
+    where = rng.integers(0, 100, count)
+    chosen = indices[first : first + apart * count : apart].astype(np.int64)
+    expected = where + step * np.where(chosen < 0, chosen + size, chosen)
+    width = 1 + wide
+    found = add_lines(words, first * width, apart * width, wide, signed, size, step, where, count)
+    assert (found < 0) == (wrong is not None)
+    if wrong is None:
+        assert where.tolist() == expected.tolist()
+
+
+@given(st.lists(st.integers(-1, 30), max_size=60), st.integers(0, 30), st.integers(0, 30))
+def test_select_range(where, first, length):
+    last = first + length
+    padded = np.array([*where, *range(places.LANES)])  # what is behind must not be found
+    own, numbers = np.full((2, padded.size), -9)
+    found = select_range(padded, len(where), first, last, own, numbers)
+    expected = [(place, i) for i, place in enumerate(where) if first <= place < last]
+    assert list(zip(own[:found].tolist(), numbers[:found].tolist(), strict=True)) == expected
+
+
+def test_nothing_below_zero_is_in_a_range_without_an_end():
+    own, numbers = np.empty((2, 16), np.int64)
+    found = select_range(np.arange(-1, 7), 8, 0, np.iinfo(np.int64).max, own, numbers)
+    assert own[:found].tolist() == [0, 1, 2, 3, 4, 5, 6]
+
+
+def test_stream_copies_whole_lines():
+    source, target = aligned_empty(64, np.int64), aligned_empty(64, np.int64)
+    source[:] = np.arange(64)
+    target[:] = -1
+    stream_lines(source, 8, target, 32, 16)
+    assert target.tolist() == [-1] * 32 + list(range(8, 24)) + [-1] * 16
+    stream_lines(source, 0, target, 0, 0)
+    assert target[0] == -1
