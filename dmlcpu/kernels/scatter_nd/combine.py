@@ -65,13 +65,18 @@ def combine_elements(places, place_step, values, value_step, count, out, operati
     if operation == OVERWRITE:
         for j in range(count):
             out[np.uintp(places[np.uintp(j * place_step)])] = values[np.uintp(j * value_step)]
-    elif operation == ADD and half == PLAIN:
+    elif half != PLAIN:
+        for j in range(count):
+            o, value = np.uintp(places[np.uintp(j * place_step)]), values[np.uintp(j * value_step)]
+            out[o] = combine_half(np.uint32(out[o]), np.uint32(value), operation, half)
+    elif operation == ADD:
         for j in range(count):
             o = np.uintp(places[np.uintp(j * place_step)])
             out[o] = quiet(out[o] + values[np.uintp(j * value_step)])
     else:
         for j in range(count):
-            combine_slice(out, np.intp(places[j * place_step]), 1, values, j * value_step, 1, 1, operation, half)
+            o = np.uintp(places[np.uintp(j * place_step)])
+            out[o] = combine(out[o], values[np.uintp(j * value_step)], operation)
 
 
 @device
