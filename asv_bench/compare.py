@@ -19,6 +19,7 @@ TABLES = {
     "top_k_types": common.TOP_K_TYPES,
     "top_k_data": common.TOP_K_DATA,
     "scatter_nd": common.SCATTER_ND,
+    "scatter_nd_types": common.SCATTER_ND_TYPES,
     "quantized_matmul": common.QUANTIZED_MATMUL,
     "quantized_matmul_parameters": common.QUANTIZED_MATMUL_PARAMETERS,
     "tiny": {f"{name}: {case}": case for name, case in common.TINY.items()},

@@ -57,26 +57,32 @@ class ScatterNDCase:
     reduction: str = "none"
     in_place: bool = False
     dtype: str = "float32"
+    zipf: bool = False  # the n-th of the rows is met 1/n times as often as the first
+    index_type: str = "int64"
 
     def __str__(self):
-        where = "" if self.rows is None else f" on {self.rows} rows"
+        where = "" if self.rows is None else f" on {self.rows} rows{' by Zipf' if self.zipf else ''}"
         how = f"{'' if self.reduction == 'none' else f' {self.reduction}'}{' in place' if self.in_place else ''}"
         slices = "" if self.coordinates == len(self.shape) else f" of {_by(self.shape[self.coordinates :])}"
-        return f"{self.updates}{slices}{where} into {_by(self.shape)}{how} {self.dtype}"
+        index_type = "" if self.index_type == "int64" else f" by {self.index_type}"
+        return f"{self.updates}{slices}{where} into {_by(self.shape)}{how} {self.dtype}{index_type}"
 
     def shrunk(self):
-        """Return the same case, small enough for a test."""
-        return replace(
-            self, shape=tuple(min(n, 12) for n in self.shape), updates=10, rows=None if self.rows is None else 4
-        )
+        """Return the same case, small enough for a test; cases of two sizes stay two."""
+        shape, updates = tuple(min(n, 20) for n in self.shape), 8 + len(str(self.updates))
+        return replace(self, shape=shape, updates=updates, rows=None if self.rows is None else 4)
 
     def inputs(self):
         """Return x, indices, updates."""
         rng = np.random.default_rng(0)
         places = self.shape[: self.coordinates]
         space = int(np.prod(places))
-        flat = rng.permutation(space) if self.rows is None else rng.integers(0, self.rows, self.updates)
-        indices = np.stack(np.unravel_index(flat[: self.updates], places), axis=-1)
+        if self.rows is None:
+            flat = rng.permutation(space)[: self.updates]
+        else:
+            weights = 1 / np.arange(1, self.rows + 1) if self.zipf else np.ones(self.rows)
+            flat = rng.permutation(self.rows)[rng.choice(self.rows, self.updates, p=weights / weights.sum())]
+        indices = np.stack(np.unravel_index(flat, places), axis=-1).astype(self.index_type)
         x = rng.random(self.shape, np.float32).astype(_dtype(self.dtype))
         updates = rng.random((self.updates, *self.shape[self.coordinates :]), np.float32)
         return x, indices, updates.astype(x.dtype)
@@ -207,7 +213,16 @@ SCATTER_ND = _table(
     ScatterNDCase((10_000_000,), 5_000_000),
     ScatterNDCase((50_257, 768), 16_384, in_place=True),
     ScatterNDCase((50_257, 768), 16_384, rows=2_000, reduction="add", in_place=True),
+    ScatterNDCase((30_000, 256), 100_000, rows=30_000, zipf=True, reduction="add", in_place=True),
     ScatterNDCase((1_000_000,), 4_000_000, rows=1_000, reduction="add", in_place=True),
+    ScatterNDCase((1_000,), 20_000_000, rows=1_000, reduction="add", in_place=True),
+)
+SCATTER_ND_TYPES = _table(
+    *(ScatterNDCase((50_257, 768), 2_048, dtype=name) for name in ("uint8", "float16", "float32", "float64")),
+    *(
+        ScatterNDCase((4_096, 4_096), 4_000_000, coordinates=2, index_type=name)
+        for name in ("int64", "uint64", "int32", "uint32")
+    ),
 )
 
 _SIZES = [(1_024, 1_024, 1_024), (512, 4_096, 4_096), (128, 768, 3_072), (16, 4_096, 4_096), (1, 4_096, 4_096)]

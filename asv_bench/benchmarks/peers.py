@@ -163,6 +163,8 @@ def onnxruntime_top_k(case):
 
 def onnxruntime_scatter_nd(case):
     """In place there is no form of it: the copy is part of the call."""
+    if case.index_type != "int64":
+        raise NotImplementedError("onnxruntime takes int64")
     x, indices, updates = case.inputs()
     run = onnx_session(
         "ScatterND", {"x": x, "indices": indices, "updates": updates}, {"y": x.dtype}, reduction=case.reduction
@@ -210,10 +212,13 @@ def torch_top_k(case):
 
 
 def torch_scatter_nd(case):
-    torch_package()
+    if case.index_type != "int64":
+        raise NotImplementedError("torch takes int64")
     x, indices, updates = case.inputs()
     where, values = tuple(tensor(np.ascontiguousarray(column)) for column in indices.T), tensor(updates)
     y, accumulate = tensor(x), {"none": False, "add": True}[case.reduction]
+    if case.in_place and accumulate and len(where) == 1:
+        return lambda: y.index_add_(0, where[0], values)
     if case.in_place:
         return lambda: y.index_put_(where, values, accumulate)
     return lambda: y.index_put(where, values, accumulate)

@@ -1,6 +1,6 @@
 """scatter_nd beside its peers."""
 
-from .common import SCATTER_ND
+from .common import SCATTER_ND, SCATTER_ND_TYPES
 from .peers import IMPLEMENTATIONS, Comparison
 
 
@@ -10,6 +10,11 @@ class Shapes(Comparison):
 
     def time_call(self, implementation, case):
         return self.call()
+
+
+class Types(Shapes):
+    params = (IMPLEMENTATIONS, list(SCATTER_ND_TYPES))
+    cases = SCATTER_ND_TYPES
 
 
 class Memory(Comparison):

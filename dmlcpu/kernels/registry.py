@@ -44,7 +44,7 @@ KERNELS = (
     Entry("top_k", "select", "columns", Isa.GENERIC, WIDTHS, columns.columns,
           scratch=columns.scratch, takes=columns.takes),
     Entry("top_k", "select", "select_sort", Isa.GENERIC, WIDTHS, select_sort.select_sort, scratch=select_sort.scratch),
-    Entry("scatter_nd", "check", "check", Isa.GENERIC, INDICES, resolve.check),
+    Entry("scatter_nd", "survey", "survey", Isa.GENERIC, INDICES, resolve.survey),
     Entry("scatter_nd", "copy", "copy", Isa.GENERIC, NUMBERS, apply.copy),
     Entry("scatter_nd", "apply", "apply", Isa.GENERIC, NUMBERS, apply.apply),
     Entry("scatter_nd", "partition", "partition", Isa.GENERIC, NUMBERS, buckets.partition),

@@ -112,7 +112,7 @@ def add_lines(_context, words, begin, stride, wide, signed, size, step, places, 
 def select_range(_context, places, count, first, last, own, numbers):  # type: ignore[no-untyped-def]
     """Write those of places[:count] from `first` to before `last` to own, and where they stand to numbers.
 
-    Return how many there are. All are int64; each array has room for a line more than `count`.
+    Return how many there are. All are int64; the arrays have room for `count` rounded up to whole lines.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

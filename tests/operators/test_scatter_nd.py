@@ -1,3 +1,6 @@
+import re
+import sys
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -7,6 +10,7 @@ from samples import NUMERIC_TYPES, assert_same_bits, few_values
 
 import dmlcpu
 from dmlcpu import reference
+from dmlcpu.operators.scatter_nd import execute
 from dmlcpu.runtime.threads import limits
 
 X = np.array([1, 2, 3, 4, 5, 6, 7, 8], np.float32)
@@ -307,3 +311,31 @@ def test_the_first_of_several_bad_indices_is_reported_and_nothing_is_written(thr
     with limits(threads, grain=1), pytest.raises(dmlcpu.IndexOutOfRangeError, match=r"indices\[777, 1\]"):
         dmlcpu.scatter_nd(np.zeros((3, 4), np.float32), indices, np.ones(2_000, np.float32), out=out)
     assert (out == 5).all()
+
+
+def test_a_kernel_that_does_not_take_the_work():
+    x, out = np.zeros((4, 2)), np.zeros((4, 2))
+    for kernel, indices, updates in (
+        ("nosuch", [[0, 0]], [1.0]),
+        ("drain", [[0]], [[1.0, 2.0]]),
+        ("drain", np.zeros((0, 2), int), []),
+    ):
+        with pytest.raises(LookupError, match=f"no kernel {kernel} for"):
+            execute(x, np.array(indices), np.array(updates), out, kernel=kernel)
+
+
+def test_many_elements_of_a_large_output_are_sorted_by_region(monkeypatch, caplog):
+    monkeypatch.setattr(sys.modules["dmlcpu.operators.scatter_nd"], "_SORTED_CACHES", 1)
+    rng = np.random.default_rng(1)
+    n, count = 9_876_543, 1_100_000  # a shape of which no other test has made a plan
+    x = rng.integers(0, 100, n, np.int32)
+    with caplog.at_level("DEBUG", "dmlcpu"):
+        for indices in (rng.integers(-n, n, (count, 1)), rng.integers(0, 50, (count, 1))):  # spread, and in one bucket
+            updates = rng.integers(0, 100, count, np.int32)
+            expected = x.copy()
+            expected[indices[:, 0]] = updates
+            assert np.array_equal(dmlcpu.scatter_nd(x, indices, updates), expected)
+            indices[count // 2] = n
+            with pytest.raises(dmlcpu.IndexOutOfRangeError, match=rf"indices\[{count // 2}, 0\]"):
+                dmlcpu.scatter_nd(x, indices, updates)
+    assert re.search("[1-9][0-9]+ buckets", caplog.text)

@@ -9,8 +9,8 @@ from dmlcpu.runtime.jit import viewer
 
 BLOCK = 256  # updates that a share looks at together
 # Cells of what a share keeps of a block: places, those of its own updates, their numbers, and as many values. What is
-# behind is room for a line that is written in passing, and keeps the shares of two threads apart.
-BLOCK_CELLS = 4 * BLOCK + 32
+# behind keeps the shares of two threads apart.
+BLOCK_CELLS = 4 * BLOCK + 16
 
 
 class Layout(NamedTuple):
@@ -61,5 +61,19 @@ def unpack_buckets(brief):
 def block_of(part, parts, scratch):
     """Return a share's scratch for a block: places, its own places, their numbers, cells for values."""
     begin = parts + part * BLOCK_CELLS
-    own, mine, values = begin + BLOCK, begin + 2 * BLOCK + 8, begin + 3 * BLOCK + 16
-    return scratch[begin:own], scratch[own:mine], scratch[mine:values], scratch[values : values + BLOCK]
+    own, numbers, values = begin + BLOCK, begin + 2 * BLOCK, begin + 3 * BLOCK
+    return scratch[begin:own], scratch[own:numbers], scratch[numbers:values], scratch[values : values + BLOCK]
+
+
+@viewer
+def table_of(part, buckets, tables, scratch):
+    """Return a share's scratch for buckets: how many updates it has for each, where they must end, and where they do.
+
+    One more is for updates that are skipped.
+    """
+    begin, row = tables + part * 3 * (buckets + 1), buckets + 1
+    return (
+        scratch[begin : begin + row],
+        scratch[begin + row : begin + 2 * row],
+        scratch[begin + 2 * row : begin + 3 * row],
+    )

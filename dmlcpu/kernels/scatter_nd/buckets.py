@@ -7,7 +7,7 @@ whoever is free takes the next bucket, copies its region and applies what is in 
 
 import numpy as np
 
-from dmlcpu.kernels.scatter_nd.brief import BLOCK, block_of, unpack_buckets, unpack_tuples, unpack_updates
+from dmlcpu.kernels.scatter_nd.brief import BLOCK, block_of, table_of, unpack_buckets, unpack_tuples, unpack_updates
 from dmlcpu.kernels.scatter_nd.combine import combine_elements
 from dmlcpu.kernels.scatter_nd.resolve import CLIP, DROP, bucket_of, resolve_block
 from dmlcpu.runtime.intrinsics import as_words, copy_range, fence, stream, take_number
@@ -46,10 +46,7 @@ def find_bounds(part, parts, buckets, tables, limits, ends):
 
 @kernel
 def partition(part, parts, indices, updates, brief, scratch):
-    """Put a share of the updates into buckets: the lower bits of each place and, in the same cells, the value.
-
-    The tables hold for each share how many updates it has for each bucket, where those must end, and where they do.
-    """
+    """Put a share of the updates into buckets: the lower bits of each place and, in the same cells, the value."""
     start, step, wide, signed, mode, out_start, count, sizes, steps, tuples = unpack_tuples(brief)
     u_start, _, _, _, _, _, _, _, sources, _ = unpack_updates(brief)
     buckets, shift, _, _, tables, _, near_cells, pair_cells = unpack_buckets(brief)
@@ -58,9 +55,7 @@ def partition(part, parts, indices, updates, brief, scratch):
     near_places, near_values = as_words(near, 0, indices), as_words(near, 0, updates)
     place_step, value_step, value_at = steps_of(near_values)
     a_line = PAIRS * place_step // 2  # cells
-    row = buckets + 1
-    table = tables + part * 3 * row
-    limits, ends = scratch[table + row : table + 2 * row], scratch[table + 2 * row : table + 3 * row]
+    _, limits, ends = table_of(part, buckets, tables, scratch)
     find_bounds(part, parts, buckets, scratch[tables:], limits, ends)
     mode = CLIP if mode == CLIP else DROP
     low_bits = (1 << shift) - 1
@@ -97,7 +92,6 @@ def drain(_, parts, x, out, brief, scratch):
     buckets, shift, fillers, span, tables, ticket, _, pair_cells = unpack_buckets(brief)
     pairs, values = as_words(scratch, pair_cells, np.uint32(0)), as_words(scratch, pair_cells, out)
     place_step, value_step, value_at = steps_of(values)
-    row = buckets + 1
     while True:
         bucket = take_number(scratch, ticket)
         if bucket >= buckets:
@@ -107,8 +101,7 @@ def drain(_, parts, x, out, brief, scratch):
             copy_range(x, out, first, last)
         region = out[first:last]
         for part in range(fillers):
-            table = tables + part * 3 * row
-            begin = scratch[table + row + bucket] - scratch[table + bucket]
-            count = scratch[table + 2 * row + bucket] - begin
+            counts, limits, ends = table_of(part, buckets, tables, scratch)
+            begin = limits[bucket] - counts[bucket]
             combine_elements(pairs[begin * place_step :], place_step, values[begin * value_step + value_at :],
-                             value_step, count, region, operation, half)  # fmt: skip
+                             value_step, ends[bucket] - begin, region, operation, half)  # fmt: skip

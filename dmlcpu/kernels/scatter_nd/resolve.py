@@ -6,7 +6,7 @@ Places are not kept: resolving a block of tuples again, in vectors, takes no lon
 import numpy as np
 
 from dmlcpu.kernels.grid import offset
-from dmlcpu.kernels.scatter_nd.brief import BLOCK, block_of, unpack_buckets, unpack_tuples
+from dmlcpu.kernels.scatter_nd.brief import BLOCK, block_of, table_of, unpack_buckets, unpack_tuples
 from dmlcpu.runtime.jit import device, kernel
 from dmlcpu.runtime.places import LANES, add_lines, load_index
 
@@ -61,16 +61,16 @@ def bucket_of(place, shift, buckets):
 
 
 @kernel
-def check(part, parts, indices, brief, scratch):
-    """Look at a share of the tuples; what `resolve_any` returns goes to the cell `part`.
+def survey(part, parts, indices, brief, scratch):
+    """Look at a share of the tuples: what `resolve_any` returns goes to the cell `part`.
 
-    If there are buckets, count the updates in each. indices: as uint32; brief, scratch: see brief.py.
+    If there are buckets, count the updates of each. indices: as uint32; brief, scratch: see brief.py.
     """
     start, step, wide, signed, mode, out_start, count, sizes, steps, tuples = unpack_tuples(brief)
     buckets, shift, _, _, tables, _, _, _ = unpack_buckets(brief)
     places, _, _, _ = block_of(part, parts, scratch)
-    counts = scratch[tables + part * 3 * (buckets + 1) :]
-    for bucket in range(buckets):
+    counts, _, _ = table_of(part, buckets, tables, scratch)
+    for bucket in range(counts.size):
         counts[bucket] = 0
     last = (part + 1) * count // parts
     report = GOOD
