@@ -93,14 +93,14 @@ def reach(_context, array, index, least):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def reach_any(_context, array, index, other, place):  # type: ignore[no-untyped-def]
-    """Tell whether any of the `line_of` elements from array[index] on is at least its opposite from other[place] on."""
+def exceed_any(_context, array, index, other, place):  # type: ignore[no-untyped-def]
+    """Tell whether any of the `line_of` elements from array[index] on exceeds its opposite from other[place] on."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         lanes = _lanes(context, signature.args[0].dtype)
         address, align = _line(context, builder, signature.args[0], arguments[0], arguments[1], lanes)
         opposite, _ = _line(context, builder, signature.args[2], arguments[2], arguments[3], lanes)
-        flags = builder.icmp_unsigned(">=", builder.load(address, align=align), builder.load(opposite, align=align))
+        flags = builder.icmp_unsigned(">", builder.load(address, align=align), builder.load(opposite, align=align))
         bits = _as_bits(builder, flags)
         return builder.icmp_unsigned("!=", bits, ir.Constant(bits.type, 0))
 
@@ -132,37 +132,45 @@ def greatest_line(_context, array, first, step, end, target, place):  # type: ig
     return types.void(array, types.intp, types.intp, types.intp, target, types.intp), generate
 
 
-@intrinsic
-def sink(_context, keys, new, position, best, places, first, step, count):  # type: ignore[no-untyped-def]
-    """Let the `line_of` keys from keys[new] on, all of one position, sink into as many lists of `count` best keys.
+def _make_sink(comparison: str) -> Any:
+    @intrinsic
+    def sink(_context, keys, new, position, best, places, first, step, count):  # type: ignore[no-untyped-def]
+        """Let the `line_of` keys from keys[new] on, all of one position, sink into as many lists of `count` best keys.
 
-    The lists are best[first], best[first + step], ..., and beside each key in `places` its position. A key takes the
-    place of the first that it reaches, and that one the next place, to the end. What sinks stays in registers.
-    """
+        The lists are best[first], best[first + step], ..., and beside each key in `places` its position. A key takes
+        the place of the first that it reaches (`sink`) or exceeds (`sink_behind`), and that one the next place, to the
+        end. What sinks stays in registers.
+        """
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        def line(array: int, index: Any) -> Any:  # of keys, or as many positions
-            return _line(context, builder, signature.args[array], arguments[array], index, lanes)
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            def line(array: int, index: Any) -> Any:  # of keys, or as many positions
+                return _line(context, builder, signature.args[array], arguments[array], index, lanes)
 
-        lanes = _lanes(context, signature.args[0].dtype)
-        address, align = line(0, arguments[1])
-        sinking = cgutils.alloca_once_value(builder, builder.load(address, align=align))
-        place = context.cast(builder, arguments[2], types.intp, signature.args[4].dtype)
-        sinking_at = cgutils.alloca_once_value(builder, splat(builder, place, lanes))
-        with cgutils.for_range(builder, arguments[7], intp=arguments[7].type) as loop:
-            index = builder.add(arguments[5], builder.mul(loop.index, arguments[6]))
-            (address, align), (address_at, align_at) = line(3, index), line(4, index)
-            new, new_at = builder.load(sinking), builder.load(sinking_at)
-            held, held_at = builder.load(address, align=align), builder.load(address_at, align=align_at)
-            wins = builder.icmp_unsigned(">=", new, held)
-            builder.store(builder.select(wins, new, held), address, align=align)
-            builder.store(builder.select(wins, new_at, held_at), address_at, align=align_at)
-            builder.store(builder.select(wins, held, new), sinking)
-            builder.store(builder.select(wins, held_at, new_at), sinking_at)
-        return context.get_dummy_value()
+            lanes = _lanes(context, signature.args[0].dtype)
+            address, align = line(0, arguments[1])
+            newcomer = builder.load(address, align=align)
+            sinking = cgutils.alloca_once_value(builder, newcomer)
+            place = context.cast(builder, arguments[2], types.intp, signature.args[4].dtype)
+            sinking_at = cgutils.alloca_once_value(builder, splat(builder, place, lanes))
+            with cgutils.for_range(builder, arguments[7], intp=arguments[7].type) as loop:
+                index = builder.add(arguments[5], builder.mul(loop.index, arguments[6]))
+                (address, align), (address_at, align_at) = line(3, index), line(4, index)
+                new, new_at = builder.load(sinking), builder.load(sinking_at)
+                held, held_at = builder.load(address, align=align), builder.load(address_at, align=align_at)
+                wins = builder.icmp_unsigned(comparison, newcomer, held)  # then also against all that follow
+                builder.store(builder.select(wins, new, held), address, align=align)
+                builder.store(builder.select(wins, new_at, held_at), address_at, align=align_at)
+                builder.store(builder.select(wins, held, new), sinking)
+                builder.store(builder.select(wins, held_at, new_at), sinking_at)
+            return context.get_dummy_value()
 
-    arguments = (keys, types.intp, types.intp, best, places, types.intp, types.intp, types.intp)
-    return types.void(*arguments), generate
+        arguments = (keys, types.intp, types.intp, best, places, types.intp, types.intp, types.intp)
+        return types.void(*arguments), generate
+
+    return sink
+
+
+sink, sink_behind = _make_sink(">="), _make_sink(">")
 
 
 @intrinsic

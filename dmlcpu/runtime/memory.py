@@ -1,8 +1,8 @@
 """Arrays as kernels want them: aligned scratch memory, and flat word views of arrays with any strides."""
 
 import functools
-import os
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ _CELL = 8
 _KEPT_BYTES = 32 << 20
 _LEAST_CELLS = 512
 _USUAL_CACHE = 1 << 20
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 # Of `array.flags.num`: one look instead of one for each flag.
 C_CONTIGUOUS, F_CONTIGUOUS, OWNS_DATA, ALIGNED, WRITEABLE = 0x1, 0x2, 0x4, 0x100, 0x400
@@ -45,12 +46,18 @@ def give_back(block: Array) -> None:
 
 @functools.cache
 def second_level_cache() -> int:
-    """Return the bytes of the cache that each core has for itself; a usual size where the system does not tell."""
-    try:
-        size = os.sysconf("SC_LEVEL2_CACHE_SIZE")
-    except (AttributeError, ValueError):  # not with this system's C library
-        size = 0
-    return size if size > 0 else _USUAL_CACHE
+    """Return the bytes of the cache that each core has for itself; a usual size where the system does not tell.
+
+    Linux tells in files; Python's `os.sysconf` does not know the names of caches.
+    """
+    for cache in sorted(_CACHES.glob("index*")):
+        try:
+            level, size = ((cache / name).read_text().strip() for name in ("level", "size"))
+        except OSError:
+            continue
+        if level == "2" and size.endswith("K") and size[:-1].isdigit() and int(size[:-1]) > 0:
+            return int(size[:-1]) << 10
+    return _USUAL_CACHE
 
 
 def aligned_empty(length: int, dtype: Any) -> Array:

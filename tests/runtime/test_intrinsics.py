@@ -24,13 +24,18 @@ def reach(words, index, least):
 
 
 @njit
-def reach_any(words, index, others, place):
-    return intrinsics.reach_any(words, index, others, place)
+def exceed_any(words, index, others, place):
+    return intrinsics.exceed_any(words, index, others, place)
 
 
 @njit
 def greatest_line(words, first, step, end, target, place):
     intrinsics.greatest_line(words, first, step, end, target, place)
+
+
+@njit
+def sink_behind(words, new, position, best, places, first, step, count):
+    intrinsics.sink_behind(words, new, position, best, places, first, step, count)
 
 
 @njit
@@ -78,13 +83,13 @@ def test_reach(dtype):
 
 
 @pytest.mark.parametrize("dtype", WIDTHS)
-def test_reach_any(dtype):
-    words = random_words(dtype, 200) // 2
+def test_exceed_any(dtype):
+    words = random_words(dtype, 200) // 2 + np.dtype(dtype).type(1)
     lanes = lanes_of(words)
-    above = words + np.dtype(dtype).type(1)
-    assert not reach_any(words, 3, above, 3)
-    above[3 + lanes - 1] -= 1
-    assert reach_any(words, 3, above, 3)
+    others = words.copy()
+    assert not exceed_any(words, 3, others, 3)
+    others[3 + lanes - 1] -= 1
+    assert exceed_any(words, 3, others, 3)
 
 
 @pytest.mark.parametrize("dtype", WIDTHS)
@@ -107,6 +112,18 @@ def test_sink_keeps_lists_in_order_and_the_newcomer_before_its_equals(dtype):
     order = np.argsort(words[::-1], axis=0, kind="stable")[::-1][:4]  # from the last, the greatest, the first of equals
     assert (places == 29 - order).all()
     assert (best == np.take_along_axis(words, 29 - order, axis=0)).all()
+
+
+@pytest.mark.parametrize("dtype", WIDTHS)
+def test_sink_behind_keeps_lists_in_order_and_the_newcomer_after_its_equals(dtype):
+    lanes = lanes_of(np.zeros(0, dtype))
+    words = random_words(dtype, (30, lanes)) % 5 + 1
+    best, places = np.zeros((4, lanes), dtype), np.zeros((4, lanes), np.uint16)
+    for i in range(30):
+        sink_behind(words.reshape(-1), i * lanes, i, best.reshape(-1), places.reshape(-1), 0, lanes, 4)
+    order = 29 - np.argsort(words[::-1], axis=0, kind="stable")[::-1][:4]
+    assert (places == order).all()
+    assert (best == np.take_along_axis(words, order, axis=0)).all()
 
 
 @pytest.mark.parametrize("dtype", WIDTHS)

@@ -1,4 +1,4 @@
-import os
+import subprocess
 import threading
 
 import numpy as np
@@ -123,12 +123,30 @@ def test_what_is_too_hard_to_decide_overlaps(monkeypatch):
     assert memory.overlap(x[:, ::2], x[:, 1::2])
 
 
-@pytest.mark.parametrize(("told", "size"), [(1 << 21, 1 << 21), (-1, 1 << 20), (0, 1 << 20), (ValueError(), 1 << 20)])
-def test_second_level_cache(monkeypatch, told, size):
-    def sysconf(_name):
-        if isinstance(told, Exception):
-            raise told
-        return told
-
-    monkeypatch.setattr(os, "sysconf", sysconf, raising=False)
+@pytest.mark.parametrize(
+    ("told", "size"),
+    [("2048K", 2 << 20), ("512K", 512 << 10), ("", 1 << 20), ("0K", 1 << 20), ("much", 1 << 20)],
+)
+def test_second_level_cache(monkeypatch, tmp_path, told, size):
+    for number, (level, text) in enumerate([("1", "48K"), ("1", "32K"), ("2", told), ("3", "99999K")]):
+        (tmp_path / f"index{number}").mkdir()
+        (tmp_path / f"index{number}" / "level").write_text(f"{level}\n")
+        (tmp_path / f"index{number}" / "size").write_text(f"{text}\n")
+    monkeypatch.setattr(memory, "_CACHES", tmp_path)
     assert memory.second_level_cache.__wrapped__() == size
+
+
+def test_second_level_cache_where_the_system_does_not_tell(monkeypatch, tmp_path):
+    monkeypatch.setattr(memory, "_CACHES", tmp_path / "nosuch")
+    assert memory.second_level_cache.__wrapped__() == 1 << 20
+
+
+def test_second_level_cache_is_what_this_machine_has():
+    """Against another source: a replaced one only tells that the replacement is read."""
+    try:
+        told = subprocess.run(["getconf", "LEVEL2_CACHE_SIZE"], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no getconf that knows caches")
+    if not told.strip().isdigit() or told.strip() == "0" or not memory._CACHES.exists():
+        pytest.skip("the system does not tell")
+    assert memory.second_level_cache() == int(told)

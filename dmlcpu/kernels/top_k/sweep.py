@@ -1,9 +1,9 @@
 """Top-k of few winners along an axis that is not the last: each vector lane keeps the k best of its own column.
 
-The lines of the input are read once, from the last to the first. Most newcomers do not reach the last of the k best,
-which one comparison tells for a whole line of columns. One that does pushes out the first it reaches, and what was
-pushed out goes on to the next place in the same way; so of equal elements the one that came last, with the lowest
-position, stands first.
+The first k lines of the input are read from the last to the first, the others as they come, each once. Most newcomers
+do not exceed the last of the k best, which one comparison tells for a whole line of columns. One that does pushes out
+the first it exceeds, and what was pushed out goes on to the next place in the same way; so of equal elements the one
+that came first stands first. The first k have to get in whatever they are: each takes the place of what it reaches.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from dmlcpu.kernels.grid import offset, side_step
 from dmlcpu.kernels.top_k.brief import scratch_of, unpack
 from dmlcpu.kernels.top_k.groups import LINE, Sequences
 from dmlcpu.kernels.top_k.keys import load_keys
-from dmlcpu.runtime.intrinsics import as_words, line_of, prefetch, reach_any, sink
+from dmlcpu.runtime.intrinsics import as_words, exceed_any, line_of, prefetch, sink, sink_behind
 from dmlcpu.runtime.jit import device, kernel
 
 # Lines of columns that are worked on together. Measured on 10,000 x 1,000 float32 along axis 0, k 10, two threads, ms:
@@ -40,13 +40,16 @@ def sweep_block(x, start, step, width, n, k, codes, columns, key, best, places):
     for cell in range(k * columns):
         best[cell] = 0  # the least key there is gives way to every element
     lanes = line_of(x)
-    for i in range(n - 1, -1, -1):
+    for turn in range(n):
+        i = k - 1 - turn if turn < k else turn
         begin = start + i * step
         load_keys(x, begin, 1, width, codes, key)
         for column in range(0, width, lanes):  # lanes beyond work on what is left there
-            prefetch(x, begin - AHEAD * step + column)
-            if reach_any(key, column, best, (k - 1) * columns + column):
+            prefetch(x, begin + AHEAD * step + column)
+            if turn < k:
                 sink(key, column, i, best, places, column, columns, k)
+            elif exceed_any(key, column, best, (k - 1) * columns + column):
+                sink_behind(key, column, i, best, places, column, columns, k)
 
 
 @device
