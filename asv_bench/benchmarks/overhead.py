@@ -42,7 +42,7 @@ def compiled_top_k(case):
 
 
 def compiled_scatter_nd(case):
-    x, indices, updates = (np.array(array, ndmin=2) for array in case.inputs())
+    x, indices, updates = (np.atleast_2d(array).copy() for array in case.inputs())
     out = np.empty_like(x)
     operator = compile_operator(
         ScatterNDOperatorDesc(
