@@ -27,12 +27,14 @@ from dmlcpu.operators.quantized_matmul import (
     run as run_quantized_matmul,
 )
 from dmlcpu.operators.scatter_nd import (
-    INDEX_WORD as SCATTER_INDEX_WORD,
-    Plan as ScatterNDPlan,
     execute as execute_scatter_nd,
     out_of_range,
-    plan as plan_scatter_nd,
     run as run_scatter_nd,
+)
+from dmlcpu.operators.scatter_plan import (
+    INDEX_WORD as SCATTER_INDEX_WORD,
+    Plan as ScatterNDPlan,
+    plan as plan_scatter_nd,
 )
 from dmlcpu.operators.top_k import (
     INDEX_WORD,

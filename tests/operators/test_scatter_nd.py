@@ -1,5 +1,4 @@
 import re
-import sys
 
 import ml_dtypes
 import numpy as np
@@ -10,6 +9,7 @@ from samples import NUMERIC_TYPES, assert_same_bits, few_values
 
 import dmlcpu
 from dmlcpu import reference
+from dmlcpu.operators import scatter_plan
 from dmlcpu.operators.scatter_nd import execute
 from dmlcpu.runtime.threads import limits
 
@@ -325,7 +325,7 @@ def test_a_kernel_that_does_not_take_the_work():
 
 
 def test_many_elements_of_a_large_output_are_sorted_by_region(monkeypatch, caplog):
-    monkeypatch.setattr(sys.modules["dmlcpu.operators.scatter_nd"], "_SORTED_CACHES", 1)
+    monkeypatch.setattr(scatter_plan, "_SORTED_CACHES", 1)
     rng = np.random.default_rng(1)
     n, count = 9_876_543, 1_100_000  # a shape of which no other test has made a plan
     x = rng.integers(0, 100, n, np.int32)
