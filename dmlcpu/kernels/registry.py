@@ -30,6 +30,7 @@ class Entry:
     kernel: Kernel
     scratch: Callable[..., tuple[int, ...]] | None = None
     takes: Callable[..., bool] | None = None  # of alternatives with limits: what they can do
+    rows: int = 0  # of a product: of its tallest tile
 
 
 # fmt: off
@@ -50,10 +51,11 @@ KERNELS = (
     Entry("scatter_nd", "partition", "partition", Isa.GENERIC, NUMBERS, buckets.partition),
     Entry("scatter_nd", "drain", "drain", Isa.GENERIC, NUMBERS, buckets.drain),
     Entry("quantized_matmul", "pack", "pack", Isa.GENERIC, BYTES, pack.pack),
-    Entry("quantized_matmul", "dot", "dot_u8s8_4x8x4_generic", Isa.GENERIC, BYTES, product.generic),
-    Entry("quantized_matmul", "dot", "dot_u8s8_4x16x4_avx2", Isa.AVX2, BYTES, product.avx2),
-    Entry("quantized_matmul", "dot", "dot_u8s8_6x16x4_avxvnni", Isa.AVXVNNI, BYTES, product.avxvnni),
-    Entry("quantized_matmul", "dot", "dot_u8s8_12x32x4_avx512vnni", Isa.AVX512VNNI, BYTES, product.avx512vnni),
+    Entry("quantized_matmul", "dot", "dot_u8s8_4x8x4_generic", Isa.GENERIC, BYTES, product.generic, rows=12),
+    Entry("quantized_matmul", "dot", "dot_u8s8_4x16x4_avx2", Isa.AVX2, BYTES, product.avx2, rows=12),
+    Entry("quantized_matmul", "dot", "dot_u8s8_6x16x4_avxvnni", Isa.AVXVNNI, BYTES, product.avxvnni, rows=12),
+    Entry("quantized_matmul", "dot", "dot_u8s8_12x32x4_avx512vnni", Isa.AVX512VNNI, BYTES, product.avx512vnni, rows=12),
+    Entry("quantized_matmul", "dot", "dot_u8s8_32x32x64_amx", Isa.AMX, BYTES, product.amx, rows=32),
 )
 # fmt: on
 

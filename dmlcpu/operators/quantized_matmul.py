@@ -25,7 +25,7 @@ from dmlcpu.kernels.quantized_matmul.brief import (
 from dmlcpu.operators.arguments import Array, check_apart, check_output
 from dmlcpu.operators.packing import PackedMatrix, broadcast_strides, flip_to_signed, flip_to_unsigned
 from dmlcpu.operators.quantization import check_matrix, common_batch, output_type, scale, zero_point
-from dmlcpu.runtime.dots import COLUMNS, ROWS
+from dmlcpu.runtime.dots import COLUMNS
 from dmlcpu.runtime.memory import borrow, first_word, give_back, second_level_cache, words
 from dmlcpu.runtime.threads import Budget, budget
 
@@ -173,7 +173,7 @@ def plan(
     depth = a.shape[-1]
     batches = math.prod(batch)
     strides = [broadcast_strides(shape or (), len(out.shape)) for shape in parameters]
-    groups, tiles, panels = groups_of.py_func(depth), -(-rows // ROWS), panels_of.py_func(columns)
+    groups, tiles, panels = groups_of.py_func(depth), -(-rows // entry.rows), panels_of.py_func(columns)
     # Some nanoseconds: a slow multiplier does 32 products in one, packing some bytes.
     work = batches * (rows * columns * depth // 64 + (rows + columns) * depth // 8)
     threads = limits.parts(work, most=batches * tiles * panels)
@@ -183,9 +183,9 @@ def plan(
     column_block = second_level_cache() // 2 // max(1, 4 * groups * COLUMNS)
     block = max(1, min(column_block, _LARGEST_BLOCK, -(-panels // column_parts)))
     kept = -(-tiles // row_parts)
-    if 8 * kept * left_cells.py_func(groups) > _KEPT_LEFT:
+    if 8 * kept * left_cells.py_func(groups, entry.rows) > _KEPT_LEFT:
         kept = 1
-    share = share_cells(depth, block, kept, not packed)
+    share = share_cells(depth, block, entry.rows, kept, not packed)
     limits_of_y = np.iinfo(out.dtype)
     steps = [own[-2] or own[-1] for own in strides]
     numbers = Numbers(

@@ -12,10 +12,12 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from dmlcpu.runtime import isa
 from dmlcpu.runtime.intrinsics import request_line, splat
+from dmlcpu.runtime.isa import Isa
 
 COLUMNS = 32  # of a tile, and of a panel of the right operand
-ROWS = 12  # of the tallest tile
+ROWS = 12  # of the tallest tile of a vector unit
 CHUNK = 256  # words of a row of the left operand, at most
 # From one row to the next: more than a chunk by a cache line, as rows a power of two apart compete for the same cache
 # sets; and constant, so that one register addresses all rows.
@@ -34,13 +36,18 @@ class Multiplier(NamedTuple):
     These are chosen so that the sums, the right operand and one word of the left fit its vector registers.
     """
 
-    name: str
+    isa: Isa
     lanes: int
     vectors: int
     height: int
     left: Callable[[Any, Any], tuple[Any, ...]]  # what is done once with each vector of copies of a word of the left
     right: Callable[[Any, Any], tuple[Any, ...]]  # and with each vector of the right
     multiply: Callable[..., Any]  # (builder, sums, left, right) -> sums
+
+    @property
+    def name(self) -> str:
+        """The name of the instruction set, as it stands in the names of kernels."""
+        return self.isa.name.lower()
 
     @property
     def block(self) -> tuple[int, int, int]:
@@ -106,70 +113,84 @@ def _dot_widened(builder: Any, sums: Any, left: tuple[Any, ...], right: tuple[An
 
 
 # The generic one is AVX2's on vectors of 128 bits, which every processor has or LLVM imitates.
-GENERIC = Multiplier("generic", 4, 2, 4, _even_and_odd_unsigned, _even_and_odd_signed, _dot_widened)
-AVX2 = Multiplier("avx2", 8, 2, 4, _even_and_odd_unsigned, _even_and_odd_signed, _dot_widened)
-AVXVNNI = Multiplier("avxvnni", 8, 2, 6, _as_it_is, _as_it_is, _dot_instruction)
-AVX512VNNI = Multiplier("avx512vnni", 16, 2, 12, _as_it_is, _as_it_is, _dot_instruction)
+GENERIC = Multiplier(Isa.GENERIC, 4, 2, 4, _even_and_odd_unsigned, _even_and_odd_signed, _dot_widened)
+AVX2 = Multiplier(Isa.AVX2, 8, 2, 4, _even_and_odd_unsigned, _even_and_odd_signed, _dot_widened)
+AVXVNNI = Multiplier(Isa.AVXVNNI, 8, 2, 6, _as_it_is, _as_it_is, _dot_instruction)
+AVX512VNNI = Multiplier(Isa.AVX512VNNI, 16, 2, 12, _as_it_is, _as_it_is, _dot_instruction)
 
 
 def make_dot(rows: int, multiplier: Multiplier) -> Any:
-    """Return an intrinsic that adds a product to a tile of so many rows. Never compile it where the ISA is lacking.
+    """Return an intrinsic that adds a product to a tile of so many rows.
 
     dot(a, a_start, b, b_start, groups, tile): a: uint32, rows ROW_STEP apart, of `groups` words (at most CHUNK);
     b: uint32 (groups, COLUMNS), on a cache line; tile: int32 (rows, COLUMNS), on a cache line. Arrays are flat.
     """
-    lanes, vectors = multiplier.lanes, multiplier.vectors
-    align = min(64, 4 * lanes)
-
-    def add_products(builder: Any, a: Any, b: Any, groups: Any, sums: dict[tuple[int, int], Any]) -> None:
-        """Emit the loop over groups of four. sums: allocated vectors by (row, vector)."""
-        number = groups.type
-        with cgutils.for_range(builder, groups, intp=number) as loop:
-            line = builder.gep(b, [builder.mul(loop.index, number(COLUMNS))])
-            words = builder.gep(a, [loop.index])
-            for place in range(0, 4 * COLUMNS, 64):
-                request_line(builder, builder.gep(line, [number(AHEAD * COLUMNS + place // 4)]))
-            right = [
-                multiplier.right(builder, load(builder, builder.gep(line, [number(v * lanes)]), lanes, align))
-                for v in range(vectors)
-            ]
-            for row in sorted({row for row, _ in sums}):
-                copies = splat(builder, builder.load(builder.gep(words, [number(row * ROW_STEP)])), lanes)
-                left = multiplier.left(builder, copies)
-                for v in range(vectors):
-                    place = sums[row, v]
-                    builder.store(multiplier.multiply(builder, builder.load(place), left, right[v]), place)
 
     @intrinsic
     def dot(_context, a, a_start, b, b_start, groups, tile):  # type: ignore[no-untyped-def]
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            def words(array: int, index: Any) -> Any:
-                data = context.make_array(signature.args[array])(context, builder, arguments[array]).data
-                return builder.gep(data, [index])
+        isa.require(multiplier.isa)
 
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             _, a_start, _, b_start, groups, _ = arguments
-            number = groups.type
-            a_words, b_words, cells = words(0, a_start), words(2, b_start), words(5, number(0))
-            for first in range(0, rows, multiplier.height):
-                for column in range(0, COLUMNS, lanes * vectors):
-                    places = {
-                        (row, v): builder.gep(cells, [number(row * COLUMNS + column + v * lanes)])
-                        for row in range(first, min(rows, first + multiplier.height))
-                        for v in range(vectors)
-                    }
-                    sums = {
-                        key: cgutils.alloca_once_value(builder, load(builder, place, lanes, align))
-                        for key, place in places.items()
-                    }
-                    add_products(builder, a_words, builder.gep(b_words, [number(column)]), groups, sums)
-                    for key, place in places.items():
-                        target = builder.bitcast(place, _vector(lanes).as_pointer())
-                        builder.store(builder.load(sums[key]), target, align=align)
+            a_words = address(context, builder, signature, arguments, 0, a_start)
+            b_words = address(context, builder, signature, arguments, 2, b_start)
+            cells = address(context, builder, signature, arguments, 5, groups.type(0))
+            emit_dot(builder, multiplier, rows, a_words, b_words, groups, cells)
             return context.get_dummy_value()
 
         return types.void(a, types.intp, b, types.intp, types.intp, tile), generate
 
     return dot
+
+
+def emit_dot(
+    builder: Any, multiplier: Multiplier, rows: int, a_words: Any, b_words: Any, groups: Any, cells: Any
+) -> None:
+    """Emit what make_dot describes, on addresses."""
+    number, lanes, vectors = groups.type, multiplier.lanes, multiplier.vectors
+    align = min(64, 4 * lanes)
+    for first in range(0, rows, multiplier.height):
+        for column in range(0, COLUMNS, lanes * vectors):
+            places = {
+                (row, v): builder.gep(cells, [number(row * COLUMNS + column + v * lanes)])
+                for row in range(first, min(rows, first + multiplier.height))
+                for v in range(vectors)
+            }
+            sums = {
+                key: cgutils.alloca_once_value(builder, load(builder, place, lanes, align))
+                for key, place in places.items()
+            }
+            _add_products(builder, multiplier, a_words, builder.gep(b_words, [number(column)]), groups, sums)
+            for key, place in places.items():
+                target = builder.bitcast(place, _vector(lanes).as_pointer())
+                builder.store(builder.load(sums[key]), target, align=align)
+
+
+def _add_products(
+    builder: Any, multiplier: Multiplier, a: Any, b: Any, groups: Any, sums: dict[tuple[int, int], Any]
+) -> None:
+    """Emit the loop over groups of four. sums: allocated vectors by (row, vector)."""
+    number, lanes = groups.type, multiplier.lanes
+    with cgutils.for_range(builder, groups, intp=number) as loop:
+        line = builder.gep(b, [builder.mul(loop.index, number(COLUMNS))])
+        words = builder.gep(a, [loop.index])
+        for place in range(0, 4 * COLUMNS, 64):
+            request_line(builder, builder.gep(line, [number(AHEAD * COLUMNS + place // 4)]))
+        right = [
+            multiplier.right(builder, load(builder, builder.gep(line, [number(v * lanes)]), lanes, min(64, 4 * lanes)))
+            for v in range(multiplier.vectors)
+        ]
+        for row in sorted({row for row, _ in sums}):
+            copies = splat(builder, builder.load(builder.gep(words, [number(row * ROW_STEP)])), lanes)
+            left = multiplier.left(builder, copies)
+            for v in range(multiplier.vectors):
+                place = sums[row, v]
+                builder.store(multiplier.multiply(builder, builder.load(place), left, right[v]), place)
+
+
+def address(context: Any, builder: Any, signature: Any, arguments: Any, array: int, index: Any) -> Any:
+    """Emit the address of the element `index` of an argument."""
+    return builder.gep(context.make_array(signature.args[array])(context, builder, arguments[array]).data, [index])
 
 
 def load(builder: Any, place: Any, lanes: int, align: int) -> Any:

@@ -64,6 +64,14 @@ def allowed() -> Isa:
     return _highest_up_to(bound)  # the tile registers are asked for only where AMX may be used
 
 
+def require(isa: Isa) -> None:
+    """Refuse to go on where Numba's target lacks what kernels of this level need: compiling would kill the process."""
+    for level, needed in _NEEDED.items():
+        if level <= isa and not any(features <= target_features() for features in needed):
+            missing = " or ".join(sorted(", ".join(sorted(features - target_features())) for features in needed))
+            raise RuntimeError(f"a kernel for {isa.name} cannot be compiled for this target, which lacks {missing}")
+
+
 def _highest_up_to(bound: Isa) -> Isa:
     level = Isa.GENERIC
     if platform.machine().lower() not in ("x86_64", "amd64"):

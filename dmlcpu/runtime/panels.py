@@ -10,7 +10,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from dmlcpu.runtime.dots import COLUMNS, load
+from dmlcpu.runtime.dots import COLUMNS, address, load
 from dmlcpu.runtime.intrinsics import request_line, splat
 
 _BYTE, _WORD = ir.IntType(8), ir.IntType(32)
@@ -25,11 +25,6 @@ ROUND = 12582912.0
 # Scales whose product overflows would make a multiplier infinite, and then zero times it NaN; the greatest float32
 # makes zero of zero, and of everything else what is clipped anyway.
 GREATEST = float.fromhex("0x1.fffffep+127")
-
-
-def _place(context: Any, builder: Any, signature: Any, arguments: Any, array: int, index: Any) -> Any:
-    """Return the address of the element `index` of an argument."""
-    return builder.gep(context.make_array(signature.args[array])(context, builder, arguments[array]).data, [index])
 
 
 def _load(builder: Any, place: Any, lanes: int) -> Any:
@@ -51,9 +46,9 @@ def start_row(_context, tile, row, factor, numbers, first):  # type: ignore[no-u
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         _, row, factor, _, first = arguments
-        others = _load(builder, _place(context, builder, signature, arguments, 3, first), COLUMNS)
+        others = _load(builder, address(context, builder, signature, arguments, 3, first), COLUMNS)
         product = builder.mul(splat(builder, builder.neg(factor), COLUMNS), others)
-        _store(builder, product, _place(context, builder, signature, arguments, 0, row))
+        _store(builder, product, address(context, builder, signature, arguments, 0, row))
         return context.get_dummy_value()
 
     return types.void(tile, types.intp, types.int32, numbers, types.intp), generate
@@ -65,8 +60,8 @@ def subtract_product(_context, tile, row, factor, numbers, first):  # type: igno
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         _, row, factor, _, first = arguments
-        place = _place(context, builder, signature, arguments, 0, row)
-        others = _load(builder, _place(context, builder, signature, arguments, 3, first), COLUMNS)
+        place = address(context, builder, signature, arguments, 0, row)
+        others = _load(builder, address(context, builder, signature, arguments, 3, first), COLUMNS)
         product = builder.mul(splat(builder, factor, COLUMNS), others)
         _store(builder, builder.sub(_load(builder, place, COLUMNS), product), place)
         return context.get_dummy_value()
@@ -83,12 +78,12 @@ def scale_row(_context, scales, first, a_scale, y_scale, multipliers, place):  #
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         _, first, a_scale, y_scale, _, place = arguments
-        scale = _load(builder, _place(context, builder, signature, arguments, 0, first), COLUMNS)
+        scale = _load(builder, address(context, builder, signature, arguments, 0, first), COLUMNS)
         value = builder.fmul(splat(builder, a_scale, COLUMNS), scale)
         value = builder.fdiv(value, splat(builder, y_scale, COLUMNS))
         greatest = _numbers(value.type, GREATEST)
         value = builder.select(builder.fcmp_ordered("<", greatest, value), greatest, value)
-        _store(builder, value, _place(context, builder, signature, arguments, 4, place))
+        _store(builder, value, address(context, builder, signature, arguments, 4, place))
         return context.get_dummy_value()
 
     number = types.float32
@@ -105,7 +100,7 @@ def requantize(_context, sums, row, multipliers, first, least, most, zero, y, pl
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         def load(array: int, index: Any) -> Any:
-            return _load(builder, _place(context, builder, signature, arguments, array, index), COLUMNS)
+            return _load(builder, address(context, builder, signature, arguments, array, index), COLUMNS)
 
         _, row, _, first, least, most, zero, _, place = arguments
         kind = ir.VectorType(ir.FloatType(), COLUMNS)
@@ -119,7 +114,7 @@ def requantize(_context, sums, row, multipliers, first, least, most, zero, y, pl
         magic = _numbers(kind, ROUND)
         rounded = builder.fptosi(builder.fsub(builder.fadd(value, magic), magic), ir.VectorType(_WORD, COLUMNS))
         result = builder.add(rounded, splat(builder, zero, COLUMNS))
-        target = _place(context, builder, signature, arguments, 7, place)
+        target = address(context, builder, signature, arguments, 7, place)
         _store(builder, builder.trunc(result, ir.VectorType(_BYTE, COLUMNS)), target)
         return context.get_dummy_value()
 
@@ -146,7 +141,7 @@ def pack_groups(_context, b, place, step, count, flip, words, first, sums, colum
             group = builder.add(place, builder.mul(loop.index, builder.mul(step, number(4))))
             word, total = _numbers(row, 0x80808080), builder.load(totals)
             for i in range(4):
-                source = _place(
+                source = address(
                     context, builder, signature, arguments, 0, builder.add(group, builder.mul(step, number(i)))
                 )
                 request_line(builder, builder.gep(source, [number(AHEAD)]))
@@ -155,8 +150,8 @@ def pack_groups(_context, b, place, step, count, flip, words, first, sums, colum
                 word = builder.xor(word, builder.shl(wide, _numbers(row, 8 * i)))
             builder.store(total, totals)
             index = builder.add(first, builder.mul(loop.index, number(COLUMNS)))
-            _store(builder, word, _place(context, builder, signature, arguments, 5, index))
-        target = _place(context, builder, signature, arguments, 7, column)
+            _store(builder, word, address(context, builder, signature, arguments, 5, index))
+        target = address(context, builder, signature, arguments, 7, column)
         wide_row = ir.VectorType(ir.IntType(64), COLUMNS)
         added = builder.sub(
             builder.zext(builder.load(totals), wide_row),
@@ -179,10 +174,10 @@ def pack_words(_context, a, place, count, flip, words, first):  # type: ignore[n
         flips = splat(builder, builder.trunc(flip, _BYTE), nbytes)
         with cgutils.for_range(builder, count, intp=number) as loop:
             source = builder.add(place, builder.mul(loop.index, number(nbytes)))
-            there = _load(builder, _place(context, builder, signature, arguments, 0, source), nbytes)
+            there = _load(builder, address(context, builder, signature, arguments, 0, source), nbytes)
             line = builder.bitcast(builder.xor(there, flips), ir.VectorType(_WORD, STEP))
             target = builder.add(first, builder.mul(loop.index, number(STEP)))
-            _store(builder, line, _place(context, builder, signature, arguments, 4, target))
+            _store(builder, line, address(context, builder, signature, arguments, 4, target))
         return context.get_dummy_value()
 
     index = types.intp
@@ -200,7 +195,7 @@ def sum_of_words(_context, words, first, count):  # type: ignore[no-untyped-def]
         low_bytes, low_half, eight, sixteen = (_numbers(line, n) for n in (0x00FF00FF, 0xFFFF, 8, 16))
         with cgutils.for_range(builder, count, intp=number) as loop:
             index = builder.add(first, builder.mul(loop.index, number(STEP)))
-            word = _load(builder, _place(context, builder, signature, arguments, 0, index), STEP)
+            word = _load(builder, address(context, builder, signature, arguments, 0, index), STEP)
             pairs = builder.add(builder.and_(word, low_bytes), builder.and_(builder.lshr(word, eight), low_bytes))
             total = builder.add(builder.and_(pairs, low_half), builder.lshr(pairs, sixteen))
             builder.store(builder.add(builder.load(totals), total), totals)

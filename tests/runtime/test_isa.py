@@ -2,8 +2,9 @@ import logging
 import platform
 
 import pytest
+from numba import njit
 
-from dmlcpu.runtime import isa
+from dmlcpu.runtime import isa, tiles
 from dmlcpu.runtime.isa import Isa
 
 AVX2 = {"avx2", "fma"}
@@ -95,3 +96,25 @@ def test_the_features_are_those_numba_compiles_for():
 @pytest.mark.skipif(platform.system() != "Linux", reason="Linux grants AMX by a system call")
 def test_asking_for_amx_answers_yes_or_no():
     assert isa._request_amx() in (True, False)
+
+
+def test_what_the_target_lacks_is_refused_before_it_is_compiled(machine):
+    machine(VNNI)
+    isa.require(Isa.AVX512VNNI)
+    with pytest.raises(RuntimeError, match=r"^a kernel for AMX .* which lacks amx-int8, amx-tile$"):
+        isa.require(Isa.AMX)
+    machine(AVX2)
+    with pytest.raises(RuntimeError, match=r"^a kernel for AVX512VNNI .* which lacks avx512vl, avx512vnni or avxvnni$"):
+        isa.require(Isa.AVX512VNNI)
+
+
+@pytest.mark.skipif(isa.detected() is Isa.AMX, reason="this machine has AMX")
+def test_an_intrinsic_for_another_processor_raises_instead_of_killing_the_process():
+    release = tiles.release_tiles
+
+    @njit
+    def use():
+        release()
+
+    with pytest.raises(Exception, match="a kernel for AMX cannot be compiled for this target"):
+        use()

@@ -5,25 +5,27 @@ from typing import NamedTuple
 from dmlcpu.kernels import brief as briefs
 from dmlcpu.kernels.brief import Brief
 from dmlcpu.kernels.grid import Grid, flatten
-from dmlcpu.runtime.dots import CHUNK, COLUMNS, ROW_STEP, ROWS
+from dmlcpu.runtime.dots import CHUNK, COLUMNS, ROW_STEP
 from dmlcpu.runtime.jit import device
+from dmlcpu.runtime.tiles import ROWS
 
 # What the rows of the batch grid mean. B: elements, or whole matrices if they are packed.
 A, B, A_SCALE, A_ZERO, B_SCALE, B_ZERO, Y_SCALE, Y_ZERO, Y = range(1, 10)
 
-# The scratch of a share, in cells of eight bytes, each part on a cache line: a tile of products (int32), the same as
-# float64, the zero points of its rows, a row of multipliers, a row of the result. Behind them is what there is for each
-# panel of a block of columns, then tiles of left rows with their sums, then the block itself unless it is packed.
+# The scratch of a share, in cells of eight bytes, each part on a cache line and big enough for the tallest tile: a tile
+# of products (int32), the same as float64, the zero points of its rows, a row of multipliers, a row of the result.
+# Behind them is what there is for each panel of a block of columns, then tiles of left rows with their sums, then the
+# block itself unless it is packed.
 HEAD = 8  # cells before the first share
 TILE, WIDE = 0, ROWS * COLUMNS // 2
 A_ZEROS = WIDE + ROWS * COLUMNS
-Y_ZEROS = A_ZEROS + 16
-ROW_MULTIPLIERS = Y_ZEROS + 16
+Y_ZEROS = A_ZEROS + ROWS
+ROW_MULTIPLIERS = Y_ZEROS + ROWS
 LINE = ROW_MULTIPLIERS + COLUMNS // 2
 PANELS = LINE + 8
 # Of each column: its sum (int64), the same as int32, its zero point (int32), its scale or multiplier (float32).
 A_PANEL = COLUMNS + 3 * COLUMNS // 2
-SUMS = 16  # room for the sums of a tile's left rows, which stand before them
+SUMS = ROWS  # room for the sums of a tile's left rows, which stand before them
 
 
 class Numbers(NamedTuple):
@@ -88,13 +90,13 @@ def panels_of(columns):
 
 
 @device
-def left_cells(groups):
-    """Return the scratch that a tile of left rows takes."""
-    return SUMS + (groups + CHUNK - 1) // CHUNK * ROWS * ROW_STEP // 2
+def left_cells(groups, rows):
+    """Return the scratch that so many left rows take."""
+    return SUMS + (groups + CHUNK - 1) // CHUNK * rows * ROW_STEP // 2
 
 
-def share_cells(depth: int, block: int, kept: int, packs: bool) -> int:
+def share_cells(depth: int, block: int, rows: int, kept: int, packs: bool) -> int:
     """Return how much scratch a share needs for blocks of so many panels; `packs`: and for packing them."""
     groups = groups_of.py_func(depth)
-    left: int = kept * left_cells.py_func(groups)
+    left: int = kept * left_cells.py_func(groups, rows)
     return PANELS + block * A_PANEL + left + (block * groups * COLUMNS // 2 if packs else 0)

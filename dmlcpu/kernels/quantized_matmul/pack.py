@@ -8,7 +8,7 @@ Every instruction set reads this one layout. What is missing at the edges is zer
 import numpy as np
 
 from dmlcpu.kernels.quantized_matmul.brief import groups_of, panels_of
-from dmlcpu.runtime.dots import CHUNK, COLUMNS, ROW_STEP, ROWS
+from dmlcpu.runtime.dots import CHUNK, COLUMNS, ROW_STEP
 from dmlcpu.runtime.intrinsics import load_word
 from dmlcpu.runtime.jit import device, kernel
 from dmlcpu.runtime.panels import STEP, pack_groups, pack_words, sum_of_words
@@ -36,16 +36,16 @@ def sum_of_bytes(word):
 
 
 @device
-def pack_rows(a, start, row_step, depth_step, count, height, depth, flip, words, sums, wants_sums):
+def pack_rows(a, start, row_step, depth_step, count, height, depth, flip, words, tall, sums, wants_sums):
     """Pack `count` rows and zeros up to `height`: each CHUNK words beside those of the others, ROW_STEP apart.
 
-    sums: int64, of each row's unsigned bytes, if they are wanted.
+    tall: how many rows there is room for; sums: int64, of each row's unsigned bytes, if they are wanted.
     """
     groups = groups_of(depth)
     for row in range(height):
         total = 0
         for first in range(0, groups, CHUNK):
-            at = (first // CHUNK * ROWS + row) * ROW_STEP
+            at = (first // CHUNK * tall + row) * ROW_STEP
             place = start + row * row_step + 4 * first * depth_step
             last = min(CHUNK, groups - first)
             done = 0

@@ -2,7 +2,7 @@
 
     for each unit of (batch, rows, columns), as long as there are any:
         for each block of columns, which stays in the second cache:  packed, unless it was packed before
-            for each 12 rows of A:                                     packed into the first cache
+            for each 12 rows of A (32 with AMX):                       packed into the first cache
                 for each panel of 32 columns:
                     sums = what the zero points give
                     for each chunk of K: sums += rows @ panel          dots.py
@@ -43,8 +43,8 @@ from dmlcpu.kernels.quantized_matmul.brief import (
     unpack,
 )
 from dmlcpu.kernels.quantized_matmul.pack import pack_panels, pack_rows
-from dmlcpu.runtime import dots
-from dmlcpu.runtime.dots import CHUNK, COLUMNS, ROW_STEP, ROWS
+from dmlcpu.runtime import dots, tiles
+from dmlcpu.runtime.dots import CHUNK, COLUMNS, ROW_STEP
 from dmlcpu.runtime.intrinsics import as_words, prefetch, take_number
 from dmlcpu.runtime.jit import Kernel, device, variant
 from dmlcpu.runtime.panels import requantize, scale_row, start_row, subtract_product
@@ -52,7 +52,18 @@ from dmlcpu.runtime.panels import requantize, scale_row, start_row, subtract_pro
 # Up to this K every sum fits an int32 in the end, whatever wrapped on the way: 255 * 255 * 33025 < 2**31.
 NARROW = 33_025
 
-dot_12 = dot_8 = dot_4 = dot_1 = dots.make_dot(1, dots.GENERIC)  # each variant has its own, for so many rows
+# What each variant has its own of: how tall its tiles are (the others have 4 rows and 1), what multiplies those of each
+# height, and what comes before and after all products of a thread.
+TALL, MIDDLE = dots.ROWS, 8
+dot_tall = dot_middle = dot_4 = dot_1 = dots.make_dot(1, dots.GENERIC)
+
+
+@device
+def nothing():
+    """Do nothing."""
+
+
+begin = end = nothing
 
 
 @device
@@ -130,7 +141,7 @@ def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_
      b_column, b_flip, b_packed, b_shifted, a_scale_step, a_zero_step, b_scale_step, b_zero_step, y_scale_step,
      y_zero_step, lowest, highest, y_start, y_row, y_column) = unpack(brief)  # fmt: skip
     grid = section(brief, 1)
-    groups, panels, tiles = groups_of(K), panels_of(N), (M + ROWS - 1) // ROWS
+    groups, panels, row_tiles = groups_of(K), panels_of(N), (M + TALL - 1) // TALL
 
     mine = HEAD + part * share
     tile, wide = as_words(scratch, mine + TILE, np.int32), as_words(scratch, mine + WIDE, np.float64)
@@ -142,10 +153,11 @@ def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_
     b_zeros = small_sums[block * COLUMNS :]
     factors = as_words(scratch, mine + PANELS + 2 * block * COLUMNS, np.float32)
     left_at = mine + PANELS + block * A_PANEL
-    own_at = left_at + kept * left_cells(groups)
+    own_at = left_at + kept * left_cells(groups, TALL)
 
     row_wise = a_scale_step != 0 or y_scale_step != 0
     left_of = -1  # the batch and row part whose left rows are packed
+    begin()
     unit = take_number(scratch, 0)  # cores are not equally fast: each takes the next when it is done with one
     while unit < batches * row_parts * column_parts:
         batch, row_part = unit // (row_parts * column_parts), unit // column_parts % row_parts
@@ -153,10 +165,11 @@ def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_
         b_scales, b_zero_bytes = b_scale[offset(grid, B_SCALE, batch) :], b_zero[offset(grid, B_ZERO, batch) :]
         y_scales, y_zero_bytes = y_scale[offset(grid, Y_SCALE, batch) :], y_zero[offset(grid, Y_ZERO, batch) :]
         a_first, y_first = a_start + offset(grid, A, batch), y_start + offset(grid, Y, batch)
-        first_row, last_row = row_part * tiles // row_parts * ROWS, min(M, (row_part + 1) * tiles // row_parts * ROWS)
-        end = (unit % column_parts + 1) * panels // column_parts
-        for first in range(unit % column_parts * panels // column_parts, end, block):
-            last = min(first + block, end)
+        first_row = row_part * row_tiles // row_parts * TALL
+        last_row = min(M, (row_part + 1) * row_tiles // row_parts * TALL)
+        last_panel = (unit % column_parts + 1) * panels // column_parts
+        for first in range(unit % column_parts * panels // column_parts, last_panel, block):
+            last = min(first + block, last_panel)
             if b_packed:
                 here = offset(grid, B, batch) * panels + first
                 words, sums = as_words(packed, here * groups * COLUMNS // 2, np.uint32), packed_sums[here * COLUMNS :]
@@ -169,14 +182,14 @@ def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_
             if not row_wise:  # scales become multipliers, once for all rows
                 for j in range(0, (last - first) * COLUMNS, COLUMNS):
                     scale_row(factors, j, a_scales[0], y_scales[0], factors, j)
-            for row in range(first_row, last_row, ROWS):
-                count = min(ROWS, last_row - row)
-                height = ROWS if count > 8 else 8 if count > 4 else 4 if count > 1 else 1
-                slot = left_at + (row - first_row) // ROWS % kept * left_cells(groups)
+            for row in range(first_row, last_row, TALL):
+                count = min(TALL, last_row - row)
+                height = TALL if count > MIDDLE else MIDDLE if count > 4 else 4 if count > 1 else 1
+                slot = left_at + (row - first_row) // TALL % kept * left_cells(groups, TALL)
                 a_sums, left = scratch[slot : slot + SUMS], as_words(scratch, slot + SUMS, np.uint32)
-                if left_of != unit // column_parts or last_row - first_row > kept * ROWS:
+                if left_of != unit // column_parts or last_row - first_row > kept * TALL:
                     pack_rows(a, a_first + row * a_row, a_row, a_depth, count, height, K, a_flip,
-                              left, a_sums, b_shifted)  # fmt: skip
+                              left, TALL, a_sums, b_shifted)  # fmt: skip
                 load_rows(row, height, count, a_zero_bytes, a_zero_step, a_flip, y_zero_bytes, y_zero_step,
                           lowest < 0, a_zeros, y_zeros)  # fmt: skip
                 for panel in range(first, last):
@@ -190,11 +203,11 @@ def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_
                         start_wide_tile(height, K, a_zeros, a_sums, sums[j:], b_zeros[j:], tile, wide)
                     for chunk in range(0, groups, CHUNK):
                         depth = min(CHUNK, groups - chunk)
-                        from_left, from_right = chunk // CHUNK * ROWS * ROW_STEP, j * groups + chunk * COLUMNS
-                        if height == ROWS:
-                            dot_12(left, from_left, words, from_right, depth, tile)
-                        elif height == 8:
-                            dot_8(left, from_left, words, from_right, depth, tile)
+                        from_left, from_right = chunk // CHUNK * TALL * ROW_STEP, j * groups + chunk * COLUMNS
+                        if height == TALL:
+                            dot_tall(left, from_left, words, from_right, depth, tile)
+                        elif height == MIDDLE:
+                            dot_middle(left, from_left, words, from_right, depth, tile)
                         elif height == 4:
                             dot_4(left, from_left, words, from_right, depth, tile)
                         else:
@@ -219,17 +232,28 @@ def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_
                             )
             left_of = unit // column_parts
         unit = take_number(scratch, 0)
+    end()
 
 
 def _with(multiplier: dots.Multiplier) -> Kernel:
-    """Return the kernel of an instruction set."""
+    """Return the kernel of an instruction set for vectors."""
     rows, columns, depth = multiplier.block
-    return variant(
-        product,
-        f"dot_u8s8_{rows}x{columns}x{depth}_{multiplier.name}",
-        **{f"dot_{height}": dots.make_dot(height, multiplier) for height in (ROWS, 8, 4, 1)},
-    )
+    heights = {"dot_tall": TALL, "dot_middle": MIDDLE, "dot_4": 4, "dot_1": 1}
+    multipliers = {name: dots.make_dot(height, multiplier) for name, height in heights.items()}
+    return variant(product, f"dot_u8s8_{rows}x{columns}x{depth}_{multiplier.name}", **multipliers)
 
 
 generic, avx2 = _with(dots.GENERIC), _with(dots.AVX2)
 avxvnni, avx512vnni = _with(dots.AVXVNNI), _with(dots.AVX512VNNI)
+amx = variant(
+    product,
+    "dot_u8s8_32x32x64_amx",
+    TALL=tiles.ROWS,
+    MIDDLE=tiles.TILE_ROWS,
+    dot_tall=tiles.make_tile_dot(tiles.ROWS),
+    dot_middle=tiles.make_tile_dot(tiles.TILE_ROWS),
+    dot_4=dots.make_dot(4, dots.AVX512VNNI),
+    dot_1=dots.make_dot(1, dots.AVX512VNNI),
+    begin=tiles.configure_tiles,
+    end=tiles.release_tiles,
+)

@@ -1,0 +1,40 @@
+"""The AMX kernel on a machine without AMX: its own machine code, with the tile instructions carried out one by one."""
+
+import os
+import platform
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dmlcpu.runtime.isa import Isa, detected
+
+TESTS = Path(__file__).parents[1]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(platform.system() != "Linux", reason="the emulation needs Linux's signals"),
+    pytest.mark.skipif(detected() < Isa.AVX512VNNI, reason="the kernel uses AVX-512 VNNI too"),
+    pytest.mark.skipif(detected() is Isa.AMX, reason="this machine runs the kernel itself"),
+]
+
+
+def test_the_kernel_is_right_instruction_by_instruction():
+    import emulated_amx
+
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(TESTS),
+        "NUMBA_CPU_FEATURES": emulated_amx.features(),
+        "DMLCPU_ISA": "amx",
+    }
+    plugin = ["-p", "no:faulthandler", "-p", "emulated_amx", "-p", "no:xdist", "-p", "no:cacheprovider", "-s", "-q"]
+    chosen = ["conformance/test_kernels.py", "runtime/test_tiles.py", "operators/test_quantized_matmul.py"]
+    command = [sys.executable, "-m", "pytest", *plugin, "-k", "amx or tiles or matmul", *chosen]
+    ran = subprocess.run(command, cwd=TESTS, env=environment, capture_output=True, text=True, timeout=500)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    products, releases, left = map(int, re.search(r"AMX: (\d+) products, (\d+) rel\w+, (\d+) thr", ran.stdout).groups())
+    assert products > 10_000
+    assert releases > 1_000
+    assert left == 0  # threads whose tile registers the system would have to keep
