@@ -207,7 +207,6 @@ def plan(
         b_column=b.strides[-1],
         b_flip=flip_to_signed(b.dtype),
         b_packed=packed,
-        b_shifted=b.dtype != np.int8 or parameters[3] is not None,
         a_scale_step=steps[0],
         a_zero_step=steps[1],
         b_scale_step=steps[2],

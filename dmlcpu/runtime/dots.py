@@ -120,50 +120,67 @@ AVX512VNNI = Multiplier(Isa.AVX512VNNI, 16, 2, 12, _as_it_is, _as_it_is, _dot_in
 
 
 def make_dot(rows: int, multiplier: Multiplier) -> Any:
-    """Return an intrinsic that adds a product to a tile of so many rows.
+    """Return an intrinsic that adds a product of so many rows to sums.
 
-    dot(a, a_start, b, b_start, groups, tile): a: uint32, rows ROW_STEP apart, of `groups` words (at most CHUNK);
-    b: uint32 (groups, COLUMNS), on a cache line; tile: int32 (rows, COLUMNS), on a cache line. Arrays are flat.
+    dot(a, a_start, b, b_start, groups, cells, first, step): a: uint32, rows ROW_STEP apart, of `groups` words (at most
+    CHUNK); b: uint32 (groups, COLUMNS), on a cache line; cells: int32, on a cache line. What the products of each row
+    are added to lies at cells[first], rows `step` apart, so 0 starts all rows with the same; the sums go to
+    cells[: rows * COLUMNS]. Arrays are flat.
     """
+    return make_tile_operation(
+        multiplier.isa, lambda builder, *operands: emit_dot(builder, multiplier, rows, Operands(*operands))
+    )
+
+
+class Operands(NamedTuple):
+    """What a product is emitted for: addresses of words, and numbers."""
+
+    a: Any
+    b: Any
+    groups: Any
+    cells: Any
+    first: Any  # the address of what the sums start with
+    step: Any
+
+
+def make_tile_operation(needs: Isa, emit: Callable[..., None]) -> Any:
+    """Return the intrinsic of make_dot's arguments that `emit` writes."""
 
     @intrinsic
-    def dot(_context, a, a_start, b, b_start, groups, tile):  # type: ignore[no-untyped-def]
-        isa.require(multiplier.isa)
+    def dot(_context, a, a_start, b, b_start, groups, cells, first, step):  # type: ignore[no-untyped-def]
+        isa.require(needs)
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            _, a_start, _, b_start, groups, _ = arguments
-            a_words = address(context, builder, signature, arguments, 0, a_start)
-            b_words = address(context, builder, signature, arguments, 2, b_start)
-            cells = address(context, builder, signature, arguments, 5, groups.type(0))
-            emit_dot(builder, multiplier, rows, a_words, b_words, groups, cells)
+            def place(array: int, index: Any) -> Any:
+                return address(context, builder, signature, arguments, array, index)
+
+            _, a_start, _, b_start, groups, _, first, step = arguments
+            emit(builder, place(0, a_start), place(2, b_start), groups, place(5, step.type(0)), place(5, first), step)
             return context.get_dummy_value()
 
-        return types.void(a, types.intp, b, types.intp, types.intp, tile), generate
+        index = types.intp
+        return types.void(a, index, b, index, index, cells, index, index), generate
 
     return dot
 
 
-def emit_dot(
-    builder: Any, multiplier: Multiplier, rows: int, a_words: Any, b_words: Any, groups: Any, cells: Any
-) -> None:
-    """Emit what make_dot describes, on addresses."""
-    number, lanes, vectors = groups.type, multiplier.lanes, multiplier.vectors
+def emit_dot(builder: Any, multiplier: Multiplier, rows: int, x: Operands) -> None:
+    """Emit what make_dot describes."""
+    number, lanes, vectors = x.groups.type, multiplier.lanes, multiplier.vectors
     align = min(64, 4 * lanes)
     for first in range(0, rows, multiplier.height):
         for column in range(0, COLUMNS, lanes * vectors):
-            places = {
-                (row, v): builder.gep(cells, [number(row * COLUMNS + column + v * lanes)])
-                for row in range(first, min(rows, first + multiplier.height))
-                for v in range(vectors)
-            }
-            sums = {
-                key: cgutils.alloca_once_value(builder, load(builder, place, lanes, align))
-                for key, place in places.items()
-            }
-            _add_products(builder, multiplier, a_words, builder.gep(b_words, [number(column)]), groups, sums)
-            for key, place in places.items():
+            keys = [(row, v) for row in range(first, min(rows, first + multiplier.height)) for v in range(vectors)]
+            sums = {}
+            for row, v in keys:
+                place = builder.add(builder.mul(number(row), x.step), number(column + v * lanes))
+                start = load(builder, builder.gep(x.first, [place]), lanes, align)
+                sums[row, v] = cgutils.alloca_once_value(builder, start)
+            _add_products(builder, multiplier, x.a, builder.gep(x.b, [number(column)]), x.groups, sums)
+            for row, v in keys:
+                place = builder.gep(x.cells, [number(row * COLUMNS + column + v * lanes)])
                 target = builder.bitcast(place, _vector(lanes).as_pointer())
-                builder.store(builder.load(sums[key]), target, align=align)
+                builder.store(builder.load(sums[row, v]), target, align=align)
 
 
 def _add_products(

@@ -10,13 +10,13 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from dmlcpu.runtime import isa
-from dmlcpu.runtime.dots import AHEAD, AVX512VNNI, COLUMNS, ROW_STEP, address, emit_dot
+from dmlcpu.runtime.dots import AHEAD, AVX512VNNI, COLUMNS, ROW_STEP, Operands, emit_dot, make_tile_operation
 from dmlcpu.runtime.intrinsics import request_line
 
 ROWS = 32  # of the tallest tile of a product
 TILE_ROWS, TILE_WORDS = 16, 16  # of a register
 _SUMS, _LEFT, _RIGHT = 0, 4, 6  # the first register of each kind
-_BYTE, _LONG, _NOTHING = ir.IntType(8), ir.IntType(64), ir.VoidType()
+_BYTE, _NOTHING = ir.IntType(8), ir.VoidType()
 _POINTER = _BYTE.as_pointer()
 # Palette 1, then bytes a row of each register (16 bits each) from byte 16 on, and rows of each from byte 48 on.
 _SHAPES = [1] + [0] * 15 + [4 * TILE_WORDS, 0] * 8 + [0] * 16 + [TILE_ROWS] * 8 + [0] * 8
@@ -57,55 +57,45 @@ def make_tile_dot(rows: int) -> Any:
 
     Registers take 16 words along K; those that are left over go to the vector unit.
     """
+    return make_tile_operation(isa.Isa.AMX, lambda builder, *operands: _emit_dot(builder, rows, Operands(*operands)))
 
-    @intrinsic
-    def dot(_context, a, a_start, b, b_start, groups, tile):  # type: ignore[no-untyped-def]
-        isa.require(isa.Isa.AMX)
 
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            _, a_start, _, b_start, groups, _ = arguments
-            number = groups.type
-            a_words = address(context, builder, signature, arguments, 0, a_start)
-            b_words = address(context, builder, signature, arguments, 2, b_start)
-            cells = address(context, builder, signature, arguments, 5, number(0))
+def _emit_dot(builder: Any, rows: int, x: Operands) -> None:
+    number = x.groups.type
+    halves, sides = range(rows // TILE_ROWS), range(COLUMNS // TILE_WORDS)
 
-            def move(name: str, register: int, first: Any, row_bytes: int) -> None:
-                place = builder.bitcast(first, _POINTER)
-                _call(builder, name, _BYTE(register), place, _LONG(row_bytes))
+    def move(name: str, register: int, first: Any, row_words: Any) -> None:
+        step = builder.mul(row_words, number(4))
+        _call(builder, name, _BYTE(register), builder.bitcast(first, _POINTER), step)
 
-            def each_sum() -> Any:
-                for half in range(rows // TILE_ROWS):
-                    for side in range(2):
-                        place = builder.gep(cells, [number(half * TILE_ROWS * COLUMNS + side * TILE_WORDS)])
-                        yield _SUMS + 2 * half + side, half, side, place
+    def move_sums(name: str, first: Any, row_words: Any) -> None:
+        for half in halves:
+            rows_before = builder.mul(row_words, number(half * TILE_ROWS))
+            for side in sides:
+                place = builder.gep(first, [builder.add(rows_before, number(side * TILE_WORDS))])
+                move(name, _SUMS + 2 * half + side, place, row_words)
 
-            for register, _, _, place in each_sum():
-                move("tileloadd64", register, place, 4 * COLUMNS)
-            steps = builder.sdiv(groups, number(TILE_WORDS))
-            with cgutils.for_range(builder, steps, intp=number) as loop:
-                first = builder.mul(loop.index, number(TILE_WORDS))
-                panel = builder.gep(b_words, [builder.mul(first, number(COLUMNS))])
-                for place in range(0, TILE_WORDS * COLUMNS, 16):
-                    request_line(builder, builder.gep(panel, [number(AHEAD * COLUMNS + place)]))
-                for half in range(rows // TILE_ROWS):
-                    left = builder.gep(a_words, [builder.add(first, number(half * TILE_ROWS * ROW_STEP))])
-                    move("tileloadd64", _LEFT + half, left, 4 * ROW_STEP)
-                    for side in range(2):
-                        if half == 0:
-                            right = builder.gep(panel, [number(side * TILE_WORDS)])
-                            move("tileloadd64", _RIGHT + side, right, 4 * COLUMNS)
-                        registers = (_SUMS + 2 * half + side, _LEFT + half, _RIGHT + side)
-                        _call(builder, "tdpbusd", *map(_BYTE, registers))
-            for register, _, _, place in each_sum():
-                move("tilestored64", register, place, 4 * COLUMNS)
+    move_sums("tileloadd64", x.first, x.step)
+    steps = builder.sdiv(x.groups, number(TILE_WORDS))
+    with cgutils.for_range(builder, steps, intp=number) as loop:
+        group = builder.mul(loop.index, number(TILE_WORDS))
+        panel = builder.gep(x.b, [builder.mul(group, number(COLUMNS))])
+        for place in range(0, TILE_WORDS * COLUMNS, 16):
+            request_line(builder, builder.gep(panel, [number(AHEAD * COLUMNS + place)]))
+        for half in halves:
+            left = builder.gep(x.a, [builder.add(group, number(half * TILE_ROWS * ROW_STEP))])
+            move("tileloadd64", _LEFT + half, left, number(ROW_STEP))
+            for side in sides:
+                if half == 0:
+                    right = builder.gep(panel, [number(side * TILE_WORDS)])
+                    move("tileloadd64", _RIGHT + side, right, number(COLUMNS))
+                registers = (_SUMS + 2 * half + side, _LEFT + half, _RIGHT + side)
+                _call(builder, "tdpbusd", *map(_BYTE, registers))
+    move_sums("tilestored64", x.cells, number(COLUMNS))
 
-            done = builder.mul(steps, number(TILE_WORDS))
-            with builder.if_then(builder.icmp_signed("<", done, groups)):
-                a_rest = builder.gep(a_words, [done])
-                b_rest = builder.gep(b_words, [builder.mul(done, number(COLUMNS))])
-                emit_dot(builder, AVX512VNNI, rows, a_rest, b_rest, builder.sub(groups, done), cells)
-            return context.get_dummy_value()
-
-        return types.void(a, types.intp, b, types.intp, types.intp, tile), generate
-
-    return dot
+    done = builder.mul(steps, number(TILE_WORDS))
+    with builder.if_then(builder.icmp_signed("<", done, x.groups)):
+        a_rest = builder.gep(x.a, [done])
+        b_rest = builder.gep(x.b, [builder.mul(done, number(COLUMNS))])
+        rest = Operands(a_rest, b_rest, builder.sub(x.groups, done), x.cells, x.cells, number(COLUMNS))
+        emit_dot(builder, AVX512VNNI, rows, rest)

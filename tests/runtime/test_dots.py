@@ -25,19 +25,13 @@ def multiplier(request):
     return request.param
 
 
-def tile_of(rows, start):
-    tile = aligned_empty(rows * COLUMNS, np.int32)
-    tile[...] = start
-    return tile
-
-
 @pytest.mark.parametrize("rows", [1, 4, 8, ROWS])
 def test_products_are_added_to_the_tile(multiplier, rows):
     intrinsic = dots.make_dot(rows, multiplier)
 
     @njit
-    def dot(a, a_start, b, b_start, groups, tile):
-        intrinsic(a, a_start, b, b_start, groups, tile)
+    def dot(a, a_start, b, b_start, groups, cells, first, step):
+        intrinsic(a, a_start, b, b_start, groups, cells, first, step)
 
     rng = np.random.default_rng(rows)
     for groups in (0, 1, 2, 17, CHUNK):
@@ -50,7 +44,11 @@ def test_products_are_added_to_the_tile(multiplier, rows):
             left[5 + row * ROW_STEP :][:groups] = a[row].view(np.uint32)
         right = aligned_empty((groups + 1) * COLUMNS, np.uint32)
         right[COLUMNS:] = b.reshape(groups, 4, COLUMNS).swapaxes(1, 2).copy().view(np.uint32).reshape(-1)
-        tile = tile_of(rows, 2**31 - 5)  # sums wrap
-        dot(left, 5, right, COLUMNS, groups, tile)
-        expected = a.astype(np.int64) @ b.astype(np.int64) + (2**31 - 5)
-        np.testing.assert_array_equal(tile.reshape(rows, COLUMNS), expected.astype(np.int32))
+        product = a.astype(np.int64) @ b.astype(np.int64)
+        for first, step in (0, COLUMNS), (rows * COLUMNS, 0):
+            cells = aligned_empty((rows + 1) * COLUMNS, np.int32)
+            cells[...] = rng.integers(2**31 - 9, 2**31, cells.size)  # sums wrap
+            starts = cells[first:][: rows * COLUMNS if step else COLUMNS].reshape(-1, COLUMNS).astype(np.int64)
+            dot(left, 5, right, COLUMNS, groups, cells, first, step)
+            found = cells[: rows * COLUMNS].reshape(rows, COLUMNS)
+            np.testing.assert_array_equal(found, (product + starts).astype(np.int32))

@@ -11,8 +11,8 @@ RNG = np.random.default_rng(3)
 
 
 @njit
-def start_row(tile, row, factor, numbers, first):
-    panels.start_row(tile, row, factor, numbers, first)
+def start_row(cells, row, factor, first):
+    panels.start_row(cells, row, factor, first)
 
 
 @njit
@@ -21,8 +21,8 @@ def subtract_product(tile, row, factor, numbers, first):
 
 
 @njit
-def requantize(sums, row, multipliers, first, least, most, zero, y, place):
-    panels.requantize(sums, row, multipliers, first, least, most, zero, y, place)
+def requantize(sums, rows, multipliers, first, step, least, most, zeros, y, place, y_step):
+    panels.requantize(sums, rows, multipliers, first, step, least, most, zeros, y, place, y_step)
 
 
 @njit
@@ -42,20 +42,22 @@ def sum_of_words(words, first, count):
 
 def test_rows_start_with_what_the_zero_points_give():
     numbers = RNG.integers(-(2**31), 2**31, 3 + COLUMNS).astype(np.int32)
-    tile = np.full(2 * COLUMNS + 1, 7, np.int32)
-    start_row(tile, COLUMNS, np.int32(-250), numbers, 3)
+    cells = np.concatenate([np.full(2 * COLUMNS + 1, 7, np.int32), numbers])
+    start_row(cells, COLUMNS, np.int32(250), 2 * COLUMNS + 4)
     expected = (numbers[3:].astype(np.int64) * 250).astype(np.int32)
-    assert tile.tolist() == [7] * COLUMNS + expected.tolist() + [7]
-    subtract_product(tile, COLUMNS, np.int32(99), numbers, 3)
+    assert cells.tolist() == [7] * COLUMNS + expected.tolist() + [7] + numbers.tolist()
+    subtract_product(cells, COLUMNS, np.int32(99), numbers, 3)
     expected -= (numbers[3:].astype(np.int64) * 99).astype(np.int32)
-    assert tile.tolist() == [7] * COLUMNS + expected.tolist() + [7]
+    assert cells.tolist() == [7] * COLUMNS + expected.tolist() + [7] + numbers.tolist()
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.float64])
-@pytest.mark.parametrize(("lowest", "highest", "zero"), [(0, 255, 3), (-128, 127, -128), (-128, 127, 127)])
-def test_requantize(dtype, lowest, highest, zero):
+@pytest.mark.parametrize(("lowest", "highest", "zeros"), [(0, 255, [3, 0, 255]), (-128, 127, [-128, 127, 5])])
+def test_requantize(dtype, lowest, highest, zeros):
     ties = np.arange(-16, 16) * 5  # times 0.1: whole numbers and halves
     large = np.array([2**31 - 1, -(2**31), 2**24 + 1, -(2**24) - 3] * 8)
+    zeros = np.array(zeros)
+    least, most = (lowest - zeros).astype(np.float32), (highest - zeros).astype(np.float32)
     for numbers, factor in (
         (ties, 0.1),
         (ties, 0.5),
@@ -63,13 +65,19 @@ def test_requantize(dtype, lowest, highest, zero):
         (large, np.finfo(np.float32).max),
         (ties * 0, 1e38),
     ):
-        sums, multipliers = numbers.astype(dtype), np.full(COLUMNS, factor, np.float32)
-        y = np.zeros(COLUMNS + 2, np.uint8)
-        requantize(sums, 0, multipliers, 0, np.float32(lowest - zero), np.float32(highest - zero), np.int32(zero), y, 1)
-        with np.errstate(over="ignore"):
-            exact = np.rint(sums.astype(np.float32) * multipliers).astype(np.float64)
-        expected = np.clip(exact + zero, lowest, highest).astype(np.int64).astype(np.uint8)
-        assert y.tolist() == [0, *expected.tolist(), 0]
+        sums = np.stack([numbers, numbers[::-1], -numbers // 2]).astype(dtype)
+        for step in 0, COLUMNS:  # one row of multipliers for all, or one each
+            multipliers = np.full((3 if step else 1, COLUMNS), factor, np.float32)
+            multipliers[-1, 3] /= 2
+            y = np.zeros(2 + 3 * 40, np.uint8)
+            flat = sums.ravel(), 3, multipliers.ravel(), 0, step
+            requantize(*flat, least, most, zeros.astype(np.uint8), y, 1, 40)
+            with np.errstate(over="ignore"):
+                exact = np.rint(sums.astype(np.float32) * multipliers).astype(np.float64)
+            expected = np.clip(exact + zeros[:, None], lowest, highest).astype(np.int64).astype(np.uint8)
+            assert y[0] == 0
+            np.testing.assert_array_equal(y[1:-1].reshape(3, 40)[:, :COLUMNS], expected)
+            assert not y[1:-1].reshape(3, 40)[:, COLUMNS:].any()
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])

@@ -19,9 +19,9 @@ def test_products_are_added_to_the_tile(rows):
     intrinsic, configure, release = tiles.make_tile_dot(rows), tiles.configure_tiles, tiles.release_tiles
 
     @njit(nogil=True)
-    def dot(a, a_start, b, b_start, groups, tile):
+    def dot(a, a_start, b, b_start, groups, cells, first, step):
         configure()
-        intrinsic(a, a_start, b, b_start, groups, tile)
+        intrinsic(a, a_start, b, b_start, groups, cells, first, step)
         release()
 
     def check():
@@ -37,11 +37,14 @@ def test_products_are_added_to_the_tile(rows):
                 left[16 + row * ROW_STEP :][:groups] = a[row].view(np.uint32)
             right = aligned_empty((groups + 1) * COLUMNS, np.uint32)
             right[COLUMNS:] = b.reshape(groups, 4, COLUMNS).swapaxes(1, 2).copy().view(np.uint32).reshape(-1)
-            tile = aligned_empty(rows * COLUMNS, np.int32)
-            tile[...] = 2**31 - 5  # sums wrap
-            dot(left, 16, right, COLUMNS, groups, tile)
-            expected = a.astype(np.int64) @ b.astype(np.int64) + (2**31 - 5)
-            np.testing.assert_array_equal(tile.reshape(rows, COLUMNS), expected.astype(np.int32))
+            product = a.astype(np.int64) @ b.astype(np.int64)
+            for first, step in (0, COLUMNS), (rows * COLUMNS, 0):
+                cells = aligned_empty((rows + 1) * COLUMNS, np.int32)
+                cells[...] = rng.integers(2**31 - 9, 2**31, cells.size)  # sums wrap
+                starts = cells[first:][: rows * COLUMNS if step else COLUMNS].reshape(-1, COLUMNS).astype(np.int64)
+                dot(left, 16, right, COLUMNS, groups, cells, first, step)
+                found = cells[: rows * COLUMNS].reshape(rows, COLUMNS)
+                np.testing.assert_array_equal(found, (product + starts).astype(np.int32))
         finished.append(rows)
 
     finished = []

@@ -12,18 +12,21 @@ from dmlcpu.runtime.tiles import ROWS
 # What the rows of the batch grid mean. B: elements, or whole matrices if they are packed.
 A, B, A_SCALE, A_ZERO, B_SCALE, B_ZERO, Y_SCALE, Y_ZERO, Y = range(1, 10)
 
-# The scratch of a share, in cells of eight bytes, each part on a cache line and big enough for the tallest tile: a tile
-# of products (int32), the same as float64, the zero points of its rows, a row of multipliers, a row of the result.
-# Behind them is what there is for each panel of a block of columns, then tiles of left rows with their sums, then the
-# block itself unless it is packed.
+# The scratch of a share, in cells of eight bytes, each part on a cache line and big enough for the tallest tile: the
+# sums of a tile (int32), the same as float64, of its rows the zero points (int64, and those of the result as bytes),
+# limits and multipliers (float32), and the bytes of the result. Behind them is what there is for each panel of a block
+# of columns, then tiles of left rows with their sums, then the block itself unless it is packed.
 HEAD = 8  # cells before the first share
-TILE, WIDE = 0, ROWS * COLUMNS // 2
+WIDE = ROWS * COLUMNS // 2
 A_ZEROS = WIDE + ROWS * COLUMNS
-Y_ZEROS = A_ZEROS + ROWS
-ROW_MULTIPLIERS = Y_ZEROS + ROWS
-LINE = ROW_MULTIPLIERS + COLUMNS // 2
-PANELS = LINE + 8
-# Of each column: its sum (int64), the same as int32, its zero point (int32), its scale or multiplier (float32).
+ZEROS = A_ZEROS + ROWS
+LEAST = ZEROS + ROWS // 4
+MOST = LEAST + ROWS // 2
+ROW_MULTIPLIERS = MOST + ROWS // 2
+LINES = ROW_MULTIPLIERS + ROWS * COLUMNS // 2
+PANELS = LINES + ROWS * COLUMNS // 8
+# Of each column: its sum (int64), what its sums start with (int32), its zero point (int32), its scale or multiplier
+# (float32).
 A_PANEL = COLUMNS + 3 * COLUMNS // 2
 SUMS = ROWS  # room for the sums of a tile's left rows, which stand before them
 
@@ -49,7 +52,6 @@ class Numbers(NamedTuple):
     b_column: int
     b_flip: int  # what turns b's bytes into signed ones
     b_packed: int
-    b_shifted: int  # whether b, signed, has zero points other than 0
     a_scale_step: int  # from row to row, or column to column
     a_zero_step: int
     b_scale_step: int
@@ -73,8 +75,8 @@ def unpack(brief):
     """Return the numbers, in the order of their names."""
     n = brief[brief[0] :]
     return (n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8], n[9], n[10], n[11], n[12], n[13], n[14],
-            n[15], n[16], n[17], n[18], n[19], n[20], n[21], n[22], n[23], n[24], n[25], n[26], n[27], n[28],
-            n[29])  # fmt: skip
+            n[15], n[16], n[17], n[18], n[19], n[20], n[21], n[22], n[23], n[24], n[25], n[26], n[27],
+            n[28])  # fmt: skip
 
 
 @device

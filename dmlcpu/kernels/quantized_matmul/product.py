@@ -25,15 +25,16 @@ from dmlcpu.kernels.quantized_matmul.brief import (
     B_SCALE,
     B_ZERO,
     HEAD,
-    LINE,
+    LEAST,
+    LINES,
+    MOST,
     PANELS,
     ROW_MULTIPLIERS,
     SUMS,
-    TILE,
     WIDE,
     Y_SCALE,
     Y_ZERO,
-    Y_ZEROS,
+    ZEROS,
     A,
     B,
     Y,
@@ -67,37 +68,52 @@ begin = end = nothing
 
 
 @device
-def load_columns(first, last, columns, sums, b_scale, b_scale_step, b_zero, b_zero_step, flip,
-                 small_sums, zeros, scales):  # fmt: skip
-    """Fill what is needed of each column of the panels first, ..., last - 1; see brief.py."""
-    for j in range((last - first) * COLUMNS):
-        column = first * COLUMNS + j
-        small_sums[j] = np.int32(sums[j])
-        zeros[j] = 0
-        scales[j] = 0
-        if column < columns:
-            zeros[j] = np.int32(np.int8(b_zero[column * b_zero_step] ^ np.uint8(flip)))
-            scales[j] = b_scale[column * b_scale_step]
+def any_zero_point(zeros, step, count, flip):
+    """Tell whether one of `count` zero points (bytes; step 0: one for all of them) stands for another number than 0."""
+    found = np.uint8(0)
+    for i in range(count if step else 1):
+        found |= zeros[i] ^ np.uint8(flip)
+    return found != 0
 
 
 @device
-def load_rows(first, height, count, a_zero, a_step, flip, y_zero, y_step, signed, a_zeros, y_zeros):
-    """Write the zero points of `height` rows, of which there are `count`."""
+def load_columns(first, last, columns, factor, sums, b_scale, b_scale_step, b_zero, b_zero_step, flip, starts, zeros,
+                 scales):  # fmt: skip
+    """Fill what is needed of each column of the panels first, ..., last - 1; see brief.py."""
+    for j in range((last - first) * COLUMNS):
+        starts[j] = np.int32(factor * sums[j])
+        zeros[j] = 0
+        scales[j] = 0
+    for column in range(first * COLUMNS, min(columns, last * COLUMNS)):
+        j = column - first * COLUMNS
+        zeros[j] = np.int32(np.int8(b_zero[column * b_zero_step] ^ np.uint8(flip)))
+        scales[j] = b_scale[column * b_scale_step]
+
+
+@device
+def load_rows(first, height, count, a_zero, a_step, flip, y_zero, y_step, lowest, highest, a_zeros, least, most,
+              zeros):  # fmt: skip
+    """Fill what is needed of each of `height` rows, of which there are `count`; see brief.py."""
     for row in range(height):
         a_zeros[row] = np.int64(a_zero[(first + row) * a_step] ^ np.uint8(flip)) if row < count else 0
     for row in range(count):
         byte = y_zero[(first + row) * y_step]
-        y_zeros[row] = np.int64(np.int8(byte)) if signed else np.int64(byte)
+        zero = np.int64(np.int8(byte)) if lowest < 0 else np.int64(byte)
+        least[row], most[row], zeros[row] = np.float32(lowest - zero), np.float32(highest - zero), byte
 
 
 @device
-def start_tile(height, depth, a_zeros, a_sums, shifted, small_sums, b_zeros, first, tile):
-    """Start every sum with what the zero points give. first: the panel's first column in small_sums and b_zeros."""
+def start_tile(height, depth, alike, a_zeros, a_sums, shifted, cells, starts, b_zeros, first):
+    """Start every sum of the tile, cells[:], with what the zero points give. first: the panel's first column.
+
+    starts: where in the cells the starts of columns lie; alike: they hold for all rows.
+    """
     for row in range(height):
-        start_row(tile, row * COLUMNS, np.int32(a_zeros[row]), small_sums, first)
+        factor = np.int32(1) if alike else np.int32(a_zeros[row])
+        start_row(cells, row * COLUMNS, factor, starts + first)
         if shifted:
             total = np.int32(a_sums[row] - depth * a_zeros[row])
-            subtract_product(tile, row * COLUMNS, total, b_zeros, first)
+            subtract_product(cells, row * COLUMNS, total, b_zeros, first)
 
 
 @device
@@ -119,15 +135,15 @@ def widen(height, tile, wide):
 
 
 @device
-def finish_row(sums, row, multipliers, first, zero, lowest, highest, width, line, y, place, step):
-    """Requantize a row of sums, and write the bytes of `width` columns."""
-    least, most = np.float32(lowest - zero), np.float32(highest - zero)
-    if width == COLUMNS and step == 1:
-        requantize(sums, row * COLUMNS, multipliers, first, least, most, np.int32(zero), y, place)
+def finish_tile(sums, count, multipliers, first, step, least, most, zeros, width, lines, y, place, y_row, y_column):
+    """Requantize `count` rows of sums, and write the bytes of `width` columns."""
+    if width == COLUMNS and y_column == 1:
+        requantize(sums, count, multipliers, first, step, least, most, zeros, y, place, y_row)
         return
-    requantize(sums, row * COLUMNS, multipliers, first, least, most, np.int32(zero), line, 0)
-    for column in range(width):
-        y[place + column * step] = line[column]
+    requantize(sums, count, multipliers, first, step, least, most, zeros, lines, 0, COLUMNS)
+    for row in range(count):
+        for column in range(width):
+            y[place + row * y_row + column * y_column] = lines[row * COLUMNS + column]
 
 
 def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, y, brief,
@@ -138,19 +154,20 @@ def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_
     float32; *_zero: bytes; brief, scratch: see brief.py.
     """
     (M, N, K, batches, row_parts, column_parts, block, share, kept, a_start, a_row, a_depth, a_flip, b_start, b_depth,
-     b_column, b_flip, b_packed, b_shifted, a_scale_step, a_zero_step, b_scale_step, b_zero_step, y_scale_step,
-     y_zero_step, lowest, highest, y_start, y_row, y_column) = unpack(brief)  # fmt: skip
+     b_column, b_flip, b_packed, a_scale_step, a_zero_step, b_scale_step, b_zero_step, y_scale_step, y_zero_step,
+     lowest, highest, y_start, y_row, y_column) = unpack(brief)  # fmt: skip
     grid = section(brief, 1)
     groups, panels, row_tiles = groups_of(K), panels_of(N), (M + TALL - 1) // TALL
 
     mine = HEAD + part * share
-    tile, wide = as_words(scratch, mine + TILE, np.int32), as_words(scratch, mine + WIDE, np.float64)
-    a_zeros, y_zeros = scratch[mine + A_ZEROS :], scratch[mine + Y_ZEROS :]
+    cells, wide = as_words(scratch, mine, np.int32), as_words(scratch, mine + WIDE, np.float64)
+    a_zeros, zeros = scratch[mine + A_ZEROS :], as_words(scratch, mine + ZEROS, np.uint8)
+    least, most = as_words(scratch, mine + LEAST, np.float32), as_words(scratch, mine + MOST, np.float32)
     row_multipliers = as_words(scratch, mine + ROW_MULTIPLIERS, np.float32)
-    line = as_words(scratch, mine + LINE, np.uint8)
+    lines = as_words(scratch, mine + LINES, np.uint8)
     own_sums = scratch[mine + PANELS :]
-    small_sums = as_words(scratch, mine + PANELS + block * COLUMNS, np.int32)
-    b_zeros = small_sums[block * COLUMNS :]
+    starts = 2 * (PANELS + block * COLUMNS)
+    b_zeros = cells[starts + block * COLUMNS :]
     factors = as_words(scratch, mine + PANELS + 2 * block * COLUMNS, np.float32)
     left_at = mine + PANELS + block * A_PANEL
     own_at = left_at + kept * left_cells(groups, TALL)
@@ -168,6 +185,10 @@ def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_
         first_row = row_part * row_tiles // row_parts * TALL
         last_row = min(M, (row_part + 1) * row_tiles // row_parts * TALL)
         last_panel = (unit % column_parts + 1) * panels // column_parts
+        shifted = any_zero_point(b_zero_bytes, b_zero_step, N, b_flip)
+        # If all rows have one zero point, so has what their sums start with: it is worked out once for each column.
+        alike = a_zero_step == 0
+        start_factor = -np.int64(a_zero_bytes[0] ^ np.uint8(a_flip)) if alike else -1
         for first in range(unit % column_parts * panels // column_parts, last_panel, block):
             last = min(first + block, last_panel)
             if b_packed:
@@ -177,8 +198,8 @@ def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_
                 words, sums = as_words(scratch, own_at, np.uint32), own_sums
                 pack_panels(b, b_start + offset(grid, B, batch), b_depth, b_column, first, last, N, K, b_flip,
                             words, sums)  # fmt: skip
-            load_columns(first, last, N, sums, b_scales, b_scale_step, b_zero_bytes, b_zero_step, b_flip,
-                         small_sums, b_zeros, factors)  # fmt: skip
+            load_columns(first, last, N, start_factor, sums, b_scales, b_scale_step, b_zero_bytes, b_zero_step, b_flip,
+                         cells[starts:], b_zeros, factors)  # fmt: skip
             if not row_wise:  # scales become multipliers, once for all rows
                 for j in range(0, (last - first) * COLUMNS, COLUMNS):
                     scale_row(factors, j, a_scales[0], y_scales[0], factors, j)
@@ -189,47 +210,48 @@ def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_
                 a_sums, left = scratch[slot : slot + SUMS], as_words(scratch, slot + SUMS, np.uint32)
                 if left_of != unit // column_parts or last_row - first_row > kept * TALL:
                     pack_rows(a, a_first + row * a_row, a_row, a_depth, count, height, K, a_flip,
-                              left, TALL, a_sums, b_shifted)  # fmt: skip
+                              left, TALL, a_sums, shifted)  # fmt: skip
                 load_rows(row, height, count, a_zero_bytes, a_zero_step, a_flip, y_zero_bytes, y_zero_step,
-                          lowest < 0, a_zeros, y_zeros)  # fmt: skip
+                          lowest, highest, a_zeros, least, most, zeros)  # fmt: skip
                 for panel in range(first, last):
                     j = (panel - first) * COLUMNS
-                    y_place = y_first + row * y_row + panel * COLUMNS * y_column
+                    place = y_first + row * y_row + panel * COLUMNS * y_column
                     for i in range(count):
-                        prefetch(y, y_place + i * y_row)  # lies far from the row before: comes while sums are formed
-                    if K <= NARROW:
-                        start_tile(height, K, a_zeros, a_sums, b_shifted, small_sums, b_zeros, j, tile)
+                        prefetch(y, place + i * y_row)  # lies far from the row before: comes while sums are formed
+                    start, step = 0, COLUMNS  # of the sums: what is in the tile, or one row for all
+                    if K > NARROW:
+                        start_wide_tile(height, K, a_zeros, a_sums, sums[j:], b_zeros[j:], cells, wide)
+                    elif shifted or not alike or groups == 0:
+                        start_tile(height, K, alike, a_zeros, a_sums, shifted, cells, starts, b_zeros, j)
                     else:
-                        start_wide_tile(height, K, a_zeros, a_sums, sums[j:], b_zeros[j:], tile, wide)
+                        start, step = starts + j, 0
                     for chunk in range(0, groups, CHUNK):
                         depth = min(CHUNK, groups - chunk)
                         from_left, from_right = chunk // CHUNK * TALL * ROW_STEP, j * groups + chunk * COLUMNS
                         if height == TALL:
-                            dot_tall(left, from_left, words, from_right, depth, tile)
+                            dot_tall(left, from_left, words, from_right, depth, cells, start, step)
                         elif height == MIDDLE:
-                            dot_middle(left, from_left, words, from_right, depth, tile)
+                            dot_middle(left, from_left, words, from_right, depth, cells, start, step)
                         elif height == 4:
-                            dot_4(left, from_left, words, from_right, depth, tile)
+                            dot_4(left, from_left, words, from_right, depth, cells, start, step)
                         else:
-                            dot_1(left, from_left, words, from_right, depth, tile)
+                            dot_1(left, from_left, words, from_right, depth, cells, start, step)
+                        start, step = 0, COLUMNS
                         if K > NARROW:
-                            widen(height, tile, wide)
-                    width = min(COLUMNS, N - panel * COLUMNS)
-                    for i in range(count):
-                        multipliers, at = factors, j
-                        if row_wise:
-                            multipliers, at = row_multipliers, 0
+                            widen(height, cells, wide)
+                    multipliers, at, row_step = factors, j, 0
+                    if row_wise:
+                        multipliers, at, row_step = row_multipliers, 0, COLUMNS
+                        for i in range(count):
                             scale_row(factors, j, a_scales[(row + i) * a_scale_step],
-                                      y_scales[(row + i) * y_scale_step], row_multipliers, 0)  # fmt: skip
-                        place = y_place + i * y_row
-                        if K <= NARROW:
-                            finish_row(
-                                tile, i, multipliers, at, y_zeros[i], lowest, highest, width, line, y, place, y_column
-                            )
-                        else:
-                            finish_row(
-                                wide, i, multipliers, at, y_zeros[i], lowest, highest, width, line, y, place, y_column
-                            )
+                                      y_scales[(row + i) * y_scale_step], row_multipliers, i * COLUMNS)  # fmt: skip
+                    width = min(COLUMNS, N - panel * COLUMNS)
+                    if K > NARROW:
+                        finish_tile(wide, count, multipliers, at, row_step, least, most, zeros, width, lines, y, place,
+                                    y_row, y_column)  # fmt: skip
+                    else:
+                        finish_tile(cells, count, multipliers, at, row_step, least, most, zeros, width, lines, y, place,
+                                    y_row, y_column)  # fmt: skip
             left_of = unit // column_parts
         unit = take_number(scratch, 0)
     end()
