@@ -25,7 +25,7 @@ class Parameters(Shapes):
 
 
 class Kernels(Comparison):
-    """Every product kernel of the registry on every shape; B is packed anew by each call."""
+    """Every product kernel of the registry on every shape it takes; nothing is packed before the call."""
 
     params = (
         [entry.name for entry in registry.KERNELS if entry.stage == "dot"],
@@ -39,7 +39,10 @@ class Kernels(Comparison):
             raise NotImplementedError(f"this machine cannot run {kernel}")
         case = self.cases[case]
         arguments, self.out = case.inputs(), np.empty((case.m, case.n), case.types[2])
-        self.call = ready(lambda: execute(*arguments, self.out, kernel=kernel))
+        try:
+            self.call = ready(lambda: execute(*arguments, self.out, kernel=kernel))
+        except LookupError as error:
+            raise NotImplementedError(str(error)) from None
 
     def time_call(self, kernel, case):
         self.call()

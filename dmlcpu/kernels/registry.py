@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dmlcpu.kernels.quantized_matmul import pack, product
+from dmlcpu.kernels.quantized_matmul import direct, pack, product
 from dmlcpu.kernels.scatter_nd import apply, buckets, resolve
 from dmlcpu.kernels.top_k import columns, lockstep, select_sort, split, sweep, tournament
 from dmlcpu.runtime.isa import Isa, allowed
@@ -30,7 +30,7 @@ class Entry:
     kernel: Kernel
     scratch: Callable[..., tuple[int, ...]] | None = None
     takes: Callable[..., bool] | None = None  # of alternatives with limits: what they can do
-    rows: int = 0  # of a product: of its tallest tile
+    rows: int = 0  # of a product with packed operands: those of its tallest tile
 
 
 # fmt: off
@@ -56,6 +56,13 @@ KERNELS = (
     Entry("quantized_matmul", "dot", "dot_u8s8_6x16x4_avxvnni", Isa.AVXVNNI, BYTES, product.avxvnni, rows=12),
     Entry("quantized_matmul", "dot", "dot_u8s8_12x32x4_avx512vnni", Isa.AVX512VNNI, BYTES, product.avx512vnni, rows=12),
     Entry("quantized_matmul", "dot", "dot_u8s8_32x32x64_amx", Isa.AMX, BYTES, product.amx, rows=32),
+    Entry("quantized_matmul", "dot", "direct_u8s8_16x16_generic", Isa.GENERIC, BYTES, direct.generic,
+          takes=direct.takes),
+    Entry("quantized_matmul", "dot", "direct_u8s8_32x16_avx2", Isa.AVX2, BYTES, direct.avx2, takes=direct.takes),
+    Entry("quantized_matmul", "dot", "direct_u8s8_32x16_avxvnni", Isa.AVXVNNI, BYTES, direct.avxvnni,
+          takes=direct.takes),
+    Entry("quantized_matmul", "dot", "direct_u8s8_64x16_avx512vnni", Isa.AVX512VNNI, BYTES, direct.avx512vnni,
+          takes=direct.takes),
 )
 # fmt: on
 

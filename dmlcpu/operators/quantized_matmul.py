@@ -16,12 +16,14 @@ from dmlcpu.kernels.grid import make_grid
 from dmlcpu.kernels.quantized_matmul.brief import (
     HEAD,
     Numbers,
+    direct_cells,
     groups_of,
     left_cells,
     make_brief,
     panels_of,
     share_cells,
 )
+from dmlcpu.kernels.registry import Entry
 from dmlcpu.operators.arguments import Array, check_apart, check_output
 from dmlcpu.operators.packing import PackedMatrix, broadcast_strides, flip_to_signed, flip_to_unsigned
 from dmlcpu.operators.quantization import check_matrix, common_batch, output_type, scale, zero_point
@@ -37,6 +39,8 @@ _ZERO, _NO_BYTES, _NO_CELLS = np.zeros(1, _BYTE), np.empty(0, _BYTE), np.empty(0
 _LARGEST_BLOCK = 32
 # Bytes of a's rows that are kept packed from one block of columns to the next; more of them are packed every time.
 _KEPT_LEFT = 4 << 20
+# Bytes of the sums that a few rows are multiplied into: they stay near while B passes (16 KiB are slower, 256 alike).
+_SUMS_OF_A_BLOCK = 64 << 10
 # Into how many units the work of a thread is cut, so that a fast core can take what a slow one does not get to.
 _UNITS = 4
 
@@ -168,24 +172,13 @@ def plan(
     kernel: str | None,
 ) -> Plan:
     """Choose the kernel and cut the work. parameters: the shapes of scales and zero points."""
-    entry = registry.find("quantized_matmul", "dot", kernel)
     *batch, rows, columns = out.shape
     depth = a.shape[-1]
-    batches = math.prod(batch)
     strides = [broadcast_strides(shape or (), len(out.shape)) for shape in parameters]
-    groups, tiles, panels = groups_of.py_func(depth), -(-rows // entry.rows), panels_of.py_func(columns)
-    # Some nanoseconds: a slow multiplier does 32 products in one, packing some bytes.
-    work = batches * (rows * columns * depth // 64 + (rows + columns) * depth // 8)
-    threads = limits.parts(work, most=batches * tiles * panels)
-    row_parts, column_parts = cut(batches, tiles, panels, threads, not packed)
-    while threads > 1 and batches * row_parts * column_parts < _UNITS * threads and 2 * column_parts <= panels:
-        column_parts *= 2
-    column_block = second_level_cache() // 2 // max(1, 4 * groups * COLUMNS)
-    block = max(1, min(column_block, _LARGEST_BLOCK, -(-panels // column_parts)))
-    kept = -(-tiles // row_parts)
-    if 8 * kept * left_cells.py_func(groups, entry.rows) > _KEPT_LEFT:
-        kept = 1
-    share = share_cells(depth, block, entry.rows, kept, not packed)
+    entry = _kernel_for(rows, columns, depth, b.strides[-1], packed, kernel)
+    cut_work = _cut_direct if entry.takes else _cut
+    batches = math.prod(batch)
+    work = cut_work(entry, batches, rows, columns, depth, packed, limits)
     limits_of_y = np.iinfo(out.dtype)
     steps = [own[-2] or own[-1] for own in strides]
     numbers = Numbers(
@@ -193,11 +186,11 @@ def plan(
         columns=columns,
         depth=depth,
         batches=batches,
-        row_parts=row_parts,
-        column_parts=column_parts,
-        block=block,
-        share=share,
-        kept=kept,
+        row_parts=work.row_parts,
+        column_parts=work.column_parts,
+        block=work.block,
+        share=work.share,
+        kept=work.kept,
         a_start=first_word(a.shape, a.strides),
         a_row=a.strides[-2],
         a_depth=a.strides[-1],
@@ -226,9 +219,63 @@ def plan(
         *[own[:-2] for own in strides],
         out.strides[:-2],
     )
-    parts = min(threads, batches * row_parts * column_parts)
-    _log.debug("quantized_matmul: %s by %s: %s, %d parts", a.shape, b.shape, entry.name, parts)
-    return Plan(entry.kernel.for_parts(parts), parts, make_brief(numbers, grid), HEAD + parts * share)
+    _log.debug("quantized_matmul: %s by %s: %s, %d parts", a.shape, b.shape, entry.name, work.threads)
+    parts = work.threads
+    return Plan(entry.kernel.for_parts(parts), parts, make_brief(numbers, grid), HEAD + parts * work.share)
+
+
+def _kernel_for(rows: int, columns: int, depth: int, column_step: int, packed: bool, name: str | None) -> Entry:
+    """Return the kernel that suits a product best, or the one of that name if it can do it."""
+    able = [
+        entry
+        for entry in registry.available("quantized_matmul", "dot")
+        if name in (None, entry.name)
+        and (entry.takes is None or (not packed and entry.takes(rows, columns, depth, column_step)))
+    ]
+    if not able:
+        raise LookupError(f"no kernel {name} for this product on this machine")
+    return max(able, key=lambda entry: (entry.takes is not None, entry.isa))  # those for certain products come first
+
+
+class Cut(NamedTuple):
+    """How the work is cut; see Numbers."""
+
+    threads: int
+    row_parts: int
+    column_parts: int
+    block: int
+    kept: int
+    share: int
+
+
+def _cut(entry: Entry, batches: int, rows: int, columns: int, depth: int, packed: bool, limits: Budget) -> Cut:
+    """Cut a product of packed operands."""
+    groups, tiles, panels = groups_of.py_func(depth), -(-rows // entry.rows), panels_of.py_func(columns)
+    # Some nanoseconds: a slow multiplier does 32 products in one, packing some bytes.
+    work = batches * (rows * columns * depth // 64 + (rows + columns) * depth // 8)
+    threads = limits.parts(work, most=batches * tiles * panels)
+    row_parts, column_parts = cut(batches, tiles, panels, threads, not packed)
+    while threads > 1 and batches * row_parts * column_parts < _UNITS * threads and 2 * column_parts <= panels:
+        column_parts *= 2
+    column_block = second_level_cache() // 2 // max(1, 4 * groups * COLUMNS)
+    block = max(1, min(column_block, _LARGEST_BLOCK, -(-panels // column_parts)))
+    kept = -(-tiles // row_parts)
+    if 8 * kept * left_cells.py_func(groups, entry.rows) > _KEPT_LEFT:
+        kept = 1
+    share = share_cells(depth, block, entry.rows, kept, not packed)
+    return Cut(min(threads, batches * row_parts * column_parts), row_parts, column_parts, block, kept, share)
+
+
+def _cut_direct(_entry: Entry, batches: int, rows: int, columns: int, depth: int, _packed: bool, limits: Budget) -> Cut:
+    """Cut a product of few rows by columns, and these into blocks whose sums fit the first cache."""
+    pairs = -(-columns // (2 * COLUMNS))
+    threads = limits.parts(batches * columns * depth * (4 + rows) // 64, most=batches * pairs)
+    column_parts = 1
+    while threads > 1 and batches * column_parts < _UNITS * threads and 2 * column_parts <= pairs:
+        column_parts *= 2
+    most = _SUMS_OF_A_BLOCK // ((rows + 1) * 4 * 2 * COLUMNS)
+    block = 2 * max(1, min(most, -(-pairs // column_parts)))
+    return Cut(min(threads, batches * column_parts), 1, column_parts, block, 1, direct_cells(depth, block, rows))
 
 
 def cut(batches: int, tiles: int, panels: int, threads: int, packs: bool) -> tuple[int, int]:

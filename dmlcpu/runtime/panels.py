@@ -56,6 +56,18 @@ def start_row(_context, cells, row, factor, first):  # type: ignore[no-untyped-d
 
 
 @intrinsic
+def add_row(_context, cells, row, first):  # type: ignore[no-untyped-def]
+    """Add cells[first : first + COLUMNS] to the row that begins at cells[row]; all are int32, and wrap."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place, others = (address(context, builder, signature, arguments, 0, index) for index in arguments[1:])
+        _store(builder, builder.add(_load(builder, place, COLUMNS), _load(builder, others, COLUMNS)), place)
+        return context.get_dummy_value()
+
+    return types.void(cells, types.intp, types.intp), generate
+
+
+@intrinsic
 def subtract_product(_context, tile, row, factor, numbers, first):  # type: ignore[no-untyped-def]
     """Subtract factor * numbers[first : first + COLUMNS] from a row of a tile; all are int32, and wrap."""
 

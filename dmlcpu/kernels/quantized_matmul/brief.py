@@ -2,20 +2,27 @@
 
 from typing import NamedTuple
 
+import numpy as np
+
 from dmlcpu.kernels import brief as briefs
 from dmlcpu.kernels.brief import Brief
-from dmlcpu.kernels.grid import Grid, flatten
+from dmlcpu.kernels.grid import Grid, flatten, offset
 from dmlcpu.runtime.dots import CHUNK, COLUMNS, ROW_STEP
-from dmlcpu.runtime.jit import device
+from dmlcpu.runtime.intrinsics import as_words
+from dmlcpu.runtime.jit import device, viewer
 from dmlcpu.runtime.tiles import ROWS
 
 # What the rows of the batch grid mean. B: elements, or whole matrices if they are packed.
 A, B, A_SCALE, A_ZERO, B_SCALE, B_ZERO, Y_SCALE, Y_ZERO, Y = range(1, 10)
 
+# Up to this K every sum fits an int32 in the end, whatever wrapped on the way: 255 * 255 * 33025 < 2**31.
+NARROW = 33_025
+
 # The scratch of a share, in cells of eight bytes, each part on a cache line and big enough for the tallest tile: the
 # sums of a tile (int32), the same as float64, of its rows the zero points (int64, and those of the result as bytes),
 # limits and multipliers (float32), and the bytes of the result. Behind them is what there is for each panel of a block
-# of columns, then tiles of left rows with their sums, then the block itself unless it is packed.
+# of columns, then tiles of left rows with their sums, then what the kernel needs: the
+# block of panels itself unless it is packed, or the sums of a block of columns.
 HEAD = 8  # cells before the first share
 WIDE = ROWS * COLUMNS // 2
 A_ZEROS = WIDE + ROWS * COLUMNS
@@ -79,6 +86,40 @@ def unpack(brief):
             n[28])  # fmt: skip
 
 
+@viewer
+def share_of(scratch, part, share, block):
+    """Return the parts of a share's scratch, but for left rows and panels; see above."""
+    mine = HEAD + part * share
+    panels = mine + PANELS
+    return (
+        as_words(scratch, mine, np.int32),  # all of it, and the tile at its beginning
+        as_words(scratch, mine + WIDE, np.float64),
+        scratch[mine + A_ZEROS :],
+        as_words(scratch, mine + ZEROS, np.uint8),
+        as_words(scratch, mine + LEAST, np.float32),
+        as_words(scratch, mine + MOST, np.float32),
+        as_words(scratch, mine + ROW_MULTIPLIERS, np.float32),
+        as_words(scratch, mine + LINES, np.uint8),
+        scratch[panels:],  # the sums of columns
+        as_words(scratch, panels + block * COLUMNS, np.int32),  # what the sums of a tile start with
+        as_words(scratch, panels + 3 * block * COLUMNS // 2, np.int32),  # zero points of columns
+        as_words(scratch, panels + 2 * block * COLUMNS, np.float32),  # scales or multipliers
+    )
+
+
+@viewer
+def parameters_of(grid, batch, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero):
+    """Return the scales and zero points of one product of a batch, in that order."""
+    return (
+        a_scale[offset(grid, A_SCALE, batch) :],
+        a_zero[offset(grid, A_ZERO, batch) :],
+        b_scale[offset(grid, B_SCALE, batch) :],
+        b_zero[offset(grid, B_ZERO, batch) :],
+        y_scale[offset(grid, Y_SCALE, batch) :],
+        y_zero[offset(grid, Y_ZERO, batch) :],
+    )
+
+
 @device
 def groups_of(depth):
     """Return how many words a row of so many bytes takes."""
@@ -102,3 +143,16 @@ def share_cells(depth: int, block: int, rows: int, kept: int, packs: bool) -> in
     groups = groups_of.py_func(depth)
     left: int = kept * left_cells.py_func(groups, rows)
     return PANELS + block * A_PANEL + left + (block * groups * COLUMNS // 2 if packs else 0)
+
+
+@device
+def sums_step(block):
+    """Return how far rows of the sums of a block of columns are apart: beyond its end a whole panel can be read."""
+    return (block + 1) * COLUMNS
+
+
+def direct_cells(depth: int, block: int, rows: int) -> int:
+    """Return how much scratch a share needs for products that are done without packing."""
+    left: int = left_cells.py_func(groups_of.py_func(depth), rows + 1)
+    sums: int = (rows + 1) * sums_step.py_func(block) // 2
+    return PANELS + block * A_PANEL + left + sums
