@@ -1,5 +1,6 @@
 """Checks of what only quantized operators have: int8 matrices, scales and zero points."""
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ def output_type(operator: str, out_dtype: Any, y_zero_point: Any, default: np.dt
 def scale(operator: str, field: str, value: Any, shape: tuple[int, ...], *, rows: bool) -> Array:
     """Return a scale as float32 in a shape that broadcasts to `shape`: (..., M, 1) of rows, else (..., 1, N)."""
     if type(value) is float and _TINY < value < _HUGE:  # an ordinary number needs none of the care below
-        return np.array([[value]], np.float32)
+        return _number(value, "float32")
     array = as_array(operator, field, value)
     if array.dtype.kind not in "fiu" and type_name(array.dtype) != "bfloat16":
         raise UnsupportedError(operator, f"{field}.dtype", str(array.dtype), "floating types")
@@ -65,12 +66,20 @@ def scale(operator: str, field: str, value: Any, shape: tuple[int, ...], *, rows
     return _spread(operator, field, array, shape, rows)
 
 
+@functools.lru_cache(maxsize=1024)
+def _number(value: float, dtype: str) -> Array:
+    """Return a number as a matrix of one element: who multiplies often gives the same ones."""
+    return np.array([[value]], dtype)
+
+
 def zero_point(
     operator: str, field: str, value: Any, dtype: np.dtype[Any], shape: tuple[int, ...], *, rows: bool
 ) -> Array | None:
     """Return a zero point in its tensor's type, in a shape that broadcasts to `shape`; None stays None."""
     if value is None:
         return None
+    if type(value) is int and (0 <= value < 256 if dtype == np.uint8 else -128 <= value < 128):
+        return _number(value, "uint8" if dtype == np.uint8 else "int8")
     array = as_array(operator, field, value)
     if array.dtype == dtype:
         return _spread(operator, field, array, shape, rows)
@@ -85,7 +94,10 @@ def zero_point(
 
 def check_scale(operator: str, field: str, array: Array) -> None:
     """Refuse scales that are not positive and finite, naming the first bad element."""
+    # Infinity, zero, and NaN, which compares as false with everything, fail one of these.
     if array.size == 1 and 0 < array.item() < np.inf:
+        return
+    if array.size and array.min() > 0 and array.max() < np.inf:
         return
     bad = ~((array > 0) & (array < np.inf))  # NaN is neither
     if bad.any():
