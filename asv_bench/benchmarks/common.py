@@ -108,22 +108,27 @@ class QuantizedMatmulCase:
     constant_b: bool = True  # weights: packed once, where a contender can
     per_row: bool = False
     per_column: bool = True
+    batch: tuple[int, ...] = ()
 
     def __str__(self):
         types = "*".join(_short(t) for t in self.types[:2])
         rows = f"{' per row' if self.per_row else ''}{' per column' if self.per_column else ''}"
         b = "constant" if self.constant_b else "fresh"
-        return f"{self.m}x{self.k}x{self.n} {types} to {_short(self.types[2])}{rows or ' per tensor'} {b} B"
+        batch = "".join(f"{n} of " for n in self.batch)
+        return f"{batch}{self.m}x{self.k}x{self.n} {types} to {_short(self.types[2])}{rows or ' per tensor'} {b} B"
 
     def shrunk(self):
         """Return the same case, small enough for a test."""
-        return replace(self, m=min(self.m, 9), k=min(self.k, 40), n=min(self.n, 21))
+        return replace(self, batch=self.batch and (2,), m=min(self.m, 9), k=min(self.k, 40), n=min(self.n, 21))
 
     def inputs(self):
         rng = np.random.default_rng(0)
-        a = rng.integers(np.iinfo(self.types[0]).min, np.iinfo(self.types[0]).max, (self.m, self.k), self.types[0])
+        a = rng.integers(
+            np.iinfo(self.types[0]).min, np.iinfo(self.types[0]).max, (*self.batch, self.m, self.k), self.types[0]
+        )
         # Weights of 7 bits: on CPUs without VNNI, peers add pairs of products in 16 bits and saturate beyond.
-        b = rng.integers(*((-64, 64) if self.types[1] == "int8" else (0, 128)), (self.k, self.n), self.types[1])
+        weights = (-64, 64) if self.types[1] == "int8" else (0, 128)
+        b = rng.integers(*weights, (*self.batch, self.k, self.n), self.types[1])
         rows = (self.m, 1) if self.per_row else (1, 1)
         columns = (1, self.n) if self.per_column else (1, 1)
         a_scale, b_scale = (rng.uniform(0.01, 0.02, shape).astype(np.float32) for shape in (rows, columns))
@@ -225,9 +230,18 @@ SCATTER_ND_TYPES = _table(
     ),
 )
 
-_SIZES = [(1_024, 1_024, 1_024), (512, 4_096, 4_096), (128, 768, 3_072), (16, 4_096, 4_096), (1, 4_096, 4_096)]
+_SIZES = [
+    (1_024, 1_024, 1_024),
+    (2_048, 2_048, 2_048),
+    (512, 4_096, 4_096),
+    (128, 768, 3_072),
+    (384, 1_024, 1_024),
+    (16, 4_096, 4_096),
+    (1, 4_096, 4_096),
+]
 QUANTIZED_MATMUL = _table(
-    *(QuantizedMatmulCase(*sizes, constant_b=constant_b) for sizes in _SIZES for constant_b in (True, False))
+    *(QuantizedMatmulCase(*sizes, constant_b=constant_b) for sizes in _SIZES for constant_b in (True, False)),
+    QuantizedMatmulCase(128, 64, 128, constant_b=False, per_column=False, batch=(64,)),
 )
 QUANTIZED_MATMUL_PARAMETERS = _table(
     *(

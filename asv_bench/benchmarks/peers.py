@@ -67,7 +67,7 @@ def dmlcpu_quantized_matmul(case, out=None):
 
 
 def dmlcpu_quantized_matmul_out(case):
-    return dmlcpu_quantized_matmul(case, np.empty((case.m, case.n), case.types[2]))
+    return dmlcpu_quantized_matmul(case, np.empty((*case.batch, case.m, case.n), case.types[2]))
 
 
 # NumPy
@@ -227,8 +227,8 @@ def torch_scatter_nd(case):
 def torch_quantized_matmul(case):
     """Call what torch.compile makes of a quantized linear layer."""
     torch = torch_package()
-    if case.types[1] != "int8" or case.per_row:
-        raise NotImplementedError("torch takes int8 weights, one scale for a, and one for y")
+    if case.types[1] != "int8" or case.per_row or case.batch:
+        raise NotImplementedError("torch takes one matrix of int8 weights, one scale for a, and one for y")
     inputs = case.inputs()
     a, b_scale = tensor(inputs.a), tensor(inputs.b_scale.reshape(-1))
     weights = tensor(np.ascontiguousarray(inputs.b.T))  # the layout torch keeps them in

@@ -38,7 +38,7 @@ class Kernels(Comparison):
         if kernel not in [entry.name for entry in registry.available("quantized_matmul", "dot")]:
             raise NotImplementedError(f"this machine cannot run {kernel}")
         case = self.cases[case]
-        arguments, self.out = case.inputs(), np.empty((case.m, case.n), case.types[2])
+        arguments, self.out = case.inputs(), np.empty((*case.batch, case.m, case.n), case.types[2])
         try:
             self.call = ready(lambda: execute(*arguments, self.out, kernel=kernel))
         except LookupError as error:

@@ -7,7 +7,7 @@ import numpy as np
 from dmlcpu.kernels import brief as briefs
 from dmlcpu.kernels.brief import Brief
 from dmlcpu.kernels.grid import Grid, flatten, offset
-from dmlcpu.runtime.dots import CHUNK, COLUMNS, ROW_STEP
+from dmlcpu.runtime.dots import AHEAD, CHUNK, COLUMNS, ROW_STEP
 from dmlcpu.runtime.intrinsics import as_words
 from dmlcpu.runtime.jit import device, viewer
 from dmlcpu.runtime.tiles import ROWS
@@ -142,7 +142,9 @@ def share_cells(depth: int, block: int, rows: int, kept: int, packs: bool) -> in
     """Return how much scratch a share needs for blocks of so many panels; `packs`: and for packing them."""
     groups = groups_of.py_func(depth)
     left: int = kept * left_cells.py_func(groups, rows)
-    return PANELS + block * A_PANEL + left + (block * groups * COLUMNS // 2 if packs else 0)
+    # Multipliers ask for words so far ahead: were those the next share's tile, they would take it from its core.
+    own = (block * groups + AHEAD) * COLUMNS // 2 if packs else 0
+    return PANELS + block * A_PANEL + left + own
 
 
 @device

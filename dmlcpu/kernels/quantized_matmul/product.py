@@ -113,8 +113,9 @@ def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_
                 if left_of != unit // column_parts or last_row - first_row > kept * TALL:
                     pack_rows(a, a_first + row * a_row, a_row, a_depth, count, height, K, a_flip,
                               left, TALL, a_sums, shifted)  # fmt: skip
-                load_rows(row, height, count, a_zero_bytes, a_zero_step, a_flip, y_zero_bytes, y_zero_step,
-                          lowest, highest, a_zeros, least, most, zeros)  # fmt: skip
+                if row == first_row or not alike or y_zero_step != 0:
+                    load_rows(row, last_row, TALL, a_zero_bytes, a_zero_step, a_flip, y_zero_bytes, y_zero_step,
+                              lowest, highest, a_zeros, least, most, zeros)  # fmt: skip
                 for panel in range(first, last):
                     j = (panel - first) * COLUMNS
                     place = y_first + row * y_row + panel * COLUMNS * y_column

@@ -42,15 +42,18 @@ def load_columns(first, last, columns, factor, sums, alike, a_scale, b_scale, b_
 
 
 @device
-def load_rows(first, height, count, a_zero, a_step, flip, y_zero, y_step, lowest, highest, a_zeros, least, most,
+def load_rows(first, rows, height, a_zero, a_step, flip, y_zero, y_step, lowest, highest, a_zeros, least, most,
               zeros):  # fmt: skip
-    """Fill what is needed of each of `height` rows, of which there are `count`; see brief.py."""
-    for row in range(height):
-        a_zeros[row] = np.int64(a_zero[(first + row) * a_step] ^ np.uint8(flip)) if row < count else 0
-    for row in range(count):
-        byte = y_zero[(first + row) * y_step]
+    """Fill what is needed of each row of a tile of so many that begins with row `first` of `rows`; see brief.py.
+
+    Rows beyond the last get what that has: they are worked on, but not written.
+    """
+    for i in range(height):
+        row = min(first + i, rows - 1)
+        byte = y_zero[row * y_step]
         zero = np.int64(np.int8(byte)) if lowest < 0 else np.int64(byte)
-        least[row], most[row], zeros[row] = np.float32(lowest - zero), np.float32(highest - zero), byte
+        least[i], most[i], zeros[i] = np.float32(lowest - zero), np.float32(highest - zero), byte
+        a_zeros[i] = np.int64(a_zero[row * a_step] ^ np.uint8(flip))
 
 
 @device
