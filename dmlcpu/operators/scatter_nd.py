@@ -183,12 +183,18 @@ def run(
     """
     scratch = borrow(chosen.scratch)
     try:
+        if chosen.trial and unlike is None:
+            trial = out.copy()
+            chosen.apply(0, chosen.apply_parts, x, indices, updates, trial, chosen.brief, scratch)
+            place = _reported(chosen.apply_parts, scratch)
+            if place == resolve.GOOD:
+                out[...] = trial
+            return place
         if chosen.survey:
             chosen.survey(0, chosen.parts, indices, chosen.brief, scratch)
-            for part in range(chosen.parts):
-                place = int(scratch[part])
-                if place != resolve.GOOD:
-                    return place
+            place = _reported(chosen.parts, scratch)
+            if place != resolve.GOOD:
+                return place
         if unlike is not None:
             np.copyto(*unlike)
         if chosen.buckets and (chosen.forced or _spread(chosen, scratch)):
@@ -203,6 +209,11 @@ def run(
     finally:
         give_back(scratch)
     return resolve.GOOD
+
+
+def _reported(parts: int, scratch: Array) -> int:
+    """Return where the first bad index is that a share reports, or GOOD."""
+    return next((int(report) for report in scratch[:parts] if report != resolve.GOOD), resolve.GOOD)
 
 
 def _spread(chosen: Plan, scratch: Array) -> bool:

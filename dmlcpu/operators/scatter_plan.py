@@ -87,6 +87,8 @@ def element_type(x: Array, updates: Array, out: Array, reduction: str) -> np.dty
 # float64 into 128 MB 16 and 17, with fewer it does not pay.
 _SORTED_UPDATES = 1 << 20  # at least so many
 _SORTED_CACHES = 32  # in an output of at least so many second caches
+# Outputs of so many bytes at most are copied and tried on, rather than that all indices are looked at twice.
+_TRIED = 1 << 16
 _MOST_BUCKETS = 256  # more would not find room in the caches while they are filled
 _LEAST_BUCKETS = 16  # for shares to take turns with
 
@@ -103,6 +105,7 @@ class Plan:
     parts: int  # shares of the updates
     apply_parts: int  # shares of the output
     fused: bool  # whether the shares of `apply` can copy their regions themselves
+    trial: bool  # whether to write to a copy of out, and to find out about bad indices while doing so
     buckets: int  # what updates are sorted into, if they are
     forced: bool  # even if they are not spread over the buckets
     tables: int  # where the buckets' sizes are in the scratch
@@ -166,6 +169,7 @@ def plan(
     if kernel not in (None, "apply", "drain") or (kernel == "drain" and not single):
         raise LookupError(f"no kernel {kernel} for {count} updates of {inner} words")
     worth = count >= _SORTED_UPDATES and span * width >= _SORTED_CACHES * second_level_cache()
+    trial = mode == "raise" and in_order and kernel != "drain" and span * width <= _TRIED and count >= span
     buckets, shift = _buckets(span, width) if single and (worth if kernel is None else kernel == "drain") else (0, 0)
     # The scratch: reports of `survey`, blocks of all kernels, tables, the ticket, sorted places and values.
     tables = max(parts, apply_parts) * (1 + BLOCK_CELLS)
@@ -177,7 +181,7 @@ def plan(
             *(i_start, indices_strides[-1] if coordinates else 0, index_type.itemsize == 8, index_type.kind == "i"),
             *(MODES[mode], first_word(shape, out_strides), count),
         ),
-        (updates_start, *map(int, slices[:, -1]), operation, half, regions, unit),
+        (updates_start, *map(int, slices[:, -1]), operation, half, regions, unit, trial),
         (buckets, shift, parts, span, tables, ticket, near, pairs),
         layout,
     )
@@ -192,6 +196,7 @@ def plan(
         parts=parts,
         apply_parts=apply_parts,
         fused=in_order,
+        trial=trial,
         buckets=buckets,
         forced=kernel == "drain",
         tables=tables,

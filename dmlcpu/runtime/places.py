@@ -49,11 +49,35 @@ def load_index(_context, words, index, wide, signed):  # type: ignore[no-untyped
     return types.int64(words, types.intp, types.intp, types.intp), generate
 
 
+class _Counting:
+    """Turns lines of indices into those counted from the start of a dimension, and notes which are out of range."""
+
+    def __init__(self, builder: Any, size: Any, signed: Any) -> None:
+        self.builder = builder
+        self.from_end = splat(builder, builder.select(cgutils.is_not_null(builder, signed), size, _LONG(0)), LANES)
+        self.greatest = splat(builder, builder.sub(size, _LONG(1)), LANES)
+
+    def from_start(self, raw: Any, signed: Any, bad: Any) -> Any:
+        """Emit 64 bits of each index; the sign of bad's lanes tells that one was out of range."""
+        builder = self.builder
+        raw = raw if raw.type.element is _LONG else _extend(builder, raw, signed, _LINE)
+        negative = builder.ashr(raw, ir.Constant(_LINE, [63] * LANES))
+        counted = builder.add(raw, builder.and_(self.from_end, negative))
+        wrong = builder.or_(counted, builder.sub(self.greatest, counted))
+        builder.store(builder.or_(builder.load(bad), wrong), bad)
+        return counted
+
+    def is_any(self, bad: Any) -> Any:
+        """Emit whether any index was out of range."""
+        signs = self.builder.icmp_signed("<", self.builder.load(bad), ir.Constant(_LINE, [0] * LANES))
+        return cgutils.is_not_null(self.builder, self.builder.bitcast(signs, ir.IntType(LANES)))
+
+
 @intrinsic
 def add_lines(_context, words, begin, stride, wide, signed, size, step, places, count):  # type: ignore[no-untyped-def]
     """Add step * index to places[:count], a multiple of LANES, for the indices from words[begin] on, `stride` apart.
 
-    An index below 0, if they are `signed`, counts from `size`. Return a negative number if any is out of range.
+    An index below 0, if they are `signed`, counts from `size`. Return whether any is out of range, 0 or 1.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -76,18 +100,13 @@ def add_lines(_context, words, begin, stride, wide, signed, size, step, places, 
 
         def walk(kind: Any, stride: Any) -> None:
             with cgutils.for_range_slice(builder, _LONG(0), count, _LONG(LANES), inc=True) as (index, _):
-                raw = load(index, kind, stride)
-                raw = raw if kind is _LONG else _extend(builder, raw, signed, _LINE)
-                counted = builder.add(raw, builder.and_(from_end, builder.ashr(raw, ir.Constant(_LINE, [63] * LANES))))
-                wrong = builder.or_(counted, builder.sub(greatest, counted))
-                builder.store(builder.or_(builder.load(bad), wrong), bad)
+                counted = counting.from_start(load(index, kind, stride), signed, bad)
                 place = _place(context, builder, signature, arguments, 7, index)
                 place = builder.bitcast(place, _LINE.as_pointer())
                 added = builder.add(builder.load(place, align=8), builder.mul(counted, steps))
                 builder.store(added, place, align=8)
 
-        from_end = splat(builder, builder.select(cgutils.is_not_null(builder, signed), size, _LONG(0)), LANES)
-        greatest, steps = splat(builder, builder.sub(size, _LONG(1)), LANES), splat(builder, step, LANES)
+        counting, steps = _Counting(builder, size, signed), splat(builder, step, LANES)
         bad = cgutils.alloca_once_value(builder, ir.Constant(_LINE, [0] * LANES))
         with builder.if_else(cgutils.is_not_null(builder, wide)) as branches:
             for branch, kind in zip(branches, (_LONG, _WORD), strict=True):
@@ -98,14 +117,56 @@ def add_lines(_context, words, begin, stride, wide, signed, size, step, places, 
                             walk(kind, None)
                         with otherwise:
                             walk(kind, stride)
-        wrong = builder.load(bad)
-        result = builder.extract_element(wrong, _WORD(0))
-        for lane in range(1, LANES):
-            result = builder.or_(result, builder.extract_element(wrong, _WORD(lane)))
-        return result
+        return builder.zext(counting.is_any(bad), _LONG)
 
     number = types.intp
     return number(words, *[number] * 6, places, number), generate
+
+
+def _compress(builder: Any, vector: Any, flags: Any) -> Any:
+    """Emit the elements of a vector that are flagged, behind one another; what is behind them is undefined."""
+    kind = vector.type
+    if kind.element in (ir.IntType(8), ir.IntType(16)):  # few processors do this with elements as small
+        wide = ir.VectorType(_WORD, LANES)
+        return builder.trunc(_compress(builder, builder.zext(vector, wide), flags), kind)
+    name = f"llvm.experimental.vector.compress.v{LANES}{kind.element.intrinsic_name}"
+    compress = cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind, [kind, flags.type, kind]), name)
+    return builder.call(compress, [vector, flags, ir.Constant(kind, ir.Undefined)])
+
+
+class _Lines:
+    """Loads and stores of lines of the array arguments of an intrinsic."""
+
+    def __init__(self, context: Any, builder: Any, signature: Any, arguments: Any) -> None:
+        self.builder, self.parts = builder, (context, builder, signature, arguments)
+        self.sizes = [
+            context.get_abi_sizeof(context.get_data_type(kind.dtype)) if isinstance(kind, types.Array) else 0
+            for kind in signature.args
+        ]
+
+    def _address(self, array: int, index: Any) -> Any:
+        place = _place(*self.parts, array, index)
+        return self.builder.bitcast(place, ir.VectorType(place.type.pointee, LANES).as_pointer())
+
+    def load(self, array: int, index: Any) -> Any:
+        return self.builder.load(self._address(array, index), align=self.sizes[array])
+
+    def store(self, line: Any, array: int, index: Any) -> None:
+        self.builder.store(line, self._address(array, index), align=self.sizes[array])
+
+    def is_between(self, here: Any, first: Any, last: Any) -> Any:
+        """Emit a flag for each place: whether it is in a range."""
+        firsts, sizes = (splat(self.builder, n, LANES) for n in (first, self.builder.sub(last, first)))
+        return self.builder.icmp_unsigned("<", self.builder.sub(here, firsts), sizes)
+
+    def select(self, flags: Any, lines: tuple[tuple[int, Any], ...], found: Any) -> None:
+        """Emit stores of the flagged elements of lines behind the `found` ones of their arrays."""
+        builder = self.builder
+        at = builder.load(found)
+        for array, line in lines:
+            self.store(_compress(builder, line, flags), array, at)
+        bits = builder.zext(builder.bitcast(flags, ir.IntType(LANES)), _LONG)
+        builder.store(builder.add(at, builder.ctpop(bits)), found)
 
 
 @intrinsic
@@ -116,31 +177,60 @@ def select_range(_context, places, count, first, last, own, numbers):  # type: i
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        def address(array: int, index: Any) -> Any:
-            place = _place(context, builder, signature, arguments, array, index)
-            return builder.bitcast(place, _LINE.as_pointer())
-
         _, count, first, last, _, _ = arguments
-        undefined, flags = ir.Constant(_LINE, ir.Undefined), ir.VectorType(ir.IntType(1), LANES)
-        compress = cgutils.get_or_insert_function(
-            builder.module,
-            ir.FunctionType(_LINE, [_LINE, flags, _LINE]),
-            f"llvm.experimental.vector.compress.v{LANES}i64",
-        )
-        steps = ir.Constant(_LINE, list(range(LANES)))
-        firsts, sizes, counts = (splat(builder, n, LANES) for n in (first, builder.sub(last, first), count))
+        lines, steps = _Lines(context, builder, signature, arguments), ir.Constant(_LINE, list(range(LANES)))
         found = cgutils.alloca_once_value(builder, _LONG(0))
         with cgutils.for_range_slice(builder, _LONG(0), count, _LONG(LANES), inc=True) as (index, _):
-            here = builder.load(address(0, index), align=8)
-            number = builder.add(splat(builder, index, LANES), steps)
-            is_own = builder.icmp_unsigned("<", builder.sub(here, firsts), sizes)
-            is_own = builder.and_(is_own, builder.icmp_signed("<", number, counts))
-            at = builder.load(found)
-            for array, value in ((4, here), (5, number)):
-                builder.store(builder.call(compress, [value, is_own, undefined]), address(array, at), align=8)
-            bits = builder.zext(builder.bitcast(is_own, ir.IntType(LANES)), _LONG)
-            builder.store(builder.add(at, builder.ctpop(bits)), found)
+            here, number = lines.load(0, index), builder.add(splat(builder, index, LANES), steps)
+            there = builder.icmp_signed("<", number, splat(builder, count, LANES))
+            lines.select(builder.and_(lines.is_between(here, first, last), there), ((4, here), (5, number)), found)
         return builder.load(found)
 
     number = types.intp
     return number(places, number, number, number, own, numbers), generate
+
+
+@intrinsic
+def select_values(_context, places, count, first, last, values, begin, own, chosen):  # type: ignore[no-untyped-def]
+    """Do the same, but write what lies at the same places of values[begin:] to chosen. count: a multiple of LANES."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        _, count, first, last, _, begin, _, _ = arguments
+        lines, found = _Lines(context, builder, signature, arguments), cgutils.alloca_once_value(builder, _LONG(0))
+        with cgutils.for_range_slice(builder, _LONG(0), count, _LONG(LANES), inc=True) as (index, _):
+            here, value = lines.load(0, index), lines.load(4, builder.add(begin, index))
+            lines.select(lines.is_between(here, first, last), ((6, here), (7, value)), found)
+        return builder.load(found)
+
+    number = types.intp
+    return number(places, number, number, number, values, number, own, chosen), generate
+
+
+@intrinsic
+def select_indices(_context, words, start, wide, signed, size, base, values, begin, count, first, last, own, chosen):  # type: ignore[no-untyped-def]  # fmt: skip
+    """Do both at once for indices that lie side by side from words[start] on: each, and base, are a place.
+
+    See add_lines. Return how many there are, or -1 if any of the indices is out of range.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        _, start, wide, signed, size, base, _, begin, count, first, last, _, _ = arguments
+        lines, found = _Lines(context, builder, signature, arguments), cgutils.alloca_once_value(builder, _LONG(0))
+        bad = cgutils.alloca_once_value(builder, ir.Constant(_LINE, [0] * LANES))
+        counting = _Counting(builder, size, signed)
+        with builder.if_else(cgutils.is_not_null(builder, wide)) as branches:
+            for branch, kind in zip(branches, (_LONG, _WORD), strict=True):
+                with branch, cgutils.for_range_slice(builder, _LONG(0), count, _LONG(LANES), inc=True) as (index, _):
+                    step = builder.mul(index, _LONG(kind.width // _WORD.width))
+                    place = _place(context, builder, signature, arguments, 0, builder.add(start, step))
+                    request_line(builder, builder.gep(place, [_LONG(AHEAD)]))
+                    raw = builder.load(builder.bitcast(place, ir.VectorType(kind, LANES).as_pointer()), align=4)
+                    counted = counting.from_start(raw, signed, bad)
+                    here = builder.add(counted, splat(builder, base, LANES))
+                    value = lines.load(6, builder.add(begin, index))
+                    lines.select(lines.is_between(here, first, last), ((11, here), (12, value)), found)
+        return builder.select(counting.is_any(bad), _LONG(-1), builder.load(found))
+
+    number = types.intp
+    arguments = (words, *[number] * 5, values, *[number] * 4, own, chosen)
+    return number(*arguments), generate

@@ -303,14 +303,35 @@ def test_hypothesis(call):
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
 @pytest.mark.parametrize("dtype", [np.int32, np.uint64])
-def test_the_first_of_several_bad_indices_is_reported_and_nothing_is_written(threads, dtype):
-    indices = np.zeros((2_000, 2), dtype)
-    for where in ((777, 1), (778, 0), (1_900, 0)):  # in several blocks and shares
+@pytest.mark.parametrize("shape", [(3, 4), (300, 40), (12,), (3_000,)])  # small outputs are tried on a copy
+@pytest.mark.parametrize("in_place", [False, True])
+def test_the_first_of_several_bad_indices_is_reported_and_nothing_is_written(threads, dtype, shape, in_place):
+    indices = np.zeros((2_000, len(shape)), dtype)
+    for where in ((777, -1), (778, 0), (1_900, 0)):  # in several blocks and shares
         indices[where] = 2**31 - 1 if dtype == np.int32 else 2**64 - 1
-    out = np.full((3, 4), 5, np.float32)
-    with limits(threads, grain=1), pytest.raises(dmlcpu.IndexOutOfRangeError, match=r"indices\[777, 1\]"):
-        dmlcpu.scatter_nd(np.zeros((3, 4), np.float32), indices, np.ones(2_000, np.float32), out=out)
+    out = np.full(shape, 5, np.float32)
+    x = out if in_place else np.zeros(shape, np.float32)
+    message = rf"indices\[777, {len(shape) - 1}\]"
+    with limits(threads, grain=1), pytest.raises(dmlcpu.IndexOutOfRangeError, match=message):
+        dmlcpu.scatter_nd(x, indices, np.ones(2_000, np.float32), out=out)
     assert (out == 5).all()
+
+
+@pytest.mark.parametrize("reduction", ["none", "add"])
+@pytest.mark.parametrize("step", [1, 2])
+def test_many_updates_of_few_elements(reduction, step):
+    """More than there are elements: the result is written to a copy first, which a gap in the output must not join."""
+    rng = np.random.default_rng(step)
+    x, indices = rng.integers(0, 9, 50 * step).astype(np.int16)[::step], rng.integers(-50, 50, (2_000, 1))
+    updates = rng.integers(0, 9, 2_000).astype(np.int16)
+    around = np.full(50 * step, 77, np.int16)
+    with limits(3, grain=1):
+        dmlcpu.scatter_nd(x, indices, updates, reduction=reduction, out=around[::step])
+        assert np.array_equal(around[::step], reference.scatter_nd(x, indices, updates, reduction=reduction))
+        assert (np.delete(around, np.s_[::step]) == 77).all()
+        in_place = x.copy()
+        dmlcpu.scatter_nd(in_place, indices, updates, reduction=reduction, out=in_place)
+    assert np.array_equal(in_place, around[::step])
 
 
 def test_a_kernel_that_does_not_take_the_work():

@@ -26,6 +26,16 @@ def select_range(where, count, first, last, own, numbers):
 
 
 @njit
+def select_values(where, count, first, last, values, begin, own, chosen):
+    return places.select_values(where, count, first, last, values, begin, own, chosen)
+
+
+@njit
+def select_indices(words, start, wide, signed, size, base, values, begin, count, first, last, own, chosen):
+    return places.select_indices(words, start, wide, signed, size, base, values, begin, count, first, last, own, chosen)
+
+
+@njit
 def stream_lines(source, first, target, place, count):
     stream(source, first, target, place, count)
     fence()
@@ -65,7 +75,7 @@ def test_add_lines(dtype, apart, wrong):
     expected = where + step * np.where(chosen < 0, chosen + size, chosen)
     width = 1 + wide
     found = add_lines(words, first * width, apart * width, wide, signed, size, step, where, count)
-    assert (found < 0) == (wrong is not None)
+    assert found == (wrong is not None)
     if wrong is None:
         assert where.tolist() == expected.tolist()
 
@@ -78,6 +88,44 @@ def test_select_range(where, first, length):
     found = select_range(padded, len(where), first, last, own, numbers)
     expected = [(place, i) for i, place in enumerate(where) if first <= place < last]
     assert list(zip(own[:found].tolist(), numbers[:found].tolist(), strict=True)) == expected
+
+
+VALUE_TYPES = ["uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "int64", "uint64", "float64"]
+
+
+@pytest.mark.parametrize("dtype", VALUE_TYPES)
+def test_select_values(dtype):
+    rng = np.random.default_rng(5)
+    where, values = rng.integers(-3, 40, 6 * places.LANES), rng.integers(0, 100, 60).astype(dtype)
+    for first, last in (0, 40), (10, 20), (-3, 0), (7, 7), (50, 60):
+        own, chosen = np.full(where.size + places.LANES, -9), np.zeros(where.size + places.LANES, dtype)
+        found = select_values(where, where.size, first, last, values, 3, own, chosen)
+        is_own = (first <= where) & (where < last)
+        assert own[:found].tolist() == where[is_own].tolist()
+        assert chosen[:found].tolist() == values[3 : 3 + where.size][is_own].tolist()
+
+
+@pytest.mark.parametrize("dtype", INDEX_TYPES, ids=str)
+@pytest.mark.parametrize("wrong", [None, "low", "high", "far"])
+def test_select_indices(dtype, wrong):
+    rng = np.random.default_rng(6)
+    size, count, base = 50, 4 * places.LANES, 5
+    indices = rng.integers(-size if dtype.kind == "i" else 0, size, 2 + count).astype(dtype)
+    bad = {None: indices[17], "low": -size - 1, "high": size, "far": np.iinfo(dtype).max}
+    indices[17] = np.array([bad[wrong]]).astype(dtype)[0]
+    words, wide, signed = as_words(indices)
+    values = rng.standard_normal(count + 1).astype(np.float32)
+    own, chosen = np.full(count, -9), np.zeros(count, np.float32)
+    given = words, 2 * (1 + wide), wide, signed, size, base, values, 1, count
+    found = select_indices(*given, base + 10, base + 30, own, chosen)
+    if wrong is not None:
+        assert found == -1
+        return
+    where = indices[2:].astype(np.int64)
+    where += np.where(where < 0, size, 0) + base
+    is_own = (base + 10 <= where) & (where < base + 30)
+    assert own[:found].tolist() == where[is_own].tolist()
+    assert chosen[:found].tolist() == values[1:][is_own].tolist()
 
 
 def test_nothing_below_zero_is_in_a_range_without_an_end():

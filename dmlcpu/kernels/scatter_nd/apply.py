@@ -10,14 +10,26 @@ import numpy as np
 from dmlcpu.kernels.grid import offset
 from dmlcpu.kernels.scatter_nd.brief import BLOCK, block_of, unpack_tuples, unpack_updates
 from dmlcpu.kernels.scatter_nd.combine import combine_elements, combine_slice
-from dmlcpu.kernels.scatter_nd.resolve import CLIP, DROP, resolve_any, resolve_block
+from dmlcpu.kernels.scatter_nd.resolve import DROP, GOOD, RAISE, resolve_any, resolve_block
 from dmlcpu.runtime.intrinsics import as_words, copy_range, prefetch
 from dmlcpu.runtime.jit import device, kernel
-from dmlcpu.runtime.places import select_range
+from dmlcpu.runtime.places import LANES, select_indices, select_range, select_values
+
+LINE_BYTES = 128  # processors fetch cache lines in pairs
+NEAR = 1 << 14  # elements of an output that stays in the first caches
 
 
 @device
-def region_of(part, parts, sample, size):
+def line_before(place, skew, line):
+    """Return the place at or before this one where a line begins, but 0 at least; skew: how far into one is place 0.
+
+    Regions end there: an element of a line that two threads write to takes a hundred times as long.
+    """
+    return max(place - (place + skew) % line, 0)
+
+
+@device
+def region_of(part, parts, sample, size, skew, line):
     """Return the region of a share when nothing is copied: one into which as many updates fall as into others.
 
     Its bounds are quantiles of a sample of `size` places, the same for every share, which are sorted for that.
@@ -30,18 +42,28 @@ def region_of(part, parts, sample, size):
             at -= 1
         sample[at] = place
     # Below 0 are updates that are skipped; `first` never exceeds `last`.
-    first = max(sample[part * size // parts], 0) if part > 0 else 0
-    last = max(sample[(part + 1) * size // parts], 0) if part + 1 < parts else np.iinfo(np.int64).max
+    first = line_before(max(sample[part * size // parts], 0), skew, line) if part > 0 else 0
+    last = np.iinfo(np.int64).max
+    if part + 1 < parts:
+        last = line_before(max(sample[(part + 1) * size // parts], 0), skew, line)
     return first, last
 
 
 @device
-def apply_elements(places, numbers, begin, out, updates, u_start, u_step, values, operation, half):
-    """Apply updates begin + numbers[0], ... of one element each, evenly spaced, at as many places. values: scratch."""
-    for j in range(places.size):  # places are far from one another: all are asked for before the first is needed
-        prefetch(out, places[j])
-        values[j] = updates[np.uintp(u_start + (begin + numbers[j]) * u_step)]
-    combine_elements(places, 1, values, 1, places.size, out, operation, half)
+def select_elements(places, count, first, last, updates, u, u_step, own, numbers, values):
+    """Find those of places[:count] in a range, and the updates of one element each, u_step apart from updates[u] on."""
+    if u_step != 1:
+        found = select_range(places, count, first, last, own, numbers)
+        for j in range(found):
+            values[j] = updates[np.uintp(u + numbers[j] * u_step)]
+        return found
+    lines = count // LANES * LANES
+    found = select_values(places, lines, first, last, updates, u, own, values)
+    for i in range(lines, count):
+        if first <= places[i] < last:
+            own[found], values[found] = places[i], updates[u + i]
+            found += 1
+    return found
 
 
 @device
@@ -68,30 +90,55 @@ def apply(part, parts, x, indices, updates, out, brief, scratch):
     """Write the updates, each a slice, at their places in a share of out.
 
     x, updates, out: elements of one type; x: empty, or it is copied to out first, which is laid out alike. A slice is a
-    grid `slices`: (3, d) of runs of n elements, o_step apart in out and u_step apart in updates. See also brief.py.
+    grid `slices`: (3, d) of runs of n elements, o_step apart in out and u_step apart in updates. On trial, what
+    `resolve_any` returns goes to the cell `part` of the scratch. See also brief.py.
     """
     start, step, wide, signed, mode, out_start, count, sizes, steps, tuples = unpack_tuples(brief)
-    u_start, n, o_step, u_step, operation, half, regions, unit, sources, slices = unpack_updates(brief)
+    u_start, n, o_step, u_step, operation, half, regions, unit, trial, sources, slices = unpack_updates(brief)
     places, own, numbers, cells = block_of(part, parts, scratch)
     values = as_words(cells, 0, updates)
-    mode = CLIP if mode == CLIP else DROP  # none is bad, or somebody has changed it since
+    skew, line = out.ctypes.data % LINE_BYTES // out.itemsize, LINE_BYTES // out.itemsize
+    if mode == RAISE and not trial:
+        mode = DROP  # none is bad, or somebody has changed it since
+    report = GOOD
     if x.size > 0:
         first, last = part * regions // parts * unit, (part + 1) * regions // parts * unit
+        if unit == 1:
+            first = line_before(first, skew, line)
+            last = line_before(last, skew, line) if part + 1 < parts else last
         copy_range(x, out, min(first, x.size), min(last, x.size))
     else:
         size = min(min(BLOCK, 8 * parts), count)
         for i in range(size):
             number = i * count // size
-            resolve_any(number, number + 1, indices, start, tuples, step, wide, signed, sizes, steps, out_start, mode,
-                        places[i:])  # fmt: skip
-        first, last = region_of(part, parts, places, size)
+            resolve_any(number, number + 1, indices, start, tuples, step, wide, signed, sizes, steps, out_start,
+                        DROP if mode == RAISE else mode, places[i:])  # fmt: skip
+        first, last = region_of(part, parts, places, size, skew, line)
     single = n == 1 and slices[0] == 1 and slices[1] == 1 and sources[0] == 1
+    # One index each, all side by side, as are the elements they name and the updates.
+    plain = (
+        single and sizes.size == 1 and steps[0] == 1 and sources[2] == 1 and tuples[0] == 1 and tuples[2] == 1 + wide
+    )
     for begin in range(0, count, BLOCK):
         end = min(begin + BLOCK, count)
-        resolve_block(begin, end, indices, start, tuples, step, wide, signed, sizes, steps, out_start, mode, places)
-        found = select_range(places, end - begin, first, last, own, numbers)
-        if single:
-            apply_elements(own[:found], numbers, begin, out, updates, u_start, sources[2], values, operation, half)
-        elif found > 0:
-            apply_slices(own[:found], numbers, begin, out, updates, u_start, sources, slices, n, o_step, u_step,
-                         operation, half)  # fmt: skip
+        found = -1
+        if plain and (end - begin) % LANES == 0:
+            found = select_indices(indices, start + begin * (1 + wide), wide, signed, sizes[0], out_start, updates,
+                                   u_start + begin, end - begin, first, last, own, values)  # fmt: skip
+        if found < 0:
+            report = resolve_block(begin, end, indices, start, tuples, step, wide, signed, sizes, steps, out_start,
+                                   mode, places)  # fmt: skip
+            if report != GOOD:
+                break
+            if not single:
+                found = select_range(places, end - begin, first, last, own, numbers)
+                apply_slices(own[:found], numbers, begin, out, updates, u_start, sources, slices, n, o_step, u_step,
+                             operation, half)  # fmt: skip
+                continue
+            found = select_elements(places, end - begin, first, last, updates, u_start + begin * sources[2], sources[2],
+                                    own, numbers, values)  # fmt: skip
+        if out.size > NEAR:  # places are far from one another: all are asked for before the first is needed
+            for j in range(found):
+                prefetch(out, own[j])
+        combine_elements(own, 1, values, 1, found, out, operation, half)
+    scratch[part] = report

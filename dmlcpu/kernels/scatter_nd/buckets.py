@@ -48,7 +48,7 @@ def find_bounds(part, parts, buckets, tables, limits, ends):
 def partition(part, parts, indices, updates, brief, scratch):
     """Put a share of the updates into buckets: the lower bits of each place and, in the same cells, the value."""
     start, step, wide, signed, mode, out_start, count, sizes, steps, tuples = unpack_tuples(brief)
-    u_start, _, _, _, _, _, _, _, sources, _ = unpack_updates(brief)
+    u_start, _, _, _, _, _, _, _, _, sources, _ = unpack_updates(brief)
     buckets, shift, _, _, tables, _, near_cells, pair_cells = unpack_buckets(brief)
     places, _, _, _ = block_of(part, parts, scratch)
     near, pairs = scratch[near_cells + part * buckets * 2 * PAIRS :], scratch[pair_cells:]
@@ -88,7 +88,7 @@ def drain(_, parts, x, out, brief, scratch):
 
     x, out: elements of one type; x: empty, or laid out like out.
     """
-    _, _, _, _, operation, half, _, _, _, _ = unpack_updates(brief)
+    _, _, _, _, operation, half, _, _, _, _, _ = unpack_updates(brief)
     buckets, shift, fillers, span, tables, ticket, _, pair_cells = unpack_buckets(brief)
     pairs, values = as_words(scratch, pair_cells, np.uint32(0)), as_words(scratch, pair_cells, out)
     place_step, value_step, value_at = steps_of(values)

@@ -49,7 +49,7 @@ def resolve_block(first, last, indices, start, grid, step, wide, signed, sizes, 
         begin, bad = start + first * grid[2], 0
         for t in range(sizes.size):
             bad |= add_lines(indices, begin + t * step, grid[2], wide, signed, sizes[t], steps[t], places, lines)
-        lines = 0 if bad < 0 else lines
+        lines = 0 if bad > 0 else lines
     return resolve_any(first + lines, last, indices, start, grid, step, wide, signed, sizes, steps, out_start, mode,
                        places[lines:])  # fmt: skip
 
