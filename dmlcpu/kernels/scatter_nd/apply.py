@@ -11,11 +11,14 @@ from dmlcpu.kernels.grid import offset
 from dmlcpu.kernels.scatter_nd.brief import BLOCK, block_of, unpack_tuples, unpack_updates
 from dmlcpu.kernels.scatter_nd.combine import combine_elements, combine_slice
 from dmlcpu.kernels.scatter_nd.resolve import DROP, GOOD, RAISE, resolve_any, resolve_block
-from dmlcpu.runtime.intrinsics import as_words, copy_range, prefetch
+from dmlcpu.runtime.intrinsics import as_words, copy_range, line_of, prefetch
 from dmlcpu.runtime.jit import device, kernel
 from dmlcpu.runtime.places import LANES, select_indices, select_range, select_values
 
 LINE_BYTES = 128  # processors fetch cache lines in pairs
+# Slices are asked for two ahead, up to so many bytes of the first run: each begins somewhere else. Measured with
+# 100,000 rows of 256 float32 added to 30,000: without 9.4 ms, one ahead 7.8, two 7.2, four 7.9.
+AHEAD, MOST_AHEAD = 2, 4096
 NEAR = 1 << 14  # elements of an output that stays in the first caches
 
 
@@ -74,6 +77,11 @@ def apply_slices(places, numbers, begin, out, updates, u_start, sources, slices,
         pieces *= slices[1 + d]
     for j in range(places.size):
         o, u = places[j], u_start + offset(sources, 1, begin + numbers[j])
+        if j + AHEAD < places.size:
+            o_next, u_next = places[j + AHEAD], u_start + offset(sources, 1, begin + numbers[j + AHEAD])
+            for i in range(0, min(n, MOST_AHEAD // out.itemsize), line_of(out)):
+                prefetch(updates, u_next + i)
+                prefetch(out, o_next + i)
         for piece in range(pieces):
             combine_slice(out, o + offset(slices, 1, piece), o_step, updates, u + offset(slices, 2, piece), u_step,
                           n, operation, half)  # fmt: skip
