@@ -183,18 +183,19 @@ def run(
     """
     scratch = borrow(chosen.scratch)
     try:
-        if chosen.trial and unlike is None:
-            trial = out.copy()
-            chosen.apply(0, chosen.apply_parts, x, indices, updates, trial, chosen.brief, scratch)
-            place = _reported(chosen.apply_parts, scratch)
-            if place == resolve.GOOD:
-                out[...] = trial
+        if chosen.checks and unlike is None:
+            target = out.copy() if chosen.trial else out
+            chosen.apply(0, chosen.apply_parts, x, indices, updates, target, chosen.brief, scratch)
+            place = int(scratch[0])  # all shares look at all indices
+            if chosen.trial and place == resolve.GOOD:
+                out[...] = target
             return place
         if chosen.survey:
             chosen.survey(0, chosen.parts, indices, chosen.brief, scratch)
-            place = _reported(chosen.parts, scratch)
-            if place != resolve.GOOD:
-                return place
+            for part in range(chosen.parts):
+                place = int(scratch[part])
+                if place != resolve.GOOD:
+                    return place
         if unlike is not None:
             np.copyto(*unlike)
         if chosen.buckets and (chosen.forced or _spread(chosen, scratch)):
@@ -209,11 +210,6 @@ def run(
     finally:
         give_back(scratch)
     return resolve.GOOD
-
-
-def _reported(parts: int, scratch: Array) -> int:
-    """Return where the first bad index is that a share reports, or GOOD."""
-    return next((int(report) for report in scratch[:parts] if report != resolve.GOOD), resolve.GOOD)
 
 
 def _spread(chosen: Plan, scratch: Array) -> bool:

@@ -14,7 +14,7 @@ from dmlcpu.kernels import registry
 from dmlcpu.kernels.brief import Brief
 from dmlcpu.kernels.grid import make_grid
 from dmlcpu.kernels.scatter_nd import combine, resolve
-from dmlcpu.kernels.scatter_nd.brief import BLOCK_CELLS, Layout, make_brief
+from dmlcpu.kernels.scatter_nd.brief import BLOCK, BLOCK_CELLS, Layout, make_brief
 from dmlcpu.kernels.scatter_nd.buckets import PAIRS
 from dmlcpu.operators.arguments import Array, type_name
 from dmlcpu.runtime.memory import C_CONTIGUOUS, F_CONTIGUOUS, first_word, second_level_cache, word_strides
@@ -105,7 +105,8 @@ class Plan:
     parts: int  # shares of the updates
     apply_parts: int  # shares of the output
     fused: bool  # whether the shares of `apply` can copy their regions themselves
-    trial: bool  # whether to write to a copy of out, and to find out about bad indices while doing so
+    checks: bool  # whether `apply` looks for bad indices itself
+    trial: bool  # and does so while it writes, so that it is given a copy of out
     buckets: int  # what updates are sorted into, if they are
     forced: bool  # even if they are not spread over the buckets
     tables: int  # where the buckets' sizes are in the scratch
@@ -169,7 +170,9 @@ def plan(
     if kernel not in (None, "apply", "drain") or (kernel == "drain" and not single):
         raise LookupError(f"no kernel {kernel} for {count} updates of {inner} words")
     worth = count >= _SORTED_UPDATES and span * width >= _SORTED_CACHES * second_level_cache()
-    trial = mode == "raise" and in_order and kernel != "drain" and span * width <= _TRIED and count >= span
+    checks = mode == "raise" and in_order and kernel != "drain"
+    trial = checks and count > max(span - 1, BLOCK) and span * width <= _TRIED
+    checks = trial or (checks and 0 < count <= BLOCK)
     buckets, shift = _buckets(span, width) if single and (worth if kernel is None else kernel == "drain") else (0, 0)
     # The scratch: reports of `survey`, blocks of all kernels, tables, the ticket, sorted places and values.
     tables = max(parts, apply_parts) * (1 + BLOCK_CELLS)
@@ -181,7 +184,7 @@ def plan(
             *(i_start, indices_strides[-1] if coordinates else 0, index_type.itemsize == 8, index_type.kind == "i"),
             *(MODES[mode], first_word(shape, out_strides), count),
         ),
-        (updates_start, *map(int, slices[:, -1]), operation, half, regions, unit, trial),
+        (updates_start, *map(int, slices[:, -1]), operation, half, regions, unit, checks),
         (buckets, shift, parts, span, tables, ticket, near, pairs),
         layout,
     )
@@ -196,6 +199,7 @@ def plan(
         parts=parts,
         apply_parts=apply_parts,
         fused=in_order,
+        checks=checks,
         trial=trial,
         buckets=buckets,
         forced=kernel == "drain",

@@ -98,17 +98,25 @@ def apply(part, parts, x, indices, updates, out, brief, scratch):
     """Write the updates, each a slice, at their places in a share of out.
 
     x, updates, out: elements of one type; x: empty, or it is copied to out first, which is laid out alike. A slice is a
-    grid `slices`: (3, d) of runs of n elements, o_step apart in out and u_step apart in updates. On trial, what
-    `resolve_any` returns goes to the cell `part` of the scratch. See also brief.py.
+    grid `slices`: (3, d) of runs of n elements, o_step apart in out and u_step apart in updates. See also brief.py.
+
+    If it has to check the indices, what `resolve_any` returns goes to the cell `part` of the scratch. Updates that are
+    one block are checked before anything is written; else out must be a copy that can be given up.
     """
     start, step, wide, signed, mode, out_start, count, sizes, steps, tuples = unpack_tuples(brief)
-    u_start, n, o_step, u_step, operation, half, regions, unit, trial, sources, slices = unpack_updates(brief)
+    u_start, n, o_step, u_step, operation, half, regions, unit, checks, sources, slices = unpack_updates(brief)
     places, own, numbers, cells = block_of(part, parts, scratch)
     values = as_words(cells, 0, updates)
     skew, line = out.ctypes.data % LINE_BYTES // out.itemsize, LINE_BYTES // out.itemsize
-    if mode == RAISE and not trial:
+    if mode == RAISE and not checks:
         mode = DROP  # none is bad, or somebody has changed it since
     report = GOOD
+    if checks and count <= BLOCK:  # all are looked at before anything is written
+        report = resolve_block(0, count, indices, start, tuples, step, wide, signed, sizes, steps, out_start, mode,
+                               places)  # fmt: skip
+        if report != GOOD:
+            scratch[part] = report
+            return
     if x.size > 0:
         first, last = part * regions // parts * unit, (part + 1) * regions // parts * unit
         if unit == 1:

@@ -41,13 +41,13 @@ def unpack_tuples(brief):
 
 @viewer
 def unpack_updates(brief):
-    """Return where the updates start, the run of a slice, how it is applied, the regions, whether what is written may
-    be given up, and grids.
+    """Return where the updates start, the run of a slice, how it is applied, the regions, whether to look for bad
+    indices, and grids.
     """  # noqa: D205
     numbers = section(brief, 1)
     start, n, o_step, u_step = numbers[0], numbers[1], numbers[2], numbers[3]
-    operation, half, regions, unit, trial = numbers[4], numbers[5], numbers[6], numbers[7], numbers[8]
-    return start, n, o_step, u_step, operation, half, regions, unit, trial, section(brief, 6), section(brief, 7)
+    operation, half, regions, unit, checks = numbers[4], numbers[5], numbers[6], numbers[7], numbers[8]
+    return start, n, o_step, u_step, operation, half, regions, unit, checks, section(brief, 6), section(brief, 7)
 
 
 @viewer
