@@ -178,7 +178,7 @@ def plan(
     tables = max(parts, apply_parts) * (1 + BLOCK_CELLS)
     ticket = tables + parts * 3 * (buckets + 1)
     near = ticket + 8 - ticket % 8  # they start cache lines
-    pairs = near + parts * buckets * 2 * PAIRS
+    pairs = near + parts * (buckets + 1) * 2 * PAIRS
     brief = make_brief(
         (
             *(i_start, indices_strides[-1] if coordinates else 0, index_type.itemsize == 8, index_type.kind == "i"),

@@ -51,7 +51,7 @@ def partition(part, parts, indices, updates, brief, scratch):
     u_start, _, _, _, _, _, _, _, _, sources, _ = unpack_updates(brief)
     buckets, shift, _, _, tables, _, near_cells, pair_cells = unpack_buckets(brief)
     places, _, _, _ = block_of(part, parts, scratch)
-    near, pairs = scratch[near_cells + part * buckets * 2 * PAIRS :], scratch[pair_cells:]
+    near, pairs = scratch[near_cells + part * (buckets + 1) * 2 * PAIRS :], scratch[pair_cells:]
     near_places, near_values = as_words(near, 0, indices), as_words(near, 0, updates)
     place_step, value_step, value_at = steps_of(near_values)
     a_line = PAIRS * place_step // 2  # cells
@@ -68,16 +68,15 @@ def partition(part, parts, indices, updates, brief, scratch):
         for i in range(end - begin):
             bucket = bucket_of(places[i], shift, buckets)
             to = ends[bucket]
+            at = bucket * np.uintp(PAIRS) + np.uintp(to & PAIRS - 1)
+            near_places[at * np.uintp(place_step)] = places[i] & low_bits
+            near_values[at * np.uintp(value_step) + np.uintp(value_at)] = updates[np.uintp(u + i * u_step)]
+            ends[bucket] = to + 1
             # Indices that somebody changed since they were counted must not lead beyond what was counted.
-            if to < limits[bucket]:
-                at = bucket * np.uintp(PAIRS) + np.uintp(to % PAIRS)
-                near_places[at * np.uintp(place_step)] = places[i] & low_bits
-                near_values[at * np.uintp(value_step) + np.uintp(value_at)] = updates[np.uintp(u + i * u_step)]
-                ends[bucket] = to + 1
-                if to % PAIRS == PAIRS - 1:
-                    stream(near, np.intp(bucket) * a_line, pairs, (to - PAIRS + 1) * (a_line // PAIRS), a_line)
+            if to & PAIRS - 1 == PAIRS - 1 and to < limits[bucket] + PAIRS - 1:
+                stream(near, np.intp(bucket) * a_line, pairs, (to - PAIRS + 1) * (a_line // PAIRS), a_line)
     for bucket in range(buckets):
-        to = ends[bucket]
+        to = ends[bucket] = min(ends[bucket], limits[bucket])
         stream(near, bucket * a_line, pairs, (to - to % PAIRS) * (a_line // PAIRS), a_line if to % PAIRS > 0 else 0)
     fence()
 
