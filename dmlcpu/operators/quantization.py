@@ -9,6 +9,7 @@ from dmlcpu.errors import BindingError, DmlError, UnsupportedError
 from dmlcpu.operators.arguments import Array, as_array, as_dtype, check_type, type_name
 
 QUANTIZED = ("int8", "uint8")
+_FLOATS = (float, np.float32, np.float64)
 _TINY, _HUGE = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 
 
@@ -52,8 +53,8 @@ def output_type(operator: str, out_dtype: Any, y_zero_point: Any, default: np.dt
 
 def scale(operator: str, field: str, value: Any, shape: tuple[int, ...], *, rows: bool) -> Array:
     """Return a scale as float32 in a shape that broadcasts to `shape`: (..., M, 1) of rows, else (..., 1, N)."""
-    if type(value) is float and _TINY < value < _HUGE:  # an ordinary number needs none of the care below
-        return _number(value, "float32")
+    if type(value) in _FLOATS and _TINY < value < _HUGE:  # an ordinary number needs none of the care below
+        return _number(float(value), "float32")
     array = as_array(operator, field, value)
     if array.dtype.kind not in "fiu" and type_name(array.dtype) != "bfloat16":
         raise UnsupportedError(operator, f"{field}.dtype", str(array.dtype), "floating types")
@@ -78,8 +79,10 @@ def zero_point(
     """Return a zero point in its tensor's type, in a shape that broadcasts to `shape`; None stays None."""
     if value is None:
         return None
-    if type(value) is int and (0 <= value < 256 if dtype == np.uint8 else -128 <= value < 128):
-        return _number(value, "uint8" if dtype == np.uint8 else "int8")
+    if (type(value) is int or type(value) is dtype.type) and (
+        0 <= value < 256 if dtype == np.uint8 else -128 <= value < 128
+    ):
+        return _number(int(value), type_name(dtype))
     array = as_array(operator, field, value)
     if array.dtype == dtype:
         return _spread(operator, field, array, shape, rows)
