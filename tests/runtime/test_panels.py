@@ -110,6 +110,20 @@ def scale_row(scales, first, a_scale, y_scale, multipliers, place):
     panels.scale_row(scales, first, a_scale, y_scale, multipliers, place)
 
 
+@pytest.mark.parametrize("spread", [0, 20, 60])
+def test_scales_are_rounded_as_by_a_division(spread):
+    """Also next to the middle between two numbers, where numerators are multiples of the denominator but for one bit."""
+    near = RNG.integers(2**23, 2**24, (2_000, COLUMNS)).astype(np.float32)
+    scales = np.ldexp(near, RNG.integers(-spread, spread + 1, near.shape), dtype=np.float32)
+    for row, y in zip(scales, RNG.integers(2**23, 2**24, len(scales)), strict=True):
+        middle = (2 * row[:8].astype(np.int64) + 1) * y >> 25 if spread == 0 else []
+        row[: len(middle)] = middle
+        a_scale, y_scale = RNG.uniform(0.1, 10, 2).astype(np.float32) if spread else np.float32([1, y])
+        found = np.zeros(COLUMNS, np.float32)
+        scale_row(row, 0, a_scale, y_scale, found, 0)
+        assert found.tolist() == (row * a_scale / y_scale).tolist()
+
+
 def test_scale_row_stays_finite():
     scales, multipliers = RNG.uniform(0.1, 1, 2 + COLUMNS).astype(np.float32), np.zeros(1 + COLUMNS, np.float32)
     scales[5] = 1e38
