@@ -85,7 +85,7 @@ def zero_point(
         return _number(int(value), type_name(dtype))
     array = as_array(operator, field, value)
     if array.dtype == dtype:
-        return _spread(operator, field, array, shape, rows)
+        return _spread(operator, field, array.copy(), shape, rows)  # as with scales
     if array.dtype.kind not in "iu" or type_name(array.dtype) in QUANTIZED:
         raise UnsupportedError(operator, f"{field}.dtype", str(array.dtype), f"{dtype} (its tensor's type)")
     limits = np.iinfo(dtype)

@@ -183,19 +183,15 @@ def run(
     """
     scratch = borrow(chosen.scratch)
     try:
+        target = out
         if chosen.checks and unlike is None:
-            target = out.copy() if chosen.trial else out
-            chosen.apply(0, chosen.apply_parts, x, indices, updates, target, chosen.brief, scratch)
-            place = int(scratch[0])  # all shares look at all indices
-            if chosen.trial and place == resolve.GOOD:
-                out[...] = target
-            return place
-        if chosen.survey:
+            if chosen.trial:
+                target = np.empty_like(out) if x.size else out.copy()
+        elif chosen.survey:
             chosen.survey(0, chosen.parts, indices, chosen.brief, scratch)
-            for part in range(chosen.parts):
-                place = int(scratch[part])
-                if place != resolve.GOOD:
-                    return place
+            place = _reported(chosen.parts, scratch)
+            if place != resolve.GOOD:
+                return place
         if unlike is not None:
             np.copyto(*unlike)
         if chosen.buckets and (chosen.forced or _spread(chosen, scratch)):
@@ -206,9 +202,21 @@ def run(
         if not chosen.fused and chosen.apply_parts > 1 and x.size:
             chosen.copy(0, chosen.apply_parts, x, out)
             x = x[:0]
-        chosen.apply(0, chosen.apply_parts, x, indices, updates, out, chosen.brief, scratch)
+        chosen.apply(0, chosen.apply_parts, x, indices, updates, target, chosen.brief, scratch)
+        place = _reported(chosen.apply_parts, scratch) if chosen.checks else resolve.GOOD
+        if target is not out and place == resolve.GOOD:
+            out[...] = target
+        return place
     finally:
         give_back(scratch)
+
+
+def _reported(parts: int, scratch: Array) -> int:
+    """Return where the first bad index is that a share reports, or GOOD."""
+    for part in range(parts):
+        place = int(scratch[part])
+        if place != resolve.GOOD:
+            return place
     return resolve.GOOD
 
 

@@ -170,9 +170,10 @@ def plan(
     if kernel not in (None, "apply", "drain") or (kernel == "drain" and not single):
         raise LookupError(f"no kernel {kernel} for {count} updates of {inner} words")
     worth = count >= _SORTED_UPDATES and span * width >= _SORTED_CACHES * second_level_cache()
-    checks = mode == "raise" and in_order and kernel != "drain"
-    trial = checks and count > max(span - 1, BLOCK) and span * width <= _TRIED
-    checks = trial or (checks and 0 < count <= BLOCK)
+    can_check = mode == "raise" and in_order and kernel != "drain"
+    # To copy the output must be less than to look at the indices once more; a block is looked at before it is written.
+    trial = can_check and count >= span and count > BLOCK and span * width <= _TRIED
+    checks = trial or (can_check and 0 < count <= BLOCK)
     buckets, shift = _buckets(span, width) if single and (worth if kernel is None else kernel == "drain") else (0, 0)
     # The scratch: reports of `survey`, blocks of all kernels, tables, the ticket, sorted places and values.
     tables = max(parts, apply_parts) * (1 + BLOCK_CELLS)

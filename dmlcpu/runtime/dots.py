@@ -13,7 +13,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from dmlcpu.runtime import isa
-from dmlcpu.runtime.intrinsics import request_line, splat
+from dmlcpu.runtime.intrinsics import address, request_line, splat
 from dmlcpu.runtime.isa import Isa
 
 COLUMNS = 32  # of a tile, and of a panel of the right operand
@@ -203,11 +203,6 @@ def _add_products(
             for v in range(multiplier.vectors):
                 place = sums[row, v]
                 builder.store(multiplier.multiply(builder, builder.load(place), left, right[v]), place)
-
-
-def address(context: Any, builder: Any, signature: Any, arguments: Any, array: int, index: Any) -> Any:
-    """Emit the address of the element `index` of an argument."""
-    return builder.gep(context.make_array(signature.args[array])(context, builder, arguments[array]).data, [index])
 
 
 def load(builder: Any, place: Any, lanes: int, align: int) -> Any:

@@ -32,6 +32,11 @@ def line_of(_context, array):  # type: ignore[no-untyped-def]
     return types.intp(array), generate
 
 
+def address(context: Any, builder: Any, signature: Any, arguments: Any, array: int, index: Any) -> Any:
+    """Emit the address of the element `index` of an argument."""
+    return builder.gep(context.make_array(signature.args[array])(context, builder, arguments[array]).data, [index])
+
+
 def request_line(builder: Any, place: Any) -> None:
     """Emit the request for the cache line at a place ahead of its use."""
     address = builder.bitcast(place, _POINTER)

@@ -196,6 +196,8 @@ def _digest(function: Callable[..., Any]) -> str:
             helper: Any = getattr(value, "py_func", None) or getattr(value, "_defn", None)  # a function, an intrinsic
             if isinstance(value, types.FunctionType) and value.__module__.startswith("dmlcpu."):
                 helper = value  # of an intrinsic
+            if isinstance(value, type) and value.__module__.startswith("dmlcpu."):
+                values += [(name, member) for name, member in vars(value).items() if callable(member)]
             if helper is not None:
                 pending.append((helper.__code__, helper.__globals__))
                 closure = zip(helper.__code__.co_freevars, helper.__closure__ or (), strict=True)

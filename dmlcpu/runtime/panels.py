@@ -10,8 +10,8 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from dmlcpu.runtime.dots import COLUMNS, address, load
-from dmlcpu.runtime.intrinsics import request_line, splat
+from dmlcpu.runtime.dots import COLUMNS, load
+from dmlcpu.runtime.intrinsics import address, request_line, splat
 
 _BYTE, _WORD = ir.IntType(8), ir.IntType(32)
 STEP = 16  # words of a left row at a time

@@ -9,7 +9,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from dmlcpu.runtime.intrinsics import request_line, splat
+from dmlcpu.runtime.intrinsics import address, request_line, splat
 
 LANES = 8  # places in a line
 # How many words ahead of their use indices are asked for: a block of wide ones, whose updates are applied in between.
@@ -18,11 +18,6 @@ LANES = 8  # places in a line
 AHEAD = 512
 _WORD, _LONG = ir.IntType(32), ir.IntType(64)
 _LINE = ir.VectorType(_LONG, LANES)
-
-
-def _place(context: Any, builder: Any, signature: Any, arguments: Any, array: int, index: Any) -> Any:
-    """Return the address of the element `index` of an argument."""
-    return builder.gep(context.make_array(signature.args[array])(context, builder, arguments[array]).data, [index])
 
 
 def _extend(builder: Any, words: Any, signed: Any, kind: Any) -> Any:
@@ -37,7 +32,7 @@ def load_index(_context, words, index, wide, signed):  # type: ignore[no-untyped
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         _, index, wide, signed = arguments
-        place = _place(context, builder, signature, arguments, 0, index)
+        place = address(context, builder, signature, arguments, 0, index)
         result = cgutils.alloca_once(builder, _LONG)
         with builder.if_else(cgutils.is_not_null(builder, wide)) as (then, otherwise):
             with then:
@@ -87,7 +82,7 @@ def add_lines(_context, words, begin, stride, wide, signed, size, step, places, 
             """Emit the load of LANES elements, `stride` words apart, or neighbours if it is None."""
             first = builder.add(begin, builder.mul(index, stride if stride else _LONG(kind.width // _WORD.width)))
             line = ir.VectorType(kind, LANES)
-            place = _place(context, builder, signature, arguments, 0, first)
+            place = address(context, builder, signature, arguments, 0, first)
             request_line(builder, builder.gep(place, [_LONG(AHEAD)]))
             if stride is None:
                 return builder.load(builder.bitcast(place, line.as_pointer()), align=4)
@@ -101,7 +96,7 @@ def add_lines(_context, words, begin, stride, wide, signed, size, step, places, 
         def walk(kind: Any, stride: Any) -> None:
             with cgutils.for_range_slice(builder, _LONG(0), count, _LONG(LANES), inc=True) as (index, _):
                 counted = counting.from_start(load(index, kind, stride), signed, bad)
-                place = _place(context, builder, signature, arguments, 7, index)
+                place = address(context, builder, signature, arguments, 7, index)
                 place = builder.bitcast(place, _LINE.as_pointer())
                 added = builder.add(builder.load(place, align=8), builder.mul(counted, steps))
                 builder.store(added, place, align=8)
@@ -145,7 +140,7 @@ class _Lines:
         ]
 
     def _address(self, array: int, index: Any) -> Any:
-        place = _place(*self.parts, array, index)
+        place = address(*self.parts, array, index)
         return self.builder.bitcast(place, ir.VectorType(place.type.pointee, LANES).as_pointer())
 
     def load(self, array: int, index: Any) -> Any:
@@ -222,7 +217,7 @@ def select_indices(_context, words, start, wide, signed, size, base, values, beg
             for branch, kind in zip(branches, (_LONG, _WORD), strict=True):
                 with branch, cgutils.for_range_slice(builder, _LONG(0), count, _LONG(LANES), inc=True) as (index, _):
                     step = builder.mul(index, _LONG(kind.width // _WORD.width))
-                    place = _place(context, builder, signature, arguments, 0, builder.add(start, step))
+                    place = address(context, builder, signature, arguments, 0, builder.add(start, step))
                     request_line(builder, builder.gep(place, [_LONG(AHEAD)]))
                     raw = builder.load(builder.bitcast(place, ir.VectorType(kind, LANES).as_pointer()), align=4)
                     counted = counting.from_start(raw, signed, bad)

@@ -11,8 +11,8 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from dmlcpu.runtime import isa
-from dmlcpu.runtime.dots import ROW_STEP, Multiplier, address, load
-from dmlcpu.runtime.intrinsics import request_line, splat
+from dmlcpu.runtime.dots import ROW_STEP, Multiplier, load
+from dmlcpu.runtime.intrinsics import address, request_line, splat
 
 BLOCK = 64  # columns at a time
 DEPTH = 16  # rows of the right operand at a time

@@ -24,6 +24,7 @@ from samples import (
 import dmlcpu
 from dmlcpu import reference
 from dmlcpu.kernels import registry
+from dmlcpu.kernels.quantized_matmul import direct
 from dmlcpu.operators.quantized_matmul import execute as execute_quantized_matmul
 from dmlcpu.operators.scatter_nd import execute as execute_scatter_nd
 from dmlcpu.operators.top_k import execute as execute_top_k
@@ -226,4 +227,5 @@ def test_quantized_matmul(kernel, signs):
                     continue
             assert_same_bits((found,), (expected,))
             runs += 1
-    assert runs == len(THREADS) * 2 * (5 if is_direct else len(PRODUCTS))
+    able = [product for product in PRODUCTS if not is_direct or direct.takes(*[product[i] for i in (2, 4, 3)], 1)]
+    assert runs == len(THREADS) * 2 * len(able) > 20

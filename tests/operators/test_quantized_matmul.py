@@ -254,6 +254,26 @@ def test_refusals(call, error, message):
     assert str(caught.value) == message
 
 
+@pytest.mark.parametrize("name", ["a_zero_point", "y_zero_point", "a_scale"])
+def test_parameters_may_lie_in_the_output(name):
+    """They are copied, so that writing the result does not change them."""
+    rng = np.random.default_rng(4)
+    a, b = rng.integers(0, 256, (100, 40), np.uint8), rng.integers(-128, 128, (40, 80)).astype(np.int8)
+    values = rng.uniform(0.1, 1, 100).astype(np.float32) if name == "a_scale" else rng.integers(0, 256, 100, np.uint8)
+    given = {"a_scale": 1.0, "a_zero_point": 3, "y_zero_point": 5, name: values}
+
+    def multiply(given, out=None):
+        first, last = (given["a_scale"], given["a_zero_point"]), (700.0, given["y_zero_point"])
+        return dmlcpu.quantized_matmul(a, *first, b, 1.0, None, *last, out=out)
+
+    expected = multiply(given)
+    out = np.empty((100, 80), np.uint8)
+    inside = out.reshape(-1)[: values.nbytes].view(values.dtype)
+    inside[...] = values
+    multiply({**given, name: inside}, out)
+    assert np.array_equal(out, expected)
+
+
 def test_a_bad_scale_leaves_the_output_alone():
     out = np.full((2, 2), 77, np.uint8)
     with pytest.raises(dmlcpu.DmlError):

@@ -1,3 +1,4 @@
+import dataclasses
 import re
 
 import ml_dtypes
@@ -9,9 +10,10 @@ from samples import NUMERIC_TYPES, assert_same_bits, few_values
 
 import dmlcpu
 from dmlcpu import reference
+from dmlcpu.kernels.scatter_nd import resolve
 from dmlcpu.operators import scatter_plan
-from dmlcpu.operators.scatter_nd import execute
-from dmlcpu.runtime.threads import limits
+from dmlcpu.operators.scatter_nd import execute, run
+from dmlcpu.runtime.threads import Budget, limits
 
 X = np.array([1, 2, 3, 4, 5, 6, 7, 8], np.float32)
 
@@ -332,6 +334,22 @@ def test_many_updates_of_few_elements(reduction, step):
         in_place = x.copy()
         dmlcpu.scatter_nd(in_place, indices, updates, reduction=reduction, out=in_place)
     assert np.array_equal(in_place, around[::step])
+
+
+@pytest.mark.parametrize("count", [256, 3_000])  # checked before anything is written, and on a copy
+def test_a_bad_index_that_only_one_share_finds_is_reported(count):
+    """The others found it good, as somebody changed it meanwhile."""
+    x, indices, out = np.arange(2_000.0), np.zeros((count, 1), int), np.full(2_000, 5.0)
+    strides = (out.strides, indices.strides, out.strides)
+    chosen = scatter_plan.plan(x.shape, x.dtype, x.dtype, indices.shape, indices.dtype, strides, "none", "raise", True,
+                               Budget(3, grain=1))  # fmt: skip
+    assert chosen.apply_parts == 3
+
+    def apply(_first, _parts, *arrays):
+        arrays[-1][:3] = [resolve.GOOD, 7, resolve.GOOD]
+
+    assert run(dataclasses.replace(chosen, apply=apply), x, indices.view(np.uint32).ravel(), np.ones(count), out) == 7
+    assert (out == 5).all()
 
 
 def test_a_kernel_that_does_not_take_the_work():

@@ -15,7 +15,7 @@ import pytest
 
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.quantized_matmul import product
-from dmlcpu.runtime import dots, intrinsics, jit
+from dmlcpu.runtime import dots, intrinsics, jit, places
 
 STEP = 3
 
@@ -199,6 +199,13 @@ def test_what_intrinsics_use_counts_in_the_digest(monkeypatch, name):
     if callable(changed):
         changed.__module__ = intrinsics.__name__
     monkeypatch.setattr(intrinsics, name, changed)
+    assert jit._digest(kernel) != before
+
+
+def test_methods_that_intrinsics_use_count_in_the_digest(monkeypatch):
+    kernel = registry.find("scatter_nd", "apply").kernel.function
+    before = jit._digest(kernel)
+    monkeypatch.setattr(places._Lines, "is_between", lambda self, here, first, last: here)
     assert jit._digest(kernel) != before
 
 

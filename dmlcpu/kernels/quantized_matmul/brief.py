@@ -18,11 +18,11 @@ A, B, A_SCALE, A_ZERO, B_SCALE, B_ZERO, Y_SCALE, Y_ZERO, Y = range(1, 10)
 # Up to this K every sum fits an int32 in the end, whatever wrapped on the way: 255 * 255 * 33025 < 2**31.
 NARROW = 33_025
 
-# The scratch of a share, in cells of eight bytes, each part on a cache line and big enough for the tallest tile: the
-# sums of a tile (int32), the same as float64, of its rows the zero points (int64, and those of the result as bytes),
-# limits and multipliers (float32), and the bytes of the result. Behind them is what there is for each panel of a block
-# of columns, then tiles of left rows with their sums, then what the kernel needs: the
-# block of panels itself unless it is packed, or the sums of a block of columns.
+# The scratch of a share, in cells of eight bytes. First what a tile needs, each part on a cache line and big enough for
+# the tallest: its sums as int32, and as float64; of each row a's zero point (int64), y's zero point (a byte), the
+# limits (float32) and the multipliers (float32); the bytes of the result. Then what is kept of each column of a block
+# of panels, the packed left rows with their sums, and the block of panels itself unless it is packed, or the sums of
+# the `direct` kernel.
 HEAD = 8  # cells before the first share
 WIDE = ROWS * COLUMNS // 2
 A_ZEROS = WIDE + ROWS * COLUMNS

@@ -1,12 +1,14 @@
 """The product: tiles of exact sums from packed operands, requantized while they are in the nearest cache.
 
-for each unit of (batch, rows, columns), as long as there are any:
-for each block of columns, which stays in the second cache:  packed, unless it was packed before
-for each 12 rows of A (32 with AMX):                       packed into the first cache
-for each panel of 32 columns:
-sums = what the zero points give
-for each chunk of K: sums += rows @ panel          dots.py
-y = requantized sums
+    for each unit of (batch, rows, columns), as long as there are any:
+        for each block of columns, which stays in the second cache:  packed, unless it was packed before
+            for each 12 rows of A (32 with AMX):                     packed
+                for each panel of 32 columns:
+                    sums = what the zero points give
+                    for each chunk of K: sums += rows @ panel        dots.py, tiles.py
+                    y = requantized sums
+
+What sums start with and what becomes of them is in requantize.py.
 """
 
 import numpy as np

@@ -22,11 +22,12 @@ def any_zero_point(zeros, step, count, flip):
 
 
 @device
-def load_columns(first, last, columns, factor, sums, alike, a_scale, b_scale, b_scale_step, y_scale, b_zero,
+def load_columns(first, last, columns, factor, sums, same_scales, a_scale, b_scale, b_scale_step, y_scale, b_zero,
                  b_zero_step, flip, starts, zeros, scales):  # fmt: skip
     """Fill what is needed of each column of the panels first, ..., last - 1; see brief.py.
 
-    alike: all rows have the same scales, so those of columns become multipliers here, once for all.
+    starts: `factor` times the sums of the columns; the factor is -a_zero if all rows have that zero point, else -1.
+    same_scales: all rows have the same, so the scales of columns become multipliers here, once for all.
     """
     for j in range((last - first) * COLUMNS):
         starts[j] = np.int32(factor * sums[j])
@@ -36,7 +37,7 @@ def load_columns(first, last, columns, factor, sums, alike, a_scale, b_scale, b_
         j = column - first * COLUMNS
         zeros[j] = np.int32(np.int8(b_zero[column * b_zero_step] ^ np.uint8(flip)))
         scales[j] = b_scale[column * b_scale_step]
-    if alike:
+    if same_scales:
         for j in range(0, (last - first) * COLUMNS, COLUMNS):
             scale_row(scales, j, a_scale[0], y_scale[0], scales, j)
 
@@ -60,7 +61,7 @@ def load_rows(first, rows, height, a_zero, a_step, flip, y_zero, y_step, lowest,
 def start_tile(height, depth, alike, a_zeros, a_sums, shifted, cells, starts, b_zeros, first):
     """Start every sum of the tile, cells[:], with what the zero points give. first: the panel's first column.
 
-    starts: where in the cells the starts of columns lie; alike: they hold for all rows.
+    starts: where in the cells those of `load_columns` lie; alike: they hold for all rows, which have one zero point.
     """
     for row in range(height):
         factor = np.int32(1) if alike else np.int32(a_zeros[row])
@@ -89,13 +90,13 @@ def widen(height, tile, wide):
 
 
 @device
-def finish_tile(sums, count, alike, factors, first, row_multipliers, a_scales, a_step, y_scales, y_step, least, most,
-                zeros, width, lines, y, place, y_row, y_column):  # fmt: skip
+def finish_tile(sums, count, same_scales, factors, first, row_multipliers, a_scales, a_step, y_scales, y_step, least,
+                most, zeros, width, lines, y, place, y_row, y_column):  # fmt: skip
     """Requantize `count` rows of sums, and write the bytes of `width` columns.
 
-    alike: factors[first:] are the multipliers of all rows; else they are the scales of b.
+    same_scales: factors[first:] are the multipliers of all rows; else they are the scales of b.
     """
-    if alike:
+    if same_scales:
         multipliers, at, step = factors, first, 0
     else:
         multipliers, at, step = row_multipliers, 0, COLUMNS
