@@ -25,7 +25,7 @@ def test_the_kernel_is_right_instruction_by_instruction():
 
     environment = {
         **os.environ,
-        "PYTHONPATH": str(TESTS),
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")])),
         "NUMBA_CPU_FEATURES": emulated_amx.features(),
         "DMLCPU_ISA": "amx",
     }
