@@ -20,6 +20,7 @@ TABLES = {
     "top_k_data": common.TOP_K_DATA,
     "scatter_nd": common.SCATTER_ND,
     "scatter_nd_types": common.SCATTER_ND_TYPES,
+    "scatter_nd_grid": common.SCATTER_ND_GRID,
     "quantized_matmul": common.QUANTIZED_MATMUL,
     "quantized_matmul_parameters": common.QUANTIZED_MATMUL_PARAMETERS,
     "tiny": {f"{name}: {case}": case for name, case in common.TINY.items()},

@@ -229,6 +229,22 @@ SCATTER_ND_TYPES = _table(
         for name in ("int64", "uint64", "int32", "uint32")
     ),
 )
+# Slices of so many elements; how much of 4 Mi elements is updated; how often a place is met; the type of indices.
+SCATTER_ND_GRID = _table(
+    *(
+        ScatterNDCase(
+            (2**22 // length, length) if length > 1 else (2**22,),
+            2**22 // length // rarity,
+            rows=None if repeats == 1 else 2**22 // length // rarity // repeats,
+            reduction="none" if repeats == 1 else "add",
+            index_type=index_type,
+        )
+        for length in (1, 16, 256, 4_096)
+        for rarity in (2, 64)
+        for repeats in (1, 8)
+        for index_type in ("int64", "int32")
+    )
+)
 
 _SIZES = [
     (1_024, 1_024, 1_024),

@@ -1,6 +1,6 @@
 """scatter_nd beside its peers."""
 
-from .common import SCATTER_ND, SCATTER_ND_TYPES
+from .common import SCATTER_ND, SCATTER_ND_GRID, SCATTER_ND_TYPES
 from .peers import IMPLEMENTATIONS, Comparison
 
 
@@ -15,6 +15,13 @@ class Shapes(Comparison):
 class Types(Shapes):
     params = (IMPLEMENTATIONS, list(SCATTER_ND_TYPES))
     cases = SCATTER_ND_TYPES
+
+
+class Grid(Shapes):
+    """Slice length, density, repeated places and index type, all with one another."""
+
+    params = (IMPLEMENTATIONS, list(SCATTER_ND_GRID))
+    cases = SCATTER_ND_GRID
 
 
 class Memory(Comparison):
