@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from dmlcpu.kernels.quantized_matmul import direct, pack, product
 from dmlcpu.kernels.scatter_nd import apply, buckets, resolve
 from dmlcpu.kernels.top_k import columns, lockstep, select_sort, split, sweep, tournament
+from dmlcpu.runtime import dots, tiles
 from dmlcpu.runtime.isa import Isa, allowed
 from dmlcpu.runtime.jit import Kernel
 
@@ -51,11 +52,13 @@ KERNELS = (
     Entry("scatter_nd", "partition", "partition", Isa.GENERIC, NUMBERS, buckets.partition),
     Entry("scatter_nd", "drain", "drain", Isa.GENERIC, NUMBERS, buckets.drain),
     Entry("quantized_matmul", "pack", "pack", Isa.GENERIC, BYTES, pack.pack),
-    Entry("quantized_matmul", "dot", "dot_u8s8_4x8x4_generic", Isa.GENERIC, BYTES, product.generic, rows=12),
-    Entry("quantized_matmul", "dot", "dot_u8s8_4x16x4_avx2", Isa.AVX2, BYTES, product.avx2, rows=12),
-    Entry("quantized_matmul", "dot", "dot_u8s8_6x16x4_avxvnni", Isa.AVXVNNI, BYTES, product.avxvnni, rows=12),
-    Entry("quantized_matmul", "dot", "dot_u8s8_12x32x4_avx512vnni", Isa.AVX512VNNI, BYTES, product.avx512vnni, rows=12),
-    Entry("quantized_matmul", "dot", "dot_u8s8_32x32x64_amx", Isa.AMX, BYTES, product.amx, rows=32),
+    Entry("quantized_matmul", "dot", "dot_u8s8_4x8x4_generic", Isa.GENERIC, BYTES, product.generic, rows=dots.ROWS),
+    Entry("quantized_matmul", "dot", "dot_u8s8_4x16x4_avx2", Isa.AVX2, BYTES, product.avx2, rows=dots.ROWS),
+    Entry("quantized_matmul", "dot", "dot_u8s8_6x16x4_avxvnni", Isa.AVXVNNI, BYTES, product.avxvnni,
+          rows=dots.ROWS),
+    Entry("quantized_matmul", "dot", "dot_u8s8_12x32x4_avx512vnni", Isa.AVX512VNNI, BYTES, product.avx512vnni,
+          rows=dots.ROWS),
+    Entry("quantized_matmul", "dot", "dot_u8s8_32x32x64_amx", Isa.AMX, BYTES, product.amx, rows=tiles.ROWS),
     Entry("quantized_matmul", "dot", "direct_u8s8_16x16_generic", Isa.GENERIC, BYTES, direct.generic,
           takes=direct.takes),
     Entry("quantized_matmul", "dot", "direct_u8s8_32x16_avx2", Isa.AVX2, BYTES, direct.avx2, takes=direct.takes),

@@ -267,7 +267,7 @@ def _cut(entry: Entry, batches: int, rows: int, columns: int, depth: int, packed
 
 
 def _cut_direct(_entry: Entry, batches: int, rows: int, columns: int, depth: int, _packed: bool, limits: Budget) -> Cut:
-    """Cut a product of few rows by columns, and these into blocks whose sums fit the first cache."""
+    """Cut a product of few rows by columns, and these into blocks whose sums stay in the nearest caches."""
     pairs = -(-columns // (2 * COLUMNS))
     threads = limits.parts(batches * columns * depth * (4 + rows) // 64, most=batches * pairs)
     column_parts = 1

@@ -1,7 +1,7 @@
 """Few rows times a matrix that is not packed: what takes time is to read B, so that happens once and in its own order.
 
     for each unit of (batch, columns), as long as there are any:
-        for each block of columns, as wide as sums of all rows fit the first cache:
+        for each block of columns, as wide as sums of all rows stay in the nearest caches:
             for each 16 rows of B:
                 for each 64 columns: sums += rows of A @ rows of B        unpacked.py
             y = requantized sums
