@@ -9,6 +9,7 @@ from dmlcpu.descriptors.tensor import TensorDesc
 from dmlcpu.errors import BindingError
 from dmlcpu.operators.arguments import Array, check_output
 from dmlcpu.runtime.memory import ALIGNED, C_CONTIGUOUS, WRITEABLE
+from dmlcpu.runtime.results import empty_result
 
 _BYTE = np.dtype(np.uint8)
 
@@ -57,7 +58,7 @@ class Slot:
     def make(self) -> Array:
         """Return a new array for the tensor, in its own strides if it has any."""
         if self.strides is None:
-            return np.empty(self.shape, self.dtype)
+            return empty_result(self.shape, self.dtype)
         return np.ndarray(self.shape, self.dtype, np.zeros(self.nbytes, _BYTE), strides=self.strides)
 
     def _view(self, value: Any) -> Array:

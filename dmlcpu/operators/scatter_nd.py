@@ -27,6 +27,7 @@ from dmlcpu.operators.scatter_plan import (
     plan,
 )
 from dmlcpu.runtime.memory import borrow, give_back, words
+from dmlcpu.runtime.results import empty_result
 from dmlcpu.runtime.threads import budget
 
 
@@ -126,7 +127,7 @@ def check(x: Any, indices: Any, updates: Any, reduction: Any, mode: Any) -> tupl
 def allocate(x: Array, indices: Array, updates: Array, out: Array | None) -> Array:
     """Return the array the result is written to: a new one, or `out` if it fits."""
     if out is None:
-        return np.empty(x.shape, x.dtype)
+        return empty_result(x.shape, x.dtype)
     out = check_output("scatter_nd", "out", out, x.shape, x.dtype)
     check_apart("scatter_nd", "out", out, {"indices": indices, "updates": updates})
     if not same_memory(x, out):

@@ -227,22 +227,26 @@ def copy_range(_context, source, target, first, last):  # type: ignore[no-untype
 
 @intrinsic
 def stream(_context, source, first, target, place, count):  # type: ignore[no-untyped-def]
-    """Copy `count` int64 from source[first:] to target[place:], past the caches; whole lines, which start cache lines.
+    """Copy `count` elements from source[first:] to target[place:], both of one type, past the caches.
 
-    They do not come before what this thread does afterwards in the eyes of others, unless there is a `fence` between.
+    In target those are whole lines, which start cache lines. They do not come before what this thread does afterwards
+    in the eyes of others, unless there is a `fence` between.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        def address(array: int, begin: Any, index: Any) -> Any:
-            data = context.make_array(signature.args[array])(context, builder, arguments[array]).data
-            return builder.bitcast(builder.gep(data, [builder.add(begin, index)]), line.as_pointer())
+        element = context.get_data_type(signature.args[0].dtype)
+        nbytes = context.get_abi_sizeof(element)
+        line = ir.VectorType(element, _CACHE_LINE // nbytes)
+
+        def line_at(array: int, begin: Any, index: Any) -> Any:
+            place = address(context, builder, signature, arguments, array, builder.add(begin, index))
+            return builder.bitcast(place, line.as_pointer())
 
         _, first, _, place, count = arguments
-        line = ir.VectorType(_LONG, _CACHE_LINE // 8)
         once = builder.module.add_metadata([_INT(1)])
         with cgutils.for_range_slice(builder, _LONG(0), count, _LONG(line.count), inc=True) as (index, _):
-            cells = builder.load(address(0, first, index), align=_CACHE_LINE)
-            builder.store(cells, address(2, place, index), align=_CACHE_LINE).set_metadata("nontemporal", once)
+            elements = builder.load(line_at(0, first, index), align=nbytes)
+            builder.store(elements, line_at(2, place, index), align=_CACHE_LINE).set_metadata("nontemporal", once)
         return context.get_dummy_value()
 
     index = types.intp

@@ -1,0 +1,67 @@
+"""Arrays for results. The memory of a large one is used again when the last array over it is gone.
+
+A system clears fresh pages before it hands them out. That takes longer than to fill them: scatter_nd into 154 MB, two
+threads, 28 ms into fresh pages and 10 into these. What is kept is the system's whenever it runs short of memory, so
+nothing is kept where that cannot be said.
+"""
+
+import math
+import mmap
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from dmlcpu.runtime.memory import Array
+
+# Smaller blocks are kept by malloc itself (up to 32 MiB by that of the GNU C library).
+LEAST_BYTES = 32 << 20
+MOST_BYTES = 256 << 20
+_ENOUGH = 0.8  # of a kept block must be wanted
+_FREE: int | None = getattr(mmap, "MADV_FREE", None)  # Linux and BSD, macOS among them, have it
+_kept: deque[mmap.mmap] = deque(maxlen=1)  # one is enough for a loop; append and pop are safe at any moment
+
+
+def empty_result(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """Return an uninitialised array."""
+    nbytes = math.prod(shape) * dtype.itemsize
+    if _FREE is None or not LEAST_BYTES <= nbytes <= MOST_BYTES:
+        return np.empty(shape, dtype)
+    return np.ndarray(shape, dtype, np.asarray(_Lease(_memory(nbytes))))
+
+
+def _memory(nbytes: int) -> mmap.mmap:
+    """Return the kept block if it suits; if it does not, it goes back to the system."""
+    try:
+        block = _kept.pop()
+    except IndexError:
+        pass
+    else:
+        if _ENOUGH * len(block) <= nbytes <= len(block):
+            return block
+    block = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        _advise(block, mmap.MADV_HUGEPAGE)
+    return block
+
+
+def _advise(block: mmap.mmap, advice: int) -> bool:
+    """Tell whether the system takes the advice; it may know the word and yet refuse."""
+    try:
+        block.madvise(advice)
+    except OSError:
+        return False
+    return True
+
+
+class _Lease:
+    """The base of all arrays over a block, which is kept for the next result once they are gone."""
+
+    def __init__(self, block: mmap.mmap) -> None:
+        self.block = block
+        self.__array_interface__ = np.frombuffer(block, np.uint8).__array_interface__
+
+    # What it needs is bound here: it may run when the interpreter has taken this module apart.
+    def __del__(self, _advise: Any = _advise, _free: Any = _FREE, _keep: Any = _kept.append) -> None:
+        if _advise(self.block, _free):
+            _keep(self.block)

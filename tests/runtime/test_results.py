@@ -1,0 +1,134 @@
+import gc
+import mmap
+import subprocess
+import sys
+import threading
+from collections import deque
+
+import numpy as np
+import pytest
+
+from dmlcpu.runtime import results
+from dmlcpu.runtime.results import LEAST_BYTES, MOST_BYTES, empty_result
+
+LARGE = (LEAST_BYTES >> 2,)
+WORD = np.dtype(np.uint32)
+
+keeps = pytest.mark.skipif(not hasattr(mmap, "MADV_FREE"), reason="the system does not take memory back by itself")
+
+
+@pytest.fixture(autouse=True)
+def kept(monkeypatch):
+    gc.collect()
+    results._kept.clear()
+    yield results._kept
+    results._kept.clear()
+
+
+def address(array):
+    return array.ctypes.data
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 4), LARGE, (2, LEAST_BYTES >> 3), (LEAST_BYTES, 0, 9)])
+@pytest.mark.parametrize("dtype", ["u1", "f8", "c16"])
+def test_a_result_is_like_any_new_array(shape, dtype):
+    result = empty_result(shape, np.dtype(dtype))
+    assert type(result) is np.ndarray
+    assert result.shape == shape
+    assert result.dtype == dtype
+    assert result.flags.c_contiguous
+    assert result.flags.writeable
+    assert result.flags.aligned
+    result[...] = 7
+    assert (result == 7).all()
+
+
+@keeps
+def test_the_memory_of_a_large_result_is_used_again_when_it_is_gone(kept):
+    result = empty_result(LARGE, WORD)
+    first = address(result)
+    other = empty_result(LARGE, WORD)
+    assert address(other) != first
+    assert not kept
+    del result
+    assert len(kept) == 1
+    assert address(empty_result((LARGE[0] // 2, 4), np.dtype(np.uint16))) == first
+
+
+@keeps
+def test_memory_is_not_used_again_while_any_view_is_left(kept):
+    result = empty_result((2, LARGE[0]), WORD)
+    result[...] = 5
+    views = [result[0], memoryview(result[1, 3:]), result.view(np.uint8)[:, ::7], result.T]
+    del result
+    while views:
+        gc.collect()
+        assert not kept
+        other = empty_result((2, LARGE[0]), WORD)
+        other[...] = 6
+        assert all((np.asarray(view) % 5 == 0).all() for view in views)
+        del other
+        kept.clear()
+        views.pop()
+    assert len(kept) == 1
+
+
+@keeps
+@pytest.mark.parametrize("length", [2 * LARGE[0], 9 * LARGE[0] // 2])
+def test_a_kept_block_that_does_not_suit_goes_back_to_the_system(kept, length):
+    empty_result((3 * LARGE[0],), WORD)
+    (block,) = kept
+    result = empty_result((length,), WORD)
+    assert not kept
+    assert result.base.base.block is not block
+
+
+@pytest.mark.parametrize("nbytes", [LEAST_BYTES - 1, MOST_BYTES + 1])
+def test_small_and_huge_results_are_left_to_numpy(kept, nbytes):
+    assert empty_result((nbytes,), np.dtype(np.uint8)).flags.owndata
+    assert not kept
+
+
+def test_nothing_is_kept_where_the_system_cannot_take_it_back(kept, monkeypatch):
+    monkeypatch.setattr(results, "_FREE", None)
+    assert empty_result(LARGE, WORD).flags.owndata
+    assert not kept
+
+
+@keeps
+def test_nothing_is_kept_where_the_system_refuses_the_advice(kept):
+    refused = 12345
+    lease = results._Lease(mmap.mmap(-1, 4096))
+    lease.__del__(_free=refused)
+    assert not kept
+
+
+@keeps
+def test_threads_do_not_share_memory():
+    def work(number):
+        for _ in range(30):
+            result = empty_result(LARGE, WORD)
+            result[:: 1 << 16] = number
+            wrong.extend(result[:: 1 << 16][result[:: 1 << 16] != number])
+
+    wrong = deque()
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_a_result_that_lives_until_the_interpreter_ends_is_no_trouble():
+    code = (
+        "import numpy as np\n"
+        "from dmlcpu.runtime.results import LEAST_BYTES, empty_result\n"
+        "class Forever: pass\n"
+        "a = Forever(); a.a, a.b = a, empty_result((LEAST_BYTES,), np.dtype('u1'))\n"
+        "b = empty_result((LEAST_BYTES,), np.dtype('u1'))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], check=False, capture_output=True, text=True, timeout=100
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
