@@ -7,7 +7,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
-_CACHE_LINE = 64  # bytes
+CACHE_LINE = 64  # bytes
 _LEAST_LANES = 16  # LLVM unrolls shorter loops instead of making vectors of them
 _POINTER = ir.IntType(8).as_pointer()
 _INT = ir.IntType(32)
@@ -16,7 +16,7 @@ _LONG = ir.IntType(64)
 
 def _lanes(context: Any, element: Any) -> int:
     nbytes: int = context.get_abi_sizeof(context.get_data_type(element))
-    return max(_CACHE_LINE // nbytes, _LEAST_LANES)
+    return max(CACHE_LINE // nbytes, _LEAST_LANES)
 
 
 @intrinsic
@@ -62,7 +62,7 @@ def prefetch(_context, array, index):  # type: ignore[no-untyped-def]
         address = builder.bitcast(builder.gep(data, [arguments[1]]), _POINTER)
         element = signature.args[0].dtype
         nbytes = _lanes(context, element) * context.get_abi_sizeof(context.get_data_type(element))
-        for offset in range(0, nbytes, _CACHE_LINE):
+        for offset in range(0, nbytes, CACHE_LINE):
             request_line(builder, builder.gep(address, [_INT(offset)]))
         return context.get_dummy_value()
 
@@ -236,7 +236,7 @@ def stream(_context, source, first, target, place, count):  # type: ignore[no-un
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         element = context.get_data_type(signature.args[0].dtype)
         nbytes = context.get_abi_sizeof(element)
-        line = ir.VectorType(element, _CACHE_LINE // nbytes)
+        line = ir.VectorType(element, CACHE_LINE // nbytes)
 
         def line_at(array: int, begin: Any, index: Any) -> Any:
             place = address(context, builder, signature, arguments, array, builder.add(begin, index))
@@ -246,7 +246,7 @@ def stream(_context, source, first, target, place, count):  # type: ignore[no-un
         once = builder.module.add_metadata([_INT(1)])
         with cgutils.for_range_slice(builder, _LONG(0), count, _LONG(line.count), inc=True) as (index, _):
             elements = builder.load(line_at(0, first, index), align=nbytes)
-            builder.store(elements, line_at(2, place, index), align=_CACHE_LINE).set_metadata("nontemporal", once)
+            builder.store(elements, line_at(2, place, index), align=CACHE_LINE).set_metadata("nontemporal", once)
         return context.get_dummy_value()
 
     index = types.intp

@@ -9,11 +9,12 @@ import numpy as np
 
 from dmlcpu.kernels.grid import offset
 from dmlcpu.kernels.scatter_nd.brief import BLOCK, block_of, unpack_tuples, unpack_updates
-from dmlcpu.kernels.scatter_nd.combine import combine_elements, combine_slice
+from dmlcpu.kernels.scatter_nd.combine import ADD, OVERWRITE, combine_elements, combine_slice, is_combined_as_row
 from dmlcpu.kernels.scatter_nd.resolve import DROP, GOOD, RAISE, resolve_any, resolve_block
 from dmlcpu.runtime.intrinsics import as_words, copy_range, fence, line_of, prefetch, stream
 from dmlcpu.runtime.jit import device, kernel
 from dmlcpu.runtime.places import LANES, select_indices, select_range, select_values
+from dmlcpu.runtime.rows import add_run, copy_run
 
 LINE_BYTES = 128  # processors fetch cache lines in pairs
 # Slices of so many bytes are asked for two ahead, up to so many of the first run: each begins somewhere else. Measured
@@ -77,6 +78,14 @@ def select_elements(places, count, first, last, updates, u, u_step, own, numbers
 
 
 @device
+def request_run(array, begin, n):
+    """Ask for array[begin : begin + n] ahead of its use; it need not start a cache line, and then ends in one more."""
+    for i in range(0, n, line_of(array)):
+        prefetch(array, begin + i)
+    prefetch(array, begin + n - 1)
+
+
+@device
 def apply_slices(places, numbers, begin, out, updates, u_start, sources, slices, n, o_step, u_step, operation, half):
     """Apply updates of runs of n elements, as many as the grid `slices` has."""
     pieces = 1
@@ -85,17 +94,24 @@ def apply_slices(places, numbers, begin, out, updates, u_start, sources, slices,
     is_long = n * out.itemsize >= LEAST_AHEAD
     if not is_long:
         for j in range(places.size):
-            prefetch(out, places[j])
+            request_run(out, places[j], n)
+    together = o_step == 1 and u_step == 1
+    # One row each, evenly spaced, is what most updates are; of so little work a call would be half.
+    is_row = pieces == 1 and sources[0] == 1 and is_combined_as_row(o_step, u_step, operation, half)
     for j in range(places.size):
-        o, u = places[j], u_start + offset(sources, 1, begin + numbers[j])
-        if is_long and o_step == 1 and u_step == 1 and j + AHEAD < places.size:
-            o_next, u_next = places[j + AHEAD], u_start + offset(sources, 1, begin + numbers[j + AHEAD])
-            for i in range(0, min(n, MOST_AHEAD // out.itemsize), line_of(out)):
-                prefetch(updates, u_next + i)
-                prefetch(out, o_next + i)
-        for piece in range(pieces):
-            combine_slice(out, o + offset(slices, 1, piece), o_step, updates, u + offset(slices, 2, piece), u_step,
-                          n, operation, half)  # fmt: skip
+        if is_long and together and j + AHEAD < places.size:
+            most = min(n, MOST_AHEAD // out.itemsize)
+            request_run(updates, u_start + offset(sources, 1, begin + numbers[j + AHEAD]), most)
+            request_run(out, places[j + AHEAD], most)
+        if is_row and operation == OVERWRITE:
+            copy_run(out, places[j], updates, u_start + (begin + numbers[j]) * sources[2], n)
+        elif is_row and operation == ADD:
+            add_run(out, places[j], updates, u_start + (begin + numbers[j]) * sources[2], n)
+        else:
+            o, u = places[j], u_start + offset(sources, 1, begin + numbers[j])
+            for piece in range(pieces):
+                combine_slice(out, o + offset(slices, 1, piece), o_step, updates, u + offset(slices, 2, piece), u_step,
+                              n, operation, half)  # fmt: skip
 
 
 @device

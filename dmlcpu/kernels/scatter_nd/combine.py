@@ -13,6 +13,7 @@ from dmlcpu.kernels.scatter_nd.half import (
     float32_to_float16,
 )
 from dmlcpu.runtime.jit import device
+from dmlcpu.runtime.rows import add_run, copy_run
 
 OVERWRITE, ADD, MULTIPLY, MINIMUM, MAXIMUM, MULTIPLY_COMPLEX = range(6)
 PLAIN, FLOAT16, BFLOAT16 = range(3)
@@ -24,8 +25,8 @@ def combine_slice(out, o, o_step, updates, u, u_step, n, operation, half):
 
     half: FLOAT16 or BFLOAT16 when the elements are the bits of such numbers in uint16.
     """
-    if o_step == 1 and u_step == 1 and half == PLAIN and operation != MULTIPLY_COMPLEX:
-        combine_row(out[o : o + n], updates[u : u + n], operation)
+    if is_combined_as_row(o_step, u_step, operation, half):
+        combine_row(out, o, updates, u, n, operation)
     elif operation == OVERWRITE:
         for j in range(n):
             out[o + j * o_step] = updates[u + j * u_step]
@@ -43,20 +44,26 @@ def combine_slice(out, o, o_step, updates, u, u_step, n, operation, half):
 
 
 @device
-def combine_row(row, update, operation):
-    """Apply an update to a row that is as long; each loop is made of whole vectors."""
+def is_combined_as_row(o_step, u_step, operation, half):
+    """Tell whether `combine_row` takes runs of elements so far apart."""
+    return o_step == 1 and u_step == 1 and operation != MULTIPLY_COMPLEX and (half == PLAIN or operation == OVERWRITE)
+
+
+@device
+def combine_row(out, o, updates, u, n, operation):
+    """Apply updates[u : u + n] to out[o : o + n], in vectors."""
     if operation == OVERWRITE:
-        for j in range(row.size):
-            row[j] = update[j]
+        copy_run(out, o, updates, u, n)
     elif operation == ADD:
-        for j in range(row.size):
-            row[j] = quiet(row[j] + update[j])
-    elif operation == MULTIPLY:
-        for j in range(row.size):
-            row[j] = quiet(row[j] * update[j])
+        add_run(out, o, updates, u, n)
     else:
-        for j in range(row.size):
-            row[j] = combine(row[j], update[j], operation)
+        row, update = out[o : o + n], updates[u : u + n]
+        if operation == MULTIPLY:
+            for j in range(n):
+                row[j] = quiet(row[j] * update[j])
+        else:
+            for j in range(n):
+                row[j] = combine(row[j], update[j], operation)
 
 
 @device
