@@ -166,7 +166,7 @@ def apply(part, parts, x, indices, updates, out, brief, scratch):
             last = line_before(last, skew, line) if part + 1 < parts else last
         copy_region(x, out, min(first, x.size), min(last, x.size))
     else:
-        size = min(min(BLOCK, 8 * parts), count)
+        size = min(min(BLOCK, max(8 * parts, count * n >> 12)), count)
         for i in range(size):
             number = i * count // size
             resolve_any(number, number + 1, indices, start, tuples, step, wide, signed, sizes, steps, out_start,
