@@ -1,5 +1,6 @@
 """Compiled operators: arrays are bound to a desc's tensors, checked, and given to the operator."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -116,6 +117,7 @@ class CompiledOperator:
     """
 
     __slots__ = (
+        "_alike",
         "_in_place",
         "_inputs",
         "_outputs",
@@ -143,14 +145,19 @@ class CompiledOperator:
         self._owned: Bound | None = None if self._owned_slots else {}
         self._run = make_run(desc)
         self._packed: PackedRun | None = None
-        self._words: list[tuple[Slot, np.dtype[Any]]] = []
+        self._words: list[tuple[str, np.dtype[Any], tuple[int, ...], np.dtype[Any]]] = []
+        self._alike: list[tuple[str, str]] = []
         if self._owned is not None:
             self._shorten(self._owned)
 
     def _shorten(self, owned: Bound) -> None:
         """Look for a short way to run on tensors that are packed in memory of their own."""
         self._packed = make_packed_run(self.desc, owned)
-        self._words = [(self._slots[name], word) for name, word in self._packed.words.items()] if self._packed else []
+        slots = [self._slots[name] for name in self._packed.words] if self._packed else []
+        self._words = [(slot.name, slot.dtype, slot.shape, self._packed.words[slot.name]) for slot in slots]
+        # Only an array of the same type and shape can be an output and another tensor at once.
+        pairs = itertools.product(self._outputs, slots)
+        self._alike = [(a.name, b.name) for a, b in pairs if a is not b and (a.dtype, a.shape) == (b.dtype, b.shape)]
 
     def __repr__(self) -> str:
         return f"<CompiledOperator {self.desc.operator} at {full_name(self.feature_level)}>"
@@ -234,18 +241,21 @@ class CompiledOperator:
         if len(tensors) != len(self._words):
             return None
         packed = []
-        for slot, word in self._words:
-            array = tensors.get(slot.name)
+        for name, dtype, shape, word in self._words:
+            array = tensors.get(name)
             if (
                 type(array) is not np.ndarray
-                or array.dtype is not slot.dtype
-                or array.shape != slot.shape
+                or array.dtype is not dtype
+                or array.shape != shape
                 or array.flags.num & _PACKED != _PACKED
             ):
                 return None
             flat = array.ravel()
-            packed.append(flat if word is slot.dtype else flat.view(word))
-        return packed if len(set(map(id, tensors.values()))) == len(packed) else None
+            packed.append(flat if word is dtype else flat.view(word))
+        for output, other in self._alike:
+            if tensors[output] is tensors[other]:
+                return None
+        return packed
 
     def _make_missing(self, bound: Bound) -> None:
         for slot in self._slots.values():

@@ -215,7 +215,7 @@ def run(
 def _reported(parts: int, scratch: Array) -> int:
     """Return where the first bad index is that a share reports, or GOOD."""
     for part in range(parts):
-        place = int(scratch[part])
+        place: int = scratch.item(part)
         if place != resolve.GOOD:
             return place
     return resolve.GOOD

@@ -117,11 +117,12 @@ def apply_slices(places, numbers, begin, out, updates, u_start, sources, slices,
 @device
 def copy_region(x, out, first, last):
     """Copy x[first:last] to the same place in out."""
-    begin = end = last
-    if out.size * out.itemsize >= STREAMED:
-        line = CACHE_LINE // out.itemsize
-        begin = min(first + -(out.ctypes.data // out.itemsize + first) % line, last)
-        end = last - (last - begin) % line
+    if out.size * out.itemsize < STREAMED:
+        copy_range(x, out, first, last)
+        return
+    line = CACHE_LINE // out.itemsize
+    begin = min(first + -(out.ctypes.data // out.itemsize + first) % line, last)
+    end = last - (last - begin) % line
     copy_range(x, out, first, begin)
     stream(x, begin, out, begin, end - begin)
     copy_range(x, out, end, last)
@@ -152,13 +153,13 @@ def apply(part, parts, x, indices, updates, out, brief, scratch):
     if mode == RAISE and not checks:
         mode = DROP  # none is bad, or somebody has changed it since
     report = GOOD
-    if checks and count <= BLOCK:  # all are looked at before anything is written
+    is_known = checks and count <= BLOCK
+    if is_known:  # all are looked at before anything is written
         report = resolve_block(0, count, indices, start, tuples, step, wide, signed, sizes, steps, out_start, mode,
                                places)  # fmt: skip
         if report != GOOD:
             scratch[part] = report
             return
-        mode = DROP  # as above
     if x.size > 0:
         first, last = part * regions // parts * unit, (part + 1) * regions // parts * unit
         if unit == 1:
@@ -170,8 +171,8 @@ def apply(part, parts, x, indices, updates, out, brief, scratch):
         for i in range(size):
             number = i * count // size
             resolve_any(number, number + 1, indices, start, tuples, step, wide, signed, sizes, steps, out_start,
-                        DROP if mode == RAISE else mode, places[i:])  # fmt: skip
-        first, last = region_of(part, parts, places, size, skew, line)
+                        DROP if mode == RAISE else mode, own[i:])  # fmt: skip
+        first, last = region_of(part, parts, own, size, skew, line)
     single = n == 1 and slices[0] == 1 and slices[1] == 1 and sources[0] == 1
     # One index each, all side by side, as are the elements they name and the updates.
     plain = (
@@ -180,12 +181,13 @@ def apply(part, parts, x, indices, updates, out, brief, scratch):
     for begin in range(0, count, BLOCK):
         end = min(begin + BLOCK, count)
         found = -1
-        if plain and (end - begin) % LANES == 0:
+        if plain and not is_known and (end - begin) % LANES == 0:
             found = select_indices(indices, start + begin * (1 + wide), wide, signed, sizes[0], out_start, updates,
                                    u_start + begin, end - begin, first, last, own, values)  # fmt: skip
         if found < 0:
-            report = resolve_block(begin, end, indices, start, tuples, step, wide, signed, sizes, steps, out_start,
-                                   mode, places)  # fmt: skip
+            if not is_known:
+                report = resolve_block(begin, end, indices, start, tuples, step, wide, signed, sizes, steps, out_start,
+                                       mode, places)  # fmt: skip
             if report != GOOD:
                 break
             if not single:
