@@ -153,8 +153,9 @@ class CompiledOperator:
     def _shorten(self, owned: Bound) -> None:
         """Look for a short way to run on tensors that are packed in memory of their own."""
         self._packed = make_packed_run(self.desc, owned)
-        slots = [self._slots[name] for name in self._packed.words] if self._packed else []
-        self._words = [(slot.name, slot.dtype, slot.shape, self._packed.words[slot.name]) for slot in slots]
+        words = self._packed.words if self._packed else {}
+        slots = [self._slots[name] for name in words]
+        self._words = [(slot.name, slot.dtype, slot.shape, words[slot.name]) for slot in slots]
         # Only an array of the same type and shape can be an output and another tensor at once.
         pairs = itertools.product(self._outputs, slots)
         self._alike = [(a.name, b.name) for a, b in pairs if a is not b and (a.dtype, a.shape) == (b.dtype, b.shape)]
