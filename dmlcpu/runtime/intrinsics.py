@@ -209,7 +209,8 @@ def as_words(_context, cells, start, like):  # type: ignore[no-untyped-def]
 def copy_range(_context, source, target, first, last):  # type: ignore[no-untyped-def]
     """Copy source[first:last] to the same place in another array of that type, with which it shares no memory.
 
-    This is the system's own memcpy: it knows how to write what no cache will hold without reading it first.
+    This is the system's own memcpy. It writes what no cache will hold without reading it first, but knows only of its
+    own part; see `stream`.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

@@ -1,8 +1,8 @@
 """Arrays for results. The memory of a large one is used again when the last array over it is gone.
 
 A system clears fresh pages before it hands them out. That takes longer than to fill them: scatter_nd into 154 MB, two
-threads, 28 ms into fresh pages and 10 into these. What is kept is the system's whenever it runs short of memory, so
-nothing is kept where that cannot be said.
+threads, 28 ms into fresh pages and 10 into these. The system may take what is kept back at any time; nothing is kept
+where it cannot be told so.
 """
 
 import math
@@ -27,7 +27,11 @@ def empty_result(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     nbytes = math.prod(shape) * dtype.itemsize
     if _FREE is None or not LEAST_BYTES <= nbytes <= MOST_BYTES:
         return np.empty(shape, dtype)
-    return np.ndarray(shape, dtype, np.asarray(_Lease(_memory(nbytes))))
+    try:
+        block = _memory(nbytes)
+    except OSError:  # there is none, or the process has too many blocks; then NumPy's own error is the right one
+        return np.empty(shape, dtype)
+    return np.ndarray(shape, dtype, np.asarray(_Lease(block)))
 
 
 def _memory(nbytes: int) -> mmap.mmap:
@@ -57,11 +61,13 @@ def _advise(block: mmap.mmap, advice: int) -> bool:
 class _Lease:
     """The base of all arrays over a block, which is kept for the next result once they are gone."""
 
+    block: mmap.mmap | None = None  # a signal handler may raise before it is set
+
     def __init__(self, block: mmap.mmap) -> None:
         self.block = block
         self.__array_interface__ = np.frombuffer(block, np.uint8).__array_interface__
 
     # What it needs is bound here: it may run when the interpreter has taken this module apart.
     def __del__(self, _advise: Any = _advise, _free: Any = _FREE, _keep: Any = _kept.append) -> None:
-        if _advise(self.block, _free):
+        if self.block is not None and _advise(self.block, _free):
             _keep(self.block)

@@ -13,7 +13,7 @@ _LONG = ir.IntType(64)
 
 
 def _walk(builder: Any, count: Any, lanes: int, emit: Callable[[Any, int], None]) -> None:
-    """Emit what is to be done to `width` elements from `index` on, for all of 0, ..., count - 1."""
+    """Emit a walk over `count` elements; emit(index, width) emits what is done to `width` of them from `index` on."""
     rest = builder.and_(count, _LONG(lanes - 1))
     with cgutils.for_range_slice(builder, _LONG(0), builder.sub(count, rest), _LONG(lanes), inc=True) as (index, _):
         emit(index, lanes)

@@ -11,7 +11,6 @@ from samples import NUMERIC_TYPES, assert_same_bits, few_values
 import dmlcpu
 from dmlcpu import reference
 from dmlcpu.kernels.scatter_nd import resolve
-from dmlcpu.kernels.scatter_nd.apply import STREAMED
 from dmlcpu.operators import scatter_plan
 from dmlcpu.operators.scatter_nd import execute, run
 from dmlcpu.runtime.threads import Budget, limits
@@ -302,22 +301,6 @@ def test_hypothesis(call):
     arguments, options = call
     found = dmlcpu.scatter_nd(*arguments, **options)
     assert_same_bits((found,), (reference.scatter_nd(*arguments, **options),))
-
-
-@pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize(("dtype", "start"), [(np.uint8, 0), (np.uint8, 13), (np.float32, 5), (np.complex128, 1)])
-def test_a_copy_past_the_caches_writes_every_element_and_no_other(threads, dtype, start):
-    length = STREAMED // np.dtype(dtype).itemsize + 77
-    x = np.arange(length + 1).astype(dtype)[1:]
-    around = np.zeros(length + start + 9, dtype)
-    out = around[start : start + length]
-    with limits(threads, grain=1):
-        dmlcpu.scatter_nd(x, [[length // 2], [-1]], np.array([3, 4], dtype), out=out)
-    expected = x.copy()
-    expected[[length // 2, -1]] = 3, 4
-    assert (out == expected).all()
-    assert not around[:start].any()
-    assert not around[start + length :].any()
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])

@@ -1,3 +1,4 @@
+import errno
 import gc
 import mmap
 import subprocess
@@ -31,7 +32,7 @@ def address(array):
 
 @pytest.mark.parametrize("shape", [(), (0,), (3, 4), LARGE, (2, LEAST_BYTES >> 3), (LEAST_BYTES, 0, 9)])
 @pytest.mark.parametrize("dtype", ["u1", "f8", "c16"])
-def test_a_result_is_like_any_new_array(shape, dtype):
+def test_a_result_can_be_used_as_any_new_array(shape, dtype):
     result = empty_result(shape, np.dtype(dtype))
     assert type(result) is np.ndarray
     assert result.shape == shape
@@ -106,10 +107,12 @@ def test_nothing_is_kept_where_the_system_refuses_the_advice(kept):
 @keeps
 def test_threads_do_not_share_memory():
     def work(number):
-        for _ in range(30):
-            result = empty_result(LARGE, WORD)
-            result[:: 1 << 16] = number
-            wrong.extend(result[:: 1 << 16][result[:: 1 << 16] != number])
+        held = deque(maxlen=2)
+        for turn in range(30):
+            result = empty_result(LARGE, WORD)[:: 1 << 16]
+            result[...] = 100 * number + turn
+            held.append((result, 100 * number + turn))
+            wrong.extend(wanted for result, wanted in held if (result != wanted).any())
 
     wrong = deque()
     threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
@@ -118,6 +121,28 @@ def test_threads_do_not_share_memory():
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+@keeps
+def test_where_there_is_no_memory_the_error_is_that_of_numpy(monkeypatch):
+    def refuse(*_args, **_kwargs):
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(mmap, "mmap", refuse)
+    assert empty_result(LARGE, WORD).flags.owndata
+
+    def refuse_too(*_args):
+        raise MemoryError
+
+    monkeypatch.setattr(np, "empty", refuse_too)
+    with pytest.raises(MemoryError):
+        empty_result(LARGE, WORD)
+
+
+@keeps
+def test_a_lease_without_a_block_is_no_trouble(kept):
+    results._Lease.__new__(results._Lease).__del__()
+    assert not kept
 
 
 def test_a_result_that_lives_until_the_interpreter_ends_is_no_trouble():

@@ -51,7 +51,7 @@ def is_combined_as_row(o_step, u_step, operation, half):
 
 @device
 def combine_row(out, o, updates, u, n, operation):
-    """Apply updates[u : u + n] to out[o : o + n], in vectors."""
+    """Apply updates[u : u + n] to out[o : o + n], in vectors; `apply_slices` spares the commonest rows this call."""
     if operation == OVERWRITE:
         copy_run(out, o, updates, u, n)
     elif operation == ADD:
