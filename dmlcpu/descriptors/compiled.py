@@ -251,8 +251,7 @@ class CompiledOperator:
                 or array.flags.num & _PACKED != _PACKED
             ):
                 return None
-            flat = array.ravel()
-            packed.append(flat if word is dtype else flat.view(word))
+            packed.append(np.frombuffer(array, word))  # which takes less time than a view of ravel()
         for output, other in self._alike:
             if tensors[output] is tensors[other]:
                 return None

@@ -16,7 +16,7 @@ from dmlcpu.runtime.memory import Array
 
 # Smaller blocks are kept by malloc itself (up to 32 MiB by that of the GNU C library).
 LEAST_BYTES = 32 << 20
-MOST_BYTES = 256 << 20
+MOST_BYTES = 1 << 30
 _ENOUGH = 0.8  # of a kept block must be wanted
 _FREE: int | None = getattr(mmap, "MADV_FREE", None)  # Linux and BSD, macOS among them, have it
 _kept: deque[mmap.mmap] = deque(maxlen=1)  # one is enough for a loop; append and pop are safe at any moment
