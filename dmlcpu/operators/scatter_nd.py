@@ -85,6 +85,9 @@ def scatter_nd(
     The semantics are those of DirectML's ``DML_SCATTER_ND_OPERATOR_DESC``, with the reductions of ONNX ScatterND 18,
     and the modes of `numpy.take`. DirectML leaves duplicates undefined; here they are defined.
 
+    A new array of 32 MiB to 1 GiB may lie in memory that an earlier result had, and then does not own its data: it
+    cannot be resized in place.
+
     Examples
     --------
     >>> import numpy as np, dmlcpu

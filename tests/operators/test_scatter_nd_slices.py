@@ -8,7 +8,12 @@ from dmlcpu import reference
 from dmlcpu.kernels.scatter_nd.apply import STREAMED
 from dmlcpu.runtime.threads import limits
 
-RNG = np.random.default_rng(1)
+RNG = np.random.default_rng()
+
+
+@pytest.fixture(autouse=True)
+def _the_same_numbers_in_every_run(monkeypatch):
+    monkeypatch.setitem(globals(), "RNG", np.random.default_rng(1))
 
 
 def numbers(*shape):
