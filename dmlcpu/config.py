@@ -7,6 +7,8 @@ from typing import Any
 
 from dmlcpu import __version__
 
+_NONE = {"advice": "none: nothing is off", "cpu_quota": "none"}
+
 
 def show_config() -> None:
     """Print versions, instruction sets, threads, the cache folder and the kernels this machine can run.
@@ -58,8 +60,7 @@ def config() -> dict[str, Any]:
             "used": threads.get_num_threads(),
             "DMLCPU_NUM_THREADS": os.environ.get("DMLCPU_NUM_THREADS"),
             "NUMBA_NUM_THREADS": settings.NUMBA_NUM_THREADS,
-            "layer": _threading_layer(),
-            "layer_configured": f"{settings.THREADING_LAYER} (of {', '.join(settings.THREADING_LAYER_PRIORITY)})",
+            **threads.layer().describe(),
         },
         "cache": {"folder": cache_folder(), "NUMBA_CACHE_DIR": os.environ.get("NUMBA_CACHE_DIR")},
         "kernels": [
@@ -75,7 +76,7 @@ def as_text(shown: dict[str, Any]) -> str:
     for title, content in shown.items():
         lines.append(title)
         if isinstance(content, dict):
-            rows = [(name, "not set" if value is None else value) for name, value in content.items()]
+            rows = [(name, _NONE.get(name, "not set") if value is None else value) for name, value in content.items()]
         else:
             rows = [
                 (f"{kernel['operator']} {kernel['stage']}", f"{kernel['name']} ({kernel['isa']})") for kernel in content
@@ -91,12 +92,3 @@ def cache_folder() -> str:
 
     folders = {entry.kernel.share.stats.cache_path for entry in registry.available()} - {None}
     return os.path.commonpath(folders) if folders else "none: kernels are compiled anew by every process"
-
-
-def _threading_layer() -> str:
-    from numba.np.ufunc import threading_layer
-
-    try:
-        return str(threading_layer())
-    except ValueError:  # starting threads only to learn the layer is not worth it
-        return "not started yet"

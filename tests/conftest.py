@@ -17,6 +17,6 @@ def thread_count(request):
 
 @pytest.fixture(autouse=True)
 def _same_threads_afterwards():
-    before = threads.budget()
+    before = threads.get_num_threads()
     yield
-    assert threads.budget() == before, "the test changed the number of threads and did not put it back"
+    assert threads.get_num_threads() == before, "the test changed the number of threads and did not put it back"

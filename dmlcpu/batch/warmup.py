@@ -47,9 +47,10 @@ def warm_up(cases: Sequence[tuple[str, str]]) -> str:
 def _counts() -> tuple[int, int]:
     """Return how many kernels this process has compiled, and how many it has found in the cache."""
     from dmlcpu.kernels import registry
-    from dmlcpu.runtime.jit import launcher
+    from dmlcpu.runtime.threads import layer
 
-    statistics = [compiled.stats for compiled in (launcher(), *(entry.kernel.share for entry in registry.available()))]
+    kernels = [entry.kernel.share for entry in registry.available()]
+    statistics = [compiled.stats for compiled in (*layer().compiled(), *kernels)]
     return (
         sum(sum(each.cache_misses.values()) for each in statistics),
         sum(sum(each.cache_hits.values()) for each in statistics),

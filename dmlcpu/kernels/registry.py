@@ -8,7 +8,7 @@ from dmlcpu.kernels.scatter_nd import apply, buckets, resolve
 from dmlcpu.kernels.top_k import columns, lockstep, select_sort, split, sweep, tournament
 from dmlcpu.runtime import dots, tiles
 from dmlcpu.runtime.isa import Isa, allowed
-from dmlcpu.runtime.jit import Kernel
+from dmlcpu.runtime.kernel import Kernel
 
 WIDTHS = ("uint8", "uint16", "uint32", "uint64")
 INDICES = ("uint32",)

@@ -306,17 +306,3 @@ def count_bits(_context, bits):  # type: ignore[no-untyped-def]
         return builder.ctpop(arguments[0])
 
     return types.intp(types.uint64), generate
-
-
-@intrinsic
-def call(_context, address, part, parts, args):  # type: ignore[no-untyped-def]
-    """Call the compiled function of (part, parts, *args) at an address; it returns nothing."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        members = [builder.extract_value(arguments[3], i) for i in range(len(signature.args[3]))]
-        values = [arguments[1], arguments[2], *members]
-        function = ir.FunctionType(context.get_value_type(types.none), [value.type for value in values])
-        builder.call(builder.inttoptr(arguments[0], function.as_pointer()), values)
-        return context.get_dummy_value()
-
-    return types.void(types.intp, types.intp, types.intp, args), generate

@@ -14,7 +14,7 @@ def _unset(monkeypatch):
 def test_setting_and_getting():
     dmlcpu.set_num_threads(3)
     assert dmlcpu.get_num_threads() == 3
-    assert threads.budget() == threads.Budget(3, threads.GRAIN)
+    assert threads.budget().threads == 3
 
 
 @pytest.mark.parametrize(("n", "error"), [(0, ValueError), (-2, ValueError), (1.5, TypeError), (True, TypeError)])
@@ -57,8 +57,38 @@ def test_how_work_is_cut(n, work, most, parts):
 
 
 def test_limits_are_put_back_after_an_error():
-    before = threads.budget()
+    before = threads._budget = threads.Budget(3)
     with contextlib.suppress(ZeroDivisionError), threads.limits(5, grain=1):
         assert threads.budget() == threads.Budget(5, 1)
         1 / 0  # noqa: B018
-    assert threads.budget() == before
+    assert threads._budget == before
+
+
+class Layer:
+    """Threads that are awake or asleep as we like."""
+
+    def __init__(self, waking):
+        self._waking = waking
+
+    def is_asleep(self):
+        return self._waking > 0
+
+    def waking(self):
+        return self._waking
+
+
+@pytest.mark.parametrize(
+    ("waking", "grain"), [(0, threads.GRAIN), (30_000, 1 << 17), (100_000, 1 << 19), (300_000, 1 << 20)]
+)
+def test_sleeping_threads_are_woken_for_larger_shares(monkeypatch, waking, grain):
+    monkeypatch.setattr(threads, "_layer", Layer(waking))
+    monkeypatch.setattr(threads, "_budget", threads.Budget(4))
+    assert threads.budget() == threads.Budget(4, grain)
+    assert dmlcpu.get_num_threads() == 4
+
+
+def test_a_budget_of_one_asks_no_thread(monkeypatch):
+    monkeypatch.setattr(threads, "_layer", None)
+    monkeypatch.setattr(threads, "_budget", threads.Budget(1))
+    assert threads.budget() == threads.Budget(1)
+    assert threads._layer is None

@@ -40,7 +40,8 @@ from dmlcpu.kernels.quantized_matmul.requantize import (
 from dmlcpu.runtime import dots
 from dmlcpu.runtime.dots import CHUNK, COLUMNS, ROW_STEP
 from dmlcpu.runtime.intrinsics import as_words, take_number
-from dmlcpu.runtime.jit import Kernel, device, variant
+from dmlcpu.runtime.jit import device
+from dmlcpu.runtime.kernel import Kernel, variant
 from dmlcpu.runtime.panels import add_row
 from dmlcpu.runtime.unpacked import BLOCK, DEPTH, make_add_products, make_unfold
 

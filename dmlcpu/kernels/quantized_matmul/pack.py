@@ -10,7 +10,8 @@ import numpy as np
 from dmlcpu.kernels.quantized_matmul.brief import groups_of, panels_of
 from dmlcpu.runtime.dots import CHUNK, COLUMNS, ROW_STEP
 from dmlcpu.runtime.intrinsics import load_word
-from dmlcpu.runtime.jit import device, kernel
+from dmlcpu.runtime.jit import device
+from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.panels import STEP, pack_groups, pack_words, sum_of_words
 
 # Groups that are packed before the next panel's: so many rows of B are read side by side.

@@ -44,7 +44,8 @@ from dmlcpu.kernels.quantized_matmul.requantize import (
 from dmlcpu.runtime import dots, tiles
 from dmlcpu.runtime.dots import CHUNK, COLUMNS, ROW_STEP
 from dmlcpu.runtime.intrinsics import as_words, prefetch, take_number
-from dmlcpu.runtime.jit import Kernel, device, variant
+from dmlcpu.runtime.jit import device
+from dmlcpu.runtime.kernel import Kernel, variant
 
 # What each variant has its own of: how tall its tiles are (the others have 4 rows and 1), what multiplies those of each
 # height, and what comes before and after all products of a thread.

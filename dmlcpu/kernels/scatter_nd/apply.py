@@ -12,7 +12,8 @@ from dmlcpu.kernels.scatter_nd.brief import BLOCK, block_of, unpack_tuples, unpa
 from dmlcpu.kernels.scatter_nd.combine import ADD, OVERWRITE, combine_elements, combine_slice, is_combined_as_row
 from dmlcpu.kernels.scatter_nd.resolve import DROP, GOOD, RAISE, resolve_any, resolve_block
 from dmlcpu.runtime.intrinsics import CACHE_LINE, as_words, copy_range, fence, line_of, prefetch, stream
-from dmlcpu.runtime.jit import device, kernel
+from dmlcpu.runtime.jit import device
+from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.places import LANES, select_indices, select_range, select_values
 from dmlcpu.runtime.rows import add_run, copy_run
 

@@ -11,7 +11,8 @@ from dmlcpu.kernels.scatter_nd.brief import BLOCK, block_of, table_of, unpack_bu
 from dmlcpu.kernels.scatter_nd.combine import combine_elements
 from dmlcpu.kernels.scatter_nd.resolve import CLIP, DROP, bucket_of, resolve_block
 from dmlcpu.runtime.intrinsics import as_words, copy_range, fence, stream, take_number
-from dmlcpu.runtime.jit import device, kernel
+from dmlcpu.runtime.jit import device
+from dmlcpu.runtime.kernel import kernel
 
 # So many pairs gather in the nearest cache before they go to memory together.
 PAIRS = 8

@@ -7,7 +7,8 @@ import numpy as np
 
 from dmlcpu.kernels.grid import offset
 from dmlcpu.kernels.scatter_nd.brief import BLOCK, block_of, table_of, unpack_buckets, unpack_tuples
-from dmlcpu.runtime.jit import device, kernel
+from dmlcpu.runtime.jit import device
+from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.places import LANES, add_lines, load_index
 
 RAISE, DROP, CLIP = 0, 1, 2

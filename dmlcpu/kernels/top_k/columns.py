@@ -20,7 +20,8 @@ from dmlcpu.kernels.top_k.groups import (
 )
 from dmlcpu.kernels.top_k.keys import key_of, load_keys, write_row
 from dmlcpu.runtime.intrinsics import line_of, prefetch
-from dmlcpu.runtime.jit import device, kernel
+from dmlcpu.runtime.jit import device
+from dmlcpu.runtime.kernel import kernel
 
 # Columns in a block: a few cache lines of each line of the input, and maxima that fit a cache.
 COLUMNS = 128

@@ -12,7 +12,8 @@ from dmlcpu.kernels.top_k.brief import scratch_of, unpack
 from dmlcpu.kernels.top_k.groups import LINE, Sequences
 from dmlcpu.kernels.top_k.keys import load_keys
 from dmlcpu.runtime.intrinsics import line_of, sink
-from dmlcpu.runtime.jit import device, kernel
+from dmlcpu.runtime.jit import device
+from dmlcpu.runtime.kernel import kernel
 
 # Positions are kept as words as wide as keys, down to 8 bits.
 LONGEST = 256

@@ -6,7 +6,8 @@ from dmlcpu.kernels.top_k.groups import LINE
 from dmlcpu.kernels.top_k.keys import load_keys, write_row
 from dmlcpu.kernels.top_k.order import CELLS, sort
 from dmlcpu.kernels.top_k.threshold import collect, kth_greatest
-from dmlcpu.runtime.jit import device, kernel
+from dmlcpu.runtime.jit import device
+from dmlcpu.runtime.kernel import kernel
 
 
 @device

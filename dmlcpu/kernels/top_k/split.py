@@ -5,7 +5,8 @@ from dmlcpu.kernels.top_k.brief import scratch_of, unpack
 from dmlcpu.kernels.top_k.groups import STRIPES, Sequences, finish, lower_bound, room
 from dmlcpu.kernels.top_k.keys import write_row
 from dmlcpu.kernels.top_k.tournament import gather, group_maxima, scratch
-from dmlcpu.runtime.jit import device, kernel, viewer
+from dmlcpu.runtime.jit import device, viewer
+from dmlcpu.runtime.kernel import kernel
 
 __all__ = ["most_parts", "scratch", "split", "takes"]
 

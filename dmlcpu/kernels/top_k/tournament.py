@@ -21,7 +21,8 @@ from dmlcpu.kernels.top_k.groups import (
 from dmlcpu.kernels.top_k.keys import key_of, load_keys, write_row
 from dmlcpu.kernels.top_k.threshold import bits_of_line
 from dmlcpu.runtime.intrinsics import line_of, lowest_bit, prefetch, reach
-from dmlcpu.runtime.jit import device, kernel
+from dmlcpu.runtime.jit import device
+from dmlcpu.runtime.kernel import kernel
 
 # How many lines ahead of their use elements are asked for: processors do not look that far ahead by themselves, and
 # the time of the selection in between goes unused otherwise. Measured on 1,000 x 10,000 float32, one thread, us a row:

@@ -1,0 +1,86 @@
+"""Kernels: functions of (part, parts, ...) that do one share of the work.
+
+A kernel is compiled once, lazily. The plan decides how many parts the work is worth. For one, Python calls the kernel,
+which costs 0.2 us. For more, a function that several threads run calls it for every part, by its address. Results
+never depend on `parts`.
+
+A parallel twin of every kernel would do the same. Numba compiles twins from the source on, though, and passes the
+parallel one's body through LLVM three times: that was half of all the time that compiling took.
+"""
+
+import os
+import threading
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+
+from dmlcpu.runtime import threads
+from dmlcpu.runtime.jit import compile_lazily
+
+_making = threading.RLock()  # a signal handler or a finalizer may need a kernel while this thread makes one
+
+
+def _after_fork_in_child() -> None:
+    global _making
+    _making = threading.RLock()  # a thread that was left behind may have held the other
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+class Kernel:
+    """One kernel; calling it with (0, parts, ...) does all shares of the work, on threads if there are several."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.name = function.__name__
+        self._share: Any = None
+        self._compiled: dict[tuple[Any, ...], tuple[int, Any]] = {}
+
+    @property
+    def share(self) -> Any:
+        """The compiled function of (part, parts, ...)."""
+        if self._share is None:
+            with _making:  # or threads that come first together would each have their own
+                self._share = self._share or compile_lazily(self.function)
+        return self._share
+
+    def for_parts(self, parts: int) -> Callable[..., Any]:
+        """Return what to call with (0, parts, ...): for one part `share` itself, which spares a call between."""
+        return self if parts > 1 else self.share
+
+    def __call__(self, _first: int, parts: int, *args: Any) -> None:
+        """Run with the work cut into `parts` shares."""
+        if parts == 1 or not threads.launch(self.address(args), parts, args):
+            for part in range(parts):
+                self.share(part, parts, *args)
+
+    def address(self, args: tuple[Any, ...]) -> int:
+        """Return where the machine code for arguments of these types is."""
+        # What Numba's types follow from: to ask it for them would take 8 us an argument.
+        kinds = tuple([(x.dtype.num, x.ndim, x.flags.num) if isinstance(x, np.ndarray) else type(x) for x in args])
+        found = self._compiled.get(kinds)
+        if found is None:
+            share = self.share
+            signature = (numba.intp, numba.intp, *map(share.typeof_pyval, args))
+            share.compile(signature)
+            result = share.overloads[signature]
+            address = result.library.get_pointer_to_function(result.fndesc.llvm_cfunc_wrapper_name)
+            found = self._compiled[kinds] = address, result  # which keeps the code where it is
+        return found[0]
+
+
+def kernel(function: Callable[..., Any]) -> Kernel:
+    """Make a kernel of a function of (part, parts, ...) that returns nothing."""
+    return Kernel(function)
+
+
+def variant(function: Callable[..., Any], name: str, **names: Any) -> Kernel:
+    """Make a kernel of a function in which some global names mean something else."""
+    copy = types.FunctionType(function.__code__.replace(co_name=name), {**function.__globals__, **names}, name)
+    copy.__qualname__, copy.__doc__, copy.__module__ = name, function.__doc__, function.__module__
+    return Kernel(copy)

@@ -1,0 +1,98 @@
+import concurrent.futures
+import threading
+import time
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from dmlcpu.runtime import kernel as kernels, threads
+from dmlcpu.runtime.kernel import Kernel, kernel
+
+
+@kernel
+def bump_all(part, parts, x):
+    for i in range(part * x.size // parts, (part + 1) * x.size // parts):
+        x[i] += 3
+
+
+class Layer:
+    """Note what is launched; refuse to if that is wanted."""
+
+    def __init__(self, able=True):
+        self.able, self.launched = able, []
+
+    def launch(self, address, parts, args):
+        self.launched.append((address, parts, args))
+        return self.able
+
+
+@contextmanager
+def layer(instead, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(threads, "_layer", instead)
+        yield instead
+
+
+@pytest.mark.parametrize("parts", [1, 2, 5])
+@pytest.mark.parametrize("dtype", [np.int64, np.uint8])
+def test_all_shares_are_done(parts, dtype):
+    x = np.arange(11, dtype=dtype)
+    bump_all(0, parts, x)
+    assert x.tolist() == list(range(3, 14))
+
+
+def test_one_part_needs_no_threads_and_more_are_launched(monkeypatch):
+    x = np.zeros(9, int)
+    with layer(Layer(), monkeypatch) as there:
+        for parts in (1, 2, 5):
+            bump_all(0, parts, x)
+    address = bump_all.address((x,))
+    assert [(where, parts) for where, parts, _ in there.launched] == [(address, 2), (address, 5)]
+    assert all(args[0] is x for _, _, args in there.launched)
+    assert x.tolist() == [3] * 9  # by the one part
+
+
+def test_what_cannot_be_launched_is_done_here(monkeypatch):
+    x = np.zeros(9, int)
+    with layer(Layer(able=False), monkeypatch) as there:
+        bump_all(0, 4, x)
+    assert len(there.launched) == 1
+    assert x.tolist() == [3] * 9
+
+
+def test_what_runs_one_part_is_the_compiled_function_itself():
+    assert bump_all.for_parts(1) is bump_all.share
+    assert bump_all.for_parts(2) is bump_all
+
+
+def test_a_child_forked_while_a_kernel_was_being_made_can_make_its_own(monkeypatch):
+    held = threading.RLock()  # by a thread that the child does not have
+    monkeypatch.setattr(kernels, "_making", held)
+    kernels._after_fork_in_child()
+    assert kernels._making is not held
+
+
+def test_a_kernel_can_be_made_while_another_is(monkeypatch):
+    inner, outer = Kernel(bump_all.function), Kernel(layer)
+    monkeypatch.setattr(kernels, "compile_lazily", lambda function: inner.share if function is layer else function)
+    thread = threading.Thread(target=lambda: outer.share, daemon=True)  # which must not wait for itself
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_threads_that_come_first_together_make_one_compiled_function(monkeypatch):
+    made = []
+
+    def make(function):
+        made.append(function)
+        time.sleep(0.05)
+        return function
+
+    monkeypatch.setattr(kernels, "compile_lazily", make)
+    fresh = Kernel(bump_all.function)
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        shares = list(pool.map(lambda _: fresh.share, range(4)))
+    assert len(made) == 1
+    assert shares == [bump_all.function] * 4

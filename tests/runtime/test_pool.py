@@ -1,0 +1,236 @@
+"""Threads of our own: every part is done once, whoever is late, busy, asleep or not there at all."""
+
+import logging
+import os
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from dmlcpu.runtime import pool as pools
+from dmlcpu.runtime.atomics import exchange, load, nanoseconds
+from dmlcpu.runtime.kernel import kernel
+from dmlcpu.runtime.pool import Pool
+
+pytestmark = pytest.mark.skipif(not pools.AVAILABLE, reason="this system has no such threads")
+
+SECOND = 1_000_000_000
+
+
+@kernel
+def count(part, parts, done):
+    done[part] += 1
+
+
+@kernel
+def meet(part, parts, met, patience):
+    """Wait until all parts are under way at once; met[part] is 1 then, and 2 if that took too long."""
+    exchange(met, part, 1)
+    end = nanoseconds() + patience
+    for other in range(parts):
+        while load(met, other) == 0:
+            if nanoseconds() > end:
+                met[part] = 2
+                return
+
+
+@kernel
+def linger(part, parts, done, nanoseconds_each):
+    """Take longer for later parts."""
+    end = nanoseconds() + part * nanoseconds_each
+    while nanoseconds() < end:
+        pass
+    done[part] = 1
+
+
+@kernel
+def meet_after_first(part, parts, met, patience):
+    """Let the first part end when met[0] is set; the others meet."""
+    if part > 0:
+        exchange(met, part, 1)
+    end = nanoseconds() + patience
+    for other in range(parts if part else 1):
+        while load(met, other) == 0:
+            if nanoseconds() > end:
+                met[part] = 2
+                return
+
+
+def run(pool, kernel, parts, *args):
+    assert pool.launch(kernel.address(args), parts, args)
+
+
+def cells(n):
+    return np.zeros(n, np.int64)
+
+
+def rested(pool):
+    """Wait until the first helper sleeps."""
+    for _ in range(2000):
+        if pool.is_asleep():
+            return
+        time.sleep(0.001)
+    raise AssertionError("the helper does not fall asleep")
+
+
+@pytest.mark.parametrize("most", [0, 1, 3])
+@pytest.mark.parametrize("parts", [1, 2, 3, 50])
+def test_every_part_is_done_once(most, parts):
+    pool = Pool(most)
+    for calls in range(1, 20):
+        done = cells(parts)
+        run(pool, count, parts, done)
+        assert done.tolist() == [1] * parts, f"call {calls}"
+
+
+@pytest.mark.parametrize("asleep", [False, True])
+def test_helpers_work_at_the_same_time_as_the_caller(asleep):
+    pool = Pool(2)
+    for _ in range(5):
+        if asleep:
+            run(pool, count, 2, cells(2))
+            rested(pool)
+        met = cells(3)
+        run(pool, meet, 3, met, 20 * SECOND)
+        assert met.tolist() == [1, 1, 1]
+
+
+def test_nobody_waits_for_a_helper_that_does_not_come():
+    pool = Pool(1)
+    pool._helpers, pool._started = 1, pool._boxes  # whose thread there is not
+    done = cells(2)
+    run(pool, count, 2, done)
+    assert done.tolist() == [1, 1]
+    assert pool._boxes[[pools._STATE, pools._OWNER]].tolist() == [pools._FREE, 0]
+
+
+@pytest.mark.parametrize("each", [0, 50_000, 20_000_000])  # ns: longer than a caller waits awake
+def test_a_helper_that_is_at_work_is_waited_for(each):
+    pool = Pool(3)
+    for _ in range(5):
+        done = cells(4)
+        run(pool, linger, 4, done, each)
+        assert done.tolist() == [1] * 4
+
+
+def test_callers_in_several_threads_share_the_helpers():
+    pool, wrong = Pool(2), []
+
+    def call():
+        for _ in range(200):
+            done = cells(5)
+            run(pool, count, 5, done)
+            if done.tolist() != [1] * 5:
+                wrong.append(done)
+
+    threads = [threading.Thread(target=call) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert not pool._boxes[pools._OWNER :: pools._BOX].any()
+
+
+def test_a_caller_gets_a_helper_that_becomes_free_while_it_works():
+    pool = Pool(1)
+    run(pool, count, 2, cells(2))
+    pool._boxes[pools._OWNER] = 1  # somebody else has the helper
+    met = cells(3)
+
+    def give_back():
+        pool._boxes[pools._OWNER] = 0
+        met[0] = 1
+
+    thread = threading.Timer(0.05, give_back)
+    thread.start()
+    run(pool, meet_after_first, 3, met, 20 * SECOND)
+    thread.join()
+    assert met.tolist() == [1, 1, 1]
+
+
+def test_helpers_are_started_when_they_are_wanted_and_not_before():
+    before = threading.active_count()
+    pool = Pool(3)
+    run(pool, count, 1, cells(1))
+    assert threading.active_count() == before
+    run(pool, count, 3, cells(3))
+    run(pool, count, 2, cells(2))
+    assert threading.active_count() == before + 2
+    run(pool, count, 9, cells(9))
+    assert threading.active_count() == before + 3
+
+
+def test_a_helper_falls_asleep_and_what_waking_it_takes_is_measured():
+    pool = Pool(1)
+    assert pool.is_asleep()
+    run(pool, count, 2, cells(2))
+    first = pool.waking()
+    rested(pool)
+    run(pool, meet, 2, cells(2), 20 * SECOND)
+    assert pool.waking() != first
+    assert 0 < pool.waking() <= pools._LONGEST_WAKING
+
+
+def test_a_helper_is_woken_elsewhere_and_may_then_go_anywhere():
+    allowed = os.sched_getaffinity(0)
+    if len(allowed) < 2:
+        pytest.skip("one processor")
+    pool = Pool(1)
+    run(pool, count, 2, cells(2))
+    rested(pool)
+    run(pool, meet, 2, cells(2), 20 * SECOND)
+    sets = [pool._boxes[first : first + pools._SET].view(np.uint8) for first in (pools._ALLOWED, pools._ELSEWHERE)]
+    may, elsewhere = [set(np.flatnonzero(np.unpackbits(bits, bitorder="little")).tolist()) for bits in sets]
+    assert may == allowed
+    assert elsewhere < allowed
+    assert len(elsewhere) == len(allowed) - 1
+    assert os.sched_getaffinity(pool._boxes.item(pools._THREAD)) == allowed
+
+
+def test_a_closed_pool_has_no_helpers():
+    pool = Pool(1)
+    run(pool, count, 2, cells(2))
+    pool.close()
+    assert pool._boxes.item(pools._STATE) == pools._ASLEEP
+    done = cells(2)
+    run(pool, count, 2, done)
+    assert done.tolist() == [1, 1]
+    assert pool._boxes.item(pools._STATE) == pools._ASLEEP
+    assert pool.is_asleep()
+
+
+def test_helpers_that_may_not_wait_awake_sleep_at_once():
+    pool = Pool(1, awake=0)
+    run(pool, meet, 2, cells(2), 20 * SECOND)
+    rested(pool)
+
+
+def test_where_no_thread_can_be_started_the_caller_does_all(monkeypatch, caplog):
+    def start(_thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    caplog.set_level(logging.DEBUG, "dmlcpu")
+    pool = Pool(3)
+    for _ in range(2):
+        done = cells(4)
+        run(pool, count, 4, done)
+        assert done.tolist() == [1] * 4
+    assert [record.message for record in caplog.records] == [
+        "no thread could be started (can't start new thread); there are 0"
+    ]
+
+
+def test_describe():
+    pool = Pool(3)
+    assert pool.describe() == {
+        "layer": "dmlcpu's own (0 of at most 3 helpers started)",
+        "layer_from": "dmlcpu's default on Linux",
+        "waiting": "awake for 0.6 ms after a call, then asleep",
+        "advice": None,
+    }
+    assert (
+        Pool(1, awake=0).describe()["waiting"] == "awake for 0 ms after a call, then asleep (OMP_WAIT_POLICY=passive)"
+    )
