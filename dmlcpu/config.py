@@ -36,7 +36,7 @@ def config() -> dict[str, Any]:
     import numpy as np
 
     from dmlcpu.kernels import registry
-    from dmlcpu.runtime import isa, threads
+    from dmlcpu.runtime import isa, quota, threads
 
     settings: Any = numba.config
 
@@ -58,6 +58,7 @@ def config() -> dict[str, Any]:
             "used": threads.get_num_threads(),
             "DMLCPU_NUM_THREADS": os.environ.get("DMLCPU_NUM_THREADS"),
             "NUMBA_NUM_THREADS": settings.NUMBA_NUM_THREADS,
+            "cpu_quota": quota.cpu_quota(),
             "layer": _threading_layer(),
             "layer_configured": f"{settings.THREADING_LAYER} (of {', '.join(settings.THREADING_LAYER_PRIORITY)})",
         },

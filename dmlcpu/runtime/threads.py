@@ -1,9 +1,12 @@
 """How many threads an operator may use, and how small a share of work is worth one."""
 
 import contextlib
+import math
 import os
 from collections.abc import Iterator
 from typing import NamedTuple
+
+from dmlcpu.runtime.quota import cpu_quota
 
 # A share of work below this many elementary steps (about a nanosecond each) is not worth a thread: launching a
 # parallel kernel costs 1.5 us (OpenMP) to 120 us (workqueue).
@@ -38,8 +41,9 @@ def get_num_threads() -> int:
     Returns
     -------
     int
-        What `set_num_threads` was given; else the environment's ``DMLCPU_NUM_THREADS``; else Numba's
-        ``NUMBA_NUM_THREADS`` (by default, every core this process may run on).
+        What `set_num_threads` was given; else the environment's ``DMLCPU_NUM_THREADS``; else
+        ``NUMBA_NUM_THREADS``; else one for each core this process may run on, and no more than its CPU quota
+        (cgroups), rounded up.
 
     Examples
     --------
@@ -112,4 +116,9 @@ def _from_environment() -> int | None:
 def _machine_threads() -> int:
     from numba import config
 
-    return int(config.NUMBA_NUM_THREADS)
+    threads = int(config.NUMBA_NUM_THREADS)
+    if not os.environ.get("NUMBA_NUM_THREADS"):
+        if hasattr(os, "sched_getaffinity"):
+            threads = min(threads, len(os.sched_getaffinity(0)))
+        threads = min(threads, math.ceil(cpu_quota() or threads))
+    return max(1, threads)
