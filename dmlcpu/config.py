@@ -38,7 +38,7 @@ def config() -> dict[str, Any]:
     import numpy as np
 
     from dmlcpu.kernels import registry
-    from dmlcpu.runtime import isa, threads
+    from dmlcpu.runtime import isa, quota, threads
 
     settings: Any = numba.config
 
@@ -60,6 +60,7 @@ def config() -> dict[str, Any]:
             "used": threads.get_num_threads(),
             "DMLCPU_NUM_THREADS": os.environ.get("DMLCPU_NUM_THREADS"),
             "NUMBA_NUM_THREADS": settings.NUMBA_NUM_THREADS,
+            "cpu_quota": quota.cpu_quota(),
             **threads.layer().describe(),
         },
         "cache": {"folder": cache_folder(), "NUMBA_CACHE_DIR": os.environ.get("NUMBA_CACHE_DIR")},

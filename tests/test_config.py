@@ -8,7 +8,7 @@ import pytest
 import dmlcpu
 from dmlcpu.config import as_text, cache_folder, config
 from dmlcpu.kernels import registry
-from dmlcpu.runtime import isa
+from dmlcpu.runtime import isa, quota
 
 
 def test_config_says_what_is_used() -> None:
@@ -30,6 +30,12 @@ def test_config_shows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DMLCPU_NUM_THREADS", raising=False)
     assert config()["isa"]["DMLCPU_ISA"] == "avx2"
     assert config()["threads"]["DMLCPU_NUM_THREADS"] is None
+
+
+@pytest.mark.parametrize("found", [1.5, None])
+def test_config_shows_the_quota(monkeypatch: pytest.MonkeyPatch, found: float | None) -> None:
+    monkeypatch.setattr(quota, "cpu_quota", lambda: found)
+    assert config()["threads"]["cpu_quota"] == found
 
 
 def test_as_text() -> None:

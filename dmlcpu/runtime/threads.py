@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import math
 import os
 import threading
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 
 from dmlcpu.runtime.layers import NumbaLayer, asked_for
 from dmlcpu.runtime.pool import AVAILABLE, AWAKE, Pool
+from dmlcpu.runtime.quota import cpu_quota
 
 # A share of work below this many nanoseconds is not worth a thread that is awake.
 GRAIN = 30_000
@@ -86,8 +88,9 @@ def get_num_threads() -> int:
     Returns
     -------
     int
-        What `set_num_threads` was given; else the environment's ``DMLCPU_NUM_THREADS``; else Numba's
-        ``NUMBA_NUM_THREADS`` (by default, every core this process may run on).
+        What `set_num_threads` was given; else the environment's ``DMLCPU_NUM_THREADS``; else
+        ``NUMBA_NUM_THREADS``; else one for each core this process may run on, and no more than its CPU quota
+        (cgroups), rounded up.
 
     Examples
     --------
@@ -167,4 +170,9 @@ def _from_environment() -> int | None:
 def _machine_threads() -> int:
     from numba import config
 
-    return int(config.NUMBA_NUM_THREADS)
+    threads = int(config.NUMBA_NUM_THREADS)
+    if not os.environ.get("NUMBA_NUM_THREADS"):
+        if hasattr(os, "sched_getaffinity"):
+            threads = min(threads, len(os.sched_getaffinity(0)))
+        threads = min(threads, math.ceil(cpu_quota() or threads))
+    return max(1, threads)

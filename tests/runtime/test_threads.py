@@ -1,4 +1,5 @@
 import contextlib
+import os
 
 import pytest
 
@@ -40,12 +41,56 @@ def test_a_bad_environment_is_refused(monkeypatch, text):
         dmlcpu.get_num_threads()
 
 
-def test_without_it_numba_does(monkeypatch):
-    import numba
-
+@pytest.fixture
+def machine(monkeypatch):
+    """A machine of our making, for the default number: what Numba says, the cores allowed, the quota."""
     monkeypatch.setattr(threads, "_budget", None)
     monkeypatch.delenv("DMLCPU_NUM_THREADS", raising=False)
-    assert dmlcpu.get_num_threads() == numba.config.NUMBA_NUM_THREADS
+    monkeypatch.delenv("NUMBA_NUM_THREADS", raising=False)
+
+    def make(numba_says, cores, quota):
+        monkeypatch.setattr("numba.config.NUMBA_NUM_THREADS", numba_says)
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)), raising=False)
+        monkeypatch.setattr(threads, "cpu_quota", lambda: quota)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("numba_says", "cores", "quota", "n"),
+    [
+        (64, 64, None, 64),
+        (64, 64, 2.0, 2),
+        (64, 64, 1.5, 2),
+        (64, 64, 0.5, 1),
+        (64, 3, None, 3),
+        (64, 3, 8.0, 3),
+        (5, 64, 8.0, 5),
+    ],
+)
+def test_without_it_the_least_of_cores_and_quota_does(machine, numba_says, cores, quota, n):
+    machine(numba_says, cores, quota)
+    assert dmlcpu.get_num_threads() == n
+
+
+def test_numbas_variable_is_taken_at_its_word(machine, monkeypatch):
+    machine(64, 3, 2.0)
+    monkeypatch.setenv("NUMBA_NUM_THREADS", "64")
+    assert dmlcpu.get_num_threads() == 64
+
+
+def test_the_quota_binds_nobody_who_asks_for_more(machine, monkeypatch):
+    machine(64, 64, 2.0)
+    monkeypatch.setenv("DMLCPU_NUM_THREADS", "7")
+    assert dmlcpu.get_num_threads() == 7
+    dmlcpu.set_num_threads(9)
+    assert dmlcpu.get_num_threads() == 9
+
+
+def test_systems_that_cannot_tell_the_cores(machine, monkeypatch):
+    machine(4, 1, None)
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert dmlcpu.get_num_threads() == 4
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,54 @@
+"""How much processor time the process's control groups grant it: a container may have the time of 2 of 64 cores."""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+_OWN = re.compile(r"\d+:([^:]*):(/.*)")  # controllers and path; version 2 names no controllers
+_MOUNT = re.compile(r"\S+ \S+ \S+ (\S+) /(\S+) .* - (cgroup2?) \S+ (\S+)")  # root, mount point, type, options
+
+
+def cpu_quota(root: Path = Path("/")) -> float | None:
+    """Return how many cores' time the process may use, or None if nothing limits it or no file says so."""
+    found = [quota for group in _groups(root) if (quota := _quota(group)) is not None]
+    return min(found, default=None)
+
+
+def _groups(root: Path) -> Iterator[Path]:
+    """Yield the folders of the process's own control groups for processor time and of their visible ancestors."""
+    own = {name: path for names, path in _matches(_OWN, root / "proc/self/cgroup") for name in names.split(",")}
+    for top, point, version, options in _matches(_MOUNT, root / "proc/self/mountinfo"):
+        if version == "cgroup" and "cpu" not in options.split(","):
+            continue
+        mount = group = root / point
+        path = PurePosixPath(own.get("" if version == "cgroup2" else "cpu", "/"))
+        if path.is_relative_to(top):  # a container may see its own part of the hierarchy only, from `top` on
+            group = mount / path.relative_to(top)
+        if not os.path.isdir(group):  # a path of the host's; what is mounted here is the container's own group
+            group = mount
+        yield from [group, *group.parents][: len(group.parts) - len(mount.parts) + 1]
+
+
+def _quota(group: Path) -> float | None:
+    """Return what one control group grants; its ancestors may grant less."""
+    text = _read(group / "cpu.max") or _read(group / "cpu.cfs_quota_us") + " " + _read(group / "cpu.cfs_period_us")
+    try:
+        time, period = map(int, text.split())  # not for "max", which is no limit
+        return time / period if time > 0 and period > 0 else None  # version 1 writes -1 for no limit
+    except (ValueError, OverflowError):
+        return None
+
+
+def _matches(pattern: re.Pattern[str], file: Path) -> Iterator[tuple[str, ...]]:
+    """Yield what the pattern finds in each line that has its form."""
+    for line in _read(file).split("\n"):
+        if match := pattern.fullmatch(line):
+            yield match.groups()
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text("utf-8", "surrogateescape")
+    except (OSError, ValueError):  # there is none outside Linux; ValueError: a name that no file can have
+        return ""

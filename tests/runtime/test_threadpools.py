@@ -1,0 +1,144 @@
+import logging
+import os
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
+
+import dmlcpu
+import dmlcpu.operators
+from dmlcpu.runtime import threads
+
+OWN = {"user_api": "dmlcpu", "internal_api": "dmlcpu", "version": dmlcpu.__version__}
+
+
+@pytest.fixture(autouse=True)
+def _five_threads():
+    with threads.limits(5, grain=1):
+        yield
+
+
+def entries():
+    return [entry for entry in threadpool_info() if "dmlcpu" in entry.values()]
+
+
+def test_there_is_one_entry():
+    (entry,) = entries()
+    assert entry | OWN == entry
+    assert entry["num_threads"] == 5
+    assert entry["prefix"] in ("libllvmlite", "llvmlite")
+    assert len([other for other in threadpool_info() if other["filepath"] == entry["filepath"]]) == 1
+
+
+@pytest.mark.parametrize("limits", [2, {"dmlcpu": 2}, {"libllvmlite": 2, "llvmlite": 2}])
+def test_limits_hold_and_are_put_back(limits):
+    with threadpool_limits(limits=limits):
+        assert threads.budget() == threads.Budget(2, grain=1)
+        assert entries()[0]["num_threads"] == 2
+    assert threads.budget() == threads.Budget(5, grain=1)
+
+
+@pytest.mark.parametrize("limits", [{"limits": 1, "user_api": "blas"}, {"limits": {"openmp": 1}}, {"limits": None}])
+def test_limits_of_others_are_not_ours(limits):
+    with threadpool_limits(**limits):
+        assert dmlcpu.get_num_threads() == 5
+
+
+def test_limits_are_put_back_after_an_error():
+    with pytest.raises(ZeroDivisionError), threadpool_limits(limits=1):
+        1 / 0  # noqa: B018
+    assert dmlcpu.get_num_threads() == 5
+
+
+def test_a_controller_made_before_limits_too():
+    controller = ThreadpoolController().select(user_api="dmlcpu")
+    dmlcpu.set_num_threads(4)
+    with controller.limit(limits=3):
+        assert dmlcpu.get_num_threads() == 3
+    assert dmlcpu.get_num_threads() == 4
+
+
+def test_operators_keep_to_it(caplog):
+    caplog.set_level(logging.DEBUG, "dmlcpu")
+    x = np.arange(9 * 61, dtype=np.float32).reshape(9, 61)
+    dmlcpu.top_k(x, 3)
+    with threadpool_limits(limits=1):
+        dmlcpu.top_k(x, 3)
+    assert [message.split()[-2] for message in caplog.messages] == ["5", "1"]
+
+
+def run(code):
+    """Run Python code in a fresh process in which warnings are errors."""
+    variables = {name: value for name, value in os.environ.items() if name != "KMP_DUPLICATE_LIB_OK"}
+    process = subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(code)],
+        env={**variables, "DMLCPU_NUM_THREADS": "3"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert process.returncode == 0, process.stderr
+
+
+HOLDS = """
+with threadpoolctl.threadpool_limits(limits=1):
+    assert dmlcpu.get_num_threads() == 1
+assert dmlcpu.get_num_threads() == 3
+assert [entry["num_threads"] for entry in threadpoolctl.threadpool_info() if entry["user_api"] == "dmlcpu"] == [3]
+"""
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        "import threadpoolctl, dmlcpu; dmlcpu.top_k",
+        "import dmlcpu; dmlcpu.top_k; import threadpoolctl",
+        "import dmlcpu; dmlcpu.compile_operator; import threadpoolctl",
+        "import threadpoolctl, numba; threadpoolctl.threadpool_info(); import dmlcpu; dmlcpu.scatter_nd",
+    ],
+)
+def test_any_order_of_imports(order):
+    run(order + "\n" + HOLDS)
+
+
+def test_the_package_alone_does_not_import_it():
+    run("import dmlcpu, sys; assert 'threadpoolctl' not in sys.modules")
+
+
+def test_its_import_leaves_the_environment_alone():
+    run(
+        """
+        import os, sys
+        before = dict(os.environ)
+        import dmlcpu.operators
+        assert "threadpoolctl" in sys.modules
+        assert os.environ == before
+        """
+    )
+
+
+def test_a_setting_of_the_users_stays():
+    run(
+        """
+        import os
+        os.environ["KMP_DUPLICATE_LIB_OK"] = "True"
+        import dmlcpu.operators
+        assert os.environ["KMP_DUPLICATE_LIB_OK"] == "True"
+        """
+    )
+
+
+@pytest.mark.parametrize("installed", ["None", "types.ModuleType('threadpoolctl')"], ids=["absent", "too old"])
+def test_without_it_nothing_happens(installed):
+    run(
+        f"""
+        import sys, types
+        sys.modules["threadpoolctl"] = {installed}
+        import dmlcpu.operators
+        assert dmlcpu.get_num_threads() == 3
+        """
+    )
