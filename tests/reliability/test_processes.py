@@ -1,11 +1,14 @@
 """What happens around calls: imports, threads, forks, other threading layers. Each test has a process of its own."""
 
+import json
 import os
 import subprocess
 import sys
 import textwrap
 
 import pytest
+
+from dmlcpu.runtime.pool import AVAILABLE
 
 COMPUTE = """
 import numpy as np
@@ -59,11 +62,56 @@ def test_loading_the_operators_starts_no_thread_and_compiles_nothing():
     import os
     import dmlcpu
     dmlcpu.top_k, dmlcpu.scatter_nd, dmlcpu.quantized_matmul, dmlcpu.compile_operator, dmlcpu.reference
+    dmlcpu.get_num_threads()
     from dmlcpu.kernels.registry import KERNELS
-    assert not any({"serial", "parallel"} & set(vars(entry.kernel)) for entry in KERNELS)
+    assert all(entry.kernel._share is None for entry in KERNELS)
     print(len(os.listdir("/proc/self/task")))
     """
     assert run(code, OPENBLAS_NUM_THREADS="1").strip() == "1"
+
+
+LARGE = """
+large = rng.standard_normal((1000, 2000), dtype=np.float32)
+for _ in range(20):
+    dmlcpu.top_k(large, 200)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts the process's threads under /proc")
+def test_with_a_budget_of_one_no_thread_is_started():
+    code = COMPUTE + LARGE + "import os; print(len(os.listdir('/proc/self/task')))"
+    assert run(code, OPENBLAS_NUM_THREADS="1", DMLCPU_NUM_THREADS="1").strip() == "1"
+
+
+needs_own_threads = pytest.mark.skipif(not AVAILABLE, reason="this system has no threads of our own")
+
+
+@needs_own_threads
+def test_beside_a_busy_neighbour_our_own_threads_are_in_force():
+    """What a call runs on and how its threads wait, for who sets nothing: not how long it takes."""
+    code = (
+        COMPUTE
+        + LARGE
+        + """
+import json, numba, threading
+from numba.np.ufunc import parallel
+from dmlcpu.config import config
+check()
+names = [thread.name for thread in threading.enumerate() if thread.name.startswith("dmlcpu")]
+print(json.dumps([config()["threads"], names, parallel._is_initialized]))
+"""
+    )
+    neighbour = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        shown, names, is_numbas_layer_started = json.loads(run(code, DMLCPU_NUM_THREADS="2"))
+    finally:
+        neighbour.kill()
+        neighbour.wait()
+    assert shown["layer_from"] == "dmlcpu's default on Linux"
+    assert shown["waiting"] == "awake for 0.6 ms after a call, then asleep"
+    assert not is_numbas_layer_started
+    if len(os.sched_getaffinity(0)) > 1:
+        assert names == ["dmlcpu-1"]
 
 
 def test_global_settings_of_numba_and_numpy_are_left_alone():
@@ -74,12 +122,35 @@ import numba
 
 def settings():
     config = {name: getattr(numba.config, name) for name in dir(numba.config) if name.isupper()}
-    return config, np.geterr(), np.get_printoptions(), numba.get_num_threads()
+    return config, np.geterr(), np.get_printoptions()
 
 before = settings()
 with limits(2, grain=1):
     check()
 assert settings() == before
+assert numba.get_num_threads() == numba.config.NUMBA_NUM_THREADS
+"""
+    )
+    run(code)
+
+
+@needs_own_threads
+def test_other_users_of_openmp_keep_their_thread_count():
+    """PyTorch is one of them: its OpenMP is there for all libraries of the process."""
+    code = (
+        """
+import ctypes, sys
+try:
+    openmp = ctypes.CDLL("libgomp.so.1", mode=ctypes.RTLD_GLOBAL)
+except OSError:
+    sys.exit()  # this system has none
+openmp.omp_set_num_threads(7)
+"""
+        + COMPUTE
+        + """
+with limits(2, grain=1):
+    check()
+assert openmp.omp_get_max_threads() == 7
 """
     )
     run(code)
@@ -99,18 +170,41 @@ with limits(2, grain=1), ThreadPoolExecutor(8) as pool:
     run(code, NUMBA_THREADING_LAYER=layer)
 
 
+def test_a_process_ends_while_threads_of_it_compute():
+    code = (
+        COMPUTE
+        + """
+import threading
+with limits(2, grain=1):
+    check()
+    def forever():
+        while True:
+            check()
+    for _ in range(3):
+        threading.Thread(target=forever, daemon=True).start()
+    threading.Event().wait(0.2)
+"""
+    )
+    for _ in range(3):
+        run(code)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_a_forked_child_computes():
+    """On threads of its own, where it can have any: the parent's are not there."""
     code = (
         "import os\n"
         + COMPUTE
         + """
+from dmlcpu.runtime.pool import AVAILABLE
+helpers = min(1, len(os.sched_getaffinity(0)) - 1) if AVAILABLE else 0
+from dmlcpu.runtime.threads import layer
 with limits(2, grain=1):
     check()  # the parent's threads run now
     child = os.fork()
     if child == 0:
         check()
-        os._exit(0)
+        os._exit(helpers and layer()._helpers != helpers)
     _, status = os.waitpid(child, 0)
     assert status == 0, status
     check()

@@ -1,0 +1,186 @@
+"""Numba's layers: what they are started with, and that nothing of it stays behind. Each in a process of its own."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+import numba
+import pytest
+
+from dmlcpu.runtime import layers
+
+HAS_OPENMP = importlib.util.find_spec("numba.np.ufunc.omppool") is not None
+needs_openmp = pytest.mark.skipif(not HAS_OPENMP or sys.platform != "linux", reason="needs GNU OpenMP")
+
+LAUNCH = """
+import ctypes, json, os, subprocess, sys, threading
+import numpy as np
+from dmlcpu.runtime.kernel import kernel
+from dmlcpu.runtime.layers import NumbaLayer
+
+@kernel
+def count(part, parts, done):
+    done[part] += 1
+
+def run(layer, parts=4):
+    done = np.zeros(parts, np.int64)
+    able = layer.launch(count.address((done,)), parts, (done,))
+    assert done.tolist() == [int(able)] * parts
+    return able
+
+layer = NumbaLayer()
+"""
+
+
+def run(code, **environment):
+    """Run code in a process of its own; return what it printed, as JSON."""
+    process = subprocess.run(
+        [sys.executable, "-W", "error", "-c", LAUNCH + textwrap.dedent(code)],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout)
+
+
+@pytest.mark.parametrize("name", ["workqueue", pytest.param("omp", marks=needs_openmp)])
+def test_a_layer_does_every_part_and_measures_what_a_launch_takes(name):
+    shown = run(
+        """
+        assert layer.waking() == 0 and layer.is_asleep()
+        assert run(layer) and run(layer, 9) and not layer.is_asleep()
+        assert layer.waking() > 0
+        print(json.dumps(layer.describe()))
+        """,
+        NUMBA_THREADING_LAYER=name,
+    )
+    assert shown["layer"] == f"Numba's, {name}"
+    assert shown["layer_from"] == f"NUMBA_THREADING_LAYER or its priority: {name}"
+    assert "NUMBA_THREADING_LAYER" in shown["advice"]
+
+
+@needs_openmp
+@pytest.mark.parametrize(
+    ("environment", "waiting"),
+    [
+        ({}, "GOMP_SPINCOUNT=10000 (dmlcpu, while OpenMP was loaded)"),
+        ({"GOMP_SPINCOUNT": "77"}, "GOMP_SPINCOUNT=77 (environment)"),
+        ({"OMP_WAIT_POLICY": "passive"}, "OMP_WAIT_POLICY=passive (environment)"),
+    ],
+)
+def test_openmp_starts_with_our_spin_count_unless_the_user_has_a_setting(environment, waiting):
+    # OpenMP itself prints what it was started with.
+    code = """
+    before = dict(os.environ)
+    run(layer)
+    child = "import os; print(*(name for name in os.environ if name.startswith(('GOMP', 'OMP_WAIT'))))"
+    inherited = subprocess.run([sys.executable, "-c", child], capture_output=True, text=True, check=True).stdout.split()
+    print(json.dumps([dict(os.environ) == before, inherited, layer.describe()["waiting"]]))
+    """
+    same, inherited, shown = run(code, NUMBA_THREADING_LAYER="omp", **environment)
+    assert same
+    assert inherited == list(environment)
+    assert shown == waiting
+
+
+@needs_openmp
+def test_openmp_that_somebody_else_loaded_is_recognised_and_its_thread_count_left_alone():
+    code = """
+    openmp = ctypes.CDLL("libgomp.so.1", mode=ctypes.RTLD_GLOBAL)
+    openmp.omp_set_num_threads(3)
+    run(layer)
+    print(json.dumps([openmp.omp_get_max_threads(), layer.describe()["waiting"]]))
+    """
+    threads, waiting = run(code, NUMBA_THREADING_LAYER="omp")
+    assert threads == 3
+    assert waiting == "as OpenMP has it, which another library had loaded before"
+
+
+def test_whoever_finds_a_call_under_way_gets_no_threads():
+    code = """
+    with layer._launching:
+        able = run(layer)
+    print(json.dumps([able, run(layer)]))
+    """
+    assert run(code, NUMBA_THREADING_LAYER="workqueue") == [False, True]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_forked_child_gets_no_threads():
+    code = """
+    import warnings
+    warnings.simplefilter("ignore", DeprecationWarning)  # Python's own, about forks of processes with threads
+    assert run(layer)
+    child = os.fork()
+    if child == 0:
+        os._exit(run(layer))
+    print(json.dumps([os.waitpid(child, 0)[1], run(layer)]))
+    """
+    assert run(code, NUMBA_THREADING_LAYER="workqueue") == [0, True]
+
+
+def test_numbas_thread_count_is_left_as_it_was():
+    code = """
+    import numba
+    numba.set_num_threads(2)
+    run(layer)
+    run(layer, 1)
+    print(json.dumps(numba.get_num_threads()))
+    """
+    assert run(code, NUMBA_THREADING_LAYER="workqueue", NUMBA_NUM_THREADS="3") == 2
+
+
+def test_a_layer_that_there_is_not_is_numbas_error():
+    process = subprocess.run(
+        [sys.executable, "-c", f"{LAUNCH}\nrun(layer)"],
+        env={**os.environ, "NUMBA_THREADING_LAYER": "sideways"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "ValueError: The threading layer requested 'sideways' is unknown to Numba." in process.stderr
+
+
+@pytest.mark.parametrize(
+    ("layer", "order", "asked"),
+    [
+        ("default", ["tbb", "omp", "workqueue"], None),
+        ("TBB", ["tbb", "omp", "workqueue"], "tbb"),
+        ("safe", ["tbb", "omp", "workqueue"], "safe"),
+        ("default", ["omp", "tbb", "workqueue"], "omp, tbb, workqueue"),
+    ],
+)
+def test_what_the_user_asks_for(monkeypatch, layer, order, asked):
+    monkeypatch.setattr(numba.config, "THREADING_LAYER", layer)
+    monkeypatch.setattr(numba.config, "THREADING_LAYER_PRIORITY", order)
+    assert layers.asked_for() == asked
+
+
+def test_tbb_is_found_in_the_files_of_its_package(monkeypatch, tmp_path):
+    """Where Numba itself would not look."""
+    library, loaded = tmp_path / layers._TBB[sys.platform], []
+
+    class File:
+        name = library.name
+
+        def locate(self):
+            return library
+
+    monkeypatch.setattr(layers.importlib.metadata, "files", lambda package: [File()] if package == "tbb" else None)
+    monkeypatch.setattr(layers.ctypes, "CDLL", lambda path, mode: loaded.append((path, mode)))
+    assert layers._load_tbb()
+    assert loaded == [(str(library), layers.ctypes.RTLD_GLOBAL)]
+
+
+def test_without_tbb_nothing_is_loaded(monkeypatch):
+    def files(package):
+        raise layers.importlib.metadata.PackageNotFoundError(package)
+
+    monkeypatch.setattr(layers.importlib.metadata, "files", files)
+    assert not layers._load_tbb()
