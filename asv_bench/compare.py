@@ -77,7 +77,7 @@ def compare(cases, implementations, turns, regime):
         medians = results[name] = measure(case, implementations, turns, regime)
         cells = [cell(medians, i) for i in implementations]
         if paused:
-            cells += [cell(medians, STEADY), f"{medians['dmlcpu'] / medians[STEADY]:.2f}" if medians else "-"]
+            cells += [cell(medians, STEADY), f"{medians['dmlcpu'] / medians[STEADY]:.2f}" if STEADY in medians else "-"]
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
     print()
     return results

@@ -13,7 +13,7 @@ REGIMES = {
     "steady": "calls follow one another",
     "paused": "each call after a pause",
     "crowded": "each call right after calls of other libraries, whose threads still spin",
-    "busy": f"calls follow one another, another process computes (cores so occupied: {BUSY_CORES})",
+    "busy": f"calls follow one another while other processes compute (as many as {BUSY_CORES})",
 }
 # A child says that it has begun, and ends when its standard input does: also if its parent was killed.
 _BUSY = """
