@@ -1,18 +1,22 @@
-"""Time dmlcpu beside its peers, interleaved, and print a Markdown table.
+"""Time dmlcpu beside its peers, interleaved, and print Markdown tables.
 
     python asv_bench/compare.py
     python asv_bench/compare.py top_k top_k_types --cases 1000x10000 --turns 25
+    python asv_bench/compare.py threads --regime steady paused crowded busy
 
-Machines are shared and noisy: only ratios measured in one run, turn and turn about, are worth quoting. A turn is a
-rest, an untimed call and a timed one, as in the asv benchmarks; a figure is the median of a contender's turns.
+Machines are shared and noisy: only ratios measured in one run, turn and turn about, are worth quoting. A figure is the
+median of a contender's turns. Before a turn, and in it, happens what the regime says (benchmarks/conditions.py).
 """
 
 import argparse
+import json
 import statistics
 import sys
 import time
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from benchmarks import THREADS, common, peers
+from benchmarks import THREADS, common, conditions, peers
 
 TABLES = {
     "top_k": common.TOP_K,
@@ -23,20 +27,22 @@ TABLES = {
     "scatter_nd_grid": common.SCATTER_ND_GRID,
     "quantized_matmul": common.QUANTIZED_MATMUL,
     "quantized_matmul_parameters": common.QUANTIZED_MATMUL_PARAMETERS,
+    "threads": common.THREADED,
     "tiny": {f"{name}: {case}": case for name, case in common.TINY.items()},
 }
-SHORTEST = 1e-3  # a timed turn repeats its call until it should take a millisecond
+SHORTEST = 1e-3  # a timed turn repeats its call until it should take a millisecond; not after a pause or in a crowd
+STEADY = "dmlcpu steady"  # beside the paused
 
 
 def main(arguments=None):
     args = parse_arguments(arguments)
     cases = {name: case for table in args.tables for name, case in TABLES[table].items() if args.cases in name}
-    print(f"Milliseconds, medians of {args.turns} turns, {THREADS} threads; in brackets: times as long as dmlcpu.\n")
-    print(f"| case | {' | '.join(args.implementations)} |")
-    print("|---" * (1 + len(args.implementations)) + "|")
-    for name, case in cases.items():
-        medians = measure(case, args.implementations, args.turns)
-        print(f"| {name} | {' | '.join(cell(medians, i) for i in args.implementations)} |", flush=True)
+    results = {}
+    for regime in args.regime:
+        with conditions.surroundings(regime):
+            results[regime] = compare(cases, args.implementations, args.turns, regime)
+    if args.json:
+        args.json.write_text(json.dumps(results, indent=1), "utf-8")
 
 
 def parse_arguments(arguments):
@@ -45,40 +51,86 @@ def parse_arguments(arguments):
     parser.add_argument("--cases", default="", metavar="TEXT", help="only cases whose name has this in it")
     parser.add_argument("--turns", type=int, default=15, metavar="N", help="default: %(default)s")
     parser.add_argument(
-        "--implementations", nargs="+", choices=peers.IMPLEMENTATIONS, default=peers.IMPLEMENTATIONS, metavar="NAME"
+        "--implementations", nargs="+", choices=peers.CONTENDERS, default=peers.CONTENDERS, metavar="NAME"
     )
+    regimes = "; ".join(f"{name}: {meaning}" for name, meaning in conditions.REGIMES.items())
+    parser.add_argument(
+        "--regime", nargs="+", choices=conditions.REGIMES, default=["steady"], metavar="REGIME", help=regimes
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the medians, in seconds, to a file, too")
     args = parser.parse_args(arguments)
     if unknown := set(args.tables) - set(TABLES):
         parser.error(f"no table {', '.join(unknown)}; there are {', '.join(TABLES)}")
     return args
 
 
-def measure(case, implementations, turns):
-    """Return the median time of each implementation that can do the case, in seconds."""
-    calls = {}
-    for name in implementations:
-        try:
-            calls[name] = peers.BUILDERS[type(case)][name](case)
-        except NotImplementedError as error:
-            print(f"{case}: no {name}: {error}", file=sys.stderr)
-    repeats = {name: repeats_of(call) for name, call in calls.items()}
-    times = {name: [] for name in calls}
-    for _ in range(turns):
-        for name, call in calls.items():
-            common.ready(call)
+def compare(cases, implementations, turns, regime):
+    """Print the table of a regime, and return the medians of each case."""
+    paused = regime == "paused" and "dmlcpu" in implementations
+    columns = [*implementations, *([STEADY, "paused / steady"] if paused else [])]
+    print(f"## {regime}: {conditions.REGIMES[regime]}\n")
+    print(f"Milliseconds, medians of {turns} turns, {THREADS} threads; in brackets: times as long as dmlcpu.\n")
+    print(f"| case | {' | '.join(columns)} |")
+    print("|---" * (1 + len(columns)) + "|")
+    results = {}
+    for name, case in cases.items():
+        medians = results[name] = measure(case, implementations, turns, regime)
+        cells = [cell(medians, i) for i in implementations]
+        if paused:
+            cells += [cell(medians, STEADY), f"{medians['dmlcpu'] / medians[STEADY]:.2f}" if STEADY in medians else "-"]
+        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+    print()
+    return results
+
+
+class Contender(NamedTuple):
+    call: Any
+    implementation: str
+    regime: str
+    crowd: Any = ()
+
+    def turn(self, repeats):
+        """Return the seconds that a call takes in one turn."""
+        with peers.threads_of(self.implementation):
+            call = conditions.ready(self.call, self.regime, self.crowd)
             start = time.perf_counter()
-            for _ in range(repeats[name]):
+            for _ in range(repeats):
                 call()
-            times[name].append((time.perf_counter() - start) / repeats[name])
+            return (time.perf_counter() - start) / repeats
+
+    def repeats(self):
+        """Return how many calls a turn has: as many as take about a millisecond, where calls follow one another."""
+        if self.regime in ("paused", "crowded"):
+            return 1
+        return max(1, int(SHORTEST / self.turn(1)))
+
+
+def measure(case, implementations, turns, regime):
+    """Return the median time of each implementation that can do the case, in seconds."""
+    contenders = enter(case, implementations, regime)
+    repeats = {name: contender.repeats() for name, contender in contenders.items()}
+    times = {name: [] for name in contenders}
+    for _ in range(turns):
+        for name, contender in contenders.items():
+            times[name].append(contender.turn(repeats[name]))
     return {name: statistics.median(samples) for name, samples in times.items()}
 
 
-def repeats_of(call):
-    """Return how many calls take about a millisecond. The first call, which may compile, does not count."""
-    common.ready(call)
-    start = time.perf_counter()
-    call()
-    return max(1, int(SHORTEST / (time.perf_counter() - start)))
+def enter(case, implementations, regime):
+    """Return the contenders of a case by the names of their columns."""
+    peers.build.cache_clear()  # or the arrays of two cases would lie in memory
+    contenders = {}
+    for name in implementations:
+        try:
+            call = peers.build(case, name)
+            crowd = peers.crowd_around(case, name) if regime == "crowded" else ()
+        except NotImplementedError as error:
+            print(f"{case}: no {name}: {error}", file=sys.stderr)
+        else:
+            contenders[name] = Contender(call, name, regime, crowd)
+    if regime == "paused" and "dmlcpu" in contenders:
+        contenders[STEADY] = contenders["dmlcpu"]._replace(regime="steady")
+    return contenders
 
 
 def cell(medians, name):

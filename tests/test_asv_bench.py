@@ -1,9 +1,14 @@
 """The asv benchmarks: each is found by asv's naming, runs, and times what gives the right result."""
 
+import contextlib
 import importlib
+import json
 import os
 import re
+import select
+import subprocess
 import sys
+import threading
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -12,12 +17,13 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+import dmlcpu
 from dmlcpu import reference
 
 ASV_BENCH = Path(__file__).parents[1] / "asv_bench"
-MODULES = ("top_k", "scatter_nd", "quantized_matmul", "overhead")
+MODULES = ("top_k", "scatter_nd", "quantized_matmul", "overhead", "regimes")
 MEASURED = re.compile("(time|timeraw|peakmem)_")
-MUST_RUN = ("dmlcpu", "dmlcpu compiled", "numpy")
+MUST_RUN = ("dmlcpu", "dmlcpu 1 thread", "dmlcpu compiled", "numpy")
 
 
 def load(name: str) -> ModuleType:
@@ -42,12 +48,13 @@ def benchmarks(module):
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    """Shrink all cases, and take no rests."""
+    """Shrink all cases, take no rests, and occupy no cores."""
     for table in load("compare").TABLES.values():
         for name, case in table.items():
             monkeypatch.setitem(table, name, case.shrunk())
-    monkeypatch.setattr(load("benchmarks.common"), "REST", 0)
-    monkeypatch.setattr(load("benchmarks.common"), "WARM", 0)
+    monkeypatch.setattr(load("benchmarks.conditions"), "REST", 0)
+    monkeypatch.setattr(load("benchmarks.conditions"), "WARM", 0)
+    monkeypatch.setattr(load("benchmarks.conditions"), "BUSY_CORES", 0)
     monkeypatch.setattr(load("benchmarks.overhead"), "CALLS", 2)
     load("benchmarks.peers").build.cache_clear()
 
@@ -60,8 +67,8 @@ def expected(implementation, case):
     if hasattr(case, "m"):
         return (reference.quantized_matmul(*inputs),)
     x, indices, updates = inputs
-    # The untimed call has been in place, too.
-    for _ in range(2 if case.in_place and implementation != "onnxruntime" else 1):
+    # The first call and the untimed one have been in place, too.
+    for _ in range(3 if case.in_place and implementation != "onnxruntime" else 1):
         x = reference.scatter_nd(x, indices, updates, reduction=case.reduction)
     return (x,)
 
@@ -102,17 +109,19 @@ def check(implementation, case, result):
     ("benchmark", "methods"), [found for name in MODULES for found in benchmarks(load(f"benchmarks.{name}"))]
 )
 def test_benchmark(benchmark, methods):
-    ran = []
+    ran, alone = [], False
     for method, params in product(methods, product(*benchmark.params)):
         instance = benchmark()
         try:
             instance.setup(*params)
-        except NotImplementedError:
-            assert params[0] not in MUST_RUN
+        except NotImplementedError as error:
+            alone |= "no other library" in str(error)  # where no peer is installed
+            assert alone or params[0] not in MUST_RUN
             continue
         check(params[0], instance.cases[params[1]], getattr(instance, method)(*params))
+        getattr(instance, "teardown", lambda *params: None)(*params)
         ran.append(params)
-    assert ran
+    assert ran or alone
 
 
 @pytest.mark.parametrize("benchmark", [found.values[0] for found in benchmarks(load("benchmarks.startup"))])
@@ -163,24 +172,146 @@ def test_most_products_are_inside_the_range_of_y():
         assert ((y > limits.min) & (y < limits.max)).mean() > 0.5
 
 
+def compare(*arguments):
+    """Run compare.py on one tiny case, two turns."""
+    load("compare").main(["tiny", "--cases", "1x64 k 8", "--turns", "2", *arguments])
+
+
 def test_compare_prints_a_table(capsys):
-    load("compare").main(["tiny", "--cases", "1x64 k 8", "--turns", "2", "--implementations", "dmlcpu", "numpy"])
+    compare("--implementations", "dmlcpu", "numpy")
     lines = capsys.readouterr().out.splitlines()
-    assert lines[:4] == [
+    assert lines[:6] == [
+        "## steady: calls follow one another",
+        "",
         "Milliseconds, medians of 2 turns, 2 threads; in brackets: times as long as dmlcpu.",
         "",
         "| case | dmlcpu | numpy |",
         "|---|---|---|",
     ]
-    assert re.fullmatch(r"\| top_k: 1x64 k 8 float32 \| [\d.e-]+ \| [\d.e-]+ \([\d.]+x\) \|", lines[4])
-    assert len(lines) == 5
+    assert re.fullmatch(r"\| top_k: 1x64 k 8 float32 \| [\d.e-]+ \| [\d.e-]+ \([\d.]+x\) \|", lines[6])
+    assert lines[7:] == [""]
+
+
+def test_compare_prints_and_keeps_a_table_for_each_regime(capsys, tmp_path):
+    regimes = ["steady", "paused", "busy"]
+    names = ["dmlcpu", "dmlcpu 1 thread"]
+    compare("--implementations", *names, "--regime", *regimes, "--json", str(tmp_path / "medians.json"))
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[1].rstrip(":") for line in lines if line.startswith("## ")] == regimes
+    assert "| case | dmlcpu | dmlcpu 1 thread | dmlcpu steady | paused / steady |" in lines
+    results = json.loads((tmp_path / "medians.json").read_text("utf-8"))
+    assert list(results) == regimes
+    for regime, cases in results.items():
+        (medians,) = cases.values()
+        assert list(medians) == (names if regime != "paused" else [*names, "dmlcpu steady"])
+        assert min(medians.values()) > 0
+
+
+def test_in_a_crowd_the_other_libraries_call_before_each_timed_call(monkeypatch, capsys):
+    case, peers = load("benchmarks.common").TINY["top_k"], load("benchmarks.peers")
+    called = []
+    for name in peers.WITH_THREADS:
+        monkeypatch.setitem(peers.BUILDERS[type(case)], name, lambda case, name=name: lambda: called.append(name))
+    compare("--regime", "crowded", "--implementations", "dmlcpu", "onnxruntime")
+    assert "| case | dmlcpu | onnxruntime |" in capsys.readouterr().out
+    first = ["dmlcpu", "onnxruntime", "torch"]
+    turn = ["onnxruntime", "torch", "dmlcpu", "dmlcpu", "torch", "onnxruntime"]
+    assert called == [*first, *turn, *turn]
+
+
+def test_a_crowd_of_none_is_left_out(monkeypatch, capsys):
+    for name in ("onnx", "onnxruntime", "torch"):
+        monkeypatch.setitem(sys.modules, name, None)
+    compare("--regime", "crowded", "--implementations", "dmlcpu")
+    out, err = capsys.readouterr()
+    assert out.splitlines()[-2] == "| top_k: 1x64 k 8 float32 | - |"
+    assert err.endswith(": no dmlcpu: no other library with threads can do the case\n")
+
+
+def test_one_thread_is_of_the_contender_alone():
+    threads_of, before = load("benchmarks.peers").threads_of, dmlcpu.get_num_threads()
+    dmlcpu.set_num_threads(3)
+    try:
+        for name, threads in (("dmlcpu", 3), ("dmlcpu 1 thread", 1), ("torch", 3)):
+            with contextlib.suppress(KeyError), threads_of(name):
+                assert dmlcpu.get_num_threads() == threads
+                raise KeyError
+            assert dmlcpu.get_num_threads() == 3
+    finally:
+        dmlcpu.set_num_threads(before)
+
+
+@pytest.mark.parametrize("error", [KeyError, KeyboardInterrupt])
+def test_busy_processes_start_and_end(monkeypatch, error):
+    conditions, started, popen = load("benchmarks.conditions"), [], subprocess.Popen
+
+    def start(*args, **kwargs):
+        started.append(popen(*args, **kwargs))
+        return started[-1]
+
+    monkeypatch.setattr(conditions, "BUSY_CORES", 2)
+    monkeypatch.setattr(conditions.subprocess, "Popen", start)
+    with contextlib.suppress(error), conditions.surroundings("busy"):
+        assert [process.poll() for process in started] == [None, None]
+        raise error
+    assert None not in [process.returncode for process in started]
+    with conditions.surroundings("steady"):
+        assert len(started) == 2
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pipe that a grandchild inherits")
+def test_a_busy_process_ends_with_its_parent():
+    """The parent is killed, so nothing of its own can end the child; the child's end closes the pipe both write to."""
+    code = (
+        "import os, signal\n"
+        "from benchmarks import conditions\n"
+        "conditions.BUSY_CORES, popen = 1, conditions.subprocess.Popen\n"
+        "conditions.subprocess.Popen = lambda *args, **kwargs: popen(*args, **kwargs, pass_fds=[{}])\n"
+        "with conditions.surroundings('busy'):\n"
+        "    os.write({}, b'busy')\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    read, write = os.pipe()
+    try:
+        parent = subprocess.run([sys.executable, "-c", code.format(write, write)], cwd=ASV_BENCH, pass_fds=[write])
+        os.close(write)
+        assert parent.returncode < 0
+        assert os.read(read, 100) == b"busy"
+        assert select.select([read], [], [], 30)[0]
+        assert os.read(read, 100) == b""
+    finally:
+        os.close(read)
+
+
+@pytest.mark.parametrize("python_threads", [1, 3])
+def test_python_threads_share_all_calls(monkeypatch, python_threads):
+    module = load("benchmarks.python_threads")
+    monkeypatch.setattr(module, "MIXED", [load("benchmarks.common").TINY["top_k"]])
+    monkeypatch.setattr(module, "CALLS", 12)
+    callers = []
+    monkeypatch.setattr(module, "build", lambda case, name: lambda: callers.append(threading.get_ident()))
+    benchmark = module.PythonThreads()
+    benchmark.setup(python_threads)
+    callers.clear()
+    benchmark.time_4800_calls(python_threads)
+    benchmark.teardown(python_threads)
+    assert len(callers) == 12
+    assert len(set(callers)) == python_threads
+
+
+def test_python_threads_prints_a_table(monkeypatch, capsys):
+    monkeypatch.setattr(load("benchmarks.python_threads"), "CALLS", 32)
+    load("python_threads").main(["--turns", "1"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2] == "| threading layer | 16 Python threads | 1 Python thread | 16 / 1 |"
+    assert re.fullmatch(r"\| .+ \| [\d.e-]+ \| [\d.e-]+ \| [\d.]+ \|", lines[4])
 
 
 def test_compare_leaves_out_what_cannot_be_done(capsys):
     arguments = ["--cases", "on 2000 rows", "--turns", "1", "--implementations", "dmlcpu", "dmlcpu out"]
     load("compare").main(["scatter_nd", *arguments])
     out, err = capsys.readouterr()
-    assert out.splitlines()[-1].endswith("| - |")
+    assert out.splitlines()[-2].endswith("| - |")
     assert err.endswith(": no dmlcpu out: in place, out is x\n")
 
 
@@ -188,6 +319,12 @@ def test_compare_refuses_unknown_tables(capsys):
     with pytest.raises(SystemExit):
         load("compare").main(["topk"])
     assert "no table topk; there are top_k, top_k_types, " in capsys.readouterr().err
+
+
+def test_compare_refuses_unknown_regimes(capsys):
+    with pytest.raises(SystemExit):
+        compare("--regime", "steady", "hurried")
+    assert "invalid choice: 'hurried'" in capsys.readouterr().err
 
 
 def test_asv_finds_the_benchmarks():

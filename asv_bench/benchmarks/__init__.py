@@ -1,4 +1,7 @@
-"""The benchmarks that asv runs. Run them from asv_bench/: `asv run --quick --python=same -b overhead`."""
+"""The benchmarks that asv runs. Run them from asv_bench/: `asv run --quick --python=same -b overhead`.
+
+Not with `--launch-method forkserver`: in forked processes dmlcpu uses one thread.
+"""
 
 import os
 

@@ -1,28 +1,9 @@
-"""The table of shapes, the data for each, and how a call is made ready to be timed."""
+"""The tables of shapes, and the data for each."""
 
-import time
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-
-REST = 0.03
-WARM = 0.02
-
-
-def ready(call):
-    """Return the call, ready to be timed.
-
-    Thread pools spin for a while after their last call and take the cores from whoever comes next: a rest lets them
-    sleep. Untimed calls then wake the contender's own threads and fill the caches: one at least, and as many as it
-    takes the scheduler of a virtual machine, which packs threads that were asleep onto one core, to spread them.
-    """
-    time.sleep(REST)
-    end = time.perf_counter() + WARM
-    call()
-    while time.perf_counter() < end:
-        call()
-    return call
 
 
 @dataclass(frozen=True)
@@ -269,9 +250,29 @@ QUANTIZED_MATMUL_PARAMETERS = _table(
     )
 )
 
+# What is shared among threads, but small enough for the start of the threads to count.
+THREADED = _table(
+    *(TopKCase((1, n), k) for n in (20_000, 50_000, 151_936, 500_000) for k in (1, 50)),
+    TopKCase((64, 32_000), 50),
+    TopKCase((1_000, 1_000), 500),
+    QuantizedMatmulCase(100, 768, 2_304),
+    QuantizedMatmulCase(1, 4_096, 4_096),
+    QuantizedMatmulCase(128, 768, 3_072, constant_b=False),
+    ScatterNDCase((50_257, 768), 2_048),
+    ScatterNDCase((1_000_000,), 10_000),
+)
+
 # So small that what is timed is everything around the work.
 TINY = {
     "top_k": TopKCase((1, 64), 8),
     "scatter_nd": ScatterNDCase((64,), 8),
     "quantized_matmul": QuantizedMatmulCase(16, 64, 64),
 }
+
+# What several Python threads call, in turns.
+MIXED = (
+    *TINY.values(),
+    TopKCase((1, 151_936), 50),
+    ScatterNDCase((100_000,), 10_000),
+    QuantizedMatmulCase(64, 256, 256),
+)

@@ -13,7 +13,8 @@ from dmlcpu import (
     compile_operator,
 )
 
-from .common import TINY, QuantizedMatmulCase, ScatterNDCase, TopKCase, ready
+from .common import TINY, QuantizedMatmulCase, ScatterNDCase, TopKCase
+from .conditions import ready
 from .peers import IMPLEMENTATIONS, Comparison, build
 
 CALLS = 1_000

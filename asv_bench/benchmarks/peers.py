@@ -5,6 +5,7 @@ turned into what a contender takes, beforehand. A contender that is not installe
 NotImplementedError; asv leaves the cell empty then.
 """
 
+import contextlib
 import functools
 import importlib
 
@@ -13,13 +14,44 @@ import numpy as np
 import dmlcpu
 
 from . import THREADS
-from .common import QuantizedMatmulCase, ScatterNDCase, TopKCase, ready
+from .common import QuantizedMatmulCase, ScatterNDCase, TopKCase
+from .conditions import ready
+
+ONE_THREAD = "dmlcpu 1 thread"
+WITH_THREADS = ("dmlcpu", "onnxruntime", "torch")  # a crowd
 
 
-@functools.lru_cache(maxsize=1)  # asv sets up anew before each sample; the data need not be made anew
+@functools.lru_cache(maxsize=8)  # asv sets up anew before each sample; the data need not be made anew
 def build(case, implementation):
-    """Return the call that carries out a case."""
-    return BUILDERS[type(case)][implementation](case)
+    """Return the call that carries out a case. It has been made once, as the first one may compile."""
+    call = BUILDERS[type(case)][implementation](case)
+    with threads_of(implementation):
+        call()
+    return call
+
+
+def crowd_around(case, implementation):
+    """Return the calls of the other libraries that have threads and can do the case."""
+    calls = []
+    for name in WITH_THREADS:
+        if name != implementation.split()[0]:
+            with contextlib.suppress(NotImplementedError):
+                calls.append(build(case, name))
+    if not calls:
+        raise NotImplementedError("no other library with threads can do the case")
+    return calls
+
+
+@contextlib.contextmanager
+def threads_of(implementation):
+    """Hold dmlcpu to one thread for as long as the context lasts, if that is the implementation."""
+    before = dmlcpu.get_num_threads()
+    if implementation == ONE_THREAD:
+        dmlcpu.set_num_threads(1)
+    try:
+        yield
+    finally:
+        dmlcpu.set_num_threads(before)
 
 
 def package(name):
@@ -247,6 +279,7 @@ def torch_quantized_matmul(case):
 BUILDERS = {
     TopKCase: {
         "dmlcpu": dmlcpu_top_k,
+        ONE_THREAD: dmlcpu_top_k,
         "dmlcpu out": dmlcpu_top_k_out,
         "numpy": numpy_top_k,
         "onnxruntime": onnxruntime_top_k,
@@ -254,6 +287,7 @@ BUILDERS = {
     },
     ScatterNDCase: {
         "dmlcpu": dmlcpu_scatter_nd,
+        ONE_THREAD: dmlcpu_scatter_nd,
         "dmlcpu out": dmlcpu_scatter_nd_out,
         "numpy": numpy_scatter_nd,
         "onnxruntime": onnxruntime_scatter_nd,
@@ -261,6 +295,7 @@ BUILDERS = {
     },
     QuantizedMatmulCase: {
         "dmlcpu": dmlcpu_quantized_matmul,
+        ONE_THREAD: dmlcpu_quantized_matmul,
         "dmlcpu out": dmlcpu_quantized_matmul_out,
         "numpy": numpy_quantized_matmul,
         "onnxruntime": onnxruntime_quantized_matmul,
@@ -268,6 +303,7 @@ BUILDERS = {
     },
 }
 IMPLEMENTATIONS = ["dmlcpu", "dmlcpu out", "numpy", "onnxruntime", "torch"]
+CONTENDERS = ["dmlcpu", ONE_THREAD, "dmlcpu out", "numpy", "onnxruntime", "torch"]
 
 
 class Comparison:

@@ -5,7 +5,8 @@ import numpy as np
 from dmlcpu.kernels import registry
 from dmlcpu.operators.quantized_matmul import execute
 
-from .common import QUANTIZED_MATMUL, QUANTIZED_MATMUL_PARAMETERS, ready
+from .common import QUANTIZED_MATMUL, QUANTIZED_MATMUL_PARAMETERS
+from .conditions import ready
 from .peers import IMPLEMENTATIONS, Comparison
 
 

@@ -3,7 +3,8 @@
 from dmlcpu.kernels import registry
 from dmlcpu.operators.top_k import allocate, check, execute
 
-from .common import TOP_K, TOP_K_DATA, TOP_K_TYPES, ready
+from .common import TOP_K, TOP_K_DATA, TOP_K_TYPES
+from .conditions import ready
 from .peers import IMPLEMENTATIONS, Comparison
 
 

@@ -1,0 +1,69 @@
+"""The regimes a call is timed in: what its program does before the call, and what else the cores are busy with."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+
+REST = 0.03
+WARM = 0.008
+BUSY_CORES = max(1, (os.cpu_count() or 1) // 2)
+REGIMES = {
+    "steady": "calls follow one another",
+    "paused": "each call after a pause",
+    "crowded": "each call right after calls of other libraries, whose threads still spin",
+    "busy": f"calls follow one another while other processes compute (as many as {BUSY_CORES})",
+}
+# A child says that it has begun, and ends when its standard input does: also if its parent was killed.
+_BUSY = """
+import os, threading
+
+def end_with_the_parent():
+    os.read(0, 1)
+    os._exit(0)
+
+threading.Thread(target=end_with_the_parent).start()
+print(flush=True)
+while True:
+    pass
+"""
+
+
+def ready(call, regime="steady", others=()):
+    """Return the call, ready to be timed in a regime. others: what other libraries call before it, if crowded.
+
+    Thread pools spin for a while after their last call and take the cores from whoever comes next: a rest lets them
+    sleep. Untimed calls then wake the contender's own threads and fill the caches: one at least, and as many as it
+    takes the scheduler of a virtual machine, which packs threads that were asleep onto one core, to spread them. A
+    call after a pause has neither, and one in a crowd not even the rest.
+    """
+    if regime == "crowded":
+        for other in others:
+            other()
+        return call
+    time.sleep(REST)
+    if regime == "paused":
+        return call
+    end = time.perf_counter() + WARM
+    call()
+    while time.perf_counter() < end:
+        call()
+    return call
+
+
+@contextlib.contextmanager
+def surroundings(regime):
+    """Occupy cores for as long as the context lasts, if the regime is busy."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(BUSY_CORES if regime == "busy" else 0):
+            child = subprocess.Popen(
+                [sys.executable, "-c", _BUSY],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                start_new_session=True,  # Ctrl-C is for the parent, which then kills
+            )
+            stack.enter_context(child)
+            stack.callback(child.kill)
+            child.stdout.readline()
+        yield

@@ -1,0 +1,62 @@
+"""Small and middle calls of the three operators, made by many Python threads together and by one.
+
+NUMBA_THREADING_LAYER says which layer a run is of.
+"""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from . import conditions
+from .common import MIXED
+from .peers import build
+
+CALLS = 4_800
+MANY = 16
+
+
+class Team:
+    """Python threads that share small and middle calls of the three operators."""
+
+    def __init__(self, python_threads):
+        self.calls = [build(case, "dmlcpu") for case in MIXED]
+        self.share = CALLS // python_threads
+        self.start = threading.Barrier(python_threads)
+        self.pool = ThreadPoolExecutor(python_threads)
+        self.places = range(python_threads)
+        self.each(1)  # threads are started, and have scratch
+
+    def work(self):
+        return self.each(self.share)
+
+    def each(self, calls):
+        """Let each thread make so many calls, and return what its last one gave."""
+        return list(self.pool.map(self.one, self.places, [calls] * len(self.places)))
+
+    def one(self, place, calls):
+        """Make calls in turns, beginning with that of a thread's place."""
+        self.start.wait()
+        for number in range(place, place + calls):
+            result = self.calls[number % len(self.calls)]()
+        return result
+
+    def close(self):
+        self.pool.shutdown()
+
+
+class PythonThreads:
+    params = ([MANY, 1],)
+    param_names = ("python_threads",)
+    number = 1
+    warmup_time = 0
+    repeat = (3, 10, 10.0)
+
+    def setup(self, python_threads):
+        self.team = Team(python_threads)
+        time.sleep(conditions.REST)
+
+    def teardown(self, python_threads):
+        self.team.close()
+
+    def time_4800_calls(self, python_threads):
+        return self.team.work()
