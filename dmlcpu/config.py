@@ -11,6 +11,8 @@ from dmlcpu import __version__
 def show_config() -> None:
     """Print versions, instruction sets, threads, the cache folder and the kernels this machine can run.
 
+    It also tells whether kernels are used at all, or compilation is switched off (``NUMBA_DISABLE_JIT``).
+
     Nothing is compiled and no thread is started for it.
 
     Examples
@@ -29,7 +31,7 @@ def config() -> dict[str, Any]:
     Returns
     -------
     dict
-        "versions", "isa", "threads" and "cache" are dictionaries, "kernels" is a list of dictionaries.
+        "versions", "compilation", "isa", "threads" and "cache" are dictionaries, "kernels" is a list of dictionaries.
     """
     import llvmlite
     import numba
@@ -37,6 +39,7 @@ def config() -> dict[str, Any]:
 
     from dmlcpu.kernels import registry
     from dmlcpu.runtime import isa, threads
+    from dmlcpu.runtime.compilation import can_compile
 
     settings: Any = numba.config
 
@@ -48,6 +51,10 @@ def config() -> dict[str, Any]:
             "numba": numba.__version__,
             "llvmlite": llvmlite.__version__,
             "platform": f"{sys.platform} {platform.machine()}",
+        },
+        "compilation": {
+            "state": "on" if can_compile() else "switched off: results come from dmlcpu.reference",
+            "NUMBA_DISABLE_JIT": os.environ.get("NUMBA_DISABLE_JIT"),
         },
         "isa": {
             "detected": isa.detected().name.lower(),
@@ -88,7 +95,10 @@ def as_text(shown: dict[str, Any]) -> str:
 def cache_folder() -> str:
     """Return the folder under which compiled kernels are kept."""
     from dmlcpu.kernels import registry
+    from dmlcpu.runtime.compilation import can_compile
 
+    if not can_compile():
+        return "none: compilation is switched off"
     folders = {entry.kernel.share.stats.cache_path for entry in registry.available()} - {None}
     return os.path.commonpath(folders) if folders else "none: kernels are compiled anew by every process"
 
