@@ -13,6 +13,8 @@ _NONE = {"advice": "none: nothing is off", "cpu_quota": "none"}
 def show_config() -> None:
     """Print versions, instruction sets, threads, the cache folder and the kernels this machine can run.
 
+    It also tells whether kernels are used at all, or compilation is switched off (``NUMBA_DISABLE_JIT``).
+
     Nothing is compiled and no thread is started for it.
 
     Examples
@@ -31,7 +33,7 @@ def config() -> dict[str, Any]:
     Returns
     -------
     dict
-        "versions", "isa", "threads" and "cache" are dictionaries, "kernels" is a list of dictionaries.
+        "versions", "compilation", "isa", "threads" and "cache" are dictionaries, "kernels" is a list of dictionaries.
     """
     import llvmlite
     import numba
@@ -39,6 +41,7 @@ def config() -> dict[str, Any]:
 
     from dmlcpu.kernels import registry
     from dmlcpu.runtime import isa, quota, threads
+    from dmlcpu.runtime.compilation import can_compile
 
     settings: Any = numba.config
 
@@ -50,6 +53,10 @@ def config() -> dict[str, Any]:
             "numba": numba.__version__,
             "llvmlite": llvmlite.__version__,
             "platform": f"{sys.platform} {platform.machine()}",
+        },
+        "compilation": {
+            "state": "on" if can_compile() else "switched off: results come from dmlcpu.reference",
+            "NUMBA_DISABLE_JIT": os.environ.get("NUMBA_DISABLE_JIT"),
         },
         "isa": {
             "detected": isa.detected().name.lower(),
@@ -90,6 +97,9 @@ def as_text(shown: dict[str, Any]) -> str:
 def cache_folder() -> str:
     """Return the folder under which compiled kernels are kept."""
     from dmlcpu.kernels import registry
+    from dmlcpu.runtime.compilation import can_compile
 
+    if not can_compile():
+        return "none: compilation is switched off"
     folders = {entry.kernel.share.stats.cache_path for entry in registry.available()} - {None}
     return os.path.commonpath(folders) if folders else "none: kernels are compiled anew by every process"

@@ -29,8 +29,11 @@ def warm_up(cases: Sequence[tuple[str, str]]) -> str:
     tqdm = extra("tqdm").tqdm
 
     from dmlcpu.config import cache_folder
+    from dmlcpu.runtime.compilation import can_compile
     from dmlcpu.runtime.threads import limits
 
+    if not can_compile():
+        return "nothing to compile: compilation is switched off (NUMBA_DISABLE_JIT), the reference gives all results"
     start = time.perf_counter()
     compiled, cached = _counts()
     with tqdm(cases, desc="Compiling", unit="case", disable=None, leave=False) as progress:

@@ -14,6 +14,7 @@ from dmlcpu.descriptors.runs import Bound, PackedRun, keep, make_packed_run, mak
 from dmlcpu.descriptors.scatter_nd import ScatterNDOperatorDesc
 from dmlcpu.errors import BindingError
 from dmlcpu.operators.arguments import Array, check_apart, same_memory
+from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.memory import ALIGNED, C_CONTIGUOUS, OWNS_DATA, WRITEABLE
 
 # Different arrays that own their data share none of it.
@@ -218,7 +219,7 @@ class CompiledOperator:
         """
         if self._owned is None:
             raise self._uninitialized()
-        if self._packed is not None:
+        if self._packed is not None and can_compile():
             words = self._packed_words(tensors)
             if words is not None:
                 return self._packed.run(tensors, words)

@@ -13,6 +13,7 @@ from dmlcpu.kernels import registry
 from dmlcpu.kernels.quantized_matmul.brief import groups_of, panels_of
 from dmlcpu.operators.arguments import Array
 from dmlcpu.operators.quantization import check_matrix
+from dmlcpu.runtime.compilation import can_compile, in_python
 from dmlcpu.runtime.dots import COLUMNS
 from dmlcpu.runtime.memory import aligned_empty, first_word, words
 from dmlcpu.runtime.threads import Budget, budget
@@ -94,21 +95,50 @@ def pack_b(b: ArrayLike) -> PackedMatrix:
     """
     b = check_matrix("pack_b", "b", b, at_least=2)
     *batch, depth, columns = b.shape
-    padded = math.prod(batch) * panels_of.py_func(columns) * COLUMNS
-    panels, sums = aligned_empty(padded * groups_of.py_func(depth) // 2, np.int64), aligned_empty(padded, np.int64)
+    padded = math.prod(batch) * in_python(panels_of)(columns) * COLUMNS
+    panels, sums = aligned_empty(padded * in_python(groups_of)(depth) // 2, np.int64), aligned_empty(padded, np.int64)
     sums[...] = 0
-    if b.size:
+    if not can_compile():
+        _pack(b, panels, sums)
+    elif b.size:
         run, parts, start, *steps, batches = _pack_plan(b.shape, b.strides, budget())
         flip = flip_to_signed(b.dtype)
         run(0, parts, words(b, _BYTE), start, *steps, batches, columns, depth, flip, panels.view(np.uint32), sums)
     return PackedMatrix(b.shape, b.dtype, LAYOUT, panels, sums)
 
 
+def _pack(b: Array, panels: Array, sums: Array) -> None:
+    """Do in NumPy what the kernel does."""
+    *_, depth, columns = b.shape
+    rows = _rows_of(panels, b.shape)
+    batches, groups, four, count, width = rows.shape
+    signed = np.zeros((batches, groups * four, count * width), _BYTE)
+    signed[:, :depth, :columns] = b.reshape(batches, depth, columns).view(_BYTE) ^ flip_to_signed(b.dtype)
+    rows[...] = signed.reshape(rows.shape)
+    sums[...] = signed.view(np.int8).sum(axis=1, dtype=np.int64).reshape(-1)
+
+
+def unpack(b: PackedMatrix) -> Array:
+    """Return a copy of the matrix that was packed."""
+    *_, depth, columns = b.shape
+    rows = _rows_of(b.panels, b.shape)
+    batches, groups, four, count, width = rows.shape
+    signed = rows.reshape(batches, groups * four, count * width)[:, :depth, :columns]
+    return (signed ^ flip_to_signed(b.dtype)).view(b.dtype).reshape(b.shape)
+
+
+def _rows_of(panels: Array, shape: tuple[int, ...]) -> Array:
+    """View panels as bytes in the order of rows: matrices, groups, rows of a group, panels, columns of a panel."""
+    *batch, depth, columns = shape
+    in_memory = (math.prod(batch), in_python(panels_of)(columns), in_python(groups_of)(depth), COLUMNS, 4)
+    return panels.view(_BYTE).reshape(in_memory).transpose(0, 2, 4, 1, 3)
+
+
 @functools.lru_cache(maxsize=1024)
 def _pack_plan(shape: tuple[int, ...], strides: tuple[int, ...], limits: Budget) -> tuple[Any, ...]:
     """Return the kernel, into how many parts to cut the work, and where matrices of this layout lie."""
     *batch, _, columns = shape
-    parts = limits.parts(work=math.prod(shape) // 8, most=math.prod(batch) * panels_of.py_func(columns))
+    parts = limits.parts(work=math.prod(shape) // 8, most=math.prod(batch) * in_python(panels_of)(columns))
     run = registry.find("quantized_matmul", "pack").kernel.for_parts(parts)
     offsets = np.zeros(batch, np.int64)
     for index, stride in zip(np.ogrid[tuple(map(slice, batch))], strides, strict=False):

@@ -25,8 +25,10 @@ from dmlcpu.kernels.quantized_matmul.brief import (
 )
 from dmlcpu.kernels.registry import Entry
 from dmlcpu.operators.arguments import Array, check_apart, check_output
-from dmlcpu.operators.packing import PackedMatrix, broadcast_strides, flip_to_signed, flip_to_unsigned
+from dmlcpu.operators.packing import PackedMatrix, broadcast_strides, flip_to_signed, flip_to_unsigned, unpack
 from dmlcpu.operators.quantization import check_matrix, common_batch, output_type, scale, zero_point
+from dmlcpu.reference import quantized_matmul as reference_quantized_matmul
+from dmlcpu.runtime.compilation import can_compile, in_python
 from dmlcpu.runtime.dots import COLUMNS
 from dmlcpu.runtime.memory import borrow, first_word, give_back, second_level_cache, words
 from dmlcpu.runtime.threads import Budget, budget
@@ -250,7 +252,7 @@ class Cut(NamedTuple):
 
 def _cut(entry: Entry, batches: int, rows: int, columns: int, depth: int, packed: bool, limits: Budget) -> Cut:
     """Cut a product of packed operands."""
-    groups, tiles, panels = groups_of.py_func(depth), -(-rows // entry.rows), panels_of.py_func(columns)
+    groups, tiles, panels = in_python(groups_of)(depth), -(-rows // entry.rows), in_python(panels_of)(columns)
     # Some nanoseconds: a slow multiplier does 32 products in one, packing some bytes.
     work = batches * (rows * columns * depth // 64 + (rows + columns) * depth // 8)
     threads = limits.parts(work, most=batches * tiles * panels)
@@ -260,7 +262,7 @@ def _cut(entry: Entry, batches: int, rows: int, columns: int, depth: int, packed
     column_block = second_level_cache() // 2 // max(1, 4 * groups * COLUMNS)
     block = max(1, min(column_block, _LARGEST_BLOCK, -(-panels // column_parts)))
     kept = -(-tiles // row_parts)
-    if 8 * kept * left_cells.py_func(groups, entry.rows) > _KEPT_LEFT:
+    if 8 * kept * in_python(left_cells)(groups, entry.rows) > _KEPT_LEFT:
         kept = 1
     share = share_cells(depth, block, entry.rows, kept, not packed)
     return Cut(min(threads, batches * row_parts * column_parts), row_parts, column_parts, block, kept, share)
@@ -323,6 +325,12 @@ def execute(
     (..., 1, N) for b.
     """
     if out.size == 0:
+        return
+    if not can_compile():
+        plain = unpack(b) if isinstance(b, PackedMatrix) else b
+        reference_quantized_matmul(
+            a, a_scale, a_zero_point, plain, b_scale, b_zero_point, y_scale, y_zero_point, out_dtype=out.dtype, out=out
+        )
         return
     parameters = (a_scale, a_zero_point, b_scale, b_zero_point, y_scale, y_zero_point)
     shapes = tuple([None if parameter is None else parameter.shape for parameter in parameters])

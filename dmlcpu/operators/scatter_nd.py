@@ -26,6 +26,8 @@ from dmlcpu.operators.scatter_plan import (
     operation_of,
     plan,
 )
+from dmlcpu.reference import scatter_nd as reference_scatter_nd
+from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.memory import borrow, give_back, words
 from dmlcpu.runtime.results import empty_result
 from dmlcpu.runtime.threads import budget
@@ -160,6 +162,12 @@ def execute(
         )
     if indices.itemsize < 4:
         indices = indices.astype(np.int64)
+    if not can_compile():
+        place = _first_bad(indices, x.shape) if mode == "raise" else resolve.GOOD
+        if place != resolve.GOOD:
+            raise out_of_range(indices, place, x.shape, operator, field)
+        reference_scatter_nd(x, indices, updates, reduction=reduction, mode=mode, out=out)
+        return
     element = element_type(x, updates, out, reduction)
     copied = x is not out and x.flags.num & out.flags.num & CONTIGUOUS != 0
     strides = (out.strides, indices.strides, updates.strides)
@@ -213,6 +221,13 @@ def run(
         return place
     finally:
         give_back(scratch)
+
+
+def _first_bad(indices: Array, shape: tuple[int, ...]) -> int:
+    """Return where the first index out of range is, as `run` does, or GOOD."""
+    sizes = np.array(shape[: indices.shape[-1]], np.int64)
+    bad = (indices < -sizes) | (indices >= sizes)
+    return int(bad.argmax()) if bad.any() else resolve.GOOD
 
 
 def _reported(parts: int, scratch: Array) -> int:

@@ -28,6 +28,8 @@ from dmlcpu.operators.arguments import (
     check_output,
     type_name,
 )
+from dmlcpu.reference import top_k as reference_top_k
+from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.memory import borrow, first_word, give_back, word_strides, words
 from dmlcpu.runtime.threads import Budget, budget
 
@@ -285,6 +287,9 @@ def execute(
 ) -> None:
     """Run on checked arrays of any strides; `kernel` asks for one of the registry by name."""
     if values.size == 0:
+        return
+    if not can_compile():
+        reference_top_k(x, k, axis=axis, largest=largest, index_dtype=indices.dtype, out=(values, indices))
         return
     strides = (x.strides, values.strides, indices.strides)
     chosen = plan(x.shape, x.dtype, axis, k, largest, indices.itemsize, strides, budget(), kernel, ordered)

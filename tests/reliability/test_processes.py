@@ -2,11 +2,10 @@
 
 import json
 import os
-import subprocess
 import sys
-import textwrap
 
 import pytest
+from processes import run
 
 from dmlcpu.runtime.pool import AVAILABLE
 
@@ -35,20 +34,6 @@ expected = results(reference)
 def check():
     assert results(dmlcpu) == expected
 """
-
-
-def run(code, **environment):
-    """Run Python code in a fresh process in which warnings are errors; return what it printed."""
-    process = subprocess.run(
-        [sys.executable, "-W", "error", "-c", textwrap.dedent(code)],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert process.returncode == 0, process.stderr
-    return process.stdout
 
 
 def test_importing_loads_neither_numba_nor_numpy():

@@ -7,6 +7,7 @@ import numpy as np
 from dmlcpu.kernels import brief as briefs
 from dmlcpu.kernels.brief import Brief
 from dmlcpu.kernels.grid import Grid, flatten, offset
+from dmlcpu.runtime.compilation import in_python
 from dmlcpu.runtime.dots import AHEAD, CHUNK, COLUMNS, ROW_STEP
 from dmlcpu.runtime.intrinsics import as_words
 from dmlcpu.runtime.jit import device, viewer
@@ -140,8 +141,8 @@ def left_cells(groups, rows):
 
 def share_cells(depth: int, block: int, rows: int, kept: int, packs: bool) -> int:
     """Return how much scratch a share needs for blocks of so many panels; `packs`: and for packing them."""
-    groups = groups_of.py_func(depth)
-    left: int = kept * left_cells.py_func(groups, rows)
+    groups = in_python(groups_of)(depth)
+    left: int = kept * in_python(left_cells)(groups, rows)
     # Multipliers ask for words so far ahead: were those the next share's tile, they would take it from its core.
     own = (block * groups + AHEAD) * COLUMNS // 2 if packs else 0
     return PANELS + block * A_PANEL + left + own
@@ -155,6 +156,6 @@ def sums_step(block):
 
 def direct_cells(depth: int, block: int, rows: int) -> int:
     """Return how much scratch a share needs for products that are done without packing."""
-    left: int = left_cells.py_func(groups_of.py_func(depth), rows + 1)
-    sums: int = (rows + 1) * sums_step.py_func(block) // 2
+    left: int = in_python(left_cells)(in_python(groups_of)(depth), rows + 1)
+    sums: int = (rows + 1) * in_python(sums_step)(block) // 2
     return PANELS + block * A_PANEL + left + sums

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from dmlcpu.kernels.top_k.order import CELLS, sort
 from dmlcpu.kernels.top_k.threshold import collect, count_at_least, kth_greatest
+from dmlcpu.runtime.compilation import in_python
 from dmlcpu.runtime.intrinsics import greatest_line, line_of
 from dmlcpu.runtime.jit import device
 
@@ -44,7 +45,7 @@ def scratch(k: int, groups: int) -> tuple[int, int]:
 
     Keys: k winners, the candidates, the maxima. Positions: of the winners, of the candidates, and what sorting needs.
     """
-    candidates = room.py_func(k)
+    candidates = in_python(room)(k)
     return k + candidates + groups + LINE, k + 3 * candidates + CELLS
 
 
