@@ -23,6 +23,7 @@ import numpy as np
 from llvmlite import ir
 from numba import njit, prange
 
+from dmlcpu.runtime.cache import KernelCache
 from dmlcpu.runtime.intrinsics import call
 
 _log = logging.getLogger("dmlcpu")
@@ -156,13 +157,13 @@ def _compile_lazily(function: Callable[..., Any], *, parallel: bool = False) -> 
     copy.__qualname__ = f"{function.__qualname__}_{_digest(function)}"
     copy.__doc__ = function.__doc__
     copy.__module__ = function.__module__
-    options = {**_OPTIONS, "parallel": parallel}
+    compiled = njit(**_OPTIONS, parallel=parallel)(copy)
     if _can_cache:
         try:
-            return njit(cache=True, **options)(copy)
+            compiled._cache = KernelCache(copy)  # where cache=True puts Numba's own
         except RuntimeError as error:  # a read-only installation, and no writable home
             _give_up_caching(error)
-    return njit(**options)(copy)
+    return compiled
 
 
 _can_cache = True
