@@ -9,6 +9,8 @@ from typing import Any
 from llvmlite import ir
 from numba import njit
 
+from dmlcpu.runtime.cache import KernelCache
+
 _log = logging.getLogger("dmlcpu")
 
 # nogil: Python threads that call operators run side by side. error_model: 0 / 0 is NaN, as in NumPy.
@@ -39,13 +41,13 @@ def compile_lazily(function: Callable[..., Any], *, parallel: bool = False) -> A
     copy.__qualname__ = f"{function.__qualname__}_{digest(function)}"
     copy.__doc__ = function.__doc__
     copy.__module__ = function.__module__
-    options = {**_OPTIONS, "parallel": parallel}
+    compiled = njit(**_OPTIONS, parallel=parallel)(copy)
     if _can_cache:
         try:
-            return njit(cache=True, **options)(copy)
+            compiled._cache = KernelCache(copy)  # where cache=True puts Numba's own
         except RuntimeError as error:  # a read-only installation, and no writable home
             _give_up_caching(error)
-    return njit(**options)(copy)
+    return compiled
 
 
 _can_cache = True

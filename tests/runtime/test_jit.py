@@ -107,16 +107,14 @@ def test_methods_that_intrinsics_use_count_in_the_digest(monkeypatch):
 
 
 def test_without_a_place_for_the_cache_kernels_are_compiled_uncached(monkeypatch, caplog):
-    def njit(cache=False, **options):
-        if cache:
-            raise RuntimeError("cannot cache function: no locator available")
-        return lambda function: ("uncached", function.__qualname__)
+    def refuse(function):
+        raise RuntimeError("cannot cache function: no locator available")
 
-    monkeypatch.setattr(jit, "njit", njit)
+    monkeypatch.setattr(jit, "KernelCache", refuse)
     monkeypatch.setattr(jit, "_can_cache", True)
     caplog.set_level(logging.DEBUG, "dmlcpu")
     compiled = [jit.compile_lazily(bump_all.function) for _ in range(2)]
-    assert [kind for kind, _ in compiled] == ["uncached", "uncached"]
+    assert [function.stats.cache_path for function in compiled] == [None, None]
     assert [record.message for record in caplog.records] == [
         "compiled kernels cannot be cached (cannot cache function: no locator available); set NUMBA_CACHE_DIR to a "
         "writable folder"
