@@ -162,10 +162,8 @@ def plan(
     regions, unit = (space, inner) if in_order else (span, 1)
     parts = limits.parts(work=count * max(coordinates, 1), most=count)
     nbytes = math.prod(shape) * dtype.itemsize if copied else 0
-    apply_parts = max(
-        limits.parts(work=count * inner, most=regions),
-        limits.parts(work=nbytes // 8, most=regions),  # some 8 bytes a nanosecond
-    )
+    # In nanoseconds: a place, the words there, the copy.
+    apply_parts = limits.parts(work=count * (5 + inner // 4) + nbytes // 32, most=regions)
     single = inner == 1 and layout.sources.shape[1] == 1 and count > 0
     if kernel not in (None, "apply", "drain") or (kernel == "drain" and not single):
         raise LookupError(f"no kernel {kernel} for {count} updates of {inner} words")

@@ -189,11 +189,26 @@ _SWEEP_LINE = 8  # at least: columns side by side, or most lanes have none
 _LOCKSTEP_WORK = 8192  # at most: elements of a sequence times k
 # At least so many elements for each of the k winners, or too many groups have to be looked at again.
 _ELEMENTS_A_WINNER = 31
-_SPLIT_N = 100_000  # at least: elements of a sequence that several threads share
+
+# Nanoseconds for an element of 4 bytes, and for a winner: within a factor of 2, what a sequence takes (Zen 4).
+_COSTS = {
+    "tournament": (0.2, 45),
+    "split": (0.2, 45),
+    "select_sort": (2, 10),
+    "lockstep": (0.5, 8),
+    "sweep": (0.6, 2),
+    "columns": (1, 120),
+}
 
 
-def choose(work: Sequences, threads: int) -> str:
-    """Return the name of the kernel that is fastest for such sequences."""
+def cost(kernel: str, work: Sequences, width: int) -> int:
+    """Return about how many nanoseconds a sequence takes on one thread."""
+    element, winner = _COSTS[kernel]
+    return int(work.n * width / 4 * element + work.k * winner)
+
+
+def choose(work: Sequences, width: int, limits: Budget) -> str:
+    """Return the name of the kernel that is fastest for such sequences of elements of so many bytes."""
     if sweep.takes(work) and work.k <= _SWEEP_K and work.n <= _SWEEP_N and work.line >= _SWEEP_LINE:
         return "sweep"
     if lockstep.takes(work) and work.n * work.k <= _LOCKSTEP_WORK and work.rows > 1:
@@ -202,7 +217,8 @@ def choose(work: Sequences, threads: int) -> str:
         return "select_sort"
     if columns.takes(work):
         return "columns"
-    if split.takes(work) and work.n >= _SPLIT_N and work.rows * 2 <= threads:
+    shares = limits.parts(cost("split", work, width), split.most_parts(work))
+    if split.takes(work) and work.rows * 2 <= limits.threads and shares > 1:
         return "split"
     return "tournament" if tournament.takes(work) else "select_sort"
 
@@ -246,13 +262,14 @@ def plan(
     rows = math.prod(sizes)
     grid = make_grid(sizes, *[[own[d] for d in others] for own in in_words])
     work = Sequences(rows, n, k, x_strides[axis], int(grid[0, -1]) if grid[1, -1] == 1 else 1)
-    entry = registry.find("top_k", "select", kernel or choose(work, limits.threads))
+    entry = registry.find("top_k", "select", kernel or choose(work, width, limits))
     assert entry.scratch is not None
     if entry.takes and not entry.takes(work):
         raise LookupError(f"the kernel {entry.name} does not take {work}")
-    parts = limits.parts(work=rows * n, most=rows)
+    each = cost(entry.name, work, width)
+    parts = limits.parts(work=rows * each, most=rows)
     if entry.name == "split":
-        parts = rows * limits.parts(work=n, most=split.most_parts(work))
+        parts = rows * limits.parts(work=each, most=split.most_parts(work))
     keys_length, positions_length = (length + _GAP for length in entry.scratch(n, k))
     positions_length += -positions_length % 8  # the keys behind start a cache line
     numbers = (

@@ -48,7 +48,7 @@ AVAILABLE = bool(FUTEX)
 AWAKE = 600_000
 _WAIT = 150_000
 _FIRST_WAKING = 100_000  # what waking a helper is taken to cost until that has been measured
-_LONGEST_WAKING = 300_000  # counted, or an hour's neighbour would keep all but the largest calls serial ever after
+_LONGEST_WAKING = 200_000  # that counts; or one busy hour would keep all but the largest calls serial for good
 _FALLING_ASLEEP = 20  # ms, at most, at the end of the process
 
 _getcpu: Any = types.ExternalFunction("sched_getcpu", types.int32())
@@ -148,7 +148,9 @@ class Pool:
     def __init__(self, most: int, awake: int = AWAKE) -> None:
         self._boxes = aligned_empty(max(most, 1) * _BOX, "int64")
         self._boxes[...] = 0
+        self._boxes[_STATE::_BOX] = _ASLEEP  # what there is not sleeps
         self._boxes[_WAKING::_BOX] = _FIRST_WAKING
+        self._cells = memoryview(self._boxes)  # type: ignore[arg-type]  # read in half the time
         self._most, self.awake = most, awake
         self._helpers = 0
         self._started = self._boxes[:0]  # the boxes that have a helper
@@ -168,11 +170,11 @@ class Pool:
 
     def is_asleep(self) -> bool:
         """Return whether the helper that is asked first sleeps, or has not been started."""
-        return not self._helpers or self._boxes.item(_STATE) == _ASLEEP
+        return self._cells[_STATE] == _ASLEEP
 
     def waking(self) -> int:
         """Return what waking a helper takes, in nanoseconds: a moving average of what was measured."""
-        return int(self._boxes.item(_WAKING))
+        return self._cells[_WAKING]
 
     def describe(self) -> dict[str, str | None]:
         """Return what users may want to know."""
@@ -200,10 +202,12 @@ class Pool:
             thread = threading.Thread(
                 target=self._help, args=(serve, number * _BOX), name=f"dmlcpu-{number + 1}", daemon=True
             )
+            self._boxes[number * _BOX + _STATE] = _FREE
             try:
                 thread.start()
             except RuntimeError as error:  # the system has no more, or the interpreter is about to end
                 _log.debug("no thread could be started (%s); there are %d", error, number)
+                self._boxes[number * _BOX + _STATE] = _ASLEEP
                 self._most = number
                 break
             self._helpers = number + 1

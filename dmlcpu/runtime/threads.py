@@ -5,6 +5,7 @@ import contextlib
 import math
 import os
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -13,9 +14,13 @@ from dmlcpu.runtime.pool import AVAILABLE, AWAKE, Pool
 from dmlcpu.runtime.quota import cpu_quota
 
 # A share of work below this many nanoseconds is not worth a thread that is awake.
-GRAIN = 30_000
+GRAIN = 40_000
 # A share that sleeping threads are woken for must be worth so many times what waking takes.
-_WAKINGS = 3
+_WAKINGS = 2
+_STEP = 1 << 16  # such shares are rounded up to a multiple: plans are kept for each budget
+# Calls that begin within so many nanoseconds are calls in a row, whose threads stay awake once they are. It is more
+# than the time of a call that is not worth waking for, and less than the pauses of programs that do something else.
+_IN_A_ROW = 1_500_000
 
 
 class Budget(NamedTuple):
@@ -29,18 +34,28 @@ class Budget(NamedTuple):
         return max(1, min(self.threads, most, work // self.grain))
 
 
-_budget: Budget | None = None
+class _Budgets(NamedTuple):
+    """The budget when the threads are awake, and when they sleep."""
+
+    awake: Budget
+    asleep: Budget
+
+
+_budgets: _Budgets | None = None
 _layer: Pool | NumbaLayer | None = None
+_last = 0  # when a budget was last asked for while the threads slept
 _making = threading.RLock()  # a signal handler or a finalizer may need the layer while this thread makes it
 
 
 def budget() -> Budget:
-    """Return the budget in force; when the threads sleep, one whose shares are worth waking them."""
-    limits = _budget or _first_budget()
-    if limits.threads == 1 or limits.grain != GRAIN or not layer().is_asleep():
-        return limits
-    # In powers of two: plans are kept for each budget.
-    return Budget(limits.threads, 1 << (GRAIN + _WAKINGS * layer().waking()).bit_length())
+    """Return what the call that begins now may spend."""
+    global _last
+    awake, asleep = _budgets or _first_budgets()
+    # After a pause all code is slow, so there is little of it here.
+    if awake is asleep or not (_layer or layer()).is_asleep():
+        return awake
+    before, _last = _last, time.perf_counter_ns()
+    return awake if _last - before < _IN_A_ROW else asleep
 
 
 def layer() -> Pool | NumbaLayer:
@@ -54,7 +69,21 @@ def layer() -> Pool | NumbaLayer:
 
 def launch(address: int, parts: int, args: tuple[Any, ...]) -> bool:
     """Call the kernel at an address for every part, with all threads that are free; return whether it was done."""
-    return layer().launch(address, parts, args)
+    mine = layer()
+    waking = mine.is_asleep()
+    done = mine.launch(address, parts, args)
+    if waking and _budgets is not None and _budgets.awake is not _budgets.asleep:
+        _set_budgets(_budgets.awake.threads)  # what waking takes has been measured again
+    return done
+
+
+def _set_budgets(threads: int) -> None:
+    global _budgets
+    awake = asleep = Budget(threads)
+    if threads > 1:
+        steps = -(-_WAKINGS * layer().waking() // _STEP)
+        asleep = Budget(threads, max(GRAIN, steps * _STEP))
+    _budgets = _Budgets(awake, asleep)
 
 
 def _make_layer() -> Pool | NumbaLayer:
@@ -99,7 +128,7 @@ def get_num_threads() -> int:
     >>> dmlcpu.get_num_threads()
     2
     """
-    return (_budget or _first_budget()).threads
+    return (_budgets or _first_budgets()).awake.threads
 
 
 def set_num_threads(n: int) -> None:
@@ -127,31 +156,30 @@ def set_num_threads(n: int) -> None:
     >>> dmlcpu.get_num_threads()
     1
     """
-    global _budget
     if isinstance(n, bool) or not hasattr(n, "__index__"):
         raise TypeError(f"set_num_threads: n is {n!r}; allowed: an integer of at least 1")
     if n.__index__() < 1:
         raise ValueError(f"set_num_threads: n is {n}; allowed: an integer of at least 1")
-    _budget = (_budget or _first_budget())._replace(threads=n.__index__())
+    _set_budgets(n.__index__())
 
 
 @contextlib.contextmanager
 def limits(threads: int, grain: int = GRAIN) -> Iterator[None]:
-    """Work under another budget for a while (the tests' and the warm-up's way to several shares)."""
-    global _budget
-    before = _budget or _first_budget()
-    _budget = Budget(threads, grain)
+    """Work under another budget for a while, awake or asleep (the tests' and the warm-up's way to several shares)."""
+    global _budgets
+    before, fixed = _budgets, Budget(threads, grain)
+    _budgets = _Budgets(fixed, fixed)
     try:
         yield
     finally:
-        _budget = before
+        _budgets = before
 
 
-def _first_budget() -> Budget:
-    """Return the budget that DMLCPU_NUM_THREADS or the machine allows."""
-    global _budget
-    _budget = Budget(_from_environment() or _machine_threads())
-    return _budget
+def _first_budgets() -> _Budgets:
+    """Return the budgets that DMLCPU_NUM_THREADS or the machine allows."""
+    _set_budgets(_from_environment() or _machine_threads())
+    assert _budgets is not None
+    return _budgets
 
 
 def _from_environment() -> int | None:

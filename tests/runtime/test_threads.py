@@ -4,12 +4,13 @@ import os
 import pytest
 
 import dmlcpu
-from dmlcpu.runtime import threads
+from dmlcpu.runtime import pool, threads
+from dmlcpu.runtime.layers import NumbaLayer
 
 
 @pytest.fixture(autouse=True)
 def _unset(monkeypatch):
-    monkeypatch.setattr(threads, "_budget", threads._budget)
+    monkeypatch.setattr(threads, "_budgets", threads._budgets)
 
 
 def test_setting_and_getting():
@@ -28,14 +29,14 @@ def test_refusals(n, error):
 
 
 def test_the_environment_decides_first(monkeypatch):
-    monkeypatch.setattr(threads, "_budget", None)
+    monkeypatch.setattr(threads, "_budgets", None)
     monkeypatch.setenv("DMLCPU_NUM_THREADS", "7")
     assert dmlcpu.get_num_threads() == 7
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "many", "2.0"])
 def test_a_bad_environment_is_refused(monkeypatch, text):
-    monkeypatch.setattr(threads, "_budget", None)
+    monkeypatch.setattr(threads, "_budgets", None)
     monkeypatch.setenv("DMLCPU_NUM_THREADS", text)
     with pytest.raises(ValueError, match=f"DMLCPU_NUM_THREADS is '{text}'; allowed: an integer of at least 1"):
         dmlcpu.get_num_threads()
@@ -44,7 +45,7 @@ def test_a_bad_environment_is_refused(monkeypatch, text):
 @pytest.fixture
 def machine(monkeypatch):
     """A machine of our making, for the default number: what Numba says, the cores allowed, the quota."""
-    monkeypatch.setattr(threads, "_budget", None)
+    monkeypatch.setattr(threads, "_budgets", None)
     monkeypatch.delenv("DMLCPU_NUM_THREADS", raising=False)
     monkeypatch.delenv("NUMBA_NUM_THREADS", raising=False)
 
@@ -102,38 +103,118 @@ def test_how_work_is_cut(n, work, most, parts):
 
 
 def test_limits_are_put_back_after_an_error():
-    before = threads._budget = threads.Budget(3)
+    dmlcpu.set_num_threads(3)
     with contextlib.suppress(ZeroDivisionError), threads.limits(5, grain=1):
         assert threads.budget() == threads.Budget(5, 1)
         1 / 0  # noqa: B018
-    assert threads._budget == before
+    assert dmlcpu.get_num_threads() == 3
 
 
 class Layer:
     """Threads that are awake or asleep as we like."""
 
-    def __init__(self, waking):
-        self._waking = waking
+    def __init__(self, waking, asleep=True):
+        self.asleep, self._waking, self.launched = asleep, waking, 0
 
     def is_asleep(self):
-        return self._waking > 0
+        return self.asleep
 
     def waking(self):
         return self._waking
 
+    def launch(self, address, parts, args):
+        self.launched += 1
+        self._waking *= 2
+        return True
+
+
+@pytest.fixture
+def pausing(monkeypatch):
+    """A clock that stands still until it is told how much time has passed."""
+    now = [10**12]
+    monkeypatch.setattr(threads, "_last", 0)
+    monkeypatch.setattr(threads.time, "perf_counter_ns", lambda: now[0])
+
+    def pause(nanoseconds):
+        now[0] += nanoseconds
+
+    return pause
+
+
+def use(monkeypatch, layer, threads_allowed=4):
+    monkeypatch.setattr(threads, "_layer", layer)
+    dmlcpu.set_num_threads(threads_allowed)
+    return layer
+
 
 @pytest.mark.parametrize(
-    ("waking", "grain"), [(0, threads.GRAIN), (30_000, 1 << 17), (100_000, 1 << 19), (300_000, 1 << 20)]
+    ("waking", "grain"), [(0, threads.GRAIN), (30_000, 1 << 16), (100_000, 4 << 16), (200_000, 7 << 16)]
 )
-def test_sleeping_threads_are_woken_for_larger_shares(monkeypatch, waking, grain):
-    monkeypatch.setattr(threads, "_layer", Layer(waking))
-    monkeypatch.setattr(threads, "_budget", threads.Budget(4))
+def test_sleeping_threads_are_woken_for_larger_shares(monkeypatch, pausing, waking, grain):
+    use(monkeypatch, Layer(waking))
+    pausing(10**9)
     assert threads.budget() == threads.Budget(4, grain)
     assert dmlcpu.get_num_threads() == 4
 
 
+def test_threads_that_are_awake_are_worth_less(monkeypatch, pausing):
+    use(monkeypatch, Layer(100_000, asleep=False))
+    pausing(10**9)
+    assert threads.budget() == threads.Budget(4, threads.GRAIN)
+
+
+def test_for_calls_in_a_row_threads_are_woken_as_if_they_were_awake(monkeypatch, pausing):
+    use(monkeypatch, Layer(100_000))
+    pausing(10**9)
+    grains = []
+    for gap in (0, 1_400_000, 1_600_000, 10):
+        pausing(gap)
+        grains.append(threads.budget().grain)
+    assert grains == [4 << 16, threads.GRAIN, 4 << 16, threads.GRAIN]
+
+
+def test_what_waking_takes_counts_once_it_has_been_measured(monkeypatch, pausing):
+    layer = use(monkeypatch, Layer(50_000))
+    pausing(10**9)
+    assert threads.budget().grain == 2 << 16
+    assert threads.launch(0, 2, ())
+    pausing(10**9)
+    assert threads.budget().grain == 4 << 16
+    layer.asleep = False
+    assert threads.launch(0, 2, ())
+    layer.asleep = True
+    pausing(10**9)
+    assert threads.budget().grain == 4 << 16  # nobody was woken
+    assert layer.launched == 2
+
+
+def test_limits_hold_awake_and_asleep(monkeypatch, pausing):
+    use(monkeypatch, Layer(100_000))
+    pausing(10**9)
+    with threads.limits(3, grain=7):
+        assert threads.launch(0, 2, ())
+        assert threads.budget() == threads.Budget(3, 7)
+    assert dmlcpu.get_num_threads() == 4
+
+
 def test_a_budget_of_one_asks_no_thread(monkeypatch):
-    monkeypatch.setattr(threads, "_layer", None)
-    monkeypatch.setattr(threads, "_budget", threads.Budget(1))
+    use(monkeypatch, None, threads_allowed=1)
     assert threads.budget() == threads.Budget(1)
     assert threads._layer is None
+
+
+@pytest.mark.parametrize(
+    ("policy", "awake"), [("", pool.AWAKE), ("ACTIVE", pool.AWAKE), ("passive", 0), ("PASSIVE", 0)]
+)
+@pytest.mark.skipif(not pool.AVAILABLE, reason="this system has no threads of our own")
+def test_helpers_wait_as_openmp_is_told_to(monkeypatch, policy, awake):
+    monkeypatch.setenv("OMP_WAIT_POLICY", policy)
+    monkeypatch.setattr(threads, "asked_for", lambda: None)
+    assert threads._make_layer().awake == awake
+
+
+@pytest.mark.parametrize(("available", "asked"), [(False, None), (True, "tbb"), (False, "omp")])
+def test_numbas_layer_is_used_where_we_have_none_and_if_it_is_asked_for(monkeypatch, available, asked):
+    monkeypatch.setattr(threads, "AVAILABLE", available)
+    monkeypatch.setattr(threads, "asked_for", lambda: asked)
+    assert isinstance(threads._make_layer(), NumbaLayer)
