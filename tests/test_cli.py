@@ -69,16 +69,16 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 @pytest.fixture
 def fresh_environment() -> Iterator[None]:
     """Let the runtime read its environment variables again, before and after."""
-    before = threads._budget
+    before = threads._budgets
 
     def forget() -> None:
         isa.allowed.cache_clear()
-        threads._budget = None
+        threads._budgets = None
 
     forget()
     yield
     isa.allowed.cache_clear()
-    threads._budget = before
+    threads._budgets = before
 
 
 def test_run(run: Run, model: Path) -> None:

@@ -217,7 +217,8 @@ def choose(work: Sequences, width: int, limits: Budget) -> str:
         return "select_sort"
     if columns.takes(work):
         return "columns"
-    shares = limits.parts(cost("split", work, width), split.most_parts(work))
+    # Shares of a sequence have to be merged, so each must be worth twice as much as others.
+    shares = limits.parts(cost("split", work, width) // 2, split.most_parts(work))
     if split.takes(work) and work.rows * 2 <= limits.threads and shares > 1:
         return "split"
     return "tournament" if tournament.takes(work) else "select_sort"

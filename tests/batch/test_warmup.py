@@ -10,7 +10,7 @@ from dmlcpu.batch import warmup
 from dmlcpu.batch.faults import MissingExtraError
 from dmlcpu.config import cache_folder
 from dmlcpu.kernels import registry
-from dmlcpu.runtime.threads import budget, limits
+from dmlcpu.runtime.threads import get_num_threads, limits
 
 
 def test_chosen() -> None:
@@ -33,11 +33,11 @@ def test_the_table_of_types_is_what_the_operators_take() -> None:
 
 
 def test_warm_up_tells_what_it_did() -> None:
-    before = budget()
+    before = get_num_threads()
     text = warmup.warm_up([("top_k", "int16")])
     assert re.fullmatch(r"compiled \d+ kernels in \d+\.\d s, \d+ were in the cache already: .*", text)
     assert text.endswith(f": {cache_folder()}")
-    assert budget() == before
+    assert get_num_threads() == before
     # What is compiled stays so: the same again has nothing to do.
     again = warmup.warm_up([("top_k", "int16"), ("top_k", "uint16"), ("top_k", "bfloat16")])
     assert re.fullmatch(r"compiled 0 kernels in \d+\.\d s, 0 were in the cache already: .*", again)

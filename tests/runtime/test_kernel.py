@@ -1,7 +1,6 @@
 import concurrent.futures
 import threading
 import time
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -16,22 +15,20 @@ def bump_all(part, parts, x):
         x[i] += 3
 
 
-class Layer:
-    """Note what is launched; refuse to if that is wanted."""
+@pytest.fixture
+def launched(monkeypatch):
+    """Note what is launched, instead of launching it; `able` says whether that can be done."""
 
-    def __init__(self, able=True):
-        self.able, self.launched = able, []
+    class Launched(list):
+        able = True
 
-    def launch(self, address, parts, args):
-        self.launched.append((address, parts, args))
-        return self.able
+        def launch(self, address, parts, args):
+            self.append((address, parts, args))
+            return self.able
 
-
-@contextmanager
-def layer(instead, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(threads, "_layer", instead)
-        yield instead
+    launched = Launched()
+    monkeypatch.setattr(threads, "launch", launched.launch)
+    return launched
 
 
 @pytest.mark.parametrize("parts", [1, 2, 5])
@@ -42,22 +39,21 @@ def test_all_shares_are_done(parts, dtype):
     assert x.tolist() == list(range(3, 14))
 
 
-def test_one_part_needs_no_threads_and_more_are_launched(monkeypatch):
+def test_one_part_needs_no_threads_and_more_are_launched(launched):
     x = np.zeros(9, int)
-    with layer(Layer(), monkeypatch) as there:
-        for parts in (1, 2, 5):
-            bump_all(0, parts, x)
+    for parts in (1, 2, 5):
+        bump_all(0, parts, x)
     address = bump_all.address((x,))
-    assert [(where, parts) for where, parts, _ in there.launched] == [(address, 2), (address, 5)]
-    assert all(args[0] is x for _, _, args in there.launched)
+    assert [(where, parts) for where, parts, _ in launched] == [(address, 2), (address, 5)]
+    assert all(args[0] is x for _, _, args in launched)
     assert x.tolist() == [3] * 9  # by the one part
 
 
-def test_what_cannot_be_launched_is_done_here(monkeypatch):
+def test_what_cannot_be_launched_is_done_here(launched):
+    launched.able = False
     x = np.zeros(9, int)
-    with layer(Layer(able=False), monkeypatch) as there:
-        bump_all(0, 4, x)
-    assert len(there.launched) == 1
+    bump_all(0, 4, x)
+    assert len(launched) == 1
     assert x.tolist() == [3] * 9
 
 
@@ -74,8 +70,8 @@ def test_a_child_forked_while_a_kernel_was_being_made_can_make_its_own(monkeypat
 
 
 def test_a_kernel_can_be_made_while_another_is(monkeypatch):
-    inner, outer = Kernel(bump_all.function), Kernel(layer)
-    monkeypatch.setattr(kernels, "compile_lazily", lambda function: inner.share if function is layer else function)
+    inner, outer = Kernel(bump_all.function), Kernel(launched)
+    monkeypatch.setattr(kernels, "compile_lazily", lambda function: inner.share if function is launched else function)
     thread = threading.Thread(target=lambda: outer.share, daemon=True)  # which must not wait for itself
     thread.start()
     thread.join(10)
