@@ -40,13 +40,15 @@ _BOX = 48
 # The states of a box. Its owner posts, takes back and awaits; its helper runs, and is free again when it is done.
 _FREE, _ASLEEP, _POSTED, _RUNNING, _AWAITED = range(5)
 
+_NOBODY = -1
 AVAILABLE = bool(FUTEX)
 
-# In nanoseconds. How long a helper stays awake after its last work: of 0.06 to 1.4 ms, 0.6 was best for calls in a
-# row. How long a caller waits awake for a helper that is at work: if it sleeps, its core can take over a helper that
-# shares one with something else.
+# In nanoseconds. How long a helper stays awake after its last work: of 0.06 to 1.4 ms, 0.6 was best for calls in a row.
 AWAKE = 600_000
+# How long a caller waits awake for a helper that is at work: at least so long, and a fraction of the time the call has
+# taken, by which parts may differ. If it sleeps, its core can take over a helper that shares one with something else.
 _WAIT = 150_000
+_IMBALANCE = 8
 _FIRST_WAKING = 100_000  # what waking a helper is taken to cost until that has been measured
 _LONGEST_WAKING = 200_000  # that counts; or one busy hour would keep all but the largest calls serial for good
 _FALLING_ASLEEP = 20  # ms, at most, at the end of the process
@@ -99,30 +101,41 @@ def _wake_elsewhere(boxes, box):  # type: ignore[no-untyped-def]
 def _launch(address, parts, args, boxes):  # type: ignore[no-untyped-def]
     """Do all parts of a kernel call, with the help of whoever is free when a part is begun."""
     job, entry = make_job(address, parts, args), entry_of(args)
-    mine, helpers = -1, 0  # the box taken last; they are chained
+    begin = nanoseconds()
+    mine, helpers = _NOBODY, 0
     part = take_part(job, args)
     while part < parts:
-        for box in range(0, boxes.size, _BOX):
-            if part + 1 + helpers >= parts:
-                break
-            if load(boxes, box + _OWNER) == 0 and compare_exchange(boxes, box + _OWNER, 0, 1) == 0:
-                boxes[box + _ENTRY], boxes[box + _JOB], boxes[box + _NEXT] = entry, job, mine
-                mine = box
-                helpers += 1
-                if exchange(boxes, box + _STATE, _POSTED) == _ASLEEP:
-                    _wake_elsewhere(boxes, box)
+        mine, more = _recruit(boxes, mine, parts - part - 1 - helpers, entry, job)
+        helpers += more
         call(address, part, parts, args)
         part = take_part(job, args)
-    while mine >= 0:
+    patience = max(_WAIT, (nanoseconds() - begin) // _IMBALANCE)
+    while mine != _NOBODY:
         box, mine = mine, boxes[mine + _NEXT]
-        _dismiss(boxes, box)
+        _dismiss(boxes, box, patience)
 
 
 @device
-def _dismiss(boxes, box):  # type: ignore[no-untyped-def]
+def _recruit(boxes, mine, wanted, entry, job):  # type: ignore[no-untyped-def]
+    """Post a job in free boxes, as many as are wanted; return the first of the caller's chain, and how many it took."""
+    helpers = 0
+    for box in range(0, boxes.size, _BOX):
+        if helpers >= wanted:
+            break
+        if load(boxes, box + _OWNER) == 0 and compare_exchange(boxes, box + _OWNER, 0, 1) == 0:
+            boxes[box + _ENTRY], boxes[box + _JOB], boxes[box + _NEXT] = entry, job, mine
+            mine = box
+            helpers += 1
+            if exchange(boxes, box + _STATE, _POSTED) == _ASLEEP:
+                _wake_elsewhere(boxes, box)
+    return mine, helpers
+
+
+@device
+def _dismiss(boxes, box, patience):  # type: ignore[no-untyped-def]
     """Take a job back if its helper has not begun, else wait until it is done; then let others have the box."""
     if compare_exchange(boxes, box + _STATE, _POSTED, _FREE) == _RUNNING:
-        at_work = spin(boxes, box + _STATE, _RUNNING, _WAIT)
+        at_work = spin(boxes, box + _STATE, _RUNNING, patience)
         if at_work and compare_exchange(boxes, box + _STATE, _RUNNING, _AWAITED) == _RUNNING:
             sleep(boxes, box + _STATE, _AWAITED)
     exchange(boxes, box + _OWNER, 0)
