@@ -99,6 +99,7 @@ def test_helpers_work_at_the_same_time_as_the_caller(asleep):
 def test_nobody_waits_for_a_helper_that_does_not_come():
     pool = Pool(1)
     pool._helpers, pool._started = 1, pool._boxes  # whose thread there is not
+    pool._boxes[pools._STATE] = pools._FREE
     done = cells(2)
     run(pool, count, 2, done)
     assert done.tolist() == [1, 1]
