@@ -171,9 +171,13 @@ class Pool:
 
     def launch(self, address: int, parts: int, args: tuple[Any, ...]) -> bool:
         """Call the kernel at an address for every part; return True, as it can always be done."""
-        if self._helpers < min(parts - 1, self._most):
-            with self._starting:
-                self._start(min(parts - 1, self._most))
+        wanted = min(parts - 1, self._most)
+        # Who finds another thread starting them, or is called by a finalizer meanwhile, does with those there are.
+        if self._helpers < wanted and self._starting.acquire(blocking=False):
+            try:
+                self._start(wanted)
+            finally:
+                self._starting.release()
         _compiled()[0](address, parts, args, self._started)
         return True
 

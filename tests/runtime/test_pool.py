@@ -163,6 +163,20 @@ def test_helpers_are_started_when_they_are_wanted_and_not_before():
     assert threading.active_count() == before + 3
 
 
+def test_who_is_called_while_helpers_are_started_does_not_wait(monkeypatch):
+    pool, done = Pool(1), cells(2)
+    start = pool._start
+
+    def start_later(wanted):
+        run(pool, count, 2, done)  # as a finalizer may
+        start(wanted)
+
+    monkeypatch.setattr(pool, "_start", start_later)
+    run(pool, count, 2, done)
+    assert done.tolist() == [2, 2]
+    assert pool._helpers == 1
+
+
 def test_a_helper_falls_asleep_and_what_waking_it_takes_is_measured():
     pool = Pool(1)
     assert pool.is_asleep()
