@@ -8,6 +8,7 @@ import sys
 import textwrap
 
 import numba
+import processes
 import pytest
 
 from dmlcpu.runtime import layers
@@ -37,16 +38,7 @@ layer = NumbaLayer()
 
 def run(code, **environment):
     """Run code in a process of its own; return what it printed, as JSON."""
-    process = subprocess.run(
-        [sys.executable, "-W", "error", "-c", LAUNCH + textwrap.dedent(code)],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert process.returncode == 0, process.stderr
-    return json.loads(process.stdout)
+    return json.loads(processes.run(LAUNCH + textwrap.dedent(code), **environment))
 
 
 @pytest.mark.parametrize("name", ["workqueue", pytest.param("omp", marks=needs_openmp)])
