@@ -113,6 +113,11 @@ class Files:
         finally:
             unfinished.unlink(missing_ok=True)
 
+    def flush(self) -> None:
+        """Forget all entries, as Numba does before it compiles a function once more."""
+        for path in self._folder.glob(f"{self._base}.*.nbc"):
+            path.unlink(missing_ok=True)
+
 
 def _digest(content: bytes | memoryview) -> bytes:
     return hashlib.sha256(content).digest()

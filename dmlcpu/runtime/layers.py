@@ -65,12 +65,10 @@ class NumbaLayer:
 
     def __init__(self) -> None:
         self._launching = threading.Lock()
-        self._forked = False
+        self._closed = False
         self._waking = 0
         self._last = -_AWAKE
         self._waiting: str | None = None
-        if hasattr(os, "register_at_fork"):  # not on Windows
-            os.register_at_fork(after_in_child=self._after_fork_in_child)
 
     def launch(self, address: int, parts: int, args: tuple[Any, ...]) -> bool:
         """Call the kernel at an address for every part; return False, and do nothing, where that cannot be.
@@ -78,7 +76,7 @@ class NumbaLayer:
         Numba's workqueue layer aborts the process when two threads enter it, so whoever finds another call under way
         gets no threads. GNU OpenMP kills a forked child that starts threads after its parent did.
         """
-        if self._forked or not self._launching.acquire(blocking=False):
+        if self._closed or not self._launching.acquire(blocking=False):
             return False
         try:
             if self._waking == 0:
@@ -136,8 +134,9 @@ class NumbaLayer:
         finally:
             numba.set_num_threads(active)
 
-    def _after_fork_in_child(self) -> None:
-        self._forked = True
+    def close(self) -> None:
+        """Launch nothing any more, which a forked child must not."""
+        self._closed = True
 
 
 def _nothing(part, parts):  # type: ignore[no-untyped-def]

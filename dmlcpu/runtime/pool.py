@@ -65,17 +65,26 @@ def _serve(boxes, box, awake):  # type: ignore[no-untyped-def]
         if idle and compare_exchange(boxes, box + _STATE, _FREE, _ASLEEP) == _FREE:
             sleep(boxes, box + _STATE, _ASLEEP)
             _rise(boxes, box)
+            _roam(boxes, box)
         if compare_exchange(boxes, box + _STATE, _POSTED, _RUNNING) == _POSTED:  # else it has been taken back
             enter(boxes[box + _ENTRY], boxes[box + _JOB])
+            _roam(boxes, box)  # if it was confined only after it had risen
             if exchange(boxes, box + _STATE, _FREE) == _AWAITED:
                 wake(boxes, box + _STATE)
 
 
 @device
 def _rise(boxes, box):  # type: ignore[no-untyped-def]
-    """Note how long waking took, and be allowed on all of the waker's processors again."""
-    took = min(max(nanoseconds() - boxes[box + _WOKEN_AT], 0), _LONGEST_WAKING)
-    boxes[box + _WAKING] += (took - boxes[box + _WAKING]) // 4
+    """Note how long waking took."""
+    if boxes[box + _WOKEN_AT] != 0:  # it is, if the helper rose by chance before it was woken
+        took = min(max(nanoseconds() - boxes[box + _WOKEN_AT], 0), _LONGEST_WAKING)
+        boxes[box + _WAKING] += (took - boxes[box + _WAKING]) // 4
+        boxes[box + _WOKEN_AT] = 0
+
+
+@device
+def _roam(boxes, box):  # type: ignore[no-untyped-def]
+    """Be allowed on all of the waker's processors again."""
     if boxes[box + _STEERED]:
         boxes[box + _STEERED] = 0
         _setaffinity(0, 8 * _SET, address_of(boxes, box + _ALLOWED))
@@ -167,18 +176,27 @@ class Pool:
         self._most, self.awake = most, awake
         self._helpers = 0
         self._started = self._boxes[:0]  # the boxes that have a helper
-        self._starting = threading.Lock()
+        self._known: set[int] = set()  # the addresses of kernels for whose arguments `_launch` is compiled
+        self._preparing = threading.Lock()
 
     def launch(self, address: int, parts: int, args: tuple[Any, ...]) -> bool:
-        """Call the kernel at an address for every part; return True, as it can always be done."""
+        """Call the kernel at an address for every part; return False, and do nothing, where that cannot be.
+
+        The first call of a kernel compiles, and may start helpers. A finalizer or a signal handler that calls meanwhile
+        must do without, and so must other threads.
+        """
         wanted = min(parts - 1, self._most)
-        # Who finds another thread starting them, or is called by a finalizer meanwhile, does with those there are.
-        if self._helpers < wanted and self._starting.acquire(blocking=False):
-            try:
-                self._start(wanted)
-            finally:
-                self._starting.release()
-        _compiled()[0](address, parts, args, self._started)
+        if address in self._known and self._helpers >= wanted:
+            _compiled()[0](address, parts, args, self._started)
+            return True
+        if not self._preparing.acquire(blocking=False):
+            return False
+        try:
+            self._start(wanted)
+            _compiled()[0](address, parts, args, self._started)
+            self._known.add(address)
+        finally:
+            self._preparing.release()
         return True
 
     def compiled(self) -> list[Any]:
@@ -205,31 +223,44 @@ class Pool:
 
     def close(self) -> None:
         """Have no more helpers; wait a moment for those that there are to fall asleep, which they do not wake from."""
-        boxes, self._most, self._helpers = self._started, 0, 0
-        self._started = self._boxes[:0]
+        boxes, self._most = self._started, 0
+        self._count(0)
         for _ in range(_FALLING_ASLEEP):
             if (boxes[_STATE::_BOX] == _ASLEEP).all():
                 break
             time.sleep(1e-3)
 
     def _start(self, wanted: int) -> None:
-        serve = _compiled()[1]
-        serve.compile((int64[::1], intp, intp))  # once, and not in each thread
+        if wanted <= self._helpers:
+            return
+        _compiled()[1].compile((int64[::1], intp, intp))  # once, and not in each thread
         for number in range(self._helpers, wanted):
             thread = threading.Thread(
-                target=self._help, args=(serve, number * _BOX), name=f"dmlcpu-{number + 1}", daemon=True
+                target=self._help, args=(number, threading.get_native_id()), name=f"dmlcpu-{number + 1}", daemon=True
             )
             self._boxes[number * _BOX + _STATE] = _FREE
+            self._count(number + 1)  # before: an interrupt in `start` must not have a box get two helpers
             try:
                 thread.start()
             except RuntimeError as error:  # the system has no more, or the interpreter is about to end
-                _log.debug("no thread could be started (%s); there are %d", error, number)
-                self._boxes[number * _BOX + _STATE] = _ASLEEP
-                self._most = number
+                self._give_up(number, str(error))
+            if self._most <= number:
                 break
-            self._helpers = number + 1
-        self._started = self._boxes[: self._helpers * _BOX]
 
-    def _help(self, serve: Any, box: int) -> None:
+    def _help(self, number: int, starter: int) -> None:
+        if threading.get_native_id() == starter:
+            self._give_up(number, "threads are greenlets here")  # of gevent: this would never return
+            return
+        box = number * _BOX
         self._boxes[box + _THREAD] = threading.get_native_id()
-        serve(self._boxes, box, self.awake)
+        _compiled()[1](self._boxes, box, self.awake)
+
+    def _count(self, helpers: int) -> None:
+        self._helpers = helpers
+        self._started = self._boxes[: helpers * _BOX]
+
+    def _give_up(self, number: int, reason: str) -> None:
+        _log.debug("no thread could be started (%s); there are %d", reason, number)
+        self._boxes[number * _BOX + _STATE] = _ASLEEP
+        self._most = number
+        self._count(number)

@@ -69,21 +69,29 @@ def layer() -> Pool | NumbaLayer:
 
 def launch(address: int, parts: int, args: tuple[Any, ...]) -> bool:
     """Call the kernel at an address for every part, with all threads that are free; return whether it was done."""
-    mine = layer()
+    mine, before = layer(), _budgets
     waking = mine.is_asleep()
     done = mine.launch(address, parts, args)
-    if waking and _budgets is not None and _budgets.awake is not _budgets.asleep:
-        _set_budgets(_budgets.awake.threads)  # what waking takes has been measured again
+    if waking and before is not None and before.awake is not before.asleep:
+        _replace(before, _budgets_of(before.awake.threads))  # what waking takes has been measured again
     return done
 
 
-def _set_budgets(threads: int) -> None:
-    global _budgets
+def _budgets_of(threads: int) -> _Budgets:
     awake = asleep = Budget(threads)
     if threads > 1:
         steps = -(-_WAKINGS * layer().waking() // _STEP)
         asleep = Budget(threads, max(GRAIN, steps * _STEP))
-    _budgets = _Budgets(awake, asleep)
+    return _Budgets(awake, asleep)
+
+
+def _replace(before: _Budgets | None, budgets: _Budgets) -> _Budgets:
+    """Set the budgets, unless somebody else has set others meanwhile; return those in force."""
+    global _budgets
+    with _making:
+        if _budgets is before or _budgets is None:
+            _budgets = budgets
+        return _budgets
 
 
 def _make_layer() -> Pool | NumbaLayer:
@@ -97,7 +105,9 @@ def _make_layer() -> Pool | NumbaLayer:
 def _after_fork_in_child() -> None:
     global _layer, _making
     _making = threading.RLock()  # a thread that was left behind may have held the other
-    if isinstance(_layer, Pool):
+    if isinstance(_layer, NumbaLayer):
+        _layer.close()
+    else:
         _layer = None  # its helpers were left behind; the child gets its own
 
 
@@ -156,11 +166,14 @@ def set_num_threads(n: int) -> None:
     >>> dmlcpu.get_num_threads()
     1
     """
+    global _budgets
     if isinstance(n, bool) or not hasattr(n, "__index__"):
         raise TypeError(f"set_num_threads: n is {n!r}; allowed: an integer of at least 1")
     if n.__index__() < 1:
         raise ValueError(f"set_num_threads: n is {n}; allowed: an integer of at least 1")
-    _set_budgets(n.__index__())
+    budgets = _budgets_of(n.__index__())
+    with _making:
+        _budgets = budgets
 
 
 @contextlib.contextmanager
@@ -177,9 +190,7 @@ def limits(threads: int, grain: int = GRAIN) -> Iterator[None]:
 
 def _first_budgets() -> _Budgets:
     """Return the budgets that DMLCPU_NUM_THREADS or the machine allows."""
-    _set_budgets(_from_environment() or _machine_threads())
-    assert _budgets is not None
-    return _budgets
+    return _replace(None, _budgets_of(_from_environment() or _machine_threads()))
 
 
 def _from_environment() -> int | None:

@@ -320,3 +320,16 @@ def test_an_operator_goes_on_with_a_damaged_cache(tmp_path):
         flip(path, path.stat().st_size // 2)
     assert operate() == (["40", "0"], 1)
     assert operate() == (["40", "1"], 0)
+
+
+def test_a_function_can_be_compiled_once_more(process, tmp_path, entries):
+    entries.save("another key", "data")
+    other = cache.Files(tmp_path, "functions", "state")
+    other.save("key", "data")
+    entries.flush()
+    assert entries.load("key") is entries.load("another key") is None
+    assert other.load("key") == "data"
+    doubling = process()
+    run(doubling)
+    doubling.share.recompile()  # which flushes
+    assert run(process()) == (1, 0)

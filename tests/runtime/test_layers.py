@@ -108,6 +108,8 @@ def test_a_forked_child_gets_no_threads():
     code = """
     import warnings
     warnings.simplefilter("ignore", DeprecationWarning)  # Python's own, about forks of processes with threads
+    from dmlcpu.runtime import threads
+    threads._layer = layer
     assert run(layer)
     child = os.fork()
     if child == 0:

@@ -117,6 +117,7 @@ def test_a_helper_that_is_at_work_is_waited_for(each):
 
 def test_callers_in_several_threads_share_the_helpers():
     pool, wrong = Pool(2), []
+    run(pool, count, 5, cells(5))  # the first call prepares, and who comes meanwhile does without
 
     def call():
         for _ in range(200):
@@ -163,18 +164,51 @@ def test_helpers_are_started_when_they_are_wanted_and_not_before():
     assert threading.active_count() == before + 3
 
 
-def test_who_is_called_while_helpers_are_started_does_not_wait(monkeypatch):
-    pool, done = Pool(1), cells(2)
+def test_who_is_called_while_helpers_are_started_or_kernels_compiled_does_without(monkeypatch):
+    pool, done, able = Pool(1), cells(2), []
     start = pool._start
 
     def start_later(wanted):
-        run(pool, count, 2, done)  # as a finalizer may
+        able.append(pool.launch(count.address((done,)), 2, (done,)))  # as a finalizer may call
         start(wanted)
 
     monkeypatch.setattr(pool, "_start", start_later)
     run(pool, count, 2, done)
-    assert done.tolist() == [2, 2]
+    assert able == [False]
+    assert done.tolist() == [1, 1]
     assert pool._helpers == 1
+
+
+def test_an_interrupt_while_a_helper_is_started_does_not_give_its_box_another(monkeypatch):
+    pool, start, started = Pool(1), threading.Thread.start, []
+
+    def interrupted(thread):
+        start(thread)
+        started.append(thread)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(pool, count, 2, cells(2))
+    for _ in range(3):
+        done = cells(2)
+        run(pool, count, 2, done)
+        assert done.tolist() == [1, 1]
+    assert len(started) == 1
+
+
+def test_threads_that_are_greenlets_do_not_help(monkeypatch, caplog):
+    """gevent runs what a thread is to do in the thread that starts it, where a helper would never return."""
+    monkeypatch.setattr(threading.Thread, "start", lambda thread: thread.run())
+    caplog.set_level(logging.DEBUG, "dmlcpu")
+    pool = Pool(2)
+    for _ in range(2):
+        done = cells(3)
+        run(pool, count, 3, done)
+        assert done.tolist() == [1] * 3
+    assert [record.message for record in caplog.records] == [
+        "no thread could be started (threads are greenlets here); there are 0"
+    ]
 
 
 def test_a_helper_falls_asleep_and_what_waking_it_takes_is_measured():

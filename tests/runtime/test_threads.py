@@ -218,3 +218,46 @@ def test_numbas_layer_is_used_where_we_have_none_and_if_it_is_asked_for(monkeypa
     monkeypatch.setattr(threads, "AVAILABLE", available)
     monkeypatch.setattr(threads, "asked_for", lambda: asked)
     assert isinstance(threads._make_layer(), NumbaLayer)
+
+
+@pytest.mark.skipif(not pool.AVAILABLE, reason="this system has no threads of our own")
+def test_there_are_no_more_helpers_than_other_processors(monkeypatch):
+    monkeypatch.setattr(threads, "asked_for", lambda: None)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 3, 5})
+    assert "of at most 2 helpers" in threads._make_layer().describe()["layer"]
+
+
+def test_what_is_set_while_the_machine_is_looked_at_stays(monkeypatch):
+    monkeypatch.setattr(threads, "_budgets", None)
+    monkeypatch.delenv("DMLCPU_NUM_THREADS", raising=False)
+
+    def look():
+        dmlcpu.set_num_threads(3)
+        return 8
+
+    monkeypatch.setattr(threads, "_machine_threads", look)
+    assert dmlcpu.get_num_threads() == 3
+
+
+def test_what_is_set_while_a_call_wakes_threads_stays(monkeypatch, pausing):
+    layer = use(monkeypatch, Layer(50_000))
+    monkeypatch.setattr(layer, "launch", lambda *args: dmlcpu.set_num_threads(2))
+    threads.launch(0, 2, ())
+    assert dmlcpu.get_num_threads() == 2
+
+
+@pytest.mark.skipif(not pool.AVAILABLE, reason="this system has no threads of our own")
+def test_a_forked_child_gets_a_pool_of_its_own(monkeypatch):
+    monkeypatch.setattr(threads, "_layer", pool.Pool(1))
+    monkeypatch.setattr(threads, "_making", threads._making)
+    before = threads._layer
+    threads._after_fork_in_child()
+    assert threads.layer() is not before
+
+
+def test_at_the_end_of_the_process_the_pool_is_closed(monkeypatch):
+    closed = []
+    monkeypatch.setattr(pool.Pool, "close", lambda self: closed.append(self))
+    monkeypatch.setattr(threads, "_layer", pool.Pool(0))
+    threads._close()
+    assert closed == [threads._layer]
