@@ -1,8 +1,8 @@
-"""Threads of our own, on Linux. They wait for work awake for a while, then asleep; nobody waits for one that is late.
+"""Threads of our own, on Linux. They wait for work awake for a while, then asleep. Nobody waits for one that comes late.
 
 Each helper has a box, through which it is handed jobs. Who makes a parallel call takes boxes that are free, posts the
 job in each, and does parts of it until none is left. Then it takes back what no helper has begun, and waits only for
-those that are at work. So a helper whose core is busy with something else costs nothing but its help, and callers in
+those that are at work. So a helper that does not come, as its core is busy, costs nothing but its help, and callers in
 several threads do not wait for one another.
 
 A sleeping helper is woken on another core than its waker's. Linux would often choose the waker's own, because it takes
@@ -46,7 +46,7 @@ AVAILABLE = bool(FUTEX)
 # In nanoseconds. How long a helper stays awake after its last work: of 0.06 to 1.4 ms, 0.6 was best for calls in a row.
 AWAKE = 600_000
 # How long a caller waits awake for a helper that is at work: at least so long, and a fraction of the time the call has
-# taken, by which parts may differ. If it sleeps, its core can take over a helper that shares one with something else.
+# taken, by which parts may differ. Then it sleeps: the helper may have lost its core to something else for 4 ms.
 _WAIT = 150_000
 _IMBALANCE = 8
 _FIRST_WAKING = 100_000  # what waking a helper is taken to cost until that has been measured
