@@ -1,4 +1,4 @@
-"""Threads of our own, on Linux. They wait for work awake for a while, then asleep. Nobody waits for one that comes late.
+"""Threads of our own, on Linux. They wait for work awake, then asleep. Nobody waits for one that comes late.
 
 Each helper has a box, through which it is handed jobs. Who makes a parallel call takes boxes that are free, posts the
 job in each, and does parts of it until none is left. Then it takes back what no helper has begun, and waits only for
