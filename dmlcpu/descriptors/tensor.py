@@ -165,7 +165,7 @@ class TensorDesc:
         return np.ndarray(self.sizes, self.dtype, buffer, strides=self.byte_strides)
 
     def elements_overlap(self) -> bool:
-        """Tell whether two different elements lie at one place of the buffer; when too hard to decide, they do.
+        """Return whether two different elements lie at one place of the buffer; when too hard to decide, they do.
 
         The search for two such elements grows exponentially with the dimensions: it ends after 10,000 steps.
         """
@@ -198,7 +198,7 @@ def _integers(field: str, values: Any) -> tuple[int, ...]:
 
 
 def _cancel(steps: list[tuple[int, int]], offset: int, budget: Iterator[int], *, moved: bool) -> bool:
-    """Tell whether moves of at most `most` times each stride, not all of none, lead from `offset` back to 0.
+    """Return whether moves of at most `most` times each stride, not all of none, lead from `offset` back to 0.
 
     True as well when `budget`, which every call takes one from, is used up.
     """

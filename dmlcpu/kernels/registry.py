@@ -3,22 +3,27 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dmlcpu.kernels.quantized_matmul import direct, pack, product
+from dmlcpu.kernels.gemm import pack, product, skinny
+from dmlcpu.kernels.gemm.microkernels import amx, dot
 from dmlcpu.kernels.scatter_nd import apply, buckets, resolve
 from dmlcpu.kernels.top_k import columns, lockstep, select_sort, split, sweep, tournament
-from dmlcpu.runtime import dots, tiles
 from dmlcpu.runtime.isa import Isa, allowed
 from dmlcpu.runtime.kernel import Kernel
 
-WIDTHS = ("uint8", "uint16", "uint32", "uint64")
-INDICES = ("uint32",)
-BYTES = ("int8", "uint8")
-NUMBERS = (*WIDTHS, "int8", "int16", "int32", "int64", "float32", "float64")
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """What a kernel of a product works with."""
+
+    mr: int  # rows of its tallest tile of accumulators
+    nr: int  # columns of it
+    rhs_layout: str  # what it reads the right-hand side as: the name of a packed layout, or "rows": as it is in memory
+    is_skinny: bool = False  # for few rows: work is cut by columns alone, and each task reads all of the left-hand side
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A kernel: where it is used, what it needs, and what it is compiled for.
+    """A kernel: where it is used, what it needs, and how large its workspace is.
 
     Kernels with the same operator and stage are alternatives that give the same bits; the operator's plan chooses.
     """
@@ -27,45 +32,48 @@ class Entry:
     stage: str
     name: str
     isa: Isa
-    types: tuple[str, ...]
     kernel: Kernel
-    scratch: Callable[..., tuple[int, ...]] | None = None
-    takes: Callable[..., bool] | None = None  # of alternatives with limits: what they can do
-    rows: int = 0  # of a product with packed operands: those of its tallest tile
+    workspace: Callable[..., tuple[int, ...]] | None = None
+    supports: Callable[..., bool] | None = None  # of alternatives with limits: what they can do
+    product: Product | None = None
 
+
+VECTORS = Product(mr=dot.ROWS, nr=dot.NR, rhs_layout=pack.LAYOUT)
+TILES = Product(mr=amx.ROWS, nr=dot.NR, rhs_layout=pack.LAYOUT)
+SKINNY = Product(mr=skinny.MOST_ROWS, nr=skinny.BLOCK, rhs_layout="rows", is_skinny=True)
 
 # fmt: off
 KERNELS = (
-    Entry("top_k", "select", "lockstep", Isa.GENERIC, WIDTHS, lockstep.lockstep,
-          scratch=lockstep.scratch, takes=lockstep.takes),
-    Entry("top_k", "select", "tournament", Isa.GENERIC, WIDTHS, tournament.tournament,
-          scratch=tournament.scratch, takes=tournament.takes),
-    Entry("top_k", "select", "split", Isa.GENERIC, WIDTHS, split.split, scratch=split.scratch, takes=split.takes),
-    Entry("top_k", "merge", "merge", Isa.GENERIC, WIDTHS, split.merge),
-    Entry("top_k", "select", "sweep", Isa.GENERIC, WIDTHS, sweep.sweep, scratch=sweep.scratch, takes=sweep.takes),
-    Entry("top_k", "select", "columns", Isa.GENERIC, WIDTHS, columns.columns,
-          scratch=columns.scratch, takes=columns.takes),
-    Entry("top_k", "select", "select_sort", Isa.GENERIC, WIDTHS, select_sort.select_sort, scratch=select_sort.scratch),
-    Entry("scatter_nd", "survey", "survey", Isa.GENERIC, INDICES, resolve.survey),
-    Entry("scatter_nd", "copy", "copy", Isa.GENERIC, NUMBERS, apply.copy),
-    Entry("scatter_nd", "apply", "apply", Isa.GENERIC, NUMBERS, apply.apply),
-    Entry("scatter_nd", "partition", "partition", Isa.GENERIC, NUMBERS, buckets.partition),
-    Entry("scatter_nd", "drain", "drain", Isa.GENERIC, NUMBERS, buckets.drain),
-    Entry("quantized_matmul", "pack", "pack", Isa.GENERIC, BYTES, pack.pack),
-    Entry("quantized_matmul", "dot", "dot_u8s8_4x8x4_generic", Isa.GENERIC, BYTES, product.generic, rows=dots.ROWS),
-    Entry("quantized_matmul", "dot", "dot_u8s8_4x16x4_avx2", Isa.AVX2, BYTES, product.avx2, rows=dots.ROWS),
-    Entry("quantized_matmul", "dot", "dot_u8s8_6x16x4_avxvnni", Isa.AVXVNNI, BYTES, product.avxvnni,
-          rows=dots.ROWS),
-    Entry("quantized_matmul", "dot", "dot_u8s8_12x32x4_avx512vnni", Isa.AVX512VNNI, BYTES, product.avx512vnni,
-          rows=dots.ROWS),
-    Entry("quantized_matmul", "dot", "dot_u8s8_32x32x64_amx", Isa.AMX, BYTES, product.amx, rows=tiles.ROWS),
-    Entry("quantized_matmul", "dot", "direct_u8s8_16x16_generic", Isa.GENERIC, BYTES, direct.generic,
-          takes=direct.takes),
-    Entry("quantized_matmul", "dot", "direct_u8s8_32x16_avx2", Isa.AVX2, BYTES, direct.avx2, takes=direct.takes),
-    Entry("quantized_matmul", "dot", "direct_u8s8_32x16_avxvnni", Isa.AVXVNNI, BYTES, direct.avxvnni,
-          takes=direct.takes),
-    Entry("quantized_matmul", "dot", "direct_u8s8_64x16_avx512vnni", Isa.AVX512VNNI, BYTES, direct.avx512vnni,
-          takes=direct.takes),
+    Entry("top_k", "select", "lockstep", Isa.GENERIC, lockstep.lockstep,
+          workspace=lockstep.scratch, supports=lockstep.takes),
+    Entry("top_k", "select", "tournament", Isa.GENERIC, tournament.tournament,
+          workspace=tournament.scratch, supports=tournament.takes),
+    Entry("top_k", "select", "split", Isa.GENERIC, split.split, workspace=split.scratch, supports=split.takes),
+    Entry("top_k", "merge", "merge", Isa.GENERIC, split.merge),
+    Entry("top_k", "select", "sweep", Isa.GENERIC, sweep.sweep, workspace=sweep.scratch, supports=sweep.takes),
+    Entry("top_k", "select", "columns", Isa.GENERIC, columns.columns,
+          workspace=columns.scratch, supports=columns.takes),
+    Entry("top_k", "select", "select_sort", Isa.GENERIC, select_sort.select_sort, workspace=select_sort.scratch),
+    Entry("scatter_nd", "survey", "survey", Isa.GENERIC, resolve.survey),
+    Entry("scatter_nd", "copy", "copy", Isa.GENERIC, apply.copy),
+    Entry("scatter_nd", "apply", "apply", Isa.GENERIC, apply.apply),
+    Entry("scatter_nd", "partition", "partition", Isa.GENERIC, buckets.partition),
+    Entry("scatter_nd", "drain", "drain", Isa.GENERIC, buckets.drain),
+    Entry("quantized_matmul", "pack", "pack", Isa.GENERIC, pack.pack),
+    Entry("quantized_matmul", "dot", "dot_u8s8_4x8x4_generic", Isa.GENERIC, product.generic, product=VECTORS),
+    Entry("quantized_matmul", "dot", "dot_u8s8_4x16x4_avx2", Isa.AVX2, product.avx2, product=VECTORS),
+    Entry("quantized_matmul", "dot", "dot_u8s8_6x16x4_avxvnni", Isa.AVXVNNI, product.avxvnni, product=VECTORS),
+    Entry("quantized_matmul", "dot", "dot_u8s8_12x32x4_avx512vnni", Isa.AVX512VNNI, product.avx512vnni,
+          product=VECTORS),
+    Entry("quantized_matmul", "dot", "dot_u8s8_32x32x64_amx", Isa.AMX, product.amx, product=TILES),
+    Entry("quantized_matmul", "dot", "skinny_u8s8_16x16_generic", Isa.GENERIC, skinny.generic,
+          supports=skinny.supports, product=SKINNY),
+    Entry("quantized_matmul", "dot", "skinny_u8s8_32x16_avx2", Isa.AVX2, skinny.avx2,
+          supports=skinny.supports, product=SKINNY),
+    Entry("quantized_matmul", "dot", "skinny_u8s8_32x16_avxvnni", Isa.AVXVNNI, skinny.avxvnni,
+          supports=skinny.supports, product=SKINNY),
+    Entry("quantized_matmul", "dot", "skinny_u8s8_64x16_avx512vnni", Isa.AVX512VNNI, skinny.avx512vnni,
+          supports=skinny.supports, product=SKINNY),
 )
 # fmt: on
 

@@ -98,7 +98,7 @@ def check_output(operator: str, field: str, array: Any, shape: tuple[int, ...], 
 
 
 def _elements_overlap(array: Array) -> bool:
-    """Tell whether elements share memory: whether some stride is less than what all smaller ones span."""
+    """Return whether elements share memory: whether some stride is less than what all smaller ones span."""
     if array.flags.c_contiguous:
         return False
     span = array.itemsize
@@ -118,7 +118,7 @@ def check_apart(operator: str, field: str, out: Array, others: Mapping[str, Arra
 
 
 def same_memory(a: Array, b: Array) -> bool:
-    """Tell whether two arrays of one shape and type are the same elements in the same places."""
+    """Return whether two arrays of one shape and type are the same elements in the same places."""
     if a is b:
         return True
     return (
@@ -160,7 +160,7 @@ def _from_list(operator: str, name: str, value: Any, allowed: str, dtype: np.dty
 
 
 def _converts(given: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
-    """Tell whether a list of one type may be given for another; whether integers fit is told by their values."""
+    """Return whether a list of one type may be given for another; whether integers fit is told by their values."""
     if dtype.name == "bfloat16":
         return given.kind in "biuf"
     if given.kind in "iu" and dtype.kind in "iu":

@@ -10,15 +10,15 @@ from numpy.typing import ArrayLike
 
 from dmlcpu.errors import UnsupportedError
 from dmlcpu.kernels import registry
-from dmlcpu.kernels.quantized_matmul.brief import groups_of, panels_of
+from dmlcpu.kernels.gemm.microkernels.dot import NR
+from dmlcpu.kernels.gemm.pack import LAYOUT
+from dmlcpu.kernels.gemm.work import groups_of, panels_of
 from dmlcpu.operators.arguments import Array
 from dmlcpu.operators.quantization import check_matrix
 from dmlcpu.runtime.compilation import can_compile, in_python
-from dmlcpu.runtime.dots import COLUMNS
 from dmlcpu.runtime.memory import aligned_empty, first_word, words
 from dmlcpu.runtime.threads import Budget, budget
 
-LAYOUT = f"s8_k4_n{COLUMNS}"
 _BYTE = np.dtype(np.uint8)
 _SIGN = 0x80
 
@@ -95,7 +95,7 @@ def pack_b(b: ArrayLike) -> PackedMatrix:
     """
     b = check_matrix("pack_b", "b", b, at_least=2)
     *batch, depth, columns = b.shape
-    padded = math.prod(batch) * in_python(panels_of)(columns) * COLUMNS
+    padded = math.prod(batch) * in_python(panels_of)(columns) * NR
     panels, sums = aligned_empty(padded * in_python(groups_of)(depth) // 2, np.int64), aligned_empty(padded, np.int64)
     sums[...] = 0
     if not can_compile():
@@ -130,7 +130,7 @@ def unpack(b: PackedMatrix) -> Array:
 def _rows_of(panels: Array, shape: tuple[int, ...]) -> Array:
     """View panels as bytes in the order of rows: matrices, groups, rows of a group, panels, columns of a panel."""
     *batch, depth, columns = shape
-    in_memory = (math.prod(batch), in_python(panels_of)(columns), in_python(groups_of)(depth), COLUMNS, 4)
+    in_memory = (math.prod(batch), in_python(panels_of)(columns), in_python(groups_of)(depth), NR, 4)
     return panels.view(_BYTE).reshape(in_memory).transpose(0, 2, 4, 1, 3)
 
 

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.brief import Brief
-from dmlcpu.kernels.grid import make_grid
-from dmlcpu.kernels.quantized_matmul.brief import (
+from dmlcpu.kernels.gemm.microkernels.dot import NR
+from dmlcpu.kernels.gemm.work import (
     HEAD,
     Numbers,
     direct_cells,
@@ -23,15 +23,15 @@ from dmlcpu.kernels.quantized_matmul.brief import (
     panels_of,
     share_cells,
 )
+from dmlcpu.kernels.grid import make_grid
 from dmlcpu.kernels.registry import Entry
 from dmlcpu.operators.arguments import Array, check_apart, check_output
 from dmlcpu.operators.packing import PackedMatrix, broadcast_strides, flip_to_signed, flip_to_unsigned, unpack
 from dmlcpu.operators.quantization import check_matrix, common_batch, output_type, scale, zero_point
 from dmlcpu.reference import quantized_matmul as reference_quantized_matmul
 from dmlcpu.runtime.compilation import can_compile, in_python
-from dmlcpu.runtime.dots import COLUMNS
 from dmlcpu.runtime.isa import Isa
-from dmlcpu.runtime.memory import borrow, first_word, give_back, second_level_cache, words
+from dmlcpu.runtime.memory import Workspace, first_word, second_level_cache, words
 from dmlcpu.runtime.threads import Budget, budget
 
 _log = logging.getLogger("dmlcpu")
@@ -163,7 +163,7 @@ class Plan:
     run: Callable[..., Any]  # the kernel, to be called with (0, parts, ...)
     parts: int
     brief: Brief  # what it is told
-    scratch: int  # cells
+    workspace: Workspace
 
 
 @functools.lru_cache(maxsize=1024)
@@ -181,7 +181,8 @@ def plan(
     depth = a.shape[-1]
     strides = [broadcast_strides(shape or (), len(out.shape)) for shape in parameters]
     entry = _kernel_for(rows, columns, depth, b.strides[-1], packed, kernel)
-    cut_work = _cut_direct if entry.takes else _cut
+    assert entry.product is not None
+    cut_work = _cut_direct if entry.product.is_skinny else _cut
     batches = math.prod(batch)
     work = cut_work(entry, batches, rows, columns, depth, packed, limits)
     limits_of_y = np.iinfo(out.dtype)
@@ -226,7 +227,7 @@ def plan(
     )
     _log.debug("quantized_matmul: %s by %s: %s, %d parts", a.shape, b.shape, entry.name, work.threads)
     parts = work.threads
-    return Plan(entry.kernel.for_parts(parts), parts, make_brief(numbers, grid), HEAD + parts * work.share)
+    return Plan(entry.kernel.for_parts(parts), parts, make_brief(numbers, grid), Workspace(HEAD + parts * work.share))
 
 
 def _kernel_for(rows: int, columns: int, depth: int, column_step: int, packed: bool, name: str | None) -> Entry:
@@ -235,11 +236,11 @@ def _kernel_for(rows: int, columns: int, depth: int, column_step: int, packed: b
         entry
         for entry in registry.available("quantized_matmul", "dot")
         if name in (None, entry.name)
-        and (entry.takes is None or (not packed and entry.takes(rows, columns, depth, column_step)))
+        and (entry.supports is None or (not packed and entry.supports(rows, columns, depth, column_step)))
     ]
     if not able:
         raise LookupError(f"no kernel {name} for this product on this machine")
-    return max(able, key=lambda entry: (entry.takes is not None, entry.isa))  # those for certain products come first
+    return max(able, key=lambda entry: (entry.supports is not None, entry.isa))  # those for certain products come first
 
 
 class Cut(NamedTuple):
@@ -255,30 +256,32 @@ class Cut(NamedTuple):
 
 def _cut(entry: Entry, batches: int, rows: int, columns: int, depth: int, packed: bool, limits: Budget) -> Cut:
     """Cut a product of packed operands."""
-    groups, tiles, panels = in_python(groups_of)(depth), -(-rows // entry.rows), in_python(panels_of)(columns)
+    assert entry.product is not None
+    mr = entry.product.mr
+    groups, tiles, panels = in_python(groups_of)(depth), -(-rows // mr), in_python(panels_of)(columns)
     reading = columns * depth // (48 if packed else 8)  # and packing, if it is not
     work = batches * (rows * columns * depth // _PRODUCTS[entry.isa] + reading + rows * depth // 8)
     threads = limits.parts(work, most=batches * tiles * panels)
     row_parts, column_parts = cut(batches, tiles, panels, threads, not packed)
     while threads > 1 and batches * row_parts * column_parts < _UNITS * threads and 2 * column_parts <= panels:
         column_parts *= 2
-    column_block = second_level_cache() // 2 // max(1, 4 * groups * COLUMNS)
+    column_block = second_level_cache() // 2 // max(1, 4 * groups * NR)
     block = max(1, min(column_block, _LARGEST_BLOCK, -(-panels // column_parts)))
     kept = -(-tiles // row_parts)
-    if 8 * kept * in_python(left_cells)(groups, entry.rows) > _KEPT_LEFT:
+    if 8 * kept * in_python(left_cells)(groups, mr) > _KEPT_LEFT:
         kept = 1
-    share = share_cells(depth, block, entry.rows, kept, not packed)
+    share = share_cells(depth, block, mr, kept, not packed)
     return Cut(min(threads, batches * row_parts * column_parts), row_parts, column_parts, block, kept, share)
 
 
 def _cut_direct(_entry: Entry, batches: int, rows: int, columns: int, depth: int, _packed: bool, limits: Budget) -> Cut:
     """Cut a product of few rows by columns, and these into blocks whose sums stay in the nearest caches."""
-    pairs = -(-columns // (2 * COLUMNS))
+    pairs = -(-columns // (2 * NR))
     threads = limits.parts(batches * columns * depth * (4 + rows) // 64, most=batches * pairs)
     column_parts = 1
     while threads > 1 and batches * column_parts < _UNITS * threads and 2 * column_parts <= pairs:
         column_parts *= 2
-    most = _SUMS_OF_A_BLOCK // ((rows + 1) * 4 * 2 * COLUMNS)
+    most = _SUMS_OF_A_BLOCK // ((rows + 1) * 4 * 2 * NR)
     block = 2 * max(1, min(most, -(-pairs // column_parts)))
     return Cut(min(threads, batches * column_parts), 1, column_parts, block, 1, direct_cells(depth, block, rows))
 
@@ -346,12 +349,9 @@ def execute(
 
 def run(chosen: Plan, *arrays: Array) -> None:
     """Run a plan on what the kernel reads and writes, all of it flat; see the kernel for their order."""
-    scratch = borrow(chosen.scratch)
-    scratch[0] = 0  # no unit of the work has been taken
-    try:
+    with chosen.workspace as scratch:
+        scratch[0] = 0  # no unit of the work has been taken
         chosen.run(0, chosen.parts, *arrays, chosen.brief, scratch)
-    finally:
-        give_back(scratch)
 
 
 def _bytes(matrix: Array) -> Array:

@@ -28,7 +28,7 @@ from dmlcpu.operators.scatter_plan import (
 )
 from dmlcpu.reference import scatter_nd as reference_scatter_nd
 from dmlcpu.runtime.compilation import can_compile
-from dmlcpu.runtime.memory import borrow, give_back, words
+from dmlcpu.runtime.memory import words
 from dmlcpu.runtime.results import empty_result
 from dmlcpu.runtime.threads import budget
 
@@ -193,8 +193,7 @@ def run(
 
     x: empty if it is out, or if it is laid out unlike out: then `unlike` are out and x themselves.
     """
-    scratch = borrow(chosen.scratch)
-    try:
+    with chosen.workspace as scratch:
         target = out
         if chosen.checks and unlike is None:
             if chosen.trial:
@@ -219,8 +218,6 @@ def run(
         if target is not out and place == resolve.GOOD:
             out[...] = target
         return place
-    finally:
-        give_back(scratch)
 
 
 def _first_bad(indices: Array, shape: tuple[int, ...]) -> int:
@@ -240,7 +237,7 @@ def _reported(parts: int, scratch: Array) -> int:
 
 
 def _spread(chosen: Plan, scratch: Array) -> bool:
-    """Tell whether the updates are so spread over the buckets that no thread waits long for the fullest."""
+    """Return whether the updates are so spread over the buckets that no thread waits long for the fullest."""
     tables = scratch[chosen.tables : chosen.ticket].reshape(chosen.parts, 3, chosen.buckets + 1)
     counts = tables[:, 0, :-1].sum(axis=0)
     return bool(counts.max() * 2 * max(chosen.parts, 2) <= 3 * chosen.count)

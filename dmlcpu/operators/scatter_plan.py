@@ -17,7 +17,7 @@ from dmlcpu.kernels.scatter_nd import combine, resolve
 from dmlcpu.kernels.scatter_nd.brief import BLOCK, BLOCK_CELLS, Layout, make_brief
 from dmlcpu.kernels.scatter_nd.buckets import PAIRS
 from dmlcpu.operators.arguments import Array, type_name
-from dmlcpu.runtime.memory import C_CONTIGUOUS, F_CONTIGUOUS, first_word, second_level_cache, word_strides
+from dmlcpu.runtime.memory import C_CONTIGUOUS, F_CONTIGUOUS, Workspace, first_word, second_level_cache, word_strides
 from dmlcpu.runtime.threads import Budget
 
 _log = logging.getLogger("dmlcpu")
@@ -114,7 +114,7 @@ class Plan:
     brief: Brief  # what all kernels are told
     count: int  # updates
     element: np.dtype[Any]  # what the updates are seen as
-    scratch: int  # cells
+    workspace: Workspace
 
 
 @functools.lru_cache(maxsize=1024)
@@ -207,7 +207,7 @@ def plan(
         brief=brief,
         count=count,
         element=element,
-        scratch=pairs + (count + parts * buckets * PAIRS if buckets else 0) * (2 if width == 8 else 1),
+        workspace=Workspace(pairs + (count + parts * buckets * PAIRS if buckets else 0) * (2 if width == 8 else 1)),
     )
 
 

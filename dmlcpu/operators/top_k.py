@@ -30,7 +30,7 @@ from dmlcpu.operators.arguments import (
 )
 from dmlcpu.reference import top_k as reference_top_k
 from dmlcpu.runtime.compilation import can_compile
-from dmlcpu.runtime.memory import borrow, first_word, give_back, word_strides, words
+from dmlcpu.runtime.memory import Workspace, first_word, word_strides, words
 from dmlcpu.runtime.threads import Budget, budget
 
 _log = logging.getLogger("dmlcpu")
@@ -234,7 +234,7 @@ class Plan:
     merge: Callable[..., Any] | None  # what makes the result of split sequences
     brief: Brief  # what the kernels are told
     word: np.dtype[Any]  # what the kernel sees elements as
-    scratch: int  # cells
+    workspace: Workspace
 
 
 @functools.lru_cache(maxsize=1024)
@@ -264,14 +264,14 @@ def plan(
     grid = make_grid(sizes, *[[own[d] for d in others] for own in in_words])
     work = Sequences(rows, n, k, x_strides[axis], int(grid[0, -1]) if grid[1, -1] == 1 else 1)
     entry = registry.find("top_k", "select", kernel or choose(work, width, limits))
-    assert entry.scratch is not None
-    if entry.takes and not entry.takes(work):
+    assert entry.workspace is not None
+    if entry.supports and not entry.supports(work):
         raise LookupError(f"the kernel {entry.name} does not take {work}")
     each = cost(entry.name, work, width)
     parts = limits.parts(work=rows * each, most=rows)
     if entry.name == "split":
         parts = rows * limits.parts(work=each, most=split.most_parts(work))
-    keys_length, positions_length = (length + _GAP for length in entry.scratch(n, k))
+    keys_length, positions_length = (length + _GAP for length in entry.workspace(n, k))
     positions_length += -positions_length % 8  # the keys behind start a cache line
     numbers = (
         *(first_word(shape, x_strides), x_strides[axis]),
@@ -286,7 +286,7 @@ def plan(
         merge=registry.find("top_k", "merge").kernel.share if entry.name == "split" else None,
         brief=make_brief(numbers, key_codes(kind.code, width, kind.infinity, largest), grid),
         word=np.dtype(f"u{width}"),
-        scratch=parts * (positions_length + -(-keys_length * width // 8)),
+        workspace=Workspace(parts * (positions_length + -(-keys_length * width // 8))),
     )
     _log.debug("top_k: %s, k %d along axis %d: %s, %d parts", shape, k, axis, entry.name, chosen.parts)
     return chosen
@@ -316,13 +316,10 @@ def execute(
 
 def run(chosen: Plan, x: Array, values: Array, indices: Array) -> None:
     """Carry out a plan on the words of the arrays."""
-    scratch = borrow(chosen.scratch)
-    try:
+    with chosen.workspace as scratch:
         chosen.run(0, chosen.parts, x, values, indices, chosen.brief, scratch)
         if chosen.merge:
             chosen.merge(0, chosen.parts, x, values, indices, chosen.brief, scratch)
-    finally:
-        give_back(scratch)
 
 
 def _kind(dtype: np.dtype[Any]) -> _Kind:

@@ -11,7 +11,7 @@ _OFF_FOR_GOOD = bool(config.DISABLE_JIT)
 
 
 def can_compile() -> bool:
-    """Tell whether kernels can be used: NUMBA_DISABLE_JIT, or `numba.config` since, may have switched that off."""
+    """Return whether kernels can be used: NUMBA_DISABLE_JIT, or `numba.config` since, may have switched that off."""
     return not (config.DISABLE_JIT or _OFF_FOR_GOOD)
 
 

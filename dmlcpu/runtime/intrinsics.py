@@ -37,8 +37,8 @@ def address(context: Any, builder: Any, signature: Any, arguments: Any, array: i
     return builder.gep(context.make_array(signature.args[array])(context, builder, arguments[array]).data, [index])
 
 
-def request_line(builder: Any, place: Any) -> None:
-    """Emit the request for the cache line at a place ahead of its use."""
+def emit_prefetch(builder: Any, place: Any) -> None:
+    """Emit a prefetch of the cache line at a place."""
     address = builder.bitcast(place, _POINTER)
     function = builder.module.declare_intrinsic(
         "llvm.prefetch", [_POINTER], ir.FunctionType(ir.VoidType(), [_POINTER, _INT, _INT, _INT])
@@ -55,7 +55,7 @@ def splat(builder: Any, value: Any, lanes: int) -> Any:
 
 @intrinsic
 def prefetch(_context, array, index):  # type: ignore[no-untyped-def]
-    """Ask for the `line_of` elements from array[index] on ahead of their use; beyond the array it does no harm."""
+    """Prefetch the `line_of` elements from array[index] on; beyond the array it does no harm."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
@@ -63,7 +63,7 @@ def prefetch(_context, array, index):  # type: ignore[no-untyped-def]
         element = signature.args[0].dtype
         nbytes = _lanes(context, element) * context.get_abi_sizeof(context.get_data_type(element))
         for offset in range(0, nbytes, CACHE_LINE):
-            request_line(builder, builder.gep(address, [_INT(offset)]))
+            emit_prefetch(builder, builder.gep(address, [_INT(offset)]))
         return context.get_dummy_value()
 
     return types.void(array, types.intp), generate
@@ -99,7 +99,7 @@ def reach(_context, array, index, least):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def exceed_any(_context, array, index, other, place):  # type: ignore[no-untyped-def]
-    """Tell whether any of the `line_of` elements from array[index] on exceeds its opposite from other[place] on."""
+    """Return whether any of the `line_of` elements from array[index] on exceeds its opposite from other[place] on."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         lanes = _lanes(context, signature.args[0].dtype)
@@ -137,14 +137,14 @@ def greatest_line(_context, array, first, step, end, target, place):  # type: ig
     return types.void(array, types.intp, types.intp, types.intp, target, types.intp), generate
 
 
-def _make_sink(comparison: str) -> Any:
+def _make_insert(comparison: str) -> Any:
     @intrinsic
-    def sink(_context, keys, new, position, best, places, first, step, count):  # type: ignore[no-untyped-def]
-        """Let the `line_of` keys from keys[new] on, all of one position, sink into as many lists of `count` best keys.
+    def insert(_context, keys, new, position, best, places, first, step, count):  # type: ignore[no-untyped-def]
+        """Insert the `line_of` keys from keys[new] on, all of one position, into as many sorted lists of `count` keys.
 
         The lists are best[first], best[first + step], ..., and beside each key in `places` its position. A key takes
-        the place of the first that it reaches (`sink`) or exceeds (`sink_behind`), and that one the next place, to the
-        end. What sinks stays in registers.
+        the place of the first that it reaches (`insert`) or exceeds (`insert_after_equals`), and that one the next
+        place, to the end. What is moved on stays in registers.
         """
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -154,28 +154,28 @@ def _make_sink(comparison: str) -> Any:
             lanes = _lanes(context, signature.args[0].dtype)
             address, align = line(0, arguments[1])
             newcomer = builder.load(address, align=align)
-            sinking = cgutils.alloca_once_value(builder, newcomer)
+            moving = cgutils.alloca_once_value(builder, newcomer)
             place = context.cast(builder, arguments[2], types.intp, signature.args[4].dtype)
-            sinking_at = cgutils.alloca_once_value(builder, splat(builder, place, lanes))
+            moving_at = cgutils.alloca_once_value(builder, splat(builder, place, lanes))
             with cgutils.for_range(builder, arguments[7], intp=arguments[7].type) as loop:
                 index = builder.add(arguments[5], builder.mul(loop.index, arguments[6]))
                 (address, align), (address_at, align_at) = line(3, index), line(4, index)
-                new, new_at = builder.load(sinking), builder.load(sinking_at)
+                new, new_at = builder.load(moving), builder.load(moving_at)
                 held, held_at = builder.load(address, align=align), builder.load(address_at, align=align_at)
                 wins = builder.icmp_unsigned(comparison, newcomer, held)  # then also against all that follow
                 builder.store(builder.select(wins, new, held), address, align=align)
                 builder.store(builder.select(wins, new_at, held_at), address_at, align=align_at)
-                builder.store(builder.select(wins, held, new), sinking)
-                builder.store(builder.select(wins, held_at, new_at), sinking_at)
+                builder.store(builder.select(wins, held, new), moving)
+                builder.store(builder.select(wins, held_at, new_at), moving_at)
             return context.get_dummy_value()
 
         arguments = (keys, types.intp, types.intp, best, places, types.intp, types.intp, types.intp)
         return types.void(*arguments), generate
 
-    return sink
+    return insert
 
 
-sink, sink_behind = _make_sink(">="), _make_sink(">")
+insert, insert_after_equals = _make_insert(">="), _make_insert(">")
 
 
 @intrinsic
@@ -277,8 +277,8 @@ def load_word(_context, array, index):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def take_number(_context, cells, index):  # type: ignore[no-untyped-def]
-    """Return cells[index] and count it up, in one step that no other thread can come between. cells: int64."""
+def fetch_add(_context, cells, index):  # type: ignore[no-untyped-def]
+    """Return cells[index] and add 1 to it, atomically. cells: int64."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data

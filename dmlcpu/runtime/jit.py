@@ -28,6 +28,11 @@ def device(function: Callable[..., Any]) -> Any:
     return njit(**_HELPER_OPTIONS)(function)
 
 
+def inlined(function: Callable[..., Any]) -> Any:
+    """Make a `device` helper that is compiled into each place that calls it: the call would cost more than it does."""
+    return njit(**_HELPER_OPTIONS, forceinline=True)(function)
+
+
 def viewer(function: Callable[..., Any]) -> Any:
     """Make a helper that returns arrays, which are views of those it is given: it has to count references."""
     return njit(**{**_HELPER_OPTIONS, "_nrt": True})(function)
@@ -83,6 +88,7 @@ def digest(function: Callable[..., Any]) -> str:
                 helper = value  # of an intrinsic
             if isinstance(value, type) and value.__module__.startswith("dmlcpu."):
                 values += [(name, member) for name, member in vars(value).items() if callable(member)]
+                hashed.update(f"{name}={getattr(value, '_fields', ())}".encode())  # a NamedTuple is built by position
             if helper is not None:
                 pending.append((helper.__code__, helper.__globals__))
                 closure = zip(helper.__code__.co_freevars, helper.__closure__ or (), strict=True)

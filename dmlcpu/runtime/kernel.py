@@ -10,7 +10,6 @@ parallel one's body through LLVM three times: that was half of all the time that
 
 import os
 import threading
-import types
 from collections.abc import Callable
 from typing import Any
 
@@ -62,7 +61,8 @@ class Kernel:
     def address(self, args: tuple[Any, ...]) -> int:
         """Return where the machine code for arguments of these types is."""
         # What Numba's types follow from: to ask it for them would take 8 us an argument.
-        kinds = tuple([(x.dtype.num, x.ndim, x.flags.num) if isinstance(x, np.ndarray) else type(x) for x in args])
+        # (`dtype.num` is shorter, and the same for all record types.)
+        kinds = tuple([(x.dtype, x.ndim, x.flags.num) if isinstance(x, np.ndarray) else type(x) for x in args])
         found = self._compiled.get(kinds)
         if found is None:
             share = self.share
@@ -77,10 +77,3 @@ class Kernel:
 def kernel(function: Callable[..., Any]) -> Kernel:
     """Make a kernel of a function of (part, parts, ...) that returns nothing."""
     return Kernel(function)
-
-
-def variant(function: Callable[..., Any], name: str, **names: Any) -> Kernel:
-    """Make a kernel of a function in which some global names mean something else."""
-    copy = types.FunctionType(function.__code__.replace(co_name=name), {**function.__globals__, **names}, name)
-    copy.__qualname__, copy.__doc__, copy.__module__ = name, function.__doc__, function.__module__
-    return Kernel(copy)

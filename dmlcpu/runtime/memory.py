@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dmlcpu.runtime.records import CELL
+
 Array = NDArray[Any]
 
 _ALIGNMENT = 64
-_CELL = 8
 # Scratch up to this many bytes is kept by each thread for its next call; more is given back at once.
 _KEPT_BYTES = 32 << 20
 _LEAST_CELLS = 512
@@ -22,26 +23,43 @@ _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 C_CONTIGUOUS, F_CONTIGUOUS, OWNS_DATA, ALIGNED, WRITEABLE = 0x1, 0x2, 0x4, 0x100, 0x400
 _FLAT = C_CONTIGUOUS | WRITEABLE
 
-_local = threading.local()
+
+class _Blocks(threading.local):
+    """What each thread keeps for its next call, and what it lent last."""
+
+    block: Array | None = None
+    lent: Array
 
 
-def borrow(cells: int) -> Array:
-    """Lend uninitialised 64-byte aligned scratch of at least so many int64 cells, until `give_back`.
+_local = _Blocks()
 
-    The memory belongs to the calling thread, whose next call uses it again. While it is lent it is not there: a call
-    in between (of a signal handler, of a finalizer) gets memory of its own.
+
+class Workspace:
+    """Uninitialised 64-byte aligned memory of so many int64 cells at least, for the time of a ``with``.
+
+    The memory belongs to the calling thread, whose next call uses it again, if it is not too large to be kept. While it
+    is lent it is not there: a call in between (of a signal handler, of a finalizer) gets memory of its own.
+
+    A plan keeps one for all its calls, from any thread: to make it takes as long as to lend memory.
     """
-    block: Array | None = getattr(_local, "block", None)
-    _local.block = None  # a call between these two lines uses the block, and is done with it before this one goes on
-    if block is None or block.size < cells:
-        return aligned_empty(max(cells, _LEAST_CELLS), np.int64)
-    return block
 
+    __slots__ = ("cells",)
 
-def give_back(block: Array) -> None:
-    """Keep what `borrow` lent for this thread's next call, if it is not too large."""
-    if block.size <= _KEPT_BYTES // _CELL:
-        _local.block = block
+    def __init__(self, cells: int) -> None:
+        self.cells = max(cells, _LEAST_CELLS)
+
+    def __enter__(self) -> Array:
+        block: Array | None = _local.block
+        _local.block = None  # a call between these two lines is done with it before this one goes on
+        if block is None or block.size < self.cells:
+            block = aligned_empty(self.cells, np.int64)
+        _local.lent = block
+        return block
+
+    def __exit__(self, *_: object) -> None:
+        block = _local.lent  # or what a call in between had, which is done with it
+        if block.size <= _KEPT_BYTES // CELL:
+            _local.block = block
 
 
 @functools.cache
@@ -101,20 +119,28 @@ def word_strides(strides: tuple[int, ...], width: int) -> tuple[int, ...]:
     return tuple(stride // width for stride in strides)
 
 
+def packed_strides(shape: tuple[int, ...], step: int = 1) -> tuple[int, ...]:
+    """Return the strides of a packed array in C order; step: from one element to the next, a byte's or a word's."""
+    strides = [step]
+    for n in shape[:0:-1]:
+        strides.append(strides[-1] * n)
+    return tuple(reversed(strides[: len(shape)]))
+
+
 def first_word(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
     """Return the place of an array's first element in its `words`; strides in words."""
     return sum((1 - n) * stride for n, stride in zip(shape, strides, strict=True) if stride < 0)
 
 
 def spans_meet(a: Array, b: Array) -> bool:
-    """Tell whether what two arrays span, from the first element to the last, has memory in common."""
+    """Return whether what two arrays span, from the first element to the last, has memory in common."""
     if a is not b and a.flags.num & b.flags.num & OWNS_DATA:  # spares most calls what NumPy's own check takes
         return False
     return np.may_share_memory(a, b)
 
 
 def overlap(a: Array, b: Array) -> bool:
-    """Tell whether two arrays share memory; when that is too hard to decide, they do."""
+    """Return whether two arrays share memory; when that is too hard to decide, they do."""
     if not spans_meet(a, b):
         return False
     try:

@@ -50,7 +50,7 @@ def _memory(nbytes: int) -> mmap.mmap:
 
 
 def _advise(block: mmap.mmap, advice: int) -> bool:
-    """Tell whether the system takes the advice; it may know the word and yet refuse."""
+    """Return whether the system takes the advice; it may know the word and yet refuse."""
     try:
         block.madvise(advice)
     except OSError:

@@ -36,12 +36,16 @@ class KernelTable(SphinxDirective):
     """``.. kernel-table::``: the lines of the registry."""
 
     def run(self) -> list[nodes.Node]:
-        head = ("Operator", "Stage", "Kernel", "Instruction set", "Compiled for")
+        head = ("Operator", "Stage", "Kernel", "Instruction set", "Tile", "Reads B as")
         rows = [
-            (entry.operator, entry.stage, f"``{entry.name}``", entry.isa.name.lower(), " ".join(entry.types))
+            (entry.operator, entry.stage, f"``{entry.name}``", entry.isa.name.lower(), *_product(entry.product))
             for entry in registry.KERNELS
         ]
-        return self.parse_text_to_nodes(list_table("18 12 26 14 30", head, rows))
+        return self.parse_text_to_nodes(list_table("20 12 34 14 8 12", head, rows))
+
+
+def _product(product: registry.Product | None) -> tuple[str, str]:
+    return (f"{product.mr} x {product.nr}", product.rhs_layout) if product else ("", "")
 
 
 class CommandHelp(SphinxDirective):

@@ -24,7 +24,7 @@ from samples import (
 import dmlcpu
 from dmlcpu import reference
 from dmlcpu.kernels import registry
-from dmlcpu.kernels.quantized_matmul import direct
+from dmlcpu.kernels.gemm import skinny
 from dmlcpu.operators.quantized_matmul import execute as execute_quantized_matmul
 from dmlcpu.operators.scatter_nd import execute as execute_scatter_nd
 from dmlcpu.operators.top_k import execute as execute_top_k
@@ -199,7 +199,7 @@ PRODUCTS = (
 @pytest.mark.parametrize("kernel", [entry.name for entry in registry.available("quantized_matmul", "dot")])
 def test_quantized_matmul(kernel, signs):
     rng = np.random.default_rng(9)
-    layouts, runs, is_direct = itertools.cycle(KERNEL_LAYOUTS.values()), 0, kernel.startswith("direct")
+    layouts, runs, is_skinny = itertools.cycle(KERNEL_LAYOUTS.values()), 0, kernel.startswith("skinny")
     for (a_batch, b_batch, rows, depth, columns), extreme in itertools.product(PRODUCTS, (False, True)):
         types = [np.dtype(name) for name in signs]
         batch = np.broadcast_shapes(a_batch, b_batch)
@@ -211,7 +211,7 @@ def test_quantized_matmul(kernel, signs):
             next(layouts)(a),
             rng.uniform(0.001, 2, (rows, 1)).astype(np.float32),
             quantized(rng, (1, 1), types[0]),
-            b if is_direct else next(layouts)(b),
+            b if is_skinny else next(layouts)(b),
             rng.uniform(0.001, 2, (1, columns)).astype(np.float32),
             quantized(rng, (1, columns), types[1]),
             (rng.uniform(0.5, 2, (rows, 1)) * (2000 * depth if extreme else 100 * depth**0.5)).astype(np.float32),
@@ -227,5 +227,5 @@ def test_quantized_matmul(kernel, signs):
                     continue
             assert_same_bits((found,), (expected,))
             runs += 1
-    able = [product for product in PRODUCTS if not is_direct or direct.takes(*[product[i] for i in (2, 4, 3)], 1)]
+    able = [product for product in PRODUCTS if not is_skinny or skinny.supports(*[product[i] for i in (2, 4, 3)], 1)]
     assert runs == len(THREADS) * 2 * len(able) > 20

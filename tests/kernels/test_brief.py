@@ -3,8 +3,8 @@ import pytest
 from numba import njit
 
 from dmlcpu.kernels.brief import make_brief, section
+from dmlcpu.kernels.gemm import work as product_brief
 from dmlcpu.kernels.grid import flatten
-from dmlcpu.kernels.quantized_matmul import brief as product_brief
 from dmlcpu.kernels.top_k import brief as top_k_brief
 
 

@@ -34,13 +34,13 @@ def greatest_line(words, first, step, end, target, place):
 
 
 @njit
-def sink_behind(words, new, position, best, places, first, step, count):
-    intrinsics.sink_behind(words, new, position, best, places, first, step, count)
+def insert_after_equals(words, new, position, best, places, first, step, count):
+    intrinsics.insert_after_equals(words, new, position, best, places, first, step, count)
 
 
 @njit
-def sink(words, new, position, best, places, first, step, count):
-    intrinsics.sink(words, new, position, best, places, first, step, count)
+def insert(words, new, position, best, places, first, step, count):
+    intrinsics.insert(words, new, position, best, places, first, step, count)
 
 
 @njit
@@ -59,8 +59,8 @@ def copy_range(source, target, first, last):
 
 
 @njit
-def take_number(cells, index):
-    return intrinsics.take_number(cells, index)
+def fetch_add(cells, index):
+    return intrinsics.fetch_add(cells, index)
 
 
 @njit
@@ -108,7 +108,7 @@ def test_sink_keeps_lists_in_order_and_the_newcomer_before_its_equals(dtype):
     words = random_words(dtype, (30, lanes)) % 5  # many ties
     best, places = np.zeros((4, lanes), dtype), np.zeros((4, lanes), np.uint16)
     for i in range(29, -1, -1):
-        sink(words.reshape(-1), i * lanes, i, best.reshape(-1), places.reshape(-1), 0, lanes, 4)
+        insert(words.reshape(-1), i * lanes, i, best.reshape(-1), places.reshape(-1), 0, lanes, 4)
     order = np.argsort(words[::-1], axis=0, kind="stable")[::-1][:4]  # from the last, the greatest, the first of equals
     assert (places == 29 - order).all()
     assert (best == np.take_along_axis(words, 29 - order, axis=0)).all()
@@ -120,7 +120,7 @@ def test_sink_behind_keeps_lists_in_order_and_the_newcomer_after_its_equals(dtyp
     words = random_words(dtype, (30, lanes)) % 5 + 1
     best, places = np.zeros((4, lanes), dtype), np.zeros((4, lanes), np.uint16)
     for i in range(30):
-        sink_behind(words.reshape(-1), i * lanes, i, best.reshape(-1), places.reshape(-1), 0, lanes, 4)
+        insert_after_equals(words.reshape(-1), i * lanes, i, best.reshape(-1), places.reshape(-1), 0, lanes, 4)
     order = 29 - np.argsort(words[::-1], axis=0, kind="stable")[::-1][:4]
     assert (places == order).all()
     assert (best == np.take_along_axis(words, order, axis=0)).all()
@@ -157,5 +157,5 @@ def test_copy_range(dtype):
 
 def test_take_number():
     cells = np.array([3, 8])
-    assert [take_number(cells, 1), take_number(cells, 1)] == [8, 9]
+    assert [fetch_add(cells, 1), fetch_add(cells, 1)] == [8, 9]
     assert cells.tolist() == [3, 10]

@@ -4,7 +4,8 @@ import platform
 import pytest
 from numba import njit
 
-from dmlcpu.runtime import isa, tiles
+from dmlcpu.kernels.gemm.microkernels import amx
+from dmlcpu.runtime import isa
 from dmlcpu.runtime.isa import Isa
 
 AVX2 = {"avx2", "fma"}
@@ -110,7 +111,7 @@ def test_what_the_target_lacks_is_refused_before_it_is_compiled(machine):
 
 @pytest.mark.skipif(isa.detected() is Isa.AMX, reason="this machine has AMX")
 def test_an_intrinsic_for_another_processor_raises_instead_of_killing_the_process():
-    release = tiles.release_tiles
+    release = amx.release_tiles
 
     @njit
     def use():

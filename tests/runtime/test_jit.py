@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from dmlcpu.kernels import registry
-from dmlcpu.kernels.quantized_matmul import product
-from dmlcpu.runtime import dots, intrinsics, jit, layers, places, pool
+from dmlcpu.kernels.gemm import product
+from dmlcpu.kernels.gemm.microkernels import dot
+from dmlcpu.kernels.scatter_nd import offsets
+from dmlcpu.runtime import intrinsics, jit, layers, pool
 from dmlcpu.runtime.kernel import kernel
 
 STEP = 3
@@ -59,7 +61,7 @@ def test_helpers_that_count_no_references_call_none_that_return_views():
 def test_the_digest_changes_with_a_machine_type(monkeypatch):
     kernel = product.generic.function
     before = jit.digest(kernel)
-    monkeypatch.setattr(dots, "_HALF", dots._WORD)
+    monkeypatch.setattr(dot, "_HALF", dot._WORD)
     assert jit.digest(kernel) != before
 
 
@@ -102,7 +104,7 @@ def test_what_intrinsics_use_counts_in_the_digest(monkeypatch, name):
 def test_methods_that_intrinsics_use_count_in_the_digest(monkeypatch):
     kernel = registry.find("scatter_nd", "apply").kernel.function
     before = jit.digest(kernel)
-    monkeypatch.setattr(places._Lines, "is_between", lambda self, here, first, last: here)
+    monkeypatch.setattr(offsets._Lines, "is_between", lambda self, here, first, last: here)
     assert jit.digest(kernel) != before
 
 

@@ -6,62 +6,83 @@ import pytest
 from samples import LAYOUTS, misaligned, swapped
 
 from dmlcpu.runtime import memory
+from dmlcpu.runtime.memory import Workspace
 
 WORD = np.dtype(np.uint32)
 
 
 @pytest.fixture(autouse=True)
-def _no_scratch_yet(monkeypatch):
-    monkeypatch.setattr(memory, "_local", threading.local())
+def _no_workspace_yet(monkeypatch):
+    monkeypatch.setattr(memory, "_local", memory._Blocks())
 
 
-def scratch_address():
-    block = memory.borrow(1000)
-    memory.give_back(block)
-    return block.ctypes.data
+def address_of_workspace(cells=1000):
+    with Workspace(cells) as block:
+        return block.ctypes.data
 
 
 @pytest.mark.parametrize("cells", [0, 1, 511, 513, 100_000])
-def test_scratch_is_aligned_and_large_enough(cells):
-    block = memory.borrow(cells)
-    assert block.dtype == np.int64
-    assert block.size >= cells
-    assert block.ctypes.data % 64 == 0
-    assert block.flags.c_contiguous
-    assert block.flags.writeable
+def test_a_workspace_is_aligned_and_large_enough(cells):
+    with Workspace(cells) as block:
+        assert block.dtype == np.int64
+        assert block.size >= cells
+        assert block.ctypes.data % 64 == 0
+        assert block.flags.c_contiguous
+        assert block.flags.writeable
 
 
-def test_scratch_is_used_again_by_the_same_thread_and_not_by_another():
-    mine = scratch_address()
-    assert scratch_address() == mine
+def test_a_workspace_is_used_again_by_the_same_thread_and_not_by_another():
+    mine = address_of_workspace()
+    assert address_of_workspace() == mine
     others = []
-    block = memory.borrow(1000)
-    thread = threading.Thread(target=lambda: others.append(scratch_address()))
-    thread.start()
-    thread.join()
-    memory.give_back(block)
+    with Workspace(1000):
+        thread = threading.Thread(target=lambda: others.append(address_of_workspace()))
+        thread.start()
+        thread.join()
     assert others != [mine]
 
 
-def test_a_call_in_between_gets_scratch_of_its_own():
-    outer = memory.borrow(1000)
-    assert scratch_address() != outer.ctypes.data
+def test_one_workspace_serves_many_calls_at_once():
+    shared = Workspace(1000)
+    with shared as outer, shared as inner:
+        assert outer.ctypes.data != inner.ctypes.data
 
 
-def test_more_scratch_than_is_kept_is_made_anew():
-    small = scratch_address()
-    block = memory.borrow(5000)
-    assert block.size >= 5000
-    memory.give_back(block)
-    assert scratch_address() == block.ctypes.data != small
+def test_a_call_in_between_gets_memory_of_its_own():
+    with Workspace(1000) as outer:
+        addresses = {address_of_workspace() for _ in range(3)}
+        assert outer.ctypes.data not in addresses
+        assert len(addresses) == 1
+    assert {address_of_workspace()} == addresses  # that of the outer call went back to the system
 
 
-def test_large_scratch_is_not_kept(monkeypatch):
+def test_what_was_lent_is_kept_after_an_error():
+    with pytest.raises(KeyError), Workspace(1000) as block:
+        raise KeyError
+    assert address_of_workspace() == block.ctypes.data
+
+
+def test_a_larger_workspace_is_made_anew():
+    small = address_of_workspace()
+    with Workspace(5000) as block:
+        assert block.size >= 5000
+        mine = block.ctypes.data
+    assert address_of_workspace() == mine != small
+
+
+def test_a_large_workspace_is_not_kept(monkeypatch):
     monkeypatch.setattr(memory, "_KEPT_BYTES", 1 << 16)
-    memory.give_back(memory.borrow(1 << 14))
+    address_of_workspace(1 << 14)
     assert memory._local.block is None
-    memory.give_back(memory.borrow(1 << 10))
+    address_of_workspace(1 << 10)
     assert memory._local.block.nbytes <= 1 << 16
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (2, 3, 4), (2, 1, 3), (0, 4)])
+def test_packed_strides_are_those_of_numpy(shape):
+    if 0 not in shape:
+        assert memory.packed_strides(shape, 8) == np.empty(shape).strides
+    assert len(memory.packed_strides(shape)) == len(shape)
 
 
 @pytest.mark.parametrize("make", [m for m in LAYOUTS.values() if m not in (misaligned, swapped)])

@@ -10,12 +10,12 @@ import numpy as np
 from dmlcpu.kernels.grid import offset
 from dmlcpu.kernels.scatter_nd.brief import BLOCK, block_of, unpack_tuples, unpack_updates
 from dmlcpu.kernels.scatter_nd.combine import ADD, OVERWRITE, combine_elements, combine_slice, is_combined_as_row
+from dmlcpu.kernels.scatter_nd.offsets import LANES, select_indices, select_range, select_values
 from dmlcpu.kernels.scatter_nd.resolve import DROP, GOOD, RAISE, resolve_any, resolve_block
+from dmlcpu.kernels.scatter_nd.rows import add_run, copy_run
 from dmlcpu.runtime.intrinsics import CACHE_LINE, as_words, copy_range, fence, line_of, prefetch, stream
 from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.kernel import kernel
-from dmlcpu.runtime.places import LANES, select_indices, select_range, select_values
-from dmlcpu.runtime.rows import add_run, copy_run
 
 LINE_BYTES = 128  # processors fetch cache lines in pairs
 # Slices of so many bytes are asked for two ahead, up to so many of the first run: each begins somewhere else. Measured

@@ -10,7 +10,7 @@ import numpy as np
 from dmlcpu.kernels.scatter_nd.brief import BLOCK, block_of, table_of, unpack_buckets, unpack_tuples, unpack_updates
 from dmlcpu.kernels.scatter_nd.combine import combine_elements
 from dmlcpu.kernels.scatter_nd.resolve import CLIP, DROP, bucket_of, resolve_block
-from dmlcpu.runtime.intrinsics import as_words, copy_range, fence, stream, take_number
+from dmlcpu.runtime.intrinsics import as_words, copy_range, fence, fetch_add, stream
 from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.kernel import kernel
 
@@ -93,7 +93,7 @@ def drain(_, parts, x, out, brief, scratch):
     pairs, values = as_words(scratch, pair_cells, np.uint32(0)), as_words(scratch, pair_cells, out)
     place_step, value_step, value_at = steps_of(values)
     while True:
-        bucket = take_number(scratch, ticket)
+        bucket = fetch_add(scratch, ticket)
         if bucket >= buckets:
             break
         first, last = bucket << shift, min((bucket + 1) << shift, span)

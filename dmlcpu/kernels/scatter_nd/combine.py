@@ -12,8 +12,8 @@ from dmlcpu.kernels.scatter_nd.half import (
     float32_to_bfloat16,
     float32_to_float16,
 )
+from dmlcpu.kernels.scatter_nd.rows import add_run, copy_run
 from dmlcpu.runtime.jit import device
-from dmlcpu.runtime.rows import add_run, copy_run
 
 OVERWRITE, ADD, MULTIPLY, MINIMUM, MAXIMUM, MULTIPLY_COMPLEX = range(6)
 PLAIN, FLOAT16, BFLOAT16 = range(3)
@@ -45,7 +45,7 @@ def combine_slice(out, o, o_step, updates, u, u_step, n, operation, half):
 
 @device
 def is_combined_as_row(o_step, u_step, operation, half):
-    """Tell whether `combine_row` takes runs of elements so far apart."""
+    """Return whether `combine_row` takes runs of elements so far apart."""
     return o_step == 1 and u_step == 1 and operation != MULTIPLY_COMPLEX and (half == PLAIN or operation == OVERWRITE)
 
 

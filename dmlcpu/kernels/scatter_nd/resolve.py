@@ -7,9 +7,9 @@ import numpy as np
 
 from dmlcpu.kernels.grid import offset
 from dmlcpu.kernels.scatter_nd.brief import BLOCK, block_of, table_of, unpack_buckets, unpack_tuples
+from dmlcpu.kernels.scatter_nd.offsets import LANES, add_lines, load_index
 from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.kernel import kernel
-from dmlcpu.runtime.places import LANES, add_lines, load_index
 
 RAISE, DROP, CLIP = 0, 1, 2
 GOOD = -1  # reported for a share of the tuples that are all in range

@@ -45,5 +45,5 @@ def unpack(x, brief):
 
 @device
 def wants_order(brief):
-    """Tell whether the winners have to be sorted."""
+    """Return whether the winners have to be sorted."""
     return brief[brief[0] + 12] != 0

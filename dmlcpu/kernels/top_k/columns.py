@@ -31,7 +31,7 @@ AHEAD = 16
 
 
 def takes(work: Sequences) -> bool:
-    """Tell whether the kernel can do this."""
+    """Return whether the kernel can do this."""
     return work.line > 1 and work.n >= STRIPES * work.k
 
 

@@ -11,7 +11,7 @@ from dmlcpu.kernels.grid import offsets
 from dmlcpu.kernels.top_k.brief import scratch_of, unpack
 from dmlcpu.kernels.top_k.groups import LINE, Sequences
 from dmlcpu.kernels.top_k.keys import load_keys
-from dmlcpu.runtime.intrinsics import line_of, sink
+from dmlcpu.runtime.intrinsics import insert, line_of
 from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.kernel import kernel
 
@@ -20,7 +20,7 @@ LONGEST = 256
 
 
 def takes(work: Sequences) -> bool:
-    """Tell whether the kernel can do this."""
+    """Return whether the kernel can do this."""
     return work.n <= LONGEST
 
 
@@ -52,7 +52,7 @@ def select_block(elements, n, k, lanes, lines, best, places):
         for i in range(n):
             lines[i * lanes + lane] = elements[lane * n + i]
     for i in range(n - 1, -1, -1):
-        sink(lines, i * lanes, i, best, places, 0, lanes, k)
+        insert(lines, i * lanes, i, best, places, 0, lanes, k)
 
 
 @kernel

@@ -17,7 +17,7 @@ def most_parts(work: Sequences) -> int:
 
 
 def takes(work: Sequences) -> bool:
-    """Tell whether the kernel can do this."""
+    """Return whether the kernel can do this."""
     return work.step == 1 and work.n >= STRIPES * work.k
 
 

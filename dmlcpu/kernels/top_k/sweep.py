@@ -12,7 +12,7 @@ from dmlcpu.kernels.grid import offset, side_step
 from dmlcpu.kernels.top_k.brief import scratch_of, unpack
 from dmlcpu.kernels.top_k.groups import LINE, Sequences
 from dmlcpu.kernels.top_k.keys import load_keys
-from dmlcpu.runtime.intrinsics import as_words, exceed_any, line_of, prefetch, sink, sink_behind
+from dmlcpu.runtime.intrinsics import as_words, exceed_any, insert, insert_after_equals, line_of, prefetch
 from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.kernel import kernel
 
@@ -26,7 +26,7 @@ AHEAD = 8
 
 
 def takes(work: Sequences) -> bool:
-    """Tell whether the kernel can do this."""
+    """Return whether the kernel can do this."""
     return work.line > 1 and work.n < 2**32
 
 
@@ -48,9 +48,9 @@ def sweep_block(x, start, step, width, n, k, codes, columns, key, best, places):
         for column in range(0, width, lanes):  # lanes beyond work on what is left there
             prefetch(x, begin + AHEAD * step + column)
             if turn < k:
-                sink(key, column, i, best, places, column, columns, k)
+                insert(key, column, i, best, places, column, columns, k)
             elif exceed_any(key, column, best, (k - 1) * columns + column):
-                sink_behind(key, column, i, best, places, column, columns, k)
+                insert_after_equals(key, column, i, best, places, column, columns, k)
 
 
 @device

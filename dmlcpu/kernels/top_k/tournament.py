@@ -32,7 +32,7 @@ AHEAD = 128
 
 
 def takes(work: Sequences) -> bool:
-    """Tell whether the kernel can do this."""
+    """Return whether the kernel can do this."""
     return work.step == 1 and work.n >= STRIPES * work.k
 
 

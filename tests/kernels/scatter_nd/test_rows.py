@@ -5,7 +5,7 @@ import pytest
 from numba import njit
 from samples import FLOATS, INTEGERS, specials
 
-from dmlcpu.runtime import rows
+from dmlcpu.kernels.scatter_nd import rows
 
 COMPILED = [dtype for dtype in (*INTEGERS, *FLOATS) if dtype in ("f4", "f8") or dtype.kind in "iu"]
 BEGIN, GAP = 3, 5  # neither starts a vector

@@ -9,9 +9,17 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from dmlcpu.kernels.gemm.microkernels.dot import (
+    AHEAD,
+    AVX512VNNI,
+    NR,
+    ROW_STEP,
+    Operands,
+    emit_dot,
+    make_tile_operation,
+)
 from dmlcpu.runtime import isa
-from dmlcpu.runtime.dots import AHEAD, AVX512VNNI, COLUMNS, ROW_STEP, Operands, emit_dot, make_tile_operation
-from dmlcpu.runtime.intrinsics import request_line
+from dmlcpu.runtime.intrinsics import emit_prefetch
 
 ROWS = 32  # of the tallest tile of a product
 TILE_ROWS, TILE_WORDS = 16, 16  # of a register
@@ -28,7 +36,7 @@ def _call(builder: Any, name: str, *arguments: Any) -> None:
 
 
 @intrinsic
-def configure_tiles(_context):  # type: ignore[no-untyped-def]
+def configure_tiles(_context):
     """Take the tile registers, all of their full size, for this thread; they are zero then."""
     isa.require(isa.Isa.AMX)
 
@@ -41,7 +49,7 @@ def configure_tiles(_context):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def release_tiles(_context):  # type: ignore[no-untyped-def]
+def release_tiles(_context):
     """Give the tile registers back, so that the system need not keep them for this thread."""
     isa.require(isa.Isa.AMX)
 
@@ -53,7 +61,7 @@ def release_tiles(_context):  # type: ignore[no-untyped-def]
 
 
 def make_tile_dot(rows: int) -> Any:
-    """Return what dots.make_dot does, for 16 or 32 rows and a thread with tile registers.
+    """Return what dot.make_dot does, for 16 or 32 rows and a thread with tile registers.
 
     Registers take 16 words along K; those that are left over go to the vector unit.
     """
@@ -62,7 +70,7 @@ def make_tile_dot(rows: int) -> Any:
 
 def _emit_dot(builder: Any, rows: int, x: Operands) -> None:
     number = x.groups.type
-    halves, sides = range(rows // TILE_ROWS), range(COLUMNS // TILE_WORDS)
+    halves, sides = range(rows // TILE_ROWS), range(NR // TILE_WORDS)
 
     def move(name: str, register: int, first: Any, row_words: Any) -> None:
         step = builder.mul(row_words, number(4))
@@ -79,23 +87,23 @@ def _emit_dot(builder: Any, rows: int, x: Operands) -> None:
     steps = builder.sdiv(x.groups, number(TILE_WORDS))
     with cgutils.for_range(builder, steps, intp=number) as loop:
         group = builder.mul(loop.index, number(TILE_WORDS))
-        panel = builder.gep(x.b, [builder.mul(group, number(COLUMNS))])
-        for place in range(0, TILE_WORDS * COLUMNS, 16):
-            request_line(builder, builder.gep(panel, [number(AHEAD * COLUMNS + place)]))
+        panel = builder.gep(x.b, [builder.mul(group, number(NR))])
+        for place in range(0, TILE_WORDS * NR, 16):
+            emit_prefetch(builder, builder.gep(panel, [number(AHEAD * NR + place)]))
         for half in halves:
             left = builder.gep(x.a, [builder.add(group, number(half * TILE_ROWS * ROW_STEP))])
             move("tileloadd64", _LEFT + half, left, number(ROW_STEP))
             for side in sides:
                 if half == 0:
                     right = builder.gep(panel, [number(side * TILE_WORDS)])
-                    move("tileloadd64", _RIGHT + side, right, number(COLUMNS))
+                    move("tileloadd64", _RIGHT + side, right, number(NR))
                 registers = (_SUMS + 2 * half + side, _LEFT + half, _RIGHT + side)
                 _call(builder, "tdpbusd", *map(_BYTE, registers))
-    move_sums("tilestored64", x.cells, number(COLUMNS))
+    move_sums("tilestored64", x.cells, number(NR))
 
     done = builder.mul(steps, number(TILE_WORDS))
     with builder.if_then(builder.icmp_signed("<", done, x.groups)):
         a_rest = builder.gep(x.a, [done])
-        b_rest = builder.gep(x.b, [builder.mul(done, number(COLUMNS))])
-        rest = Operands(a_rest, b_rest, builder.sub(x.groups, done), x.cells, x.cells, number(COLUMNS))
+        b_rest = builder.gep(x.b, [builder.mul(done, number(NR))])
+        rest = Operands(a_rest, b_rest, builder.sub(x.groups, done), x.cells, x.cells, number(NR))
         emit_dot(builder, AVX512VNNI, rows, rest)

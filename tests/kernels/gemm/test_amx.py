@@ -6,8 +6,8 @@ import pytest
 from numba import njit
 from tile_products import check_products
 
-from dmlcpu.runtime import tiles
-from dmlcpu.runtime.dots import CHUNK
+from dmlcpu.kernels.gemm.microkernels import amx
+from dmlcpu.kernels.gemm.microkernels.dot import KC
 from dmlcpu.runtime.isa import Isa, detected
 
 pytestmark = pytest.mark.skipif(detected() < Isa.AMX, reason="needs AMX")
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(detected() < Isa.AMX, reason="needs AMX")
 
 @pytest.mark.parametrize("rows", [16, 32])
 def test_products_are_added_to_the_tile(rows):
-    intrinsic, configure, release = tiles.make_tile_dot(rows), tiles.configure_tiles, tiles.release_tiles
+    intrinsic, configure, release = amx.make_tile_dot(rows), amx.configure_tiles, amx.release_tiles
 
     @njit(nogil=True)
     def dot(a, a_start, b, b_start, groups, cells, first, step):
@@ -24,7 +24,7 @@ def test_products_are_added_to_the_tile(rows):
         release()
 
     def check():
-        for groups in (0, 1, 15, 16, 17, 32, 47, CHUNK):
+        for groups in (0, 1, 15, 16, 17, 32, 47, KC):
             check_products(dot, rows, groups)
         finished.append(rows)
 

@@ -7,12 +7,14 @@ Every instruction set reads this one layout. What is missing at the edges is zer
 
 import numpy as np
 
-from dmlcpu.kernels.quantized_matmul.brief import groups_of, panels_of
-from dmlcpu.runtime.dots import CHUNK, COLUMNS, ROW_STEP
+from dmlcpu.kernels.gemm.microkernels.dot import KC, NR, ROW_STEP
+from dmlcpu.kernels.gemm.microkernels.panels import STEP, pack_groups, pack_words, sum_of_words
+from dmlcpu.kernels.gemm.work import groups_of, panels_of
 from dmlcpu.runtime.intrinsics import load_word
 from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.kernel import kernel
-from dmlcpu.runtime.panels import STEP, pack_groups, pack_words, sum_of_words
+
+LAYOUT = f"s8_k4_n{NR}"  # signed bytes, four along K in a word, panels of NR columns
 
 # Groups that are packed before the next panel's: so many rows of B are read side by side.
 RUN = 64
@@ -38,17 +40,17 @@ def sum_of_bytes(word):
 
 @device
 def pack_rows(a, start, row_step, depth_step, count, height, depth, flip, words, tall, sums, wants_sums):
-    """Pack `count` rows and zeros up to `height`: each CHUNK words beside those of the others, ROW_STEP apart.
+    """Pack `count` rows and zeros up to `height`: each KC words beside those of the others, ROW_STEP apart.
 
     tall: how many rows there is room for; sums: int64, of each row's unsigned bytes, if they are wanted.
     """
     groups = groups_of(depth)
     for row in range(height):
         total = 0
-        for first in range(0, groups, CHUNK):
-            at = (first // CHUNK * tall + row) * ROW_STEP
+        for first in range(0, groups, KC):
+            at = (first // KC * tall + row) * ROW_STEP
             place = start + row * row_step + 4 * first * depth_step
-            last = min(CHUNK, groups - first)
+            last = min(KC, groups - first)
             done = 0
             if row < count and depth_step == 1:
                 done = min(last, depth // 4 - first) // STEP * STEP
@@ -65,28 +67,28 @@ def pack_rows(a, start, row_step, depth_step, count, height, depth, flip, words,
 
 @device
 def pack_run(b, place, depth_step, column_step, width, first, last, depth, flip, words, sums):
-    """Pack groups first, ..., last - 1 of a panel of `width` columns. words: (groups, COLUMNS), but flat.
+    """Pack groups first, ..., last - 1 of a panel of `width` columns. words: (groups, NR), but flat.
 
     sums: int64, get the sums of the signed bytes of each column added.
     """
     whole = min(last, depth // 4)  # groups of four rows
-    if width == COLUMNS and column_step == 1:
-        pack_groups(b, place + 4 * first * depth_step, depth_step, whole - first, flip, words, first * COLUMNS, sums, 0)
+    if width == NR and column_step == 1:
+        pack_groups(b, place + 4 * first * depth_step, depth_step, whole - first, flip, words, first * NR, sums, 0)
         first = whole
-    elif width == COLUMNS and depth_step == 1:
+    elif width == NR and depth_step == 1:
         flips = EVERY_HIGH_BIT if flip else np.uint32(0)
-        for j in range(COLUMNS):
+        for j in range(NR):
             for group in range(first, whole):
                 word = load_word(b, place + j * column_step + 4 * group) ^ flips
-                words[group * COLUMNS + j] = word
+                words[group * NR + j] = word
                 sums[j] += sum_of_bytes(word ^ EVERY_HIGH_BIT) - 512
         first = whole
     for group in range(first, last):
         left = min(4, depth - 4 * group)
-        for j in range(COLUMNS):
+        for j in range(NR):
             first_byte = place + 4 * group * depth_step + j * column_step
             word = word_at(b, first_byte, depth_step, left if j < width else 0, flip)
-            words[group * COLUMNS + j] = word
+            words[group * NR + j] = word
             sums[j] += sum_of_bytes(word ^ EVERY_HIGH_BIT) - 512
 
 
@@ -94,16 +96,16 @@ def pack_run(b, place, depth_step, column_step, width, first, last, depth, flip,
 def pack_panels(b, start, depth_step, column_step, first, last, columns, depth, flip, words, sums):
     """Pack panels first, ..., last - 1 of one matrix, one behind the other, with the sums of their columns, int64."""
     groups = groups_of(depth)
-    for j in range((last - first) * COLUMNS):
+    for j in range((last - first) * NR):
         sums[j] = 0
     for run in range(0, groups, RUN):
         end = min(run + RUN, groups)
         for panel in range(first, last):
-            place = start + panel * COLUMNS * column_step
-            mine = words[(panel - first) * groups * COLUMNS :]
-            width = min(COLUMNS, columns - panel * COLUMNS)
+            place = start + panel * NR * column_step
+            mine = words[(panel - first) * groups * NR :]
+            width = min(NR, columns - panel * NR)
             pack_run(b, place, depth_step, column_step, width, run, end, depth, flip, mine,
-                     sums[(panel - first) * COLUMNS :])  # fmt: skip
+                     sums[(panel - first) * NR :])  # fmt: skip
 
 
 @kernel
@@ -116,6 +118,6 @@ def pack(part, parts, b, start, depth_step, column_step, batch_offsets, columns,
         batch = first // panels
         end = min(last, (batch + 1) * panels)
         pack_panels(b, start + batch_offsets[batch], depth_step, column_step, first - batch * panels,
-                    end - batch * panels, columns, depth, flip, words[first * groups * COLUMNS :],
-                    sums[first * COLUMNS :])  # fmt: skip
+                    end - batch * panels, columns, depth, flip, words[first * groups * NR :],
+                    sums[first * NR :])  # fmt: skip
         first = end

@@ -1,6 +1,6 @@
 """Vector operations on rows of panels: what happens to the operands of a product before, and to its sums after it.
 
-They are written out because LLVM unrolls loops as short as a row into single elements. A row has COLUMNS columns; LLVM
+They are written out because LLVM unrolls loops as short as a row into single elements. A row has NR columns; LLVM
 cuts it into the vectors the target has. Arrays are flat, and an index into one says where a row begins.
 """
 
@@ -10,8 +10,8 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from dmlcpu.runtime.dots import COLUMNS, load
-from dmlcpu.runtime.intrinsics import address, request_line, splat
+from dmlcpu.kernels.gemm.microkernels.dot import NR, load
+from dmlcpu.runtime.intrinsics import address, emit_prefetch, splat
 
 _BYTE, _WORD = ir.IntType(8), ir.IntType(32)
 STEP = 16  # words of a left row at a time
@@ -42,13 +42,13 @@ def _numbers(kind: Any, value: float) -> Any:
 
 
 @intrinsic
-def start_row(_context, cells, row, factor, first):  # type: ignore[no-untyped-def]
-    """Write factor * cells[first : first + COLUMNS] to the row that begins at cells[row]; all are int32, and wrap."""
+def start_row(_context, cells, row, factor, first):
+    """Write factor * cells[first : first + NR] to the row that begins at cells[row]; all are int32, and wrap."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         _, row, factor, first = arguments
-        others = _load(builder, address(context, builder, signature, arguments, 0, first), COLUMNS)
-        product = builder.mul(splat(builder, factor, COLUMNS), others)
+        others = _load(builder, address(context, builder, signature, arguments, 0, first), NR)
+        product = builder.mul(splat(builder, factor, NR), others)
         _store(builder, product, address(context, builder, signature, arguments, 0, row))
         return context.get_dummy_value()
 
@@ -56,34 +56,34 @@ def start_row(_context, cells, row, factor, first):  # type: ignore[no-untyped-d
 
 
 @intrinsic
-def add_row(_context, cells, row, first):  # type: ignore[no-untyped-def]
-    """Add cells[first : first + COLUMNS] to the row that begins at cells[row]; all are int32, and wrap."""
+def add_row(_context, cells, row, first):
+    """Add cells[first : first + NR] to the row that begins at cells[row]; all are int32, and wrap."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         place, others = (address(context, builder, signature, arguments, 0, index) for index in arguments[1:])
-        _store(builder, builder.add(_load(builder, place, COLUMNS), _load(builder, others, COLUMNS)), place)
+        _store(builder, builder.add(_load(builder, place, NR), _load(builder, others, NR)), place)
         return context.get_dummy_value()
 
     return types.void(cells, types.intp, types.intp), generate
 
 
 @intrinsic
-def subtract_product(_context, tile, row, factor, numbers, first):  # type: ignore[no-untyped-def]
-    """Subtract factor * numbers[first : first + COLUMNS] from a row of a tile; all are int32, and wrap."""
+def subtract_product(_context, tile, row, factor, numbers, first):
+    """Subtract factor * numbers[first : first + NR] from a row of a tile; all are int32, and wrap."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         _, row, factor, _, first = arguments
         place = address(context, builder, signature, arguments, 0, row)
-        others = _load(builder, address(context, builder, signature, arguments, 3, first), COLUMNS)
-        product = builder.mul(splat(builder, factor, COLUMNS), others)
-        _store(builder, builder.sub(_load(builder, place, COLUMNS), product), place)
+        others = _load(builder, address(context, builder, signature, arguments, 3, first), NR)
+        product = builder.mul(splat(builder, factor, NR), others)
+        _store(builder, builder.sub(_load(builder, place, NR), product), place)
         return context.get_dummy_value()
 
     return types.void(tile, types.intp, types.int32, numbers, types.intp), generate
 
 
 @intrinsic
-def scale_row(_context, scales, first, a_scale, y_scale, multipliers, place):  # type: ignore[no-untyped-def]
+def scale_row(_context, scales, first, a_scale, y_scale, multipliers, place):
     """Write a_scale * scale / y_scale, at most GREATEST, of the scales from `first` on to multipliers[place:].
 
     All are float32. The two arrays may be one. A product in float64 takes a third of a division's time, and rounds to
@@ -93,11 +93,11 @@ def scale_row(_context, scales, first, a_scale, y_scale, multipliers, place):  #
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         _, first, a_scale, y_scale, _, place = arguments
-        scale = _load(builder, address(context, builder, signature, arguments, 0, first), COLUMNS)
-        value = builder.fmul(splat(builder, a_scale, COLUMNS), scale)
+        scale = _load(builder, address(context, builder, signature, arguments, 0, first), NR)
+        value = builder.fmul(splat(builder, a_scale, NR), scale)
         double = ir.DoubleType()
         reciprocal = builder.fdiv(double(1.0), builder.fpext(y_scale, double))
-        value = builder.fmul(builder.fpext(value, ir.VectorType(double, COLUMNS)), splat(builder, reciprocal, COLUMNS))
+        value = builder.fmul(builder.fpext(value, ir.VectorType(double, NR)), splat(builder, reciprocal, NR))
         value = builder.fptrunc(value, scale.type)
         greatest = _numbers(value.type, GREATEST)
         value = builder.select(builder.fcmp_ordered("<", greatest, value), greatest, value)
@@ -109,33 +109,33 @@ def scale_row(_context, scales, first, a_scale, y_scale, multipliers, place):  #
 
 
 @intrinsic
-def requantize(_context, sums, rows, multipliers, first, step, least, most, zeros, y, place, y_step):  # type: ignore[no-untyped-def]
+def requantize(_context, sums, rows, multipliers, first, step, least, most, zeros, y, place, y_step):
     """Write the bytes of rows of sums to y[place:], y_step apart: round(clip(float32(sum) * multiplier)) + zero.
 
-    sums: int32 or float64, rows COLUMNS apart; multipliers: float32, from `first` on, rows `step` apart; of each row:
+    sums: int32 or float64, rows NR apart; multipliers: float32, from `first` on, rows `step` apart; of each row:
     least, most: float32, the limits; zeros: uint8. Limits are integers, so clipping before rounding is clipping after.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         def load(array: int, index: Any) -> Any:
-            return _load(builder, address(context, builder, signature, arguments, array, index), COLUMNS)
+            return _load(builder, address(context, builder, signature, arguments, array, index), NR)
 
         def copies(array: int, index: Any) -> Any:
-            return splat(builder, builder.load(address(context, builder, signature, arguments, array, index)), COLUMNS)
+            return splat(builder, builder.load(address(context, builder, signature, arguments, array, index)), NR)
 
         _, rows, _, first, step, _, _, _, _, place, y_step = arguments
-        kind, number = ir.VectorType(ir.FloatType(), COLUMNS), rows.type
+        kind, number = ir.VectorType(ir.FloatType(), NR), rows.type
         floating = isinstance(signature.args[0].dtype, types.Float)
         with cgutils.for_range(builder, rows, intp=number) as loop:
             row = loop.index
-            exact = load(0, builder.mul(row, number(COLUMNS)))
+            exact = load(0, builder.mul(row, number(NR)))
             value = builder.fptrunc(exact, kind) if floating else builder.sitofp(exact, kind)
             value = builder.fmul(value, load(2, builder.add(first, builder.mul(row, step))))
             for array, is_beyond in ((5, ">"), (6, "<")):
                 limit = copies(array, row)
                 value = builder.select(builder.fcmp_ordered(is_beyond, limit, value), limit, value)
-            rounded = builder.bitcast(builder.fadd(value, _numbers(kind, ROUND)), ir.VectorType(_WORD, COLUMNS))
-            low_bytes = builder.trunc(rounded, ir.VectorType(_BYTE, COLUMNS))
+            rounded = builder.bitcast(builder.fadd(value, _numbers(kind, ROUND)), ir.VectorType(_WORD, NR))
+            low_bytes = builder.trunc(rounded, ir.VectorType(_BYTE, NR))
             target = address(context, builder, signature, arguments, 8, builder.add(place, builder.mul(row, y_step)))
             _store(builder, builder.add(low_bytes, copies(7, row)), target)
         return context.get_dummy_value()
@@ -145,8 +145,8 @@ def requantize(_context, sums, rows, multipliers, first, step, least, most, zero
 
 
 @intrinsic
-def pack_groups(_context, b, place, step, count, flip, words, first, sums, column):  # type: ignore[no-untyped-def]
-    """Pack 4 * count rows of COLUMNS bytes, `step` apart from b[place] on, and add up their columns.
+def pack_groups(_context, b, place, step, count, flip, words, first, sums, column):
+    """Pack 4 * count rows of NR bytes, `step` apart from b[place] on, and add up their columns.
 
     words[first:] get the bytes of four rows a word, a row of words for each group of rows; flip is what makes the bytes
     signed, by exclusive or. sums[column:]: int64, get the sums of the signed bytes added. Up to 2**20 groups.
@@ -154,9 +154,9 @@ def pack_groups(_context, b, place, step, count, flip, words, first, sums, colum
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         _, place, step, count, flip, _, first, _, column = arguments
-        number, row = place.type, ir.VectorType(_WORD, COLUMNS)
+        number, row = place.type, ir.VectorType(_WORD, NR)
         # Bytes are worked on 128 higher than what they stand for, without a sign; then one operation takes it away.
-        to_unsigned = splat(builder, builder.xor(builder.trunc(flip, _BYTE), _BYTE(0x80)), COLUMNS)
+        to_unsigned = splat(builder, builder.xor(builder.trunc(flip, _BYTE), _BYTE(0x80)), NR)
         totals = cgutils.alloca_once_value(builder, _numbers(row, 0))
         with cgutils.for_range(builder, count, intp=number) as loop:
             group = builder.add(place, builder.mul(loop.index, builder.mul(step, number(4))))
@@ -165,20 +165,20 @@ def pack_groups(_context, b, place, step, count, flip, words, first, sums, colum
                 source = address(
                     context, builder, signature, arguments, 0, builder.add(group, builder.mul(step, number(i)))
                 )
-                request_line(builder, builder.gep(source, [number(AHEAD)]))
-                wide = builder.zext(builder.xor(_load(builder, source, COLUMNS), to_unsigned), row)
+                emit_prefetch(builder, builder.gep(source, [number(AHEAD)]))
+                wide = builder.zext(builder.xor(_load(builder, source, NR), to_unsigned), row)
                 total = builder.add(total, wide)
                 word = builder.xor(word, builder.shl(wide, _numbers(row, 8 * i)))
             builder.store(total, totals)
-            index = builder.add(first, builder.mul(loop.index, number(COLUMNS)))
+            index = builder.add(first, builder.mul(loop.index, number(NR)))
             _store(builder, word, address(context, builder, signature, arguments, 5, index))
         target = address(context, builder, signature, arguments, 7, column)
-        wide_row = ir.VectorType(ir.IntType(64), COLUMNS)
+        wide_row = ir.VectorType(ir.IntType(64), NR)
         added = builder.sub(
             builder.zext(builder.load(totals), wide_row),
-            splat(builder, builder.mul(count, number(4 * 128)), COLUMNS),
+            splat(builder, builder.mul(count, number(4 * 128)), NR),
         )
-        _store(builder, builder.add(_load(builder, target, COLUMNS), added), target)
+        _store(builder, builder.add(_load(builder, target, NR), added), target)
         return context.get_dummy_value()
 
     index = types.intp
@@ -186,7 +186,7 @@ def pack_groups(_context, b, place, step, count, flip, words, first, sums, colum
 
 
 @intrinsic
-def pack_words(_context, a, place, count, flip, words, first):  # type: ignore[no-untyped-def]
+def pack_words(_context, a, place, count, flip, words, first):
     """Copy STEP * count words of bytes from a[place:] to words[first:]; flip makes them unsigned, by exclusive or."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -206,7 +206,7 @@ def pack_words(_context, a, place, count, flip, words, first):  # type: ignore[n
 
 
 @intrinsic
-def sum_of_words(_context, words, first, count):  # type: ignore[no-untyped-def]
+def sum_of_words(_context, words, first, count):
     """Return the sum of the unsigned bytes of words[first : first + STEP * count], up to 2**20 of them."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

@@ -4,18 +4,18 @@ import numpy as np
 import pytest
 from numba import njit
 
-from dmlcpu.runtime import dots, unpacked
-from dmlcpu.runtime.dots import ROW_STEP
+from dmlcpu.kernels.gemm.microkernels import dot, skinny
+from dmlcpu.kernels.gemm.microkernels.dot import ROW_STEP
+from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK, DEPTH
 from dmlcpu.runtime.isa import detected
-from dmlcpu.runtime.unpacked import BLOCK, DEPTH
 
-MULTIPLIERS = (dots.GENERIC, dots.AVX2, dots.AVXVNNI, dots.AVX512VNNI)
-RUNNABLE = [multiplier for multiplier in MULTIPLIERS if multiplier.isa <= detected()]
+MICROKERNELS = (dot.GENERIC, dot.AVX2, dot.AVXVNNI, dot.AVX512VNNI)
+RUNNABLE = [microkernel for microkernel in MICROKERNELS if microkernel.isa <= detected()]
 
 
-@pytest.fixture(scope="module", params=RUNNABLE, ids=lambda multiplier: multiplier.name)
+@pytest.fixture(scope="module", params=RUNNABLE, ids=lambda microkernel: microkernel.name)
 def add_and_unfold(request):
-    add, unfold = unpacked.make_add_products(request.param), unpacked.make_unfold(request.param)
+    add, unfold = skinny.make_add_products(request.param), skinny.make_unfold(request.param)
 
     @njit
     def both(b, place, step, depth, blocks, flip, a, first, rows, cells, sums, sums_step):

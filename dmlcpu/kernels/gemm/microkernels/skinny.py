@@ -10,9 +10,9 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from dmlcpu.kernels.gemm.microkernels.dot import ROW_STEP, Microkernel, load
 from dmlcpu.runtime import isa
-from dmlcpu.runtime.dots import ROW_STEP, Multiplier, load
-from dmlcpu.runtime.intrinsics import address, request_line, splat
+from dmlcpu.runtime.intrinsics import address, emit_prefetch, splat
 
 BLOCK = 64  # columns at a time
 DEPTH = 16  # rows of the right operand at a time
@@ -45,7 +45,7 @@ def _words_of(builder: Any, rows: list[Any]) -> list[Any]:
     return [builder.bitcast(x, ir.VectorType(_WORD, count // 4)) for x in words]
 
 
-def make_add_products(multiplier: Multiplier) -> Any:
+def make_add_products(microkernel: Microkernel) -> Any:
     """Return an intrinsic that adds the products of some left rows and up to DEPTH rows of the right to sums.
 
     add(b, place, step, depth, blocks, flip, a, first, rows, cells, sums, sums_step): b: bytes, `depth` rows, `step`
@@ -53,13 +53,13 @@ def make_add_products(multiplier: Multiplier) -> Any:
     a: uint32, `rows` rows, ROW_STEP apart, of DEPTH / 4 words from a[first] on, zero where b has no more rows; cells:
     int32, where the sums lie from cells[sums] on, rows sums_step apart, folded. Arrays are flat.
     """
-    lanes = multiplier.lanes
+    lanes = microkernel.lanes
     # Words that stay in registers: of all rows where there are 32 registers, else of four.
     at_once = DEPTH if lanes == 16 else 4
 
     @intrinsic
-    def add(_context, b, place, step, depth, blocks, flip, a, first, rows, cells, sums, sums_step):  # type: ignore[no-untyped-def]
-        isa.require(multiplier.isa)
+    def add(_context, b, place, step, depth, blocks, flip, a, first, rows, cells, sums, sums_step):
+        isa.require(microkernel.isa)
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             _, place, step, depth, blocks, flip, _, first, rows, _, sums, sums_step = arguments
@@ -78,7 +78,7 @@ def make_add_products(multiplier: Multiplier) -> Any:
             with cgutils.for_range(builder, blocks, intp=number) as loop:
                 column = builder.mul(loop.index, number(BLOCK))
                 for row in b_rows:
-                    request_line(builder, builder.gep(row, [builder.add(column, ahead)]))
+                    emit_prefetch(builder, builder.gep(row, [builder.add(column, ahead)]))
                 for inner in range(0, BLOCK, 4 * lanes):
                     at = builder.add(column, number(inner))
                     for top in range(0, DEPTH, at_once):
@@ -87,7 +87,7 @@ def make_add_products(multiplier: Multiplier) -> Any:
                         ]
                         signed = [builder.xor(x, flips) for x in there]
                         right = [
-                            [multiplier.right(builder, word) for word in _words_of(builder, signed[i : i + 4])]
+                            [microkernel.right(builder, word) for word in _words_of(builder, signed[i : i + 4])]
                             for i in range(0, at_once, 4)
                         ]
                         with cgutils.for_range(builder, rows, intp=number) as row_loop:
@@ -97,9 +97,9 @@ def make_add_products(multiplier: Multiplier) -> Any:
                             vectors = [load(builder, there, lanes, 4) for there in places]
                             for group, words in enumerate(right):
                                 word = builder.load(builder.gep(own, [number(top // 4 + group)]))
-                                left = multiplier.left(builder, splat(builder, word, lanes))
+                                left = microkernel.left(builder, splat(builder, word, lanes))
                                 vectors = [
-                                    multiplier.multiply(builder, total, left, word)
+                                    microkernel.multiply(builder, total, left, word)
                                     for total, word in zip(vectors, words, strict=True)
                                 ]
                             for there, total in zip(places, vectors, strict=True):
@@ -112,14 +112,14 @@ def make_add_products(multiplier: Multiplier) -> Any:
     return add
 
 
-def make_unfold(multiplier: Multiplier) -> Any:
+def make_unfold(microkernel: Microkernel) -> Any:
     """Return an intrinsic that puts the sums of BLOCK columns, int32 from cells[first] on, in order."""
-    lanes = multiplier.lanes
+    lanes = microkernel.lanes
     # Vector v has of each 16 columns those from 4 * v on.
     places = [v * lanes + 4 * part + i for part in range(lanes // 4) for v in range(4) for i in range(4)]
 
     @intrinsic
-    def unfold(_context, cells, first):  # type: ignore[no-untyped-def]
+    def unfold(_context, cells, first):
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             for inner in range(0, BLOCK, 4 * lanes):
                 index = builder.add(arguments[1], arguments[1].type(inner))

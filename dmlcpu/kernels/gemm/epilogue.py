@@ -7,14 +7,14 @@ With a' = a - a_zero and b' = b - b_zero, and s as the sum over k, what is wante
 
 import numpy as np
 
-from dmlcpu.runtime.dots import COLUMNS
+from dmlcpu.kernels.gemm.microkernels.dot import NR
+from dmlcpu.kernels.gemm.microkernels.panels import requantize, scale_row, start_row, subtract_product
 from dmlcpu.runtime.jit import device
-from dmlcpu.runtime.panels import requantize, scale_row, start_row, subtract_product
 
 
 @device
 def any_zero_point(zeros, step, count, flip):
-    """Tell whether one of `count` zero points (bytes; step 0: one for all of them) stands for another number than 0."""
+    """Return whether one of `count` zero points (bytes; step 0: one for all) stands for another number than 0."""
     found = np.uint8(0)
     for i in range(count if step else 1):
         found |= zeros[i] ^ np.uint8(flip)
@@ -29,16 +29,16 @@ def load_columns(first, last, columns, factor, sums, same_scales, a_scale, b_sca
     starts: `factor` times the sums of the columns; the factor is -a_zero if all rows have that zero point, else -1.
     same_scales: all rows have the same, so the scales of columns become multipliers here, once for all.
     """
-    for j in range((last - first) * COLUMNS):
+    for j in range((last - first) * NR):
         starts[j] = np.int32(factor * sums[j])
         zeros[j] = 0
         scales[j] = 0
-    for column in range(first * COLUMNS, min(columns, last * COLUMNS)):
-        j = column - first * COLUMNS
+    for column in range(first * NR, min(columns, last * NR)):
+        j = column - first * NR
         zeros[j] = np.int32(np.int8(b_zero[column * b_zero_step] ^ np.uint8(flip)))
         scales[j] = b_scale[column * b_scale_step]
     if same_scales:
-        for j in range(0, (last - first) * COLUMNS, COLUMNS):
+        for j in range(0, (last - first) * NR, NR):
             scale_row(scales, j, a_scale[0], y_scale[0], scales, j)
 
 
@@ -65,10 +65,10 @@ def start_tile(height, depth, alike, a_zeros, a_sums, shifted, cells, starts, b_
     """
     for row in range(height):
         factor = np.int32(1) if alike else np.int32(a_zeros[row])
-        start_row(cells, row * COLUMNS, factor, starts + first)
+        start_row(cells, row * NR, factor, starts + first)
         if shifted:
             total = np.int32(a_sums[row] - depth * a_zeros[row])
-            subtract_product(cells, row * COLUMNS, total, b_zeros, first)
+            subtract_product(cells, row * NR, total, b_zeros, first)
 
 
 @device
@@ -76,15 +76,15 @@ def start_wide_tile(height, depth, a_zeros, a_sums, sums, b_zeros, tile, wide):
     """Do the same in float64, in which integers up to 2**53 are exact; the sums of a chunk start with 0."""
     for row in range(height):
         zero, total = np.float64(a_zeros[row]), np.float64(a_sums[row] - depth * a_zeros[row])
-        for j in range(COLUMNS):
-            wide[row * COLUMNS + j] = -zero * np.float64(sums[j]) - np.float64(b_zeros[j]) * total
-            tile[row * COLUMNS + j] = 0
+        for j in range(NR):
+            wide[row * NR + j] = -zero * np.float64(sums[j]) - np.float64(b_zeros[j]) * total
+            tile[row * NR + j] = 0
 
 
 @device
 def widen(height, tile, wide):
     """Move the sums of a chunk to the wide tile."""
-    for cell in range(height * COLUMNS):
+    for cell in range(height * NR):
         wide[cell] += tile[cell]
         tile[cell] = 0
 
@@ -99,13 +99,13 @@ def finish_tile(sums, count, same_scales, factors, first, row_multipliers, a_sca
     if same_scales:
         multipliers, at, step = factors, first, 0
     else:
-        multipliers, at, step = row_multipliers, 0, COLUMNS
+        multipliers, at, step = row_multipliers, 0, NR
         for row in range(count):
-            scale_row(factors, first, a_scales[row * a_step], y_scales[row * y_step], row_multipliers, row * COLUMNS)
-    if width == COLUMNS and y_column == 1:
+            scale_row(factors, first, a_scales[row * a_step], y_scales[row * y_step], row_multipliers, row * NR)
+    if width == NR and y_column == 1:
         requantize(sums, count, multipliers, at, step, least, most, zeros, y, place, y_row)
         return
-    requantize(sums, count, multipliers, at, step, least, most, zeros, lines, 0, COLUMNS)
+    requantize(sums, count, multipliers, at, step, least, most, zeros, lines, 0, NR)
     for row in range(count):
         for column in range(width):
-            y[place + row * y_row + column * y_column] = lines[row * COLUMNS + column]
+            y[place + row * y_row + column * y_column] = lines[row * NR + column]

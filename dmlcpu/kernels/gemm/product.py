@@ -5,7 +5,7 @@
             for each 12 rows of A (32 with AMX):                     packed
                 for each panel of 32 columns:
                     sums = what the zero points give
-                    for each chunk of K: sums += rows @ panel        dots.py, tiles.py
+                    for each chunk of K: sums += rows @ panel        dot.py, amx.py
                     y = requantized sums
 
 What sums start with and what becomes of them is in requantize.py.
@@ -14,8 +14,19 @@ What sums start with and what becomes of them is in requantize.py.
 import numpy as np
 
 from dmlcpu.kernels.brief import section
-from dmlcpu.kernels.grid import offset
-from dmlcpu.kernels.quantized_matmul.brief import (
+from dmlcpu.kernels.gemm.epilogue import (
+    any_zero_point,
+    finish_tile,
+    load_columns,
+    load_rows,
+    start_tile,
+    start_wide_tile,
+    widen,
+)
+from dmlcpu.kernels.gemm.microkernels import amx as tiles, dot
+from dmlcpu.kernels.gemm.microkernels.dot import KC, NR, ROW_STEP
+from dmlcpu.kernels.gemm.pack import pack_panels, pack_rows
+from dmlcpu.kernels.gemm.work import (
     A_PANEL,
     HEAD,
     NARROW,
@@ -31,26 +42,16 @@ from dmlcpu.kernels.quantized_matmul.brief import (
     share_of,
     unpack,
 )
-from dmlcpu.kernels.quantized_matmul.pack import pack_panels, pack_rows
-from dmlcpu.kernels.quantized_matmul.requantize import (
-    any_zero_point,
-    finish_tile,
-    load_columns,
-    load_rows,
-    start_tile,
-    start_wide_tile,
-    widen,
-)
-from dmlcpu.runtime import dots, tiles
-from dmlcpu.runtime.dots import CHUNK, COLUMNS, ROW_STEP
-from dmlcpu.runtime.intrinsics import as_words, prefetch, take_number
+from dmlcpu.kernels.grid import offset
+from dmlcpu.runtime.intrinsics import as_words, fetch_add, prefetch
 from dmlcpu.runtime.jit import device
-from dmlcpu.runtime.kernel import Kernel, variant
+from dmlcpu.runtime.kernel import Kernel
+from dmlcpu.runtime.variants import variant
 
 # What each variant has its own of: how tall its tiles are (the others have 4 rows and 1), what multiplies those of each
 # height, and what comes before and after all products of a thread.
-TALL, MIDDLE = dots.ROWS, 8
-dot_tall = dot_middle = dot_4 = dot_1 = dots.make_dot(1, dots.GENERIC)
+TALL, MIDDLE = dot.ROWS, 8
+dot_tall = dot_middle = dot_4 = dot_1 = dot.make_dot(1, dot.GENERIC)
 
 
 @device
@@ -79,11 +80,11 @@ def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_
     left_at = HEAD + part * share + PANELS + block * A_PANEL
     own_at = left_at + kept * left_cells(groups, TALL)
 
-    starts_at = 2 * (PANELS + block * COLUMNS)
+    starts_at = 2 * (PANELS + block * NR)
     row_wise = a_scale_step != 0 or y_scale_step != 0
     left_of = -1  # the batch and row part whose left rows are packed
     begin()
-    unit = take_number(scratch, 0)  # cores are not equally fast: each takes the next when it is done with one
+    unit = fetch_add(scratch, 0)  # cores are not equally fast: each takes the next when it is done with one
     while unit < batches * row_parts * column_parts:
         batch, row_part = unit // (row_parts * column_parts), unit // column_parts % row_parts
         a_scales, a_zero_bytes, b_scales, b_zero_bytes, y_scales, y_zero_bytes = parameters_of(
@@ -101,7 +102,7 @@ def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_
             last = min(first + block, last_panel)
             if b_packed:
                 here = offset(grid, B, batch) * panels + first
-                words, sums = as_words(packed, here * groups * COLUMNS // 2, np.uint32), packed_sums[here * COLUMNS :]
+                words, sums = as_words(packed, here * groups * NR // 2, np.uint32), packed_sums[here * NR :]
             else:
                 words, sums = as_words(scratch, own_at, np.uint32), own_sums
                 pack_panels(b, b_start + offset(grid, B, batch), b_depth, b_column, first, last, N, K, b_flip,
@@ -120,20 +121,20 @@ def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_
                     load_rows(row, last_row, TALL, a_zero_bytes, a_zero_step, a_flip, y_zero_bytes, y_zero_step,
                               lowest, highest, a_zeros, least, most, zeros)  # fmt: skip
                 for panel in range(first, last):
-                    j = (panel - first) * COLUMNS
-                    place = y_first + row * y_row + panel * COLUMNS * y_column
+                    j = (panel - first) * NR
+                    place = y_first + row * y_row + panel * NR * y_column
                     for i in range(count):
                         prefetch(y, place + i * y_row)  # lies far from the row before: comes while sums are formed
-                    start, step = 0, COLUMNS  # of the sums: what is in the tile, or one row for all
+                    start, step = 0, NR  # of the sums: what is in the tile, or one row for all
                     if K > NARROW:
                         start_wide_tile(height, K, a_zeros, a_sums, sums[j:], b_zeros[j:], cells, wide)
                     elif shifted or not alike or groups == 0:
                         start_tile(height, K, alike, a_zeros, a_sums, shifted, cells, starts_at, b_zeros, j)
                     else:
                         start, step = starts_at + j, 0
-                    for chunk in range(0, groups, CHUNK):
-                        depth = min(CHUNK, groups - chunk)
-                        from_left, from_right = chunk // CHUNK * TALL * ROW_STEP, j * groups + chunk * COLUMNS
+                    for chunk in range(0, groups, KC):
+                        depth = min(KC, groups - chunk)
+                        from_left, from_right = chunk // KC * TALL * ROW_STEP, j * groups + chunk * NR
                         if height == TALL:
                             dot_tall(left, from_left, words, from_right, depth, cells, start, step)
                         elif height == MIDDLE:
@@ -142,10 +143,10 @@ def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_
                             dot_4(left, from_left, words, from_right, depth, cells, start, step)
                         else:
                             dot_1(left, from_left, words, from_right, depth, cells, start, step)
-                        start, step = 0, COLUMNS
+                        start, step = 0, NR
                         if K > NARROW:
                             widen(height, cells, wide)
-                    width = min(COLUMNS, N - panel * COLUMNS)
+                    width = min(NR, N - panel * NR)
                     row_a_scales, row_y_scales = a_scales[row * a_scale_step :], y_scales[row * y_scale_step :]
                     if K > NARROW:
                         finish_tile(wide, count, not row_wise, factors, j, row_multipliers, row_a_scales, a_scale_step,
@@ -156,20 +157,20 @@ def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_
                                     row_y_scales, y_scale_step, least, most, zeros, width, lines, y, place, y_row,
                                     y_column)  # fmt: skip
             left_of = unit // column_parts
-        unit = take_number(scratch, 0)
+        unit = fetch_add(scratch, 0)
     end()
 
 
-def _with(multiplier: dots.Multiplier) -> Kernel:
+def _with(microkernel: dot.Microkernel) -> Kernel:
     """Return the kernel of an instruction set for vectors."""
-    rows, columns, depth = multiplier.block
+    rows, columns, depth = microkernel.block
     heights = {"dot_tall": TALL, "dot_middle": MIDDLE, "dot_4": 4, "dot_1": 1}
-    multipliers = {name: dots.make_dot(height, multiplier) for name, height in heights.items()}
-    return variant(product, f"dot_u8s8_{rows}x{columns}x{depth}_{multiplier.name}", **multipliers)
+    multipliers = {name: dot.make_dot(height, microkernel) for name, height in heights.items()}
+    return variant(product, f"dot_u8s8_{rows}x{columns}x{depth}_{microkernel.name}", **multipliers)
 
 
-generic, avx2 = _with(dots.GENERIC), _with(dots.AVX2)
-avxvnni, avx512vnni = _with(dots.AVXVNNI), _with(dots.AVX512VNNI)
+generic, avx2 = _with(dot.GENERIC), _with(dot.AVX2)
+avxvnni, avx512vnni = _with(dot.AVXVNNI), _with(dot.AVX512VNNI)
 amx = variant(
     product,
     "dot_u8s8_32x32x64_amx",
@@ -177,8 +178,8 @@ amx = variant(
     MIDDLE=tiles.TILE_ROWS,
     dot_tall=tiles.make_tile_dot(tiles.ROWS),
     dot_middle=tiles.make_tile_dot(tiles.TILE_ROWS),
-    dot_4=dots.make_dot(4, dots.AVX512VNNI),
-    dot_1=dots.make_dot(1, dots.AVX512VNNI),
+    dot_4=dot.make_dot(4, dot.AVX512VNNI),
+    dot_1=dot.make_dot(1, dot.AVX512VNNI),
     begin=tiles.configure_tiles,
     end=tiles.release_tiles,
 )

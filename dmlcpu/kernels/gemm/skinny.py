@@ -12,8 +12,19 @@ Rows of A have one more below them, all ones: it gives the sums of B's columns.
 import numpy as np
 
 from dmlcpu.kernels.brief import section
-from dmlcpu.kernels.grid import offset
-from dmlcpu.kernels.quantized_matmul.brief import (
+from dmlcpu.kernels.gemm.epilogue import (
+    any_zero_point,
+    finish_tile,
+    load_columns,
+    load_rows,
+    start_tile,
+)
+from dmlcpu.kernels.gemm.microkernels import dot
+from dmlcpu.kernels.gemm.microkernels.dot import KC, NR, ROW_STEP
+from dmlcpu.kernels.gemm.microkernels.panels import add_row
+from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK as BLOCK, DEPTH, make_add_products, make_unfold
+from dmlcpu.kernels.gemm.pack import pack_rows
+from dmlcpu.kernels.gemm.work import (
     A_PANEL,
     HEAD,
     NARROW,
@@ -29,27 +40,17 @@ from dmlcpu.kernels.quantized_matmul.brief import (
     sums_step,
     unpack,
 )
-from dmlcpu.kernels.quantized_matmul.pack import pack_rows
-from dmlcpu.kernels.quantized_matmul.requantize import (
-    any_zero_point,
-    finish_tile,
-    load_columns,
-    load_rows,
-    start_tile,
-)
-from dmlcpu.runtime import dots
-from dmlcpu.runtime.dots import CHUNK, COLUMNS, ROW_STEP
-from dmlcpu.runtime.intrinsics import as_words, take_number
+from dmlcpu.kernels.grid import offset
+from dmlcpu.runtime.intrinsics import as_words, fetch_add
 from dmlcpu.runtime.jit import device
-from dmlcpu.runtime.kernel import Kernel, variant
-from dmlcpu.runtime.panels import add_row
-from dmlcpu.runtime.unpacked import BLOCK, DEPTH, make_add_products, make_unfold
+from dmlcpu.runtime.kernel import Kernel
+from dmlcpu.runtime.variants import variant
 
 MOST_ROWS = 16  # with more, packing B pays
 ONES = np.uint32(0x01010101)
 PASS = DEPTH // 4  # words of a left row at a time
 
-add_products, unfold = make_add_products(dots.GENERIC), make_unfold(dots.GENERIC)  # each variant has its own
+add_products, unfold = make_add_products(dot.GENERIC), make_unfold(dot.GENERIC)  # each variant has its own
 
 
 @device
@@ -57,7 +58,7 @@ def complete_rows(words, rows, depth):
     """Write a row of ones below packed rows, and zeros behind all of them as far as they are read."""
     groups = groups_of(depth)
     for group in range((groups + PASS - 1) // PASS * PASS):
-        at = group // CHUNK * (rows + 1) * ROW_STEP + group % CHUNK
+        at = group // KC * (rows + 1) * ROW_STEP + group % KC
         left = min(max(depth - 4 * group, 0), 4)
         words[at + rows * ROW_STEP] = ONES >> np.uint32(8 * (4 - left)) if left else 0
         if group >= groups:
@@ -65,9 +66,9 @@ def complete_rows(words, rows, depth):
                 words[at + row * ROW_STEP] = 0
 
 
-def direct(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, y, brief,
+def skinny(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, y, brief,
            scratch):  # fmt: skip
-    """Do units of a product as `product` does, for what it `takes`; see there."""
+    """Do units of a product as `product` does, for what it `supports`; see there."""
     (M, N, K, batches, _, column_parts, block, share, _, a_start, a_row, a_depth, a_flip, b_start, b_depth, _, b_flip,
      _, a_scale_step, a_zero_step, b_scale_step, b_zero_step, y_scale_step, y_zero_step, lowest, highest, y_start,
      y_row, y_column) = unpack(brief)  # fmt: skip
@@ -83,7 +84,7 @@ def direct(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_z
 
     row_wise, alike = a_scale_step != 0 or y_scale_step != 0, a_zero_step == 0
     left_of = -1  # the batch whose left rows are packed
-    unit = take_number(scratch, 0)
+    unit = fetch_add(scratch, 0)
     while unit < batches * column_parts:
         batch = unit // column_parts
         a_scales, a_zero_bytes, b_scales, b_zero_bytes, y_scales, y_zero_bytes = parameters_of(
@@ -100,15 +101,15 @@ def direct(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_z
         load_rows(0, M, M, a_zero_bytes, a_zero_step, a_flip, y_zero_bytes, y_zero_step, lowest, highest, a_zeros,
                   least, most, zeros)  # fmt: skip
         last_column = min(N, (unit % column_parts + 1) * pairs // column_parts * BLOCK)
-        for column in range(unit % column_parts * pairs // column_parts * BLOCK, last_column, block * COLUMNS):
-            end = min(column + block * COLUMNS, last_column)
+        for column in range(unit % column_parts * pairs // column_parts * BLOCK, last_column, block * NR):
+            end = min(column + block * NR, last_column)
             whole = (end - column) // BLOCK
             behind = column + whole * BLOCK  # what lies behind is found among the last 64 columns
             for row in range(M + 1):
                 at = sums + row * step
-                cells[at : at + block * COLUMNS] = 0
+                cells[at : at + block * NR] = 0
             for k in range(0, K, DEPTH):
-                word = k // 4 // CHUNK * (M + 1) * ROW_STEP + k // 4 % CHUNK
+                word = k // 4 // KC * (M + 1) * ROW_STEP + k // 4 % KC
                 depth = min(DEPTH, K - k)
                 add_products(b, b_first + k * b_depth + column, b_depth, depth, whole, b_flip, left, word, M + 1, cells,
                              sums, step)  # fmt: skip
@@ -118,35 +119,35 @@ def direct(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_z
             for row in range(M + 1):
                 for first in range(0, end - column, BLOCK):
                     unfold(cells, sums + row * step + first)
-            first, last = column // COLUMNS, (end + COLUMNS - 1) // COLUMNS
-            for j in range((last - first) * COLUMNS):
+            first, last = column // NR, (end + NR - 1) // NR
+            for j in range((last - first) * NR):
                 at = j if column + j < behind else whole * BLOCK + column + j - (N - BLOCK)
                 own_sums[j] = cells[sums + M * step + at]
             load_columns(first, last, N, start_factor, own_sums, not row_wise, a_scales, b_scales, b_scale_step,
                          y_scales, b_zero_bytes, b_zero_step, b_flip, starts, b_zeros, factors)  # fmt: skip
             for panel in range(first, last):
-                j = (panel - first) * COLUMNS
+                j = (panel - first) * NR
                 at = j if column + j < behind else whole * BLOCK + column + j - (N - BLOCK)
-                start_tile(M, K, alike, a_zeros, a_sums, shifted, cells, 2 * (PANELS + block * COLUMNS), b_zeros, j)
+                start_tile(M, K, alike, a_zeros, a_sums, shifted, cells, 2 * (PANELS + block * NR), b_zeros, j)
                 for row in range(M):
-                    add_row(cells, row * COLUMNS, sums + row * step + at)
-                width = min(COLUMNS, N - panel * COLUMNS)
-                place = y_first + panel * COLUMNS * y_column
+                    add_row(cells, row * NR, sums + row * step + at)
+                width = min(NR, N - panel * NR)
+                place = y_first + panel * NR * y_column
                 finish_tile(cells, M, not row_wise, factors, j, row_multipliers, a_scales, a_scale_step, y_scales,
                             y_scale_step, least, most, zeros, width, lines, y, place, y_row, y_column)  # fmt: skip
-        unit = take_number(scratch, 0)
+        unit = fetch_add(scratch, 0)
 
 
-def takes(rows: int, columns: int, depth: int, column_step: int) -> bool:
+def supports(rows: int, columns: int, depth: int, column_step: int) -> bool:
     """Return whether a product can be done this way: sums fit int32, and 64 bytes of b lie side by side."""
     return rows <= MOST_ROWS and columns >= BLOCK and 0 < depth <= NARROW and column_step == 1
 
 
-def _with(multiplier: dots.Multiplier) -> Kernel:
+def _with(microkernel: dot.Microkernel) -> Kernel:
     """Return the kernel of an instruction set."""
-    name = f"direct_u8s8_{4 * multiplier.lanes}x{DEPTH}_{multiplier.name}"
-    return variant(direct, name, add_products=make_add_products(multiplier), unfold=make_unfold(multiplier))
+    name = f"skinny_u8s8_{4 * microkernel.lanes}x{DEPTH}_{microkernel.name}"
+    return variant(skinny, name, add_products=make_add_products(microkernel), unfold=make_unfold(microkernel))
 
 
-generic, avx2 = _with(dots.GENERIC), _with(dots.AVX2)
-avxvnni, avx512vnni = _with(dots.AVXVNNI), _with(dots.AVX512VNNI)
+generic, avx2 = _with(dot.GENERIC), _with(dot.AVX2)
+avxvnni, avx512vnni = _with(dot.AVXVNNI), _with(dot.AVX512VNNI)

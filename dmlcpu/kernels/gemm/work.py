@@ -6,12 +6,12 @@ import numpy as np
 
 from dmlcpu.kernels import brief as briefs
 from dmlcpu.kernels.brief import Brief
+from dmlcpu.kernels.gemm.microkernels.amx import ROWS
+from dmlcpu.kernels.gemm.microkernels.dot import AHEAD, KC, NR, ROW_STEP
 from dmlcpu.kernels.grid import Grid, flatten, offset
 from dmlcpu.runtime.compilation import in_python
-from dmlcpu.runtime.dots import AHEAD, CHUNK, COLUMNS, ROW_STEP
 from dmlcpu.runtime.intrinsics import as_words
 from dmlcpu.runtime.jit import device, viewer
-from dmlcpu.runtime.tiles import ROWS
 
 # What the rows of the batch grid mean. B: elements, or whole matrices if they are packed.
 A, B, A_SCALE, A_ZERO, B_SCALE, B_ZERO, Y_SCALE, Y_ZERO, Y = range(1, 10)
@@ -25,17 +25,17 @@ NARROW = 33_025
 # of panels, the packed left rows with their sums, and the block of panels itself unless it is packed, or the sums of
 # the `direct` kernel.
 HEAD = 8  # cells before the first share
-WIDE = ROWS * COLUMNS // 2
-A_ZEROS = WIDE + ROWS * COLUMNS
+WIDE = ROWS * NR // 2
+A_ZEROS = WIDE + ROWS * NR
 ZEROS = A_ZEROS + ROWS
 LEAST = ZEROS + ROWS // 4
 MOST = LEAST + ROWS // 2
 ROW_MULTIPLIERS = MOST + ROWS // 2
-LINES = ROW_MULTIPLIERS + ROWS * COLUMNS // 2
-PANELS = LINES + ROWS * COLUMNS // 8
+LINES = ROW_MULTIPLIERS + ROWS * NR // 2
+PANELS = LINES + ROWS * NR // 8
 # Of each column: its sum (int64), what its sums start with (int32), its zero point (int32), its scale or multiplier
 # (float32).
-A_PANEL = COLUMNS + 3 * COLUMNS // 2
+A_PANEL = NR + 3 * NR // 2
 SUMS = ROWS  # room for the sums of a tile's left rows, which stand before them
 
 
@@ -102,9 +102,9 @@ def share_of(scratch, part, share, block):
         as_words(scratch, mine + ROW_MULTIPLIERS, np.float32),
         as_words(scratch, mine + LINES, np.uint8),
         scratch[panels:],  # the sums of columns
-        as_words(scratch, panels + block * COLUMNS, np.int32),  # what the sums of a tile start with
-        as_words(scratch, panels + 3 * block * COLUMNS // 2, np.int32),  # zero points of columns
-        as_words(scratch, panels + 2 * block * COLUMNS, np.float32),  # scales or multipliers
+        as_words(scratch, panels + block * NR, np.int32),  # what the sums of a tile start with
+        as_words(scratch, panels + 3 * block * NR // 2, np.int32),  # zero points of columns
+        as_words(scratch, panels + 2 * block * NR, np.float32),  # scales or multipliers
     )
 
 
@@ -130,13 +130,13 @@ def groups_of(depth):
 @device
 def panels_of(columns):
     """Return how many panels so many columns take."""
-    return (columns + COLUMNS - 1) // COLUMNS
+    return (columns + NR - 1) // NR
 
 
 @device
 def left_cells(groups, rows):
     """Return the scratch that so many left rows take."""
-    return SUMS + (groups + CHUNK - 1) // CHUNK * rows * ROW_STEP // 2
+    return SUMS + (groups + KC - 1) // KC * rows * ROW_STEP // 2
 
 
 def share_cells(depth: int, block: int, rows: int, kept: int, packs: bool) -> int:
@@ -144,14 +144,14 @@ def share_cells(depth: int, block: int, rows: int, kept: int, packs: bool) -> in
     groups = in_python(groups_of)(depth)
     left: int = kept * in_python(left_cells)(groups, rows)
     # Multipliers ask for words so far ahead: were those the next share's tile, they would take it from its core.
-    own = (block * groups + AHEAD) * COLUMNS // 2 if packs else 0
+    own = (block * groups + AHEAD) * NR // 2 if packs else 0
     return PANELS + block * A_PANEL + left + own
 
 
 @device
 def sums_step(block):
     """Return how far rows of the sums of a block of columns are apart: beyond its end a whole panel can be read."""
-    return (block + 1) * COLUMNS
+    return (block + 1) * NR
 
 
 def direct_cells(depth: int, block: int, rows: int) -> int:

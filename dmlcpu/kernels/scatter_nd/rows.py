@@ -64,12 +64,12 @@ def _add(builder: Any, mine: Any, update: Any) -> Any:
 
 
 @intrinsic
-def copy_run(_context, out, o, updates, u, count):  # type: ignore[no-untyped-def]
+def copy_run(_context, out, o, updates, u, count):
     """Copy updates[u : u + count] to out[o:]; both are of one type and share no memory."""
     return types.void(out, types.intp, updates, types.intp, types.intp), _generator(None)
 
 
 @intrinsic
-def add_run(_context, out, o, updates, u, count):  # type: ignore[no-untyped-def]
+def add_run(_context, out, o, updates, u, count):
     """Add updates[u : u + count] to out[o:]; both are of one type and share no memory."""
     return types.void(out, types.intp, updates, types.intp, types.intp), _generator(_add)

@@ -9,7 +9,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from dmlcpu.runtime.intrinsics import address, request_line, splat
+from dmlcpu.runtime.intrinsics import address, emit_prefetch, splat
 
 LANES = 8  # places in a line
 # How many words ahead of their use indices are asked for: a block of wide ones, whose updates are applied in between.
@@ -27,7 +27,7 @@ def _extend(builder: Any, words: Any, signed: Any, kind: Any) -> Any:
 
 
 @intrinsic
-def load_index(_context, words, index, wide, signed):  # type: ignore[no-untyped-def]
+def load_index(_context, words, index, wide, signed):
     """Return the int64 that words[index] and, if it is `wide`, words[index + 1] hold; a narrow one may be `signed`."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -69,7 +69,7 @@ class _Counting:
 
 
 @intrinsic
-def add_lines(_context, words, begin, stride, wide, signed, size, step, places, count):  # type: ignore[no-untyped-def]
+def add_lines(_context, words, begin, stride, wide, signed, size, step, places, count):
     """Add step * index to places[:count], a multiple of LANES, for the indices from words[begin] on, `stride` apart.
 
     An index below 0, if they are `signed`, counts from `size`. Return whether any is out of range, 0 or 1.
@@ -83,7 +83,7 @@ def add_lines(_context, words, begin, stride, wide, signed, size, step, places, 
             first = builder.add(begin, builder.mul(index, stride if stride else _LONG(kind.width // _WORD.width)))
             line = ir.VectorType(kind, LANES)
             place = address(context, builder, signature, arguments, 0, first)
-            request_line(builder, builder.gep(place, [_LONG(AHEAD)]))
+            emit_prefetch(builder, builder.gep(place, [_LONG(AHEAD)]))
             if stride is None:
                 return builder.load(builder.bitcast(place, line.as_pointer()), align=4)
             elements = ir.Constant(line, ir.Undefined)
@@ -165,7 +165,7 @@ class _Lines:
 
 
 @intrinsic
-def select_range(_context, places, count, first, last, own, numbers):  # type: ignore[no-untyped-def]
+def select_range(_context, places, count, first, last, own, numbers):
     """Write those of places[:count] from `first` to before `last` to own, and where they stand to numbers.
 
     Return how many there are. All are int64; the arrays have room for `count` rounded up to whole lines.
@@ -186,7 +186,7 @@ def select_range(_context, places, count, first, last, own, numbers):  # type: i
 
 
 @intrinsic
-def select_values(_context, places, count, first, last, values, begin, own, chosen):  # type: ignore[no-untyped-def]
+def select_values(_context, places, count, first, last, values, begin, own, chosen):
     """Do the same, but write what lies at the same places of values[begin:] to chosen. count: a multiple of LANES."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -202,7 +202,7 @@ def select_values(_context, places, count, first, last, values, begin, own, chos
 
 
 @intrinsic
-def select_indices(_context, words, start, wide, signed, size, base, values, begin, count, first, last, own, chosen):  # type: ignore[no-untyped-def]  # fmt: skip
+def select_indices(_context, words, start, wide, signed, size, base, values, begin, count, first, last, own, chosen):
     """Do both at once for indices that lie side by side from words[start] on: each, and base, are a place.
 
     See add_lines. Return how many there are, or -1 if any of the indices is out of range.
@@ -218,7 +218,7 @@ def select_indices(_context, words, start, wide, signed, size, base, values, beg
                 with branch, cgutils.for_range_slice(builder, _LONG(0), count, _LONG(LANES), inc=True) as (index, _):
                     step = builder.mul(index, _LONG(kind.width // _WORD.width))
                     place = address(context, builder, signature, arguments, 0, builder.add(start, step))
-                    request_line(builder, builder.gep(place, [_LONG(AHEAD)]))
+                    emit_prefetch(builder, builder.gep(place, [_LONG(AHEAD)]))
                     raw = builder.load(builder.bitcast(place, ir.VectorType(kind, LANES).as_pointer()), align=4)
                     counted = counting.from_start(raw, signed, bad)
                     here = builder.add(counted, splat(builder, base, LANES))

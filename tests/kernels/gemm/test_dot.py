@@ -4,11 +4,11 @@ import pytest
 from numba import njit
 from tile_products import check_products
 
-from dmlcpu.runtime import dots
-from dmlcpu.runtime.dots import CHUNK, ROWS
+from dmlcpu.kernels.gemm.microkernels import dot as dots
+from dmlcpu.kernels.gemm.microkernels.dot import KC, ROWS
 from dmlcpu.runtime.isa import Isa, detected
 
-MULTIPLIERS = {
+MICROKERNELS = {
     Isa.GENERIC: dots.GENERIC,
     Isa.AVX2: dots.AVX2,
     Isa.AVXVNNI: dots.AVXVNNI,
@@ -16,21 +16,21 @@ MULTIPLIERS = {
 }
 
 
-RUNNABLE = [multiplier for isa, multiplier in MULTIPLIERS.items() if isa <= detected()]
+RUNNABLE = [microkernel for isa, microkernel in MICROKERNELS.items() if isa <= detected()]
 
 
-@pytest.fixture(scope="module", params=RUNNABLE, ids=lambda multiplier: multiplier.name)
-def multiplier(request):
+@pytest.fixture(scope="module", params=RUNNABLE, ids=lambda microkernel: microkernel.name)
+def microkernel(request):
     return request.param
 
 
 @pytest.mark.parametrize("rows", [1, 4, 8, ROWS])
-def test_products_are_added_to_the_tile(multiplier, rows):
-    intrinsic = dots.make_dot(rows, multiplier)
+def test_products_are_added_to_the_tile(microkernel, rows):
+    intrinsic = dots.make_dot(rows, microkernel)
 
     @njit
     def dot(a, a_start, b, b_start, groups, cells, first, step):
         intrinsic(a, a_start, b, b_start, groups, cells, first, step)
 
-    for groups in (0, 1, 2, 17, CHUNK):
+    for groups in (0, 1, 2, 17, KC):
         check_products(dot, rows, groups)

@@ -5,34 +5,36 @@ import pytest
 from hypothesis import given, strategies as st
 from numba import njit
 
-from dmlcpu.runtime import places
+from dmlcpu.kernels.scatter_nd import offsets
 from dmlcpu.runtime.intrinsics import fence, stream
 from dmlcpu.runtime.memory import aligned_empty
 
 
 @njit
 def load_index(words, index, wide, signed):
-    return places.load_index(words, index, wide, signed)
+    return offsets.load_index(words, index, wide, signed)
 
 
 @njit
 def add_lines(words, begin, stride, wide, signed, size, step, where, count):
-    return places.add_lines(words, begin, stride, wide, signed, size, step, where, count)
+    return offsets.add_lines(words, begin, stride, wide, signed, size, step, where, count)
 
 
 @njit
 def select_range(where, count, first, last, own, numbers):
-    return places.select_range(where, count, first, last, own, numbers)
+    return offsets.select_range(where, count, first, last, own, numbers)
 
 
 @njit
 def select_values(where, count, first, last, values, begin, own, chosen):
-    return places.select_values(where, count, first, last, values, begin, own, chosen)
+    return offsets.select_values(where, count, first, last, values, begin, own, chosen)
 
 
 @njit
 def select_indices(words, start, wide, signed, size, base, values, begin, count, first, last, own, chosen):
-    return places.select_indices(words, start, wide, signed, size, base, values, begin, count, first, last, own, chosen)
+    return offsets.select_indices(
+        words, start, wide, signed, size, base, values, begin, count, first, last, own, chosen
+    )
 
 
 @njit
@@ -63,7 +65,7 @@ def test_load_index(dtype):
 @pytest.mark.parametrize("wrong", [None, "low", "high", "far"])
 def test_add_lines(dtype, apart, wrong):
     rng = np.random.default_rng(3)
-    size, count, step = 1_000, 3 * places.LANES, -7
+    size, count, step = 1_000, 3 * offsets.LANES, -7
     indices = rng.integers(-size if dtype.kind == "i" else 0, size, 100).astype(dtype)
     first = 20 if apart > 0 else 60
     here = first + apart * 13
@@ -83,7 +85,7 @@ def test_add_lines(dtype, apart, wrong):
 @given(st.lists(st.integers(-1, 30), max_size=60), st.integers(0, 30), st.integers(0, 30))
 def test_select_range(where, first, length):
     last = first + length
-    padded = np.array([*where, *range(places.LANES)])  # what is behind must not be found
+    padded = np.array([*where, *range(offsets.LANES)])  # what is behind must not be found
     own, numbers = np.full((2, padded.size), -9)
     found = select_range(padded, len(where), first, last, own, numbers)
     expected = [(place, i) for i, place in enumerate(where) if first <= place < last]
@@ -96,9 +98,9 @@ VALUE_TYPES = ["uint8", "int8", "uint16", "int16", "uint32", "int32", "float32",
 @pytest.mark.parametrize("dtype", VALUE_TYPES)
 def test_select_values(dtype):
     rng = np.random.default_rng(5)
-    where, values = rng.integers(-3, 40, 6 * places.LANES), rng.integers(0, 100, 60).astype(dtype)
+    where, values = rng.integers(-3, 40, 6 * offsets.LANES), rng.integers(0, 100, 60).astype(dtype)
     for first, last in (0, 40), (10, 20), (-3, 0), (7, 7), (50, 60):
-        own, chosen = np.full(where.size + places.LANES, -9), np.zeros(where.size + places.LANES, dtype)
+        own, chosen = np.full(where.size + offsets.LANES, -9), np.zeros(where.size + offsets.LANES, dtype)
         found = select_values(where, where.size, first, last, values, 3, own, chosen)
         is_own = (first <= where) & (where < last)
         assert own[:found].tolist() == where[is_own].tolist()
@@ -109,7 +111,7 @@ def test_select_values(dtype):
 @pytest.mark.parametrize("wrong", [None, "low", "high", "far"])
 def test_select_indices(dtype, wrong):
     rng = np.random.default_rng(6)
-    size, count, base = 50, 4 * places.LANES, 5
+    size, count, base = 50, 4 * offsets.LANES, 5
     indices = rng.integers(-size if dtype.kind == "i" else 0, size, 2 + count).astype(dtype)
     bad = {None: indices[17], "low": -size - 1, "high": size, "far": np.iinfo(dtype).max}
     indices[17] = np.array([bad[wrong]]).astype(dtype)[0]

@@ -13,15 +13,15 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from dmlcpu.runtime import isa
-from dmlcpu.runtime.intrinsics import address, request_line, splat
+from dmlcpu.runtime.intrinsics import address, emit_prefetch, splat
 from dmlcpu.runtime.isa import Isa
 
-COLUMNS = 32  # of a tile, and of a panel of the right operand
+NR = 32  # of a tile, and of a panel of the right operand
 ROWS = 12  # of the tallest tile of a vector unit
-CHUNK = 256  # words of a row of the left operand, at most
+KC = 256  # words of a row of the left operand, at most
 # From one row to the next: more than a chunk by a cache line, as rows a power of two apart compete for the same cache
 # sets; and constant, so that one register addresses all rows.
-ROW_STEP = CHUNK + 16
+ROW_STEP = KC + 16
 
 # How many groups ahead of their use words of b are asked for.
 AHEAD = 64
@@ -30,7 +30,7 @@ _WORD = ir.IntType(32)
 _HALF = ir.IntType(16)
 
 
-class Multiplier(NamedTuple):
+class Microkernel(NamedTuple):
     """How an instruction set multiplies. A tile is worked on `height` rows and `vectors` vectors of columns at a time.
 
     These are chosen so that the sums, the right operand and one word of the left fit its vector registers.
@@ -113,22 +113,22 @@ def _dot_widened(builder: Any, sums: Any, left: tuple[Any, ...], right: tuple[An
 
 
 # The generic one is AVX2's on vectors of 128 bits, which every processor has or LLVM imitates.
-GENERIC = Multiplier(Isa.GENERIC, 4, 2, 4, _even_and_odd_unsigned, _even_and_odd_signed, _dot_widened)
-AVX2 = Multiplier(Isa.AVX2, 8, 2, 4, _even_and_odd_unsigned, _even_and_odd_signed, _dot_widened)
-AVXVNNI = Multiplier(Isa.AVXVNNI, 8, 2, 6, _as_it_is, _as_it_is, _dot_instruction)
-AVX512VNNI = Multiplier(Isa.AVX512VNNI, 16, 2, 12, _as_it_is, _as_it_is, _dot_instruction)
+GENERIC = Microkernel(Isa.GENERIC, 4, 2, 4, _even_and_odd_unsigned, _even_and_odd_signed, _dot_widened)
+AVX2 = Microkernel(Isa.AVX2, 8, 2, 4, _even_and_odd_unsigned, _even_and_odd_signed, _dot_widened)
+AVXVNNI = Microkernel(Isa.AVXVNNI, 8, 2, 6, _as_it_is, _as_it_is, _dot_instruction)
+AVX512VNNI = Microkernel(Isa.AVX512VNNI, 16, 2, 12, _as_it_is, _as_it_is, _dot_instruction)
 
 
-def make_dot(rows: int, multiplier: Multiplier) -> Any:
+def make_dot(rows: int, microkernel: Microkernel) -> Any:
     """Return an intrinsic that adds a product of so many rows to sums.
 
     dot(a, a_start, b, b_start, groups, cells, first, step): a: uint32, rows ROW_STEP apart, of `groups` words (at most
-    CHUNK); b: uint32 (groups, COLUMNS), on a cache line; cells: int32, on a cache line. What the products of each row
+    KC); b: uint32 (groups, NR), on a cache line; cells: int32, on a cache line. What the products of each row
     are added to lies at cells[first], rows `step` apart, so 0 starts all rows with the same; the sums go to
-    cells[: rows * COLUMNS]. Arrays are flat.
+    cells[: rows * NR]. Arrays are flat.
     """
     return make_tile_operation(
-        multiplier.isa, lambda builder, *operands: emit_dot(builder, multiplier, rows, Operands(*operands))
+        microkernel.isa, lambda builder, *operands: emit_dot(builder, microkernel, rows, Operands(*operands))
     )
 
 
@@ -147,7 +147,7 @@ def make_tile_operation(needs: Isa, emit: Callable[..., None]) -> Any:
     """Return the intrinsic of make_dot's arguments that `emit` writes."""
 
     @intrinsic
-    def dot(_context, a, a_start, b, b_start, groups, cells, first, step):  # type: ignore[no-untyped-def]
+    def dot(_context, a, a_start, b, b_start, groups, cells, first, step):
         isa.require(needs)
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -164,45 +164,45 @@ def make_tile_operation(needs: Isa, emit: Callable[..., None]) -> Any:
     return dot
 
 
-def emit_dot(builder: Any, multiplier: Multiplier, rows: int, x: Operands) -> None:
+def emit_dot(builder: Any, microkernel: Microkernel, rows: int, x: Operands) -> None:
     """Emit what make_dot describes."""
-    number, lanes, vectors = x.groups.type, multiplier.lanes, multiplier.vectors
+    number, lanes, vectors = x.groups.type, microkernel.lanes, microkernel.vectors
     align = min(64, 4 * lanes)
-    for first in range(0, rows, multiplier.height):
-        for column in range(0, COLUMNS, lanes * vectors):
-            keys = [(row, v) for row in range(first, min(rows, first + multiplier.height)) for v in range(vectors)]
+    for first in range(0, rows, microkernel.height):
+        for column in range(0, NR, lanes * vectors):
+            keys = [(row, v) for row in range(first, min(rows, first + microkernel.height)) for v in range(vectors)]
             sums = {}
             for row, v in keys:
                 place = builder.add(builder.mul(number(row), x.step), number(column + v * lanes))
                 start = load(builder, builder.gep(x.first, [place]), lanes, align)
                 sums[row, v] = cgutils.alloca_once_value(builder, start)
-            _add_products(builder, multiplier, x.a, builder.gep(x.b, [number(column)]), x.groups, sums)
+            _add_products(builder, microkernel, x.a, builder.gep(x.b, [number(column)]), x.groups, sums)
             for row, v in keys:
-                place = builder.gep(x.cells, [number(row * COLUMNS + column + v * lanes)])
+                place = builder.gep(x.cells, [number(row * NR + column + v * lanes)])
                 target = builder.bitcast(place, _vector(lanes).as_pointer())
                 builder.store(builder.load(sums[row, v]), target, align=align)
 
 
 def _add_products(
-    builder: Any, multiplier: Multiplier, a: Any, b: Any, groups: Any, sums: dict[tuple[int, int], Any]
+    builder: Any, microkernel: Microkernel, a: Any, b: Any, groups: Any, sums: dict[tuple[int, int], Any]
 ) -> None:
     """Emit the loop over groups of four. sums: allocated vectors by (row, vector)."""
-    number, lanes = groups.type, multiplier.lanes
+    number, lanes = groups.type, microkernel.lanes
     with cgutils.for_range(builder, groups, intp=number) as loop:
-        line = builder.gep(b, [builder.mul(loop.index, number(COLUMNS))])
+        line = builder.gep(b, [builder.mul(loop.index, number(NR))])
         words = builder.gep(a, [loop.index])
-        for place in range(0, 4 * COLUMNS, 64):
-            request_line(builder, builder.gep(line, [number(AHEAD * COLUMNS + place // 4)]))
+        for place in range(0, 4 * NR, 64):
+            emit_prefetch(builder, builder.gep(line, [number(AHEAD * NR + place // 4)]))
         right = [
-            multiplier.right(builder, load(builder, builder.gep(line, [number(v * lanes)]), lanes, min(64, 4 * lanes)))
-            for v in range(multiplier.vectors)
+            microkernel.right(builder, load(builder, builder.gep(line, [number(v * lanes)]), lanes, min(64, 4 * lanes)))
+            for v in range(microkernel.vectors)
         ]
         for row in sorted({row for row, _ in sums}):
             copies = splat(builder, builder.load(builder.gep(words, [number(row * ROW_STEP)])), lanes)
-            left = multiplier.left(builder, copies)
-            for v in range(multiplier.vectors):
+            left = microkernel.left(builder, copies)
+            for v in range(microkernel.vectors):
                 place = sums[row, v]
-                builder.store(multiplier.multiply(builder, builder.load(place), left, right[v]), place)
+                builder.store(microkernel.multiply(builder, builder.load(place), left, right[v]), place)
 
 
 def load(builder: Any, place: Any, lanes: int, align: int) -> Any:

@@ -1,0 +1,1 @@
+"""Integer products: pack both operands, form exact sums tile by tile, hand each tile to an epilogue."""

@@ -1,1 +1,0 @@
-"""QUANTIZED_LINEAR_MATRIX_MULTIPLY: pack A and B, form exact integer products, requantize."""

@@ -1,0 +1,68 @@
+"""Walking through arrays of any strides by one running number, and cutting ranges into shares.
+
+The dimensions that all tensors of an operator are walked through together are one record, `WALK`; each tensor's strides
+along them are a field of that tensor's own record. Neighbouring dimensions that every tensor runs through evenly are
+merged, so that most walks have one dimension.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dmlcpu.runtime.jit import device, inlined
+from dmlcpu.runtime.records import record
+
+MAX_DIMS = 64  # NumPy's own limit
+STRIDES = (np.int64, MAX_DIMS)
+WALK = record(dims=np.int64, sizes=(np.int64, MAX_DIMS))  # `dims` of the sizes count, at least one
+
+
+def merge(sizes: Sequence[int], *strides: Sequence[int]) -> tuple[list[int], ...]:
+    """Return dimensions of these sizes, and each tensor's strides, as the fewest that pass the same places."""
+    merged: list[list[int]] = []
+    for dimension in zip(sizes, *strides, strict=True):
+        if dimension[0] == 1:
+            continue
+        if merged and all(
+            outer == inner * dimension[0] for outer, inner in zip(merged[-1][1:], dimension[1:], strict=True)
+        ):
+            merged[-1] = [merged[-1][0] * dimension[0], *dimension[1:]]
+        else:
+            merged.append(list(dimension))
+    if not merged:
+        merged = [[1] + [0] * len(strides)]
+    return tuple([list(column) for column in zip(*merged, strict=True)])
+
+
+def walk_of(sizes: Sequence[int]) -> dict[str, int | Sequence[int]]:
+    """Return the record of merged dimensions, to be filled into a work record."""
+    return {"dims": len(sizes), "sizes": sizes}
+
+
+@inlined
+def offset(walk, strides, position):
+    """Return how many elements position `position`, in row-major order, lies from the first."""
+    result = 0
+    for d in range(walk.dims - 1, 0, -1):
+        result += position % walk.sizes[d] * strides[d]
+        position //= walk.sizes[d]
+    return result + position * strides[0]
+
+
+@device
+def offsets(walk, strides, first, count, start, places):
+    """Write start + offset(walk, strides, position), for `count` positions from `first` on, to places[:count]."""
+    size, step = walk.sizes[walk.dims - 1], strides[walk.dims - 1]
+    done = 0
+    while done < count:  # along the last dimension it takes no division
+        begin = start + offset(walk, strides, first + done)
+        run = min(count - done, size - (first + done) % size) if walk.dims > 1 else count
+        for i in range(run):
+            places[done + i] = begin + i * step
+        done += run
+
+
+@inlined
+def share(part, parts, count):
+    """Return the range [first, last) of `count` items that is the share of one part."""
+    return part * count // parts, (part + 1) * count // parts

@@ -1,0 +1,61 @@
+"""Kernels that share their text: in a variant some global names mean something else, in its helpers as well.
+
+One text of a product then serves every microkernel and every epilogue. The helpers that reach a replaced name are made
+anew for each variant; the others are shared, and compiled once.
+"""
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+from numba import njit
+
+from dmlcpu.runtime.kernel import Kernel
+
+
+def variant(function: Callable[..., Any], name: str, **names: Any) -> Kernel:
+    """Return a kernel of a function of (part, parts, ...) for which, and for whose helpers, `names` are replaced.
+
+    Raises
+    ------
+    NameError
+        If neither the function nor a helper of it uses one of the names: it would be replaced in vain.
+    """
+    unused = [each for each in names if not _reaches(function, {each}, set())]
+    if unused:
+        raise NameError(f"variant {name}: nothing in {function.__name__} is called {', '.join(unused)}")
+    copy = _rebound(function, names, {})
+    copy.__code__ = copy.__code__.replace(co_name=name)
+    copy.__name__ = copy.__qualname__ = name
+    return Kernel(copy)
+
+
+def _rebound(function: Any, names: dict[str, Any], made: dict[Any, Any]) -> Any:
+    """Return a copy of a function with other globals. made: the helpers that have been made anew."""
+    scope: dict[str, Any] = {**function.__globals__, **names}
+    for name in function.__code__.co_names:
+        helper: Any = scope.get(name)
+        if name not in names and _is_helper(helper) and _reaches(helper.py_func, names.keys(), set()):
+            if helper not in made:
+                options = {option: value for option, value in helper.targetoptions.items() if option != "nopython"}
+                made[helper] = njit(**options)(_rebound(helper.py_func, names, made))
+            scope[name] = made[helper]
+    copy = types.FunctionType(function.__code__, scope, function.__name__, None, function.__closure__)
+    copy.__qualname__, copy.__doc__, copy.__module__ = function.__qualname__, function.__doc__, function.__module__
+    return copy
+
+
+def _reaches(function: Any, names: Any, seen: set[Any]) -> bool:
+    """Return whether a function, or a helper of it, uses one of these names."""
+    if function in seen:
+        return False
+    seen.add(function)
+    used = function.__code__.co_names
+    if not names.isdisjoint(used):
+        return True
+    helpers = [function.__globals__.get(name) for name in used]
+    return any(_reaches(helper.py_func, names, seen) for helper in helpers if _is_helper(helper))
+
+
+def _is_helper(value: Any) -> bool:
+    return hasattr(value, "py_func") and hasattr(value, "targetoptions")
