@@ -16,14 +16,12 @@ from dmlcpu.descriptors.top_k1 import TopK1OperatorDesc, TopKOperatorDesc
 from dmlcpu.kernels.scatter_nd.resolve import GOOD
 from dmlcpu.operators import TopK, pack_b
 from dmlcpu.operators.arguments import Array
+from dmlcpu.operators.product_plan import Layout, Plan as QuantizedMatmulPlan, plan as plan_product
 from dmlcpu.operators.quantization import check_scale
 from dmlcpu.operators.quantized_matmul import (
-    Layout,
-    Plan as QuantizedMatmulPlan,
     execute as execute_quantized_matmul,
     flat,
-    plan as plan_quantized_matmul,
-    right,
+    rhs,
     run as run_quantized_matmul,
 )
 from dmlcpu.operators.scatter_nd import (
@@ -126,7 +124,7 @@ def _packed_quantized_matmul(desc: QuantizedLinearMatrixMultiplyOperatorDesc, ow
     ]
     owns_b = "b_tensor" in owned
     # What the kernel is given: some of it is known already, the rest is bound by each call.
-    matrix = right(owned["b_tensor"] if owns_b else _NOT_YET)
+    matrix = rhs(owned["b_tensor"] if owns_b else _NOT_YET)
     given = {"a_tensor": flat(owned.get("a_tensor")), **dict(zip(("b_tensor", "panels", "sums"), matrix, strict=True))}
     given |= {name: flat(owned.get(name)) for name in parameters}
     given["output_tensor"] = _NOT_YET
@@ -138,7 +136,7 @@ def _packed_quantized_matmul(desc: QuantizedLinearMatrixMultiplyOperatorDesc, ow
 
     @functools.lru_cache(maxsize=8)
     def plan(limits: Budget) -> QuantizedMatmulPlan:
-        return plan_quantized_matmul(a, b, y, tuple(sizes), owns_b, limits, None)
+        return plan_product("quantized_matmul", a, b, y, tuple(sizes), owns_b, limits, None)
 
     def run(bound: Bound, words: list[Array]) -> Array:
         for name, field in unchecked:

@@ -1,22 +1,25 @@
-"""Packed matrices: right operands rearranged once into the panels that the kernels multiply."""
+"""Packed matrices: right-hand sides rearranged once into the panels that the kernels multiply."""
 
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from dmlcpu.errors import UnsupportedError
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.gemm.microkernels.dot import NR
-from dmlcpu.kernels.gemm.pack import LAYOUT
+from dmlcpu.kernels.gemm.pack import LAYOUT, WORK
 from dmlcpu.kernels.gemm.work import groups_of, panels_of
+from dmlcpu.kernels.walk import merge, walk_of
 from dmlcpu.operators.arguments import Array
 from dmlcpu.operators.quantization import check_matrix
 from dmlcpu.runtime.compilation import can_compile, in_python
-from dmlcpu.runtime.memory import aligned_empty, first_word, words
+from dmlcpu.runtime.memory import aligned_empty, first_word, packed_strides, words
+from dmlcpu.runtime.records import fill
 from dmlcpu.runtime.threads import Budget, budget
 
 _BYTE = np.dtype(np.uint8)
@@ -25,7 +28,7 @@ _SIGN = 0x80
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PackedMatrix:
-    """A constant right operand, in the form the kernels read: what `pack_b` returns.
+    """A constant right-hand side, in the form the kernels read: what `pack_b` returns.
 
     Attributes
     ----------
@@ -101,9 +104,8 @@ def pack_b(b: ArrayLike) -> PackedMatrix:
     if not can_compile():
         _pack(b, panels, sums)
     elif b.size:
-        run, parts, start, *steps, batches = _pack_plan(b.shape, b.strides, budget())
-        flip = flip_to_signed(b.dtype)
-        run(0, parts, words(b, _BYTE), start, *steps, batches, columns, depth, flip, panels.view(np.uint32), sums)
+        run, parts, work = _pack_plan(b.shape, b.strides, b.dtype, budget())
+        run(0, parts, words(b, _BYTE), panels.view(np.uint32), sums, work)
     return PackedMatrix(b.shape, b.dtype, LAYOUT, panels, sums)
 
 
@@ -135,15 +137,29 @@ def _rows_of(panels: Array, shape: tuple[int, ...]) -> Array:
 
 
 @functools.lru_cache(maxsize=1024)
-def _pack_plan(shape: tuple[int, ...], strides: tuple[int, ...], limits: Budget) -> tuple[Any, ...]:
-    """Return the kernel, into how many parts to cut the work, and where matrices of this layout lie."""
-    *batch, _, columns = shape
-    parts = limits.parts(work=math.prod(shape) // 8, most=math.prod(batch) * in_python(panels_of)(columns))
-    run = registry.find("quantized_matmul", "pack").kernel.for_parts(parts)
-    offsets = np.zeros(batch, np.int64)
-    for index, stride in zip(np.ogrid[tuple(map(slice, batch))], strides, strict=False):
-        offsets += index * stride
-    return run, parts, first_word(shape, strides), strides[-2], strides[-1], offsets.reshape(-1)
+def _pack_plan(
+    shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any], limits: Budget
+) -> tuple[Callable[..., Any], int, NDArray[np.int64]]:
+    """Return the kernel, into how many parts to cut the work, and what it is told of matrices of this layout."""
+    *batch, depth, columns = shape
+    matrices = math.prod(batch)
+    parts = limits.parts(work=math.prod(shape) // 8, most=matrices * in_python(panels_of)(columns))
+    sizes, along_batch = merge(batch, strides[:-2])
+    work = fill(
+        WORK,
+        N=columns,
+        K=depth,
+        flip=flip_to_signed(dtype),
+        matrices=matrices,
+        walk=walk_of(sizes),
+        b={
+            "start": first_word(shape, strides),
+            "row": strides[-2],
+            "column": strides[-1],
+            "strides": along_batch,
+        },
+    )
+    return registry.find("quantized_matmul", "pack").kernel.for_parts(parts), parts, work
 
 
 def flip_to_signed(dtype: np.dtype[Any]) -> int:
@@ -159,4 +175,4 @@ def flip_to_unsigned(dtype: np.dtype[Any]) -> int:
 def broadcast_strides(shape: tuple[int, ...], ndim: int) -> tuple[int, ...]:
     """Return the strides, in items, of a contiguous array when it is broadcast to so many dimensions."""
     own = (1,) * (ndim - len(shape)) + shape
-    return tuple(math.prod(own[d + 1 :]) if size > 1 else 0 for d, size in enumerate(own))
+    return tuple(stride if size > 1 else 0 for size, stride in zip(own, packed_strides(own), strict=True))

@@ -206,6 +206,34 @@ def as_words(_context, cells, start, like):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
+def either(_context, condition, one, first, other):  # type: ignore[no-untyped-def]
+    """Return one[first:] if a condition holds, else other, as a flat array; both are of one type.
+
+    They are alive as long as the result. Numba has no variable that is one of two arrays of different shapes.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        condition, _, first, _ = arguments
+        mine, others = (context.make_array(signature.args[i])(context, builder, arguments[i]) for i in (1, 3))
+        data_type = context.get_data_type(result.dtype).as_pointer()
+        places = [builder.bitcast(place, data_type) for place in (builder.gep(mine.data, [first]), others.data)]
+        nbytes = context.get_constant(types.intp, context.get_abi_sizeof(data_type.pointee))
+        chosen = context.make_array(result)(context, builder)
+        populate_array(
+            chosen,
+            data=builder.select(condition, *places),
+            shape=[builder.select(condition, builder.sub(mine.nitems, first), others.nitems)],
+            strides=[nbytes],
+            itemsize=nbytes,
+            meminfo=None,
+        )
+        return chosen._getvalue()
+
+    result = types.Array(other.dtype, 1, "C")
+    return result(types.boolean, one, types.intp, other), generate
+
+
+@intrinsic
 def copy_range(_context, source, target, first, last):  # type: ignore[no-untyped-def]
     """Copy source[first:last] to the same place in another array of that type, with which it shares no memory.
 

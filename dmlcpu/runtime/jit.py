@@ -14,7 +14,7 @@ from dmlcpu.runtime.cache import KernelCache
 _log = logging.getLogger("dmlcpu")
 
 # nogil: Python threads that call operators run side by side. error_model: 0 / 0 is NaN, as in NumPy.
-_OPTIONS = {"nogil": True, "error_model": "numpy"}
+_OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": False}
 # A helper has no wrappers to be called by from Python, which would take a third of the compile time. Nor does it count
 # references to the arrays it is given: the atomic operations took more than a third of a small product's time.
 _HELPER_OPTIONS = {**_OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False}
@@ -30,12 +30,12 @@ def device(function: Callable[..., Any]) -> Any:
 
 def inlined(function: Callable[..., Any]) -> Any:
     """Make a `device` helper that is compiled into each place that calls it: the call would cost more than it does."""
-    return njit(**_HELPER_OPTIONS, forceinline=True)(function)
+    return njit(**_HELPER_OPTIONS, inline="always")(function)
 
 
 def viewer(function: Callable[..., Any]) -> Any:
     """Make a helper that returns arrays, which are views of those it is given: it has to count references."""
-    return njit(**{**_HELPER_OPTIONS, "_nrt": True})(function)
+    return njit(**_HELPER_OPTIONS)(function)
 
 
 def compile_lazily(function: Callable[..., Any], *, parallel: bool = False) -> Any:

@@ -1,111 +1,106 @@
-"""What a tile of sums starts with, and what becomes of it: zero points before the product, scales after it.
+"""Epilogues: what becomes of a tile of exact sums. A kernel of a product is made with one of them.
 
-With a' = a - a_zero and b' = b - b_zero, and s as the sum over k, what is wanted is
-
-    s(a' b') = s(a b) - b_zero (s(a) - K a_zero) - a_zero s(b)
+An epilogue are three functions. `prepare_columns` fills what it needs of each column of a block, `prepare_rows` of each
+row of a tile, and `epilogue` turns a tile of accumulators into elements of y.
 """
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dmlcpu.kernels.gemm.microkernels.dot import NR
-from dmlcpu.kernels.gemm.microkernels.panels import requantize, scale_row, start_row, subtract_product
+from dmlcpu.kernels.gemm.microkernels.panels import requantize, scale_row
 from dmlcpu.runtime.jit import device
 
 
-@device
-def any_zero_point(zeros, step, count, flip):
-    """Return whether one of `count` zero points (bytes; step 0: one for all) stands for another number than 0."""
-    found = np.uint8(0)
-    for i in range(count if step else 1):
-        found |= zeros[i] ^ np.uint8(flip)
-    return found != 0
+class Tile(NamedTuple):
+    """Where a tile is in the product, in the columns that are prepared, and in y."""
+
+    row: int
+    count: int  # rows that count; the others, up to the microkernel's, are worked on but not written
+    column: int  # the first, counted in the block
+    width: int  # columns that count
+    place: int  # of its first element in y
+
+
+class Epilogue(NamedTuple):
+    """The names that a variant of a product replaces."""
+
+    prepare_columns: Callable[..., Any]  # (first, count, origin, arrays, work, columns)
+    prepare_rows: Callable[..., Any]  # (first, last, height, origin, arrays, work, rows)
+    epilogue: Callable[..., Any]  # (acc, tile, origin, arrays, work, space); acc: int32 or float64
 
 
 @device
-def load_columns(first, last, columns, factor, sums, same_scales, a_scale, b_scale, b_scale_step, y_scale, b_zero,
-                 b_zero_step, flip, starts, zeros, scales):  # fmt: skip
-    """Fill what is needed of each column of the panels first, ..., last - 1; see brief.py.
-
-    starts: `factor` times the sums of the columns; the factor is -a_zero if all rows have that zero point, else -1.
-    same_scales: all rows have the same, so the scales of columns become multipliers here, once for all.
-    """
-    for j in range((last - first) * NR):
-        starts[j] = np.int32(factor * sums[j])
-        zeros[j] = 0
-        scales[j] = 0
-    for column in range(first * NR, min(columns, last * NR)):
-        j = column - first * NR
-        zeros[j] = np.int32(np.int8(b_zero[column * b_zero_step] ^ np.uint8(flip)))
-        scales[j] = b_scale[column * b_scale_step]
-    if same_scales:
-        for j in range(0, (last - first) * NR, NR):
-            scale_row(scales, j, a_scale[0], y_scale[0], scales, j)
+def load_multipliers(first, count, origin, arrays, work, columns):
+    """Fill the scales of `count` columns from `first` on, or the multipliers if these are the same for all rows."""
+    place, step, there = origin.b_scale + first * work.b_scale.step, work.b_scale.step, min(count, work.N - first)
+    for j in range(there):
+        columns.scale[j] = arrays.b_scale[place + j * step]
+    for j in range(there, count):
+        columns.scale[j] = 0
+    if work.same_multiplier:
+        for j in range(0, count, NR):
+            scale_row(
+                columns.scale, j, arrays.a_scale[origin.a_scale], arrays.y_scale[origin.y_scale], columns.scale, j
+            )
 
 
 @device
-def load_rows(first, rows, height, a_zero, a_step, flip, y_zero, y_step, lowest, highest, a_zeros, least, most,
-              zeros):  # fmt: skip
-    """Fill what is needed of each row of a tile of so many that begins with row `first` of `rows`; see brief.py.
-
-    Rows beyond the last get what that has: they are worked on, but not written.
-    """
+def load_limits(first, last, height, origin, arrays, work, rows):
+    """Fill y's zero points and limits of `height` rows from `first` on; those from `last` on get what the last has."""
     for i in range(height):
-        row = min(first + i, rows - 1)
-        byte = y_zero[row * y_step]
-        zero = np.int64(np.int8(byte)) if lowest < 0 else np.int64(byte)
-        least[i], most[i], zeros[i] = np.float32(lowest - zero), np.float32(highest - zero), byte
-        a_zeros[i] = np.int64(a_zero[row * a_step] ^ np.uint8(flip))
+        byte = arrays.y_zero[origin.y_zero + min(first + i, last - 1) * work.y_zero.step]
+        zero = np.int64(np.int8(byte)) if work.lowest < 0 else np.int64(byte)
+        rows.y_zero[i] = byte
+        rows.lowest[i], rows.highest[i] = np.float32(work.lowest - zero), np.float32(work.highest - zero)
 
 
 @device
-def start_tile(height, depth, alike, a_zeros, a_sums, shifted, cells, starts, b_zeros, first):
-    """Start every sum of the tile, cells[:], with what the zero points give. first: the panel's first column.
-
-    starts: where in the cells those of `load_columns` lie; alike: they hold for all rows, which have one zero point.
-    """
-    for row in range(height):
-        factor = np.int32(1) if alike else np.int32(a_zeros[row])
-        start_row(cells, row * NR, factor, starts + first)
-        if shifted:
-            total = np.int32(a_sums[row] - depth * a_zeros[row])
-            subtract_product(cells, row * NR, total, b_zeros, first)
-
-
-@device
-def start_wide_tile(height, depth, a_zeros, a_sums, sums, b_zeros, tile, wide):
-    """Do the same in float64, in which integers up to 2**53 are exact; the sums of a chunk start with 0."""
-    for row in range(height):
-        zero, total = np.float64(a_zeros[row]), np.float64(a_sums[row] - depth * a_zeros[row])
-        for j in range(NR):
-            wide[row * NR + j] = -zero * np.float64(sums[j]) - np.float64(b_zeros[j]) * total
-            tile[row * NR + j] = 0
-
-
-@device
-def widen(height, tile, wide):
-    """Move the sums of a chunk to the wide tile."""
-    for cell in range(height * NR):
-        wide[cell] += tile[cell]
-        tile[cell] = 0
-
-
-@device
-def finish_tile(sums, count, same_scales, factors, first, row_multipliers, a_scales, a_step, y_scales, y_step, least,
-                most, zeros, width, lines, y, place, y_row, y_column):  # fmt: skip
-    """Requantize `count` rows of sums, and write the bytes of `width` columns.
-
-    same_scales: factors[first:] are the multipliers of all rows; else they are the scales of b.
-    """
-    if same_scales:
-        multipliers, at, step = factors, first, 0
-    else:
-        multipliers, at, step = row_multipliers, 0, NR
-        for row in range(count):
-            scale_row(factors, first, a_scales[row * a_step], y_scales[row * y_step], row_multipliers, row * NR)
-    if width == NR and y_column == 1:
-        requantize(sums, count, multipliers, at, step, least, most, zeros, y, place, y_row)
+def requantized(acc, tile, origin, arrays, work, space):
+    """Write round(clip(float32(sum) * multiplier)) + zero point, bytes."""
+    if work.same_multiplier:
+        requantize_rows(acc, tile, space.columns.scale, tile.column, 0, arrays.y, work, space)
         return
-    requantize(sums, count, multipliers, at, step, least, most, zeros, lines, 0, NR)
+    for row in range(tile.count):
+        a_scale = arrays.a_scale[origin.a_scale + (tile.row + row) * work.a_scale.step]
+        y_scale = arrays.y_scale[origin.y_scale + (tile.row + row) * work.y_scale.step]
+        scale_row(space.columns.scale, tile.column, a_scale, y_scale, space.multipliers, row * NR)
+    requantize_rows(acc, tile, space.multipliers, 0, NR, arrays.y, work, space)
+
+
+@device
+def requantize_rows(acc, tile, multipliers, at, step, y, work, space):
+    """Requantize a tile with the multipliers from `at` on, rows `step` apart."""
+    rows, count = space.rows, tile.count
+    if tile.width == NR and work.y.column == 1:
+        requantize(acc, count, multipliers, at, step, rows.lowest, rows.highest, rows.y_zero, y, tile.place, work.y.row)
+        return
+    requantize(acc, count, multipliers, at, step, rows.lowest, rows.highest, rows.y_zero, space.bytes, 0, NR)
     for row in range(count):
-        for column in range(width):
-            y[place + row * y_row + column * y_column] = lines[row * NR + column]
+        for column in range(tile.width):
+            y[tile.place + row * work.y.row + column * work.y.column] = space.bytes[row, column]
+
+
+@device
+def need_no_columns(first, count, origin, arrays, work, columns):
+    """Prepare nothing."""
+
+
+@device
+def need_no_rows(first, last, height, origin, arrays, work, rows):
+    """Prepare nothing."""
+
+
+@device
+def stored(acc, tile, origin, arrays, work, space):
+    """Write the sums modulo 2**32, int32."""
+    for row in range(tile.count):
+        for column in range(tile.width):
+            value = np.int32(np.int64(acc[row, column]))
+            arrays.y[tile.place + row * work.y.row + column * work.y.column] = value
+
+
+REQUANTIZE = Epilogue(load_multipliers, load_limits, requantized)  # QUANTIZED_LINEAR_MATRIX_MULTIPLY
+INT32 = Epilogue(need_no_columns, need_no_rows, stored)  # MATRIX_MULTIPLY_INTEGER

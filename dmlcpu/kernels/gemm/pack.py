@@ -1,25 +1,29 @@
-"""Packing: bytes become 32-bit words of four that follow one another along K, as the multipliers want them.
+"""Packing: bytes become 32-bit words of four that follow one another along K, as the microkernels want them.
 
-Left rows are unsigned, right columns signed: flipping the highest bit of the others adds 128, or takes it away, and the
-same is done to their zero points, so nothing else has to know. 32 columns make a panel: (groups of four along K, 32).
-Every instruction set reads this one layout. What is missing at the edges is zero.
+The left-hand side is unsigned, the right-hand side signed: flipping the highest bit of the others adds 128, or takes it
+away, and the same is done to their zero points, so nothing else has to know. NR columns make a panel: (groups of four
+along K, NR). Every instruction set reads this one layout. What is missing at the edges is zero.
 """
 
 import numpy as np
 
 from dmlcpu.kernels.gemm.microkernels.dot import KC, NR, ROW_STEP
 from dmlcpu.kernels.gemm.microkernels.panels import STEP, pack_groups, pack_words, sum_of_words
-from dmlcpu.kernels.gemm.work import groups_of, panels_of
-from dmlcpu.runtime.intrinsics import load_word
+from dmlcpu.kernels.gemm.work import MATRIX, groups_of, panels_of
+from dmlcpu.kernels.walk import WALK, offset, share
+from dmlcpu.runtime.intrinsics import as_words, load_word
 from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.kernel import kernel
+from dmlcpu.runtime.records import record, record_at
 
 LAYOUT = f"s8_k4_n{NR}"  # signed bytes, four along K in a word, panels of NR columns
 
-# Groups that are packed before the next panel's: so many rows of B are read side by side.
+# Groups that are packed before the next panel's: so many rows of b are read side by side.
 RUN = 64
 EVERY_HIGH_BIT = np.uint32(0x80808080)
 LOW_BYTES = np.uint32(0x00FF00FF)
+
+WORK = record(N=np.int64, K=np.int64, flip=np.int64, matrices=np.int64, walk=WALK, b=MATRIX)
 
 
 @device
@@ -39,85 +43,94 @@ def sum_of_bytes(word):
 
 
 @device
-def pack_rows(a, start, row_step, depth_step, count, height, depth, flip, words, tall, sums, wants_sums):
-    """Pack `count` rows and zeros up to `height`: each KC words beside those of the others, ROW_STEP apart.
+def pack_rows(a, place, count, height, tall, work, words, sums, wants_sums):
+    """Pack `count` rows of a from a[place] on, and zeros up to `height`: each KC words beside those of the others.
 
-    tall: how many rows there is room for; sums: int64, of each row's unsigned bytes, if they are wanted.
+    words: uint32 (chunks of KC, tall, ROW_STEP), but flat; sums: of each row's unsigned bytes, if they are wanted.
     """
-    groups = groups_of(depth)
     for row in range(height):
-        total = 0
-        for first in range(0, groups, KC):
-            at = (first // KC * tall + row) * ROW_STEP
-            place = start + row * row_step + 4 * first * depth_step
-            last = min(KC, groups - first)
-            done = 0
-            if row < count and depth_step == 1:
-                done = min(last, depth // 4 - first) // STEP * STEP
-                pack_words(a, place, done // STEP, flip, words, at)
-                if wants_sums:
-                    total += sum_of_words(words, at, done // STEP)
-            for i in range(done, last):
-                left = min(4, depth - 4 * (first + i)) if row < count else 0
-                word = word_at(a, place + 4 * i * depth_step, depth_step, left, flip)
-                words[at + i] = word
-                total += sum_of_bytes(word)
-        sums[row] = total
+        sums[row] = pack_row(a, place + row * work.a.row, row < count, row, tall, work, words, wants_sums)
 
 
 @device
-def pack_run(b, place, depth_step, column_step, width, first, last, depth, flip, words, sums):
-    """Pack groups first, ..., last - 1 of a panel of `width` columns. words: (groups, NR), but flat.
+def pack_row(a, place, is_there, row, tall, work, words, wants_sum):
+    """Pack one row, or zeros; return the sum of its bytes."""
+    depth_step, flip = work.a.column, work.a_flip
+    total = 0
+    for first in range(0, work.groups, KC):
+        at = (first // KC * tall + row) * ROW_STEP
+        here = place + 4 * first * depth_step
+        last = min(KC, work.groups - first)
+        done = 0
+        if is_there and depth_step == 1:
+            done = min(last, work.K // 4 - first) // STEP * STEP
+            pack_words(a, here, done // STEP, flip, words, at)
+            if wants_sum:
+                total += sum_of_words(words, at, done // STEP)
+        for i in range(done, last):
+            count = min(4, work.K - 4 * (first + i)) if is_there else 0
+            word = word_at(a, here + 4 * i * depth_step, depth_step, count, flip)
+            words[at + i] = word
+            total += sum_of_bytes(word)
+    return total
 
-    sums: int64, get the sums of the signed bytes of each column added.
+
+@device
+def pack_panels(b, place, first, last, N, K, matrix, flip, words, sums):
+    """Pack panels first, ..., last - 1 of the matrix at b[place], one behind the other, and sum up their columns.
+
+    words: uint32 (panels, groups, NR), sums: int64 (panels, NR), but flat.
     """
-    whole = min(last, depth // 4)  # groups of four rows
-    if width == NR and column_step == 1:
-        pack_groups(b, place + 4 * first * depth_step, depth_step, whole - first, flip, words, first * NR, sums, 0)
+    groups = groups_of(K)
+    for j in range((last - first) * NR):
+        sums[j] = 0
+    for run in range(0, groups, RUN):
+        for panel in range(first, last):
+            number, width = panel - first, min(NR, N - panel * NR)
+            pack_run(b, place + panel * NR * matrix.column, run, min(run + RUN, groups), width, K, matrix, flip,
+                     as_words(words, number * groups * NR, words), as_words(sums, number * NR, sums))  # fmt: skip
+
+
+@device
+def pack_run(b, place, first, last, width, K, matrix, flip, words, sums):
+    """Pack groups first, ..., last - 1 of a panel of `width` columns, and add to the sums of its columns."""
+    whole = min(last, K // 4)  # groups of four rows
+    if width == NR and matrix.column == 1:
+        pack_groups(b, place + 4 * first * matrix.row, matrix.row, whole - first, flip, words, first * NR, sums, 0)
         first = whole
-    elif width == NR and depth_step == 1:
-        flips = EVERY_HIGH_BIT if flip else np.uint32(0)
-        for j in range(NR):
-            for group in range(first, whole):
-                word = load_word(b, place + j * column_step + 4 * group) ^ flips
-                words[group * NR + j] = word
-                sums[j] += sum_of_bytes(word ^ EVERY_HIGH_BIT) - 512
+    elif width == NR and matrix.row == 1:
+        pack_columns(b, place, first, whole, matrix, flip, words, sums)
         first = whole
     for group in range(first, last):
-        left = min(4, depth - 4 * group)
+        count = min(4, K - 4 * group)
         for j in range(NR):
-            first_byte = place + 4 * group * depth_step + j * column_step
-            word = word_at(b, first_byte, depth_step, left if j < width else 0, flip)
+            here = place + 4 * group * matrix.row + j * matrix.column
+            word = word_at(b, here, matrix.row, count if j < width else 0, flip)
             words[group * NR + j] = word
             sums[j] += sum_of_bytes(word ^ EVERY_HIGH_BIT) - 512
 
 
 @device
-def pack_panels(b, start, depth_step, column_step, first, last, columns, depth, flip, words, sums):
-    """Pack panels first, ..., last - 1 of one matrix, one behind the other, with the sums of their columns, int64."""
-    groups = groups_of(depth)
-    for j in range((last - first) * NR):
-        sums[j] = 0
-    for run in range(0, groups, RUN):
-        end = min(run + RUN, groups)
-        for panel in range(first, last):
-            place = start + panel * NR * column_step
-            mine = words[(panel - first) * groups * NR :]
-            width = min(NR, columns - panel * NR)
-            pack_run(b, place, depth_step, column_step, width, run, end, depth, flip, mine,
-                     sums[(panel - first) * NR :])  # fmt: skip
+def pack_columns(b, place, first, last, matrix, flip, words, sums):
+    """Do the same for whole groups of columns whose bytes lie side by side."""
+    flips = EVERY_HIGH_BIT if flip else np.uint32(0)
+    for j in range(NR):
+        for group in range(first, last):
+            word = load_word(b, place + j * matrix.column + 4 * group) ^ flips
+            words[group * NR + j] = word
+            sums[j] += sum_of_bytes(word ^ EVERY_HIGH_BIT) - 512
 
 
 @kernel
-def pack(part, parts, b, start, depth_step, column_step, batch_offsets, columns, depth, flip, words, sums):
+def pack(part, parts, b, words, sums, works):
     """Pack a share of the panels of some matrices. words: uint32, sums: int64, both of all panels, but flat."""
-    panels = panels_of(columns)
-    groups = groups_of(depth)
-    first, last = part * batch_offsets.size * panels // parts, (part + 1) * batch_offsets.size * panels // parts
+    work = record_at(works, 0, WORK)
+    panels, groups = panels_of(work.N), groups_of(work.K)
+    first, last = share(part, parts, work.matrices * panels)
     while first < last:
-        batch = first // panels
-        end = min(last, (batch + 1) * panels)
-        pack_panels(b, start + batch_offsets[batch], depth_step, column_step, first - batch * panels,
-                    end - batch * panels, columns, depth, flip, words[first * groups * NR :],
-                    sums[first * NR :])  # fmt: skip
+        number = first // panels
+        end = min(last, (number + 1) * panels)
+        place = work.b.start + offset(work.walk, work.b.strides, number)
+        pack_panels(b, place, first - number * panels, end - number * panels, work.N, work.K, work.b, work.flip,
+                    as_words(words, first * groups * NR, words), as_words(sums, first * NR, sums))  # fmt: skip
         first = end

@@ -1,57 +1,36 @@
-"""The product: tiles of exact sums from packed operands, requantized while they are in the nearest cache.
+"""The product: tiles of exact sums from packed operands, handed to an epilogue while they are in the nearest cache.
 
-    for each unit of (batch, rows, columns), as long as there are any:
-        for each block of columns, which stays in the second cache:  packed, unless it was packed before
-            for each 12 rows of A (32 with AMX):                     packed
-                for each panel of 32 columns:
-                    sums = what the zero points give
-                    for each chunk of K: sums += rows @ panel        dot.py, amx.py
-                    y = requantized sums
-
-What sums start with and what becomes of them is in requantize.py.
+for each task (batch, rows, panels), as long as there are any:          product
+for each NC panels of b, which stay in the second cache:            run_task       packed, unless they came so
+for each MR rows of a:                                          run_block      packed, unless they are kept
+for each panel:                                             run_tile
+acc = what the zero points give                         zero_points.py
+for each KC words of K: acc += rows @ panel             microkernels/
+y = epilogue(acc)                                       epilogue.py
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
-from dmlcpu.kernels.brief import section
-from dmlcpu.kernels.gemm.epilogue import (
-    any_zero_point,
-    finish_tile,
-    load_columns,
-    load_rows,
-    start_tile,
-    start_wide_tile,
-    widen,
-)
+from dmlcpu.kernels.gemm.epilogue import INT32, REQUANTIZE, Epilogue, Tile
 from dmlcpu.kernels.gemm.microkernels import amx as tiles, dot
 from dmlcpu.kernels.gemm.microkernels.dot import KC, NR, ROW_STEP
 from dmlcpu.kernels.gemm.pack import pack_panels, pack_rows
-from dmlcpu.kernels.gemm.work import (
-    A_PANEL,
-    HEAD,
-    NARROW,
-    PANELS,
-    SUMS,
-    A,
-    B,
-    Y,
-    groups_of,
-    left_cells,
-    panels_of,
-    parameters_of,
-    share_of,
-    unpack,
-)
-from dmlcpu.kernels.grid import offset
-from dmlcpu.runtime.intrinsics import as_words, fetch_add, prefetch
-from dmlcpu.runtime.jit import device
+from dmlcpu.kernels.gemm.work import MOST_ROWS, SPACE, WORK, Arrays, lhs_cells, lhs_of, origin_of, space_of
+from dmlcpu.kernels.gemm.zero_points import any_b_zero, load_a_zeros, load_bias, start, start_wide
+from dmlcpu.kernels.walk import share
+from dmlcpu.runtime.intrinsics import as_words, either, fetch_add, prefetch
+from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.kernel import Kernel
+from dmlcpu.runtime.records import record_at
 from dmlcpu.runtime.variants import variant
 
-# What each variant has its own of: how tall its tiles are (the others have 4 rows and 1), what multiplies those of each
-# height, and what comes before and after all products of a thread.
-TALL, MIDDLE = dot.ROWS, 8
-dot_tall = dot_middle = dot_4 = dot_1 = dot.make_dot(1, dot.GENERIC)
+# What each variant has its own of: the rows of a tile (the others have 4 and 1), the microkernel for each height, what
+# comes before and after all products of a thread, and the epilogue.
+MR, HALF = dot.ROWS, 8
+dot_mr = dot_half = dot_4 = dot_1 = dot.make_dot(1, dot.GENERIC)
+prepare_columns, prepare_rows, epilogue = REQUANTIZE
 
 
 @device
@@ -62,124 +41,174 @@ def nothing():
 begin = end = nothing
 
 
-def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, y, brief,
+class Task(NamedTuple):
+    """A range of rows and a range of panels of one product of the batch."""
+
+    first_row: int
+    last_row: int
+    first_panel: int
+    last_panel: int
+
+
+class Block(NamedTuple):
+    """A range of panels, packed."""
+
+    first: int
+    last: int
+    words: np.ndarray
+    sums: np.ndarray  # of their columns
+    has_b_zero: bool
+    starts_alike: bool  # all rows of a tile start with the bias
+
+
+def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, y, works,
             scratch):  # fmt: skip
-    """Do units of a product until none is left; scratch[0] counts those that have been taken, and starts with 0.
-
-    a, b, y: bytes; packed, packed_sums: int64, b's panels and the sums of its columns, if it is packed; *_scale:
-    float32; *_zero: bytes; brief, scratch: see brief.py.
-    """
-    (M, N, K, batches, row_parts, column_parts, block, share, kept, a_start, a_row, a_depth, a_flip, b_start, b_depth,
-     b_column, b_flip, b_packed, a_scale_step, a_zero_step, b_scale_step, b_zero_step, y_scale_step, y_zero_step,
-     lowest, highest, y_start, y_row, y_column) = unpack(brief)  # fmt: skip
-    grid = section(brief, 1)
-    groups, panels, row_tiles = groups_of(K), panels_of(N), (M + TALL - 1) // TALL
-
-    (cells, wide, a_zeros, zeros, least, most, row_multipliers, lines, own_sums, starts, b_zeros,
-     factors) = share_of(scratch, part, share, block)  # fmt: skip
-    left_at = HEAD + part * share + PANELS + block * A_PANEL
-    own_at = left_at + kept * left_cells(groups, TALL)
-
-    starts_at = 2 * (PANELS + block * NR)
-    row_wise = a_scale_step != 0 or y_scale_step != 0
-    left_of = -1  # the batch and row part whose left rows are packed
+    """Take tasks until none is left, as cores are not equally fast; scratch[0]: the number of the next one."""
+    work = record_at(works, 0, WORK)
+    arrays = Arrays(a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, y)
+    rows_before = -1  # the batch and row part whose tiles of a are packed
     begin()
-    unit = fetch_add(scratch, 0)  # cores are not equally fast: each takes the next when it is done with one
-    while unit < batches * row_parts * column_parts:
-        batch, row_part = unit // (row_parts * column_parts), unit // column_parts % row_parts
-        a_scales, a_zero_bytes, b_scales, b_zero_bytes, y_scales, y_zero_bytes = parameters_of(
-            grid, batch, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero
-        )
-        a_first, y_first = a_start + offset(grid, A, batch), y_start + offset(grid, Y, batch)
-        first_row = row_part * row_tiles // row_parts * TALL
-        last_row = min(M, (row_part + 1) * row_tiles // row_parts * TALL)
-        last_panel = (unit % column_parts + 1) * panels // column_parts
-        shifted = any_zero_point(b_zero_bytes, b_zero_step, N, b_flip)
-        # If all rows have one zero point, so has what their sums start with: it is worked out once for each column.
-        alike = a_zero_step == 0
-        start_factor = -np.int64(a_zero_bytes[0] ^ np.uint8(a_flip)) if alike else -1
-        for first in range(unit % column_parts * panels // column_parts, last_panel, block):
-            last = min(first + block, last_panel)
-            if b_packed:
-                here = offset(grid, B, batch) * panels + first
-                words, sums = as_words(packed, here * groups * NR // 2, np.uint32), packed_sums[here * NR :]
-            else:
-                words, sums = as_words(scratch, own_at, np.uint32), own_sums
-                pack_panels(b, b_start + offset(grid, B, batch), b_depth, b_column, first, last, N, K, b_flip,
-                            words, sums)  # fmt: skip
-            load_columns(first, last, N, start_factor, sums, not row_wise, a_scales, b_scales, b_scale_step, y_scales,
-                         b_zero_bytes, b_zero_step, b_flip, starts, b_zeros, factors)  # fmt: skip
-            for row in range(first_row, last_row, TALL):
-                count = min(TALL, last_row - row)
-                height = TALL if count > MIDDLE else MIDDLE if count > 4 else 4 if count > 1 else 1
-                slot = left_at + (row - first_row) // TALL % kept * left_cells(groups, TALL)
-                a_sums, left = scratch[slot : slot + SUMS], as_words(scratch, slot + SUMS, np.uint32)
-                if left_of != unit // column_parts or last_row - first_row > kept * TALL:
-                    pack_rows(a, a_first + row * a_row, a_row, a_depth, count, height, K, a_flip,
-                              left, TALL, a_sums, shifted)  # fmt: skip
-                if row == first_row or not alike or y_zero_step != 0:
-                    load_rows(row, last_row, TALL, a_zero_bytes, a_zero_step, a_flip, y_zero_bytes, y_zero_step,
-                              lowest, highest, a_zeros, least, most, zeros)  # fmt: skip
-                for panel in range(first, last):
-                    j = (panel - first) * NR
-                    place = y_first + row * y_row + panel * NR * y_column
-                    for i in range(count):
-                        prefetch(y, place + i * y_row)  # lies far from the row before: comes while sums are formed
-                    start, step = 0, NR  # of the sums: what is in the tile, or one row for all
-                    if K > NARROW:
-                        start_wide_tile(height, K, a_zeros, a_sums, sums[j:], b_zeros[j:], cells, wide)
-                    elif shifted or not alike or groups == 0:
-                        start_tile(height, K, alike, a_zeros, a_sums, shifted, cells, starts_at, b_zeros, j)
-                    else:
-                        start, step = starts_at + j, 0
-                    for chunk in range(0, groups, KC):
-                        depth = min(KC, groups - chunk)
-                        from_left, from_right = chunk // KC * TALL * ROW_STEP, j * groups + chunk * NR
-                        if height == TALL:
-                            dot_tall(left, from_left, words, from_right, depth, cells, start, step)
-                        elif height == MIDDLE:
-                            dot_middle(left, from_left, words, from_right, depth, cells, start, step)
-                        elif height == 4:
-                            dot_4(left, from_left, words, from_right, depth, cells, start, step)
-                        else:
-                            dot_1(left, from_left, words, from_right, depth, cells, start, step)
-                        start, step = 0, NR
-                        if K > NARROW:
-                            widen(height, cells, wide)
-                    width = min(NR, N - panel * NR)
-                    row_a_scales, row_y_scales = a_scales[row * a_scale_step :], y_scales[row * y_scale_step :]
-                    if K > NARROW:
-                        finish_tile(wide, count, not row_wise, factors, j, row_multipliers, row_a_scales, a_scale_step,
-                                    row_y_scales, y_scale_step, least, most, zeros, width, lines, y, place, y_row,
-                                    y_column)  # fmt: skip
-                    else:
-                        finish_tile(cells, count, not row_wise, factors, j, row_multipliers, row_a_scales, a_scale_step,
-                                    row_y_scales, y_scale_step, least, most, zeros, width, lines, y, place, y_row,
-                                    y_column)  # fmt: skip
-            left_of = unit // column_parts
-        unit = fetch_add(scratch, 0)
+    number = fetch_add(scratch, 0)
+    while number < work.tasks:
+        rows = number // work.column_parts
+        run_task(number, part, rows == rows_before, arrays, work, scratch)
+        rows_before = rows
+        number = fetch_add(scratch, 0)
     end()
 
 
-def _with(microkernel: dot.Microkernel) -> Kernel:
-    """Return the kernel of an instruction set for vectors."""
+@inlined
+def run_task(number, part, has_rows, arrays, work, scratch):
+    """Multiply the rows and panels of a task. has_rows: it has those of the task before."""
+    task, space = task_of(number, work), record_at(scratch, space_of(part, work), SPACE)
+    origin = origin_of(number // (work.row_parts * work.column_parts), work)
+    has_b_zero = any_b_zero(origin, arrays, work)
+    starts_alike = work.same_a_zero and not has_b_zero and not work.is_wide and work.groups > 0
+    is_kept = task.last_row - task.first_row <= work.slots * MR
+    for first in range(task.first_panel, task.last_panel, work.NC):
+        last = min(first + work.NC, task.last_panel)
+        words, sums = rhs_of(first, last, part, origin, arrays, work, scratch)
+        load_bias(first * NR, (last - first) * NR, sums, origin, arrays, work, space.columns)
+        prepare_columns(first * NR, (last - first) * NR, origin, arrays, work, space.columns)
+        block = Block(first, last, words, sums, has_b_zero, starts_alike)
+        run_block(task, block, has_rows and is_kept, part, origin, arrays, work, scratch)
+        has_rows = True
+
+
+@inlined
+def task_of(number, work):
+    """Return what task a number stands for: those with the same rows follow one another."""
+    row_part, column_part = number // work.column_parts % work.row_parts, number % work.column_parts
+    first_tile, last_tile = share(row_part, work.row_parts, (work.M + MR - 1) // MR)
+    first_panel, last_panel = share(column_part, work.column_parts, work.panels)
+    return Task(first_tile * MR, min(work.M, last_tile * MR), first_panel, last_panel)
+
+
+@device
+def rhs_of(first, last, part, origin, arrays, work, scratch):
+    """Return panels of b, packed, and the sums of their columns."""
+    if work.b_is_packed:
+        panel = origin.b * work.panels + first
+        words = as_words(arrays.packed, panel * work.groups * NR // 2, np.uint32)
+        return words, as_words(arrays.packed_sums, panel * NR, np.int64)
+    space = record_at(scratch, space_of(part, work), SPACE)
+    words = as_words(scratch, lhs_of(part, work) + work.slots * lhs_cells(work.groups, MR), np.uint32)
+    sums = as_words(space.columns.sums, 0, np.int64)
+    pack_panels(arrays.b, origin.b, first, last, work.N, work.K, work.b, work.b_flip, words, sums)
+    return words, sums
+
+
+@inlined
+def run_block(task, block, has_rows, part, origin, arrays, work, scratch):
+    """Multiply the rows of a task by a block of panels. has_rows: they are packed."""
+    space = record_at(scratch, space_of(part, work), SPACE)
+    for row in range(task.first_row, task.last_row, MR):
+        count = min(MR, task.last_row - row)
+        height = MR if count > HALF else HALF if count > 4 else 4 if count > 1 else 1
+        slot = lhs_of(part, work) + (row - task.first_row) // MR % work.slots * lhs_cells(work.groups, MR)
+        row_sums, lhs = as_words(scratch, slot, np.int64), as_words(scratch, slot + MOST_ROWS, np.uint32)
+        if not has_rows:
+            pack_rows(arrays.a, origin.a + row * work.a.row, count, height, MR, work, lhs, row_sums, block.has_b_zero)
+        if row == task.first_row or not work.same_rows:
+            load_a_zeros(row, task.last_row, MR, origin, arrays, work, space.rows)
+            prepare_rows(row, task.last_row, MR, origin, arrays, work, space.rows)
+        for panel in range(block.first, block.last):
+            place = origin.y + row * work.y.row + panel * NR * work.y.column
+            tile = Tile(row, count, (panel - block.first) * NR, min(NR, work.N - panel * NR), place)
+            run_tile(tile, height, lhs, row_sums, block, origin, arrays, work, space)
+
+
+@inlined
+def run_tile(tile, height, lhs, row_sums, block, origin, arrays, work, space):
+    """Form the sums of a tile and hand them to the epilogue."""
+    for i in range(tile.count):
+        prefetch(arrays.y, tile.place + i * work.y.row)  # far from the row before: comes while sums are formed
+    if work.is_wide:
+        start_wide(height, tile.column, row_sums, block.sums, work, space)
+    elif not block.starts_alike:
+        start(height, tile.column, row_sums, block.has_b_zero, work, space)
+    accumulate(tile.column, height, lhs, block, work, space)
+    if work.is_wide:
+        epilogue(space.wide, tile, origin, arrays, work, space)
+    else:
+        epilogue(space.acc, tile, origin, arrays, work, space)
+
+
+@inlined
+def accumulate(column, height, lhs, block, work, space):
+    """Add rows @ panel to the accumulators, KC words of K at a time."""
+    from_bias, is_wide, groups = block.starts_alike, work.is_wide, work.groups
+    for chunk in range(0, groups, KC):
+        c_in, step = either(from_bias, space.columns.bias, column, space.acc), 0 if from_bias else NR
+        lhs_at, rhs_at, depth = chunk // KC * MR * ROW_STEP, column * groups + chunk * NR, min(KC, groups - chunk)
+        if height == MR:
+            dot_mr(lhs, lhs_at, block.words, rhs_at, depth, c_in, 0, step, space.acc)
+        elif height == HALF:
+            dot_half(lhs, lhs_at, block.words, rhs_at, depth, c_in, 0, step, space.acc)
+        elif height == 4:
+            dot_4(lhs, lhs_at, block.words, rhs_at, depth, c_in, 0, step, space.acc)
+        else:
+            dot_1(lhs, lhs_at, block.words, rhs_at, depth, c_in, 0, step, space.acc)
+        from_bias = False
+        if is_wide:
+            widen(height, space.acc, space.wide)
+
+
+@device
+def widen(height, acc, wide):
+    """Move the sums of a chunk to float64."""
+    for row in range(height):
+        for column in range(NR):
+            wide[row, column] += acc[row, column]
+            acc[row, column] = 0
+
+
+def make_product(microkernel: dot.Microkernel, epilogue: Epilogue) -> Kernel:
+    """Return the product by a microkernel for vectors, with an epilogue."""
+    heights = {"dot_mr": MR, "dot_half": HALF, "dot_4": 4, "dot_1": 1}
+    dots = {name: dot.make_dot(height, microkernel) for name, height in heights.items()}
     rows, columns, depth = microkernel.block
-    heights = {"dot_tall": TALL, "dot_middle": MIDDLE, "dot_4": 4, "dot_1": 1}
-    multipliers = {name: dot.make_dot(height, microkernel) for name, height in heights.items()}
-    return variant(product, f"dot_u8s8_{rows}x{columns}x{depth}_{microkernel.name}", **multipliers)
+    return variant(
+        product, _name(epilogue, f"{rows}x{columns}x{depth}_{microkernel.name}"), **dots, **epilogue._asdict()
+    )
 
 
-generic, avx2 = _with(dot.GENERIC), _with(dot.AVX2)
-avxvnni, avx512vnni = _with(dot.AVXVNNI), _with(dot.AVX512VNNI)
-amx = variant(
-    product,
-    "dot_u8s8_32x32x64_amx",
-    TALL=tiles.ROWS,
-    MIDDLE=tiles.TILE_ROWS,
-    dot_tall=tiles.make_tile_dot(tiles.ROWS),
-    dot_middle=tiles.make_tile_dot(tiles.TILE_ROWS),
-    dot_4=dot.make_dot(4, dot.AVX512VNNI),
-    dot_1=dot.make_dot(1, dot.AVX512VNNI),
-    begin=tiles.configure_tiles,
-    end=tiles.release_tiles,
-)
+def make_amx_product(epilogue: Epilogue) -> Kernel:
+    """Return the product by the tile registers of AMX; rows that are left over go to the vector unit."""
+    return variant(
+        product,
+        _name(epilogue, "32x32x64_amx"),
+        MR=tiles.ROWS,
+        HALF=tiles.TILE_ROWS,
+        dot_mr=tiles.make_tile_dot(tiles.ROWS),
+        dot_half=tiles.make_tile_dot(tiles.TILE_ROWS),
+        dot_4=dot.make_dot(4, dot.AVX512VNNI),
+        dot_1=dot.make_dot(1, dot.AVX512VNNI),
+        begin=tiles.configure_tiles,
+        end=tiles.release_tiles,
+        **epilogue._asdict(),
+    )
+
+
+def _name(epilogue: Epilogue, block: str) -> str:
+    return f"dot_u8s8{'_s32' if epilogue is INT32 else ''}_{block}"

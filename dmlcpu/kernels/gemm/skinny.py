@@ -1,153 +1,178 @@
-"""Few rows times a matrix that is not packed: what takes time is to read B, so that happens once and in its own order.
+"""Few rows times a matrix that is not packed: what takes time is to read b, so that happens once and in its own order.
 
-    for each unit of (batch, columns), as long as there are any:
-        for each block of columns, as wide as sums of all rows stay in the nearest caches:
-            for each 16 rows of B:
-                for each 64 columns: sums += rows of A @ rows of B        unpacked.py
-            y = requantized sums
+    for each task (batch, columns), as long as there are any:                      skinny
+        for each NC panels, as wide as sums of all rows stay in the nearest caches:    run_columns
+            for each DEPTH rows of b:                                                  multiply
+                for each BLOCK columns: sums += rows of a @ rows of b                  microkernels/skinny.py
+            y = epilogue(sums and what the zero points give)                           hand_over
 
-Rows of A have one more below them, all ones: it gives the sums of B's columns.
+Rows of a have one more below them, all ones: it gives the sums of b's columns.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
-from dmlcpu.kernels.brief import section
-from dmlcpu.kernels.gemm.epilogue import (
-    any_zero_point,
-    finish_tile,
-    load_columns,
-    load_rows,
-    start_tile,
-)
+from dmlcpu.kernels.gemm.epilogue import REQUANTIZE, Epilogue, Tile
 from dmlcpu.kernels.gemm.microkernels import dot
 from dmlcpu.kernels.gemm.microkernels.dot import KC, NR, ROW_STEP
 from dmlcpu.kernels.gemm.microkernels.panels import add_row
 from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK as BLOCK, DEPTH, make_add_products, make_unfold
 from dmlcpu.kernels.gemm.pack import pack_rows
 from dmlcpu.kernels.gemm.work import (
-    A_PANEL,
-    HEAD,
+    MOST_PANELS,
+    MOST_ROWS as TALLEST,
     NARROW,
-    PANELS,
-    SUMS,
-    A,
-    B,
-    Y,
+    SPACE,
+    SPACE_CELLS,
+    WORK,
+    Arrays,
     groups_of,
-    left_cells,
-    parameters_of,
-    share_of,
-    sums_step,
-    unpack,
+    lhs_cells,
+    lhs_of,
+    origin_of,
+    space_of,
 )
-from dmlcpu.kernels.grid import offset
+from dmlcpu.kernels.gemm.zero_points import any_b_zero, load_a_zeros, load_bias, start
+from dmlcpu.kernels.walk import share
+from dmlcpu.runtime.compilation import in_python
 from dmlcpu.runtime.intrinsics import as_words, fetch_add
-from dmlcpu.runtime.jit import device
+from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.kernel import Kernel
+from dmlcpu.runtime.records import record_at
 from dmlcpu.runtime.variants import variant
 
-MOST_ROWS = 16  # with more, packing B pays
+MOST_ROWS = 16  # with more, packing b pays
 ONES = np.uint32(0x01010101)
-PASS = DEPTH // 4  # words of a left row at a time
+PASS = DEPTH // 4  # words of a row of a at a time
 
-add_products, unfold = make_add_products(dot.GENERIC), make_unfold(dot.GENERIC)  # each variant has its own
+# What each variant has its own of.
+add_products, unfold = make_add_products(dot.GENERIC), make_unfold(dot.GENERIC)
+prepare_columns, prepare_rows, epilogue = REQUANTIZE
+
+
+class Columns(NamedTuple):
+    """A range of columns whose sums are formed together."""
+
+    first: int
+    last: int
+    blocks: int  # whole blocks of BLOCK; what lies behind them is found among the last BLOCK columns of b
+
+
+def supports(rows: int, columns: int, depth: int, column_step: int) -> bool:
+    """Return whether a product can be done this way: sums fit int32, and BLOCK bytes of b lie side by side."""
+    return rows <= MOST_ROWS and columns >= BLOCK and 0 < depth <= NARROW and column_step == 1
+
+
+def skinny(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, y, works,
+           scratch):  # fmt: skip
+    """Take tasks until none is left, as `product` does, of products that `supports` allows."""
+    work = record_at(works, 0, WORK)
+    arrays = Arrays(a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, y)
+    batch_before = -1  # whose rows of a are packed
+    number = fetch_add(scratch, 0)
+    while number < work.tasks:
+        batch = number // work.column_parts
+        run_task(number % work.column_parts, batch, batch == batch_before, part, arrays, work, scratch)
+        batch_before = batch
+        number = fetch_add(scratch, 0)
+
+
+@inlined
+def run_task(column_part, batch, has_rows, part, arrays, work, scratch):
+    """Multiply all rows and a part of the columns of one product. has_rows: the rows are packed."""
+    origin, space = origin_of(batch, work), record_at(scratch, space_of(part, work), SPACE)
+    has_b_zero = any_b_zero(origin, arrays, work)
+    slot = lhs_of(part, work)
+    row_sums, lhs = as_words(scratch, slot, np.int64), as_words(scratch, slot + TALLEST, np.uint32)
+    sums = as_words(scratch, slot + lhs_cells(work.groups, work.M + 1), np.int32)
+    if not has_rows:
+        pack_rows(arrays.a, origin.a, work.M, work.M, work.M + 1, work, lhs, row_sums, has_b_zero)
+        complete_rows(lhs, work)
+    load_a_zeros(0, work.M, work.M, origin, arrays, work, space.rows)
+    prepare_rows(0, work.M, work.M, origin, arrays, work, space.rows)
+    first_block, last_block = share(column_part, work.column_parts, (work.N + BLOCK - 1) // BLOCK)
+    end = min(work.N, last_block * BLOCK)
+    for first in range(first_block * BLOCK, end, work.NC * NR):
+        last = min(first + work.NC * NR, end)
+        columns = Columns(first, last, (last - first) // BLOCK)
+        multiply(columns, lhs, sums, origin, arrays, work)
+        for panel in range(first // NR, (last + NR - 1) // NR, MOST_PANELS):
+            panels = min(MOST_PANELS, (last + NR - 1) // NR - panel)
+            hand_over(panel, panels, columns, row_sums, has_b_zero, sums, origin, arrays, work, space)
 
 
 @device
-def complete_rows(words, rows, depth):
+def complete_rows(words, work):
     """Write a row of ones below packed rows, and zeros behind all of them as far as they are read."""
-    groups = groups_of(depth)
+    rows, groups = work.M, work.groups
     for group in range((groups + PASS - 1) // PASS * PASS):
         at = group // KC * (rows + 1) * ROW_STEP + group % KC
-        left = min(max(depth - 4 * group, 0), 4)
+        left = min(max(work.K - 4 * group, 0), 4)
         words[at + rows * ROW_STEP] = ONES >> np.uint32(8 * (4 - left)) if left else 0
         if group >= groups:
             for row in range(rows):
                 words[at + row * ROW_STEP] = 0
 
 
-def skinny(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, y, brief,
-           scratch):  # fmt: skip
-    """Do units of a product as `product` does, for what it `supports`; see there."""
-    (M, N, K, batches, _, column_parts, block, share, _, a_start, a_row, a_depth, a_flip, b_start, b_depth, _, b_flip,
-     _, a_scale_step, a_zero_step, b_scale_step, b_zero_step, y_scale_step, y_zero_step, lowest, highest, y_start,
-     y_row, y_column) = unpack(brief)  # fmt: skip
-    grid = section(brief, 1)
-    groups, pairs = groups_of(K), (N + BLOCK - 1) // BLOCK
-
-    (cells, _, a_zeros, zeros, least, most, row_multipliers, lines, own_sums, starts, b_zeros,
-     factors) = share_of(scratch, part, share, block)  # fmt: skip
-    left_at = PANELS + block * A_PANEL  # of the share
-    slot = HEAD + part * share + left_at
-    a_sums, left = scratch[slot : slot + SUMS], as_words(scratch, slot + SUMS, np.uint32)
-    sums, step = 2 * (left_at + left_cells(groups, M + 1)), sums_step(block)
-
-    row_wise, alike = a_scale_step != 0 or y_scale_step != 0, a_zero_step == 0
-    left_of = -1  # the batch whose left rows are packed
-    unit = fetch_add(scratch, 0)
-    while unit < batches * column_parts:
-        batch = unit // column_parts
-        a_scales, a_zero_bytes, b_scales, b_zero_bytes, y_scales, y_zero_bytes = parameters_of(
-            grid, batch, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero
-        )
-        b_first, y_first = b_start + offset(grid, B, batch), y_start + offset(grid, Y, batch)
-        shifted = any_zero_point(b_zero_bytes, b_zero_step, N, b_flip)
-        start_factor = -np.int64(a_zero_bytes[0] ^ np.uint8(a_flip)) if alike else -1
-        if left_of != batch:
-            pack_rows(a, a_start + offset(grid, A, batch), a_row, a_depth, M, M, K, a_flip, left, M + 1, a_sums,
-                      shifted)  # fmt: skip
-            complete_rows(left, M, K)
-            left_of = batch
-        load_rows(0, M, M, a_zero_bytes, a_zero_step, a_flip, y_zero_bytes, y_zero_step, lowest, highest, a_zeros,
-                  least, most, zeros)  # fmt: skip
-        last_column = min(N, (unit % column_parts + 1) * pairs // column_parts * BLOCK)
-        for column in range(unit % column_parts * pairs // column_parts * BLOCK, last_column, block * NR):
-            end = min(column + block * NR, last_column)
-            whole = (end - column) // BLOCK
-            behind = column + whole * BLOCK  # what lies behind is found among the last 64 columns
-            for row in range(M + 1):
-                at = sums + row * step
-                cells[at : at + block * NR] = 0
-            for k in range(0, K, DEPTH):
-                word = k // 4 // KC * (M + 1) * ROW_STEP + k // 4 % KC
-                depth = min(DEPTH, K - k)
-                add_products(b, b_first + k * b_depth + column, b_depth, depth, whole, b_flip, left, word, M + 1, cells,
-                             sums, step)  # fmt: skip
-                if behind < end:
-                    add_products(b, b_first + k * b_depth + N - BLOCK, b_depth, depth, 1, b_flip, left, word, M + 1,
-                                 cells, sums + whole * BLOCK, step)  # fmt: skip
-            for row in range(M + 1):
-                for first in range(0, end - column, BLOCK):
-                    unfold(cells, sums + row * step + first)
-            first, last = column // NR, (end + NR - 1) // NR
-            for j in range((last - first) * NR):
-                at = j if column + j < behind else whole * BLOCK + column + j - (N - BLOCK)
-                own_sums[j] = cells[sums + M * step + at]
-            load_columns(first, last, N, start_factor, own_sums, not row_wise, a_scales, b_scales, b_scale_step,
-                         y_scales, b_zero_bytes, b_zero_step, b_flip, starts, b_zeros, factors)  # fmt: skip
-            for panel in range(first, last):
-                j = (panel - first) * NR
-                at = j if column + j < behind else whole * BLOCK + column + j - (N - BLOCK)
-                start_tile(M, K, alike, a_zeros, a_sums, shifted, cells, 2 * (PANELS + block * NR), b_zeros, j)
-                for row in range(M):
-                    add_row(cells, row * NR, sums + row * step + at)
-                width = min(NR, N - panel * NR)
-                place = y_first + panel * NR * y_column
-                finish_tile(cells, M, not row_wise, factors, j, row_multipliers, a_scales, a_scale_step, y_scales,
-                            y_scale_step, least, most, zeros, width, lines, y, place, y_row, y_column)  # fmt: skip
-        unit = fetch_add(scratch, 0)
+@device
+def step_of(NC):
+    """Return how far rows of the sums of a block of columns are apart: beyond its end a whole panel can be read."""
+    return (NC + 1) * NR
 
 
-def supports(rows: int, columns: int, depth: int, column_step: int) -> bool:
-    """Return whether a product can be done this way: sums fit int32, and 64 bytes of b lie side by side."""
-    return rows <= MOST_ROWS and columns >= BLOCK and 0 < depth <= NARROW and column_step == 1
+@device
+def place_of(column, columns, work):
+    """Return where the sum of a column stands in a row of sums: those behind whole blocks end the last BLOCK."""
+    behind = columns.first + columns.blocks * BLOCK
+    return column - columns.first if column < behind else columns.blocks * BLOCK + column - (work.N - BLOCK)
 
 
-def _with(microkernel: dot.Microkernel) -> Kernel:
-    """Return the kernel of an instruction set."""
+@inlined
+def multiply(columns, lhs, sums, origin, arrays, work):
+    """Form the sums of some columns: all rows of a, and the one below, times all rows of b."""
+    rows, step, whole = work.M + 1, step_of(work.NC), columns.blocks
+    for i in range(rows * step):
+        sums[i] = 0
+    has_rest = columns.first + whole * BLOCK < columns.last
+    for k in range(0, work.K, DEPTH):
+        word, depth = k // 4 // KC * rows * ROW_STEP + k // 4 % KC, min(DEPTH, work.K - k)
+        # Two turns instead of two calls, which would be compiled twice.
+        for turn in range(1 + has_rest):
+            column, blocks, at = (columns.first, whole, 0) if turn == 0 else (work.N - BLOCK, 1, whole * BLOCK)
+            add_products(arrays.b, origin.b + k * work.b.row + column, work.b.row, depth, blocks, work.b_flip, lhs, word,
+                         rows, sums, at, step)  # fmt: skip
+    for row in range(rows):
+        for block in range(whole + has_rest):
+            unfold(sums, row * step + block * BLOCK)
+
+
+@inlined
+def hand_over(panel, panels, columns, row_sums, has_b_zero, sums, origin, arrays, work, space):
+    """Complete the sums of some panels by what the zero points give, and hand them to the epilogue."""
+    first, count, step = panel * NR, panels * NR, step_of(work.NC)
+    for j in range(count):
+        space.columns.sums[j] = sums[work.M * step + place_of(first + j, columns, work)]
+    column_sums = as_words(space.columns.sums, 0, np.int64)
+    load_bias(first, count, column_sums, origin, arrays, work, space.columns)
+    prepare_columns(first, count, origin, arrays, work, space.columns)
+    for j in range(0, count, NR):
+        start(work.M, j, row_sums, has_b_zero, work, space)
+        for row in range(work.M):
+            add_row(space.acc, row * NR, sums, row * step + place_of(first + j, columns, work))
+        tile = Tile(0, work.M, j, min(NR, work.N - first - j), origin.y + (first + j) * work.y.column)
+        epilogue(space.acc, tile, origin, arrays, work, space)
+
+
+def share_cells(depth: int, block: int, rows: int) -> int:
+    """Return the workspace of a share: the record, the packed rows of a, and the sums of a block of columns."""
+    lhs: int = in_python(lhs_cells)(in_python(groups_of)(depth), rows + 1)
+    sums: int = (rows + 1) * in_python(step_of)(block) // 2
+    return SPACE_CELLS + lhs + sums
+
+
+def make_skinny(microkernel: dot.Microkernel, epilogue: Epilogue) -> Kernel:
+    """Return the kernel by a microkernel for vectors, with an epilogue."""
     name = f"skinny_u8s8_{4 * microkernel.lanes}x{DEPTH}_{microkernel.name}"
-    return variant(skinny, name, add_products=make_add_products(microkernel), unfold=make_unfold(microkernel))
-
-
-generic, avx2 = _with(dot.GENERIC), _with(dot.AVX2)
-avxvnni, avx512vnni = _with(dot.AVXVNNI), _with(dot.AVX512VNNI)
+    functions = {"add_products": make_add_products(microkernel), "unfold": make_unfold(microkernel)}
+    return variant(skinny, name, **functions, **epilogue._asdict())

@@ -1,0 +1,72 @@
+"""Zero points: what a tile of sums starts with, so that bytes are multiplied as they are.
+
+With a' = a - a_zero and b' = b - b_zero, and s as the sum over k, what is wanted is
+
+    s(a' b') = s(a b) - b_zero (s(a) - K a_zero) - a_zero s(b)
+"""
+
+import numpy as np
+
+from dmlcpu.kernels.gemm.microkernels.dot import NR
+from dmlcpu.kernels.gemm.microkernels.panels import scale_int_row, subtract_product
+from dmlcpu.runtime.jit import device
+
+
+@device
+def any_b_zero(origin, arrays, work):
+    """Return whether any zero point of b stands for another number than 0."""
+    found = np.uint8(0)
+    for j in range(work.N if work.b_zero.step else 1):
+        found |= arrays.b_zero[origin.b_zero + j * work.b_zero.step] ^ np.uint8(work.b_flip)
+    return found != 0
+
+
+@device
+def a_zero_of(row, origin, arrays, work):
+    """Return the zero point of a row of unsigned bytes."""
+    return np.int64(arrays.a_zero[origin.a_zero + row * work.a_zero.step] ^ np.uint8(work.a_flip))
+
+
+@device
+def load_bias(first, count, sums, origin, arrays, work, columns):
+    """Fill bias and zero points of `count` columns from `first` on. sums: of these columns."""
+    factor = -a_zero_of(0, origin, arrays, work) if work.same_a_zero else np.int64(-1)
+    for j in range(count):
+        columns.bias[j] = np.int32(factor * sums[j])
+    place, step, there = origin.b_zero + first * work.b_zero.step, work.b_zero.step, min(count, work.N - first)
+    flip = np.uint8(work.b_flip)
+    for j in range(there):
+        columns.b_zero[j] = np.int32(np.int8(arrays.b_zero[place + j * step] ^ flip))
+    for j in range(there, count):
+        columns.b_zero[j] = 0
+
+
+@device
+def load_a_zeros(first, last, height, origin, arrays, work, rows):
+    """Fill a's zero points of `height` rows from `first` on; those from `last` on get what the last has."""
+    for i in range(height):
+        rows.a_zero[i] = a_zero_of(min(first + i, last - 1), origin, arrays, work)
+
+
+@device
+def start(height, column, row_sums, has_b_zero, work, space):
+    """Start the accumulators of a tile. column: its first in the block."""
+    for row in range(height):
+        a_zero = space.rows.a_zero[row]
+        factor = np.int32(1) if work.same_a_zero else np.int32(a_zero)
+        scale_int_row(space.acc, row * NR, factor, space.columns.bias, column)
+        if has_b_zero:
+            rest = np.int32(row_sums[row] - work.K * a_zero)
+            subtract_product(space.acc, row * NR, rest, space.columns.b_zero, column)
+
+
+@device
+def start_wide(height, column, row_sums, column_sums, work, space):
+    """Do the same in float64; the accumulators, of a chunk of K, start with 0."""
+    for row in range(height):
+        a_zero = np.float64(space.rows.a_zero[row])
+        rest = np.float64(row_sums[row] - work.K * space.rows.a_zero[row])
+        for j in range(NR):
+            b_zero, total = space.columns.b_zero[column + j], column_sums[column + j]
+            space.wide[row, j] = -a_zero * np.float64(total) - np.float64(b_zero) * rest
+            space.acc[row, j] = 0
