@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dmlcpu.kernels.gemm import pack, product, skinny
-from dmlcpu.kernels.gemm.microkernels import amx, dot
+from dmlcpu.kernels.gemm.microkernels import amx, microkernel
 from dmlcpu.kernels.scatter_nd import apply, buckets, resolve
 from dmlcpu.kernels.top_k import columns, lockstep, select_sort, split, sweep, tournament
 from dmlcpu.runtime.isa import Isa, allowed
@@ -38,8 +38,8 @@ class Entry:
     product: Product | None = None
 
 
-VECTORS = Product(mr=dot.ROWS, nr=dot.NR, rhs_layout=pack.LAYOUT)
-TILES = Product(mr=amx.ROWS, nr=dot.NR, rhs_layout=pack.LAYOUT)
+VECTORS = Product(mr=microkernel.MR, nr=microkernel.NR, rhs_layout=pack.LAYOUT)
+TILES = Product(mr=amx.MR, nr=microkernel.NR, rhs_layout=pack.LAYOUT)
 SKINNY = Product(mr=skinny.MOST_ROWS, nr=skinny.BLOCK, rhs_layout="rows", is_skinny=True)
 
 # fmt: off

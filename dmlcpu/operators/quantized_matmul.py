@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.brief import Brief
-from dmlcpu.kernels.gemm.microkernels.dot import NR
+from dmlcpu.kernels.gemm.microkernels.microkernel import NR
 from dmlcpu.kernels.gemm.work import (
     HEAD,
     Numbers,

@@ -7,8 +7,8 @@ With a' = a - a_zero and b' = b - b_zero, and s as the sum over k, what is wante
 
 import numpy as np
 
-from dmlcpu.kernels.gemm.microkernels.dot import NR
-from dmlcpu.kernels.gemm.microkernels.panels import requantize, scale_row, start_row, subtract_product
+from dmlcpu.kernels.gemm.microkernels.microkernel import NR
+from dmlcpu.kernels.gemm.microkernels.rows import requantize, scale_int_row, scale_row, subtract_product
 from dmlcpu.runtime.jit import device
 
 
@@ -65,7 +65,7 @@ def start_tile(height, depth, alike, a_zeros, a_sums, shifted, cells, starts, b_
     """
     for row in range(height):
         factor = np.int32(1) if alike else np.int32(a_zeros[row])
-        start_row(cells, row * NR, factor, starts + first)
+        scale_int_row(cells, row * NR, factor, cells, starts + first)
         if shifted:
             total = np.int32(a_sums[row] - depth * a_zeros[row])
             subtract_product(cells, row * NR, total, b_zeros, first)

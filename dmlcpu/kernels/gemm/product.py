@@ -5,7 +5,7 @@
             for each 12 rows of A (32 with AMX):                     packed
                 for each panel of 32 columns:
                     sums = what the zero points give
-                    for each chunk of K: sums += rows @ panel        dot.py, amx.py
+                    for each chunk of K: sums += rows @ panel        microkernels/
                     y = requantized sums
 
 What sums start with and what becomes of them is in requantize.py.
@@ -23,8 +23,9 @@ from dmlcpu.kernels.gemm.epilogue import (
     start_wide_tile,
     widen,
 )
-from dmlcpu.kernels.gemm.microkernels import amx as tiles, dot
-from dmlcpu.kernels.gemm.microkernels.dot import KC, NR, ROW_STEP
+from dmlcpu.kernels.gemm.microkernels import amx as tiles, x86
+from dmlcpu.kernels.gemm.microkernels.generic import GENERIC
+from dmlcpu.kernels.gemm.microkernels.microkernel import KC, MR, NR, ROW_STEP, Microkernel, make_dot
 from dmlcpu.kernels.gemm.pack import pack_panels, pack_rows
 from dmlcpu.kernels.gemm.work import (
     A_PANEL,
@@ -50,8 +51,8 @@ from dmlcpu.runtime.variants import variant
 
 # What each variant has its own of: how tall its tiles are (the others have 4 rows and 1), what multiplies those of each
 # height, and what comes before and after all products of a thread.
-TALL, MIDDLE = dot.ROWS, 8
-dot_tall = dot_middle = dot_4 = dot_1 = dot.make_dot(1, dot.GENERIC)
+TALL, MIDDLE = MR, 8
+dot_tall = dot_middle = dot_4 = dot_1 = make_dot(1, GENERIC)
 
 
 @device
@@ -136,13 +137,13 @@ def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_
                         depth = min(KC, groups - chunk)
                         from_left, from_right = chunk // KC * TALL * ROW_STEP, j * groups + chunk * NR
                         if height == TALL:
-                            dot_tall(left, from_left, words, from_right, depth, cells, start, step)
+                            dot_tall(left, from_left, words, from_right, depth, cells, start, step, cells)
                         elif height == MIDDLE:
-                            dot_middle(left, from_left, words, from_right, depth, cells, start, step)
+                            dot_middle(left, from_left, words, from_right, depth, cells, start, step, cells)
                         elif height == 4:
-                            dot_4(left, from_left, words, from_right, depth, cells, start, step)
+                            dot_4(left, from_left, words, from_right, depth, cells, start, step, cells)
                         else:
-                            dot_1(left, from_left, words, from_right, depth, cells, start, step)
+                            dot_1(left, from_left, words, from_right, depth, cells, start, step, cells)
                         start, step = 0, NR
                         if K > NARROW:
                             widen(height, cells, wide)
@@ -161,25 +162,25 @@ def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_
     end()
 
 
-def _with(microkernel: dot.Microkernel) -> Kernel:
+def _with(microkernel: Microkernel) -> Kernel:
     """Return the kernel of an instruction set for vectors."""
     rows, columns, depth = microkernel.block
     heights = {"dot_tall": TALL, "dot_middle": MIDDLE, "dot_4": 4, "dot_1": 1}
-    multipliers = {name: dot.make_dot(height, microkernel) for name, height in heights.items()}
+    multipliers = {name: make_dot(height, microkernel) for name, height in heights.items()}
     return variant(product, f"dot_u8s8_{rows}x{columns}x{depth}_{microkernel.name}", **multipliers)
 
 
-generic, avx2 = _with(dot.GENERIC), _with(dot.AVX2)
-avxvnni, avx512vnni = _with(dot.AVXVNNI), _with(dot.AVX512VNNI)
+generic, avx2 = _with(GENERIC), _with(x86.AVX2)
+avxvnni, avx512vnni = _with(x86.AVXVNNI), _with(x86.AVX512VNNI)
 amx = variant(
     product,
     "dot_u8s8_32x32x64_amx",
-    TALL=tiles.ROWS,
+    TALL=tiles.MR,
     MIDDLE=tiles.TILE_ROWS,
-    dot_tall=tiles.make_tile_dot(tiles.ROWS),
+    dot_tall=tiles.make_tile_dot(tiles.MR),
     dot_middle=tiles.make_tile_dot(tiles.TILE_ROWS),
-    dot_4=dot.make_dot(4, dot.AVX512VNNI),
-    dot_1=dot.make_dot(1, dot.AVX512VNNI),
+    dot_4=make_dot(4, x86.AVX512VNNI),
+    dot_1=make_dot(1, x86.AVX512VNNI),
     begin=tiles.configure_tiles,
     end=tiles.release_tiles,
 )

@@ -3,7 +3,7 @@
     for each unit of (batch, columns), as long as there are any:
         for each block of columns, as wide as sums of all rows stay in the nearest caches:
             for each 16 rows of B:
-                for each 64 columns: sums += rows of A @ rows of B        unpacked.py
+                for each 64 columns: sums += rows of A @ rows of B        microkernels/skinny.py
             y = requantized sums
 
 Rows of A have one more below them, all ones: it gives the sums of B's columns.
@@ -19,9 +19,10 @@ from dmlcpu.kernels.gemm.epilogue import (
     load_rows,
     start_tile,
 )
-from dmlcpu.kernels.gemm.microkernels import dot
-from dmlcpu.kernels.gemm.microkernels.dot import KC, NR, ROW_STEP
-from dmlcpu.kernels.gemm.microkernels.panels import add_row
+from dmlcpu.kernels.gemm.microkernels import x86
+from dmlcpu.kernels.gemm.microkernels.generic import GENERIC
+from dmlcpu.kernels.gemm.microkernels.microkernel import KC, NR, ROW_STEP, Microkernel
+from dmlcpu.kernels.gemm.microkernels.rows import add_row
 from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK as BLOCK, DEPTH, make_add_products, make_unfold
 from dmlcpu.kernels.gemm.pack import pack_rows
 from dmlcpu.kernels.gemm.work import (
@@ -50,7 +51,7 @@ MOST_ROWS = 16  # with more, packing B pays
 ONES = np.uint32(0x01010101)
 PASS = DEPTH // 4  # words of a left row at a time
 
-add_products, unfold = make_add_products(dot.GENERIC), make_unfold(dot.GENERIC)  # each variant has its own
+add_products, unfold = make_add_products(GENERIC), make_unfold(GENERIC)  # each variant has its own
 
 
 @device
@@ -130,7 +131,7 @@ def skinny(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_z
                 at = j if column + j < behind else whole * BLOCK + column + j - (N - BLOCK)
                 start_tile(M, K, alike, a_zeros, a_sums, shifted, cells, 2 * (PANELS + block * NR), b_zeros, j)
                 for row in range(M):
-                    add_row(cells, row * NR, sums + row * step + at)
+                    add_row(cells, row * NR, cells, sums + row * step + at)
                 width = min(NR, N - panel * NR)
                 place = y_first + panel * NR * y_column
                 finish_tile(cells, M, not row_wise, factors, j, row_multipliers, a_scales, a_scale_step, y_scales,
@@ -143,11 +144,11 @@ def supports(rows: int, columns: int, depth: int, column_step: int) -> bool:
     return rows <= MOST_ROWS and columns >= BLOCK and 0 < depth <= NARROW and column_step == 1
 
 
-def _with(microkernel: dot.Microkernel) -> Kernel:
+def _with(microkernel: Microkernel) -> Kernel:
     """Return the kernel of an instruction set."""
     name = f"skinny_u8s8_{4 * microkernel.lanes}x{DEPTH}_{microkernel.name}"
     return variant(skinny, name, add_products=make_add_products(microkernel), unfold=make_unfold(microkernel))
 
 
-generic, avx2 = _with(dot.GENERIC), _with(dot.AVX2)
-avxvnni, avx512vnni = _with(dot.AVXVNNI), _with(dot.AVX512VNNI)
+generic, avx2 = _with(GENERIC), _with(x86.AVX2)
+avxvnni, avx512vnni = _with(x86.AVXVNNI), _with(x86.AVX512VNNI)

@@ -6,8 +6,8 @@ import numpy as np
 
 from dmlcpu.kernels import brief as briefs
 from dmlcpu.kernels.brief import Brief
-from dmlcpu.kernels.gemm.microkernels.amx import ROWS
-from dmlcpu.kernels.gemm.microkernels.dot import AHEAD, KC, NR, ROW_STEP
+from dmlcpu.kernels.gemm.microkernels.amx import MR as ROWS
+from dmlcpu.kernels.gemm.microkernels.microkernel import KC, NR, PREFETCH, ROW_STEP
 from dmlcpu.kernels.grid import Grid, flatten, offset
 from dmlcpu.runtime.compilation import in_python
 from dmlcpu.runtime.intrinsics import as_words
@@ -144,7 +144,7 @@ def share_cells(depth: int, block: int, rows: int, kept: int, packs: bool) -> in
     groups = in_python(groups_of)(depth)
     left: int = kept * in_python(left_cells)(groups, rows)
     # Multipliers ask for words so far ahead: were those the next share's tile, they would take it from its core.
-    own = (block * groups + AHEAD) * NR // 2 if packs else 0
+    own = (block * groups + PREFETCH) * NR // 2 if packs else 0
     return PANELS + block * A_PANEL + left + own
 
 
