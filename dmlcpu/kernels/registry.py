@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from dmlcpu.kernels.gemm import pack, skinny
 from dmlcpu.kernels.gemm.epilogue import INT32, REQUANTIZE
-from dmlcpu.kernels.gemm.microkernels import amx, dot
+from dmlcpu.kernels.gemm.microkernels import amx, generic, x86
+from dmlcpu.kernels.gemm.microkernels.microkernel import MR, NR
 from dmlcpu.kernels.gemm.product import make_amx_product, make_product
 from dmlcpu.kernels.gemm.skinny import make_skinny
 from dmlcpu.kernels.scatter_nd import apply, buckets, resolve
@@ -41,8 +42,8 @@ class Entry:
     product: Product | None = None
 
 
-VECTORS = Product(mr=dot.ROWS, nr=dot.NR, rhs_layout=pack.LAYOUT)
-TILES = Product(mr=amx.ROWS, nr=dot.NR, rhs_layout=pack.LAYOUT)
+VECTORS = Product(mr=MR, nr=NR, rhs_layout=pack.LAYOUT)
+TILES = Product(mr=amx.MR, nr=NR, rhs_layout=pack.LAYOUT)
 SKINNY = Product(mr=skinny.MOST_ROWS, nr=skinny.BLOCK, rhs_layout="rows", is_skinny=True)
 
 # fmt: off
@@ -64,30 +65,30 @@ KERNELS = (
     Entry("scatter_nd", "drain", "drain", Isa.GENERIC, buckets.drain),
     Entry("quantized_matmul", "pack", "pack", Isa.GENERIC, pack.pack),
     Entry("quantized_matmul", "dot", "dot_u8s8_4x8x4_generic", Isa.GENERIC,
-          make_product(dot.GENERIC, REQUANTIZE), product=VECTORS),
+          make_product(generic.GENERIC, REQUANTIZE), product=VECTORS),
     Entry("quantized_matmul", "dot", "dot_u8s8_4x16x4_avx2", Isa.AVX2,
-          make_product(dot.AVX2, REQUANTIZE), product=VECTORS),
+          make_product(x86.AVX2, REQUANTIZE), product=VECTORS),
     Entry("quantized_matmul", "dot", "dot_u8s8_6x16x4_avxvnni", Isa.AVXVNNI,
-          make_product(dot.AVXVNNI, REQUANTIZE), product=VECTORS),
+          make_product(x86.AVXVNNI, REQUANTIZE), product=VECTORS),
     Entry("quantized_matmul", "dot", "dot_u8s8_12x32x4_avx512vnni", Isa.AVX512VNNI,
-          make_product(dot.AVX512VNNI, REQUANTIZE), product=VECTORS),
+          make_product(x86.AVX512VNNI, REQUANTIZE), product=VECTORS),
     Entry("quantized_matmul", "dot", "dot_u8s8_32x32x64_amx", Isa.AMX, make_amx_product(REQUANTIZE), product=TILES),
     Entry("quantized_matmul", "dot", "skinny_u8s8_16x16_generic", Isa.GENERIC,
-          make_skinny(dot.GENERIC, REQUANTIZE), supports=skinny.supports, product=SKINNY),
+          make_skinny(generic.GENERIC, REQUANTIZE), supports=skinny.supports, product=SKINNY),
     Entry("quantized_matmul", "dot", "skinny_u8s8_32x16_avx2", Isa.AVX2,
-          make_skinny(dot.AVX2, REQUANTIZE), supports=skinny.supports, product=SKINNY),
+          make_skinny(x86.AVX2, REQUANTIZE), supports=skinny.supports, product=SKINNY),
     Entry("quantized_matmul", "dot", "skinny_u8s8_32x16_avxvnni", Isa.AVXVNNI,
-          make_skinny(dot.AVXVNNI, REQUANTIZE), supports=skinny.supports, product=SKINNY),
+          make_skinny(x86.AVXVNNI, REQUANTIZE), supports=skinny.supports, product=SKINNY),
     Entry("quantized_matmul", "dot", "skinny_u8s8_64x16_avx512vnni", Isa.AVX512VNNI,
-          make_skinny(dot.AVX512VNNI, REQUANTIZE), supports=skinny.supports, product=SKINNY),
+          make_skinny(x86.AVX512VNNI, REQUANTIZE), supports=skinny.supports, product=SKINNY),
     Entry("matmul_integer", "dot", "dot_u8s8_s32_4x8x4_generic", Isa.GENERIC,
-          make_product(dot.GENERIC, INT32), product=VECTORS),
+          make_product(generic.GENERIC, INT32), product=VECTORS),
     Entry("matmul_integer", "dot", "dot_u8s8_s32_4x16x4_avx2", Isa.AVX2,
-          make_product(dot.AVX2, INT32), product=VECTORS),
+          make_product(x86.AVX2, INT32), product=VECTORS),
     Entry("matmul_integer", "dot", "dot_u8s8_s32_6x16x4_avxvnni", Isa.AVXVNNI,
-          make_product(dot.AVXVNNI, INT32), product=VECTORS),
+          make_product(x86.AVXVNNI, INT32), product=VECTORS),
     Entry("matmul_integer", "dot", "dot_u8s8_s32_12x32x4_avx512vnni", Isa.AVX512VNNI,
-          make_product(dot.AVX512VNNI, INT32), product=VECTORS),
+          make_product(x86.AVX512VNNI, INT32), product=VECTORS),
     Entry("matmul_integer", "dot", "dot_u8s8_s32_32x32x64_amx", Isa.AMX, make_amx_product(INT32), product=TILES),
 )
 # fmt: on

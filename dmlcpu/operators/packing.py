@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dmlcpu.errors import UnsupportedError
 from dmlcpu.kernels import registry
-from dmlcpu.kernels.gemm.microkernels.dot import NR
+from dmlcpu.kernels.gemm.microkernels.microkernel import NR
 from dmlcpu.kernels.gemm.pack import LAYOUT, WORK
 from dmlcpu.kernels.gemm.work import groups_of, panels_of
 from dmlcpu.kernels.walk import merge, walk_of

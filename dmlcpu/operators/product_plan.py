@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.gemm import skinny
-from dmlcpu.kernels.gemm.microkernels.dot import NR
+from dmlcpu.kernels.gemm.microkernels.microkernel import NR
 from dmlcpu.kernels.gemm.work import HEAD, NARROW, WORK, groups_of, lhs_cells, panels_of, share_cells
 from dmlcpu.kernels.registry import Entry, Product
 from dmlcpu.kernels.walk import merge, walk_of

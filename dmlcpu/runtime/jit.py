@@ -14,31 +14,36 @@ from dmlcpu.runtime.cache import KernelCache
 _log = logging.getLogger("dmlcpu")
 
 # nogil: Python threads that call operators run side by side. error_model: 0 / 0 is NaN, as in NumPy.
-_OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": False}
-# A helper has no wrappers to be called by from Python, which would take a third of the compile time. Nor does it count
-# references to the arrays it is given: the atomic operations took more than a third of a small product's time.
-_HELPER_OPTIONS = {**_OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False}
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+# Nothing in a kernel counts references to arrays: its caller holds them until it returns. Counting took a tenth of a
+# small call, and more than a third of a small product's time.
+_KERNEL_OPTIONS = {**_OPTIONS, "_nrt": False}
+# A helper has no wrappers to be called by from Python, which would take a third of the compile time.
+_HELPER_OPTIONS = {**_KERNEL_OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 def device(function: Callable[..., Any]) -> Any:
-    """Make a helper that kernels call; it is compiled into them, is not cached by itself and not called from Python.
-
-    It counts no references, so it must not call a `viewer`: what that returns would never be given back.
-    """
+    """Make a helper that kernels call; it is compiled into them, is not cached by itself and not called from Python."""
     return njit(**_HELPER_OPTIONS)(function)
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """Make a `device` helper that is compiled into each place that calls it: the call would cost more than it does."""
+    """Make a `device` helper that becomes part of its caller's text before that is compiled.
+
+    It is for what is called from one place: LLVM works on a helper once more in each of its callers, and in theirs.
+    """
     return njit(**_HELPER_OPTIONS, inline="always")(function)
 
 
-def viewer(function: Callable[..., Any]) -> Any:
-    """Make a helper that returns arrays, which are views of those it is given: it has to count references."""
-    return njit(**_HELPER_OPTIONS)(function)
+viewer = device
 
 
-def compile_lazily(function: Callable[..., Any], *, parallel: bool = False) -> Any:
+def compile_kernel(function: Callable[..., Any]) -> Any:
+    """Make a compiled function of (part, parts, ...), which is compiled when it is first called and kept on disk."""
+    return compile_lazily(function, **_KERNEL_OPTIONS)
+
+
+def compile_lazily(function: Callable[..., Any], **options: Any) -> Any:
     """Make a compiled function that Python calls; it is compiled when it is first called, and kept on disk."""
     # Numba names a cache entry by file, qualified name and line, and forgets the source of helpers; so a digest of
     # everything the function calls goes into the name.
@@ -46,7 +51,7 @@ def compile_lazily(function: Callable[..., Any], *, parallel: bool = False) -> A
     copy.__qualname__ = f"{function.__qualname__}_{digest(function)}"
     copy.__doc__ = function.__doc__
     copy.__module__ = function.__module__
-    compiled = njit(**_OPTIONS, parallel=parallel)(copy)
+    compiled = njit(**{**_OPTIONS, **options})(copy)
     if _can_cache:
         try:
             compiled._cache = KernelCache(copy)  # where cache=True puts Numba's own

@@ -17,7 +17,7 @@ import numba
 import numpy as np
 
 from dmlcpu.runtime import threads
-from dmlcpu.runtime.jit import compile_lazily
+from dmlcpu.runtime.jit import compile_kernel
 
 _making = threading.RLock()  # a signal handler or a finalizer may need a kernel while this thread makes one
 
@@ -45,7 +45,7 @@ class Kernel:
         """The compiled function of (part, parts, ...)."""
         if self._share is None:
             with _making:  # or threads that come first together would each have their own
-                self._share = self._share or compile_lazily(self.function)
+                self._share = self._share or compile_kernel(self.function)
         return self._share
 
     def for_parts(self, parts: int) -> Callable[..., Any]:

@@ -8,7 +8,7 @@ from samples import assert_same_bits, random_quantized_matmul
 
 import dmlcpu
 from dmlcpu import reference
-from dmlcpu.operators.quantized_matmul import cut
+from dmlcpu.operators.product_plan import cut
 from dmlcpu.runtime.threads import limits
 
 A = np.array([[10, 20], [30, 40]], np.uint8)
@@ -297,10 +297,10 @@ def test_single_products(zero, factor, scale):
 @pytest.fixture
 def small_blocks(monkeypatch):
     """A machine whose caches hold next to nothing."""
-    module = sys.modules["dmlcpu.operators.quantized_matmul"]
+    module = sys.modules["dmlcpu.operators.product_plan"]
     module.plan.cache_clear()
     monkeypatch.setattr(module, "second_level_cache", lambda: 1)
-    monkeypatch.setattr(module, "_KEPT_LEFT", 0)
+    monkeypatch.setattr(module, "_KEPT_LHS", 0)
     yield
     module.plan.cache_clear()
 

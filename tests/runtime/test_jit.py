@@ -10,7 +10,7 @@ import pytest
 
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.gemm import product
-from dmlcpu.kernels.gemm.microkernels import dot
+from dmlcpu.kernels.gemm.microkernels import generic
 from dmlcpu.kernels.scatter_nd import offsets
 from dmlcpu.runtime import intrinsics, jit, layers, pool
 from dmlcpu.runtime.kernel import kernel
@@ -61,7 +61,7 @@ def test_helpers_that_count_no_references_call_none_that_return_views():
 def test_the_digest_changes_with_a_machine_type(monkeypatch):
     kernel = product.generic.function
     before = jit.digest(kernel)
-    monkeypatch.setattr(dot, "_HALF", dot._WORD)
+    monkeypatch.setattr(generic, "HALF", generic.WORD)
     assert jit.digest(kernel) != before
 
 

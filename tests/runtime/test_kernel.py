@@ -71,7 +71,7 @@ def test_a_child_forked_while_a_kernel_was_being_made_can_make_its_own(monkeypat
 
 def test_a_kernel_can_be_made_while_another_is(monkeypatch):
     inner, outer = Kernel(bump_all.function), Kernel(launched)
-    monkeypatch.setattr(kernels, "compile_lazily", lambda function: inner.share if function is launched else function)
+    monkeypatch.setattr(kernels, "compile_kernel", lambda function: inner.share if function is launched else function)
     thread = threading.Thread(target=lambda: outer.share, daemon=True)  # which must not wait for itself
     thread.start()
     thread.join(10)
@@ -86,7 +86,7 @@ def test_threads_that_come_first_together_make_one_compiled_function(monkeypatch
         time.sleep(0.05)
         return function
 
-    monkeypatch.setattr(kernels, "compile_lazily", make)
+    monkeypatch.setattr(kernels, "compile_kernel", make)
     fresh = Kernel(bump_all.function)
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         shares = list(pool.map(lambda _: fresh.share, range(4)))

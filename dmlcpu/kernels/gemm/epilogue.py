@@ -9,18 +9,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dmlcpu.kernels.gemm.microkernels.dot import NR
-from dmlcpu.kernels.gemm.microkernels.panels import requantize, scale_row
+from dmlcpu.kernels.gemm.microkernels.microkernel import NR
+from dmlcpu.kernels.gemm.microkernels.rows import requantize, scale_row
+from dmlcpu.runtime.intrinsics import either
 from dmlcpu.runtime.jit import device
 
 
 class Tile(NamedTuple):
     """Where a tile is in the product, in the columns that are prepared, and in y."""
 
-    row: int
-    count: int  # rows that count; the others, up to the microkernel's, are worked on but not written
-    column: int  # the first, counted in the block
-    width: int  # columns that count
+    row: int  # the first
+    rows: int  # that count; the others, up to the microkernel's, are worked on but not written
+    column: int  # the first, in the block
+    columns: int  # that count
     place: int  # of its first element in y
 
 
@@ -60,27 +61,19 @@ def load_limits(first, last, height, origin, arrays, work, rows):
 @device
 def requantized(acc, tile, origin, arrays, work, space):
     """Write round(clip(float32(sum) * multiplier)) + zero point, bytes."""
-    if work.same_multiplier:
-        requantize_rows(acc, tile, space.columns.scale, tile.column, 0, arrays.y, work, space)
-        return
-    for row in range(tile.count):
+    rows, is_one = space.rows, work.same_multiplier != 0
+    for row in range(0 if is_one else tile.rows):
         a_scale = arrays.a_scale[origin.a_scale + (tile.row + row) * work.a_scale.step]
         y_scale = arrays.y_scale[origin.y_scale + (tile.row + row) * work.y_scale.step]
         scale_row(space.columns.scale, tile.column, a_scale, y_scale, space.multipliers, row * NR)
-    requantize_rows(acc, tile, space.multipliers, 0, NR, arrays.y, work, space)
-
-
-@device
-def requantize_rows(acc, tile, multipliers, at, step, y, work, space):
-    """Requantize a tile with the multipliers from `at` on, rows `step` apart."""
-    rows, count = space.rows, tile.count
-    if tile.width == NR and work.y.column == 1:
-        requantize(acc, count, multipliers, at, step, rows.lowest, rows.highest, rows.y_zero, y, tile.place, work.y.row)
-        return
-    requantize(acc, count, multipliers, at, step, rows.lowest, rows.highest, rows.y_zero, space.bytes, 0, NR)
-    for row in range(count):
-        for column in range(tile.width):
-            y[tile.place + row * work.y.row + column * work.y.column] = space.bytes[row, column]
+    multipliers, step = either(is_one, space.columns.scale, tile.column, space.multipliers), 0 if is_one else NR
+    is_whole = tile.columns == NR and work.y.column == 1  # its rows are written to y directly
+    target, target_step = either(is_whole, arrays.y, tile.place, space.bytes), work.y.row if is_whole else NR
+    requantize(acc, tile.rows, multipliers, 0, step, rows.lowest, rows.highest, rows.y_zero, target, 0, target_step)
+    if not is_whole:
+        for row in range(tile.rows):
+            for column in range(tile.columns):
+                arrays.y[tile.place + row * work.y.row + column * work.y.column] = space.bytes[row, column]
 
 
 @device
@@ -96,8 +89,8 @@ def need_no_rows(first, last, height, origin, arrays, work, rows):
 @device
 def stored(acc, tile, origin, arrays, work, space):
     """Write the sums modulo 2**32, int32."""
-    for row in range(tile.count):
-        for column in range(tile.width):
+    for row in range(tile.rows):
+        for column in range(tile.columns):
             value = np.int32(np.int64(acc[row, column]))
             arrays.y[tile.place + row * work.y.row + column * work.y.column] = value
 

@@ -7,8 +7,8 @@ along K, NR). Every instruction set reads this one layout. What is missing at th
 
 import numpy as np
 
-from dmlcpu.kernels.gemm.microkernels.dot import KC, NR, ROW_STEP
-from dmlcpu.kernels.gemm.microkernels.panels import STEP, pack_groups, pack_words, sum_of_words
+from dmlcpu.kernels.gemm.microkernels.microkernel import KC, NR, ROW_STEP
+from dmlcpu.kernels.gemm.microkernels.packing import STEP, pack_groups, pack_words, sum_of_words
 from dmlcpu.kernels.gemm.work import MATRIX, groups_of, panels_of
 from dmlcpu.kernels.walk import WALK, offset, share
 from dmlcpu.runtime.intrinsics import as_words, load_word

@@ -14,8 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from dmlcpu.kernels.gemm.epilogue import INT32, REQUANTIZE, Epilogue, Tile
-from dmlcpu.kernels.gemm.microkernels import amx as tiles, dot
-from dmlcpu.kernels.gemm.microkernels.dot import KC, NR, ROW_STEP
+from dmlcpu.kernels.gemm.microkernels import amx
+from dmlcpu.kernels.gemm.microkernels.generic import GENERIC
+from dmlcpu.kernels.gemm.microkernels.microkernel import KC, MR, NR, ROW_STEP, Microkernel, make_dot
+from dmlcpu.kernels.gemm.microkernels.x86 import AVX512VNNI
 from dmlcpu.kernels.gemm.pack import pack_panels, pack_rows
 from dmlcpu.kernels.gemm.work import MOST_ROWS, SPACE, WORK, Arrays, lhs_cells, lhs_of, origin_of, space_of
 from dmlcpu.kernels.gemm.zero_points import any_b_zero, load_a_zeros, load_bias, start, start_wide
@@ -26,10 +28,10 @@ from dmlcpu.runtime.kernel import Kernel
 from dmlcpu.runtime.records import record_at
 from dmlcpu.runtime.variants import variant
 
-# What each variant has its own of: the rows of a tile (the others have 4 and 1), the microkernel for each height, what
-# comes before and after all products of a thread, and the epilogue.
-MR, HALF = dot.ROWS, 8
-dot_mr = dot_half = dot_4 = dot_1 = dot.make_dot(1, dot.GENERIC)
+# What each variant has its own of: MR and HALF, the rows of a tile (the others have 4 and 1), the microkernel for each
+# height, what comes before and after all products of a thread, and the epilogue.
+HALF = 8
+dot_mr = dot_half = dot_4 = dot_1 = make_dot(1, GENERIC)
 prepare_columns, prepare_rows, epilogue = REQUANTIZE
 
 
@@ -141,7 +143,7 @@ def run_block(task, block, has_rows, part, origin, arrays, work, scratch):
 @inlined
 def run_tile(tile, height, lhs, row_sums, block, origin, arrays, work, space):
     """Form the sums of a tile and hand them to the epilogue."""
-    for i in range(tile.count):
+    for i in range(tile.rows):
         prefetch(arrays.y, tile.place + i * work.y.row)  # far from the row before: comes while sums are formed
     if work.is_wide:
         start_wide(height, tile.column, row_sums, block.sums, work, space)
@@ -183,10 +185,10 @@ def widen(height, acc, wide):
             acc[row, column] = 0
 
 
-def make_product(microkernel: dot.Microkernel, epilogue: Epilogue) -> Kernel:
+def make_product(microkernel: Microkernel, epilogue: Epilogue) -> Kernel:
     """Return the product by a microkernel for vectors, with an epilogue."""
     heights = {"dot_mr": MR, "dot_half": HALF, "dot_4": 4, "dot_1": 1}
-    dots = {name: dot.make_dot(height, microkernel) for name, height in heights.items()}
+    dots = {name: make_dot(height, microkernel) for name, height in heights.items()}
     rows, columns, depth = microkernel.block
     return variant(
         product, _name(epilogue, f"{rows}x{columns}x{depth}_{microkernel.name}"), **dots, **epilogue._asdict()
@@ -198,14 +200,14 @@ def make_amx_product(epilogue: Epilogue) -> Kernel:
     return variant(
         product,
         _name(epilogue, "32x32x64_amx"),
-        MR=tiles.ROWS,
-        HALF=tiles.TILE_ROWS,
-        dot_mr=tiles.make_tile_dot(tiles.ROWS),
-        dot_half=tiles.make_tile_dot(tiles.TILE_ROWS),
-        dot_4=dot.make_dot(4, dot.AVX512VNNI),
-        dot_1=dot.make_dot(1, dot.AVX512VNNI),
-        begin=tiles.configure_tiles,
-        end=tiles.release_tiles,
+        MR=amx.MR,
+        HALF=amx.TILE_ROWS,
+        dot_mr=amx.make_tile_dot(amx.MR),
+        dot_half=amx.make_tile_dot(amx.TILE_ROWS),
+        dot_4=make_dot(4, AVX512VNNI),
+        dot_1=make_dot(1, AVX512VNNI),
+        begin=amx.configure_tiles,
+        end=amx.release_tiles,
         **epilogue._asdict(),
     )
 

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from dmlcpu.kernels.gemm.epilogue import REQUANTIZE, Epilogue, Tile
-from dmlcpu.kernels.gemm.microkernels import dot
-from dmlcpu.kernels.gemm.microkernels.dot import KC, NR, ROW_STEP
-from dmlcpu.kernels.gemm.microkernels.panels import add_row
+from dmlcpu.kernels.gemm.microkernels.generic import GENERIC
+from dmlcpu.kernels.gemm.microkernels.microkernel import KC, NR, ROW_STEP, Microkernel
+from dmlcpu.kernels.gemm.microkernels.rows import add_row
 from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK as BLOCK, DEPTH, make_add_products, make_unfold
 from dmlcpu.kernels.gemm.pack import pack_rows
 from dmlcpu.kernels.gemm.work import (
@@ -33,7 +33,7 @@ from dmlcpu.kernels.gemm.work import (
     origin_of,
     space_of,
 )
-from dmlcpu.kernels.gemm.zero_points import any_b_zero, load_a_zeros, load_bias, start
+from dmlcpu.kernels.gemm.zero_points import any_b_zero, load_a_zeros, load_bias, start as start_tile
 from dmlcpu.kernels.walk import share
 from dmlcpu.runtime.compilation import in_python
 from dmlcpu.runtime.intrinsics import as_words, fetch_add
@@ -47,7 +47,7 @@ ONES = np.uint32(0x01010101)
 PASS = DEPTH // 4  # words of a row of a at a time
 
 # What each variant has its own of.
-add_products, unfold = make_add_products(dot.GENERIC), make_unfold(dot.GENERIC)
+add_products, unfold = make_add_products(GENERIC), make_unfold(GENERIC)
 prepare_columns, prepare_rows, epilogue = REQUANTIZE
 
 
@@ -140,8 +140,8 @@ def multiply(columns, lhs, sums, origin, arrays, work):
         # Two turns instead of two calls, which would be compiled twice.
         for turn in range(1 + has_rest):
             column, blocks, at = (columns.first, whole, 0) if turn == 0 else (work.N - BLOCK, 1, whole * BLOCK)
-            add_products(arrays.b, origin.b + k * work.b.row + column, work.b.row, depth, blocks, work.b_flip, lhs, word,
-                         rows, sums, at, step)  # fmt: skip
+            start = origin.b + k * work.b.row + column
+            add_products(arrays.b, start, work.b.row, depth, blocks, work.b_flip, lhs, word, rows, sums, at, step)
     for row in range(rows):
         for block in range(whole + has_rest):
             unfold(sums, row * step + block * BLOCK)
@@ -157,7 +157,7 @@ def hand_over(panel, panels, columns, row_sums, has_b_zero, sums, origin, arrays
     load_bias(first, count, column_sums, origin, arrays, work, space.columns)
     prepare_columns(first, count, origin, arrays, work, space.columns)
     for j in range(0, count, NR):
-        start(work.M, j, row_sums, has_b_zero, work, space)
+        start_tile(work.M, j, row_sums, has_b_zero, work, space)
         for row in range(work.M):
             add_row(space.acc, row * NR, sums, row * step + place_of(first + j, columns, work))
         tile = Tile(0, work.M, j, min(NR, work.N - first - j), origin.y + (first + j) * work.y.column)
@@ -171,7 +171,7 @@ def share_cells(depth: int, block: int, rows: int) -> int:
     return SPACE_CELLS + lhs + sums
 
 
-def make_skinny(microkernel: dot.Microkernel, epilogue: Epilogue) -> Kernel:
+def make_skinny(microkernel: Microkernel, epilogue: Epilogue) -> Kernel:
     """Return the kernel by a microkernel for vectors, with an epilogue."""
     name = f"skinny_u8s8_{4 * microkernel.lanes}x{DEPTH}_{microkernel.name}"
     functions = {"add_products": make_add_products(microkernel), "unfold": make_unfold(microkernel)}

@@ -8,15 +8,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dmlcpu.kernels.gemm.microkernels.amx import ROWS as MOST_ROWS
-from dmlcpu.kernels.gemm.microkernels.dot import AHEAD, KC, NR, ROW_STEP
-from dmlcpu.kernels.walk import STRIDES, WALK, offset
+from dmlcpu.kernels.gemm.microkernels import amx
+from dmlcpu.kernels.gemm.microkernels.microkernel import KC, NR, PREFETCH, ROW_STEP
+from dmlcpu.kernels.walk import STRIDES, WALK
 from dmlcpu.runtime.compilation import in_python
 from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.records import CACHE_LINE, cells_of, record
 
 # Up to this K every sum fits an int32 in the end, whatever wrapped on the way: 255 * 255 * 33025 < 2**31.
 NARROW = 33_025
+MOST_ROWS = amx.MR  # of any tile
 MOST_PANELS = 32  # whose columns are prepared together
 
 # Each array that a kernel is given has the record of its name. start: of its first element; strides: along the batch.
@@ -82,7 +83,7 @@ HEAD = 8  # cells before the first share: the number of the next task, on a cach
 
 
 class Arrays(NamedTuple):
-    """What a kernel is called with, flat: bytes but for packed (int64), its column sums (int64), scales (float32), y."""
+    """What a kernel is called with, flat: bytes, but packed panels and their sums int64, scales float32."""
 
     a: np.ndarray
     b: np.ndarray
@@ -114,18 +115,21 @@ class Origin(NamedTuple):
 @device
 def origin_of(batch, work):
     """Return where product number `batch` begins."""
-    walk = work.walk
-    return Origin(
-        work.a.start + offset(walk, work.a.strides, batch),
-        work.b.start + offset(walk, work.b.strides, batch),
-        work.y.start + offset(walk, work.y.strides, batch),
-        offset(walk, work.a_scale.strides, batch),
-        offset(walk, work.a_zero.strides, batch),
-        offset(walk, work.b_scale.strides, batch),
-        offset(walk, work.b_zero.strides, batch),
-        offset(walk, work.y_scale.strides, batch),
-        offset(walk, work.y_zero.strides, batch),
-    )
+    a, b, y = work.a.start, work.b.start, work.y.start
+    a_scale = a_zero = b_scale = b_zero = y_scale = y_zero = 0
+    for d in range(work.walk.dims - 1, -1, -1):
+        size = work.walk.sizes[d]
+        i, batch = batch % size, batch // size
+        a += i * work.a.strides[d]
+        b += i * work.b.strides[d]
+        y += i * work.y.strides[d]
+        a_scale += i * work.a_scale.strides[d]
+        a_zero += i * work.a_zero.strides[d]
+        b_scale += i * work.b_scale.strides[d]
+        b_zero += i * work.b_zero.strides[d]
+        y_scale += i * work.y_scale.strides[d]
+        y_zero += i * work.y_zero.strides[d]
+    return Origin(a, b, y, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero)
 
 
 @device
@@ -165,6 +169,6 @@ def share_cells(depth: int, block: int, rows: int, slots: int, packs: bool) -> i
     """Return the workspace of a share: the record, packed tiles of a, and a block of b if it is packed here."""
     groups: int = in_python(groups_of)(depth)
     # Microkernels prefetch so far beyond its end: were that the next share's tile, they would take it from its core.
-    rhs = (block * groups + AHEAD) * NR // 2 if packs else 0
+    rhs = (block * groups + PREFETCH) * NR // 2 if packs else 0
     lhs: int = slots * in_python(lhs_cells)(groups, rows)
     return SPACE_CELLS + lhs + rhs

@@ -7,8 +7,8 @@ With a' = a - a_zero and b' = b - b_zero, and s as the sum over k, what is wante
 
 import numpy as np
 
-from dmlcpu.kernels.gemm.microkernels.dot import NR
-from dmlcpu.kernels.gemm.microkernels.panels import scale_int_row, subtract_product
+from dmlcpu.kernels.gemm.microkernels.microkernel import NR
+from dmlcpu.kernels.gemm.microkernels.rows import scale_int_row, subtract_product
 from dmlcpu.runtime.jit import device
 
 

@@ -7,20 +7,20 @@ from numba import njit
 from tile_products import check_products
 
 from dmlcpu.kernels.gemm.microkernels import amx
-from dmlcpu.kernels.gemm.microkernels.dot import KC
+from dmlcpu.kernels.gemm.microkernels.microkernel import KC
 from dmlcpu.runtime.isa import Isa, detected
 
 pytestmark = pytest.mark.skipif(detected() < Isa.AMX, reason="needs AMX")
 
 
 @pytest.mark.parametrize("rows", [16, 32])
-def test_products_are_added_to_the_tile(rows):
+def test_products_are_added_to_what_the_accumulators_start_with(rows):
     intrinsic, configure, release = amx.make_tile_dot(rows), amx.configure_tiles, amx.release_tiles
 
     @njit(nogil=True)
-    def dot(a, a_start, b, b_start, groups, cells, first, step):
+    def dot(a, a_start, b, b_start, groups, c_in, first, step, acc):
         configure()
-        intrinsic(a, a_start, b, b_start, groups, cells, first, step)
+        intrinsic(a, a_start, b, b_start, groups, c_in, first, step, acc)
         release()
 
     def check():

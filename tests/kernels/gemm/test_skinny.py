@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from numba import njit
 
-from dmlcpu.kernels.gemm.microkernels import dot, skinny
-from dmlcpu.kernels.gemm.microkernels.dot import ROW_STEP
+from dmlcpu.kernels.gemm.microkernels import generic, skinny, x86
+from dmlcpu.kernels.gemm.microkernels.microkernel import ROW_STEP
 from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK, DEPTH
 from dmlcpu.runtime.isa import detected
 
-MICROKERNELS = (dot.GENERIC, dot.AVX2, dot.AVXVNNI, dot.AVX512VNNI)
+MICROKERNELS = (generic.GENERIC, x86.AVX2, x86.AVXVNNI, x86.AVX512VNNI)
 RUNNABLE = [microkernel for microkernel in MICROKERNELS if microkernel.isa <= detected()]
 
 

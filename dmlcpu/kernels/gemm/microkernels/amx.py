@@ -1,6 +1,7 @@
-"""Products by the tile registers of AMX: eight of 16 rows of 64 bytes, which belong to a thread once it asks for them.
+"""Microkernels of the tile registers of AMX: eight of 16 rows of 64 bytes, which belong to a thread once it asks.
 
-Four hold the sums of 32 rows and 32 columns, two the left rows, two the panel: each load serves two products.
+Four hold the accumulators of 32 rows and 32 columns, two the left-hand side, two the panel: each load serves two
+products.
 """
 
 from typing import Any
@@ -9,29 +10,30 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from dmlcpu.kernels.gemm.microkernels.dot import (
-    AHEAD,
-    AVX512VNNI,
+from dmlcpu.kernels.gemm.microkernels.microkernel import (
     NR,
+    PREFETCH,
     ROW_STEP,
     Operands,
     emit_dot,
     make_tile_operation,
 )
+from dmlcpu.kernels.gemm.microkernels.vectors import BYTE
+from dmlcpu.kernels.gemm.microkernels.x86 import AVX512VNNI
 from dmlcpu.runtime import isa
-from dmlcpu.runtime.intrinsics import emit_prefetch
+from dmlcpu.runtime.intrinsics import CACHE_LINE, emit_prefetch
 
-ROWS = 32  # of the tallest tile of a product
+MR = 32  # rows of the tallest tile of a product
 TILE_ROWS, TILE_WORDS = 16, 16  # of a register
-_SUMS, _LEFT, _RIGHT = 0, 4, 6  # the first register of each kind
-_BYTE, _NOTHING = ir.IntType(8), ir.VoidType()
-_POINTER = _BYTE.as_pointer()
+_ACC, _LHS, _RHS = 0, 4, 6  # the first register of each kind
+_POINTER = BYTE.as_pointer()
 # Palette 1, then bytes a row of each register (16 bits each) from byte 16 on, and rows of each from byte 48 on.
 _SHAPES = [1] + [0] * 15 + [4 * TILE_WORDS, 0] * 8 + [0] * 16 + [TILE_ROWS] * 8 + [0] * 8
+_SIDES = range(NR // TILE_WORDS)
 
 
 def _call(builder: Any, name: str, *arguments: Any) -> None:
-    kind = ir.FunctionType(_NOTHING, [argument.type for argument in arguments])
+    kind = ir.FunctionType(ir.VoidType(), [argument.type for argument in arguments])
     builder.call(builder.module.declare_intrinsic(f"llvm.x86.{name}", (), kind), arguments)
 
 
@@ -41,7 +43,7 @@ def configure_tiles(_context):
     isa.require(isa.Isa.AMX)
 
     def generate(context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:
-        shapes = cgutils.alloca_once_value(builder, cgutils.create_constant_array(_BYTE, _SHAPES))
+        shapes = cgutils.alloca_once_value(builder, cgutils.create_constant_array(BYTE, _SHAPES))
         _call(builder, "ldtilecfg", builder.bitcast(shapes, _POINTER))
         return context.get_dummy_value()
 
@@ -61,49 +63,60 @@ def release_tiles(_context):
 
 
 def make_tile_dot(rows: int) -> Any:
-    """Return what dot.make_dot does, for 16 or 32 rows and a thread with tile registers.
+    """Return what `make_dot` does, for 16 or 32 rows and a thread with tile registers.
 
     Registers take 16 words along K; those that are left over go to the vector unit.
     """
-    return make_tile_operation(isa.Isa.AMX, lambda builder, *operands: _emit_dot(builder, rows, Operands(*operands)))
+    return make_tile_operation(isa.Isa.AMX, lambda builder, operands: _emit_dot(builder, rows, operands))
 
 
 def _emit_dot(builder: Any, rows: int, x: Operands) -> None:
     number = x.groups.type
-    halves, sides = range(rows // TILE_ROWS), range(NR // TILE_WORDS)
-
-    def move(name: str, register: int, first: Any, row_words: Any) -> None:
-        step = builder.mul(row_words, number(4))
-        _call(builder, name, _BYTE(register), builder.bitcast(first, _POINTER), step)
-
-    def move_sums(name: str, first: Any, row_words: Any) -> None:
-        for half in halves:
-            rows_before = builder.mul(row_words, number(half * TILE_ROWS))
-            for side in sides:
-                place = builder.gep(first, [builder.add(rows_before, number(side * TILE_WORDS))])
-                move(name, _SUMS + 2 * half + side, place, row_words)
-
-    move_sums("tileloadd64", x.first, x.step)
+    _move_acc(builder, "tileloadd64", rows, x.c_in, x.step)
     steps = builder.sdiv(x.groups, number(TILE_WORDS))
     with cgutils.for_range(builder, steps, intp=number) as loop:
-        group = builder.mul(loop.index, number(TILE_WORDS))
-        panel = builder.gep(x.b, [builder.mul(group, number(NR))])
-        for place in range(0, TILE_WORDS * NR, 16):
-            emit_prefetch(builder, builder.gep(panel, [number(AHEAD * NR + place)]))
-        for half in halves:
-            left = builder.gep(x.a, [builder.add(group, number(half * TILE_ROWS * ROW_STEP))])
-            move("tileloadd64", _LEFT + half, left, number(ROW_STEP))
-            for side in sides:
-                if half == 0:
-                    right = builder.gep(panel, [number(side * TILE_WORDS)])
-                    move("tileloadd64", _RIGHT + side, right, number(NR))
-                registers = (_SUMS + 2 * half + side, _LEFT + half, _RIGHT + side)
-                _call(builder, "tdpbusd", *map(_BYTE, registers))
-    move_sums("tilestored64", x.cells, number(NR))
+        _emit_step(builder, rows, x, builder.mul(loop.index, number(TILE_WORDS)))
+    _move_acc(builder, "tilestored64", rows, x.acc, number(NR))
 
     done = builder.mul(steps, number(TILE_WORDS))
     with builder.if_then(builder.icmp_signed("<", done, x.groups)):
         a_rest = builder.gep(x.a, [done])
         b_rest = builder.gep(x.b, [builder.mul(done, number(NR))])
-        rest = Operands(a_rest, b_rest, builder.sub(x.groups, done), x.cells, x.cells, number(NR))
+        rest = Operands(a_rest, b_rest, builder.sub(x.groups, done), c_in=x.acc, step=number(NR), acc=x.acc)
         emit_dot(builder, AVX512VNNI, rows, rest)
+
+
+def _emit_step(builder: Any, rows: int, x: Operands, group: Any) -> None:
+    """Emit the products of 16 words along K."""
+    number = group.type
+    panel = builder.gep(x.b, [builder.mul(group, number(NR))])
+    for place in range(0, TILE_WORDS * NR, CACHE_LINE // 4):
+        emit_prefetch(builder, builder.gep(panel, [number(PREFETCH * NR + place)]))
+    for half in range(rows // TILE_ROWS):
+        lhs = builder.gep(x.a, [builder.add(group, number(half * TILE_ROWS * ROW_STEP))])
+        _move(builder, "tileloadd64", _LHS + half, lhs, number(ROW_STEP))
+        for side in _SIDES:
+            if half == 0:
+                rhs = builder.gep(panel, [number(side * TILE_WORDS)])
+                _move(builder, "tileloadd64", _RHS + side, rhs, number(NR))
+            registers = (_acc_register(half, side), _LHS + half, _RHS + side)
+            _call(builder, "tdpbusd", *map(BYTE, registers))
+
+
+def _acc_register(half: int, side: int) -> int:
+    return _ACC + len(_SIDES) * half + side
+
+
+def _move_acc(builder: Any, name: str, rows: int, first: Any, step: Any) -> None:
+    """Load or store the accumulators, whose rows are so many words apart in memory."""
+    for half in range(rows // TILE_ROWS):
+        rows_before = builder.mul(step, step.type(half * TILE_ROWS))
+        for side in _SIDES:
+            place = builder.gep(first, [builder.add(rows_before, step.type(side * TILE_WORDS))])
+            _move(builder, name, _acc_register(half, side), place, step)
+
+
+def _move(builder: Any, name: str, register: int, first: Any, step: Any) -> None:
+    """Load or store a register, whose rows are so many words apart in memory."""
+    step_bytes = builder.mul(step, step.type(4))
+    _call(builder, name, BYTE(register), builder.bitcast(first, _POINTER), step_bytes)

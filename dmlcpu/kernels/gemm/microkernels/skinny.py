@@ -1,27 +1,142 @@
-"""Products with a right operand as it lies in memory: rows are read in their own order and interleaved in registers.
+"""Microkernels that read B as it lies in memory: rows of bytes in their own order, interleaved in registers.
 
-Four rows of bytes become vectors of words, as `dots` multiplies them, by two rounds of interleaving within 16 bytes,
-the way every vector unit does it. That leaves the columns in an order of their own, which `unfold` undoes in the end.
+Four rows of bytes become vectors of words, as microkernels multiply them, by two rounds of interleaving within 16
+bytes, the way every vector unit does it. That leaves the columns in an order of their own, which `unfold` undoes in the
+end.
 """
 
-from typing import Any
+import functools
+from typing import Any, NamedTuple
 
-from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from dmlcpu.kernels.gemm.microkernels.dot import ROW_STEP, Microkernel, load
+from dmlcpu.kernels.gemm.microkernels.microkernel import ROW_STEP, Microkernel, emit_column_sum, emit_correction
+from dmlcpu.kernels.gemm.microkernels.vectors import BYTE, HALF, WORD, constant, load, shuffle, store, vector
 from dmlcpu.runtime import isa
 from dmlcpu.runtime.intrinsics import address, emit_prefetch, splat
 
 BLOCK = 64  # columns at a time
-DEPTH = 16  # rows of the right operand at a time
-_BYTE, _HALF, _WORD = ir.IntType(8), ir.IntType(16), ir.IntType(32)
+DEPTH = 16  # rows of B at a time
+_VECTORS = 4  # of words, that four rows of bytes make
 
 
-def _shuffle(builder: Any, one: Any, other: Any, places: list[int]) -> Any:
-    mask = ir.Constant(ir.VectorType(_WORD, len(places)), [_WORD(place) for place in places])
-    return builder.shuffle_vector(one, other, mask)
+class _Operands(NamedTuple):
+    """What `make_add_products` emits for: addresses, and numbers."""
+
+    b_rows: list[Any]  # addresses of bytes, DEPTH of them
+    flips: Any
+    a: Any
+    rows: Any
+    acc: Any
+    acc_step: Any
+
+
+def make_add_products(microkernel: Microkernel) -> Any:
+    """Return an intrinsic that adds the products of some rows of A and up to DEPTH rows of B to accumulators.
+
+    add(b, start, step, depth, blocks, flip, a, first, rows, acc, at, acc_step): b: bytes, `depth` rows, `step` apart,
+    of which BLOCK * blocks columns from b[start] on are read; flip is what makes them signed, by exclusive or; a:
+    uint32, `rows` rows, ROW_STEP apart, of DEPTH / 4 words from a[first] on, zero where b has no more rows; acc: int32,
+    where the accumulators lie from acc[at] on, rows acc_step apart, folded.
+    """
+
+    @intrinsic
+    def add(_context, b, start, step, depth, blocks, flip, a, first, rows, acc, at, acc_step):
+        isa.require(microkernel.isa)
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            place = functools.partial(address, context, builder, signature, arguments)
+            _, start, step, depth, blocks, flip, _, first, rows, _, at, acc_step = arguments
+            flips = splat(builder, builder.trunc(flip, BYTE), 4 * microkernel.lanes)
+            b_rows = _rows_of_b(builder, place(0, start), step, depth)
+            x = _Operands(b_rows, flips, place(6, first), rows, place(9, at), acc_step)
+            prefetch = builder.mul(step.type(DEPTH), step)  # the next rows
+            with cgutils.for_range(builder, blocks, intp=step.type) as loop:
+                column = builder.mul(loop.index, step.type(BLOCK))
+                for row in b_rows:
+                    emit_prefetch(builder, builder.gep(row, [builder.add(column, prefetch)]))
+                for inner in range(0, BLOCK, _VECTORS * microkernel.lanes):
+                    _emit_columns(builder, microkernel, x, builder.add(column, step.type(inner)))
+            return context.get_dummy_value()
+
+        index = types.intp
+        return types.void(b, index, index, index, index, index, a, index, index, acc, index, index), generate
+
+    return add
+
+
+def _rows_of_b(builder: Any, first: Any, step: Any, depth: Any) -> list[Any]:
+    """Return the addresses of DEPTH rows; what is not there is the last row again, and multiplied by zero."""
+    last = builder.sub(depth, step.type(1))
+    addresses = []
+    for i in range(DEPTH):
+        is_there = builder.icmp_signed("<", step.type(i), depth)
+        row = builder.select(is_there, step.type(i), last)
+        addresses.append(builder.gep(first, [builder.mul(row, step)]))
+    return addresses
+
+
+def _emit_columns(builder: Any, microkernel: Microkernel, x: _Operands, column: Any) -> None:
+    """Emit the products of as many columns from `column` on as four rows of bytes fill vectors."""
+    at_once = DEPTH if microkernel.registers == 32 else 4  # rows of B whose words stay in registers
+    for top in range(0, DEPTH, at_once):
+        places = [builder.gep(row, [column]) for row in x.b_rows[top : top + at_once]]
+        signed = [builder.xor(load(builder, place, 4 * microkernel.lanes), x.flips) for place in places]
+        rhs = [
+            [microkernel.prepare_rhs(builder, words) for words in _words_of(builder, signed[i : i + 4])]
+            for i in range(0, at_once, 4)
+        ]
+        corrections = _corrections(builder, microkernel, rhs)
+        with cgutils.for_range(builder, x.rows, intp=x.rows.type) as loop:
+            _emit_row(builder, microkernel, x, loop.index, top // 4, column, rhs, corrections)
+
+
+def _corrections(builder: Any, microkernel: Microkernel, rhs: list[list[tuple[Any, ...]]]) -> list[Any]:
+    """Return what each vector of every row's accumulators needs because of the microkernel's offset, if it has one."""
+    if not microkernel.lhs_offset:
+        return []
+    sums = [constant(vector(WORD, microkernel.lanes), 0)] * _VECTORS
+    for group in rhs:
+        sums = [emit_column_sum(builder, microkernel, total, own) for total, own in zip(sums, group, strict=True)]
+    return [emit_correction(builder, microkernel, total) for total in sums]
+
+
+def _emit_row(
+    builder: Any,
+    microkernel: Microkernel,
+    x: _Operands,
+    row: Any,
+    first_group: int,
+    column: Any,
+    rhs: list[list[tuple[Any, ...]]],
+    corrections: list[Any],
+) -> None:
+    """Emit the products of a row of A. rhs: of each group of four rows of B its vectors, prepared."""
+    number, lanes = row.type, microkernel.lanes
+    line = builder.gep(x.acc, [builder.add(builder.mul(row, x.acc_step), column)])
+    words = builder.gep(x.a, [builder.mul(row, number(ROW_STEP))])
+    places = [builder.gep(line, [number(v * lanes)]) for v in range(_VECTORS)]
+    acc = [load(builder, place, lanes, 4) for place in places]
+    for i, group in enumerate(rhs):
+        word = builder.load(builder.gep(words, [number(first_group + i)]))
+        lhs = microkernel.prepare_lhs(builder, splat(builder, word, lanes))
+        acc = [microkernel.multiply(builder, total, lhs, own) for total, own in zip(acc, group, strict=True)]
+    if corrections:
+        acc = [builder.add(total, missing) for total, missing in zip(acc, corrections, strict=True)]
+    for place, total in zip(places, acc, strict=True):
+        store(builder, total, place, 4)
+
+
+def _words_of(builder: Any, rows: list[Any]) -> list[Any]:
+    """Return four vectors of words, each of a byte of each of the four rows."""
+    count = rows[0].type.count
+    pairs = [_interleave(builder, rows[i], rows[i + 1]) for i in (0, 2)]
+    words: list[Any] = []
+    for first, second in zip(*pairs, strict=True):
+        halves = [builder.bitcast(x, vector(HALF, count // 2)) for x in (first, second)]
+        words += _interleave(builder, *halves)
+    return [builder.bitcast(x, vector(WORD, count // 4)) for x in words]
 
 
 def _interleave(builder: Any, one: Any, other: Any) -> tuple[Any, Any]:
@@ -31,104 +146,25 @@ def _interleave(builder: Any, one: Any, other: Any) -> tuple[Any, Any]:
         [source + first + i for first in range(half, count, width) for i in range(width // 2) for source in (0, count)]
         for half in (0, width // 2)
     )
-    return _shuffle(builder, one, other, low), _shuffle(builder, one, other, high)
-
-
-def _words_of(builder: Any, rows: list[Any]) -> list[Any]:
-    """Return four vectors of words, each of a byte of each of the four rows."""
-    count = rows[0].type.count
-    pairs = [_interleave(builder, rows[i], rows[i + 1]) for i in (0, 2)]
-    words: list[Any] = []
-    for first, second in zip(*pairs, strict=True):
-        halves = [builder.bitcast(x, ir.VectorType(_HALF, count // 2)) for x in (first, second)]
-        words += _interleave(builder, *halves)
-    return [builder.bitcast(x, ir.VectorType(_WORD, count // 4)) for x in words]
-
-
-def make_add_products(microkernel: Microkernel) -> Any:
-    """Return an intrinsic that adds the products of some left rows and up to DEPTH rows of the right to sums.
-
-    add(b, place, step, depth, blocks, flip, a, first, rows, cells, sums, sums_step): b: bytes, `depth` rows, `step`
-    apart, of which BLOCK * blocks columns from b[place] on are read; flip is what makes them signed, by exclusive or;
-    a: uint32, `rows` rows, ROW_STEP apart, of DEPTH / 4 words from a[first] on, zero where b has no more rows; cells:
-    int32, where the sums lie from cells[sums] on, rows sums_step apart, folded. Arrays are flat.
-    """
-    lanes = microkernel.lanes
-    # Words that stay in registers: of all rows where there are 32 registers, else of four.
-    at_once = DEPTH if lanes == 16 else 4
-
-    @intrinsic
-    def add(_context, b, place, step, depth, blocks, flip, a, first, rows, cells, sums, sums_step):
-        isa.require(microkernel.isa)
-
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            _, place, step, depth, blocks, flip, _, first, rows, _, sums, sums_step = arguments
-            number = step.type
-            b_bytes = address(context, builder, signature, arguments, 0, place)
-            a_words = address(context, builder, signature, arguments, 6, first)
-            totals = address(context, builder, signature, arguments, 9, sums)
-            flips = splat(builder, builder.trunc(flip, _BYTE), 4 * lanes)
-            last = builder.sub(depth, number(1))
-            b_rows = []
-            for i in range(DEPTH):
-                is_there = builder.icmp_signed("<", number(i), depth)
-                row = builder.select(is_there, number(i), last)  # what is not there is multiplied by zero
-                b_rows.append(builder.gep(b_bytes, [builder.mul(row, step)]))
-            ahead = builder.mul(number(DEPTH), step)
-            with cgutils.for_range(builder, blocks, intp=number) as loop:
-                column = builder.mul(loop.index, number(BLOCK))
-                for row in b_rows:
-                    emit_prefetch(builder, builder.gep(row, [builder.add(column, ahead)]))
-                for inner in range(0, BLOCK, 4 * lanes):
-                    at = builder.add(column, number(inner))
-                    for top in range(0, DEPTH, at_once):
-                        there = [
-                            load(builder, builder.gep(row, [at]), 4 * lanes, 1) for row in b_rows[top : top + at_once]
-                        ]
-                        signed = [builder.xor(x, flips) for x in there]
-                        right = [
-                            [microkernel.right(builder, word) for word in _words_of(builder, signed[i : i + 4])]
-                            for i in range(0, at_once, 4)
-                        ]
-                        with cgutils.for_range(builder, rows, intp=number) as row_loop:
-                            line = builder.gep(totals, [builder.add(builder.mul(row_loop.index, sums_step), at)])
-                            own = builder.gep(a_words, [builder.mul(row_loop.index, number(ROW_STEP))])
-                            places = [builder.gep(line, [number(v * lanes)]) for v in range(4)]
-                            vectors = [load(builder, there, lanes, 4) for there in places]
-                            for group, words in enumerate(right):
-                                word = builder.load(builder.gep(own, [number(top // 4 + group)]))
-                                left = microkernel.left(builder, splat(builder, word, lanes))
-                                vectors = [
-                                    microkernel.multiply(builder, total, left, word)
-                                    for total, word in zip(vectors, words, strict=True)
-                                ]
-                            for there, total in zip(places, vectors, strict=True):
-                                builder.store(total, builder.bitcast(there, total.type.as_pointer()), align=4)
-            return context.get_dummy_value()
-
-        index = types.intp
-        return types.void(b, index, index, index, index, index, a, index, index, cells, index, index), generate
-
-    return add
+    return shuffle(builder, one, other, low), shuffle(builder, one, other, high)
 
 
 def make_unfold(microkernel: Microkernel) -> Any:
-    """Return an intrinsic that puts the sums of BLOCK columns, int32 from cells[first] on, in order."""
+    """Return an intrinsic that puts BLOCK accumulators, int32 from acc[first] on, in the order of columns."""
     lanes = microkernel.lanes
     # Vector v has of each 16 columns those from 4 * v on.
-    places = [v * lanes + 4 * part + i for part in range(lanes // 4) for v in range(4) for i in range(4)]
+    order = [v * lanes + 4 * part + i for part in range(lanes // 4) for v in range(_VECTORS) for i in range(4)]
 
     @intrinsic
-    def unfold(_context, cells, first):
+    def unfold(_context, acc, first):
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            for inner in range(0, BLOCK, 4 * lanes):
+            for inner in range(0, BLOCK, _VECTORS * lanes):
                 index = builder.add(arguments[1], arguments[1].type(inner))
                 place = address(context, builder, signature, arguments, 0, index)
-                folded = load(builder, place, 4 * lanes, 4)
-                columns = _shuffle(builder, folded, folded, places)
-                builder.store(columns, builder.bitcast(place, columns.type.as_pointer()), align=4)
+                folded = load(builder, place, _VECTORS * lanes, 4)
+                store(builder, shuffle(builder, folded, folded, order), place, 4)
             return context.get_dummy_value()
 
-        return types.void(cells, types.intp), generate
+        return types.void(acc, types.intp), generate
 
     return unfold

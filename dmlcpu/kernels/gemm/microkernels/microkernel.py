@@ -1,0 +1,177 @@
+"""The microkernel's interface, and what the microkernels of all instruction sets share.
+
+A microkernel multiplies a few rows of the left-hand side by a panel of the right-hand side, and adds the products to a
+tile of accumulators. It is an intrinsic, made for an instruction set and a number of rows.
+
+Everything is 32-bit words of four bytes that follow one another along K: unsigned ones on the left, signed ones on the
+right. A vector of copies of one word of the left and a vector of words of the right make four products a lane, which
+are added to that lane's accumulator. Accumulators wrap at 32 bits, so they are exact whenever the result fits.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+from dmlcpu.kernels.gemm.microkernels.vectors import WORD, constant, load, store, vector
+from dmlcpu.runtime import isa
+from dmlcpu.runtime.intrinsics import CACHE_LINE, address, emit_prefetch, splat
+from dmlcpu.runtime.isa import Isa
+
+MR = 12  # rows of the tallest tile of a vector unit
+NR = 32  # columns of a tile, and of a panel of the right-hand side
+KC = 256  # words of a row of the left-hand side, at most
+# From one row to the next: more than a chunk by a cache line, as rows a power of two apart compete for the same cache
+# sets; and constant, so that one register addresses all rows.
+ROW_STEP = KC + 16
+
+PREFETCH = 64  # how many groups before their use words of the right-hand side are prefetched
+
+_ONES = 0x01010101
+
+
+class Microkernel(NamedTuple):
+    """How an instruction set multiplies: `rows` rows and `vectors` vectors of columns of a tile at a time.
+
+    These are chosen so that accumulators, the right-hand side and one word of the left fit its vector registers.
+    """
+
+    isa: Isa
+    registers: int  # of the vector unit
+    lanes: int  # words of a register
+    vectors: int
+    rows: int
+    prepare_lhs: Callable[[Any, Any], tuple[Any, ...]]  # done once with each vector of copies of a word of the left
+    prepare_rhs: Callable[[Any, Any], tuple[Any, ...]]  # and with each vector of the right
+    multiply: Callable[..., Any]  # (builder, acc, lhs, rhs) -> acc
+    # What `prepare_lhs` subtracts from each byte of the left, to multiply signed bytes. The sums of the columns of the
+    # right-hand side, times this, make up for it.
+    lhs_offset: int = 0
+
+    @property
+    def name(self) -> str:
+        """The name of the instruction set, as it stands in the names of kernels."""
+        return self.isa.name.lower()
+
+    @property
+    def block(self) -> tuple[int, int, int]:
+        """Rows, columns and depth of what is in registers at a time."""
+        return self.rows, self.lanes * self.vectors, 4
+
+    @property
+    def align(self) -> int:
+        """The alignment of a vector of a panel or a tile, in bytes."""
+        return min(CACHE_LINE, 4 * self.lanes)
+
+
+class Operands(NamedTuple):
+    """What a microkernel is emitted for: addresses of words, and numbers; see `make_dot`."""
+
+    a: Any
+    b: Any
+    groups: Any
+    c_in: Any
+    step: Any
+    acc: Any
+
+
+def as_it_is(_builder: Any, words: Any) -> tuple[Any, ...]:
+    """Prepare nothing: the instruction takes words as they are."""
+    return (words,)
+
+
+def make_dot(rows: int, microkernel: Microkernel) -> Any:
+    """Return an intrinsic that computes acc = c_in + a @ b for a tile of so many rows.
+
+    dot(a, a_start, b, b_start, groups, c_in, first, step, acc): a: uint32, from a_start on, rows ROW_STEP apart, of
+    `groups` words (at most KC); b: uint32, from b_start on, (groups, NR), on a cache line; c_in: int32, from `first`
+    on, which is on a cache line, rows `step` apart, so 0 starts all rows with the same; acc: int32, (rows, NR), on a
+    cache line. acc and c_in may be one array, and have one or two dimensions; an index counts elements.
+    """
+    return make_tile_operation(
+        microkernel.isa, lambda builder, operands: emit_dot(builder, microkernel, rows, operands)
+    )
+
+
+def make_tile_operation(needs: Isa, emit: Callable[[Any, Operands], None]) -> Any:
+    """Return the intrinsic of make_dot's arguments that `emit` writes."""
+
+    @intrinsic
+    def dot(_context, a, a_start, b, b_start, groups, c_in, first, step, acc):
+        isa.require(needs)
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            def place(array: int, index: Any) -> Any:
+                return address(context, builder, signature, arguments, array, index)
+
+            _, a_start, _, b_start, groups, _, first, step, _ = arguments
+            places = place(0, a_start), place(2, b_start), groups, place(5, first), step, place(8, step.type(0))
+            emit(builder, Operands(*places))
+            return context.get_dummy_value()
+
+        index = types.intp
+        return types.void(a, index, b, index, index, c_in, index, index, acc), generate
+
+    return dot
+
+
+def emit_dot(builder: Any, microkernel: Microkernel, rows: int, x: Operands) -> None:
+    """Emit what `make_dot` describes."""
+    _, columns, _ = microkernel.block
+    for first in range(0, rows, microkernel.rows):
+        block = range(first, min(rows, first + microkernel.rows))
+        for column in range(0, NR, columns):
+            _emit_block(builder, microkernel, block, column, x)
+
+
+def _emit_block(builder: Any, microkernel: Microkernel, rows: Iterable[int], column: int, x: Operands) -> None:
+    """Emit the products of those rows and columns that are in registers at a time."""
+    number, lanes, align = x.groups.type, microkernel.lanes, microkernel.align
+    acc = {}
+    for row in rows:
+        for v in range(microkernel.vectors):
+            place = builder.add(builder.mul(number(row), x.step), number(column + v * lanes))
+            before = load(builder, builder.gep(x.c_in, [place]), lanes, align)
+            acc[row, v] = cgutils.alloca_once_value(builder, before)
+    zero = constant(vector(WORD, lanes), 0)
+    sums = [cgutils.alloca_once_value(builder, zero) for _ in range(microkernel.vectors) if microkernel.lhs_offset]
+    b = builder.gep(x.b, [number(column)])
+    with cgutils.for_range(builder, x.groups, intp=number) as loop:
+        _emit_group(builder, microkernel, x.a, b, loop.index, acc, sums)
+    for (row, v), total in acc.items():
+        result = builder.load(total)
+        if sums:
+            result = builder.add(result, emit_correction(builder, microkernel, builder.load(sums[v])))
+        store(builder, result, builder.gep(x.acc, [number(row * NR + column + v * lanes)]), align)
+
+
+def _emit_group(
+    builder: Any, microkernel: Microkernel, a: Any, b: Any, group: Any, acc: dict[tuple[int, int], Any], sums: list[Any]
+) -> None:
+    """Emit the products of a group of four. acc: allocated vectors by (row, vector); sums: of the columns, if any."""
+    number, lanes = group.type, microkernel.lanes
+    line = builder.gep(b, [builder.mul(group, number(NR))])
+    words = builder.gep(a, [group])
+    for place in range(0, NR, CACHE_LINE // 4):
+        emit_prefetch(builder, builder.gep(line, [number(PREFETCH * NR + place)]))
+    places = [builder.gep(line, [number(v * lanes)]) for v in range(microkernel.vectors)]
+    rhs = [microkernel.prepare_rhs(builder, load(builder, place, lanes, microkernel.align)) for place in places]
+    for total, own in zip(sums, rhs, strict=False):
+        builder.store(emit_column_sum(builder, microkernel, builder.load(total), own), total)
+    for row in sorted({row for row, _ in acc}):
+        copies = splat(builder, builder.load(builder.gep(words, [number(row * ROW_STEP)])), lanes)
+        lhs = microkernel.prepare_lhs(builder, copies)
+        for v in range(microkernel.vectors):
+            total = acc[row, v]
+            builder.store(microkernel.multiply(builder, builder.load(total), lhs, rhs[v]), total)
+
+
+def emit_column_sum(builder: Any, microkernel: Microkernel, total: Any, rhs: tuple[Any, ...]) -> Any:
+    """Emit the sums of columns with a vector of words added."""
+    return microkernel.multiply(builder, total, (constant(total.type, _ONES),), rhs)
+
+
+def emit_correction(builder: Any, microkernel: Microkernel, sums: Any) -> Any:
+    """Emit what is missing in accumulators whose columns have these sums, because of `lhs_offset`."""
+    return builder.mul(sums, constant(sums.type, microkernel.lhs_offset))

@@ -1,0 +1,32 @@
+"""Vectors as LLVM sees them: their elements, constants, loads, stores and shuffles."""
+
+from typing import Any
+
+from llvmlite import ir
+
+BYTE, HALF, WORD = ir.IntType(8), ir.IntType(16), ir.IntType(32)
+
+
+def vector(element: Any, lanes: int) -> Any:
+    """Return the type of a vector."""
+    return ir.VectorType(element, lanes)
+
+
+def constant(kind: Any, value: float) -> Any:
+    """Return a vector of one number."""
+    return ir.Constant(kind, [ir.Constant(kind.element, value)] * kind.count)
+
+
+def load(builder: Any, place: Any, lanes: int, align: int = 1) -> Any:
+    """Emit the load of a vector of elements from a place on; align: in bytes."""
+    return builder.load(builder.bitcast(place, vector(place.type.pointee, lanes).as_pointer()), align=align)
+
+
+def store(builder: Any, value: Any, place: Any, align: int = 1) -> None:
+    """Emit the store of a vector to a place."""
+    builder.store(value, builder.bitcast(place, value.type.as_pointer()), align=align)
+
+
+def shuffle(builder: Any, one: Any, other: Any, lanes: list[int]) -> Any:
+    """Emit the choice of lanes of two vectors; those of the other are counted on from those of the one."""
+    return builder.shuffle_vector(one, other, ir.Constant(vector(WORD, len(lanes)), [WORD(lane) for lane in lanes]))

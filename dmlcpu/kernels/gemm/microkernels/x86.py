@@ -1,0 +1,22 @@
+"""The microkernels of the vector units of x86-64."""
+
+from typing import Any
+
+from llvmlite import ir
+
+from dmlcpu.kernels.gemm.microkernels.generic import multiply_widened, widen_signed, widen_unsigned
+from dmlcpu.kernels.gemm.microkernels.microkernel import Microkernel, as_it_is
+from dmlcpu.runtime.isa import Isa
+
+
+def _vpdpbusd(builder: Any, acc: Any, lhs: tuple[Any, ...], rhs: tuple[Any, ...]) -> Any:
+    """Multiply and add in one instruction, unsigned bytes by signed ones."""
+    kind = acc.type
+    name = f"llvm.x86.avx512.vpdpbusd.{32 * kind.count}"  # LLVM's name for both encodings, EVEX and VEX
+    function = builder.module.declare_intrinsic(name, (), ir.FunctionType(kind, [kind] * 3))
+    return builder.call(function, [acc, *lhs, *rhs])
+
+
+AVX2 = Microkernel(Isa.AVX2, 16, 8, 2, 4, widen_unsigned, widen_signed, multiply_widened)
+AVXVNNI = Microkernel(Isa.AVXVNNI, 16, 8, 2, 6, as_it_is, as_it_is, _vpdpbusd)
+AVX512VNNI = Microkernel(Isa.AVX512VNNI, 32, 16, 2, 12, as_it_is, as_it_is, _vpdpbusd)

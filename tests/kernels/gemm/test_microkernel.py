@@ -1,0 +1,62 @@
+"""The microkernels of every vector unit this machine has, against NumPy."""
+
+import numpy as np
+import pytest
+from numba import njit
+from tile_products import check_products
+
+from dmlcpu.kernels.gemm.microkernels import generic, x86
+from dmlcpu.kernels.gemm.microkernels.microkernel import KC, MR, NR, ROW_STEP, make_dot
+from dmlcpu.kernels.gemm.microkernels.rows import add_row, scale_int_row
+from dmlcpu.runtime.isa import detected
+from dmlcpu.runtime.memory import aligned_empty
+from dmlcpu.runtime.records import CACHE_LINE, cells_of, record, record_at
+
+MICROKERNELS = (generic.GENERIC, x86.AVX2, x86.AVXVNNI, x86.AVX512VNNI)
+RUNNABLE = [microkernel for microkernel in MICROKERNELS if microkernel.isa <= detected()]
+
+
+@pytest.fixture(scope="module", params=RUNNABLE, ids=lambda microkernel: microkernel.name)
+def microkernel(request):
+    return request.param
+
+
+@pytest.mark.parametrize("rows", [1, 4, 8, MR])
+def test_products_are_added_to_what_the_accumulators_start_with(microkernel, rows):
+    intrinsic = make_dot(rows, microkernel)
+
+    @njit
+    def dot(a, a_start, b, b_start, groups, c_in, first, step, acc):
+        intrinsic(a, a_start, b, b_start, groups, c_in, first, step, acc)
+
+    for groups in (0, 1, 2, 17, KC):
+        check_products(dot, rows, groups)
+
+
+SPACE = record(CACHE_LINE, bias=(np.int32, 2 * NR), acc=(np.int32, (MR, NR)))
+
+
+def test_accumulators_of_a_workspace_record():
+    """They have two dimensions and a type of their own."""
+    intrinsic = make_dot(4, generic.GENERIC)
+
+    @njit
+    def dot(a, b, groups, scratch):
+        space = record_at(scratch, 8, SPACE)
+        intrinsic(a, 0, b, 0, groups, space.bias, NR, 0, space.acc)
+        scale_int_row(space.acc, 4 * NR, np.int32(3), space.bias, NR)
+        add_row(space.acc, 0, space.acc, 4 * NR)
+
+    a, b = aligned_empty(4 * ROW_STEP, np.uint32), aligned_empty(2 * NR, np.uint32)
+    a[...], b[...] = 0x02020202, 0xFFFFFFFF
+    scratch = aligned_empty(8 + cells_of(SPACE), np.int64)
+    scratch[...] = 0
+    space = scratch[8:].view(SPACE)[0]
+    space["bias"][NR:] = np.arange(NR)
+    dot(a, b, 2, scratch)
+    sums = np.arange(NR) - 2 * 4 * 2
+    assert space["acc"][:5].tolist() == [
+        *np.stack([sums + 3 * np.arange(NR), *[sums] * 3]).tolist(),
+        [*range(0, 96, 3)],
+    ]
+    assert not space["acc"][5:].any()
