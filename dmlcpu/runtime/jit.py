@@ -1,9 +1,11 @@
 """The only place where Numba's decorators are applied: how functions are compiled, and found in the cache."""
 
+import functools
 import hashlib
+import itertools
 import logging
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from llvmlite import ir
@@ -52,54 +54,62 @@ def compile_lazily(function: Callable[..., Any], **options: Any) -> Any:
     copy.__doc__ = function.__doc__
     copy.__module__ = function.__module__
     compiled = njit(**{**_OPTIONS, **options})(copy)
-    if _can_cache:
-        try:
-            compiled._cache = KernelCache(copy)  # where cache=True puts Numba's own
-        except RuntimeError as error:  # a read-only installation, and no writable home
-            _give_up_caching(error)
+    try:
+        compiled._cache = KernelCache(copy)  # where cache=True puts Numba's own
+    except RuntimeError as error:  # a read-only installation, and no writable home
+        _tell_once(str(error))
     return compiled
 
 
-_can_cache = True
-
-
-def _give_up_caching(error: RuntimeError) -> None:
-    global _can_cache
-    _can_cache = False
-    _log.debug("compiled kernels cannot be cached (%s); set NUMBA_CACHE_DIR to a writable folder", error)
+@functools.cache
+def _tell_once(reason: str) -> None:
+    _log.debug("compiled kernels cannot be cached (%s); set NUMBA_CACHE_DIR to a writable folder", reason)
 
 
 def digest(function: Callable[..., Any]) -> str:
-    """Hash the code of `function`, of every helper it reaches and the constants they use."""
+    """Hash the code of `function`, of every helper of its package that it reaches, and the constants they use."""
     hashed = hashlib.sha256(repr(_HELPER_OPTIONS).encode())
-    seen = set()
-    pending = [(function.__code__, function.__globals__)]
+    package = function.__module__.partition(".")[0]
+    seen, pending = set(), [function]
     while pending:
-        code, names = pending.pop()
-        if code in seen:
+        here = pending.pop()
+        if here.__code__ in seen:
             continue
-        seen.add(code)
-        for constant in code.co_consts:
-            if isinstance(constant, types.CodeType):  # a function within; its text tells where it lies in memory
-                pending.append((constant, names))
-            else:
-                hashed.update(repr(constant).encode())
-        hashed.update(code.co_code + repr(code.co_names).encode())
-        values = [(name, names.get(name)) for name in code.co_names]
-        while values:
-            name, value = values.pop(0)
-            helper: Any = getattr(value, "py_func", None) or getattr(value, "_defn", None)  # a function, an intrinsic
-            if isinstance(value, types.FunctionType) and value.__module__.startswith("dmlcpu."):
-                helper = value  # of an intrinsic
-            if isinstance(value, type) and value.__module__.startswith("dmlcpu."):
-                values += [(name, member) for name, member in vars(value).items() if callable(member)]
-                hashed.update(f"{name}={getattr(value, '_fields', ())}".encode())  # a NamedTuple is built by position
-            if helper is not None:
-                pending.append((helper.__code__, helper.__globals__))
-                closure = zip(helper.__code__.co_freevars, helper.__closure__ or (), strict=True)
-                values += [(free, cell.cell_contents) for free, cell in closure]
-            elif isinstance(value, tuple):
-                values += [(name, member) for member in value]
-            elif isinstance(value, ir.Type) or not (isinstance(value, types.ModuleType | type) or callable(value)):
-                hashed.update(f"{name}={value!r}".encode())  # a constant
+        seen.add(here.__code__)
+        values: Iterable[tuple[str, Any]] = zip(
+            here.__code__.co_freevars, [cell.cell_contents for cell in here.__closure__ or ()], strict=True
+        )
+        for code in _with_inner(here.__code__):
+            constants = [constant for constant in code.co_consts if not isinstance(constant, types.CodeType)]
+            hashed.update(code.co_code + repr((code.co_names, constants)).encode())
+            values = itertools.chain(values, [(name, here.__globals__.get(name)) for name in code.co_names])
+        for name, value in values:
+            pending += _hash(hashed, name, value, package)
     return hashed.hexdigest()[:12]
+
+
+def _with_inner(code: types.CodeType) -> Iterator[types.CodeType]:
+    """Return the code of a function, and of those within it, whose texts tell where they lie in memory."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _with_inner(constant)
+
+
+def _hash(hashed: Any, name: str, value: Any, package: str) -> list[Any]:
+    """Hash a constant, or return the functions whose code counts instead."""
+    if isinstance(value, tuple):
+        return [function for member in value for function in _hash(hashed, name, member, package)]
+    helper = getattr(value, "py_func", None) or getattr(value, "_defn", None)  # of a helper, of an intrinsic
+    if helper is not None:
+        return [helper]
+    is_ours = str(getattr(value, "__module__", "")).partition(".")[0] == package
+    if isinstance(value, type):
+        hashed.update(repr(getattr(value, "_fields", ())).encode())  # a NamedTuple is filled by position
+        members = [member for member in vars(value).values() if isinstance(member, types.FunctionType)]
+        return [function for member in members for function in _hash(hashed, name, member, package)] if is_ours else []
+    if isinstance(value, types.FunctionType):  # of an intrinsic
+        return [value] if is_ours else []
+    if isinstance(value, ir.Type) or not (isinstance(value, types.ModuleType) or callable(value)):
+        hashed.update(f"{name}={value!r}".encode())
+    return []

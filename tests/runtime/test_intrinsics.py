@@ -159,3 +159,18 @@ def test_take_number():
     cells = np.array([3, 8])
     assert [fetch_add(cells, 1), fetch_add(cells, 1)] == [8, 9]
     assert cells.tolist() == [3, 10]
+
+
+@njit
+def sum_of_either(condition, one, first, other):
+    chosen = intrinsics.either(condition, one, first, other)
+    total = 0
+    for i in range(chosen.size):
+        total += chosen[i]
+    return total, chosen.size
+
+
+def test_either_array_is_flat_and_of_its_own_size():
+    one, other = np.arange(10), np.arange(100, 106).reshape(2, 3)
+    assert sum_of_either(True, one, 7, other) == (7 + 8 + 9, 3)
+    assert sum_of_either(False, one, 7, other) == (other.sum(), 6)

@@ -1,31 +1,22 @@
-import ast
 import logging
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from processes import run
 
 from dmlcpu.kernels import registry
-from dmlcpu.kernels.gemm import product
-from dmlcpu.kernels.gemm.microkernels import generic
-from dmlcpu.kernels.scatter_nd import offsets
-from dmlcpu.runtime import intrinsics, jit, layers, pool
+from dmlcpu.runtime import jit, layers, pool
 from dmlcpu.runtime.kernel import kernel
-
-STEP = 3
 
 
 @jit.device
 def bump(value):
-    return value + STEP
+    return value + 3
 
 
 @kernel
 def bump_all(part, parts, x):
-    for i in range(part * x.size // parts, (part + 1) * x.size // parts):
+    for i in range(part, x.size, parts):
         x[i] = bump(x[i])
 
 
@@ -33,79 +24,120 @@ def test_kernels_are_cached_under_a_digest_of_their_helpers():
     assert bump_all.share.__qualname__ == f"bump_all_{jit.digest(bump_all.function)}"
 
 
-def test_the_digest_changes_with_helpers_and_their_constants(monkeypatch):
-    before = jit.digest(bump_all.function)
-    monkeypatch.setitem(globals(), "STEP", np.float32(3))
-    with_constant = jit.digest(bump_all.function)
-    monkeypatch.setitem(globals(), "bump", jit.device(lambda value: value * STEP))
-    assert len({before, with_constant, jit.digest(bump_all.function)}) == 3
+def test_kernels_count_no_references():
+    """Atomic counts of arrays that threads share cost a tenth; the caller holds all arrays."""
+    bump_all(0, 1, np.zeros(3))
+    assert all("NRT_" not in text for text in bump_all.share.inspect_llvm().values())
 
 
-def test_helpers_that_count_no_references_call_none_that_return_views():
-    views, calls = set(), []
-    for path in Path(jit.__file__).parents[1].rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.FunctionDef):
-                decorators = {getattr(decorator, "id", None) for decorator in node.decorator_list}
-                names = {
-                    call.func.id for call in ast.walk(node) if isinstance(call, ast.Call) and hasattr(call.func, "id")
-                }
-                if "viewer" in decorators:
-                    views.add(node.name)
-                if "device" in decorators:
-                    calls.append((node.name, names))
-    assert len(views) > 5
-    assert [name for name, names in calls if names & views] == []
+# A module that writes f(x[0], x[1]) to x[2]. What a test changes in it stands between | and |.
+WATCHED = """
+from typing import NamedTuple
+import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+from dmlcpu.runtime.jit import device, inlined
+from dmlcpu.runtime.kernel import kernel
+from dmlcpu.runtime.records import record, record_at
+
+STEP = |3|
+WIDTH = ir.IntType(|64|)
+WORK = record(|a=np.int64, b=np.int64|)
+
+class Pair(NamedTuple):
+    |first: int; second: int|
+
+class Emitter:
+    def emit(self, builder, a, b):
+        return builder.|add|(a, b)
+
+def emit(builder, a, b):
+    return Emitter().emit(builder, builder.|mul|(a, a.type(2)), b)
+
+@intrinsic
+def combine(context, a, b):
+    def generate(context, builder, signature, arguments):
+        low = builder.zext(builder.trunc(arguments[0], ir.IntType(32)), arguments[0].type)
+        wide = low if WIDTH.width == 32 else arguments[0]
+        return emit(builder, wide, arguments[1])
+    return types.int64(types.int64, types.int64), generate
+
+@device
+def helper(a, b):
+    return combine(a, b) |+| STEP
+
+@inlined
+def text(pair):
+    return pair.first |-| pair.second
+
+@kernel
+def watched(part, parts, x):
+    work = record_at(x, 0, WORK)
+    pair = Pair(work.a, work.b)
+    x[2] = helper(pair.first, pair.second) + text(pair)
+"""
+PLAIN = WATCHED.replace("|", "")
+CHANGES = {
+    "a constant": ("|3|", "4"),
+    "a machine type": ("|64|", "32"),
+    "the fields of a record": ("|a=np.int64, b=np.int64|", "b=np.int64, a=np.int64"),
+    "the order of a tuple's fields": ("|first: int; second: int|", "second: int; first: int"),
+    "a method that an intrinsic uses": ("|add|", "sub"),
+    "a function that an intrinsic uses": ("|mul|", "sdiv"),
+    "a helper": ("|+|", "-"),
+    "an inlined helper": ("|-|", "+"),
+}
 
 
-def test_the_digest_changes_with_a_machine_type(monkeypatch):
-    kernel = product.generic.function
-    before = jit.digest(kernel)
-    monkeypatch.setattr(generic, "HALF", generic.WORD)
-    assert jit.digest(kernel) != before
+def hits_and_result(folder, module):
+    """Return how many entries of the cache a fresh process uses for a module's kernel, and what the kernel writes."""
+    (folder / "watched.py").write_text(module)
+    found = run(
+        f"""
+        import sys; sys.path.insert(0, {str(folder)!r}); sys.dont_write_bytecode = True
+        import numpy as np, watched
+        x = np.array([2**33 + 5, 40, 0])
+        watched.watched(0, 1, x)
+        print(sum(watched.watched.share.stats.cache_hits.values()), x[2])
+        """,
+        NUMBA_CACHE_DIR=str(folder / "cache"),
+    )
+    return tuple(map(int, found.split()))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a cache in which the kernel of the plain module is."""
+    folder = tmp_path_factory.mktemp("watched")
+    assert hits_and_result(folder, PLAIN) == (0, 3 * (2**33 + 5) + 3)
+    return folder
+
+
+def test_another_process_finds_the_kernel_in_the_cache(folder):
+    assert hits_and_result(folder, PLAIN) == (1, 3 * (2**33 + 5) + 3)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_a_kernel_reaches_is_compiled_anew_when_it_changes(folder, name):
+    before, after = CHANGES[name]
+    changed = WATCHED.replace(before, after).replace("|", "")
+    hits, result = hits_and_result(folder, changed)
+    assert hits == 0
+    assert result != 3 * (2**33 + 5) + 3  # else the change is none
 
 
 def test_the_digests_are_the_same_in_every_process():
-    code = (
-        "from dmlcpu.kernels import registry; from dmlcpu.runtime import jit, layers, pool;"
-        "functions = [layers._launch, pool._launch, pool._serve, *(e.kernel.function for e in registry.KERNELS)];"
-        "print([jit.digest(function) for function in functions])"
+    found = run(
+        """
+        from dmlcpu.kernels import registry
+        from dmlcpu.runtime import jit, layers, pool
+        functions = [layers._launch, pool._launch, pool._serve, *(e.kernel.function for e in registry.KERNELS)]
+        print([jit.digest(function) for function in functions])
+        """
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     functions = [layers._launch, pool._launch, pool._serve, *(entry.kernel.function for entry in registry.KERNELS)]
-    assert found.stdout.strip() == str([jit.digest(function) for function in functions])
-
-
-def test_another_process_finds_the_kernels_in_the_cache(tmp_path):
-    code = (
-        "import numpy, sys, dmlcpu; dmlcpu.top_k(numpy.zeros((40, 2), 'u1'), 1);"
-        "from dmlcpu.kernels import registry;"
-        "print(sum(registry.find('top_k', 'select', 'lockstep').kernel.share.stats.cache_hits.values()))"
-    )
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
-    runs = [
-        subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-        for _ in range(2)
-    ]
-    assert [run.stdout.strip() for run in runs] == ["0", "1"]
-
-
-@pytest.mark.parametrize("name", ["_LEAST_LANES", "_lanes"])
-def test_what_intrinsics_use_counts_in_the_digest(monkeypatch, name):
-    kernel = registry.find("top_k", "select", "lockstep").kernel.function
-    before = jit.digest(kernel)
-    changed = 8 if name == "_LEAST_LANES" else lambda context, element: 8
-    if callable(changed):
-        changed.__module__ = intrinsics.__name__
-    monkeypatch.setattr(intrinsics, name, changed)
-    assert jit.digest(kernel) != before
-
-
-def test_methods_that_intrinsics_use_count_in_the_digest(monkeypatch):
-    kernel = registry.find("scatter_nd", "apply").kernel.function
-    before = jit.digest(kernel)
-    monkeypatch.setattr(offsets._Lines, "is_between", lambda self, here, first, last: here)
-    assert jit.digest(kernel) != before
+    assert found.strip() == str([jit.digest(function) for function in functions])
 
 
 def test_without_a_place_for_the_cache_kernels_are_compiled_uncached(monkeypatch, caplog):
@@ -113,7 +145,6 @@ def test_without_a_place_for_the_cache_kernels_are_compiled_uncached(monkeypatch
         raise RuntimeError("cannot cache function: no locator available")
 
     monkeypatch.setattr(jit, "KernelCache", refuse)
-    monkeypatch.setattr(jit, "_can_cache", True)
     caplog.set_level(logging.DEBUG, "dmlcpu")
     compiled = [jit.compile_lazily(bump_all.function) for _ in range(2)]
     assert [function.stats.cache_path for function in compiled] == [None, None]

@@ -49,6 +49,21 @@ def test_one_part_needs_no_threads_and_more_are_launched(launched):
     assert x.tolist() == [3] * 9  # by the one part
 
 
+def test_machine_code_is_not_shared_by_records_of_different_fields():
+    """They have one `dtype.num`; the code for one would read the other's fields at wrong places."""
+
+    @kernel
+    def read_first(part, parts, x, found):
+        found[part] = x[0].first
+
+    found, addresses = np.zeros(1, int), []
+    for names in (("first", "second"), ("second", "first")):
+        x = np.zeros(1, [(name, int) for name in names])
+        addresses.append(read_first.address((x, found)))
+        assert read_first.address((x, found)) == addresses[-1]
+    assert len(set(addresses)) == 2
+
+
 def test_what_cannot_be_launched_is_done_here(launched):
     launched.able = False
     x = np.zeros(9, int)

@@ -1,0 +1,77 @@
+import numpy as np
+import pytest
+
+from dmlcpu.runtime import jit
+from dmlcpu.runtime.jit import device, inlined
+from dmlcpu.runtime.variants import variant
+
+FACTOR = 10
+
+
+@device
+def step(value):
+    return value + 1
+
+
+@device
+def unconcerned(value):
+    return value * FACTOR
+
+
+@device
+def story(value):
+    return unconcerned(step(value))
+
+
+@inlined
+def chapter(value):
+    return story(value) + step(value)
+
+
+def book(part, parts, x):
+    for i in range(part, x.size, parts):
+        x[i] = chapter(x[i])
+
+
+@device
+def double(value):
+    return 2 * value
+
+
+def result(kernel, parts=1):
+    x = np.arange(4)
+    kernel(0, parts, x)
+    return x.tolist()
+
+
+def test_helpers_of_helpers_see_the_new_name():
+    assert result(variant(book, "plain", step=step)) == [(v + 1) * 10 + v + 1 for v in range(4)]
+    assert result(variant(book, "doubled", step=double)) == [2 * v * 10 + 2 * v for v in range(4)]
+    assert result(variant(book, "threefold", FACTOR=3, step=double)) == [2 * v * 3 + 2 * v for v in range(4)]
+
+
+def test_the_original_helpers_are_as_they_were():
+    variant(book, "doubled", step=double)
+    assert book.__globals__["step"] is step
+    assert story.py_func.__globals__["step"] is step
+
+
+def test_helpers_that_do_not_reach_the_name_are_shared():
+    scope = variant(book, "doubled", step=double).function.__globals__
+    copied = scope["chapter"]
+    assert copied is not chapter
+    assert copied.targetoptions == chapter.targetoptions
+    assert copied.py_func.__globals__["story"] is not story
+    assert copied.py_func.__globals__["story"].py_func.__globals__["unconcerned"] is unconcerned
+
+
+def test_a_variant_has_a_name_and_a_digest_of_its_own():
+    plain, doubled = variant(book, "plain", step=step), variant(book, "doubled", step=double)
+    assert (plain.name, doubled.name) == ("plain", "doubled")
+    assert jit.digest(plain.function) != jit.digest(doubled.function)
+    assert jit.digest(doubled.function) == jit.digest(variant(book, "doubled", step=double).function)
+
+
+def test_a_name_that_nothing_uses_is_refused():
+    with pytest.raises(NameError, match=r"^variant doubled: nothing in book is called stride$"):
+        variant(book, "doubled", stride=double)
