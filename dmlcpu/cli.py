@@ -256,11 +256,12 @@ def _warmup(args: argparse.Namespace) -> int:
 
 def _environment_is_right() -> bool:
     """Check the environment variables that would otherwise fail in the middle of something."""
-    from dmlcpu.runtime import isa, threads
+    from dmlcpu.runtime import isa, results, threads
 
     try:
         isa.allowed()
         threads.budget()
+        results.keeps()
     except ValueError as error:
         _complain(str(error), REFUSED)
         return False

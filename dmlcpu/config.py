@@ -33,14 +33,14 @@ def config() -> dict[str, Any]:
     Returns
     -------
     dict
-        "versions", "compilation", "isa", "threads" and "cache" are dictionaries, "kernels" is a list of dictionaries.
+        "versions", "compilation", "isa", "threads", "results" and "cache" are dictionaries, "kernels" is a list of dictionaries.
     """
     import llvmlite
     import numba
     import numpy as np
 
     from dmlcpu.kernels import registry
-    from dmlcpu.runtime import isa, quota, threads
+    from dmlcpu.runtime import isa, quota, results, threads
     from dmlcpu.runtime.compilation import can_compile
 
     settings: Any = numba.config
@@ -69,6 +69,10 @@ def config() -> dict[str, Any]:
             "NUMBA_NUM_THREADS": settings.NUMBA_NUM_THREADS,
             "cpu_quota": quota.cpu_quota(),
             **threads.layer().describe(),
+        },
+        "results": {
+            "kept": f"of {results.LEAST_BYTES >> 20} to {results.MOST_BYTES >> 20} MiB" if results.keeps() else "none",
+            "DMLCPU_KEEP_RESULTS": os.environ.get("DMLCPU_KEEP_RESULTS"),
         },
         "cache": {"folder": cache_folder(), "NUMBA_CACHE_DIR": os.environ.get("NUMBA_CACHE_DIR")},
         "kernels": [

@@ -13,7 +13,7 @@ from dmlcpu.runtime import isa, quota
 
 def test_config_says_what_is_used() -> None:
     shown = config()
-    assert list(shown) == ["versions", "compilation", "isa", "threads", "cache", "kernels"]
+    assert list(shown) == ["versions", "compilation", "isa", "threads", "results", "cache", "kernels"]
     assert shown["versions"]["dmlcpu"] == dmlcpu.__version__
     assert shown["versions"]["python"] == platform.python_version()
     assert shown["versions"]["numpy"] == np.__version__

@@ -10,6 +10,7 @@ from dmlcpu.operators.quantization import check_matrix, common_batch, output_typ
 from dmlcpu.reference import quantized_matmul as reference_quantized_matmul
 from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.memory import words
+from dmlcpu.runtime.results import empty_result
 from dmlcpu.runtime.threads import budget
 
 _BYTE = np.dtype(np.uint8)
@@ -103,7 +104,7 @@ def quantized_matmul(
     )
     shape = (*batch, *([rows] if a.ndim > 1 else []), *([columns] if b.ndim > 1 else []))
     if out is None:
-        out = np.empty(shape, dtype)
+        out = empty_result(shape, dtype)
     else:
         out = check_output("quantized_matmul", "out", out, shape, dtype)
         operands = {"a": a} if isinstance(b, PackedMatrix) else {"a": a, "b": b}

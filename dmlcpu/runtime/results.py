@@ -2,11 +2,12 @@
 
 A system clears fresh pages before it hands them out. That takes longer than to fill them: scatter_nd into 154 MB, two
 threads, 28 ms into fresh pages and 10 into these. The system may take what is kept back at any time; nothing is kept
-where it cannot be told so.
+where it cannot be told so, or if DMLCPU_KEEP_RESULTS is 0.
 """
 
 import math
 import mmap
+import os
 from collections import deque
 from typing import Any
 
@@ -25,13 +26,21 @@ _kept: deque[mmap.mmap] = deque(maxlen=1)  # one is enough for a loop; append an
 def empty_result(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Return an uninitialised array."""
     nbytes = math.prod(shape) * dtype.itemsize
-    if _FREE is None or not LEAST_BYTES <= nbytes <= MOST_BYTES:
+    if nbytes < LEAST_BYTES or nbytes > MOST_BYTES or not keeps():
         return np.empty(shape, dtype)
     try:
         block = _memory(nbytes)
     except OSError:  # there is none, or the process has too many blocks; then NumPy's own error is the right one
         return np.empty(shape, dtype)
     return np.ndarray(shape, dtype, np.asarray(_Lease(block)))
+
+
+def keeps() -> bool:
+    """Return whether the memory of large results is kept."""
+    text = os.environ.get("DMLCPU_KEEP_RESULTS", "")
+    if text not in ("", "0", "1"):
+        raise ValueError(f"DMLCPU_KEEP_RESULTS is {text!r}; allowed: 0, 1")
+    return _FREE is not None and text != "0"
 
 
 def _memory(nbytes: int) -> mmap.mmap:

@@ -9,6 +9,7 @@ from collections import deque
 import numpy as np
 import pytest
 
+import dmlcpu
 from dmlcpu.runtime import results
 from dmlcpu.runtime.results import LEAST_BYTES, MOST_BYTES, empty_result
 
@@ -94,6 +95,28 @@ def test_nothing_is_kept_where_the_system_cannot_take_it_back(kept, monkeypatch)
     monkeypatch.setattr(results, "_FREE", None)
     assert empty_result(LARGE, WORD).flags.owndata
     assert not kept
+
+
+@pytest.mark.parametrize(("setting", "owns"), [("0", True), ("1", False), ("", False)])
+@keeps
+def test_keeping_can_be_switched_off(monkeypatch, setting, owns):
+    monkeypatch.setenv("DMLCPU_KEEP_RESULTS", setting)
+    assert empty_result(LARGE, WORD).flags.owndata == owns
+
+
+def test_a_wrong_setting_is_refused(monkeypatch):
+    monkeypatch.setenv("DMLCPU_KEEP_RESULTS", "yes")
+    with pytest.raises(ValueError, match=r"^DMLCPU_KEEP_RESULTS is 'yes'; allowed: 0, 1$"):
+        empty_result(LARGE, WORD)
+
+
+@keeps
+def test_every_operator_writes_into_kept_memory():
+    a, b = np.ones((6_000, 1), np.uint8), np.ones((1, 6_000), np.uint8)
+    product = dmlcpu.quantized_matmul(a, 1.0, None, b, 1.0, None, 1.0, None)
+    values = dmlcpu.top_k(np.zeros((LARGE[0] >> 1, 2), np.uint32), 2).values
+    scattered = dmlcpu.scatter_nd(np.zeros(LARGE, WORD), np.zeros((0, 1), int), np.zeros(0, WORD))
+    assert [result.flags.owndata for result in (product, values, scattered)] == [False] * 3
 
 
 @keeps
