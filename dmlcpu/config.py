@@ -33,7 +33,8 @@ def config() -> dict[str, Any]:
     Returns
     -------
     dict
-        "versions", "compilation", "isa", "threads", "results" and "cache" are dictionaries, "kernels" is a list of dictionaries.
+        "versions", "compilation", "isa", "threads", "results" and "cache" are dictionaries, "kernels" is a list of
+        them.
     """
     import llvmlite
     import numba

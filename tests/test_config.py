@@ -71,7 +71,7 @@ def test_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
             self.cache_path = path
 
     def entries(*paths: str | None) -> list[registry.Entry]:
-        return [registry.Entry("op", "stage", "name", isa.Isa.GENERIC, (), Compiled(path)) for path in paths]  # type: ignore[arg-type]
+        return [registry.Entry("op", "stage", "name", isa.Isa.GENERIC, Compiled(path)) for path in paths]  # type: ignore[arg-type]
 
     monkeypatch.setattr(registry, "available", lambda: entries("/c/top_k/__pycache__", "/c/scatter_nd/__pycache__"))
     assert cache_folder() == "/c"

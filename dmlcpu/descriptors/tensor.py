@@ -1,7 +1,6 @@
 """DML_TENSOR_DESC: what a tensor's elements are and where they lie in its buffer."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -18,11 +17,10 @@ from dmlcpu.descriptors.checks import (
 from dmlcpu.descriptors.enums import TensorDataType, TensorFlags, full_name
 from dmlcpu.errors import InvalidDescriptorError
 from dmlcpu.operators.arguments import as_integer
+from dmlcpu.runtime.memory import elements_overlap
 
 OPERATOR = "DML_BUFFER_TENSOR_DESC"
 _MOST_DIMENSIONS = 8
-# Usual tensors take a step for each dimension.
-_MOST_STEPS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,16 +163,8 @@ class TensorDesc:
         return np.ndarray(self.sizes, self.dtype, buffer, strides=self.byte_strides)
 
     def elements_overlap(self) -> bool:
-        """Return whether two different elements lie at one place of the buffer; when too hard to decide, they do.
-
-        The search for two such elements grows exponentially with the dimensions: it ends after 10,000 steps.
-        """
-        if self.strides is None:
-            return False
-        steps = sorted(
-            ((stride, n - 1) for n, stride in zip(self.sizes, self.strides, strict=True) if n > 1), reverse=True
-        )
-        return _cancel(steps, 0, iter(range(_MOST_STEPS)), moved=False)
+        """Return whether two different elements lie at one place of the buffer; when too hard to decide, they do."""
+        return self.strides is not None and elements_overlap(self.sizes, self.strides)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the tensor as DxDispatch writes it in JSON."""
@@ -195,22 +185,3 @@ def _integers(field: str, values: Any) -> tuple[int, ...]:
     except TypeError:
         raise TypeError(f"{OPERATOR}: {field} is {values!r}; allowed: a sequence of integers") from None
     return tuple(as_integer(OPERATOR, f"{field}[{i}]", value) for i, value in enumerate(items))
-
-
-def _cancel(steps: list[tuple[int, int]], offset: int, budget: Iterator[int], *, moved: bool) -> bool:
-    """Return whether moves of at most `most` times each stride, not all of none, lead from `offset` back to 0.
-
-    True as well when `budget`, which every call takes one from, is used up.
-    """
-    if next(budget, None) is None:
-        return True
-    if not steps:
-        return moved and offset == 0
-    (stride, most), *rest = steps
-    if stride == 0:
-        return offset == 0
-    reach = sum(s * m for s, m in rest)
-    # Only these counts leave an offset that the smaller strides can make up for; packed tensors have just 0.
-    first = max(-most if moved else 0, -((offset + reach) // stride))
-    last = min(most, (reach - offset) // stride)
-    return any(_cancel(rest, offset + n * stride, budget, moved=moved or n != 0) for n in range(first, last + 1))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
-from dmlcpu.runtime.memory import overlap, spans_meet
+from dmlcpu.runtime.memory import elements_overlap, overlap, spans_meet
 
 Array = NDArray[Any]
 
@@ -92,22 +92,9 @@ def check_output(operator: str, field: str, array: Any, shape: tuple[int, ...], 
         raise BindingError(operator, field, "read-only", "an array that can be written to")
     if not array.flags.aligned:
         raise BindingError(operator, field, "not aligned to its element size", "an aligned array")
-    if _elements_overlap(array):
+    if not array.flags.c_contiguous and elements_overlap(array.shape, array.strides, array.itemsize):
         raise BindingError(operator, field, "laid out so that elements overlap", "an array whose elements are apart")
     return np.asarray(array)  # of a matrix or a memory map, the array it is
-
-
-def _elements_overlap(array: Array) -> bool:
-    """Return whether elements share memory: whether some stride is less than what all smaller ones span."""
-    if array.flags.c_contiguous:
-        return False
-    span = array.itemsize
-    for stride, n in sorted((abs(stride), n) for stride, n in zip(array.strides, array.shape, strict=True)):
-        if n > 1:
-            if stride < span:
-                return True
-            span += (n - 1) * stride
-    return False
 
 
 def check_apart(operator: str, field: str, out: Array, others: Mapping[str, Array]) -> None:

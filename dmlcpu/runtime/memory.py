@@ -2,6 +2,7 @@
 
 import functools
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -147,3 +148,32 @@ def overlap(a: Array, b: Array) -> bool:
         return np.shares_memory(a, b, max_work=100_000)  # type: ignore[arg-type]  # the stub knows two values only
     except np.exceptions.TooHardError:
         return True
+
+
+# Of a search that grows exponentially with the dimensions; usual tensors take a step for each.
+_MOST_STEPS = 10_000
+
+
+def elements_overlap(sizes: tuple[int, ...], strides: tuple[int, ...], width: int = 1) -> bool:
+    """Return whether two elements `width` wide share memory; when that is too hard to decide, they do."""
+    steps = sorted(((abs(stride), n - 1) for n, stride in zip(sizes, strides, strict=True) if n > 1), reverse=True)
+    return _meet(steps, 0, width, iter(range(_MOST_STEPS)), moved=False)
+
+
+def _meet(steps: list[tuple[int, int]], offset: int, width: int, budget: Iterator[int], *, moved: bool) -> bool:
+    """Return whether moves of at most `most` times each stride, not all of none, lead from `offset` to one near 0.
+
+    True as well when `budget`, which every call takes one from, is used up.
+    """
+    if next(budget, None) is None:
+        return True
+    if not steps:
+        return moved and abs(offset) < width
+    (stride, most), *rest = steps
+    if stride == 0:
+        return abs(offset) < width
+    reach = sum(s * m for s, m in rest) + width - 1
+    # Only these counts leave an offset that the smaller strides can make up for; packed tensors have just 0.
+    first = max(-most if moved else 0, -((offset + reach) // stride))
+    last = min(most, (reach - offset) // stride)
+    return any(_meet(rest, offset + n * stride, width, budget, moved=moved or n != 0) for n in range(first, last + 1))

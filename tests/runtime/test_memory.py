@@ -3,6 +3,7 @@ import threading
 
 import numpy as np
 import pytest
+from hypothesis import given, strategies as st
 from samples import LAYOUTS, misaligned, swapped
 
 from dmlcpu.runtime import memory
@@ -133,6 +134,14 @@ def test_spans_meet_without_a_shared_element():
     assert not memory.spans_meet(x, x.copy())
     assert memory.spans_meet(x, x)
     assert memory.spans_meet(x, np.frombuffer(x))  # which does not own its memory
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(-12, 12)), min_size=1, max_size=3), st.integers(1, 5))
+def test_elements_overlap_if_they_have_a_byte_in_common(dimensions, width):
+    sizes, strides = zip(*dimensions, strict=True)
+    starts = [sum(i * s for i, s in zip(where, strides, strict=True)) for where in np.ndindex(*sizes)]
+    taken = [start + byte for start in starts for byte in range(width)]
+    assert memory.elements_overlap(sizes, strides, width) == (len(set(taken)) < len(taken))
 
 
 def test_what_is_too_hard_to_decide_overlaps(monkeypatch):
