@@ -1,116 +1,124 @@
-"""Top-k of small k along an axis that is not the last: blocks of neighbouring columns, read line by line as they lie.
+"""Block-max pruning for small k along an axis that is not the last: blocks of columns, read line by line as they lie.
 
-A group is STRIPES neighbouring elements of one column; the maxima of all columns of a block form in whole vectors. Then
-each column is finished by itself, as groups.py tells. No column is ever copied.
+A group is GROUP neighbouring elements of one column, those behind the last whole group are groups of one. The maxima of
+all columns of a block form in whole vectors. Then each column is finished by itself, as groups.py tells. No column is
+ever copied.
 """
 
 import numpy as np
 
-from dmlcpu.kernels.grid import offset, side_step
 from dmlcpu.kernels.top_k import groups
-from dmlcpu.kernels.top_k.brief import scratch_of, unpack
+from dmlcpu.kernels.top_k.blocks import block_at, block_count
 from dmlcpu.kernels.top_k.groups import (
-    STRIPES,
-    TILE,
-    Sequences,
-    drop_losers,
-    finish,
+    GROUP,
+    Sequence,
+    append_group,
+    capacity,
     lower_bound,
-    room,
+    prune,
+    select_and_sort,
 )
-from dmlcpu.kernels.top_k.keys import key_of, load_keys, write_row
-from dmlcpu.runtime.intrinsics import line_of, prefetch
-from dmlcpu.runtime.jit import device
+from dmlcpu.kernels.top_k.keys import key_map_of, key_of, load_keys
+from dmlcpu.kernels.top_k.threshold import bits_of_line
+from dmlcpu.kernels.top_k.work import WORK, Candidates, Problem, start_of, workspace_of, write_winners
+from dmlcpu.kernels.walk import share
+from dmlcpu.runtime.intrinsics import line_of, lowest_bit, prefetch
+from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.kernel import kernel
+from dmlcpu.runtime.records import record_at
 
 # Columns in a block: a few cache lines of each line of the input, and maxima that fit a cache.
 COLUMNS = 128
-# How many lines ahead of its use a line is asked for: processors do not foresee jumps from line to line.
-# Chosen as in sweep.py, not measured here.
-AHEAD = 16
+# Prefetch distance in lines of the input: processors do not foresee jumps from line to line.
+# Chosen as in strided_insert.py, not measured here.
+PREFETCH = 16
 
 
-def takes(work: Sequences) -> bool:
+def supports(problem: Problem) -> bool:
     """Return whether the kernel can do this."""
-    return work.line > 1 and work.n >= STRIPES * work.k
+    return problem.columns > 1 and problem.n >= GROUP * problem.k
 
 
-def scratch(n: int, k: int) -> tuple[int, int]:
-    """Return how many words of keys and of positions each share of the work needs."""
-    keys, positions = groups.scratch(k, n // STRIPES + STRIPES)
-    return keys + n // STRIPES * COLUMNS, positions
-
-
-@device
-def find_maxima(x, start, step, width, n, codes, maxima):
-    """Write the maxima of the whole groups of `width` columns. maxima: (n // STRIPES, COLUMNS), but flat."""
-    mask, positive, infinity, flip, nan = codes[0], codes[1], codes[2], codes[3], codes[4]
-    lanes = line_of(x)
-    for group in range(n // STRIPES):
-        best = maxima[group * COLUMNS : (group + 1) * COLUMNS]
-        for column in range(width):
-            best[column] = 0
-        for i in range(group * STRIPES, (group + 1) * STRIPES):
-            line = x[start + i * step :][:width]
-            for column in range(0, width, lanes):
-                prefetch(x, start + (i + AHEAD) * step + column)
-            for column in range(width):
-                best[column] = max(best[column], key_of(line[column], mask, positive, infinity, flip, nan))
-
-
-@device
-def gather(x, start, step, n, codes, maxima, groups, k, least, is_greatest, keys, positions):
-    """Write elements that reach a key, among them the k greatest, by ascending position; return how many."""
-    mask, positive, infinity, flip, nan = codes[0], codes[1], codes[2], codes[3], codes[4]
-    whole = n // STRIPES
-    filled = np.uintp(0)
-    for group in range(groups):
-        if maxima[group] < least:
-            continue
-        first, last = group * STRIPES, (group + 1) * STRIPES
-        if group >= whole:  # a group of one
-            first = whole * (STRIPES - 1) + group
-            last = first + 1
-        for i in range(first, last):
-            key = key_of(x[start + i * step], mask, positive, infinity, flip, nan)
-            keys[filled] = key
-            positions[filled] = i
-            filled += np.uintp(1) if key >= least else np.uintp(0)
-        if is_greatest and filled >= np.uintp(k):
-            break
-        if filled > np.uintp(room(k) - TILE):
-            least = drop_losers(keys, positions, np.intp(filled), k, positions[room(k) :])
-            filled = np.uintp(k)
-            if least == 0:
-                break
-    return np.intp(filled)
+def workspace(n: int, k: int) -> tuple[int, int]:
+    """Return how many keys and positions each share needs: the maxima of a block, and what one column takes."""
+    keys, positions = groups.workspace(k, n // GROUP + GROUP)
+    return keys + n // GROUP * COLUMNS, positions
 
 
 @kernel
-def columns(part, parts, x, values, indices, brief, scratch):
-    """Select in a share of the sequences; those of the grid's last dimension lie side by side in x. See brief.py."""
-    x_start, x_step, v_start, v_step, i_start, i_step, words, rows, n, k, grid, codes = unpack(x, brief)
-    keys, positions = scratch_of(part, parts, x, brief, scratch)
-    whole = n // STRIPES
-    groups = whole + n % STRIPES
-    block_maxima = keys[: whole * COLUMNS]
-    rest = keys[whole * COLUMNS :]
-    maxima = rest[k + room(k) :]
-    line, v_side, i_side = side_step(grid, 0), side_step(grid, 2), side_step(grid, 3)
-    a_line = (line + COLUMNS - 1) // COLUMNS
-    blocks = rows // line * a_line
-    for block in range(part * blocks // parts, (part + 1) * blocks // parts):
-        row = block // a_line * line + block % a_line * COLUMNS
-        width = min(COLUMNS, line - block % a_line * COLUMNS)
-        start, v, i = x_start + offset(grid, 1, row), v_start + offset(grid, 2, row), i_start + offset(grid, 3, row)
-        find_maxima(x, start, x_step, width, n, codes, block_maxima)
+def strided_tournament(part, parts, x, values, indices, works, scratch):
+    """Select in a share of the sequences, which lie side by side in x."""
+    work = record_at(works, 0, WORK)
+    key_map = key_map_of(x, work.key_map)
+    space = workspace_of(part, parts, x, work, scratch)
+    block_maxima = space.keys[: work.n // GROUP * COLUMNS]
+    winners = Candidates(space.keys[block_maxima.size :], space.positions)
+    first, last = share(part, parts, block_count(work, COLUMNS))
+    for number in range(first, last):
+        row, width = block_at(work, COLUMNS, number)
+        start = start_of(work, work.x, row)
+        group_maxima(x, start, work.x.step, width, key_map, block_maxima)
         for column in range(width):
-            for group in range(whole):
-                maxima[group] = block_maxima[group * COLUMNS + column]
-            first = start + column
-            load_keys(x, first + whole * STRIPES * x_step, x_step, n % STRIPES, codes, maxima[whole:])
-            least, is_greatest = lower_bound(maxima, groups, k, rest)
-            found = gather(x, first, x_step, n, codes, maxima, groups, k, least, is_greatest, rest[k:], positions[k:])
-            finish(k, found, rest, positions)
-            write_row(x, first, x_step, positions, k, values, v + column * v_side, v_step,
-                      indices, i + column * i_side, i_step, words)  # fmt: skip
+            sequence = Sequence(start + column, work.x.step, work.n)
+            select(x, sequence, work.k, key_map, block_maxima[column:], winners)
+            write_winners(x, start + column, work, row + column, winners.positions, values, indices)
+
+
+@device
+def group_maxima(x, start, step, width, key_map, maxima):
+    """Write the maxima of the whole groups of `width` columns. maxima: (whole groups, COLUMNS), but flat."""
+    lanes = line_of(x)
+    for group in range(maxima.size // COLUMNS):
+        best = maxima[group * COLUMNS : (group + 1) * COLUMNS]
+        for column in range(width):
+            best[column] = 0
+        for i in range(group * GROUP, (group + 1) * GROUP):
+            line = x[start + i * step :][:width]
+            for column in range(0, width, lanes):
+                prefetch(x, start + (i + PREFETCH) * step + column)
+            for column in range(width):
+                best[column] = max(best[column], key_of(line[column], key_map))
+
+
+@device
+def select(x, sequence, k, key_map, column_maxima, winners):
+    """Make winners[:k] the k greatest elements of a column, in order; what is behind is workspace.
+
+    column_maxima: those of its whole groups, COLUMNS apart.
+    """
+    whole, rest = sequence.n // GROUP, sequence.n % GROUP
+    maxima = winners.keys[k + capacity(k) :][: whole + rest]
+    for group in range(whole):
+        maxima[group] = column_maxima[group * COLUMNS]
+    load_keys(x, sequence.start + whole * GROUP * sequence.step, sequence.step, rest, key_map, maxima[whole:])
+    least, is_greatest = lower_bound(maxima, k, winners.keys)
+    candidates = Candidates(winners.keys[k:], winners.positions[k:])
+    found = gather(x, sequence, k, key_map, maxima, least, is_greatest, candidates)
+    select_and_sort(winners, candidates, k, found)
+
+
+@device
+def gather(x, sequence, k, key_map, maxima, least, is_greatest, candidates):
+    """Gather elements that reach a bound, among them the k greatest, by ascending position; return how many."""
+    found = np.intp(0)  # a literal 0 would compile `append` twice
+    for first in range(0, maxima.size, line_of(x)):
+        reached = bits_of_line(maxima, first, maxima.size, least)
+        while reached != 0:
+            group = first + lowest_bit(reached)
+            reached &= reached - np.uint64(1)
+            found = append(x, sequence, key_map, maxima, group, least, candidates, found)
+            found, least, is_done = prune(candidates, found, k, least, is_greatest)
+            if is_done:
+                return found
+    return found
+
+
+@inlined
+def append(x, sequence, key_map, maxima, group, least, candidates, found):
+    """Append those elements of a group that reach a bound; return how many candidates there are then."""
+    whole = sequence.n // GROUP
+    if group < whole:
+        return append_group(x, sequence, group * GROUP, np.intp(1), key_map, least, candidates, found)
+    candidates.keys[found] = maxima[group]  # a group of one
+    candidates.positions[found] = sequence.n - maxima.size + group
+    return found + 1
