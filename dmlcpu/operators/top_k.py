@@ -260,10 +260,6 @@ def plan(
     keys, positions = _share_of_workspace(entry, problem)
     work = fill(
         WORK,
-        n=problem.n,
-        k=k,
-        rows=problem.rows,
-        columns=problem.columns,
         is_sorted=ordered,
         index_words=index_width // INDEX_WORD.itemsize,
         key_map=make_key_map(kind.code, width, kind.infinity, largest)._asdict(),
@@ -285,7 +281,7 @@ def plan(
 def _lay_out(
     shape: tuple[int, ...], axis: int, k: int, width: int, strides: tuple[tuple[int, ...], ...]
 ) -> tuple[Problem, dict[str, Any]]:
-    """Return the problem, and those fields of its work record that say where sequences lie."""
+    """Return the problem, and the fields of its work record that say what sequences there are and where they lie."""
     n, out_shape = shape[axis], (*shape[:axis], k, *shape[axis + 1 :])
     in_words = [word_strides(own, size) for own, size in zip(strides, (width, width, INDEX_WORD.itemsize), strict=True)]
     others = [d for d in range(len(shape)) if d != axis]
@@ -299,7 +295,8 @@ def _lay_out(
     columns = sizes[-1] if x_strides[-1] == 1 else 1
     is_packed = x_step == 1 and x_strides == [n]
     problem = Problem(rows=math.prod(sizes), n=n, k=k, step=x_step, columns=columns)
-    return problem, {"walk": walk_of(sizes), "x": x, "values": values, "indices": indices, "is_packed": is_packed}
+    counts = {"n": n, "k": k, "rows": problem.rows, "columns": columns, "is_packed": is_packed}
+    return problem, {**counts, "walk": walk_of(sizes), "x": x, "values": values, "indices": indices}
 
 
 def _cut(kernel: str, problem: Problem, width: int, budget: Budget) -> int:
