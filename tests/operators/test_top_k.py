@@ -277,6 +277,8 @@ GRID = np.zeros((6, 4), np.float32)
         (GRID[:, ::2], 0, 2, 1, False),
         (GRID.reshape(2, 3, 4), 1, 8, 4, False),
         (GRID.reshape(2, 3, 4), 2, 6, 1, True),
+        (GRID.reshape(2, 3, 4)[:, :2], 2, 4, 1, False),
+        (np.broadcast_to(GRID[:, :1], GRID.shape), 1, 6, 1, False),
         (GRID[0], 0, 1, 1, False),
     ],
 )
