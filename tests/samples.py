@@ -133,12 +133,12 @@ def as_tuple(result: Any) -> tuple[np.ndarray, ...]:
     return tuple(result) if isinstance(result, tuple) else (result,)
 
 
-def assert_same_bits(found: tuple[np.ndarray, ...], expected: tuple[np.ndarray, ...]) -> None:
+def assert_same_bits(found, expected, case: str = "") -> None:
     for mine, right in zip(found, expected, strict=True):
         right = right.astype(right.dtype.newbyteorder("="))
-        assert mine.dtype == right.dtype
-        assert mine.shape == right.shape
-        assert mine.tobytes() == right.tobytes(), f"\nfound\n{mine}\nexpected\n{right}"
+        assert mine.dtype == right.dtype, f"{case}\nfound {mine.dtype}, expected {right.dtype}"
+        assert mine.shape == right.shape, f"{case}\nfound {mine.shape}, expected {right.shape}"
+        assert mine.tobytes() == right.tobytes(), f"{case}\nfound\n{mine}\nexpected\n{right}"
 
 
 def random_shape(rng: np.random.Generator, most: int, dimensions: int) -> tuple[int, ...]:

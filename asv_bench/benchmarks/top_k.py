@@ -37,7 +37,7 @@ class Memory(Comparison):
 
 
 class Kernels(Comparison):
-    """Every kernel of the registry on every shape it takes, whether the plan would choose it or not."""
+    """Every kernel of the registry on every shape it supports, whether the plan would choose it or not."""
 
     params = ([entry.name for entry in registry.KERNELS if entry.stage == "select"], list(TOP_K))
     param_names = ("kernel", "case")

@@ -41,6 +41,7 @@ from dmlcpu.operators.top_k import (
     plan as plan_top_k,
     run as run_top_k,
 )
+from dmlcpu.runtime.memory import packed_strides
 from dmlcpu.runtime.threads import Budget, budget
 
 Bound = dict[str, Any]  # tensor name -> array; for an owned B, the packed matrix
@@ -69,11 +70,7 @@ def make_packed_run(desc: OperatorDesc, owned: Bound) -> PackedRun | None:
 def _packed_top_k(desc: TopKOperatorDesc | TopK1OperatorDesc) -> PackedRun:
     x, values, indices = desc.input_tensor, desc.output_value_tensor, desc.output_index_tensor
     word = np.dtype(f"u{x.dtype.itemsize}")
-    strides = (
-        _packed_strides(x.sizes, x.dtype),
-        _packed_strides(values.sizes, x.dtype),
-        _packed_strides(indices.sizes, indices.dtype),
-    )
+    strides = tuple([packed_strides(tensor.sizes, tensor.dtype.itemsize) for tensor in (x, values, indices)])
     request = (x.sizes, x.dtype, desc.axis, desc.k, desc.largest, indices.dtype.itemsize, strides)
 
     @functools.lru_cache(maxsize=8)

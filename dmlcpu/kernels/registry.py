@@ -10,7 +10,7 @@ from dmlcpu.kernels.gemm.microkernels.microkernel import MR, NR
 from dmlcpu.kernels.gemm.product import make_amx_product, make_product
 from dmlcpu.kernels.gemm.skinny import make_skinny
 from dmlcpu.kernels.scatter_nd import apply, buckets, resolve
-from dmlcpu.kernels.top_k import columns, lockstep, select_sort, split, sweep, tournament
+from dmlcpu.kernels.top_k import lockstep, select_sort, split, strided_insert, strided_tournament, tournament
 from dmlcpu.runtime.isa import Isa, allowed
 from dmlcpu.runtime.kernel import Kernel
 
@@ -49,15 +49,17 @@ SKINNY = Product(mr=skinny.MOST_ROWS, nr=skinny.BLOCK, rhs_layout="rows", is_ski
 # fmt: off
 KERNELS = (
     Entry("top_k", "select", "lockstep", Isa.GENERIC, lockstep.lockstep,
-          workspace=lockstep.scratch, supports=lockstep.takes),
+          workspace=lockstep.workspace, supports=lockstep.supports),
     Entry("top_k", "select", "tournament", Isa.GENERIC, tournament.tournament,
-          workspace=tournament.scratch, supports=tournament.takes),
-    Entry("top_k", "select", "split", Isa.GENERIC, split.split, workspace=split.scratch, supports=split.takes),
+          workspace=tournament.workspace, supports=tournament.supports),
+    Entry("top_k", "select", "split", Isa.GENERIC, split.split,
+          workspace=tournament.workspace, supports=tournament.supports),
     Entry("top_k", "merge", "merge", Isa.GENERIC, split.merge),
-    Entry("top_k", "select", "sweep", Isa.GENERIC, sweep.sweep, workspace=sweep.scratch, supports=sweep.takes),
-    Entry("top_k", "select", "columns", Isa.GENERIC, columns.columns,
-          workspace=columns.scratch, supports=columns.takes),
-    Entry("top_k", "select", "select_sort", Isa.GENERIC, select_sort.select_sort, workspace=select_sort.scratch),
+    Entry("top_k", "select", "strided_insert", Isa.GENERIC, strided_insert.strided_insert,
+          workspace=strided_insert.workspace, supports=strided_insert.supports),
+    Entry("top_k", "select", "strided_tournament", Isa.GENERIC, strided_tournament.strided_tournament,
+          workspace=strided_tournament.workspace, supports=strided_tournament.supports),
+    Entry("top_k", "select", "select_sort", Isa.GENERIC, select_sort.select_sort, workspace=select_sort.workspace),
     Entry("scatter_nd", "survey", "survey", Isa.GENERIC, resolve.survey),
     Entry("scatter_nd", "copy", "copy", Isa.GENERIC, apply.copy),
     Entry("scatter_nd", "apply", "apply", Isa.GENERIC, apply.apply),

@@ -57,8 +57,9 @@ def offsets(walk, strides, first, count, start, places):
     while done < count:  # along the last dimension it takes no division
         begin = start + offset(walk, strides, first + done)
         run = min(count - done, size - (first + done) % size) if walk.dims > 1 else count
+        some = places[done : done + run]
         for i in range(run):
-            places[done + i] = begin + i * step
+            some[i] = begin + i * step
         done += run
 
 

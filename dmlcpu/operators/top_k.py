@@ -12,12 +12,10 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from dmlcpu.errors import DmlError, UnsupportedError
 from dmlcpu.kernels import registry
-from dmlcpu.kernels.brief import Brief
-from dmlcpu.kernels.grid import make_grid
-from dmlcpu.kernels.top_k import columns, lockstep, split, sweep, tournament
-from dmlcpu.kernels.top_k.brief import make_brief
-from dmlcpu.kernels.top_k.groups import Sequences
-from dmlcpu.kernels.top_k.keys import FLOAT, SIGNED, UNSIGNED, key_codes
+from dmlcpu.kernels.top_k import lockstep, split, strided_insert, strided_tournament, tournament
+from dmlcpu.kernels.top_k.keys import FLOAT, SIGNED, UNSIGNED, make_key_map
+from dmlcpu.kernels.top_k.work import WORK, Problem
+from dmlcpu.kernels.walk import merge, walk_of
 from dmlcpu.operators.arguments import (
     Array,
     as_array,
@@ -31,6 +29,7 @@ from dmlcpu.operators.arguments import (
 from dmlcpu.reference import top_k as reference_top_k
 from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.memory import Workspace, first_word, word_strides, words
+from dmlcpu.runtime.records import CACHE_LINE, CELL, fill
 from dmlcpu.runtime.threads import Budget, budget
 
 _log = logging.getLogger("dmlcpu")
@@ -178,14 +177,14 @@ def allocate(x: Array, k: int, axis: int, index_type: np.dtype[Any], out: Any) -
     return values, indices
 
 
-# Between the scratch of two threads, in elements: no cache line, nor the next one that processors fetch with it, is
+# Between the workspaces of two threads, in elements: no cache line, nor the next one that processors fetch with it, is
 # written by both.
 _GAP = 128
 
 # Where one kernel overtakes another; measured by asv_bench/thresholds.py.
-_SWEEP_K = 16  # at most: winners in a vector lane
-_SWEEP_N = 10_000  # at most: elements of a column
-_SWEEP_LINE = 8  # at least: columns side by side, or most lanes have none
+_INSERT_K = 16  # at most: winners in a vector lane
+_INSERT_N = 10_000  # at most: elements of a column
+_INSERT_COLUMNS = 8  # at least: columns side by side, or most lanes have none
 _LOCKSTEP_WORK = 8192  # at most: elements of a sequence times k
 # At least so many elements for each of the k winners, or too many groups have to be looked at again.
 _ELEMENTS_A_WINNER = 31
@@ -196,32 +195,33 @@ _COSTS = {
     "split": (0.2, 45),
     "select_sort": (2, 10),
     "lockstep": (0.5, 8),
-    "sweep": (0.6, 2),
-    "columns": (1, 120),
+    "strided_insert": (0.6, 2),
+    "strided_tournament": (1, 120),
 }
 
 
-def cost(kernel: str, work: Sequences, width: int) -> int:
+def cost(kernel: str, problem: Problem, width: int) -> int:
     """Return about how many nanoseconds a sequence takes on one thread."""
     element, winner = _COSTS[kernel]
-    return int(work.n * width / 4 * element + work.k * winner)
+    return int(problem.n * width / 4 * element + problem.k * winner)
 
 
-def choose(work: Sequences, width: int, limits: Budget) -> str:
+def choose(problem: Problem, width: int, budget: Budget) -> str:
     """Return the name of the kernel that is fastest for such sequences of elements of so many bytes."""
-    if sweep.takes(work) and work.k <= _SWEEP_K and work.n <= _SWEEP_N and work.line >= _SWEEP_LINE:
-        return "sweep"
-    if lockstep.takes(work) and work.n * work.k <= _LOCKSTEP_WORK and work.rows > 1:
+    few = problem.k <= _INSERT_K and problem.n <= _INSERT_N
+    if strided_insert.supports(problem) and few and problem.columns >= _INSERT_COLUMNS:
+        return "strided_insert"
+    if lockstep.supports(problem) and problem.n * problem.k <= _LOCKSTEP_WORK and problem.rows > 1:
         return "lockstep"
-    if work.n < _ELEMENTS_A_WINNER * work.k:
+    if problem.n < _ELEMENTS_A_WINNER * problem.k:
         return "select_sort"
-    if columns.takes(work):
-        return "columns"
+    if strided_tournament.supports(problem):
+        return "strided_tournament"
+    if not tournament.supports(problem):
+        return "select_sort"
     # Shares of a sequence have to be merged, so each must be worth twice as much as others.
-    shares = limits.parts(cost("split", work, width) // 2, split.most_parts(work))
-    if split.takes(work) and work.rows * 2 <= limits.threads and shares > 1:
-        return "split"
-    return "tournament" if tournament.takes(work) else "select_sort"
+    shares = budget.parts(cost("split", problem, width) // 2, split.most_parts(problem))
+    return "split" if problem.rows * 2 <= budget.threads and shares > 1 else "tournament"
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,8 +232,8 @@ class Plan:
     run: Callable[..., Any]  # the kernel, to be called with (0, parts, ...)
     parts: int
     merge: Callable[..., Any] | None  # what makes the result of split sequences
-    brief: Brief  # what the kernels are told
-    word: np.dtype[Any]  # what the kernel sees elements as
+    work: Array  # the work record that the kernels are given
+    word: np.dtype[Any]  # what the kernels see elements as
     workspace: Workspace
 
 
@@ -246,50 +246,72 @@ def plan(
     largest: bool,
     index_width: int,
     strides: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]],
-    limits: Budget,
+    budget: Budget,
     kernel: str | None,
     ordered: bool,
 ) -> Plan:
     """Choose the kernel and cut the work. strides: of x, values and indices."""
-    kind = _kind(dtype)
-    width = dtype.itemsize
-    n = shape[axis]
-    out_shape = (*shape[:axis], k, *shape[axis + 1 :])
-    x_strides, v_strides, i_strides = in_words = [
-        word_strides(own, size) for own, size in zip(strides, (width, width, INDEX_WORD.itemsize), strict=True)
-    ]
-    others = [d for d in range(len(shape)) if d != axis]
-    sizes = [shape[d] for d in others]
-    rows = math.prod(sizes)
-    grid = make_grid(sizes, *[[own[d] for d in others] for own in in_words])
-    work = Sequences(rows, n, k, x_strides[axis], int(grid[0, -1]) if grid[1, -1] == 1 else 1)
-    entry = registry.find("top_k", "select", kernel or choose(work, width, limits))
-    assert entry.workspace is not None
-    if entry.supports and not entry.supports(work):
-        raise LookupError(f"the kernel {entry.name} does not take {work}")
-    each = cost(entry.name, work, width)
-    parts = limits.parts(work=rows * each, most=rows)
-    if entry.name == "split":
-        parts = rows * limits.parts(work=each, most=split.most_parts(work))
-    keys_length, positions_length = (length + _GAP for length in entry.workspace(n, k))
-    positions_length += -positions_length % 8  # the keys behind start a cache line
-    numbers = (
-        *(first_word(shape, x_strides), x_strides[axis]),
-        *(first_word(out_shape, v_strides), v_strides[axis]),
-        *(first_word(out_shape, i_strides), i_strides[axis]),
-        *(index_width // INDEX_WORD.itemsize, rows, n, k, keys_length, positions_length, ordered),
+    kind, width = _kind(dtype), dtype.itemsize
+    problem, sequences = _lay_out(shape, axis, k, width, strides)
+    entry = registry.find("top_k", "select", kernel or choose(problem, width, budget))
+    if entry.supports and not entry.supports(problem):
+        raise LookupError(f"the kernel {entry.name} does not support {problem}")
+    parts = _cut(entry.name, problem, width, budget)
+    keys, positions = _share_of_workspace(entry, problem)
+    work = fill(
+        WORK,
+        is_sorted=ordered,
+        index_words=index_width // INDEX_WORD.itemsize,
+        key_map=make_key_map(kind.code, width, kind.infinity, largest)._asdict(),
+        workspace={"keys": keys, "positions": positions},
+        **sequences,
     )
-    chosen = Plan(
+    _log.debug("top_k: %s, k %d along axis %d: %s, %d parts", shape, k, axis, entry.name, parts)
+    return Plan(
         kernel=entry,
         run=entry.kernel.for_parts(parts),
         parts=parts,
         merge=registry.find("top_k", "merge").kernel.share if entry.name == "split" else None,
-        brief=make_brief(numbers, key_codes(kind.code, width, kind.infinity, largest), grid),
+        work=work,
         word=np.dtype(f"u{width}"),
-        workspace=Workspace(parts * (positions_length + -(-keys_length * width // 8))),
+        workspace=Workspace(parts * (positions + -(-keys * width // CELL))),
     )
-    _log.debug("top_k: %s, k %d along axis %d: %s, %d parts", shape, k, axis, entry.name, chosen.parts)
-    return chosen
+
+
+def _lay_out(
+    shape: tuple[int, ...], axis: int, k: int, width: int, strides: tuple[tuple[int, ...], ...]
+) -> tuple[Problem, dict[str, Any]]:
+    """Return the problem, and the fields of its work record that say what sequences there are and where they lie."""
+    n, out_shape = shape[axis], (*shape[:axis], k, *shape[axis + 1 :])
+    in_words = [word_strides(own, size) for own, size in zip(strides, (width, width, INDEX_WORD.itemsize), strict=True)]
+    others = [d for d in range(len(shape)) if d != axis]
+    sizes, *by_tensor = merge([shape[d] for d in others], *[[own[d] for d in others] for own in in_words])
+    steps = [own[axis] for own in in_words]
+    x, values, indices = [
+        {"start": first_word(full, own), "step": step, "side": merged[-1], "strides": merged}
+        for full, own, step, merged in zip((shape, out_shape, out_shape), in_words, steps, by_tensor, strict=True)
+    ]
+    x_step, x_strides = steps[0], by_tensor[0]
+    columns = sizes[-1] if x_strides[-1] == 1 else 1
+    is_packed = x_step == 1 and x_strides == [n]
+    problem = Problem(rows=math.prod(sizes), n=n, k=k, step=x_step, columns=columns)
+    counts = {"n": n, "k": k, "rows": problem.rows, "columns": columns, "is_packed": is_packed}
+    return problem, {**counts, "walk": walk_of(sizes), "x": x, "values": values, "indices": indices}
+
+
+def _cut(kernel: str, problem: Problem, width: int, budget: Budget) -> int:
+    """Return how many parts the work is worth; of `split`, as many for each sequence."""
+    each = cost(kernel, problem, width)
+    if kernel == "split":
+        return problem.rows * budget.parts(work=each, most=split.most_parts(problem))
+    return budget.parts(work=problem.rows * each, most=problem.rows)
+
+
+def _share_of_workspace(entry: registry.Entry, problem: Problem) -> tuple[int, int]:
+    """Return how many keys and positions a share has, with the gap to the next."""
+    assert entry.workspace is not None
+    keys, positions = (length + _GAP for length in entry.workspace(problem.n, problem.k))
+    return keys, positions + -positions % (CACHE_LINE // CELL)  # the keys behind start a cache line
 
 
 def execute(
@@ -317,9 +339,9 @@ def execute(
 def run(chosen: Plan, x: Array, values: Array, indices: Array) -> None:
     """Carry out a plan on the words of the arrays."""
     with chosen.workspace as scratch:
-        chosen.run(0, chosen.parts, x, values, indices, chosen.brief, scratch)
+        chosen.run(0, chosen.parts, x, values, indices, chosen.work, scratch)
         if chosen.merge:
-            chosen.merge(0, chosen.parts, x, values, indices, chosen.brief, scratch)
+            chosen.merge(0, chosen.parts, x, values, indices, chosen.work, scratch)
 
 
 def _kind(dtype: np.dtype[Any]) -> _Kind:

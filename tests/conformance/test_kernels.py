@@ -54,29 +54,39 @@ def ks(n):
     return sorted({k for k in (1, 2, 9, 33, 97, n // 2, n) if 1 <= k <= n})
 
 
-@pytest.mark.parametrize("dtype", TOP_K_TYPES, ids=str)
-def test_top_k(dtype):
+@functools.lru_cache(maxsize=1)  # the kernels of a type follow one another
+def top_k_cases(dtype):
+    """Return a name, the arguments of a call and the expected result of each case."""
     rng = np.random.default_rng(7)
-    layouts = itertools.cycle(KERNEL_LAYOUTS.values())
+    layouts = itertools.cycle(KERNEL_LAYOUTS.items())
     directions = itertools.cycle([True, False])
     index_types = itertools.cycle(INDEX_TYPES)
-    kernels = [entry.name for entry in registry.available("top_k", "select")]
-    runs = dict.fromkeys(kernels, 0)
-    for (shape, axis), make in itertools.product(SHAPES, DISTRIBUTIONS.values()):
-        x = next(layouts)(make(rng, shape, dtype))
+    cases = []
+    for (shape, axis), (distribution, make) in itertools.product(SHAPES, DISTRIBUTIONS.items()):
+        layout, lay_out = next(layouts)
+        x = lay_out(make(rng, shape, dtype))
         for k in ks(shape[axis]):
             largest, index_type = next(directions), next(index_types)
             expected = reference.top_k(x, k, axis=axis, largest=largest, index_dtype=index_type)
-            for kernel, threads in itertools.product(kernels, THREADS):
-                found = np.empty_like(expected.values), np.empty_like(expected.indices)
-                with limits(threads, grain=1):
-                    try:
-                        execute_top_k(x, k, axis, largest, *found, kernel=kernel)
-                    except LookupError:  # this kernel is not for such sequences
-                        continue
-                assert_same_bits(found, expected)
-                runs[kernel] += 1
-    assert min(runs.values()) > 30, runs
+            name = f"shape {shape}, axis {axis}, k {k}, largest {largest}, {distribution}, {layout}, {index_type}"
+            cases.append((name, (x, k, axis, largest), expected))
+    return cases
+
+
+@pytest.mark.parametrize("kernel", [entry.name for entry in registry.available("top_k", "select")])
+@pytest.mark.parametrize("dtype", TOP_K_TYPES, ids=str)
+def test_top_k(dtype, kernel):
+    runs = 0
+    for (name, call, expected), threads in itertools.product(top_k_cases(dtype), THREADS):
+        found = np.empty_like(expected.values), np.empty_like(expected.indices)
+        with limits(threads, grain=1):
+            try:
+                execute_top_k(*call, *found, kernel=kernel)
+            except LookupError:  # this kernel is not for such sequences
+                continue
+        assert_same_bits(found, expected, f"{kernel}, {dtype}, {name}, {threads} threads")
+        runs += 1
+    assert runs > 30
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "float32", "float64"])

@@ -6,6 +6,9 @@ from samples import INDEX_TYPES, TOP_K_TYPES, assert_same_bits
 
 import dmlcpu
 from dmlcpu import reference
+from dmlcpu.kernels.top_k.work import WORK
+from dmlcpu.operators.top_k import allocate, plan
+from dmlcpu.runtime.threads import budget
 
 ROWS = np.array([[0, 1, 10, 11], [3, 2, 9, 8], [4, 5, 6, 7]], np.float32).reshape(1, 1, 3, 4)
 TIES = np.array([[1, 2, 2, 3], [3, 4, 5, 5], [6, 6, 6, 6]], np.float32).reshape(1, 1, 3, 4)
@@ -256,6 +259,36 @@ def test_values_and_indices_may_not_share_memory():
     room = np.zeros((2, 1), np.int64)
     with pytest.raises(dmlcpu.BindingError, match=r"out\[0\] is sharing memory with out\[1\]"):
         dmlcpu.top_k(np.zeros((2, 3), np.int64), 1, out=(room, room))
+
+
+GRID = np.zeros((6, 4), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("x", "axis", "rows", "columns", "is_packed"),
+    [
+        (GRID, 1, 6, 1, True),
+        (GRID, 0, 4, 4, False),
+        (GRID.T, 0, 6, 1, True),
+        (GRID.T, 1, 4, 4, False),
+        (GRID[::2], 1, 3, 1, False),
+        (GRID[::-1], 1, 6, 1, False),
+        (GRID[:, ::2], 1, 6, 1, False),
+        (GRID[:, ::2], 0, 2, 1, False),
+        (GRID.reshape(2, 3, 4), 1, 8, 4, False),
+        (GRID.reshape(2, 3, 4), 2, 6, 1, True),
+        (GRID.reshape(2, 3, 4)[:, :2], 2, 4, 1, False),
+        (np.broadcast_to(GRID[:, :1], GRID.shape), 1, 6, 1, False),
+        (GRID[0], 0, 1, 1, False),
+    ],
+)
+def test_a_plan_says_how_the_sequences_lie(x, axis, rows, columns, is_packed):
+    values, indices = allocate(x, 1, axis, np.dtype(np.int64), None)
+    strides = x.strides, values.strides, indices.strides
+    work = plan(x.shape, x.dtype, axis, 1, True, 8, strides, budget(), None, True).work.view(WORK)[0]
+    assert (work["n"], work["k"], work["rows"]) == (x.shape[axis], 1, rows)
+    assert (work["columns"], work["is_packed"]) == (columns, is_packed)
+    assert work["index_words"] == 2
 
 
 @st.composite

@@ -103,7 +103,7 @@ def test_greatest_line(dtype, lines):
 
 
 @pytest.mark.parametrize("dtype", WIDTHS)
-def test_sink_keeps_lists_in_order_and_the_newcomer_before_its_equals(dtype):
+def test_insert_keeps_lists_in_order_and_the_newcomer_before_its_equals(dtype):
     lanes = lanes_of(np.zeros(0, dtype))
     words = random_words(dtype, (30, lanes)) % 5  # many ties
     best, places = np.zeros((4, lanes), dtype), np.zeros((4, lanes), np.uint16)
@@ -115,7 +115,7 @@ def test_sink_keeps_lists_in_order_and_the_newcomer_before_its_equals(dtype):
 
 
 @pytest.mark.parametrize("dtype", WIDTHS)
-def test_sink_behind_keeps_lists_in_order_and_the_newcomer_after_its_equals(dtype):
+def test_insert_after_equals_keeps_lists_in_order(dtype):
     lanes = lanes_of(np.zeros(0, dtype))
     words = random_words(dtype, (30, lanes)) % 5 + 1
     best, places = np.zeros((4, lanes), dtype), np.zeros((4, lanes), np.uint16)

@@ -1,4 +1,4 @@
-"""What follows from the maxima of groups of elements: a lower bound for the winners, and the winners among few.
+"""Block-max pruning: the maxima of groups of elements bound the winners from below, and most groups are not read again.
 
 The k-th greatest of the groups' maxima is a lower bound for the k-th greatest element, so the winners are in groups
 whose maximum reaches it. So is the k-th greatest of maxima of maxima: there are so few of them that it costs next to
@@ -8,55 +8,57 @@ Hardly more than k elements reach it, unless many are equal or the greatest lie 
 order of position, and if they become many, all but the k greatest are dropped; what comes later must then exceed those.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from dmlcpu.kernels.top_k.keys import key_of
 from dmlcpu.kernels.top_k.order import CELLS, sort
 from dmlcpu.kernels.top_k.threshold import collect, count_at_least, kth_greatest
 from dmlcpu.runtime.compilation import in_python
 from dmlcpu.runtime.intrinsics import greatest_line, line_of
-from dmlcpu.runtime.jit import device
+from dmlcpu.runtime.jit import device, inlined
 
-STRIPES = 16  # elements in a group
+GROUP = 16  # elements in a group
 # Maxima are folded into so many for each winner: fewer give a bound that more groups reach, more take longer.
 FOLDED = 4
 # The most elements that are compared at a time: a cache line of bytes.
 LINE = 64
-TILE = STRIPES * LINE
+TILE = GROUP * LINE
 
 
-class Sequences(NamedTuple):
-    """What a top-k is asked of, as far as the choice of a kernel goes."""
+class Sequence(NamedTuple):
+    """One sequence, or a part of one: x[start], x[start + step], ..., n elements."""
 
-    rows: int  # sequences
-    n: int  # elements of one
-    k: int
-    step: int  # from one element of a sequence to the next, in words
-    line: int  # how many sequences lie side by side, a word apart
+    start: Any
+    step: Any
+    n: Any
 
 
 @device
-def room(k):
-    """Return the room for candidates: how many there may be before all but k are dropped, and a tile more."""
+def capacity(k):
+    """Return how many candidates there may be: beyond this less a tile, all but k are dropped."""
     return 4 * k + 16 + TILE
 
 
-def scratch(k: int, groups: int) -> tuple[int, int]:
-    """Return how many words of keys and of positions a selection needs. groups: room for their maxima.
+def workspace(k: int, groups: int) -> tuple[int, int]:
+    """Return how many keys and positions a selection needs. groups: how many maxima there may be.
 
-    Keys: k winners, the candidates, the maxima. Positions: of the winners, of the candidates, and what sorting needs.
+    Keys: of k winners, of the candidates, the maxima. Positions: of the winners, of the candidates, and what sorting
+    needs.
     """
-    candidates = in_python(room)(k)
+    candidates = in_python(capacity)(k)
     return k + candidates + groups + LINE, k + 3 * candidates + CELLS
 
 
 @device
-def lower_bound(maxima, groups, k, folded):
+def lower_bound(maxima, k, folded):
     """Return a key that at least k elements reach, and whether none exceeds it: then the first k to reach it win.
 
-    folded: scratch for maxima of maxima, FOLDED * k and a line.
+    folded: workspace for maxima of maxima, FOLDED * k and a line.
     """
     lanes = line_of(maxima)
-    size = (FOLDED * k + lanes - 1) // lanes * lanes
+    groups, size = maxima.size, (FOLDED * k + lanes - 1) // lanes * lanes
     if size < groups:
         for line in range(0, size, lanes):
             greatest_line(maxima, line, size, groups - lanes + 1, folded, line)
@@ -68,29 +70,47 @@ def lower_bound(maxima, groups, k, folded):
     return least, above == 0 or count_at_least(maxima, groups, above) == 0
 
 
-@device
-def drop_losers(keys, positions, found, k, order):
-    """Keep the k greatest of the elements gathered so far, of equal ones the first; return what later ones must reach.
+@inlined
+def append_group(x, sequence, position, stride, key_map, least, candidates, found):
+    """Append those elements of one group that reach a bound; return how many candidates there are then.
 
-    It is above a key that k of them reach, the k-th greatest or one not far below it, or 0 if no key is above.
+    The group: the elements at `position`, position + stride, ...
     """
-    least, reached = kth_greatest(keys, found, k, k)
-    collect(keys, found, k, least, reached, k, keys, order)
+    for _ in range(GROUP):
+        key = key_of(x[np.uintp(sequence.start + position * sequence.step)], key_map)
+        candidates.keys[np.uintp(found)] = key
+        candidates.positions[np.uintp(found)] = position
+        found += 1 if key >= least else 0
+        position += stride
+    return found
+
+
+@inlined
+def prune(candidates, found, k, least, is_greatest):
+    """Return how many candidates are left, what later ones must reach, and whether no later one can win.
+
+    If there are many, the k greatest are left, of equal ones the first. Later ones must then exceed a key that k of
+    them reach, the k-th greatest or one not far below it. is_greatest: no element exceeds `least`.
+    """
+    if is_greatest and found >= k:
+        return found, least, True
+    if found <= capacity(k) - TILE:  # there is room for another line of groups
+        return found, least, False
+    keys, positions, order = candidates.keys, candidates.positions, candidates.positions[capacity(k) :]
+    threshold, reached = kth_greatest(keys, found, k, k)
+    collect(keys, found, k, threshold, reached, k, keys, order)
     for i in range(k):
         positions[i] = positions[order[i]]
-    return type(least)(least + type(least)(1))
+    above = type(threshold)(threshold + type(threshold)(1))
+    return k, above, above == 0
 
 
 @device
-def finish(k, found, keys, positions):
-    """Write the k greatest keys and their positions, in order, to keys[:k] and positions[:k].
-
-    The `found` elements they are among stand behind these, by position.
-    """
-    candidates, places = keys[k:], positions[k:]
-    words = places[room(k) :]
-    here = sort(candidates, found, words, room(k), words[2 * room(k) :])
+def select_and_sort(winners, candidates, k, found):
+    """Make winners[:k] the k greatest of the `found` candidates, in order; of equal ones the first come first."""
+    words = candidates.positions[capacity(k) :]
+    here = sort(candidates.keys, found, words, capacity(k), words[2 * capacity(k) :])
     for i in range(k):
         number = words[here + i] & 0xFFFFFFFF
-        keys[i] = candidates[number]
-        positions[i] = places[number]
+        winners.keys[i] = candidates.keys[number]
+        winners.positions[i] = candidates.positions[number]

@@ -1,4 +1,4 @@
-"""Keys: unsigned integers as wide as the element whose order is the wanted order, greatest first.
+"""Order-preserving keys: unsigned integers as wide as the element, whose order is the wanted order, greatest first.
 
 One kernel a width then serves every type and both directions, and a tie is an equal key. NaNs get one key above
 +inf, both zeros the same; the smallest elements are found under complemented keys.
@@ -8,63 +8,68 @@ the magnitude; negate it if the sign is set; flip the sign bit, so that order is
 reversed. Integers have no sign to take away: their `mask` and `positive` are all ones.
 """
 
-import functools
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dmlcpu.runtime.jit import device
+from dmlcpu.runtime.records import record
 
 UNSIGNED, SIGNED, FLOAT = 0, 1, 2
 
 
-@functools.cache
-def key_codes(kind: int, width: int, infinity: int, largest: bool) -> NDArray[np.unsignedinteger]:
-    """Return what `key_of` needs, for elements of `width` bytes: mask, positive, infinity, flip and the key of NaN.
+class KeyMap(NamedTuple):
+    """The constants of the map. In kernels they are as wide as the words they map."""
 
-    `infinity`: the bits of +inf in a float of that width.
-    """
+    mask: Any  # leaves the magnitude of a word
+    positive: Any  # the greatest word that has no sign
+    infinity: Any  # the greatest magnitude that is not a NaN
+    flip: Any  # bits that are inverted at the end
+    nan: Any  # the key of NaN
+
+
+KEY_MAP = record(mask=np.uint64, positive=np.uint64, infinity=np.uint64, flip=np.uint64, nan=np.uint64)
+
+
+def make_key_map(kind: int, width: int, infinity: int, largest: bool) -> KeyMap:
+    """Return the map of elements of `width` bytes; infinity: the bits of +inf in a float of that width."""
     ones = (1 << 8 * width) - 1
     sign = ones ^ (ones >> 1)
     flip = 0 if kind == UNSIGNED else sign
     magnitude, limit = (ones >> 1, infinity) if kind == FLOAT else (ones, ones)
     flip, nan = (flip, ones) if largest else (flip ^ ones, 0)
-    return np.array([magnitude, magnitude, limit, flip, nan], f"u{width}")
+    return KeyMap(mask=magnitude, positive=magnitude, infinity=limit, flip=flip, nan=nan)
 
 
 @device
-def key_of(bits, mask, positive, infinity, flip, nan):
-    """Return the key of one element; all arguments and the result have the key's type."""
+def key_map_of(x, constants):
+    """Return the map, of a KEY_MAP, for words as wide as x's; it lives in registers."""
+    word = x.dtype.type
+    return KeyMap(
+        word(constants.mask),
+        word(constants.positive),
+        word(constants.infinity),
+        word(constants.flip),
+        word(constants.nan),
+    )
+
+
+@device
+def key_of(bits, key_map):
+    """Return the key of one element."""
     word = type(bits)
-    magnitude = word(bits & mask)
-    value = word(word(0) - magnitude) if bits > positive else magnitude
-    return nan if magnitude > infinity else word(value ^ flip)
+    magnitude = word(bits & key_map.mask)
+    value = word(word(0) - magnitude) if bits > key_map.positive else magnitude
+    return key_map.nan if magnitude > key_map.infinity else word(value ^ key_map.flip)
 
 
 @device
-def load_keys(x, start, step, n, codes, keys):
-    """Write the keys of x[start], x[start + step], ... to keys[:n]. x, codes, keys: words of one width."""
-    mask, positive, infinity, flip, nan = codes[0], codes[1], codes[2], codes[3], codes[4]
+def load_keys(x, start, step, n, key_map, keys):
+    """Write the keys of x[start], x[start + step], ... to keys[:n]."""
     if step == 1:
         row = x[start : start + n]
         for i in range(n):
-            keys[i] = key_of(row[i], mask, positive, infinity, flip, nan)
+            keys[i] = key_of(row[i], key_map)
     else:
         for i in range(n):
-            keys[i] = key_of(x[start + i * step], mask, positive, infinity, flip, nan)
-
-
-@device
-def write_row(x, start, step, order, k, values, v, v_step, indices, i, i_step, words):
-    """Write the elements x[start + order[j] * step] and the numbers order[j], j < k, to their output sequences.
-
-    indices: uint32 words, `words` (1 or 2) an index; the low word comes first.
-    """
-    for j in range(k):
-        position = order[j]
-        # Unsigned numbers spare the question whether an index counts from the end.
-        values[np.uintp(v + j * v_step)] = x[np.uintp(start + position * step)]
-        low = np.uintp(i + j * i_step)
-        indices[low] = position & 0xFFFFFFFF
-        if words == 2:
-            indices[low + np.uintp(1)] = position >> 32
+            keys[i] = key_of(x[start + i * step], key_map)

@@ -1,4 +1,4 @@
-"""Sorting the winners: descending keys, equal ones as they come, which is by ascending position.
+"""Rank sort and LSD radix sort of the winners: descending keys, equal ones as they come, by ascending position.
 
 What is sorted are words: half a key above the number of the element, counted as they come. So a pass moves one word,
 and keys of 64 bits take two sorts, by their lower and then by their upper half.
@@ -74,10 +74,10 @@ def sort_words(words, here, there, k, digits, counts):
 
 
 @device
-def sort(keys, k, words, room, counts):
+def sort(keys, k, words, capacity, counts):
     """Sort k keys; return where in `words` the numbers of the elements start, in the order of their keys.
 
-    The number is the lower half of a word. words: two times `room`, which is at least k.
+    The number is the lower half of a word. words: two times `capacity`, which is at least k.
     """
     if k <= RANKED:
         if k > 0:
@@ -92,5 +92,5 @@ def sort(keys, k, words, room, counts):
             for i in range(here, here + k):
                 number = words[i] & 0xFFFFFFFF
                 words[i] = np.int64(np.uint64(keys[number]) & np.uint64(0xFFFFFFFF00000000)) | number
-        here = sort_words(words, here, room - here, k, min(width, 4), counts)
+        here = sort_words(words, here, capacity - here, k, min(width, 4), counts)
     return here

@@ -1,13 +1,15 @@
-"""Top-k of mid and large k: all keys, the threshold, a pass that collects in order of position, a stable sort."""
+"""Radix-select and sort, for mid and large k: the threshold of all keys, the winners in order of position, sorted."""
 
-from dmlcpu.kernels.grid import offset
-from dmlcpu.kernels.top_k.brief import scratch_of, unpack, wants_order
 from dmlcpu.kernels.top_k.groups import LINE
-from dmlcpu.kernels.top_k.keys import load_keys, write_row
+from dmlcpu.kernels.top_k.keys import key_map_of, load_keys
 from dmlcpu.kernels.top_k.order import CELLS, sort
 from dmlcpu.kernels.top_k.threshold import collect, kth_greatest
+from dmlcpu.kernels.top_k.work import WORK, start_of, workspace_of, write_winners
+from dmlcpu.kernels.walk import share
+from dmlcpu.runtime.compilation import in_python
 from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.kernel import kernel
+from dmlcpu.runtime.records import record_at
 
 
 @device
@@ -16,36 +18,38 @@ def most_chosen(k):
     return k + k // 8 + 2
 
 
-@device
-def select(keys, n, k, ordered, chosen, order):
-    """Write the positions of the k greatest of keys[:n] to order[:k]. chosen, order: scratch."""
-    enough = min(most_chosen(k), n) if ordered else k
-    threshold, reached = kth_greatest(keys, n, k, enough)
-    if not ordered:
-        collect(keys, n, k, threshold, reached, enough, chosen, order)
-        return
-    room = most_chosen(k) + LINE
-    places, words, counts = order[k:], order[k + room :], order[k + 3 * room :]
-    found = collect(keys, n, k, threshold, reached, enough, chosen, places)
-    here = sort(chosen, found, words, room, counts)
-    for i in range(k):
-        order[i] = places[words[here + i] & 0xFFFFFFFF]
-
-
-def scratch(n: int, k: int) -> tuple[int, int]:
-    """Return how many words of `keys` and of `order` each share of the work needs."""
-    room = k + k // 8 + 2 + LINE
-    return n + room, k + 3 * room + CELLS
+def workspace(n: int, k: int) -> tuple[int, int]:
+    """Return how many keys and positions each share needs."""
+    capacity = in_python(most_chosen)(k) + LINE
+    return n + capacity, k + 3 * capacity + CELLS
 
 
 @kernel
-def select_sort(part, parts, x, values, indices, brief, scratch):
-    """Select in a share of the sequences. x, values: words of one width; brief, scratch: see brief.py."""
-    x_start, x_step, v_start, v_step, i_start, i_step, words, rows, n, k, grid, codes = unpack(x, brief)
-    keys, order = scratch_of(part, parts, x, brief, scratch)
-    for row in range(part * rows // parts, (part + 1) * rows // parts):
-        start = x_start + offset(grid, 1, row)
-        load_keys(x, start, x_step, n, codes, keys)
-        select(keys, n, k, wants_order(brief), keys[n:], order)
-        write_row(x, start, x_step, order, k, values, v_start + offset(grid, 2, row), v_step,
-                  indices, i_start + offset(grid, 3, row), i_step, words)  # fmt: skip
+def select_sort(part, parts, x, values, indices, works, scratch):
+    """Select in a share of the sequences."""
+    work = record_at(works, 0, WORK)
+    key_map = key_map_of(x, work.key_map)
+    n, k = work.n, work.k
+    space = workspace_of(part, parts, x, work, scratch)
+    first, last = share(part, parts, work.rows)
+    for row in range(first, last):
+        start = start_of(work, work.x, row)
+        load_keys(x, start, work.x.step, n, key_map, space.keys)
+        select(space.keys, n, k, work.is_sorted, space.keys[n:], space.positions)
+        write_winners(x, start, work, row, space.positions, values, indices)
+
+
+@device
+def select(keys, n, k, is_sorted, chosen, order):
+    """Write the positions of the k greatest of keys[:n] to order[:k]. chosen, and order behind that: workspace."""
+    enough = min(most_chosen(k), n) if is_sorted else k
+    threshold, reached = kth_greatest(keys, n, k, enough)
+    if not is_sorted:
+        collect(keys, n, k, threshold, reached, enough, chosen, order)
+        return
+    capacity = most_chosen(k) + LINE
+    places, words, counts = order[k:], order[k + capacity :], order[k + 3 * capacity :]
+    found = collect(keys, n, k, threshold, reached, enough, chosen, places)
+    here = sort(chosen, found, words, capacity, counts)
+    for i in range(k):
+        order[i] = places[words[here + i] & 0xFFFFFFFF]

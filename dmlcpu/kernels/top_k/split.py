@@ -1,80 +1,65 @@
-"""Top-k of few long sequences: every share of the work takes a part of one, and the parts' winners are merged."""
+"""Partitioned top-k of few long sequences: every share takes a part of one, and the parts' winners are merged."""
 
-from dmlcpu.kernels.grid import offset
-from dmlcpu.kernels.top_k.brief import scratch_of, unpack
-from dmlcpu.kernels.top_k.groups import STRIPES, Sequences, finish, lower_bound, room
-from dmlcpu.kernels.top_k.keys import write_row
-from dmlcpu.kernels.top_k.tournament import gather, group_maxima, scratch
-from dmlcpu.runtime.jit import device, viewer
+from dmlcpu.kernels.top_k.groups import GROUP, Sequence, capacity, lower_bound, select_and_sort
+from dmlcpu.kernels.top_k.keys import key_map_of
+from dmlcpu.kernels.top_k.tournament import gather, group_maxima
+from dmlcpu.kernels.top_k.work import WORK, Candidates, Problem, start_of, workspace_of, write_winners
+from dmlcpu.kernels.walk import share
+from dmlcpu.runtime.jit import viewer
 from dmlcpu.runtime.kernel import kernel
+from dmlcpu.runtime.records import record_at
 
-__all__ = ["most_parts", "scratch", "split", "takes"]
 
-
-def most_parts(work: Sequences) -> int:
+def most_parts(problem: Problem) -> int:
     """Return into how many parts a sequence can be cut, each with k groups."""
-    return max(1, work.n // (STRIPES * work.k))
-
-
-def takes(work: Sequences) -> bool:
-    """Return whether the kernel can do this."""
-    return work.step == 1 and work.n >= STRIPES * work.k
-
-
-@device
-def bounds(part, parts, n):
-    """Return where a part of a sequence begins and ends."""
-    return part * n // parts, (part + 1) * n // parts
+    return max(1, problem.n // (GROUP * problem.k))
 
 
 @kernel
-def split(part, parts, x, values, indices, brief, scratch):
-    """Select in one part of a sequence, of which there are `parts` // `rows`; `merge` makes the result of them."""
-    x_start, _, _, _, _, _, _, rows, n, k, grid, codes = unpack(x, brief)
-    keys, positions = scratch_of(part, parts, x, brief, scratch)
-    each = parts // rows
-    begin, end = bounds(part % each, each, n)
-    start = x_start + offset(grid, 1, part // each) + begin
-    maxima = keys[k + room(k) :]
-    groups = group_maxima(x, start, end - begin, codes, maxima)
-    least, is_greatest = lower_bound(maxima, groups, k, keys)
-    found = gather(x, start, end - begin, codes, maxima, groups, k, least, is_greatest, keys[k:], positions[k:])
-    finish(k, found, keys, positions)
+def split(part, parts, x, values, indices, works, scratch):
+    """Select in one part of a contiguous sequence, of which there are `parts` // `rows`; `merge` makes the result."""
+    work = record_at(works, 0, WORK)
+    k, key_map, each = work.k, key_map_of(x, work.key_map), parts // work.rows
+    winners = workspace_of(part, parts, x, work, scratch)
+    candidates = Candidates(winners.keys[k:], winners.positions[k:])
+    begin, end = share(part % each, each, work.n)
+    sequence = Sequence(start_of(work, work.x, part // each) + begin, work.x.step, end - begin)
+    maxima = group_maxima(x, sequence, key_map, winners.keys[k + capacity(k) :])
+    least, is_greatest = lower_bound(maxima, k, winners.keys)
+    found = gather(x, sequence, k, key_map, maxima, least, is_greatest, candidates)
+    select_and_sort(winners, candidates, k, found)
+
+
+@kernel
+def merge(_, parts, x, values, indices, works, scratch):
+    """Write the result of every sequence that was split into parts."""
+    work = record_at(works, 0, WORK)
+    for row in range(work.rows):
+        positions = merge_row(row, parts, x, work, scratch)
+        write_winners(x, start_of(work, work.x, row), work, row, positions, values, indices)
 
 
 @viewer
-def merge_row(first, each, parts, n, k, x, brief, scratch):
-    """Merge the winners of a sequence's `each` parts from `first` on; return their positions.
+def merge_row(row, parts, x, work, scratch):
+    """Merge the winners of a sequence's parts, of equal keys the earlier part's first; return their positions.
 
-    Of equal keys the earlier part's comes first. positions[k] of a part, a cell that is free now, counts what has been
-    taken of it; the result goes behind that of the first part.
+    positions[k] of a part, a cell that is free now, counts what has been taken of it; the result goes behind that of
+    the first part.
     """
-    _, order = scratch_of(first, parts, x, brief, scratch)
-    order = order[k + 1 :]
+    k, each = work.k, parts // work.rows
+    first = row * each
+    order = workspace_of(first, parts, x, work, scratch).positions[k + 1 :]
     for part in range(first, first + each):
-        _, positions = scratch_of(part, parts, x, brief, scratch)
-        positions[k] = 0
+        workspace_of(part, parts, x, work, scratch).positions[k] = 0
     for j in range(k):
-        best = -1
-        best_key = x.dtype.type(0)
+        best, best_key = -1, x.dtype.type(0)
         for part in range(first, first + each):
-            keys, positions = scratch_of(part, parts, x, brief, scratch)
-            taken = positions[k]
-            if taken < k and (best < 0 or keys[taken] > best_key):
-                best, best_key = part, keys[taken]
-        _, positions = scratch_of(best, parts, x, brief, scratch)
-        begin, _ = bounds(best - first, each, n)
+            winners = workspace_of(part, parts, x, work, scratch)
+            taken = winners.positions[k]
+            if taken < k and (best < 0 or winners.keys[taken] > best_key):
+                best, best_key = part, winners.keys[taken]
+        positions = workspace_of(best, parts, x, work, scratch).positions
+        begin, _ = share(best - first, each, work.n)
         order[j] = begin + positions[positions[k]]
         positions[k] += 1
     return order
-
-
-@kernel
-def merge(_, parts, x, values, indices, brief, scratch):
-    """Write the result of every sequence that was split into parts."""
-    x_start, x_step, v_start, v_step, i_start, i_step, words, rows, n, k, grid, _ = unpack(x, brief)
-    each = parts // rows
-    for row in range(rows):
-        order = merge_row(row * each, each, parts, n, k, x, brief, scratch)
-        write_row(x, x_start + offset(grid, 1, row), x_step, order, k, values, v_start + offset(grid, 2, row), v_step,
-                  indices, i_start + offset(grid, 3, row), i_step, words)  # fmt: skip

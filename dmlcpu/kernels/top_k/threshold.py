@@ -1,4 +1,4 @@
-"""The k-th greatest of a set of keys, found by halving the range of keys and counting; and the keys that reach it."""
+"""Radix-select, one bit a pass: the k-th greatest key is found by halving the range of keys and counting."""
 
 import numpy as np
 

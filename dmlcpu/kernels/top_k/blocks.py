@@ -1,0 +1,20 @@
+"""Cache blocking along an axis that is not the last: sequences side by side in x are worked on in blocks of columns.
+
+A block reads whole lines of x. The last one of a line may be narrower than the others.
+"""
+
+from dmlcpu.runtime.jit import device
+
+
+@device
+def block_count(work, most):
+    """Return how many blocks of at most `most` columns all sequences make."""
+    return work.rows // work.columns * ((work.columns + most - 1) // most)
+
+
+@device
+def block_at(work, most, number):
+    """Return the first sequence of a block, and how many it has."""
+    a_line = (work.columns + most - 1) // most
+    column = number % a_line * most
+    return number // a_line * work.columns + column, min(most, work.columns - column)

@@ -1,0 +1,124 @@
+"""Block-max pruning for small k along an axis that is not the last: blocks of columns, read line by line as they lie.
+
+A group is GROUP neighbouring elements of one column, those behind the last whole group are groups of one. The maxima of
+all columns of a block form in whole vectors. Then each column is finished by itself, as groups.py tells. No column is
+ever copied.
+"""
+
+import numpy as np
+
+from dmlcpu.kernels.top_k import groups
+from dmlcpu.kernels.top_k.blocks import block_at, block_count
+from dmlcpu.kernels.top_k.groups import (
+    GROUP,
+    Sequence,
+    append_group,
+    capacity,
+    lower_bound,
+    prune,
+    select_and_sort,
+)
+from dmlcpu.kernels.top_k.keys import key_map_of, key_of, load_keys
+from dmlcpu.kernels.top_k.threshold import bits_of_line
+from dmlcpu.kernels.top_k.work import WORK, Candidates, Problem, start_of, workspace_of, write_winners
+from dmlcpu.kernels.walk import share
+from dmlcpu.runtime.intrinsics import line_of, lowest_bit, prefetch
+from dmlcpu.runtime.jit import device, inlined
+from dmlcpu.runtime.kernel import kernel
+from dmlcpu.runtime.records import record_at
+
+# Columns in a block: a few cache lines of each line of the input, and maxima that fit a cache.
+COLUMNS = 128
+# Prefetch distance in lines of the input: processors do not foresee jumps from line to line.
+# Chosen as in strided_insert.py, not measured here.
+PREFETCH = 16
+
+
+def supports(problem: Problem) -> bool:
+    """Return whether the kernel can do this."""
+    return problem.columns > 1 and problem.n >= GROUP * problem.k
+
+
+def workspace(n: int, k: int) -> tuple[int, int]:
+    """Return how many keys and positions each share needs: the maxima of a block, and what one column takes."""
+    keys, positions = groups.workspace(k, n // GROUP + GROUP)
+    return keys + n // GROUP * COLUMNS, positions
+
+
+@kernel
+def strided_tournament(part, parts, x, values, indices, works, scratch):
+    """Select in a share of the sequences, which lie side by side in x."""
+    work = record_at(works, 0, WORK)
+    key_map = key_map_of(x, work.key_map)
+    space = workspace_of(part, parts, x, work, scratch)
+    block_maxima = space.keys[: work.n // GROUP * COLUMNS]
+    winners = Candidates(space.keys[block_maxima.size :], space.positions)
+    first, last = share(part, parts, block_count(work, COLUMNS))
+    for number in range(first, last):
+        row, width = block_at(work, COLUMNS, number)
+        start = start_of(work, work.x, row)
+        group_maxima(x, start, work.x.step, width, key_map, block_maxima)
+        for column in range(width):
+            sequence = Sequence(start + column, work.x.step, work.n)
+            select(x, sequence, work.k, key_map, block_maxima[column:], winners)
+            write_winners(x, start + column, work, row + column, winners.positions, values, indices)
+
+
+@device
+def group_maxima(x, start, step, width, key_map, maxima):
+    """Write the maxima of the whole groups of `width` columns. maxima: (whole groups, COLUMNS), but flat."""
+    lanes = line_of(x)
+    for group in range(maxima.size // COLUMNS):
+        best = maxima[group * COLUMNS : (group + 1) * COLUMNS]
+        for column in range(width):
+            best[column] = 0
+        for i in range(group * GROUP, (group + 1) * GROUP):
+            line = x[start + i * step :][:width]
+            for column in range(0, width, lanes):
+                prefetch(x, start + (i + PREFETCH) * step + column)
+            for column in range(width):
+                best[column] = max(best[column], key_of(line[column], key_map))
+
+
+@device
+def select(x, sequence, k, key_map, column_maxima, winners):
+    """Make winners[:k] the k greatest elements of a column, in order; what is behind is workspace.
+
+    column_maxima: those of its whole groups, COLUMNS apart.
+    """
+    whole, rest = sequence.n // GROUP, sequence.n % GROUP
+    maxima = winners.keys[k + capacity(k) :][: whole + rest]
+    for group in range(whole):
+        maxima[group] = column_maxima[group * COLUMNS]
+    load_keys(x, sequence.start + whole * GROUP * sequence.step, sequence.step, rest, key_map, maxima[whole:])
+    least, is_greatest = lower_bound(maxima, k, winners.keys)
+    candidates = Candidates(winners.keys[k:], winners.positions[k:])
+    found = gather(x, sequence, k, key_map, maxima, least, is_greatest, candidates)
+    select_and_sort(winners, candidates, k, found)
+
+
+@device
+def gather(x, sequence, k, key_map, maxima, least, is_greatest, candidates):
+    """Gather elements that reach a bound, among them the k greatest, by ascending position; return how many."""
+    found = np.intp(0)  # a literal 0 would compile `append` twice
+    for first in range(0, maxima.size, line_of(x)):
+        reached = bits_of_line(maxima, first, maxima.size, least)
+        while reached != 0:
+            group = first + lowest_bit(reached)
+            reached &= reached - np.uint64(1)
+            found = append(x, sequence, key_map, maxima, group, least, candidates, found)
+            found, least, is_done = prune(candidates, found, k, least, is_greatest)
+            if is_done:
+                return found
+    return found
+
+
+@inlined
+def append(x, sequence, key_map, maxima, group, least, candidates, found):
+    """Append those elements of a group that reach a bound; return how many candidates there are then."""
+    whole = sequence.n // GROUP
+    if group < whole:
+        return append_group(x, sequence, group * GROUP, np.intp(1), key_map, least, candidates, found)
+    candidates.keys[found] = maxima[group]  # a group of one
+    candidates.positions[found] = sequence.n - maxima.size + group
+    return found + 1

@@ -1,0 +1,86 @@
+"""What every top_k kernel is told, the workspace of a share, and how winners are written."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dmlcpu.kernels.top_k.keys import KEY_MAP
+from dmlcpu.kernels.walk import STRIDES, WALK, offset
+from dmlcpu.runtime.intrinsics import as_words
+from dmlcpu.runtime.jit import device, inlined, viewer
+from dmlcpu.runtime.records import record
+
+# Where the sequences lie in one tensor, in words: of x and values as wide as an element, of indices 32 bits.
+SEQUENCES = record(
+    start=np.int64,  # of the first sequence
+    step=np.int64,  # from one element of a sequence to the next
+    side=np.int64,  # from one sequence to the next along the walk's last dimension
+    strides=STRIDES,  # from sequence to sequence
+)
+
+WORK = record(
+    n=np.int64,  # elements of a sequence
+    k=np.int64,
+    rows=np.int64,  # sequences
+    columns=np.int64,  # sequences side by side in x, one word apart: the size of the walk's last dimension, or 1
+    is_packed=np.int64,  # the sequences of x lie behind one another, without gaps
+    is_sorted=np.int64,  # the winners have to be in order
+    index_words=np.int64,  # words of an index, the low one first: 1 or 2
+    walk=WALK,  # from sequence to sequence
+    x=SEQUENCES,
+    values=SEQUENCES,
+    indices=SEQUENCES,
+    key_map=KEY_MAP,
+    workspace=record(keys=np.int64, positions=np.int64),  # how many of each a share has
+)
+
+
+class Problem(NamedTuple):
+    """What a top-k is asked of, as far as the choice of a kernel goes. The fields are those of WORK."""
+
+    rows: int
+    n: int
+    k: int
+    step: int  # of x
+    columns: int
+
+
+class Candidates(NamedTuple):
+    """Keys of elements, and beside each its position in the sequence."""
+
+    keys: Any
+    positions: Any
+
+
+@viewer
+def workspace_of(part, parts, x, work, scratch):
+    """Return the workspace of a share. scratch: int64, positions (parts, ...) and behind them keys (parts, ...)."""
+    keys, positions = work.workspace.keys, work.workspace.positions
+    words = as_words(scratch, parts * positions, x)
+    return Candidates(words[part * keys : (part + 1) * keys], scratch[part * positions : (part + 1) * positions])
+
+
+@device
+def start_of(work, tensor, row):
+    """Return where sequence `row` begins in a tensor: x, values or indices of the work."""
+    return tensor.start + offset(work.walk, tensor.strides, row)
+
+
+@inlined
+def write_winner(x, source, position, values, target, indices, low, is_wide):
+    """Write the element x[source] to values[target] and its position to indices[low], if wide with the word behind."""
+    # Unsigned numbers spare the question whether an index counts from the end.
+    values[np.uintp(target)] = x[np.uintp(source)]
+    indices[np.uintp(low)] = position & 0xFFFFFFFF
+    if is_wide:
+        indices[np.uintp(low) + np.uintp(1)] = position >> 32
+
+
+@device
+def write_winners(x, start, work, row, positions, values, indices):
+    """Write the winners of sequence `row`, which begins at x[start]: the elements at positions[:k]."""
+    v, i = start_of(work, work.values, row), start_of(work, work.indices, row)
+    x_step, v_step, i_step, is_wide = work.x.step, work.values.step, work.indices.step, work.index_words == 2
+    for j in range(work.k):
+        position = positions[j]
+        write_winner(x, start + position * x_step, position, values, v + j * v_step, indices, i + j * i_step, is_wide)
