@@ -30,6 +30,7 @@ from dmlcpu.reference import top_k as reference_top_k
 from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.memory import Workspace, first_word, word_strides, words
 from dmlcpu.runtime.records import CACHE_LINE, CELL, fill
+from dmlcpu.runtime.results import empty_result
 from dmlcpu.runtime.threads import Budget, budget
 
 _log = logging.getLogger("dmlcpu")
@@ -166,7 +167,7 @@ def allocate(x: Array, k: int, axis: int, index_type: np.dtype[Any], out: Any) -
     """Return the output arrays: new ones, or those of `out` if they fit."""
     shape = (*x.shape[:axis], k, *x.shape[axis + 1 :])
     if out is None:
-        return np.empty(shape, x.dtype), np.empty(shape, index_type)
+        return empty_result(shape, x.dtype), empty_result(shape, index_type)
     if not isinstance(out, tuple) or len(out) != 2:
         raise TypeError(f"top_k: out is {type(out).__name__}; allowed: a tuple (values, indices) of two arrays")
     values, indices = out

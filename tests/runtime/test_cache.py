@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numba.core.caching import UserProvidedCacheLocator
 
-from dmlcpu.runtime import cache, jit, layers, pool, threads
+from dmlcpu.runtime import cache, layers, pool, threads
 from dmlcpu.runtime.kernel import kernel
 
 
@@ -36,7 +36,6 @@ def process(monkeypatch, tmp_path):
         return kernel(double_all.function)
 
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(jit, "_can_cache", True)
     return start
 
 
@@ -270,11 +269,9 @@ def test_without_a_place_there_is_no_cache(monkeypatch, tmp_path):
     (tmp_path / "file").touch()
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "file" / "folder"))
     monkeypatch.setattr(numba.config, "CACHE_LOCATOR_CLASSES", "UserProvidedCacheLocator")
-    monkeypatch.setattr(jit, "_can_cache", True)
     doubling = kernel(double_all.function)
     assert run(doubling) == (0, 1)
     assert doubling.share.stats.cache_path is None
-    assert not jit._can_cache
 
 
 def test_who_loads_while_others_save_finds_a_whole_file(entries, tmp_path):

@@ -5,7 +5,7 @@ from dmlcpu.kernels.top_k.keys import key_map_of
 from dmlcpu.kernels.top_k.tournament import gather, group_maxima
 from dmlcpu.kernels.top_k.work import WORK, Candidates, Problem, start_of, workspace_of, write_winners
 from dmlcpu.kernels.walk import share
-from dmlcpu.runtime.jit import viewer
+from dmlcpu.runtime.jit import inlined
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import record_at
 
@@ -39,7 +39,7 @@ def merge(_, parts, x, values, indices, works, scratch):
         write_winners(x, start_of(work, work.x, row), work, row, positions, values, indices)
 
 
-@viewer
+@inlined
 def merge_row(row, parts, x, work, scratch):
     """Merge the winners of a sequence's parts, of equal keys the earlier part's first; return their positions.
 

@@ -80,7 +80,7 @@ def group_maxima(x, start, step, width, key_map, maxima):
                 best[column] = max(best[column], key_of(line[column], key_map))
 
 
-@device
+@inlined
 def select(x, sequence, k, key_map, column_maxima, winners):
     """Make winners[:k] the k greatest elements of a column, in order; what is behind is workspace.
 
@@ -97,7 +97,7 @@ def select(x, sequence, k, key_map, column_maxima, winners):
     select_and_sort(winners, candidates, k, found)
 
 
-@device
+@inlined
 def gather(x, sequence, k, key_map, maxima, least, is_greatest, candidates):
     """Gather elements that reach a bound, among them the k greatest, by ascending position; return how many."""
     found = np.intp(0)  # a literal 0 would compile `append` twice

@@ -22,7 +22,7 @@ from dmlcpu.kernels.top_k.threshold import bits_of_line
 from dmlcpu.kernels.top_k.work import WORK, Candidates, Problem, start_of, workspace_of, write_winners
 from dmlcpu.kernels.walk import share
 from dmlcpu.runtime.intrinsics import line_of, lowest_bit, prefetch, reach
-from dmlcpu.runtime.jit import device, inlined, viewer
+from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import record_at
 
@@ -61,7 +61,7 @@ def tournament(part, parts, x, values, indices, works, scratch):
         write_winners(x, sequence.start, work, row, winners.positions, values, indices)
 
 
-@viewer
+@inlined
 def group_maxima(x, sequence, key_map, maxima):
     """Write the greatest key of each group of a sequence, tile by tile; return maxima[: how many]."""
     start, n, lanes = sequence.start, sequence.n, line_of(x)
@@ -83,7 +83,7 @@ def group_maxima(x, sequence, key_map, maxima):
     return maxima[: tiles * lanes + n - done]
 
 
-@device
+@inlined
 def gather(x, sequence, k, key_map, maxima, least, is_greatest, candidates):
     """Gather elements that reach a bound, among them the k greatest, by ascending position; return how many."""
     found = np.intp(0)  # a literal 0 would compile `append_groups` twice

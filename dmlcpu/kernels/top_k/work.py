@@ -7,7 +7,7 @@ import numpy as np
 from dmlcpu.kernels.top_k.keys import KEY_MAP
 from dmlcpu.kernels.walk import STRIDES, WALK, offset
 from dmlcpu.runtime.intrinsics import as_words
-from dmlcpu.runtime.jit import device, inlined, viewer
+from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.records import record
 
 # Where the sequences lie in one tensor, in words: of x and values as wide as an element, of indices 32 bits.
@@ -52,7 +52,7 @@ class Candidates(NamedTuple):
     positions: Any
 
 
-@viewer
+@device
 def workspace_of(part, parts, x, work, scratch):
     """Return the workspace of a share. scratch: int64, positions (parts, ...) and behind them keys (parts, ...)."""
     keys, positions = work.workspace.keys, work.workspace.positions

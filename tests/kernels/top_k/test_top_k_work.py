@@ -7,6 +7,7 @@ from numba import njit
 from dmlcpu.kernels.top_k import blocks, keys, work as top_k_work
 from dmlcpu.kernels.top_k.work import WORK
 from dmlcpu.kernels.walk import merge, walk_of
+from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import fill, record_at
 
 WIDTHS = ["uint8", "uint16", "uint32", "uint64"]
@@ -17,9 +18,14 @@ def key_map_of(x, works):
     return keys.key_map_of(x, record_at(works, 0, WORK).key_map)
 
 
-@njit
-def workspace_of(part, parts, x, works, scratch):
-    return top_k_work.workspace_of(part, parts, x, record_at(works, 0, WORK), scratch)
+@kernel
+def fill_workspace(part, parts, x, works, scratch, sizes):
+    space = top_k_work.workspace_of(part, parts, x, record_at(works, 0, WORK), scratch)
+    sizes[part, 0], sizes[part, 1] = space.keys.size, space.positions.size
+    for i in range(space.keys.size):
+        space.keys[i] = part + 1
+    for i in range(space.positions.size):
+        space.positions[i] = part + 1
 
 
 @njit
@@ -73,17 +79,12 @@ def test_a_key_map_is_as_wide_as_the_words(dtype):
 
 @pytest.mark.parametrize("dtype", WIDTHS)
 def test_shares_have_workspaces_of_their_own(dtype):
-    works, scratch = make_work(), np.zeros(100, np.int64)
-    shares = [workspace_of(part, 2, np.zeros(1, dtype), works, scratch) for part in range(2)]
-    for number, share in enumerate(shares, start=1):
-        assert (share.keys.shape, share.keys.dtype) == ((5,), dtype)
-        assert (share.positions.shape, share.positions.dtype) == ((3,), np.int64)
-        share.keys[...] = number
-        share.positions[...] = number
-    assert [(share.keys.tolist(), share.positions.tolist()) for share in shares] == [
-        ([1] * 5, [1] * 3),
-        ([2] * 5, [2] * 3),
-    ]
+    works, scratch, sizes = make_work(), np.zeros(100, np.int64), np.zeros((2, 2), int)
+    fill_workspace(0, 2, np.zeros(1, dtype), works, scratch, sizes)
+    assert sizes.tolist() == [[5, 3]] * 2
+    assert scratch[:6].tolist() == [1] * 3 + [2] * 3  # positions first
+    assert scratch[6:].view(dtype)[:10].tolist() == [1] * 5 + [2] * 5
+    assert not scratch[6:].view(dtype)[10:].any()
 
 
 def test_each_tensor_has_its_own_start_and_strides():
