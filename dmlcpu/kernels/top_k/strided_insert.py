@@ -57,7 +57,8 @@ def strided_insert(part, parts, x, values, indices, works, scratch):
 @device
 def insert_columns(x, start, width, work, key_map, newcomers, winners):
     """Find the k greatest of `width` columns. newcomers: (columns,); winners: (k, columns), but flat."""
-    n, k, step, columns, lanes = work.n, work.k, work.x.step, newcomers.size, line_of(x)
+    n, k, step, lanes = work.n, work.k, work.x.step, line_of(x)
+    columns = LINES * lanes  # a constant, which the size of newcomers is not
     best, places = winners.keys, winners.positions
     for cell in range(k * columns):
         best[cell] = 0  # the least key there is gives way to every element
