@@ -4,7 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dmlcpu.kernels.gemm import pack, product, skinny
-from dmlcpu.kernels.gemm.microkernels import amx, microkernel
+from dmlcpu.kernels.gemm.microkernels import amx, arm64, x86
+from dmlcpu.kernels.gemm.microkernels.generic import GENERIC
+from dmlcpu.kernels.gemm.microkernels.microkernel import MR, NR, Microkernel
+from dmlcpu.kernels.gemm.product import make_product
+from dmlcpu.kernels.gemm.skinny import make_skinny
 from dmlcpu.kernels.scatter_nd import apply, buckets, resolve
 from dmlcpu.kernels.top_k import columns, lockstep, select_sort, split, sweep, tournament
 from dmlcpu.runtime.isa import Isa, allowed
@@ -18,6 +22,8 @@ class Product:
     mr: int  # rows of its tallest tile of accumulators
     nr: int  # columns of it
     rhs_layout: str  # what it reads the right-hand side as: the name of a packed layout, or "rows": as it is in memory
+    rate: int  # products in a nanosecond on one thread, within a factor of 2
+    microkernel: Microkernel | None = None  # of a vector unit; None: the tile registers have their own
     is_skinny: bool = False  # for few rows: work is cut by columns alone, and each task reads all of the left-hand side
 
 
@@ -38,9 +44,22 @@ class Entry:
     product: Product | None = None
 
 
-VECTORS = Product(mr=microkernel.MR, nr=microkernel.NR, rhs_layout=pack.LAYOUT)
-TILES = Product(mr=amx.MR, nr=microkernel.NR, rhs_layout=pack.LAYOUT)
-SKINNY = Product(mr=skinny.MOST_ROWS, nr=skinny.BLOCK, rhs_layout="rows", is_skinny=True)
+def _vectors(microkernel: Microkernel) -> Product:
+    return Product(mr=MR, nr=NR, rhs_layout=pack.LAYOUT, rate=microkernel.rate, microkernel=microkernel)
+
+
+def _skinny(microkernel: Microkernel) -> Product:
+    return Product(
+        mr=skinny.MOST_ROWS,
+        nr=skinny.BLOCK,
+        rhs_layout="rows",
+        rate=microkernel.rate,
+        microkernel=microkernel,
+        is_skinny=True,
+    )
+
+
+_TILES = Product(mr=amx.MR, nr=NR, rhs_layout=pack.LAYOUT, rate=amx.RATE)
 
 # fmt: off
 KERNELS = (
@@ -60,32 +79,43 @@ KERNELS = (
     Entry("scatter_nd", "partition", "partition", Isa.GENERIC, buckets.partition),
     Entry("scatter_nd", "drain", "drain", Isa.GENERIC, buckets.drain),
     Entry("quantized_matmul", "pack", "pack", Isa.GENERIC, pack.pack),
-    Entry("quantized_matmul", "dot", "dot_u8s8_4x8x4_generic", Isa.GENERIC, product.generic, product=VECTORS),
-    Entry("quantized_matmul", "dot", "dot_u8s8_4x16x4_avx2", Isa.AVX2, product.avx2, product=VECTORS),
-    Entry("quantized_matmul", "dot", "dot_u8s8_6x16x4_avxvnni", Isa.AVXVNNI, product.avxvnni, product=VECTORS),
-    Entry("quantized_matmul", "dot", "dot_u8s8_12x32x4_avx512vnni", Isa.AVX512VNNI, product.avx512vnni,
-          product=VECTORS),
-    Entry("quantized_matmul", "dot", "dot_u8s8_32x32x64_amx", Isa.AMX, product.amx, product=TILES),
-    Entry("quantized_matmul", "dot", "skinny_u8s8_16x16_generic", Isa.GENERIC, skinny.generic,
-          supports=skinny.supports, product=SKINNY),
-    Entry("quantized_matmul", "dot", "skinny_u8s8_32x16_avx2", Isa.AVX2, skinny.avx2,
-          supports=skinny.supports, product=SKINNY),
-    Entry("quantized_matmul", "dot", "skinny_u8s8_32x16_avxvnni", Isa.AVXVNNI, skinny.avxvnni,
-          supports=skinny.supports, product=SKINNY),
-    Entry("quantized_matmul", "dot", "skinny_u8s8_64x16_avx512vnni", Isa.AVX512VNNI, skinny.avx512vnni,
-          supports=skinny.supports, product=SKINNY),
+    Entry("quantized_matmul", "dot", "dot_u8s8_4x8x4_generic", Isa.GENERIC, make_product(GENERIC),
+          product=_vectors(GENERIC)),
+    Entry("quantized_matmul", "dot", "dot_u8s8_4x16x4_avx2", Isa.AVX2, make_product(x86.AVX2),
+          product=_vectors(x86.AVX2)),
+    Entry("quantized_matmul", "dot", "dot_u8s8_6x16x4_avxvnni", Isa.AVXVNNI, make_product(x86.AVXVNNI),
+          product=_vectors(x86.AVXVNNI)),
+    Entry("quantized_matmul", "dot", "dot_u8s8_12x32x4_avx512vnni", Isa.AVX512VNNI, make_product(x86.AVX512VNNI),
+          product=_vectors(x86.AVX512VNNI)),
+    Entry("quantized_matmul", "dot", "dot_u8s8_32x32x64_amx", Isa.AMX, product.amx, product=_TILES),
+    Entry("quantized_matmul", "dot", "dot_u8s8_4x16x4_dotprod", Isa.DOTPROD, make_product(arm64.DOTPROD),
+          product=_vectors(arm64.DOTPROD)),
+    Entry("quantized_matmul", "dot", "dot_u8s8_6x16x4_i8mm", Isa.I8MM, make_product(arm64.I8MM),
+          product=_vectors(arm64.I8MM)),
+    Entry("quantized_matmul", "dot", "skinny_u8s8_16x16_generic", Isa.GENERIC, make_skinny(GENERIC),
+          supports=skinny.supports, product=_skinny(GENERIC)),
+    Entry("quantized_matmul", "dot", "skinny_u8s8_32x16_avx2", Isa.AVX2, make_skinny(x86.AVX2),
+          supports=skinny.supports, product=_skinny(x86.AVX2)),
+    Entry("quantized_matmul", "dot", "skinny_u8s8_32x16_avxvnni", Isa.AVXVNNI, make_skinny(x86.AVXVNNI),
+          supports=skinny.supports, product=_skinny(x86.AVXVNNI)),
+    Entry("quantized_matmul", "dot", "skinny_u8s8_64x16_avx512vnni", Isa.AVX512VNNI, make_skinny(x86.AVX512VNNI),
+          supports=skinny.supports, product=_skinny(x86.AVX512VNNI)),
+    Entry("quantized_matmul", "dot", "skinny_u8s8_16x16_dotprod", Isa.DOTPROD, make_skinny(arm64.DOTPROD),
+          supports=skinny.supports, product=_skinny(arm64.DOTPROD)),
+    Entry("quantized_matmul", "dot", "skinny_u8s8_16x16_i8mm", Isa.I8MM, make_skinny(arm64.I8MM),
+          supports=skinny.supports, product=_skinny(arm64.I8MM)),
 )
 # fmt: on
 
 
 def available(operator: str | None = None, stage: str | None = None) -> list[Entry]:
-    """Return the kernels this machine can run and DMLCPU_ISA allows, the highest ISA first."""
+    """Return the kernels this machine can run and DMLCPU_ISA allows, the highest instruction set first."""
     entries = [
         entry
         for entry in KERNELS
-        if entry.isa <= allowed() and operator in (None, entry.operator) and stage in (None, entry.stage)
+        if entry.isa in allowed() and operator in (None, entry.operator) and stage in (None, entry.stage)
     ]
-    return sorted(entries, key=lambda entry: -entry.isa)
+    return sorted(entries, key=lambda entry: -entry.isa.rank)
 
 
 def find(operator: str, stage: str, name: str | None = None) -> Entry:

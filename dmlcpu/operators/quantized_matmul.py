@@ -30,7 +30,6 @@ from dmlcpu.operators.packing import PackedMatrix, broadcast_strides, flip_to_si
 from dmlcpu.operators.quantization import check_matrix, common_batch, output_type, scale, zero_point
 from dmlcpu.reference import quantized_matmul as reference_quantized_matmul
 from dmlcpu.runtime.compilation import can_compile, in_python
-from dmlcpu.runtime.isa import Isa
 from dmlcpu.runtime.memory import Workspace, first_word, second_level_cache, words
 from dmlcpu.runtime.threads import Budget, budget
 
@@ -46,8 +45,6 @@ _KEPT_LEFT = 4 << 20
 _SUMS_OF_A_BLOCK = 64 << 10
 # Into how many units the work of a thread is cut, so that a fast core can take what a slow one does not get to.
 _UNITS = 4
-# Products in a nanosecond on one thread, within a factor of 2 (measured on Zen 4, but for AMX).
-_PRODUCTS = {Isa.GENERIC: 45, Isa.AVX2: 90, Isa.AVXVNNI: 150, Isa.AVX512VNNI: 180, Isa.AMX: 1000}
 
 
 class Layout(NamedTuple):
@@ -240,7 +237,8 @@ def _kernel_for(rows: int, columns: int, depth: int, column_step: int, packed: b
     ]
     if not able:
         raise LookupError(f"no kernel {name} for this product on this machine")
-    return max(able, key=lambda entry: (entry.supports is not None, entry.isa))  # those for certain products come first
+    # Those for certain products come first.
+    return max(able, key=lambda entry: (entry.supports is not None, entry.isa.rank))
 
 
 class Cut(NamedTuple):
@@ -260,7 +258,7 @@ def _cut(entry: Entry, batches: int, rows: int, columns: int, depth: int, packed
     mr = entry.product.mr
     groups, tiles, panels = in_python(groups_of)(depth), -(-rows // mr), in_python(panels_of)(columns)
     reading = columns * depth // (48 if packed else 8)  # and packing, if it is not
-    work = batches * (rows * columns * depth // _PRODUCTS[entry.isa] + reading + rows * depth // 8)
+    work = batches * (rows * columns * depth // entry.product.rate + reading + rows * depth // 8)
     threads = limits.parts(work, most=batches * tiles * panels)
     row_parts, column_parts = cut(batches, tiles, panels, threads, not packed)
     while threads > 1 and batches * row_parts * column_parts < _UNITS * threads and 2 * column_parts <= panels:

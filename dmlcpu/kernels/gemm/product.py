@@ -162,16 +162,14 @@ def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_
     end()
 
 
-def _with(microkernel: Microkernel) -> Kernel:
-    """Return the kernel of an instruction set for vectors."""
+def make_product(microkernel: Microkernel) -> Kernel:
+    """Return the product of a vector unit."""
     rows, columns, depth = microkernel.block
     heights = {"dot_tall": TALL, "dot_middle": MIDDLE, "dot_4": 4, "dot_1": 1}
     multipliers = {name: make_dot(height, microkernel) for name, height in heights.items()}
     return variant(product, f"dot_u8s8_{rows}x{columns}x{depth}_{microkernel.name}", **multipliers)
 
 
-generic, avx2 = _with(GENERIC), _with(x86.AVX2)
-avxvnni, avx512vnni = _with(x86.AVXVNNI), _with(x86.AVX512VNNI)
 amx = variant(
     product,
     "dot_u8s8_32x32x64_amx",

@@ -19,7 +19,6 @@ from dmlcpu.kernels.gemm.epilogue import (
     load_rows,
     start_tile,
 )
-from dmlcpu.kernels.gemm.microkernels import x86
 from dmlcpu.kernels.gemm.microkernels.generic import GENERIC
 from dmlcpu.kernels.gemm.microkernels.microkernel import KC, NR, ROW_STEP, Microkernel
 from dmlcpu.kernels.gemm.microkernels.rows import add_row
@@ -144,11 +143,7 @@ def supports(rows: int, columns: int, depth: int, column_step: int) -> bool:
     return rows <= MOST_ROWS and columns >= BLOCK and 0 < depth <= NARROW and column_step == 1
 
 
-def _with(microkernel: Microkernel) -> Kernel:
-    """Return the kernel of an instruction set."""
+def make_skinny(microkernel: Microkernel) -> Kernel:
+    """Return the product of few rows of a vector unit."""
     name = f"skinny_u8s8_{4 * microkernel.lanes}x{DEPTH}_{microkernel.name}"
     return variant(skinny, name, add_products=make_add_products(microkernel), unfold=make_unfold(microkernel))
-
-
-generic, avx2 = _with(GENERIC), _with(x86.AVX2)
-avxvnni, avx512vnni = _with(x86.AVXVNNI), _with(x86.AVX512VNNI)
