@@ -60,8 +60,8 @@ def config() -> dict[str, Any]:
             "NUMBA_DISABLE_JIT": os.environ.get("NUMBA_DISABLE_JIT"),
         },
         "isa": {
-            "detected": isa.detected().name.lower(),
-            "allowed": isa.allowed().name.lower(),
+            "detected": isa.highest(isa.detected()).name.lower(),
+            "allowed": isa.highest(isa.allowed()).name.lower(),
             "DMLCPU_ISA": os.environ.get("DMLCPU_ISA"),
         },
         "threads": {

@@ -232,7 +232,10 @@ def test_info_json(run: Run) -> None:
 @pytest.mark.parametrize(
     ("variable", "message"),
     [
-        ("DMLCPU_ISA", "dmlcpu: DMLCPU_ISA is 'nonsense'; allowed: generic, avx2, avxvnni, avx512vnni, amx"),
+        (
+            "DMLCPU_ISA",
+            "dmlcpu: DMLCPU_ISA is 'nonsense'; allowed: generic, avx2, avxvnni, avx512vnni, amx, dotprod, i8mm",
+        ),
         ("DMLCPU_NUM_THREADS", "dmlcpu: DMLCPU_NUM_THREADS is 'nonsense'; allowed: an integer of at least 1"),
     ],
 )

@@ -4,9 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dmlcpu.kernels.gemm import pack, skinny
-from dmlcpu.kernels.gemm.epilogue import INT32, REQUANTIZE
-from dmlcpu.kernels.gemm.microkernels import amx, generic, x86
-from dmlcpu.kernels.gemm.microkernels.microkernel import MR, NR
+from dmlcpu.kernels.gemm.epilogue import INT32, REQUANTIZE, Epilogue
+from dmlcpu.kernels.gemm.microkernels import amx
+from dmlcpu.kernels.gemm.microkernels.arm64 import DOTPROD, I8MM
+from dmlcpu.kernels.gemm.microkernels.generic import GENERIC
+from dmlcpu.kernels.gemm.microkernels.microkernel import MR, NR, Microkernel
+from dmlcpu.kernels.gemm.microkernels.x86 import AVX2, AVX512VNNI, AVXVNNI
 from dmlcpu.kernels.gemm.product import make_amx_product, make_product
 from dmlcpu.kernels.gemm.skinny import make_skinny
 from dmlcpu.kernels.scatter_nd import apply, buckets, resolve
@@ -22,6 +25,8 @@ class Product:
     mr: int  # rows of its tallest tile of accumulators
     nr: int  # columns of it
     rhs_layout: str  # what it reads the right-hand side as: the name of a packed layout, or "rows": as it is in memory
+    rate: int  # products in a nanosecond on one thread, within a factor of 2
+    microkernel: Microkernel | None = None  # of a vector unit; None: the tile registers have their own
     is_skinny: bool = False  # for few rows: work is cut by columns alone, and each task reads all of the left-hand side
 
 
@@ -42,9 +47,21 @@ class Entry:
     product: Product | None = None
 
 
-VECTORS = Product(mr=MR, nr=NR, rhs_layout=pack.LAYOUT)
-TILES = Product(mr=amx.MR, nr=NR, rhs_layout=pack.LAYOUT)
-SKINNY = Product(mr=skinny.MOST_ROWS, nr=skinny.BLOCK, rhs_layout="rows", is_skinny=True)
+def _vectors(operator: str, name: str, microkernel: Microkernel, epilogue: Epilogue) -> Entry:
+    product = Product(MR, NR, pack.LAYOUT, microkernel.rate, microkernel)
+    return Entry(operator, "dot", name, microkernel.isa, make_product(microkernel, epilogue), product=product)
+
+
+def _tiles(operator: str, name: str, epilogue: Epilogue) -> Entry:
+    product = Product(amx.MR, NR, pack.LAYOUT, amx.RATE)
+    return Entry(operator, "dot", name, Isa.AMX, make_amx_product(epilogue), product=product)
+
+
+def _skinny(operator: str, name: str, microkernel: Microkernel, epilogue: Epilogue) -> Entry:
+    product = Product(skinny.MOST_ROWS, skinny.BLOCK, "rows", microkernel.rate, microkernel, is_skinny=True)
+    kernel = make_skinny(microkernel, epilogue)
+    return Entry(operator, "dot", name, microkernel.isa, kernel, supports=skinny.supports, product=product)
+
 
 # fmt: off
 KERNELS = (
@@ -66,44 +83,38 @@ KERNELS = (
     Entry("scatter_nd", "partition", "partition", Isa.GENERIC, buckets.partition),
     Entry("scatter_nd", "drain", "drain", Isa.GENERIC, buckets.drain),
     Entry("quantized_matmul", "pack", "pack", Isa.GENERIC, pack.pack),
-    Entry("quantized_matmul", "dot", "dot_u8s8_4x8x4_generic", Isa.GENERIC,
-          make_product(generic.GENERIC, REQUANTIZE), product=VECTORS),
-    Entry("quantized_matmul", "dot", "dot_u8s8_4x16x4_avx2", Isa.AVX2,
-          make_product(x86.AVX2, REQUANTIZE), product=VECTORS),
-    Entry("quantized_matmul", "dot", "dot_u8s8_6x16x4_avxvnni", Isa.AVXVNNI,
-          make_product(x86.AVXVNNI, REQUANTIZE), product=VECTORS),
-    Entry("quantized_matmul", "dot", "dot_u8s8_12x32x4_avx512vnni", Isa.AVX512VNNI,
-          make_product(x86.AVX512VNNI, REQUANTIZE), product=VECTORS),
-    Entry("quantized_matmul", "dot", "dot_u8s8_32x32x64_amx", Isa.AMX, make_amx_product(REQUANTIZE), product=TILES),
-    Entry("quantized_matmul", "dot", "skinny_u8s8_16x16_generic", Isa.GENERIC,
-          make_skinny(generic.GENERIC, REQUANTIZE), supports=skinny.supports, product=SKINNY),
-    Entry("quantized_matmul", "dot", "skinny_u8s8_32x16_avx2", Isa.AVX2,
-          make_skinny(x86.AVX2, REQUANTIZE), supports=skinny.supports, product=SKINNY),
-    Entry("quantized_matmul", "dot", "skinny_u8s8_32x16_avxvnni", Isa.AVXVNNI,
-          make_skinny(x86.AVXVNNI, REQUANTIZE), supports=skinny.supports, product=SKINNY),
-    Entry("quantized_matmul", "dot", "skinny_u8s8_64x16_avx512vnni", Isa.AVX512VNNI,
-          make_skinny(x86.AVX512VNNI, REQUANTIZE), supports=skinny.supports, product=SKINNY),
-    Entry("matmul_integer", "dot", "dot_u8s8_s32_4x8x4_generic", Isa.GENERIC,
-          make_product(generic.GENERIC, INT32), product=VECTORS),
-    Entry("matmul_integer", "dot", "dot_u8s8_s32_4x16x4_avx2", Isa.AVX2,
-          make_product(x86.AVX2, INT32), product=VECTORS),
-    Entry("matmul_integer", "dot", "dot_u8s8_s32_6x16x4_avxvnni", Isa.AVXVNNI,
-          make_product(x86.AVXVNNI, INT32), product=VECTORS),
-    Entry("matmul_integer", "dot", "dot_u8s8_s32_12x32x4_avx512vnni", Isa.AVX512VNNI,
-          make_product(x86.AVX512VNNI, INT32), product=VECTORS),
-    Entry("matmul_integer", "dot", "dot_u8s8_s32_32x32x64_amx", Isa.AMX, make_amx_product(INT32), product=TILES),
+    _vectors("quantized_matmul", "dot_u8s8_4x8x4_generic", GENERIC, REQUANTIZE),
+    _vectors("quantized_matmul", "dot_u8s8_4x16x4_avx2", AVX2, REQUANTIZE),
+    _vectors("quantized_matmul", "dot_u8s8_6x16x4_avxvnni", AVXVNNI, REQUANTIZE),
+    _vectors("quantized_matmul", "dot_u8s8_12x32x4_avx512vnni", AVX512VNNI, REQUANTIZE),
+    _tiles("quantized_matmul", "dot_u8s8_32x32x64_amx", REQUANTIZE),
+    _vectors("quantized_matmul", "dot_u8s8_4x16x4_dotprod", DOTPROD, REQUANTIZE),
+    _vectors("quantized_matmul", "dot_u8s8_6x16x4_i8mm", I8MM, REQUANTIZE),
+    _skinny("quantized_matmul", "skinny_u8s8_16x16_generic", GENERIC, REQUANTIZE),
+    _skinny("quantized_matmul", "skinny_u8s8_32x16_avx2", AVX2, REQUANTIZE),
+    _skinny("quantized_matmul", "skinny_u8s8_32x16_avxvnni", AVXVNNI, REQUANTIZE),
+    _skinny("quantized_matmul", "skinny_u8s8_64x16_avx512vnni", AVX512VNNI, REQUANTIZE),
+    _skinny("quantized_matmul", "skinny_u8s8_16x16_dotprod", DOTPROD, REQUANTIZE),
+    _skinny("quantized_matmul", "skinny_u8s8_16x16_i8mm", I8MM, REQUANTIZE),
+    _vectors("matmul_integer", "dot_u8s8_s32_4x8x4_generic", GENERIC, INT32),
+    _vectors("matmul_integer", "dot_u8s8_s32_4x16x4_avx2", AVX2, INT32),
+    _vectors("matmul_integer", "dot_u8s8_s32_6x16x4_avxvnni", AVXVNNI, INT32),
+    _vectors("matmul_integer", "dot_u8s8_s32_12x32x4_avx512vnni", AVX512VNNI, INT32),
+    _tiles("matmul_integer", "dot_u8s8_s32_32x32x64_amx", INT32),
+    _vectors("matmul_integer", "dot_u8s8_s32_4x16x4_dotprod", DOTPROD, INT32),
+    _vectors("matmul_integer", "dot_u8s8_s32_6x16x4_i8mm", I8MM, INT32),
 )
 # fmt: on
 
 
 def available(operator: str | None = None, stage: str | None = None) -> list[Entry]:
-    """Return the kernels this machine can run and DMLCPU_ISA allows, the highest ISA first."""
+    """Return the kernels this machine can run and DMLCPU_ISA allows, the highest instruction set first."""
     entries = [
         entry
         for entry in KERNELS
-        if entry.isa <= allowed() and operator in (None, entry.operator) and stage in (None, entry.stage)
+        if entry.isa in allowed() and operator in (None, entry.operator) and stage in (None, entry.stage)
     ]
-    return sorted(entries, key=lambda entry: -entry.isa)
+    return sorted(entries, key=lambda entry: -entry.isa.rank)
 
 
 def find(operator: str, stage: str, name: str | None = None) -> Entry:

@@ -18,7 +18,6 @@ from dmlcpu.kernels.registry import Entry, Product
 from dmlcpu.kernels.walk import merge, walk_of
 from dmlcpu.operators.packing import broadcast_strides, flip_to_signed, flip_to_unsigned
 from dmlcpu.runtime.compilation import in_python
-from dmlcpu.runtime.isa import Isa
 from dmlcpu.runtime.memory import Workspace, first_word, second_level_cache, word_strides
 from dmlcpu.runtime.records import fill
 from dmlcpu.runtime.threads import Budget
@@ -33,9 +32,6 @@ _KEPT_LHS = 4 << 20
 _SKINNY_SUMS = 64 << 10
 # Into how many tasks the work of a thread is cut, so that a fast core can take what a slow one does not get to.
 _TASKS = 4
-# Products in a nanosecond on one thread, within a factor of 2 (measured on Zen 4, but for AMX).
-_PRODUCTS = {Isa.GENERIC: 45, Isa.AVX2: 90, Isa.AVXVNNI: 150, Isa.AVX512VNNI: 180, Isa.AMX: 1000}
-
 _PARAMETERS = ("a_scale", "a_zero", "b_scale", "b_zero", "y_scale", "y_zero")
 
 
@@ -92,7 +88,7 @@ def plan(
     *batch, rows, columns = out.shape
     shape = Shape(math.prod(batch), rows, columns, a.shape[-1])
     entry, product = _kernel_for(operator, shape, b.strides[-1], packed, kernel)
-    cut = _cut_skinny(shape, limits) if product.is_skinny else _cut_tiles(product, entry.isa, shape, packed, limits)
+    cut = _cut_skinny(shape, limits) if product.is_skinny else _cut_tiles(product, shape, packed, limits)
     _log.debug("%s: %s by %s: %s, %d parts", operator, a.shape, b.shape, entry.name, cut.threads)
     return Plan(
         entry.kernel.for_parts(cut.threads),
@@ -113,7 +109,7 @@ def _kernel_for(operator: str, shape: Shape, column_step: int, packed: bool, nam
     ]
     if not able:
         raise LookupError(f"no kernel {name} for this product on this machine")
-    return max(able, key=lambda pair: (pair[1].is_skinny, pair[0].isa))  # those for few rows come first
+    return max(able, key=lambda pair: (pair[1].is_skinny, pair[0].isa.rank))  # those for few rows come first
 
 
 def _sizes(shape: Shape, cut: Cut, dtype: np.dtype[Any]) -> dict[str, Any]:
@@ -175,12 +171,12 @@ def _batch_strides(layout: Layout, ndim: int) -> tuple[int, ...]:
     return (0,) * (ndim - len(own)) + tuple(stride if size > 1 else 0 for size, stride in pairs)
 
 
-def _cut_tiles(product: Product, isa: Isa, shape: Shape, packed: bool, limits: Budget) -> Cut:
+def _cut_tiles(product: Product, shape: Shape, packed: bool, limits: Budget) -> Cut:
     """Cut a product of packed operands by rows and by columns."""
     batches, rows, columns, depth = shape
     groups, panels, tiles = in_python(groups_of)(depth), in_python(panels_of)(columns), -(-rows // product.mr)
     reading = columns * depth // (48 if packed else 8)  # and packing, if it is not
-    work = batches * (rows * columns * depth // _PRODUCTS[isa] + reading + rows * depth // 8)
+    work = batches * (rows * columns * depth // product.rate + reading + rows * depth // 8)
     threads = limits.parts(work, most=batches * tiles * panels)
     row_parts, column_parts = cut(batches, tiles, panels, threads, not packed)
     while threads > 1 and batches * row_parts * column_parts < _TASKS * threads and 2 * column_parts <= panels:

@@ -1,58 +1,62 @@
-"""Which instruction sets the kernels may use: what Numba compiles for, and no more than DMLCPU_ISA allows."""
+"""Which instruction sets the kernels may use: what Numba compiles for, and no more than DMLCPU_ISA allows.
+
+Compiling an instruction that the target lacks kills the process (LLVM ERROR, SIGABRT). So what a kernel needs is looked
+up before anything is compiled.
+"""
 
 import ctypes
 import functools
 import logging
 import os
-import platform
 import sys
-from enum import IntEnum
+from collections.abc import Iterable
+from enum import Enum
 
 _log = logging.getLogger("dmlcpu")
 
-
-class Isa(IntEnum):
-    """Instruction sets that kernels are written for, each including the ones before it."""
-
-    GENERIC = 0
-    AVX2 = 1
-    AVXVNNI = 2
-    AVX512VNNI = 3
-    AMX = 4
+_X86, _ARM = "x86_64", "aarch64"
+_AVX2 = "avx2 fma"
+_AVX512VNNI = f"{_AVX2} avx512f avx512bw avx512vl avx512dq avx512vnni"
 
 
-# LLVM's names of what a kernel of each level needs; of several sets one is enough. Compiling an intrinsic that the
-# target lacks kills the process (LLVM ERROR, SIGABRT), so these are looked up before anything is compiled.
-_NEEDED = {
-    Isa.AVX2: [{"avx2", "fma"}],
-    Isa.AVXVNNI: [{"avxvnni"}, {"avx512vl", "avx512vnni"}],  # vpdpbusd of 256 bits, in either encoding
-    Isa.AVX512VNNI: [{"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512vnni"}],
-    Isa.AMX: [{"amx-tile", "amx-int8"}],
-}
+class Isa(Enum):
+    """Instruction sets that kernels are written for: architecture, rank within it, and LLVM's names of what they need.
 
-_ARCH_REQ_XCOMP_PERM = 0x1023
-_XFEATURE_XTILEDATA = 18
-_SYS_ARCH_PRCTL = 158
+    Of several lists of features one is enough.
+    """
+
+    GENERIC = "", 0, ""
+    AVX2 = _X86, 1, _AVX2
+    AVXVNNI = _X86, 2, f"{_AVX2} avxvnni", f"{_AVX2} avx512vl avx512vnni"  # vpdpbusd of 256 bits, in either encoding
+    AVX512VNNI = _X86, 3, _AVX512VNNI
+    AMX = _X86, 4, f"{_AVX512VNNI} amx-tile amx-int8"
+    DOTPROD = _ARM, 1, "neon dotprod"
+    I8MM = _ARM, 2, "neon i8mm"
+
+    def __init__(self, architecture: str, rank: int, *needs: str) -> None:
+        self.architecture = architecture
+        self.rank = rank
+        self.needs = [frozenset([*filter(None, [architecture]), *features.split()]) for features in needs]
+
+    def is_within(self, bound: "Isa") -> bool:
+        """Return whether a bound allows this one. GENERIC is within any bound, of whatever architecture."""
+        return self is Isa.GENERIC or (self.architecture == bound.architecture and self.rank <= bound.rank)
 
 
-@functools.cache
-def target_features() -> frozenset[str]:
-    """Return the CPU features Numba compiles for (it honours NUMBA_CPU_NAME and NUMBA_CPU_FEATURES)."""
-    from numba.core.registry import cpu_target
-
-    _triple, _cpu, features = cpu_target.target_context.codegen().magic_tuple()
-    return frozenset(name[1:] for name in features.split(",") if name.startswith("+"))
-
-
-@functools.cache
-def detected() -> Isa:
-    """Return the highest level this machine, its operating system and Numba's target can run."""
-    return _highest_up_to(Isa.AMX)
+def highest(isas: Iterable[Isa]) -> Isa:
+    """Return the one of highest rank."""
+    return max(isas, key=lambda isa: isa.rank)
 
 
 @functools.cache
-def allowed() -> Isa:
-    """Return the level kernels are picked for: the highest that the machine can run and DMLCPU_ISA allows."""
+def detected() -> frozenset[Isa]:
+    """Return what this machine, its operating system and Numba's target can run."""
+    return _runnable(Isa)
+
+
+@functools.cache
+def allowed() -> frozenset[Isa]:
+    """Return what kernels are chosen from: what the machine can run and DMLCPU_ISA allows."""
     text = os.environ.get("DMLCPU_ISA", "")
     if not text:
         return detected()
@@ -61,31 +65,79 @@ def allowed() -> Isa:
     except KeyError:
         names = ", ".join(isa.name.lower() for isa in Isa)
         raise ValueError(f"DMLCPU_ISA is {text!r}; allowed: {names}") from None
-    return _highest_up_to(bound)  # the tile registers are asked for only where AMX may be used
+    if bound.architecture not in ("", *target_features()):
+        _log.debug("DMLCPU_ISA is %s, which is a bound for %s; using GENERIC", text, bound.architecture)
+    return _runnable(isa for isa in Isa if isa.is_within(bound))  # AMX is asked for only where it may be used
 
 
 def require(isa: Isa) -> None:
-    """Refuse to go on where Numba's target lacks what kernels of this level need: compiling would kill the process."""
-    for level, needed in _NEEDED.items():
-        if level <= isa and not any(features <= target_features() for features in needed):
-            missing = " or ".join(sorted(", ".join(sorted(features - target_features())) for features in needed))
-            raise RuntimeError(f"a kernel for {isa.name} cannot be compiled for this target, which lacks {missing}")
+    """Refuse to go on where Numba's target lacks what kernels of this instruction set need."""
+    missing = _missing(isa)
+    if missing:
+        raise RuntimeError(f"a kernel for {isa.name} cannot be compiled for this target, which lacks {missing}")
 
 
-def _highest_up_to(bound: Isa) -> Isa:
-    level = Isa.GENERIC
-    if platform.machine().lower() not in ("x86_64", "amd64"):
-        return level
-    for candidate, needed in _NEEDED.items():
-        if candidate > bound or not any(features <= target_features() for features in needed):
-            break
-        if candidate is Isa.AMX and not _request_amx():
-            _log.debug("AMX: the operating system does not grant the tile registers; using %s", level.name)
-            break
-        level = candidate
-    return level
+@functools.cache
+def target_features() -> frozenset[str]:
+    """Return the architecture and features Numba compiles for (it honours NUMBA_CPU_NAME and NUMBA_CPU_FEATURES)."""
+    from numba.core.registry import cpu_target
+
+    triple, cpu, features = cpu_target.target_context.codegen().magic_tuple()
+    architecture = triple.partition("-")[0].replace("arm64", _ARM)  # Apple's name
+    named = {name[1:] for name in features.split(",") if name.startswith("+")}
+    implied = _dot_products(triple, cpu, features) if architecture == _ARM else frozenset()
+    return frozenset({architecture, *named, *implied})
 
 
+# What LLVM lists of an ARM processor leaves these out, though it knows them by the processor's name. So it is asked for
+# a dot product: how the bytes of the left-hand side are widened, and the instruction that it takes if there is one.
+_DOT_PRODUCTS = {"dotprod": ("sext", "sdot"), "i8mm": ("zext", "usdot")}
+_DOT_PRODUCT = """
+define i32 @dot(<16 x i8> %a, <16 x i8> %b) {{
+  %wide_a = {widen} <16 x i8> %a to <16 x i32>
+  %wide_b = sext <16 x i8> %b to <16 x i32>
+  %products = mul <16 x i32> %wide_a, %wide_b
+  %sum = call i32 @llvm.vector.reduce.add.v16i32(<16 x i32> %products)
+  ret i32 %sum
+}}
+declare i32 @llvm.vector.reduce.add.v16i32(<16 x i32>)
+"""
+
+
+def _dot_products(triple: str, cpu: str, features: str) -> frozenset[str]:
+    """Return which of these features LLVM compiles for."""
+    from llvmlite import binding
+
+    machine = binding.Target.from_triple(triple).create_target_machine(cpu=cpu, features=features)
+    found = set()
+    for feature, (widen, instruction) in _DOT_PRODUCTS.items():
+        assembly = machine.emit_assembly(binding.parse_assembly(_DOT_PRODUCT.format(widen=widen)))
+        if instruction in (word.partition(".")[0] for word in assembly.split()):  # sdot, or sdot.4s on Apple's systems
+            found.add(feature)
+    return frozenset(found)
+
+
+def _missing(isa: Isa) -> str:
+    """Return what the target lacks of what an instruction set needs, in words; nothing if it lacks nothing."""
+    missing = [needs - target_features() for needs in isa.needs]
+    return " or ".join(sorted(", ".join(sorted(features)) for features in missing)) if all(missing) else ""
+
+
+def _runnable(isas: Iterable[Isa]) -> frozenset[Isa]:
+    """Return those that can be run."""
+    runs = {isa for isa in isas if not _missing(isa)}
+    if Isa.AMX in runs and not _request_amx():
+        runs.remove(Isa.AMX)
+        _log.debug("AMX: the operating system does not grant the tile registers; using %s", highest(runs).name)
+    return frozenset(runs)
+
+
+_ARCH_REQ_XCOMP_PERM = 0x1023
+_XFEATURE_XTILEDATA = 18
+_SYS_ARCH_PRCTL = 158
+
+
+@functools.cache
 def _request_amx() -> bool:
     """Ask Linux once for the use of AMX tiles in this process; threads and children inherit it."""
     if sys.platform != "linux":

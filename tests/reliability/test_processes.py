@@ -200,7 +200,7 @@ with limits(2, grain=1):
     run(code.replace("import os\n", "import os, warnings\nwarnings.simplefilter('ignore', DeprecationWarning)\n", 1))
 
 
-@pytest.mark.parametrize("isa", ["generic", "avx2", "avx512vnni", "amx"])
+@pytest.mark.parametrize("isa", ["generic", "avx2", "avx512vnni", "amx", "i8mm"])
 def test_every_bound_on_the_instruction_set_gives_the_same_bits(isa):
     run(COMPUTE + "check()\n", DMLCPU_ISA=isa)
 

@@ -1,22 +1,18 @@
-"""The microkernels of every vector unit this machine has, against NumPy."""
+"""The microkernels of every vector unit that products can use here, against NumPy."""
 
 import numpy as np
 import pytest
 from numba import njit
-from tile_products import check_products
+from tile_products import check_products, microkernels
 
-from dmlcpu.kernels.gemm.microkernels import generic, x86
+from dmlcpu.kernels.gemm.microkernels import generic
 from dmlcpu.kernels.gemm.microkernels.microkernel import KC, MR, NR, ROW_STEP, make_dot
 from dmlcpu.kernels.gemm.microkernels.rows import add_row, scale_int_row
-from dmlcpu.runtime.isa import detected
 from dmlcpu.runtime.memory import aligned_empty
 from dmlcpu.runtime.records import CACHE_LINE, cells_of, record, record_at
 
-MICROKERNELS = (generic.GENERIC, x86.AVX2, x86.AVXVNNI, x86.AVX512VNNI)
-RUNNABLE = [microkernel for microkernel in MICROKERNELS if microkernel.isa <= detected()]
 
-
-@pytest.fixture(scope="module", params=RUNNABLE, ids=lambda microkernel: microkernel.name)
+@pytest.fixture(scope="module", params=microkernels(is_skinny=False), ids=lambda microkernel: microkernel.name)
 def microkernel(request):
     return request.param
 

@@ -1,11 +1,18 @@
-"""What every microkernel of tiles has to do, against NumPy."""
+"""The microkernels that can be tested here, and what every one of tiles has to do, against NumPy."""
 
 import numpy as np
 
-from dmlcpu.kernels.gemm.microkernels.microkernel import KC, NR, ROW_STEP
+from dmlcpu.kernels import registry
+from dmlcpu.kernels.gemm.microkernels.microkernel import KC, NR, ROW_STEP, Microkernel
 from dmlcpu.runtime.memory import aligned_empty
 
 LHS, RHS = 16, NR  # where the operands begin in their arrays
+
+
+def microkernels(*, is_skinny: bool) -> list[Microkernel]:
+    """Return the microkernels of the products that can run here."""
+    products = [entry.product for entry in registry.available("quantized_matmul", "dot")]
+    return [product.microkernel for product in products if product.microkernel and product.is_skinny == is_skinny]
 
 
 def check_products(dot, rows, groups):

@@ -42,4 +42,4 @@ def _pair_products(builder: Any, a: Any, b: Any) -> Any:
     return builder.add(*(shuffle(builder, products, products, list(range(odd, count, 2))) for odd in (0, 1)))
 
 
-GENERIC = Microkernel(Isa.GENERIC, 16, 4, 2, 4, widen_unsigned, widen_signed, multiply_widened)
+GENERIC = Microkernel(Isa.GENERIC, 16, 4, 2, 4, widen_unsigned, widen_signed, multiply_widened, rate=45)

@@ -17,6 +17,6 @@ def _vpdpbusd(builder: Any, acc: Any, lhs: tuple[Any, ...], rhs: tuple[Any, ...]
     return builder.call(function, [acc, *lhs, *rhs])
 
 
-AVX2 = Microkernel(Isa.AVX2, 16, 8, 2, 4, widen_unsigned, widen_signed, multiply_widened)
-AVXVNNI = Microkernel(Isa.AVXVNNI, 16, 8, 2, 6, as_it_is, as_it_is, _vpdpbusd)
-AVX512VNNI = Microkernel(Isa.AVX512VNNI, 32, 16, 2, 12, as_it_is, as_it_is, _vpdpbusd)
+AVX2 = Microkernel(Isa.AVX2, 16, 8, 2, 4, widen_unsigned, widen_signed, multiply_widened, rate=90)
+AVXVNNI = Microkernel(Isa.AVXVNNI, 16, 8, 2, 6, as_it_is, as_it_is, _vpdpbusd, rate=150)
+AVX512VNNI = Microkernel(Isa.AVX512VNNI, 32, 16, 2, 12, as_it_is, as_it_is, _vpdpbusd, rate=180)
