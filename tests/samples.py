@@ -133,12 +133,13 @@ def as_tuple(result: Any) -> tuple[np.ndarray, ...]:
     return tuple(result) if isinstance(result, tuple) else (result,)
 
 
-def assert_same_bits(found: tuple[np.ndarray, ...], expected: tuple[np.ndarray, ...]) -> None:
+def assert_same_bits(found, expected, case: str = "") -> None:
+    """Compare the arrays of two tuples; `case` begins the message."""
     for mine, right in zip(found, expected, strict=True):
         right = right.astype(right.dtype.newbyteorder("="))
-        assert mine.dtype == right.dtype
-        assert mine.shape == right.shape
-        assert mine.tobytes() == right.tobytes(), f"\nfound\n{mine}\nexpected\n{right}"
+        assert mine.dtype == right.dtype, f"{case}\n{mine.dtype} is not {right.dtype}"
+        assert mine.shape == right.shape, f"{case}\n{mine.shape} is not {right.shape}"
+        assert mine.tobytes() == right.tobytes(), f"{case}\nfound\n{mine}\nexpected\n{right}"
 
 
 def random_shape(rng: np.random.Generator, most: int, dimensions: int) -> tuple[int, ...]:

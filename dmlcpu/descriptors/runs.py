@@ -13,7 +13,7 @@ from dmlcpu.descriptors.quantized_linear_matrix_multiply import QuantizedLinearM
 from dmlcpu.descriptors.scatter_nd import ScatterNDOperatorDesc
 from dmlcpu.descriptors.tensor import TensorDesc
 from dmlcpu.descriptors.top_k1 import TopK1OperatorDesc, TopKOperatorDesc
-from dmlcpu.kernels.scatter_nd.resolve import GOOD
+from dmlcpu.kernels.scatter_nd.work import VALID
 from dmlcpu.operators import TopK, pack_b
 from dmlcpu.operators.arguments import Array
 from dmlcpu.operators.quantization import check_scale
@@ -32,6 +32,7 @@ from dmlcpu.operators.scatter_nd import (
     run as run_scatter_nd,
 )
 from dmlcpu.operators.scatter_plan import (
+    BY_KERNEL,
     INDEX_WORD as SCATTER_INDEX_WORD,
     Plan as ScatterNDPlan,
     plan as plan_scatter_nd,
@@ -99,7 +100,7 @@ def _packed_scatter_nd(desc: ScatterNDOperatorDesc) -> PackedRun:
         _packed_strides(indices_shape, index_type),
         _packed_strides(desc.updates_shape, dtype),
     )
-    request = (shape, dtype, word, indices_shape, index_type, strides, "none", "raise", True)
+    request = (shape, dtype, word, indices_shape, index_type, strides, "none", "raise", BY_KERNEL)
 
     @functools.lru_cache(maxsize=8)
     def plan(limits: Budget) -> ScatterNDPlan:
@@ -107,7 +108,7 @@ def _packed_scatter_nd(desc: ScatterNDOperatorDesc) -> PackedRun:
 
     def run(bound: Bound, words: list[Array]) -> Array:
         place = run_scatter_nd(plan(budget()), *words)
-        if place != GOOD:
+        if place != VALID:
             indices = drop_indices(bound["indices_tensor"])
             raise out_of_range(indices, place, shape, desc.operator, "IndicesTensor")
         out: Array = bound["output_tensor"]

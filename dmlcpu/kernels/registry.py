@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from dmlcpu.kernels.gemm import pack, product, skinny
 from dmlcpu.kernels.gemm.microkernels import amx, dot
-from dmlcpu.kernels.scatter_nd import apply, buckets, resolve
+from dmlcpu.kernels.scatter_nd import apply, owned, partition, validate
 from dmlcpu.kernels.top_k import columns, lockstep, select_sort, split, sweep, tournament
 from dmlcpu.runtime.isa import Isa, allowed
 from dmlcpu.runtime.kernel import Kernel
@@ -54,11 +54,11 @@ KERNELS = (
     Entry("top_k", "select", "columns", Isa.GENERIC, columns.columns,
           workspace=columns.scratch, supports=columns.takes),
     Entry("top_k", "select", "select_sort", Isa.GENERIC, select_sort.select_sort, workspace=select_sort.scratch),
-    Entry("scatter_nd", "survey", "survey", Isa.GENERIC, resolve.survey),
-    Entry("scatter_nd", "copy", "copy", Isa.GENERIC, apply.copy),
+    Entry("scatter_nd", "validate", "validate", Isa.GENERIC, validate.validate),
+    Entry("scatter_nd", "copy", "copy", Isa.GENERIC, owned.copy),
     Entry("scatter_nd", "apply", "apply", Isa.GENERIC, apply.apply),
-    Entry("scatter_nd", "partition", "partition", Isa.GENERIC, buckets.partition),
-    Entry("scatter_nd", "drain", "drain", Isa.GENERIC, buckets.drain),
+    Entry("scatter_nd", "partition", "partition", Isa.GENERIC, partition.partition),
+    Entry("scatter_nd", "apply_buckets", "apply_buckets", Isa.GENERIC, partition.apply_buckets),
     Entry("quantized_matmul", "pack", "pack", Isa.GENERIC, pack.pack),
     Entry("quantized_matmul", "dot", "dot_u8s8_4x8x4_generic", Isa.GENERIC, product.generic, product=VECTORS),
     Entry("quantized_matmul", "dot", "dot_u8s8_4x16x4_avx2", Isa.AVX2, product.avx2, product=VECTORS),
