@@ -26,6 +26,7 @@ from dmlcpu.operators.quantized_matmul import (
     right,
     run as run_quantized_matmul,
 )
+from dmlcpu.operators.scatter_layout import INDEX_WORD as SCATTER_INDEX_WORD
 from dmlcpu.operators.scatter_nd import (
     execute as execute_scatter_nd,
     out_of_range,
@@ -33,7 +34,6 @@ from dmlcpu.operators.scatter_nd import (
 )
 from dmlcpu.operators.scatter_plan import (
     BY_KERNEL,
-    INDEX_WORD as SCATTER_INDEX_WORD,
     Plan as ScatterNDPlan,
     plan as plan_scatter_nd,
 )

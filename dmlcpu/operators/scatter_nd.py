@@ -16,12 +16,12 @@ from dmlcpu.operators.arguments import (
     check_output,
     same_memory,
 )
+from dmlcpu.operators.scatter_layout import INDEX_WORD
 from dmlcpu.operators.scatter_plan import (
     BY_KERNEL,
     BY_NUMPY,
     CONTIGUOUS,
     IN_PLACE,
-    INDEX_WORD,
     MODES,
     REDUCTIONS,
     Buckets,
@@ -160,17 +160,14 @@ def execute(
 
     `kernel` asks for one of the two that write, "apply" or "apply_buckets" (which takes single elements alone).
     """
-    if mode == "clip" and indices.size and 0 in x.shape[: indices.shape[-1]]:
-        raise IndexOutOfRangeError(
-            operator, field, "clipped into an empty dimension", f"none: dimension {x.shape.index(0)} has 0 elements"
-        )
+    if mode == "clip":
+        _check_clip(x, indices, operator, field)
     if indices.itemsize < 4:
         indices = indices.astype(np.int64)
     if not can_compile():
-        place = _first_bad(indices, x.shape) if mode == "raise" else VALID
+        place = _by_reference(x, indices, updates, out, reduction, mode)
         if place != VALID:
             raise out_of_range(indices, place, x.shape, operator, field)
-        reference_scatter_nd(x, indices, updates, reduction=reduction, mode=mode, out=out)
         return
     element = element_type(x, updates, out, reduction)
     copied = IN_PLACE if x is out else BY_KERNEL if x.flags.num & out.flags.num & CONTIGUOUS else BY_NUMPY
@@ -223,11 +220,22 @@ def run(
         return place
 
 
-def _first_bad(indices: Array, shape: tuple[int, ...]) -> int:
-    """Return where the first index out of range is, as `run` does, or VALID."""
-    sizes = np.array(shape[: indices.shape[-1]], np.int64)
-    bad = (indices < -sizes) | (indices >= sizes)
-    return int(bad.argmax()) if bad.any() else VALID
+def _check_clip(x: Array, indices: Array, operator: str, field: str) -> None:
+    if indices.size and 0 in x.shape[: indices.shape[-1]]:
+        raise IndexOutOfRangeError(
+            operator, field, "clipped into an empty dimension", f"none: dimension {x.shape.index(0)} has 0 elements"
+        )
+
+
+def _by_reference(x: Array, indices: Array, updates: Array, out: Array, reduction: str, mode: str) -> int:
+    """Do what `run` does in plain NumPy."""
+    if mode == "raise":
+        sizes = np.array(x.shape[: indices.shape[-1]], np.int64)
+        bad = (indices < -sizes) | (indices >= sizes)
+        if bad.any():
+            return int(bad.argmax())
+    reference_scatter_nd(x, indices, updates, reduction=reduction, mode=mode, out=out)
+    return VALID
 
 
 def _reported(parts: int, scratch: Array) -> int:

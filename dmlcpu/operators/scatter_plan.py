@@ -24,23 +24,13 @@ from dmlcpu.kernels.scatter_nd.work import (
     PACKED_ELEMENTS,
     PAIRS,
     RAISE,
-    ROWS,
     SHARE_CELLS,
-    SLICES,
     SPECULATIVE,
     WORK,
 )
-from dmlcpu.kernels.walk import merge, walk_of
 from dmlcpu.operators.arguments import Array, type_name
-from dmlcpu.runtime.memory import (
-    C_CONTIGUOUS,
-    F_CONTIGUOUS,
-    Workspace,
-    first_word,
-    packed_strides,
-    second_level_cache,
-    word_strides,
-)
+from dmlcpu.operators.scatter_layout import Fields, Tensors, layout_of, tensors_of
+from dmlcpu.runtime.memory import C_CONTIGUOUS, F_CONTIGUOUS, Workspace, second_level_cache
 from dmlcpu.runtime.records import CACHE_LINE, CELL, fill
 from dmlcpu.runtime.threads import Budget
 
@@ -68,9 +58,7 @@ _COMPUTED_AS = {
     **{name: name for name in ("float32", "float64", *(f"{s}int{b}" for s in ("", "u") for b in (8, 16, 32, 64)))},
 }
 _WORDS = {width: np.dtype(f"u{width}") for width in (1, 2, 4, 8)}
-INDEX_WORD = np.dtype(np.uint32)
 CONTIGUOUS = C_CONTIGUOUS | F_CONTIGUOUS
-_Fields = dict[str, Any]  # of the work record
 _LINE_CELLS = CACHE_LINE // CELL
 _HALVES = {"float16": reductions.FLOAT16, "bfloat16": reductions.BFLOAT16}
 
@@ -153,45 +141,6 @@ class Plan:
     workspace: Workspace
 
 
-@dataclass(frozen=True, slots=True)
-class _Tensors:
-    """Shapes, and strides in the words the kernels see."""
-
-    shape: tuple[int, ...]  # of out
-    outer: tuple[int, ...]  # of the tuples, and of the updates
-    coordinates: int  # of a tuple
-    width: int  # bytes of a word
-    element: int  # words of an element
-    out: tuple[int, ...]
-    indices: tuple[int, ...]  # here words are INDEX_WORD
-    updates: tuple[int, ...]
-
-    @property
-    def count(self) -> int:
-        """How many updates there are."""
-        return math.prod(self.outer)
-
-    @property
-    def slice_shape(self) -> tuple[int, ...]:
-        """The shape of an update."""
-        return self.shape[self.coordinates :]
-
-    @property
-    def slice_size(self) -> int:
-        """Words of an update."""
-        return math.prod(self.slice_shape) * self.element
-
-    @property
-    def span(self) -> int:
-        """Words from out's first to its last."""
-        return sum((n - 1) * abs(stride) for n, stride in zip(self.shape, self.out, strict=True)) + self.element
-
-    @property
-    def is_in_order(self) -> bool:
-        """Whether out is packed, in C order."""
-        return self.out == packed_strides(self.shape, self.element)
-
-
 # The arguments are the key of the cache. To bundle them would take each call longer than the look-up does.
 @functools.lru_cache(maxsize=1024)
 def plan(
@@ -208,8 +157,8 @@ def plan(
     kernel: str | None = None,
 ) -> Plan:
     """Cut the work. strides: of out, indices and updates; copied: IN_PLACE, BY_KERNEL or BY_NUMPY."""
-    tensors = _tensors(shape, dtype, element, indices_shape, strides)
-    layout = _layout(tensors, index_type, reduction_of(dtype, reduction), _HALVES.get(dtype.name, reductions.PLAIN))
+    tensors = tensors_of(shape, dtype, element, indices_shape, strides)
+    layout = layout_of(tensors, index_type, reduction_of(dtype, reduction), _HALVES.get(dtype.name, reductions.PLAIN))
     parts, owners = _cut(tensors, layout["ranges"]["count"], copied, budget)
     buckets = _buckets(tensors, layout["slices"]["kind"], parts, owners, kernel)
     validation = BEFOREHAND if mode != "raise" or copied == BY_NUMPY or buckets.count else _validation(tensors)
@@ -235,104 +184,7 @@ def plan(
     )
 
 
-def _tensors(
-    shape: tuple[int, ...],
-    dtype: np.dtype[Any],
-    element: np.dtype[Any],
-    indices_shape: tuple[int, ...],
-    strides: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]],
-) -> _Tensors:
-    """Return shapes and strides as the kernels see them; strides: of out, indices and updates, in bytes."""
-    width = element.itemsize
-    return _Tensors(
-        shape=shape,
-        outer=indices_shape[:-1],
-        coordinates=indices_shape[-1],
-        width=width,
-        element=dtype.itemsize // width,
-        out=word_strides(strides[0], width),
-        indices=word_strides(strides[1], INDEX_WORD.itemsize),
-        updates=word_strides(strides[2], width),
-    )
-
-
-def _layout(tensors: _Tensors, index_type: np.dtype[Any], reduction: int, half: int) -> _Fields:
-    """Return those fields of the work record that tell how tensors lie, and what becomes of elements."""
-    tuples, updates = _tuples(tensors, index_type), _updates(tensors)
-    slices = _slices(tensors, reduction, half)
-    slices["kind"] = _kind(tensors, tuples, updates, slices, reduction)
-    # What is owned are whole slices where these lie one after the other, else words.
-    ranges = {"count": tensors.span, "size": 1}
-    if tensors.is_in_order:
-        ranges = {"count": math.prod(tensors.shape[: tensors.coordinates]), "size": tensors.slice_size}
-    return {
-        "tuples": tuples,
-        "updates": updates,
-        "slices": slices,
-        "ranges": ranges,
-        "reduction": reduction,
-        "half": half,
-    }
-
-
-def _tuples(tensors: _Tensors, index_type: np.dtype[Any]) -> _Fields:
-    coordinates = tensors.coordinates
-    sizes, strides = merge(tensors.outer, tensors.indices[:-1])
-    return {
-        "count": tensors.count,
-        "coordinates": coordinates,
-        "start": first_word((*tensors.outer, coordinates), tensors.indices) if coordinates else 0,
-        "step": tensors.indices[-1] if coordinates else 0,
-        "walk": walk_of(sizes),
-        "strides": strides,
-        "is_wide": index_type.itemsize == 8,
-        "is_signed": index_type.kind == "i",
-        "sizes": tensors.shape[:coordinates],
-        "out_start": first_word(tensors.shape, tensors.out),
-        "out_steps": tensors.out[:coordinates],
-    }
-
-
-def _updates(tensors: _Tensors) -> _Fields:
-    outer = tensors.outer
-    sizes, strides = merge(outer, tensors.updates[: len(outer)])
-    start = first_word(outer + tensors.slice_shape, tensors.updates)
-    return {"start": start, "walk": walk_of(sizes), "strides": strides}
-
-
-def _slices(tensors: _Tensors, reduction: int, half: int) -> _Fields:
-    """Return how an update is cut into runs, which are the last of its merged dimensions."""
-    (*sizes, length), (*out_strides, out_step), (*updates_strides, updates_step) = merge(
-        (*tensors.slice_shape, tensors.element),
-        (*tensors.out[tensors.coordinates :], 1),
-        (*tensors.updates[len(tensors.outer) :], 1),
-    )
-    is_packed = out_step == updates_step == 1
-    return {
-        "is_packed": is_packed,
-        "in_vectors": is_packed and reductions.is_reduced_in_vectors(reduction, half),
-        "runs": math.prod(sizes),
-        "length": length,
-        "walk": walk_of(sizes or [1]),
-        "out_step": out_step,
-        "out_strides": out_strides or [0],
-        "updates_step": updates_step,
-        "updates_strides": updates_strides or [0],
-    }
-
-
-def _kind(tensors: _Tensors, tuples: _Fields, updates: _Fields, slices: _Fields, reduction: int) -> int:
-    """Return what an update is to the kernels."""
-    is_even = updates["walk"]["dims"] == 1
-    if is_even and tensors.slice_size == 1 and tensors.count > 0:
-        is_index = tensors.coordinates == 1 and tuples["walk"]["dims"] == 1
-        steps = (updates["strides"][0], tuples["strides"][0], *tuples["out_steps"])
-        return PACKED_ELEMENTS if is_index and steps == (1, 1 + tuples["is_wide"], 1) else ELEMENTS
-    is_row = is_even and slices["runs"] == 1 and slices["in_vectors"]
-    return ROWS if is_row and reduction in (reductions.OVERWRITE, reductions.ADD) else SLICES
-
-
-def _cut(tensors: _Tensors, ranges: int, copied: int, budget: Budget) -> tuple[int, int]:
+def _cut(tensors: Tensors, ranges: int, copied: int, budget: Budget) -> tuple[int, int]:
     """Return into how many shares the updates are cut, and the output."""
     count = tensors.count
     nbytes = math.prod(tensors.shape) * tensors.element * tensors.width if copied == BY_KERNEL else 0
@@ -341,7 +193,7 @@ def _cut(tensors: _Tensors, ranges: int, copied: int, budget: Budget) -> tuple[i
     return budget.parts(count * max(tensors.coordinates, 1), most=count), budget.parts(work, most=ranges)
 
 
-def _validation(tensors: _Tensors) -> int:
+def _validation(tensors: Tensors) -> int:
     """Return who looks for indices that raise an error, if updates are not partitioned."""
     if not tensors.is_in_order:
         return BEFOREHAND
@@ -352,7 +204,7 @@ def _validation(tensors: _Tensors) -> int:
     return SPECULATIVE if is_less and tensors.span * tensors.width <= _SPECULATIVE_BYTES else BEFOREHAND
 
 
-def _buckets(tensors: _Tensors, kind: int, parts: int, owners: int, kernel: str | None) -> Buckets:
+def _buckets(tensors: Tensors, kind: int, parts: int, owners: int, kernel: str | None) -> Buckets:
     """Return what updates are partitioned into, if that pays or if `kernel` asks for it."""
     count, span, width = tensors.count, tensors.span, tensors.width
     is_forced, is_single = kernel == "apply_buckets", kind in (ELEMENTS, PACKED_ELEMENTS)
@@ -390,7 +242,7 @@ def _cut_buckets(span: int, width: int) -> tuple[int, int]:
     return (span - 1 >> bits) + 1, bits
 
 
-def _work(layout: _Fields, mode: int, validation: int, buckets: Buckets, parts: int, span: int) -> Array:
+def _work(layout: Fields, mode: int, validation: int, buckets: Buckets, parts: int, span: int) -> Array:
     """Return the work record."""
     return fill(
         WORK,

@@ -14,8 +14,8 @@ import numpy as np
 
 from dmlcpu.kernels.scatter_nd.linearize import linearize
 from dmlcpu.kernels.scatter_nd.offsets import LANES, select_indices, select_range, select_values
-from dmlcpu.kernels.scatter_nd.owned import copy_owned, even_range, sampled_range
-from dmlcpu.kernels.scatter_nd.reduction import OVERWRITE, update_elements, update_run
+from dmlcpu.kernels.scatter_nd.owned import copy_owned, even_range, lines_of, sampled_range
+from dmlcpu.kernels.scatter_nd.reduction import OVERWRITE, Run, update_elements, update_run
 from dmlcpu.kernels.scatter_nd.rows import add_run, copy_run
 from dmlcpu.kernels.scatter_nd.work import (
     BLOCK,
@@ -57,10 +57,10 @@ def apply(part, parts, x, indices, updates, out, works, scratch):
             scratch[part] = report
             return
     if x.size > 0:
-        owned = even_range(part, parts, work.ranges, out)
+        owned = even_range(part, parts, work.ranges, lines_of(out))
         copy_owned(x, out, min(owned.first, x.size), min(owned.last, x.size))
     else:
-        owned = sampled_range(part, parts, indices, work, out, block.own)
+        owned = sampled_range(part, parts, indices, work, lines_of(out), block.own)
     for begin in range(0, count, BLOCK):
         report = apply_block(begin, min(begin + BLOCK, count), owned, indices, updates, out, work, block)
         if report != VALID:
@@ -124,28 +124,28 @@ def select_elements(begin, count, owned, updates, work, block, values):
 @device
 def apply_slices(found, begin, updates, out, work, block):
     """Apply the slices of the `found` own offsets of a block, which begins at number `begin`."""
-    slices, walk, strides, start = work.slices, work.updates.walk, work.updates.strides, work.updates.start
-    own, numbers, length = block.own, block.numbers, slices.length
-    is_long, is_row = length * out.itemsize >= LONG, slices.kind == ROWS
-    most = min(length, MOST_AHEAD // out.itemsize)
-    if not is_long:
-        for j in range(found):
-            prefetch_run(out, own[j], length)
+    own, sources, slices = block.own, block.numbers, work.slices
+    for j in range(found):
+        sources[j] = work.updates.start + offset(work.updates.walk, work.updates.strides, begin + sources[j])
+    length, is_row = slices.length, slices.kind == ROWS
+    run = Run(length, slices.out_step, slices.updates_step, slices.in_vectors)
+    is_long, most = length * out.itemsize >= LONG, min(length, MOST_AHEAD // out.itemsize)
+    for j in range(0 if is_long else found):
+        prefetch_run(out, own[j], length)
     for j in range(found):
         if is_long and slices.is_packed and j + AHEAD < found:
-            prefetch_run(updates, start + offset(walk, strides, begin + numbers[j + AHEAD]), most)
+            prefetch_run(updates, sources[j + AHEAD], most)
             prefetch_run(out, own[j + AHEAD], most)
-        o, u = own[j], start + offset(walk, strides, begin + numbers[j])
         # Rows are what most updates are, and of so little work that a call would be half.
         if is_row and work.reduction == OVERWRITE:
-            copy_run(out, o, updates, u, length)
+            copy_run(out, own[j], updates, sources[j], length)
         elif is_row:
-            add_run(out, o, updates, u, length)
+            add_run(out, own[j], updates, sources[j], length)
         else:
-            for run in range(slices.runs):
-                update_run(out, o + offset(slices.walk, slices.out_strides, run),
-                           updates, u + offset(slices.walk, slices.updates_strides, run),
-                           slices, work.reduction, work.half)  # fmt: skip
+            for i in range(slices.runs):
+                update_run(out, own[j] + offset(slices.walk, slices.out_strides, i),
+                           updates, sources[j] + offset(slices.walk, slices.updates_strides, i),
+                           run, work.reduction, work.half)  # fmt: skip
 
 
 @device

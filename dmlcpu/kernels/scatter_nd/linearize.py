@@ -33,19 +33,18 @@ def linearize_singly(indices, tuples, first, last, mode, offsets, at):
     """Do the same for tuples however they lie, one by one, from offsets[at] on."""
     for i in range(first, last):
         begin = tuples.start + offset(tuples.walk, tuples.strides, i)
-        place = tuples.out_start
+        target = tuples.out_start
         for t in range(tuples.coordinates):
             size = tuples.sizes[t]
             index = load_index(indices, begin + t * tuples.step, tuples.is_wide, tuples.is_signed)
             if index < 0:  # from the end; a uint64 above 2**63 - 1 is too large, not negative
                 index = index + size if tuples.is_signed else size
-            if not 0 <= index < size:
-                if mode == RAISE:
-                    return i * tuples.coordinates + t
-                if mode == DROP:
-                    place = SKIPPED
-                    break
-                index = min(max(index, 0), size - 1)
-            place += index * tuples.out_steps[t]
-        offsets[at + i - first] = place
+            is_bad = index < 0 or index >= size
+            if is_bad and mode == RAISE:
+                return i * tuples.coordinates + t
+            if is_bad and mode == DROP:
+                target = SKIPPED
+                break
+            target += min(max(index, 0), size - 1) * tuples.out_steps[t]
+        offsets[at + i - first] = target
     return VALID

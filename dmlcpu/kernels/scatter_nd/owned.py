@@ -29,8 +29,21 @@ class Owned(NamedTuple):
     last: int
 
 
+class Lines(NamedTuple):
+    """Where pairs of cache lines start in an output of any type."""
+
+    size: int  # words of a pair
+    skew: int  # words from the start of one to offset 0
+
+
 @device
-def even_range(part, parts, ranges, out):
+def lines_of(out):
+    """Return where pairs of cache lines start in out."""
+    return Lines(FALSE_SHARING // out.itemsize, out.ctypes.data % FALSE_SHARING // out.itemsize)
+
+
+@device
+def even_range(part, parts, ranges, lines):
     """Return an even part of the output, in whole slices where these lie in order, else from cache line to cache line.
 
     ranges: of the work record. `last` may be behind the last word of the output.
@@ -38,11 +51,11 @@ def even_range(part, parts, ranges, out):
     first, last = share(part, parts, ranges.count)
     if ranges.size != 1:
         return Owned(first * ranges.size, last * ranges.size)
-    return Owned(line_before(first, out), line_before(last, out) if part + 1 < parts else last)
+    return Owned(line_before(first, lines), line_before(last, lines) if part + 1 < parts else last)
 
 
 @device
-def sampled_range(part, parts, indices, work, out, sample):
+def sampled_range(part, parts, indices, work, lines, sample):
     """Return the range of a share if nothing is copied: one into which about as many updates fall as into others.
 
     Its bounds are quantiles of a sample of offsets, the same for every share. sample: int64, room for BLOCK.
@@ -57,8 +70,8 @@ def sampled_range(part, parts, indices, work, out, sample):
     sort_by_insertion(sample, size)
     begin, end = share(part, parts, size)
     # Below 0 are updates that are skipped; `first` never exceeds `last`.
-    first = line_before(max(sample[begin], 0), out) if part > 0 else 0
-    last = line_before(max(sample[end], 0), out) if part + 1 < parts else np.iinfo(np.int64).max
+    first = line_before(max(sample[begin], 0), lines) if part > 0 else 0
+    last = line_before(max(sample[end], 0), lines) if part + 1 < parts else np.iinfo(np.int64).max
     return Owned(first, last)
 
 
@@ -75,14 +88,12 @@ def sort_by_insertion(numbers, count):
 
 
 @device
-def line_before(place, out):
+def line_before(offset, lines):
     """Return the offset at or before this one that starts a pair of cache lines, but 0 at least.
 
     Ranges end there: an element of a line that two threads write to takes a hundred times as long.
     """
-    line = FALSE_SHARING // out.itemsize
-    skew = out.ctypes.data % FALSE_SHARING // out.itemsize
-    return max(place - (place + skew) % line, 0)
+    return max(offset - (offset + lines.skew) % lines.size, 0)
 
 
 @device

@@ -30,15 +30,15 @@ class Pair(NamedTuple):
 
 @device
 def pair_of(values):
-    """Return how pairs of an offset and one of these values lie."""
+    """Return how pairs of an offset and one of these values lie; of what `as_words` returns it is a constant."""
     cells = 2 if values.itemsize == 8 else 1
     return Pair(cells, 2 * cells, 8 * cells // values.itemsize, 1 if values.itemsize == 8 else 4 // values.itemsize)
 
 
 @device
-def bucket_of(place, bits, count):
+def bucket_of(offset, bits, count):
     """Return the bucket of an offset; of skipped updates, whose offset is negative, it is the one behind all others."""
-    return np.uintp(min(np.uint64(place) >> np.uint64(bits), np.uint64(count)))
+    return np.uintp(min(np.uint64(offset) >> np.uint64(bits), np.uint64(count)))
 
 
 @device
@@ -90,11 +90,8 @@ def put_pairs(part, begin, count, offsets, updates, work, scratch):
     mine = share_space_of(part, work.buckets, scratch)
     buckets, bits, step = work.buckets.count, work.buckets.bits, work.updates.strides[0]
     limits, ends, buffers, pairs = mine.limits, mine.ends, mine.buffers, scratch[work.buckets.pairs :]
-    near_offsets, near_values, pair = (
-        as_words(buffers, 0, np.uint32(0)),
-        as_words(buffers, 0, updates),
-        pair_of(updates),
-    )
+    near_offsets, near_values = as_words(buffers, 0, np.uint32(0)), as_words(buffers, 0, updates)
+    pair = pair_of(near_values)
     low_bits, u, a_line = (1 << bits) - 1, work.updates.start + begin * step, PAIRS * pair.cells
     for i in range(count):
         bucket = bucket_of(offsets[i], bits, buckets)
@@ -112,7 +109,7 @@ def put_pairs(part, begin, count, offsets, updates, work, scratch):
 def flush(part, updates, buckets, scratch):
     """Write what is left in the buffers of a share to its buckets."""
     mine, pairs = share_space_of(part, buckets, scratch), scratch[buckets.pairs :]
-    cells = pair_of(updates).cells
+    cells = pair_of(as_words(mine.buffers, 0, updates)).cells
     for bucket in range(buckets.count):
         to = mine.ends[bucket] = min(mine.ends[bucket], mine.limits[bucket])
         left = to % PAIRS
@@ -128,7 +125,7 @@ def apply_buckets(_, parts, x, out, works, scratch):
     work = record_at(works, 0, WORK)
     buckets = work.buckets
     offsets, values = as_words(scratch, buckets.pairs, np.uint32(0)), as_words(scratch, buckets.pairs, out)
-    pair = pair_of(out)
+    pair = pair_of(values)
     while True:
         bucket = fetch_add(scratch, buckets.counter)
         if bucket >= buckets.count:

@@ -4,6 +4,8 @@ NaN results of additions and multiplications are always the same quiet NaN: whic
 on depends on the order it was given them in, and results here depend on nothing but the arguments.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from dmlcpu.kernels.scatter_nd.half import (
@@ -19,11 +21,20 @@ OVERWRITE, ADD, MULTIPLY, MINIMUM, MAXIMUM, MULTIPLY_COMPLEX = range(6)
 PLAIN, FLOAT16, BFLOAT16 = range(3)
 
 
+class Run(NamedTuple):
+    """How the elements of a run lie; out of the work record, as loops that write would load it again and again."""
+
+    length: int
+    out_step: int
+    updates_step: int
+    in_vectors: int
+
+
 @device
-def update_run(out, o, updates, u, slices, reduction, half):
+def update_run(out, o, updates, u, run, reduction, half):
     """Update a run of out from o on with one of updates from u on. Both are of one type, the values' own."""
-    n, o_step, u_step = slices.length, slices.out_step, slices.updates_step
-    if slices.in_vectors:
+    n, o_step, u_step, in_vectors = run
+    if in_vectors:
         update_packed_run(out, o, updates, u, n, reduction)
     elif reduction == OVERWRITE:
         for j in range(n):
