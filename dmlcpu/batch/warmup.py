@@ -81,7 +81,7 @@ def _scatter_nd(name: str) -> None:
 
     x = np.zeros(64, _array_type(name))
     indices, updates = np.arange(0, 64, 4)[:, None], np.zeros(16, x.dtype)
-    for reduction, kernel in itertools.product(("none", "add"), ("apply", "drain")):
+    for reduction, kernel in itertools.product(("none", "add"), ("apply", "apply_buckets")):
         execute(x, indices, updates, np.empty_like(x), reduction=reduction, kernel=kernel)
 
 

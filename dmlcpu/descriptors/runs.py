@@ -13,7 +13,7 @@ from dmlcpu.descriptors.quantized_linear_matrix_multiply import QuantizedLinearM
 from dmlcpu.descriptors.scatter_nd import ScatterNDOperatorDesc
 from dmlcpu.descriptors.tensor import TensorDesc
 from dmlcpu.descriptors.top_k1 import TopK1OperatorDesc, TopKOperatorDesc
-from dmlcpu.kernels.scatter_nd.resolve import GOOD
+from dmlcpu.kernels.scatter_nd.work import VALID
 from dmlcpu.operators import TopK, pack_b
 from dmlcpu.operators.arguments import Array
 from dmlcpu.operators.product_plan import Layout, Plan as QuantizedMatmulPlan, plan as plan_product
@@ -24,13 +24,14 @@ from dmlcpu.operators.quantized_matmul import (
     rhs,
     run as run_quantized_matmul,
 )
+from dmlcpu.operators.scatter_layout import INDEX_WORD as SCATTER_INDEX_WORD
 from dmlcpu.operators.scatter_nd import (
     execute as execute_scatter_nd,
     out_of_range,
     run as run_scatter_nd,
 )
 from dmlcpu.operators.scatter_plan import (
-    INDEX_WORD as SCATTER_INDEX_WORD,
+    BY_KERNEL,
     Plan as ScatterNDPlan,
     plan as plan_scatter_nd,
 )
@@ -94,7 +95,7 @@ def _packed_scatter_nd(desc: ScatterNDOperatorDesc) -> PackedRun:
         _packed_strides(indices_shape, index_type),
         _packed_strides(desc.updates_shape, dtype),
     )
-    request = (shape, dtype, word, indices_shape, index_type, strides, "none", "raise", True)
+    request = (shape, dtype, word, indices_shape, index_type, strides, "none", "raise", BY_KERNEL)
 
     @functools.lru_cache(maxsize=8)
     def plan(limits: Budget) -> ScatterNDPlan:
@@ -102,7 +103,7 @@ def _packed_scatter_nd(desc: ScatterNDOperatorDesc) -> PackedRun:
 
     def run(bound: Bound, words: list[Array]) -> Array:
         place = run_scatter_nd(plan(budget()), *words)
-        if place != GOOD:
+        if place != VALID:
             indices = drop_indices(bound["indices_tensor"])
             raise out_of_range(indices, place, shape, desc.operator, "IndicesTensor")
         out: Array = bound["output_tensor"]

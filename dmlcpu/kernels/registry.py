@@ -12,7 +12,7 @@ from dmlcpu.kernels.gemm.microkernels.microkernel import MR, NR, Microkernel
 from dmlcpu.kernels.gemm.microkernels.x86 import AVX2, AVX512VNNI, AVXVNNI
 from dmlcpu.kernels.gemm.product import make_amx_product, make_product
 from dmlcpu.kernels.gemm.skinny import make_skinny
-from dmlcpu.kernels.scatter_nd import apply, buckets, resolve
+from dmlcpu.kernels.scatter_nd import apply, owned, partition, validate
 from dmlcpu.kernels.top_k import lockstep, select_sort, split, strided_insert, strided_tournament, tournament
 from dmlcpu.runtime.isa import Isa, allowed
 from dmlcpu.runtime.kernel import Kernel
@@ -77,11 +77,11 @@ KERNELS = (
     Entry("top_k", "select", "strided_tournament", Isa.GENERIC, strided_tournament.strided_tournament,
           workspace=strided_tournament.workspace, supports=strided_tournament.supports),
     Entry("top_k", "select", "select_sort", Isa.GENERIC, select_sort.select_sort, workspace=select_sort.workspace),
-    Entry("scatter_nd", "survey", "survey", Isa.GENERIC, resolve.survey),
-    Entry("scatter_nd", "copy", "copy", Isa.GENERIC, apply.copy),
+    Entry("scatter_nd", "validate", "validate", Isa.GENERIC, validate.validate),
+    Entry("scatter_nd", "copy", "copy", Isa.GENERIC, owned.copy),
     Entry("scatter_nd", "apply", "apply", Isa.GENERIC, apply.apply),
-    Entry("scatter_nd", "partition", "partition", Isa.GENERIC, buckets.partition),
-    Entry("scatter_nd", "drain", "drain", Isa.GENERIC, buckets.drain),
+    Entry("scatter_nd", "partition", "partition", Isa.GENERIC, partition.partition),
+    Entry("scatter_nd", "apply_buckets", "apply_buckets", Isa.GENERIC, partition.apply_buckets),
     Entry("quantized_matmul", "pack", "pack", Isa.GENERIC, pack.pack),
     _vectors("quantized_matmul", "dot_u8s8_4x8x4_generic", GENERIC, REQUANTIZE),
     _vectors("quantized_matmul", "dot_u8s8_4x16x4_avx2", AVX2, REQUANTIZE),

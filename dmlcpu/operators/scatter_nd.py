@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dmlcpu.errors import BindingError, IndexOutOfRangeError, UnsupportedError
-from dmlcpu.kernels.scatter_nd import resolve
+from dmlcpu.kernels.scatter_nd.work import BEFOREHAND, SHARE_SPACE, SPECULATIVE, VALID
 from dmlcpu.operators.arguments import (
     Array,
     as_array,
@@ -16,15 +16,19 @@ from dmlcpu.operators.arguments import (
     check_output,
     same_memory,
 )
+from dmlcpu.operators.scatter_layout import INDEX_WORD
 from dmlcpu.operators.scatter_plan import (
+    BY_KERNEL,
+    BY_NUMPY,
     CONTIGUOUS,
-    INDEX_WORD,
+    IN_PLACE,
     MODES,
     REDUCTIONS,
+    Buckets,
     Plan,
     element_type,
-    operation_of,
     plan,
+    reduction_of,
 )
 from dmlcpu.reference import scatter_nd as reference_scatter_nd
 from dmlcpu.runtime.compilation import can_compile
@@ -111,7 +115,7 @@ def check(x: Any, indices: Any, updates: Any, reduction: Any, mode: Any) -> tupl
     x = as_array("scatter_nd", "x", x)
     check_choice("scatter_nd", "reduction", reduction, REDUCTIONS)
     check_choice("scatter_nd", "mode", mode, MODES)
-    operation_of(x.dtype, reduction)
+    reduction_of(x.dtype, reduction)
     indices = as_array("scatter_nd", "indices", indices)
     if indices.dtype.kind not in "iu":
         raise UnsupportedError("scatter_nd", "indices.dtype", str(indices.dtype), "any integer type")
@@ -154,22 +158,19 @@ def execute(
 ) -> None:
     """Run on checked arrays of any strides, in place if x is out; errors about an index name `operator` and `field`.
 
-    `kernel` asks for one of the two that write, "apply" or "drain" (which takes single elements alone).
+    `kernel` asks for one of the two that write, "apply" or "apply_buckets" (which takes single elements alone).
     """
-    if mode == "clip" and indices.size and 0 in x.shape[: indices.shape[-1]]:
-        raise IndexOutOfRangeError(
-            operator, field, "clipped into an empty dimension", f"none: dimension {x.shape.index(0)} has 0 elements"
-        )
+    if mode == "clip":
+        _check_clip(x, indices, operator, field)
     if indices.itemsize < 4:
         indices = indices.astype(np.int64)
     if not can_compile():
-        place = _first_bad(indices, x.shape) if mode == "raise" else resolve.GOOD
-        if place != resolve.GOOD:
+        place = _by_reference(x, indices, updates, out, reduction, mode)
+        if place != VALID:
             raise out_of_range(indices, place, x.shape, operator, field)
-        reference_scatter_nd(x, indices, updates, reduction=reduction, mode=mode, out=out)
         return
     element = element_type(x, updates, out, reduction)
-    copied = x is not out and x.flags.num & out.flags.num & CONTIGUOUS != 0
+    copied = IN_PLACE if x is out else BY_KERNEL if x.flags.num & out.flags.num & CONTIGUOUS else BY_NUMPY
     strides = (out.strides, indices.strides, updates.strides)
     # fmt: off
     chosen = plan(x.shape, x.dtype, element, indices.shape, indices.dtype, strides, reduction, mode, copied, budget(),
@@ -179,68 +180,77 @@ def execute(
     flat_indices = words(indices, INDEX_WORD) if indices.size else np.zeros(2, INDEX_WORD)
     flat_out = words(out, element) if out.size else np.zeros(1, element)
     flat_updates = words(updates, element) if updates.size else flat_out
-    flat_x = words(x, element) if copied and x.size else flat_out[:0]
-    unlike = None if copied or x is out else (out, x)
+    flat_x = words(x, element) if copied == BY_KERNEL and x.size else flat_out[:0]
+    unlike = (out, x) if copied == BY_NUMPY else None
     place = run(chosen, flat_x, flat_indices, flat_updates, flat_out, unlike=unlike)
-    if place != resolve.GOOD:
+    if place != VALID:
         raise out_of_range(indices, place, x.shape, operator, field)
 
 
 def run(
     chosen: Plan, x: Array, indices: Array, updates: Array, out: Array, *, unlike: tuple[Array, Array] | None = None
 ) -> int:
-    """Carry out a plan on the words of the arrays; return where the first bad index is, or GOOD.
+    """Carry out a plan on the words of the arrays; return where the first bad index is, or VALID.
 
     x: empty if it is out, or if it is laid out unlike out: then `unlike` are out and x themselves.
     """
     with chosen.workspace as scratch:
-        target = out
-        if chosen.checks and unlike is None:
-            if chosen.trial:
-                target = np.empty_like(out) if x.size else out.copy()
-        elif chosen.survey:
-            chosen.survey(0, chosen.parts, indices, chosen.brief, scratch)
+        if chosen.validate:
+            chosen.validate(0, chosen.parts, indices, chosen.work, scratch)
             place = _reported(chosen.parts, scratch)
-            if place != resolve.GOOD:
+            if place != VALID:
                 return place
         if unlike is not None:
             np.copyto(*unlike)
-        if chosen.buckets and (chosen.forced or _spread(chosen, scratch)):
-            chosen.partition(0, chosen.parts, indices, updates, chosen.brief, scratch)
-            scratch[chosen.ticket] = 0
-            chosen.drain(0, chosen.parts, x, out, chosen.brief, scratch)
-            return resolve.GOOD
-        if not chosen.fused and chosen.apply_parts > 1 and x.size:
-            chosen.copy(0, chosen.apply_parts, x, out)
+        if chosen.buckets.count and _is_spread(chosen.buckets, scratch):
+            chosen.partition(0, chosen.parts, indices, updates, chosen.work, scratch)
+            scratch[chosen.buckets.counter] = 0
+            chosen.apply_buckets(0, chosen.parts, x, out, chosen.work, scratch)
+            return VALID
+        if chosen.copy:
+            chosen.copy(0, chosen.owners, x, out)
             x = x[:0]
-        chosen.apply(0, chosen.apply_parts, x, indices, updates, target, chosen.brief, scratch)
-        place = _reported(chosen.apply_parts, scratch) if chosen.checks else resolve.GOOD
-        if target is not out and place == resolve.GOOD:
+        target = out
+        if chosen.validation == SPECULATIVE:
+            target = np.empty_like(out) if x.size else out.copy()
+        chosen.apply(0, chosen.owners, x, indices, updates, target, chosen.work, scratch)
+        place = VALID if chosen.validation == BEFOREHAND else _reported(chosen.owners, scratch)
+        if target is not out and place == VALID:
             out[...] = target
         return place
 
 
-def _first_bad(indices: Array, shape: tuple[int, ...]) -> int:
-    """Return where the first index out of range is, as `run` does, or GOOD."""
-    sizes = np.array(shape[: indices.shape[-1]], np.int64)
-    bad = (indices < -sizes) | (indices >= sizes)
-    return int(bad.argmax()) if bad.any() else resolve.GOOD
+def _check_clip(x: Array, indices: Array, operator: str, field: str) -> None:
+    if indices.size and 0 in x.shape[: indices.shape[-1]]:
+        raise IndexOutOfRangeError(
+            operator, field, "clipped into an empty dimension", f"none: dimension {x.shape.index(0)} has 0 elements"
+        )
+
+
+def _by_reference(x: Array, indices: Array, updates: Array, out: Array, reduction: str, mode: str) -> int:
+    """Do what `run` does in plain NumPy."""
+    if mode == "raise":
+        sizes = np.array(x.shape[: indices.shape[-1]], np.int64)
+        bad = (indices < -sizes) | (indices >= sizes)
+        if bad.any():
+            return int(bad.argmax())
+    reference_scatter_nd(x, indices, updates, reduction=reduction, mode=mode, out=out)
+    return VALID
 
 
 def _reported(parts: int, scratch: Array) -> int:
-    """Return where the first bad index is that a share reports, or GOOD."""
+    """Return where the first bad index is that a share reports, or VALID."""
     for part in range(parts):
         place: int = scratch.item(part)
-        if place != resolve.GOOD:
+        if place != VALID:
             return place
-    return resolve.GOOD
+    return VALID
 
 
-def _spread(chosen: Plan, scratch: Array) -> bool:
+def _is_spread(buckets: Buckets, scratch: Array) -> bool:
     """Return whether the updates are so spread over the buckets that no thread waits long for the fullest."""
-    tables = scratch[chosen.tables : chosen.ticket].reshape(chosen.parts, 3, chosen.buckets + 1)
-    counts = tables[:, 0, :-1].sum(axis=0)
-    return bool(counts.max() * 2 * max(chosen.parts, 2) <= 3 * chosen.count)
+    counts = scratch[buckets.spaces : buckets.pairs].view(SHARE_SPACE)["counts"][:, : buckets.count]
+    return bool(counts.sum(axis=0).max() <= buckets.most)
 
 
 def out_of_range(indices: Array, place: int, shape: tuple[int, ...], operator: str, field: str) -> IndexOutOfRangeError:

@@ -37,9 +37,6 @@ def inlined(function: Callable[..., Any]) -> Any:
     return njit(**_HELPER_OPTIONS, inline="always")(function)
 
 
-viewer = device
-
-
 def compile_kernel(function: Callable[..., Any]) -> Any:
     """Make a compiled function of (part, parts, ...), which is compiled when it is first called and kept on disk."""
     return compile_lazily(function, **_KERNEL_OPTIONS)

@@ -10,7 +10,7 @@ from samples import NUMERIC_TYPES, assert_same_bits, few_values
 
 import dmlcpu
 from dmlcpu import reference
-from dmlcpu.kernels.scatter_nd import resolve
+from dmlcpu.kernels.scatter_nd.work import VALID
 from dmlcpu.operators import scatter_plan
 from dmlcpu.operators.scatter_nd import execute, run
 from dmlcpu.runtime.threads import Budget, limits
@@ -305,7 +305,7 @@ def test_hypothesis(call):
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
 @pytest.mark.parametrize("dtype", [np.int32, np.uint64])
-@pytest.mark.parametrize("shape", [(3, 4), (300, 40), (12,), (3_000,)])  # small outputs are tried on a copy
+@pytest.mark.parametrize("shape", [(3, 4), (300, 40), (12,), (3_000,)])  # small outputs are written speculatively
 @pytest.mark.parametrize("in_place", [False, True])
 def test_the_first_of_several_bad_indices_is_reported_and_nothing_is_written(threads, dtype, shape, in_place):
     indices = np.zeros((2_000, len(shape)), dtype)
@@ -336,17 +336,17 @@ def test_many_updates_of_few_elements(reduction, step):
     assert np.array_equal(in_place, around[::step])
 
 
-@pytest.mark.parametrize("count", [256, 3_000])  # checked before anything is written, and on a copy
+@pytest.mark.parametrize("count", [256, 3_000])  # validated by block, and speculatively
 def test_a_bad_index_that_only_one_share_finds_is_reported(count):
     """The others found it good, as somebody changed it meanwhile."""
     x, indices, out = np.arange(2_000.0), np.zeros((count, 1), int), np.full(2_000, 5.0)
     strides = (out.strides, indices.strides, out.strides)
-    chosen = scatter_plan.plan(x.shape, x.dtype, x.dtype, indices.shape, indices.dtype, strides, "none", "raise", True,
-                               Budget(3, grain=1))  # fmt: skip
-    assert chosen.apply_parts == 3
+    chosen = scatter_plan.plan(x.shape, x.dtype, x.dtype, indices.shape, indices.dtype, strides, "none", "raise",
+                               scatter_plan.BY_KERNEL, Budget(3, grain=1))  # fmt: skip
+    assert chosen.owners == 3
 
     def apply(_first, _parts, *arrays):
-        arrays[-1][:3] = [resolve.GOOD, 7, resolve.GOOD]
+        arrays[-1][:3] = [VALID, 7, VALID]
 
     assert run(dataclasses.replace(chosen, apply=apply), x, indices.view(np.uint32).ravel(), np.ones(count), out) == 7
     assert (out == 5).all()
@@ -356,15 +356,15 @@ def test_a_kernel_that_does_not_take_the_work():
     x, out = np.zeros((4, 2)), np.zeros((4, 2))
     for kernel, indices, updates in (
         ("nosuch", [[0, 0]], [1.0]),
-        ("drain", [[0]], [[1.0, 2.0]]),
-        ("drain", np.zeros((0, 2), int), []),
+        ("apply_buckets", [[0]], [[1.0, 2.0]]),
+        ("apply_buckets", np.zeros((0, 2), int), []),
     ):
         with pytest.raises(LookupError, match=f"no kernel {kernel} for"):
             execute(x, np.array(indices), np.array(updates), out, kernel=kernel)
 
 
-def test_many_elements_of_a_large_output_are_sorted_by_region(monkeypatch, caplog):
-    monkeypatch.setattr(scatter_plan, "_SORTED_CACHES", 1)
+def test_many_elements_of_a_large_output_are_partitioned(monkeypatch, caplog):
+    monkeypatch.setattr(scatter_plan, "_PARTITIONED_CACHES", 1)
     rng = np.random.default_rng(1)
     n, count = 9_876_543, 1_100_000  # a shape of which no other test has made a plan
     x = rng.integers(0, 100, n, np.int32)

@@ -5,7 +5,7 @@ import pytest
 
 import dmlcpu
 from dmlcpu import reference
-from dmlcpu.kernels.scatter_nd.apply import STREAMED
+from dmlcpu.kernels.scatter_nd.owned import NON_TEMPORAL
 from dmlcpu.runtime.threads import limits
 
 RNG = np.random.default_rng()
@@ -51,7 +51,7 @@ class TestLayouts:
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize(("dtype", "start"), [(np.uint8, 0), (np.uint8, 13), (np.float32, 5), (np.complex128, 1)])
 def test_a_copy_past_the_caches_writes_every_element_and_no_other(threads, dtype, start):
-    length = STREAMED // np.dtype(dtype).itemsize + 77
+    length = NON_TEMPORAL // np.dtype(dtype).itemsize + 77
     x = np.arange(length + 1).astype(dtype)[1:]
     around = np.zeros(length + start + 9, dtype)
     out = around[start : start + length]
@@ -66,7 +66,7 @@ def test_a_copy_past_the_caches_writes_every_element_and_no_other(threads, dtype
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_copy_past_the_caches_of_what_is_not_in_c_order(threads):
-    x = np.asfortranarray((np.arange(STREAMED + 5_000) % 251).astype(np.uint8).reshape(-1, 1_000))
+    x = np.asfortranarray((np.arange(NON_TEMPORAL + 5_000) % 251).astype(np.uint8).reshape(-1, 1_000))
     out = np.zeros_like(x)
     with limits(threads, grain=1):
         dmlcpu.scatter_nd(x, [[3], [-1]], np.ones((2, 1_000), np.uint8), out=out)

@@ -1,1 +1,1 @@
-"""SCATTER_ND: resolve index tuples to positions, copy the input, apply the updates."""
+"""SCATTER_ND: index tuples become offsets in the output, which is copied from the input and updated there."""

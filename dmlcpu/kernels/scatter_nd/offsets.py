@@ -1,8 +1,9 @@
-"""Vector operations on index tuples and the places they name. Lines of places are written out as vectors.
+"""Vector operations on index tuples and their offsets. Lines of offsets are written out as vectors.
 
 Indices are given as uint32 words, the lower half of a wide one first, so that one compiled kernel serves all types.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -11,8 +12,8 @@ from numba.extending import intrinsic
 
 from dmlcpu.runtime.intrinsics import address, emit_prefetch, splat
 
-LANES = 8  # places in a line
-# How many words ahead of their use indices are asked for: a block of wide ones, whose updates are applied in between.
+LANES = 8  # offsets in a line
+# How many words ahead of their use indices are prefetched: a block of wide ones, whose updates are applied in between.
 # Measured on 4,000,000 pairs of int64 into 4096 x 4096, two threads, ms of the check: none 8.6, 256 and 512 words 6.0,
 # 1,024 words 6.5, 2,048 words 8.8.
 AHEAD = 512
@@ -68,9 +69,31 @@ class _Counting:
         return cgutils.is_not_null(self.builder, self.builder.bitcast(signs, ir.IntType(LANES)))
 
 
+def _load_line(builder: Any, place: Any, kind: Any, stride: Any) -> Any:
+    """Emit the load of LANES integers of a kind, `stride` words apart, or neighbours if it is None."""
+    line = ir.VectorType(kind, LANES)
+    if stride is None:
+        return builder.load(builder.bitcast(place, line.as_pointer()), align=4)
+    elements = ir.Constant(line, ir.Undefined)
+    for lane in range(LANES):
+        there = builder.gep(place, [builder.mul(stride, _LONG(lane))])
+        element = builder.load(builder.bitcast(there, kind.as_pointer()), align=4)
+        elements = builder.insert_element(elements, element, _WORD(lane))
+    return elements
+
+
+def _either(builder: Any, flag: Any, emit_one: Callable[[], None], emit_other: Callable[[], None]) -> None:
+    """Emit a branch."""
+    with builder.if_else(flag) as (then, otherwise):
+        with then:
+            emit_one()
+        with otherwise:
+            emit_other()
+
+
 @intrinsic
-def add_lines(_context, words, begin, stride, wide, signed, size, step, places, count):
-    """Add step * index to places[:count], a multiple of LANES, for the indices from words[begin] on, `stride` apart.
+def add_lines(_context, words, begin, stride, wide, signed, size, step, offsets, count):
+    """Add step * index to offsets[:count], a multiple of LANES, for the indices from words[begin] on, `stride` apart.
 
     An index below 0, if they are `signed`, counts from `size`. Return whether any is out of range, 0 or 1.
     """
@@ -78,44 +101,30 @@ def add_lines(_context, words, begin, stride, wide, signed, size, step, places, 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         _, begin, stride, wide, signed, size, step, _, count = arguments
 
-        def load(index: Any, kind: Any, stride: Any) -> Any:
-            """Emit the load of LANES elements, `stride` words apart, or neighbours if it is None."""
-            first = builder.add(begin, builder.mul(index, stride if stride else _LONG(kind.width // _WORD.width)))
-            line = ir.VectorType(kind, LANES)
-            place = address(context, builder, signature, arguments, 0, first)
-            emit_prefetch(builder, builder.gep(place, [_LONG(AHEAD)]))
-            if stride is None:
-                return builder.load(builder.bitcast(place, line.as_pointer()), align=4)
-            elements = ir.Constant(line, ir.Undefined)
-            for lane in range(LANES):
-                there = builder.gep(place, [builder.mul(stride, _LONG(lane))])
-                element = builder.load(builder.bitcast(there, kind.as_pointer()), align=4)
-                elements = builder.insert_element(elements, element, _WORD(lane))
-            return elements
-
         def walk(kind: Any, stride: Any) -> None:
+            words_each = stride if stride else _LONG(kind.width // _WORD.width)
             with cgutils.for_range_slice(builder, _LONG(0), count, _LONG(LANES), inc=True) as (index, _):
-                counted = counting.from_start(load(index, kind, stride), signed, bad)
+                first = builder.add(begin, builder.mul(index, words_each))
+                place = address(context, builder, signature, arguments, 0, first)
+                emit_prefetch(builder, builder.gep(place, [_LONG(AHEAD)]))
+                counted = counting.from_start(_load_line(builder, place, kind, stride), signed, bad)
                 place = address(context, builder, signature, arguments, 7, index)
                 place = builder.bitcast(place, _LINE.as_pointer())
                 added = builder.add(builder.load(place, align=8), builder.mul(counted, steps))
                 builder.store(added, place, align=8)
 
+        def walk_by_stride(kind: Any) -> None:
+            is_packed = builder.icmp_signed("==", stride, _LONG(kind.width // _WORD.width))
+            _either(builder, is_packed, lambda: walk(kind, None), lambda: walk(kind, stride))
+
         counting, steps = _Counting(builder, size, signed), splat(builder, step, LANES)
         bad = cgutils.alloca_once_value(builder, ir.Constant(_LINE, [0] * LANES))
-        with builder.if_else(cgutils.is_not_null(builder, wide)) as branches:
-            for branch, kind in zip(branches, (_LONG, _WORD), strict=True):
-                with branch:
-                    words_each = _LONG(kind.width // _WORD.width)
-                    with builder.if_else(builder.icmp_signed("==", stride, words_each)) as (then, otherwise):
-                        with then:
-                            walk(kind, None)
-                        with otherwise:
-                            walk(kind, stride)
+        is_wide = cgutils.is_not_null(builder, wide)
+        _either(builder, is_wide, lambda: walk_by_stride(_LONG), lambda: walk_by_stride(_WORD))
         return builder.zext(counting.is_any(bad), _LONG)
 
     number = types.intp
-    return number(words, *[number] * 6, places, number), generate
+    return number(words, *[number] * 6, offsets, number), generate
 
 
 def _compress(builder: Any, vector: Any, flags: Any) -> Any:
@@ -150,7 +159,7 @@ class _Lines:
         self.builder.store(line, self._address(array, index), align=self.sizes[array])
 
     def is_between(self, here: Any, first: Any, last: Any) -> Any:
-        """Emit a flag for each place: whether it is in a range."""
+        """Emit a flag for each offset: whether it is in a range."""
         firsts, sizes = (splat(self.builder, n, LANES) for n in (first, self.builder.sub(last, first)))
         return self.builder.icmp_unsigned("<", self.builder.sub(here, firsts), sizes)
 
@@ -165,8 +174,8 @@ class _Lines:
 
 
 @intrinsic
-def select_range(_context, places, count, first, last, own, numbers):
-    """Write those of places[:count] from `first` to before `last` to own, and where they stand to numbers.
+def select_range(_context, offsets, count, first, last, own, numbers):
+    """Write those of offsets[:count] from `first` to before `last` to own, and where they stand to numbers.
 
     Return how many there are. All are int64; the arrays have room for `count` rounded up to whole lines.
     """
@@ -182,11 +191,11 @@ def select_range(_context, places, count, first, last, own, numbers):
         return builder.load(found)
 
     number = types.intp
-    return number(places, number, number, number, own, numbers), generate
+    return number(offsets, number, number, number, own, numbers), generate
 
 
 @intrinsic
-def select_values(_context, places, count, first, last, values, begin, own, chosen):
+def select_values(_context, offsets, count, first, last, values, begin, own, chosen):
     """Do the same, but write what lies at the same places of values[begin:] to chosen. count: a multiple of LANES."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -198,12 +207,12 @@ def select_values(_context, places, count, first, last, values, begin, own, chos
         return builder.load(found)
 
     number = types.intp
-    return number(places, number, number, number, values, number, own, chosen), generate
+    return number(offsets, number, number, number, values, number, own, chosen), generate
 
 
 @intrinsic
 def select_indices(_context, words, start, wide, signed, size, base, values, begin, count, first, last, own, chosen):
-    """Do both at once for indices that lie side by side from words[start] on: each, and base, are a place.
+    """Do both at once for indices that lie side by side from words[start] on: each, and base, are an offset.
 
     See add_lines. Return how many there are, or -1 if any of the indices is out of range.
     """

@@ -1,4 +1,4 @@
-"""The vector operations on index tuples and places, against NumPy."""
+"""The vector operations on index tuples and offsets, against NumPy."""
 
 import numpy as np
 import pytest

@@ -1,0 +1,50 @@
+"""Index tuples become offsets in the output.
+
+Offsets are not kept: to linearize a block of tuples again, in vectors, takes no longer than reading its offsets would.
+"""
+
+from dmlcpu.kernels.scatter_nd.offsets import LANES, add_lines, load_index
+from dmlcpu.kernels.scatter_nd.work import DROP, RAISE, SKIPPED, VALID
+from dmlcpu.kernels.walk import offset
+from dmlcpu.runtime.jit import device
+
+
+@device
+def linearize(indices, tuples, first, last, mode, offsets):
+    """Write the offsets of tuples first, ..., last - 1; return where the first bad coordinate is, or VALID.
+
+    A tuple's number times the coordinates, plus the number of the coordinate, is where it is.
+    """
+    done = 0
+    if tuples.walk.dims == 1:  # evenly spaced: whole lines without a branch, unless an index is out of range
+        stride, count, bad = tuples.strides[0], (last - first) // LANES * LANES, 0
+        for i in range(count):
+            offsets[i] = tuples.out_start
+        for t in range(tuples.coordinates):
+            begin = tuples.start + first * stride + t * tuples.step
+            bad |= add_lines(indices, begin, stride, tuples.is_wide, tuples.is_signed, tuples.sizes[t],
+                             tuples.out_steps[t], offsets, count)  # fmt: skip
+        done = 0 if bad else count
+    return linearize_singly(indices, tuples, first + done, last, mode, offsets, done)
+
+
+@device
+def linearize_singly(indices, tuples, first, last, mode, offsets, at):
+    """Do the same for tuples however they lie, one by one, from offsets[at] on."""
+    for i in range(first, last):
+        begin = tuples.start + offset(tuples.walk, tuples.strides, i)
+        target = tuples.out_start
+        for t in range(tuples.coordinates):
+            size = tuples.sizes[t]
+            index = load_index(indices, begin + t * tuples.step, tuples.is_wide, tuples.is_signed)
+            if index < 0:  # from the end; a uint64 above 2**63 - 1 is too large, not negative
+                index = index + size if tuples.is_signed else size
+            is_bad = index < 0 or index >= size
+            if is_bad and mode == RAISE:
+                return i * tuples.coordinates + t
+            if is_bad and mode == DROP:
+                target = SKIPPED
+                break
+            target += min(max(index, 0), size - 1) * tuples.out_steps[t]
+        offsets[at + i - first] = target
+    return VALID

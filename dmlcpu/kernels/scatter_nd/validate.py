@@ -1,0 +1,33 @@
+"""The pass that looks for an index out of range before anything is written."""
+
+from dmlcpu.kernels.scatter_nd.linearize import linearize
+from dmlcpu.kernels.scatter_nd.partition import add_to_histogram
+from dmlcpu.kernels.scatter_nd.work import BLOCK, VALID, WORK, block_of, share_space_of
+from dmlcpu.kernels.walk import share
+from dmlcpu.runtime.kernel import kernel
+from dmlcpu.runtime.records import record_at
+
+
+@kernel
+def validate(part, parts, indices, works, scratch):
+    """Report in scratch[part] where the first bad coordinate of a share of the tuples is, or VALID.
+
+    If updates will be partitioned, count those of each bucket. indices: as uint32.
+    """
+    work = record_at(works, 0, WORK)
+    block = block_of(part, parts, scratch)
+    buckets = work.buckets.count
+    if buckets > 0:
+        counts = share_space_of(part, work.buckets, scratch).counts
+        for bucket in range(buckets + 1):
+            counts[bucket] = 0
+    first, last = share(part, parts, work.tuples.count)
+    report = VALID
+    for begin in range(first, last, BLOCK):
+        end = min(begin + BLOCK, last)
+        report = linearize(indices, work.tuples, begin, end, work.mode, block.offsets)
+        if report != VALID:
+            break
+        if buckets > 0:
+            add_to_histogram(part, block.offsets, end - begin, work.buckets, scratch)
+    scratch[part] = report
