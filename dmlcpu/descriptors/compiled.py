@@ -10,7 +10,7 @@ from dmlcpu.descriptors.binding import Slot
 from dmlcpu.descriptors.checks import check_kind
 from dmlcpu.descriptors.enums import FeatureLevel, TensorFlags, full_name
 from dmlcpu.descriptors.feature_level import check_support
-from dmlcpu.descriptors.runs import Bound, PackedRun, keep, make_packed_run, make_run
+from dmlcpu.descriptors.runs import Bound, Run, keep, make_run
 from dmlcpu.descriptors.scatter_nd import ScatterNDOperatorDesc
 from dmlcpu.errors import BindingError
 from dmlcpu.operators.arguments import Array, check_apart, same_memory
@@ -124,7 +124,6 @@ class CompiledOperator:
         "_outputs",
         "_owned",
         "_owned_slots",
-        "_packed",
         "_run",
         "_slots",
         "_words",
@@ -144,19 +143,17 @@ class CompiledOperator:
         self._outputs = [slot for slot in self._slots.values() if slot.output]
         self._in_place = isinstance(desc, ScatterNDOperatorDesc) and "input_tensor" in self._slots
         self._owned: Bound | None = None if self._owned_slots else {}
-        self._run = make_run(desc)
-        self._packed: PackedRun | None = None
         self._words: list[tuple[str, np.dtype[Any], tuple[int, ...], np.dtype[Any]]] = []
         self._alike: list[tuple[str, str]] = []
+        self._run: Run
         if self._owned is not None:
-            self._shorten(self._owned)
+            self._prepare(self._owned)
 
-    def _shorten(self, owned: Bound) -> None:
-        """Look for a short way to run on tensors that are packed in memory of their own."""
-        self._packed = make_packed_run(self.desc, owned)
-        words = self._packed.words if self._packed else {}
-        slots = [self._slots[name] for name in words]
-        self._words = [(slot.name, slot.dtype, slot.shape, words[slot.name]) for slot in slots]
+    def _prepare(self, owned: Bound) -> None:
+        """Find out how to run, and which tensors have to be packed for the short way."""
+        self._run = make_run(self.desc, owned)
+        slots = [self._slots[name] for name in self._run.words]
+        self._words = [(slot.name, slot.dtype, slot.shape, self._run.words[slot.name]) for slot in slots]
         # Only an array of the same type and shape can be an output and another tensor at once.
         pairs = itertools.product(self._outputs, slots)
         self._alike = [(a.name, b.name) for a, b in pairs if a is not b and (a.dtype, a.shape) == (b.dtype, b.shape)]
@@ -190,7 +187,7 @@ class CompiledOperator:
             if name not in bound:
                 raise BindingError(slot.operator, slot.dml_name, "missing", slot.allowed)
         self._owned = {name: keep(self.desc.operator, name, array) for name, array in bound.items()}
-        self._shorten(self._owned)
+        self._prepare(self._owned)
 
     def __call__(self, **tensors: Any) -> Any:
         """Run the operator.
@@ -219,10 +216,10 @@ class CompiledOperator:
         """
         if self._owned is None:
             raise self._uninitialized()
-        if self._packed is not None and can_compile():
+        if self._run.packed is not None and can_compile():
             words = self._packed_words(tensors)
             if words is not None:
-                return self._packed.run(tensors, words)
+                return self._run.packed(tensors, words)
         bound = self._owned.copy()
         flags = OWNS_DATA
         for name, value in tensors.items():
@@ -236,7 +233,7 @@ class CompiledOperator:
         # Different arrays that own their data share none: what most calls bind is seen to be apart at once.
         if not flags or len(set(map(id, bound.values()))) < len(bound):
             self._check_apart(bound)
-        return self._run(bound)
+        return self._run.general(bound)
 
     def _packed_words(self, tensors: Bound) -> list[Array] | None:
         """Return the words of all tensors if they are arrays for which there is nothing to view, check or refuse."""

@@ -1,7 +1,6 @@
-"""How the tensors bound to each operator become the arguments of its `execute`."""
+"""How each operator runs on the tensors that are bound to it."""
 
 import functools
-import math
 from collections.abc import Callable
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -46,117 +45,23 @@ from dmlcpu.runtime.memory import packed_strides
 from dmlcpu.runtime.threads import Budget, budget
 
 Bound = dict[str, Any]  # tensor name -> array; for an owned B, the packed matrix
-Run = Callable[[Bound], Any]
 View = Callable[[Array], Array]
 
 
-class PackedRun(NamedTuple):
-    """How an operator runs on tensors that are packed in memory of their own."""
+class Run(NamedTuple):
+    """How an operator runs: on tensors however they lie, and on tensors that are packed in memory of their own.
 
-    words: dict[str, np.dtype[Any]]  # what its kernel sees each tensor as
-    run: Callable[[Bound, list[Array]], Any]  # on what is bound, and the words of each
+    Of the latter nothing has to be viewed, checked or planned.
+    """
 
-
-def make_packed_run(desc: OperatorDesc, owned: Bound) -> PackedRun | None:
-    """Return the shortest way to run a desc's operator on tensors that are not `owned`, if it has one."""
-    if isinstance(desc, QuantizedLinearMatrixMultiplyOperatorDesc):
-        return _packed_quantized_matmul(desc, owned)
-    if owned:
-        return None
-    if isinstance(desc, TopKOperatorDesc | TopK1OperatorDesc):
-        return _packed_top_k(desc)
-    return _packed_scatter_nd(desc) if isinstance(desc, ScatterNDOperatorDesc) else None
+    general: Callable[[Bound], Any]
+    words: dict[str, np.dtype[Any]]  # what the kernels see packed tensors as; none: they have no way of their own
+    packed: Callable[[Bound, list[Array]], Any] | None  # on what is bound, and the words of each
 
 
-def _packed_top_k(desc: TopKOperatorDesc | TopK1OperatorDesc) -> PackedRun:
-    x, values, indices = desc.input_tensor, desc.output_value_tensor, desc.output_index_tensor
-    word = np.dtype(f"u{x.dtype.itemsize}")
-    strides = tuple([packed_strides(tensor.sizes, tensor.dtype.itemsize) for tensor in (x, values, indices)])
-    request = (x.sizes, x.dtype, desc.axis, desc.k, desc.largest, indices.dtype.itemsize, strides)
-
-    @functools.lru_cache(maxsize=8)
-    def plan(limits: Budget) -> TopKPlan:
-        return plan_top_k(*request, limits, None, True)
-
-    def run(bound: Bound, words: list[Array]) -> TopK:
-        run_top_k(plan(budget()), *words)
-        return TopK(bound["output_value_tensor"], bound["output_index_tensor"])
-
-    return PackedRun({"input_tensor": word, "output_value_tensor": word, "output_index_tensor": INDEX_WORD}, run)
-
-
-def _packed_scatter_nd(desc: ScatterNDOperatorDesc) -> PackedRun:
-    D, dtype, index_type = desc.input_tensor.dimension_count, desc.input_tensor.dtype, desc.indices_tensor.dtype
-    shape, indices_shape = desc.input_shape, desc.indices_shape
-    drop_indices = _drop(D - desc.indices_dimension_count)
-    word = np.dtype(f"u{dtype.itemsize}")
-    strides = (
-        _packed_strides(shape, dtype),
-        _packed_strides(indices_shape, index_type),
-        _packed_strides(desc.updates_shape, dtype),
-    )
-    request = (shape, dtype, word, indices_shape, index_type, strides, "none", "raise", BY_KERNEL)
-
-    @functools.lru_cache(maxsize=8)
-    def plan(limits: Budget) -> ScatterNDPlan:
-        return plan_scatter_nd(*request, limits)
-
-    def run(bound: Bound, words: list[Array]) -> Array:
-        place = run_scatter_nd(plan(budget()), *words)
-        if place != VALID:
-            indices = drop_indices(bound["indices_tensor"])
-            raise out_of_range(indices, place, shape, desc.operator, "IndicesTensor")
-        out: Array = bound["output_tensor"]
-        return out
-
-    words = {"input_tensor": word, "indices_tensor": SCATTER_INDEX_WORD, "updates_tensor": word, "output_tensor": word}
-    return PackedRun(words, run)
-
-
-def _packed_quantized_matmul(desc: QuantizedLinearMatrixMultiplyOperatorDesc, owned: Bound) -> PackedRun:
-    parameters = {name: getattr(desc, name) for name in _PARAMETERS}
-    sizes = [None if tensor is None else (1, *tensor.sizes)[-2:] for tensor in parameters.values()]
-    a, b, y = [
-        Layout(tensor.sizes, _packed_strides(tensor.sizes, tensor.dtype), tensor.dtype)
-        for tensor in (desc.a_tensor, desc.b_tensor, desc.output_tensor)
-    ]
-    owns_b = "b_tensor" in owned
-    # What the kernel is given: some of it is known already, the rest is bound by each call.
-    matrix = rhs(owned["b_tensor"] if owns_b else _NOT_YET)
-    given = {"a_tensor": flat(owned.get("a_tensor")), **dict(zip(("b_tensor", "panels", "sums"), matrix, strict=True))}
-    given |= {name: flat(owned.get(name)) for name in parameters}
-    given["output_tensor"] = _NOT_YET
-    tensors = {field.name: tensor for field, tensor in desc.tensors() if field.name not in owned}
-    words = {name: tensor.dtype if name in _SCALES else _BYTE for name, tensor in tensors.items()}
-    arrays, places = list(given.values()), [list(given).index(name) for name in words]
-    unchecked = [(name, field) for name, field in _SCALES.items() if name in words]
-    operator = desc.operator
-
-    @functools.lru_cache(maxsize=8)
-    def plan(limits: Budget) -> QuantizedMatmulPlan:
-        return plan_product("quantized_matmul", a, b, y, tuple(sizes), owns_b, limits, None)
-
-    def run(bound: Bound, words: list[Array]) -> Array:
-        for name, field in unchecked:
-            check_scale(operator, field, bound[name])
-        mine = arrays.copy()
-        for place, array in zip(places, words, strict=True):
-            mine[place] = array
-        run_quantized_matmul(plan(budget()), *mine)
-        out: Array = bound["output_tensor"]
-        return out
-
-    return PackedRun(words, run)
-
-
-def _packed_strides(sizes: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[int, ...]:
-    """Return the strides of a packed array, in bytes."""
-    return tuple(math.prod(sizes[d + 1 :]) * dtype.itemsize for d in range(len(sizes)))
-
-
-def make_run(desc: OperatorDesc) -> Run:
-    """Return the function that runs a desc's operator on its bound tensors, and returns the outputs."""
-    return _RUNS[type(desc)](desc)
+def make_run(desc: OperatorDesc, owned: Bound) -> Run:
+    """Return how a desc's operator runs when it owns some of the tensors already."""
+    return _RUNS[type(desc)](desc, owned)
 
 
 def keep(operator: str, name: str, array: Array) -> Any:
@@ -166,39 +71,65 @@ def keep(operator: str, name: str, array: Array) -> Any:
     return pack_b(array) if name == "b_tensor" else array.copy()
 
 
-def _run_top_k(desc: TopKOperatorDesc | TopK1OperatorDesc) -> Run:
-    k, axis, largest = desc.k, desc.axis, desc.largest
+def _run_top_k(desc: TopKOperatorDesc | TopK1OperatorDesc, owned: Bound) -> Run:
+    tensors = (desc.input_tensor, desc.output_value_tensor, desc.output_index_tensor)
+    dtype, index_width = desc.input_tensor.dtype, desc.output_index_tensor.dtype.itemsize
+    strides = tuple([packed_strides(tensor.sizes, tensor.dtype.itemsize) for tensor in tensors])
+    request = (desc.input_tensor.sizes, dtype, desc.axis, desc.k, desc.largest, index_width, strides)
 
-    def run(bound: Bound) -> TopK:
-        values, indices = bound["output_value_tensor"], bound["output_index_tensor"]
-        execute_top_k(bound["input_tensor"], k, axis, largest, values, indices)
-        return TopK(values, indices)
+    @functools.lru_cache(maxsize=8)
+    def plan(limits: Budget) -> TopKPlan:
+        return plan_top_k(*request, limits, None, True)
 
-    return run
+    def outputs(bound: Bound) -> TopK:
+        return TopK(bound["output_value_tensor"], bound["output_index_tensor"])
+
+    def general(bound: Bound) -> TopK:
+        execute_top_k(bound["input_tensor"], desc.k, desc.axis, desc.largest, *outputs(bound))
+        return outputs(bound)
+
+    def packed(bound: Bound, words: list[Array]) -> TopK:
+        run_top_k(plan(budget()), *words)
+        return outputs(bound)
+
+    word = np.dtype(f"u{dtype.itemsize}")
+    words = {"input_tensor": word, "output_value_tensor": word, "output_index_tensor": INDEX_WORD}
+    return Run(general, {}, None) if owned else Run(general, words, packed)
 
 
-def _run_scatter_nd(desc: ScatterNDOperatorDesc) -> Run:
-    D = desc.input_tensor.dimension_count
-    drop_input = _drop(D - desc.input_dimension_count)
-    drop_indices = _drop(D - desc.indices_dimension_count)
-    drop_updates = _drop(D - len(desc.updates_shape))
-    operator = desc.operator
+def _run_scatter_nd(desc: ScatterNDOperatorDesc, owned: Bound) -> Run:
+    D, dtype, index_type = desc.input_tensor.dimension_count, desc.input_tensor.dtype, desc.indices_tensor.dtype
+    shape, indices_shape, updates_shape = desc.input_shape, desc.indices_shape, desc.updates_shape
+    drop_input, drop_updates = _drop(D - len(shape)), _drop(D - len(updates_shape))
+    drop_indices = _drop(D - len(indices_shape))
+    word = np.dtype(f"u{dtype.itemsize}")
+    widths = (dtype.itemsize, index_type.itemsize, dtype.itemsize)
+    strides = tuple(map(packed_strides, (shape, indices_shape, updates_shape), widths))
+    request = (shape, dtype, word, indices_shape, index_type, strides, "none", "raise", BY_KERNEL)
 
-    def run(bound: Bound) -> Array:
+    @functools.lru_cache(maxsize=8)
+    def plan(limits: Budget) -> ScatterNDPlan:
+        return plan_scatter_nd(*request, limits)
+
+    def general(bound: Bound) -> Array:
         x, output = bound["input_tensor"], bound["output_tensor"]
         out = drop_input(output)
-        execute_scatter_nd(
-            out if x is output else drop_input(x),
-            drop_indices(bound["indices_tensor"]),
-            drop_updates(bound["updates_tensor"]),
-            out,
-            operator=operator,
-            field="IndicesTensor",
-        )
+        x = out if x is output else drop_input(x)
+        indices, updates = drop_indices(bound["indices_tensor"]), drop_updates(bound["updates_tensor"])
+        execute_scatter_nd(x, indices, updates, out, operator=desc.operator, field="IndicesTensor")
         result: Array = output
         return result
 
-    return run
+    def packed(bound: Bound, words: list[Array]) -> Array:
+        place = run_scatter_nd(plan(budget()), *words)
+        if place != VALID:
+            indices = drop_indices(bound["indices_tensor"])
+            raise out_of_range(indices, place, shape, desc.operator, "IndicesTensor")
+        out: Array = bound["output_tensor"]
+        return out
+
+    words = {"input_tensor": word, "indices_tensor": SCATTER_INDEX_WORD, "updates_tensor": word, "output_tensor": word}
+    return Run(general, {}, None) if owned else Run(general, words, packed)
 
 
 def _drop(leading: int) -> View:
@@ -210,41 +141,57 @@ def _as_it_is(array: Array) -> Array:
     return array
 
 
-def _run_quantized_matmul(desc: QuantizedLinearMatrixMultiplyOperatorDesc) -> Run:
-    operator = desc.operator
-    a_scale = _as_matrix(desc.a_scale_tensor)
-    b_scale = _as_matrix(desc.b_scale_tensor)
-    y_scale = _as_matrix(desc.output_scale_tensor)
-    zero_points = [
-        (name, _as_matrix(tensor))
-        for name, tensor in (
-            ("a_zero_point_tensor", desc.a_zero_point_tensor),
-            ("b_zero_point_tensor", desc.b_zero_point_tensor),
-            ("output_zero_point_tensor", desc.output_zero_point_tensor),
-        )
-    ]
+def _run_quantized_matmul(desc: QuantizedLinearMatrixMultiplyOperatorDesc, owned: Bound) -> Run:
+    views = {name: _as_matrix(getattr(desc, name)) for name in _PARAMETERS}
+    plan, given = _packed_product(desc, owned)
+    tensors = {field.name: tensor for field, tensor in desc.tensors() if field.name not in owned}
+    words = {name: tensor.dtype if name in _SCALES else _BYTE for name, tensor in tensors.items()}
+    arrays, places = list(given.values()), [list(given).index(name) for name in words]
 
-    def run(bound: Bound) -> Array:
+    def check(bound: Bound) -> None:
         for name, field in _SCALES.items():
-            check_scale(operator, field, bound[name])
-        a_zero_point, b_zero_point, y_zero_point = [
-            view(bound[name]) if name in bound else None for name, view in zero_points
-        ]
+            if name not in owned:
+                check_scale(desc.operator, field, bound[name])
+
+    def general(bound: Bound) -> Array:
+        check(bound)
+        matrices = {name: view(bound[name]) if name in bound else None for name, view in views.items()}
+        a_scale, a_zero_point, b_scale, b_zero_point, y_scale, y_zero_point = matrices.values()
         out: Array = bound["output_tensor"]
-        execute_quantized_matmul(
-            bound["a_tensor"],
-            a_scale(bound["a_scale_tensor"]),
-            a_zero_point,
-            bound["b_tensor"],
-            b_scale(bound["b_scale_tensor"]),
-            b_zero_point,
-            y_scale(bound["output_scale_tensor"]),
-            y_zero_point,
-            out,
-        )
+        operands = (bound["a_tensor"], a_scale, a_zero_point, bound["b_tensor"], b_scale, b_zero_point)
+        execute_quantized_matmul(*operands, y_scale, y_zero_point, out)  # type: ignore[arg-type]  # all scales are bound
         return out
 
-    return run
+    def packed(bound: Bound, words: list[Array]) -> Array:
+        check(bound)
+        mine = arrays.copy()
+        for place, array in zip(places, words, strict=True):
+            mine[place] = array
+        run_quantized_matmul(plan(budget()), *mine)
+        out: Array = bound["output_tensor"]
+        return out
+
+    return Run(general, words, packed)
+
+
+def _packed_product(
+    desc: QuantizedLinearMatrixMultiplyOperatorDesc, owned: Bound
+) -> tuple[Callable[[Budget], QuantizedMatmulPlan], Bound]:
+    """Return what plans a product of packed tensors, and what its kernel is given, as far as that is known already."""
+    tensors = (desc.a_tensor, desc.b_tensor, desc.output_tensor)
+    layouts = [Layout(each.sizes, packed_strides(each.sizes, each.dtype.itemsize), each.dtype) for each in tensors]
+    parameters = {name: getattr(desc, name) for name in _PARAMETERS}
+    sizes = tuple([None if tensor is None else (1, *tensor.sizes)[-2:] for tensor in parameters.values()])
+    owns_b = "b_tensor" in owned
+
+    @functools.lru_cache(maxsize=8)
+    def plan(limits: Budget) -> QuantizedMatmulPlan:
+        return plan_product("quantized_matmul", *layouts, sizes, owns_b, limits, None)
+
+    panels = rhs(owned["b_tensor"] if owns_b else _NOT_YET)
+    given = {"a_tensor": flat(owned.get("a_tensor")), **dict(zip(("b_tensor", "panels", "sums"), panels, strict=True))}
+    given |= {name: flat(owned.get(name)) for name in parameters}
+    return plan, {**given, "output_tensor": _NOT_YET}
 
 
 _BYTE = np.dtype(np.uint8)
@@ -271,7 +218,7 @@ def _as_matrix(tensor: TensorDesc | None) -> View:
     return _drop(tensor.dimension_count - 2)
 
 
-_RUNS: dict[type[OperatorDesc], Callable[[Any], Run]] = {
+_RUNS: dict[type[OperatorDesc], Callable[[Any, Bound], Run]] = {
     TopKOperatorDesc: _run_top_k,
     TopK1OperatorDesc: _run_top_k,
     ScatterNDOperatorDesc: _run_scatter_nd,

@@ -50,7 +50,7 @@ def test_however_tensors_are_bound_the_results_are_the_same(form):
 def test_what_is_packed_and_its_own_is_run_without_being_bound(monkeypatch):
     values, indices = outputs()
     op = compile_operator(top_k1_desc())
-    monkeypatch.setattr(op, "_run", None)
+    monkeypatch.setattr(op, "_run", op._run._replace(general=None))
     check_top_k(op(input_tensor=ROWS.copy(), output_value_tensor=values, output_index_tensor=indices))
     with pytest.raises(TypeError, match="not callable"):
         op(input_tensor=ROWS[::-1], output_value_tensor=values, output_index_tensor=indices)
