@@ -12,6 +12,7 @@ from dmlcpu.descriptors.quantized_linear_matrix_multiply import QuantizedLinearM
 from dmlcpu.descriptors.scatter_nd import ScatterNDOperatorDesc
 from dmlcpu.descriptors.tensor import TensorDesc
 from dmlcpu.descriptors.top_k1 import TopK1OperatorDesc, TopKOperatorDesc
+from dmlcpu.kernels.registry import ROWS
 from dmlcpu.kernels.scatter_nd.work import VALID
 from dmlcpu.operators import TopK, pack_b
 from dmlcpu.operators.arguments import Array
@@ -41,8 +42,9 @@ from dmlcpu.operators.top_k import (
     plan as plan_top_k,
     run as run_top_k,
 )
+from dmlcpu.runtime import threads
 from dmlcpu.runtime.memory import packed_strides
-from dmlcpu.runtime.threads import Budget, budget
+from dmlcpu.runtime.threads import Budget
 
 Bound = dict[str, Any]  # tensor name -> array; for an owned B, the packed matrix
 View = Callable[[Array], Array]
@@ -78,8 +80,8 @@ def _run_top_k(desc: TopKOperatorDesc | TopK1OperatorDesc, owned: Bound) -> Run:
     request = (desc.input_tensor.sizes, dtype, desc.axis, desc.k, desc.largest, index_width, strides)
 
     @functools.lru_cache(maxsize=8)
-    def plan(limits: Budget) -> TopKPlan:
-        return plan_top_k(*request, limits, None, True)
+    def plan(budget: Budget) -> TopKPlan:
+        return plan_top_k(*request, budget, None, True)
 
     def outputs(bound: Bound) -> TopK:
         return TopK(bound["output_value_tensor"], bound["output_index_tensor"])
@@ -89,7 +91,7 @@ def _run_top_k(desc: TopKOperatorDesc | TopK1OperatorDesc, owned: Bound) -> Run:
         return outputs(bound)
 
     def packed(bound: Bound, words: list[Array]) -> TopK:
-        run_top_k(plan(budget()), *words)
+        run_top_k(plan(threads.budget()), *words)
         return outputs(bound)
 
     word = np.dtype(f"u{dtype.itemsize}")
@@ -108,8 +110,8 @@ def _run_scatter_nd(desc: ScatterNDOperatorDesc, owned: Bound) -> Run:
     request = (shape, dtype, word, indices_shape, index_type, strides, "none", "raise", BY_KERNEL)
 
     @functools.lru_cache(maxsize=8)
-    def plan(limits: Budget) -> ScatterNDPlan:
-        return plan_scatter_nd(*request, limits)
+    def plan(budget: Budget) -> ScatterNDPlan:
+        return plan_scatter_nd(*request, budget)
 
     def general(bound: Bound) -> Array:
         x, output = bound["input_tensor"], bound["output_tensor"]
@@ -121,7 +123,7 @@ def _run_scatter_nd(desc: ScatterNDOperatorDesc, owned: Bound) -> Run:
         return result
 
     def packed(bound: Bound, words: list[Array]) -> Array:
-        place = run_scatter_nd(plan(budget()), *words)
+        place = run_scatter_nd(plan(threads.budget()), *words)
         if place != VALID:
             indices = drop_indices(bound["indices_tensor"])
             raise out_of_range(indices, place, shape, desc.operator, "IndicesTensor")
@@ -167,7 +169,7 @@ def _run_quantized_matmul(desc: QuantizedLinearMatrixMultiplyOperatorDesc, owned
         mine = arrays.copy()
         for place, array in zip(places, words, strict=True):
             mine[place] = array
-        run_quantized_matmul(plan(budget()), *mine)
+        run_quantized_matmul(plan(threads.budget()), *mine)
         out: Array = bound["output_tensor"]
         return out
 
@@ -182,13 +184,14 @@ def _packed_product(
     layouts = [Layout(each.sizes, packed_strides(each.sizes, each.dtype.itemsize), each.dtype) for each in tensors]
     parameters = {name: getattr(desc, name) for name in _PARAMETERS}
     sizes = tuple([None if tensor is None else (1, *tensor.sizes)[-2:] for tensor in parameters.values()])
-    owns_b = "b_tensor" in owned
+    b = owned.get("b_tensor")
+    b_layout = ROWS if b is None else b.layout
 
     @functools.lru_cache(maxsize=8)
-    def plan(limits: Budget) -> QuantizedMatmulPlan:
-        return plan_product("quantized_matmul", *layouts, sizes, owns_b, limits, None)
+    def plan(budget: Budget) -> QuantizedMatmulPlan:
+        return plan_product("quantized_matmul", *layouts, sizes, b_layout, budget, None)
 
-    panels = rhs(owned["b_tensor"] if owns_b else _NOT_YET)
+    panels = rhs(_NOT_YET if b is None else b)
     given = {"a_tensor": flat(owned.get("a_tensor")), **dict(zip(("b_tensor", "panels", "sums"), panels, strict=True))}
     given |= {name: flat(owned.get(name)) for name in parameters}
     return plan, {**given, "output_tensor": _NOT_YET}

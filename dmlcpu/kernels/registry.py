@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from dmlcpu.kernels.gemm import pack, skinny
 from dmlcpu.kernels.gemm.epilogue import INT32, REQUANTIZE, Epilogue
@@ -9,6 +10,7 @@ from dmlcpu.kernels.gemm.microkernels import amx
 from dmlcpu.kernels.gemm.microkernels.arm64 import DOTPROD, I8MM
 from dmlcpu.kernels.gemm.microkernels.generic import GENERIC
 from dmlcpu.kernels.gemm.microkernels.microkernel import MR, NR, Microkernel
+from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK
 from dmlcpu.kernels.gemm.microkernels.x86 import AVX2, AVX512VNNI, AVXVNNI
 from dmlcpu.kernels.gemm.product import make_amx_product, make_product
 from dmlcpu.kernels.gemm.skinny import make_skinny
@@ -17,6 +19,8 @@ from dmlcpu.kernels.top_k import lockstep, select_sort, split, strided_insert, s
 from dmlcpu.runtime.isa import Isa, allowed
 from dmlcpu.runtime.kernel import Kernel
 
+ROWS = "rows"
+
 
 @dataclass(frozen=True, slots=True)
 class Product:
@@ -24,9 +28,10 @@ class Product:
 
     mr: int  # rows of its tallest tile of accumulators
     nr: int  # columns of it
-    rhs_layout: str  # what it reads the right-hand side as: the name of a packed layout, or "rows": as it is in memory
+    rhs_layouts: tuple[str, ...]  # of the right-hand sides it takes: packed ones, or ROWS, as they are in memory
     rate: int  # products in a nanosecond on one thread, within a factor of 2
     microkernel: Microkernel | None = None  # of a vector unit; None: the tile registers have their own
+    wraps: bool = False  # it stores sums modulo 2**32
     is_skinny: bool = False  # for few rows: work is cut by columns alone, and each task reads all of the left-hand side
 
 
@@ -39,26 +44,26 @@ class Entry:
 
     operator: str
     stage: str
-    name: str
+    name: str  # the kernel's own, written out so that a search finds it here
     isa: Isa
     kernel: Kernel
     workspace: Callable[..., tuple[int, ...]] | None = None
-    supports: Callable[..., bool] | None = None  # of alternatives with limits: what they can do
+    supports: Callable[[Any], bool] | None = None  # of alternatives with limits: whether they can do a Problem
     product: Product | None = None
 
 
 def _vectors(operator: str, name: str, microkernel: Microkernel, epilogue: Epilogue) -> Entry:
-    product = Product(MR, NR, pack.LAYOUT, microkernel.rate, microkernel)
+    product = Product(MR, NR, (pack.LAYOUT, ROWS), microkernel.rate, microkernel, epilogue.wraps)
     return Entry(operator, "dot", name, microkernel.isa, make_product(microkernel, epilogue), product=product)
 
 
 def _tiles(operator: str, name: str, epilogue: Epilogue) -> Entry:
-    product = Product(amx.MR, NR, pack.LAYOUT, amx.RATE)
+    product = Product(amx.MR, NR, (pack.LAYOUT, ROWS), amx.RATE, wraps=epilogue.wraps)
     return Entry(operator, "dot", name, Isa.AMX, make_amx_product(epilogue), product=product)
 
 
 def _skinny(operator: str, name: str, microkernel: Microkernel, epilogue: Epilogue) -> Entry:
-    product = Product(skinny.MOST_ROWS, skinny.BLOCK, "rows", microkernel.rate, microkernel, is_skinny=True)
+    product = Product(skinny.MOST_ROWS, BLOCK, (ROWS,), microkernel.rate, microkernel, epilogue.wraps, is_skinny=True)
     kernel = make_skinny(microkernel, epilogue)
     return Entry(operator, "dot", name, microkernel.isa, kernel, supports=skinny.supports, product=product)
 

@@ -17,10 +17,11 @@ from dmlcpu.kernels.gemm.work import groups_of, panels_of
 from dmlcpu.kernels.walk import merge, walk_of
 from dmlcpu.operators.arguments import Array
 from dmlcpu.operators.quantization import check_matrix
+from dmlcpu.runtime import threads
 from dmlcpu.runtime.compilation import can_compile, in_python
 from dmlcpu.runtime.memory import aligned_empty, first_word, packed_strides, words
 from dmlcpu.runtime.records import fill
-from dmlcpu.runtime.threads import Budget, budget
+from dmlcpu.runtime.threads import Budget
 
 _BYTE = np.dtype(np.uint8)
 _SIGN = 0x80
@@ -104,7 +105,7 @@ def pack_b(b: ArrayLike) -> PackedMatrix:
     if not can_compile():
         _pack(b, panels, sums)
     elif b.size:
-        run, parts, work = _pack_plan(b.shape, b.strides, b.dtype, budget())
+        run, parts, work = _pack_plan(b.shape, b.strides, b.dtype, threads.budget())
         run(0, parts, words(b, _BYTE), panels.view(np.uint32), sums, work)
     return PackedMatrix(b.shape, b.dtype, LAYOUT, panels, sums)
 
@@ -115,7 +116,7 @@ def _pack(b: Array, panels: Array, sums: Array) -> None:
     rows = _rows_of(panels, b.shape)
     batches, groups, four, count, width = rows.shape
     signed = np.zeros((batches, groups * four, count * width), _BYTE)
-    signed[:, :depth, :columns] = b.reshape(batches, depth, columns).view(_BYTE) ^ flip_to_signed(b.dtype)
+    signed[:, :depth, :columns] = b.reshape(batches, depth, columns).view(_BYTE) ^ rhs_sign_flip(b.dtype)
     rows[...] = signed.reshape(rows.shape)
     sums[...] = signed.view(np.int8).sum(axis=1, dtype=np.int64).reshape(-1)
 
@@ -126,7 +127,7 @@ def unpack(b: PackedMatrix) -> Array:
     rows = _rows_of(b.panels, b.shape)
     batches, groups, four, count, width = rows.shape
     signed = rows.reshape(batches, groups * four, count * width)[:, :depth, :columns]
-    return (signed ^ flip_to_signed(b.dtype)).view(b.dtype).reshape(b.shape)
+    return (signed ^ rhs_sign_flip(b.dtype)).view(b.dtype).reshape(b.shape)
 
 
 def _rows_of(panels: Array, shape: tuple[int, ...]) -> Array:
@@ -138,18 +139,18 @@ def _rows_of(panels: Array, shape: tuple[int, ...]) -> Array:
 
 @functools.lru_cache(maxsize=1024)
 def _pack_plan(
-    shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any], limits: Budget
+    shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any], budget: Budget
 ) -> tuple[Callable[..., Any], int, NDArray[np.int64]]:
     """Return the kernel, into how many parts to cut the work, and what it is told of matrices of this layout."""
     *batch, depth, columns = shape
     matrices = math.prod(batch)
-    parts = limits.parts(work=math.prod(shape) // 8, most=matrices * in_python(panels_of)(columns))
+    parts = budget.parts(work=math.prod(shape) // 8, most=matrices * in_python(panels_of)(columns))
     sizes, along_batch = merge(batch, strides[:-2])
     work = fill(
         WORK,
         N=columns,
         K=depth,
-        flip=flip_to_signed(dtype),
+        sign_flip=rhs_sign_flip(dtype),
         matrices=matrices,
         walk=walk_of(sizes),
         b={
@@ -162,14 +163,14 @@ def _pack_plan(
     return registry.find("quantized_matmul", "pack").kernel.for_parts(parts), parts, work
 
 
-def flip_to_signed(dtype: np.dtype[Any]) -> int:
+def rhs_sign_flip(dtype: np.dtype[Any]) -> int:
     """Return what makes signed bytes of bytes of this type, by exclusive or: what they stand for is 128 less."""
     return 0 if dtype == np.int8 else _SIGN
 
 
-def flip_to_unsigned(dtype: np.dtype[Any]) -> int:
+def lhs_sign_flip(dtype: np.dtype[Any]) -> int:
     """Return what makes unsigned bytes of bytes of this type: what they stand for is 128 more."""
-    return _SIGN - flip_to_signed(dtype)
+    return _SIGN - rhs_sign_flip(dtype)
 
 
 def broadcast_strides(shape: tuple[int, ...], ndim: int) -> tuple[int, ...]:

@@ -13,10 +13,21 @@ from numpy.typing import NDArray
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.gemm import skinny
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR
-from dmlcpu.kernels.gemm.work import HEAD, NARROW, WORK, groups_of, lhs_cells, panels_of, share_cells
-from dmlcpu.kernels.registry import Entry, Product
+from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK
+from dmlcpu.kernels.gemm.work import (
+    MOST_PANELS,
+    NARROW,
+    SHARES,
+    WORK,
+    Problem,
+    groups_of,
+    lhs_cells,
+    panels_of,
+    share_cells,
+)
+from dmlcpu.kernels.registry import ROWS, Entry, Product
 from dmlcpu.kernels.walk import merge, walk_of
-from dmlcpu.operators.packing import broadcast_strides, flip_to_signed, flip_to_unsigned
+from dmlcpu.operators.packing import broadcast_strides, lhs_sign_flip, rhs_sign_flip
 from dmlcpu.runtime.compilation import in_python
 from dmlcpu.runtime.memory import Workspace, first_word, second_level_cache, word_strides
 from dmlcpu.runtime.records import fill
@@ -24,8 +35,6 @@ from dmlcpu.runtime.threads import Budget
 
 _log = logging.getLogger("dmlcpu")
 
-# Panels of a block at most: more gain nothing, and what is kept of each column takes space.
-_LARGEST_BLOCK = 32
 # Bytes of a's rows that are kept packed from one block of columns to the next; more of them are packed every time.
 _KEPT_LHS = 4 << 20
 # Bytes of the sums that a few rows are multiplied into: they stay near while b passes (16 KiB are slower, 256 alike).
@@ -43,15 +52,6 @@ class Layout(NamedTuple):
     dtype: np.dtype[Any]
 
 
-class Shape(NamedTuple):
-    """What the cut of the work follows from."""
-
-    batches: int
-    rows: int
-    columns: int
-    depth: int
-
-
 class Cut(NamedTuple):
     """How the work is cut; see the kernels' work record."""
 
@@ -60,7 +60,8 @@ class Cut(NamedTuple):
     column_parts: int
     NC: int
     slots: int
-    cells: int
+    keeps_rows: bool
+    share_cells: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,68 +81,74 @@ def plan(
     b: Layout,
     out: Layout,
     parameters: tuple[tuple[int, ...] | None, ...],
-    packed: bool,
-    limits: Budget,
+    b_layout: str,
+    budget: Budget,
     kernel: str | None,
 ) -> Plan:
-    """Choose the kernel and cut the work. parameters: the shapes of scales and zero points, in the kernels' order."""
+    """Choose the kernel and cut the work.
+
+    parameters: the shapes of scales and zero points, in the kernels' order; b_layout: how b is packed, or ROWS.
+    """
     *batch, rows, columns = out.shape
-    shape = Shape(math.prod(batch), rows, columns, a.shape[-1])
-    entry, product = _kernel_for(operator, shape, b.strides[-1], packed, kernel)
-    cut = _cut_skinny(shape, limits) if product.is_skinny else _cut_tiles(product, shape, packed, limits)
+    problem = Problem(math.prod(batch), rows, columns, a.shape[-1], b.strides[-1])
+    entry, product = _kernel_for(operator, problem, b_layout, kernel)
+    is_packed = b_layout != ROWS
+    cut = _cut_skinny(problem, budget) if product.is_skinny else _cut_tiles(product, problem, is_packed, budget)
     _log.debug("%s: %s by %s: %s, %d parts", operator, a.shape, b.shape, entry.name, cut.threads)
+    is_wide = problem.depth > NARROW and not product.wraps
     return Plan(
         entry.kernel.for_parts(cut.threads),
         cut.threads,
-        fill(WORK, **_sizes(shape, cut, out.dtype), **_arrays(a, b, out, parameters, packed)),
-        Workspace(HEAD + cut.threads * cut.cells),
+        fill(WORK, **_sizes(problem, cut, out.dtype), **_arrays(a, b, out, parameters, is_packed, is_wide)),
+        Workspace(SHARES + cut.threads * cut.share_cells),
     )
 
 
-def _kernel_for(operator: str, shape: Shape, column_step: int, packed: bool, name: str | None) -> tuple[Entry, Product]:
+def _kernel_for(operator: str, problem: Problem, b_layout: str, name: str | None) -> tuple[Entry, Product]:
     """Return the kernel that suits a product best, or the one of that name if it can do it."""
     able = [
         (entry, entry.product)
         for entry in registry.available(operator, "dot")
         if name in (None, entry.name)
         and entry.product is not None
-        and (entry.supports is None or (not packed and entry.supports(*shape[1:], column_step)))
+        and b_layout in entry.product.rhs_layouts
+        and (entry.supports is None or entry.supports(problem))
     ]
     if not able:
-        raise LookupError(f"no kernel {name} for this product on this machine")
+        raise LookupError(f"no kernel {name or 'at all'} for this product on this machine")
     return max(able, key=lambda pair: (pair[1].is_skinny, pair[0].isa.rank))  # those for few rows come first
 
 
-def _sizes(shape: Shape, cut: Cut, dtype: np.dtype[Any]) -> dict[str, Any]:
+def _sizes(problem: Problem, cut: Cut, dtype: np.dtype[Any]) -> dict[str, Any]:
     """Return the fields of the work record that say what is multiplied, and how it is cut."""
-    limits = np.iinfo(dtype)
+    lowest, highest = (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.kind in "iu" else (0, 0)
     return {
-        "M": shape.rows,
-        "N": shape.columns,
-        "K": shape.depth,
-        "groups": in_python(groups_of)(shape.depth),
-        "panels": in_python(panels_of)(shape.columns),
-        "tasks": shape.batches * cut.row_parts * cut.column_parts,
+        "M": problem.rows,
+        "N": problem.columns,
+        "K": problem.depth,
+        "groups": in_python(groups_of)(problem.depth),
+        "panels": in_python(panels_of)(problem.columns),
+        "tasks": problem.batches * cut.row_parts * cut.column_parts,
         "row_parts": cut.row_parts,
         "column_parts": cut.column_parts,
         "NC": cut.NC,
         "slots": cut.slots,
-        "cells": cut.cells,
-        "is_wide": shape.depth > NARROW and dtype.itemsize == 1,  # sums that are stored as int32 wrap anyway
-        "lowest": int(limits.min),
-        "highest": int(limits.max),
+        "keeps_rows": cut.keeps_rows,
+        "share_cells": cut.share_cells,
+        "lowest": int(lowest),
+        "highest": int(highest),
     }
 
 
 def _arrays(
-    a: Layout, b: Layout, out: Layout, parameters: tuple[tuple[int, ...] | None, ...], packed: bool
+    a: Layout, b: Layout, out: Layout, parameters: tuple[tuple[int, ...] | None, ...], is_packed: bool, is_wide: bool
 ) -> dict[str, Any]:
-    """Return the fields of the work record that say where things lie."""
+    """Return the fields of the work record that say where things lie, and what is the same for all rows."""
     ndim = len(out.shape)
     own = [broadcast_strides(shape or (), ndim) for shape in parameters]
     steps = dict(zip(_PARAMETERS, [strides[-2] or strides[-1] for strides in own], strict=True))
     out_strides = word_strides(out.strides, out.dtype.itemsize)
-    b_batch = broadcast_strides(b.shape[:-2], ndim - 2) if packed else _batch_strides(b, ndim - 2)
+    b_batch = broadcast_strides(b.shape[:-2], ndim - 2) if is_packed else _batch_strides(b, ndim - 2)
     sizes, *strides = merge(
         out.shape[:-2], _batch_strides(a, ndim - 2), b_batch, out_strides[:-2], *[strides[:-2] for strides in own]
     )
@@ -150,12 +157,14 @@ def _arrays(
         "a": _matrix(a.shape, a.strides, strides[0]),
         "b": _matrix(b.shape, b.strides, strides[1]),
         "y": _matrix(out.shape, out_strides, strides[2]),
-        "a_flip": flip_to_unsigned(a.dtype),
-        "b_flip": flip_to_signed(b.dtype),
-        "b_is_packed": packed,
+        "a_sign_flip": lhs_sign_flip(a.dtype),
+        "b_sign_flip": rhs_sign_flip(b.dtype),
+        "b_is_packed": is_packed,
+        "is_wide": is_wide,
         "same_a_zero": steps["a_zero"] == 0,
-        "same_rows": steps["a_zero"] == steps["y_zero"] == 0,
         "same_multiplier": steps["a_scale"] == steps["y_scale"] == 0,
+        "same_rows": not any(steps[name] for name in ("a_scale", "a_zero", "y_scale", "y_zero")),
+        "same_start": steps["a_zero"] == 0 and a.shape[-1] > 0 and not is_wide,
         **{name: {"step": steps[name], "strides": along} for name, along in zip(_PARAMETERS, strides[3:], strict=True)},
     }
 
@@ -171,40 +180,41 @@ def _batch_strides(layout: Layout, ndim: int) -> tuple[int, ...]:
     return (0,) * (ndim - len(own)) + tuple(stride if size > 1 else 0 for size, stride in pairs)
 
 
-def _cut_tiles(product: Product, shape: Shape, packed: bool, limits: Budget) -> Cut:
+def _cut_tiles(product: Product, problem: Problem, is_packed: bool, budget: Budget) -> Cut:
     """Cut a product of packed operands by rows and by columns."""
-    batches, rows, columns, depth = shape
+    batches, rows, columns, depth, _ = problem
     groups, panels, tiles = in_python(groups_of)(depth), in_python(panels_of)(columns), -(-rows // product.mr)
-    reading = columns * depth // (48 if packed else 8)  # and packing, if it is not
+    reading = columns * depth // (48 if is_packed else 8)  # and packing, if it is not
     work = batches * (rows * columns * depth // product.rate + reading + rows * depth // 8)
-    threads = limits.parts(work, most=batches * tiles * panels)
-    row_parts, column_parts = cut(batches, tiles, panels, threads, not packed)
+    threads = budget.parts(work, most=batches * tiles * panels)
+    row_parts, column_parts = parts_of(batches, tiles, panels, threads, not is_packed)
     while threads > 1 and batches * row_parts * column_parts < _TASKS * threads and 2 * column_parts <= panels:
         column_parts *= 2
     in_cache = second_level_cache() // 2 // max(1, 4 * groups * NR)
-    block = max(1, min(in_cache, _LARGEST_BLOCK, -(-panels // column_parts)))
+    block = max(1, min(in_cache, MOST_PANELS, -(-panels // column_parts)))
     slots = -(-tiles // row_parts)
-    if 8 * slots * in_python(lhs_cells)(groups, product.mr) > _KEPT_LHS:
-        slots = 1
-    cells = share_cells(depth, block, product.mr, slots, not packed)
-    return Cut(min(threads, batches * row_parts * column_parts), row_parts, column_parts, block, slots, cells)
+    keeps_rows = 8 * slots * in_python(lhs_cells)(groups, product.mr) <= _KEPT_LHS
+    slots = slots if keeps_rows else 1
+    cells = share_cells(depth, block, product.mr, slots, not is_packed)
+    threads = min(threads, batches * row_parts * column_parts)
+    return Cut(threads, row_parts, column_parts, block, slots, keeps_rows, cells)
 
 
-def _cut_skinny(shape: Shape, limits: Budget) -> Cut:
+def _cut_skinny(problem: Problem, budget: Budget) -> Cut:
     """Cut a product of few rows by columns, and these into blocks whose sums stay in the nearest caches."""
-    batches, rows, columns, depth = shape
-    pairs = -(-columns // (2 * NR))
-    threads = limits.parts(batches * columns * depth * (4 + rows) // 64, most=batches * pairs)
+    batches, rows, columns, depth, _ = problem
+    blocks = -(-columns // BLOCK)
+    threads = budget.parts(batches * columns * depth * (4 + rows) // 64, most=batches * blocks)
     column_parts = 1
-    while threads > 1 and batches * column_parts < _TASKS * threads and 2 * column_parts <= pairs:
+    while threads > 1 and batches * column_parts < _TASKS * threads and 2 * column_parts <= blocks:
         column_parts *= 2
-    most = _SKINNY_SUMS // ((rows + 1) * 4 * 2 * NR)
-    block = 2 * max(1, min(most, -(-pairs // column_parts)))
-    cells = skinny.share_cells(depth, block, rows)
-    return Cut(min(threads, batches * column_parts), 1, column_parts, block, 1, cells)
+    most = _SKINNY_SUMS // ((rows + 1) * 4 * BLOCK)
+    NC = BLOCK // NR * max(1, min(most, -(-blocks // column_parts)))
+    cells = skinny.share_cells(depth, NC, rows)
+    return Cut(min(threads, batches * column_parts), 1, column_parts, NC, 1, True, cells)
 
 
-def cut(batches: int, tiles: int, panels: int, threads: int, packs: bool) -> tuple[int, int]:
+def parts_of(batches: int, tiles: int, panels: int, threads: int, packs: bool) -> tuple[int, int]:
     """Return into how many parts to cut the rows and the columns of each product, so that all threads finish early.
 
     Parts of the rows each pack all columns of b again, if it is not packed.

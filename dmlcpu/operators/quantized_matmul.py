@@ -3,6 +3,8 @@
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from dmlcpu.kernels.gemm.work import COUNTER
+from dmlcpu.kernels.registry import ROWS
 from dmlcpu.operators.arguments import Array, check_apart, check_output
 from dmlcpu.operators.packing import PackedMatrix, unpack
 from dmlcpu.operators.product_plan import Layout, Plan, plan
@@ -144,16 +146,16 @@ def execute(
     parameters = (a_scale, a_zero_point, b_scale, b_zero_point, y_scale, y_zero_point)
     shapes = tuple([None if parameter is None else parameter.shape for parameter in parameters])
     a_layout, out_layout = Layout(a.shape, a.strides, a.dtype), Layout(out.shape, out.strides, out.dtype)
-    packed = isinstance(b, PackedMatrix)
     b_layout = Layout(b.shape, (0,) * b.ndim if isinstance(b, PackedMatrix) else b.strides, b.dtype)
-    chosen = plan("quantized_matmul", a_layout, b_layout, out_layout, shapes, packed, budget(), kernel)
+    form = b.layout if isinstance(b, PackedMatrix) else ROWS
+    chosen = plan("quantized_matmul", a_layout, b_layout, out_layout, shapes, form, budget(), kernel)
     run(chosen, _bytes(a), *rhs(b), *[flat(parameter) for parameter in parameters], words(out, _BYTE))
 
 
 def run(chosen: Plan, *arrays: Array) -> None:
     """Run a plan on what the kernel reads and writes, all of it flat; see the kernel for their order."""
     with chosen.workspace as scratch:
-        scratch[0] = 0  # the number of the next task
+        scratch[COUNTER] = 0
         chosen.run(0, chosen.parts, *arrays, chosen.work, scratch)
 
 

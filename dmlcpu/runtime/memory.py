@@ -29,7 +29,7 @@ class _Blocks(threading.local):
     """What each thread keeps for its next call, and what it lent last."""
 
     block: Array | None = None
-    lent: Array
+    lent: Array | None = None
 
 
 _local = _Blocks()
@@ -58,8 +58,8 @@ class Workspace:
         return block
 
     def __exit__(self, *_: object) -> None:
-        block = _local.lent  # or what a call in between had, which is done with it
-        if block.size <= _KEPT_BYTES // CELL:
+        block, _local.lent = _local.lent, None  # what a call in between had, which is done with it, if there was one
+        if block is not None and block.size <= _KEPT_BYTES // CELL:
             _local.block = block
 
 

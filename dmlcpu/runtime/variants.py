@@ -21,13 +21,31 @@ def variant(function: Callable[..., Any], name: str, **names: Any) -> Kernel:
     NameError
         If neither the function nor a helper of it uses one of the names: it would be replaced in vain.
     """
-    unused = [each for each in names if not _reaches(function, {each}, set())]
-    if unused:
-        raise NameError(f"variant {name}: nothing in {function.__name__} is called {', '.join(unused)}")
+    _refuse_unused(name, function, names)
     copy = _rebound(function, names, {})
     copy.__code__ = copy.__code__.replace(co_name=name)
     copy.__name__ = copy.__qualname__ = name
     return Kernel(copy)
+
+
+def specialized(helper: Any, **names: Any) -> Any:
+    """Return a helper for which, and for whose own helpers, some names mean something else; see `variant`."""
+    _refuse_unused(helper.__name__, _function_of(helper), names)
+    return _anew(helper, _function_of(helper), names, {})
+
+
+def _refuse_unused(name: str, function: Any, names: dict[str, Any]) -> None:
+    unused = [each for each in names if not _reaches(function, {each}, set())]
+    if unused:
+        raise NameError(f"variant {name}: nothing in {function.__name__} is called {', '.join(unused)}")
+
+
+def _anew(helper: Any, function: Any, names: dict[str, Any], made: dict[Any, Any]) -> Any:
+    """Return a helper made anew with other globals; while compilation is switched off it is its own function."""
+    if helper not in made:
+        copy = _rebound(function, names, made)
+        made[helper] = copy if helper is function else njit(**_options_of(helper))(copy)
+    return made[helper]
 
 
 def _rebound(function: Any, names: dict[str, Any], made: dict[Any, Any]) -> Any:
@@ -37,10 +55,7 @@ def _rebound(function: Any, names: dict[str, Any], made: dict[Any, Any]) -> Any:
         helper: Any = scope.get(name)
         inner = _function_of(helper)
         if name not in names and inner is not None and _reaches(inner, names.keys(), set()):
-            if helper not in made:
-                copy = _rebound(inner, names, made)
-                made[helper] = copy if helper is inner else njit(**_options_of(helper))(copy)
-            scope[name] = made[helper]
+            scope[name] = _anew(helper, inner, names, made)
     copy = types.FunctionType(function.__code__, scope, function.__name__, None, function.__closure__)
     copy.__qualname__, copy.__doc__, copy.__module__ = function.__qualname__, function.__doc__, function.__module__
     return copy

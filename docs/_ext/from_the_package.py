@@ -45,7 +45,7 @@ class KernelTable(SphinxDirective):
 
 
 def _product(product: registry.Product | None) -> tuple[str, str]:
-    return (f"{product.mr} x {product.nr}", product.rhs_layout) if product else ("", "")
+    return (f"{product.mr} x {product.nr}", ", ".join(product.rhs_layouts)) if product else ("", "")
 
 
 class CommandHelp(SphinxDirective):

@@ -25,6 +25,7 @@ import dmlcpu
 from dmlcpu import reference
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.gemm import skinny
+from dmlcpu.kernels.gemm.work import Problem
 from dmlcpu.operators.quantized_matmul import execute as execute_quantized_matmul
 from dmlcpu.operators.scatter_nd import execute as execute_scatter_nd
 from dmlcpu.operators.top_k import execute as execute_top_k
@@ -240,5 +241,6 @@ def test_quantized_matmul(kernel, signs):
                     continue
             assert_same_bits((found,), (expected,))
             runs += 1
-    able = [product for product in PRODUCTS if not is_skinny or skinny.supports(*[product[i] for i in (2, 4, 3)], 1)]
+    problems = [Problem(1, rows, columns, depth, 1) for _, _, rows, depth, columns in PRODUCTS]
+    able = [problem for problem in problems if not is_skinny or skinny.supports(problem)]
     assert runs == len(THREADS) * 2 * len(able) > 20

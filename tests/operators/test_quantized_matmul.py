@@ -8,7 +8,7 @@ from samples import assert_same_bits, random_quantized_matmul
 
 import dmlcpu
 from dmlcpu import reference
-from dmlcpu.operators.product_plan import cut
+from dmlcpu.operators.product_plan import parts_of
 from dmlcpu.runtime.threads import limits
 
 A = np.array([[10, 20], [30, 40]], np.uint8)
@@ -321,7 +321,7 @@ def test_blocks_do_not_change_the_result(small_blocks, packs, rows):
 
 @given(st.integers(1, 9), st.integers(1, 100), st.integers(1, 100), st.integers(1, 128), st.booleans())
 def test_cut_keeps_threads_busy(batches, tiles, panels, threads, packs):
-    rows, columns = cut(batches, tiles, panels, threads, packs)
+    rows, columns = parts_of(batches, tiles, panels, threads, packs)
     assert 1 <= rows <= tiles
     assert 1 <= columns <= panels
     share = -(-batches * rows * columns // threads) * -(-tiles // rows) * -(-panels // columns)

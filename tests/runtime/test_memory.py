@@ -1,5 +1,7 @@
+import gc
 import subprocess
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -71,12 +73,14 @@ def test_a_larger_workspace_is_made_anew():
     assert address_of_workspace() == mine != small
 
 
-def test_a_large_workspace_is_not_kept(monkeypatch):
+@pytest.mark.parametrize(("cells", "is_kept"), [(1 << 10, True), (1 << 14, False)])
+def test_a_large_workspace_is_not_kept(monkeypatch, cells, is_kept):
     monkeypatch.setattr(memory, "_KEPT_BYTES", 1 << 16)
-    address_of_workspace(1 << 14)
-    assert memory._local.block is None
-    address_of_workspace(1 << 10)
-    assert memory._local.block.nbytes <= 1 << 16
+    with Workspace(cells) as block:
+        memory_of_it = weakref.ref(block)
+    del block
+    gc.collect()
+    assert (memory_of_it() is not None) == is_kept
 
 
 @pytest.mark.parametrize("shape", [(), (5,), (2, 3, 4), (2, 1, 3), (0, 4)])

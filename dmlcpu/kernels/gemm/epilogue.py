@@ -1,6 +1,6 @@
 """Epilogues: what becomes of a tile of exact sums. A kernel of a product is made with one of them.
 
-An epilogue are three functions. `prepare_columns` fills what it needs of each column of a block, `prepare_rows` of each
+An epilogue is three functions. `prepare_columns` fills what it needs of each column of a block, `prepare_rows` of each
 row of a tile, and `epilogue` turns a tile of accumulators into elements of y.
 """
 
@@ -26,11 +26,18 @@ class Tile(NamedTuple):
 
 
 class Epilogue(NamedTuple):
-    """The names that a variant of a product replaces."""
+    """What a variant of a product is made with."""
 
+    suffix: str  # of the names of its kernels
+    wraps: bool  # it stores sums modulo 2**32, which int32 accumulators give however long K is
     prepare_columns: Callable[..., Any]  # (first, count, origin, arrays, work, columns)
-    prepare_rows: Callable[..., Any]  # (first, last, height, origin, arrays, work, rows)
-    epilogue: Callable[..., Any]  # (acc, tile, origin, arrays, work, space); acc: int32 or float64
+    prepare_rows: Callable[..., Any]  # (first, last, height, origin, arrays, work, rows); once, if all rows are alike
+    epilogue: Callable[..., Any]  # (acc, tile, origin, arrays, work, space); acc: int32, or float64 if sums are wide
+
+    def names(self) -> dict[str, Callable[..., Any]]:
+        """Return the names that a variant replaces."""
+        functions = self._asdict()
+        return {name: functions[name] for name in ("prepare_columns", "prepare_rows", "epilogue")}
 
 
 @device
@@ -95,5 +102,6 @@ def stored(acc, tile, origin, arrays, work, space):
             arrays.y[tile.place + row * work.y.row + column * work.y.column] = value
 
 
-REQUANTIZE = Epilogue(load_multipliers, load_limits, requantized)  # QUANTIZED_LINEAR_MATRIX_MULTIPLY
-INT32 = Epilogue(need_no_columns, need_no_rows, stored)  # MATRIX_MULTIPLY_INTEGER
+# QUANTIZED_LINEAR_MATRIX_MULTIPLY, and MATRIX_MULTIPLY_INTEGER.
+REQUANTIZE = Epilogue("", False, load_multipliers, load_limits, requantized)
+INT32 = Epilogue("_s32", True, need_no_columns, need_no_rows, stored)

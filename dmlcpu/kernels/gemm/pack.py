@@ -23,15 +23,15 @@ RUN = 64
 EVERY_HIGH_BIT = np.uint32(0x80808080)
 LOW_BYTES = np.uint32(0x00FF00FF)
 
-WORK = record(N=np.int64, K=np.int64, flip=np.int64, matrices=np.int64, walk=WALK, b=MATRIX)
+WORK = record(N=np.int64, K=np.int64, sign_flip=np.int64, matrices=np.int64, walk=WALK, b=MATRIX)
 
 
 @device
-def word_at(x, place, step, count, flip):
-    """Return `count` (up to four) bytes, `step` apart, as one word; flip: 0 or 0x80."""
+def word_at(x, place, step, count, sign_flip):
+    """Return `count` (up to four) bytes, `step` apart, as one word; sign_flip: 0 or 0x80."""
     word = np.uint32(0)
     for i in range(count):
-        word |= np.uint32(x[place + i * step] ^ np.uint8(flip)) << np.uint32(8 * i)
+        word |= np.uint32(x[place + i * step] ^ np.uint8(sign_flip)) << np.uint32(8 * i)
     return word
 
 
@@ -55,7 +55,7 @@ def pack_rows(a, place, count, height, tall, work, words, sums, wants_sums):
 @device
 def pack_row(a, place, is_there, row, tall, work, words, wants_sum):
     """Pack one row, or zeros; return the sum of its bytes."""
-    depth_step, flip = work.a.column, work.a_flip
+    depth_step, sign_flip = work.a.column, work.a_sign_flip
     total = 0
     for first in range(0, work.groups, KC):
         at = (first // KC * tall + row) * ROW_STEP
@@ -64,19 +64,19 @@ def pack_row(a, place, is_there, row, tall, work, words, wants_sum):
         done = 0
         if is_there and depth_step == 1:
             done = min(last, work.K // 4 - first) // STEP * STEP
-            pack_words(a, here, done // STEP, flip, words, at)
+            pack_words(a, here, done // STEP, sign_flip, words, at)
             if wants_sum:
                 total += sum_of_words(words, at, done // STEP)
         for i in range(done, last):
             count = min(4, work.K - 4 * (first + i)) if is_there else 0
-            word = word_at(a, here + 4 * i * depth_step, depth_step, count, flip)
+            word = word_at(a, here + 4 * i * depth_step, depth_step, count, sign_flip)
             words[at + i] = word
             total += sum_of_bytes(word)
     return total
 
 
 @device
-def pack_panels(b, place, first, last, N, K, matrix, flip, words, sums):
+def pack_panels(b, place, first, last, N, K, matrix, sign_flip, words, sums):
     """Pack panels first, ..., last - 1 of the matrix at b[place], one behind the other, and sum up their columns.
 
     words: uint32 (panels, groups, NR), sums: int64 (panels, NR), but flat.
@@ -87,33 +87,33 @@ def pack_panels(b, place, first, last, N, K, matrix, flip, words, sums):
     for run in range(0, groups, RUN):
         for panel in range(first, last):
             number, width = panel - first, min(NR, N - panel * NR)
-            pack_run(b, place + panel * NR * matrix.column, run, min(run + RUN, groups), width, K, matrix, flip,
+            pack_run(b, place + panel * NR * matrix.column, run, min(run + RUN, groups), width, K, matrix, sign_flip,
                      as_words(words, number * groups * NR, words), as_words(sums, number * NR, sums))  # fmt: skip
 
 
 @device
-def pack_run(b, place, first, last, width, K, matrix, flip, words, sums):
+def pack_run(b, place, first, last, width, K, matrix, sign_flip, words, sums):
     """Pack groups first, ..., last - 1 of a panel of `width` columns, and add to the sums of its columns."""
     whole = min(last, K // 4)  # groups of four rows
     if width == NR and matrix.column == 1:
-        pack_groups(b, place + 4 * first * matrix.row, matrix.row, whole - first, flip, words, first * NR, sums, 0)
+        pack_groups(b, place + 4 * first * matrix.row, matrix.row, whole - first, sign_flip, words, first * NR, sums, 0)
         first = whole
     elif width == NR and matrix.row == 1:
-        pack_columns(b, place, first, whole, matrix, flip, words, sums)
+        pack_columns(b, place, first, whole, matrix, sign_flip, words, sums)
         first = whole
     for group in range(first, last):
         count = min(4, K - 4 * group)
         for j in range(NR):
             here = place + 4 * group * matrix.row + j * matrix.column
-            word = word_at(b, here, matrix.row, count if j < width else 0, flip)
+            word = word_at(b, here, matrix.row, count if j < width else 0, sign_flip)
             words[group * NR + j] = word
             sums[j] += sum_of_bytes(word ^ EVERY_HIGH_BIT) - 512
 
 
 @device
-def pack_columns(b, place, first, last, matrix, flip, words, sums):
+def pack_columns(b, place, first, last, matrix, sign_flip, words, sums):
     """Do the same for whole groups of columns whose bytes lie side by side."""
-    flips = EVERY_HIGH_BIT if flip else np.uint32(0)
+    flips = EVERY_HIGH_BIT if sign_flip else np.uint32(0)
     for j in range(NR):
         for group in range(first, last):
             word = load_word(b, place + j * matrix.column + 4 * group) ^ flips
@@ -131,6 +131,6 @@ def pack(part, parts, b, words, sums, works):
         number = first // panels
         end = min(last, (number + 1) * panels)
         place = work.b.start + offset(work.walk, work.b.strides, number)
-        pack_panels(b, place, first - number * panels, end - number * panels, work.N, work.K, work.b, work.flip,
+        pack_panels(b, place, first - number * panels, end - number * panels, work.N, work.K, work.b, work.sign_flip,
                     as_words(words, first * groups * NR, words), as_words(sums, first * NR, sums))  # fmt: skip
         first = end

@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dmlcpu.kernels.gemm.epilogue import INT32, REQUANTIZE, Epilogue, Tile
+from dmlcpu.kernels.gemm.epilogue import REQUANTIZE, Epilogue, Tile
 from dmlcpu.kernels.gemm.microkernels import amx
 from dmlcpu.kernels.gemm.microkernels.generic import GENERIC
 from dmlcpu.kernels.gemm.microkernels.microkernel import KC, MR, NR, ROW_STEP, Microkernel, make_dot
 from dmlcpu.kernels.gemm.microkernels.x86 import AVX512VNNI
 from dmlcpu.kernels.gemm.pack import pack_panels, pack_rows
-from dmlcpu.kernels.gemm.work import MOST_ROWS, SPACE, WORK, Arrays, lhs_cells, lhs_of, origin_of, space_of
+from dmlcpu.kernels.gemm.work import COUNTER, SPACE, TALLEST, WORK, Arrays, lhs_cells, lhs_of, origin_of, space_of
 from dmlcpu.kernels.gemm.zero_points import any_b_zero, load_a_zeros, load_bias, start, start_wide
 from dmlcpu.kernels.walk import share
 from dmlcpu.runtime.intrinsics import as_words, either, fetch_add, prefetch
@@ -32,7 +32,7 @@ from dmlcpu.runtime.variants import variant
 # height, what comes before and after all products of a thread, and the epilogue.
 HALF = 8
 dot_mr = dot_half = dot_4 = dot_1 = make_dot(1, GENERIC)
-prepare_columns, prepare_rows, epilogue = REQUANTIZE
+prepare_columns, prepare_rows, epilogue = REQUANTIZE.names().values()
 
 
 @device
@@ -60,23 +60,7 @@ class Block(NamedTuple):
     words: np.ndarray
     sums: np.ndarray  # of their columns
     has_b_zero: bool
-    starts_alike: bool  # all rows of a tile start with the bias
-
-
-def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, y, works,
-            scratch):  # fmt: skip
-    """Take tasks until none is left, as cores are not equally fast; scratch[0]: the number of the next one."""
-    work = record_at(works, 0, WORK)
-    arrays = Arrays(a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, y)
-    rows_before = -1  # the batch and row part whose tiles of a are packed
-    begin()
-    number = fetch_add(scratch, 0)
-    while number < work.tasks:
-        rows = number // work.column_parts
-        run_task(number, part, rows == rows_before, arrays, work, scratch)
-        rows_before = rows
-        number = fetch_add(scratch, 0)
-    end()
+    from_bias: bool  # all rows of a tile start with that
 
 
 @inlined
@@ -85,15 +69,13 @@ def run_task(number, part, has_rows, arrays, work, scratch):
     task, space = task_of(number, work), record_at(scratch, space_of(part, work), SPACE)
     origin = origin_of(number // (work.row_parts * work.column_parts), work)
     has_b_zero = any_b_zero(origin, arrays, work)
-    starts_alike = work.same_a_zero and not has_b_zero and not work.is_wide and work.groups > 0
-    is_kept = task.last_row - task.first_row <= work.slots * MR
     for first in range(task.first_panel, task.last_panel, work.NC):
         last = min(first + work.NC, task.last_panel)
         words, sums = rhs_of(first, last, part, origin, arrays, work, scratch)
         load_bias(first * NR, (last - first) * NR, sums, origin, arrays, work, space.columns)
         prepare_columns(first * NR, (last - first) * NR, origin, arrays, work, space.columns)
-        block = Block(first, last, words, sums, has_b_zero, starts_alike)
-        run_block(task, block, has_rows and is_kept, part, origin, arrays, work, scratch)
+        block = Block(first, last, words, sums, has_b_zero, work.same_start and not has_b_zero)
+        run_block(task, block, has_rows and work.keeps_rows, part, origin, arrays, work, scratch)
         has_rows = True
 
 
@@ -116,7 +98,7 @@ def rhs_of(first, last, part, origin, arrays, work, scratch):
     space = record_at(scratch, space_of(part, work), SPACE)
     words = as_words(scratch, lhs_of(part, work) + work.slots * lhs_cells(work.groups, MR), np.uint32)
     sums = as_words(space.columns.sums, 0, np.int64)
-    pack_panels(arrays.b, origin.b, first, last, work.N, work.K, work.b, work.b_flip, words, sums)
+    pack_panels(arrays.b, origin.b, first, last, work.N, work.K, work.b, work.b_sign_flip, words, sums)
     return words, sums
 
 
@@ -128,7 +110,7 @@ def run_block(task, block, has_rows, part, origin, arrays, work, scratch):
         count = min(MR, task.last_row - row)
         height = MR if count > HALF else HALF if count > 4 else 4 if count > 1 else 1
         slot = lhs_of(part, work) + (row - task.first_row) // MR % work.slots * lhs_cells(work.groups, MR)
-        row_sums, lhs = as_words(scratch, slot, np.int64), as_words(scratch, slot + MOST_ROWS, np.uint32)
+        row_sums, lhs = as_words(scratch, slot, np.int64), as_words(scratch, slot + TALLEST, np.uint32)
         if not has_rows:
             pack_rows(arrays.a, origin.a + row * work.a.row, count, height, MR, work, lhs, row_sums, block.has_b_zero)
         if row == task.first_row or not work.same_rows:
@@ -147,7 +129,7 @@ def run_tile(tile, height, lhs, row_sums, block, origin, arrays, work, space):
         prefetch(arrays.y, tile.place + i * work.y.row)  # far from the row before: comes while sums are formed
     if work.is_wide:
         start_wide(height, tile.column, row_sums, block.sums, work, space)
-    elif not block.starts_alike:
+    elif not block.from_bias:
         start(height, tile.column, row_sums, block.has_b_zero, work, space)
     accumulate(tile.column, height, lhs, block, work, space)
     if work.is_wide:
@@ -159,7 +141,7 @@ def run_tile(tile, height, lhs, row_sums, block, origin, arrays, work, space):
 @inlined
 def accumulate(column, height, lhs, block, work, space):
     """Add rows @ panel to the accumulators, KC words of K at a time."""
-    from_bias, is_wide, groups = block.starts_alike, work.is_wide, work.groups
+    from_bias, is_wide, groups = block.from_bias, work.is_wide, work.groups
     for chunk in range(0, groups, KC):
         c_in, step = either(from_bias, space.columns.bias, column, space.acc), 0 if from_bias else NR
         lhs_at, rhs_at, depth = chunk // KC * MR * ROW_STEP, column * groups + chunk * NR, min(KC, groups - chunk)
@@ -185,21 +167,36 @@ def widen(height, acc, wide):
             acc[row, column] = 0
 
 
-def make_product(microkernel: Microkernel, epilogue: Epilogue) -> Kernel:
+def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, y, works,
+            scratch):  # fmt: skip
+    """Take tasks until none is left, as cores are not equally fast; scratch[COUNTER]: the number of the next one."""
+    work = record_at(works, 0, WORK)
+    arrays = Arrays(a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, y)
+    rows_before = -1  # the batch and row part whose rows of a are packed
+    begin()
+    number = fetch_add(scratch, COUNTER)
+    while number < work.tasks:
+        rows = number // work.column_parts
+        run_task(number, part, rows == rows_before, arrays, work, scratch)
+        rows_before = rows
+        number = fetch_add(scratch, COUNTER)
+    end()
+
+
+def make_product(microkernel: Microkernel, using: Epilogue) -> Kernel:
     """Return the product by a microkernel for vectors, with an epilogue."""
     heights = {"dot_mr": MR, "dot_half": HALF, "dot_4": 4, "dot_1": 1}
     dots = {name: make_dot(height, microkernel) for name, height in heights.items()}
     rows, columns, depth = microkernel.block
-    return variant(
-        product, _name(epilogue, f"{rows}x{columns}x{depth}_{microkernel.name}"), **dots, **epilogue._asdict()
-    )
+    name = f"dot_u8s8{using.suffix}_{rows}x{columns}x{depth}_{microkernel.name}"
+    return variant(product, name, **dots, **using.names())
 
 
-def make_amx_product(epilogue: Epilogue) -> Kernel:
+def make_amx_product(using: Epilogue) -> Kernel:
     """Return the product by the tile registers of AMX; rows that are left over go to the vector unit."""
     return variant(
         product,
-        _name(epilogue, "32x32x64_amx"),
+        f"dot_u8s8{using.suffix}_32x32x64_amx",
         MR=amx.MR,
         HALF=amx.TILE_ROWS,
         dot_mr=amx.make_tile_dot(amx.MR),
@@ -208,9 +205,5 @@ def make_amx_product(epilogue: Epilogue) -> Kernel:
         dot_1=make_dot(1, AVX512VNNI),
         begin=amx.configure_tiles,
         end=amx.release_tiles,
-        **epilogue._asdict(),
+        **using.names(),
     )
-
-
-def _name(epilogue: Epilogue, block: str) -> str:
-    return f"dot_u8s8{'_s32' if epilogue is INT32 else ''}_{block}"

@@ -1,7 +1,7 @@
 """Few rows times a matrix that is not packed: what takes time is to read b, so that happens once and in its own order.
 
-    for each task (batch, columns), as long as there are any:                      skinny
-        for each NC panels, as wide as sums of all rows stay in the nearest caches:    run_columns
+    for each task (batch, columns), as long as there are any:                      product.py
+        for each NC panels, as wide as sums of all rows stay in the nearest caches:    run_task
             for each DEPTH rows of b:                                                  multiply
                 for each BLOCK columns: sums += rows of a @ rows of b                  microkernels/skinny.py
             y = epilogue(sums and what the zero points give)                           hand_over
@@ -17,30 +17,31 @@ from dmlcpu.kernels.gemm.epilogue import REQUANTIZE, Epilogue, Tile
 from dmlcpu.kernels.gemm.microkernels.generic import GENERIC
 from dmlcpu.kernels.gemm.microkernels.microkernel import KC, NR, ROW_STEP, Microkernel
 from dmlcpu.kernels.gemm.microkernels.rows import add_row
-from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK as BLOCK, DEPTH, make_add_products, make_unfold
+from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK, DEPTH, make_add_products, make_unfold
 from dmlcpu.kernels.gemm.pack import pack_rows
+from dmlcpu.kernels.gemm.product import product
 from dmlcpu.kernels.gemm.work import (
     MOST_PANELS,
-    MOST_ROWS as TALLEST,
     NARROW,
     SPACE,
     SPACE_CELLS,
-    WORK,
-    Arrays,
+    TALLEST,
+    Problem,
     groups_of,
     lhs_cells,
     lhs_of,
     origin_of,
+    panels_of,
     space_of,
 )
-from dmlcpu.kernels.gemm.zero_points import any_b_zero, load_a_zeros, load_bias, start as start_tile
+from dmlcpu.kernels.gemm.zero_points import any_b_zero, load_a_zeros, load_bias, start
 from dmlcpu.kernels.walk import share
 from dmlcpu.runtime.compilation import in_python
-from dmlcpu.runtime.intrinsics import as_words, fetch_add
+from dmlcpu.runtime.intrinsics import as_words
 from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.kernel import Kernel
 from dmlcpu.runtime.records import record_at
-from dmlcpu.runtime.variants import variant
+from dmlcpu.runtime.variants import specialized, variant
 
 MOST_ROWS = 16  # with more, packing b pays
 ONES = np.uint32(0x01010101)
@@ -48,7 +49,7 @@ PASS = DEPTH // 4  # words of a row of a at a time
 
 # What each variant has its own of.
 add_products, unfold = make_add_products(GENERIC), make_unfold(GENERIC)
-prepare_columns, prepare_rows, epilogue = REQUANTIZE
+prepare_columns, prepare_rows, epilogue = REQUANTIZE.names().values()
 
 
 class Columns(NamedTuple):
@@ -59,33 +60,21 @@ class Columns(NamedTuple):
     blocks: int  # whole blocks of BLOCK; what lies behind them is found among the last BLOCK columns of b
 
 
-def supports(rows: int, columns: int, depth: int, column_step: int) -> bool:
+def supports(problem: Problem) -> bool:
     """Return whether a product can be done this way: sums fit int32, and BLOCK bytes of b lie side by side."""
-    return rows <= MOST_ROWS and columns >= BLOCK and 0 < depth <= NARROW and column_step == 1
-
-
-def skinny(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, y, works,
-           scratch):  # fmt: skip
-    """Take tasks until none is left, as `product` does, of products that `supports` allows."""
-    work = record_at(works, 0, WORK)
-    arrays = Arrays(a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, y)
-    batch_before = -1  # whose rows of a are packed
-    number = fetch_add(scratch, 0)
-    while number < work.tasks:
-        batch = number // work.column_parts
-        run_task(number % work.column_parts, batch, batch == batch_before, part, arrays, work, scratch)
-        batch_before = batch
-        number = fetch_add(scratch, 0)
+    fits = problem.rows <= MOST_ROWS and 0 < problem.depth <= NARROW
+    return fits and problem.columns >= BLOCK and problem.column_step == 1
 
 
 @inlined
-def run_task(column_part, batch, has_rows, part, arrays, work, scratch):
+def run_task(number, part, has_rows, arrays, work, scratch):
     """Multiply all rows and a part of the columns of one product. has_rows: the rows are packed."""
+    batch, column_part = number // work.column_parts, number % work.column_parts
     origin, space = origin_of(batch, work), record_at(scratch, space_of(part, work), SPACE)
     has_b_zero = any_b_zero(origin, arrays, work)
     slot = lhs_of(part, work)
     row_sums, lhs = as_words(scratch, slot, np.int64), as_words(scratch, slot + TALLEST, np.uint32)
-    sums = as_words(scratch, slot + lhs_cells(work.groups, work.M + 1), np.int32)
+    acc = as_words(scratch, slot + lhs_cells(work.groups, work.M + 1), np.int32)
     if not has_rows:
         pack_rows(arrays.a, origin.a, work.M, work.M, work.M + 1, work, lhs, row_sums, has_b_zero)
         complete_rows(lhs, work)
@@ -96,10 +85,10 @@ def run_task(column_part, batch, has_rows, part, arrays, work, scratch):
     for first in range(first_block * BLOCK, end, work.NC * NR):
         last = min(first + work.NC * NR, end)
         columns = Columns(first, last, (last - first) // BLOCK)
-        multiply(columns, lhs, sums, origin, arrays, work)
-        for panel in range(first // NR, (last + NR - 1) // NR, MOST_PANELS):
-            panels = min(MOST_PANELS, (last + NR - 1) // NR - panel)
-            hand_over(panel, panels, columns, row_sums, has_b_zero, sums, origin, arrays, work, space)
+        multiply(columns, lhs, acc, origin, arrays, work)
+        for panel in range(first // NR, panels_of(last), MOST_PANELS):
+            panels = min(MOST_PANELS, panels_of(last) - panel)
+            hand_over(panel, panels, columns, row_sums, has_b_zero, acc, origin, arrays, work, space)
 
 
 @device
@@ -117,49 +106,50 @@ def complete_rows(words, work):
 
 @device
 def step_of(NC):
-    """Return how far rows of the sums of a block of columns are apart: beyond its end a whole panel can be read."""
+    """Return how far rows of the accumulators of a block are apart: beyond its end a whole panel can be read."""
     return (NC + 1) * NR
 
 
 @device
 def place_of(column, columns, work):
-    """Return where the sum of a column stands in a row of sums: those behind whole blocks end the last BLOCK."""
+    """Return where a column's accumulator stands in a row of them: those behind whole blocks end the last BLOCK."""
     behind = columns.first + columns.blocks * BLOCK
     return column - columns.first if column < behind else columns.blocks * BLOCK + column - (work.N - BLOCK)
 
 
 @inlined
-def multiply(columns, lhs, sums, origin, arrays, work):
-    """Form the sums of some columns: all rows of a, and the one below, times all rows of b."""
+def multiply(columns, lhs, acc, origin, arrays, work):
+    """Form the sums of some columns: all rows of a, and the one below, times all rows of b. acc: (rows, step)."""
     rows, step, whole = work.M + 1, step_of(work.NC), columns.blocks
     for i in range(rows * step):
-        sums[i] = 0
+        acc[i] = 0
     has_rest = columns.first + whole * BLOCK < columns.last
     for k in range(0, work.K, DEPTH):
         word, depth = k // 4 // KC * rows * ROW_STEP + k // 4 % KC, min(DEPTH, work.K - k)
         # Two turns instead of two calls, which would be compiled twice.
         for turn in range(1 + has_rest):
             column, blocks, at = (columns.first, whole, 0) if turn == 0 else (work.N - BLOCK, 1, whole * BLOCK)
-            start = origin.b + k * work.b.row + column
-            add_products(arrays.b, start, work.b.row, depth, blocks, work.b_flip, lhs, word, rows, sums, at, step)
+            place = origin.b + k * work.b.row + column
+            add_products(arrays.b, place, work.b.row, depth, blocks, work.b_sign_flip, lhs, word, rows, acc, at, step)
     for row in range(rows):
         for block in range(whole + has_rest):
-            unfold(sums, row * step + block * BLOCK)
+            unfold(acc, row * step + block * BLOCK)
 
 
 @inlined
-def hand_over(panel, panels, columns, row_sums, has_b_zero, sums, origin, arrays, work, space):
-    """Complete the sums of some panels by what the zero points give, and hand them to the epilogue."""
+def hand_over(panel, panels, columns, row_sums, has_b_zero, acc, origin, arrays, work, space):
+    """Add what the zero points give to the sums of some panels, and hand them to the epilogue."""
     first, count, step = panel * NR, panels * NR, step_of(work.NC)
     for j in range(count):
-        space.columns.sums[j] = sums[work.M * step + place_of(first + j, columns, work)]
+        space.columns.sums[j] = acc[work.M * step + place_of(first + j, columns, work)]
     column_sums = as_words(space.columns.sums, 0, np.int64)
     load_bias(first, count, column_sums, origin, arrays, work, space.columns)
     prepare_columns(first, count, origin, arrays, work, space.columns)
     for j in range(0, count, NR):
-        start_tile(work.M, j, row_sums, has_b_zero, work, space)
+        start(work.M, j, row_sums, has_b_zero, work, space)
+        place = place_of(first + j, columns, work)
         for row in range(work.M):
-            add_row(space.acc, row * NR, sums, row * step + place_of(first + j, columns, work))
+            add_row(space.acc, row * NR, acc, row * step + place)
         tile = Tile(0, work.M, j, min(NR, work.N - first - j), origin.y + (first + j) * work.y.column)
         epilogue(space.acc, tile, origin, arrays, work, space)
 
@@ -171,8 +161,10 @@ def share_cells(depth: int, block: int, rows: int) -> int:
     return SPACE_CELLS + lhs + sums
 
 
-def make_skinny(microkernel: Microkernel, epilogue: Epilogue) -> Kernel:
+def make_skinny(microkernel: Microkernel, using: Epilogue) -> Kernel:
     """Return the kernel by a microkernel for vectors, with an epilogue."""
-    name = f"skinny_u8s8_{4 * microkernel.lanes}x{DEPTH}_{microkernel.name}"
-    functions = {"add_products": make_add_products(microkernel), "unfold": make_unfold(microkernel)}
-    return variant(skinny, name, **functions, **epilogue._asdict())
+    name = f"skinny_u8s8{using.suffix}_{4 * microkernel.lanes}x{DEPTH}_{microkernel.name}"
+    task = specialized(
+        run_task, add_products=make_add_products(microkernel), unfold=make_unfold(microkernel), **using.names()
+    )
+    return variant(product, name, run_task=task)

@@ -1,7 +1,7 @@
 """What the kernels of products are told, and the workspace of a share.
 
-Names are those of the GEMM literature: y = epilogue(a @ b), M x K by K x N. A tile are up to MR x NR accumulators, a
-panel are NR columns of b, packed; NC panels stay in the second cache; K is cut into chunks of KC words of four bytes.
+Names are those of the GEMM literature: y = epilogue(a @ b), M x K by K x N. A tile is up to MR x NR accumulators, a
+panel is NR columns of b, packed; NC panels stay in the second cache; K is cut into chunks of KC words of four bytes.
 """
 
 from typing import NamedTuple
@@ -13,12 +13,13 @@ from dmlcpu.kernels.gemm.microkernels.microkernel import KC, NR, PREFETCH, ROW_S
 from dmlcpu.kernels.walk import STRIDES, WALK
 from dmlcpu.runtime.compilation import in_python
 from dmlcpu.runtime.jit import device
-from dmlcpu.runtime.records import CACHE_LINE, cells_of, record
+from dmlcpu.runtime.records import CACHE_LINE, CELL, cells_of, record
 
 # Up to this K every sum fits an int32 in the end, whatever wrapped on the way: 255 * 255 * 33025 < 2**31.
 NARROW = 33_025
-MOST_ROWS = amx.MR  # of any tile
-MOST_PANELS = 32  # whose columns are prepared together
+TALLEST = amx.MR  # rows of any tile
+# Panels whose columns are prepared together at most: more gain nothing, and what is kept of each takes space.
+MOST_PANELS = 32
 
 # Each array that a kernel is given has the record of its name. start: of its first element; strides: along the batch.
 MATRIX = record(start=np.int64, row=np.int64, column=np.int64, strides=STRIDES)
@@ -34,14 +35,16 @@ WORK = record(
     row_parts=np.int64,  # tasks along the rows of a product, and along its columns
     column_parts=np.int64,
     NC=np.int64,  # panels of a block
-    slots=np.int64,  # packed tiles of a that there is room for: all of a task, or one
-    cells=np.int64,  # of a share's workspace
+    slots=np.int64,  # packed tiles of a that there is room for
+    keeps_rows=np.int64,  # there is room for all of a task
+    share_cells=np.int64,  # int64 of a share's workspace
     is_wide=np.int64,  # sums may exceed int32
     same_a_zero=np.int64,  # all rows have one
-    same_rows=np.int64,  # all rows have the same zero points of a and y
     same_multiplier=np.int64,  # all rows have the same scales of a and y
-    a_flip=np.int64,  # what turns a's bytes into unsigned ones, by exclusive or
-    b_flip=np.int64,  # and b's into signed ones
+    same_rows=np.int64,  # all rows have the same scales and zero points of a and y
+    same_start=np.int64,  # all rows of a tile start with the bias, unless b has zero points
+    a_sign_flip=np.int64,  # what turns a's bytes into unsigned ones, by exclusive or
+    b_sign_flip=np.int64,  # and b's into signed ones
     b_is_packed=np.int64,
     lowest=np.int64,  # of y's type
     highest=np.int64,
@@ -60,14 +63,14 @@ WORK = record(
 # What the tallest tile and the longest block need, each part on cache lines of its own.
 SPACE = record(
     CACHE_LINE,
-    acc=(np.int32, (MOST_ROWS, NR)),  # the accumulators
-    wide=(np.float64, (MOST_ROWS, NR)),  # in which integers up to 2**53 are exact
+    acc=(np.int32, (TALLEST, NR)),  # the accumulators
+    wide=(np.float64, (TALLEST, NR)),  # in which integers up to 2**53 are exact
     rows=record(
         CACHE_LINE,
-        a_zero=(np.int64, MOST_ROWS),
-        y_zero=(np.uint8, MOST_ROWS),
-        lowest=(np.float32, MOST_ROWS),  # limits of the rounded product, before y_zero is added
-        highest=(np.float32, MOST_ROWS),
+        a_zero=(np.int64, TALLEST),
+        y_zero=(np.uint8, TALLEST),
+        lowest=(np.float32, TALLEST),  # limits of the rounded product, before y_zero is added
+        highest=(np.float32, TALLEST),
     ),
     columns=record(
         CACHE_LINE,
@@ -76,10 +79,21 @@ SPACE = record(
         b_zero=(np.int32, MOST_PANELS * NR),
         scale=(np.float32, MOST_PANELS * NR),  # of b, or the multipliers if all rows have the same
     ),
-    multipliers=(np.float32, (MOST_ROWS, NR)),  # of a tile whose rows have scales of their own
-    bytes=(np.uint8, (MOST_ROWS, NR)),  # of a tile that is not written to y directly
+    multipliers=(np.float32, (TALLEST, NR)),  # of a tile whose rows have scales of their own
+    bytes=(np.uint8, (TALLEST, NR)),  # of a tile that is not written to y directly
 )
-HEAD = 8  # cells before the first share: the number of the next task, on a cache line of its own
+COUNTER = 0  # the cell that holds the number of the next task, on a cache line of its own
+SHARES = CACHE_LINE // CELL  # the cell where the workspaces of the shares begin
+
+
+class Problem(NamedTuple):
+    """What the choice of a kernel, and the cut of the work, follow from."""
+
+    batches: int
+    rows: int
+    columns: int
+    depth: int
+    column_step: int  # of b
 
 
 class Arrays(NamedTuple):
@@ -147,7 +161,7 @@ def panels_of(columns):
 @device
 def space_of(part, work):
     """Return where the workspace of a share begins: a SPACE, and behind it `lhs_of`."""
-    return HEAD + part * work.cells
+    return SHARES + part * work.share_cells
 
 
 @device
@@ -159,7 +173,7 @@ def lhs_of(part, work):
 @device
 def lhs_cells(groups, rows):
     """Return the workspace of a packed tile of a."""
-    return MOST_ROWS + (groups + KC - 1) // KC * rows * ROW_STEP // 2
+    return TALLEST + (groups + KC - 1) // KC * rows * ROW_STEP // 2
 
 
 SPACE_CELLS = cells_of(SPACE)

@@ -17,14 +17,14 @@ def any_b_zero(origin, arrays, work):
     """Return whether any zero point of b stands for another number than 0."""
     found = np.uint8(0)
     for j in range(work.N if work.b_zero.step else 1):
-        found |= arrays.b_zero[origin.b_zero + j * work.b_zero.step] ^ np.uint8(work.b_flip)
+        found |= arrays.b_zero[origin.b_zero + j * work.b_zero.step] ^ np.uint8(work.b_sign_flip)
     return found != 0
 
 
 @device
 def a_zero_of(row, origin, arrays, work):
     """Return the zero point of a row of unsigned bytes."""
-    return np.int64(arrays.a_zero[origin.a_zero + row * work.a_zero.step] ^ np.uint8(work.a_flip))
+    return np.int64(arrays.a_zero[origin.a_zero + row * work.a_zero.step] ^ np.uint8(work.a_sign_flip))
 
 
 @device
@@ -34,9 +34,9 @@ def load_bias(first, count, sums, origin, arrays, work, columns):
     for j in range(count):
         columns.bias[j] = np.int32(factor * sums[j])
     place, step, there = origin.b_zero + first * work.b_zero.step, work.b_zero.step, min(count, work.N - first)
-    flip = np.uint8(work.b_flip)
+    sign_flip = np.uint8(work.b_sign_flip)
     for j in range(there):
-        columns.b_zero[j] = np.int32(np.int8(arrays.b_zero[place + j * step] ^ flip))
+        columns.b_zero[j] = np.int32(np.int8(arrays.b_zero[place + j * step] ^ sign_flip))
     for j in range(there, count):
         columns.b_zero[j] = 0
 

@@ -23,19 +23,19 @@ PREFETCH = 64
 
 
 @intrinsic
-def pack_groups(_context, b, start, step, count, flip, words, first, sums, column):
+def pack_groups(_context, b, start, step, count, sign_flip, words, first, sums, column):
     """Pack 4 * count rows of NR bytes, `step` apart from b[start] on, and add up their columns.
 
-    words[first:] get the bytes of four rows a word, a row of words for each group of rows; flip is what makes the bytes
-    signed, by exclusive or. sums[column:]: int64, get the sums of the signed bytes added. Up to 2**20 groups.
+    words[first:] get the bytes of four rows a word, a row of words for each group of rows; sign_flip is what makes the
+    bytes signed, by exclusive or. sums[column:]: int64, get the sums of the signed bytes added. Up to 2**20 groups.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         place = functools.partial(address, context, builder, signature, arguments)
-        _, start, step, count, flip, _, first, _, column = arguments
+        _, start, step, count, sign_flip, _, first, _, column = arguments
         number, row = start.type, vector(WORD, NR)
         # Bytes are worked on 128 higher than what they stand for, without a sign; then one operation takes it away.
-        to_unsigned = splat(builder, builder.xor(builder.trunc(flip, BYTE), BYTE(0x80)), NR)
+        to_unsigned = splat(builder, builder.xor(builder.trunc(sign_flip, BYTE), BYTE(0x80)), NR)
         totals = cgutils.alloca_once_value(builder, constant(row, 0))
         with cgutils.for_range(builder, count, intp=number) as loop:
             group = builder.add(start, builder.mul(loop.index, builder.mul(step, number(4))))
@@ -63,14 +63,14 @@ def pack_groups(_context, b, start, step, count, flip, words, first, sums, colum
 
 
 @intrinsic
-def pack_words(_context, a, start, count, flip, words, first):
-    """Copy STEP * count words of bytes from a[start:] to words[first:]; flip makes them unsigned, by exclusive or."""
+def pack_words(_context, a, start, count, sign_flip, words, first):
+    """Copy STEP * count words of bytes from a[start:] to words[first:], made unsigned by exclusive or of sign_flip."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         place = functools.partial(address, context, builder, signature, arguments)
-        _, start, count, flip, _, first = arguments
+        _, start, count, sign_flip, _, first = arguments
         number, nbytes = start.type, 4 * STEP
-        flips = splat(builder, builder.trunc(flip, BYTE), nbytes)
+        flips = splat(builder, builder.trunc(sign_flip, BYTE), nbytes)
         with cgutils.for_range(builder, count, intp=number) as loop:
             source = builder.add(start, builder.mul(loop.index, number(nbytes)))
             there = load(builder, place(0, source), nbytes)

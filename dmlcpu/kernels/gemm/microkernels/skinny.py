@@ -35,20 +35,20 @@ class _Operands(NamedTuple):
 def make_add_products(microkernel: Microkernel) -> Any:
     """Return an intrinsic that adds the products of some rows of A and up to DEPTH rows of B to accumulators.
 
-    add(b, start, step, depth, blocks, flip, a, first, rows, acc, at, acc_step): b: bytes, `depth` rows, `step` apart,
-    of which BLOCK * blocks columns from b[start] on are read; flip is what makes them signed, by exclusive or; a:
+    add(b, start, step, depth, blocks, sign_flip, a, first, rows, acc, at, acc_step): b: bytes, `depth` rows, `step`
+    apart, of which BLOCK * blocks columns from b[start] on are read; sign_flip makes them signed, by exclusive or; a:
     uint32, `rows` rows, ROW_STEP apart, of DEPTH / 4 words from a[first] on, zero where b has no more rows; acc: int32,
     where the accumulators lie from acc[at] on, rows acc_step apart, folded.
     """
 
     @intrinsic
-    def add(_context, b, start, step, depth, blocks, flip, a, first, rows, acc, at, acc_step):
+    def add(_context, b, start, step, depth, blocks, sign_flip, a, first, rows, acc, at, acc_step):
         isa.require(microkernel.isa)
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             place = functools.partial(address, context, builder, signature, arguments)
-            _, start, step, depth, blocks, flip, _, first, rows, _, at, acc_step = arguments
-            flips = splat(builder, builder.trunc(flip, BYTE), 4 * microkernel.lanes)
+            _, start, step, depth, blocks, sign_flip, _, first, rows, _, at, acc_step = arguments
+            flips = splat(builder, builder.trunc(sign_flip, BYTE), 4 * microkernel.lanes)
             b_rows = _rows_of_b(builder, place(0, start), step, depth)
             x = _Operands(b_rows, flips, place(6, first), rows, place(9, at), acc_step)
             prefetch = builder.mul(step.type(DEPTH), step)  # the next rows
