@@ -127,4 +127,4 @@ def find(operator: str, stage: str, name: str | None = None) -> Entry:
     for entry in available(operator, stage):
         if name in (None, entry.name):
             return entry
-    raise LookupError(f"no kernel {name} for {operator} {stage} on this machine")
+    raise LookupError(f"no kernel {name or 'at all'} for {operator} {stage} on this machine")

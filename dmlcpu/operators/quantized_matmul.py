@@ -77,6 +77,9 @@ def quantized_matmul(
     The semantics are those of DirectML's ``DML_QUANTIZED_LINEAR_MATRIX_MULTIPLY_OPERATOR_DESC`` and ONNX QLinearMatMul
     21; the order of roundings is ONNX Runtime's on x86, without its 32-bit accumulator.
 
+    A new array of 32 MiB to 1 GiB may lie in memory that an earlier result had, and then does not own its data: it
+    cannot be resized in place.
+
     Examples
     --------
     >>> import numpy as np, dmlcpu

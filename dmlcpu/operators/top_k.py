@@ -123,6 +123,9 @@ def top_k(
     The semantics are those of DirectML's ``DML_TOP_K1_OPERATOR_DESC``, extended to k equal to N and to k = 0, to empty
     arrays and to more data types. ``ONNX TopK`` gives the same results where it defines them.
 
+    A new array of 32 MiB to 1 GiB may lie in memory that an earlier result had, and then does not own its data: it
+    cannot be resized in place.
+
     Examples
     --------
     >>> import numpy as np, dmlcpu

@@ -32,7 +32,8 @@ def device(function: Callable[..., Any]) -> Any:
 def inlined(function: Callable[..., Any]) -> Any:
     """Make a `device` helper that becomes part of its caller's text before that is compiled.
 
-    It is for what is called from one place: LLVM works on a helper once more in each of its callers, and in theirs.
+    It is for what is called from one place or two, or is a single expression. LLVM optimises any other helper by
+    itself, once more in each of its callers, and in theirs.
     """
     return njit(**_HELPER_OPTIONS, inline="always")(function)
 

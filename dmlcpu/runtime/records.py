@@ -26,7 +26,7 @@ Record = np.dtype[Any]
 def record(align: int = CELL, **fields: Any) -> Record:
     """Return a record type. A field is a type, or (type, shape); arrays and nested records start at multiples of align.
 
-    The whole is a multiple of `align` bytes long, which is one of CELL.
+    The whole is a multiple of `align` bytes long; `align` is a multiple of CELL.
     """
     names, formats, offsets, end = [], [], [], 0
     for name, field in fields.items():

@@ -13,7 +13,7 @@ from dmlcpu.runtime.jit import device
 def linearize(indices, tuples, first, last, mode, offsets):
     """Write the offsets of tuples first, ..., last - 1; return where the first bad coordinate is, or VALID.
 
-    A tuple's number times the coordinates, plus the number of the coordinate, is where it is.
+    The place of a bad coordinate is its tuple's number times the coordinates of a tuple, plus its own number.
     """
     done = 0
     if tuples.walk.dims == 1:  # evenly spaced: whole lines without a branch, unless an index is out of range

@@ -54,7 +54,7 @@ def _generator(combine: Callable[[Any, Any, Any], Any] | None) -> Callable[..., 
 
 
 def _add(builder: Any, mine: Any, update: Any) -> Any:
-    """Emit sums: integers wrap, and every NaN is the same quiet one (see kernels/scatter_nd/combine.py)."""
+    """Emit sums: integers wrap, and every NaN is the same quiet one (see kernels/scatter_nd/reduction.py)."""
     kind = mine.type
     if isinstance(kind.element, ir.IntType):
         return builder.add(mine, update)

@@ -26,7 +26,7 @@ KC = 256  # words of a row of the left-hand side, at most
 # sets; and constant, so that one register addresses all rows.
 ROW_STEP = KC + 16
 
-PREFETCH = 64  # how many groups before their use words of the right-hand side are prefetched
+PREFETCH = 64  # distance in groups of the right-hand side
 
 _ONES = 0x01010101
 
