@@ -181,8 +181,7 @@ def execute(
     flat_out = words(out, element) if out.size else np.zeros(1, element)
     flat_updates = words(updates, element) if updates.size else flat_out
     flat_x = words(x, element) if copied == BY_KERNEL and x.size else flat_out[:0]
-    unlike = (out, x) if copied == BY_NUMPY else None
-    place = run(chosen, flat_x, flat_indices, flat_updates, flat_out, unlike=unlike)
+    place = run(chosen, flat_x, flat_indices, flat_updates, flat_out, unlike=(out, x) if copied == BY_NUMPY else None)
     if place != VALID:
         raise out_of_range(indices, place, x.shape, operator, field)
 
