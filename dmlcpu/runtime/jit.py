@@ -68,12 +68,14 @@ def digest(function: Callable[..., Any]) -> str:
     """Hash the code of `function`, of every helper of its package that it reaches, and the constants they use."""
     hashed = hashlib.sha256(repr(_HELPER_OPTIONS).encode())
     package = function.__module__.partition(".")[0]
-    seen, pending = set(), [function]
+    seen: dict[Any, int] = {}  # not their codes: copies with other globals have the same
+    pending = [function]
     while pending:
         here = pending.pop()
-        if here.__code__ in seen:
+        if here in seen:
+            hashed.update(f"again {seen[here]}".encode())
             continue
-        seen.add(here.__code__)
+        seen[here] = len(seen)
         values: Iterable[tuple[str, Any]] = zip(
             here.__code__.co_freevars, [cell.cell_contents for cell in here.__closure__ or ()], strict=True
         )

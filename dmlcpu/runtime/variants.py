@@ -1,7 +1,7 @@
-"""Kernels that share their text: in a variant some global names mean something else, in its helpers as well.
+"""Kernels and helpers that share their text: in a copy some global names mean something else, in its helpers as well.
 
 One text of a product then serves every microkernel and every epilogue. The helpers that reach a replaced name are made
-anew for each variant; the others are shared, and compiled once.
+anew for each copy; the others are shared, and compiled once.
 """
 
 import types
@@ -21,7 +21,7 @@ def variant(function: Callable[..., Any], name: str, **names: Any) -> Kernel:
     NameError
         If neither the function nor a helper of it uses one of the names: it would be replaced in vain.
     """
-    _refuse_unused(name, function, names)
+    _refuse_unused(f"variant {name}", function, names)
     copy = _rebound(function, names, {})
     copy.__code__ = copy.__code__.replace(co_name=name)
     copy.__name__ = copy.__qualname__ = name
@@ -29,23 +29,29 @@ def variant(function: Callable[..., Any], name: str, **names: Any) -> Kernel:
 
 
 def specialized(helper: Any, **names: Any) -> Any:
-    """Return a helper for which, and for whose own helpers, some names mean something else; see `variant`."""
-    _refuse_unused(helper.__name__, _function_of(helper), names)
-    return _anew(helper, _function_of(helper), names, {})
+    """Return a copy of a helper, compiled in the same way, for which, and for whose helpers, `names` are replaced.
+
+    Raises
+    ------
+    NameError
+        If neither the helper nor a helper of it uses one of the names: it would be replaced in vain.
+    """
+    function = _function_of(helper)
+    _refuse_unused("specialized", function, names)
+    return _remade(helper, names, {})
 
 
-def _refuse_unused(name: str, function: Any, names: dict[str, Any]) -> None:
+def _refuse_unused(what: str, function: Any, names: dict[str, Any]) -> None:
     unused = [each for each in names if not _reaches(function, {each}, set())]
     if unused:
-        raise NameError(f"variant {name}: nothing in {function.__name__} is called {', '.join(unused)}")
+        raise NameError(f"{what}: nothing in {function.__name__} is called {', '.join(unused)}")
 
 
-def _anew(helper: Any, function: Any, names: dict[str, Any], made: dict[Any, Any]) -> Any:
-    """Return a helper made anew with other globals; while compilation is switched off it is its own function."""
-    if helper not in made:
-        copy = _rebound(function, names, made)
-        made[helper] = copy if helper is function else njit(**_options_of(helper))(copy)
-    return made[helper]
+def _remade(helper: Any, names: dict[str, Any], made: dict[Any, Any]) -> Any:
+    """Return a copy of a helper, compiled in the same way, with other globals. made: as for `_rebound`."""
+    function = _function_of(helper)
+    copy = _rebound(function, names, made)
+    return copy if helper is function else njit(**_options_of(helper))(copy)
 
 
 def _rebound(function: Any, names: dict[str, Any], made: dict[Any, Any]) -> Any:
@@ -55,7 +61,9 @@ def _rebound(function: Any, names: dict[str, Any], made: dict[Any, Any]) -> Any:
         helper: Any = scope.get(name)
         inner = _function_of(helper)
         if name not in names and inner is not None and _reaches(inner, names.keys(), set()):
-            scope[name] = _anew(helper, inner, names, made)
+            if helper not in made:
+                made[helper] = _remade(helper, names, made)
+            scope[name] = made[helper]
     copy = types.FunctionType(function.__code__, scope, function.__name__, None, function.__closure__)
     copy.__qualname__, copy.__doc__, copy.__module__ = function.__qualname__, function.__doc__, function.__module__
     return copy
