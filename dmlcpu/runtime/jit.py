@@ -2,12 +2,12 @@
 
 import functools
 import hashlib
-import itertools
 import logging
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import njit
 
@@ -76,13 +76,12 @@ def digest(function: Callable[..., Any]) -> str:
             hashed.update(f"again {seen[here]}".encode())
             continue
         seen[here] = len(seen)
-        values: Iterable[tuple[str, Any]] = zip(
-            here.__code__.co_freevars, [cell.cell_contents for cell in here.__closure__ or ()], strict=True
-        )
+        values = [("a default", value) for value in here.__defaults__ or ()]
+        values += zip(here.__code__.co_freevars, [cell.cell_contents for cell in here.__closure__ or ()], strict=True)
         for code in _with_inner(here.__code__):
             constants = [constant for constant in code.co_consts if not isinstance(constant, types.CodeType)]
             hashed.update(code.co_code + repr((code.co_names, constants)).encode())
-            values = itertools.chain(values, [(name, here.__globals__.get(name)) for name in code.co_names])
+            values += [(name, here.__globals__.get(name)) for name in code.co_names]
         for name, value in values:
             pending += _hash(hashed, name, value, package)
     return hashed.hexdigest()[:12]
@@ -99,17 +98,25 @@ def _with_inner(code: types.CodeType) -> Iterator[types.CodeType]:
 def _hash(hashed: Any, name: str, value: Any, package: str) -> list[Any]:
     """Hash a constant, or return the functions whose code counts instead."""
     if isinstance(value, tuple):
-        return [function for member in value for function in _hash(hashed, name, member, package)]
-    helper = getattr(value, "py_func", None) or getattr(value, "_defn", None)  # of a helper, of an intrinsic
-    if helper is not None:
-        return [helper]
+        own_type = [] if type(value) is tuple else [type(value)]  # a NamedTuple's methods
+        return [function for member in (*own_type, *value) for function in _hash(hashed, name, member, package)]
+    # Of a helper, of an intrinsic, of a property.
+    inner = [getattr(value, attribute, None) for attribute in ("py_func", "_defn", "fget")]
+    if any(inner):
+        return [function for function in inner if function]
     is_ours = str(getattr(value, "__module__", "")).partition(".")[0] == package
     if isinstance(value, type):
         hashed.update(repr(getattr(value, "_fields", ())).encode())  # a NamedTuple is filled by position
-        members = [member for member in vars(value).values() if isinstance(member, types.FunctionType)]
-        return [function for member in members for function in _hash(hashed, name, member, package)] if is_ours else []
+        members = vars(value).items() if is_ours else ()
+        counting = [(each, member) for each, member in members if isinstance(member, _COUNT_IN_CLASSES)]
+        return [function for each, member in counting for function in _hash(hashed, each, member, package)]
     if isinstance(value, types.FunctionType):  # of an intrinsic
         return [value] if is_ours else []
-    if isinstance(value, ir.Type) or not (isinstance(value, types.ModuleType) or callable(value)):
+    if isinstance(value, np.ndarray):  # its text leaves elements out
+        hashed.update(f"{name}={value.dtype}{value.shape}".encode() + value.tobytes())
+    elif isinstance(value, ir.Type) or not (isinstance(value, types.ModuleType) or callable(value)):
         hashed.update(f"{name}={value!r}".encode())
     return []
+
+
+_COUNT_IN_CLASSES = (types.FunctionType, property, int, float, np.generic, np.dtype, ir.Type)

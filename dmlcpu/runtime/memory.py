@@ -41,6 +41,8 @@ class Workspace:
     The memory belongs to the calling thread, whose next call uses it again, if it is not too large to be kept. While it
     is lent it is not there: a call in between (of a signal handler, of a finalizer) gets memory of its own.
 
+    Within a thread, calls must end in the reverse order of their beginning, as those of a stack do.
+
     A plan keeps one for all its calls, from any thread: to make it takes as long as to lend memory.
     """
 

@@ -33,30 +33,49 @@ def test_kernels_count_no_references(monkeypatch, tmp_path):
     assert ["NRT_" in text for text in fresh.share.inspect_llvm().values()] == [False]
 
 
-# A module that writes f(x[0], x[1]) to x[2]. What a test changes in it stands between | and |.
-WATCHED = """
+# A kernel that writes to x[2] what follows from x[0] and x[1], and the module of its helpers. The kernel's own module
+# stays as it is: of that one Numba notices every change. What a test changes stands between | and |.
+KERNEL = """
+from watched.helpers import Pair, WORK, add, again, helper, text
+from dmlcpu.runtime.kernel import kernel
+from dmlcpu.runtime.records import record_at
+
+@kernel
+def watched(part, parts, x):
+    work = record_at(x, 0, WORK)
+    pair = Pair(work.a, work.b)
+    x[2] = helper(pair.first, pair.second) + text(pair) + add(0) + again(0)
+"""
+HELPERS = """
 from typing import NamedTuple
 import numpy as np
 from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 from dmlcpu.runtime.jit import device, inlined
-from dmlcpu.runtime.kernel import kernel
-from dmlcpu.runtime.records import record, record_at
+from dmlcpu.runtime.records import record
 
 STEP = |3|
 WIDTH = ir.IntType(|64|)
 WORK = record(|a=np.int64, b=np.int64|)
+TABLE = np.arange(2000)
+TABLE[1000] = |1000|
 
 class Pair(NamedTuple):
     |first: int; second: int|
 
 class Emitter:
+    FACTOR = |2|
+
+    @property
+    def factor(self):
+        return self.FACTOR * |1|
+
     def emit(self, builder, a, b):
         return builder.|add|(a, b)
 
 def emit(builder, a, b):
-    return Emitter().emit(builder, builder.|mul|(a, a.type(2)), b)
+    return Emitter().emit(builder, builder.|mul|(a, a.type(Emitter().factor)), b)
 
 @intrinsic
 def combine(context, a, b):
@@ -68,41 +87,48 @@ def combine(context, a, b):
 
 @device
 def helper(a, b):
-    return combine(a, b) |+| STEP
+    return combine(a, b) |+| STEP + TABLE[1000]
 
 @inlined
 def text(pair):
     return pair.first |-| pair.second
 
-@kernel
-def watched(part, parts, x):
-    work = record_at(x, 0, WORK)
-    pair = Pair(work.a, work.b)
-    x[2] = helper(pair.first, pair.second) + text(pair)
+def make_adder(value):
+    @device
+    def add(x):
+        return x + value
+    return add
+
+add, again = make_adder(5), make_adder(|7|)
 """
-PLAIN = WATCHED.replace("|", "")
+RESULT = 3 * (2**33 + 5) + 3 + 1000 + 5 + 7
 CHANGES = {
     "a constant": ("|3|", "4"),
     "a machine type": ("|64|", "32"),
     "the fields of a record": ("|a=np.int64, b=np.int64|", "b=np.int64, a=np.int64"),
+    "an element in the middle of an array": ("|1000|", "9"),
     "the order of a tuple's fields": ("|first: int; second: int|", "second: int; first: int"),
     "a method that an intrinsic uses": ("|add|", "sub"),
+    "a constant of a class that an intrinsic uses": ("|2|", "3"),
+    "a property that an intrinsic uses": ("|1|", "3"),
     "a function that an intrinsic uses": ("|mul|", "sdiv"),
     "a helper": ("|+|", "-"),
     "an inlined helper": ("|-|", "+"),
+    "what the second of two functions of one text closes over": ("|7|", "8"),
 }
 
 
-def hits_and_result(folder, module):
-    """Return how many entries of the cache a fresh process uses for a module's kernel, and what the kernel writes."""
-    (folder / "watched.py").write_text(module)
+def hits_and_result(folder, helpers):
+    """Return how many entries of the cache a fresh process uses for the kernel, and what the kernel writes."""
+    (folder / "watched" / "helpers.py").write_text(helpers)
     found = run(
         f"""
         import sys; sys.path.insert(0, {str(folder)!r}); sys.dont_write_bytecode = True
-        import numpy as np, watched
+        import numpy as np
+        from watched.kernel import watched
         x = np.array([2**33 + 5, 40, 0])
-        watched.watched(0, 1, x)
-        print(sum(watched.watched.share.stats.cache_hits.values()), x[2])
+        watched(0, 1, x)
+        print(sum(watched.share.stats.cache_hits.values()), x[2])
         """,
         NUMBA_CACHE_DIR=str(folder / "cache"),
     )
@@ -111,23 +137,24 @@ def hits_and_result(folder, module):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with a cache in which the kernel of the plain module is."""
+    """A folder with a cache in which the kernel is, with its helpers as they are."""
     folder = tmp_path_factory.mktemp("watched")
-    assert hits_and_result(folder, PLAIN) == (0, 3 * (2**33 + 5) + 3)
+    (folder / "watched").mkdir()
+    (folder / "watched" / "kernel.py").write_text(KERNEL)
+    assert hits_and_result(folder, HELPERS.replace("|", "")) == (0, RESULT)
     return folder
 
 
 def test_another_process_finds_the_kernel_in_the_cache(folder):
-    assert hits_and_result(folder, PLAIN) == (1, 3 * (2**33 + 5) + 3)
+    assert hits_and_result(folder, HELPERS.replace("|", "")) == (1, RESULT)
 
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_what_a_kernel_reaches_is_compiled_anew_when_it_changes(folder, name):
     before, after = CHANGES[name]
-    changed = WATCHED.replace(before, after).replace("|", "")
-    hits, result = hits_and_result(folder, changed)
+    hits, result = hits_and_result(folder, HELPERS.replace(before, after).replace("|", ""))
     assert hits == 0
-    assert result != 3 * (2**33 + 5) + 3  # else the change is none
+    assert result != RESULT  # else the change is none
 
 
 def test_the_digests_are_the_same_in_every_process():

@@ -46,12 +46,14 @@ def test_a_workspace_is_used_again_by_the_same_thread_and_not_by_another():
 
 
 def test_one_workspace_serves_many_calls_at_once():
+    address_of_workspace()  # now there is a block to lend
     shared = Workspace(1000)
     with shared as outer, shared as inner:
         assert outer.ctypes.data != inner.ctypes.data
 
 
 def test_a_call_in_between_gets_memory_of_its_own():
+    address_of_workspace()
     with Workspace(1000) as outer:
         addresses = {address_of_workspace() for _ in range(3)}
         assert outer.ctypes.data not in addresses
