@@ -6,6 +6,9 @@ nothing to find, and hardly more than k groups reach it.
 
 Hardly more than k elements reach it, unless many are equal or the greatest lie together. So elements are gathered in
 order of position, and if they become many, all but the k greatest are dropped; what comes later must then exceed those.
+
+Where the elements of a group lie differs from kernel to kernel. Each writes the maxima itself, and has a copy of
+`select` that calls its own `append_groups`.
 """
 
 from typing import Any, NamedTuple
@@ -14,7 +17,8 @@ import numpy as np
 
 from dmlcpu.kernels.top_k.keys import key_of
 from dmlcpu.kernels.top_k.order import CELLS, sort
-from dmlcpu.kernels.top_k.threshold import collect, count_at_least, kth_greatest
+from dmlcpu.kernels.top_k.threshold import bits_of_line, collect, count_at_least, kth_greatest
+from dmlcpu.kernels.top_k.work import Candidates
 from dmlcpu.runtime.compilation import in_python
 from dmlcpu.runtime.intrinsics import greatest_line, line_of
 from dmlcpu.runtime.jit import device, inlined
@@ -87,10 +91,11 @@ def append_group(x, sequence, position, stride, key_map, least, candidates, foun
 
 @inlined
 def prune(candidates, found, k, least, is_greatest):
-    """Return how many candidates are left, what later ones must reach, and whether no later one can win.
+    """Drop candidates if there are many; return how many are left, the bound from now on, and whether all is found.
 
-    If there are many, the k greatest are left, of equal ones the first. Later ones must then exceed a key that k of
-    them reach, the k-th greatest or one not far below it. is_greatest: no element exceeds `least`.
+    There are many if the next line of groups may not find room. Then the k greatest are left, of equal ones the first.
+    All of them reach a threshold, and later elements must exceed it: those that only reach it come after k that do.
+    is_greatest: no element exceeds `least`, so the first k that reach it win, and once there are k all is found.
     """
     if is_greatest and found >= k:
         return found, least, True
@@ -114,3 +119,33 @@ def select_and_sort(winners, candidates, k, found):
         number = words[here + i] & 0xFFFFFFFF
         winners.keys[i] = candidates.keys[number]
         winners.positions[i] = candidates.positions[number]
+
+
+@inlined
+def append_groups(x, sequence, key_map, maxima, first, reached, least, candidates, found):
+    """Append the elements that reach a bound, of one or more of those groups from `first` on whose bit is set.
+
+    Return how many candidates there are then, and the bits of the groups that are left for another call. Each kernel
+    has a function of its own in the place of this one; it takes elements by ascending position.
+    """
+    return found, np.uint64(0)
+
+
+@inlined
+def select(x, sequence, k, key_map, maxima, winners):
+    """Make winners[:k] the k greatest elements of a sequence, in order; what is behind is workspace.
+
+    maxima: of the sequence's groups, in the workspace behind the candidates. A line of groups has at most TILE
+    elements, and all of them come after those of the line before.
+    """
+    least, is_greatest = lower_bound(maxima, k, winners.keys)
+    candidates = Candidates(winners.keys[k:], winners.positions[k:])
+    found, is_done = np.intp(0), False  # a literal 0 would compile what `append_groups` calls twice
+    for first in range(0, maxima.size, line_of(x)):
+        reached = bits_of_line(maxima, first, maxima.size, least)
+        while reached != 0 and not is_done:
+            found, reached = append_groups(x, sequence, key_map, maxima, first, reached, least, candidates, found)
+            found, least, is_done = prune(candidates, found, k, least, is_greatest)
+        if is_done:
+            break
+    select_and_sort(winners, candidates, k, found)

@@ -1,9 +1,9 @@
 """Partitioned top-k of few long sequences: every share takes a part of one, and the parts' winners are merged."""
 
-from dmlcpu.kernels.top_k.groups import GROUP, Sequence, capacity, lower_bound, select_and_sort
+from dmlcpu.kernels.top_k.groups import GROUP, Sequence, capacity
 from dmlcpu.kernels.top_k.keys import key_map_of
-from dmlcpu.kernels.top_k.tournament import gather, group_maxima
-from dmlcpu.kernels.top_k.work import WORK, Candidates, Problem, start_of, workspace_of, write_winners
+from dmlcpu.kernels.top_k.tournament import group_maxima, select
+from dmlcpu.kernels.top_k.work import WORK, Problem, start_of, workspace_of, write_winners
 from dmlcpu.kernels.walk import share
 from dmlcpu.runtime.jit import inlined
 from dmlcpu.runtime.kernel import kernel
@@ -21,13 +21,10 @@ def split(part, parts, x, values, indices, works, scratch):
     work = record_at(works, 0, WORK)
     k, key_map, each = work.k, key_map_of(x, work.key_map), parts // work.rows
     winners = workspace_of(part, parts, x, work, scratch)
-    candidates = Candidates(winners.keys[k:], winners.positions[k:])
     begin, end = share(part % each, each, work.n)
     sequence = Sequence(start_of(work, work.x, part // each) + begin, work.x.step, end - begin)
     maxima = group_maxima(x, sequence, key_map, winners.keys[k + capacity(k) :])
-    least, is_greatest = lower_bound(maxima, k, winners.keys)
-    found = gather(x, sequence, k, key_map, maxima, least, is_greatest, candidates)
-    select_and_sort(winners, candidates, k, found)
+    select(x, sequence, k, key_map, maxima, winners)
 
 
 @kernel

@@ -9,23 +9,15 @@ import numpy as np
 
 from dmlcpu.kernels.top_k import groups
 from dmlcpu.kernels.top_k.blocks import block_at, block_count
-from dmlcpu.kernels.top_k.groups import (
-    GROUP,
-    Sequence,
-    append_group,
-    capacity,
-    lower_bound,
-    prune,
-    select_and_sort,
-)
+from dmlcpu.kernels.top_k.groups import GROUP, Sequence, append_group, capacity
 from dmlcpu.kernels.top_k.keys import key_map_of, key_of, load_keys
-from dmlcpu.kernels.top_k.threshold import bits_of_line
 from dmlcpu.kernels.top_k.work import WORK, Candidates, Problem, start_of, workspace_of, write_winners
 from dmlcpu.kernels.walk import share
 from dmlcpu.runtime.intrinsics import line_of, lowest_bit, prefetch
 from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import record_at
+from dmlcpu.runtime.variants import specialized
 
 # Columns in a block: a few cache lines of each line of the input, and maxima that fit a cache.
 COLUMNS = 128
@@ -49,9 +41,9 @@ def workspace(n: int, k: int) -> tuple[int, int]:
 def strided_tournament(part, parts, x, values, indices, works, scratch):
     """Select in a share of the sequences, which lie side by side in x."""
     work = record_at(works, 0, WORK)
-    key_map = key_map_of(x, work.key_map)
+    n, k, key_map = work.n, work.k, key_map_of(x, work.key_map)
     space = workspace_of(part, parts, x, work, scratch)
-    block_maxima = space.keys[: work.n // GROUP * COLUMNS]
+    block_maxima = space.keys[: n // GROUP * COLUMNS]
     winners = Candidates(space.keys[block_maxima.size :], space.positions)
     first, last = share(part, parts, block_count(work, COLUMNS))
     for number in range(first, last):
@@ -59,8 +51,9 @@ def strided_tournament(part, parts, x, values, indices, works, scratch):
         start = start_of(work, work.x, row)
         group_maxima(x, start, work.x.step, width, key_map, block_maxima)
         for column in range(width):
-            sequence = Sequence(start + column, work.x.step, work.n)
-            select(x, sequence, work.k, key_map, block_maxima[column:], winners)
+            sequence = Sequence(start + column, work.x.step, n)
+            maxima = column_maxima(x, sequence, key_map, block_maxima[column:], winners.keys[k + capacity(k) :])
+            select(x, sequence, k, key_map, maxima, winners)
             write_winners(x, start + column, work, row + column, winners.positions, values, indices)
 
 
@@ -81,44 +74,30 @@ def group_maxima(x, start, step, width, key_map, maxima):
 
 
 @inlined
-def select(x, sequence, k, key_map, column_maxima, winners):
-    """Make winners[:k] the k greatest elements of a column, in order; what is behind is workspace.
+def column_maxima(x, sequence, key_map, block_maxima, maxima):
+    """Write the greatest key of each group of a column; return maxima[: how many].
 
-    column_maxima: those of its whole groups, COLUMNS apart.
+    block_maxima: those of its whole groups, COLUMNS apart.
     """
     whole, rest = sequence.n // GROUP, sequence.n % GROUP
-    maxima = winners.keys[k + capacity(k) :][: whole + rest]
     for group in range(whole):
-        maxima[group] = column_maxima[group * COLUMNS]
+        maxima[group] = block_maxima[group * COLUMNS]
     load_keys(x, sequence.start + whole * GROUP * sequence.step, sequence.step, rest, key_map, maxima[whole:])
-    least, is_greatest = lower_bound(maxima, k, winners.keys)
-    candidates = Candidates(winners.keys[k:], winners.positions[k:])
-    found = gather(x, sequence, k, key_map, maxima, least, is_greatest, candidates)
-    select_and_sort(winners, candidates, k, found)
+    return maxima[: whole + rest]
 
 
 @inlined
-def gather(x, sequence, k, key_map, maxima, least, is_greatest, candidates):
-    """Gather elements that reach a bound, among them the k greatest, by ascending position; return how many."""
-    found = np.intp(0)  # a literal 0 would compile `append` twice
-    for first in range(0, maxima.size, line_of(x)):
-        reached = bits_of_line(maxima, first, maxima.size, least)
-        while reached != 0:
-            group = first + lowest_bit(reached)
-            reached &= reached - np.uint64(1)
-            found = append(x, sequence, key_map, maxima, group, least, candidates, found)
-            found, least, is_done = prune(candidates, found, k, least, is_greatest)
-            if is_done:
-                return found
-    return found
+def append_groups(x, sequence, key_map, maxima, first, reached, least, candidates, found):
+    """Append the elements that reach a bound, of the first group from `first` on whose bit is set; see groups.py.
 
-
-@inlined
-def append(x, sequence, key_map, maxima, group, least, candidates, found):
-    """Append those elements of a group that reach a bound; return how many candidates there are then."""
-    whole = sequence.n // GROUP
-    if group < whole:
-        return append_group(x, sequence, group * GROUP, np.intp(1), key_map, least, candidates, found)
+    Whole lines would take up to four times as long where most groups reach the bound, as they do when many are equal.
+    """
+    group, left = first + lowest_bit(reached), reached & (reached - np.uint64(1))
+    if group < sequence.n // GROUP:
+        return append_group(x, sequence, group * GROUP, np.intp(1), key_map, least, candidates, found), left
     candidates.keys[found] = maxima[group]  # a group of one
     candidates.positions[found] = sequence.n - maxima.size + group
-    return found + 1
+    return found + 1, left
+
+
+select = specialized(groups.select, append_groups=append_groups)

@@ -7,24 +7,15 @@ What is left behind the last whole tile are groups of one element. What is done 
 import numpy as np
 
 from dmlcpu.kernels.top_k import groups
-from dmlcpu.kernels.top_k.groups import (
-    GROUP,
-    LINE,
-    Sequence,
-    append_group,
-    capacity,
-    lower_bound,
-    prune,
-    select_and_sort,
-)
+from dmlcpu.kernels.top_k.groups import GROUP, LINE, Sequence, append_group, capacity
 from dmlcpu.kernels.top_k.keys import key_map_of, key_of, load_keys
-from dmlcpu.kernels.top_k.threshold import bits_of_line
-from dmlcpu.kernels.top_k.work import WORK, Candidates, Problem, start_of, workspace_of, write_winners
+from dmlcpu.kernels.top_k.work import WORK, Problem, start_of, workspace_of, write_winners
 from dmlcpu.kernels.walk import share
 from dmlcpu.runtime.intrinsics import line_of, lowest_bit, prefetch, reach
 from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import record_at
+from dmlcpu.runtime.variants import specialized
 
 # Prefetch distance in lines: processors do not look that far ahead by themselves, and the time of the selection in
 # between goes unused otherwise. Measured on 1,000 x 10,000 float32, one thread, us a row: none 3.8, 64 lines 2.7,
@@ -50,14 +41,11 @@ def tournament(part, parts, x, values, indices, works, scratch):
     work = record_at(works, 0, WORK)
     n, k, key_map = work.n, work.k, key_map_of(x, work.key_map)
     winners = workspace_of(part, parts, x, work, scratch)
-    candidates = Candidates(winners.keys[k:], winners.positions[k:])
     first, last = share(part, parts, work.rows)
     for row in range(first, last):
         sequence = Sequence(start_of(work, work.x, row), work.x.step, n)
         maxima = group_maxima(x, sequence, key_map, winners.keys[k + capacity(k) :])
-        least, is_greatest = lower_bound(maxima, k, winners.keys)
-        found = gather(x, sequence, k, key_map, maxima, least, is_greatest, candidates)
-        select_and_sort(winners, candidates, k, found)
+        select(x, sequence, k, key_map, maxima, winners)
         write_winners(x, sequence.start, work, row, winners.positions, values, indices)
 
 
@@ -84,31 +72,17 @@ def group_maxima(x, sequence, key_map, maxima):
 
 
 @inlined
-def gather(x, sequence, k, key_map, maxima, least, is_greatest, candidates):
-    """Gather elements that reach a bound, among them the k greatest, by ascending position; return how many."""
-    found = np.intp(0)  # a literal 0 would compile `append_groups` twice
-    for first in range(0, maxima.size, line_of(x)):  # of a tile, or a line of groups of one
-        reached = bits_of_line(maxima, first, maxima.size, least)
-        if reached != 0:
-            found = append_groups(x, sequence, key_map, maxima, first, reached, least, candidates, found)
-            found, least, is_done = prune(candidates, found, k, least, is_greatest)
-            if is_done:
-                break
-    return found
-
-
-@inlined
 def append_groups(x, sequence, key_map, maxima, first, reached, least, candidates, found):
-    """Append the elements that reach a bound, of those groups from `first` on whose bit is set; return how many."""
-    lanes = line_of(x)
+    """Append the elements that reach a bound, of all groups from `first` on whose bit is set; see groups.py."""
+    lanes, none = line_of(x), np.uint64(0)
     in_tiles = sequence.n // (lanes * GROUP) * lanes
     if first >= in_tiles:  # the maxima are the elements themselves
         position = sequence.n - maxima.size + first
-        return append(maxima, first, reached, position, candidates, found)
+        return append(maxima, first, reached, position, candidates, found), none
     if reached & (reached - np.uint64(1)) == 0:  # one group, as in most tiles when k is small
         position = first * GROUP + lowest_bit(reached)
-        return append_group(x, sequence, position, lanes, key_map, least, candidates, found)
-    return append_tile(x, sequence, first * GROUP, key_map, least, candidates, found)
+        return append_group(x, sequence, position, lanes, key_map, least, candidates, found), none
+    return append_tile(x, sequence, first * GROUP, key_map, least, candidates, found), none
 
 
 @device
@@ -134,3 +108,6 @@ def append(line, index, bits, position, candidates, found):
         candidates.positions[found] = position + lane
         found += 1
     return found
+
+
+select = specialized(groups.select, append_groups=append_groups)
