@@ -289,7 +289,7 @@ def _lay_out(
     sizes, *by_tensor = merge([shape[d] for d in others], *[[own[d] for d in others] for own in in_words])
     steps = [own[axis] for own in in_words]
     x, values, indices = [
-        {"start": first_word(full, own), "step": step, "side": merged[-1], "strides": merged}
+        {"start": first_word(full, own), "step": step, "strides": merged}
         for full, own, step, merged in zip((shape, out_shape, out_shape), in_words, steps, by_tensor, strict=True)
     ]
     x_step, x_strides = steps[0], by_tensor[0]

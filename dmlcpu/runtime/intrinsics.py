@@ -116,7 +116,7 @@ def exceed_any(_context, array, index, other, place):  # type: ignore[no-untyped
 def greatest_line(_context, array, first, step, end, target, place):  # type: ignore[no-untyped-def]
     """Write the greatest of the lines from array[first], array[first + step], ... on to the one from target[place] on.
 
-    A line are `line_of` elements; the last begins before array[end], and the first is always read.
+    A line is `line_of` elements; the last begins before array[end], and the first is always read.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -139,10 +139,10 @@ def greatest_line(_context, array, first, step, end, target, place):  # type: ig
 
 def _make_insert(comparison: str) -> Any:
     @intrinsic
-    def insert(_context, keys, new, position, best, places, first, step, count):  # type: ignore[no-untyped-def]
+    def insert(_context, keys, new, position, best, positions, first, step, count):  # type: ignore[no-untyped-def]
         """Insert the `line_of` keys from keys[new] on, all of one position, into as many sorted lists of `count` keys.
 
-        The lists are best[first], best[first + step], ..., and beside each key in `places` its position. A key takes
+        The lists are best[first], best[first + step], ..., and beside each key in `positions` its position. A key takes
         the place of the first that it reaches (`insert`) or exceeds (`insert_after_equals`), and that one the next
         place, to the end. What is moved on stays in registers.
         """
@@ -169,7 +169,7 @@ def _make_insert(comparison: str) -> Any:
                 builder.store(builder.select(wins, held_at, new_at), moving_at)
             return context.get_dummy_value()
 
-        arguments = (keys, types.intp, types.intp, best, places, types.intp, types.intp, types.intp)
+        arguments = (keys, types.intp, types.intp, best, positions, types.intp, types.intp, types.intp)
         return types.void(*arguments), generate
 
     return insert

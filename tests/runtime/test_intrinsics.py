@@ -34,13 +34,13 @@ def greatest_line(words, first, step, end, target, place):
 
 
 @njit
-def insert_after_equals(words, new, position, best, places, first, step, count):
-    intrinsics.insert_after_equals(words, new, position, best, places, first, step, count)
+def insert_after_equals(words, new, position, best, positions, first, step, count):
+    intrinsics.insert_after_equals(words, new, position, best, positions, first, step, count)
 
 
 @njit
-def insert(words, new, position, best, places, first, step, count):
-    intrinsics.insert(words, new, position, best, places, first, step, count)
+def insert(words, new, position, best, positions, first, step, count):
+    intrinsics.insert(words, new, position, best, positions, first, step, count)
 
 
 @njit
@@ -106,11 +106,11 @@ def test_greatest_line(dtype, lines):
 def test_insert_keeps_lists_in_order_and_the_newcomer_before_its_equals(dtype):
     lanes = lanes_of(np.zeros(0, dtype))
     words = random_words(dtype, (30, lanes)) % 5  # many ties
-    best, places = np.zeros((4, lanes), dtype), np.zeros((4, lanes), np.uint16)
+    best, positions = np.zeros((4, lanes), dtype), np.zeros((4, lanes), np.uint16)
     for i in range(29, -1, -1):
-        insert(words.reshape(-1), i * lanes, i, best.reshape(-1), places.reshape(-1), 0, lanes, 4)
+        insert(words.reshape(-1), i * lanes, i, best.reshape(-1), positions.reshape(-1), 0, lanes, 4)
     order = np.argsort(words[::-1], axis=0, kind="stable")[::-1][:4]  # from the last, the greatest, the first of equals
-    assert (places == 29 - order).all()
+    assert (positions == 29 - order).all()
     assert (best == np.take_along_axis(words, 29 - order, axis=0)).all()
 
 
@@ -118,11 +118,11 @@ def test_insert_keeps_lists_in_order_and_the_newcomer_before_its_equals(dtype):
 def test_insert_after_equals_keeps_lists_in_order(dtype):
     lanes = lanes_of(np.zeros(0, dtype))
     words = random_words(dtype, (30, lanes)) % 5 + 1
-    best, places = np.zeros((4, lanes), dtype), np.zeros((4, lanes), np.uint16)
+    best, positions = np.zeros((4, lanes), dtype), np.zeros((4, lanes), np.uint16)
     for i in range(30):
-        insert_after_equals(words.reshape(-1), i * lanes, i, best.reshape(-1), places.reshape(-1), 0, lanes, 4)
+        insert_after_equals(words.reshape(-1), i * lanes, i, best.reshape(-1), positions.reshape(-1), 0, lanes, 4)
     order = 29 - np.argsort(words[::-1], axis=0, kind="stable")[::-1][:4]
-    assert (places == order).all()
+    assert (positions == order).all()
     assert (best == np.take_along_axis(words, order, axis=0)).all()
 
 

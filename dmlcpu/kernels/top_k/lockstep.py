@@ -80,12 +80,12 @@ def select_block(elements, n, k, lanes, lines, winners):
 
 
 @inlined
-def write_block(x, starts, width, work, places, values, indices):
-    """Write the winners of `width` sequences. places: (k, lanes), but flat."""
+def write_block(x, starts, width, work, positions, values, indices):
+    """Write the winners of `width` sequences. positions: (k, lanes), but flat."""
     lanes, x_step, v_step, i_step = line_of(x), work.x.step, work.values.step, work.indices.step
     is_wide = work.index_words == 2
     for j in range(work.k):
         for lane in range(width):
-            position = np.int64(places[j * lanes + lane])
+            position = np.int64(positions[j * lanes + lane])
             write_winner(x, starts.x[lane] + position * x_step, position, values, starts.values[lane] + j * v_step,
                          indices, starts.indices[lane] + j * i_step, is_wide)  # fmt: skip

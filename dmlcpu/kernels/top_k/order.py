@@ -18,9 +18,9 @@ RANKED = 192
 
 @device
 def sort_by_rank(keys, k, words, seen):
-    """Put the number of each key at the number of those that reach it, and equal ones one before the other.
+    """Write each key's number to the place it has in order, which is how many keys come before it.
 
-    keys: readable to the end of the last line; seen: k + 1 cells.
+    Equal keys keep their order. keys: readable to the end of the last line; seen: k + 1 cells.
     """
     lanes = line_of(keys)
     last = (k - 1) // lanes * lanes

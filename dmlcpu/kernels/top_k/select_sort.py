@@ -48,8 +48,8 @@ def select(keys, n, k, is_sorted, chosen, order):
         collect(keys, n, k, threshold, reached, enough, chosen, order)
         return
     capacity = most_chosen(k) + LINE
-    places, words, counts = order[k:], order[k + capacity :], order[k + 3 * capacity :]
-    found = collect(keys, n, k, threshold, reached, enough, chosen, places)
+    positions, words, counts = order[k:], order[k + capacity :], order[k + 3 * capacity :]
+    found = collect(keys, n, k, threshold, reached, enough, chosen, positions)
     here = sort(chosen, found, words, capacity, counts)
     for i in range(k):
-        order[i] = places[words[here + i] & 0xFFFFFFFF]
+        order[i] = positions[words[here + i] & 0xFFFFFFFF]

@@ -59,7 +59,7 @@ def insert_columns(x, start, width, work, key_map, newcomers, winners):
     """Find the k greatest of `width` columns. newcomers: (columns,); winners: (k, columns), but flat."""
     n, k, step, lanes = work.n, work.k, work.x.step, line_of(x)
     columns = LINES * lanes  # a constant, which the size of newcomers is not
-    best, places = winners.keys, winners.positions
+    best, positions = winners.keys, winners.positions
     for cell in range(k * columns):
         best[cell] = 0  # the least key there is gives way to every element
     for turn in range(n):
@@ -69,20 +69,23 @@ def insert_columns(x, start, width, work, key_map, newcomers, winners):
         for column in range(0, width, lanes):  # lanes beyond work on what is left there
             prefetch(x, begin + PREFETCH * step + column)
             if turn < k:
-                insert(newcomers, column, i, best, places, column, columns, k)
+                insert(newcomers, column, i, best, positions, column, columns, k)
             elif exceed_any(newcomers, column, best, (k - 1) * columns + column):
-                insert_after_equals(newcomers, column, i, best, places, column, columns, k)
+                insert_after_equals(newcomers, column, i, best, positions, column, columns, k)
 
 
 @device
-def write_columns(x, start, width, work, row, places, values, indices):
-    """Write the winners of `width` sequences from `row` on, a line of each output at a time. places: (k, columns)."""
-    columns, x_step, v_side, i_side = LINES * line_of(x), work.x.step, work.values.side, work.indices.side
-    is_wide = work.index_words == 2
+def write_columns(x, start, width, work, row, positions, values, indices):
+    """Write the winners of `width` sequences from `row` on, a line of each output at a time.
+
+    positions: (k, columns), but flat.
+    """
+    columns, x_step, last, is_wide = LINES * line_of(x), work.x.step, work.walk.dims - 1, work.index_words == 2
+    v_side, i_side = work.values.strides[last], work.indices.strides[last]  # to the next sequence
     for j in range(work.k):
         v = start_of(work, work.values, row) + j * work.values.step
         i = start_of(work, work.indices, row) + j * work.indices.step
         for column in range(width):
-            position = np.int64(places[j * columns + column])
+            position = np.int64(positions[j * columns + column])
             write_winner(x, start + column + position * x_step, position, values, v + column * v_side,
                          indices, i + column * i_side, is_wide)  # fmt: skip

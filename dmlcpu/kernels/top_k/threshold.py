@@ -10,7 +10,10 @@ ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 @device
 def bits_of_line(keys, line, n, threshold):
-    """Return a bit for each of the keys of a line that are at least `threshold`, of those before n."""
+    """Return a bit for each key of the line that starts at keys[line]: whether it reaches the threshold.
+
+    Keys from keys[n] on have a bit of 0.
+    """
     bits = reach(keys, line, threshold)
     beyond = line + line_of(keys) - n
     return bits if beyond <= 0 else bits & ALL >> np.uint64(64 - line_of(keys) + beyond)

@@ -14,7 +14,6 @@ from dmlcpu.runtime.records import record
 SEQUENCES = record(
     start=np.int64,  # of the first sequence
     step=np.int64,  # from one element of a sequence to the next
-    side=np.int64,  # from one sequence to the next along the walk's last dimension
     strides=STRIDES,  # from sequence to sequence
 )
 
@@ -36,12 +35,15 @@ WORK = record(
 
 
 class Problem(NamedTuple):
-    """What a top-k is asked of, as far as the choice of a kernel goes. The fields are those of WORK."""
+    """What a top-k is asked of, as far as the choice of a kernel goes.
+
+    The fields are those of WORK, except for `step`, which is a field of its x.
+    """
 
     rows: int
     n: int
     k: int
-    step: int  # of x
+    step: int
     columns: int
 
 

@@ -54,7 +54,7 @@ def make_work(sizes=(1,), strides=((0,), (0,), (0,)), steps=(1, 1, 1), **fields)
     """Return a work record. strides, steps: of x, values and indices, which start at 100, 200 and 300."""
     walk, *by_tensor = merge(sizes, *strides)
     tensors = {
-        name: {"start": start, "step": step, "side": merged[-1], "strides": merged}
+        name: {"start": start, "step": step, "strides": merged}
         for name, start, step, merged in zip(("x", "values", "indices"), (100, 200, 300), steps, by_tensor, strict=True)
     }
     usual = {
