@@ -27,11 +27,11 @@ from dmlcpu.operators.arguments import (
     type_name,
 )
 from dmlcpu.reference import top_k as reference_top_k
+from dmlcpu.runtime import threads
 from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.memory import Workspace, first_word, word_strides, words
 from dmlcpu.runtime.records import CACHE_LINE, CELL, fill
 from dmlcpu.runtime.results import empty_result
-from dmlcpu.runtime.threads import Budget, budget
 
 _log = logging.getLogger("dmlcpu")
 
@@ -190,24 +190,15 @@ _LOCKSTEP_WORK = 8192  # at most: elements of a sequence times k
 # At least so many elements for each of the k winners, or too many groups have to be looked at again.
 _ELEMENTS_A_WINNER = 31
 
-# Nanoseconds for an element of 4 bytes, and for a winner: within a factor of 2, what a sequence takes (Zen 4).
-_COSTS = {
-    "tournament": (0.2, 45),
-    "split": (0.2, 45),
-    "select_sort": (2, 10),
-    "lockstep": (0.5, 8),
-    "strided_insert": (0.6, 2),
-    "strided_tournament": (1, 120),
-}
 
-
-def cost(kernel: str, problem: Problem, width: int) -> int:
+def cost(entry: registry.Entry, problem: Problem, width: int) -> int:
     """Return about how many nanoseconds a sequence takes on one thread."""
-    element, winner = _COSTS[kernel]
+    assert entry.cost is not None
+    element, winner = entry.cost
     return int(problem.n * width / 4 * element + problem.k * winner)
 
 
-def choose(problem: Problem, width: int, budget: Budget) -> str:
+def choose(problem: Problem, width: int, budget: threads.Budget) -> str:
     """Return the name of the kernel that is fastest for such sequences of elements of so many bytes."""
     few = problem.k <= _INSERT_K and problem.n <= _INSERT_N
     if strided_insert.supports(problem) and few and problem.columns >= _INSERT_COLUMNS:
@@ -221,7 +212,8 @@ def choose(problem: Problem, width: int, budget: Budget) -> str:
     if not tournament.supports(problem):
         return "select_sort"
     # Shares of a sequence have to be merged, so each must be worth twice as much as others.
-    shares = budget.parts(cost("split", problem, width) // 2, split.most_parts(problem))
+    each = cost(registry.find("top_k", "select", "split"), problem, width)
+    shares = budget.parts(each // 2, split.most_parts(problem))
     return "split" if problem.rows * 2 <= budget.threads and shares > 1 else "tournament"
 
 
@@ -247,7 +239,7 @@ def plan(
     largest: bool,
     index_width: int,
     strides: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]],
-    budget: Budget,
+    budget: threads.Budget,
     kernel: str | None,
     ordered: bool,
 ) -> Plan:
@@ -257,7 +249,7 @@ def plan(
     entry = registry.find("top_k", "select", kernel or choose(problem, width, budget))
     if entry.supports and not entry.supports(problem):
         raise LookupError(f"the kernel {entry.name} does not support {problem}")
-    parts = _cut(entry.name, problem, width, budget)
+    parts = _cut(entry, problem, width, budget)
     keys, positions = _share_of_workspace(entry, problem)
     work = fill(
         WORK,
@@ -300,10 +292,10 @@ def _lay_out(
     return problem, {**counts, "walk": walk_of(sizes), "x": x, "values": values, "indices": indices}
 
 
-def _cut(kernel: str, problem: Problem, width: int, budget: Budget) -> int:
+def _cut(entry: registry.Entry, problem: Problem, width: int, budget: threads.Budget) -> int:
     """Return how many parts the work is worth; of `split`, as many for each sequence."""
-    each = cost(kernel, problem, width)
-    if kernel == "split":
+    each = cost(entry, problem, width)
+    if entry.name == "split":
         return problem.rows * budget.parts(work=each, most=split.most_parts(problem))
     return budget.parts(work=problem.rows * each, most=problem.rows)
 
@@ -333,7 +325,7 @@ def execute(
         reference_top_k(x, k, axis=axis, largest=largest, index_dtype=indices.dtype, out=(values, indices))
         return
     strides = (x.strides, values.strides, indices.strides)
-    chosen = plan(x.shape, x.dtype, axis, k, largest, indices.itemsize, strides, budget(), kernel, ordered)
+    chosen = plan(x.shape, x.dtype, axis, k, largest, indices.itemsize, strides, threads.budget(), kernel, ordered)
     run(chosen, words(x, chosen.word), words(values, chosen.word), words(indices, INDEX_WORD))
 
 

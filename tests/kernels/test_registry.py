@@ -20,6 +20,10 @@ def test_every_stage_has_a_kernel_for_any_processor(monkeypatch):
         assert registry.find(operator, stage).isa is isa.Isa.GENERIC
 
 
+def test_every_alternative_of_top_k_has_a_workspace_and_a_cost():
+    assert all(entry.workspace and entry.cost for entry in registry.available("top_k", "select"))
+
+
 def test_an_unknown_kernel():
     with pytest.raises(LookupError, match="no kernel nosuch for top_k select on this machine"):
         registry.find("top_k", "select", "nosuch")
