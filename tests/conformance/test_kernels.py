@@ -25,6 +25,7 @@ import dmlcpu
 from dmlcpu import reference
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.gemm import skinny
+from dmlcpu.kernels.top_k.work import Problem
 from dmlcpu.operators.quantized_matmul import execute as execute_quantized_matmul
 from dmlcpu.operators.scatter_nd import execute as execute_scatter_nd
 from dmlcpu.operators.top_k import execute as execute_top_k
@@ -73,10 +74,17 @@ def top_k_cases(dtype):
     return cases
 
 
+def problem_of(x, k, axis):
+    """Return what the choice of a kernel goes by."""
+    n, others = x.shape[axis], [d for d in range(x.ndim) if d != axis and x.shape[d] > 1]
+    columns = x.shape[others[-1]] if others and x.strides[others[-1]] == x.itemsize else 1
+    return Problem(rows=x.size // n, n=n, k=k, step=x.strides[axis] // x.itemsize, columns=columns)
+
+
 @pytest.mark.parametrize("kernel", [entry.name for entry in registry.available("top_k", "select")])
 @pytest.mark.parametrize("dtype", TOP_K_TYPES, ids=str)
 def test_top_k(dtype, kernel):
-    runs = 0
+    supports, runs = registry.find("top_k", "select", kernel).supports, 0
     for (name, call, expected), threads in itertools.product(top_k_cases(dtype), THREADS):
         found = np.empty_like(expected.values), np.empty_like(expected.indices)
         with limits(threads, grain=1):
@@ -86,18 +94,20 @@ def test_top_k(dtype, kernel):
                 continue
         assert_same_bits(found, expected, f"{kernel}, {dtype}, {name}, {threads} threads")
         runs += 1
-    assert runs > 30
+    able = [name for name, (x, k, axis, _), _ in top_k_cases(dtype) if not supports or supports(problem_of(x, k, axis))]
+    assert runs == len(THREADS) * len(able) > 30
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "float32", "float64"])
 @pytest.mark.parametrize("n", [16_384, 16_385, 270_001])
 def test_long_sequences(n, dtype):
     rng = np.random.default_rng(10)
-    for make in DISTRIBUTIONS.values():
+    for distribution, make in DISTRIBUTIONS.items():
         x = make(rng, (n,), np.dtype(dtype))
         for k, threads in itertools.product((1, 100, 3000, n // 2), (1, 5)):
             with limits(threads, grain=1):
-                assert_same_bits(dmlcpu.top_k(x, k), reference.top_k(x, k))
+                case = f"{distribution}, {k=}, {threads=}"
+                assert_same_bits(dmlcpu.top_k(x, k), reference.top_k(x, k), case)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "float32"])
@@ -116,11 +126,11 @@ def test_adversaries_of_groups(shape, dtype):
         "one run": np.where((np.arange(n) >= 900) & (np.arange(n) < 1100), 100, 0),
         "the last": np.arange(n) == n - 1,
     }
-    for pattern in patterns.values():
+    for name, pattern in patterns.items():
         x = np.broadcast_to(pattern.reshape(n, *[1] * (len(shape) - 1)), shape).astype(dtype)
         for k, largest in itertools.product((1, 5, 64, 200), (True, False)):
             found = dmlcpu.top_k(x, k, axis=0, largest=largest)
-            assert_same_bits(found, reference.top_k(x, k, axis=0, largest=largest))
+            assert_same_bits(found, reference.top_k(x, k, axis=0, largest=largest), f"{name}, {k=}, {largest=}")
 
 
 SCATTERS = (
@@ -238,7 +248,8 @@ def test_quantized_matmul(kernel, signs):
                     execute_quantized_matmul(*arguments, found, kernel=kernel)
                 except LookupError:  # this kernel is not for such products
                     continue
-            assert_same_bits((found,), (expected,))
+            shapes = f"batches {a_batch} and {b_batch}, {rows=}, {depth=}, {columns=}"
+            assert_same_bits((found,), (expected,), f"{shapes}, {extreme=}, {threads=}")
             runs += 1
     able = [product for product in PRODUCTS if not is_skinny or skinny.supports(*[product[i] for i in (2, 4, 3)], 1)]
     assert runs == len(THREADS) * 2 * len(able) > 20
