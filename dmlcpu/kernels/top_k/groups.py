@@ -123,11 +123,12 @@ def select_and_sort(winners, candidates, k, found):
 
 @inlined
 def append_groups(x, sequence, key_map, maxima, first, reached, least, candidates, found):
-    """Append the elements that reach a bound, of those groups from `first` on whose bit is set; return how many.
+    """Append the elements that reach a bound, of one or more of those groups from `first` on whose bit is set.
 
-    This one stands for those of the kernels. They append by ascending position, and count the candidates before, too.
+    Return how many candidates there are then, and the bits of the groups that are left for another call. Each kernel
+    has a function of its own in the place of this one; it takes elements by ascending position.
     """
-    return found
+    return found, np.uint64(0)
 
 
 @inlined
@@ -139,12 +140,12 @@ def select(x, sequence, k, key_map, maxima, winners):
     """
     least, is_greatest = lower_bound(maxima, k, winners.keys)
     candidates = Candidates(winners.keys[k:], winners.positions[k:])
-    found = np.intp(0)  # a literal 0 would compile what `append_groups` calls twice
+    found, is_done = np.intp(0), False  # a literal 0 would compile what `append_groups` calls twice
     for first in range(0, maxima.size, line_of(x)):
         reached = bits_of_line(maxima, first, maxima.size, least)
-        if reached != 0:
-            found = append_groups(x, sequence, key_map, maxima, first, reached, least, candidates, found)
+        while reached != 0 and not is_done:
+            found, reached = append_groups(x, sequence, key_map, maxima, first, reached, least, candidates, found)
             found, least, is_done = prune(candidates, found, k, least, is_greatest)
-            if is_done:
-                break
+        if is_done:
+            break
     select_and_sort(winners, candidates, k, found)

@@ -73,16 +73,16 @@ def group_maxima(x, sequence, key_map, maxima):
 
 @inlined
 def append_groups(x, sequence, key_map, maxima, first, reached, least, candidates, found):
-    """Append the elements that reach a bound, of those groups from `first` on whose bit is set; return how many."""
-    lanes = line_of(x)
+    """Append the elements that reach a bound, of all groups from `first` on whose bit is set; see groups.py."""
+    lanes, none = line_of(x), np.uint64(0)
     in_tiles = sequence.n // (lanes * GROUP) * lanes
     if first >= in_tiles:  # the maxima are the elements themselves
         position = sequence.n - maxima.size + first
-        return append(maxima, first, reached, position, candidates, found)
+        return append(maxima, first, reached, position, candidates, found), none
     if reached & (reached - np.uint64(1)) == 0:  # one group, as in most tiles when k is small
         position = first * GROUP + lowest_bit(reached)
-        return append_group(x, sequence, position, lanes, key_map, least, candidates, found)
-    return append_tile(x, sequence, first * GROUP, key_map, least, candidates, found)
+        return append_group(x, sequence, position, lanes, key_map, least, candidates, found), none
+    return append_tile(x, sequence, first * GROUP, key_map, least, candidates, found), none
 
 
 @device
