@@ -39,7 +39,7 @@ def walk_of(sizes: Sequence[int]) -> dict[str, int | Sequence[int]]:
     return {"dims": len(sizes), "sizes": sizes}
 
 
-@device
+@inlined  # as a call it took 10 ns: a fifth of top_k's time for sequences of 8
 def offset(walk, strides, position):
     """Return how many elements position `position`, in row-major order, lies from the first."""
     result = 0
