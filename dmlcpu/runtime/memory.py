@@ -26,13 +26,14 @@ _FLAT = C_CONTIGUOUS | WRITEABLE
 
 
 class _Blocks(threading.local):
-    """What each thread keeps for its next call, and what it lent last."""
+    """What each thread keeps for its next call, and what it lent last: one look at the thread finds both."""
 
-    block: Array | None = None
-    lent: Array | None = None
+    def __init__(self) -> None:
+        self.kept_and_lent: list[Array | None] = [None, None]
 
 
 _local = _Blocks()
+_KEPT, _LENT = range(2)
 
 
 class Workspace:
@@ -52,17 +53,20 @@ class Workspace:
         self.cells = max(cells, _LEAST_CELLS)
 
     def __enter__(self) -> Array:
-        block: Array | None = _local.block
-        _local.block = None  # a call between these two lines is done with it before this one goes on
+        blocks = _local.kept_and_lent
+        block = blocks[_KEPT]
+        blocks[_KEPT] = None  # a call between these two lines is done with it before this one goes on
         if block is None or block.size < self.cells:
             block = aligned_empty(self.cells, np.int64)
-        _local.lent = block
+        blocks[_LENT] = block
         return block
 
     def __exit__(self, *_: object) -> None:
-        block, _local.lent = _local.lent, None  # what a call in between had, which is done with it, if there was one
+        blocks = _local.kept_and_lent
+        block = blocks[_LENT]  # or what a call in between had; that one has given it back itself
+        blocks[_LENT] = None
         if block is not None and block.size <= _KEPT_BYTES // CELL:
-            _local.block = block
+            blocks[_KEPT] = block
 
 
 @functools.cache
