@@ -103,6 +103,7 @@ def _hash(hashed: Any, name: str, value: Any, package: str) -> list[Any]:
     # Of a helper, of an intrinsic, of a property.
     inner = [getattr(value, attribute, None) for attribute in ("py_func", "_defn", "fget")]
     if any(inner):
+        hashed.update(repr(sorted(getattr(value, "targetoptions", {}).items())).encode())  # whether it is inlined
         return [function for function in inner if function]
     is_ours = str(getattr(value, "__module__", "")).partition(".")[0] == package
     if isinstance(value, type):

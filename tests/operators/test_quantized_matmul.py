@@ -53,6 +53,33 @@ def test_sums_beyond_32_bits_are_exact():
     assert y.tolist() == [[200] * 3] * 2
 
 
+@pytest.mark.parametrize("K", [33_025, 33_026])  # the longest sum that always fits 32 bits, and one more
+def test_the_largest_sums_on_both_sides_of_32_bits(K):
+    a, b = np.full((2, K), 255, np.uint8), np.full((K, 3), 127, np.int8)
+    for packed in b, dmlcpu.pack_b(b):
+        found = dmlcpu.quantized_matmul(a, 1.0, 0, packed, 1.0, -128, 2.0**24, None)
+        assert found.tolist() == [[round(K * 255 * 255 / 2**24)] * 3] * 2
+
+
+@pytest.mark.parametrize("column", [0, 1, 69])
+def test_one_zero_point_among_columns_without(column):
+    rng = np.random.default_rng(column)
+    a, b = rng.integers(0, 256, (20, 30), np.uint8), rng.integers(-128, 128, (30, 70), np.int8)
+    b_zero = np.zeros(70, np.int8)
+    b_zero[column] = 99
+    arguments = (a, 0.1, 7, b, 0.2, b_zero, 4.0, 100)
+    assert_same_bits((dmlcpu.quantized_matmul(*arguments),), (reference.quantized_matmul(*arguments),))
+
+
+def test_few_rows_and_more_columns_than_are_prepared_together():
+    rng = np.random.default_rng(6)
+    a, b = rng.integers(0, 256, (1, 70), np.uint8), rng.integers(-128, 128, (70, 3_000), np.int8)
+    arguments = (a, 0.1, 7, b, rng.uniform(0.1, 1, 3_000), rng.integers(-128, 128, 3_000, np.int8), 40.0, 100)
+    for threads in (1, 2):
+        with limits(threads, grain=10**9 if threads == 1 else 1):
+            assert_same_bits((dmlcpu.quantized_matmul(*arguments),), (reference.quantized_matmul(*arguments),))
+
+
 def test_zero_stays_zero_where_the_multiplier_overflows():
     y = product(np.array([[0], [1]], np.uint8), 3e38, None, np.ones((1, 1), np.int8), 3e38, None, 1.0, np.uint8(9))
     assert y.tolist() == [[9], [255]]

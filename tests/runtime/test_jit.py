@@ -157,6 +157,12 @@ def test_what_a_kernel_reaches_is_compiled_anew_when_it_changes(folder, name):
     assert result != RESULT  # else the change is none
 
 
+def test_how_a_helper_is_compiled_counts(folder):
+    """The results are the same, but not the time."""
+    helpers = HELPERS.replace("@inlined\ndef text", "@device\ndef text").replace("|", "")
+    assert hits_and_result(folder, helpers) == (0, RESULT)
+
+
 def test_the_digests_are_the_same_in_every_process():
     found = run(
         """

@@ -64,6 +64,11 @@ def test_machine_code_is_not_shared_by_records_of_different_fields():
     assert len(set(addresses)) == 2
 
 
+def test_machine_code_is_not_shared_by_arrays_of_different_layouts():
+    x = np.zeros((4, 4), int)
+    assert bump_all.address((x[0],)) != bump_all.address((x[:, 0],))
+
+
 def test_what_cannot_be_launched_is_done_here(launched):
     launched.able = False
     x = np.zeros(9, int)
