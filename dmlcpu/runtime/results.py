@@ -5,7 +5,6 @@ threads, 28 ms into fresh pages and 10 into these. The system may take what is k
 where it cannot be told so, or if DMLCPU_KEEP_RESULTS is 0.
 """
 
-import math
 import mmap
 import os
 from collections import deque
@@ -25,9 +24,11 @@ _kept: deque[mmap.mmap] = deque(maxlen=1)  # one is enough for a loop; append an
 
 def empty_result(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Return an uninitialised array."""
-    nbytes = math.prod(shape) * dtype.itemsize
+    result = np.empty(shape, dtype)  # first, because most results are small; large ones take no memory until written
+    nbytes = result.nbytes
     if nbytes < LEAST_BYTES or nbytes > MOST_BYTES or not keeps():
-        return np.empty(shape, dtype)
+        return result
+    del result
     try:
         block = _memory(nbytes)
     except OSError:  # there is none, or the process has too many blocks; then NumPy's own error is the right one
