@@ -50,14 +50,18 @@ def offset(walk, strides, position):
 
 
 @device
-def offsets(walk, strides, first, count, start, places):
-    """Write start + offset(walk, strides, position), for `count` positions from `first` on, to places[:count]."""
+def offsets(walk, strides, first, count, start, found):
+    """Write start + offset(walk, strides, position), for `count` positions from `first` on, to found[:count]."""
     size, step = walk.sizes[walk.dims - 1], strides[walk.dims - 1]
+    if walk.dims == 1:
+        for i in range(count):
+            found[i] = start + (first + i) * step
+        return
     done = 0
     while done < count:  # along the last dimension it takes no division
         begin = start + offset(walk, strides, first + done)
-        run = min(count - done, size - (first + done) % size) if walk.dims > 1 else count
-        some = places[done : done + run]
+        run = min(count - done, size - (first + done) % size)
+        some = found[done : done + run]
         for i in range(run):
             some[i] = begin + i * step
         done += run

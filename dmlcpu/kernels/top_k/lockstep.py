@@ -12,7 +12,7 @@ from dmlcpu.kernels.top_k.keys import key_map_of, load_keys
 from dmlcpu.kernels.top_k.work import WORK, Candidates, Problem, workspace_of, write_winner
 from dmlcpu.kernels.walk import offsets, share
 from dmlcpu.runtime.intrinsics import insert, line_of
-from dmlcpu.runtime.jit import device, inlined
+from dmlcpu.runtime.jit import inlined
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import cells_of, record, record_at
 
@@ -53,7 +53,7 @@ def lockstep(part, parts, x, values, indices, works, scratch):
         write_block(x, starts, width, work, winners.positions, values, indices)
 
 
-@device
+@inlined
 def load_block(x, starts, rows, work, key_map, elements):
     """Write the keys of `rows` sequences, one after the other."""
     n, step = work.n, work.x.step
@@ -64,7 +64,7 @@ def load_block(x, starts, rows, work, key_map, elements):
         load_keys(x, starts[lane], step, n, key_map, elements[lane * n : (lane + 1) * n])
 
 
-@device
+@inlined
 def select_block(elements, n, k, lanes, lines, winners):
     """Find the k greatest of `lanes` sequences.
 
