@@ -169,7 +169,10 @@ def widen(height, acc, wide):
 
 def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, y, works,
             scratch):  # fmt: skip
-    """Take tasks until none is left, as cores are not equally fast; scratch[COUNTER]: the number of the next one."""
+    """Take tasks until none is left, as cores are not equally fast; scratch[COUNTER]: the number of the next one.
+
+    The arrays come one by one, because a kernel is called with arrays and numbers alone; see work.py for each.
+    """
     work = record_at(works, 0, WORK)
     arrays = Arrays(a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, y)
     rows_before = -1  # the batch and row part whose rows of a are packed
