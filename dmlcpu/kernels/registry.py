@@ -1,4 +1,4 @@
-"""The table of kernels: one line each. Dispatch, tests and benchmarks read it, and nothing else lists kernels."""
+"""The table of kernels: one line each. Dispatch, tests and benchmarks read it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -29,6 +29,16 @@ def test_products_are_added_to_what_the_accumulators_start_with(microkernel, row
         check_products(dot, rows, groups)
 
 
+@pytest.mark.parametrize("beyond", [{"vectors": 3}, {"vectors": 16}, {"rows": MR + 1}])
+def test_one_that_would_write_beyond_the_tile_is_refused(beyond):
+    microkernel = generic.GENERIC._replace(**beyond)
+    found = f"{microkernel.rows} rows and {4 * microkernel.vectors} columns"
+    with pytest.raises(
+        ValueError, match=f"^a microkernel of {found}; allowed: at most 12 rows, and columns that divide 32"
+    ):
+        make_dot(4, microkernel)
+
+
 SPACE = record(CACHE_LINE, bias=(np.int32, 2 * NR), acc=(np.int32, (MR, NR)))
 
 

@@ -42,4 +42,6 @@ def _pair_products(builder: Any, a: Any, b: Any) -> Any:
     return builder.add(*(shuffle(builder, products, products, list(range(odd, count, 2))) for odd in (0, 1)))
 
 
-GENERIC = Microkernel(Isa.GENERIC, 16, 4, 2, 4, widen_unsigned, widen_signed, multiply_widened, rate=45)
+GENERIC = Microkernel(
+    Isa.GENERIC, widen_unsigned, widen_signed, multiply_widened, registers=16, lanes=4, vectors=2, rows=4, rate=45
+)

@@ -38,13 +38,13 @@ class Microkernel(NamedTuple):
     """
 
     isa: Isa
+    prepare_lhs: Callable[[Any, Any], tuple[Any, ...]]  # done once with each vector of copies of a word of the left
+    prepare_rhs: Callable[[Any, Any], tuple[Any, ...]]  # and with each vector of the right
+    multiply: Callable[..., Any]  # (builder, acc, lhs, rhs) -> acc
     registers: int  # of the vector unit
     lanes: int  # words of a register
     vectors: int
     rows: int
-    prepare_lhs: Callable[[Any, Any], tuple[Any, ...]]  # done once with each vector of copies of a word of the left
-    prepare_rhs: Callable[[Any, Any], tuple[Any, ...]]  # and with each vector of the right
-    multiply: Callable[..., Any]  # (builder, acc, lhs, rhs) -> acc
     rate: int  # products in a nanosecond on one thread, within a factor of 2 (measured on Zen 4, but for ARM)
     # What `prepare_lhs` subtracts from each byte of the left, to multiply signed bytes. The sums of the columns of the
     # right-hand side, times this, make up for it.
@@ -90,6 +90,9 @@ def make_dot(rows: int, microkernel: Microkernel) -> Any:
     on, which is on a cache line, rows `step` apart, so 0 starts all rows with the same; acc: int32, (rows, NR), on a
     cache line. acc and c_in may be one array, and have one or two dimensions; an index counts elements.
     """
+    if NR % microkernel.block[1] or microkernel.rows > MR:  # it would write beyond the tile
+        found = f"{microkernel.rows} rows and {microkernel.block[1]} columns"
+        raise ValueError(f"a microkernel of {found}; allowed: at most {MR} rows, and columns that divide {NR}")
     return make_tile_operation(
         microkernel.isa, lambda builder, operands: emit_dot(builder, microkernel, rows, operands)
     )
