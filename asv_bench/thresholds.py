@@ -2,8 +2,8 @@
 
     python asv_bench/thresholds.py [--type float32] [--axis 0]
 
-The thresholds of the plan in dmlcpu/operators/top_k.py come from these tables. Each cell is the best of six runs on
-one thread, in nanoseconds an element; the kernel that the plan chooses is marked.
+The thresholds of the plan in dmlcpu/operators/top_k/plan.py come from these tables. Each cell is the best of six runs
+on one thread, in nanoseconds an element; the kernel that the plan chooses is marked.
 """
 
 import argparse
@@ -11,9 +11,10 @@ import time
 
 import numpy as np
 
+import dmlcpu
 from dmlcpu.kernels import registry
-from dmlcpu.operators.top_k import execute, plan
-from dmlcpu.runtime.threads import budget, limits
+from dmlcpu.operators.top_k.plan import plan
+from dmlcpu.runtime.threads import Budget, limits
 
 ELEMENTS = 1 << 20
 LENGTHS = (8, 16, 32, 64, 128, 256, 512, 1_000, 4_000, 16_000, 64_000)
@@ -26,12 +27,12 @@ def main():
     parser.add_argument("--axis", type=int, default=-1, choices=(-1, 0))
     args = parser.parse_args()
     names = [entry.name for entry in registry.available("top_k", "select")]
+    names.remove("split")  # it is for several threads
     print(f"| n | k | {' | '.join(names)} |")
     print("|---" * (len(names) + 2) + "|")
-    with limits(1):
-        for n in LENGTHS:
-            for k in (k for k in KS if k <= n):
-                print(f"| {n} | {k} | {' | '.join(row(names, n, k, args))} |", flush=True)
+    for n in LENGTHS:
+        for k in (k for k in KS if k <= n):
+            print(f"| {n} | {k} | {' | '.join(row(names, n, k, args))} |", flush=True)
 
 
 def row(names, n, k, args):
@@ -41,21 +42,22 @@ def row(names, n, k, args):
     axis = args.axis % 2
     out_shape = [*shape]
     out_shape[axis] = k
-    values, indices = np.empty(out_shape, x.dtype), np.empty(out_shape, np.int64)
+    out = values, indices = np.empty(out_shape, x.dtype), np.empty(out_shape, np.int64)
     strides = x.strides, values.strides, indices.strides
-    chosen = plan(shape, x.dtype, axis, k, True, indices.itemsize, strides, budget(), None, True).kernel.name
+    chosen = plan(shape, x.dtype, axis, k, True, indices.itemsize, strides, Budget(1), True).kernel.name
     for name in names:
         try:
-            best = min(timed(x, k, axis, values, indices, name) for _ in range(6)) / x.size * 1e9
+            with limits(1, kernel=name):
+                best = min(timed(x, k, axis, out) for _ in range(6)) / x.size * 1e9
         except LookupError:
             yield "-"
         else:
             yield f"{best:.2f}{' *' if name == chosen else ''}"
 
 
-def timed(x, k, axis, values, indices, name):
+def timed(x, k, axis, out):
     start = time.perf_counter()
-    execute(x, k, axis, True, values, indices, kernel=name)
+    dmlcpu.top_k(x, k, axis=axis, out=out)
     return time.perf_counter() - start
 
 

@@ -1,29 +1,26 @@
-"""DirectML's TOP_K1, SCATTER_ND and QUANTIZED_LINEAR_MATRIX_MULTIPLY on any CPU.
+"""DirectML's operators around top-k, scatter and int8 products on any CPU.
 
-The public names load on first use, so that importing the package imports neither Numba nor NumPy.
+The public names load on first use, so that importing the package imports neither Numba nor NumPy. Those of operators
+stand in the table of `dmlcpu.operators`.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # as in typing, which takes longer to import than all of this
 if TYPE_CHECKING:
+    __all__: list[str]
+
     from dmlcpu import batch as batch, reference as reference
+    from dmlcpu.common.packing import PackedMatrix as PackedMatrix, pack_b as pack_b
     from dmlcpu.config import show_config as show_config
-    from dmlcpu.descriptors import (
+    from dmlcpu.directml.compiled import CompiledOperator as CompiledOperator, compile_operator as compile_operator
+    from dmlcpu.directml.dxdispatch import operator_desc_from_dict as operator_desc_from_dict
+    from dmlcpu.directml.enums import (
         AxisDirection as AxisDirection,
-        CompiledOperator as CompiledOperator,
         FeatureLevel as FeatureLevel,
         OperatorType as OperatorType,
-        QuantizedLinearMatrixMultiplyOperatorDesc as QuantizedLinearMatrixMultiplyOperatorDesc,
-        ScatterNDOperatorDesc as ScatterNDOperatorDesc,
         TensorDataType as TensorDataType,
-        TensorDesc as TensorDesc,
         TensorFlags as TensorFlags,
-        TopK1OperatorDesc as TopK1OperatorDesc,
-        TopKOperatorDesc as TopKOperatorDesc,
-        compile_operator as compile_operator,
-        operator_desc_from_dict as operator_desc_from_dict,
     )
+    from dmlcpu.directml.tensor import TensorDesc as TensorDesc
     from dmlcpu.errors import (
         BindingError as BindingError,
         DmlError as DmlError,
@@ -31,14 +28,7 @@ if TYPE_CHECKING:
         InvalidDescriptorError as InvalidDescriptorError,
         UnsupportedError as UnsupportedError,
     )
-    from dmlcpu.operators import (
-        PackedMatrix as PackedMatrix,
-        TopK as TopK,
-        pack_b as pack_b,
-        quantized_matmul as quantized_matmul,
-        scatter_nd as scatter_nd,
-        top_k as top_k,
-    )
+    from dmlcpu.operators.table import *  # noqa: F403
     from dmlcpu.runtime.threads import (
         get_num_threads as get_num_threads,
         set_num_threads as set_num_threads,
@@ -48,22 +38,12 @@ __version__ = "0.1.0"
 
 _MODULES = ("batch", "reference")
 _HOMES = {
+    "dmlcpu.common.packing": ("PackedMatrix", "pack_b"),
     "dmlcpu.config": ("show_config",),
-    "dmlcpu.descriptors": (
-        "AxisDirection",
-        "CompiledOperator",
-        "FeatureLevel",
-        "OperatorType",
-        "QuantizedLinearMatrixMultiplyOperatorDesc",
-        "ScatterNDOperatorDesc",
-        "TensorDataType",
-        "TensorDesc",
-        "TensorFlags",
-        "TopK1OperatorDesc",
-        "TopKOperatorDesc",
-        "compile_operator",
-        "operator_desc_from_dict",
-    ),
+    "dmlcpu.directml.compiled": ("CompiledOperator", "compile_operator"),
+    "dmlcpu.directml.dxdispatch": ("operator_desc_from_dict",),
+    "dmlcpu.directml.enums": ("AxisDirection", "FeatureLevel", "OperatorType", "TensorDataType", "TensorFlags"),
+    "dmlcpu.directml.tensor": ("TensorDesc",),
     "dmlcpu.errors": (
         "BindingError",
         "DmlError",
@@ -71,24 +51,36 @@ _HOMES = {
         "InvalidDescriptorError",
         "UnsupportedError",
     ),
-    "dmlcpu.operators": ("PackedMatrix", "TopK", "pack_b", "quantized_matmul", "scatter_nd", "top_k"),
     "dmlcpu.runtime.threads": ("get_num_threads", "set_num_threads"),
 }
+
+
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = sorted([*_HOME_OF, *_MODULES, "__version__"])
+if not TYPE_CHECKING:  # type checkers know all names, and would take this for leave to use any
 
+    def __getattr__(name: str) -> object:
+        from importlib import import_module
 
-def __getattr__(name: str) -> Any:
-    if name in _HOME_OF:
-        value = getattr(importlib.import_module(_HOME_OF[name]), name)
-    elif name in _MODULES:
-        value = importlib.import_module(f"dmlcpu.{name}")
-    else:
-        raise AttributeError(f"module 'dmlcpu' has no attribute {name!r}")
-    globals()[name] = value  # the next look-up finds it without coming here
-    return value
+        if name in _MODULES:
+            value = import_module(f"dmlcpu.{name}")
+        elif name == "__all__":
+            value = __dir__()
+        elif home := _HOME_OF.get(name) or _homes_of_operators().get(name):
+            value = getattr(import_module(home), name)
+        else:
+            raise AttributeError(f"module 'dmlcpu' has no attribute {name!r}")
+        globals()[name] = value  # the next look-up finds it without coming here
+        return value
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return sorted([*_HOME_OF, *_homes_of_operators(), *_MODULES, "__version__"])
+
+
+def _homes_of_operators() -> dict[str, str]:
+    try:
+        from dmlcpu.operators.table import OPERATORS
+    except ImportError:  # the interpreter is about to end: what only looks for a name is told that there is none
+        return {}
+    return {name: home for operator in OPERATORS.values() for name, home in operator.homes().items()}

@@ -96,7 +96,7 @@ def _drop_output() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from dmlcpu.batch.warmup import TYPES
+    from dmlcpu.operators.table import OPERATORS
 
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument(
@@ -139,8 +139,9 @@ def _parser() -> argparse.ArgumentParser:
 
     warmup = add_command("warmup", "compile kernels into the cache", _WARMUP_EXAMPLES)
     warmup.set_defaults(handler=_warmup)
-    types = list(dict.fromkeys(name for names in TYPES.values() for name in names))
-    warmup.add_argument("--ops", nargs="+", choices=TYPES, default=list(TYPES), metavar="OP", help=_among(TYPES))
+    ops = list(OPERATORS)
+    types = list(dict.fromkeys(name for operator in OPERATORS.values() for name in operator.types))
+    warmup.add_argument("--ops", nargs="+", choices=ops, default=ops, metavar="OP", help=_among(ops))
     warmup.add_argument("--types", nargs="+", choices=types, default=types, metavar="TYPE", help=_among(types))
     return parser
 
@@ -242,11 +243,12 @@ def _info(args: argparse.Namespace) -> int:
 
 
 def _warmup(args: argparse.Namespace) -> int:
-    from dmlcpu.batch.warmup import TYPES, chosen, warm_up
+    from dmlcpu.batch.warmup import chosen, warm_up
+    from dmlcpu.operators.table import OPERATORS
 
     cases = chosen(args.ops, args.types)
     if not cases:
-        allowed = "; ".join(f"{op}: {', '.join(TYPES[op])}" for op in args.ops)
+        allowed = "; ".join(f"{op}: {', '.join(OPERATORS[op].types)}" for op in args.ops)
         return _complain(f"none of these operators has these types; allowed: {allowed}", REFUSED)
     if not _environment_is_right():
         return REFUSED

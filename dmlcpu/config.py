@@ -33,12 +33,13 @@ def config() -> dict[str, Any]:
     Returns
     -------
     dict
-        "versions", "compilation", "isa", "threads", "results" and "cache" are dictionaries, "kernels" is a list of
-        them.
+        "versions", "compilation", "isa", "threads", "results", "cache" and "operators" are dictionaries, "kernels" is a
+        list of them.
     """
     from numba import config as settings
 
     from dmlcpu.kernels import registry
+    from dmlcpu.operators.table import OPERATORS
     from dmlcpu.runtime import isa, quota, results, threads
     from dmlcpu.runtime.compilation import can_compile
 
@@ -65,6 +66,10 @@ def config() -> dict[str, Any]:
             "DMLCPU_KEEP_RESULTS": os.environ.get("DMLCPU_KEEP_RESULTS"),
         },
         "cache": {"folder": cache_folder(), "NUMBA_CACHE_DIR": os.environ.get("NUMBA_CACHE_DIR")},
+        "operators": {
+            operator.name: ", ".join(operator_type.name for operator_type in operator.descs)
+            for operator in OPERATORS.values()
+        },
         "kernels": [
             {"operator": entry.operator, "stage": entry.stage, "name": entry.name, "isa": entry.isa.name.lower()}
             for entry in registry.available()

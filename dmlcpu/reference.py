@@ -1,4 +1,4 @@
-"""The three operators in plain NumPy: slow, obvious, and the oracle of every test.
+"""The operators in plain NumPy: slow, obvious, and the oracle of every test.
 
 Same signatures and results as the functions of the same names in `dmlcpu`, which leave their work to these where
 compilation is switched off (NUMBA_DISABLE_JIT). The code shares nothing with the kernels, and takes its arguments to be

@@ -1,4 +1,4 @@
-"""Awkward data for every test: types, values, memory layouts, and random calls of the three operators."""
+"""Awkward data for every test: types, values, memory layouts, and calls to compare with the reference."""
 
 import dataclasses
 from collections.abc import Callable
@@ -7,8 +7,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-import dmlcpu
-from dmlcpu import reference
+from dmlcpu.common.packing import PackedMatrix, unpack
+from dmlcpu.operators import OPERATORS
 
 INTEGERS = [np.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)]
 FLOATS = [np.dtype(t) for t in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)]
@@ -71,7 +71,7 @@ def read_only(x: np.ndarray) -> np.ndarray:
 
 def strided(x: np.ndarray) -> np.ndarray:
     """Every second element of a larger array, along every axis."""
-    y = np.zeros([2 * n for n in x.shape], x.dtype)[tuple(slice(None, None, 2) for _ in x.shape)]
+    y = np.zeros([2 * n for n in x.shape], x.dtype)[(..., *(slice(None, None, 2) for _ in x.shape))]
     y[...] = x
     return y
 
@@ -109,6 +109,10 @@ LAYOUTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
+# Layouts that operators turn into others before a kernel sees them are not the kernels' business.
+KERNEL_LAYOUTS = {name: make for name, make in LAYOUTS.items() if make not in (misaligned, swapped)}
+
+
 def laid_out(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
     names = list(LAYOUTS)
     return LAYOUTS[names[rng.integers(len(names))]](x) if x.ndim else x
@@ -116,17 +120,25 @@ def laid_out(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass
 class Call:
-    """A call of an operator whose result `check` compares with the reference's, bit for bit."""
+    """A call of an operator whose result is compared with the reference's, bit for bit."""
 
     operator: str
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 
+    @property
+    def first(self) -> np.ndarray:
+        """The first argument, which may be the output, too."""
+        return self.args[0] if self.args else next(iter(self.kwargs.values()))
+
     def expected(self) -> tuple[np.ndarray, ...]:
-        return as_tuple(getattr(reference, self.operator)(*self.args, **self.kwargs))
+        kwargs = {
+            name: unpack(value) if isinstance(value, PackedMatrix) else value for name, value in self.kwargs.items()
+        }
+        return as_tuple(OPERATORS[self.operator].reference(*self.args, **kwargs))
 
     def run(self, **more: Any) -> tuple[np.ndarray, ...]:
-        return as_tuple(getattr(dmlcpu, self.operator)(*self.args, **self.kwargs, **more))
+        return as_tuple(OPERATORS[self.operator].function(*self.args, **self.kwargs, **more))
 
 
 def as_tuple(result: Any) -> tuple[np.ndarray, ...]:
@@ -141,64 +153,31 @@ def assert_same_bits(found, expected, case: str = "") -> None:
         assert mine.tobytes() == right.tobytes(), f"{case}\nfound\n{mine}\nexpected\n{right}"
 
 
+def calls_of_examples(operator: str, dtype: str) -> list[tuple[Call, str | None]]:
+    """Return an operator's examples of a type as calls, with the kernels to use; of bfloat16, as what it is."""
+
+    def typed(value: Any) -> Any:
+        stands_in = dtype == "bfloat16" and isinstance(value, np.ndarray) and value.dtype == np.float16
+        return value.astype(ml_dtypes.bfloat16) if stands_in else value
+
+    return [
+        (Call(operator, (), {name: typed(value) for name, value in arguments.items()}), kernel)
+        for arguments, kernel in OPERATORS[operator].examples(dtype)
+    ]
+
+
+def random_example(rng: np.random.Generator, operator: str) -> Call:
+    """Draw one of an operator's examples, of any type, and give its arrays other layouts."""
+    types = OPERATORS[operator].types
+    calls = calls_of_examples(operator, types[rng.integers(len(types))])
+    call, _ = calls[rng.integers(len(calls))]
+    for name, value in call.kwargs.items():
+        call.kwargs[name] = laid_out(rng, value) if isinstance(value, np.ndarray) else value
+    return call
+
+
 def random_shape(rng: np.random.Generator, most: int, dimensions: int) -> tuple[int, ...]:
     return tuple(int(n) for n in rng.integers(1, most + 1, dimensions))
-
-
-def random_top_k(rng: np.random.Generator) -> Call:
-    dtype = TOP_K_TYPES[rng.integers(len(TOP_K_TYPES))]
-    dimensions = int(rng.integers(1, 9)) if rng.random() < 0.2 else int(rng.integers(1, 4))
-    shape = random_shape(rng, {1: 600, 2: 60, 3: 14}.get(dimensions, 3), dimensions)
-    axis = int(rng.integers(-dimensions, dimensions))
-    n = shape[axis]
-    k = int(rng.integers(0, n + 1))
-    x = laid_out(rng, values(rng, shape, dtype))
-    index_type = INDEX_TYPES[rng.integers(4)]
-    return Call("top_k", (x, k), {"axis": axis, "largest": bool(rng.integers(2)), "index_dtype": index_type})
-
-
-def random_scatter_nd(rng: np.random.Generator) -> Call:
-    reduction = str(rng.choice(["none", "none", "add", "mul", "min", "max"]))
-    types = [*NUMERIC_TYPES, *OTHER_TYPES] if reduction == "none" else NUMERIC_TYPES
-    types = [t for t in types if t.kind != "c"] if reduction in ("min", "max") else types
-    dtype = types[rng.integers(len(types))]
-    dimensions = int(rng.integers(1, 6))
-    shape = random_shape(rng, 6, dimensions)
-    coordinates = int(rng.integers(0, dimensions + 1))
-    outer = random_shape(rng, 8, int(rng.integers(0, 3)))
-    mode = str(rng.choice(["raise", "drop", "clip"]))
-    index_type = INDEX_TYPES[rng.integers(4)] if rng.random() < 0.8 else np.dtype(np.int8)
-    signed = index_type.kind == "i"
-    sizes = np.array(shape[:coordinates], np.int64)
-    beyond = 0 if mode == "raise" else 2
-    low = -sizes - beyond if signed else 0 * sizes
-    indices = rng.integers(low, sizes + beyond, (*outer, coordinates)).astype(index_type)
-    updates = values(rng, outer + shape[coordinates:], dtype)
-    if outer:  # one tuple, repeated along itself, is another tuple
-        indices = laid_out(rng, indices)
-    arguments = (laid_out(rng, values(rng, shape, dtype)), indices, laid_out(rng, updates))
-    return Call("scatter_nd", arguments, {"reduction": reduction, "mode": mode})
-
-
-def random_quantized_matmul(rng: np.random.Generator) -> Call:
-    types = [np.dtype(t) for t in rng.choice(["int8", "uint8"], 3)]
-    rows, columns = (int(n) for n in rng.integers(1, 80, 2))
-    depth = int(rng.choice([0, 1, 2, 15, 31, 32, 33, 63, 64, 100, 255, 257]))
-    batch = ((), (2,), (3, 2))[rng.integers(3)]
-    a_batch = tuple(n if rng.random() < 0.7 else 1 for n in batch)[int(rng.integers(0, len(batch) + 1)) :]
-    a, b = quantized(rng, (*a_batch, rows, depth), types[0]), quantized(rng, (*batch, depth, columns), types[1])
-    y_zero = parameter(rng, batch, rows, True, types[2])
-    args = (
-        laid_out(rng, a),
-        parameter(rng, a_batch, rows, True),
-        parameter(rng, a_batch, rows, True, types[0]),
-        laid_out(rng, b),
-        parameter(rng, batch, columns, False),
-        parameter(rng, batch, columns, False, types[1]),
-        parameter(rng, batch, rows, True) * np.float32(max(depth, 1) * 60),
-        y_zero,
-    )
-    return Call("quantized_matmul", args, {} if y_zero is not None else {"out_dtype": types[2]})
 
 
 def quantized(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
@@ -207,17 +186,3 @@ def quantized(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype)
     if rng.random() < 0.2:
         return np.full(shape, rng.choice([limits.min, limits.max]), dtype)
     return rng.integers(limits.min, limits.max + 1, shape).astype(dtype)
-
-
-def parameter(
-    rng: np.random.Generator, batch: tuple[int, ...], length: int, rows: bool, zero_of: np.dtype | None = None
-) -> np.ndarray | None:
-    """A scale, or the zero point of a type (or None), in one of the shapes allowed."""
-    matrix = (length, 1) if rows else (1, length)
-    shape = ((), (length,), matrix, (*batch, *matrix))[rng.integers(4)]
-    if zero_of is None:
-        return np.asarray(rng.uniform(1e-3, 2, shape)).astype(rng.choice(["float32", "float16"]))
-    return None if rng.random() < 0.2 else np.asarray(quantized(rng, shape, zero_of))
-
-
-RANDOM_CALLS = (random_top_k, random_scatter_nd, random_quantized_matmul)

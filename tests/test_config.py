@@ -8,12 +8,15 @@ import pytest
 import dmlcpu
 from dmlcpu.config import as_text, cache_folder, config
 from dmlcpu.kernels import registry
+from dmlcpu.operators import OPERATORS
 from dmlcpu.runtime import isa, quota
 
 
 def test_config_says_what_is_used() -> None:
     shown = config()
-    assert list(shown) == ["versions", "compilation", "isa", "threads", "results", "cache", "kernels"]
+    assert list(shown) == ["versions", "compilation", "isa", "threads", "results", "cache", "operators", "kernels"]
+    assert shown["operators"]["top_k"] == "TOP_K, TOP_K1"
+    assert set(shown["operators"]) == set(OPERATORS)
     assert shown["versions"]["dmlcpu"] == dmlcpu.__version__
     assert shown["versions"]["python"] == platform.python_version()
     assert shown["versions"]["numpy"] == np.__version__

@@ -6,14 +6,19 @@ import importlib
 import inspect
 import io
 import re
+import runpy
 import shlex
 import shutil
 from pathlib import Path
 
+import jinja2
 import pytest
 
 import dmlcpu
 from dmlcpu.cli import main
+from dmlcpu.directml.enums import FeatureLevel
+from dmlcpu.directml.feature_level import FOUR, Allowed, Support, types
+from dmlcpu.operators import OPERATORS
 from dmlcpu.runtime import threads
 
 ROOT = Path(__file__).parents[1]
@@ -22,10 +27,15 @@ PACKAGE = Path(dmlcpu.__file__).parent
 README = ROOT / "README.md"
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
+# What makes the pages name every operator, as Sphinx sees them.
+IN_TEXT = runpy.run_path(str(DOCS / "_ext" / "operators_in_text.py"))
+expanded = IN_TEXT["expanded"]
+
 # What a page's examples need that the tests' own requirements do not bring.
 NEEDED = {"other_arrays.rst": "torch"}
 
 FENCED = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+FEATURE_LEVELS = re.compile(r"^\.\. feature-levels:: (\w+)$", re.MULTILINE)
 CONSOLE = re.compile(r"^\.\. code-block:: console\n\n((?:   .*\n|\n)+)", re.MULTILINE)
 
 
@@ -43,11 +53,11 @@ def modules_with_examples():
 
 
 def public_functions():
-    owners = {"dmlcpu": dmlcpu, "dmlcpu.batch": dmlcpu.batch, "dmlcpu.reference": dmlcpu.reference}
-    for prefix, owner in owners.items():
-        for name in getattr(owner, "__all__", ("top_k", "scatter_nd", "quantized_matmul")):
+    owners = {dmlcpu: dmlcpu.__all__, dmlcpu.batch: dmlcpu.batch.__all__, dmlcpu.reference: OPERATORS}
+    for owner, names in owners.items():
+        for name in names:
             if inspect.isfunction(getattr(owner, name)):
-                yield f"{prefix}.{name}", getattr(owner, name)
+                yield f"{owner.__name__}.{name}", getattr(owner, name)
 
 
 def sessions():
@@ -107,10 +117,50 @@ def test_sessions_of_the_command_line(command, output):
 
 
 def test_every_public_name_is_in_the_reference():
-    text = "\n".join(path.read_text("utf-8") for path in (DOCS / "api").glob("*.rst"))
-    described = set(re.findall(r"^\.\. auto\w+:: dmlcpu\.([\w.]+)", text, re.MULTILINE))
-    listed = set(re.findall(r"^   ([\w.]+)$", (DOCS / "api" / "index.rst").read_text("utf-8"), re.MULTILINE))
+    texts = {path.stem: expanded(path.read_text("utf-8")) for path in (DOCS / "api").glob("*.rst")}
+    described = set(re.findall(r"^\.\. auto\w+:: dmlcpu\.([\w.]+)", "\n".join(texts.values()), re.MULTILINE))
+    listed = set(re.findall(r"^   ([\w.]+)$", texts["index"], re.MULTILINE))
     public = {name for name in dmlcpu.__all__ if not inspect.ismodule(getattr(dmlcpu, name))} - {"__version__"}
     public |= {f"batch.{name}" for name in dmlcpu.batch.__all__}
+    public |= {f"reference.{name}" for name in OPERATORS}
     assert public <= described
     assert described <= listed
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_every_operator_has_a_page_that_shows_its_feature_levels(name):
+    page = (DOCS / "operators" / f"{name}.rst").read_text("utf-8")
+    assert sorted(FEATURE_LEVELS.findall(page)) == sorted(member.name for member in OPERATORS[name].descs)
+
+
+def test_the_descriptors_page_shows_all_feature_levels():
+    page = expanded((DOCS / "descriptors.rst").read_text("utf-8"))
+    assert FEATURE_LEVELS.findall(page) == [member.name for row in OPERATORS.values() for member in row.descs]
+
+
+def test_what_pages_say_of_each_operator():
+    page = """\
+{% for operator in operators %}
+- {{ operator.name }} {{ operator.descs | map("full_name") | join(" ") }}: {{ summary(operator.function) }}
+{% endfor %}
+"""
+    assert expanded(page).splitlines() == [
+        f"- {name} {' '.join(f'DML_OPERATOR_{member.name}' for member in row.descs)}: "
+        f"{' '.join(row.function.__doc__.partition('.')[0].split())}."
+        for name, row in OPERATORS.items()
+    ]
+    with pytest.raises(jinja2.UndefinedError, match="nosuch"):
+        expanded("{{ nosuch }}\n")
+
+
+def test_a_table_of_feature_levels():
+    of = types("INT8 UINT8")
+    tensors = {"ATensor": Allowed(FOUR, of), "BTensor": Allowed(FOUR, of), "CTensor": Allowed(FOUR, of, required=True)}
+    later = {name: Allowed(range(1, 9), of) for name in tensors}
+    levels = (Support(FeatureLevel.LEVEL_2_1, tensors), Support(FeatureLevel.LEVEL_4_0, later))
+    rows = IN_TEXT["table_of_levels"](levels).partition("   * - From level")[2].split("   * - ")[1:]
+    assert [[cell.strip() for cell in row.split("     - ")] for row in rows] == [
+        ["``2_1``", "ATensor, BTensor", "4", "INT8, UINT8"],
+        ["``2_1``", "CTensor (required)", "4", "INT8, UINT8"],
+        ["``4_0``", "ATensor, BTensor, CTensor", "1 to 8", "INT8, UINT8"],
+    ]

@@ -262,7 +262,7 @@ THREADED = _table(
     ScatterNDCase((1_000_000,), 10_000),
 )
 
-# So small that what is timed is everything around the work.
+# So small that what is timed is everything around the work; of the sizes of the operators' own first examples.
 TINY = {
     "top_k": TopKCase((1, 64), 8),
     "scatter_nd": ScatterNDCase((64,), 8),

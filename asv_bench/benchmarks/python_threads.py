@@ -1,4 +1,4 @@
-"""Small and middle calls of the three operators, made by many Python threads together and by one.
+"""Small and middle calls of several operators, made by many Python threads together and by one.
 
 NUMBA_THREADING_LAYER says which layer a run is of.
 """
@@ -16,7 +16,7 @@ MANY = 16
 
 
 class Team:
-    """Python threads that share small and middle calls of the three operators."""
+    """Python threads that share the calls of `MIXED`."""
 
     def __init__(self, python_threads):
         self.calls = [build(case, "dmlcpu") for case in MIXED]

@@ -3,14 +3,9 @@
 asv runs the code that these methods return in a fresh interpreter for each sample, and times it there.
 """
 
-FIRST_RESULTS = {
-    "top_k": "dmlcpu.top_k(np.zeros((1, 64), np.float32), 8)",
-    "scatter_nd": "dmlcpu.scatter_nd(np.zeros(64), np.zeros((8, 1), np.int64), np.ones(8))",
-    "quantized_matmul": (
-        "a, b = np.ones((1, 64), np.uint8), np.ones((64, 64), np.int8)\n"
-        "dmlcpu.quantized_matmul(a, 1.0, None, b, 1.0, None, 1.0, None)"
-    ),
-}
+import pickle
+
+from dmlcpu.operators import OPERATORS
 
 
 class Import:
@@ -23,13 +18,25 @@ class Import:
 
 
 class FirstResult:
-    """With a warm cache: asv's warm-up runs the code once before it takes samples, and compiles what is missing."""
+    """With a warm cache: asv's warm-up runs the code once before it takes samples, and compiles what is missing.
 
-    params = (list(FIRST_RESULTS),)
+    A sample is what a user waits for: NumPy's import and dmlcpu's, and a plain call with all that it loads.
+    """
+
+    params = (list(OPERATORS),)
     param_names = ("operator",)
     warmup_time = 0.1
     repeat = (5, 10, 20.0)
     timeout = 300
 
     def timeraw_first_result(self, operator):
-        return f"import numpy as np\nimport dmlcpu\n{FIRST_RESULTS[operator]}"
+        row = OPERATORS[operator]
+        arguments = pickle.dumps(next(row.examples(row.typical)).arguments)
+        # The examples' module imports descs, which a plain call does not need; pickle has come with NumPy. In hex, as
+        # asv puts the code between quotes, where a backslash would not remain one.
+        return (
+            "import numpy as np\n"
+            "import dmlcpu\n"
+            "import pickle\n"
+            f"dmlcpu.{operator}(**pickle.loads(bytes.fromhex('{arguments.hex()}')))"
+        )

@@ -15,7 +15,9 @@ from dmlcpu.batch.dispatchables import (
 )
 from dmlcpu.batch.faults import Faults, Path, listed, shown
 from dmlcpu.batch.resources import Buffer
-from dmlcpu.descriptors import ScatterNDOperatorDesc, TensorDataType, TensorDesc
+from dmlcpu.directml.base import Field
+from dmlcpu.directml.enums import TensorDataType
+from dmlcpu.directml.tensor import TensorDesc
 
 # Dispatchables by name. None: the file has one of that name, but it is at fault.
 Dispatchables = Mapping[str, Dispatchable | None]
@@ -87,23 +89,21 @@ def _dispatch(
 
 def _check_apart(dispatchable: Dispatchable, bindings: dict[str, Binding], path: Path, faults: Faults) -> None:
     """Refuse outputs that lie where another tensor of the same dispatch does."""
-    may_be_in_place = isinstance(dispatchable.desc, ScatterNDOperatorDesc)
-    before: list[tuple[str, Binding, TensorDesc]] = []
+    before: list[tuple[Field, Binding, TensorDesc]] = []
     for field, tensor in dispatchable.dispatched_tensors():  # inputs first: DirectML's order
-        name = field.dml_name
-        if name not in bindings:
+        if field.dml_name not in bindings:
             continue
-        binding = bindings[name]
+        binding = bindings[field.dml_name]
         for other, other_binding, other_tensor in before if field.output else ():
             if not _meet(binding, tensor, other_binding, other_tensor):
                 continue
             allowed = "memory of its own"
-            if may_be_in_place and other == "InputTensor":
+            if (field.name, other.name) == dispatchable.desc.IN_PLACE:
                 if binding == other_binding and _strides(tensor) == _strides(other_tensor):
                     continue
-                allowed += ", or exactly InputTensor's, with the same strides"
-            faults.add((*path, name), f"{binding.resource!r}, which overlaps {other}", allowed)
-        before.append((name, binding, tensor))
+                allowed += f", or exactly {other.dml_name}'s, with the same strides"
+            faults.add((*path, field.dml_name), f"{binding.resource!r}, which overlaps {other.dml_name}", allowed)
+        before.append((field, binding, tensor))
 
 
 def _meet(a: Binding, a_tensor: TensorDesc, b: Binding, b_tensor: TensorDesc) -> bool:

@@ -1,14 +1,17 @@
 """A model's dispatchables: operators, and which buffers are bound to their tensors."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from dmlcpu.batch.faults import Faults, Path, listed
+from dmlcpu.batch.faults import Faults, Path, listed, shown
 from dmlcpu.batch.resources import Buffer
-from dmlcpu.descriptors import TensorDesc, TensorFlags, compile_operator, operator_desc_from_dict
-from dmlcpu.descriptors.base import Field, OperatorDesc
+from dmlcpu.directml.base import Field, OperatorDesc
+from dmlcpu.directml.compiled import compile_operator
+from dmlcpu.directml.dxdispatch import operator_desc_from_dict
+from dmlcpu.directml.enums import TensorFlags
+from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.errors import DmlError
 
 # DirectML's rule for where in a buffer a tensor may start (DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT).
@@ -104,32 +107,53 @@ def load_bindings(
     `others` says, for the operator's other tensors, what is allowed for them here.
     """
     needed = {field.dml_name: tensor for field, tensor in tensors}
-    bindings = {}
-    for tensor, source in given.items():
-        where = (*path, tensor)
+    bindings, met = {}, set()
+    for tensor, source, where in _sources(given, {*needed, *others}, path, faults):
+        met.add(tensor)
         binding = _load_binding(source, buffers, where, faults)
         if tensor in others:
             faults.add(where, _described(source), others[tensor])
-        elif tensor not in needed:
-            faults.add(where, "unknown", f"the tensors {listed(needed)}")
+        elif tensor not in needed or "[" in str(where[-1]):  # elements are not bound by names
+            names = dict.fromkeys(name.partition("[")[0] for name in needed)
+            faults.add(where, "unknown", f"the tensors {listed(names)}")
         elif binding is not None:
             _check_size(binding, needed[tensor], buffers, where, faults)
             bindings[tensor] = binding
     for tensor in needed:
-        if tensor not in given:
-            faults.add((*path, tensor), "missing", "the name of a resource")
+        if tensor not in met and tensor not in given:
+            faults.add((*path, *_parts(tensor)), "missing", "the name of a resource")
     return bindings
+
+
+def _sources(
+    given: dict[str, Any], names: Collection[str], path: Path, faults: Faults
+) -> Iterator[tuple[str, Any, Path]]:
+    """Yield the tensors that are bound, to what, and where the file says so.
+
+    Those of an array come one by one, without null, which stands for what is bound elsewhere.
+    """
+    for tensor, source in given.items():
+        where = (*path, tensor)
+        sources = source if isinstance(source, list) else [source]
+        if f"{tensor}[0]" in names:
+            elements = ((f"{tensor}[{i}]", each, (*where, i)) for i, each in enumerate(sources))
+            yield from (element for element in elements if element[1] is not None)
+        elif len(sources) == 1 and sources[0] is not None:
+            yield tensor, sources[0], where
+        else:
+            faults.add(where, shown(source), "one resource")
 
 
 def check_resources(given: dict[str, Any], buffers: Buffers, path: Path, faults: Faults) -> None:
     """Note what can be said of bindings to an operator that is not known."""
     for tensor, source in given.items():
-        _load_binding(source, buffers, (*path, tensor), faults)
+        sources = source if isinstance(source, list) else [source]
+        for i, each in enumerate(sources):
+            if each is not None:
+                _load_binding(each, buffers, (*path, tensor, i) if len(sources) > 1 else (*path, tensor), faults)
 
 
 def _load_binding(source: Any, buffers: Buffers, path: Path, faults: Faults) -> Binding | None:
-    if isinstance(source, list):
-        (source,) = source
     details = {"name": source} if isinstance(source, str) else source
     name = details["name"]
     if name not in buffers:
@@ -147,8 +171,6 @@ def _load_binding(source: Any, buffers: Buffers, path: Path, faults: Faults) -> 
 
 
 def _described(source: Any) -> str:
-    if isinstance(source, list):
-        (source,) = source
     return repr(source if isinstance(source, str) else source["name"])
 
 

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlcpu.batch.faults import Faults, Path, listed, shown
-from dmlcpu.descriptors import TensorDataType
-from dmlcpu.descriptors.enums import full_name
+from dmlcpu.directml.enums import TensorDataType, full_name
 from dmlcpu.runtime.memory import aligned_empty
 
 Array = NDArray[Any]

@@ -14,7 +14,8 @@ from dmlcpu.batch.dispatchables import Binding, Dispatchable, Tensors
 from dmlcpu.batch.faults import Path, json_path
 from dmlcpu.batch.model import Model
 from dmlcpu.batch.values import flat, lines, write_npy, write_raw
-from dmlcpu.descriptors import CompiledOperator, TensorDataType, compile_operator
+from dmlcpu.directml.compiled import CompiledOperator, compile_operator
+from dmlcpu.directml.enums import TensorDataType
 
 Array = NDArray[Any]
 Emit = Callable[[str], None]

@@ -3,8 +3,6 @@
 import importlib
 import os
 
-from dmlcpu.runtime.threads import get_num_threads, set_num_threads
-
 _LENIENCE = "KMP_DUPLICATE_LIB_OK"
 
 
@@ -34,10 +32,14 @@ def join_threadpoolctl() -> None:
 
         def get_num_threads(self) -> int:
             """Return how many threads an operator may use at most."""
+            from dmlcpu.runtime.threads import get_num_threads
+
             return get_num_threads()
 
         def set_num_threads(self, num_threads: int) -> None:
             """Let operators use at most so many threads, in the whole process."""
+            from dmlcpu.runtime.threads import set_num_threads
+
             set_num_threads(num_threads)
 
         def get_version(self) -> str:

@@ -24,10 +24,11 @@ _IN_A_ROW = 1_500_000
 
 
 class Budget(NamedTuple):
-    """What a plan may spend: threads, and the least work that is worth one of them."""
+    """What a plan may spend: threads, and the least work worth one of them; and its kernel, if it may not choose."""
 
     threads: int
     grain: int = GRAIN
+    kernel: str | None = None  # of alternatives, the one to use; None: the plan chooses
 
     def parts(self, work: int, most: int) -> int:
         """Return into how many shares to cut `work` nanoseconds that can be cut into at most `most` pieces."""
@@ -177,10 +178,13 @@ def set_num_threads(n: int) -> None:
 
 
 @contextlib.contextmanager
-def limits(threads: int, grain: int = GRAIN) -> Iterator[None]:
-    """Work under another budget for a while, awake or asleep (the tests' and the warm-up's way to several shares)."""
+def limits(threads: int, grain: int = GRAIN, kernel: str | None = None) -> Iterator[None]:
+    """Work under another budget for a while, awake or asleep (the tests' and the warm-up's way to shares and kernels).
+
+    A call that the kernel is not for raises LookupError.
+    """
     global _budgets
-    before, fixed = _budgets, Budget(threads, grain)
+    before, fixed = _budgets, Budget(threads, grain, kernel)
     _budgets = _Budgets(fixed, fixed)
     try:
         yield

@@ -3,16 +3,14 @@
 import contextlib
 import io
 import os
-from collections.abc import Iterable, Sequence
 from unittest.mock import patch
 
 from docutils import nodes
+from operators_in_text import expanded, levels_of, list_table, table_of_levels
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from dmlcpu.cli import main
-from dmlcpu.descriptors.enums import OperatorType
-from dmlcpu.descriptors.feature_level import SUPPORT, Allowed, Support
 from dmlcpu.kernels import registry
 
 
@@ -22,14 +20,7 @@ class FeatureLevels(SphinxDirective):
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        support = SUPPORT[OperatorType[self.arguments[0]]]
-        head = ("From level", "Tensors", "Dimensions", "Data types")
-        rows = [
-            (f"``{row.since.name.removeprefix('LEVEL_')}``", tensors, _span(allowed.dimensions), _types(allowed))
-            for row in support
-            for allowed, tensors in _grouped(row)
-        ]
-        return self.parse_text_to_nodes(list_table("12 33 15 40", head, rows))
+        return self.parse_text_to_nodes(table_of_levels(levels_of(self.arguments[0])))
 
 
 class KernelTable(SphinxDirective):
@@ -61,31 +52,12 @@ class CommandHelp(SphinxDirective):
         return [nodes.literal_block(text, text, language="text")]
 
 
-def list_table(widths: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [".. list-table::", "   :header-rows: 1", f"   :widths: {widths}", ""]
-    for row in (head, *rows):
-        lines += [f"   {'* -' if i == 0 else '  -'} {cell}" for i, cell in enumerate(row)]
-    return "\n".join(lines)
-
-
-def _grouped(row: Support) -> list[tuple[Allowed, str]]:
-    """Gather the tensors for which the same is allowed."""
-    groups: dict[Allowed, list[str]] = {}
-    for name, allowed in row.tensors.items():
-        groups.setdefault(allowed, []).append(name)
-    return [(allowed, ", ".join(names)) for allowed, names in groups.items()]
-
-
-def _span(dimensions: range) -> str:
-    first, last = dimensions[0], dimensions[-1]
-    return str(first) if first == last else f"{first} to {last}"
-
-
-def _types(allowed: Allowed) -> str:
-    return ", ".join(member.name for member in allowed.types)
+def _expand(app: Sphinx, docname: str, source: list[str]) -> None:
+    source[0] = expanded(source[0])
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("source-read", _expand)
     app.add_directive("feature-levels", FeatureLevels)
     app.add_directive("kernel-table", KernelTable)
     app.add_directive("command-help", CommandHelp)

@@ -1,4 +1,4 @@
-"""Which digit is it? The five nearest neighbours of handwritten digits, in 8 bits, with all three operators.
+"""Which digit is it? The five nearest neighbours of handwritten digits, in 8 bits, with three operators.
 
     python knn.py
 

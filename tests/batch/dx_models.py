@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
+from dmlcpu.operators import OPERATORS
+
 Change = Callable[[dict[str, Any]], object]
 
-OPERATORS = (
-    "DML_OPERATOR_TOP_K, DML_OPERATOR_TOP_K1, DML_OPERATOR_SCATTER_ND, DML_OPERATOR_QUANTIZED_LINEAR_MATRIX_MULTIPLY"
-)
+OPERATOR_TYPES = ", ".join(f"DML_OPERATOR_{each.name}" for row in OPERATORS.values() for each in row.descs)
 ROWS = [0, 1, 10, 11, 3, 2, 9, 8, 4, 5, 6, 7]
 
 

@@ -42,7 +42,7 @@ VALUES = st.recursive(
 
 
 def everything() -> dict[str, Any]:
-    """A model with all three operators and every kind of initializer and command."""
+    """A model with three operators and every kind of initializer and command."""
     model: dict[str, Any] = {"resources": {}, "dispatchables": {}, "commands": []}
     for part in (top_k(), scatter(), matmul(owned=True)):
         model["resources"] |= part["resources"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from dx_models import (
-    OPERATORS,
+    OPERATOR_TYPES,
     Change,
     add_command,
     add_resource,
@@ -56,7 +56,7 @@ MEANING_FAULTS = [
     *(
         (
             replace("dispatchables", "shade", by={"type": name, "sourcePath": "a.hlsl"}),
-            [f"$.dispatchables.shade.type: {name!r}; allowed: {OPERATORS}"],
+            [f"$.dispatchables.shade.type: {name!r}; allowed: {OPERATOR_TYPES}"],
         )
         for name in (
             "hlsl",

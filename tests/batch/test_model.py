@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from dx_models import (
-    OPERATORS,
+    OPERATOR_TYPES,
     Change,
     add_command,
     add_resource,
@@ -214,7 +214,7 @@ def test_all_faults_at_once_in_the_order_of_the_file(save: Save) -> None:
         '$.resources.x.initialValues[10]: null; allowed: numbers in the range of FLOAT32, "nan", "inf" or "-inf"',
         "$.resources.extra.initialValuesDataType: 'INT9'; allowed: FLOAT32, FLOAT16, UINT32, UINT16, UINT8, INT32, "
         "INT16, INT8, FLOAT64, UINT64, INT64, UNKNOWN",
-        f"$.dispatchables.shade.type: 'hlsl'; allowed: {OPERATORS}",
+        f"$.dispatchables.shade.type: 'hlsl'; allowed: {OPERATOR_TYPES}",
         "$.dispatchables.scatter.desc.InputTensor: missing; allowed: a value: it has no default",
         "$.commands[0].bindings.in: 'nowhere'; allowed: a resource: x, values, indices, extra",
         "$.commands[1].bindings.Output: unknown; "

@@ -1,16 +1,17 @@
 import re
 import sys
-from collections.abc import Callable
+from pathlib import Path
 
-import numpy as np
 import pytest
+from processes import run
 
-import dmlcpu
 from dmlcpu.batch import warmup
 from dmlcpu.batch.faults import MissingExtraError
 from dmlcpu.config import cache_folder
-from dmlcpu.kernels import registry
-from dmlcpu.runtime.threads import get_num_threads, limits
+from dmlcpu.operators import OPERATORS
+from dmlcpu.runtime.threads import get_num_threads
+
+TESTS = Path(__file__).parents[1]
 
 
 def test_chosen() -> None:
@@ -20,17 +21,6 @@ def test_chosen() -> None:
         ("quantized_matmul", "int8"),
     ]
     assert warmup.chosen(["quantized_matmul"], ["float32"]) == []
-
-
-def test_the_table_of_types_is_what_the_operators_take() -> None:
-    """Each type by a call; bfloat16 is warmed up by float16, so that it needs no ml_dtypes."""
-    for name in warmup.TYPES["top_k"]:
-        if name != "bfloat16":
-            assert dmlcpu.top_k(np.zeros(2, name), 1).values.dtype == name
-    assert set(warmup.TYPES["scatter_nd"]) == set(warmup.TYPES["top_k"])
-    assert set(warmup._CALLS) == set(warmup.TYPES)
-    no_operator_yet = {"matmul_integer"}
-    assert {entry.operator for entry in registry.KERNELS} - no_operator_yet == set(warmup.TYPES)
 
 
 def test_warm_up_tells_what_it_did() -> None:
@@ -44,43 +34,38 @@ def test_warm_up_tells_what_it_did() -> None:
     assert re.fullmatch(r"compiled 0 kernels in \d+\.\d s, 0 were in the cache already: .*", again)
 
 
-def call_top_k() -> None:
-    x = np.zeros((50, 30, 40), np.int16)
-    for k in (1, 7, 30):
-        dmlcpu.top_k(x, k, axis=1)
-    dmlcpu.top_k(x[::2, ::-1].T, 3, largest=False, index_dtype=np.uint32)
+LEFT_TO_COMPILE = """
+import itertools
+import numpy as np
+from conformance.random_calls import maker
+from dmlcpu.batch import warmup
+from dmlcpu.operators import OPERATORS
+from dmlcpu.runtime.threads import limits
+
+warmup.warm_up([(OPERATOR, TYPE)])
+before = warmup._counts()
+for threads in (1, 3):
+    with limits(threads, grain=1):
+        for example in OPERATORS[OPERATOR].examples(TYPE):  # some are made by other functions of the package
+            if example.kernel is None:
+                OPERATORS[OPERATOR].function(**example.arguments)
+calls = (maker(OPERATOR)(np.random.default_rng(seed)) for seed in range(4_000))
+mine = (call for call in calls if isinstance(call.first, np.ndarray) and call.first.dtype.name == TYPE)
+for call in itertools.islice(mine, 50):
+    for threads in (1, 3):
+        with limits(threads, grain=1):
+            call.run()
+assert warmup._counts() == before, (warmup._counts(), before)
+"""
 
 
-def call_scatter_nd() -> None:
-    x = np.zeros((50, 30, 40), np.int16)
-    for reduction in ("none", "add", "mul", "min", "max"):
-        dmlcpu.scatter_nd(x, [[0, 1], [2, 3]], np.zeros((2, 40), np.int16), reduction=reduction)
-    for index_type in (np.int8, np.int32, np.uint32, np.uint64):
-        dmlcpu.scatter_nd(x.T, np.array([[5]], index_type), np.zeros((1, 30, 50), np.int16), mode="clip")
+@pytest.mark.parametrize(("op", "name"), warmup.chosen(list(OPERATORS), ["int8", "float64"]))
+def test_nothing_is_left_to_compile(op: str, name: str) -> None:
+    """Calls of a type, in other layouts and directions than the examples that warm it up.
 
-
-def call_quantized_matmul() -> None:
-    a, b = np.zeros((3, 70, 50), np.int8), np.zeros((50, 90), np.uint8)
-    dmlcpu.quantized_matmul(a, 1.0, None, b, np.ones(90), 3, 1.0, 5)
-    dmlcpu.quantized_matmul(a, 1.0, None, dmlcpu.pack_b(b.view(np.int8)), 1.0, None, 1.0, None, out_dtype=np.uint8)
-
-
-@pytest.mark.parametrize(
-    ("op", "name", "call"),
-    [
-        ("top_k", "int16", call_top_k),
-        ("scatter_nd", "int16", call_scatter_nd),
-        ("quantized_matmul", "int8", call_quantized_matmul),
-    ],
-)
-def test_nothing_is_left_to_compile(op: str, name: str, call: Callable[[], None]) -> None:
-    warmup.warm_up([(op, name)])
-    before = warmup._counts()
-    with limits(1):
-        call()
-    with limits(3, grain=1):
-        call()
-    assert warmup._counts() == before
+    In a process that has compiled nothing else.
+    """
+    run(f"OPERATOR, TYPE = {op!r}, {name!r}\n{LEFT_TO_COMPILE}", PYTHONPATH=str(TESTS))
 
 
 def test_names_the_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,12 @@
 """A part of what `random_calls.py` does at length."""
 
+import functools
+
 import pytest
 from random_calls import check_call
+from samples import random_example
+
+from dmlcpu.operators import OPERATORS
 
 BLOCK = 250
 
@@ -9,4 +14,11 @@ BLOCK = 250
 @pytest.mark.parametrize("first", range(1_000_000, 1_000_000 + 8 * BLOCK, BLOCK))
 def test_random_calls_equal_the_reference(first):
     operators = {check_call(seed) for seed in range(first, first + BLOCK)}
-    assert operators == {"top_k", "scatter_nd", "quantized_matmul"}
+    assert operators == set(OPERATORS)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_examples_in_other_layouts_equal_the_reference(name):
+    """So are operators compared that have no random calls of their own."""
+    example = functools.partial(random_example, operator=name)
+    assert {check_call(seed, [example]) for seed in range(100)} == {name}

@@ -9,7 +9,6 @@ import pytest
 from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
 
 import dmlcpu
-import dmlcpu.operators
 from dmlcpu.runtime import threads
 
 OWN = {"user_api": "dmlcpu", "internal_api": "dmlcpu", "version": dmlcpu.__version__}
@@ -114,7 +113,8 @@ def test_its_import_leaves_the_environment_alone():
         """
         import os, sys
         before = dict(os.environ)
-        import dmlcpu.operators
+        import dmlcpu
+        dmlcpu.compile_operator
         assert "threadpoolctl" in sys.modules
         assert os.environ == before
         """
@@ -126,7 +126,8 @@ def test_a_setting_of_the_users_stays():
         """
         import os
         os.environ["KMP_DUPLICATE_LIB_OK"] = "True"
-        import dmlcpu.operators
+        import dmlcpu
+        dmlcpu.compile_operator
         assert os.environ["KMP_DUPLICATE_LIB_OK"] == "True"
         """
     )
@@ -138,7 +139,8 @@ def test_without_it_nothing_happens(installed):
         f"""
         import sys, types
         sys.modules["threadpoolctl"] = {installed}
-        import dmlcpu.operators
+        import dmlcpu
+        dmlcpu.compile_operator
         assert dmlcpu.get_num_threads() == 3
         """
     )

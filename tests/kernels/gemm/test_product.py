@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from samples import THREADS, quantized
 
+from dmlcpu.common.packing import pack_b
+from dmlcpu.common.product_plan import Layout, flat, plan, rhs, run
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.gemm import pack, skinny
 from dmlcpu.kernels.gemm.epilogue import Epilogue
@@ -14,9 +16,6 @@ from dmlcpu.kernels.gemm.microkernels.microkernel import MR, NR
 from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK
 from dmlcpu.kernels.gemm.product import make_product
 from dmlcpu.kernels.registry import ROWS, Entry, Product
-from dmlcpu.operators.packing import pack_b
-from dmlcpu.operators.product_plan import Layout, plan
-from dmlcpu.operators.quantized_matmul import flat, rhs, run
 from dmlcpu.runtime.isa import Isa
 from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.memory import words
@@ -42,7 +41,7 @@ def multiply(a, a_zero, b, b_zero, y, kernel, is_packed, operator="matmul_intege
     parameters = (scales[0], a_zero, scales[1], b_zero, None, None)
     shapes = tuple(None if zero is None else zero.shape for zero in parameters)
     form = given.layout if is_packed else ROWS
-    chosen = plan(operator, a_layout, b_layout, y_layout, shapes, form, budget(), kernel)
+    chosen = plan(operator, a_layout, b_layout, y_layout, shapes, form, budget()._replace(kernel=kernel))
     flat_a = words(a, BYTE) if a.size else np.empty(0, BYTE)
     run(chosen, flat_a, *rhs(given), *map(flat, parameters), words(y, y.dtype))
 

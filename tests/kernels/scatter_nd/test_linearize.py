@@ -7,8 +7,8 @@ from samples import INDEX_TYPES
 
 from dmlcpu.kernels.scatter_nd import linearize as compiled
 from dmlcpu.kernels.scatter_nd.work import CLIP, DROP, RAISE, SKIPPED, VALID, WORK
-from dmlcpu.operators.scatter_layout import INDEX_WORD
-from dmlcpu.operators.scatter_plan import BY_KERNEL, plan
+from dmlcpu.operators.scatter_nd.layout import INDEX_WORD
+from dmlcpu.operators.scatter_nd.plan import BY_KERNEL, plan
 from dmlcpu.runtime.memory import words
 from dmlcpu.runtime.records import record_at
 from dmlcpu.runtime.threads import Budget

@@ -6,8 +6,8 @@ from numba import njit
 
 from dmlcpu.kernels.scatter_nd import owned
 from dmlcpu.kernels.scatter_nd.work import BLOCK, WORK
-from dmlcpu.operators.scatter_layout import INDEX_WORD
-from dmlcpu.operators.scatter_plan import IN_PLACE, plan
+from dmlcpu.operators.scatter_nd.layout import INDEX_WORD
+from dmlcpu.operators.scatter_nd.plan import IN_PLACE, plan
 from dmlcpu.runtime.memory import words
 from dmlcpu.runtime.records import record_at
 from dmlcpu.runtime.threads import Budget

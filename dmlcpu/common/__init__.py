@@ -1,0 +1,1 @@
+"""What several operators share: checks of arguments, data types, packed matrices, the plan of products."""

@@ -1,0 +1,166 @@
+"""Checks that the functions and the descriptors share. Each refusal names operator, field, found and allowed."""
+
+import functools
+import operator as op
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlcpu.errors import BindingError, DmlError, UnsupportedError
+from dmlcpu.runtime.memory import elements_overlap, overlap, spans_meet
+
+Array = NDArray[Any]
+
+_BOOLS = (bool, np.bool_)
+
+
+def as_array(operator: str, field: str, value: Any) -> Array:
+    """Return `value` as an array of fixed-size elements in native byte order and aligned, copied only if it must be."""
+    array: Array = value if type(value) is np.ndarray else _convert(operator, field, value)
+    if array.dtype.hasobject:
+        found = type(value).__name__ if array.ndim == 0 else f"an array of dtype {array.dtype}"
+        raise TypeError(f"{operator}: {field} is {found}; allowed: an array of fixed-size elements")
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    return array if array.flags.aligned else array.copy()
+
+
+def _convert(operator: str, field: str, value: Any) -> Array:
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(f"{operator}: {field} is a masked array; allowed: an array without a mask")
+    try:
+        return np.asarray(value)
+    except ValueError as error:  # ragged nested lists
+        raise BindingError(operator, field, str(error), "an array, or what numpy.asarray makes one of") from None
+
+
+@functools.lru_cache(maxsize=256)
+def type_name(dtype: np.dtype[Any]) -> str:
+    """Return the name of a type, which NumPy puts together anew, in microseconds, each time it is asked."""
+    return dtype.name
+
+
+def as_integer(operator: str, field: str, value: Any) -> int:
+    """Return an integer argument as an int."""
+    if type(value) is int:
+        return value
+    if not isinstance(value, _BOOLS):
+        try:
+            return op.index(value)
+        except TypeError:
+            pass
+    raise TypeError(f"{operator}: {field} is {value!r}; allowed: an integer")
+
+
+def as_axis(operator: str, field: str, value: Any, array: str, dimensions: int) -> int:
+    """Return an axis of the argument `array`, counted from the first; a negative one counts from the last."""
+    axis = value if type(value) is int else as_integer(operator, field, value)
+    if not -dimensions <= axis < dimensions:
+        allowed = f"{-dimensions} to {dimensions - 1} ({array} has {dimensions} dimensions)"
+        raise DmlError(operator, field, str(axis), allowed)
+    return axis % dimensions
+
+
+def as_dtype(operator: str, field: str, value: Any, allowed: Collection[str]) -> np.dtype[Any]:
+    """Return a data type argument as a dtype, one of a list of names."""
+    try:
+        dtype: np.dtype[Any] = np.dtype(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{operator}: {field} is {value!r}; allowed: {', '.join(allowed)}") from None
+    if value is None or type_name(dtype) not in allowed or not dtype.isnative:
+        raise UnsupportedError(operator, field, "None" if value is None else str(dtype), ", ".join(allowed))
+    return dtype
+
+
+def check_flag(operator: str, field: str, value: Any) -> bool:
+    """Return a boolean argument as a bool."""
+    if not isinstance(value, _BOOLS):
+        raise TypeError(f"{operator}: {field} is {value!r}; allowed: True or False")
+    return bool(value)
+
+
+def check_choice(operator: str, field: str, value: Any, choices: Collection[str]) -> None:
+    """Refuse a string that is not one of the choices."""
+    if not isinstance(value, str):
+        raise TypeError(f"{operator}: {field} is {value!r}; allowed: {', '.join(map(repr, choices))}")
+    if value not in choices:
+        raise DmlError(operator, field, repr(value), ", ".join(map(repr, choices)))
+
+
+def check_output(operator: str, field: str, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """Return an output as a plain array, or refuse it if it cannot take the result as it is."""
+    if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
+        raise TypeError(f"{operator}: {field} is {type(array).__name__}; allowed: a numpy.ndarray")
+    if array.shape != shape:
+        raise BindingError(operator, f"{field}.shape", str(array.shape), str(shape))
+    if array.dtype != dtype:
+        raise BindingError(operator, f"{field}.dtype", str(array.dtype), str(dtype))
+    if not array.flags.writeable:
+        raise BindingError(operator, field, "read-only", "an array that can be written to")
+    if not array.flags.aligned:
+        raise BindingError(operator, field, "not aligned to its element size", "an aligned array")
+    if not array.flags.c_contiguous and elements_overlap(array.shape, array.strides, array.itemsize):
+        raise BindingError(operator, field, "laid out so that elements overlap", "an array whose elements are apart")
+    return np.asarray(array)  # of a matrix or a memory map, the array it is
+
+
+def check_apart(operator: str, field: str, out: Array, others: Mapping[str, Array]) -> None:
+    """Refuse an output that shares memory with one of the other arrays."""
+    for name, other in others.items():
+        if overlap(out, other):
+            raise BindingError(operator, field, f"sharing memory with {name}", "memory of its own")
+
+
+def same_memory(a: Array, b: Array) -> bool:
+    """Return whether two arrays of one shape and type are the same elements in the same places."""
+    if a is b:
+        return True
+    return (
+        spans_meet(a, b)
+        and a.ctypes.data == b.ctypes.data
+        and all(mine == other for n, mine, other in zip(a.shape, a.strides, b.strides, strict=True) if n > 1)
+    )
+
+
+def check_type(operator: str, field: str, dtype: np.dtype[Any], allowed: Collection[str]) -> None:
+    """Refuse a data type that is not in a list of names."""
+    if type_name(dtype) not in allowed:
+        raise UnsupportedError(operator, f"{field}.dtype", str(dtype), ", ".join(allowed))
+
+
+def as_array_like(operator: str, name: str, value: Any, other: str, dtype: np.dtype[Any]) -> Array:
+    """Return an array of the type of the argument `other`; lists and numbers are converted, arrays have to be of it."""
+    if not hasattr(value, "dtype"):
+        return _from_list(operator, name, value, f"what {dtype} ({other}'s type) holds", dtype)
+    array = as_array(operator, name, value)
+    if array.dtype != dtype:
+        raise BindingError(operator, f"{name}.dtype", str(array.dtype), f"{dtype} ({other}'s type)")
+    return array
+
+
+def _from_list(operator: str, name: str, value: Any, allowed: str, dtype: np.dtype[Any]) -> Array:
+    """Convert lists and numbers, but not what would lose a fraction, a digit or characters."""
+    try:
+        given = np.asarray(value)
+        with np.errstate(all="ignore"):
+            array = np.asarray(value, dtype)
+    except (OverflowError, TypeError, ValueError) as error:
+        raise BindingError(operator, name, str(error), allowed) from None
+    if given.size and not _converts(given.dtype, dtype):
+        raise BindingError(operator, name, f"a list of {given.dtype}", allowed)
+    if given.dtype.kind in "fc" and (np.isinf(array) & ~np.isinf(given)).any():
+        raise BindingError(operator, name, "a number that overflows", allowed)
+    return array
+
+
+def _converts(given: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
+    """Return whether a list of one type may be given for another; whether integers fit is told by their values."""
+    if dtype.name == "bfloat16":
+        return given.kind in "biuf"
+    if given.kind in "iu" and dtype.kind in "iu":
+        return True
+    if given.kind in "biufc" and dtype.kind in "biufc":
+        return np.can_cast(given, dtype, "same_kind")
+    return given.kind == dtype.kind and np.can_cast(given, dtype, "safe")

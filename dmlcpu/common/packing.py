@@ -1,0 +1,179 @@
+"""Packed matrices: right-hand sides rearranged once into the panels that the kernels multiply."""
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dmlcpu.common.arguments import Array
+from dmlcpu.common.quantization import check_matrix
+from dmlcpu.errors import UnsupportedError
+from dmlcpu.kernels import registry
+from dmlcpu.kernels.gemm.microkernels.microkernel import NR
+from dmlcpu.kernels.gemm.pack import LAYOUT, WORK
+from dmlcpu.kernels.gemm.work import groups_of, panels_of
+from dmlcpu.kernels.walk import merge, walk_of
+from dmlcpu.runtime import threads
+from dmlcpu.runtime.compilation import can_compile, in_python
+from dmlcpu.runtime.memory import aligned_empty, first_word, packed_strides, words
+from dmlcpu.runtime.records import fill
+from dmlcpu.runtime.threads import Budget
+
+_BYTE = np.dtype(np.uint8)
+_SIGN = 0x80
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PackedMatrix:
+    """A constant right-hand side, in the form the kernels read: what `pack_b` returns.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        The shape (..., K, N) of the matrix that was packed.
+    dtype : dtype
+        Its type, int8 or uint8.
+    layout : str
+        The name of the packed form: signed bytes, four along K in a word, panels of 32 columns. The kernels of all
+        instruction sets read it, so a packed matrix can be stored or sent to another machine.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    layout: str
+    panels: Array  # int64, flat: (batches, panels, groups of four rows, 32 columns) words of 32 bits
+    sums: Array  # int64, flat: (batches, padded columns)
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions of the matrix that was packed."""
+        return len(self.shape)
+
+    def __repr__(self) -> str:
+        return f"PackedMatrix(shape={self.shape}, dtype={self.dtype}, layout={self.layout!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickle, (self.shape, self.dtype, self.layout, self.panels, self.sums)
+
+
+def _unpickle(shape: tuple[int, ...], dtype: np.dtype[Any], layout: str, panels: Array, sums: Array) -> PackedMatrix:
+    """Return a packed matrix whose panels lie on a cache line again, which pickling does not care for."""
+    if layout != LAYOUT:
+        raise UnsupportedError("pack_b", "layout", layout, LAYOUT)
+    aligned = aligned_empty(panels.size, np.int64)
+    aligned[...] = panels
+    return PackedMatrix(shape, dtype, layout, aligned, sums.copy())  # which can be written to again
+
+
+def pack_b(b: ArrayLike) -> PackedMatrix:
+    """Pack constant weights once, to pass them as `b` of many products.
+
+    Parameters
+    ----------
+    b : array_like of int8 or uint8, shape (..., K, N)
+        Any memory layout; the packed matrix is a copy.
+
+    Returns
+    -------
+    PackedMatrix
+        It may be used from many threads at once, and pickled.
+
+    Raises
+    ------
+    DmlError
+        If `b` is of another type or has fewer than two dimensions.
+
+    Examples
+    --------
+    >>> import numpy as np, dmlcpu
+    >>> weights = dmlcpu.pack_b(np.eye(3, dtype=np.int8))
+    >>> weights
+    PackedMatrix(shape=(3, 3), dtype=int8, layout='s8_k4_n32')
+    >>> a = np.array([[1, 2, 3]], np.uint8)
+    >>> dmlcpu.quantized_matmul(a, 1.0, None, weights, 1.0, None, 1.0, None)
+    array([[1, 2, 3]], dtype=uint8)
+    """
+    b = check_matrix("pack_b", "b", b, at_least=2)
+    *batch, depth, columns = b.shape
+    padded = math.prod(batch) * in_python(panels_of)(columns) * NR
+    panels, sums = aligned_empty(padded * in_python(groups_of)(depth) // 2, np.int64), aligned_empty(padded, np.int64)
+    sums[...] = 0
+    if not can_compile():
+        _pack(b, panels, sums)
+    elif b.size:
+        run, parts, work = _pack_plan(b.shape, b.strides, b.dtype, threads.budget())
+        run(0, parts, words(b, _BYTE), panels.view(np.uint32), sums, work)
+    return PackedMatrix(b.shape, b.dtype, LAYOUT, panels, sums)
+
+
+def _pack(b: Array, panels: Array, sums: Array) -> None:
+    """Do in NumPy what the kernel does."""
+    *_, depth, columns = b.shape
+    rows = _rows_of(panels, b.shape)
+    batches, groups, four, count, width = rows.shape
+    signed = np.zeros((batches, groups * four, count * width), _BYTE)
+    signed[:, :depth, :columns] = b.reshape(batches, depth, columns).view(_BYTE) ^ rhs_sign_flip(b.dtype)
+    rows[...] = signed.reshape(rows.shape)
+    sums[...] = signed.view(np.int8).sum(axis=1, dtype=np.int64).reshape(-1)
+
+
+def unpack(b: PackedMatrix) -> Array:
+    """Return a copy of the matrix that was packed."""
+    *_, depth, columns = b.shape
+    rows = _rows_of(b.panels, b.shape)
+    batches, groups, four, count, width = rows.shape
+    signed = rows.reshape(batches, groups * four, count * width)[:, :depth, :columns]
+    return (signed ^ rhs_sign_flip(b.dtype)).view(b.dtype).reshape(b.shape)
+
+
+def _rows_of(panels: Array, shape: tuple[int, ...]) -> Array:
+    """View panels as bytes in the order of rows: matrices, groups, rows of a group, panels, columns of a panel."""
+    *batch, depth, columns = shape
+    in_memory = (math.prod(batch), in_python(panels_of)(columns), in_python(groups_of)(depth), NR, 4)
+    return panels.view(_BYTE).reshape(in_memory).transpose(0, 2, 4, 1, 3)
+
+
+@functools.lru_cache(maxsize=1024)
+def _pack_plan(
+    shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any], budget: Budget
+) -> tuple[Callable[..., Any], int, NDArray[np.int64]]:
+    """Return the kernel, into how many parts to cut the work, and what it is told of matrices of this layout."""
+    *batch, depth, columns = shape
+    matrices = math.prod(batch)
+    parts = budget.parts(work=math.prod(shape) // 8, most=matrices * in_python(panels_of)(columns))
+    sizes, along_batch = merge(batch, strides[:-2])
+    work = fill(
+        WORK,
+        N=columns,
+        K=depth,
+        sign_flip=rhs_sign_flip(dtype),
+        matrices=matrices,
+        walk=walk_of(sizes),
+        b={
+            "start": first_word(shape, strides),
+            "row": strides[-2],
+            "column": strides[-1],
+            "strides": along_batch,
+        },
+    )
+    return registry.find("quantized_matmul", "pack").kernel.for_parts(parts), parts, work
+
+
+def rhs_sign_flip(dtype: np.dtype[Any]) -> int:
+    """Return what makes signed bytes of bytes of this type, by exclusive or: what they stand for is 128 less."""
+    return 0 if dtype == np.int8 else _SIGN
+
+
+def lhs_sign_flip(dtype: np.dtype[Any]) -> int:
+    """Return what makes unsigned bytes of bytes of this type: what they stand for is 128 more."""
+    return _SIGN - rhs_sign_flip(dtype)
+
+
+def broadcast_strides(shape: tuple[int, ...], ndim: int) -> tuple[int, ...]:
+    """Return the strides, in items, of a contiguous array when it is broadcast to so many dimensions."""
+    own = (1,) * (ndim - len(shape)) + shape
+    return tuple(stride if size > 1 else 0 for size, stride in zip(own, packed_strides(own), strict=True))

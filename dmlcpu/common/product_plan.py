@@ -1,0 +1,270 @@
+"""How products of bytes are carried out: which kernel, and how the work is cut."""
+
+import functools
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlcpu.common.arguments import Array
+from dmlcpu.common.packing import PackedMatrix, broadcast_strides, lhs_sign_flip, rhs_sign_flip
+from dmlcpu.kernels import registry
+from dmlcpu.kernels.gemm import skinny
+from dmlcpu.kernels.gemm.microkernels.microkernel import NR
+from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK
+from dmlcpu.kernels.gemm.work import (
+    COUNTER,
+    MOST_PANELS,
+    NARROW,
+    SHARES,
+    WORK,
+    Problem,
+    groups_of,
+    lhs_cells,
+    panels_of,
+    share_cells,
+)
+from dmlcpu.kernels.registry import ROWS, Entry, Product
+from dmlcpu.kernels.walk import merge, walk_of
+from dmlcpu.runtime.compilation import in_python
+from dmlcpu.runtime.memory import Workspace, first_word, second_level_cache, word_strides, words
+from dmlcpu.runtime.records import fill
+from dmlcpu.runtime.threads import Budget
+
+_log = logging.getLogger("dmlcpu")
+
+# Bytes of a's rows that are kept packed from one block of columns to the next; more of them are packed every time
+# (measured, like those below, on a Xeon with VNNI).
+_KEPT_LHS = 4 << 20
+# Bytes of the sums that a few rows are multiplied into: they stay near while b passes (16 KiB are slower, 256 alike).
+_SKINNY_SUMS = 64 << 10
+# Into how many tasks the work of a thread is cut, so that a fast core can take what a slow one does not get to.
+_TASKS = 4
+BYTE = np.dtype(np.uint8)
+_ZERO, _NO_BYTES, _NO_CELLS = np.zeros(1, BYTE), np.empty(0, BYTE), np.empty(0, np.int64)
+_PARAMETERS = ("a_scale", "a_zero", "b_scale", "b_zero", "y_scale", "y_zero")
+
+
+class Layout(NamedTuple):
+    """What a plan has to know of an array."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]  # in bytes
+    dtype: np.dtype[Any]
+
+
+class Cut(NamedTuple):
+    """How the work is cut; see the kernels' work record."""
+
+    threads: int
+    row_parts: int
+    column_parts: int
+    NC: int
+    slots: int
+    keeps_rows: bool
+    share_cells: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How one set of shapes and layouts is worked on."""
+
+    run: Callable[..., Any]  # the kernel, to be called with (0, parts, ...)
+    parts: int
+    work: NDArray[np.int64]  # what it is told
+    workspace: Workspace
+
+
+@functools.lru_cache(maxsize=1024)
+def plan(
+    operator: str,
+    a: Layout,
+    b: Layout,
+    out: Layout,
+    parameters: tuple[tuple[int, ...] | None, ...],
+    b_layout: str,
+    budget: Budget,
+) -> Plan:
+    """Choose the kernel and cut the work.
+
+    parameters: the shapes of scales and zero points, in the kernels' order; b_layout: how b is packed, or ROWS.
+    """
+    *batch, rows, columns = out.shape
+    problem = Problem(math.prod(batch), rows, columns, a.shape[-1], b.strides[-1])
+    entry, product, reason = _kernel_for(operator, problem, b_layout, budget.kernel)
+    is_packed = b_layout != ROWS
+    cut = _cut_skinny(problem, budget) if product.is_skinny else _cut_tiles(product, problem, is_packed, budget)
+    _log.debug("%s: %s by %s: %s (%s), %d parts", operator, a.shape, b.shape, entry.name, reason, cut.threads)
+    is_wide = problem.depth > NARROW and not product.wraps
+    return Plan(
+        entry.kernel.for_parts(cut.threads),
+        cut.threads,
+        fill(WORK, **_sizes(problem, cut, out.dtype), **_arrays(a, b, out, parameters, is_packed, is_wide)),
+        Workspace(SHARES + cut.threads * cut.share_cells),
+    )
+
+
+def _kernel_for(operator: str, problem: Problem, b_layout: str, name: str | None) -> tuple[Entry, Product, str]:
+    """Return the kernel that suits a product best, or the one of that name if it can do it, and why it is."""
+    able = [
+        (entry, entry.product)
+        for entry in registry.available(operator, "dot")
+        if name in (None, entry.name)
+        and entry.product is not None
+        and b_layout in entry.product.rhs_layouts
+        and (entry.supports is None or entry.supports(problem))
+    ]
+    if not able:
+        raise LookupError(f"no kernel {name or 'at all'} for this product on this machine")
+    entry, product = max(able, key=lambda pair: (pair[1].is_skinny, pair[0].isa.rank))  # those for few rows come first
+    if name:
+        return entry, product, "asked for"
+    b = "as it lies in memory" if b_layout == ROWS else f"packed as {b_layout}"
+    rows = "few rows, " if product.is_skinny else ""
+    return entry, product, f"{rows}B {b}: the highest instruction set of those that can"
+
+
+def _sizes(problem: Problem, cut: Cut, dtype: np.dtype[Any]) -> dict[str, Any]:
+    """Return the fields of the work record that say what is multiplied, and how it is cut."""
+    lowest, highest = (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.kind in "iu" else (0, 0)
+    return {
+        "M": problem.rows,
+        "N": problem.columns,
+        "K": problem.depth,
+        "groups": in_python(groups_of)(problem.depth),
+        "panels": in_python(panels_of)(problem.columns),
+        "tasks": problem.batches * cut.row_parts * cut.column_parts,
+        "row_parts": cut.row_parts,
+        "column_parts": cut.column_parts,
+        "NC": cut.NC,
+        "slots": cut.slots,
+        "keeps_rows": cut.keeps_rows,
+        "share_cells": cut.share_cells,
+        "lowest": int(lowest),
+        "highest": int(highest),
+    }
+
+
+def _arrays(
+    a: Layout, b: Layout, out: Layout, parameters: tuple[tuple[int, ...] | None, ...], is_packed: bool, is_wide: bool
+) -> dict[str, Any]:
+    """Return the fields of the work record that say where things lie, and what is the same for all rows."""
+    ndim = len(out.shape)
+    own = [broadcast_strides(shape or (), ndim) for shape in parameters]
+    steps = dict(zip(_PARAMETERS, [strides[-2] or strides[-1] for strides in own], strict=True))
+    out_strides = word_strides(out.strides, out.dtype.itemsize)
+    b_batch = broadcast_strides(b.shape[:-2], ndim - 2) if is_packed else _batch_strides(b, ndim - 2)
+    sizes, *strides = merge(
+        out.shape[:-2], _batch_strides(a, ndim - 2), b_batch, out_strides[:-2], *[strides[:-2] for strides in own]
+    )
+    return {
+        "walk": walk_of(sizes),
+        "a": _matrix(a.shape, a.strides, strides[0]),
+        "b": _matrix(b.shape, b.strides, strides[1]),
+        "y": _matrix(out.shape, out_strides, strides[2]),
+        "a_sign_flip": lhs_sign_flip(a.dtype),
+        "b_sign_flip": rhs_sign_flip(b.dtype),
+        "b_is_packed": is_packed,
+        "is_wide": is_wide,
+        "same_a_zero": steps["a_zero"] == 0,
+        "same_multiplier": steps["a_scale"] == steps["y_scale"] == 0,
+        "same_rows": not any(steps[name] for name in ("a_scale", "a_zero", "y_scale", "y_zero")),
+        "same_start": steps["a_zero"] == 0 and a.shape[-1] > 0 and not is_wide,
+        **{name: {"step": steps[name], "strides": along} for name, along in zip(_PARAMETERS, strides[3:], strict=True)},
+    }
+
+
+def _matrix(shape: tuple[int, ...], strides: tuple[int, ...], along_batch: list[int]) -> dict[str, Any]:
+    return {"start": first_word(shape, strides), "row": strides[-2], "column": strides[-1], "strides": along_batch}
+
+
+def _batch_strides(layout: Layout, ndim: int) -> tuple[int, ...]:
+    """Return the strides of the batch dimensions when they are broadcast to so many."""
+    own = layout.strides[:-2]
+    pairs = zip(layout.shape, own, strict=False)
+    return (0,) * (ndim - len(own)) + tuple(stride if size > 1 else 0 for size, stride in pairs)
+
+
+def _cut_tiles(product: Product, problem: Problem, is_packed: bool, budget: Budget) -> Cut:
+    """Cut a product of packed operands by rows and by columns."""
+    batches, rows, columns, depth, _ = problem
+    groups, panels, tiles = in_python(groups_of)(depth), in_python(panels_of)(columns), -(-rows // product.mr)
+    # In nanoseconds (Zen 4, within a factor of 2).
+    reading = columns * depth // (48 if is_packed else 8)  # and packing, if it is not
+    work = batches * (rows * columns * depth // product.rate + reading + rows * depth // 8)
+    threads = budget.parts(work, most=batches * tiles * panels)
+    row_parts, column_parts = parts_of(batches, tiles, panels, threads, not is_packed)
+    while threads > 1 and batches * row_parts * column_parts < _TASKS * threads and 2 * column_parts <= panels:
+        column_parts *= 2
+    in_cache = second_level_cache() // 2 // max(1, 4 * groups * NR)
+    block = max(1, min(in_cache, MOST_PANELS, -(-panels // column_parts)))
+    slots = -(-tiles // row_parts)
+    keeps_rows = 8 * slots * in_python(lhs_cells)(groups, product.mr) <= _KEPT_LHS
+    slots = slots if keeps_rows else 1
+    cells = share_cells(depth, block, product.mr, slots, not is_packed)
+    threads = min(threads, batches * row_parts * column_parts)
+    return Cut(threads, row_parts, column_parts, block, slots, keeps_rows, cells)
+
+
+def _cut_skinny(problem: Problem, budget: Budget) -> Cut:
+    """Cut a product of few rows by columns, and these into blocks whose sums stay in the nearest caches."""
+    batches, rows, columns, depth, _ = problem
+    blocks = -(-columns // BLOCK)
+    threads = budget.parts(batches * columns * depth * (4 + rows) // 64, most=batches * blocks)
+    column_parts = 1
+    while threads > 1 and batches * column_parts < _TASKS * threads and 2 * column_parts <= blocks:
+        column_parts *= 2
+    most = _SKINNY_SUMS // ((rows + 1) * 4 * BLOCK)
+    NC = BLOCK // NR * max(1, min(most, -(-blocks // column_parts)))
+    cells = skinny.share_cells(depth, NC, rows)
+    return Cut(min(threads, batches * column_parts), 1, column_parts, NC, 1, True, cells)
+
+
+def parts_of(batches: int, tiles: int, panels: int, threads: int, packs: bool) -> tuple[int, int]:
+    """Return into how many parts to cut the rows and the columns of each product, so that all threads finish early.
+
+    Parts of the rows each pack all columns of b again, if it is not packed.
+    """
+
+    def time(parts: tuple[int, int]) -> tuple[int, int]:
+        tasks = batches * parts[0] * parts[1]
+        rows, columns = -(-tiles // parts[0]), -(-panels // parts[1])
+        return -(-tasks // threads) * columns * (rows + packs), tasks
+
+    counts = [1]
+    while counts[-1] < threads:
+        counts.append(min(2 * counts[-1], threads))
+    return min(
+        ((rows, columns) for rows in counts for columns in counts if rows <= tiles and columns <= panels), key=time
+    )
+
+
+def run(chosen: Plan, *arrays: Array) -> None:
+    """Run a plan on what the kernel reads and writes, all of it flat; see the kernel for their order."""
+    with chosen.workspace as scratch:
+        scratch[COUNTER] = 0
+        chosen.run(0, chosen.parts, *arrays, chosen.work, scratch)
+
+
+def bytes_of(matrix: Array) -> Array:
+    """Return what the kernel reads of a matrix."""
+    return words(matrix, BYTE) if matrix.size else _NO_BYTES
+
+
+def rhs(b: Array | PackedMatrix) -> tuple[Array, Array, Array]:
+    """Return what the kernel reads of the right-hand side: its bytes, or its panels and the sums of its columns."""
+    return (_NO_BYTES, b.panels, b.sums) if isinstance(b, PackedMatrix) else (bytes_of(b), _NO_CELLS, _NO_CELLS)
+
+
+def flat(parameter: Array | None) -> Array:
+    """Return an operand's numbers behind one another: of scales float32, of others bytes; None is zero."""
+    if parameter is None:
+        return _ZERO
+    numbers = np.ascontiguousarray(parameter).ravel()
+    if not numbers.flags.writeable:
+        numbers = numbers.copy()  # kernels are compiled for arrays that can be written to
+    return numbers if numbers.dtype == np.float32 else numbers.view(BYTE)

@@ -1,0 +1,132 @@
+"""Checks of what only quantized operators have: int8 matrices, scales and zero points."""
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from dmlcpu.common.arguments import Array, as_array, as_dtype, check_type, type_name
+from dmlcpu.common.data_types import QUANTIZED
+from dmlcpu.errors import BindingError, DmlError, UnsupportedError
+
+_FLOATS = (float, np.float32, np.float64)
+_TINY, _HUGE = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
+
+
+def check_matrix(operator: str, field: str, value: Any, at_least: int) -> Array:
+    """Return an int8 or uint8 array of at least so many dimensions."""
+    array = as_array(operator, field, value)
+    check_type(operator, field, array.dtype, QUANTIZED)
+    if array.ndim < at_least:
+        raise BindingError(operator, f"{field}.ndim", str(array.ndim), f"at least {at_least}")
+    return array
+
+
+def common_batch(
+    operator: str,
+    a: tuple[str, tuple[int, ...]],
+    b: tuple[str, tuple[int, ...]],
+    a_matrix: tuple[int, ...],
+    b_matrix: tuple[int, ...],
+) -> tuple[int, ...]:
+    """Return the batch shape of the product, or refuse operands (name, shape) that do not fit together."""
+    (a_name, a_shape), (b_name, b_shape) = a, b
+    if a_matrix[-1] != b_matrix[-2]:
+        allowed = f"K = {a_matrix[-1]} rows ({a_name}.shape is {a_shape})"
+        raise BindingError(operator, f"{b_name}.shape", str(b_shape), allowed)
+    if a_matrix[:-2] == b_matrix[:-2]:
+        return a_matrix[:-2]
+    try:
+        return np.broadcast_shapes(a_matrix[:-2], b_matrix[:-2])
+    except ValueError:
+        allowed = f"batch dimensions that broadcast with {a_matrix[:-2]} ({a_name}.shape is {a_shape})"
+        raise BindingError(operator, f"{b_name}.shape", str(b_shape), allowed) from None
+
+
+def output_type(operator: str, out_dtype: Any, y_zero_point: Any, default: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type of the product: what is asked for, else the zero point's, else the default."""
+    if out_dtype is None:
+        zero_type = default if y_zero_point is None else np.asarray(y_zero_point).dtype
+        return zero_type if type_name(zero_type) in QUANTIZED else default
+    return as_dtype(operator, "out_dtype", out_dtype, QUANTIZED)
+
+
+def scale(operator: str, field: str, value: Any, shape: tuple[int, ...], *, rows: bool) -> Array:
+    """Return a scale as float32 in a shape that broadcasts to `shape`: (..., M, 1) of rows, else (..., 1, N)."""
+    if type(value) in _FLOATS and _TINY < value < _HUGE:  # an ordinary number needs none of the care below
+        return _number(float(value), "float32")
+    array = as_array(operator, field, value)
+    if array.dtype.kind not in "fiu" and type_name(array.dtype) != "bfloat16":
+        raise UnsupportedError(operator, f"{field}.dtype", str(array.dtype), "floating types")
+    if array.dtype == np.float32:
+        array = array.copy()  # an output that shares its memory must not change it
+    else:
+        with np.errstate(all="ignore"):  # what overflows is refused as infinite
+            array = array.astype(np.float32)
+    check_scale(operator, field, array)
+    return _spread(operator, field, array, shape, rows)
+
+
+@functools.lru_cache(maxsize=1024)
+def _number(value: float, dtype: str) -> Array:
+    """Return a number as a matrix of one element: who multiplies often gives the same ones."""
+    return np.array([[value]], dtype)
+
+
+def zero_point(
+    operator: str, field: str, value: Any, dtype: np.dtype[Any], shape: tuple[int, ...], *, rows: bool
+) -> Array | None:
+    """Return a zero point in its tensor's type, in a shape that broadcasts to `shape`; None stays None."""
+    if value is None:
+        return None
+    if (type(value) is int or type(value) is dtype.type) and (
+        0 <= value < 256 if dtype == np.uint8 else -128 <= value < 128
+    ):
+        return _number(int(value), type_name(dtype))
+    array = as_array(operator, field, value)
+    if array.dtype == dtype:
+        return _spread(operator, field, array.copy(), shape, rows)  # as with scales
+    if array.dtype.kind not in "iu" or type_name(array.dtype) in QUANTIZED:
+        raise UnsupportedError(operator, f"{field}.dtype", str(array.dtype), f"{dtype} (its tensor's type)")
+    limits = np.iinfo(dtype)
+    bad = (array < limits.min) | (array > limits.max)
+    if bad.any():
+        raise _bad_element(operator, field, array, bad, f"{limits.min} to {limits.max} ({dtype})")
+    return _spread(operator, field, array.astype(dtype), shape, rows)
+
+
+def check_scale(operator: str, field: str, array: Array) -> None:
+    """Refuse scales that are not positive and finite, naming the first bad element."""
+    # Infinity, zero, and NaN, which compares as false with everything, fail one of these.
+    if array.size == 1 and 0 < array.item() < np.inf:
+        return
+    if array.size and array.min() > 0 and array.max() < np.inf:
+        return
+    bad = ~((array > 0) & (array < np.inf))  # NaN is neither
+    if bad.any():
+        raise _bad_element(operator, field, array, bad, "finite float32 numbers greater than 0")
+
+
+def _bad_element(operator: str, field: str, array: Array, bad: Array, allowed: str) -> DmlError:
+    where = np.unravel_index(int(np.argmax(bad)), bad.shape)
+    place = f"[{', '.join(map(str, where))}]" if array.size > 1 else ""
+    return DmlError(operator, f"{field}{place}", str(array[where]), allowed)
+
+
+def _spread(operator: str, field: str, array: Array, shape: tuple[int, ...], rows: bool) -> Array:
+    """Return a view of `array` with the dimensions of `shape`: (..., length, 1) or (..., 1, length)."""
+    length = shape[-2] if rows else shape[-1]
+    if array.size == 1:
+        return array.reshape(1, 1)
+    if array.shape == (length,):
+        return array.reshape(shape[-2:])
+    if array.shape == shape:
+        return array
+    try:
+        fits = array.ndim > 1 and np.broadcast_shapes(array.shape, shape) == shape
+    except ValueError:
+        fits = False
+    if not fits:
+        allowed = f"one number, ({length},), or a shape that broadcasts to {shape}"
+        raise BindingError(operator, f"{field}.shape", str(array.shape), allowed)
+    return array

@@ -1,0 +1,1 @@
+"""What DirectML has in common for all operators: descs, feature levels, binding, compiled operators, models' JSON."""

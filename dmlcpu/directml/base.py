@@ -1,0 +1,228 @@
+"""What all operator descs share: the table of their fields, the checks of single fields, the dictionary form."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from enum import IntEnum
+from operator import itemgetter
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple, get_args, get_origin
+
+import numpy as np
+
+from dmlcpu.common.arguments import Array, as_integer
+from dmlcpu.directml.checks import UINT_MAX, check_kind, check_range, set_field
+from dmlcpu.directml.enums import OperatorType, TensorFlags, full_name
+from dmlcpu.directml.feature_level import Support
+from dmlcpu.directml.tensor import TensorDesc
+from dmlcpu.errors import InvalidDescriptorError
+
+Bound = dict[str, Any]  # tensor name -> array, or what an operator keeps of a tensor that it owns
+View = Callable[[Array], Array]
+
+
+class Run(NamedTuple):
+    """How an operator runs: on tensors however they lie, and on tensors that are packed in memory of their own.
+
+    Of the latter nothing has to be viewed, checked or planned.
+    """
+
+    general: Callable[[Bound], Any]
+    words: Mapping[str, np.dtype[Any]] = MappingProxyType({})  # what kernels see packed tensors as; none: no such way
+    packed: Callable[[Bound, list[Array]], Any] | None = None  # on what is bound, and the words of each
+
+
+def without_leading(dimensions: int) -> View:
+    """Return what drops so many leading dimensions, which are 1 and do not count."""
+    return itemgetter((0,) * dimensions + (...,)) if dimensions else _as_it_is
+
+
+def _as_it_is(array: Array) -> Array:
+    return array
+
+
+class Field(NamedTuple):
+    """One field of an operator desc, or one element of an array."""
+
+    name: str  # input_tensor
+    dml_name: str  # InputTensor
+    kind: type  # TensorDesc, int or an enumeration; of an array: that of its elements
+    optional: bool
+    output: bool
+    length: str | None = None  # of an array: DirectML's field that tells it
+
+    def element(self, i: int) -> "Field":
+        """Return an element of an array as a field of its own."""
+        return self._replace(name=f"{self.name}[{i}]", dml_name=f"{self.dml_name}[{i}]", length=None)
+
+
+@functools.cache
+def dml_name(name: str) -> str:
+    """Return DirectML's spelling of a field's name."""
+    return "".join(word.capitalize() for word in name.split("_"))
+
+
+def counted_by(length: str) -> Any:
+    """Return the default of a field that is an array: none. In DirectML its length is a field, too, of that name."""
+    return dataclasses.field(metadata={"length": length})
+
+
+def fields_of(cls: "type[OperatorDesc]") -> tuple[Field, ...]:
+    """Return a desc's fields, in DirectML's order."""
+    return tuple(_field(cls, field) for field in dataclasses.fields(cls))  # type: ignore[arg-type]
+
+
+def _field(cls: "type[OperatorDesc]", field: "dataclasses.Field[Any]") -> Field:
+    optional = field.type == TensorDesc | None
+    kind: Any = TensorDesc if optional else field.type
+    return Field(
+        name=field.name,
+        dml_name=dml_name(field.name),
+        kind=get_args(kind)[0] if get_origin(kind) is tuple else kind,
+        optional=optional,
+        output=field.name in cls.OUTPUTS,
+        length=field.metadata.get("length"),
+    )
+
+
+class OperatorDesc:
+    """The base of the operator descs: frozen dataclasses whose fields are DirectML's, in snake_case.
+
+    A field is a TensorDesc (``TensorDesc | None`` if it is optional, inputs and outputs alike), an int, an enumeration,
+    or an array: ``tuple[TensorDesc, ...]`` or ``tuple[int, ...]`` with `counted_by` as its default.
+    """
+
+    __slots__ = ()
+    OPERATOR_TYPE: ClassVar[OperatorType]
+    OUTPUTS: ClassVar[tuple[str, ...]]
+    IN_PLACE: ClassVar[tuple[str, str] | None] = None  # an output tensor, and the input tensor that it may be
+    FEATURE_LEVELS: ClassVar[tuple[Support, ...]]  # oldest first; a row supports all that the ones before it do
+
+    def __post_init__(self) -> None:
+        fields = fields_of(type(self))
+        for field in fields:
+            value = getattr(self, field.name)
+            if field.length is not None:
+                set_field(self, field.name, self._checked_array(field, value))
+            elif not (field.optional and value is None):
+                set_field(self, field.name, self._checked(field, value))
+        self._check_lengths([field for field in fields if field.length])
+        self._check()
+
+    def _checked_array(self, field: Field, values: Any) -> tuple[Any, ...]:
+        try:
+            elements = list(values)
+        except TypeError:
+            allowed = f"a sequence of {field.kind.__name__}"
+            raise TypeError(f"{self.operator}: {field.dml_name} is {values!r}; allowed: {allowed}") from None
+        return tuple(self._checked(field.element(i), element) for i, element in enumerate(elements))
+
+    def _check_lengths(self, arrays: list[Field]) -> None:
+        """Refuse arrays of unequal lengths that DirectML has one field for."""
+        first: dict[str | None, Field] = {}
+        for field in arrays:
+            other = first.setdefault(field.length, field)
+            mine, theirs = len(getattr(self, field.name)), len(getattr(self, other.name))
+            if mine != theirs:
+                allowed = f"{theirs} elements ({field.length}, as {other.dml_name} has)"
+                raise InvalidDescriptorError(self.operator, field.dml_name, f"{mine} elements", allowed)
+
+    def _checked(self, field: Field, value: Any) -> Any:
+        """Return the value of a field in its plain form."""
+        if field.kind is int:
+            number = as_integer(self.operator, field.dml_name, value)
+            check_range(self.operator, field.dml_name, number, 0, UINT_MAX)
+            return number
+        check_kind(self.operator, field.dml_name, value, field.kind)
+        if field.output:
+            self._check_output(field.dml_name, value)
+        return value
+
+    def _check_output(self, field: str, tensor: TensorDesc) -> None:
+        if tensor.flags & TensorFlags.OWNED_BY_DML:
+            raise InvalidDescriptorError(
+                self.operator, f"{field}.Flags", "OWNED_BY_DML", "NONE (only inputs may be owned)"
+            )
+        for i, (size, stride) in enumerate(zip(tensor.sizes, tensor.strides or (), strict=False)):
+            if size > 1 and stride == 0:
+                allowed = "1 or more (only inputs may repeat an element)"
+                raise InvalidDescriptorError(self.operator, f"{field}.Strides[{i}]", "0", allowed)
+        if tensor.elements_overlap():
+            found = f"{tensor.strides} for Sizes {tensor.sizes}"
+            allowed = "strides that give each element memory of its own"
+            raise InvalidDescriptorError(self.operator, f"{field}.Strides", found, allowed)
+
+    def _check(self) -> None:
+        """Check the fields against each other."""
+        raise NotImplementedError
+
+    def _make_run(self, owned: Bound) -> Run:
+        """Return how the operator runs when it owns some of the tensors already."""
+        raise NotImplementedError
+
+    def _keep(self, name: str, array: Array) -> Any:
+        """Return an operator's own copy of an owned tensor, in the form in which it is best worked with."""
+        return array.copy()
+
+    def _check_sizes(self, field: str, tensor: TensorDesc, sizes: tuple[int, ...], reason: str) -> None:
+        if tensor.sizes != sizes:
+            raise InvalidDescriptorError(self.operator, f"{field}.Sizes", str(tensor.sizes), f"{sizes} ({reason})")
+
+    def _check_same_count(self, field: str, tensor: TensorDesc, like: str, other: TensorDesc) -> None:
+        if tensor.dimension_count != other.dimension_count:
+            raise InvalidDescriptorError(
+                self.operator,
+                f"{field}.DimensionCount",
+                str(tensor.dimension_count),
+                f"{other.dimension_count} ({like}.DimensionCount)",
+            )
+
+    def _check_same_type(self, field: str, tensor: TensorDesc, like: str, other: TensorDesc) -> None:
+        if tensor.data_type != other.data_type:
+            raise InvalidDescriptorError(
+                self.operator,
+                f"{field}.DataType",
+                tensor.data_type.name,
+                f"{other.data_type.name} ({like}.DataType)",
+            )
+
+    @property
+    def operator(self) -> str:
+        """The operator's full name in DirectML, ``DML_OPERATOR_TOP_K1`` for instance."""
+        return full_name(self.OPERATOR_TYPE)
+
+    def tensors(self) -> Iterator[tuple[Field, TensorDesc]]:
+        """Go through the tensors the desc has, in DirectML's order; those of an array one by one."""
+        for field in fields_of(type(self)):
+            value = getattr(self, field.name)
+            if field.kind is not TensorDesc or value is None:
+                continue
+            if field.length is None:
+                yield field, value
+            else:
+                yield from ((field.element(i), tensor) for i, tensor in enumerate(value))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the desc as DxDispatch writes it in JSON; `operator_desc_from_dict` reads it back.
+
+        Returns
+        -------
+        dict
+            ``{"type": "DML_OPERATOR_...", "desc": {...}}`` of strings, integers, lists and dictionaries. Optional
+            tensors that are None are left out.
+        """
+        desc: dict[str, Any] = {}
+        for field in fields_of(type(self)):
+            value = getattr(self, field.name)
+            if field.length is not None:
+                desc[field.length] = len(value)
+                desc[field.dml_name] = [_plain(element) for element in value]
+            elif value is not None:
+                desc[field.dml_name] = _plain(value)
+        return {"type": self.operator, "desc": desc}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, TensorDesc):
+        return value.to_dict()
+    return full_name(value) if isinstance(value, IntEnum) else value

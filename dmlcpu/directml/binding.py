@@ -1,0 +1,91 @@
+"""The binding rule: what may be given for a tensor, and the array it becomes."""
+
+from typing import Any
+
+import numpy as np
+
+from dmlcpu.common.arguments import Array, check_output
+from dmlcpu.directml.base import Field
+from dmlcpu.directml.tensor import TensorDesc
+from dmlcpu.errors import BindingError
+from dmlcpu.runtime.memory import ALIGNED, C_CONTIGUOUS, WRITEABLE
+from dmlcpu.runtime.results import empty_result
+
+_BYTE = np.dtype(np.uint8)
+
+
+class Slot:
+    """One tensor of a compiled operator, which arrays and buffers are bound to.
+
+    An array of the tensor's sizes is the tensor, whatever its strides. Anything else has to be the tensor's
+    buffer: flat and contiguous, of its type or of bytes; it is viewed with the desc's sizes and strides.
+    """
+
+    __slots__ = ("dml_name", "dtype", "name", "nbytes", "operator", "output", "plain", "shape", "strides")
+
+    def __init__(self, operator: str, field: Field, tensor: TensorDesc) -> None:
+        self.operator = operator
+        self.name = field.name
+        self.dml_name = field.dml_name
+        self.output = field.output
+        self.plain = ALIGNED | C_CONTIGUOUS | WRITEABLE if field.output else ALIGNED  # the flags of what always fits
+        self.shape = tensor.sizes
+        self.dtype = tensor.dtype
+        self.strides = tensor.byte_strides
+        # Sizes are rounded up to 4 bytes. Nothing reads that padding, so only a size beyond it is insisted on.
+        asked = tensor.total_tensor_size_in_bytes > tensor.minimum_size_in_bytes
+        self.nbytes = tensor.total_tensor_size_in_bytes if asked else tensor.extent_in_bytes
+
+    def bind(self, value: Any) -> Array:
+        """Return the tensor that `value` is, or holds, without a copy (but for a misaligned input)."""
+        if (
+            type(value) is np.ndarray
+            and value.dtype is self.dtype
+            and value.shape == self.shape
+            and value.flags.num & self.plain == self.plain
+        ):
+            return value  # nothing to view, nothing to refuse
+        if isinstance(value, np.ma.MaskedArray):
+            raise TypeError(f"{self.operator}: {self.dml_name} is a masked array; allowed: {self.allowed}")
+        if isinstance(value, np.ndarray) and value.shape == self.shape and value.dtype == self.dtype:
+            array = np.asarray(value)
+        else:
+            array = self._view(value)
+        if self.output:
+            return check_output(self.operator, self.dml_name, array, self.shape, self.dtype)
+        return array if array.flags.aligned else array.copy()
+
+    def make(self) -> Array:
+        """Return a new array for the tensor, in its own strides if it has any."""
+        if self.strides is None:
+            return empty_result(self.shape, self.dtype)
+        return np.ndarray(self.shape, self.dtype, np.zeros(self.nbytes, _BYTE), strides=self.strides)
+
+    def _view(self, value: Any) -> Array:
+        if isinstance(value, np.ndarray):
+            if value.ndim != 1 or value.dtype not in (self.dtype, _BYTE):
+                raise self._refusal(f"an array of {value.dtype} and shape {value.shape}")
+            contiguous, nbytes = value.flags.c_contiguous, value.nbytes
+        elif isinstance(value, bytes | bytearray | memoryview):
+            whole = memoryview(value)
+            contiguous, nbytes = whole.c_contiguous, whole.nbytes
+        else:
+            found = type(value).__name__
+            raise TypeError(f"{self.operator}: {self.dml_name} is {found}; allowed: {self.allowed}")
+        if not contiguous:
+            raise self._refusal("a buffer that is not contiguous")
+        if nbytes < self.nbytes:
+            raise self._refusal(f"a buffer of {nbytes} bytes")
+        return np.ndarray(self.shape, self.dtype, value, strides=self.strides)
+
+    def _refusal(self, found: str) -> BindingError:
+        return BindingError(self.operator, self.dml_name, found, self.allowed)
+
+    @property
+    def allowed(self) -> str:
+        """Both forms, in words."""
+        types = f"{self.dtype} or uint8" if self.dtype != _BYTE else "uint8"
+        return (
+            f"an array of {self.dtype} and shape {self.shape}, "
+            f"or a contiguous 1-D buffer of {types} of at least {self.nbytes} bytes"
+        )

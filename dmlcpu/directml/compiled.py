@@ -1,0 +1,328 @@
+"""Compiled operators: arrays are bound to a desc's tensors, checked, and given to the operator."""
+
+import itertools
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from dmlcpu.common.arguments import Array, check_apart, same_memory
+from dmlcpu.directml.base import Bound, OperatorDesc, Run, fields_of
+from dmlcpu.directml.binding import Slot
+from dmlcpu.directml.checks import check_kind
+from dmlcpu.directml.enums import FeatureLevel, TensorFlags, full_name
+from dmlcpu.directml.feature_level import check_support
+from dmlcpu.directml.tensor import TensorDesc
+from dmlcpu.errors import BindingError
+from dmlcpu.runtime.compilation import can_compile
+from dmlcpu.runtime.memory import ALIGNED, C_CONTIGUOUS, OWNS_DATA, WRITEABLE
+
+# Different arrays that own their data share none of it.
+_PACKED = C_CONTIGUOUS | OWNS_DATA | ALIGNED | WRITEABLE
+
+
+def compile_operator(desc: OperatorDesc, *, feature_level: FeatureLevel = FeatureLevel.LEVEL_6_4) -> "CompiledOperator":
+    """Check a desc against a feature level and make an operator of it.
+
+    Parameters
+    ----------
+    desc : operator desc
+        What to compute: a ``TopK1OperatorDesc``, for instance.
+    feature_level : FeatureLevel, default LEVEL_6_4
+        The version of DirectML whose limits on data types and dimension counts apply.
+
+    Returns
+    -------
+    CompiledOperator
+        To be initialized, if the desc has tensors flagged OWNED_BY_DML, and called.
+
+    Raises
+    ------
+    UnsupportedError
+        If the feature level does not have the operator, or not with these data types or dimension counts.
+    TypeError
+        If an argument is of the wrong Python kind.
+
+    Notes
+    -----
+    The limits are the tables "Tensor support" of DirectML's reference pages.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dmlcpu import FeatureLevel, TensorDataType, TensorDesc, TopKOperatorDesc, compile_operator
+    >>> desc = TopKOperatorDesc(
+    ...     input_tensor=TensorDesc(TensorDataType.INT16, sizes=(5,)),
+    ...     output_value_tensor=TensorDesc(TensorDataType.INT16, sizes=(2,)),
+    ...     output_index_tensor=TensorDesc(TensorDataType.UINT32, sizes=(2,)),
+    ...     axis=0,
+    ...     k=2,
+    ... )
+    >>> compile_operator(desc)(input_tensor=np.array([1, 9, 5, 7, 3], np.int16))
+    TopK(values=array([9, 7], dtype=int16), indices=array([1, 3], dtype=uint32))
+    >>> compile_operator(desc, feature_level=FeatureLevel.LEVEL_2_1)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    dmlcpu.errors.UnsupportedError: DML_OPERATOR_TOP_K: InputTensor.DimensionCount is 1; allowed: 4 at ...
+    """
+    check_kind("compile_operator", "desc", desc, OperatorDesc)
+    check_kind("compile_operator", "feature_level", feature_level, FeatureLevel)
+    check_support(desc, feature_level)
+    return CompiledOperator(desc, feature_level)
+
+
+class CompiledOperator:
+    """An operator ready to run; `compile_operator` makes it.
+
+    Attributes
+    ----------
+    desc : operator desc
+        What it computes.
+    feature_level : FeatureLevel
+        What it was checked against.
+
+    Notes
+    -----
+    Tensors are bound by the names of the desc's fields; an array of tensors as a list, or by names with an index. A
+    tensor is given either as an array of its sizes and type, with any strides; or as its buffer: a contiguous 1-D
+    array of its type or of uint8 (or bytes, bytearray, memoryview), which is viewed with the desc's sizes and strides.
+    Nothing is copied, except inputs that are not aligned to their type. Outputs are made when they are not bound, in
+    the desc's strides if it has any.
+
+    Nothing is written before every check has passed. Outputs may not share memory with anything else that is bound.
+    Some operators work in place: their output may be their input (the OutputTensor of a scatter its InputTensor).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dmlcpu import AxisDirection, TensorDataType, TensorDesc, TopK1OperatorDesc, compile_operator
+    >>> op = compile_operator(
+    ...     TopK1OperatorDesc(
+    ...         input_tensor=TensorDesc(TensorDataType.INT32, sizes=(2, 3), strides=(4, 1)),
+    ...         output_value_tensor=TensorDesc(TensorDataType.INT32, sizes=(2, 1)),
+    ...         output_index_tensor=TensorDesc(TensorDataType.UINT32, sizes=(2, 1)),
+    ...         axis=1,
+    ...         k=1,
+    ...         axis_direction=AxisDirection.INCREASING,
+    ...     )
+    ... )
+    >>> op
+    <CompiledOperator DML_OPERATOR_TOP_K1 at DML_FEATURE_LEVEL_6_4>
+    >>> rows = np.array([[5, 6, 4, -1], [9, 7, 8, -1]], np.int32)
+    >>> indices = np.empty((2, 1), np.uint32)
+    >>> op(input_tensor=rows.reshape(-1), output_index_tensor=indices).values
+    array([[4],
+           [7]], dtype=int32)
+    >>> indices
+    array([[2],
+           [1]], dtype=uint32)
+    """
+
+    __slots__ = (
+        "_alike",
+        "_arrays",
+        "_in_place",
+        "_inputs",
+        "_outputs",
+        "_owned",
+        "_owned_slots",
+        "_run",
+        "_slots",
+        "_words",
+        "desc",
+        "feature_level",
+    )
+
+    def __init__(self, desc: OperatorDesc, feature_level: FeatureLevel) -> None:
+        self.desc = desc
+        self.feature_level = feature_level
+        arrays = [field for field in fields_of(type(desc)) if field.length and field.kind is TensorDesc]
+        self._arrays = {field.name: field for field in arrays}
+        self._slots: dict[str, Slot] = {}  # what a call binds
+        self._owned_slots: dict[str, Slot] = {}  # what `initialize` binds
+        for field, tensor in desc.tensors():
+            slots = self._owned_slots if tensor.flags & TensorFlags.OWNED_BY_DML else self._slots
+            slots[field.name] = Slot(desc.operator, field, tensor)
+        self._inputs = [slot for slot in self._slots.values() if not slot.output]
+        self._outputs = [slot for slot in self._slots.values() if slot.output]
+        self._in_place = desc.IN_PLACE if desc.IN_PLACE and {*desc.IN_PLACE} <= self._slots.keys() else None
+        self._owned: Bound | None = None if self._owned_slots else {}
+        self._words: list[tuple[str, np.dtype[Any], tuple[int, ...], np.dtype[Any]]] = []
+        self._alike: list[tuple[str, str]] = []
+        self._run: Run
+        if self._owned is not None:
+            self._prepare(self._owned)
+
+    def _prepare(self, owned: Bound) -> None:
+        """Find out how to run, and which tensors have to be packed for the short way."""
+        self._run = self.desc._make_run(owned)
+        slots = [self._slots[name] for name in self._run.words]
+        self._words = [(slot.name, slot.dtype, slot.shape, self._run.words[slot.name]) for slot in slots]
+        # Only an array of the same type and shape can be an output and another tensor at once.
+        pairs = itertools.product(self._outputs, slots)
+        self._alike = [(a.name, b.name) for a, b in pairs if a is not b and (a.dtype, a.shape) == (b.dtype, b.shape)]
+
+    def __repr__(self) -> str:
+        return f"<CompiledOperator {self.desc.operator} at {full_name(self.feature_level)}>"
+
+    def initialize(self, **owned: Any) -> None:
+        """Bind the tensors flagged OWNED_BY_DML, all of them, for all calls to come.
+
+        The operator keeps a copy of its own (a B matrix: packed). Initializing again replaces it.
+
+        Parameters
+        ----------
+        **owned : ndarray or buffer
+            A value for each flagged tensor, by the name of the desc's field.
+
+        Raises
+        ------
+        BindingError
+            If a tensor is missing, is not flagged, or does not fit; what was bound before remains.
+        TypeError
+            If a value is of the wrong Python kind.
+        """
+        bound = {}
+        for name, value in self._by_element(owned).items():
+            if name not in self._owned_slots:
+                raise self._stranger(name, self._owned_slots)
+            bound[name] = self._owned_slots[name].bind(value)
+        for name, slot in self._owned_slots.items():
+            if name not in bound:
+                raise BindingError(slot.operator, slot.dml_name, "missing", slot.allowed)
+        self._owned = {name: self.desc._keep(name, array) for name, array in bound.items()}
+        self._prepare(self._owned)
+
+    def __call__(self, **tensors: Any) -> Any:
+        """Run the operator.
+
+        Parameters
+        ----------
+        **tensors : ndarray or buffer
+            A value for each input that is not flagged OWNED_BY_DML, and for each output that is to be written to
+            given memory, by the names of the desc's fields.
+
+        Returns
+        -------
+        ndarray or named tuple of them
+            The output, or outputs. One that was bound as a buffer is returned as the view of it.
+
+        Raises
+        ------
+        BindingError
+            If a tensor is missing, unknown, flagged OWNED_BY_DML, does not fit, or shares memory it must not share;
+            or if the operator is not initialized.
+        IndexOutOfRangeError
+            If an element of a tensor of indices is out of range.
+        TypeError
+            If a value is of the wrong Python kind.
+        """
+        if self._owned is None:
+            raise self._uninitialized()
+        if self._arrays:
+            tensors = self._by_element(tensors)
+        if self._run.packed is not None and can_compile():
+            words = self._packed_words(tensors)
+            if words is not None:
+                return self._run.packed(tensors, words)
+        bound = self._owned.copy()
+        flags = OWNS_DATA
+        for name, value in tensors.items():
+            slot = self._slots.get(name)
+            if slot is None:
+                raise self._stranger(name, self._slots)
+            bound[name] = array = slot.bind(value)
+            flags &= array.flags.num
+        if len(tensors) < len(self._slots):
+            self._make_missing(bound)
+        # Different arrays that own their data share none: what most calls bind is seen to be apart at once.
+        if not flags or len(set(map(id, bound.values()))) < len(bound):
+            self._check_apart(bound)
+        return self._run.general(bound)
+
+    def _by_element(self, values: Bound) -> Bound:
+        """Return what is given for arrays of tensors element by element; None there is for what is bound elsewhere."""
+        by_element = {name: value for name, value in values.items() if name not in self._arrays}
+        for name, field in self._arrays.items():
+            if name not in values:
+                continue
+            given, length = values[name], len(getattr(self.desc, name))
+            allowed = f"a list of {length} arrays or buffers, one for each tensor"
+            if not isinstance(given, list | tuple):
+                raise TypeError(f"{self.desc.operator}: {field.dml_name} is {type(given).__name__}; allowed: {allowed}")
+            if len(given) != length:
+                raise BindingError(self.desc.operator, field.dml_name, f"a list of {len(given)}", allowed)
+            elements = {field.element(i): value for i, value in enumerate(given) if value is not None}
+            for element, value in elements.items():
+                if element.name in by_element:
+                    raise BindingError(self.desc.operator, element.dml_name, "given twice", "in the list or by itself")
+                by_element[element.name] = value
+        return by_element
+
+    def _packed_words(self, tensors: Bound) -> list[Array] | None:
+        """Return the words of all tensors if they are arrays for which there is nothing to view, check or refuse."""
+        if len(tensors) != len(self._words):
+            return None
+        packed = []
+        for name, dtype, shape, word in self._words:
+            array = tensors.get(name)
+            if (
+                type(array) is not np.ndarray
+                or array.dtype is not dtype
+                or array.shape != shape
+                or array.flags.num & _PACKED != _PACKED
+            ):
+                return None
+            packed.append(np.frombuffer(array, word))  # which takes less time than a view of ravel()
+        for output, other in self._alike:
+            if tensors[output] is tensors[other]:
+                return None
+        return packed
+
+    def _make_missing(self, bound: Bound) -> None:
+        for slot in self._slots.values():
+            if slot.name not in bound:
+                if not slot.output:
+                    raise BindingError(slot.operator, slot.dml_name, "missing", slot.allowed)
+                bound[slot.name] = slot.make()
+
+    def _check_apart(self, bound: Bound) -> None:
+        others = {slot.dml_name: bound[slot.name] for slot in self._inputs}
+        if self._in_place:
+            output, input_ = self._in_place
+            if same_memory(bound[input_], bound[output]):
+                bound[input_] = bound[output]
+                del others[self._slots[input_].dml_name]
+        for slot in self._outputs:
+            array = bound[slot.name]
+            check_apart(slot.operator, slot.dml_name, array, others)
+            others[slot.dml_name] = array
+
+    def _uninitialized(self) -> BindingError:
+        slot = next(iter(self._owned_slots.values()))
+        names = ", ".join(f"{name}=..." for name in _arguments(self._owned_slots))
+        return BindingError(slot.operator, slot.dml_name, "not initialized", f"a call after initialize({names})")
+
+    def _stranger(self, name: str, allowed: dict[str, Slot]) -> BindingError:
+        """Say why a tensor cannot be bound here."""
+        operator = self.desc.operator
+        if name in self._owned_slots:
+            return BindingError(
+                operator,
+                self._owned_slots[name].dml_name,
+                "given to the call",
+                f"initialize({_arguments([name])[0]}=...), as it is flagged OWNED_BY_DML",
+            )
+        if name in self._slots:
+            return BindingError(
+                operator,
+                self._slots[name].dml_name,
+                "given to initialize",
+                "a call, as it is not flagged OWNED_BY_DML",
+            )
+        return BindingError(operator, name, "not a tensor of the desc", ", ".join(_arguments(allowed)) or "no tensors")
+
+
+def _arguments(names: Iterable[str]) -> list[str]:
+    """Return the arguments that tensors are given by: those of an array by one."""
+    return list(dict.fromkeys(name.partition("[")[0] for name in names))

@@ -1,0 +1,204 @@
+"""Reading descs from the dictionaries of DxDispatch's JSON models.
+
+A fault's `field` is its path below the operator's "desc" object, ``InputTensor.Sizes[2]`` for instance. Only faults
+whose `operator` is ``operator_desc_from_dict`` lie beside "desc".
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from dmlcpu.directml.base import Field, OperatorDesc, fields_of
+from dmlcpu.directml.checks import UINT64_MAX, UINT_MAX
+from dmlcpu.directml.enums import TensorDataType, TensorFlags, full_name, parse_enum
+from dmlcpu.directml.tensor import TensorDesc
+from dmlcpu.errors import InvalidDescriptorError, UnsupportedError
+from dmlcpu.operators.table import OPERATORS
+
+_TENSOR_MEMBERS = (
+    "DataType",
+    "Sizes",
+    "Flags",
+    "DimensionCount",
+    "Strides",
+    "TotalTensorSizeInBytes",
+    "GuaranteedBaseOffsetAlignment",
+)
+# Members of a dispatchable that say nothing about the operator.
+_IGNORED = ("bindings", "dmlCompileType")
+
+
+def operator_desc_from_dict(d: dict[str, Any]) -> OperatorDesc:
+    """Make an operator desc of its dictionary in a DxDispatch model.
+
+    Parameters
+    ----------
+    d : dict
+        ``{"type": "DML_OPERATOR_TOP_K1", "desc": {...}}``, the desc's fields in DirectML's spelling. Prefixes of
+        enumerated values may be left out (``TOP_K1``, ``FLOAT32``), and so may optional tensors and all of a tensor's
+        fields but DataType and Sizes. A tensor may be wrapped as ``{"Type": "DML_TENSOR_TYPE_BUFFER", "Desc": {...}}``.
+        The members "bindings" and "dmlCompileType" of a dispatchable are ignored.
+
+    Returns
+    -------
+    operator desc
+        Of the class of its type, ``TopK1OperatorDesc`` for instance; equal to the desc whose `to_dict` gave `d`.
+
+    Raises
+    ------
+    InvalidDescriptorError
+        If a field is missing, unknown, of the wrong kind or in contradiction to others. Its `field` is the path below
+        "desc", ``InputTensor.Sizes[2]`` for instance.
+    UnsupportedError
+        If there is no such operator here.
+    TypeError
+        If `d` is not a dictionary.
+
+    Examples
+    --------
+    >>> import dmlcpu
+    >>> desc = dmlcpu.operator_desc_from_dict(
+    ...     {
+    ...         "type": "TOP_K",
+    ...         "desc": {
+    ...             "InputTensor": {"DataType": "FLOAT32", "Sizes": [1, 1, 3, 4]},
+    ...             "OutputValueTensor": {"DataType": "FLOAT32", "Sizes": [1, 1, 3, 2]},
+    ...             "OutputIndexTensor": {"DataType": "UINT32", "Sizes": [1, 1, 3, 2]},
+    ...             "Axis": 3,
+    ...             "K": 2,
+    ...         },
+    ...     }
+    ... )
+    >>> desc.input_tensor.sizes
+    (1, 1, 3, 4)
+    >>> dmlcpu.operator_desc_from_dict(desc.to_dict()) == desc
+    True
+    """
+    if not isinstance(d, dict):
+        raise TypeError(f"operator_desc_from_dict: d is {d!r}; allowed: a dictionary")
+    _check_members("operator_desc_from_dict", "", d, required=("type", "desc"), optional=_IGNORED)
+    cls = _class_of(d["type"])
+    if not isinstance(d["desc"], dict):
+        raise InvalidDescriptorError("operator_desc_from_dict", "desc", repr(d["desc"]), "an object")
+    return _operator(cls, d["desc"])
+
+
+def _class_of(name: Any) -> type[OperatorDesc]:
+    """Return the class of an operator type's descs; only its operator is imported."""
+    owners = {full_name(each): (operator, each) for operator in OPERATORS.values() for each in operator.descs}
+    full = name if str(name).startswith("DML_OPERATOR_") else f"DML_OPERATOR_{name}"
+    if full not in owners:
+        raise UnsupportedError("operator_desc_from_dict", "type", repr(name), ", ".join(owners))
+    operator, operator_type = owners[full]
+    cls: type[OperatorDesc] = operator.desc_class(operator_type)
+    return cls
+
+
+def _operator(cls: type[OperatorDesc], desc: dict[str, Any]) -> OperatorDesc:
+    operator, fields = full_name(cls.OPERATOR_TYPE), fields_of(cls)
+    required = [field.dml_name for field in fields if not field.optional]
+    optional = [field.dml_name for field in fields if field.optional]
+    optional += dict.fromkeys(field.length for field in fields if field.length)
+    _check_members(operator, "", desc, required, optional)
+    return cls(**{field.name: _field(field, operator, desc) for field in fields})
+
+
+def _field(field: Field, operator: str, desc: dict[str, Any]) -> Any:
+    value = desc.get(field.dml_name)
+    if field.length is None:
+        return None if value is None and field.optional else _value(field, operator, value)
+    if not isinstance(value, list | tuple):
+        raise InvalidDescriptorError(operator, field.dml_name, repr(value), "a list")
+    length = _integer(operator, field.length, desc.get(field.length, len(value)), UINT_MAX)
+    if length != len(value):
+        allowed = f"{len(value)} (the length of {field.dml_name})"
+        raise InvalidDescriptorError(operator, field.length, str(length), allowed)
+    return tuple(_value(field.element(i), operator, each) for i, each in enumerate(value))
+
+
+def _value(field: Field, operator: str, value: Any) -> Any:
+    if field.kind is TensorDesc:
+        return _tensor(operator, field.dml_name, value)
+    if field.kind is int:
+        return _integer(operator, field.dml_name, value, UINT_MAX)
+    return parse_enum(field.kind, value, operator, field.dml_name)
+
+
+def _tensor(operator: str, path: str, value: Any) -> TensorDesc:
+    members = dict(_object(operator, path, value))
+    kind = members.pop("Type", "DML_TENSOR_TYPE_BUFFER")
+    if kind not in ("DML_TENSOR_TYPE_BUFFER", "BUFFER"):
+        raise InvalidDescriptorError(operator, f"{path}.Type", repr(kind), "DML_TENSOR_TYPE_BUFFER")
+    if "Desc" not in members:
+        return _buffer(operator, path, members)
+    _check_members(operator, path, members, required=("Desc",), optional=())
+    path = f"{path}.Desc"
+    return _buffer(operator, path, _object(operator, path, members["Desc"]))
+
+
+def _object(operator: str, path: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidDescriptorError(operator, path, repr(value), "an object with DataType and Sizes")
+    return value
+
+
+def _buffer(operator: str, path: str, members: dict[str, Any]) -> TensorDesc:
+    _check_members(operator, path, members, required=_TENSOR_MEMBERS[:2], optional=_TENSOR_MEMBERS[2:])
+    given = {name: member for name, member in members.items() if member is not None}
+
+    def integer(name: str, default: int, most: int = UINT_MAX) -> int:
+        return _integer(operator, f"{path}.{name}", given.get(name, default), most)
+
+    sizes = _integers(operator, f"{path}.Sizes", members["Sizes"])
+    count = integer("DimensionCount", len(sizes))
+    if count != len(sizes):
+        allowed = f"{len(sizes)} (the length of Sizes)"
+        raise InvalidDescriptorError(operator, f"{path}.DimensionCount", str(count), allowed)
+    strides = _integers(operator, f"{path}.Strides", given.get("Strides", []))
+    total = integer("TotalTensorSizeInBytes", 0, UINT64_MAX)
+    alignment = integer("GuaranteedBaseOffsetAlignment", 0)
+    data_type = parse_enum(TensorDataType, members["DataType"], operator, f"{path}.DataType")
+    flags = _flags(operator, f"{path}.Flags", given.get("Flags", "NONE"))
+    try:
+        return TensorDesc(
+            data_type,
+            flags=flags,
+            sizes=sizes,
+            strides=strides or None,
+            # DxDispatch computes it for 0 too.
+            total_tensor_size_in_bytes=total or None,  # type: ignore[arg-type]
+            guaranteed_base_offset_alignment=alignment,
+        )
+    except InvalidDescriptorError as error:
+        raise InvalidDescriptorError(operator, f"{path}.{error.field}", error.found, error.allowed) from None
+
+
+def _flags(operator: str, path: str, value: Any) -> TensorFlags:
+    names = value if isinstance(value, list) else [value]
+    flags = TensorFlags.NONE
+    for name in names:
+        flags |= parse_enum(TensorFlags, name, operator, path)
+    return flags
+
+
+def _integers(operator: str, path: str, value: Any) -> tuple[int, ...]:
+    if not isinstance(value, list | tuple):
+        raise InvalidDescriptorError(operator, path, repr(value), "a list of integers")
+    return tuple(_integer(operator, f"{path}[{i}]", item, UINT_MAX) for i, item in enumerate(value))
+
+
+def _integer(operator: str, path: str, value: Any, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+        raise InvalidDescriptorError(operator, path, repr(value), f"an integer from 0 to {most}")
+    return value
+
+
+def _check_members(
+    operator: str, path: str, d: dict[str, Any], required: Sequence[str], optional: Sequence[str]
+) -> None:
+    prefix = f"{path}." if path else ""
+    for name in d:
+        if name not in required and name not in optional:
+            raise InvalidDescriptorError(operator, f"{prefix}{name}", "unknown", ", ".join([*required, *optional]))
+    for name in required:
+        if name not in d:
+            raise InvalidDescriptorError(operator, f"{prefix}{name}", "missing", "a value: it has no default")

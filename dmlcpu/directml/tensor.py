@@ -1,0 +1,192 @@
+"""DML_TENSOR_DESC: what a tensor's elements are and where they lie in its buffer."""
+
+import math
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlcpu.common.arguments import as_integer
+from dmlcpu.directml.checks import (
+    UINT64_MAX,
+    UINT_MAX,
+    check_kind,
+    check_range,
+    set_field,
+)
+from dmlcpu.directml.enums import TensorDataType, TensorFlags, full_name
+from dmlcpu.errors import InvalidDescriptorError
+from dmlcpu.runtime.memory import elements_overlap
+
+OPERATOR = "DML_BUFFER_TENSOR_DESC"
+_MOST_DIMENSIONS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class TensorDesc:
+    """A tensor in a buffer: element type, sizes and, unless it is packed, strides.
+
+    Parameters
+    ----------
+    data_type : TensorDataType
+        The type of the elements.
+    flags : TensorFlags, default NONE
+        OWNED_BY_DML: the tensor is bound once, by `CompiledOperator.initialize`. Inputs only.
+    sizes : sequence of int
+        1 to 8 sizes, each at least 1, of at most 2**32 - 1 elements together.
+    strides : sequence of int, optional
+        How many elements to go from one element to the next along each dimension; 0 repeats one element. None:
+        packed, the last dimension fastest.
+    total_tensor_size_in_bytes : int, optional
+        The size of the buffer. None: the least that holds all elements, rounded up to a multiple of 4.
+    guaranteed_base_offset_alignment : int, default 0
+        0, or a power of two of at least the element's size. It changes nothing here.
+
+    Raises
+    ------
+    InvalidDescriptorError
+        If a field is out of its range, or fields contradict each other.
+    TypeError
+        If a field is of the wrong Python kind.
+
+    Notes
+    -----
+    The fields and their rules are those of DirectML's ``DML_BUFFER_TENSOR_DESC``.
+
+    Examples
+    --------
+    >>> import dmlcpu
+    >>> desc = dmlcpu.TensorDesc(dmlcpu.TensorDataType.FLOAT16, sizes=(1, 1, 3, 3))
+    >>> desc.total_tensor_size_in_bytes
+    20
+    >>> dmlcpu.TensorDesc(dmlcpu.TensorDataType.FLOAT16, sizes=(3, 0))
+    Traceback (most recent call last):
+        ...
+    dmlcpu.errors.InvalidDescriptorError: DML_BUFFER_TENSOR_DESC: Sizes[1] is 0; allowed: 1 to 4294967295
+    """
+
+    data_type: TensorDataType
+    _: KW_ONLY
+    flags: TensorFlags = TensorFlags.NONE
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...] | None = None
+    total_tensor_size_in_bytes: int = None  # type: ignore[assignment]  # None only asks; it is a number once made
+    guaranteed_base_offset_alignment: int = 0
+
+    def __post_init__(self) -> None:
+        check_kind(OPERATOR, "DataType", self.data_type, TensorDataType)
+        check_kind(OPERATOR, "Flags", self.flags, TensorFlags)
+        set_field(self, "sizes", _integers("Sizes", self.sizes))
+        if self.strides is not None:
+            set_field(self, "strides", _integers("Strides", self.strides))
+        self._check_layout()
+
+        if self.total_tensor_size_in_bytes is None:
+            set_field(self, "total_tensor_size_in_bytes", self.minimum_size_in_bytes)
+        for name, dml_name in (
+            ("total_tensor_size_in_bytes", "TotalTensorSizeInBytes"),
+            ("guaranteed_base_offset_alignment", "GuaranteedBaseOffsetAlignment"),
+        ):
+            set_field(self, name, as_integer(OPERATOR, dml_name, getattr(self, name)))
+        self._check_buffer()
+
+    def _check_layout(self) -> None:
+        if self.data_type is TensorDataType.UNKNOWN:
+            allowed = ", ".join(member.name for member in TensorDataType if member.bits)
+            raise InvalidDescriptorError(OPERATOR, "DataType", "UNKNOWN", allowed)
+        if not 1 <= len(self.sizes) <= _MOST_DIMENSIONS:
+            raise InvalidDescriptorError(OPERATOR, "DimensionCount", str(len(self.sizes)), f"1 to {_MOST_DIMENSIONS}")
+        for i, size in enumerate(self.sizes):
+            check_range(OPERATOR, f"Sizes[{i}]", size, 1, UINT_MAX)
+        if math.prod(self.sizes) > UINT_MAX:
+            found = f"{self.sizes}, {math.prod(self.sizes)} elements"
+            raise InvalidDescriptorError(OPERATOR, "Sizes", found, f"at most {UINT_MAX} elements")
+        if self.strides is None:
+            return
+        if len(self.strides) != len(self.sizes):
+            found = f"{self.strides}, {len(self.strides)} strides"
+            raise InvalidDescriptorError(OPERATOR, "Strides", found, f"{len(self.sizes)}, one for each size")
+        for i, stride in enumerate(self.strides):
+            check_range(OPERATOR, f"Strides[{i}]", stride, 0, UINT_MAX)
+
+    def _check_buffer(self) -> None:
+        total, least = self.total_tensor_size_in_bytes, self.minimum_size_in_bytes
+        check_range(OPERATOR, "TotalTensorSizeInBytes", total, least, UINT64_MAX)
+        alignment, itemsize = self.guaranteed_base_offset_alignment, max(1, self.data_type.bits // 8)
+        if alignment == 0:
+            return
+        if not itemsize <= alignment <= UINT_MAX or alignment & (alignment - 1):
+            allowed = f"0, or a power of two from {itemsize} to {2**31}"
+            raise InvalidDescriptorError(OPERATOR, "GuaranteedBaseOffsetAlignment", str(alignment), allowed)
+
+    @property
+    def dimension_count(self) -> int:
+        """The number of dimensions."""
+        return len(self.sizes)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The NumPy type of the elements; UINT4 and INT4 have none, and raise UnsupportedError."""
+        return self.data_type.dtype
+
+    @property
+    def extent_in_bytes(self) -> int:
+        """How many bytes from the first element to the end of the last."""
+        if self.strides is None:
+            elements = math.prod(self.sizes)
+        else:
+            elements = 1 + sum((n - 1) * stride for n, stride in zip(self.sizes, self.strides, strict=True))
+        return -(-elements * self.data_type.bits // 8)
+
+    @property
+    def minimum_size_in_bytes(self) -> int:
+        """The extent, rounded up to a multiple of 4: the least TotalTensorSizeInBytes."""
+        return -(-self.extent_in_bytes // 4) * 4
+
+    @property
+    def byte_strides(self) -> tuple[int, ...] | None:
+        """The strides as NumPy counts them; None if the tensor is packed."""
+        return self.strides and tuple(stride * self.dtype.itemsize for stride in self.strides)
+
+    def view(self, buffer: Any) -> NDArray[Any]:
+        """View a contiguous buffer of at least `extent_in_bytes` with the tensor's sizes and strides, copying nothing.
+
+        Examples
+        --------
+        >>> import numpy as np, dmlcpu
+        >>> desc = dmlcpu.TensorDesc(dmlcpu.TensorDataType.INT32, sizes=(2, 3), strides=(4, 1))
+        >>> desc.view(np.arange(8, dtype=np.int32))
+        array([[0, 1, 2],
+               [4, 5, 6]], dtype=int32)
+        """
+        return np.ndarray(self.sizes, self.dtype, buffer, strides=self.byte_strides)
+
+    def elements_overlap(self) -> bool:
+        """Return whether two different elements lie at one place of the buffer; when too hard to decide, they do."""
+        return self.strides is not None and elements_overlap(self.sizes, self.strides)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the tensor as DxDispatch writes it in JSON."""
+        return {
+            "DataType": full_name(self.data_type),
+            "Flags": full_name(self.flags),
+            "DimensionCount": self.dimension_count,
+            "Sizes": list(self.sizes),
+            "Strides": None if self.strides is None else list(self.strides),
+            "TotalTensorSizeInBytes": self.total_tensor_size_in_bytes,
+            "GuaranteedBaseOffsetAlignment": self.guaranteed_base_offset_alignment,
+        }
+
+
+def describe(array: NDArray[Any], flags: TensorFlags = TensorFlags.NONE) -> TensorDesc:
+    """Return the desc of a packed tensor of an array's type and shape."""
+    return TensorDesc(TensorDataType[array.dtype.name.upper()], flags=flags, sizes=array.shape)
+
+
+def _integers(field: str, values: Any) -> tuple[int, ...]:
+    try:
+        items = list(values)
+    except TypeError:
+        raise TypeError(f"{OPERATOR}: {field} is {values!r}; allowed: a sequence of integers") from None
+    return tuple(as_integer(OPERATOR, f"{field}[{i}]", value) for i, value in enumerate(items))

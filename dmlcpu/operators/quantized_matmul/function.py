@@ -1,0 +1,148 @@
+"""QUANTIZED_LINEAR_MATRIX_MULTIPLY: dequantize A and B, multiply, quantize; exact to the bit."""
+
+from numpy.typing import ArrayLike, DTypeLike
+
+from dmlcpu.common.arguments import Array, check_apart, check_output
+from dmlcpu.common.packing import PackedMatrix, unpack
+from dmlcpu.common.product_plan import BYTE, Layout, bytes_of, flat, plan, rhs, run
+from dmlcpu.common.quantization import check_matrix, common_batch, output_type, scale, zero_point
+from dmlcpu.kernels.registry import ROWS
+from dmlcpu.reference import quantized_matmul as reference_quantized_matmul
+from dmlcpu.runtime.compilation import can_compile
+from dmlcpu.runtime.memory import words
+from dmlcpu.runtime.results import empty_result
+from dmlcpu.runtime.threads import budget
+
+
+def quantized_matmul(
+    a: ArrayLike,
+    a_scale: ArrayLike,
+    a_zero_point: ArrayLike | None,
+    b: ArrayLike | PackedMatrix,
+    b_scale: ArrayLike,
+    b_zero_point: ArrayLike | None,
+    y_scale: ArrayLike,
+    y_zero_point: ArrayLike | None,
+    *,
+    out_dtype: DTypeLike | None = None,
+    out: Array | None = None,
+) -> Array:
+    """Multiply two quantized matrices and quantize the product.
+
+    The result is defined bit for bit, on every machine and with any number of threads::
+
+        acc[m, n] = sum over k of (a[m, k] - a_zero_point[m]) * (b[k, n] - b_zero_point[n])    exact, never wraps
+        mul[m, n] = float32(float32(a_scale[m] * b_scale[n]) / y_scale[m])
+        y[m, n]   = clip(round_half_even(float32(acc) * mul) + y_zero_point[m], lowest, highest)
+
+    where lowest and highest are those of y's type, and an acc of 0 gives the zero point even where mul overflows.
+
+    Parameters
+    ----------
+    a : array_like of int8 or uint8, shape (..., M, K) or (K,)
+    a_scale : array_like of floats
+        One positive number, or one a row: shape (M,) or (..., M, 1), broadcast against a's batch. Used as float32.
+    a_zero_point : array_like of a's type, or None
+        One number, or one a row, independently of the scale; None is 0. Python integers are converted.
+    b : array_like of int8 or uint8, shape (..., K, N) or (K,), or PackedMatrix
+        Constant weights are best packed once, by `pack_b`.
+    b_scale, b_zero_point : array_like
+        As for `a`, but one a column: shape (N,) or (..., 1, N).
+    y_scale, y_zero_point : array_like
+        As for `a`: one number, or one a row of the product.
+    out_dtype : dtype, optional
+        int8 or uint8; by default the type of `y_zero_point` if that is one of them, else that of `a`.
+    out : ndarray, optional
+        Where to write the result: of its shape and type, any strides, no memory shared with `a` or `b`.
+
+    Returns
+    -------
+    ndarray, shape (..., M, N)
+        Batch dimensions are broadcast; a 1-D operand's dimension of length 1 is dropped, as `numpy.matmul` does.
+
+    Raises
+    ------
+    DmlError
+        If an argument does not fit, or a scale is not a positive finite float32; nothing has been written then.
+    TypeError
+        If an argument is of the wrong Python kind.
+
+    Notes
+    -----
+    The semantics are those of DirectML's ``DML_QUANTIZED_LINEAR_MATRIX_MULTIPLY_OPERATOR_DESC`` and ONNX QLinearMatMul
+    21; the order of roundings is ONNX Runtime's on x86, without its 32-bit accumulator.
+
+    A new array of 32 MiB to 1 GiB may lie in memory that an earlier result had, and then does not own its data: it
+    cannot be resized in place.
+
+    Examples
+    --------
+    >>> import numpy as np, dmlcpu
+    >>> a = np.array([[10, 20], [30, 40]], np.uint8)
+    >>> b = np.array([[1, -1], [2, -2]], np.int8)
+    >>> dmlcpu.quantized_matmul(a, 0.5, None, b, [0.5, 0.25], None, 1.0, 100)
+    array([[112,  94],
+           [128,  86]], dtype=uint8)
+    """
+    a = check_matrix("quantized_matmul", "a", a, at_least=1)
+    if not isinstance(b, PackedMatrix):
+        b = check_matrix("quantized_matmul", "b", b, at_least=1)
+    matrix_a = a if a.ndim > 1 else a[None, :]
+    matrix_b = b if b.ndim > 1 else b[:, None]  # type: ignore[index]  # packed matrices have two dimensions and more
+    batch = common_batch("quantized_matmul", ("a", a.shape), ("b", b.shape), matrix_a.shape, matrix_b.shape)
+    rows, columns = matrix_a.shape[-2], matrix_b.shape[-1]
+    dtype = output_type("quantized_matmul", out_dtype, y_zero_point, a.dtype)
+    row_shape, column_shape = (*matrix_a.shape[:-1], 1), (*matrix_b.shape[:-2], 1, columns)
+    parameters = (
+        scale("quantized_matmul", "a_scale", a_scale, row_shape, rows=True),
+        zero_point("quantized_matmul", "a_zero_point", a_zero_point, a.dtype, row_shape, rows=True),
+        matrix_b,
+        scale("quantized_matmul", "b_scale", b_scale, column_shape, rows=False),
+        zero_point("quantized_matmul", "b_zero_point", b_zero_point, b.dtype, column_shape, rows=False),
+        scale("quantized_matmul", "y_scale", y_scale, (*batch, rows, 1), rows=True),
+        zero_point("quantized_matmul", "y_zero_point", y_zero_point, dtype, (*batch, rows, 1), rows=True),
+    )
+    shape = (*batch, *([rows] if a.ndim > 1 else []), *([columns] if b.ndim > 1 else []))
+    if out is None:
+        out = empty_result(shape, dtype)
+    else:
+        out = check_output("quantized_matmul", "out", out, shape, dtype)
+        operands = {"a": a} if isinstance(b, PackedMatrix) else {"a": a, "b": b}
+        check_apart("quantized_matmul", "out", out, operands)
+    result = out if b.ndim > 1 else out[..., None]
+    result = result if a.ndim > 1 else result[..., None, :]
+    execute(matrix_a, *parameters, result)
+    return out
+
+
+def execute(
+    a: Array,
+    a_scale: Array,
+    a_zero_point: Array | None,
+    b: Array | PackedMatrix,
+    b_scale: Array,
+    b_zero_point: Array | None,
+    y_scale: Array,
+    y_zero_point: Array | None,
+    out: Array,
+) -> None:
+    """Run on checked arrays of two dimensions and more.
+
+    Scales are float32 and zero points of their tensor's type, in shapes that broadcast to (..., M, 1) for a and y, to
+    (..., 1, N) for b.
+    """
+    if out.size == 0:
+        return
+    if not can_compile():
+        plain = unpack(b) if isinstance(b, PackedMatrix) else b
+        reference_quantized_matmul(
+            a, a_scale, a_zero_point, plain, b_scale, b_zero_point, y_scale, y_zero_point, out_dtype=out.dtype, out=out
+        )
+        return
+    parameters = (a_scale, a_zero_point, b_scale, b_zero_point, y_scale, y_zero_point)
+    shapes = tuple([None if parameter is None else parameter.shape for parameter in parameters])
+    a_layout, out_layout = Layout(a.shape, a.strides, a.dtype), Layout(out.shape, out.strides, out.dtype)
+    b_layout = Layout(b.shape, (0,) * b.ndim if isinstance(b, PackedMatrix) else b.strides, b.dtype)
+    form = b.layout if isinstance(b, PackedMatrix) else ROWS
+    chosen = plan("quantized_matmul", a_layout, b_layout, out_layout, shapes, form, budget())
+    run(chosen, bytes_of(a), *rhs(b), *[flat(parameter) for parameter in parameters], words(out, BYTE))

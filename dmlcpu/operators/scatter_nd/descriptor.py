@@ -1,0 +1,193 @@
+"""DML_SCATTER_ND: a copy of a tensor in which indexed elements or slices are replaced."""
+
+import functools
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from dmlcpu.common.arguments import Array
+from dmlcpu.directml.base import Bound, OperatorDesc, Run, without_leading
+from dmlcpu.directml.checks import check_range
+from dmlcpu.directml.enums import FeatureLevel, OperatorType, TensorDataType
+from dmlcpu.directml.feature_level import FOUR, ONE_TO_EIGHT, UP_TO_32, Allowed, Support, types
+from dmlcpu.directml.tensor import TensorDesc
+from dmlcpu.errors import InvalidDescriptorError
+from dmlcpu.kernels.scatter_nd.work import VALID
+from dmlcpu.operators.scatter_nd.function import execute, out_of_range
+from dmlcpu.operators.scatter_nd.layout import INDEX_WORD
+from dmlcpu.operators.scatter_nd.plan import BY_KERNEL, Plan, plan, run
+from dmlcpu.runtime import threads
+from dmlcpu.runtime.memory import packed_strides
+
+
+def _level(
+    since: FeatureLevel, dimensions: range, values: tuple[TensorDataType, ...], indices: tuple[TensorDataType, ...]
+) -> Support:
+    tensors = dict.fromkeys(("InputTensor", "UpdatesTensor", "OutputTensor"), Allowed(dimensions, values))
+    return Support(since, {**tensors, "IndicesTensor": Allowed(dimensions, indices)})
+
+
+_UP_TO_64 = types("FLOAT64 FLOAT32 FLOAT16 INT64 INT32 INT16 INT8 UINT64 UINT32 UINT16 UINT8")
+_INDICES = types("INT64 INT32 UINT64 UINT32")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScatterNDOperatorDesc(OperatorDesc):
+    """DML_SCATTER_ND: ``output = input; output[indices[...]] = updates[...]``.
+
+    Parameters
+    ----------
+    input_tensor : TensorDesc
+        The tensor to copy.
+    indices_tensor : TensorDesc
+        Index tuples along the last dimension, of T coordinates each, 1 <= T <= `input_dimension_count`.
+    updates_tensor : TensorDesc
+        What to write: sizes ``IndicesTensor.Sizes[-indices_dimension_count:-1] +
+        InputTensor.Sizes[-input_dimension_count:][T:]``, with leading 1s; the input's DataType.
+    output_tensor : TensorDesc
+        The input's sizes and DataType.
+    input_dimension_count : int
+        How many of the input's dimensions count; those before must be 1.
+    indices_dimension_count : int
+        How many of the indices' dimensions count; those before must be 1.
+
+    Raises
+    ------
+    InvalidDescriptorError
+        If the fields contradict each other; the four tensors must have one DimensionCount.
+    TypeError
+        If a field is of the wrong Python kind.
+
+    Notes
+    -----
+    The fields are those of DirectML's ``DML_SCATTER_ND_OPERATOR_DESC``. Negative indices count from the end
+    (signed index types, feature level 3_0). An index out of range raises `IndexOutOfRangeError` before anything is
+    written. Where DirectML guarantees nothing, here the last of several updates of one element wins.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dmlcpu import ScatterNDOperatorDesc, TensorDataType, TensorDesc, compile_operator
+    >>> desc = ScatterNDOperatorDesc(
+    ...     input_tensor=TensorDesc(TensorDataType.FLOAT32, sizes=(1, 8)),
+    ...     indices_tensor=TensorDesc(TensorDataType.UINT32, sizes=(4, 1)),
+    ...     updates_tensor=TensorDesc(TensorDataType.FLOAT32, sizes=(1, 4)),
+    ...     output_tensor=TensorDesc(TensorDataType.FLOAT32, sizes=(1, 8)),
+    ...     input_dimension_count=1,
+    ...     indices_dimension_count=2,
+    ... )
+    >>> compile_operator(desc)(
+    ...     input_tensor=np.array([[1, 2, 3, 4, 5, 6, 7, 8]], np.float32),
+    ...     indices_tensor=np.array([[4], [3], [1], [7]], np.uint32),
+    ...     updates_tensor=np.array([[9, 10, 11, 12]], np.float32),
+    ... )
+    array([[ 1., 11.,  3., 10.,  9.,  6.,  7., 12.]], dtype=float32)
+    """
+
+    OPERATOR_TYPE: ClassVar = OperatorType.SCATTER_ND
+    OUTPUTS: ClassVar = ("output_tensor",)
+    IN_PLACE: ClassVar = ("output_tensor", "input_tensor")
+    FEATURE_LEVELS: ClassVar = (
+        _level(FeatureLevel.LEVEL_2_1, FOUR, UP_TO_32, types("UINT32")),
+        _level(FeatureLevel.LEVEL_3_0, ONE_TO_EIGHT, UP_TO_32, _INDICES),
+        _level(FeatureLevel.LEVEL_4_1, ONE_TO_EIGHT, _UP_TO_64, _INDICES),
+    )
+
+    input_tensor: TensorDesc
+    indices_tensor: TensorDesc
+    updates_tensor: TensorDesc
+    output_tensor: TensorDesc
+    input_dimension_count: int
+    indices_dimension_count: int
+
+    def _check(self) -> None:
+        x, indices, updates, output = (tensor for _, tensor in self.tensors())
+        for field, tensor in (
+            ("IndicesTensor", indices),
+            ("UpdatesTensor", updates),
+            ("OutputTensor", output),
+        ):
+            self._check_same_count(field, tensor, "InputTensor", x)
+        self._check_same_type("UpdatesTensor", updates, "InputTensor", x)
+        self._check_same_type("OutputTensor", output, "InputTensor", x)
+        self._check_sizes("OutputTensor", output, x.sizes, "InputTensor.Sizes")
+        self._check_dropped("InputDimensionCount", self.input_dimension_count, "InputTensor", x)
+        self._check_dropped("IndicesDimensionCount", self.indices_dimension_count, "IndicesTensor", indices)
+        self._check_updates()
+
+    def _check_dropped(self, field: str, count: int, name: str, tensor: TensorDesc) -> None:
+        leading_ones = next((i for i, n in enumerate(tensor.sizes) if n > 1), tensor.dimension_count - 1)
+        least = tensor.dimension_count - leading_ones
+        reason = f"{name}.Sizes are {tensor.sizes}, and only leading 1s may be left out"
+        check_range(self.operator, field, count, least, tensor.dimension_count, reason)
+
+    def _check_updates(self) -> None:
+        D = self.input_tensor.dimension_count
+        tuple_size = self.indices_tensor.sizes[-1]
+        check_range(
+            self.operator,
+            f"IndicesTensor.Sizes[{D - 1}]",
+            tuple_size,
+            1,
+            self.input_dimension_count,
+            "coordinates of an index tuple, up to InputDimensionCount",
+        )
+        sizes = self.updates_shape
+        reason = f"IndicesTensor.Sizes[{D - self.indices_dimension_count}:{D - 1}]"
+        reason += f" + InputTensor.Sizes[{D - self.input_dimension_count + tuple_size}:{D}]"
+        if len(sizes) > D:
+            raise InvalidDescriptorError(
+                self.operator, "UpdatesTensor.DimensionCount", str(D), f"{len(sizes)}, for {sizes} ({reason})"
+            )
+        self._check_sizes("UpdatesTensor", self.updates_tensor, (1,) * (D - len(sizes)) + sizes, reason)
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The sizes of the input's dimensions that count."""
+        return self.input_tensor.sizes[-self.input_dimension_count :]
+
+    @property
+    def indices_shape(self) -> tuple[int, ...]:
+        """The sizes of the indices' dimensions that count."""
+        return self.indices_tensor.sizes[-self.indices_dimension_count :]
+
+    @property
+    def updates_shape(self) -> tuple[int, ...]:
+        """The sizes of the updates, without leading 1s."""
+        tuple_size = self.indices_tensor.sizes[-1]
+        return self.indices_shape[:-1] + self.input_shape[tuple_size:]
+
+    def _make_run(self, owned: Bound) -> Run:
+        dtype, index_type = self.input_tensor.dtype, self.indices_tensor.dtype
+        shapes = (self.input_shape, self.indices_shape, self.updates_shape)
+        drop_input, drop_indices, drop_updates = [
+            without_leading(self.input_tensor.dimension_count - len(shape)) for shape in shapes
+        ]
+        word, widths = np.dtype(f"u{dtype.itemsize}"), (dtype.itemsize, index_type.itemsize, dtype.itemsize)
+        strides = tuple(map(packed_strides, shapes, widths))
+        request = (shapes[0], dtype, word, shapes[1], index_type, strides, "none", "raise", BY_KERNEL)
+
+        @functools.lru_cache(maxsize=8)
+        def plan_within(budget: threads.Budget) -> Plan:
+            return plan(*request, budget)
+
+        def general(bound: Bound) -> Array:
+            x, output = bound["input_tensor"], bound["output_tensor"]
+            out = drop_input(output)
+            x = out if x is output else drop_input(x)
+            indices, updates = drop_indices(bound["indices_tensor"]), drop_updates(bound["updates_tensor"])
+            execute(x, indices, updates, out, operator=self.operator, field="IndicesTensor")
+            result: Array = output
+            return result
+
+        def packed(bound: Bound, words: list[Array]) -> Array:
+            place = run(plan_within(threads.budget()), *words)
+            if place != VALID:
+                indices = drop_indices(bound["indices_tensor"])
+                raise out_of_range(indices, place, shapes[0], self.operator, "IndicesTensor")
+            out: Array = bound["output_tensor"]
+            return out
+
+        words = {"input_tensor": word, "indices_tensor": INDEX_WORD, "updates_tensor": word, "output_tensor": word}
+        return Run(general) if owned else Run(general, words, packed)

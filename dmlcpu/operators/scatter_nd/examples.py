@@ -1,0 +1,41 @@
+"""Small calls of scatter_nd that between them compile all its kernels for a type."""
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from dmlcpu.common.arguments import Array
+from dmlcpu.directml.base import OperatorDesc
+from dmlcpu.directml.tensor import describe
+from dmlcpu.operators.scatter_nd.descriptor import ScatterNDOperatorDesc
+from dmlcpu.operators.table import Example
+
+
+def examples(dtype: str) -> Iterator[Example]:
+    """Yield a plain call, then one for each kernel that writes, overwriting (elements are words) and reducing."""
+    arguments = _arguments(dtype)
+    yield Example(arguments)
+    for reduction, kernel in itertools.product(("none", "add"), ("apply", "apply_buckets")):
+        yield Example({**arguments, "reduction": reduction}, kernel)
+
+
+def desc_examples() -> Iterator[tuple[OperatorDesc, dict[str, Array]]]:
+    """Yield the plain call as a desc, with the inputs to bind: tensors of one dimension count."""
+    x, indices, updates = _arguments("float32").values()
+    inputs = {"input_tensor": x[None], "indices_tensor": indices, "updates_tensor": updates[None]}
+    tensors = {name: describe(array) for name, array in inputs.items()}
+    desc = ScatterNDOperatorDesc(
+        **tensors,
+        output_tensor=tensors["input_tensor"],
+        input_dimension_count=1,
+        indices_dimension_count=2,
+    )
+    yield desc, {name: np.ascontiguousarray(array) for name, array in inputs.items()}
+
+
+def _arguments(dtype: str) -> dict[str, Any]:
+    """Return 8 updates of 64 elements, two of the same one."""
+    indices = np.array([0, 8, 63, -3, 17, 8, 40, 5])[:, None]
+    return {"x": np.ones(64, dtype), "indices": indices, "updates": np.arange(8).astype(dtype)}

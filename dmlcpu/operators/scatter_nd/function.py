@@ -1,0 +1,211 @@
+"""SCATTER_ND: a copy of the input in which index tuples say where updates overwrite, or reduce into, elements."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dmlcpu.common.arguments import (
+    Array,
+    as_array,
+    as_array_like,
+    check_apart,
+    check_choice,
+    check_output,
+    same_memory,
+)
+from dmlcpu.errors import BindingError, IndexOutOfRangeError, UnsupportedError
+from dmlcpu.kernels.scatter_nd.work import VALID
+from dmlcpu.operators.scatter_nd.layout import INDEX_WORD
+from dmlcpu.operators.scatter_nd.plan import (
+    BY_KERNEL,
+    BY_NUMPY,
+    CONTIGUOUS,
+    IN_PLACE,
+    MODES,
+    REDUCTIONS,
+    element_type,
+    plan,
+    reduction_of,
+    run,
+)
+from dmlcpu.reference import scatter_nd as reference_scatter_nd
+from dmlcpu.runtime.compilation import can_compile
+from dmlcpu.runtime.memory import words
+from dmlcpu.runtime.results import empty_result
+from dmlcpu.runtime.threads import budget
+
+
+def scatter_nd(
+    x: ArrayLike,
+    indices: ArrayLike,
+    updates: ArrayLike,
+    *,
+    reduction: str = "none",
+    mode: str = "raise",
+    out: Array | None = None,
+) -> Array:
+    """Copy x, then write updates at the places that index tuples name.
+
+    Updates are applied in index order, whatever the number of threads: without a reduction the last update of an
+    element wins, with one the result is that of a plain loop.
+
+    Parameters
+    ----------
+    x : array_like, shape (d0, d1, ...)
+        Any type of fixed size; with a reduction, any numeric type (bool, integers, float16, bfloat16, float32,
+        float64; complex for "add" and "mul").
+    indices : array_like of integers, shape (..., T)
+        Index tuples into the first T dimensions of x, 0 <= T <= x.ndim. Negative indices count from the end. With
+        T == 0 each update replaces the whole of x.
+    updates : array_like of x's type, shape indices.shape[:-1] + x.shape[T:]
+        One element, or slice, a tuple. Updates are not broadcast.
+    reduction : {"none", "add", "mul", "min", "max"}
+        How an update meets the element that is there. Integers wrap; for bool, add is or and mul is and; min and max
+        propagate NaN; float16 and bfloat16 are rounded after every update. A NaN that a sum or product gives is the
+        quiet NaN without payload.
+    mode : {"raise", "drop", "clip"}
+        What to do about an index out of range: refuse all, before anything is written; skip that update; or clamp
+        each coordinate to its dimension.
+    out : ndarray, optional
+        Where to write the result: of x's shape and type, any strides. It may be `x` itself (then nothing is copied),
+        and shares no memory with the arguments otherwise.
+
+    Returns
+    -------
+    ndarray
+        A new array like x, or `out`.
+
+    Raises
+    ------
+    IndexOutOfRangeError
+        If an index is out of range and `mode` is "raise"; `out` is as it was.
+    DmlError
+        If an argument does not fit; nothing has been written then.
+    TypeError
+        If an argument is of the wrong Python kind.
+
+    Notes
+    -----
+    The semantics are those of DirectML's ``DML_SCATTER_ND_OPERATOR_DESC``, with the reductions of ONNX ScatterND 18,
+    and the modes of `numpy.take`. DirectML leaves duplicates undefined; here they are defined.
+
+    A new array of 32 MiB to 1 GiB may lie in memory that an earlier result had, and then does not own its data: it
+    cannot be resized in place.
+
+    Examples
+    --------
+    >>> import numpy as np, dmlcpu
+    >>> dmlcpu.scatter_nd([1, 2, 3, 4, 5, 6, 7, 8], [[4], [3], [1], [7]], [9, 10, 11, 12])
+    array([ 1, 11,  3, 10,  9,  6,  7, 12])
+    >>> bins = np.zeros(3, np.int64)
+    >>> dmlcpu.scatter_nd(bins, [[0], [2], [2]], [1, 1, 1], reduction="add", out=bins)
+    array([1, 0, 2])
+    """
+    x, indices, updates = check(x, indices, updates, reduction, mode)
+    result = allocate(x, indices, updates, out)
+    in_place = out is not None and same_memory(x, result)
+    execute(result if in_place else x, indices, updates, result, reduction=reduction, mode=mode)
+    return result
+
+
+def check(x: Any, indices: Any, updates: Any, reduction: Any, mode: Any) -> tuple[Array, Array, Array]:
+    """Return the array arguments as arrays that fit together, or refuse them."""
+    x = as_array("scatter_nd", "x", x)
+    check_choice("scatter_nd", "reduction", reduction, REDUCTIONS)
+    check_choice("scatter_nd", "mode", mode, MODES)
+    reduction_of(x.dtype, reduction)
+    indices = as_array("scatter_nd", "indices", indices)
+    if indices.dtype.kind not in "iu":
+        raise UnsupportedError("scatter_nd", "indices.dtype", str(indices.dtype), "any integer type")
+    if indices.ndim == 0:
+        raise BindingError("scatter_nd", "indices.ndim", "0", "at least 1 (the last dimension holds a tuple)")
+    coordinates = indices.shape[-1]
+    if coordinates > x.ndim:
+        allowed = f"0 to {x.ndim} (x has {x.ndim} dimensions)"
+        raise BindingError("scatter_nd", "indices.shape[-1]", str(coordinates), allowed)
+    updates = as_array_like("scatter_nd", "updates", updates, "x", x.dtype)
+    shape = indices.shape[:-1] + x.shape[coordinates:]
+    if updates.shape != shape:
+        allowed = f"{shape} (indices.shape[:-1] + x.shape[{coordinates}:]; updates are not broadcast)"
+        raise BindingError("scatter_nd", "updates.shape", str(updates.shape), allowed)
+    return x, indices, updates
+
+
+def allocate(x: Array, indices: Array, updates: Array, out: Array | None) -> Array:
+    """Return the array the result is written to: a new one, or `out` if it fits."""
+    if out is None:
+        return empty_result(x.shape, x.dtype)
+    out = check_output("scatter_nd", "out", out, x.shape, x.dtype)
+    check_apart("scatter_nd", "out", out, {"indices": indices, "updates": updates})
+    if not same_memory(x, out):
+        check_apart("scatter_nd", "out", out, {"x (it may be x itself, but not a part of it)": x})
+    return out
+
+
+def execute(
+    x: Array,
+    indices: Array,
+    updates: Array,
+    out: Array,
+    *,
+    reduction: str = "none",
+    mode: str = "raise",
+    operator: str = "scatter_nd",
+    field: str = "indices",
+) -> None:
+    """Run on checked arrays of any strides, in place if x is out; errors about an index name `operator` and `field`."""
+    if mode == "clip":
+        _check_clip(x, indices, operator, field)
+    if indices.itemsize < 4:
+        indices = indices.astype(np.int64)
+    if not can_compile():
+        place = _by_reference(x, indices, updates, out, reduction, mode)
+        if place != VALID:
+            raise out_of_range(indices, place, x.shape, operator, field)
+        return
+    element = element_type(x, updates, out, reduction)
+    copied = IN_PLACE if x is out else BY_KERNEL if x.flags.num & out.flags.num & CONTIGUOUS else BY_NUMPY
+    strides = (out.strides, indices.strides, updates.strides)
+    chosen = plan(x.shape, x.dtype, element, indices.shape, indices.dtype, strides, reduction, mode, copied, budget())
+    # T == 0: there are no indices, and each update goes to the one place there is. No updates: none is read.
+    flat_indices = words(indices, INDEX_WORD) if indices.size else np.zeros(2, INDEX_WORD)
+    flat_out = words(out, element) if out.size else np.zeros(1, element)
+    flat_updates = words(updates, element) if updates.size else flat_out
+    flat_x = words(x, element) if copied == BY_KERNEL and x.size else flat_out[:0]
+    place = run(chosen, flat_x, flat_indices, flat_updates, flat_out, unlike=(out, x) if copied == BY_NUMPY else None)
+    if place != VALID:
+        raise out_of_range(indices, place, x.shape, operator, field)
+
+
+def _check_clip(x: Array, indices: Array, operator: str, field: str) -> None:
+    if indices.size and 0 in x.shape[: indices.shape[-1]]:
+        raise IndexOutOfRangeError(
+            operator, field, "clipped into an empty dimension", f"none: dimension {x.shape.index(0)} has 0 elements"
+        )
+
+
+def _by_reference(x: Array, indices: Array, updates: Array, out: Array, reduction: str, mode: str) -> int:
+    """Do what `run` does in plain NumPy."""
+    if mode == "raise":
+        sizes = np.array(x.shape[: indices.shape[-1]], np.int64)
+        bad = (indices < -sizes) | (indices >= sizes)
+        if bad.any():
+            return int(bad.argmax())
+    reference_scatter_nd(x, indices, updates, reduction=reduction, mode=mode, out=out)
+    return VALID
+
+
+def out_of_range(indices: Array, place: int, shape: tuple[int, ...], operator: str, field: str) -> IndexOutOfRangeError:
+    """Return the error about the coordinate at a place that `run` returned."""
+    number, coordinate = divmod(place, indices.shape[-1])
+    where = (*map(int, np.unravel_index(number, indices.shape[:-1])), coordinate)
+    size = shape[coordinate]
+    lowest = 0 if indices.dtype.kind == "u" else -size
+    allowed = f"{lowest} to {size - 1}" if size else "none"
+    return IndexOutOfRangeError(
+        operator,
+        f"{field}[{', '.join(map(str, where))}]",
+        str(indices[where]),
+        f"{allowed} (coordinate {coordinate} of tuple {number}; that dimension has {size} elements)",
+    )

@@ -1,0 +1,319 @@
+"""How scatter_nd is carried out: what the kernels see elements as, and how the work is cut."""
+
+import functools
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dmlcpu.common.arguments import Array, type_name
+from dmlcpu.common.data_types import DATA_TYPES
+from dmlcpu.errors import UnsupportedError
+from dmlcpu.kernels import registry
+from dmlcpu.kernels.scatter_nd import reduction as reductions
+from dmlcpu.kernels.scatter_nd.work import (
+    BEFOREHAND,
+    BLOCK,
+    BLOCK_CELLS,
+    BY_BLOCK,
+    CLIP,
+    DROP,
+    ELEMENTS,
+    MOST_BUCKETS,
+    PACKED_ELEMENTS,
+    PAIRS,
+    RAISE,
+    SHARE_CELLS,
+    SHARE_SPACE,
+    SPECULATIVE,
+    VALID,
+    WORK,
+)
+from dmlcpu.operators.scatter_nd.layout import Fields, Tensors, layout_of, tensors_of
+from dmlcpu.runtime.memory import C_CONTIGUOUS, F_CONTIGUOUS, Workspace, second_level_cache
+from dmlcpu.runtime.records import CACHE_LINE, CELL, fill
+from dmlcpu.runtime.threads import Budget
+
+_log = logging.getLogger("dmlcpu")
+
+MODES = {"raise": RAISE, "drop": DROP, "clip": CLIP}
+REDUCTIONS = {
+    "none": reductions.OVERWRITE,
+    "add": reductions.ADD,
+    "mul": reductions.MULTIPLY,
+    "min": reductions.MINIMUM,
+    "max": reductions.MAXIMUM,
+}
+# On bytes that are 0 or 1, or is the maximum and and the minimum.
+_BOOL_REDUCTIONS = {**REDUCTIONS, "add": reductions.MAXIMUM, "mul": reductions.MINIMUM}
+_COMPLEX_REDUCTIONS = {"add": reductions.ADD, "mul": reductions.MULTIPLY_COMPLEX}
+
+# What elements are computed as; a type that is not here can be overwritten but not reduced.
+_COMPUTED_AS = {row.name: row.computed_as for row in DATA_TYPES.values() if row.computed_as}
+_WORDS = {width: np.dtype(f"u{width}") for width in (1, 2, 4, 8)}
+CONTIGUOUS = C_CONTIGUOUS | F_CONTIGUOUS
+_LINE_CELLS = CACHE_LINE // CELL
+_HALVES = {"float16": reductions.FLOAT16, "bfloat16": reductions.BFLOAT16}
+
+
+def reduction_of(dtype: np.dtype[Any], reduction: str) -> int:
+    """Return what the kernels do for a reduction on a type."""
+    if reduction == "none":
+        return reductions.OVERWRITE
+    name = type_name(dtype)
+    if name not in _COMPUTED_AS:
+        raise UnsupportedError(
+            "scatter_nd", f"x.dtype with reduction {reduction!r}", str(dtype), ", ".join(_COMPUTED_AS)
+        )
+    if name == "bool":
+        return _BOOL_REDUCTIONS[reduction]
+    if dtype.kind == "c":
+        if reduction not in _COMPLEX_REDUCTIONS:
+            raise UnsupportedError(
+                "scatter_nd", f"x.dtype with reduction {reduction!r}", str(dtype), "a type whose values are ordered"
+            )
+        return _COMPLEX_REDUCTIONS[reduction]
+    return REDUCTIONS[reduction]
+
+
+def element_type(x: Array, updates: Array, out: Array, reduction: str) -> np.dtype[Any]:
+    """Return the type the kernel sees: the numbers to compute with, else the widest words all elements consist of."""
+    dtype = out.dtype
+    if reduction != "none":
+        return np.dtype(_COMPUTED_AS[type_name(dtype)])
+    if dtype.alignment > 1 or dtype.itemsize == 1:  # aligned arrays: no need to look at addresses
+        return _WORDS[min(dtype.alignment, 8)]
+    arrays = (x, updates, out)
+    places = (dtype.itemsize, 8, *(place for array in arrays for place in (array.ctypes.data, *array.strides)))
+    multiple = functools.reduce(lambda a, b: a | b, map(abs, places))
+    return _WORDS[multiple & -multiple]  # the lowest bit set anywhere
+
+
+# Many single elements are partitioned first, where that pays. Measured on a Xeon with VNNI with 4,000,000 float32,
+# two threads, ns an update, partitioned and not: into 16 MB 4.9 and 4.3, 64 MB 5.8 and 6.8, as float64 into 128 MB 6.2
+# and 11.5; with 1,000,000 float64 into 128 MB 16 and 17, with fewer it does not pay.
+_PARTITIONED_UPDATES = 1 << 20  # at least so many
+_PARTITIONED_CACHES = 32  # in an output of at least so many second caches
+# Outputs of so many bytes at most are written speculatively, rather than that all indices are looked at twice (Xeon
+# with VNNI).
+_SPECULATIVE_BYTES = 1 << 16
+_LEAST_BUCKETS = 16  # for shares to take turns with
+
+# Who copies x to out.
+IN_PLACE = 0  # nobody: x is out
+BY_KERNEL = 1  # the kernels, as both are laid out alike and have no gaps
+BY_NUMPY = 2  # NumPy, before the kernels write
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """What updates are partitioned into, and where in the workspace; see the work record."""
+
+    end: int  # cells of the whole workspace
+    count: int = 0  # of buckets, or 0: updates are not partitioned
+    bits: int = 0
+    most: int = 0  # updates that the fullest may hold: if it has more, they are not partitioned
+    counter: int = 0
+    spaces: int = 0
+    pairs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How one set of shapes, layouts and types is worked on."""
+
+    validate: Callable[..., Any] | None  # the kernels, to be called with (0, parts, ...); not all work needs each
+    copy: Callable[..., Any] | None
+    apply: Callable[..., Any]
+    partition: Callable[..., Any]
+    apply_buckets: Callable[..., Any]
+    parts: int  # shares of the updates
+    owners: int  # shares of the output
+    validation: int  # who looks for bad indices: BEFOREHAND, BY_BLOCK or SPECULATIVE
+    buckets: Buckets
+    work: Array  # what all kernels are told
+    workspace: Workspace
+
+
+# The arguments are the key of the cache. To bundle them would take each call longer than the look-up does.
+@functools.lru_cache(maxsize=1024)
+def plan(
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    element: np.dtype[Any],
+    indices_shape: tuple[int, ...],
+    index_type: np.dtype[Any],
+    strides: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]],
+    reduction: str,
+    mode: str,
+    copied: int,
+    budget: Budget,
+) -> Plan:
+    """Cut the work. strides: of out, indices and updates; copied: IN_PLACE, BY_KERNEL or BY_NUMPY."""
+    tensors = tensors_of(shape, dtype, element, indices_shape, strides)
+    layout = layout_of(tensors, index_type, reduction_of(dtype, reduction), _HALVES.get(dtype.name, reductions.PLAIN))
+    parts, owners = _cut(tensors, layout["ranges"]["count"], copied, budget)
+    partitions, reason = _partitions(tensors, layout["slices"]["kind"], budget.kernel)
+    buckets = _buckets(tensors, parts, owners, partitions=partitions, is_forced=budget.kernel is not None)
+    validation = BEFOREHAND if mode != "raise" or copied == BY_NUMPY or buckets.count else _validation(tensors)
+    has_pass = validation == BEFOREHAND and tensors.count > 0 and (mode == "raise" or buckets.count > 0)
+    copies_first = copied == BY_KERNEL and not tensors.is_in_order and owners > 1
+    kernels = {entry.name: entry.kernel for entry in registry.available("scatter_nd")}
+    _log.debug(
+        "scatter_nd: %d updates of %d words into %s: %s (%s), %d parts",
+        *(tensors.count, tensors.slice_size, shape, "apply_buckets" if buckets.count else "apply", reason, parts),
+    )
+    return Plan(
+        validate=kernels["validate"].for_parts(parts) if has_pass else None,
+        copy=kernels["copy"] if copies_first else None,
+        apply=kernels["apply"].for_parts(owners),
+        partition=kernels["partition"].for_parts(parts),
+        apply_buckets=kernels["apply_buckets"].for_parts(parts),
+        parts=parts,
+        owners=owners,
+        validation=validation,
+        buckets=buckets,
+        work=_work(layout, MODES[mode], validation, buckets, parts, tensors.span),
+        workspace=Workspace(buckets.end),
+    )
+
+
+def _cut(tensors: Tensors, ranges: int, copied: int, budget: Budget) -> tuple[int, int]:
+    """Return into how many shares the updates are cut, and the output."""
+    count = tensors.count
+    nbytes = math.prod(tensors.shape) * tensors.element * tensors.width if copied == BY_KERNEL else 0
+    # In nanoseconds (Zen 4, within a factor of 2): an offset, the words there, the copy.
+    work = count * (5 + tensors.slice_size // 4) + nbytes // 32
+    return budget.parts(count * max(tensors.coordinates, 1), most=count), budget.parts(work, most=ranges)
+
+
+def _validation(tensors: Tensors) -> int:
+    """Return who looks for indices that raise an error, if updates are not partitioned."""
+    if not tensors.is_in_order:
+        return BEFOREHAND
+    if 0 < tensors.count <= BLOCK:
+        return BY_BLOCK
+    # To copy the output must be less than to look at the indices once more.
+    is_less = tensors.count > BLOCK and tensors.count >= tensors.span
+    return SPECULATIVE if is_less and tensors.span * tensors.width <= _SPECULATIVE_BYTES else BEFOREHAND
+
+
+def _partitions(tensors: Tensors, kind: int, kernel: str | None) -> tuple[bool, str]:
+    """Return whether updates are partitioned first, and why."""
+    is_single = kind in (ELEMENTS, PACKED_ELEMENTS)
+    if kernel not in (None, "apply", "apply_buckets") or (kernel == "apply_buckets" and not is_single):
+        raise LookupError(f"no kernel {kernel} for {tensors.count} updates of {tensors.slice_size} words")
+    if kernel:
+        return kernel == "apply_buckets", "asked for"
+    if not is_single:
+        return False, "not single elements at even steps"
+    least = _PARTITIONED_CACHES * second_level_cache()
+    if tensors.count < _PARTITIONED_UPDATES or tensors.span * tensors.width < least:
+        return False, f"fewer than {_PARTITIONED_UPDATES} updates, or into less than {least} bytes"
+    return True, f"at least {_PARTITIONED_UPDATES} updates into at least {least} bytes"
+
+
+def _buckets(tensors: Tensors, parts: int, owners: int, *, partitions: bool, is_forced: bool) -> Buckets:
+    """Return what updates are partitioned into, if they are."""
+    count, span, width = tensors.count, tensors.span, tensors.width
+    blocks_end = max(parts, owners) * (1 + BLOCK_CELLS)
+    if not partitions:
+        return Buckets(end=blocks_end)
+    buckets, bits = _cut_buckets(span, width)
+    counter = -(-blocks_end // _LINE_CELLS) * _LINE_CELLS
+    spaces = counter + _LINE_CELLS
+    pairs = spaces + parts * SHARE_CELLS
+    return Buckets(
+        count=buckets,
+        bits=bits,
+        # So that no thread waits long for the fullest.
+        most=count if is_forced else 3 * count // (2 * max(parts, 2)),
+        counter=counter,
+        spaces=spaces,
+        pairs=pairs,
+        end=pairs + (count + parts * buckets * PAIRS) * (2 if width == 8 else 1),
+    )
+
+
+def _cut_buckets(span: int, width: int) -> tuple[int, int]:
+    """Return how many buckets an output of `span` words is cut into, and the bits of an offset within one.
+
+    Those are at most 32, up to 2**40 words.
+    """
+    bits = (second_level_cache() // 4 // width).bit_length() - 1
+    bits = max(min(bits, (span // _LEAST_BUCKETS).bit_length() - 1), 0)
+    while (span - 1 >> bits) >= MOST_BUCKETS:
+        bits += 1
+    return (span - 1 >> bits) + 1, bits
+
+
+def _work(layout: Fields, mode: int, validation: int, buckets: Buckets, parts: int, span: int) -> Array:
+    """Return the work record."""
+    return fill(
+        WORK,
+        **layout,
+        mode=mode,
+        # What was validated before is in range, or somebody has changed it since.
+        writing_mode=DROP if mode == RAISE and validation == BEFOREHAND else mode,
+        validation=validation,
+        buckets={
+            "count": buckets.count,
+            "bits": buckets.bits,
+            "span": span,
+            "shares": parts,
+            "counter": buckets.counter,
+            "spaces": buckets.spaces,
+            "pairs": buckets.pairs,
+        },
+    )
+
+
+def run(
+    chosen: Plan, x: Array, indices: Array, updates: Array, out: Array, *, unlike: tuple[Array, Array] | None = None
+) -> int:
+    """Carry out a plan on the words of the arrays; return where the first bad index is, or VALID.
+
+    x: empty if it is out, or if it is laid out unlike out: then `unlike` are out and x themselves.
+    """
+    with chosen.workspace as scratch:
+        if chosen.validate:
+            chosen.validate(0, chosen.parts, indices, chosen.work, scratch)
+            place = _reported(chosen.parts, scratch)
+            if place != VALID:
+                return place
+        if unlike is not None:
+            np.copyto(*unlike)
+        if chosen.buckets.count and _is_spread(chosen.buckets, scratch):
+            chosen.partition(0, chosen.parts, indices, updates, chosen.work, scratch)
+            scratch[chosen.buckets.counter] = 0
+            chosen.apply_buckets(0, chosen.parts, x, out, chosen.work, scratch)
+            return VALID
+        if chosen.copy:
+            chosen.copy(0, chosen.owners, x, out)
+            x = x[:0]
+        target = out
+        if chosen.validation == SPECULATIVE:
+            target = np.empty_like(out) if x.size else out.copy()
+        chosen.apply(0, chosen.owners, x, indices, updates, target, chosen.work, scratch)
+        place = VALID if chosen.validation == BEFOREHAND else _reported(chosen.owners, scratch)
+        if target is not out and place == VALID:
+            out[...] = target
+        return place
+
+
+def _reported(parts: int, scratch: Array) -> int:
+    """Return where the first bad index is that a share reports, or VALID."""
+    for part in range(parts):
+        place: int = scratch.item(part)
+        if place != VALID:
+            return place
+    return VALID
+
+
+def _is_spread(buckets: Buckets, scratch: Array) -> bool:
+    """Return whether the updates are so spread over the buckets that no thread waits long for the fullest."""
+    counts = scratch[buckets.spaces : buckets.pairs].view(SHARE_SPACE)["counts"][:, : buckets.count]
+    return bool(counts.sum(axis=0).max() <= buckets.most)

@@ -1,0 +1,118 @@
+"""The table of operators: one row each, which everything that lists operators reads.
+
+A row is text, so that to list the operators imports none of them.
+"""
+
+import importlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dmlcpu.common.data_types import NUMBERS, QUANTIZED
+
+if TYPE_CHECKING:  # `dmlcpu`'s names of the operators for type checkers, which cannot read the table
+    from dmlcpu.operators.quantized_matmul.descriptor import QuantizedLinearMatrixMultiplyOperatorDesc
+    from dmlcpu.operators.quantized_matmul.function import quantized_matmul
+    from dmlcpu.operators.scatter_nd.descriptor import ScatterNDOperatorDesc
+    from dmlcpu.operators.scatter_nd.function import scatter_nd
+    from dmlcpu.operators.top_k.descriptor import TopK1OperatorDesc, TopKOperatorDesc
+    from dmlcpu.operators.top_k.function import TopK, top_k
+
+    __all__ = [
+        "OperatorType",
+        "QuantizedLinearMatrixMultiplyOperatorDesc",
+        "ScatterNDOperatorDesc",
+        "TopK",
+        "TopK1OperatorDesc",
+        "TopKOperatorDesc",
+        "quantized_matmul",
+        "scatter_nd",
+        "top_k",
+    ]
+
+
+class OperatorType(IntEnum):
+    """DML_OPERATOR_TYPE: the operators this package has."""
+
+    TOP_K = 71
+    SCATTER_ND = 109
+    TOP_K1 = 112
+    QUANTIZED_LINEAR_MATRIX_MULTIPLY = 118
+
+
+class Example(NamedTuple):
+    """A small call of an operator's function."""
+
+    arguments: dict[str, Any]
+    kernel: str | None = None  # what it is an example of; None: the kernels that the plan chooses
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """An operator: what it is called, and where its parts are."""
+
+    name: str  # of its folder, its function, the reference, its page and its kernels
+    descs: Mapping[OperatorType, str]  # the classes that describe it to DirectML, all in its descriptor.py
+    types: tuple[str, ...]  # that kernels are compiled for
+    result: str | None = None  # the class of the function's result, beside it, if that is not one array
+
+    @property
+    def function(self) -> Any:
+        """The function on arrays."""
+        return getattr(self._module("function"), self.name)
+
+    @property
+    def reference(self) -> Any:
+        """The same in plain NumPy."""
+        return getattr(importlib.import_module("dmlcpu.reference"), self.name)
+
+    def desc_class(self, operator_type: OperatorType) -> Any:
+        """Return the class of descs of a type."""
+        return getattr(self._module("descriptor"), self.descs[operator_type])
+
+    def examples(self, dtype: str) -> Iterator[Example]:
+        """Yield small calls that between them compile all that a type needs; the first is a plain one.
+
+        They are of a type of NumPy's own: those of bfloat16 of float16, which the same kernels serve.
+        """
+        yield from self._module("examples").examples("float16" if dtype == "bfloat16" else dtype)
+
+    @property
+    def typical(self) -> str:
+        """The type to take where one is enough."""
+        return "float32" if "float32" in self.types else self.types[0]
+
+    def desc_examples(self) -> Iterator[tuple[Any, dict[str, Any]]]:
+        """Yield the typical type's first example as a desc of each operator type, with the inputs to bind to it."""
+        yield from self._module("examples").desc_examples()
+
+    def homes(self) -> dict[str, str]:
+        """Return the public names, and the modules they are in."""
+        functions = [self.name, self.result] if self.result else [self.name]
+        return {
+            **dict.fromkeys(functions, f"dmlcpu.operators.{self.name}.function"),
+            **dict.fromkeys(self.descs.values(), f"dmlcpu.operators.{self.name}.descriptor"),
+        }
+
+    def _module(self, part: str) -> Any:
+        return importlib.import_module(f"dmlcpu.operators.{self.name}.{part}")
+
+
+OPERATORS = {
+    row.name: row
+    for row in (
+        Operator(
+            "top_k",
+            {OperatorType.TOP_K: "TopKOperatorDesc", OperatorType.TOP_K1: "TopK1OperatorDesc"},
+            NUMBERS,
+            result="TopK",
+        ),
+        Operator("scatter_nd", {OperatorType.SCATTER_ND: "ScatterNDOperatorDesc"}, NUMBERS),
+        Operator(
+            "quantized_matmul",
+            {OperatorType.QUANTIZED_LINEAR_MATRIX_MULTIPLY: "QuantizedLinearMatrixMultiplyOperatorDesc"},
+            QUANTIZED,
+        ),
+    )
+}

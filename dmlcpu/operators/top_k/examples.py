@@ -1,0 +1,58 @@
+"""Small calls of top_k that between them compile all its kernels for a type."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from dmlcpu.common.arguments import Array
+from dmlcpu.directml.base import OperatorDesc
+from dmlcpu.directml.enums import AxisDirection
+from dmlcpu.directml.tensor import describe
+from dmlcpu.kernels import registry
+from dmlcpu.kernels.top_k.work import Problem
+from dmlcpu.operators.table import Example
+from dmlcpu.operators.top_k.descriptor import TopK1OperatorDesc, TopKOperatorDesc
+
+_K = 8  # of the plain call
+_N = 128
+# By axis, what the kernels are asked whether they support.
+_PROBLEMS = {
+    1: Problem(rows=_N, n=_N, k=1, step=1, columns=1),
+    0: Problem(rows=_N, n=_N, k=1, step=_N, columns=_N),
+}
+
+
+def examples(dtype: str) -> Iterator[Example]:
+    """Yield a plain call, then one for each kernel along an axis that it is for."""
+    yield Example({"x": _numbers((1, 64), dtype), "k": _K})
+    x = _numbers((_N, _N), dtype)
+    for entry in registry.available("top_k", "select"):
+        yield Example({"x": x, "k": 1, "axis": _axis_for(entry)}, entry.name)
+
+
+def desc_examples() -> Iterator[tuple[OperatorDesc, dict[str, Array]]]:
+    """Yield the plain call as descs, with the input to bind."""
+    x = _numbers((1, 64), "float32")
+    fields: dict[str, Any] = {
+        "input_tensor": describe(x),
+        "output_value_tensor": describe(x[:, :_K]),
+        "output_index_tensor": describe(np.empty((1, _K), np.uint32)),
+        "axis": 1,
+        "k": _K,
+    }
+    yield TopKOperatorDesc(**fields), {"input_tensor": x}
+    yield TopK1OperatorDesc(**fields, axis_direction=AxisDirection.DECREASING), {"input_tensor": x}
+
+
+def _axis_for(entry: registry.Entry) -> int:
+    """Return an axis along which a kernel can select."""
+    for axis, problem in _PROBLEMS.items():
+        if entry.supports is None or entry.supports(problem):
+            return axis
+    raise LookupError(f"{entry.name} supports none of the examples; add one that it does")
+
+
+def _numbers(shape: tuple[int, int], dtype: str) -> Array:
+    """Return numbers in no order, some of them several times."""
+    return (np.arange(shape[0] * shape[1]) * 37 % 101).astype(dtype).reshape(shape)

@@ -1,0 +1,169 @@
+"""How top_k is carried out: which kernel, and how the work is cut."""
+
+import functools
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dmlcpu.common.arguments import Array, type_name
+from dmlcpu.common.data_types import DATA_TYPES
+from dmlcpu.kernels import registry
+from dmlcpu.kernels.top_k import lockstep, split, strided_insert, strided_tournament, tournament
+from dmlcpu.kernels.top_k.keys import FLOAT, SIGNED, UNSIGNED, make_key_map
+from dmlcpu.kernels.top_k.work import WORK, Problem
+from dmlcpu.kernels.walk import merge, walk_of
+from dmlcpu.runtime import threads
+from dmlcpu.runtime.memory import Workspace, first_word, word_strides
+from dmlcpu.runtime.records import CACHE_LINE, CELL, fill
+
+_log = logging.getLogger("dmlcpu")
+
+INDEX_WORD = np.dtype(np.uint32)
+_KEYS = {"b": UNSIGNED, "u": UNSIGNED, "i": SIGNED, "f": FLOAT}  # by the kind of a data type
+
+# Between the workspaces of two threads, in elements: no cache line, nor the next one that processors fetch with it, is
+# written by both.
+_GAP = 128
+
+# Where one kernel overtakes another; measured by asv_bench/thresholds.py on a Xeon with VNNI. On Zen 4 the chosen one
+# is within a tenth of the fastest, too, but for three: lockstep takes 1.2 to 1.7 times as long as select_sort for k of
+# 32 and 64, and 1.5 times as long as tournament for 256 elements and k 1; strided_insert with k 16 and 512 elements and
+# more takes 1.5 to 2.4 times as long as strided_tournament.
+_INSERT_K = 16  # at most: winners in a vector lane
+_INSERT_N = 10_000  # at most: elements of a column
+_INSERT_COLUMNS = 8  # at least: columns side by side, or most lanes have none
+_LOCKSTEP_WORK = 8192  # at most: elements of a sequence times k
+# At least so many elements for each of the k winners, or too many groups have to be looked at again.
+_ELEMENTS_A_WINNER = 31
+
+
+def cost(entry: registry.Entry, problem: Problem, width: int) -> int:
+    """Return about how many nanoseconds a sequence takes on one thread."""
+    assert entry.cost is not None
+    element, winner = entry.cost
+    return int(problem.n * width / 4 * element + problem.k * winner)
+
+
+def choose(problem: Problem, width: int, budget: threads.Budget) -> tuple[str, str]:
+    """Return the name of the kernel that is fastest for such sequences of elements of so many bytes, and why it is."""
+    if budget.kernel:
+        return budget.kernel, "asked for"
+    few = problem.k <= _INSERT_K and problem.n <= _INSERT_N
+    if strided_insert.supports(problem) and few and problem.columns >= _INSERT_COLUMNS:
+        return "strided_insert", f"{problem.columns} columns side by side, k at most {_INSERT_K}"
+    if lockstep.supports(problem) and problem.n * problem.k <= _LOCKSTEP_WORK and problem.rows > 1:
+        return "lockstep", f"several sequences, n k at most {_LOCKSTEP_WORK}"
+    if problem.n < _ELEMENTS_A_WINNER * problem.k:
+        return "select_sort", f"fewer than {_ELEMENTS_A_WINNER} elements for each winner"
+    if strided_tournament.supports(problem):
+        return "strided_tournament", f"{problem.columns} columns side by side"
+    if not tournament.supports(problem):
+        return "select_sort", "the others do not support it"
+    # Shares of a sequence have to be merged, so each must be worth twice as much as others.
+    each = cost(registry.find("top_k", "select", "split"), problem, width)
+    shares = budget.parts(each // 2, split.most_parts(problem))
+    if problem.rows * 2 <= budget.threads and shares > 1:
+        return "split", "two threads and more for each sequence"
+    return "tournament", f"{_ELEMENTS_A_WINNER} elements and more for each winner"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How one shape, layout and type is worked on."""
+
+    kernel: registry.Entry
+    run: Callable[..., Any]  # the kernel, to be called with (0, parts, ...)
+    parts: int
+    merge: Callable[..., Any] | None  # what makes the result of split sequences
+    work: Array  # the work record that the kernels are given
+    word: np.dtype[Any]  # what the kernels see elements as
+    workspace: Workspace
+
+
+@functools.lru_cache(maxsize=1024)
+def plan(
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    axis: int,
+    k: int,
+    largest: bool,
+    index_width: int,
+    strides: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]],
+    budget: threads.Budget,
+    ordered: bool,
+) -> Plan:
+    """Choose the kernel and cut the work. strides: of x, values and indices."""
+    data_type, width = DATA_TYPES[type_name(dtype)], dtype.itemsize
+    problem, sequences = _lay_out(shape, axis, k, width, strides)
+    name, reason = choose(problem, width, budget)
+    entry = registry.find("top_k", "select", name)
+    if entry.supports and not entry.supports(problem):
+        raise LookupError(f"the kernel {entry.name} does not support {problem}")
+    parts = _cut(entry, problem, width, budget)
+    keys, positions = _share_of_workspace(entry, problem)
+    work = fill(
+        WORK,
+        is_sorted=ordered,
+        index_words=index_width // INDEX_WORD.itemsize,
+        key_map=make_key_map(_KEYS[data_type.kind], width, data_type.infinity, largest)._asdict(),
+        workspace={"keys": keys, "positions": positions},
+        **sequences,
+    )
+    _log.debug("top_k: %s, k %d along axis %d: %s (%s), %d parts", shape, k, axis, name, reason, parts)
+    return Plan(
+        kernel=entry,
+        run=entry.kernel.for_parts(parts),
+        parts=parts,
+        merge=registry.find("top_k", "merge").kernel.share if entry.name == "split" else None,
+        work=work,
+        word=np.dtype(f"u{width}"),
+        workspace=Workspace(parts * (positions + -(-keys * width // CELL))),
+    )
+
+
+def _lay_out(
+    shape: tuple[int, ...], axis: int, k: int, width: int, strides: tuple[tuple[int, ...], ...]
+) -> tuple[Problem, dict[str, Any]]:
+    """Return the problem, and the fields of its work record that say what sequences there are and where they lie."""
+    n, out_shape = shape[axis], (*shape[:axis], k, *shape[axis + 1 :])
+    in_words = [word_strides(own, size) for own, size in zip(strides, (width, width, INDEX_WORD.itemsize), strict=True)]
+    others = [d for d in range(len(shape)) if d != axis]
+    sizes, *by_tensor = merge([shape[d] for d in others], *[[own[d] for d in others] for own in in_words])
+    steps = [own[axis] for own in in_words]
+    x, values, indices = [
+        {"start": first_word(full, own), "step": step, "strides": merged}
+        for full, own, step, merged in zip((shape, out_shape, out_shape), in_words, steps, by_tensor, strict=True)
+    ]
+    x_step, x_strides = steps[0], by_tensor[0]
+    columns = sizes[-1] if x_strides[-1] == 1 else 1
+    is_packed = x_step == 1 and x_strides == [n]
+    problem = Problem(rows=math.prod(sizes), n=n, k=k, step=x_step, columns=columns)
+    counts = {"n": n, "k": k, "rows": problem.rows, "columns": columns, "is_packed": is_packed}
+    return problem, {**counts, "walk": walk_of(sizes), "x": x, "values": values, "indices": indices}
+
+
+def _cut(entry: registry.Entry, problem: Problem, width: int, budget: threads.Budget) -> int:
+    """Return how many parts the work is worth; of `split`, as many for each sequence."""
+    each = cost(entry, problem, width)
+    if entry.name == "split":
+        return problem.rows * budget.parts(work=each, most=split.most_parts(problem))
+    return budget.parts(work=problem.rows * each, most=problem.rows)
+
+
+def _share_of_workspace(entry: registry.Entry, problem: Problem) -> tuple[int, int]:
+    """Return how many keys and positions a share has, with the gap to the next."""
+    assert entry.workspace is not None
+    keys, positions = (length + _GAP for length in entry.workspace(problem.n, problem.k))
+    return keys, positions + -positions % (CACHE_LINE // CELL)  # the keys behind start a cache line
+
+
+def run(chosen: Plan, x: Array, values: Array, indices: Array) -> None:
+    """Carry out a plan on the words of the arrays."""
+    with chosen.workspace as scratch:
+        chosen.run(0, chosen.parts, x, values, indices, chosen.work, scratch)
+        if chosen.merge:
+            chosen.merge(0, chosen.parts, x, values, indices, chosen.work, scratch)

@@ -1,0 +1,133 @@
+"""The benchmarks that read the table of operators: overhead, and the first result."""
+
+import sys
+from itertools import product
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+from asv_files import as_arrays, check, expected, load
+
+import dmlcpu
+from dmlcpu import AxisDirection, TopK1OperatorDesc, reference
+from dmlcpu.directml.binding import Slot
+from dmlcpu.directml.tensor import describe
+from dmlcpu.operators.table import OPERATORS, Example, Operator
+
+
+def first_example(operator):
+    """Return the arguments of an operator's first example, and what the reference makes of them."""
+    arguments = next(operator.examples(operator.typical)).arguments
+    return arguments, as_arrays(operator.reference(**arguments))
+
+
+@pytest.mark.parametrize(("implementation", "operator"), [*product(*load("benchmarks.overhead").Tiny.params)])
+def test_overhead(implementation, operator):
+    benchmark, case = load("benchmarks.overhead").Tiny(), load("benchmarks.common").TINY.get(operator)
+    try:
+        benchmark.setup(implementation, operator)
+    except NotImplementedError as error:
+        assert not implementation.startswith("dmlcpu")
+        assert implementation != "numpy" or case is None
+        pytest.skip(str(error))
+    result = benchmark.time_1000_calls(implementation, operator)
+    if case is not None and implementation != "dmlcpu compiled":
+        check(implementation, case, result)
+        return
+    _, wanted = first_example(OPERATORS[operator])
+    for ours, theirs in zip(as_arrays(result), wanted, strict=True):
+        # Of the same elements, where a desc asks for more dimensions or another type of indices.
+        np.testing.assert_array_equal(ours.reshape(theirs.shape), theirs.astype(ours.dtype), strict=True)
+
+
+def test_compiled_calls_are_bound_the_short_way(monkeypatch):
+    """Only tensors that own their memory are, which those of examples need not."""
+    call = load("benchmarks.overhead").contender("dmlcpu compiled", "top_k")
+    monkeypatch.setattr(Slot, "bind", None)
+    first, second = call(), call()
+    assert first.values is second.values
+
+
+@pytest.mark.parametrize("operator", load("benchmarks.common").TINY)
+def test_tiny_cases_have_the_sizes_of_first_examples(operator):
+    """So that what is compiled is as large as what it is compared with."""
+    case = load("benchmarks.common").TINY[operator]
+    arguments, wanted = first_example(OPERATORS[operator])
+    arrays = {array.shape for array in as_arrays(list(arguments.values())) if array.ndim}
+    assert arrays
+    assert arrays <= {array.shape for array in as_arrays(case.inputs())}
+    assert [array.shape for array in wanted] == [array.shape for array in expected("dmlcpu", case)]
+
+
+def result_of(code, package):
+    """Run code with another package in the place of dmlcpu, and return what its last line gives."""
+    names = {}
+    *preparation, last = code.splitlines()
+    exec("\n".join(preparation), names)
+    return eval(last, {**names, "dmlcpu": package})
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_first_results(operator):
+    """asv runs the code in a new process; here it is enough that it is right."""
+    code = load("benchmarks.startup").FirstResult().timeraw_first_result(operator)
+    assert code.splitlines()[:-1] == ["import numpy as np", "import dmlcpu", "import pickle"]
+    assert "\\" not in code  # between asv's quotes it would not remain one
+    _, wanted = first_example(OPERATORS[operator])
+    for package in (dmlcpu, reference):
+        for found, array in zip(as_arrays(result_of(code, package)), wanted, strict=True):
+            np.testing.assert_array_equal(found, array, strict=True)
+
+
+def test_imports():
+    (packages,) = load("benchmarks.startup").Import.params
+    for package in packages:
+        assert load("benchmarks.startup").Import().timeraw_import(package) == f"import {package}"
+
+
+@pytest.fixture
+def argmax(monkeypatch):
+    """Put an operator more into the table, whose desc is that of top_k with k = 1; return its function."""
+    x = np.array([[3, 9, 5]], np.float32)
+
+    def argmax(x, *, axis, out=None):
+        return np.argmax(x, axis, out=out)
+
+    def desc_examples():
+        fields = {"input_tensor": describe(x), "output_value_tensor": describe(x[:, :1]), "axis": 1, "k": 1}
+        indices = describe(np.empty((1, 1), np.uint32))
+        desc = TopK1OperatorDesc(**fields, output_index_tensor=indices, axis_direction=AxisDirection.DECREASING)
+        yield desc, {"input_tensor": x}
+
+    parts = {
+        "function": {"argmax": argmax},
+        "examples": {"examples": lambda dtype: iter([Example({"x": x, "axis": 1})]), "desc_examples": desc_examples},
+    }
+    for part, contents in parts.items():
+        module = ModuleType(part)
+        vars(module).update(contents)
+        monkeypatch.setitem(sys.modules, f"dmlcpu.operators.argmax.{part}", module)
+    monkeypatch.setitem(OPERATORS, "argmax", Operator("argmax", {}, ("float32",)))
+    for name in ("overhead", "startup"):
+        monkeypatch.delitem(sys.modules, load(f"benchmarks.{name}").__name__)  # the next to load it sees the table anew
+    return argmax
+
+
+def test_an_operator_more_is_timed(argmax):
+    overhead = load("benchmarks.overhead")
+    assert overhead.Tiny.params[1] == [*OPERATORS]
+    calls = [overhead.contender(name, "argmax") for name in ("dmlcpu", "dmlcpu out", "dmlcpu compiled")]
+    (new, other), (out, same), (compiled, bound) = [(call(), call()) for call in calls]
+    assert (new.tolist(), out.tolist(), compiled.indices.tolist()) == ([1], [1], [[1]])
+    assert new is not other
+    assert out is same
+    assert compiled.indices is bound.indices
+    with pytest.raises(NotImplementedError, match="no case of argmax for other libraries"):
+        overhead.contender("numpy", "argmax")
+
+
+def test_an_operator_more_has_a_first_result(argmax):
+    startup = load("benchmarks.startup")
+    assert startup.FirstResult.params == ([*OPERATORS],)
+    code = startup.FirstResult().timeraw_first_result("argmax")
+    assert result_of(code, SimpleNamespace(argmax=argmax)).tolist() == [1]

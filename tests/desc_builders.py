@@ -1,0 +1,81 @@
+"""Small valid descs that the descriptor tests start from; keyword arguments replace fields."""
+
+from dmlcpu import (
+    AxisDirection,
+    QuantizedLinearMatrixMultiplyOperatorDesc,
+    ScatterNDOperatorDesc,
+    TensorDataType,
+    TensorDesc,
+    TensorFlags,
+    TopK1OperatorDesc,
+    TopKOperatorDesc,
+)
+
+OWNED = TensorFlags.OWNED_BY_DML
+
+
+def tensor(data_type, *sizes, **fields):
+    return TensorDesc(TensorDataType[data_type], sizes=sizes, **fields)
+
+
+def top_k_desc(**fields):
+    defaults = {
+        "input_tensor": tensor("FLOAT32", 1, 1, 3, 4),
+        "output_value_tensor": tensor("FLOAT32", 1, 1, 3, 2),
+        "output_index_tensor": tensor("UINT32", 1, 1, 3, 2),
+        "axis": 3,
+        "k": 2,
+    }
+    return TopKOperatorDesc(**{**defaults, **fields})
+
+
+def top_k1_desc(**fields):
+    plain = top_k_desc()
+    defaults = {
+        "input_tensor": plain.input_tensor,
+        "output_value_tensor": plain.output_value_tensor,
+        "output_index_tensor": plain.output_index_tensor,
+        "axis": 3,
+        "k": 2,
+        "axis_direction": AxisDirection.DECREASING,
+    }
+    return TopK1OperatorDesc(**{**defaults, **fields})
+
+
+def scatter_desc(**fields):
+    """The shapes of Microsoft's example."""
+    defaults = {
+        "input_tensor": tensor("INT32", 3, 4, 5, 6, 7),
+        "indices_tensor": tensor("INT64", 1, 1, 1, 2, 3),
+        "updates_tensor": tensor("INT32", 1, 1, 2, 6, 7),
+        "output_tensor": tensor("INT32", 3, 4, 5, 6, 7),
+        "input_dimension_count": 5,
+        "indices_dimension_count": 3,
+    }
+    return ScatterNDOperatorDesc(**{**defaults, **fields})
+
+
+def small_scatter_desc(**fields):
+    """Microsoft's example of values, in legal form."""
+    defaults = {
+        "input_tensor": tensor("FLOAT32", 1, 8),
+        "indices_tensor": tensor("INT32", 4, 1),
+        "updates_tensor": tensor("FLOAT32", 1, 4),
+        "output_tensor": tensor("FLOAT32", 1, 8),
+        "input_dimension_count": 1,
+        "indices_dimension_count": 2,
+    }
+    return ScatterNDOperatorDesc(**{**defaults, **fields})
+
+
+def quantized_desc(**fields):
+    """M = 2, K = 3, N = 4, two batches; a row, a column and a tensor of scales, no zero points."""
+    defaults = {
+        "a_tensor": tensor("UINT8", 1, 2, 2, 3),
+        "a_scale_tensor": tensor("FLOAT32", 1, 1, 2, 1),
+        "b_tensor": tensor("INT8", 1, 2, 3, 4),
+        "b_scale_tensor": tensor("FLOAT32", 1, 1, 1, 4),
+        "output_scale_tensor": tensor("FLOAT32", 1, 1, 1, 1),
+        "output_tensor": tensor("INT8", 1, 2, 2, 4),
+    }
+    return QuantizedLinearMatrixMultiplyOperatorDesc(**{**defaults, **fields})

@@ -1,0 +1,106 @@
+import numpy as np
+import pytest
+
+from dmlcpu import AxisDirection, FeatureLevel, OperatorType, TensorDataType, TensorFlags
+from dmlcpu.directml.enums import full_name, parse_enum
+from dmlcpu.errors import InvalidDescriptorError, UnsupportedError
+
+
+def numbers(enumeration):
+    return {name: int(member) for name, member in enumeration.__members__.items()}
+
+
+def test_the_numbers_are_directmls():
+    assert numbers(TensorDataType) == {
+        "UNKNOWN": 0,
+        "FLOAT32": 1,
+        "FLOAT16": 2,
+        "UINT32": 3,
+        "UINT16": 4,
+        "UINT8": 5,
+        "INT32": 6,
+        "INT16": 7,
+        "INT8": 8,
+        "FLOAT64": 9,
+        "UINT64": 10,
+        "INT64": 11,
+        "UINT4": 12,
+        "INT4": 13,
+    }
+    assert numbers(TensorFlags) == {"NONE": 0, "OWNED_BY_DML": 1}
+    assert numbers(AxisDirection) == {"INCREASING": 0, "DECREASING": 1}
+    assert numbers(FeatureLevel) == {
+        "LEVEL_1_0": 0x1000,
+        "LEVEL_2_0": 0x2000,
+        "LEVEL_2_1": 0x2100,
+        "LEVEL_3_0": 0x3000,
+        "LEVEL_3_1": 0x3100,
+        "LEVEL_4_0": 0x4000,
+        "LEVEL_4_1": 0x4100,
+        "LEVEL_5_0": 0x5000,
+        "LEVEL_5_1": 0x5100,
+        "LEVEL_5_2": 0x5200,
+        "LEVEL_6_0": 0x6000,
+        "LEVEL_6_1": 0x6100,
+        "LEVEL_6_2": 0x6200,
+        "LEVEL_6_3": 0x6300,
+        "LEVEL_6_4": 0x6400,
+    }
+
+
+NAMES = [
+    (TensorDataType.FLOAT32, "DML_TENSOR_DATA_TYPE_FLOAT32", "FLOAT32"),
+    (TensorFlags.OWNED_BY_DML, "DML_TENSOR_FLAG_OWNED_BY_DML", "OWNED_BY_DML"),
+    (AxisDirection.INCREASING, "DML_AXIS_DIRECTION_INCREASING", "INCREASING"),
+    (OperatorType.TOP_K1, "DML_OPERATOR_TOP_K1", "TOP_K1"),
+    (FeatureLevel.LEVEL_2_1, "DML_FEATURE_LEVEL_2_1", "LEVEL_2_1"),
+]
+
+
+@pytest.mark.parametrize(("member", "full", "suffix"), NAMES)
+def test_names(member, full, suffix):
+    assert full_name(member) == full
+    for text in (full, suffix):
+        assert parse_enum(type(member), text, "op", "Field") is member
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("SIDEWAYS", "'SIDEWAYS'"),
+        ("decreasing", "'decreasing'"),
+        (1, "1"),
+        (None, "None"),
+        (["INCREASING"], "['INCREASING']"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_all_that_are_known(text, found):
+    with pytest.raises(InvalidDescriptorError) as caught:
+        parse_enum(AxisDirection, text, "DML_OPERATOR_TOP_K1", "AxisDirection")
+    assert str(caught.value) == (f"DML_OPERATOR_TOP_K1: AxisDirection is {found}; allowed: INCREASING, DECREASING")
+
+
+@pytest.mark.parametrize(
+    "name", ["float16", "float32", "float64", *(f"{s}int{bits}" for s in ("", "u") for bits in (8, 16, 32, 64))]
+)
+def test_numpy_types(name):
+    member = TensorDataType[name.upper()]
+    assert member.dtype == np.dtype(name)
+    assert member.bits == 8 * np.dtype(name).itemsize
+
+
+@pytest.mark.parametrize(("name", "bits"), [("UNKNOWN", 0), ("UINT4", 4), ("INT4", 4)])
+def test_types_that_numpy_has_not(name, bits):
+    member = TensorDataType[name]
+    assert member.bits == bits
+    with pytest.raises(UnsupportedError) as caught:
+        _ = member.dtype
+    assert str(caught.value) == (
+        f"DML_TENSOR_DATA_TYPE: DataType is {name}; allowed: "
+        "FLOAT32, FLOAT16, UINT32, UINT16, UINT8, INT32, INT16, INT8, FLOAT64, UINT64, INT64"
+    )
+
+
+def test_there_are_no_other_flags():
+    with pytest.raises(ValueError, match="2"):
+        TensorFlags(2)

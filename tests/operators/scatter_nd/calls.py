@@ -1,0 +1,27 @@
+"""Random calls of scatter_nd."""
+
+import numpy as np
+from samples import INDEX_TYPES, NUMERIC_TYPES, OTHER_TYPES, Call, laid_out, random_shape, values
+
+
+def random_call(rng: np.random.Generator) -> Call:
+    reduction = str(rng.choice(["none", "none", "add", "mul", "min", "max"]))
+    types = [*NUMERIC_TYPES, *OTHER_TYPES] if reduction == "none" else NUMERIC_TYPES
+    types = [t for t in types if t.kind != "c"] if reduction in ("min", "max") else types
+    dtype = types[rng.integers(len(types))]
+    dimensions = int(rng.integers(1, 6))
+    shape = random_shape(rng, 6, dimensions)
+    coordinates = int(rng.integers(0, dimensions + 1))
+    outer = random_shape(rng, 8, int(rng.integers(0, 3)))
+    mode = str(rng.choice(["raise", "drop", "clip"]))
+    index_type = INDEX_TYPES[rng.integers(4)] if rng.random() < 0.8 else np.dtype(np.int8)
+    signed = index_type.kind == "i"
+    sizes = np.array(shape[:coordinates], np.int64)
+    beyond = 0 if mode == "raise" else 2
+    low = -sizes - beyond if signed else 0 * sizes
+    indices = rng.integers(low, sizes + beyond, (*outer, coordinates)).astype(index_type)
+    updates = values(rng, outer + shape[coordinates:], dtype)
+    if outer:  # one tuple, repeated along itself, is another tuple
+        indices = laid_out(rng, indices)
+    arguments = (laid_out(rng, values(rng, shape, dtype)), indices, laid_out(rng, updates))
+    return Call("scatter_nd", arguments, {"reduction": reduction, "mode": mode})

@@ -1,0 +1,123 @@
+"""What a plan of scatter_nd tells its kernels."""
+
+import numpy as np
+import pytest
+
+from dmlcpu.kernels.scatter_nd.work import (
+    BEFOREHAND,
+    BLOCK,
+    BY_BLOCK,
+    CLIP,
+    DROP,
+    ELEMENTS,
+    PACKED_ELEMENTS,
+    RAISE,
+    ROWS,
+    SLICES,
+    SPECULATIVE,
+    WORK,
+)
+from dmlcpu.operators.scatter_nd.plan import BY_KERNEL, BY_NUMPY, IN_PLACE, element_type, plan
+from dmlcpu.runtime.threads import Budget
+
+
+def chosen(x, indices, updates, *, reduction="none", mode="raise", copied=BY_KERNEL, threads=1, kernel=None):
+    element = element_type(x, updates, x, reduction)
+    strides = (x.strides, indices.strides, updates.strides)
+    request = x.shape, x.dtype, element, indices.shape, indices.dtype, strides, reduction, mode, copied
+    return plan(*request, Budget(threads, grain=1, kernel=kernel))
+
+
+def floats(*shape):
+    return np.zeros(shape, np.float32)
+
+
+def tuples(*shape):
+    return np.zeros(shape, np.int64)
+
+
+@pytest.mark.parametrize(
+    ("x", "indices", "updates", "reduction", "kind"),
+    [
+        (floats(9), tuples(5, 1), floats(5), "none", PACKED_ELEMENTS),
+        (floats(9), tuples(5, 1), floats(5), "max", PACKED_ELEMENTS),
+        (floats(9), tuples(5, 1).astype("u4"), floats(5), "none", PACKED_ELEMENTS),
+        (floats(9), tuples(5, 2)[:, :1], floats(5), "none", ELEMENTS),
+        (floats(9), tuples(5, 1), floats(10)[::2], "none", ELEMENTS),
+        (floats(18)[::2], tuples(5, 1), floats(5), "none", ELEMENTS),
+        (floats(3, 9), tuples(5, 2), floats(5), "none", ELEMENTS),
+        (floats(9), tuples(2, 5, 1), floats(2, 6)[:, :5], "none", SLICES),  # not evenly spaced
+        (floats(3, 9), tuples(5, 1), floats(5, 9), "none", ROWS),
+        (floats(3, 9), tuples(5, 1), floats(5, 12)[:, :9], "add", ROWS),
+        (floats(3, 4, 5), tuples(5, 1), floats(5, 4, 5), "add", ROWS),
+        (floats(3, 9), tuples(5, 1), floats(5, 9), "max", SLICES),
+        (floats(3, 9).astype("f2"), tuples(5, 1), floats(5, 9).astype("f2"), "none", ROWS),
+        (floats(3, 9).astype("f2"), tuples(5, 1), floats(5, 9).astype("f2"), "add", SLICES),
+        (floats(3, 9).astype("c8"), tuples(5, 1), floats(5, 9).astype("c8"), "add", ROWS),
+        (floats(3, 9).astype("c8"), tuples(5, 1), floats(5, 9).astype("c8"), "mul", SLICES),
+        (floats(3, 9), tuples(5, 1), floats(5, 18)[:, ::2], "none", SLICES),
+        (floats(3, 4, 5), tuples(5, 1), floats(5, 4, 6)[..., :5], "none", SLICES),
+    ],
+)
+def test_what_an_update_is(x, indices, updates, reduction, kind):
+    assert chosen(x, indices, updates, reduction=reduction).work.view(WORK)["slices"]["kind"] == kind
+
+
+@pytest.mark.parametrize(
+    ("count", "mode", "copied", "kernel", "validation", "writing_mode", "has_pass"),
+    [
+        (1, "raise", BY_KERNEL, None, BY_BLOCK, RAISE, False),
+        (BLOCK, "raise", IN_PLACE, None, BY_BLOCK, RAISE, False),
+        (BLOCK, "raise", BY_NUMPY, None, BEFOREHAND, DROP, True),
+        (BLOCK, "drop", BY_KERNEL, None, BEFOREHAND, DROP, False),
+        (BLOCK, "clip", BY_KERNEL, None, BEFOREHAND, CLIP, False),
+        (BLOCK, "raise", BY_KERNEL, "apply_buckets", BEFOREHAND, DROP, True),
+        (BLOCK, "clip", BY_KERNEL, "apply_buckets", BEFOREHAND, CLIP, True),
+        (999, "raise", BY_KERNEL, None, BEFOREHAND, DROP, True),
+        (1_000, "raise", BY_KERNEL, None, SPECULATIVE, RAISE, False),
+        (1_000, "raise", IN_PLACE, None, SPECULATIVE, RAISE, False),
+        (1_000, "raise", BY_NUMPY, None, BEFOREHAND, DROP, True),
+        (0, "raise", BY_KERNEL, None, BEFOREHAND, DROP, False),
+    ],
+)
+def test_who_validates(count, mode, copied, kernel, validation, writing_mode, has_pass):
+    found = chosen(floats(1_000), tuples(count, 1), floats(count), mode=mode, copied=copied, kernel=kernel)
+    work = found.work.view(WORK)[0]
+    assert (found.validation, work["validation"]) == (validation, validation)
+    assert work["writing_mode"] == writing_mode
+    assert (found.validate is not None) == has_pass
+
+
+@pytest.mark.parametrize(
+    ("x", "copied", "threads", "copies_first"),
+    [
+        (floats(40, 30), BY_KERNEL, 3, False),
+        (np.asfortranarray(floats(40, 30)), BY_KERNEL, 3, True),
+        (np.asfortranarray(floats(40, 30)), BY_KERNEL, 1, False),
+        (np.asfortranarray(floats(40, 30)), IN_PLACE, 3, False),
+    ],
+)
+def test_shares_copy_what_they_own_only_if_slices_lie_there(x, copied, threads, copies_first):
+    found = chosen(x, tuples(50, 1), floats(50, 30), copied=copied, threads=threads)
+    assert found.owners == threads
+    assert (found.copy is not None) == copies_first
+
+
+@pytest.mark.parametrize(
+    ("shape", "kernel", "reason"),
+    [
+        ((40, 30), None, "apply (not single elements at even steps)"),
+        ((40,), None, "apply (fewer than 1048576 updates, or into less than "),
+        ((40,), "apply", "apply (asked for)"),
+        ((40,), "apply_buckets", "apply_buckets (asked for)"),
+    ],
+)
+def test_a_plan_says_why_it_took_the_kernel(caplog, shape, kernel, reason):
+    plan.cache_clear()
+    with caplog.at_level("DEBUG", "dmlcpu"):
+        chosen(floats(*shape), tuples(50, 1), floats(50, *shape[1:]), kernel=kernel)
+    assert f" into {shape}: {reason}" in caplog.messages[-1]
+
+
+def test_who_asks_for_buckets_gets_them_however_full_they_are():
+    assert chosen(floats(1_000), tuples(50, 1), floats(50), kernel="apply_buckets", threads=2).buckets.most == 50

@@ -1,0 +1,188 @@
+"""What every row of the table of operators has to keep."""
+
+import ast
+import inspect
+import itertools
+import json
+import pickle
+from dataclasses import FrozenInstanceError
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from processes import run
+from samples import as_tuple, assert_same_bits, calls_of_examples
+
+import dmlcpu
+from dmlcpu.directml.base import fields_of
+from dmlcpu.directml.enums import FeatureLevel, full_name
+from dmlcpu.directml.tensor import TensorDesc
+from dmlcpu.errors import UnsupportedError
+from dmlcpu.kernels import registry
+from dmlcpu.operators import OPERATORS, OperatorType, table
+from dmlcpu.runtime.threads import limits
+
+ROOT = Path(__file__).parents[2]
+ROWS = list(OPERATORS.values())
+DESCS = {operator_type: row for row in ROWS for operator_type in row.descs}
+
+
+def described(operator_type):
+    """Return the desc of a type that its operator's examples have, and the inputs to bind."""
+    found = [pair for pair in DESCS[operator_type].desc_examples() if pair[0].OPERATOR_TYPE is operator_type]
+    assert len(found) == 1
+    return found[0]
+
+
+def test_to_list_the_operators_imports_none():
+    code = """
+    import sys
+    from dmlcpu.operators import OPERATORS
+    import dmlcpu
+    names = dmlcpu.__all__
+    assert set(OPERATORS) < set(names)
+    heavy = ("numpy", "numba", *[f"dmlcpu.operators.{name}" for name in OPERATORS])
+    print(*(module for module in sys.modules if module.startswith(heavy)))
+    """
+    assert run(code).strip() == ""
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_a_room_is_not_shadowed_by_its_function(name):
+    namespace = {}
+    exec(f"import dmlcpu.operators.{name}.function\nfrom dmlcpu.operators import {name} as room", namespace)
+    assert isinstance(namespace["room"], ModuleType)
+    assert getattr(dmlcpu, name) is OPERATORS[name].function is namespace["room"].function.__dict__[name]
+
+
+def test_type_checkers_are_told_the_public_names_of_the_table():
+    """They cannot read the rows, so that `table` imports what the rows name, for them alone."""
+    tree = ast.parse(Path(table.__file__).read_text("utf-8"))
+    (block,) = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    *imports, names = block.body
+    told = {alias.name: node.module for node in imports for alias in node.names}
+    assert told == {name: home for row in ROWS for name, home in row.homes().items()}
+    assert set(ast.literal_eval(names.value)) == {*told, "OperatorType"}  # or checkers would see more of the module
+
+
+def test_each_operator_type_is_in_one_row():
+    types = [operator_type for row in ROWS for operator_type in row.descs]
+    assert sorted(types) == sorted(OperatorType)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_the_reference_has_the_signature_of_the_function(name):
+    def plain(function):
+        parameters = inspect.signature(function).parameters.values()
+        return [(p.name, p.kind, p.default) for p in parameters]
+
+    assert plain(OPERATORS[name].function) == plain(OPERATORS[name].reference)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_examples_need_no_more_than_numpy(name):
+    """NumPy knows no bfloat16 by itself."""
+    code = f"""
+    import sys
+    sys.modules["ml_dtypes"] = None
+    from dmlcpu.operators import OPERATORS
+    print(*(len(list(OPERATORS["{name}"].examples(dtype))) > 0 for dtype in OPERATORS["{name}"].types))
+    """
+    assert set(run(code).split()) == {"True"}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_every_operator_has_a_page_and_tests(name):
+    assert (ROOT / "docs" / "operators" / f"{name}.rst").exists()
+    assert (ROOT / "tests" / "operators" / name / f"test_{name}.py").exists()
+
+
+@pytest.mark.parametrize(("name", "dtype"), [(row.name, dtype) for row in ROWS for dtype in row.types])
+def test_every_example_has_the_bits_of_the_reference(name, dtype):
+    calls = calls_of_examples(name, dtype)
+    assert calls[0][1] is None
+    for number, (call, kernel) in enumerate(calls):
+        with limits(2, grain=1, kernel=kernel):
+            assert_same_bits(call.run(), call.expected(), f"example {number} of {dtype}, {kernel}")
+
+
+@pytest.mark.parametrize("name", [name for name in OPERATORS if registry.available(name)])
+def test_a_kernel_that_is_not_for_the_call_is_refused(name):
+    example = next(OPERATORS[name].examples(OPERATORS[name].typical))
+    with limits(2, kernel="nosuch"), pytest.raises(LookupError, match="no kernel nosuch"):
+        OPERATORS[name].function(**example.arguments)
+
+
+@pytest.mark.parametrize("operator_type", DESCS, ids=lambda each: each.name)
+def test_the_descs_example_gives_what_the_function_gives(operator_type):
+    desc, inputs = described(operator_type)
+    assert type(desc) is getattr(dmlcpu, DESCS[operator_type].descs[operator_type])
+    tensors = list(desc.tensors())
+    owned = {field.name: inputs.pop(field.name) for field, tensor in tensors if tensor.flags}
+    compiled = dmlcpu.compile_operator(desc)
+    if owned:
+        compiled.initialize(**owned)
+    row = DESCS[operator_type]
+    expected = as_tuple(row.function(**next(row.examples(row.typical)).arguments))
+    in_own_memory = {name: array.copy() for name, array in inputs.items()}  # which has a way of its own
+    in_own_memory |= {field.name: np.empty(tensor.sizes, tensor.dtype) for field, tensor in tensors if field.output}
+    for given in (inputs, in_own_memory):
+        for mine, right in zip(as_tuple(compiled(**given)), expected, strict=True):
+            assert mine.tolist() == right.reshape(mine.shape).tolist()
+
+
+@pytest.mark.parametrize("operator_type", DESCS, ids=lambda each: each.name)
+def test_descs_are_frozen_slotted_hashable_values(operator_type):
+    (desc, _), (again, _) = described(operator_type), described(operator_type)
+    for field, value in desc.tensors():
+        with pytest.raises(FrozenInstanceError):
+            setattr(desc, field.name, value)
+    assert not hasattr(desc, "__dict__")
+    assert desc == again
+    assert hash(desc) == hash(again)
+    assert pickle.loads(pickle.dumps(desc)) == desc
+    with pytest.raises(TypeError):
+        type(desc)(desc.to_dict())  # nothing goes by position
+    assert sum(desc == described(other)[0] for other in DESCS) == 1
+
+
+@pytest.mark.parametrize("operator_type", DESCS, ids=lambda each: each.name)
+def test_descs_go_through_json(operator_type):
+    desc, _ = described(operator_type)
+    d = desc.to_dict()
+    assert d["type"] == desc.operator == f"DML_OPERATOR_{operator_type.name}"
+    again = dmlcpu.operator_desc_from_dict(json.loads(json.dumps(d)))
+    assert again == desc
+    assert again.to_dict() == d
+
+
+@pytest.mark.parametrize("operator_type", DESCS, ids=lambda each: each.name)
+def test_feature_levels(operator_type):
+    """Rows go up, each takes what the ones before it do, and name the desc's tensors; before them there is nothing."""
+    desc, _ = described(operator_type)
+    rows = desc.FEATURE_LEVELS
+    assert [row.since for row in rows] == sorted({row.since for row in rows})
+    names = {field.dml_name for field in fields_of(type(desc)) if field.kind is TensorDesc}
+    for row in rows:
+        assert names == {name.partition("[")[0] for name in row.tensors}
+    for before, after in itertools.pairwise(rows):
+        for name in before.tensors:
+            assert set(before.allowed(name).dimensions) <= set(after.allowed(name).dimensions)
+            assert set(before.allowed(name).types) <= set(after.allowed(name).types)
+    for level in (level for level in FeatureLevel if level < rows[0].since):
+        with pytest.raises(UnsupportedError) as caught:
+            dmlcpu.compile_operator(desc, feature_level=level)
+        assert str(caught.value) == (
+            f"{desc.operator}: FeatureLevel is {full_name(level)}; "
+            f"allowed: {full_name(rows[0].since)} or later (it introduced the operator)"
+        )
+
+
+@pytest.mark.parametrize("operator_type", DESCS, ids=lambda each: each.name)
+def test_the_examples_desc_has_all_its_inputs(operator_type):
+    desc, inputs = described(operator_type)
+    names = {field.name: field.output for field, _ in desc.tensors()}
+    assert {name for name, output in names.items() if not output} == set(inputs)
+    assert {name for name, output in names.items() if output} == {name for name in desc.OUTPUTS if name in names}
+    assert all(type(array) is np.ndarray for array in inputs.values())

@@ -1,0 +1,341 @@
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+from hypothesis.extra import numpy as hnp
+from samples import INDEX_TYPES, TOP_K_TYPES, assert_same_bits
+
+import dmlcpu
+from dmlcpu import reference
+from dmlcpu.kernels.top_k.work import WORK
+from dmlcpu.operators import OPERATORS
+from dmlcpu.operators.top_k.function import allocate
+from dmlcpu.operators.top_k.plan import plan
+from dmlcpu.runtime.threads import budget, limits
+
+ROWS = np.array([[0, 1, 10, 11], [3, 2, 9, 8], [4, 5, 6, 7]], np.float32).reshape(1, 1, 3, 4)
+TIES = np.array([[1, 2, 2, 3], [3, 4, 5, 5], [6, 6, 6, 6]], np.float32).reshape(1, 1, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("x", "axis", "k", "largest", "values", "indices"),
+    [
+        (ROWS, 3, 2, True, [[11, 10], [9, 8], [7, 6]], [[3, 2], [2, 3], [3, 2]]),
+        (ROWS, 2, 2, True, [[4, 5, 10, 11], [3, 2, 9, 8]], [[2, 2, 0, 0], [1, 1, 1, 1]]),
+        (TIES, 3, 3, True, [[3, 2, 2], [5, 5, 4], [6, 6, 6]], [[3, 1, 2], [2, 3, 1], [0, 1, 2]]),
+        (TIES, 3, 3, False, [[1, 2, 2], [3, 4, 5], [6, 6, 6]], [[0, 1, 2], [0, 1, 2], [0, 1, 2]]),
+    ],
+)
+def test_the_examples_of_the_directml_page(x, axis, k, largest, values, indices):
+    found = dmlcpu.top_k(x, k, axis=axis, largest=largest, index_dtype=np.uint32)
+    assert found.values.tolist() == [[values]]
+    assert found.indices.tolist() == [[indices]]
+    assert found.indices.dtype == np.uint32
+
+
+def test_nan_ranks_above_infinity_and_keeps_its_bits():
+    payload = np.array([0x7FC00000, 0xFFC00001, 0x7F800000, 0x7FA00000, 0xFF800000], np.uint32)
+    x = payload.view(np.float32)
+    largest = dmlcpu.top_k(x, 5)
+    assert largest.indices.tolist() == [0, 1, 3, 2, 4]
+    assert largest.values.view(np.uint32).tolist() == payload[[0, 1, 3, 2, 4]].tolist()
+    assert dmlcpu.top_k(x, 5, largest=False).indices.tolist() == [4, 2, 0, 1, 3]
+
+
+def test_zeros_of_both_signs_tie_and_keep_their_sign():
+    x = np.array([-0.0, 0.0, -0.0], np.float64)
+    for largest in (True, False):
+        found = dmlcpu.top_k(x, 3, largest=largest)
+        assert found.indices.tolist() == [0, 1, 2]
+        assert np.signbit(found.values).tolist() == [True, False, True]
+
+
+def test_k_equal_to_n_sorts_and_k_zero_is_empty():
+    x = np.array([[3, 1, 2]], np.int16)
+    assert dmlcpu.top_k(x, 3).values.tolist() == [[3, 2, 1]]
+    none = dmlcpu.top_k(x, 0)
+    assert none.values.shape == none.indices.shape == (1, 0)
+    assert none.values.dtype == np.int16
+
+
+@pytest.mark.parametrize(("shape", "axis", "k"), [((0, 4), 1, 2), ((4, 0), 0, 3), ((0,), 0, 0), ((2, 0, 3), 2, 1)])
+def test_empty_arrays(shape, axis, k):
+    found = dmlcpu.top_k(np.empty(shape, np.float32), k, axis=axis)
+    expected = (*shape[:axis], k, *shape[axis + 1 :])
+    assert found.values.shape == found.indices.shape == expected
+
+
+def test_the_extremes_of_integers():
+    x = np.array([-128, 127, -128, 0], np.int8)
+    assert dmlcpu.top_k(x, 4, largest=False).indices.tolist() == [0, 2, 3, 1]
+    y = np.array([0, 2**64 - 1, 2**63, 2**63 - 1], np.uint64)
+    assert dmlcpu.top_k(y, 4).indices.tolist() == [1, 2, 3, 0]
+
+
+def test_a_memory_map(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(12.0).reshape(3, 4))
+    x = np.load(tmp_path / "x.npy", mmap_mode="r")
+    assert dmlcpu.top_k(x, 1, axis=0).values.tolist() == [[8, 9, 10, 11]]
+
+
+def test_large_k_of_one_long_sequence_of_equal_keys():
+    x = np.zeros(100_000, np.float32)
+    x[70_000:] = 1
+    found = dmlcpu.top_k(x, 40_000)
+    assert found.indices.tolist() == [*range(70_000, 100_000), *range(10_000)]
+
+
+@pytest.mark.parametrize("dtype", TOP_K_TYPES, ids=str)
+@pytest.mark.parametrize(("shape", "axis"), [((7, 300), 1), ((300, 7), 0), ((2, 1_000), 1), ((5, 9), 1)])
+def test_unsorted_results_are_the_same_elements(dtype, shape, axis):
+    x = np.random.default_rng(0).integers(0, 90, shape).astype(dtype)
+    for k in (1, shape[axis] // 2, shape[axis]):
+        best = reference.top_k(x, k, axis=axis)
+        found = dmlcpu.top_k(x, k, axis=axis, sorted=False)
+        np.testing.assert_array_equal(np.sort(found.indices, axis), np.sort(best.indices, axis))
+        np.testing.assert_array_equal(found.values, np.take_along_axis(x, found.indices, axis))
+
+
+@pytest.mark.parametrize("index_type", INDEX_TYPES, ids=str)
+def test_out_is_written_and_returned(index_type):
+    x = np.array([[5, 7, 6], [1, 2, 3]], np.uint16)
+    room = np.zeros((2, 4), np.uint16), np.zeros((4, 2), index_type).T
+    out = room[0][:, ::2], room[1][:, ::2]
+    found = dmlcpu.top_k(x, 2, index_dtype=index_type, out=out)
+    assert found.values is out[0]
+    assert found.indices is out[1]
+    assert room[0].tolist() == [[7, 0, 6, 0], [3, 0, 2, 0]]
+    assert room[1].tolist() == [[1, 0, 2, 0], [2, 0, 1, 0]]
+
+
+def test_lists_and_torch_like_objects():
+    class Tensor:
+        def __array__(self, dtype=None, copy=None):
+            return np.array([1.0, 3.0, 2.0])
+
+    assert dmlcpu.top_k([1, 3, 2], 1).indices.tolist() == [1]
+    assert dmlcpu.top_k(Tensor(), 2).indices.tolist() == [1, 2]
+
+
+X = np.zeros((2, 3), np.float32)
+
+
+def _values():
+    return np.zeros((2, 1), np.float32)
+
+
+def _indices():
+    return np.zeros((2, 1), np.int64)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: dmlcpu.top_k(X, 1, sorted=0), TypeError, "top_k: sorted is 0; allowed: True or False"),
+        (
+            lambda: dmlcpu.top_k(X, 4),
+            dmlcpu.DmlError,
+            "top_k: k is 4; allowed: 0 to 3 (the elements along axis 1)",
+        ),
+        (
+            lambda: dmlcpu.top_k(X, -1, axis=0),
+            dmlcpu.DmlError,
+            "top_k: k is -1; allowed: 0 to 2 (the elements along axis 0)",
+        ),
+        (lambda: dmlcpu.top_k(X, 1.0), TypeError, "top_k: k is 1.0; allowed: an integer"),
+        (lambda: dmlcpu.top_k(X, True), TypeError, "top_k: k is True; allowed: an integer"),
+        (
+            lambda: dmlcpu.top_k(X, 1, axis=2),
+            dmlcpu.DmlError,
+            "top_k: axis is 2; allowed: -2 to 1 (x has 2 dimensions)",
+        ),
+        (lambda: dmlcpu.top_k(X, 1, largest=1), TypeError, "top_k: largest is 1; allowed: True or False"),
+        (lambda: dmlcpu.top_k(3.0, 1), dmlcpu.DmlError, "top_k: x.ndim is 0; allowed: at least 1"),
+        (
+            lambda: dmlcpu.top_k(X.astype(complex), 1),
+            dmlcpu.UnsupportedError,
+            "top_k: x.dtype is complex128; allowed: bool, uint8, uint16, uint32, uint64, int8, int16, int32, int64, "
+            "float16, bfloat16, float32, float64",
+        ),
+        (
+            lambda: dmlcpu.top_k(np.array([None, 1]), 1),
+            TypeError,
+            "top_k: x is an array of dtype object; allowed: an array of fixed-size elements",
+        ),
+        (
+            lambda: dmlcpu.top_k(np.ma.masked_less([1, 2], 2), 1),
+            TypeError,
+            "top_k: x is a masked array; allowed: an array without a mask",
+        ),
+        (
+            lambda: dmlcpu.top_k(None, 1),
+            TypeError,
+            "top_k: x is NoneType; allowed: an array of fixed-size elements",
+        ),
+        (
+            lambda: dmlcpu.top_k(X, 1, index_dtype="spam"),
+            TypeError,
+            "top_k: index_dtype is 'spam'; allowed: int64, int32, uint64, uint32",
+        ),
+        (
+            lambda: dmlcpu.top_k(X, 1, index_dtype=np.int16),
+            dmlcpu.UnsupportedError,
+            "top_k: index_dtype is int16; allowed: int64, int32, uint64, uint32",
+        ),
+        (
+            lambda: dmlcpu.top_k(X, 1, index_dtype=">i8"),
+            dmlcpu.UnsupportedError,
+            "top_k: index_dtype is >i8; allowed: int64, int32, uint64, uint32",
+        ),
+        (
+            lambda: dmlcpu.top_k(X, 1, index_dtype=None),
+            dmlcpu.UnsupportedError,
+            "top_k: index_dtype is None; allowed: int64, int32, uint64, uint32",
+        ),
+        (
+            lambda: dmlcpu.top_k(X, 1, out=_values()),
+            TypeError,
+            "top_k: out is ndarray; allowed: a tuple (values, indices) of two arrays",
+        ),
+        (
+            lambda: dmlcpu.top_k(X, 1, out=([[0.0], [0.0]], _indices())),
+            TypeError,
+            "top_k: out[0] is list; allowed: a numpy.ndarray",
+        ),
+        (
+            lambda: dmlcpu.top_k(X, 2, out=(_values(), _indices())),
+            dmlcpu.BindingError,
+            "top_k: out[0].shape is (2, 1); allowed: (2, 2)",
+        ),
+        (
+            lambda: dmlcpu.top_k(X, 1, out=(_values(), _values())),
+            dmlcpu.BindingError,
+            "top_k: out[1].dtype is float32; allowed: int64",
+        ),
+        (
+            lambda: dmlcpu.top_k(X, 1, out=(X[:, :1], _indices())),
+            dmlcpu.BindingError,
+            "top_k: out[0] is sharing memory with x; allowed: memory of its own",
+        ),
+        (
+            lambda: dmlcpu.top_k(X, 1, out=(np.broadcast_to(np.float32(0), (2, 1)), _indices())),
+            dmlcpu.BindingError,
+            "top_k: out[0] is read-only; allowed: an array that can be written to",
+        ),
+        (
+            lambda: dmlcpu.top_k(X, 1, out=(np.lib.stride_tricks.as_strided(_values(), (2, 1), (0, 4)), _indices())),
+            dmlcpu.BindingError,
+            "top_k: out[0] is laid out so that elements overlap; allowed: an array whose elements are apart",
+        ),
+        (
+            lambda: dmlcpu.top_k(X, 1, out=(np.zeros(9, np.uint8)[1:].view(np.float32).reshape(2, 1), _indices())),
+            dmlcpu.BindingError,
+            "top_k: out[0] is not aligned to its element size; allowed: an aligned array",
+        ),
+    ],
+)
+def test_refusals(call, error, message):
+    with pytest.raises(error) as caught:
+        call()
+    assert str(caught.value) == message
+
+
+def test_a_refusal_leaves_the_outputs_alone():
+    values, indices = np.full((2, 2), 7, np.float32), np.full((2, 1), 7)
+    with pytest.raises(dmlcpu.BindingError):
+        dmlcpu.top_k(X, 2, out=(values, indices))
+    assert (values == 7).all()
+    assert (indices == 7).all()
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
+def test_subclasses_of_arrays_as_outputs():
+    x = np.arange(12.0).reshape(4, 3)
+    values, indices = np.asmatrix(np.zeros((4, 1))), np.asmatrix(np.zeros((4, 1), int))
+    dmlcpu.top_k(x, 1, out=(values, indices))
+    assert values.tolist() == [[2], [5], [8], [11]]
+    with pytest.raises(TypeError, match=r"out\[0\] is MaskedArray; allowed: a numpy.ndarray"):
+        dmlcpu.top_k(x, 1, out=(np.ma.zeros((4, 1)), np.zeros((4, 1), int)))
+
+
+def test_values_and_indices_may_not_share_memory():
+    room = np.zeros((2, 1), np.int64)
+    with pytest.raises(dmlcpu.BindingError, match=r"out\[0\] is sharing memory with out\[1\]"):
+        dmlcpu.top_k(np.zeros((2, 3), np.int64), 1, out=(room, room))
+
+
+GRID = np.zeros((6, 4), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("x", "axis", "rows", "columns", "is_packed"),
+    [
+        (GRID, 1, 6, 1, True),
+        (GRID, 0, 4, 4, False),
+        (GRID.T, 0, 6, 1, True),
+        (GRID.T, 1, 4, 4, False),
+        (GRID[::2], 1, 3, 1, False),
+        (GRID[::-1], 1, 6, 1, False),
+        (GRID[:, ::2], 1, 6, 1, False),
+        (GRID[:, ::2], 0, 2, 1, False),
+        (GRID.reshape(2, 3, 4), 1, 8, 4, False),
+        (GRID.reshape(2, 3, 4), 2, 6, 1, True),
+        (GRID.reshape(2, 3, 4)[:, :2], 2, 4, 1, False),
+        (np.broadcast_to(GRID[:, :1], GRID.shape), 1, 6, 1, False),
+        (GRID[0], 0, 1, 1, False),
+    ],
+)
+def test_a_plan_says_how_the_sequences_lie(x, axis, rows, columns, is_packed):
+    values, indices = allocate(x, 1, axis, np.dtype(np.int64), None)
+    strides = x.strides, values.strides, indices.strides
+    work = plan(x.shape, x.dtype, axis, 1, True, 8, strides, budget(), True).work.view(WORK)[0]
+    assert (work["n"], work["k"], work["rows"]) == (x.shape[axis], 1, rows)
+    assert (work["columns"], work["is_packed"]) == (columns, is_packed)
+    assert work["index_words"] == 2
+
+
+@pytest.mark.parametrize(
+    ("x", "k", "axis", "threads", "reason"),
+    [
+        (np.zeros((99, 40)), 3, 0, 1, r"strided_insert \(40 columns side by side, k at most 16\)"),
+        (np.zeros((999, 40)), 20, 0, 1, r"strided_tournament \(40 columns side by side\)"),
+        (np.zeros((40, 99)), 3, 1, 1, r"lockstep \(several sequences, n k at most 8192\)"),
+        (np.zeros((40, 99)), 98, 1, 1, r"select_sort \(fewer than 31 elements for each winner\)"),
+        (np.zeros((999, 4))[:, ::2], 9, 0, 1, r"select_sort \(the others do not support it\)"),
+        (np.zeros((4, 99_999)), 9, 1, 1, r"tournament \(31 elements and more for each winner\)"),
+        (np.zeros((1, 99_999)), 9, 1, 2, r"split \(two threads and more for each sequence\)"),
+    ],
+)
+def test_a_plan_says_why_it_took_the_kernel(caplog, x, k, axis, threads, reason):
+    plan.cache_clear()
+    with caplog.at_level("DEBUG", "dmlcpu"), limits(threads, grain=1):
+        dmlcpu.top_k(x, k, axis=axis)
+    assert re.fullmatch(rf"top_k: \(.*\), k {k} along axis {axis}: {reason}, \d+ parts", caplog.messages[-1])
+
+
+def test_a_kernel_that_was_asked_for(caplog):
+    plan.cache_clear()
+    with caplog.at_level("DEBUG", "dmlcpu"), limits(1, kernel="select_sort"):
+        dmlcpu.top_k(np.zeros((40, 99)), 3)
+    assert "select_sort (asked for)" in caplog.messages[-1]
+
+
+@st.composite
+def calls(draw):
+    dtype = draw(st.sampled_from([t for t in TOP_K_TYPES if t.name != "bfloat16"]))
+    x = draw(hnp.arrays(dtype, hnp.array_shapes(max_dims=4, max_side=40, min_side=1)))
+    axis = draw(st.integers(-x.ndim, x.ndim - 1))
+    k = draw(st.integers(0, x.shape[axis]))
+    return x, k, axis, draw(st.booleans())
+
+
+@given(calls())
+def test_hypothesis(call):
+    x, k, axis, largest = call
+    found = dmlcpu.top_k(x, k, axis=axis, largest=largest)
+    assert_same_bits(found, reference.top_k(x, k, axis=axis, largest=largest))
+
+
+def test_the_types_to_compile_for():
+    assert set(OPERATORS["top_k"].types) == {t.name for t in TOP_K_TYPES}

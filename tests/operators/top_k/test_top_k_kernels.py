@@ -1,0 +1,113 @@
+"""Every kernel of top_k that this machine can run, over the shapes where groups, vectors and tiles end."""
+
+import functools
+import itertools
+
+import numpy as np
+import pytest
+from samples import DISTRIBUTIONS, INDEX_TYPES, KERNEL_LAYOUTS, THREADS, TOP_K_TYPES, assert_same_bits
+
+import dmlcpu
+from dmlcpu import reference
+from dmlcpu.kernels import registry
+from dmlcpu.kernels.top_k.work import Problem
+from dmlcpu.runtime.threads import limits
+
+# Sequence lengths on both sides of where a group, a vector, a sort by rank, the lanes' positions and a tile end.
+LENGTHS = (1, 2, 7, 15, 16, 17, 31, 33, 64, 96, 97, 255, 256, 257, 1023, 1025, 2100)
+SHAPES = (
+    *[((n,), 0) for n in LENGTHS],
+    *[((3, n), 1) for n in (1, 9, 33, 257)],
+    *[((n, 3), 0) for n in (1, 9, 33, 257)],
+    *[((rows, 5), 1) for rows in (31, 32, 33, 65)],
+    ((40, 129), 0),
+    ((2, 35, 130), 1),
+    ((2, 40, 3), 1),
+    ((2, 3, 4, 5), 2),
+    ((1, 2, 3, 1, 35), 4),
+    ((2, 1, 2, 9, 1, 2), 3),
+    ((2, 2, 2, 2, 2, 2, 3), 6),
+    ((2, 1, 2, 1, 3, 2, 2, 2), 0),
+)
+
+
+def ks(n):
+    return sorted({k for k in (1, 2, 9, 33, 97, n // 2, n) if 1 <= k <= n})
+
+
+@functools.lru_cache(maxsize=1)  # the kernels of a type follow one another
+def top_k_cases(dtype):
+    """Return a name, the arguments of a call and the expected result of each case."""
+    rng = np.random.default_rng(7)
+    layouts = itertools.cycle(KERNEL_LAYOUTS.items())
+    directions = itertools.cycle([True, False])
+    index_types = itertools.cycle(INDEX_TYPES)
+    cases = []
+    for (shape, axis), (distribution, make) in itertools.product(SHAPES, DISTRIBUTIONS.items()):
+        layout, lay_out = next(layouts)
+        x = lay_out(make(rng, shape, dtype))
+        for k in ks(shape[axis]):
+            largest, index_type = next(directions), next(index_types)
+            expected = reference.top_k(x, k, axis=axis, largest=largest, index_dtype=index_type)
+            name = f"shape {shape}, axis {axis}, k {k}, largest {largest}, {distribution}, {layout}, {index_type}"
+            cases.append((name, (x, k, axis, largest), expected))
+    return cases
+
+
+def problem_of(x, k, axis):
+    """Return what the choice of a kernel goes by."""
+    n, others = x.shape[axis], [d for d in range(x.ndim) if d != axis and x.shape[d] > 1]
+    columns = x.shape[others[-1]] if others and x.strides[others[-1]] == x.itemsize else 1
+    return Problem(rows=x.size // n, n=n, k=k, step=x.strides[axis] // x.itemsize, columns=columns)
+
+
+@pytest.mark.parametrize("kernel", [entry.name for entry in registry.available("top_k", "select")])
+@pytest.mark.parametrize("dtype", TOP_K_TYPES, ids=str)
+def test_top_k(dtype, kernel):
+    supports, runs = registry.find("top_k", "select", kernel).supports, 0
+    for (name, call, expected), threads in itertools.product(top_k_cases(dtype), THREADS):
+        found = np.empty_like(expected.values), np.empty_like(expected.indices)
+        with limits(threads, grain=1, kernel=kernel):
+            try:
+                dmlcpu.top_k(*call[:2], axis=call[2], largest=call[3], index_dtype=found[1].dtype, out=found)
+            except LookupError:  # this kernel is not for such sequences
+                continue
+        assert_same_bits(found, expected, f"{kernel}, {dtype}, {name}, {threads} threads")
+        runs += 1
+    able = [name for name, (x, k, axis, _), _ in top_k_cases(dtype) if not supports or supports(problem_of(x, k, axis))]
+    assert runs == len(THREADS) * len(able) > 30
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float32", "float64"])
+@pytest.mark.parametrize("n", [16_384, 16_385, 270_001])
+def test_long_sequences(n, dtype):
+    rng = np.random.default_rng(10)
+    for distribution, make in DISTRIBUTIONS.items():
+        x = make(rng, (n,), np.dtype(dtype))
+        for k, threads in itertools.product((1, 100, 3000, n // 2), (1, 5)):
+            with limits(threads, grain=1):
+                case = f"{distribution}, {k=}, {threads=}"
+                assert_same_bits(dmlcpu.top_k(x, k), reference.top_k(x, k), case)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float32"])
+@pytest.mark.parametrize("shape", [(5000,), (4000, 40)])
+def test_adversaries_of_groups(shape, dtype):
+    """The winners all in one group or tile, at either end, in every lane; and ties that only positions decide."""
+    n = shape[0]
+    ramp = np.arange(n) % 120
+    patterns = {
+        "ascending": np.arange(n) * 120 // n,
+        "descending": np.arange(n)[::-1] * 120 // n,
+        "equal": np.zeros(n),
+        "two values": np.arange(n) >= n - 3,
+        "organ pipe": np.minimum(np.arange(n), np.arange(n)[::-1]) * 120 // n,
+        "one lane of each tile": np.where(np.arange(n) % 64 == 5, ramp, 0),
+        "one run": np.where((np.arange(n) >= 900) & (np.arange(n) < 1100), 100, 0),
+        "the last": np.arange(n) == n - 1,
+    }
+    for name, pattern in patterns.items():
+        x = np.broadcast_to(pattern.reshape(n, *[1] * (len(shape) - 1)), shape).astype(dtype)
+        for k, largest in itertools.product((1, 5, 64, 200), (True, False)):
+            found = dmlcpu.top_k(x, k, axis=0, largest=largest)
+            assert_same_bits(found, reference.top_k(x, k, axis=0, largest=largest), f"{name}, {k=}, {largest=}")
