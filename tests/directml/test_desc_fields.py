@@ -1,82 +1,19 @@
-"""The kinds of fields a desc can have, with an operator made up of them: weighted sums of several tensors."""
+"""The kinds of fields a desc can have, with operators made up of them."""
 
 import json
 import sys
-from dataclasses import dataclass
 from types import ModuleType
-from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pytest
 from desc_builders import OWNED, tensor
+from toy_descs import FLOATS, OPERATOR, SumOperatorDesc, split, sums
 
-from dmlcpu import FeatureLevel, OperatorType, TensorDesc, batch, compile_operator, operator_desc_from_dict
+from dmlcpu import FeatureLevel, OperatorType, batch, compile_operator, operator_desc_from_dict
 from dmlcpu.directml import dxdispatch
-from dmlcpu.directml.base import OperatorDesc, Run, counted_by
-from dmlcpu.directml.feature_level import FOUR, ONE_TO_EIGHT, Allowed, Support, check_support, types
+from dmlcpu.directml.feature_level import FOUR, Allowed, Support, check_support
 from dmlcpu.errors import BindingError, InvalidDescriptorError, UnsupportedError
 from dmlcpu.operators.table import Operator
-
-FLOATS, EARLY = types("FLOAT32 FLOAT16"), types("FLOAT32")
-OPERATOR = "DML_OPERATOR_SCATTER_ND"  # whose number the sums borrow
-
-
-def level(since, dimensions, data_types, **bias):
-    allowed = Allowed(dimensions, data_types)
-    tensors = dict.fromkeys(("InputTensors", "OutputTensor", "GreatestTensor"), allowed)
-    return Support(since, {**tensors, "BiasTensor": Allowed(dimensions, data_types, **bias)})
-
-
-class Sums(NamedTuple):
-    sums: np.ndarray
-    greatest: np.ndarray | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SumOperatorDesc(OperatorDesc):
-    """output = sum of weights[i] * inputs[i], plus the bias; greatest is its greatest element."""
-
-    OPERATOR_TYPE: ClassVar = OperatorType.SCATTER_ND
-    OUTPUTS: ClassVar = ("output_tensor", "greatest_tensor")
-    FEATURE_LEVELS: ClassVar = (
-        level(FeatureLevel.LEVEL_2_0, FOUR, EARLY, required=True),
-        level(FeatureLevel.LEVEL_3_0, ONE_TO_EIGHT, EARLY, required=True),
-        level(FeatureLevel.LEVEL_6_2, ONE_TO_EIGHT, FLOATS),
-    )
-
-    input_tensors: tuple[TensorDesc, ...] = counted_by("InputCount")
-    weights: tuple[int, ...] = counted_by("WeightCount")
-    bias_tensor: TensorDesc | None = None
-    output_tensor: TensorDesc
-    greatest_tensor: TensorDesc | None = None
-
-    def _check(self):
-        if len(self.weights) != len(self.input_tensors):
-            allowed = f"{len(self.input_tensors)} (InputCount)"
-            raise InvalidDescriptorError(self.operator, "WeightCount", str(len(self.weights)), allowed)
-        for i, each in enumerate(self.input_tensors):
-            self._check_sizes(f"InputTensors[{i}]", each, self.output_tensor.sizes, "OutputTensor.Sizes")
-
-    def _make_run(self, owned):
-        def general(bound):
-            terms = [weight * bound[f"input_tensors[{i}]"] for i, weight in enumerate(self.weights)]
-            out = bound["output_tensor"]
-            out[...] = sum(terms) + bound.get("bias_tensor", 0)
-            if "greatest_tensor" in bound:
-                bound["greatest_tensor"][...] = out.max()
-            return Sums(out, bound.get("greatest_tensor"))
-
-        return Run(general)
-
-
-def sums(**fields):
-    defaults = {
-        "input_tensors": [tensor("FLOAT32", 2, 3)] * 2,
-        "weights": (3, 10),
-        "bias_tensor": tensor("FLOAT32", 2, 3),
-        "output_tensor": tensor("FLOAT32", 2, 3),
-    }
-    return SumOperatorDesc(**{**defaults, **fields})
 
 
 @pytest.fixture
@@ -199,43 +136,6 @@ def test_the_row_of_an_array_holds_for_each_of_its_tensors():
     desc = sums(input_tensors=(tensor("FLOAT32", 2, 3), tensor("INT8", 2, 3)))
     with pytest.raises(UnsupportedError, match=r"InputTensors\[1\].DataType is INT8; allowed: FLOAT32, FLOAT16 at"):
         compile_operator(desc)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SplitOperatorDesc(OperatorDesc):
-    """Rows of the input become outputs, which may be as many as there are sizes; input may be the first output."""
-
-    OPERATOR_TYPE: ClassVar = OperatorType.SCATTER_ND
-    OUTPUTS: ClassVar = ("output_tensors", "copy_tensor")
-    IN_PLACE: ClassVar = ("copy_tensor", "input_tensor")
-    FEATURE_LEVELS: ClassVar = (
-        Support(
-            FeatureLevel.LEVEL_2_0,
-            dict.fromkeys(("InputTensor", "OutputTensors", "CopyTensor"), Allowed(ONE_TO_EIGHT, FLOATS)),
-        ),
-    )
-
-    input_tensor: TensorDesc
-    output_tensors: tuple[TensorDesc, ...] = counted_by("OutputCount")
-    rows: tuple[int, ...] = counted_by("OutputCount")
-    copy_tensor: TensorDesc | None = None
-
-    def _check(self):
-        pass
-
-    def _make_run(self, owned):
-        def general(bound):
-            outputs = [bound[f"output_tensors[{i}]"] for i in range(len(self.output_tensors))]
-            for out, row in zip(outputs, self.rows, strict=True):
-                out[...] = bound["input_tensor"][row]
-            return outputs
-
-        return Run(general)
-
-
-def split(**fields):
-    defaults = {"input_tensor": tensor("FLOAT32", 2, 3), "output_tensors": [tensor("FLOAT32", 3)] * 2, "rows": [1, 0]}
-    return SplitOperatorDesc(**{**defaults, **fields})
 
 
 def test_arrays_of_outputs():
@@ -398,3 +298,31 @@ def test_faults_of_lists_in_models(tmp_path, bindings, fault):
     with pytest.raises(batch.ModelError) as caught:
         batch.load_model(model(tmp_path, {**bindings, "OutputTensor": "out"}))
     assert fault in [str(each) for each in caught.value.faults]
+
+
+@pytest.mark.usefixtures("in_the_table")
+def test_lists_are_looked_at_even_if_the_operator_is_at_fault(tmp_path):
+    path = model(tmp_path, {"InputTensors": ["c", "a", "d", None], "OutputTensor": ["e"]})
+    data = json.loads(path.read_text())
+    data["dispatchables"]["sum"]["desc"]["Weights"] = "two"
+    path.write_text(json.dumps(data))
+    with pytest.raises(batch.ModelError) as caught:
+        batch.load_model(path)
+    assert [fault.path for fault in caught.value.faults] == [
+        "$.dispatchables.sum.desc.Weights",
+        "$.commands[0].bindings.InputTensors[0]",
+        "$.commands[0].bindings.InputTensors[2]",
+        "$.commands[0].bindings.OutputTensor",
+    ]
+
+
+@pytest.mark.usefixtures("in_the_table")
+def test_an_element_that_is_owned_is_null_in_the_other_list(tmp_path):
+    one = (tensor("FLOAT32", 2, 3), tensor("FLOAT32", 2, 3, flags=OWNED))
+    path = model(
+        tmp_path, {"InputTensors": ["a", None], "OutputTensor": "out"}, sums(bias_tensor=None, input_tensors=one)
+    )
+    data = json.loads(path.read_text())
+    data["dispatchables"]["sum"]["bindings"] = {"InputTensors": [None, "b"]}
+    path.write_text(json.dumps(data))
+    assert batch.run_model(batch.load_model(path), emit=lambda line: None)["out"].tolist() == [3, 13, 23, 33, 43, 53]
