@@ -44,7 +44,7 @@ def row(names, n, k, args):
     out_shape[axis] = k
     out = values, indices = np.empty(out_shape, x.dtype), np.empty(out_shape, np.int64)
     strides = x.strides, values.strides, indices.strides
-    chosen = plan(shape, x.dtype, axis, k, True, indices.itemsize, strides, Budget(1), True).kernel.name
+    chosen = plan(shape, x.dtype, axis, k, True, indices.itemsize, strides, Budget(1), True, False).kernel.name
     for name in names:
         try:
             with limits(1, kernel=name):

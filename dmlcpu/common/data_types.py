@@ -16,8 +16,13 @@ class DataType(NamedTuple):
 
     @property
     def highest(self) -> int:
-        """The greatest integer of an integer type."""
-        return (1 << self.bits - (self.kind == "i")) - 1
+        """The greatest integer of an integer type; of bool 1."""
+        return 1 if self.kind == "b" else (1 << self.bits - (self.kind == "i")) - 1
+
+    @property
+    def lowest(self) -> int:
+        """The least integer of an integer type."""
+        return -self.highest - 1 if self.kind == "i" else 0
 
 
 # fmt: off

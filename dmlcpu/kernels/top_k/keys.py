@@ -31,13 +31,17 @@ class KeyMap(NamedTuple):
 KEY_MAP = record(mask=np.uint64, positive=np.uint64, infinity=np.uint64, flip=np.uint64, nan=np.uint64)
 
 
-def make_key_map(kind: int, width: int, infinity: int, largest: bool) -> KeyMap:
-    """Return the map of elements of `width` bytes; infinity: the bits of +inf in a float of that width."""
+def make_key_map(kind: int, width: int, infinity: int, largest: bool, nan_last: bool) -> KeyMap:
+    """Return the map of elements of `width` bytes; infinity: the bits of +inf in a float of that width.
+
+    nan_last: NaN ranks last among the largest, too.
+    """
     ones = (1 << 8 * width) - 1
     sign = ones ^ (ones >> 1)
     flip = 0 if kind == UNSIGNED else sign
     magnitude, limit = (ones >> 1, infinity) if kind == FLOAT else (ones, ones)
-    flip, nan = (flip, ones) if largest else (flip ^ ones, 0)
+    flip = flip if largest else flip ^ ones
+    nan = ones if largest and not nan_last else 0  # both would be keys of NaNs alone
     return KeyMap(mask=magnitude, positive=magnitude, infinity=limit, flip=flip, nan=nan)
 
 

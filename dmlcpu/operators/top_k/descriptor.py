@@ -72,7 +72,7 @@ class _TopKBase(OperatorDesc):
 
         @functools.lru_cache(maxsize=8)
         def plan_within(budget: threads.Budget) -> Plan:
-            return plan(*request, budget, True)
+            return plan(*request, budget, True, False)
 
         def result(bound: Bound) -> TopK:
             return TopK(bound["output_value_tensor"], bound["output_index_tensor"])

@@ -8,17 +8,19 @@ from numpy.typing import ArrayLike, DTypeLike
 from dmlcpu.common.arguments import (
     Array,
     as_array,
+    as_array_like,
     as_axis,
     as_dtype,
     as_integer,
     check_apart,
+    check_choice,
     check_flag,
     check_output,
     check_type,
     type_name,
 )
 from dmlcpu.common.data_types import DATA_TYPES, INDICES, NUMBERS
-from dmlcpu.errors import DmlError
+from dmlcpu.errors import BindingError, DmlError, UnsupportedError
 from dmlcpu.operators.top_k.plan import INDEX_WORD, plan, run
 from dmlcpu.reference import top_k as reference_top_k
 from dmlcpu.runtime import threads
@@ -48,15 +50,18 @@ class TopK(NamedTuple):
 
 def top_k(
     x: ArrayLike,
-    k: int,
+    k: int | ArrayLike,
     *,
     axis: int = -1,
-    largest: bool = True,
+    mode: str | None = None,
+    largest: bool | None = None,
     sorted: bool = True,
+    nan: str = "greatest",
+    fill_value: Any = None,
     index_dtype: DTypeLike = np.int64,
     out: tuple[Array, Array] | None = None,
 ) -> TopK:
-    """Select the k largest (or smallest) elements of each sequence along an axis.
+    """Select the k largest or smallest elements of each sequence along an axis.
 
     The order is total and stable: elements with the same value appear by ascending index, which also decides which of
     several equal elements are selected. NaN ranks above +inf, and all NaNs tie; -0.0 and +0.0 tie. The selected
@@ -67,14 +72,25 @@ def top_k(
     x : array_like, shape (..., N, ...)
         float16, float32, float64, bfloat16 (of ``ml_dtypes``), bool, or any integer type of 8 to 64 bits; at least one
         dimension, any memory layout.
-    k : int
-        How many elements to select, 0 to N.
+    k : int or array_like of integers
+        How many elements to select, 0 to N. An array has a number for each sequence: it broadcasts to x's shape without
+        `axis`. The results then have the greatest of them along the axis, and each sequence its first k places filled;
+        behind them are `fill_value` and the index -1 (of unsigned types: the highest).
     axis : int, default -1
         The axis of length N. A negative one counts from the last.
-    largest : bool, default True
-        Select the largest elements, largest first; else the smallest, smallest first.
+    mode : {"largest", "smallest"}, optional
+        Which elements to select, and the order in which they come: the largest first (the default), or the smallest.
+    largest : bool, optional
+        The same in PyTorch's words: True is mode "largest". Only one of both may be given.
     sorted : bool, default True
-        If False, the same elements come in an order that is not promised, which is faster for large k.
+        If False, the same elements come in an order that is not promised, which is faster for large k. With an array of
+        k they are sorted all the same.
+    nan : {"greatest", "last"}, default "greatest"
+        Where NaN ranks: above +inf, so first among the largest and last among the smallest; or last in both modes, as
+        in NumPy's ``top_k``.
+    fill_value : scalar, optional
+        What stands behind the elements of a sequence, if k is an array: by default what would come last, -inf or the
+        lowest number in mode "largest", inf or the highest in mode "smallest".
     index_dtype : dtype, default int64
         int64, int32, uint64 or uint32.
     out : tuple of two ndarrays, optional
@@ -96,7 +112,8 @@ def top_k(
     Notes
     -----
     The semantics are those of DirectML's ``DML_TOP_K1_OPERATOR_DESC``, extended to k equal to N and to k = 0, to empty
-    arrays and to more data types. ``ONNX TopK`` gives the same results where it defines them.
+    arrays and to more data types. ``ONNX TopK`` gives the same results where it defines them. `mode` and `axis` are
+    those of ``numpy.top_k`` and of the array API standard.
 
     A new array of 32 MiB to 1 GiB may lie in memory that an earlier result had, and then does not own its data: it
     cannot be resized in place.
@@ -112,30 +129,90 @@ def top_k(
     >>> indices
     array([[3, 2],
            [2, 3]])
-    >>> dmlcpu.top_k(x, 1, axis=0, largest=False).indices
+    >>> dmlcpu.top_k(x, 1, axis=0, mode="smallest").indices
     array([[0, 0, 1, 1]])
+    >>> dmlcpu.top_k(x, [1, 3])
+    TopK(values=array([[ 11., -inf, -inf],
+           [  9.,   8.,   3.]], dtype=float32), indices=array([[ 3, -1, -1],
+           [ 2,  3,  0]]))
     """
-    x, k, axis, largest, index_type = check(x, k, axis, largest, index_dtype)
+    is_largest = mode is largest is None or _direction(mode, largest)
+    x, k, counts, axis, index_type = check(x, k, axis, index_dtype)
     ordered = check_flag("top_k", "sorted", sorted)
+    if nan != "greatest":
+        check_choice("top_k", "nan", nan, ("greatest", "last"))
+    fill = None if counts is None else _fill(fill_value, x.dtype, is_largest)
     values, indices = allocate(x, k, axis, index_type, out)
-    execute(x, k, axis, largest, values, indices, ordered=ordered)
+    execute(x, k, axis, is_largest, values, indices, ordered=ordered or counts is not None, nan_last=nan == "last")
+    if counts is not None and fill is not None:
+        places = np.arange(k).reshape(-1, *[1] * (x.ndim - 1 - axis))
+        beyond = np.expand_dims(counts, axis) <= places
+        np.copyto(values, fill, where=beyond)
+        np.copyto(indices, np.array(-1).astype(index_type), where=beyond)
     return TopK(values, indices)
 
 
-def check(x: Any, k: Any, axis: Any, largest: Any, index_dtype: Any) -> tuple[Array, int, int, bool, np.dtype[Any]]:
-    """Return the arguments in their plain forms, or refuse them."""
+def _direction(mode: Any, largest: Any) -> bool:
+    """Return whether the largest elements are selected."""
+    if mode is None:
+        return True if largest is None else check_flag("top_k", "largest", largest)
+    if largest is not None:
+        raise TypeError("top_k: mode and largest are both given; allowed: one of them, as they say the same")
+    check_choice("top_k", "mode", mode, ("largest", "smallest"))
+    return bool(mode == "largest")
+
+
+def check(x: Any, k: Any, axis: Any, index_dtype: Any) -> tuple[Array, int, Array | None, int, np.dtype[Any]]:
+    """Return the arguments in their plain forms, or refuse them; k is one number, and one for each sequence or None."""
     x = as_array("top_k", "x", x)
     check_type("top_k", "x", x.dtype, _TYPES)
     if x.ndim == 0:
         raise DmlError("top_k", "x.ndim", "0", "at least 1")
     axis = as_axis("top_k", "axis", axis, "x", x.ndim)
-    k = as_integer("top_k", "k", k)
+    counts = None if type(k) is int else _counts(k, x, axis)
+    k = as_integer("top_k", "k", k) if counts is None else int(counts.max(initial=0))
     if not 0 <= k <= x.shape[axis]:
         raise DmlError("top_k", "k", str(k), f"0 to {x.shape[axis]} (the elements along axis {axis})")
     index_type = as_dtype("top_k", "index_dtype", index_dtype, _HIGHEST)
     if x.shape[axis] - 1 > _HIGHEST[type_name(index_type)]:
         raise DmlError("top_k", "index_dtype", str(index_type), f"a type that holds {x.shape[axis] - 1}")
-    return x, k, axis, check_flag("top_k", "largest", largest), index_type
+    return x, k, counts, axis, index_type
+
+
+def _counts(k: Any, x: Array, axis: int) -> Array | None:
+    """Return an array of k in the shape of the sequences, or None if it is no array."""
+    if not isinstance(k, np.ndarray | list | tuple) or np.ndim(k) == 0:
+        return None
+    counts = as_array("top_k", "k", k)
+    if counts.dtype.kind not in "iu":
+        raise UnsupportedError("top_k", "k.dtype", str(counts.dtype), "an integer type")
+    n, sequences = x.shape[axis], (*x.shape[:axis], *x.shape[axis + 1 :])
+    try:
+        fits = np.broadcast_shapes(counts.shape, sequences) == sequences
+    except ValueError:
+        fits = False
+    if not fits:
+        allowed = f"a shape that broadcasts to {sequences} (x.shape without axis {axis})"
+        raise BindingError("top_k", "k.shape", str(counts.shape), allowed)
+    bad = (counts < 0) | (counts > n)
+    if bad.any():
+        where = tuple(map(int, np.unravel_index(int(bad.argmax()), bad.shape)))
+        place = ", ".join(map(str, where))
+        raise DmlError("top_k", f"k[{place}]", str(counts[where]), f"0 to {n} (the elements along axis {axis})")
+    return np.broadcast_to(counts, sequences)
+
+
+def _fill(fill_value: Any, dtype: np.dtype[Any], is_largest: bool) -> Array:
+    """Return what stands behind the elements of a sequence."""
+    if fill_value is not None:
+        fill = as_array_like("top_k", "fill_value", fill_value, "x", dtype)
+        if fill.ndim:
+            raise BindingError("top_k", "fill_value.ndim", str(fill.ndim), "0")
+        return fill
+    data_type = DATA_TYPES[type_name(dtype)]
+    if data_type.kind == "f":
+        return np.array(-np.inf if is_largest else np.inf).astype(dtype)
+    return np.array(data_type.lowest if is_largest else data_type.highest, dtype)
 
 
 def allocate(x: Array, k: int, axis: int, index_type: np.dtype[Any], out: Any) -> tuple[Array, Array]:
@@ -162,13 +239,15 @@ def execute(
     indices: Array,
     *,
     ordered: bool = True,
+    nan_last: bool = False,
 ) -> None:
     """Run on checked arrays of any strides."""
     if values.size == 0:
         return
     if not can_compile():
-        reference_top_k(x, k, axis=axis, largest=largest, index_dtype=indices.dtype, out=(values, indices))
+        options: dict[str, Any] = {"largest": largest, "nan": "last" if nan_last else "greatest"}
+        reference_top_k(x, k, axis=axis, **options, index_dtype=indices.dtype, out=(values, indices))
         return
     strides = (x.strides, values.strides, indices.strides)
-    chosen = plan(x.shape, x.dtype, axis, k, largest, indices.itemsize, strides, threads.budget(), ordered)
+    chosen = plan(x.shape, x.dtype, axis, k, largest, indices.itemsize, strides, threads.budget(), ordered, nan_last)
     run(chosen, words(x, chosen.word), words(values, chosen.word), words(indices, INDEX_WORD))

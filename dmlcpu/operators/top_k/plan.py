@@ -95,6 +95,7 @@ def plan(
     strides: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]],
     budget: threads.Budget,
     ordered: bool,
+    nan_last: bool,
 ) -> Plan:
     """Choose the kernel and cut the work. strides: of x, values and indices."""
     data_type, width = DATA_TYPES[type_name(dtype)], dtype.itemsize
@@ -109,7 +110,7 @@ def plan(
         WORK,
         is_sorted=ordered,
         index_words=index_width // INDEX_WORD.itemsize,
-        key_map=make_key_map(_KEYS[data_type.kind], width, data_type.infinity, largest)._asdict(),
+        key_map=make_key_map(_KEYS[data_type.kind], width, data_type.infinity, largest, nan_last)._asdict(),
         workspace={"keys": keys, "positions": positions},
         **sequences,
     )

@@ -16,7 +16,7 @@ def load_keys(x, step, n, constants, found):
     keys.load_keys(x, 0, step, n, keys.key_map_of(x, record_at(constants, 0, KEY_MAP)), found)
 
 
-def keys_of(x, step, largest):
+def keys_of(x, step, largest, nan_last=False):
     """Return the keys of every step-th element."""
     word, kind = (
         np.dtype(f"u{x.itemsize}"),
@@ -26,7 +26,7 @@ def keys_of(x, step, largest):
     if kind is None:
         kind, infinity = keys.FLOAT, int(np.array([np.inf]).astype(x.dtype).view(word)[0])
     found = np.zeros(x.size // step, word)
-    constants = fill(KEY_MAP, **keys.make_key_map(kind, x.itemsize, infinity, largest)._asdict())
+    constants = fill(KEY_MAP, **keys.make_key_map(kind, x.itemsize, infinity, largest, nan_last)._asdict())
     load_keys(x.view(word), step, found.size, constants, found)
     return found
 
@@ -39,9 +39,19 @@ def test_greater_keys_are_better_elements_and_equal_keys_ties(dtype, largest):
     order = np.argsort(np.iinfo(found.dtype).max - found, kind="stable")
     assert order.tolist() == reference.top_k(x, 60, largest=largest).indices.tolist()
     assert keys_of(x, 2, largest).tolist() == found[::2].tolist()
+    found = keys_of(x, 1, largest, nan_last=True)
+    order = np.argsort(np.iinfo(found.dtype).max - found, kind="stable")
+    assert order.tolist() == reference.top_k(x, 60, largest=largest, nan="last").indices.tolist()
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_nan_is_the_greatest_key_and_zeros_tie(dtype):
     found = keys_of(np.array([np.nan, -np.nan, np.inf, -0.0, 0.0]).astype(dtype), 1, True)
     assert found[0] == found[1] == np.iinfo(found.dtype).max > found[2] > found[3] == found[4]
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_nan_may_have_the_least_key(dtype, largest):
+    found = keys_of(np.array([np.nan, -np.nan, np.inf, -np.inf, 0.0]).astype(dtype), 1, largest, nan_last=True)
+    assert found[0] == found[1] == 0 < found[2:].min()

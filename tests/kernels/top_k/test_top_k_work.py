@@ -65,7 +65,7 @@ def make_work(sizes=(1,), strides=((0,), (0,), (0,)), steps=(1, 1, 1), **fields)
         "is_packed": False,
         "is_sorted": True,
         "index_words": 1,
-        "key_map": keys.make_key_map(keys.UNSIGNED, 1, 0, True)._asdict(),
+        "key_map": keys.make_key_map(keys.UNSIGNED, 1, 0, True, False)._asdict(),
         "workspace": {"keys": 5, "positions": 3},
     }
     return fill(WORK, walk=walk_of(walk), **tensors, **{**usual, **fields})

@@ -10,7 +10,18 @@ def random_call(rng: np.random.Generator) -> Call:
     shape = random_shape(rng, {1: 600, 2: 60, 3: 14}.get(dimensions, 3), dimensions)
     axis = int(rng.integers(-dimensions, dimensions))
     n = shape[axis]
-    k = int(rng.integers(0, n + 1))
+    k = int(rng.integers(0, n + 1)) if rng.random() < 0.7 else numbers_of_winners(rng, shape, axis)
     x = laid_out(rng, values(rng, shape, dtype))
-    index_type = INDEX_TYPES[rng.integers(4)]
-    return Call("top_k", (x, k), {"axis": axis, "largest": bool(rng.integers(2)), "index_dtype": index_type})
+    direction = ({}, {"largest": False}, {"mode": "largest"}, {"mode": "smallest"})[rng.integers(4)]
+    nan = str(rng.choice(["greatest", "last"]))
+    return Call("top_k", (x, k), {**direction, "axis": axis, "nan": nan, "index_dtype": INDEX_TYPES[rng.integers(4)]})
+
+
+def numbers_of_winners(rng: np.random.Generator, shape: tuple[int, ...], axis: int) -> np.ndarray | int:
+    """Draw a k for each sequence, or for each of some dimensions."""
+    others = list(shape)
+    n = others.pop(axis)
+    kept = others[int(rng.integers(len(others) + 1)) :]
+    kept = [size if rng.random() < 0.7 else 1 for size in kept]
+    k = rng.integers(0, n + 1, kept).astype(rng.choice(["int64", "uint8", "int16"]) if n < 200 else "int64")
+    return k if kept else int(k)

@@ -151,6 +151,52 @@ def _indices():
             "top_k: axis is 2; allowed: -2 to 1 (x has 2 dimensions)",
         ),
         (lambda: dmlcpu.top_k(X, 1, largest=1), TypeError, "top_k: largest is 1; allowed: True or False"),
+        (
+            lambda: dmlcpu.top_k(X, 1, largest=True, mode="largest"),
+            TypeError,
+            "top_k: mode and largest are both given; allowed: one of them, as they say the same",
+        ),
+        (
+            lambda: dmlcpu.top_k(X, 1, mode="biggest"),
+            dmlcpu.DmlError,
+            "top_k: mode is 'biggest'; allowed: 'largest', 'smallest'",
+        ),
+        (lambda: dmlcpu.top_k(X, 1, mode=True), TypeError, "top_k: mode is True; allowed: 'largest', 'smallest'"),
+        (
+            lambda: dmlcpu.top_k(X, 1, nan="first"),
+            dmlcpu.DmlError,
+            "top_k: nan is 'first'; allowed: 'greatest', 'last'",
+        ),
+        (
+            lambda: dmlcpu.top_k(X, [1, 4]),
+            dmlcpu.DmlError,
+            "top_k: k[1] is 4; allowed: 0 to 3 (the elements along axis 1)",
+        ),
+        (
+            lambda: dmlcpu.top_k(X, np.array([[-1, 2, 1]]), axis=0),
+            dmlcpu.BindingError,
+            "top_k: k.shape is (1, 3); allowed: a shape that broadcasts to (3,) (x.shape without axis 0)",
+        ),
+        (
+            lambda: dmlcpu.top_k(X, [1, 2, 3]),
+            dmlcpu.BindingError,
+            "top_k: k.shape is (3,); allowed: a shape that broadcasts to (2,) (x.shape without axis 1)",
+        ),
+        (
+            lambda: dmlcpu.top_k(X, [1.0, 2.0]),
+            dmlcpu.UnsupportedError,
+            "top_k: k.dtype is float64; allowed: an integer type",
+        ),
+        (
+            lambda: dmlcpu.top_k(X, [1, 2], fill_value=[0.0, 1.0]),
+            dmlcpu.BindingError,
+            "top_k: fill_value.ndim is 1; allowed: 0",
+        ),
+        (
+            lambda: dmlcpu.top_k(X.astype(int), [1, 2], fill_value=0.5),
+            dmlcpu.BindingError,
+            "top_k: fill_value is a list of float64; allowed: what int64 (x's type) holds",
+        ),
         (lambda: dmlcpu.top_k(3.0, 1), dmlcpu.DmlError, "top_k: x.ndim is 0; allowed: at least 1"),
         (
             lambda: dmlcpu.top_k(X.astype(complex), 1),
@@ -289,7 +335,7 @@ GRID = np.zeros((6, 4), np.float32)
 def test_a_plan_says_how_the_sequences_lie(x, axis, rows, columns, is_packed):
     values, indices = allocate(x, 1, axis, np.dtype(np.int64), None)
     strides = x.strides, values.strides, indices.strides
-    work = plan(x.shape, x.dtype, axis, 1, True, 8, strides, budget(), True).work.view(WORK)[0]
+    work = plan(x.shape, x.dtype, axis, 1, True, 8, strides, budget(), True, False).work.view(WORK)[0]
     assert (work["n"], work["k"], work["rows"]) == (x.shape[axis], 1, rows)
     assert (work["columns"], work["is_packed"]) == (columns, is_packed)
     assert work["index_words"] == 2
@@ -319,6 +365,47 @@ def test_a_kernel_that_was_asked_for(caplog):
     with caplog.at_level("DEBUG", "dmlcpu"), limits(1, kernel="select_sort"):
         dmlcpu.top_k(np.zeros((40, 99)), 3)
     assert "select_sort (asked for)" in caplog.messages[-1]
+
+
+def test_mode_and_largest_say_the_same():
+    x = np.array([3, 1, 2, 3])
+    for mode, largest in (("largest", True), ("smallest", False)):
+        assert dmlcpu.top_k(x, 3, mode=mode).indices.tolist() == dmlcpu.top_k(x, 3, largest=largest).indices.tolist()
+
+
+@pytest.mark.parametrize("dtype", [t for t in TOP_K_TYPES if t.kind not in "biu"], ids=str)
+def test_nan_last(dtype):
+    x = np.array([1, np.nan, -np.inf, np.inf, -np.nan, -0.0, 0.0]).astype(dtype)
+    assert dmlcpu.top_k(x, 7, nan="last").indices.tolist() == [3, 0, 5, 6, 2, 1, 4]
+    assert dmlcpu.top_k(x, 7, nan="last", mode="smallest").indices.tolist() == [2, 5, 6, 0, 3, 1, 4]
+    assert dmlcpu.top_k(x, 7).indices.tolist() == [1, 4, 3, 0, 5, 6, 2]
+
+
+def test_a_k_for_each_sequence():
+    x = np.array([[5, 1, 9], [2, 8, 4], [7, 7, 0]], np.int16)
+    found = dmlcpu.top_k(x, [2, 0, 3], sorted=False)
+    low = np.iinfo(np.int16).min
+    assert found.values.tolist() == [[9, 5, low], [low] * 3, [7, 7, 0]]
+    assert found.indices.tolist() == [[2, 0, -1], [-1] * 3, [0, 1, 2]]
+    found = dmlcpu.top_k(
+        x, np.array([1, 2, 0], np.uint8), axis=0, mode="smallest", fill_value=-5, index_dtype=np.uint32
+    )
+    assert found.values.tolist() == [[2, 1, -5], [-5, 7, -5]]
+    assert found.indices.tolist() == [[1, 0, 2**32 - 1], [2**32 - 1, 2, 2**32 - 1]]
+    out = np.full((3, 1), 77, np.int16), np.full((3, 1), 77)
+    assert dmlcpu.top_k(x, [1], out=out).values is out[0]
+    assert (out[0].tolist(), out[1].tolist()) == ([[9], [8], [7]], [[2], [1], [0]])
+    assert dmlcpu.top_k(x[:0], np.zeros(0, int)).values.shape == (0, 0)
+    assert dmlcpu.top_k(np.zeros(3, bool), np.array(2)).values.shape == (2,)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "last", "first"), [(bool, False, True), (np.uint8, 0, 255), (np.float16, -np.inf, np.inf)]
+)
+def test_what_fills_the_rest(dtype, last, first):
+    x = np.array([[0, 1], [1, 1]], dtype)
+    assert dmlcpu.top_k(x, [1, 2]).values[0, 1] == last
+    assert dmlcpu.top_k(x, [1, 2], mode="smallest").values[0, 1] == first
 
 
 @st.composite

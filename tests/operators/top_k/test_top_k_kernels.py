@@ -42,15 +42,15 @@ def top_k_cases(dtype):
     layouts = itertools.cycle(KERNEL_LAYOUTS.items())
     directions = itertools.cycle([True, False])
     index_types = itertools.cycle(INDEX_TYPES)
+    ranks = itertools.cycle(["greatest", "last", "greatest"])  # of NaN, with either direction
     cases = []
     for (shape, axis), (distribution, make) in itertools.product(SHAPES, DISTRIBUTIONS.items()):
         layout, lay_out = next(layouts)
         x = lay_out(make(rng, shape, dtype))
         for k in ks(shape[axis]):
-            largest, index_type = next(directions), next(index_types)
-            expected = reference.top_k(x, k, axis=axis, largest=largest, index_dtype=index_type)
-            name = f"shape {shape}, axis {axis}, k {k}, largest {largest}, {distribution}, {layout}, {index_type}"
-            cases.append((name, (x, k, axis, largest), expected))
+            options = {"axis": axis, "largest": next(directions), "nan": next(ranks), "index_dtype": next(index_types)}
+            expected = reference.top_k(x, k, **options)
+            cases.append((f"shape {shape}, k {k}, {options}, {distribution}, {layout}", (x, k, options), expected))
     return cases
 
 
@@ -69,12 +69,14 @@ def test_top_k(dtype, kernel):
         found = np.empty_like(expected.values), np.empty_like(expected.indices)
         with limits(threads, grain=1, kernel=kernel):
             try:
-                dmlcpu.top_k(*call[:2], axis=call[2], largest=call[3], index_dtype=found[1].dtype, out=found)
+                x, k, options = call
+                dmlcpu.top_k(x, k, **options, out=found)
             except LookupError:  # this kernel is not for such sequences
                 continue
         assert_same_bits(found, expected, f"{kernel}, {dtype}, {name}, {threads} threads")
         runs += 1
-    able = [name for name, (x, k, axis, _), _ in top_k_cases(dtype) if not supports or supports(problem_of(x, k, axis))]
+    problems = [problem_of(x, k, options["axis"]) for _, (x, k, options), _ in top_k_cases(dtype)]
+    able = [problem for problem in problems if not supports or supports(problem)]
     assert runs == len(THREADS) * len(able) > 30
 
 
