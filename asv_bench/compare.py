@@ -25,6 +25,7 @@ TABLES = {
     "scatter_nd": common.SCATTER_ND,
     "scatter_nd_types": common.SCATTER_ND_TYPES,
     "scatter_nd_grid": common.SCATTER_ND_GRID,
+    "at": common.AT,
     "quantized_matmul": common.QUANTIZED_MATMUL,
     "quantized_matmul_parameters": common.QUANTIZED_MATMUL_PARAMETERS,
     "threads": common.THREADED,

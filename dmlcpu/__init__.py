@@ -9,6 +9,12 @@ if TYPE_CHECKING:
     __all__: list[str]
 
     from dmlcpu import batch as batch, reference as reference
+    from dmlcpu.at import (
+        add_at as add_at,
+        maximum_at as maximum_at,
+        minimum_at as minimum_at,
+        put_at as put_at,
+    )
     from dmlcpu.common.packing import PackedMatrix as PackedMatrix, pack_b as pack_b
     from dmlcpu.config import show_config as show_config
     from dmlcpu.directml.compiled import CompiledOperator as CompiledOperator, compile_operator as compile_operator
@@ -38,6 +44,7 @@ __version__ = "0.1.0"
 
 _MODULES = ("batch", "reference")
 _HOMES = {
+    "dmlcpu.at": ("add_at", "maximum_at", "minimum_at", "put_at"),
     "dmlcpu.common.packing": ("PackedMatrix", "pack_b"),
     "dmlcpu.config": ("show_config",),
     "dmlcpu.directml.compiled": ("CompiledOperator", "compile_operator"),

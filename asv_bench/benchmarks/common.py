@@ -69,6 +69,33 @@ class ScatterNDCase:
         return x, indices, updates.astype(x.dtype)
 
 
+@dataclass(frozen=True)
+class AtCase:
+    """NumPy's ufunc.at, or an assignment, in place."""
+
+    shape: tuple[int, ...]
+    updates: int
+    coordinates: int = 1
+    reduction: str = "add"  # "none" assigns
+    dtype: str = "float32"
+
+    def __str__(self):
+        slices = "" if self.coordinates == len(self.shape) else f" of {_by(self.shape[self.coordinates :])}"
+        how = {"add": "add.at", "max": "maximum.at", "none": "assign"}[self.reduction]
+        return f"{how} {self.updates}{slices} into {_by(self.shape)} {self.dtype}"
+
+    def shrunk(self):
+        """Return the same case, small enough for a test."""
+        return replace(self, shape=tuple(min(n, 20) for n in self.shape), updates=8 + len(str(self.updates)))
+
+    def inputs(self):
+        """Return x, indices, updates."""
+        rng = np.random.default_rng(0)
+        indices = tuple(rng.integers(0, n, self.updates) for n in self.shape[: self.coordinates])
+        updates = rng.random((self.updates, *self.shape[self.coordinates :]), np.float32)
+        return np.zeros(self.shape, self.dtype), indices if len(indices) > 1 else indices[0], updates.astype(self.dtype)
+
+
 class MatmulInputs(NamedTuple):
     a: np.ndarray  # (M, K)
     a_scale: np.ndarray  # (1, 1) or (M, 1)
@@ -225,6 +252,21 @@ SCATTER_ND_GRID = _table(
         for repeats in (1, 8)
         for index_type in ("int64", "int32")
     )
+)
+
+AT = _table(
+    AtCase((10_000, 64), 100_000),
+    AtCase((50_257, 768), 16_384),
+    AtCase((1_000_000,), 1_000_000),
+    AtCase((1_000_000,), 1_000_000, dtype="float64"),
+    AtCase((1_000_000,), 1_000_000, dtype="int64"),
+    AtCase((1_000, 1_000), 1_000_000, coordinates=2),
+    AtCase((10_000, 64), 100_000, reduction="max"),
+    AtCase((1_000_000,), 1_000_000, reduction="max"),
+    AtCase((10_000, 64), 100_000, reduction="none"),
+    AtCase((1_000_000,), 1_000_000, reduction="none"),
+    AtCase((10_000, 64), 10),
+    AtCase((1_000,), 10),
 )
 
 _SIZES = [

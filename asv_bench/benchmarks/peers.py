@@ -14,7 +14,7 @@ import numpy as np
 import dmlcpu
 
 from . import THREADS
-from .common import QuantizedMatmulCase, ScatterNDCase, TopKCase
+from .common import AtCase, QuantizedMatmulCase, ScatterNDCase, TopKCase
 from .conditions import ready
 
 ONE_THREAD = "dmlcpu 1 thread"
@@ -276,6 +276,38 @@ def torch_quantized_matmul(case):
     return call
 
 
+# NumPy's ufunc.at, which the others do not have
+
+
+def dmlcpu_at(case):
+    x, indices, updates = case.inputs()
+    function = {"add": dmlcpu.add_at, "max": dmlcpu.maximum_at, "none": dmlcpu.put_at}[case.reduction]
+
+    def call():
+        function(x, indices, updates)
+        return x
+
+    return call
+
+
+def numpy_at(case):
+    x, indices, updates = case.inputs()
+    ufunc = {"add": np.add, "max": np.maximum, "none": None}[case.reduction]
+
+    def call():
+        if ufunc is None:
+            x[indices] = updates
+        else:
+            ufunc.at(x, indices, updates)
+        return x
+
+    return call
+
+
+def no_at(case):
+    raise NotImplementedError("it has no ufunc.at")
+
+
 BUILDERS = {
     TopKCase: {
         "dmlcpu": dmlcpu_top_k,
@@ -292,6 +324,14 @@ BUILDERS = {
         "numpy": numpy_scatter_nd,
         "onnxruntime": onnxruntime_scatter_nd,
         "torch": torch_scatter_nd,
+    },
+    AtCase: {
+        "dmlcpu": dmlcpu_at,
+        ONE_THREAD: dmlcpu_at,
+        "dmlcpu out": no_at,
+        "numpy": numpy_at,
+        "onnxruntime": no_at,
+        "torch": no_at,
     },
     QuantizedMatmulCase: {
         "dmlcpu": dmlcpu_quantized_matmul,

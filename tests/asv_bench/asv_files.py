@@ -30,6 +30,14 @@ def expected(implementation, case):
     inputs = case.inputs()
     if hasattr(case, "axis"):
         return reference.top_k(inputs, case.k, axis=case.axis)
+    if type(case).__name__ == "AtCase":
+        x, indices, updates = inputs
+        for _ in range(3):  # as below
+            if case.reduction == "none":
+                x[indices] = updates
+            else:
+                {"add": np.add, "max": np.maximum}[case.reduction].at(x, indices, updates)
+        return (x,)
     if hasattr(case, "m"):
         return (reference.quantized_matmul(*inputs),)
     x, indices, updates = inputs

@@ -136,7 +136,7 @@ def top_k(
            [  9.,   8.,   3.]], dtype=float32), indices=array([[ 3, -1, -1],
            [ 2,  3,  0]]))
     """
-    is_largest = mode is largest is None or _direction(mode, largest)
+    is_largest = (mode is None and largest is None) or _direction(mode, largest)
     x, k, counts, axis, index_type = check(x, k, axis, index_dtype)
     ordered = check_flag("top_k", "sorted", sorted)
     if nan != "greatest":

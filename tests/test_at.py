@@ -1,0 +1,236 @@
+"""add_at and its like beside NumPy's own, bit for bit."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+from samples import COMPLEX, FLOATS, LAYOUTS, NUMERIC_TYPES, few_values, misaligned, random_bits, strided
+
+import dmlcpu
+from dmlcpu import at
+from dmlcpu.operators.scatter_nd.function import execute
+
+
+def assign(x, indices, updates):
+    x[indices] = updates
+
+
+NUMPYS = {
+    dmlcpu.add_at: np.add.at,
+    dmlcpu.maximum_at: np.maximum.at,
+    dmlcpu.minimum_at: np.minimum.at,
+    dmlcpu.put_at: assign,
+}
+PAIRS = pytest.mark.parametrize(("ours", "numpys"), NUMPYS.items(), ids=lambda each: each.__name__)
+
+
+@pytest.fixture(autouse=True)
+def calls(monkeypatch):
+    """Take every call, however small; list those that the kernels get."""
+    seen = []
+
+    def counted(*args, **kwargs):
+        seen.append(kwargs["operator"])
+        execute(*args, **kwargs)
+
+    monkeypatch.setattr(at, "_pays", lambda *args: True)
+    monkeypatch.setattr(at, "execute", counted)
+    return seen
+
+
+def same(ours, mine, theirs):
+    """Compare arrays to the bit, but for NaNs' and, of maxima and minima, which of both zeros remains."""
+    assert (mine.dtype, mine.shape) == (theirs.dtype, theirs.shape)
+    with np.errstate(all="ignore"):
+        if mine.dtype.kind in "fcV":
+            is_nan = theirs != theirs
+            np.testing.assert_array_equal(mine != mine, is_nan)
+            mine, theirs = mine[~is_nan], theirs[~is_nan]
+        if mine.dtype.kind in "fV" and ours in (dmlcpu.maximum_at, dmlcpu.minimum_at):
+            mine, theirs = mine + np.zeros_like(mine), theirs + np.zeros_like(theirs)
+    assert mine.tobytes() == theirs.tobytes()
+
+
+def check(ours, numpys, x, indices, updates):
+    mine, theirs = x.copy(order="K"), x.copy(order="K")
+    whole = np.broadcast_to(updates, x[indices].shape) if np.ndim(updates) else updates  # see _apply
+    with np.errstate(all="ignore"):
+        numpys(theirs, indices, whole)
+        assert ours(mine, indices, updates) is None
+    same(ours, mine, theirs)
+
+
+@PAIRS
+@pytest.mark.parametrize("dtype", NUMERIC_TYPES, ids=str)
+def test_types_and_values(ours, numpys, dtype, calls):
+    rng = np.random.default_rng(6)
+    for make, slices in itertools.product((few_values, random_bits), ((), (5,))):
+        x, updates = make(rng, (20, *slices), dtype), make(rng, (60, *slices), dtype)
+        check(ours, numpys, x, rng.integers(-20, 20, 60), updates)
+    takes = dtype not in COMPLEX or ours in (dmlcpu.add_at, dmlcpu.put_at)
+    assert calls == [ours.__name__] * (4 if takes else 0)
+
+
+@PAIRS
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts(ours, numpys, layout):
+    rng = np.random.default_rng(7)
+    x = few_values(rng, (6, 7), np.dtype(np.float32))
+    updates = LAYOUTS[layout](few_values(rng, (9, 7), x.dtype))
+    indices = LAYOUTS[layout](rng.integers(-6, 6, 9))
+    check(ours, numpys, x, indices, updates)
+    check(ours, numpys, np.asfortranarray(x), indices, updates)
+    mine, theirs = strided(x), strided(x)
+    ours(mine, indices, updates)
+    numpys(theirs, indices, updates)
+    same(ours, mine, theirs)
+
+
+@PAIRS
+@pytest.mark.parametrize(
+    ("indices", "shape", "taken"),
+    [
+        (2, (4, 5), True),
+        ([0, 2, 0], (5,), True),
+        ([[0], [2]], (1,), True),
+        (np.array([1, 2], np.uint8), (2, 4, 5), True),
+        (([0, 1], [1, 1]), (5,), True),
+        (([[0], [1]], [1, 3, 1]), (3, 5), True),
+        ((np.array([0], np.int8), np.array([2], np.uint64), 3), (1,), False),
+        ((0, 2, [4, 4]), (2,), True),
+        (np.arange(3) > 0, (4, 5), True),
+        (np.arange(60).reshape(3, 4, 5) % 7 == 0, (), True),
+        (([True, False, True], [1, 2]), (5,), False),
+        (slice(1, 3), (4, 5), False),
+        (..., (), False),
+        ((slice(None), [1, 1]), (5,), False),
+        (([0, 1], slice(2)), (2, 5), False),
+        (np.zeros(0, int), (0, 4, 5), True),
+        (np.zeros((0, 3), int), (5,), True),
+    ],
+)
+def test_indices(ours, numpys, indices, shape, taken, calls):
+    x = np.arange(60.0).reshape(3, 4, 5)
+    check(ours, numpys, x, indices, np.arange(60.0)[: int(np.prod(shape))].reshape(shape) - 3)
+    check(ours, numpys, x, indices, 2)
+    assert bool(calls) == taken
+
+
+@PAIRS
+@pytest.mark.parametrize(
+    "x", [np.zeros(4, np.float32), np.zeros(4, np.int16), np.zeros(4, np.uint8), np.zeros(4, bool)]
+)
+@pytest.mark.parametrize(
+    "updates",
+    [True, 3, 1.5, -2.5, np.float64(0.1), np.float32(0.1), np.int8(3), [1, 2, 3], [0.1, 0.2, 0.3], np.uint8([1, 2, 3])],
+    ids=repr,
+)
+def test_types_of_updates(ours, numpys, x, updates):
+    """NumPy says in which type is computed, and what is refused."""
+    mine, theirs = x.copy(), x.copy()
+    try:
+        numpys(theirs, [0, 1, 1], updates)
+    except (TypeError, OverflowError) as error:
+        with pytest.raises(type(error)):
+            ours(mine, [0, 1, 1], updates)
+    else:
+        ours(mine, [0, 1, 1], updates)
+    same(ours, mine, theirs)
+
+
+@PAIRS
+def test_what_the_kernels_do_not_take_goes_to_numpy(ours, numpys, calls):
+    makers = [
+        lambda: np.arange(4.0).astype(">f8"),
+        lambda: misaligned(np.arange(4.0)),
+        lambda: np.arange(4.0).view(np.recarray),
+        lambda: np.arange(4).astype("g"),
+        lambda: np.arange(4).astype("m8[s]"),
+    ]
+    for make in makers:
+        mine, theirs = make(), make()
+        updates = np.ones(2, mine.dtype.newbyteorder("=")) if mine.dtype.kind == "m" else 1
+        ours(mine, [1, 1], updates)
+        numpys(theirs, [1, 1], updates)
+        np.testing.assert_array_equal(mine, theirs, strict=True)
+    assert calls == []
+
+
+@PAIRS
+def test_errors_are_numpys_or_tell_more(ours, numpys):
+    x = np.arange(3.0)
+    with pytest.raises(IndexError, match=r"^\w+_at: indices\[1, 0\] is 3; allowed: -3 to 2 "):
+        ours(x, [0, 3], [5.0, 6.0])
+    assert x.tolist() == [0, 1, 2]
+    for bad, updates in (([0, 1], [1, 2, 3]), (([0], [0]), 1), ("a", 1), (1.5, 1), ([0, -4], 1)):
+        with pytest.raises((IndexError, ValueError, TypeError)):
+            numpys(x.copy(), bad, updates)
+        with pytest.raises((IndexError, ValueError, TypeError)):
+            ours(x, bad, updates)
+    x.flags.writeable = False
+    with pytest.raises(ValueError, match=r"^\w+_at: x is read-only; allowed: an array that can be written to$"):
+        ours(x, [0], 1)
+    assert x.tolist() == [0, 1, 2]
+    with pytest.raises(TypeError):
+        dmlcpu.add_at([1, 2], [0], 1)
+
+
+@PAIRS
+def test_arguments_may_share_memory_with_x(ours, numpys):
+    x = np.arange(6)
+    check(ours, numpys, x, x.copy(), x.copy())
+    mine, theirs = x.copy(), x.copy()
+    ours(mine, mine, mine[::-1])
+    numpys(theirs, x, x[::-1])
+    same(ours, mine, theirs)
+
+
+@pytest.mark.parametrize("pays", [False, True])
+def test_updates_are_repeated_for_indices_of_several_dimensions(monkeypatch, pays):
+    """NumPy 2.4 reads beyond them."""
+    monkeypatch.setattr(at, "_pays", lambda *args: pays)
+    x = np.zeros(4, np.float32)
+    dmlcpu.add_at(x, np.arange(4).reshape(2, 2), np.array([1, 10], np.float32))
+    assert x.tolist() == [1, 10, 1, 10]
+
+
+def test_the_last_update_remains():
+    x = np.zeros((2, 3))
+    dmlcpu.put_at(x, [1, 0, 1], [[1, 1, 1], [2, 2, 2], [3, 3, 3]])
+    assert x.tolist() == [[2] * 3, [3] * 3]
+
+
+@given(st.data())
+def test_hypothesis(data):
+    ours = data.draw(st.sampled_from(list(NUMPYS)))
+    shape = tuple(data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=3)))
+    depth, outer = data.draw(st.integers(1, len(shape))), tuple(data.draw(st.lists(st.integers(0, 6), max_size=2)))
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    dtype = data.draw(st.sampled_from([np.dtype(t) for t in ("f4", "f8", "i4", "u1", "?")] + FLOATS[:1]))
+    indices = tuple(rng.integers(-n, n, outer) for n in shape[:depth])
+    whole = outer + shape[depth:]
+    updates = few_values(rng, whole[data.draw(st.integers(0, len(whole))) :], dtype)
+    updates = updates[:1] if updates.ndim and data.draw(st.booleans()) else updates
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(at, "_pays", lambda *args: True)
+        check(ours, NUMPYS[ours], few_values(rng, shape, dtype), indices if depth > 1 else indices[0], updates)
+
+
+@pytest.mark.parametrize(
+    ("ours", "x", "count", "pays"),
+    [
+        (dmlcpu.add_at, np.zeros(9), 100_000, False),
+        (dmlcpu.add_at, np.zeros(9), 300_000, True),
+        (dmlcpu.add_at, np.zeros((9, 50)), 40, False),
+        (dmlcpu.add_at, np.zeros((9, 50)), 60, True),
+        (dmlcpu.put_at, np.zeros((9, 50)), 60, False),
+        (dmlcpu.put_at, np.zeros((9, 50)), 6_000, True),
+    ],
+)
+def test_small_calls_are_left_to_numpy(monkeypatch, calls, ours, x, count, pays):
+    monkeypatch.undo()
+    seen = []
+    monkeypatch.setattr(at, "execute", lambda *args, **kwargs: seen.append(kwargs["operator"]))
+    ours(x, np.zeros(count, int), 1)
+    assert bool(seen) == pays
