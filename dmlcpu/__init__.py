@@ -8,7 +8,7 @@ TYPE_CHECKING = False  # as in typing, which takes longer to import than all of 
 if TYPE_CHECKING:
     __all__: list[str]
 
-    from dmlcpu import batch as batch, reference as reference
+    from dmlcpu import batch as batch, interop as interop, reference as reference
     from dmlcpu.at import (
         add_at as add_at,
         maximum_at as maximum_at,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_MODULES = ("batch", "reference")
+_MODULES = ("batch", "interop", "reference")
 _HOMES = {
     "dmlcpu.at": ("add_at", "maximum_at", "minimum_at", "put_at"),
     "dmlcpu.common.packing": ("PackedMatrix", "pack_b"),

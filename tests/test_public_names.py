@@ -16,8 +16,9 @@ def test_every_public_name_resolves():
 
 OTHERS = """
 AxisDirection BindingError CompiledOperator DmlError FeatureLevel IndexOutOfRangeError InvalidDescriptorError
-OperatorType PackedMatrix TensorDataType TensorDesc TensorFlags UnsupportedError __version__ batch compile_operator
-add_at get_num_threads maximum_at minimum_at operator_desc_from_dict pack_b put_at reference set_num_threads show_config
+OperatorType PackedMatrix TensorDataType TensorDesc TensorFlags UnsupportedError __version__ add_at batch
+compile_operator get_num_threads interop maximum_at minimum_at operator_desc_from_dict pack_b put_at reference
+set_num_threads show_config
 """
 
 

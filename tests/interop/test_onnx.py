@@ -1,0 +1,131 @@
+"""ONNX's own node tests on these kernels, and what its operators may be given beside that."""
+
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+from onnx import TensorProto, helper  # noqa: E402
+from onnx.reference import ReferenceEvaluator  # noqa: E402
+from processes import run  # noqa: E402
+
+from dmlcpu.interop import onnx as ours  # noqa: E402
+
+PREFIXES = {"test_top_k": 7, "test_scatternd": 7, "test_qlinearmatmul": 8, "test_scatter_elements": 7}
+
+
+@pytest.fixture(scope="module")
+def node_tests():
+    from onnx.backend.test.loader import load_model_tests
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the other operators' data
+        return load_model_tests(kind="node")
+
+
+@pytest.fixture
+def taken(monkeypatch):
+    """List the functions that are called."""
+    seen = []
+    for name in ("top_k", "scatter_nd", "quantized_matmul"):
+        function = getattr(ours, name)
+        monkeypatch.setattr(ours, name, lambda *a, _f=function, **k: (seen.append(_f.__name__), _f(*a, **k))[1])
+    return seen
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_onnxs_own_tests(node_tests, taken, prefix):
+    cases = [case for case in node_tests if case.name.startswith(prefix)]
+    assert len(cases) >= PREFIXES[prefix]
+    for case in cases:
+        evaluator = ReferenceEvaluator(case.model, new_ops=ours.OPS)
+        for inputs, outputs in case.data_sets:
+            found = evaluator.run(None, dict(zip(evaluator.input_names, inputs, strict=True)))
+            for mine, right in zip(found, outputs, strict=True):
+                np.testing.assert_array_equal(mine, right, strict=True, err_msg=case.name)
+    assert len(taken) == len(cases)
+
+
+def evaluate(op, inputs, *, outputs=1, opset=21, **attributes):
+    """Run a model of one node."""
+    names = [f"i{i}" if array is not None else "" for i, array in enumerate(inputs)]
+    given = {name: array for name, array in zip(names, inputs, strict=True) if name}
+    results = [f"o{i}" for i in range(outputs)]
+    graph = helper.make_graph(
+        [helper.make_node(op, names, results, **attributes)],
+        op,
+        [
+            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(x.dtype), None)
+            for name, x in given.items()
+        ],
+        [helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None) for name in results],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+    return ReferenceEvaluator(model, new_ops=ours.OPS).run(None, given)
+
+
+def test_the_first_version_of_topk_has_k_as_an_attribute(taken):
+    x = np.array([[3, 1, 2]], np.float32)
+    values, indices = evaluate("TopK", [x], outputs=2, opset=9, k=2, axis=-1)
+    assert (values.tolist(), indices.tolist()) == ([[3, 2]], [[0, 2]])
+    assert indices.dtype == np.int64
+    assert taken == ["top_k"]
+
+
+def test_topk_in_every_later_version(taken):
+    x = np.array([3, 1, 2, 1], np.float32)
+    for opset in (10, 11, 24):
+        more = {} if opset == 10 else {"largest": 0, "sorted": 0}
+        values, _ = evaluate("TopK", [x, np.array([2])], outputs=2, opset=opset, **more)
+        assert sorted(values.tolist()) == ([2, 3] if opset == 10 else [1, 1])
+    assert taken == ["top_k"] * 3
+
+
+def test_scatter_elements_along_an_axis_with_fewer_indices(taken):
+    x, indices = np.zeros((3, 4), np.float32), np.array([[2, -1], [0, 1]])
+    (found,) = evaluate(
+        "ScatterElements", [x, indices, np.array([[1, 2], [3, 4]], np.float32)], axis=1, reduction="add"
+    )
+    assert found.tolist() == [[0, 0, 1, 2], [3, 4, 0, 0], [0, 0, 0, 0]]
+    assert taken == ["scatter_nd"]
+
+
+def test_a_scale_for_each_column(taken):
+    a, b = np.array([[1, 2], [3, 4]], np.uint8), np.array([[1, -1], [2, -2]], np.int8)
+    one, zero = np.float32(1), np.uint8(0)
+    columns = np.array([1, 0.5], np.float32)
+    inputs = [a, one, zero, b, columns, np.zeros(2, np.int8), one, np.uint8(100)]
+    (found,) = evaluate("QLinearMatMul", [np.asarray(each) for each in inputs])
+    assert found.tolist() == [[105, 98], [111, 94]]
+    assert taken == ["quantized_matmul"]
+
+
+def test_what_the_functions_do_not_take_is_left_to_onnx(taken):
+    words = np.array(["a", "b", "c"], object)
+    (found,) = evaluate("ScatterND", [words, np.array([[1]]), np.array(["z"], object)])
+    assert found.tolist() == ["a", "z", "c"]
+    assert taken == ["scatter_nd"]
+
+
+def test_a_bad_index_is_told():
+    with pytest.raises(IndexError, match=r"indices\[0, 0\] is 5; allowed: -3 to 2"):
+        evaluate("ScatterND", [np.zeros(3), np.array([[5]]), np.ones(1)])
+
+
+def test_without_onnx_the_extra_is_named(monkeypatch):
+    code = """
+    import sys
+    sys.modules["onnx"] = sys.modules["onnx.reference"] = sys.modules["onnx.reference.op_run"] = None
+    try:
+        import dmlcpu.interop.onnx
+    except ImportError as error:
+        print(error)
+    """
+    assert run(code).strip() == "dmlcpu.interop.onnx needs the package onnx: pip install 'dmlcpu[onnx]'"
+
+
+def test_the_package_alone_does_not_import_onnx():
+    assert run("import dmlcpu, sys; dmlcpu.interop, dmlcpu.top_k; print('onnx' in sys.modules)").strip() == "False"
+    assert "onnx" in sys.modules
