@@ -41,7 +41,8 @@ def add_at(x: Array, indices: Indices, updates: ArrayLike) -> None:
     Notes
     -----
     The result is that of ``np.add.at`` to the bit: updates of one place are applied one after the other, and the sum of
-    each is rounded to x's type. Which bits a NaN has that comes of a sum is promised neither here nor by NumPy.
+    each is rounded to x's type. Which bits a NaN has that comes of a sum is promised neither here nor by NumPy. The
+    kernels report no overflow (``np.errstate``).
 
     NumPy itself is called for small calls, at which it is faster; where it would compute in another type than x's; and
     for types, indices and memory that the kernels do not take.
@@ -61,7 +62,7 @@ def add_at(x: Array, indices: Indices, updates: ArrayLike) -> None:
            [10.,  0.],
            [ 4.,  4.]])
     """
-    _apply("add_at", np.add.at, x, indices, updates)
+    _apply("add_at", np.add, x, indices, updates)
 
 
 def maximum_at(x: Array, indices: Indices, updates: ArrayLike) -> None:
@@ -78,7 +79,7 @@ def maximum_at(x: Array, indices: Indices, updates: ArrayLike) -> None:
     >>> x
     array([3, 3, 5])
     """
-    _apply("maximum_at", np.maximum.at, x, indices, updates)
+    _apply("maximum_at", np.maximum, x, indices, updates)
 
 
 def minimum_at(x: Array, indices: Indices, updates: ArrayLike) -> None:
@@ -95,7 +96,7 @@ def minimum_at(x: Array, indices: Indices, updates: ArrayLike) -> None:
     >>> x
     array([1, 3, 3])
     """
-    _apply("minimum_at", np.minimum.at, x, indices, updates)
+    _apply("minimum_at", np.minimum, x, indices, updates)
 
 
 def put_at(x: Array, indices: Indices, updates: ArrayLike) -> None:
@@ -112,7 +113,7 @@ def put_at(x: Array, indices: Indices, updates: ArrayLike) -> None:
     >>> x
     array([0., 8., 0., 9.])
     """
-    _apply("put_at", _assign, x, indices, updates)
+    _apply("put_at", None, x, indices, updates)
 
 
 _REDUCTIONS = {"add_at": "add", "maximum_at": "max", "minimum_at": "min", "put_at": "none"}
@@ -123,42 +124,40 @@ _REDUCED_ELEMENTS = 2_500  # at least: elements of updates to be reduced otherwi
 _ASSIGNED_NS = 130_000  # at least: what NumPy takes to assign slices, 10 ns each and a quarter for an element
 
 
-def _assign(x: Array, indices: Any, updates: Any) -> None:
-    x[indices] = updates
-
-
-def _apply(name: str, numpys: Any, x: Any, indices: Any, updates: Any) -> None:
-    """Reduce into x by the kernels where they take it and it pays, else by NumPy's own function."""
-    if isinstance(x, np.ndarray) and not x.flags.writeable:  # which NumPy's ufunc.at writes to
+def _apply(name: str, ufunc: np.ufunc | None, x: Any, indices: Any, updates: Any) -> None:
+    """Reduce into x by the kernels where they take it and it pays, else by NumPy's own; ufunc: None assigns."""
+    if not isinstance(x, np.ndarray):
+        raise TypeError(f"{name}: x is {type(x).__name__}; allowed: a numpy.ndarray")
+    if not x.flags.writeable:  # which NumPy's ufunc.at writes to
         raise BindingError(name, "x", "read-only", "an array that can be written to")
+    x = np.asarray(x) if type(x) is np.memmap else x
     reduction = _REDUCTIONS[name]
-    arrays = _index_arrays(indices, x) if type(x) is np.ndarray else None
-    if arrays is None:
-        numpys(x, indices, updates)
-        return
-    places = values = None
-    if _pays(reduction, arrays, x) and _takes(reduction, x):
+    arrays = _index_arrays(indices, x, ufunc) if type(x) is np.ndarray else None
+    if arrays is not None and _pays(reduction, arrays, x) and _takes(reduction, x):
         places = as_array(name, "indices", arrays[0])[..., None] if len(arrays) == 1 else np.stack(arrays, axis=-1)
         values = _values(reduction, updates, x, places)
-    if places is None or values is None or places.dtype.kind not in "iu":  # int64 and uint64 have no common integer
-        # With indices of several dimensions NumPy 2.4 reads beyond one-dimensional updates, instead of repeating them.
-        is_repeated = arrays[0].ndim > 1 and np.ndim(updates) > 0
-        whole = arrays[0].shape + x.shape[len(arrays) :]
-        numpys(x, indices, np.broadcast_to(updates, whole) if is_repeated else updates)
+        if values is not None:
+            places, values = (each.copy() if np.may_share_memory(each, x) else each for each in (places, values))
+            execute(x, places, values, x, reduction=reduction, operator=name)
+            return
+    if ufunc is None:
+        x[indices] = updates
         return
-    places, values = (each.copy() if np.may_share_memory(each, x) else each for each in (places, values))
-    execute(x, places, values, x, reduction=reduction, operator=name)
+    if x.ndim == np.ndim(updates) == 1 and (arrays is None or arrays[0].ndim > 1):
+        # With indices of several dimensions NumPy 2.4 reads beyond one-dimensional updates, instead of repeating them.
+        updates = np.broadcast_to(updates, np.shape(x[indices]))
+    ufunc.at(x, indices, updates)
 
 
-def _index_arrays(indices: Any, x: Array) -> list[Array] | None:
+def _index_arrays(indices: Any, x: Array, ufunc: np.ufunc | None) -> list[Array] | None:
     """Return arrays of integers for the first dimensions, all of one shape; None if indices are something else."""
     try:
         arrays = [np.asarray(each) for each in (indices if isinstance(indices, tuple) else (indices,))]
-        if len(arrays) == 1 and arrays[0].dtype == bool and 0 < arrays[0].ndim <= x.ndim:
-            arrays = list(np.nonzero(arrays[0])) if arrays[0].shape == x.shape[: arrays[0].ndim] else []
-        are_indices = 0 < len(arrays) <= x.ndim and all(each.dtype.kind in "iu" for each in arrays)
-        if not are_indices:
+        if ufunc and len(arrays) == 1 and arrays[0].dtype == bool and arrays[0].shape == x.shape[: arrays[0].ndim]:
+            arrays = list(np.nonzero(arrays[0])) if arrays[0].ndim else []
+        if not 0 < len(arrays) <= x.ndim or any(each.dtype.kind not in "iu" for each in arrays):
             return None
+        arrays = [each.astype(np.int64) if each.dtype == np.uint64 else each for each in arrays]  # as NumPy does
         return arrays if len(arrays) == 1 else list(np.broadcast_arrays(*arrays))
     except (TypeError, ValueError):
         return None
@@ -167,6 +166,8 @@ def _index_arrays(indices: Any, x: Array) -> list[Array] | None:
 def _pays(reduction: str, arrays: list[Array], x: Array) -> bool:
     """Return whether the kernels are faster."""
     count, size = arrays[0].size, math.prod(x.shape[len(arrays) :])
+    if arrays[0].ndim == 0:
+        return False
     if x.ndim == len(arrays) == 1:
         return count >= _SINGLE_UPDATES
     if reduction == "none":
@@ -184,17 +185,28 @@ def _takes(reduction: str, x: Array) -> bool:
 
 def _values(reduction: str, updates: Any, x: Array, places: Array) -> Array | None:
     """Return updates in x's type and the shape of what places name; None if NumPy has to say what they mean."""
-    is_number = type(updates) in (bool, int, float, complex)  # whose type is weaker than x's
     shape = places.shape[:-1] + x.shape[places.shape[-1] :]
     try:
         given = np.asarray(updates)
-        computed = x.dtype if reduction == "none" else np.result_type(x.dtype, updates if is_number else given.dtype)
-        if computed != x.dtype or given.dtype.kind not in "biufcV":
+        if given.dtype.kind not in "biufcV" or (reduction != "none" and not _is_computed_as(x.dtype, given)):
             return None
-        values = np.broadcast_to(
-            np.asarray(updates, x.dtype) if is_number else given.astype(x.dtype, copy=False), shape
-        )
+        # An assignment casts arrays as they are, and refuses numbers and lists that do not fit.
+        is_cast = reduction != "none" or isinstance(updates, np.ndarray | np.generic)
+        values = given.astype(x.dtype, copy=False) if is_cast else np.asarray(updates, x.dtype)
+        values = np.broadcast_to(values, shape)
     except (TypeError, ValueError, OverflowError):
         return None
     # Single elements side by side are what kernels read fastest.
     return np.ascontiguousarray(values) if len(shape) == 1 else as_array("add_at", "updates", values)
+
+
+def _is_computed_as(dtype: np.dtype[Any], given: Array) -> bool:
+    """Return whether NumPy computes in a type, or in a wider one with the same result.
+
+    The sum of two float32 is rounded to the same float32 if it is rounded to float64 before, so a number may come in
+    the wider type if the type has it. Integers wrap in either.
+    """
+    computed = np.result_type(dtype, given.dtype)
+    if computed == dtype:
+        return True
+    return given.ndim == 0 and computed.kind == dtype.kind in "iuf" and bool(given.astype(dtype) == given)

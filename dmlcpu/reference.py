@@ -42,7 +42,7 @@ def top_k(
     TopK(values=array([3, 2, 2]), indices=array([3, 1, 2]))
     """
     x = np.asarray(x)
-    smallest = mode == "smallest" or largest is False
+    smallest = mode == "smallest" or (largest is not None and not largest)
     with np.errstate(invalid="ignore"):  # NumPy reports a signalling NaN
         exact = x if x.dtype.kind in "biu" else x.astype(np.float64)  # every floating type widens without loss
     # Equal elements, both zeros and all NaNs share a rank; NaN has the last.

@@ -61,6 +61,22 @@ def check(ours, numpys, x, indices, updates):
     same(ours, mine, theirs)
 
 
+def check_or_same_error(ours, numpys, x, indices, updates):
+    mine, theirs = x.copy(), x.copy()
+    with np.errstate(all="ignore"):
+        try:
+            numpys(theirs, indices, updates)
+        except (TypeError, ValueError, OverflowError) as error:
+            with pytest.raises(type(error)):
+                ours(mine, indices, updates)
+        else:
+            ours(mine, indices, updates)
+    if x.dtype.kind in "OU":
+        assert mine.tolist() == theirs.tolist()
+    else:
+        same(ours, mine, theirs)
+
+
 @PAIRS
 @pytest.mark.parametrize("dtype", NUMERIC_TYPES, ids=str)
 def test_types_and_values(ours, numpys, dtype, calls):
@@ -97,10 +113,11 @@ def test_layouts(ours, numpys, layout):
         (np.array([1, 2], np.uint8), (2, 4, 5), True),
         (([0, 1], [1, 1]), (5,), True),
         (([[0], [1]], [1, 3, 1]), (3, 5), True),
-        ((np.array([0], np.int8), np.array([2], np.uint64), 3), (1,), False),
+        ((np.array([0], np.int8), np.array([2], np.uint64), 3), (1,), True),
         ((0, 2, [4, 4]), (2,), True),
-        (np.arange(3) > 0, (4, 5), True),
-        (np.arange(60).reshape(3, 4, 5) % 7 == 0, (), True),
+        (np.arange(3) > 0, (4, 5), "by add_at and its like"),
+        (np.arange(60).reshape(3, 4, 5) % 7 == 0, (), "by add_at and its like"),
+        (np.array([2**64 - 1, 1], np.uint64), (2, 4, 5), True),
         (([True, False, True], [1, 2]), (5,), False),
         (slice(1, 3), (4, 5), False),
         (..., (), False),
@@ -114,7 +131,7 @@ def test_indices(ours, numpys, indices, shape, taken, calls):
     x = np.arange(60.0).reshape(3, 4, 5)
     check(ours, numpys, x, indices, np.arange(60.0)[: int(np.prod(shape))].reshape(shape) - 3)
     check(ours, numpys, x, indices, 2)
-    assert bool(calls) == taken
+    assert bool(calls) == bool(taken and (taken is True or ours is not dmlcpu.put_at))
 
 
 @PAIRS
@@ -128,15 +145,7 @@ def test_indices(ours, numpys, indices, shape, taken, calls):
 )
 def test_types_of_updates(ours, numpys, x, updates):
     """NumPy says in which type is computed, and what is refused."""
-    mine, theirs = x.copy(), x.copy()
-    try:
-        numpys(theirs, [0, 1, 1], updates)
-    except (TypeError, OverflowError) as error:
-        with pytest.raises(type(error)):
-            ours(mine, [0, 1, 1], updates)
-    else:
-        ours(mine, [0, 1, 1], updates)
-    same(ours, mine, theirs)
+    check_or_same_error(ours, numpys, x, [0, 1, 1], updates)
 
 
 @PAIRS
@@ -172,8 +181,8 @@ def test_errors_are_numpys_or_tell_more(ours, numpys):
     with pytest.raises(ValueError, match=r"^\w+_at: x is read-only; allowed: an array that can be written to$"):
         ours(x, [0], 1)
     assert x.tolist() == [0, 1, 2]
-    with pytest.raises(TypeError):
-        dmlcpu.add_at([1, 2], [0], 1)
+    with pytest.raises(TypeError, match=r"^\w+_at: x is list; allowed: a numpy.ndarray$"):
+        ours([1, 2], [0], 1)
 
 
 @PAIRS
@@ -191,8 +200,18 @@ def test_updates_are_repeated_for_indices_of_several_dimensions(monkeypatch, pay
     """NumPy 2.4 reads beyond them."""
     monkeypatch.setattr(at, "_pays", lambda *args: pays)
     x = np.zeros(4, np.float32)
-    dmlcpu.add_at(x, np.arange(4).reshape(2, 2), np.array([1, 10], np.float32))
-    assert x.tolist() == [1, 10, 1, 10]
+    indices, updates = np.arange(4).reshape(2, 2), np.array([1, 10, 7, 7], np.float32)[:2]
+    for where in (indices, (indices, ...)):
+        dmlcpu.add_at(x, where, updates)
+        dmlcpu.add_at(x.view(np.recarray), where, updates)
+    assert x.tolist() == [4, 40, 4, 40]
+
+
+def test_memory_maps(tmp_path, calls):
+    x = np.memmap(tmp_path / "x", np.float64, "w+", shape=(4,))
+    dmlcpu.add_at(x, [1, 1], [2.0, 3.0])
+    assert x.tolist() == [0, 5, 0, 0]
+    assert calls == ["add_at"]
 
 
 def test_the_last_update_remains():
@@ -234,3 +253,23 @@ def test_small_calls_are_left_to_numpy(monkeypatch, calls, ours, x, count, pays)
     monkeypatch.setattr(at, "execute", lambda *args, **kwargs: seen.append(kwargs["operator"]))
     ours(x, np.zeros(count, int), 1)
     assert bool(seen) == pays
+
+
+NUMBERS = [1, 0.5, 0.1, -3, 300, True, 2**40, np.float32(0.1), np.uint8(200), np.int64(-1)]
+
+
+@PAIRS
+@pytest.mark.parametrize("dtype", [t for t in NUMERIC_TYPES if t.name != "bfloat16"], ids=str)
+@pytest.mark.parametrize("update", NUMBERS, ids=repr)
+def test_numbers(ours, numpys, dtype, update):
+    """NumPy does not take them for x's type, as it does elsewhere."""
+    x = random_bits(np.random.default_rng(8), (50, 3), dtype)
+    check_or_same_error(ours, numpys, x, np.arange(60) % 50, update)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "uint64", "float64", "U3", object], ids=str)
+@pytest.mark.parametrize("first", [300, -1, np.nan, 1e300, 1j, 2**53 + 1, 2**64 - 1, "12", None], ids=repr)
+@pytest.mark.parametrize("indices", [np.arange(2), np.arange(4).reshape(2, 2)], ids=["1-D", "2-D"])
+def test_lists_are_assigned_as_numpy_does(dtype, first, indices):
+    for updates in ([first], [first, 0.5]):
+        check_or_same_error(dmlcpu.put_at, assign, np.zeros(4, dtype), indices, updates)

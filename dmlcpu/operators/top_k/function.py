@@ -89,8 +89,8 @@ def top_k(
         Where NaN ranks: above +inf, so first among the largest and last among the smallest; or last in both modes, as
         in NumPy's ``top_k``.
     fill_value : scalar, optional
-        What stands behind the elements of a sequence, if k is an array: by default what would come last, -inf or the
-        lowest number in mode "largest", inf or the highest in mode "smallest".
+        What stands behind the elements of a sequence, if k is an array: by default -inf or the lowest number in mode
+        "largest", inf or the highest in mode "smallest".
     index_dtype : dtype, default int64
         int64, int32, uint64 or uint32.
     out : tuple of two ndarrays, optional
@@ -136,17 +136,16 @@ def top_k(
            [  9.,   8.,   3.]], dtype=float32), indices=array([[ 3, -1, -1],
            [ 2,  3,  0]]))
     """
-    is_largest = (mode is None and largest is None) or _direction(mode, largest)
+    is_largest = True if mode is None and largest is None else _direction(mode, largest)
     x, k, counts, axis, index_type = check(x, k, axis, index_dtype)
     ordered = check_flag("top_k", "sorted", sorted)
     if nan != "greatest":
         check_choice("top_k", "nan", nan, ("greatest", "last"))
-    fill = None if counts is None else _fill(fill_value, x.dtype, is_largest)
+    if counts is not None:  # looked at now: outputs may share their memory
+        fill, beyond = _fill(fill_value, x.dtype, is_largest), _beyond(counts, k, x, axis)
     values, indices = allocate(x, k, axis, index_type, out)
     execute(x, k, axis, is_largest, values, indices, ordered=ordered or counts is not None, nan_last=nan == "last")
-    if counts is not None and fill is not None:
-        places = np.arange(k).reshape(-1, *[1] * (x.ndim - 1 - axis))
-        beyond = np.expand_dims(counts, axis) <= places
+    if counts is not None:
         np.copyto(values, fill, where=beyond)
         np.copyto(indices, np.array(-1).astype(index_type), where=beyond)
     return TopK(values, indices)
@@ -155,7 +154,7 @@ def top_k(
 def _direction(mode: Any, largest: Any) -> bool:
     """Return whether the largest elements are selected."""
     if mode is None:
-        return True if largest is None else check_flag("top_k", "largest", largest)
+        return check_flag("top_k", "largest", largest)
     if largest is not None:
         raise TypeError("top_k: mode and largest are both given; allowed: one of them, as they say the same")
     check_choice("top_k", "mode", mode, ("largest", "smallest"))
@@ -180,11 +179,13 @@ def check(x: Any, k: Any, axis: Any, index_dtype: Any) -> tuple[Array, int, Arra
 
 
 def _counts(k: Any, x: Array, axis: int) -> Array | None:
-    """Return an array of k in the shape of the sequences, or None if it is no array."""
-    if not isinstance(k, np.ndarray | list | tuple) or np.ndim(k) == 0:
+    """Return an array of k that broadcasts to the sequences, or None if it is no array."""
+    if not isinstance(k, list | tuple | range) and not hasattr(k, "__array__"):
         return None
     counts = as_array("top_k", "k", k)
-    if counts.dtype.kind not in "iu":
+    if counts.ndim == 0:
+        return None
+    if counts.dtype.kind not in "iu" and counts.size:
         raise UnsupportedError("top_k", "k.dtype", str(counts.dtype), "an integer type")
     n, sequences = x.shape[axis], (*x.shape[:axis], *x.shape[axis + 1 :])
     try:
@@ -199,7 +200,14 @@ def _counts(k: Any, x: Array, axis: int) -> Array | None:
         where = tuple(map(int, np.unravel_index(int(bad.argmax()), bad.shape)))
         place = ", ".join(map(str, where))
         raise DmlError("top_k", f"k[{place}]", str(counts[where]), f"0 to {n} (the elements along axis {axis})")
-    return np.broadcast_to(counts, sequences)
+    return counts
+
+
+def _beyond(counts: Array, k: int, x: Array, axis: int) -> Array:
+    """Return which places of the results lie behind the last element of their sequence."""
+    sequences = (*x.shape[:axis], *x.shape[axis + 1 :])
+    places = np.arange(k).reshape(-1, *[1] * (x.ndim - 1 - axis))
+    return np.asarray(np.expand_dims(np.broadcast_to(counts, sequences), axis) <= places)
 
 
 def _fill(fill_value: Any, dtype: np.dtype[Any], is_largest: bool) -> Array:
@@ -208,7 +216,7 @@ def _fill(fill_value: Any, dtype: np.dtype[Any], is_largest: bool) -> Array:
         fill = as_array_like("top_k", "fill_value", fill_value, "x", dtype)
         if fill.ndim:
             raise BindingError("top_k", "fill_value.ndim", str(fill.ndim), "0")
-        return fill
+        return fill.copy()
     data_type = DATA_TYPES[type_name(dtype)]
     if data_type.kind == "f":
         return np.array(-np.inf if is_largest else np.inf).astype(dtype)

@@ -367,47 +367,6 @@ def test_a_kernel_that_was_asked_for(caplog):
     assert "select_sort (asked for)" in caplog.messages[-1]
 
 
-def test_mode_and_largest_say_the_same():
-    x = np.array([3, 1, 2, 3])
-    for mode, largest in (("largest", True), ("smallest", False)):
-        assert dmlcpu.top_k(x, 3, mode=mode).indices.tolist() == dmlcpu.top_k(x, 3, largest=largest).indices.tolist()
-
-
-@pytest.mark.parametrize("dtype", [t for t in TOP_K_TYPES if t.kind not in "biu"], ids=str)
-def test_nan_last(dtype):
-    x = np.array([1, np.nan, -np.inf, np.inf, -np.nan, -0.0, 0.0]).astype(dtype)
-    assert dmlcpu.top_k(x, 7, nan="last").indices.tolist() == [3, 0, 5, 6, 2, 1, 4]
-    assert dmlcpu.top_k(x, 7, nan="last", mode="smallest").indices.tolist() == [2, 5, 6, 0, 3, 1, 4]
-    assert dmlcpu.top_k(x, 7).indices.tolist() == [1, 4, 3, 0, 5, 6, 2]
-
-
-def test_a_k_for_each_sequence():
-    x = np.array([[5, 1, 9], [2, 8, 4], [7, 7, 0]], np.int16)
-    found = dmlcpu.top_k(x, [2, 0, 3], sorted=False)
-    low = np.iinfo(np.int16).min
-    assert found.values.tolist() == [[9, 5, low], [low] * 3, [7, 7, 0]]
-    assert found.indices.tolist() == [[2, 0, -1], [-1] * 3, [0, 1, 2]]
-    found = dmlcpu.top_k(
-        x, np.array([1, 2, 0], np.uint8), axis=0, mode="smallest", fill_value=-5, index_dtype=np.uint32
-    )
-    assert found.values.tolist() == [[2, 1, -5], [-5, 7, -5]]
-    assert found.indices.tolist() == [[1, 0, 2**32 - 1], [2**32 - 1, 2, 2**32 - 1]]
-    out = np.full((3, 1), 77, np.int16), np.full((3, 1), 77)
-    assert dmlcpu.top_k(x, [1], out=out).values is out[0]
-    assert (out[0].tolist(), out[1].tolist()) == ([[9], [8], [7]], [[2], [1], [0]])
-    assert dmlcpu.top_k(x[:0], np.zeros(0, int)).values.shape == (0, 0)
-    assert dmlcpu.top_k(np.zeros(3, bool), np.array(2)).values.shape == (2,)
-
-
-@pytest.mark.parametrize(
-    ("dtype", "last", "first"), [(bool, False, True), (np.uint8, 0, 255), (np.float16, -np.inf, np.inf)]
-)
-def test_what_fills_the_rest(dtype, last, first):
-    x = np.array([[0, 1], [1, 1]], dtype)
-    assert dmlcpu.top_k(x, [1, 2]).values[0, 1] == last
-    assert dmlcpu.top_k(x, [1, 2], mode="smallest").values[0, 1] == first
-
-
 @st.composite
 def calls(draw):
     dtype = draw(st.sampled_from([t for t in TOP_K_TYPES if t.name != "bfloat16"]))

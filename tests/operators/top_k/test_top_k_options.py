@@ -1,0 +1,66 @@
+import numpy as np
+import pytest
+from samples import TOP_K_TYPES
+
+import dmlcpu
+from dmlcpu import reference
+
+
+def test_mode_and_largest_say_the_same():
+    x = np.array([3, 1, 2, 3])
+    for mode, largest in (("largest", True), ("smallest", False)):
+        assert dmlcpu.top_k(x, 3, mode=mode).indices.tolist() == dmlcpu.top_k(x, 3, largest=largest).indices.tolist()
+
+
+@pytest.mark.parametrize("dtype", [t for t in TOP_K_TYPES if t.kind not in "biu"], ids=str)
+def test_nan_last(dtype):
+    x = np.array([1, np.nan, -np.inf, np.inf, -np.nan, -0.0, 0.0]).astype(dtype)
+    assert dmlcpu.top_k(x, 7, nan="last").indices.tolist() == [3, 0, 5, 6, 2, 1, 4]
+    assert dmlcpu.top_k(x, 7, nan="last", mode="smallest").indices.tolist() == [2, 5, 6, 0, 3, 1, 4]
+    assert dmlcpu.top_k(x, 7).indices.tolist() == [1, 4, 3, 0, 5, 6, 2]
+
+
+def test_a_k_for_each_sequence():
+    x = np.array([[5, 1, 9], [2, 8, 4], [7, 7, 0]], np.int16)
+    found = dmlcpu.top_k(x, [2, 0, 3], sorted=False)
+    low = np.iinfo(np.int16).min
+    assert found.values.tolist() == [[9, 5, low], [low] * 3, [7, 7, 0]]
+    assert found.indices.tolist() == [[2, 0, -1], [-1] * 3, [0, 1, 2]]
+    found = dmlcpu.top_k(
+        x, np.array([1, 2, 0], np.uint8), axis=0, mode="smallest", fill_value=-5, index_dtype=np.uint32
+    )
+    assert found.values.tolist() == [[2, 1, -5], [-5, 7, -5]]
+    assert found.indices.tolist() == [[1, 0, 2**32 - 1], [2**32 - 1, 2, 2**32 - 1]]
+    out = np.full((3, 1), 77, np.int16), np.full((3, 1), 77)
+    assert dmlcpu.top_k(x, [1], out=out).values is out[0]
+    assert (out[0].tolist(), out[1].tolist()) == ([[9], [8], [7]], [[2], [1], [0]])
+    assert dmlcpu.top_k(x[:0], np.zeros(0, int)).values.shape == (0, 0)
+    assert dmlcpu.top_k(np.zeros(3, bool), np.array(2)).values.shape == (2,)
+
+
+def test_outputs_may_be_where_k_and_the_fill_value_are():
+    x = np.arange(9.0).reshape(3, 3)
+    indices, values = np.zeros((3, 3), np.int64), np.full((3, 3), -7.0)
+    indices[:, 0] = [1, 2, 3]
+    found = dmlcpu.top_k(x, indices[:, 0], fill_value=values[0, :1].reshape(()), out=(values, indices))
+    assert found.indices.tolist() == [[2, -1, -1], [2, 1, -1], [2, 1, 0]]
+    assert found.values.tolist() == [[2, -7, -7], [5, 4, -7], [8, 7, 6]]
+
+
+def test_awkward_k():
+    x = np.arange(6.0).reshape(2, 3)
+    assert dmlcpu.top_k(x, range(1, 3)).indices.tolist() == [[2, -1], [2, 1]]
+    assert dmlcpu.top_k(np.empty((0, 4)), [3]).values.shape == (0, 3)
+    assert dmlcpu.top_k(np.empty((0, 4)), []).values.shape == (0, 0)
+    with pytest.raises(dmlcpu.BindingError, match="top_k: k is "):
+        dmlcpu.top_k(x, [[1], [1, 2]])
+    assert reference.top_k(x, 1, largest=np.False_).indices.tolist() == [[0], [0]]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "last", "first"), [(bool, False, True), (np.uint8, 0, 255), (np.float16, -np.inf, np.inf)]
+)
+def test_what_fills_the_rest(dtype, last, first):
+    x = np.array([[0, 1], [1, 1]], dtype)
+    assert dmlcpu.top_k(x, [1, 2]).values[0, 1] == last
+    assert dmlcpu.top_k(x, [1, 2], mode="smallest").values[0, 1] == first
