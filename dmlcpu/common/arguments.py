@@ -30,10 +30,19 @@ def as_array(operator: str, field: str, value: Any) -> Array:
 def _convert(operator: str, field: str, value: Any) -> Array:
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(f"{operator}: {field} is a masked array; allowed: an array without a mask")
+    nulls = getattr(value, "null_count", 0)  # of Arrow's arrays, which NumPy would take for NaN
+    if isinstance(nulls, int) and nulls:
+        raise BindingError(operator, f"{field}.null_count", str(nulls), "0")
     try:
+        if hasattr(value, "__dlpack__") and not hasattr(value, "__array__"):
+            return np.from_dlpack(value)
         return np.asarray(value)
     except ValueError as error:  # ragged nested lists
         raise BindingError(operator, field, str(error), "an array, or what numpy.asarray makes one of") from None
+    except (TypeError, RuntimeError, BufferError) as error:  # what libraries say of tensors on devices, sparse ones...
+        device = str(getattr(value, "device", "cpu"))
+        found = type(value).__name__ + ("" if device == "cpu" else f" on device {device}")
+        raise TypeError(f"{operator}: {field} is {found} ({error}); allowed: an array that NumPy can read") from error
 
 
 @functools.lru_cache(maxsize=256)
@@ -142,10 +151,10 @@ def as_array_like(operator: str, name: str, value: Any, other: str, dtype: np.dt
 
 def _from_list(operator: str, name: str, value: Any, allowed: str, dtype: np.dtype[Any]) -> Array:
     """Convert lists and numbers, but not what would lose a fraction, a digit or characters."""
+    given = _convert(operator, name, value)
     try:
-        given = np.asarray(value)
         with np.errstate(all="ignore"):
-            array = np.asarray(value, dtype)
+            array = np.asarray(given if hasattr(value, "__dlpack__") else value, dtype)
     except (OverflowError, TypeError, ValueError) as error:
         raise BindingError(operator, name, str(error), allowed) from None
     if given.size and not _converts(given.dtype, dtype):

@@ -46,7 +46,7 @@ def common_batch(
 def output_type(operator: str, out_dtype: Any, y_zero_point: Any, default: np.dtype[Any]) -> np.dtype[Any]:
     """Return the type of the product: what is asked for, else the zero point's, else the default."""
     if out_dtype is None:
-        zero_type = default if y_zero_point is None else np.asarray(y_zero_point).dtype
+        zero_type = default if y_zero_point is None else as_array(operator, "y_zero_point", y_zero_point).dtype
         return zero_type if type_name(zero_type) in QUANTIZED else default
     return as_dtype(operator, "out_dtype", out_dtype, QUANTIZED)
 
