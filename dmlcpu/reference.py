@@ -180,12 +180,7 @@ def quantized_matmul(
     if out_dtype is None:
         zero_type = np.asarray(y_zero_point).dtype
         out_dtype = zero_type if zero_type in (np.int8, np.uint8) else a.dtype
-    matrix_a = a[None, :] if a.ndim == 1 else a
-    matrix_b = b[:, None] if b.ndim == 1 else b
-
-    acc = (matrix_a.astype(np.int64) - _of_rows(a_zero_point, np.int64)) @ (
-        matrix_b.astype(np.int64) - _of_columns(b_zero_point, np.int64)
-    )
+    acc = _sums(a, a_zero_point, b, b_zero_point)
     with np.errstate(all="ignore"):
         mul = _of_rows(a_scale, np.float32) * _of_columns(b_scale, np.float32) / _of_rows(y_scale, np.float32)
         product = np.where(acc == 0, np.float32(0), acc.astype(np.float32) * mul)
@@ -193,7 +188,44 @@ def quantized_matmul(
     # Far beyond every zero point and limit an int64 could not hold the rounded number.
     rounded = np.rint(np.clip(product, -1e6, 1e6)).astype(np.int64)
     y = np.clip(rounded + _of_rows(y_zero_point, np.int64), limits.min, limits.max).astype(out_dtype)
+    return _finished(y, a, b, out)
 
+
+def matmul_integer(
+    a: ArrayLike,
+    a_zero_point: ArrayLike | None,
+    b: ArrayLike,
+    b_zero_point: ArrayLike | None,
+    *,
+    out_dtype: DTypeLike = np.int32,
+    out: Array | None = None,
+) -> Array:
+    """Multiply in int64 and keep what the type holds of it. See `dmlcpu.matmul_integer`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dmlcpu import reference
+    >>> a, b = np.array([[3]], np.uint8), np.array([[5]], np.int8)
+    >>> reference.matmul_integer(a, 1, b, None)
+    array([[10]], dtype=int32)
+    """
+    a, b = np.asarray(a), np.asarray(b)
+    return _finished(_sums(a, a_zero_point, b, b_zero_point).astype(out_dtype), a, b, out)
+
+
+def _sums(a: Array, a_zero_point: ArrayLike | None, b: Array, b_zero_point: ArrayLike | None) -> Array:
+    """Return the exact product of what two operands stand for, as matrices."""
+    matrix_a = a[None, :] if a.ndim == 1 else a
+    matrix_b = b[:, None] if b.ndim == 1 else b
+    result: Array = (matrix_a.astype(np.int64) - _of_rows(a_zero_point, np.int64)) @ (
+        matrix_b.astype(np.int64) - _of_columns(b_zero_point, np.int64)
+    )
+    return result
+
+
+def _finished(y: Array, a: Array, b: Array, out: Array | None) -> Array:
+    """Drop the dimensions that 1-D operands do not have, and write to `out` if there is one."""
     drop = tuple(axis for axis, operand in ((-2, a), (-1, b)) if operand.ndim == 1)
     result: Array = np.squeeze(y, axis=drop)
     if out is None:

@@ -2,6 +2,7 @@
 
 from dmlcpu import (
     AxisDirection,
+    MatrixMultiplyIntegerOperatorDesc,
     QuantizedLinearMatrixMultiplyOperatorDesc,
     ScatterNDOperatorDesc,
     TensorDataType,
@@ -79,3 +80,13 @@ def quantized_desc(**fields):
         "output_tensor": tensor("INT8", 1, 2, 2, 4),
     }
     return QuantizedLinearMatrixMultiplyOperatorDesc(**{**defaults, **fields})
+
+
+def integer_desc(**fields):
+    """M = 2, K = 3, N = 4, two batches; no zero points."""
+    defaults = {
+        "a_tensor": tensor("UINT8", 1, 2, 2, 3),
+        "b_tensor": tensor("INT8", 1, 2, 3, 4),
+        "output_tensor": tensor("INT32", 1, 2, 2, 4),
+    }
+    return MatrixMultiplyIntegerOperatorDesc(**{**defaults, **fields})

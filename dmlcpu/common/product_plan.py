@@ -99,7 +99,8 @@ def plan(
     is_packed = b_layout != ROWS
     cut = _cut_skinny(problem, budget) if product.is_skinny else _cut_tiles(product, problem, is_packed, budget)
     _log.debug("%s: %s by %s: %s (%s), %d parts", operator, a.shape, b.shape, entry.name, reason, cut.threads)
-    is_wide = problem.depth > NARROW and not product.wraps
+    wraps = product.wraps and out.dtype.itemsize == 4
+    is_wide = problem.depth > NARROW and not wraps
     return Plan(
         entry.kernel.for_parts(cut.threads),
         cut.threads,
@@ -241,6 +242,23 @@ def parts_of(batches: int, tiles: int, panels: int, threads: int, packs: bool) -
     return min(
         ((rows, columns) for rows in counts for columns in counts if rows <= tiles and columns <= panels), key=time
     )
+
+
+def multiply(
+    operator: str, a: Array, b: Array | PackedMatrix, parameters: tuple[Array | None, ...], out: Array, budget: Budget
+) -> None:
+    """Multiply checked matrices; parameters: scales and zero points in the kernels' order, None for those not there."""
+    shapes = tuple([None if parameter is None else parameter.shape for parameter in parameters])
+    a_layout, out_layout = Layout(a.shape, a.strides, a.dtype), Layout(out.shape, out.strides, out.dtype)
+    b_layout = Layout(b.shape, (0,) * b.ndim if isinstance(b, PackedMatrix) else b.strides, b.dtype)
+    form = b.layout if isinstance(b, PackedMatrix) else ROWS
+    chosen = plan(operator, a_layout, b_layout, out_layout, shapes, form, budget)
+    run(chosen, bytes_of(a), *rhs(b), *[flat(parameter) for parameter in parameters], words(out, word_of(out.dtype)))
+
+
+def word_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return what the kernels see elements of a type as: bytes without sign, the others as they are."""
+    return BYTE if dtype.itemsize == 1 else dtype
 
 
 def run(chosen: Plan, *arrays: Array) -> None:

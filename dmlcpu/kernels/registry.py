@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dmlcpu.kernels.gemm import pack, skinny
-from dmlcpu.kernels.gemm.epilogue import INT32, REQUANTIZE, Epilogue
+from dmlcpu.kernels.gemm.epilogue import REQUANTIZE, SUMS, Epilogue
 from dmlcpu.kernels.gemm.microkernels import amx
 from dmlcpu.kernels.gemm.microkernels.arm64 import DOTPROD, I8MM
 from dmlcpu.kernels.gemm.microkernels.generic import GENERIC
@@ -31,7 +31,7 @@ class Product:
     rhs_layouts: tuple[str, ...]  # of the right-hand sides it takes: packed ones, or ROWS, as they are in memory
     rate: int  # products in a nanosecond on one thread, within a factor of 2
     microkernel: Microkernel | None = None  # of a vector unit; None: the tile registers have their own
-    wraps: bool = False  # it stores sums modulo 2**32
+    wraps: bool = False  # of an int32 y it stores sums modulo 2**32
     is_skinny: bool = False  # for few rows: work is cut by columns alone, and each task reads all of the left-hand side
 
 
@@ -105,13 +105,19 @@ KERNELS = (
     _skinny("quantized_matmul", "skinny_u8s8_64x16_avx512vnni", AVX512VNNI, REQUANTIZE),
     _skinny("quantized_matmul", "skinny_u8s8_16x16_dotprod", DOTPROD, REQUANTIZE),
     _skinny("quantized_matmul", "skinny_u8s8_16x16_i8mm", I8MM, REQUANTIZE),
-    _vectors("matmul_integer", "dot_u8s8_s32_4x8x4_generic", GENERIC, INT32),
-    _vectors("matmul_integer", "dot_u8s8_s32_4x16x4_avx2", AVX2, INT32),
-    _vectors("matmul_integer", "dot_u8s8_s32_6x16x4_avxvnni", AVXVNNI, INT32),
-    _vectors("matmul_integer", "dot_u8s8_s32_12x32x4_avx512vnni", AVX512VNNI, INT32),
-    _tiles("matmul_integer", "dot_u8s8_s32_32x32x64_amx", INT32),
-    _vectors("matmul_integer", "dot_u8s8_s32_4x16x4_dotprod", DOTPROD, INT32),
-    _vectors("matmul_integer", "dot_u8s8_s32_6x16x4_i8mm", I8MM, INT32),
+    _vectors("matmul_integer", "dot_u8s8_s32_4x8x4_generic", GENERIC, SUMS),
+    _vectors("matmul_integer", "dot_u8s8_s32_4x16x4_avx2", AVX2, SUMS),
+    _vectors("matmul_integer", "dot_u8s8_s32_6x16x4_avxvnni", AVXVNNI, SUMS),
+    _vectors("matmul_integer", "dot_u8s8_s32_12x32x4_avx512vnni", AVX512VNNI, SUMS),
+    _tiles("matmul_integer", "dot_u8s8_s32_32x32x64_amx", SUMS),
+    _vectors("matmul_integer", "dot_u8s8_s32_4x16x4_dotprod", DOTPROD, SUMS),
+    _vectors("matmul_integer", "dot_u8s8_s32_6x16x4_i8mm", I8MM, SUMS),
+    _skinny("matmul_integer", "skinny_u8s8_s32_16x16_generic", GENERIC, SUMS),
+    _skinny("matmul_integer", "skinny_u8s8_s32_32x16_avx2", AVX2, SUMS),
+    _skinny("matmul_integer", "skinny_u8s8_s32_32x16_avxvnni", AVXVNNI, SUMS),
+    _skinny("matmul_integer", "skinny_u8s8_s32_64x16_avx512vnni", AVX512VNNI, SUMS),
+    _skinny("matmul_integer", "skinny_u8s8_s32_16x16_dotprod", DOTPROD, SUMS),
+    _skinny("matmul_integer", "skinny_u8s8_s32_16x16_i8mm", I8MM, SUMS),
 )
 # fmt: on
 

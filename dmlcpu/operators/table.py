@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dmlcpu.common.data_types import NUMBERS, QUANTIZED
 
 if TYPE_CHECKING:  # `dmlcpu`'s names of the operators for type checkers, which cannot read the table
+    from dmlcpu.operators.matmul_integer.descriptor import MatrixMultiplyIntegerOperatorDesc
+    from dmlcpu.operators.matmul_integer.function import matmul_integer
     from dmlcpu.operators.quantized_matmul.descriptor import QuantizedLinearMatrixMultiplyOperatorDesc
     from dmlcpu.operators.quantized_matmul.function import quantized_matmul
     from dmlcpu.operators.scatter_nd.descriptor import ScatterNDOperatorDesc
@@ -20,12 +22,14 @@ if TYPE_CHECKING:  # `dmlcpu`'s names of the operators for type checkers, which 
     from dmlcpu.operators.top_k.function import TopK, top_k
 
     __all__ = [
+        "MatrixMultiplyIntegerOperatorDesc",
         "OperatorType",
         "QuantizedLinearMatrixMultiplyOperatorDesc",
         "ScatterNDOperatorDesc",
         "TopK",
         "TopK1OperatorDesc",
         "TopKOperatorDesc",
+        "matmul_integer",
         "quantized_matmul",
         "scatter_nd",
         "top_k",
@@ -38,6 +42,7 @@ class OperatorType(IntEnum):
     TOP_K = 71
     SCATTER_ND = 109
     TOP_K1 = 112
+    MATRIX_MULTIPLY_INTEGER = 117
     QUANTIZED_LINEAR_MATRIX_MULTIPLY = 118
 
 
@@ -112,6 +117,11 @@ OPERATORS = {
         Operator(
             "quantized_matmul",
             {OperatorType.QUANTIZED_LINEAR_MATRIX_MULTIPLY: "QuantizedLinearMatrixMultiplyOperatorDesc"},
+            QUANTIZED,
+        ),
+        Operator(
+            "matmul_integer",
+            {OperatorType.MATRIX_MULTIPLY_INTEGER: "MatrixMultiplyIntegerOperatorDesc"},
             QUANTIZED,
         ),
     )

@@ -32,8 +32,8 @@ def test_the_kernel_is_right_instruction_by_instruction():
     plugin = ["-p", "no:faulthandler", "-p", "emulated_amx", "-p", "no:xdist", "-p", "no:cacheprovider", "-s", "-q"]
     chosen = [
         "operators/quantized_matmul",
+        "operators/matmul_integer",
         "kernels/gemm/test_amx.py",
-        "kernels/gemm/test_product.py",
     ]
     command = [sys.executable, "-m", "pytest", *plugin, "-k", "amx or matmul", *chosen]
     ran = subprocess.run(command, cwd=TESTS, env=environment, capture_output=True, text=True, timeout=500)

@@ -95,8 +95,11 @@ def test_outputs_are_the_arrays_that_are_given() -> None:
     show(dmlcpu.quantized_matmul(a[0, 0], 0.1, 7, b, 0.1, None, 3.0, 1))
     show(dmlcpu.quantized_matmul(a, 0.1, 7, b[:, 0], 0.1, None, 3.0, 1))
     show(dmlcpu.quantized_matmul(a, 3e38, 7, b, 3e38, None, 3e-38, 1))  # the multiplier overflows
+    wide = np.empty((4, 5), np.int64)
+    assert dmlcpu.matmul_integer(a[0], [1, 2, 3, 4], dmlcpu.pack_b(b), -5, out_dtype=np.int64, out=wide) is wide
+    show(wide)
     """
-    assert len(same(code)) == 11
+    assert len(same(code)) == 12
 
 
 def test_refusals_are_the_same_and_come_before_anything_is_written() -> None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR
-from dmlcpu.kernels.gemm.microkernels.rows import requantize, scale_row
+from dmlcpu.kernels.gemm.microkernels.rows import requantize, scale_row, store_row
 from dmlcpu.runtime.intrinsics import either
 from dmlcpu.runtime.jit import device
 
@@ -29,7 +29,7 @@ class Epilogue(NamedTuple):
     """What a variant of a product is made with."""
 
     suffix: str  # of the names of its kernels
-    wraps: bool  # it stores sums modulo 2**32, which int32 accumulators give however long K is
+    wraps: bool  # of an int32 y it stores sums modulo 2**32, which int32 accumulators give however long K is
     prepare_columns: Callable[..., Any]  # (first, count, origin, arrays, work, columns)
     prepare_rows: Callable[..., Any]  # (first, last, height, origin, arrays, work, rows); once, if all rows are alike
     epilogue: Callable[..., Any]  # (acc, tile, origin, arrays, work, space); acc: int32, or float64 if sums are wide
@@ -95,13 +95,17 @@ def need_no_rows(first, last, height, origin, arrays, work, rows):
 
 @device
 def stored(acc, tile, origin, arrays, work, space):
-    """Write the sums modulo 2**32, int32."""
+    """Write the sums: modulo 2**32 if y is int32, exact if it is int64."""
+    if tile.columns == NR and work.y.column == 1:
+        for row in range(tile.rows):
+            store_row(acc, row * NR, arrays.y, tile.place + row * work.y.row)
+        return
     for row in range(tile.rows):
         for column in range(tile.columns):
-            value = np.int32(np.int64(acc[row, column]))
-            arrays.y[tile.place + row * work.y.row + column * work.y.column] = value
+            place = tile.place + row * work.y.row + column * work.y.column
+            arrays.y[place] = np.int64(acc[row, column])
 
 
 # QUANTIZED_LINEAR_MATRIX_MULTIPLY, and MATRIX_MULTIPLY_INTEGER.
 REQUANTIZE = Epilogue("", False, load_multipliers, load_limits, requantized)
-INT32 = Epilogue("_s32", True, need_no_columns, need_no_rows, stored)
+SUMS = Epilogue("_s32", True, need_no_columns, need_no_rows, stored)

@@ -2,15 +2,13 @@
 
 from numpy.typing import ArrayLike, DTypeLike
 
-from dmlcpu.common.arguments import Array, check_apart, check_output
+from dmlcpu.common.arguments import Array
+from dmlcpu.common.operands import operands
 from dmlcpu.common.packing import PackedMatrix, unpack
-from dmlcpu.common.product_plan import BYTE, Layout, bytes_of, flat, plan, rhs, run
-from dmlcpu.common.quantization import check_matrix, common_batch, output_type, scale, zero_point
-from dmlcpu.kernels.registry import ROWS
+from dmlcpu.common.product_plan import multiply
+from dmlcpu.common.quantization import output_type, scale, zero_point
 from dmlcpu.reference import quantized_matmul as reference_quantized_matmul
 from dmlcpu.runtime.compilation import can_compile
-from dmlcpu.runtime.memory import words
-from dmlcpu.runtime.results import empty_result
 from dmlcpu.runtime.threads import budget
 
 
@@ -84,34 +82,21 @@ def quantized_matmul(
     array([[112,  94],
            [128,  86]], dtype=uint8)
     """
-    a = check_matrix("quantized_matmul", "a", a, at_least=1)
-    if not isinstance(b, PackedMatrix):
-        b = check_matrix("quantized_matmul", "b", b, at_least=1)
-    matrix_a = a if a.ndim > 1 else a[None, :]
-    matrix_b = b if b.ndim > 1 else b[:, None]  # type: ignore[index]  # packed matrices have two dimensions and more
-    batch = common_batch("quantized_matmul", ("a", a.shape), ("b", b.shape), matrix_a.shape, matrix_b.shape)
-    rows, columns = matrix_a.shape[-2], matrix_b.shape[-1]
+    given = operands("quantized_matmul", a, b)
+    a, b, rows, columns = given.a, given.b, given.row_shape, given.column_shape
     dtype = output_type("quantized_matmul", out_dtype, y_zero_point, a.dtype)
-    row_shape, column_shape = (*matrix_a.shape[:-1], 1), (*matrix_b.shape[:-2], 1, columns)
+    y_rows = (*given.batch, rows[-2], 1)
     parameters = (
-        scale("quantized_matmul", "a_scale", a_scale, row_shape, rows=True),
-        zero_point("quantized_matmul", "a_zero_point", a_zero_point, a.dtype, row_shape, rows=True),
-        matrix_b,
-        scale("quantized_matmul", "b_scale", b_scale, column_shape, rows=False),
-        zero_point("quantized_matmul", "b_zero_point", b_zero_point, b.dtype, column_shape, rows=False),
-        scale("quantized_matmul", "y_scale", y_scale, (*batch, rows, 1), rows=True),
-        zero_point("quantized_matmul", "y_zero_point", y_zero_point, dtype, (*batch, rows, 1), rows=True),
+        scale("quantized_matmul", "a_scale", a_scale, rows, rows=True),
+        zero_point("quantized_matmul", "a_zero_point", a_zero_point, a.dtype, rows, rows=True),
+        b,
+        scale("quantized_matmul", "b_scale", b_scale, columns, rows=False),
+        zero_point("quantized_matmul", "b_zero_point", b_zero_point, b.dtype, columns, rows=False),
+        scale("quantized_matmul", "y_scale", y_scale, y_rows, rows=True),
+        zero_point("quantized_matmul", "y_zero_point", y_zero_point, dtype, y_rows, rows=True),
     )
-    shape = (*batch, *([rows] if a.ndim > 1 else []), *([columns] if b.ndim > 1 else []))
-    if out is None:
-        out = empty_result(shape, dtype)
-    else:
-        out = check_output("quantized_matmul", "out", out, shape, dtype)
-        operands = {"a": a} if isinstance(b, PackedMatrix) else {"a": a, "b": b}
-        check_apart("quantized_matmul", "out", out, operands)
-    result = out if b.ndim > 1 else out[..., None]
-    result = result if a.ndim > 1 else result[..., None, :]
-    execute(matrix_a, *parameters, result)
+    out, result = given.output(out, dtype)
+    execute(a, *parameters, result)
     return out
 
 
@@ -140,9 +125,4 @@ def execute(
         )
         return
     parameters = (a_scale, a_zero_point, b_scale, b_zero_point, y_scale, y_zero_point)
-    shapes = tuple([None if parameter is None else parameter.shape for parameter in parameters])
-    a_layout, out_layout = Layout(a.shape, a.strides, a.dtype), Layout(out.shape, out.strides, out.dtype)
-    b_layout = Layout(b.shape, (0,) * b.ndim if isinstance(b, PackedMatrix) else b.strides, b.dtype)
-    form = b.layout if isinstance(b, PackedMatrix) else ROWS
-    chosen = plan("quantized_matmul", a_layout, b_layout, out_layout, shapes, form, budget())
-    run(chosen, bytes_of(a), *rhs(b), *[flat(parameter) for parameter in parameters], words(out, BYTE))
+    multiply("quantized_matmul", a, b, parameters, out, budget())

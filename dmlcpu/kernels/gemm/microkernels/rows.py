@@ -123,3 +123,19 @@ def requantize(_context, acc, rows, multipliers, first, step, least, most, zeros
 
     index = types.intp
     return types.void(acc, index, multipliers, index, index, least, most, zeros, y, index, index), generate
+
+
+@intrinsic
+def store_row(_context, acc, at, y, first):
+    """Write the NR sums from acc[at] on to y[first:]; acc: int32, or whole numbers as float64; y: int32, int64."""
+    is_float = isinstance(acc.dtype, types.Float)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = functools.partial(address, context, builder, signature, arguments)
+        sums, target = load(builder, place(0, arguments[1]), NR), place(2, arguments[3])
+        wide = vector(ir.IntType(64), NR)
+        sums = builder.fptosi(sums, wide) if is_float else builder.sext(sums, wide)
+        store(builder, builder.trunc(sums, vector(target.type.pointee, NR)), target)
+        return context.get_dummy_value()
+
+    return types.void(acc, types.intp, y, types.intp), generate

@@ -1,0 +1,1 @@
+"""MATRIX_MULTIPLY_INTEGER: products of 8-bit matrices as integer sums."""

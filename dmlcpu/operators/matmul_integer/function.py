@@ -1,0 +1,99 @@
+"""MATRIX_MULTIPLY_INTEGER: the integer sums of products of 8-bit matrices."""
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from dmlcpu.common.arguments import Array, as_dtype
+from dmlcpu.common.operands import operands
+from dmlcpu.common.packing import PackedMatrix, unpack
+from dmlcpu.common.product_plan import multiply
+from dmlcpu.common.quantization import zero_point
+from dmlcpu.reference import matmul_integer as reference_matmul_integer
+from dmlcpu.runtime.compilation import can_compile
+from dmlcpu.runtime.threads import budget
+
+_SUMS = ("int32", "int64")
+
+
+def matmul_integer(
+    a: ArrayLike,
+    a_zero_point: ArrayLike | None,
+    b: ArrayLike | PackedMatrix,
+    b_zero_point: ArrayLike | None,
+    *,
+    out_dtype: DTypeLike = np.int32,
+    out: Array | None = None,
+) -> Array:
+    """Multiply two 8-bit matrices and return the integer sums.
+
+    The result is exact, on every machine and with any number of threads::
+
+        y[m, n] = sum over k of (a[m, k] - a_zero_point[m]) * (b[k, n] - b_zero_point[n])
+
+    Only what is stored as int32 wraps: it is the sum modulo 2**32, which is the sum itself up to K = 33,025.
+
+    Parameters
+    ----------
+    a : array_like of int8 or uint8, shape (..., M, K) or (K,)
+    a_zero_point : array_like of a's type, or None
+        One number, or one a row: shape (M,) or (..., M, 1), broadcast against a's batch. None is 0. Python integers are
+        converted.
+    b : array_like of int8 or uint8, shape (..., K, N) or (K,), or PackedMatrix
+        Constant weights are best packed once, by `pack_b`.
+    b_zero_point : array_like of b's type, or None
+        As for `a`, but one a column: shape (N,) or (..., 1, N).
+    out_dtype : dtype, default int32
+        int32, or int64, in which no sum wraps.
+    out : ndarray, optional
+        Where to write the result: of its shape and type, any strides, no memory shared with `a` or `b`.
+
+    Returns
+    -------
+    ndarray of out_dtype, shape (..., M, N)
+        Batch dimensions are broadcast; a 1-D operand's dimension of length 1 is dropped, as `numpy.matmul` does.
+
+    Raises
+    ------
+    DmlError
+        If an argument does not fit; nothing has been written then.
+    TypeError
+        If an argument is of the wrong Python kind.
+
+    Notes
+    -----
+    The semantics are those of DirectML's ``DML_MATRIX_MULTIPLY_INTEGER_OPERATOR_DESC`` and ONNX MatMulInteger 10. They
+    leave open what becomes of sums beyond 32 bits; ONNX Runtime wraps, too.
+
+    Examples
+    --------
+    >>> import numpy as np, dmlcpu
+    >>> a = np.array([[10, 20], [30, 40]], np.uint8)
+    >>> b = np.array([[1, -1], [2, -2]], np.int8)
+    >>> dmlcpu.matmul_integer(a, None, b, None)
+    array([[  50,  -50],
+           [ 110, -110]], dtype=int32)
+    >>> dmlcpu.matmul_integer(a, [10, 30], b, [1, -1])
+    array([[ 10, -10],
+           [ 10, -10]], dtype=int32)
+    """
+    given = operands("matmul_integer", a, b)
+    a, b = given.a, given.b
+    dtype = as_dtype("matmul_integer", "out_dtype", out_dtype, _SUMS)
+    a_zero = zero_point("matmul_integer", "a_zero_point", a_zero_point, a.dtype, given.row_shape, rows=True)
+    b_zero = zero_point("matmul_integer", "b_zero_point", b_zero_point, b.dtype, given.column_shape, rows=False)
+    out, result = given.output(out, dtype)
+    execute(a, a_zero, b, b_zero, result)
+    return out
+
+
+def execute(
+    a: Array, a_zero_point: Array | None, b: Array | PackedMatrix, b_zero_point: Array | None, out: Array
+) -> None:
+    """Run on checked arrays of two dimensions and more; zero points broadcast to (..., M, 1) and (..., 1, N)."""
+    if out.size == 0:
+        return
+    if not can_compile():
+        plain = unpack(b) if isinstance(b, PackedMatrix) else b
+        reference_matmul_integer(a, a_zero_point, plain, b_zero_point, out_dtype=out.dtype, out=out)
+        return
+    multiply("matmul_integer", a, b, (None, a_zero_point, None, b_zero_point, None, None), out, budget())

@@ -1,0 +1,57 @@
+"""Every kernel of the integer sums that this machine can run, over the shapes where tiles and blocks end."""
+
+import itertools
+
+import numpy as np
+import pytest
+from samples import KERNEL_LAYOUTS, THREADS, assert_same_bits, quantized
+
+import dmlcpu
+from dmlcpu import reference
+from dmlcpu.kernels import registry
+from dmlcpu.kernels.gemm import skinny
+from dmlcpu.kernels.gemm.work import Problem
+from dmlcpu.runtime.threads import limits
+
+PRODUCTS = (
+    # batch, M, K, N
+    ((), 1, 1, 1),
+    ((), 13, 70, 33),
+    ((2, 3), 5, 257, 40),
+    ((), 40, 1_100, 70),
+    ((), 3, 0, 5),
+    ((), 2, 40_001, 34),  # sums exceed int32
+    ((2,), 16, 15, 130),
+    ((), 1, 300, 65),
+    ((), 3, 70, 2_100),  # more columns than are prepared together
+)
+
+
+@pytest.mark.parametrize("sums", ["int32", "int64"])
+@pytest.mark.parametrize("signs", list(itertools.product(["int8", "uint8"], repeat=2)), ids="-".join)
+@pytest.mark.parametrize("kernel", [entry.name for entry in registry.available("matmul_integer", "dot")])
+def test_every_kernel(kernel, signs, sums):
+    rng = np.random.default_rng(4)
+    layouts, runs, is_skinny = itertools.cycle(KERNEL_LAYOUTS.values()), 0, kernel.startswith("skinny")
+    for (batch, rows, depth, columns), extreme in itertools.product(PRODUCTS, (False, True)):
+        a = quantized(rng, (*batch, rows, depth), np.dtype(signs[0]))
+        b = quantized(rng, (*batch, depth, columns), np.dtype(signs[1]))
+        if extreme:
+            a[...], b[...] = np.iinfo(a.dtype).max, np.iinfo(b.dtype).max
+        a_zero, b_zero = quantized(rng, (rows, 1), a.dtype), quantized(rng, (1, columns), b.dtype)
+        a, b = next(layouts)(a), b if is_skinny else next(layouts)(b)
+        expected = reference.matmul_integer(a, a_zero, b, b_zero, out_dtype=sums)
+        apart = np.empty((*batch, columns, rows), sums).swapaxes(-1, -2)  # columns are not side by side
+        for threads, packs, out in itertools.product(THREADS, (False, True), (apart, None)):
+            given = dmlcpu.pack_b(b) if packs else b
+            with limits(threads, grain=1, kernel=kernel):
+                try:
+                    found = dmlcpu.matmul_integer(a, a_zero, given, b_zero, out_dtype=sums, out=out)
+                except LookupError:  # this kernel is not for such products
+                    continue
+            shapes = f"batch {batch}, {rows=}, {depth=}, {columns=}, {extreme=}, {threads=}, {packs=}"
+            assert_same_bits((found,), (expected,), shapes)
+            runs += 1
+    problems = [Problem(1, rows, columns, depth, 1) for _, rows, depth, columns in PRODUCTS]
+    able = [problem for problem in problems if not is_skinny or skinny.supports(problem)]
+    assert runs == len(THREADS) * 2 * 2 * len(able) * (1 if is_skinny else 2) > 20
