@@ -28,6 +28,7 @@ TABLES = {
     "at": common.AT,
     "quantized_matmul": common.QUANTIZED_MATMUL,
     "quantized_matmul_parameters": common.QUANTIZED_MATMUL_PARAMETERS,
+    "matmul_integer": common.MATMUL_INTEGER,
     "threads": common.THREADED,
     "tiny": {f"{name}: {case}": case for name, case in common.TINY.items()},
 }

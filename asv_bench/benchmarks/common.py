@@ -146,6 +146,34 @@ class QuantizedMatmulCase:
         return MatmulInputs(a, a_scale, zero_points[0], b, b_scale, None, y_scale, zero_points[1])
 
 
+class IntegerInputs(NamedTuple):
+    a: np.ndarray  # (M, K)
+    a_zero_point: None
+    b: np.ndarray  # (K, N)
+    b_zero_point: None
+
+
+@dataclass(frozen=True)
+class MatmulIntegerCase:
+    m: int
+    k: int
+    n: int
+    types: tuple[str, str] = ("uint8", "int8")  # of a and b
+    constant_b: bool = True
+
+    def __str__(self):
+        types = "*".join(_short(t) for t in self.types)
+        return f"{self.m}x{self.k}x{self.n} {types} to s32 {'constant' if self.constant_b else 'fresh'} B"
+
+    def shrunk(self):
+        """Return the same case, small enough for a test."""
+        return replace(self, m=min(self.m, 9), k=min(self.k, 40), n=min(self.n, 21))
+
+    def inputs(self):
+        matrices = QuantizedMatmulCase(self.m, self.k, self.n, (*self.types, "int8")).inputs()
+        return IntegerInputs(matrices.a, None, matrices.b, None)
+
+
 def _dtype(name):
     if name == "bfloat16":
         try:
@@ -289,6 +317,15 @@ QUANTIZED_MATMUL_PARAMETERS = _table(
         for b in ("uint8", "int8")
         for y in ("uint8", "int8")
         for per_row in (False, True)
+    )
+)
+
+MATMUL_INTEGER = _table(
+    *(
+        MatmulIntegerCase(*sizes, (a, "int8"), constant_b)
+        for a in ("uint8", "int8")
+        for sizes in ((1_024, 1_024, 1_024), (1, 4_096, 4_096))
+        for constant_b in (True, False)
     )
 )
 

@@ -14,7 +14,7 @@ import numpy as np
 import dmlcpu
 
 from . import THREADS
-from .common import AtCase, QuantizedMatmulCase, ScatterNDCase, TopKCase
+from .common import AtCase, MatmulIntegerCase, QuantizedMatmulCase, ScatterNDCase, TopKCase
 from .conditions import ready
 
 ONE_THREAD = "dmlcpu 1 thread"
@@ -102,6 +102,17 @@ def dmlcpu_quantized_matmul_out(case):
     return dmlcpu_quantized_matmul(case, np.empty((*case.batch, case.m, case.n), case.types[2]))
 
 
+def dmlcpu_matmul_integer(case, out=None):
+    arguments = case.inputs()
+    if case.constant_b:
+        arguments = arguments._replace(b=dmlcpu.pack_b(arguments.b))
+    return lambda: dmlcpu.matmul_integer(*arguments, out=out)
+
+
+def dmlcpu_matmul_integer_out(case):
+    return dmlcpu_matmul_integer(case, np.empty((case.m, case.n), np.int32))
+
+
 # NumPy
 
 
@@ -151,6 +162,13 @@ def numpy_quantized_matmul(case):
         return np.clip(y, limits.min, limits.max, out=y).astype(case.types[2])
 
     return call
+
+
+def numpy_matmul_integer(case):
+    """Multiply in float64, where the sums are exact: NumPy's integer product is a plain loop."""
+    a, _, b, _ = case.inputs()
+    constant = b.astype(np.float64) if case.constant_b else None
+    return lambda: (a.astype(np.float64) @ (b.astype(np.float64) if constant is None else constant)).astype(np.int32)
 
 
 # ONNX Runtime
@@ -218,6 +236,12 @@ def onnxruntime_quantized_matmul(case):
     return lambda: run()[0]
 
 
+def onnxruntime_matmul_integer(case):
+    a, _, b, _ = case.inputs()
+    run = onnx_session("MatMulInteger", {"a": a, "b": b}, {"y": np.int32}, ["b"] if case.constant_b else [])
+    return lambda: run()[0]
+
+
 # PyTorch
 
 
@@ -274,6 +298,15 @@ def torch_quantized_matmul(case):
         return torch.ops.onednn.qlinear_pointwise(a, *of_a, packed, b_scale, b_zero_point, None, *of_y, "none", [], "")
 
     return call
+
+
+def torch_matmul_integer(case):
+    torch = torch_package()
+    if case.types != ("int8", "int8"):
+        raise NotImplementedError("torch takes int8")
+    a, _, b, _ = case.inputs()
+    mine, weights = tensor(a), tensor(b)
+    return lambda: torch._int_mm(mine, weights)
 
 
 # NumPy's ufunc.at, which the others do not have
@@ -340,6 +373,14 @@ BUILDERS = {
         "numpy": numpy_quantized_matmul,
         "onnxruntime": onnxruntime_quantized_matmul,
         "torch": torch_quantized_matmul,
+    },
+    MatmulIntegerCase: {
+        "dmlcpu": dmlcpu_matmul_integer,
+        ONE_THREAD: dmlcpu_matmul_integer,
+        "dmlcpu out": dmlcpu_matmul_integer_out,
+        "numpy": numpy_matmul_integer,
+        "onnxruntime": onnxruntime_matmul_integer,
+        "torch": torch_matmul_integer,
     },
 }
 IMPLEMENTATIONS = ["dmlcpu", "dmlcpu out", "numpy", "onnxruntime", "torch"]

@@ -7,8 +7,8 @@ from feature_levels import ALL_TYPES, FOUR, levels_of, supported
 
 import dmlcpu
 from dmlcpu import compile_operator, reference
+from dmlcpu.directml import products
 from dmlcpu.errors import InvalidDescriptorError
-from dmlcpu.kernels.gemm import pack
 
 
 def numbers(rng, dtype, shape):
@@ -75,7 +75,7 @@ def test_an_owned_b_is_packed_once(monkeypatch):
     a, b = numbers(rng, "uint8", (1, 2, 2, 3)), numbers(rng, "int8", (1, 2, 3, 4))
     operator = compile_operator(integer_desc(b_tensor=tensor("INT8", 1, 2, 3, 4, flags=OWNED)))
     operator.initialize(b_tensor=b)
-    monkeypatch.setattr(pack, "pack", None)
+    monkeypatch.setattr(products, "pack_b", None)
     expected = reference.matmul_integer(a, None, b, None)
     b[...] = 0
     for _ in range(2):
