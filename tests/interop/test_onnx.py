@@ -12,8 +12,15 @@ from onnx.reference import ReferenceEvaluator  # noqa: E402
 from processes import run  # noqa: E402
 
 from dmlcpu.interop import onnx as ours  # noqa: E402
+from dmlcpu.interop.onnx import ops  # noqa: E402
 
-PREFIXES = {"test_top_k": 7, "test_scatternd": 7, "test_qlinearmatmul": 8, "test_scatter_elements": 7}
+PREFIXES = {
+    "test_top_k": 7,
+    "test_scatternd": 7,
+    "test_qlinearmatmul": 8,
+    "test_scatter_elements": 7,
+    "test_matmulinteger": 1,
+}
 
 
 @pytest.fixture(scope="module")
@@ -29,20 +36,25 @@ def node_tests():
 def taken(monkeypatch):
     """List the functions that are called."""
     seen = []
-    for name in ("top_k", "scatter_nd", "quantized_matmul"):
-        function = getattr(ours, name)
-        monkeypatch.setattr(ours, name, lambda *a, _f=function, **k: (seen.append(_f.__name__), _f(*a, **k))[1])
+    for name in ("top_k", "scatter_nd", "quantized_matmul", "matmul_integer"):
+        function = getattr(ops, name)
+        monkeypatch.setattr(ops, name, lambda *a, _f=function, **k: (seen.append(_f.__name__), _f(*a, **k))[1])
     return seen
 
 
+def by_evaluator(model, inputs):
+    evaluator = ReferenceEvaluator(model, new_ops=ours.OPS)
+    return evaluator.run(None, dict(zip(evaluator.input_names, inputs, strict=True)))
+
+
+@pytest.mark.parametrize("run_case", [by_evaluator, ours.run_model], ids=["evaluator", "backend"])
 @pytest.mark.parametrize("prefix", PREFIXES)
-def test_onnxs_own_tests(node_tests, taken, prefix):
+def test_onnxs_own_tests(node_tests, taken, prefix, run_case):
     cases = [case for case in node_tests if case.name.startswith(prefix)]
     assert len(cases) >= PREFIXES[prefix]
     for case in cases:
-        evaluator = ReferenceEvaluator(case.model, new_ops=ours.OPS)
         for inputs, outputs in case.data_sets:
-            found = evaluator.run(None, dict(zip(evaluator.input_names, inputs, strict=True)))
+            found = run_case(case.model, inputs)
             for mine, right in zip(found, outputs, strict=True):
                 np.testing.assert_array_equal(mine, right, strict=True, err_msg=case.name)
     assert len(taken) == len(cases)
@@ -51,7 +63,7 @@ def test_onnxs_own_tests(node_tests, taken, prefix):
 def evaluate(op, inputs, *, outputs=1, opset=21, **attributes):
     """Run a model of one node."""
     names = [f"i{i}" if array is not None else "" for i, array in enumerate(inputs)]
-    given = {name: array for name, array in zip(names, inputs, strict=True) if name}
+    given = {name: np.asarray(array) for name, array in zip(names, inputs, strict=True) if name}
     results = [f"o{i}" for i in range(outputs)]
     graph = helper.make_graph(
         [helper.make_node(op, names, results, **attributes)],
@@ -100,6 +112,16 @@ def test_a_scale_for_each_column(taken):
     (found,) = evaluate("QLinearMatMul", [np.asarray(each) for each in inputs])
     assert found.tolist() == [[105, 98], [111, 94]]
     assert taken == ["quantized_matmul"]
+
+
+def test_integer_products_with_a_zero_point_for_each_row_and_column(taken):
+    a, b = np.array([[10, 20], [30, 40]], np.uint8), np.array([[1, -1], [2, -2]], np.int8)
+    (found,) = evaluate("MatMulInteger", [a, b, np.array([10, 30], np.uint8), np.array([1, -1], np.int8)])
+    assert found.tolist() == [[10, -10], [10, -10]]
+    (found,) = evaluate("MatMulInteger", [a, b, None, np.int8(1)], opset=10)
+    assert found.tolist() == [[20, -80], [40, -180]]
+    assert found.dtype == np.int32
+    assert taken == ["matmul_integer"] * 2
 
 
 def test_what_the_functions_do_not_take_is_left_to_onnx(taken):

@@ -3,21 +3,20 @@
 from typing import Any
 
 import numpy as np
+from onnx.reference.op_run import OpRun
+from onnx.reference.ops.op_matmul_integer import MatMulInteger as _ReferenceMatMulInteger
+from onnx.reference.ops.op_qlinear_matmul import QLinearMatMul as _ReferenceQLinearMatMul
+from onnx.reference.ops.op_scatter_elements import ScatterElements as _ReferenceScatterElements
+from onnx.reference.ops.op_scatternd import ScatterND as _ReferenceScatterND
+from onnx.reference.ops.op_topk import TopK_11 as _ReferenceTopK
 
 from dmlcpu.common.arguments import Array
+from dmlcpu.common.packing import PackedMatrix
 from dmlcpu.errors import UnsupportedError
+from dmlcpu.operators.matmul_integer.function import matmul_integer
 from dmlcpu.operators.quantized_matmul.function import quantized_matmul
 from dmlcpu.operators.scatter_nd.function import scatter_nd
 from dmlcpu.operators.top_k.function import top_k
-
-try:
-    from onnx.reference.op_run import OpRun
-    from onnx.reference.ops.op_qlinear_matmul import QLinearMatMul as _ReferenceQLinearMatMul
-    from onnx.reference.ops.op_scatter_elements import ScatterElements as _ReferenceScatterElements
-    from onnx.reference.ops.op_scatternd import ScatterND as _ReferenceScatterND
-    from onnx.reference.ops.op_topk import TopK_11 as _ReferenceTopK
-except ImportError as error:
-    raise ImportError("dmlcpu.interop.onnx needs the package onnx: pip install 'dmlcpu[onnx]'") from error
 
 # What the functions do not take, strings for instance, is left to ONNX's own implementation.
 _NOT_TAKEN = (UnsupportedError, TypeError)
@@ -62,10 +61,22 @@ class ScatterElements(_ReferenceScatterElements):  # type: ignore[misc]
             return super()._run(data, indices, updates, axis=axis, reduction=reduction)  # type: ignore[no-any-return]
 
 
-class QLinearMatMul(_ReferenceQLinearMatMul):  # type: ignore[misc]
+class Product(OpRun):  # type: ignore[misc]
+    """What the products share: input B may be constant, and then it is packed once."""
+
+    B: int  # which input it is
+    packed: PackedMatrix | None = None
+
+    def rhs(self, b: Array) -> Array | PackedMatrix:
+        """Return B as the kernels read it fastest."""
+        return b if self.packed is None else self.packed
+
+
+class QLinearMatMul(Product, _ReferenceQLinearMatMul):  # type: ignore[misc]
     """ONNX QLinearMatMul, versions 10 and 21, by `dmlcpu.quantized_matmul`."""
 
     op_domain = ""
+    B = 3
 
     def _run(
         self,
@@ -78,12 +89,27 @@ class QLinearMatMul(_ReferenceQLinearMatMul):  # type: ignore[misc]
         y_scale: Array,
         y_zero_point: Array,
     ) -> tuple[Array]:
-        arguments = (a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point)
+        of_a, others = (a, a_scale, a_zero_point), (b_scale, b_zero_point, y_scale, y_zero_point)
         try:
-            return (quantized_matmul(*arguments),)
+            return (quantized_matmul(*of_a, self.rhs(b), *others),)
         except _NOT_TAKEN:
-            return super()._run(*arguments)  # type: ignore[no-any-return]
+            return super()._run(*of_a, b, *others)  # type: ignore[no-any-return]
 
 
-OPS: list[type[OpRun]] = [TopK, ScatterND, ScatterElements, QLinearMatMul]
+class MatMulInteger(Product, _ReferenceMatMulInteger):  # type: ignore[misc]
+    """ONNX MatMulInteger, version 10, by `dmlcpu.matmul_integer`."""
+
+    op_domain = ""
+    B = 1
+
+    def _run(
+        self, a: Array, b: Array, a_zero_point: Array | None = None, b_zero_point: Array | None = None
+    ) -> tuple[Array]:
+        try:
+            return (matmul_integer(a, a_zero_point, self.rhs(b), b_zero_point),)
+        except _NOT_TAKEN:
+            return super()._run(a, b, a_zero_point, b_zero_point)  # type: ignore[no-any-return]
+
+
+OPS: list[type[OpRun]] = [TopK, ScatterND, ScatterElements, QLinearMatMul, MatMulInteger]
 """For ``onnx.reference.ReferenceEvaluator(model, new_ops=OPS)``."""

@@ -1,0 +1,28 @@
+"""ONNX: operators for its reference evaluator, and a backend that runs models with them."""
+
+try:
+    import onnx.reference  # noqa: F401
+except ImportError as error:
+    raise ImportError("dmlcpu.interop.onnx needs the package onnx: pip install 'dmlcpu[onnx]'") from error
+
+from dmlcpu.interop.onnx.backend import Backend, BackendRep, Tensor
+from dmlcpu.interop.onnx.ops import OPS
+
+__all__ = [
+    "OPS",
+    "Backend",
+    "BackendRep",
+    "Tensor",
+    "is_compatible",
+    "prepare",
+    "run_model",
+    "run_node",
+    "supports_device",
+]
+
+# ONNX wants a backend's module to have these, too.
+is_compatible = Backend.is_compatible
+prepare = Backend.prepare
+run_model = Backend.run_model
+run_node = Backend.run_node
+supports_device = Backend.supports_device

@@ -1,0 +1,353 @@
+"""A backend of ONNX: whole models, in ONNX's reference evaluator with the operators of this package."""
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import onnx
+import onnx.backend.base as base
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
+
+from dmlcpu.common.arguments import Array
+from dmlcpu.common.data_types import QUANTIZED
+from dmlcpu.common.packing import PackedMatrix, pack_b
+from dmlcpu.errors import BindingError, UnsupportedError
+from dmlcpu.interop.onnx.ops import OPS, Product
+
+_NAME = "onnx"
+_PLAIN = "biufc"  # kinds of the types that NumPy has itself
+
+Model: TypeAlias = onnx.ModelProto | bytes | str | PathLike[str]
+
+
+class Tensor(NamedTuple):
+    """What a model says of an input or output that is a tensor."""
+
+    dtype: np.dtype[Any] | None  # None: the model leaves it open
+    shape: tuple[int | str | None, ...] | None  # a name stands for a size that is not fixed, None for any
+
+
+class BackendRep(base.BackendRep):  # type: ignore[misc]
+    """A model that is ready to run: what `Backend.prepare` returns.
+
+    Attributes
+    ----------
+    inputs, outputs : dict of str to Tensor or None
+        What the model says of each, in its order; None of what is no tensor. Inputs that have a default are `defaults`.
+    defaults : frozenset of str
+        Inputs that need not be given, because an initializer has their name.
+    """
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self._evaluator = _evaluator(model)
+        self._evaluator.pack_weights({}, {})
+        self.inputs = {each.name: _tensor(each.type) for each in model.graph.input}
+        self.outputs = {each.name: _tensor(each.type) for each in model.graph.output}
+        self.defaults = frozenset(each.name for each in model.graph.initializer) & self.inputs.keys()
+
+    def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Run the model.
+
+        Parameters
+        ----------
+        inputs : mapping of str to array, or sequence of arrays
+            By name, or in the model's order without those that have a default. One array alone is the first.
+        **kwargs
+            ONNX's interface has them; none has an effect.
+
+        Returns
+        -------
+        tuple
+            The model's outputs, in its order.
+
+        Raises
+        ------
+        BindingError
+            If an input is missing or unknown, or of another type or shape than the model says.
+        """
+        return tuple(self._evaluator.run(None, self._checked(self._named(inputs))))
+
+    def _named(self, inputs: Any) -> Mapping[str, Any]:
+        if isinstance(inputs, Mapping):
+            return inputs
+        required = [name for name in self.inputs if name not in self.defaults]
+        arrays: Sequence[Any] = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
+        if len(arrays) > len(required):
+            raise BindingError(_NAME, "inputs", f"{len(arrays)} arrays", f"{len(required)}, for {_listed(required)}")
+        return dict(zip(required, arrays, strict=False))
+
+    def _checked(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        for name in inputs:
+            if name not in self.inputs:
+                raise BindingError(_NAME, f"inputs[{name!r}]", "unknown", _listed(self.inputs))
+        for name in self.inputs:
+            if name not in inputs and name not in self.defaults:
+                raise BindingError(_NAME, f"inputs[{name!r}]", "missing", "an array")
+        return {name: _checked(f"inputs[{name!r}]", value, self.inputs[name]) for name, value in inputs.items()}
+
+
+class Backend(base.Backend):  # type: ignore[misc]
+    """ONNX's interface of backends: TopK, ScatterND, QLinearMatMul and others on these kernels, the rest in NumPy.
+
+    Nodes that no kernel is for run in ONNX's reference evaluator. A constant B of QLinearMatMul or MatMulInteger is
+    packed once, by `prepare`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onnx import TensorProto, helper
+    >>> from dmlcpu.interop.onnx import Backend
+    >>> b = helper.make_tensor("b", TensorProto.INT8, (2, 2), [1, -1, 2, -2])
+    >>> graph = helper.make_graph(
+    ...     [helper.make_node("MatMulInteger", ["a", "b"], ["y"])],
+    ...     "products",
+    ...     [helper.make_tensor_value_info("a", TensorProto.UINT8, ["rows", 2])],
+    ...     [helper.make_tensor_value_info("y", TensorProto.INT32, ["rows", 2])],
+    ...     [b],
+    ... )
+    >>> model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
+    >>> prepared = Backend.prepare(model)
+    >>> prepared.run({"a": np.array([[10, 20], [30, 40]], np.uint8)})
+    (array([[  50,  -50],
+           [ 110, -110]], dtype=int32),)
+    """
+
+    @classmethod
+    def is_compatible(cls, model: Model, device: str = "CPU", **kwargs: Any) -> bool:
+        """Return whether all operators of a model are known and the device is the CPU.
+
+        Parameters
+        ----------
+        model : onnx.ModelProto, bytes, str or os.PathLike
+            The model, or its file.
+        device : str, default "CPU"
+            As ONNX writes devices.
+        **kwargs
+            No effect.
+
+        Returns
+        -------
+        bool
+        """
+        try:
+            _evaluator(_loaded(model))
+        except (UnsupportedError, onnx.checker.ValidationError):
+            return False
+        return cls.supports_device(device)
+
+    @classmethod
+    def prepare(cls, model: Model, device: str = "CPU", **kwargs: Any) -> BackendRep:
+        """Check a model, load what its nodes need and pack constant weights.
+
+        Parameters
+        ----------
+        model : onnx.ModelProto, bytes, str or os.PathLike
+            The model, or its file, beside which external data are looked for.
+        device : str, default "CPU"
+            As ONNX writes devices.
+        **kwargs
+            No effect.
+
+        Returns
+        -------
+        BackendRep
+            To be run many times.
+
+        Raises
+        ------
+        UnsupportedError
+            If the device is not the CPU, or the model has operators that ONNX's reference evaluator does not know.
+        onnx.checker.ValidationError
+            If the model is not valid.
+        """
+        cls._check_device(device)
+        return BackendRep(_loaded(model))
+
+    @classmethod
+    def run_model(cls, model: Model, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:
+        """Prepare a model and run it once; see `prepare` and `BackendRep.run`.
+
+        Parameters
+        ----------
+        model : onnx.ModelProto, bytes, str or os.PathLike
+            The model, or its file.
+        inputs : mapping of str to array, or sequence of arrays
+            By name, or in the model's order.
+        device : str, default "CPU"
+            As ONNX writes devices.
+        **kwargs
+            No effect.
+
+        Returns
+        -------
+        tuple
+            The model's outputs.
+        """
+        return cls.prepare(model, device, **kwargs).run(inputs)
+
+    @classmethod
+    def run_node(
+        cls, node: onnx.NodeProto, inputs: Any, device: str = "CPU", outputs_info: Any = None, **kwargs: Any
+    ) -> tuple[Any, ...]:
+        """Run one node.
+
+        Parameters
+        ----------
+        node : onnx.NodeProto
+            The node.
+        inputs : sequence of arrays
+            Of each input that the node names.
+        device : str, default "CPU"
+            As ONNX writes devices.
+        outputs_info : optional
+            ONNX's interface has it; it has no effect.
+        **kwargs
+            `opset_version`: of the node's domain; by default the newest that the package onnx has.
+
+        Returns
+        -------
+        tuple
+            The node's outputs.
+
+        Raises
+        ------
+        UnsupportedError
+            If the device is not the CPU, or the operator is not known.
+        onnx.checker.ValidationError
+            If the node is not valid.
+        """
+        cls._check_device(device)
+        super().run_node(node, inputs, device, outputs_info, **kwargs)  # checks the node
+        names = [name for name in node.input if name]
+        arrays = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
+        if len(arrays) != len(names):
+            raise BindingError(_NAME, "inputs", f"{len(arrays)} arrays", f"{len(names)}, for {_listed(names)}")
+        graph = helper.make_graph(
+            [node],
+            node.op_type,
+            list(map(_described, names, arrays)),
+            [onnx.ValueInfoProto(name=name) for name in node.output],
+        )
+        newest = onnx.defs.onnx_opset_version() if node.domain in ("", "ai.onnx") else 1
+        opsets = {node.domain: kwargs.get("opset_version", newest)}
+        return tuple(_evaluator(graph, opsets=opsets).run(None, dict(zip(names, arrays, strict=True))))
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        """Return whether a device, as ONNX writes it, is the CPU.
+
+        Parameters
+        ----------
+        device : str
+            "CPU" or "CPU:0", for instance.
+
+        Returns
+        -------
+        bool
+        """
+        kind, colon, number = device.partition(":")
+        return kind == "CPU" and (number.isdigit() or not colon)
+
+    @classmethod
+    def _check_device(cls, device: str) -> None:
+        if not cls.supports_device(device):
+            raise UnsupportedError(_NAME, "device", repr(device), "'CPU'")
+
+
+class _Evaluator(ReferenceEvaluator):  # type: ignore[misc]
+    """ONNX's evaluator, with these operators in subgraphs and functions, too, and weights that are packed."""
+
+    def __init__(self, proto: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(proto, *args, **{**kwargs, "new_ops": OPS})
+
+    def pack_weights(self, around: Mapping[str, Any], packed: dict[int, PackedMatrix]) -> None:
+        """Pack constant weights. around: the constants of the graphs that this one lies in; packed: those that are."""
+        constants = {**around, **self.rt_inits_}
+        for name in self.input_names:  # what may be given is not constant
+            constants.pop(name, None)
+        for node in self.rt_nodes_:  # in the order in which they run
+            if node.op_type == "Constant" and not node.has_linked_attribute:
+                constants[node.output[0]] = node.run()[0]
+            elif isinstance(node, Product):
+                node.packed = _packed(constants.get(node.input[node.B]), packed)
+            for body in vars(node).values():
+                if isinstance(body, _Evaluator) and node.has_subgraph:
+                    body.pack_weights(constants, packed)
+        for function in self.functions_.values():
+            function.pack_weights({}, packed)
+
+
+def _packed(b: Any, packed: dict[int, PackedMatrix]) -> PackedMatrix | None:
+    """Pack a constant once, whoever multiplies by it; None: it is not one, or not one that can be packed."""
+    if not isinstance(b, np.ndarray) or b.ndim < 2 or b.dtype.name not in QUANTIZED:
+        return None
+    if id(b) not in packed:
+        packed[id(b)] = pack_b(b)
+    return packed[id(b)]
+
+
+def _loaded(model: Model) -> onnx.ModelProto:
+    """Return a valid model with its external data."""
+    if isinstance(model, bytes):
+        model = onnx.load_from_string(model)
+    onnx.checker.check_model(model)  # a file may be larger than what can be checked in memory
+    return model if isinstance(model, onnx.ModelProto) else onnx.load(model)
+
+
+def _evaluator(proto: Any, **options: Any) -> _Evaluator:
+    try:
+        return _Evaluator(proto, **options)
+    except NotImplementedError as error:
+        reason = str(error).partition(",")[0].partition("\n")[0]  # behind it come all operators that there are
+        allowed = "operators that ONNX's reference evaluator has"
+        raise UnsupportedError(_NAME, "a node", f"unknown ({reason})", allowed) from error
+
+
+def _tensor(kind: onnx.TypeProto) -> Tensor | None:
+    """Return what a type says of a tensor; None if it is not one."""
+    if not kind.HasField("tensor_type"):
+        return None
+    tensor = kind.tensor_type
+    dtype = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type)) if tensor.elem_type else None
+    if not tensor.HasField("shape"):
+        return Tensor(dtype, None)
+    sizes = [each.dim_value if each.HasField("dim_value") else each.dim_param or None for each in tensor.shape.dim]
+    return Tensor(dtype, tuple(sizes))
+
+
+def _checked(field: str, value: Any, tensor: Tensor | None) -> Any:
+    """Return an input as an array of the type and shape that the model says; what is no tensor as it is."""
+    if tensor is None or value is None:
+        return value
+    array: Array = np.asarray(value)
+    dtype, shape = tensor
+    # Types that NumPy does not have stand for others in older versions of the package onnx.
+    if dtype is not None and array.dtype != dtype and array.dtype.kind in _PLAIN and dtype.kind in _PLAIN:
+        raise BindingError(_NAME, f"{field}.dtype", str(array.dtype), str(dtype))
+    if shape is not None and not fits(array.shape, shape):
+        raise BindingError(_NAME, f"{field}.shape", str(array.shape), shown(shape))
+    return array
+
+
+def fits(sizes: Sequence[int], shape: Sequence[int | str | None]) -> bool:
+    """Return whether sizes are what a model says of a shape."""
+    return len(sizes) == len(shape) and all(
+        not isinstance(wanted, int) or size == wanted for size, wanted in zip(sizes, shape, strict=True)
+    )
+
+
+def shown(shape: Sequence[int | str | None]) -> str:
+    """Write what a model says of a shape."""
+    return "[" + ", ".join("?" if size is None else str(size) for size in shape) + "]"
+
+
+def _described(name: str, value: Any) -> onnx.ValueInfoProto:
+    if not isinstance(value, np.ndarray):
+        return onnx.ValueInfoProto(name=name)
+    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(names) or "nothing: the model has no inputs"

@@ -1,0 +1,241 @@
+"""The backend: whole models, devices, weights that are packed once, and inputs that do not fit."""
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+from onnx.reference import ReferenceEvaluator  # noqa: E402
+
+import dmlcpu  # noqa: E402
+from dmlcpu.interop import onnx as ours  # noqa: E402
+from dmlcpu.interop.onnx import backend as backend_module, ops  # noqa: E402
+
+RNG = np.random.default_rng(0)
+W1, W2 = (RNG.integers(-128, 128, shape, np.int8) for shape in ((8, 16), (16, 4)))
+X = RNG.integers(0, 256, (5, 8), np.uint8)
+ONE, ZERO = np.float32(1), np.uint8(0)
+
+
+def info(name, array_type, shape):
+    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(array_type)), shape)
+
+
+def model_of(nodes, inputs, outputs, constants=None, functions=(), domains=()):
+    """Make a valid model. constants: name -> array, initializers."""
+    initializers = [numpy_helper.from_array(np.asarray(array), name) for name, array in (constants or {}).items()]
+    graph = helper.make_graph(nodes, "model", inputs, outputs, initializers)
+    opsets = [helper.make_opsetid("", 21), *(helper.make_opsetid(domain, 1) for domain in domains)]
+    model = helper.make_model(graph, opset_imports=opsets, functions=functions, ir_version=10)
+    onnx.checker.check_model(model)
+    return model
+
+
+def layers():
+    """Two layers, and the two best of each row: weights are an initializer, and what a Constant node gives."""
+    nodes = [
+        helper.make_node("QLinearMatMul", ["x", "one", "zero", "w1", "scale", "zero_w", "one", "zero"], ["h"]),
+        helper.make_node("Constant", [], ["w2"], value=numpy_helper.from_array(W2)),
+        helper.make_node("MatMulInteger", ["h", "w2"], ["s"]),
+        helper.make_node("Cast", ["s"], ["f"], to=TensorProto.FLOAT),
+        helper.make_node("Relu", ["f"], ["r"]),
+        helper.make_node("TopK", ["r", "two"], ["values", "indices"]),
+    ]
+    constants = {"one": ONE, "zero": ZERO, "w1": W1, "scale": np.float32(0.01), "zero_w": np.int8(0), "two": [2]}
+    outputs = [info("values", np.float32, ["n", 2]), info("indices", np.int64, ["n", 2])]
+    return model_of(nodes, [info("x", np.uint8, ["n", 8])], outputs, constants)
+
+
+def expected(x):
+    h = dmlcpu.reference.quantized_matmul(x, ONE, ZERO, W1, 0.01, None, ONE, ZERO)
+    sums = dmlcpu.reference.matmul_integer(h, None, W2, None).astype(np.float32)
+    return dmlcpu.reference.top_k(np.maximum(sums, 0), 2)
+
+
+@pytest.fixture
+def packings(monkeypatch):
+    """List the matrices that are packed, by the backend or by a function that is called."""
+    seen = []
+    monkeypatch.setattr(backend_module, "pack_b", lambda b: (seen.append(b), dmlcpu.pack_b(b))[1])
+    return seen
+
+
+@pytest.fixture
+def multiplied(monkeypatch):
+    """List what B is in each product."""
+    seen = []
+    for name, place in (("quantized_matmul", 3), ("matmul_integer", 2)):
+        function = getattr(ops, name)
+        monkeypatch.setattr(ops, name, lambda *a, _f=function, _p=place: (seen.append(a[_p]), _f(*a))[1])
+    return seen
+
+
+def test_constant_weights_are_packed_once(packings, multiplied):
+    prepared = ours.prepare(layers())
+    assert [b.tolist() for b in packings] == [W1.tolist(), W2.tolist()]
+    for x in (X, X[:2], X[:0]):
+        for mine, right in zip(prepared.run([x]), expected(x), strict=True):
+            np.testing.assert_array_equal(mine, right, strict=True)
+    assert len(packings) == 2
+    assert [type(b) for b in multiplied] == [dmlcpu.PackedMatrix] * 6
+
+
+def test_weights_that_several_nodes_share_are_packed_once(packings, multiplied):
+    nodes = [helper.make_node("MatMulInteger", ["x", "w1"], [name]) for name in ("y", "z")]
+    nodes.append(helper.make_node("Cast", ["w1"], ["plain"], to=TensorProto.INT32))  # who takes them as they are
+    outputs = [info("y", np.int32, [5, 16]), info("z", np.int32, [5, 16]), info("plain", np.int32, [8, 16])]
+    model = model_of(nodes, [info("x", np.uint8, [5, 8])], outputs, {"w1": W1})
+    y, z, plain = ours.run_model(model, {"x": X})
+    assert len(packings) == 1
+    assert len(multiplied) == 2
+    assert y.tolist() == z.tolist() == dmlcpu.reference.matmul_integer(X, None, W1, None).tolist()
+    assert plain.tolist() == W1.tolist()
+
+
+def test_what_may_be_given_is_not_packed(packings):
+    """An initializer with the name of an input is its default."""
+    nodes = [helper.make_node("MatMulInteger", ["x", "w1"], ["y"])]
+    inputs = [info("x", np.uint8, [5, 8]), info("w1", np.int8, [8, 16])]
+    prepared = ours.prepare(model_of(nodes, inputs, [info("y", np.int32, [5, 16])], {"w1": W1}))
+    assert packings == []
+    assert prepared.defaults == {"w1"}
+    for given, weights in (({}, W1), ({"w1": ~W1}, ~W1)):
+        (y,) = prepared.run({"x": X, **given})
+        assert y.tolist() == dmlcpu.reference.matmul_integer(X, None, weights, None).tolist()
+    (y,) = prepared.run(X)
+    assert y.tolist() == dmlcpu.reference.matmul_integer(X, None, W1, None).tolist()
+
+
+def test_a_vector_is_not_packed(packings):
+    nodes = [helper.make_node("MatMulInteger", ["x", "v"], ["y"])]
+    model = model_of(nodes, [info("x", np.uint8, [5, 8])], [info("y", np.int32, [5])], {"v": W1[:, 0]})
+    assert ours.run_model(model, [X])[0].tolist() == (X.astype(int) @ W1[:, 0]).tolist()
+    assert packings == []
+
+
+def test_weights_of_branches_and_functions_are_packed(packings, multiplied):
+    """What a branch multiplies by may be a constant of its own, or of the graph that it lies in."""
+    branches = {}
+    for name, weights in (("then_branch", "w1"), ("else_branch", "own")):
+        node = helper.make_node("MatMulInteger", ["x", weights], [name])
+        own = [numpy_helper.from_array(~W1, "own")] if weights == "own" else []
+        branches[name] = helper.make_graph([node], name, [], [info(name, np.int32, [5, 16])], own)
+    product = helper.make_function(
+        "mine",
+        "Product",
+        ["a"],
+        ["b"],
+        [
+            helper.make_node("Constant", [], ["w"], value=numpy_helper.from_array(W1)),
+            helper.make_node("MatMulInteger", ["a", "w"], ["b"]),
+        ],
+        [helper.make_opsetid("", 21)],
+    )
+    nodes = [
+        helper.make_node("If", ["which"], ["y"], **branches),
+        helper.make_node("Product", ["x"], ["z"], domain="mine"),
+    ]
+    inputs = [info("x", np.uint8, [5, 8]), info("which", np.bool_, [])]
+    outputs = [info(name, np.int32, [5, 16]) for name in ("y", "z")]
+    model = model_of(nodes, inputs, outputs, {"w1": W1}, [product], ["mine"])
+    prepared = ours.prepare(model)
+    assert len(packings) == 3
+    right, other = (dmlcpu.reference.matmul_integer(X, None, weights, None).tolist() for weights in (W1, ~W1))
+    for which in (True, False):
+        y, z = prepared.run([X, np.array(which)])
+        assert y.tolist() == (right if which else other)
+        assert z.tolist() == right
+    assert [type(b) for b in multiplied] == [dmlcpu.PackedMatrix] * 4
+
+
+def test_the_rest_runs_as_onnx_runs_it():
+    model = model_of(
+        [helper.make_node("Softmax", ["x"], ["y"], axis=0)],
+        [info("x", np.float32, [3, 2])],
+        [info("y", np.float32, [3, 2])],
+    )
+    x = np.arange(6, dtype=np.float32).reshape(3, 2)
+    np.testing.assert_array_equal(ours.run_model(model, [x])[0], ReferenceEvaluator(model).run(None, {"x": x})[0])
+
+
+def test_models_come_as_protos_bytes_and_files(tmp_path):
+    model = layers()
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    model = layers()
+    for given in (model, model.SerializeToString(), path, str(path)):
+        assert ours.run_model(given, [X])[1].tolist() == expected(X).indices.tolist()
+
+
+def test_what_a_prepared_model_says_of_itself():
+    prepared = ours.prepare(layers())
+    assert prepared.inputs == {"x": ours.Tensor(np.dtype(np.uint8), ("n", 8))}
+    assert list(prepared.outputs) == ["values", "indices"]
+    assert prepared.outputs["indices"] == (np.int64, ("n", 2))
+    assert prepared.defaults == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("device", "right"), [("CPU", True), ("CPU:0", True), ("CUDA", False), ("CPU:x", False), ("", False)]
+)
+def test_devices(device, right):
+    assert ours.supports_device(device) is ours.Backend.supports_device(device) is right
+    assert ours.is_compatible(layers(), device) is right
+    if right:
+        assert len(ours.run_model(layers(), [X], device)) == 2
+        return
+    node = helper.make_node("Relu", ["x"], ["y"])
+    for call in (lambda: ours.prepare(layers(), device), lambda: ours.run_node(node, [np.ones(2)], device)):
+        with pytest.raises(dmlcpu.UnsupportedError) as caught:
+            call()
+        assert str(caught.value) == f"onnx: device is {device!r}; allowed: 'CPU'"
+
+
+def test_operators_that_nothing_knows():
+    node = helper.make_node("Foo", ["x"], ["y"], domain="com.example")
+    model = model_of([node], [info("x", np.float32, [2])], [info("y", np.float32, [2])], domains=["com.example"])
+    assert not ours.is_compatible(model)
+    with pytest.raises(dmlcpu.UnsupportedError) as caught:
+        ours.prepare(model)
+    assert str(caught.value) == (
+        "onnx: a node is unknown (Node type 'Foo' from domain 'com.example' is unknown); "
+        "allowed: operators that ONNX's reference evaluator has"
+    )
+
+
+def test_a_model_that_is_not_valid():
+    model = layers()
+    model.graph.node[0].input[0] = "nowhere"
+    assert not ours.is_compatible(model)
+    with pytest.raises(onnx.checker.ValidationError):
+        ours.prepare(model)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ([X, X], "onnx: inputs is 2 arrays; allowed: 1, for x"),
+        ([], "onnx: inputs['x'] is missing; allowed: an array"),
+        ({}, "onnx: inputs['x'] is missing; allowed: an array"),
+        ({"x": X, "w1": W1}, "onnx: inputs['w1'] is unknown; allowed: x"),
+        ([X.astype(np.int8)], "onnx: inputs['x'].dtype is int8; allowed: uint8"),
+        ([X[0]], "onnx: inputs['x'].shape is (8,); allowed: [n, 8]"),
+        ({"x": X[:, :7]}, "onnx: inputs['x'].shape is (5, 7); allowed: [n, 8]"),
+    ],
+)
+def test_inputs_that_do_not_fit(inputs, message):
+    with pytest.raises(dmlcpu.BindingError) as caught:
+        ours.prepare(layers()).run(inputs)
+    assert str(caught.value) == message
+
+
+def test_one_node(multiplied):
+    node = helper.make_node("MatMulInteger", ["a", "b", "", "z"], ["y"])
+    (y,) = ours.run_node(node, [X, W1, np.int8(3)])
+    assert y.tolist() == dmlcpu.reference.matmul_integer(X, None, W1, 3).tolist()
+    assert len(multiplied) == 1
+    old = helper.make_node("Squeeze", ["x"], ["y"], axes=[0])  # an input since version 13
+    (y,) = ours.run_node(old, np.ones((1, 2)), opset_version=11)
+    assert y.shape == (2,)
+    with pytest.raises(dmlcpu.BindingError, match="onnx: inputs is 1 arrays; allowed: 3, for a, b, z"):
+        ours.run_node(node, [X])
