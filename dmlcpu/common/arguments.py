@@ -2,6 +2,7 @@
 
 import functools
 import operator as op
+import sys
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -36,13 +37,25 @@ def _convert(operator: str, field: str, value: Any) -> Array:
     try:
         if hasattr(value, "__dlpack__") and not hasattr(value, "__array__"):
             return np.from_dlpack(value)
-        return np.asarray(value)
+        return np.asarray(value) if str(getattr(value, "dtype", "")) != "torch.bfloat16" else _by_bits(value)
     except ValueError as error:  # ragged nested lists
         raise BindingError(operator, field, str(error), "an array, or what numpy.asarray makes one of") from None
     except (TypeError, RuntimeError, BufferError) as error:  # what libraries say of tensors on devices, sparse ones...
         device = str(getattr(value, "device", "cpu"))
         found = type(value).__name__ + ("" if device == "cpu" else f" on device {device}")
         raise TypeError(f"{operator}: {field} is {found} ({error}); allowed: an array that NumPy can read") from error
+
+
+def _by_bits(tensor: Any) -> Array:
+    """Return a tensor of torch.bfloat16 as an array; neither PyTorch nor NumPy converts that type."""
+    if tensor.requires_grad:
+        return np.asarray(tensor)  # PyTorch refuses that
+    try:
+        import ml_dtypes
+    except ImportError as error:
+        raise ImportError("torch.bfloat16 needs the package ml_dtypes: pip install 'dmlcpu[torch]'") from error
+    bits = tensor.view(sys.modules["torch"].int16)
+    return np.asarray(bits).view(ml_dtypes.bfloat16)
 
 
 @functools.lru_cache(maxsize=256)

@@ -45,6 +45,8 @@ class _Budgets(NamedTuple):
 _budgets: _Budgets | None = None
 _layer: Pool | NumbaLayer | None = None
 _last = 0  # when a budget was last asked for while the threads slept
+_own = threading.local()  # its attribute most: how many threads a call of this thread may use at most
+_has_own = False  # whether any thread ever had such a bound; most programs have none, and do not look for it
 _making = threading.RLock()  # a signal handler or a finalizer may need the layer while this thread makes it
 
 
@@ -53,10 +55,17 @@ def budget() -> Budget:
     global _last
     awake, asleep = _budgets or _first_budgets()
     # After a pause all code is slow, so there is little of it here.
-    if awake is asleep or not (_layer or layer()).is_asleep():
-        return awake
-    before, _last = _last, time.perf_counter_ns()
-    return awake if _last - before < _IN_A_ROW else asleep
+    if awake is not asleep and (_layer or layer()).is_asleep():
+        before, _last = _last, time.perf_counter_ns()
+        if _last - before >= _IN_A_ROW:
+            awake = asleep
+    return _within_own(awake) if _has_own else awake
+
+
+def _within_own(budget: Budget) -> Budget:
+    """Return a budget of no more threads than this thread's calls may use."""
+    most = getattr(_own, "most", budget.threads)
+    return budget._replace(threads=most) if most < budget.threads else budget
 
 
 def layer() -> Pool | NumbaLayer:
@@ -190,6 +199,33 @@ def limits(threads: int, grain: int = GRAIN, kernel: str | None = None) -> Itera
         yield
     finally:
         _budgets = before
+
+
+class at_most:  # noqa: N801  # read as a sentence: with at_most(2)
+    """Let the calls of this thread use at most so many threads for a while; other threads' calls are not bound by it.
+
+    Parameters
+    ----------
+    threads : int
+        At least 1. A bound around this one, and `set_num_threads`, go on holding.
+    """
+
+    __slots__ = ("_before", "_threads")
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+
+    def __enter__(self) -> None:
+        global _has_own
+        self._before = getattr(_own, "most", None)
+        _own.most = self._threads if self._before is None else min(self._threads, self._before)
+        _has_own = True
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is None:
+            del _own.most
+        else:
+            _own.most = self._before
 
 
 def _first_budgets() -> _Budgets:

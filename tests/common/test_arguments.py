@@ -83,3 +83,19 @@ def test_a_method_of_that_name_counts_nothing():
             return 2
 
     assert dmlcpu.top_k(Counted(), 1).indices == [1]
+
+
+def test_tensors_of_pytorch():
+    torch = pytest.importorskip("torch")
+    x = torch.tensor([[1.5, -2.0, 3.0], [0.5, 7.0, 7.0]])
+    for tensor in (x.bfloat16(), x.bfloat16().T, x, x.half()):
+        found = as_array("top_k", "x", tensor)
+        assert found.dtype.name == str(tensor.dtype).removeprefix("torch.")
+        assert found.astype(np.float32).tolist() == tensor.float().tolist()
+        assert found.ctypes.data == tensor.data_ptr()
+    for tensor in (x.clone().requires_grad_(), x.bfloat16().requires_grad_()):
+        with pytest.raises(TypeError, match=r"top_k: x is Tensor \(.*requires grad.*detach"):
+            dmlcpu.top_k(tensor, 1)
+    for tensor in (x.to("meta"), x.bfloat16().to("meta")):
+        with pytest.raises(TypeError, match="top_k: x is Tensor on device meta"):
+            dmlcpu.top_k(tensor, 1)

@@ -1,3 +1,4 @@
+import concurrent.futures
 import contextlib
 import os
 
@@ -100,6 +101,20 @@ def test_systems_that_cannot_tell_the_cores(machine, monkeypatch):
 )
 def test_how_work_is_cut(n, work, most, parts):
     assert threads.Budget(n, 30_000).parts(work, most) == parts
+
+
+def test_a_bound_holds_for_one_thread_only():
+    dmlcpu.set_num_threads(8)
+    with threads.at_most(4):
+        with threads.at_most(2):
+            assert threads.budget().threads == 2
+            with concurrent.futures.ThreadPoolExecutor(1) as other:
+                assert other.submit(threads.budget).result().threads == 8
+        with threads.at_most(6):
+            assert threads.budget().threads == 4
+        dmlcpu.set_num_threads(3)
+        assert threads.budget().threads == 3
+    assert threads.budget().threads == 3
 
 
 def test_limits_are_put_back_after_an_error():

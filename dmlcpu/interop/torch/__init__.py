@@ -1,0 +1,13 @@
+"""PyTorch: its own calls on these kernels (`enable`), and operators of its own for them (``torch.ops.dmlcpu``)."""
+
+try:
+    import torch as _torch
+except ImportError as error:
+    raise ImportError("dmlcpu.interop.torch needs the package torch: pip install 'dmlcpu[torch]'") from error
+if not hasattr(_torch.library, "get_kernel"):
+    raise ImportError(f"dmlcpu.interop.torch needs torch 2.9 or newer; this is {_torch.__version__}")
+
+from dmlcpu.interop.torch import custom_ops as custom_ops  # registers torch.ops.dmlcpu
+from dmlcpu.interop.torch.switches import accelerated, disable, enable, report
+
+__all__ = ["accelerated", "disable", "enable", "report"]

@@ -1,0 +1,151 @@
+"""The functions as operators of PyTorch: ``torch.ops.dmlcpu.top_k``, ``scatter_nd`` and ``quantized_matmul``.
+
+``torch.compile(fullgraph=True)`` keeps them in its graph; top_k and scatter_nd have gradients.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dmlcpu.common.arguments import Array
+from dmlcpu.errors import UnsupportedError
+from dmlcpu.interop.torch.tensors import as_array
+from dmlcpu.operators.table import OPERATORS
+
+
+def _function(name: str) -> Any:
+    return OPERATORS[name].function
+
+
+def _as_tensor(array: Array) -> Tensor:
+    """Return a tensor over the memory of an array."""
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view("i2")).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+@torch.library.custom_op("dmlcpu::top_k", mutates_args=(), device_types="cpu")
+def top_k(
+    x: Tensor, k: int, axis: int = -1, largest: bool = True, sorted: bool = True, nan: str = "greatest"
+) -> tuple[Tensor, Tensor]:
+    """`dmlcpu.top_k` of a tensor: values and int64 indices."""
+    result = _function("top_k")(as_array(x), k, axis=axis, largest=largest, sorted=sorted, nan=nan)
+    return _as_tensor(result.values), _as_tensor(result.indices)
+
+
+@top_k.register_fake
+def _(
+    x: Tensor, k: int, axis: int = -1, largest: bool = True, sorted: bool = True, nan: str = "greatest"
+) -> tuple[Tensor, Tensor]:
+    shape = list(x.shape)
+    shape[axis] = k
+    return x.new_empty(shape), x.new_empty(shape, dtype=torch.int64)
+
+
+def _keep_for_top_k(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.save_for_backward(output[1])
+    ctx.shape, ctx.axis = inputs[0].shape, inputs[2]
+    ctx.mark_non_differentiable(output[1])
+
+
+def _gradient_of_top_k(ctx: Any, values: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
+    (indices,) = ctx.saved_tensors
+    return values.new_zeros(ctx.shape).scatter(ctx.axis, indices, values), None, None, None, None, None
+
+
+top_k.register_autograd(_gradient_of_top_k, setup_context=_keep_for_top_k)
+
+
+@torch.library.custom_op("dmlcpu::scatter_nd", mutates_args=(), device_types="cpu")
+def scatter_nd(x: Tensor, indices: Tensor, updates: Tensor, reduction: str = "none", mode: str = "raise") -> Tensor:
+    """`dmlcpu.scatter_nd` of tensors."""
+    arrays = (as_array(x), as_array(indices), as_array(updates))
+    return _as_tensor(_function("scatter_nd")(*arrays, reduction=reduction, mode=mode))
+
+
+@scatter_nd.register_fake
+def _(x: Tensor, indices: Tensor, updates: Tensor, reduction: str = "none", mode: str = "raise") -> Tensor:
+    return x.new_empty(x.shape)
+
+
+def _keep_for_scatter_nd(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    x, indices, _, ctx.reduction, ctx.mode = inputs
+    ctx.save_for_backward(indices)
+    ctx.shape = x.shape
+
+
+def _gradient_of_scatter_nd(ctx: Any, y: Tensor) -> tuple[Tensor | None, ...]:
+    """Pass what is added on to both; what is overwritten to the update that remains, where there is one, else to x."""
+    if ctx.reduction not in ("none", "add"):
+        raise UnsupportedError("scatter_nd", "reduction of what requires a gradient", repr(ctx.reduction), "none, add")
+    (indices,) = ctx.saved_tensors
+    sizes, rest = ctx.shape[: indices.shape[-1]], ctx.shape[indices.shape[-1] :]
+    places, counts = _places(indices.reshape(indices.shape[:-1].numel(), len(sizes)), sizes, ctx.mode)
+    slices = y.reshape(sizes.numel(), rest.numel())
+    of_x = y
+    if ctx.reduction == "none":
+        numbers, nobody = torch.arange(places.shape[0]), y.new_full(slices.shape[:1], -1, dtype=torch.int64)
+        counted = torch.where(counts, places, slices.shape[0])[:, None]
+        last = torch.ops.dmlcpu.scatter_nd(nobody, counted, numbers, "none", "drop")
+        counts = last[places] == numbers
+        of_x = (slices * (last < 0)[:, None]).reshape(ctx.shape)
+    of_updates = slices[places] * counts[:, None]
+    return of_x, None, of_updates.reshape(*indices.shape[:-1], *rest), None, None
+
+
+def _places(tuples: Tensor, sizes: torch.Size, mode: str) -> tuple[Tensor, Tensor]:
+    """Return where index tuples point, of the first dimensions flattened, and which of them count."""
+    places = tuples.new_zeros(tuples.shape[:1], dtype=torch.int64)
+    counts = tuples.new_ones(tuples.shape[:1], dtype=torch.bool)
+    for coordinate, size in enumerate(sizes):
+        along = tuples[:, coordinate].to(torch.int64)
+        along = torch.where(along < 0, along + size, along)
+        if mode == "clip":
+            along = along.clamp(0, size - 1)
+        counts = counts & (along >= 0) & (along < size)
+        places = places * size + along
+    return torch.where(counts, places, 0), counts
+
+
+scatter_nd.register_autograd(_gradient_of_scatter_nd, setup_context=_keep_for_scatter_nd)
+
+
+@torch.library.custom_op("dmlcpu::quantized_matmul", mutates_args=(), device_types="cpu")
+def quantized_matmul(
+    a: Tensor,
+    a_scale: Tensor,
+    a_zero_point: Tensor | None,
+    b: Tensor,
+    b_scale: Tensor,
+    b_zero_point: Tensor | None,
+    y_scale: Tensor,
+    y_zero_point: Tensor | None,
+    out_dtype: torch.dtype | None = None,
+) -> Tensor:
+    """`dmlcpu.quantized_matmul` of tensors."""
+    operands = (a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point)
+    arrays = [None if operand is None else as_array(operand) for operand in operands]
+    dtype = None if out_dtype is None else str(out_dtype).removeprefix("torch.")
+    return _as_tensor(_function("quantized_matmul")(*arrays, out_dtype=dtype))
+
+
+@quantized_matmul.register_fake
+def _(
+    a: Tensor,
+    a_scale: Tensor,
+    a_zero_point: Tensor | None,
+    b: Tensor,
+    b_scale: Tensor,
+    b_zero_point: Tensor | None,
+    y_scale: Tensor,
+    y_zero_point: Tensor | None,
+    out_dtype: torch.dtype | None = None,
+) -> Tensor:
+    dtype = out_dtype
+    if dtype is None:
+        is_byte = y_zero_point is not None and y_zero_point.dtype in (torch.int8, torch.uint8)
+        dtype = y_zero_point.dtype if is_byte and y_zero_point is not None else a.dtype
+    batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    rows, columns = a.shape[-2:-1], b.shape[-1:] if b.ndim > 1 else ()
+    return a.new_empty((*batch, *rows, *columns), dtype=dtype)

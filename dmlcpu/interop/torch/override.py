@@ -1,0 +1,67 @@
+"""What an operator of PyTorch that is taken over consists of."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dmlcpu.interop.torch.tensors import HAS_BFLOAT16, PLAIN, as_array
+from dmlcpu.runtime.compilation import can_compile
+from dmlcpu.runtime.memory import spans_meet
+
+Kind = tuple[str, ...]  # of calls: type, form and what else decides how fast they are
+
+
+class Override(NamedTuple):
+    """One overload of an operator.
+
+    Calls of one kind are worth it from some size on, which is measured; a sample is what it is measured with.
+    """
+
+    name: str  # of the operator, as people type it
+    operator: str  # PyTorch's full name
+    refusal: Callable[..., str]  # why a call is not taken, or nothing
+    run: Callable[..., Any]
+    kind: Callable[..., tuple[Kind, int]]  # of a call that is not refused, and its size
+    sample: Callable[[Kind, int], tuple[Any, ...]]  # arguments of a kind and a size
+    rungs: tuple[int, ...]  # sizes that are measured
+
+
+# Why a call is passed on. What PyTorch refuses is among ARGUMENTS, so that it is PyTorch that says so.
+SMALL = "small"
+TYPE = "type"
+ARGUMENTS = "arguments"
+LAYOUT = "layout"
+SHARED = "memory is shared"
+SUBCLASS = "subclass of Tensor"
+NO_COMPILATION = "compilation is switched off"
+
+LEAST_ELEMENTS = 1 << 12  # PyTorch is faster below, on any machine: a call of these functions takes 8 microseconds
+
+_HALVES = [torch.float16, torch.bfloat16] if HAS_BFLOAT16 else [torch.float16]
+_INTEGERS = [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8]
+ORDERED = frozenset([torch.float32, torch.float64, *_INTEGERS, *_HALVES])
+ASSIGNED = frozenset([*ORDERED, torch.bool, torch.complex64, torch.complex128])
+
+
+def refuse_tensors(*tensors: Tensor) -> str:
+    """Return why tensors cannot be read as arrays, or nothing."""
+    if not can_compile():
+        return NO_COMPILATION
+    return "" if all(type(tensor) in PLAIN for tensor in tensors) else SUBCLASS
+
+
+def refuse_target(target: Tensor, *others: Tensor) -> str:
+    """Return why a tensor cannot be written to while others are read, or nothing."""
+    if not target.is_contiguous():
+        return LAYOUT
+    array = as_array(target)
+    return SHARED if any(spans_meet(array, as_array(other)) for other in others) else ""
+
+
+def numbers(shape: tuple[int, ...], dtype: str) -> Tensor:
+    """Return numbers in random order that all types hold."""
+    small = np.random.default_rng(1).integers(0, 127, shape, dtype=np.int8)
+    return torch.from_numpy(small).to(getattr(torch, dtype.removeprefix("torch.")))

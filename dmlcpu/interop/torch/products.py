@@ -1,0 +1,52 @@
+"""aten::_int_mm, by matmul_integer."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from dmlcpu.interop.torch.override import ARGUMENTS, SMALL, TYPE, Kind, Override, numbers, refuse_tensors
+from dmlcpu.interop.torch.tensors import as_array
+from dmlcpu.operators.matmul_integer.function import execute
+
+_LEAST = 1 << 17  # products that are added: two microseconds' worth
+_FEW_ROWS = 8
+
+
+def _refuse(a: Tensor, b: Tensor) -> str:
+    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
+        return ARGUMENTS
+    if a.numel() * b.shape[1] < _LEAST:
+        return SMALL
+    if a.dtype is not torch.int8 or b.dtype is not torch.int8:
+        return TYPE
+    return refuse_tensors(a, b)
+
+
+def _int_mm(a: Tensor, b: Tensor) -> Tensor:
+    result = torch.empty((a.shape[0], b.shape[1]), dtype=torch.int32)
+    execute(as_array(a), None, as_array(b), None, as_array(result))
+    return result
+
+
+def _kind(a: Tensor, b: Tensor) -> tuple[Kind, int]:
+    order = "rows" if b.stride(1) == 1 else "columns"  # how b lies in memory
+    return ("few" if a.shape[0] <= _FEW_ROWS else "many", order), a.numel() * b.shape[1]
+
+
+def _sample(kind: Kind, size: int) -> tuple[Tensor, Tensor]:
+    rows = 4 if kind[0] == "few" else round(size ** (1 / 3))
+    n = math.isqrt(size // rows)
+    a, b = numbers((rows, n), "int8"), numbers((n, n), "int8")
+    return a, (b if kind[1] == "rows" else b.T)
+
+
+INT_MM = Override(
+    name="_int_mm",
+    operator="aten::_int_mm",
+    refusal=_refuse,
+    run=_int_mm,
+    kind=_kind,
+    sample=_sample,
+    rungs=tuple(1 << power for power in range(18, 31, 3)),  # products that are added
+)

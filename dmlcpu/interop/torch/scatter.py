@@ -1,0 +1,189 @@
+"""aten::index_add_, index_put_, scatter_add_ and scatter_: all of them are scatter_nd in place."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dmlcpu.common.arguments import Array
+from dmlcpu.interop.torch.override import (
+    ARGUMENTS,
+    ASSIGNED,
+    LEAST_ELEMENTS,
+    ORDERED,
+    SMALL,
+    TYPE,
+    Kind,
+    Override,
+    numbers,
+    refuse_target,
+    refuse_tensors,
+)
+from dmlcpu.interop.torch.tensors import as_array
+from dmlcpu.operators.scatter_nd.function import execute
+
+
+def _refuse_rows(x: Tensor, dim: int, index: Tensor, source: Tensor, types: frozenset[torch.dtype]) -> str:
+    """Return why updates of slices along the first dimension are refused, or nothing."""
+    if source.numel() < LEAST_ELEMENTS:
+        return SMALL
+    if x.dtype not in types or source.dtype is not x.dtype or index.dtype is not torch.int64:
+        return TYPE
+    if dim not in (0, -x.ndim):
+        return "not along the first dimension"
+    if x.ndim == 0 or source.shape[1:] != x.shape[1:] or index.shape[0] != source.shape[0]:
+        return ARGUMENTS
+    return refuse_tensors(x, index, source) or refuse_target(x, index, source)
+
+
+def _scatter_rows(x: Tensor, index: Tensor, source: Tensor, reduction: str) -> Tensor:
+    """Reduce slices into x along the first dimension."""
+    # As unsigned numbers, negative ones are out of range, which they are in PyTorch.
+    places = as_array(index).view(np.uint64)[:, None]
+    target = as_array(x)
+    execute(target, places, as_array(source), target, reduction=reduction)
+    return x
+
+
+def _refuse_index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> str:
+    if index.ndim != 1 or alpha != 1:
+        return SMALL if source.numel() < LEAST_ELEMENTS else ARGUMENTS
+    return _refuse_rows(x, dim, index, source, ORDERED)
+
+
+def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
+    return _scatter_rows(x, index, source, "add")
+
+
+def _refuse_scatter(
+    x: Tensor, dim: int, index: Tensor, source: Tensor, types: frozenset[torch.dtype] = ASSIGNED
+) -> str:
+    if source.numel() < LEAST_ELEMENTS:
+        return SMALL
+    if index.shape != source.shape or index.ndim == 0:
+        return ARGUMENTS
+    if any(index.stride()[1:]):
+        return "an index for each element"
+    return _refuse_rows(x, dim, index, source, types)
+
+
+def _refuse_scatter_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> str:
+    return _refuse_scatter(x, dim, index, source, ORDERED)
+
+
+def _of_rows(index: Tensor) -> Tensor:
+    """Return the index of each row, which all of its elements have."""
+    return index.movedim(0, -1)[(0,) * (index.ndim - 1)]
+
+
+def _scatter(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    return _scatter_rows(x, _of_rows(index), source, "none")
+
+
+def _scatter_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    return _scatter_rows(x, _of_rows(index), source, "add")
+
+
+def _kind_of_rows(x: Tensor, dim: int, index: Tensor, source: Tensor, **_: Any) -> tuple[Kind, int]:
+    return (str(x.dtype), _form(source.numel() // index.shape[0])), source.numel()
+
+
+_LONGEST = {"elements": 1, "short rows": 32, "rows": 256}  # how many elements each has at most
+_WIDTHS = {"elements": 1, "short rows": 16, "rows": 128, "long rows": 1024}  # and has in samples
+
+
+def _form(elements: int) -> str:
+    """Return the form of updates of so many elements."""
+    return next((form for form, longest in _LONGEST.items() if elements <= longest), "long rows")
+
+
+def _sample_rows(kind: Kind, size: int) -> tuple[Any, ...]:
+    dtype, form = kind[:2]
+    width = _WIDTHS[form]
+    rows = size // width
+    places = torch.from_numpy(np.random.default_rng(2).integers(0, 2 * rows, rows))
+    shape = (width,) if width > 1 else ()
+    return numbers((2 * rows, *shape), dtype), 0, places, numbers((rows, *shape), dtype)
+
+
+def _sample_scatter(kind: Kind, size: int) -> tuple[Any, ...]:
+    x, dim, places, source = _sample_rows(kind, size)
+    return x, dim, places.reshape(-1, *[1] * (source.ndim - 1)).expand(source.shape), source
+
+
+def _refuse_index_put(
+    x: Tensor, indices: list[Tensor | None], values: Tensor, accumulate: bool = False, *_: Any
+) -> str:
+    first = indices[0]
+    if first is None or first.numel() == 0:
+        return ARGUMENTS
+    if first.numel() * math.prod(x.shape[len(indices) :]) < LEAST_ELEMENTS:
+        return SMALL
+    for each in indices:
+        if each is None or each.shape != first.shape:
+            return ARGUMENTS
+        if each.dtype is not torch.int64:
+            return TYPE
+    if x.dtype not in (ORDERED if accumulate else ASSIGNED) or values.dtype is not x.dtype:
+        return TYPE
+    if len(indices) > x.ndim or not _broadcasts(values.shape, (*first.shape, *x.shape[len(indices) :])):
+        return ARGUMENTS
+    tensors = (*indices, values)
+    return refuse_tensors(x, *tensors) or refuse_target(x, *tensors)
+
+
+def _broadcasts(shape: torch.Size, target: tuple[int, ...]) -> bool:
+    """Return whether a shape can be broadcast to another."""
+    pairs = zip(reversed(shape), reversed(target), strict=False)
+    return len(shape) <= len(target) and all(own in (1, size) for own, size in pairs)
+
+
+def _index_put(x: Tensor, indices: list[Tensor], values: Tensor, accumulate: bool = False, *_: Any) -> Tensor:
+    arrays = [as_array(each) for each in indices]
+    places = arrays[0][..., None] if len(arrays) == 1 else np.stack(arrays, axis=-1)
+    updates: Array = np.broadcast_to(as_array(values), (*places.shape[:-1], *x.shape[len(arrays) :]))
+    target = as_array(x)
+    execute(target, places, updates, target, reduction="add" if accumulate else "none")
+    return x
+
+
+def _kind_of_index_put(
+    x: Tensor, indices: list[Tensor], values: Tensor, accumulate: bool = False, *_: Any
+) -> tuple[Kind, int]:
+    width = math.prod(x.shape[len(indices) :])
+    coordinates = "one index" if len(indices) == 1 else "several indices"
+    return (str(x.dtype), _form(width), coordinates, "add" if accumulate else "assign"), indices[0].numel() * width
+
+
+def _sample_index_put(kind: Kind, size: int) -> tuple[Any, ...]:
+    x, _, places, values = _sample_rows(kind, size)
+    if kind[2] == "one index":
+        return x, [places], values, kind[3] == "add"
+    return x.reshape(2, -1, *x.shape[1:]), [places % 2, places // 2], values, kind[3] == "add"
+
+
+_RUNGS = tuple(1 << power for power in range(12, 23, 2))  # elements of the updates
+
+
+def _rows(name: str, overload: str, refusal: Callable[..., str], run: Callable[..., Any], sample: Any) -> Override:
+    return Override(name, f"aten::{name}{overload}", refusal, run, _kind_of_rows, sample, _RUNGS)
+
+
+SCATTER = (
+    _rows("index_add_", "", _refuse_index_add, _index_add, _sample_rows),
+    _rows("scatter_add_", "", _refuse_scatter_add, _scatter_add, _sample_scatter),
+    _rows("scatter_", ".src", _refuse_scatter, _scatter, _sample_scatter),
+    # What index_put_ calls for each backend.
+    Override(
+        "index_put_",
+        "aten::_index_put_impl_",
+        _refuse_index_put,
+        _index_put,
+        _kind_of_index_put,
+        _sample_index_put,
+        _RUNGS,
+    ),
+)

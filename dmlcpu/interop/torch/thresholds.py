@@ -1,0 +1,154 @@
+"""From which size on a call of a kind is worth taking over: measured once on each machine, then kept in a file.
+
+A decision must not change from one run of a program to the next, as the order of equal elements would change with it.
+"""
+
+import hashlib
+import json
+import logging
+import os
+import platform
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dmlcpu import __version__
+from dmlcpu.interop.torch.override import Kind, Override
+from dmlcpu.kernels import registry
+from dmlcpu.runtime import threads
+from dmlcpu.runtime.compilation import can_compile
+from dmlcpu.runtime.isa import allowed
+
+_log = logging.getLogger("dmlcpu")
+
+SLOWER = "PyTorch is faster"
+MEASURING = "within a measurement"
+
+# Ours must take so much less time than PyTorch's, or the next measurement might say otherwise.
+_GAIN = 0.9
+_DISPATCH_US = 2  # that PyTorch takes to call a kernel in Python; on Zen 4
+_ROUNDS = 5
+_LEAST_NS = 200_000  # of a round
+_CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+
+_won: dict[tuple[str, int, Kind], frozenset[int]] = {}  # at which sizes we are faster
+_measuring = threading.Lock()
+
+
+def loss(override: Override, original: Callable[..., Any], *args: Any, **kwargs: Any) -> str:
+    """Return why a call is not worth taking, or nothing."""
+    kind, size = override.kind(*args, **kwargs)
+    key = override.operator, min(torch.get_num_threads(), threads.get_num_threads()), kind
+    won = _won.get(key)
+    if won is None:
+        won = _find(override, original, key)
+        if won is None:
+            return MEASURING
+    below = max((rung for rung in override.rungs if rung <= size), default=0)
+    above = min((rung for rung in override.rungs if rung >= size), default=below)
+    return "" if below in won and above in won else SLOWER
+
+
+def _find(override: Override, original: Callable[..., Any], key: tuple[str, int, Kind]) -> frozenset[int] | None:
+    """Return at which sizes we are faster: as the file says, or measured now; None if a measurement is going on."""
+    if not _measuring.acquire(blocking=False):
+        return None
+    try:
+        path = _path()
+        if not _won:
+            _won.update(_load(path))
+        if key not in _won:
+            _won[key] = _measure(override, original, key[2])
+            _save(path)
+        return _won[key]
+    finally:
+        _measuring.release()
+
+
+def _measure(override: Override, original: Callable[..., Any], kind: Kind) -> frozenset[int]:
+    """Measure at all sizes."""
+    won = set()
+    for size in override.rungs:
+        args = override.sample(kind, size)
+        ours, theirs = _times(partial(_take, override, args), partial(original, _CPU, *args))
+        _log.debug("%s %s of size %d: %.1f us, PyTorch %.1f", override.operator, kind, size, ours, theirs)
+        if ours + _DISPATCH_US <= _GAIN * theirs:
+            won.add(size)
+    return frozenset(won)
+
+
+def _take(override: Override, args: tuple[Any, ...]) -> None:
+    override.refusal(*args)
+    override.run(*args)
+
+
+def _times(*calls: Callable[[], Any]) -> list[float]:
+    """Return the microseconds of each, the least of several rounds, in which they take turns."""
+    counts, best = [], [float("inf")] * len(calls)
+    for call in calls:
+        call()  # compiles
+        before = time.perf_counter_ns()
+        call()
+        counts.append(max(1, _LEAST_NS // (time.perf_counter_ns() - before + 1)))
+    for _ in range(_ROUNDS):
+        for i, call in enumerate(calls):
+            before = time.perf_counter_ns()
+            for _ in range(counts[i]):
+                call()
+            best[i] = min(best[i], (time.perf_counter_ns() - before) / counts[i] / 1000)
+    return best
+
+
+def _folder() -> str | None:
+    """Return where compiled kernels are kept; None if nowhere."""
+    folder: str | None = registry.find("top_k", "select").kernel.share.stats.cache_path if can_compile() else None
+    return folder
+
+
+def _path() -> Path | None:
+    """Return the file for this machine and these versions; None if kernels are kept nowhere."""
+    folder = _folder()
+    if folder is None:
+        return None
+    isas = sorted(isa.name for isa in allowed())
+    machine = (platform.node(), os.cpu_count(), torch.__version__, __version__, isas)
+    return Path(folder) / f"torch.{hashlib.sha256(repr(machine).encode()).hexdigest()[:16]}.json"
+
+
+def _load(path: Path | None) -> dict[tuple[str, int, Kind], frozenset[int]]:
+    """Return what a file holds; nothing if it cannot be read or is damaged."""
+    try:
+        rows = json.loads(path.read_text()) if path else []
+        return {(operator, count, tuple(kind)): frozenset(won) for operator, count, kind, won in rows}
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def _save(path: Path | None) -> None:
+    """Write all that was measured; whoever reads it meanwhile finds the file from before or all of the new one."""
+    if path is None:
+        return
+    rows = [[operator, count, kind, sorted(won)] for (operator, count, kind), won in _won.items()]
+    unfinished = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.tmp")
+    try:
+        unfinished.write_text(json.dumps(rows))
+        os.replace(unfinished, path)
+    except OSError as error:
+        _log.debug("what was measured could not be saved (%s)", error)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _after_fork_in_child() -> None:
+    global _measuring
+    _measuring = threading.Lock()  # a thread that was left behind may have held the other
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_after_fork_in_child)

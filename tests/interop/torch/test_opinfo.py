@@ -1,0 +1,85 @@
+"""PyTorch's own samples of the operators, every type, forward and gradient: all is as without these kernels."""
+
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("expecttest")  # which PyTorch's samples need
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    methods = pytest.importorskip("torch.testing._internal.common_methods_invocations")
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental"),
+    pytest.mark.filterwarnings("ignore:The reduce argument of torch.scatter"),
+]
+OPERATORS = [
+    info for info in methods.op_db if info.name in ("topk", "index_add", "index_put", "scatter", "scatter_add")
+]
+
+
+def fresh(value):
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone().requires_grad_(value.requires_grad)
+    return value
+
+
+def outcomes(info, sample):
+    """Return what the variants of an operator return and their gradients, or the errors they raise."""
+    found = []
+    for function in filter(None, (info.op, info.method_variant, info.inplace_variant)):
+        x, args = fresh(sample.input), [fresh(each) for each in sample.args]
+        try:
+            results = function(x.clone() if function is info.inplace_variant else x, *args, **sample.kwargs)
+        except (RuntimeError, IndexError, TypeError) as error:
+            found.append((type(error), str(error)))
+            continue
+        results = results if isinstance(results, tuple) else (results,)
+        found.append([each.detach().clone() for each in results])
+        sums = [each.abs().sum() for each in results if each.requires_grad]
+        if sums:
+            inputs = [each for each in (x, *args) if isinstance(each, torch.Tensor) and each.requires_grad]
+            found.append(torch.autograd.grad(sums, inputs, allow_unused=True))
+    return found
+
+
+def check(mine, theirs):
+    if theirs and isinstance(theirs[0], type):
+        assert mine == theirs
+        return
+    for one, other in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(one, other, equal_nan=True)
+        assert one is None or one.stride() == other.stride()
+
+
+def has_ties(x):
+    return x.unique().numel() < x.numel()
+
+
+@pytest.mark.parametrize("info", OPERATORS, ids=lambda info: info.name)
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_samples(forced, info, requires_grad):
+    types = [each for each in info.dtypes if not requires_grad or each.is_floating_point or each is torch.complex64]
+    number = 0
+    for dtype in types:
+        for sample in info.sample_inputs("cpu", dtype, requires_grad=requires_grad):
+            forced.enable()
+            mine = outcomes(info, sample)
+            forced.disable()
+            theirs = outcomes(info, sample)
+            if info.name == "topk" and has_ties(sample.input):
+                mine, theirs = [mine[0][:1]], [theirs[0][:1]]  # PyTorch does not promise which indices come
+            for one, other in zip(mine, theirs, strict=True):
+                check(one, other)
+            number += 1
+    assert number >= len(types)
+
+
+@pytest.mark.parametrize("info", [info for info in OPERATORS if info.error_inputs_func], ids=lambda info: info.name)
+def test_errors(forced, info):
+    for each in info.error_inputs("cpu"):
+        forced.enable()
+        mine = outcomes(info, each.sample_input)
+        forced.disable()
+        assert mine == outcomes(info, each.sample_input)

@@ -1,0 +1,253 @@
+"""Switching on and off, what is reported, and that failures do no harm."""
+
+import os
+import threading
+
+import pytest
+
+torch = pytest.importorskip("torch")
+from processes import run  # noqa: E402
+
+NAMES = ["topk", "_int_mm", "index_add_", "index_put_", "scatter_add_", "scatter_"]
+
+
+def is_on(ours):
+    return {name for name, row in ours.report().items() if row["on"]}
+
+
+def test_names(torch_overrides):
+    torch_overrides.enable()
+    assert is_on(torch_overrides) == set(NAMES)
+    torch_overrides.enable(include=["topk", "scatter_"], exclude=["scatter_"])
+    assert is_on(torch_overrides) == {"topk"}
+    torch_overrides.enable(exclude=["topk"])
+    assert is_on(torch_overrides) == {*NAMES} - {"topk"}
+    torch_overrides.disable()
+    assert is_on(torch_overrides) == set()
+
+
+@pytest.mark.parametrize("argument", ["include", "exclude"])
+def test_bad_names_are_refused_and_change_nothing(torch_overrides, argument):
+    torch_overrides.enable(include=["topk"])
+    with pytest.raises(ValueError, match=rf"enable: {argument} has 'sort'; allowed: topk, .*scatter_"):
+        torch_overrides.enable(**{argument: ["sort"]})
+    with pytest.raises(TypeError, match=f"enable: {argument} is 'topk'; allowed: a list of names"):
+        torch_overrides.enable(**{argument: "topk"})
+    assert is_on(torch_overrides) == {"topk"}
+
+
+def test_for_a_while(torch_overrides):
+    torch_overrides.enable(include=["scatter_"])
+    with torch_overrides.accelerated(include=["topk"]):
+        with torch_overrides.accelerated():
+            assert is_on(torch_overrides) == set(NAMES)
+        assert is_on(torch_overrides) == {"topk"}
+    assert is_on(torch_overrides) == {"scatter_"}
+    with pytest.raises(KeyError), torch_overrides.accelerated():
+        raise KeyError
+    assert is_on(torch_overrides) == {"scatter_"}
+
+
+def test_off_is_pytorchs_own_kernel(forced):
+    before = forced.report()["topk"]
+    forced.disable()
+    torch.topk(torch.arange(10.0), 2)
+    assert forced.report()["topk"] == {**before, "on": False}
+    registered = torch._C._dispatch_dump_table("aten::topk")
+    assert "PythonKernel" not in registered
+    assert "switches.py" not in registered
+
+
+def test_many_times_from_a_thread_and_beside_others(forced):
+    stop, failures = threading.Event(), []
+
+    def call():
+        x = torch.arange(100.0)
+        while not stop.is_set():
+            if torch.topk(x, 1).indices.item() != 99:
+                failures.append(1)
+
+    others = [threading.Thread(target=call) for _ in range(2)]
+    for each in others:
+        each.start()
+    for _ in range(300):
+        with forced.accelerated():
+            torch.topk(torch.arange(50.0), 2)
+    stop.set()
+    for each in others:
+        each.join()
+    assert not failures
+
+
+def test_reasons_are_counted(torch_overrides):
+    torch_overrides.enable()
+    before = torch_overrides.report()["topk"]["passed on"].get("small", 0)
+    torch.topk(torch.arange(10.0), 2)
+    assert torch_overrides.report()["topk"]["passed on"]["small"] == before + 1
+
+
+def test_what_raises_gives_the_operator_back(forced, monkeypatch, caplog):
+    from dmlcpu.interop.torch import topk
+
+    monkeypatch.setattr(topk, "execute", lambda *args, **kwargs: 1 / 0)
+    assert torch.topk(torch.arange(10.0), 2).indices.tolist() == [9, 8]
+    assert "topk" not in is_on(forced)
+    assert "scatter_" in is_on(forced)
+    assert forced.report()["topk"]["passed on"]["ZeroDivisionError: division by zero"] == 1
+    assert "topk is given back to PyTorch, as it raised ZeroDivisionError" in caplog.text
+    assert torch.topk(torch.arange(10.0), 2).indices.tolist() == [9, 8]
+
+
+def test_pytorchs_number_of_threads_is_the_bound(forced, monkeypatch):
+    from dmlcpu.interop.torch import topk
+    from dmlcpu.runtime.threads import budget
+
+    seen, execute = [], topk.execute
+    monkeypatch.setattr(
+        topk, "execute", lambda *args, **kwargs: (seen.append(budget().threads), execute(*args, **kwargs))
+    )
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        torch.topk(torch.arange(10.0), 2)
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [1]
+
+
+def test_eight_threads(forced):
+    x = torch.randperm(20_000).float().reshape(20, 1000)
+    expected, failures = x.sort(dim=1, descending=True).indices[:, :9], []
+
+    def call():
+        for _ in range(20):
+            if not torch.equal(torch.topk(x, 9).indices, expected):
+                failures.append(1)
+
+    callers = [threading.Thread(target=call) for _ in range(8)]
+    for each in callers:
+        each.start()
+    for each in callers:
+        each.join()
+    assert not failures
+
+
+def test_transforms_and_modes(forced):
+    x = torch.randperm(600).float().reshape(6, 100)
+    expected = x.sort(dim=1, descending=True).indices[:, :3]
+    assert torch.equal(torch.func.vmap(lambda row: torch.topk(row, 3)[1])(x), expected)
+    gradient = torch.func.grad(lambda y: torch.topk(y, 3)[0].sum())(x)
+    assert torch.equal(gradient, torch.zeros(6, 100).scatter_(1, expected, 1.0))
+    with torch.inference_mode():
+        assert torch.equal(torch.topk(x, 3).indices, expected)
+        assert torch.zeros(3, 2).index_add_(0, torch.tensor([1]), torch.ones(1, 2))[1].tolist() == [1, 1]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(torch.topk(x, 3).indices, expected)
+
+
+def test_what_autograd_keeps_is_protected_as_ever(forced):
+    x = torch.ones(4, 2, requires_grad=True)
+    squared = x * 1
+    product = squared * squared
+    squared.index_add_(0, torch.tensor([1]), torch.ones(1, 2))
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        product.sum().backward()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's, while it compiles
+def test_compiled_programs(forced):
+    def program(x):
+        values, indices = torch.topk(x * 2, 3)
+        return values + 1, indices
+
+    x = torch.randperm(600).float().reshape(6, 100)
+    before = forced.report()["topk"]["taken"]
+    values, indices = torch.compile(program, backend="aot_eager", fullgraph=True)(x)
+    assert forced.report()["topk"]["taken"] > before
+    forced.disable()
+    expected = program(x)
+    assert torch.equal(values, expected[0])
+    assert torch.equal(indices, expected[1])
+
+
+CALLS = """
+    import torch, dmlcpu.interop.torch as ours
+    ours.enable()
+    x = torch.randperm(1 << 18).float().reshape(4, -1)
+    expected = x.sort(dim=1, descending=True).indices[:, :7]
+    assert torch.equal(torch.topk(x, 7).indices, expected)
+    row = ours.report()["topk"]
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_fork():  # whose child hangs with PyTorch's own kernel
+    run(
+        CALLS
+        + """
+    import os
+    assert row["taken"] == 1
+    child = os.fork()
+    if child == 0:
+        good = torch.equal(torch.topk(x, 7).indices, expected)
+        os._exit(0 if good else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    """
+    )
+
+
+@pytest.mark.skipif(os.name == "nt", reason="folders are protected otherwise")
+def test_no_cache_and_no_compiler(tmp_path):
+    found = run(
+        CALLS + "    print(row['taken'] + sum(row['passed on'].values()))\n",
+        NUMBA_CACHE_DIR=os.devnull,
+        HOME=os.devnull,
+        XDG_CACHE_HOME=os.devnull,
+        PATH="",
+    )
+    assert found.split() == ["1"]
+
+
+def test_compilation_switched_off():
+    assert "switched off" in run(CALLS + "    print(row)\n", NUMBA_DISABLE_JIT="1")
+
+
+def test_workers_of_a_data_loader():
+    run(
+        """
+        import torch, dmlcpu.interop.torch as ours
+
+        class Rows(torch.utils.data.Dataset):
+            def __len__(self): return 8
+            def __getitem__(self, i):
+                x = torch.arange(1 << 16).float().roll(i)
+                return torch.topk(x, 3).indices
+
+        ours.enable()
+        loader = torch.utils.data.DataLoader(Rows(), batch_size=4, num_workers=2)
+        for batch in loader:
+            for i, row in enumerate(batch):
+                assert row[0] != row[1]
+        got = torch.cat(list(loader))
+        n = 1 << 16
+        assert got.tolist() == [[(n - 1 + i) % n, (n - 2 + i) % n, (n - 3 + i) % n] for i in range(8)]
+        """
+    )
+
+
+def test_nothing_is_imported_that_was_not_asked_for():
+    run("import sys, dmlcpu, dmlcpu.interop; assert 'torch' not in sys.modules")
+
+
+def test_without_torch():
+    said = run(
+        """
+        import sys
+        sys.modules["torch"] = None
+        try:
+            import dmlcpu.interop.torch
+        except ImportError as error:
+            print(error)
+        """
+    )
+    assert said.strip() == "dmlcpu.interop.torch needs the package torch: pip install 'dmlcpu[torch]'"
