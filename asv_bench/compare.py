@@ -29,6 +29,7 @@ TABLES = {
     "quantized_matmul": common.QUANTIZED_MATMUL,
     "quantized_matmul_parameters": common.QUANTIZED_MATMUL_PARAMETERS,
     "matmul_integer": common.MATMUL_INTEGER,
+    "torch": common.TORCH,
     "threads": common.THREADED,
     "tiny": {f"{name}: {case}": case for name, case in common.TINY.items()},
 }
@@ -93,7 +94,7 @@ class Contender(NamedTuple):
 
     def turn(self, repeats):
         """Return the seconds that a call takes in one turn."""
-        with peers.threads_of(self.implementation):
+        with peers.settings_of(self.implementation):
             call = conditions.ready(self.call, self.regime, self.crowd)
             start = time.perf_counter()
             for _ in range(repeats):

@@ -329,6 +329,22 @@ MATMUL_INTEGER = _table(
     )
 )
 
+# What PyTorch's programs call.
+TORCH = _table(
+    TopKCase((64,), 5),
+    *(TopKCase((1, n), 50) for n in (1_000, 10_000, 50_257, 151_936)),
+    TopKCase((32, 50_257), 50),
+    TopKCase((1_000, 1_000), 500),
+    ScatterNDCase((50_257, 64), 4_096, rows=2_000, reduction="add", in_place=True),
+    ScatterNDCase((50_257, 768), 16_384, rows=2_000, reduction="add", in_place=True),
+    ScatterNDCase((50_257, 64), 4_096, rows=2_000, reduction="add", in_place=True, dtype="int64"),
+    ScatterNDCase((1_000, 1_000), 100_000, coordinates=2, rows=1_000_000, reduction="add", in_place=True),
+    ScatterNDCase((1_000, 1_000), 100_000, coordinates=2, in_place=True),
+    ScatterNDCase((50_257, 64), 4_096, in_place=True),
+    MatmulIntegerCase(1_024, 1_024, 1_024, ("int8", "int8"), False),
+    MatmulIntegerCase(4, 4_096, 4_096, ("int8", "int8"), False),
+)
+
 # What is shared among threads, but small enough for the start of the threads to count.
 THREADED = _table(
     *(TopKCase((1, n), k) for n in (20_000, 50_000, 151_936, 500_000) for k in (1, 50)),

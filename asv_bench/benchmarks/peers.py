@@ -7,7 +7,6 @@ NotImplementedError; asv leaves the cell empty then.
 
 import contextlib
 import functools
-import importlib
 
 import numpy as np
 
@@ -16,6 +15,15 @@ import dmlcpu
 from . import THREADS
 from .common import AtCase, MatmulIntegerCase, QuantizedMatmulCase, ScatterNDCase, TopKCase
 from .conditions import ready
+from .packages import package
+from .torch_peers import (
+    OVERRIDDEN,
+    switched,
+    torch_matmul_integer,
+    torch_quantized_matmul,
+    torch_scatter_nd,
+    torch_top_k,
+)
 
 ONE_THREAD = "dmlcpu 1 thread"
 WITH_THREADS = ("dmlcpu", "onnxruntime", "torch")  # a crowd
@@ -25,7 +33,7 @@ WITH_THREADS = ("dmlcpu", "onnxruntime", "torch")  # a crowd
 def build(case, implementation):
     """Return the call that carries out a case. It has been made once, as the first one may compile."""
     call = BUILDERS[type(case)][implementation](case)
-    with threads_of(implementation):
+    with settings_of(implementation):
         call()
     return call
 
@@ -43,23 +51,16 @@ def crowd_around(case, implementation):
 
 
 @contextlib.contextmanager
-def threads_of(implementation):
-    """Hold dmlcpu to one thread for as long as the context lasts, if that is the implementation."""
+def settings_of(implementation):
+    """Hold dmlcpu to one thread, or let PyTorch run on it, for as long as the context lasts, if that is meant."""
     before = dmlcpu.get_num_threads()
     if implementation == ONE_THREAD:
         dmlcpu.set_num_threads(1)
     try:
-        yield
+        with switched() if implementation == OVERRIDDEN else contextlib.nullcontext():
+            yield
     finally:
         dmlcpu.set_num_threads(before)
-
-
-def package(name):
-    """Import a peer, if it is installed."""
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        raise NotImplementedError(f"{name} is not installed") from None
 
 
 # dmlcpu
@@ -242,73 +243,6 @@ def onnxruntime_matmul_integer(case):
     return lambda: run()[0]
 
 
-# PyTorch
-
-
-def torch_package():
-    torch = package("torch")
-    torch.set_num_threads(THREADS)
-    return torch
-
-
-def tensor(array):
-    """Return an array as a tensor that shares its memory."""
-    torch = torch_package()
-    if array.dtype.name == "bfloat16":
-        return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
-    return torch.from_numpy(array)
-
-
-def torch_top_k(case):
-    torch = torch_package()
-    if case.dtype in ("uint16", "uint32", "uint64"):
-        raise NotImplementedError(f"torch.topk has no {case.dtype}")
-    x = tensor(case.inputs())
-    return lambda: torch.topk(x, case.k, case.axis)
-
-
-def torch_scatter_nd(case):
-    if case.index_type != "int64":
-        raise NotImplementedError("torch takes int64")
-    x, indices, updates = case.inputs()
-    where, values = tuple(tensor(np.ascontiguousarray(column)) for column in indices.T), tensor(updates)
-    y, accumulate = tensor(x), {"none": False, "add": True}[case.reduction]
-    if case.in_place and accumulate and len(where) == 1:
-        return lambda: y.index_add_(0, where[0], values)
-    if case.in_place:
-        return lambda: y.index_put_(where, values, accumulate)
-    return lambda: y.index_put(where, values, accumulate)
-
-
-def torch_quantized_matmul(case):
-    """Call what torch.compile makes of a quantized linear layer."""
-    torch = torch_package()
-    if case.types[1] != "int8" or case.per_row or case.batch:
-        raise NotImplementedError("torch takes one matrix of int8 weights, one scale for a, and one for y")
-    inputs = case.inputs()
-    a, b_scale = tensor(inputs.a), tensor(inputs.b_scale.reshape(-1))
-    weights = tensor(np.ascontiguousarray(inputs.b.T))  # the layout torch keeps them in
-    b_zero_point = torch.zeros(b_scale.shape, dtype=torch.int64)
-    of_a = (inputs.a_scale.item(), inputs.a_zero_point.item())
-    of_y = (inputs.y_scale.item(), inputs.y_zero_point.item(), getattr(torch, case.types[2]))
-    constant = torch.ops.onednn.qlinear_prepack(weights, a.shape) if case.constant_b else None
-
-    def call():
-        packed = torch.ops.onednn.qlinear_prepack(weights, a.shape) if constant is None else constant
-        return torch.ops.onednn.qlinear_pointwise(a, *of_a, packed, b_scale, b_zero_point, None, *of_y, "none", [], "")
-
-    return call
-
-
-def torch_matmul_integer(case):
-    torch = torch_package()
-    if case.types != ("int8", "int8"):
-        raise NotImplementedError("torch takes int8")
-    a, _, b, _ = case.inputs()
-    mine, weights = tensor(a), tensor(b)
-    return lambda: torch._int_mm(mine, weights)
-
-
 # NumPy's ufunc.at, which the others do not have
 
 
@@ -341,6 +275,10 @@ def no_at(case):
     raise NotImplementedError("it has no ufunc.at")
 
 
+def not_overridden(case):
+    raise NotImplementedError("PyTorch's operator is its own")
+
+
 BUILDERS = {
     TopKCase: {
         "dmlcpu": dmlcpu_top_k,
@@ -349,6 +287,7 @@ BUILDERS = {
         "numpy": numpy_top_k,
         "onnxruntime": onnxruntime_top_k,
         "torch": torch_top_k,
+        OVERRIDDEN: torch_top_k,
     },
     ScatterNDCase: {
         "dmlcpu": dmlcpu_scatter_nd,
@@ -357,6 +296,7 @@ BUILDERS = {
         "numpy": numpy_scatter_nd,
         "onnxruntime": onnxruntime_scatter_nd,
         "torch": torch_scatter_nd,
+        OVERRIDDEN: torch_scatter_nd,
     },
     AtCase: {
         "dmlcpu": dmlcpu_at,
@@ -365,6 +305,7 @@ BUILDERS = {
         "numpy": numpy_at,
         "onnxruntime": no_at,
         "torch": no_at,
+        OVERRIDDEN: no_at,
     },
     QuantizedMatmulCase: {
         "dmlcpu": dmlcpu_quantized_matmul,
@@ -373,6 +314,7 @@ BUILDERS = {
         "numpy": numpy_quantized_matmul,
         "onnxruntime": onnxruntime_quantized_matmul,
         "torch": torch_quantized_matmul,
+        OVERRIDDEN: not_overridden,
     },
     MatmulIntegerCase: {
         "dmlcpu": dmlcpu_matmul_integer,
@@ -381,10 +323,11 @@ BUILDERS = {
         "numpy": numpy_matmul_integer,
         "onnxruntime": onnxruntime_matmul_integer,
         "torch": torch_matmul_integer,
+        OVERRIDDEN: torch_matmul_integer,
     },
 }
 IMPLEMENTATIONS = ["dmlcpu", "dmlcpu out", "numpy", "onnxruntime", "torch"]
-CONTENDERS = ["dmlcpu", ONE_THREAD, "dmlcpu out", "numpy", "onnxruntime", "torch"]
+CONTENDERS = ["dmlcpu", ONE_THREAD, "dmlcpu out", "numpy", "onnxruntime", "torch", OVERRIDDEN]
 
 
 class Comparison:

@@ -4,7 +4,7 @@ import contextlib
 
 from .common import THREADED
 from .conditions import ready, surroundings
-from .peers import ONE_THREAD, Comparison, build, crowd_around, threads_of
+from .peers import ONE_THREAD, Comparison, build, crowd_around, settings_of
 
 
 class Steady(Comparison):
@@ -19,7 +19,7 @@ class Steady(Comparison):
         crowd = crowd_around(case, implementation) if self.regime == "crowded" else ()
         with contextlib.ExitStack() as stack:
             stack.enter_context(surroundings(self.regime))
-            stack.enter_context(threads_of(implementation))
+            stack.enter_context(settings_of(implementation))
             self.call = ready(call, self.regime, crowd)
             self.leave = stack.pop_all().close
 

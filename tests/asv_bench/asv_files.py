@@ -68,7 +68,7 @@ def _as_array(result):
 def check(implementation, case, result):
     """Compare a result with the reference: ours to the bit, a peer's so far that it has done the same work."""
     wanted, found = expected(implementation, case), as_arrays(result)
-    if implementation in ("numpy", "onnxruntime", "torch"):
+    if implementation in ("numpy", "onnxruntime", "torch", "torch on dmlcpu"):
         # Peers promise neither the order of ties nor the last bit.
         wanted, found = wanted[:1], found[:1]
         tolerance = 1 if type(case).__name__ == "QuantizedMatmulCase" else 1e-6

@@ -173,11 +173,11 @@ def test_a_crowd_of_none_is_left_out(monkeypatch, capsys):
 
 
 def test_one_thread_is_of_the_contender_alone():
-    threads_of, before = load("benchmarks.peers").threads_of, dmlcpu.get_num_threads()
+    settings_of, before = load("benchmarks.peers").settings_of, dmlcpu.get_num_threads()
     dmlcpu.set_num_threads(3)
     try:
         for name, threads in (("dmlcpu", 3), ("dmlcpu 1 thread", 1), ("torch", 3)):
-            with contextlib.suppress(KeyError), threads_of(name):
+            with contextlib.suppress(KeyError), settings_of(name):
                 assert dmlcpu.get_num_threads() == threads
                 raise KeyError
             assert dmlcpu.get_num_threads() == 3
