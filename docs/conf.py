@@ -1,5 +1,6 @@
 """Sphinx's settings. Build from the root: python -m sphinx -W --keep-going -b html docs docs/_build/html"""
 
+import importlib.util
 import sys
 from pathlib import Path
 
@@ -19,6 +20,8 @@ default_role = "py:obj"
 autosummary_generate = False  # its tables point at the directives in api/
 autodoc_typehints = "none"  # numpydoc's sections tell the types
 autodoc_preserve_defaults = True
+# Pages can be built without the packages that dmlcpu.interop is for.
+autodoc_mock_imports = [name for name in ("dask", "onnx", "torch") if importlib.util.find_spec(name) is None]
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
