@@ -251,6 +251,20 @@ def test_python_threads_prints_a_table(monkeypatch, capsys):
     assert re.fullmatch(r"\| .+ \| [\d.e-]+ \| [\d.e-]+ \| [\d.]+ \|", lines[4])
 
 
+def test_dask_and_its_peer_select_the_same(monkeypatch):
+    pytest.importorskip("dask.array")
+    module = load("benchmarks.dask")
+    monkeypatch.setattr(module, "CASES", {"tiny": ((6, 50), (4, 20), 5, 1)})
+    results = []
+    for implementation in module.TopK.params[0]:
+        benchmark = module.TopK()
+        benchmark.setup(implementation, "tiny")
+        results.append(benchmark.time_call(implementation, "tiny"))
+    ours, both, (values,) = results
+    for mine, theirs in zip((*ours, ours[0]), (*both, values), strict=True):
+        np.testing.assert_array_equal(mine, theirs, strict=True)
+
+
 def test_compare_leaves_out_what_cannot_be_done(capsys):
     arguments = ["--cases", "on 2000 rows", "--turns", "1", "--implementations", "dmlcpu", "dmlcpu out"]
     load("compare").main(["scatter_nd", *arguments])

@@ -1,6 +1,7 @@
 import concurrent.futures
 import contextlib
 import os
+import threading
 
 import pytest
 
@@ -276,3 +277,28 @@ def test_at_the_end_of_the_process_the_pool_is_closed(monkeypatch):
     monkeypatch.setattr(threads, "_layer", pool.Pool(0))
     threads._close()
     assert closed == [threads._layer]
+
+
+def test_a_thread_may_work_alone_and_others_do_not():
+    dmlcpu.set_num_threads(3)
+    inside, leave = threading.Event(), threading.Event()
+    seen = []
+
+    def work():
+        with threads.at_most(1), threads.at_most(1):
+            inside.set()
+            leave.wait(30)
+            seen.append(threads.budget().threads)
+        seen.append(threads.budget().threads)
+
+    other = threading.Thread(target=work)
+    other.start()
+    assert inside.wait(30)
+    assert threads.budget().threads == dmlcpu.get_num_threads() == 3
+    with contextlib.suppress(KeyError), threads.at_most(1):
+        leave.set()  # both leave at about the same time
+        assert threads.budget().threads == 1
+        raise KeyError
+    other.join()
+    assert seen == [1, 3]
+    assert threads.budget().threads == 3

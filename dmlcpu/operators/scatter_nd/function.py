@@ -156,7 +156,7 @@ def execute(
 ) -> None:
     """Run on checked arrays of any strides, in place if x is out; errors about an index name `operator` and `field`."""
     if mode == "clip":
-        _check_clip(x, indices, operator, field)
+        check_clip(x, indices, operator, field)
     if indices.itemsize < 4:
         indices = indices.astype(np.int64)
     if not can_compile():
@@ -178,7 +178,8 @@ def execute(
         raise out_of_range(indices, place, x.shape, operator, field)
 
 
-def _check_clip(x: Array, indices: Array, operator: str, field: str) -> None:
+def check_clip(x: Array, indices: Array, operator: str, field: str) -> None:
+    """Refuse to clip indices into a dimension without elements."""
     if indices.size and 0 in x.shape[: indices.shape[-1]]:
         raise IndexOutOfRangeError(
             operator, field, "clipped into an empty dimension", f"none: dimension {x.shape.index(0)} has 0 elements"

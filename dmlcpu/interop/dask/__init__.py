@@ -1,0 +1,7 @@
+"""The functions on Dask's arrays: lazy, chunked in any way, and with the functions' results to the last bit."""
+
+from dmlcpu.interop.dask.lazy_quantized_matmul import quantized_matmul
+from dmlcpu.interop.dask.lazy_scatter_nd import scatter_nd
+from dmlcpu.interop.dask.lazy_top_k import top_k
+
+__all__ = ["quantized_matmul", "scatter_nd", "top_k"]

@@ -1,0 +1,73 @@
+"""Arguments of `dmlcpu.interop.dask`: what is made an array of Dask's, and what is refused. Dask is imported here."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from dmlcpu.common.arguments import Array, as_array, as_integer
+from dmlcpu.errors import BindingError, DmlError, UnsupportedError
+
+try:
+    import dask
+    import dask.array as da
+    from dask.highlevelgraph import HighLevelGraph
+except ImportError as error:
+    raise ImportError("dmlcpu.interop.dask needs the package dask: pip install 'dmlcpu[dask]'") from error
+
+__all__ = [
+    "HighLevelGraph",
+    "as_dask",
+    "at_a_time",
+    "da",
+    "dask",
+    "meta_of",
+    "refuse_output",
+    "stand_in",
+    "without_empty",
+]
+
+
+def as_dask(operator: str, field: str, value: Any) -> da.Array:
+    """Return an argument as an array of Dask's with chunks of known sizes."""
+    if dask.is_dask_collection(value):
+        value = da.asarray(value)
+    elif not isinstance(value, np.memmap):  # of which Dask reads nothing to name it
+        value = as_array(operator, field, value)
+    array = value if isinstance(value, da.Array) else da.from_array(value)
+    if type(array._meta) is not np.ndarray:
+        found = f"a dask array of {type(array._meta).__name__}"
+        raise TypeError(f"{operator}: {field} is {found}; allowed: one of numpy.ndarray")
+    if any(math.isnan(size) for size in array.shape):
+        raise BindingError(operator, f"{field}.shape", str(array.shape), "known sizes, as compute_chunk_sizes() finds")
+    return array
+
+
+def stand_in(array: da.Array, value: int | None = None) -> Array:
+    """Return an array of the same shape and type that takes no memory, for the functions' own checks."""
+    element = np.empty((), array.dtype.newbyteorder("=")) if value is None else np.array(value, array.dtype)
+    return np.broadcast_to(element, array.shape)
+
+
+def meta_of(dimensions: int, dtype: np.dtype[Any]) -> Array:
+    """Return what tells Dask of its chunks' kind."""
+    return np.empty((0,) * dimensions, dtype)
+
+
+def refuse_output(operator: str, out: Any) -> None:
+    """Refuse an array to write to."""
+    if out is not None:
+        raise UnsupportedError(operator, "out", type(out).__name__, "None (arrays of Dask are immutable)")
+
+
+def at_a_time(operator: str, value: Any) -> int:
+    """Return how many chunks to bring together at a time."""
+    every = as_integer(operator, "split_every", dask.config.get("split_every", None) or 4 if value is None else value)
+    if every < 2:
+        raise DmlError(operator, "split_every", str(every), "at least 2")
+    return every
+
+
+def without_empty(array: da.Array) -> da.Array:
+    """Return an array without empty chunks, which Dask's broadcasting and reshaping do not take in all cases."""
+    return array.rechunk(tuple(tuple(size for size in sizes if size) or (0,) for sizes in array.chunks))

@@ -1,0 +1,138 @@
+"""scatter_nd on Dask's arrays: updates go to the chunks that own them."""
+
+import itertools
+import math
+from functools import partial
+from typing import Any
+
+from dmlcpu.interop.dask import tasks
+from dmlcpu.interop.dask.arguments import (
+    HighLevelGraph,
+    as_dask,
+    at_a_time,
+    da,
+    dask,
+    meta_of,
+    refuse_output,
+    stand_in,
+    without_empty,
+)
+from dmlcpu.operators.scatter_nd import function as scatter_nd_function
+
+
+def scatter_nd(
+    x: Any,
+    indices: Any,
+    updates: Any,
+    *,
+    reduction: str = "none",
+    mode: str = "raise",
+    split_every: int | None = None,
+    out: None = None,
+) -> da.Array:
+    """Copy x, with updates written at the places that index tuples name; each update goes to the chunk that owns it.
+
+    Updates are applied in index order, whatever the chunks and the scheduler.
+
+    Parameters
+    ----------
+    x : dask.array.Array or array_like, shape (d0, d1, ...)
+    indices : dask.array.Array or array_like of integers, shape (..., T)
+    updates : dask.array.Array or array_like of x's type, shape indices.shape[:-1] + x.shape[T:]
+        The chunks of updates, or else those of indices, say how updates are read: along their first dimension, if
+        indices have two, else along all dimensions but the last, one behind the other.
+    reduction, mode
+        As for `dmlcpu.scatter_nd`.
+    split_every : int, optional
+        How many chunks of updates a task applies, at least 2; by default Dask's setting, or else 4.
+    out : None
+        Nothing else is allowed, as Dask's arrays are immutable.
+
+    Returns
+    -------
+    dask.array.Array
+        A lazy array like x, with its chunks.
+
+    Raises
+    ------
+    IndexOutOfRangeError
+        When it is computed: if any index is out of range and `mode` is "raise", whichever chunk is asked for.
+    DmlError
+        If an argument does not fit, or sizes of chunks are unknown.
+    TypeError
+        If an argument is of the wrong Python kind.
+
+    Notes
+    -----
+    The semantics are those of `dmlcpu.scatter_nd`.
+
+    Examples
+    --------
+    >>> import dask.array as da, numpy as np
+    >>> from dmlcpu.interop.dask import scatter_nd
+    >>> bins = da.zeros(6, dtype=np.int64, chunks=4)
+    >>> scatter_nd(bins, [[0], [5], [-1]], [1, 1, 1], reduction="add").compute()
+    array([1, 0, 0, 0, 0, 2])
+    """
+    refuse_output("scatter_nd", out)
+    every = at_a_time("scatter_nd", split_every)
+    x, indices = as_dask("scatter_nd", "x", x), as_dask("scatter_nd", "indices", indices)
+    is_lazy = dask.is_dask_collection(updates)
+    updates = as_dask("scatter_nd", "updates", updates) if is_lazy else updates
+    given = stand_in(updates) if is_lazy else updates
+    _, _, given = scatter_nd_function.check(stand_in(x), stand_in(indices), given, reduction, mode)
+    if mode == "clip":
+        scatter_nd_function.check_clip(stand_in(x), stand_in(indices), "scatter_nd", "indices")
+    shape, coordinates = indices.shape, indices.shape[-1]
+    x = x.astype(stand_in(x).dtype)
+    updates = updates if is_lazy else da.from_array(given)
+    indices, updates = _in_a_row(indices, updates, x.chunks[coordinates:], by_updates=is_lazy)
+
+    token = dask.base.tokenize(x, indices, updates, reduction, mode, every, shape)
+    name = f"scatter_nd-{token}"
+    of = {step: f"scatter_nd-{step}-{token}" for step in ("range", "split", "piece", "apply")}
+    graph: dict[Any, Any] = {}
+    groups = range(updates.numblocks[0])
+    if mode == "raise":
+        sizes = x.shape[:coordinates]
+        for u, start in zip(groups, (0, *itertools.accumulate(indices.chunks[0])), strict=False):
+            graph[of["range"], u] = (partial(tasks.first_out, sizes=sizes, start=start), (indices.name, u, 0))
+        refuse = partial(tasks.refuse_out, shape=shape, dtype=stand_in(indices).dtype, x_shape=x.shape)
+        graph[of["range"]] = (refuse, [(of["range"], u) for u in groups])
+    split = partial(tasks.split, chunks=x.chunks[:coordinates], mode=mode)
+    places = list(itertools.product(*map(range, x.numblocks[:coordinates])))
+    for rest in itertools.product(*map(range, x.numblocks[coordinates:])):
+        for u in groups:
+            graph[of["split"], u, *rest] = (split, (indices.name, u, 0), (updates.name, u, *rest))
+        for number, place in enumerate(places):
+            for u in groups:
+                graph[of["piece"], u, *place, *rest] = (tasks.piece, (of["split"], u, *rest), number)
+            block = (x.name, *place, *rest)
+            for first in groups[::every]:
+                pieces = [(of["piece"], u, *place, *rest) for u in groups[first : first + every]]
+                before, block = block, (of["apply"], first, *place, *rest)
+                graph[block] = (partial(tasks.apply, reduction=reduction), before, pieces)
+            # The whole result is refused with any bad index; all chunks of indices have been seen by now.
+            graph[name, *place, *rest] = (tasks.checked, block, of["range"]) if mode == "raise" else block
+    layers = HighLevelGraph.from_collections(name, graph, dependencies=[x, indices, updates])
+    return da.Array(layers, name, x.chunks, meta=meta_of(x.ndim, x.dtype))
+
+
+def _in_a_row(indices: da.Array, updates: da.Array, rest: Any, *, by_updates: bool) -> tuple[da.Array, da.Array]:
+    """Return tuples of shape (count, T) and their updates, cut alike along the first dimension.
+
+    rest: the chunks of updates' other dimensions; by_updates: cut the first as updates are, else as indices are.
+    """
+    *leading, coordinates = indices.shape
+    count, slices = math.prod(leading), updates.shape[len(leading) :]
+    if len(leading) != 1:
+        indices, updates = _reshaped(indices, (count, coordinates)), _reshaped(updates, (count, *slices))
+    cuts = (updates if by_updates else indices).chunks[0]
+    return indices.rechunk((cuts, (coordinates,))), updates.rechunk((cuts, *rest))
+
+
+def _reshaped(array: da.Array, shape: tuple[int, ...]) -> da.Array:
+    """Reshape, also what is empty or has empty chunks, which Dask does not take in all cases."""
+    if array.size == 0:
+        return da.empty(shape, dtype=array.dtype)
+    return without_empty(array).reshape(shape)

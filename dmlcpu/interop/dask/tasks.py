@@ -1,0 +1,233 @@
+"""What tasks of `dmlcpu.interop.dask` compute: functions of NumPy arrays, which do not know Dask."""
+
+import contextlib
+import math
+import multiprocessing
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dmlcpu.common.arguments import Array, as_array
+from dmlcpu.errors import DmlError
+from dmlcpu.kernels.gemm.work import NARROW
+from dmlcpu.operators.matmul_integer.function import matmul_integer
+from dmlcpu.operators.quantized_matmul.function import quantized_matmul
+from dmlcpu.operators.scatter_nd.function import out_of_range, scatter_nd
+from dmlcpu.operators.top_k.function import top_k
+from dmlcpu.runtime.threads import at_most
+
+Pair = tuple[Array, Array]
+
+
+def _threads() -> contextlib.AbstractContextManager[None]:
+    """Leave the other cores to the scheduler's other tasks; the single-threaded scheduler has none in this process.
+
+    A worker cannot know how many others its machine has, so one with a single thread does not take all cores either.
+    """
+    is_only = threading.current_thread() is threading.main_thread() and multiprocessing.parent_process() is None
+    return contextlib.nullcontext() if is_only else at_most(1)
+
+
+def top_k_of_chunk(
+    x: Array, *, k: int, axis: int, starts: tuple[int, ...], block_id: tuple[int, ...], options: dict[str, Any]
+) -> Pair:
+    """Return the winners of a chunk, and their positions in the whole array. starts: of the chunks along the axis."""
+    with _threads():
+        values, indices = top_k(x, min(k, x.shape[axis]), axis=axis, **options)
+    start = starts[block_id[axis]]
+    if start:
+        indices += indices.dtype.type(start)
+    return values, indices
+
+
+def same(pair: Pair, axis: Any, keepdims: bool) -> Pair:
+    """Return a pair: winners are what is reduced."""
+    return pair
+
+
+def merge(pairs: list[Pair], *, k: int, axis: tuple[int], keepdims: bool, options: dict[str, Any]) -> Pair:
+    """Return the winners of several chunks' winners, which are sorted; of equal ones the earlier chunk's come first."""
+    if len(pairs) == 1:
+        return pairs[0]
+    (along,) = axis
+    values, indices = [np.concatenate(arrays, along) for arrays in zip(*pairs, strict=True)]
+    with _threads():
+        values, places = top_k(values, min(k, values.shape[along]), axis=along, **options)
+    return values, np.take_along_axis(indices, places, along)
+
+
+def top_k_values(pair: Pair) -> Array:
+    """Return the values of winners."""
+    return pair[0]
+
+
+def top_k_indices(pair: Pair) -> Array:
+    """Return the positions of winners."""
+    return pair[1]
+
+
+def _is_out(indices: Array, sizes: tuple[int, ...]) -> Array:
+    """Return which coordinates point outside their dimension."""
+    if indices.dtype.kind == "u" and indices.itemsize >= 4:
+        return np.asarray(indices >= np.array(sizes, np.uint64))
+    limits = np.array(sizes, np.int64)
+    return np.asarray((indices < -limits) | (indices >= limits))
+
+
+def first_out(indices: Array, *, sizes: tuple[int, ...], start: int) -> tuple[int, int] | None:
+    """Return place and value of a chunk's first coordinate out of range. start: tuples in the chunks before."""
+    bad = _is_out(indices, sizes)
+    if not bad.any():
+        return None
+    place = int(bad.argmax())
+    return start * indices.shape[-1] + place, int(indices.flat[place])
+
+
+def refuse_out(
+    found: list[tuple[int, int] | None], *, shape: tuple[int, ...], dtype: np.dtype[Any], x_shape: tuple[int, ...]
+) -> None:
+    """Raise the function's error about the first coordinate out of range. shape, dtype: of all indices."""
+    bad = [each for each in found if each is not None]
+    if bad:
+        place, value = min(bad)
+        indices = np.broadcast_to(np.array(value, dtype if dtype.itemsize >= 4 else np.int64), shape)
+        raise out_of_range(indices, place, x_shape, "scatter_nd", "indices")
+
+
+def split(
+    indices: Array, updates: Array, *, chunks: tuple[tuple[int, ...], ...], mode: str
+) -> dict[int, tuple[Array, Array]]:
+    """Return the updates of each chunk of x, by its number, in update order, with indices into that chunk.
+
+    chunks: of the dimensions that indices have coordinates for. What is out of range belongs to none, unless clipped.
+    """
+    sizes = np.array([sum(each) for each in chunks], np.int64)
+    bad = _is_out(indices, tuple(sizes))
+    any_bad = bool(bad.any())
+    if any_bad and mode != "clip":
+        within = ~bad.any(-1)
+        indices, updates = indices[within], updates[within]
+    elif any_bad and indices.dtype.kind == "u":
+        indices = np.where(bad, sizes - 1, indices.astype(np.int64))
+    places = indices.astype(np.int64)
+    np.add(places, sizes, out=places, where=places < 0)
+    if any_bad and mode == "clip":
+        np.clip(places, 0, sizes - 1, out=places)
+    if all(len(each) == 1 for each in chunks):
+        return {0: (places, updates)}
+    owner = np.zeros(len(places), np.int64)
+    for number, each in enumerate(chunks):
+        ends = np.cumsum(each)
+        block = np.searchsorted(ends, places[:, number], side="right")
+        owner = owner * len(each) + block
+        places[:, number] -= np.concatenate([[0], ends])[block]
+    few = math.prod(map(len, chunks)) <= 1 << 16  # of 16 bits NumPy sorts in linear time
+    order = np.argsort(owner.astype(np.uint16) if few else owner, kind="stable")
+    owners, first = np.unique(owner[order], return_index=True)
+    parts = np.split(order, first[1:]) if len(owners) else []
+    return {int(each): (places[part], updates[part]) for each, part in zip(owners, parts, strict=True)}
+
+
+def piece(pieces: dict[int, tuple[Array, Array]], chunk: int) -> tuple[Array, Array] | None:
+    """Return the updates of one chunk of x, or None."""
+    return pieces.get(chunk)
+
+
+def apply(block: Array, pieces: list[tuple[Array, Array] | None], *, reduction: str) -> Array:
+    """Return a chunk with updates applied, one piece after the other."""
+    result = None
+    with _threads():
+        for indices, updates in [each for each in pieces if each is not None]:
+            result = scatter_nd(block if result is None else result, indices, updates, reduction=reduction, out=result)
+    return as_array("scatter_nd", "x", block).copy() if result is None else result
+
+
+def checked(block: Array, refused: None) -> Array:
+    """Return a chunk; it is asked for after all indices have been checked."""
+    return block
+
+
+def checked_parameter(block: Array, *, check: Callable[..., Array], field: str, block_info: Any) -> Array:
+    """Return a chunk of scales or zero points converted, or refuse its first bad element as the function does."""
+    try:
+        return check(value=block.ravel(), shape=(block.size, 1), rows=True).reshape(block.shape)
+    except DmlError:
+        starts = [start for start, _ in block_info[0]["array-location"]]
+        for where in np.ndindex(block.shape):
+            try:
+                check(value=block[where], shape=(1, 1), rows=True)
+            except DmlError as error:
+                place = ", ".join(str(start + each) for start, each in zip(starts, where, strict=True))
+                is_array = np.prod(block_info[0]["shape"]) > 1
+                named = f"{field}[{place}]" if is_array else field
+                raise type(error)(error.operator, named, error.found, error.allowed) from None
+        raise
+
+
+def _of_rows(parameter: Array | None) -> Array | None:
+    """Return a parameter with the dimension of size 1 that it lacks."""
+    return None if parameter is None else parameter[..., :, None]
+
+
+def _of_columns(parameter: Array | None) -> Array | None:
+    """Return a parameter with the dimension of size 1 that it lacks."""
+    return None if parameter is None else parameter[..., None, :]
+
+
+def product(
+    a: list[Array],
+    a_scale: Array,
+    a_zero_point: Array | None,
+    b: list[Array],
+    b_scale: Array,
+    b_zero_point: Array | None,
+    y_scale: Array,
+    y_zero_point: Array | None,
+    *,
+    dtype: np.dtype[Any],
+) -> Array:
+    """Return a chunk of y, whose sums are in one chunk of a and one of b. Parameters lack the dimension of size 1."""
+    rows, columns = (a_scale[..., :, None], _of_rows(a_zero_point)), (b_scale[..., None, :], _of_columns(b_zero_point))
+    with _threads():
+        return quantized_matmul(
+            a[0], *rows, b[0], *columns, y_scale[..., :, None], _of_rows(y_zero_point), out_dtype=dtype
+        )
+
+
+def partial_sums(
+    a: Array, a_zero_point: Array | None, b: Array, b_zero_point: Array | None, *, dtype: np.dtype[Any]
+) -> Array:
+    """Return the exact sums over the K of a chunk, shape (..., 1, M, N): long ones are made of some that fit int32."""
+    a_zero_point, b_zero_point = _of_rows(a_zero_point), _of_columns(b_zero_point)
+    with _threads():
+        sums = [
+            matmul_integer(a[..., k : k + NARROW], a_zero_point, b[..., k : k + NARROW, :], b_zero_point)
+            for k in range(0, a.shape[-1] or 1, NARROW)
+        ]
+    total = sums[0].astype(dtype, copy=False)
+    for each in sums[1:]:
+        total += each
+    return total[..., None, :, :]
+
+
+def requantize(
+    sums: Array,
+    a_scale: Array,
+    b_scale: Array,
+    y_scale: Array,
+    y_zero_point: Array | None,
+    *,
+    dtype: np.dtype[Any],
+) -> Array:
+    """Return what quantized_matmul makes of exact sums, by the same float32 operations in the same order."""
+    limits = np.iinfo(dtype)
+    zero = np.float32(0) if y_zero_point is None else y_zero_point[..., :, None].astype(np.float32)
+    with np.errstate(all="ignore"):
+        mul = a_scale[..., :, None] * b_scale[..., None, :] / y_scale[..., :, None]
+        y = np.where(sums == 0, np.float32(0), sums.astype(np.float32) * mul)
+    np.rint(y, out=y)
+    np.clip(y, limits.min - zero, limits.max - zero, out=y)  # small integers, which float32 has
+    y += zero
+    return y.astype(dtype)
