@@ -39,8 +39,8 @@ def enable(include: Collection[str] | None = None, exclude: Collection[str] = ()
     Parameters
     ----------
     include : collection of str, optional
-        Names of operators: "topk", "_int_mm", "index_add_", "index_put_", "scatter_add_", "scatter_"; by default all.
-        Those that are not named are switched off.
+        Names of operators: ``topk``, ``_int_mm``, ``index_add_``, ``index_put_``, ``scatter_add_``, ``scatter_``; by
+        default all. Those that are not named are switched off.
     exclude : collection of str
         Names to leave out.
 
