@@ -1,7 +1,7 @@
 """A model's commands: what is run, in order."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
@@ -14,13 +14,14 @@ from dmlcpu.batch.dispatchables import (
     load_bindings,
 )
 from dmlcpu.batch.faults import Faults, Path, listed, shown
+from dmlcpu.batch.onnx_models import OnnxDispatch, OnnxDispatchable, load_onnx_dispatch
 from dmlcpu.batch.resources import Buffer
 from dmlcpu.directml.base import Field
 from dmlcpu.directml.enums import TensorDataType
 from dmlcpu.directml.tensor import TensorDesc
 
 # Dispatchables by name. None: the file has one of that name, but it is at fault.
-Dispatchables = Mapping[str, Dispatchable | None]
+Dispatchables = Mapping[str, Dispatchable | OnnxDispatchable | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +46,10 @@ class WriteFile:
 
     resource: str
     target: FilePath
-    shape: tuple[int, ...] | None  # None for raw files
+    shape: tuple[int, ...] | None  # None for raw files, and for a deferred buffer's own
 
 
-Command = Dispatch | Print | WriteFile
+Command = Dispatch | OnnxDispatch | Print | WriteFile
 
 
 def load_command(
@@ -68,7 +69,7 @@ def load_command(
 
 def _dispatch(
     entry: dict[str, Any], path: Path, buffers: Buffers, dispatchables: Dispatchables, faults: Faults
-) -> Dispatch | None:
+) -> Dispatch | OnnxDispatch | None:
     name, given = entry["dispatchable"], entry["bindings"]
     path_of_bindings = (*path, "bindings")
     if name not in dispatchables:
@@ -77,6 +78,8 @@ def _dispatch(
     if dispatchable is None:
         check_resources(given, buffers, path_of_bindings, faults)
         return None
+    if isinstance(dispatchable, OnnxDispatchable):
+        return load_onnx_dispatch(dispatchable, given, buffers, path_of_bindings, faults)
     owned = {
         field.dml_name: "nothing: a tensor flagged OWNED_BY_DML is bound in the dispatchable's bindings"
         for field, _ in dispatchable.owned_tensors()
@@ -133,9 +136,12 @@ def _write_file(entry: dict[str, Any], path: Path, buffer: Buffer | None, faults
         faults.add((*path, "targetPath"), shown(entry["targetPath"]), "a .npy, .dat or .bin file")
     if buffer is None or extension != ".npy":
         return WriteFile(entry["resource"], target, None)
-    _check_typed(buffer, path, faults)
     # DxDispatch takes an empty list for none.
-    shape = tuple(map(int, entry.get("dimensions", ()))) or (buffer.count,)
+    shape = tuple(map(int, entry.get("dimensions", ())))
+    if buffer.deferred:
+        return WriteFile(entry["resource"], target, shape or None)
+    _check_typed(buffer, path, faults)
+    shape = shape or (buffer.count,)
     counts = sorted({buffer.initial.size, buffer.count})
     if math.prod(shape) not in counts:
         found = f"{list(shape)}, {math.prod(shape)} elements"
@@ -144,7 +150,22 @@ def _write_file(entry: dict[str, Any], path: Path, buffer: Buffer | None, faults
     return WriteFile(entry["resource"], target, shape)
 
 
+def check_deferred(commands: Sequence[Command | None], buffers: Buffers, faults: Faults) -> None:
+    """Note what is printed or written of a deferred buffer before a dispatch has given it anything."""
+    given: set[str] = set()
+    for i, command in enumerate(commands):
+        if command is None:
+            return  # it might have been what gives it
+        if isinstance(command, OnnxDispatch):
+            given |= {place.resource for place in command.outputs.values()}
+        elif isinstance(command, Print | WriteFile):
+            buffer = buffers.get(command.resource)
+            if buffer is not None and buffer.deferred and buffer.name not in given:
+                found = f"{buffer.name!r}, which is deferred and has nothing yet"
+                faults.add(("commands", i, "resource"), found, "a resource that a dispatch before has written to")
+
+
 def _check_typed(buffer: Buffer, path: Path, faults: Faults) -> None:
-    if buffer.data_type is TensorDataType.UNKNOWN:
+    if buffer.data_type is TensorDataType.UNKNOWN and not buffer.deferred:
         found = f"{buffer.name!r} of type UNKNOWN"
         faults.add((*path, "resource"), found, "a resource whose initial values have one type")

@@ -79,6 +79,9 @@ def _load_desc(entry: dict[str, Any], path: Path, faults: Faults) -> OperatorDes
     except DmlError as error:
         if error.operator == "operator_desc_from_dict":
             path = (*path, error.field)
+            if error.field == "type":
+                faults.add(path, error.found, f"{error.allowed}, onnx")
+                return None
         elif member not in entry:
             faults.add((*path, "desc"), "missing", "an object of the operator's fields")
             return None
@@ -108,9 +111,9 @@ def load_bindings(
     """
     needed = {field.dml_name: tensor for field, tensor in tensors}
     bindings, met = {}, set()
-    for tensor, source, where in _sources(given, {*needed, *others}, path, faults):
+    for tensor, source, where in sources(given, {*needed, *others}, path, faults):
         met.add(tensor)
-        binding = _load_binding(source, buffers, where, faults)
+        binding = load_binding(source, buffers, where, faults)
         if tensor in others:
             faults.add(where, _described(source), others[tensor])
         elif tensor not in needed or "[" in str(where[-1]):  # elements are not bound by names
@@ -125,7 +128,7 @@ def load_bindings(
     return bindings
 
 
-def _sources(
+def sources(
     given: dict[str, Any], names: Collection[str], path: Path, faults: Faults
 ) -> Iterator[tuple[str, Any, Path]]:
     """Yield the tensors that are bound, to what, and where the file says so.
@@ -150,10 +153,11 @@ def check_resources(given: dict[str, Any], buffers: Buffers, path: Path, faults:
         sources = source if isinstance(source, list) else [source]
         for i, each in enumerate(sources):
             if each is not None:
-                _load_binding(each, buffers, (*path, tensor, i) if len(sources) > 1 else (*path, tensor), faults)
+                load_binding(each, buffers, (*path, tensor, i) if len(sources) > 1 else (*path, tensor), faults)
 
 
-def _load_binding(source: Any, buffers: Buffers, path: Path, faults: Faults) -> Binding | None:
+def load_binding(source: Any, buffers: Buffers, path: Path, faults: Faults) -> Binding | None:
+    """Return the place that a binding names; None, with the fault noted, if there is none."""
     details = {"name": source} if isinstance(source, str) else source
     name = details["name"]
     if name not in buffers:

@@ -10,9 +10,10 @@ from os import PathLike
 from pathlib import Path as FilePath
 from typing import Any
 
-from dmlcpu.batch.commands import Command, load_command
-from dmlcpu.batch.dispatchables import Dispatchable, load_dispatchable
+from dmlcpu.batch.commands import Command, check_deferred, load_command
+from dmlcpu.batch.dispatchables import Buffers, Dispatchable, load_dispatchable
 from dmlcpu.batch.faults import Faults, ModelError, Path, extra, json_path, listed, shown
+from dmlcpu.batch.onnx_models import OnnxDispatchable, load_onnx_dispatchable
 from dmlcpu.batch.relaxed_json import parse
 from dmlcpu.batch.resources import Buffer, load_buffer
 
@@ -24,7 +25,7 @@ class Model:
     """A DxDispatch model that can be run: made by `load_model`, for `run_model`."""
 
     buffers: dict[str, Buffer]
-    dispatchables: dict[str, Dispatchable]
+    dispatchables: dict[str, Dispatchable | OnnxDispatchable]
     commands: list[Command]
 
 
@@ -48,11 +49,13 @@ def load_model(path: str | PathLike[str]) -> Model:
         If the model cannot be run. Its `faults` are all that is wrong with the file.
     OSError
         If the file cannot be read.
+    ImportError
+        If a package is missing that an extra brings; the message says which extra.
 
     Notes
     -----
-    The format is that of DxDispatch, Microsoft's runner of DirectML operators. Models that need HLSL, ONNX, images or
-    operators that are not here are refused as a whole.
+    The format is that of DxDispatch, Microsoft's runner of DirectML operators. Models that need HLSL, images or
+    operators that are not here are refused as a whole. Those with ONNX models need the package onnx.
 
     Examples
     --------
@@ -98,18 +101,31 @@ def _load(data: dict[str, Any], misshapen: set[Path], folder: FilePath, faults: 
         for name, entry in data["resources"].items()
     }
     dispatchables = {
-        name: None if ("dispatchables", name) in misshapen else load_dispatchable(name, entry, buffers, faults)
+        name: None if ("dispatchables", name) in misshapen else _load_dispatchable(name, entry, buffers, folder, faults)
         for name, entry in data["dispatchables"].items()
     }
     commands = [
         None if ("commands", i) in misshapen else load_command(i, entry, buffers, dispatchables, faults)
         for i, entry in enumerate(data["commands"])
     ]
+    check_deferred(commands, buffers, faults)
     return Model(
         {name: buffer for name, buffer in buffers.items() if buffer},
         {name: dispatchable for name, dispatchable in dispatchables.items() if dispatchable},
         [command for command in commands if command],
     )
+
+
+def _load_dispatchable(
+    name: str, entry: dict[str, Any], buffers: Buffers, folder: FilePath, faults: Faults
+) -> Dispatchable | OnnxDispatchable | None:
+    if _is_onnx(entry):
+        return load_onnx_dispatchable(name, entry, folder, faults)
+    return load_dispatchable(name, entry, buffers, faults)
+
+
+def _is_onnx(entry: Any) -> bool:
+    return isinstance(entry, dict) and str(entry.get("type")).lower() == "onnx"  # DxDispatch looks at no case
 
 
 @functools.cache
@@ -145,8 +161,9 @@ def _warn_of_unknown_members(data: dict[str, Any], misshapen: set[Path]) -> None
 def _objects(data: dict[str, Any]) -> Iterator[tuple[Path, Any, str | None]]:
     """Yield each object with members of its own, its place and its kind in the schema."""
     yield (), data, None
-    for kind in ("resource", "dispatchable"):
-        for name, entry in data[f"{kind}s"].items():
-            yield (f"{kind}s", name), entry, kind
+    for name, entry in data["resources"].items():
+        yield ("resources", name), entry, "resource"
+    for name, entry in data["dispatchables"].items():
+        yield ("dispatchables", name), entry, "onnx" if _is_onnx(entry) else "operator"
     for i, entry in enumerate(data["commands"]):
         yield ("commands", i), entry, entry.get("type") if isinstance(entry, dict) else None

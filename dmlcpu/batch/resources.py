@@ -46,6 +46,7 @@ class Buffer:
     initial: Array
     nbytes: int  # sizeInBytes, or what the initial values take
     delta: Array | None = None
+    deferred: bool = False  # it becomes what an ONNX model gives, of any size
 
     def allocate(self) -> Array:
         """Return new memory, as bytes, that holds the initial values and zeros behind them."""
@@ -79,6 +80,9 @@ def load_buffer(name: str, entry: dict[str, Any], folder: FilePath, faults: Faul
     if data_type is None:
         return None
     values = entry["initialValues"]
+    if values == "deferred":
+        nothing = np.empty(0, np.uint8 if data_type is TensorDataType.UNKNOWN else data_type.dtype)
+        return Buffer(name, data_type, nothing, 0, deferred=True)
     values_path = (*path, "initialValues")
     delta = None
     if isinstance(values, dict) and "sourcePath" in values:
@@ -213,13 +217,18 @@ def _array(values: list[Any], data_type: TensorDataType) -> Array:
     return np.array(numbers, data_type.dtype)
 
 
+def find_file(source: str, folder: FilePath) -> FilePath | None:
+    """Return where a file is that a model names: relative to the model's folder, or the current one."""
+    return next((file for file in (folder / source, FilePath(source)) if os.path.exists(file)), None)
+
+
 def _from_file(source: str, data_type: TensorDataType, folder: FilePath, path: Path, faults: Faults) -> Array | None:
     where = (*path, "initialValues", "sourcePath")
     extension = FilePath(source).suffix.lower()
     if extension not in (".npy", ".dat", ".bin"):
         faults.add(where, shown(source), "a .npy, .dat or .bin file")
         return None
-    found = next((file for file in (folder / source, FilePath(source)) if os.path.exists(file)), None)
+    found = find_file(source, folder)
     if found is None:
         faults.add(where, f"{source!r}, no such file", f"a file, relative to {folder} or the current directory")
         return None

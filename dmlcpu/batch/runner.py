@@ -1,18 +1,21 @@
 """Running a loaded model: buffers, initialization, then the commands in order."""
 
 import contextlib
+import functools
 import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from dmlcpu.batch.commands import Command, Dispatch, Print, WriteFile
 from dmlcpu.batch.dispatchables import Binding, Dispatchable, Tensors
 from dmlcpu.batch.faults import Path, json_path
 from dmlcpu.batch.model import Model
+from dmlcpu.batch.onnx_models import OnnxDispatch, OnnxDispatchable
 from dmlcpu.batch.values import flat, lines, write_npy, write_raw
 from dmlcpu.directml.compiled import CompiledOperator, compile_operator
 from dmlcpu.directml.enums import TensorDataType
@@ -82,7 +85,7 @@ def run_model(model: Model, *, timing: Timing | None = None, emit: Emit = print)
     -------
     dict of str to ndarray
         The buffers after the last command, flat, each of its initial values' type and length (uint8, whole, where the
-        type is UNKNOWN).
+        type is UNKNOWN). Of a deferred one, what was last written to it.
 
     Raises
     ------
@@ -149,17 +152,21 @@ class _Run:
         self.memory: dict[str, Array] = {}
         self.operators: dict[str, CompiledOperator] = {}
 
-    def initialize(self, name: str, dispatchable: Dispatchable) -> None:
-        start = time.perf_counter()
-        operator = compile_operator(dispatchable.desc)
-        if dispatchable.owned:
-            operator.initialize(**self._bound(dispatchable.owned_tensors(), dispatchable.owned))
-        self.operators[name] = operator
+    def initialize(self, name: str, dispatchable: Dispatchable | OnnxDispatchable) -> None:
+        if isinstance(dispatchable, OnnxDispatchable):
+            seconds = dispatchable.seconds  # it was prepared to be checked
+        else:
+            start = time.perf_counter()
+            operator = compile_operator(dispatchable.desc)
+            if dispatchable.owned:
+                operator.initialize(**self._bound(dispatchable.owned_tensors(), dispatchable.owned))
+            self.operators[name] = operator
+            seconds = time.perf_counter() - start
         if self.timing.verbosity >= 1:
-            self.emit(f"Initialize '{name}': {(time.perf_counter() - start) * 1000:.4f} ms")
+            self.emit(f"Initialize '{name}': {seconds * 1000:.4f} ms")
 
     def carry_out(self, command: Command) -> None:
-        if isinstance(command, Dispatch):
+        if isinstance(command, Dispatch | OnnxDispatch):
             self._dispatch(command)
         elif isinstance(command, Print):
             self._print(command)
@@ -169,6 +176,8 @@ class _Run:
     def values(self, name: str) -> Array:
         """Return what the initial values of a buffer have become."""
         buffer = self.model.buffers[name]
+        if buffer.deferred:
+            return self.memory[name].reshape(-1)
         if buffer.data_type is TensorDataType.UNKNOWN:
             return self.memory[name]
         return self.memory[name][: buffer.initial.nbytes].view(buffer.initial.dtype)
@@ -181,11 +190,17 @@ class _Run:
             arrays[field.name] = tensor.view(self.memory[resource][offset:])
         return arrays
 
-    def _dispatch(self, command: Dispatch) -> None:
+    def _dispatch(self, command: Dispatch | OnnxDispatch) -> None:
         name = command.dispatchable
-        tensors = self.model.dispatchables[name].dispatched_tensors()
-        samples = _measure(self.operators[name], self._bound(tensors, command.bindings), self.timing)
-        for line in _report(name, samples, self.timing):
+        dispatchable = self.model.dispatchables[name]
+        if isinstance(command, OnnxDispatch):
+            assert isinstance(dispatchable, OnnxDispatchable)
+            call = functools.partial(command.run, dispatchable.prepared, self.memory)
+        else:
+            assert isinstance(dispatchable, Dispatchable)
+            arrays = self._bound(dispatchable.dispatched_tensors(), command.bindings)
+            call = functools.partial(self.operators[name], **arrays)
+        for line in _report(name, _measure(call, self.timing), self.timing):
             self.emit(line)
 
     def _print(self, command: Print) -> None:
@@ -194,23 +209,26 @@ class _Run:
         self.emit(f"Resource '{command.resource}':{text}")
 
     def _write_file(self, command: WriteFile) -> None:
-        memory, dtype = self.memory[command.resource], self.model.buffers[command.resource].initial.dtype
-        if command.shape is None:
-            write_raw(command.target, memory)
+        memory, buffer = self.memory[command.resource], self.model.buffers[command.resource]
+        if buffer.deferred and command.target.suffix.lower() == ".npy":
+            write_npy(command.target, memory.reshape(command.shape or memory.shape))
+        elif command.shape is None:
+            write_raw(command.target, memory.reshape(-1).view(np.uint8))
         else:
+            dtype = buffer.initial.dtype
             nbytes = math.prod(command.shape) * dtype.itemsize
             write_npy(command.target, memory[:nbytes].view(dtype).reshape(command.shape))
         self.emit(f"Resource '{command.resource}' written to '{command.target.absolute()}'")
 
 
-def _measure(operator: CompiledOperator, arrays: dict[str, Array], timing: Timing) -> list[float]:
-    """Run the operator as often as asked; return the samples in milliseconds."""
+def _measure(call: Callable[[], object], timing: Timing) -> list[float]:
+    """Run the call as often as asked; return the samples in milliseconds."""
     samples = []
     begin = time.perf_counter()
     while True:
         start = time.perf_counter()
         for _ in range(timing.repeat):
-            operator(**arrays)
+            call()
         now = time.perf_counter()
         samples.append((now - start) * 1000 / timing.repeat)
         if timing.milliseconds is None:

@@ -96,11 +96,11 @@ SHAPE_FAULTS = [
     ),
     (
         add_resource("b", {"initialValuesDataType": "INT8"}),
-        ["$.resources.b.initialValues: missing; allowed: a list, or an object that describes the values"],
+        ["$.resources.b.initialValues: missing; allowed: a list, an object that describes the values, or 'deferred'"],
     ),
     (
-        add_resource("b", buffer("INT8", "deferred")),
-        ["$.resources.b.initialValues: 'deferred'; allowed: a list, or an object that describes the values"],
+        add_resource("b", buffer("INT8", "later")),
+        ["$.resources.b.initialValues: 'later'; allowed: a list, an object that describes the values, or 'deferred'"],
     ),
     (
         add_resource("b", buffer(8, [1], sizeInBytes=0, type="texture")),
@@ -214,7 +214,7 @@ def test_all_faults_at_once_in_the_order_of_the_file(save: Save) -> None:
         '$.resources.x.initialValues[10]: null; allowed: numbers in the range of FLOAT32, "nan", "inf" or "-inf"',
         "$.resources.extra.initialValuesDataType: 'INT9'; allowed: FLOAT32, FLOAT16, UINT32, UINT16, UINT8, INT32, "
         "INT16, INT8, FLOAT64, UINT64, INT64, UNKNOWN",
-        f"$.dispatchables.shade.type: 'hlsl'; allowed: {OPERATOR_TYPES}",
+        f"$.dispatchables.shade.type: 'hlsl'; allowed: {OPERATOR_TYPES}, onnx",
         "$.dispatchables.scatter.desc.InputTensor: missing; allowed: a value: it has no default",
         "$.commands[0].bindings.in: 'nowhere'; allowed: a resource: x, values, indices, extra",
         "$.commands[1].bindings.Output: unknown; "
@@ -235,7 +235,8 @@ def test_faults_of_shape_and_of_meaning_at_once(save: Save) -> None:
     model["commands"][1]["verbose"] = 1
     model["commands"] += [{"type": "dispatch", "dispatchable": "bad", "bindings": {"a": "b"}}, 5]
     assert faults(save(model)) == [
-        "$.resources.indices.initialValues: missing; allowed: a list, or an object that describes the values",
+        "$.resources.indices.initialValues: missing; allowed: a list, an object that describes the values, "
+        "or 'deferred'",
         "$.dispatchables.bad: a list of 0; allowed: an operator: an object with type and desc",
         "$.commands[0].bindings.InputTensor: 'y'; allowed: a resource: x, values, indices",
         "$.commands[1].verbose: 1; allowed: true or false",

@@ -28,6 +28,29 @@ class Tensor(NamedTuple):
     dtype: np.dtype[Any] | None  # None: the model leaves it open
     shape: tuple[int | str | None, ...] | None  # a name stands for a size that is not fixed, None for any
 
+    def fits(self, sizes: Sequence[int]) -> bool:
+        """Return whether a shape is what the model says.
+
+        Parameters
+        ----------
+        sizes : sequence of int
+            The shape.
+
+        Returns
+        -------
+        bool
+        """
+        if self.shape is None:
+            return True
+        return len(sizes) == len(self.shape) and all(
+            not isinstance(wanted, int) or size == wanted for size, wanted in zip(sizes, self.shape, strict=True)
+        )
+
+    def __str__(self) -> str:
+        if self.shape is None:
+            return "any shape"
+        return "[" + ", ".join("?" if size is None else str(size) for size in self.shape) + "]"
+
 
 class BackendRep(base.BackendRep):  # type: ignore[misc]
     """A model that is ready to run: what `Backend.prepare` returns.
@@ -322,25 +345,13 @@ def _checked(field: str, value: Any, tensor: Tensor | None) -> Any:
     if tensor is None or value is None:
         return value
     array: Array = np.asarray(value)
-    dtype, shape = tensor
+    dtype = tensor.dtype
     # Types that NumPy does not have stand for others in older versions of the package onnx.
     if dtype is not None and array.dtype != dtype and array.dtype.kind in _PLAIN and dtype.kind in _PLAIN:
         raise BindingError(_NAME, f"{field}.dtype", str(array.dtype), str(dtype))
-    if shape is not None and not fits(array.shape, shape):
-        raise BindingError(_NAME, f"{field}.shape", str(array.shape), shown(shape))
+    if not tensor.fits(array.shape):
+        raise BindingError(_NAME, f"{field}.shape", str(array.shape), str(tensor))
     return array
-
-
-def fits(sizes: Sequence[int], shape: Sequence[int | str | None]) -> bool:
-    """Return whether sizes are what a model says of a shape."""
-    return len(sizes) == len(shape) and all(
-        not isinstance(wanted, int) or size == wanted for size, wanted in zip(sizes, shape, strict=True)
-    )
-
-
-def shown(shape: Sequence[int | str | None]) -> str:
-    """Write what a model says of a shape."""
-    return "[" + ", ".join("?" if size is None else str(size) for size in shape) + "]"
 
 
 def _described(name: str, value: Any) -> onnx.ValueInfoProto:

@@ -1,0 +1,261 @@
+"""A model's dispatchables that are ONNX models, and dispatches of them."""
+
+import importlib
+import logging
+import math
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dmlcpu.batch.dispatchables import Buffers, load_binding, sources
+from dmlcpu.batch.faults import Faults, MissingExtraError, Path, json_path, listed
+from dmlcpu.batch.resources import DATA_TYPES, Array, Buffer, find_file
+from dmlcpu.directml.enums import TensorDataType
+
+_log = logging.getLogger("dmlcpu")
+
+_FREE = 1  # what DxDispatch takes for a dimension of an input that nothing gives a size
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxDispatchable:
+    """An ONNX model that is ready to run."""
+
+    name: str
+    prepared: Any  # dmlcpu.interop.onnx.BackendRep
+    seconds: float  # that it took to prepare it
+
+
+class Place(NamedTuple):
+    """Where in a buffer a tensor lies."""
+
+    resource: str
+    offset: int
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...] | None  # None: the buffer becomes what the model gives, a deferred one
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes the tensor has."""
+        return math.prod(self.shape or ()) * self.dtype.itemsize
+
+    def view(self, memory: Array) -> Array:
+        """Return the tensor's elements in a buffer's memory; bool as bytes."""
+        word = np.dtype(np.uint8) if self.dtype == np.bool_ else self.dtype
+        assert self.shape is not None
+        return memory[self.offset : self.offset + self.nbytes].view(word).reshape(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxDispatch:
+    """Run an ONNX model."""
+
+    dispatchable: str
+    inputs: dict[str, Place]
+    outputs: dict[str, Place]
+    zeros: dict[str, tuple[np.dtype[Any], tuple[int, ...]]]  # inputs that are not bound
+
+    def run(self, prepared: Any, memory: dict[str, Array]) -> None:
+        """Run the model once on the buffers' memory; nothing is written unless all results fit."""
+        inputs = {name: np.zeros(shape, dtype) for name, (dtype, shape) in self.zeros.items()}
+        for name, place in self.inputs.items():
+            array = place.view(memory[place.resource])
+            inputs[name] = array != 0 if place.dtype == np.bool_ else array
+        try:
+            results = dict(zip(prepared.outputs, prepared.run(inputs), strict=True))
+        except MemoryError:
+            raise
+        except Exception as error:  # operators of ONNX's reference evaluator raise nearly anything
+            reason = str(error) or type(error).__name__
+            raise ValueError(f"'{self.dispatchable}' failed: {reason}") from error
+        results = {name: np.asarray(results[name]) for name in self.outputs}
+        for name, place in self.outputs.items():
+            _check_result(f"{name} of '{self.dispatchable}'", results[name], place)
+        for name, place in self.outputs.items():
+            if place.shape is None:
+                copy = np.array(results[name], order="C")
+                memory[place.resource] = copy.view(np.uint8) if copy.dtype == np.bool_ else copy
+            else:
+                place.view(memory[place.resource])[...] = results[name]
+
+
+def _check_result(name: str, result: Array, place: Place) -> None:
+    if result.dtype != place.dtype:
+        raise ValueError(f"{name} is of {result.dtype}, though the model says {place.dtype}")
+    if place.shape is not None and result.shape != place.shape:
+        raise ValueError(f"{name} has the shape {list(result.shape)}; it is bound with {list(place.shape)}")
+
+
+def load_onnx_dispatchable(
+    name: str, entry: dict[str, Any], folder: FilePath, faults: Faults
+) -> OnnxDispatchable | None:
+    """Return the ONNX model that an entry of `dispatchables` names; None, with the fault noted, if it cannot run."""
+    source = entry["sourcePath"]
+    where = ("dispatchables", name, "sourcePath")
+    found = find_file(source, folder)
+    if found is None:
+        faults.add(where, f"{source!r}, no such file", f"a file, relative to {folder} or the current directory")
+        return None
+    onnx, ours = _packages()
+    start = time.perf_counter()
+    try:
+        proto = onnx.load(found)
+        _fix_sizes(proto, entry, ("dispatchables", name))
+        prepared = ours.prepare(proto)
+    except MemoryError:
+        raise
+    except Exception as error:  # what Protobuf, ONNX's checker and its operators say of a model
+        reason = " ".join(str(error).split())
+        faults.add(where, f"{source!r}, which cannot be run: {reason}", "a valid ONNX model of known operators")
+        return None
+    return OnnxDispatchable(name, prepared, time.perf_counter() - start)
+
+
+def _packages() -> tuple[Any, Any]:
+    try:
+        return importlib.import_module("onnx"), importlib.import_module("dmlcpu.interop.onnx")
+    except ImportError:
+        message = "a dispatchable of type onnx needs the package onnx: pip install 'dmlcpu[cli,onnx]'"
+        raise MissingExtraError(message) from None
+
+
+def _fix_sizes(proto: Any, entry: dict[str, Any], path: Path) -> None:
+    """Give dimensions of inputs and outputs the sizes that the file says, by name or by denotation."""
+    values = [*proto.graph.input, *proto.graph.output]
+    dimensions = [each for value in values for each in value.type.tensor_type.shape.dim]
+    for member, attribute in (
+        ("freeDimensionNameOverrides", "dim_param"),
+        ("freeDimensionDenotationOverrides", "denotation"),
+    ):
+        for name, size in entry.get(member, {}).items():
+            mine = [each for each in dimensions if getattr(each, attribute) == name]
+            if not mine:
+                _log.warning("%s is unknown and ignored: no input or output has it", json_path((*path, member, name)))
+            for each in mine:
+                each.dim_value = int(size)
+
+
+def load_onnx_dispatch(
+    dispatchable: OnnxDispatchable, given: dict[str, Any], buffers: Buffers, path: Path, faults: Faults
+) -> OnnxDispatch | None:
+    """Return a dispatch with its bindings; None, with the faults noted, if some are missing, unknown or do not fit."""
+    prepared = dispatchable.prepared
+    tensors = {**prepared.outputs, **prepared.inputs}
+    places: dict[str, Place] = {}
+    for name, source, where in sources(given, tensors, path, faults):
+        binding = load_binding(source, buffers, where, faults)
+        if name not in tensors:
+            faults.add(where, "unknown", f"the tensors {listed(tensors)}")
+        elif tensors[name] is None or _data_type(tensors[name]) is None:
+            faults.add(where, "a resource", f"nothing: {name} is no tensor of a type that DirectML has")
+        elif binding is not None:
+            buffer = buffers[binding.resource]
+            assert buffer is not None  # or there would be no binding
+            shape = _shape_of(name, source, buffer, dispatchable, where, faults)
+            if shape is not None and _fits(name, tensors[name], shape, buffer, binding.offset, where, faults):
+                dtype = tensors[name].dtype
+                places[name] = Place(binding.resource, binding.offset, dtype, None if buffer.deferred else shape)
+    inputs = {name: place for name, place in places.items() if name in prepared.inputs}
+    outputs = {name: place for name, place in places.items() if name not in prepared.inputs}
+    unbound = dict(_zeros(prepared, given, path, faults))
+    _check_apart(inputs, outputs, path, faults)
+    return OnnxDispatch(dispatchable.name, inputs, outputs, unbound) if len(places) == len(given) else None
+
+
+def _data_type(tensor: Any) -> TensorDataType | None:
+    """Return DirectML's type of a tensor's elements, if it has one."""
+    name = "uint8" if tensor.dtype == np.bool_ else str(tensor.dtype)
+    return DATA_TYPES.get(name.upper())
+
+
+def _shape_of(
+    name: str, source: Any, buffer: Buffer, dispatchable: OnnxDispatchable, path: Path, faults: Faults
+) -> tuple[int, ...] | None:
+    """Return the shape that a tensor is bound with: the binding's, or the model's; of a deferred one it is open."""
+    is_input = name in dispatchable.prepared.inputs
+    tensor = (dispatchable.prepared.inputs if is_input else dispatchable.prepared.outputs)[name]
+    if buffer.deferred:
+        if is_input:
+            faults.add(path, f"{buffer.name!r}, which is deferred", "a resource that has values")
+        return None if is_input else ()
+    chosen = source.get("shape") if isinstance(source, dict) else None
+    if chosen:  # DxDispatch takes an empty list for none
+        if not tensor.fits(chosen):
+            faults.add((*path, "shape"), str(chosen), f"{tensor} ({name} of {dispatchable.name!r})")
+            return None
+        return tuple(map(int, chosen))
+    shape = _known(tensor, _FREE if is_input else None)
+    if shape is None:
+        allowed = f"a binding with a shape{'' if is_input else ', or a deferred resource'}"
+        faults.add(path, repr(buffer.name), f"{allowed}: of {name} the model says {tensor}")
+    return shape
+
+
+def _known(tensor: Any, free: int | None) -> tuple[int, ...] | None:
+    """Return a tensor's shape, with a size for what the model leaves free; None if it is not known then."""
+    if tensor.shape is None:
+        return None
+    sizes = [size if isinstance(size, int) else free for size in tensor.shape]
+    return None if None in sizes else tuple(size for size in sizes if size is not None)
+
+
+def _fits(
+    name: str, tensor: Any, shape: tuple[int, ...], buffer: Buffer, offset: int, path: Path, faults: Faults
+) -> bool:
+    """Return whether a buffer can hold a tensor, by its type and its size."""
+    data_type = _data_type(tensor)
+    assert data_type is not None
+    if not _same_kind(buffer.data_type, data_type):
+        of = "" if tensor.dtype != np.bool_ else ", for bool"
+        faults.add(path, f"{buffer.name!r} of {buffer.data_type.name}", f"{data_type.name} (the type of {name}{of})")
+        return False
+    if buffer.deferred:
+        return True
+    needed = math.prod(shape) * tensor.dtype.itemsize
+    if buffer.size - offset < needed:
+        found = f"{buffer.name!r} of {buffer.size} bytes" + (f", from byte {offset} on" if offset else "")
+        faults.add(path, found, f"at least {needed} bytes, for {data_type.name} of shape {list(shape)}")
+        return False
+    return True
+
+
+def _same_kind(mine: TensorDataType, wanted: TensorDataType) -> bool:
+    """Return whether a buffer of one type may stand for another: integers of one size may, and bytes of many types."""
+    if mine in (wanted, TensorDataType.UNKNOWN):
+        return True
+    return mine.bits == wanted.bits and mine.dtype.kind in "iu" and wanted.dtype.kind in "iu"
+
+
+def _zeros(
+    prepared: Any, given: Mapping[str, Any], path: Path, faults: Faults
+) -> Iterator[tuple[str, tuple[np.dtype[Any], tuple[int, ...]]]]:
+    """Yield the inputs that are not bound: zeros, as DxDispatch leaves open what they are."""
+    for name, tensor in prepared.inputs.items():
+        if name in given or name in prepared.defaults:
+            continue
+        shape = None if tensor is None or _data_type(tensor) is None else _known(tensor, _FREE)
+        if shape is None:
+            faults.add((*path, name), "missing", "the name of a resource")
+        else:
+            _log.warning("%s is missing; zeros are taken", json_path((*path, name)))
+            yield name, (tensor.dtype, shape)
+
+
+def _check_apart(inputs: dict[str, Place], outputs: dict[str, Place], path: Path, faults: Faults) -> None:
+    """Refuse outputs that lie where another tensor of the same dispatch does."""
+    before = list(inputs.items())
+    for name, place in outputs.items():
+        for other, its in before:
+            if _meet(place, its):
+                faults.add((*path, name), f"{place.resource!r}, which overlaps {other}", "memory of its own")
+        before.append((name, place))
+
+
+def _meet(a: Place, b: Place) -> bool:
+    if a.resource != b.resource:
+        return False
+    return a.shape is None or (a.offset < b.offset + b.nbytes and b.offset < a.offset + a.nbytes)
