@@ -32,7 +32,13 @@ IN_TEXT = runpy.run_path(str(DOCS / "_ext" / "operators_in_text.py"))
 expanded = IN_TEXT["expanded"]
 
 # What a page's examples need that the tests' own requirements do not bring.
-NEEDED = {"other_arrays.rst": "torch", "onnx.rst": "onnx", "pytorch.rst": "torch", "dask.rst": "dask"}
+NEEDED = {
+    "other_arrays.rst": "torch",
+    "pytorch.rst": "torch",
+    "onnx.rst": "onnx",
+    "dxdispatch.rst": "onnx",
+    "dask.rst": "dask",
+}
 
 FENCED = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 FEATURE_LEVELS = re.compile(r"^\.\. feature-levels:: (\w+)$", re.MULTILINE)

@@ -362,6 +362,7 @@ TINY = {
     "top_k": TopKCase((1, 64), 8),
     "scatter_nd": ScatterNDCase((64,), 8),
     "quantized_matmul": QuantizedMatmulCase(16, 64, 64),
+    "matmul_integer": MatmulIntegerCase(16, 64, 64),
 }
 
 # What several Python threads call, in turns.

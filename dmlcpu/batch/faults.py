@@ -60,7 +60,7 @@ class ModelError(DmlError):
 
 
 class MissingExtraError(ImportError):
-    """A package of the ``cli`` extra is not installed."""
+    """A package of the ``cli`` or ``onnx`` extra is not installed."""
 
 
 @dataclass(slots=True)

@@ -265,6 +265,19 @@ def test_dask_and_its_peer_select_the_same(monkeypatch):
         np.testing.assert_array_equal(mine, theirs, strict=True)
 
 
+def test_onnx_models_are_timed_and_give_what_the_reference_gives(capsys):
+    module = load("onnx_backend")
+    models = module.models(scale=64)
+    for name, (model, inputs) in models.items():
+        wanted, *others = [call()[0] for call in module.contenders(model, inputs).values()]
+        for found in others:
+            np.testing.assert_allclose(found.astype(np.float64), wanted, rtol=1e-5, atol=1, err_msg=name)
+    module.main(["--turns", "1", "--scale", "64"])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(":")[0] for line in lines] == [name.partition(":")[0] for name in models]
+    assert re.match(r"TopK: 10 of 16 rows of 160: reference [\d.e+-]+ ms, dmlcpu [\d.e+-]+ ms", lines[0])
+
+
 def test_compare_leaves_out_what_cannot_be_done(capsys):
     arguments = ["--cases", "on 2000 rows", "--turns", "1", "--implementations", "dmlcpu", "dmlcpu out"]
     load("compare").main(["scatter_nd", *arguments])

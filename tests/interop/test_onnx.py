@@ -29,7 +29,10 @@ def node_tests():
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the other operators' data
-        return load_model_tests(kind="node")
+        cases = load_model_tests(kind="node")
+    if cases[0].model is None:
+        pytest.skip("this version of onnx keeps its tests in files")
+    return cases
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from dmlcpu.common.arguments import Array, as_dtype
-from dmlcpu.common.operands import operands
+from dmlcpu.common.operands import check_operands, result_of
 from dmlcpu.common.packing import PackedMatrix, unpack
 from dmlcpu.common.product_plan import multiply
 from dmlcpu.common.quantization import zero_point
@@ -76,13 +76,13 @@ def matmul_integer(
     array([[ 10, -10],
            [ 10, -10]], dtype=int32)
     """
-    given = operands("matmul_integer", a, b)
-    a, b = given.a, given.b
+    a, b, matrix_a, matrix_b, batch = check_operands("matmul_integer", a, b)
     dtype = as_dtype("matmul_integer", "out_dtype", out_dtype, _SUMS)
-    a_zero = zero_point("matmul_integer", "a_zero_point", a_zero_point, a.dtype, given.row_shape, rows=True)
-    b_zero = zero_point("matmul_integer", "b_zero_point", b_zero_point, b.dtype, given.column_shape, rows=False)
-    out, result = given.output(out, dtype)
-    execute(a, a_zero, b, b_zero, result)
+    rows, columns = (*matrix_a.shape[:-1], 1), (*matrix_b.shape[:-2], 1, matrix_b.shape[-1])
+    a_zero = zero_point("matmul_integer", "a_zero_point", a_zero_point, a.dtype, rows, rows=True)
+    b_zero = zero_point("matmul_integer", "b_zero_point", b_zero_point, b.dtype, columns, rows=False)
+    out, result = result_of("matmul_integer", a, b, batch, out, dtype)
+    execute(matrix_a, a_zero, matrix_b, b_zero, result)
     return out
 
 

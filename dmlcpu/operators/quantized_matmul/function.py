@@ -3,7 +3,7 @@
 from numpy.typing import ArrayLike, DTypeLike
 
 from dmlcpu.common.arguments import Array
-from dmlcpu.common.operands import operands
+from dmlcpu.common.operands import check_operands, result_of
 from dmlcpu.common.packing import PackedMatrix, unpack
 from dmlcpu.common.product_plan import multiply
 from dmlcpu.common.quantization import output_type, scale, zero_point
@@ -82,21 +82,21 @@ def quantized_matmul(
     array([[112,  94],
            [128,  86]], dtype=uint8)
     """
-    given = operands("quantized_matmul", a, b)
-    a, b, rows, columns = given.a, given.b, given.row_shape, given.column_shape
+    a, b, matrix_a, matrix_b, batch = check_operands("quantized_matmul", a, b)
     dtype = output_type("quantized_matmul", out_dtype, y_zero_point, a.dtype)
-    y_rows = (*given.batch, rows[-2], 1)
+    rows, columns = (*matrix_a.shape[:-1], 1), (*matrix_b.shape[:-2], 1, matrix_b.shape[-1])
+    y_rows = (*batch, *rows[-2:])
     parameters = (
         scale("quantized_matmul", "a_scale", a_scale, rows, rows=True),
         zero_point("quantized_matmul", "a_zero_point", a_zero_point, a.dtype, rows, rows=True),
-        b,
+        matrix_b,
         scale("quantized_matmul", "b_scale", b_scale, columns, rows=False),
         zero_point("quantized_matmul", "b_zero_point", b_zero_point, b.dtype, columns, rows=False),
         scale("quantized_matmul", "y_scale", y_scale, y_rows, rows=True),
         zero_point("quantized_matmul", "y_zero_point", y_zero_point, dtype, y_rows, rows=True),
     )
-    out, result = given.output(out, dtype)
-    execute(a, *parameters, result)
+    out, result = result_of("quantized_matmul", a, b, batch, out, dtype)
+    execute(matrix_a, *parameters, result)
     return out
 
 
