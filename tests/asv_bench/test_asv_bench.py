@@ -275,7 +275,7 @@ def test_onnx_models_are_timed_and_give_what_the_reference_gives(capsys):
     module.main(["--turns", "1", "--scale", "64"])
     lines = capsys.readouterr().out.splitlines()
     assert [line.partition(":")[0] for line in lines] == [name.partition(":")[0] for name in models]
-    assert re.match(r"TopK: 10 of 16 rows of 160: reference [\d.e+-]+ ms, dmlcpu [\d.e+-]+ ms", lines[0])
+    assert re.match(r"TopK: 10 of 16 rows of 160: reference [\d.e+-]+ ms \([\d.e+-]+\), dmlcpu ", lines[0])
 
 
 def test_compare_leaves_out_what_cannot_be_done(capsys):
