@@ -3,7 +3,8 @@
     python asv_bench/onnx_backend.py
     python asv_bench/onnx_backend.py --turns 25 --models TopK
 
-Figures are the median of a contender's turns and, for machines that others use, the shortest; sessions are made beforehand.
+A figure is the median of a contender's turns, with the shortest behind it, for machines that others use, too; sessions are
+made beforehand.
 """
 
 import argparse
