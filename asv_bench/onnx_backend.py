@@ -3,7 +3,7 @@
     python asv_bench/onnx_backend.py
     python asv_bench/onnx_backend.py --turns 25 --models TopK
 
-A figure is the median of a contender's turns, with the shortest behind it, for machines that others use, too; sessions are
+A figure is the median of a contender's turns; behind it stands the shortest, for machines that others use. Sessions are
 made beforehand.
 """
 
