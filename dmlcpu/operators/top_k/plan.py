@@ -23,7 +23,7 @@ from dmlcpu.runtime.records import CACHE_LINE, CELL, fill
 _log = logging.getLogger("dmlcpu")
 
 INDEX_WORD = np.dtype(np.uint32)
-_KEYS = {"b": UNSIGNED, "u": UNSIGNED, "i": SIGNED, "f": FLOAT}  # by the kind of a data type
+KINDS = {"b": UNSIGNED, "u": UNSIGNED, "i": SIGNED, "f": FLOAT}  # by the kind of a data type
 
 # Between the workspaces of two threads, in elements: no cache line, nor the next one that processors fetch with it, is
 # written by both.
@@ -33,12 +33,12 @@ _GAP = 128
 # is within a tenth of the fastest, too, but for three: lockstep takes 1.2 to 1.7 times as long as select_sort for k of
 # 32 and 64, and 1.5 times as long as tournament for 256 elements and k 1; strided_insert with k 16 and 512 elements and
 # more takes 1.5 to 2.4 times as long as strided_tournament.
-_INSERT_K = 16  # at most: winners in a vector lane
-_INSERT_N = 10_000  # at most: elements of a column
-_INSERT_COLUMNS = 8  # at least: columns side by side, or most lanes have none
-_LOCKSTEP_WORK = 8192  # at most: elements of a sequence times k
+INSERT_K = 16  # at most: winners in a vector lane
+INSERT_N = 10_000  # at most: elements of a column
+INSERT_COLUMNS = 8  # at least: columns side by side, or most lanes have none
+LOCKSTEP_WORK = 8192  # at most: elements of a sequence times k
 # At least so many elements for each of the k winners, or too many groups have to be looked at again.
-_ELEMENTS_A_WINNER = 31
+ELEMENTS_A_WINNER = 31
 
 
 def cost(entry: registry.Entry, problem: Problem, width: int) -> int:
@@ -52,13 +52,13 @@ def choose(problem: Problem, width: int, budget: threads.Budget) -> tuple[str, s
     """Return the name of the kernel that is fastest for such sequences of elements of so many bytes, and why it is."""
     if budget.kernel:
         return budget.kernel, "asked for"
-    few = problem.k <= _INSERT_K and problem.n <= _INSERT_N
-    if strided_insert.supports(problem) and few and problem.columns >= _INSERT_COLUMNS:
-        return "strided_insert", f"{problem.columns} columns side by side, k at most {_INSERT_K}"
-    if lockstep.supports(problem) and problem.n * problem.k <= _LOCKSTEP_WORK and problem.rows > 1:
-        return "lockstep", f"several sequences, n k at most {_LOCKSTEP_WORK}"
-    if problem.n < _ELEMENTS_A_WINNER * problem.k:
-        return "select_sort", f"fewer than {_ELEMENTS_A_WINNER} elements for each winner"
+    few = problem.k <= INSERT_K and problem.n <= INSERT_N
+    if strided_insert.supports(problem) and few and problem.columns >= INSERT_COLUMNS:
+        return "strided_insert", f"{problem.columns} columns side by side, k at most {INSERT_K}"
+    if lockstep.supports(problem) and problem.n * problem.k <= LOCKSTEP_WORK and problem.rows > 1:
+        return "lockstep", f"several sequences, n k at most {LOCKSTEP_WORK}"
+    if problem.n < ELEMENTS_A_WINNER * problem.k:
+        return "select_sort", f"fewer than {ELEMENTS_A_WINNER} elements for each winner"
     if strided_tournament.supports(problem):
         return "strided_tournament", f"{problem.columns} columns side by side"
     if not tournament.supports(problem):
@@ -68,7 +68,7 @@ def choose(problem: Problem, width: int, budget: threads.Budget) -> tuple[str, s
     shares = budget.parts(each // 2, split.most_parts(problem))
     if problem.rows * 2 <= budget.threads and shares > 1:
         return "split", "two threads and more for each sequence"
-    return "tournament", f"{_ELEMENTS_A_WINNER} elements and more for each winner"
+    return "tournament", f"{ELEMENTS_A_WINNER} elements and more for each winner"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def plan(
         WORK,
         is_sorted=ordered,
         index_words=index_width // INDEX_WORD.itemsize,
-        key_map=make_key_map(_KEYS[data_type.kind], width, data_type.infinity, largest, nan_last)._asdict(),
+        key_map=make_key_map(KINDS[data_type.kind], width, data_type.infinity, largest, nan_last)._asdict(),
         workspace={"keys": keys, "positions": positions},
         **sequences,
     )

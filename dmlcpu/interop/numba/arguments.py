@@ -1,0 +1,209 @@
+"""Checks of arguments: what types tell is refused when a caller is compiled, the rest raises errors when it runs."""
+
+import numpy as np
+from numba.core import types
+from numba.core.errors import TypingError
+from numba.np.numpy_support import as_dtype
+
+from dmlcpu.errors import BindingError, DmlError, IndexOutOfRangeError
+from dmlcpu.runtime.jit import device
+from dmlcpu.runtime.records import CELL
+from dmlcpu.runtime.stack import address_of
+
+# A thread's own stack holds a workspace of up to so many cells, 96 KiB: little beside the least that systems give a
+# thread (512 KiB), and enough for the 40 largest of 150,000 float32.
+STACK = 96 * 1024 // CELL
+
+
+def refusal(operator, field, found, allowed):
+    """Return the error about what a type tells, in the words of all errors."""
+    return TypingError(f"{operator}: {field} is {found}; allowed: {allowed}")
+
+
+def constant(operator, field, given):
+    """Return the value of an argument that has to be known when its caller is compiled."""
+    if isinstance(given, types.Literal):
+        return given.literal_value
+    if isinstance(given, types.Omitted):
+        return given.value
+    if isinstance(given, types.NoneType):
+        return None
+    if isinstance(given, types.NumberClass | types.DType):
+        return as_dtype(given.dtype)
+    if isinstance(given, types.Type):
+        raise refusal(operator, field, given, "a constant, in compiled code")
+    return given  # a default
+
+
+def choice(operator, field, given, choices):
+    """Return a string argument that is one of the choices."""
+    value = constant(operator, field, given)
+    if value not in choices:
+        raise refusal(operator, field, repr(value), ", ".join(map(repr, choices)))
+    return value
+
+
+def flag(operator, field, given):
+    """Return a boolean argument."""
+    value = constant(operator, field, given)
+    if not isinstance(value, bool):
+        raise refusal(operator, field, repr(value), "True or False")
+    return value
+
+
+def is_given(value):
+    """Return whether an argument is there, and not None."""
+    return value is not None and not isinstance(value, types.Omitted | types.NoneType)
+
+
+def array_type(operator, field, given):
+    """Return the type of a contiguous array's elements."""
+    given = types.unliteral(given) if isinstance(given, types.Type) else given
+    if not isinstance(given, types.Array):
+        raise refusal(operator, field, given, "an array, in compiled code")
+    if given.layout != "C":
+        raise refusal(operator, field, f"laid out {given.layout!r}", "a C-contiguous array, in compiled code")
+    if not given.aligned:
+        raise refusal(operator, field, "not aligned to its element size", "an aligned array, in compiled code")
+    try:
+        dtype = as_dtype(given.dtype)
+    except NotImplementedError:
+        raise refusal(operator, f"{field}.dtype", given.dtype, "a type of fixed size") from None
+    if dtype.name == "float16":
+        raise refusal(operator, f"{field}.dtype", dtype, "types that Numba has on processors: no float16")
+    return dtype
+
+
+def check_type(operator, field, dtype, allowed):
+    """Refuse a data type that is not in a list of names."""
+    if dtype.name not in allowed:
+        raise refusal(operator, f"{field}.dtype", dtype, ", ".join(allowed))
+
+
+def output_type(operator, field, given, ndim, dtype):
+    """Refuse an output whose type tells that it cannot take a result."""
+    found = array_type(operator, field, given)
+    if given.ndim != ndim:
+        raise refusal(operator, f"{field}.ndim", given.ndim, str(ndim))
+    if found != dtype:
+        raise refusal(operator, f"{field}.dtype", found, str(dtype))
+    if not given.mutable:
+        raise refusal(operator, field, "read-only", "an array that can be written to")
+
+
+# What compiled code raises. It has numbers, of which text is made when the error is: Numba compiles text for seconds.
+# An error becomes one of the class it is derived from.
+
+
+class RefusalError(DmlError):
+    """A `DmlError`, of the name of a function of WORDS and what that takes."""
+
+    def __init__(self, name, *found):
+        super().__init__(*WORDS[name](*found))
+        self.__class__ = DmlError  # type: ignore[assignment]
+
+
+class BindingRefusalError(BindingError):
+    """A `BindingError` made in this way."""
+
+    def __init__(self, name, *found):
+        super().__init__(*WORDS[name](*found))
+        self.__class__ = BindingError  # type: ignore[assignment]
+
+
+class IndexRefusalError(IndexOutOfRangeError):
+    """An `IndexOutOfRangeError` made in this way."""
+
+    def __init__(self, name, *found):
+        super().__init__(*WORDS[name](*found))
+        self.__class__ = IndexOutOfRangeError  # type: ignore[assignment]
+
+
+def _axis(operator, axis, ndim):
+    return operator, "axis", str(axis), f"{-ndim} to {ndim - 1} (x has {ndim} dimensions)"
+
+
+def _shape(operator, field, found, allowed):
+    return operator, f"{field}.shape", str(found), str(allowed)
+
+
+def _shared(operator, field, other):
+    return operator, field, f"sharing memory with {other}", "memory of its own"
+
+
+def _k(k, n, axis):
+    return "top_k", "k", str(k), f"0 to {n} (the elements along axis {axis})"
+
+
+def _index_dtype(name, n):
+    return "top_k", "index_dtype", name, f"a type that holds {n - 1}"
+
+
+def _updates(found, indices, x, coordinates):
+    """Say what shape updates should have; the shapes of updates and of x have one more dimension."""
+    allowed = f"{(*indices[:-1], *x[coordinates:-1])} (indices.shape[:-1] + x.shape[{coordinates}:]"
+    return "scatter_nd", "updates.shape", str(found[:-1]), f"{allowed}; updates are not broadcast)"
+
+
+def _coordinates(found, coordinates):
+    return "scatter_nd", "indices.shape[-1]", str(found), f"{coordinates} (by the dimensions of updates)"
+
+
+def _clip(dimension):
+    return (
+        "scatter_nd",
+        "indices",
+        "clipped into an empty dimension",
+        f"none: dimension {dimension} has 0 elements",
+    )
+
+
+def _index(place, found, indices, x, is_signed):
+    """Say which index is out of range; place: in the array of indices; indices, x: the shapes."""
+    number, coordinate = divmod(place, indices[-1])
+    where, size = ", ".join(map(str, np.unravel_index(place, indices))), x[coordinate]
+    allowed = f"{-size if is_signed else 0} to {size - 1}" if size else "none"
+    of = f"coordinate {coordinate} of tuple {number}; that dimension has {size} elements"
+    return "scatter_nd", f"indices[{where}]", str(found), f"{allowed} ({of})"
+
+
+def _depth(a, b):
+    return "quantized_matmul", "b.shape", str(b), f"K = {a[1]} rows (a.shape is {a})"
+
+
+def _length(field, found, length):
+    return "quantized_matmul", f"{field}.shape", f"({found},)", f"one number, or ({length},)"
+
+
+def _scale(field, i, count, value):
+    place = f"{field}[{i}]" if count > 1 else field
+    return "quantized_matmul", place, str(value), "finite float32 numbers greater than 0"
+
+
+def _zero(field, value, lowest, highest, name):
+    return "quantized_matmul", field, str(value), f"{lowest} to {highest} ({name})"
+
+
+_SAYING = (
+    _axis,
+    _shape,
+    _shared,
+    _k,
+    _index_dtype,
+    _updates,
+    _coordinates,
+    _clip,
+    _index,
+    _depth,
+    _length,
+    _scale,
+    _zero,
+)
+WORDS = {function.__name__: function for function in _SAYING}
+
+
+@device
+def share_memory(a, b):
+    """Return whether two contiguous arrays share memory."""
+    first, other = address_of(a), address_of(b)
+    return a.size > 0 and b.size > 0 and first < other + b.size * b.itemsize and other < first + a.size * a.itemsize

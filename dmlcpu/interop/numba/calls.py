@@ -1,0 +1,99 @@
+"""How compiled callers reach the kernels: by an address that each process asks for once.
+
+Were the kernels part of their callers, as what compiled functions call usually is, Numba would optimise them once more
+in every caller: that took two seconds for each, and eight for one with a parallel loop. So a caller has a cell for the
+address, and asks Python for it while that is empty. A caller that Numba keeps on disk also gets the kernels of the
+dmlcpu that is there, compiled for the processor that is there.
+"""
+
+import functools
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+_CELL = ir.IntType(64)
+# Of what callers pass. Those on disk go on passing it, so a change of it is another version.
+VERSION = 1
+
+_functions: dict[str, tuple[Any, Any]] = {}
+_addresses: dict[str, tuple[int, Any]] = {}
+
+
+def offer(name: str, compiled: Any, signature: Any) -> None:
+    """Let callers have a compiled function that returns an int64; signature: the function of its arguments' types."""
+    _functions[f"{VERSION} {name}"] = compiled, signature
+
+
+def address_of_kernel(key: str) -> int:
+    """Return where the machine code is that a caller names."""
+    # Without a lock: whoever compiles a caller holds Numba's own, and comes here. To do it twice does no harm.
+    if key not in _addresses:
+        from dmlcpu.interop.numba import quantized_matmul, scatter_nd, top_k  # noqa: F401  # which offer theirs
+
+        name, _, word = key.rpartition(" ")
+        if name not in _functions:
+            raise RuntimeError(f"dmlcpu has no {key!r} for a function compiled earlier: clear Numba's cache of it")
+        compiled, signature_of = _functions[name]
+        signature = signature_of(types.Array(getattr(types, word), 1, "C"))
+        compiled.compile(signature)
+        result = compiled.overloads[signature]
+        assert result.signature.return_type == types.int64
+        code = result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
+        _addresses[key] = code, result  # which keeps the code where it is
+    return _addresses[key][0]
+
+
+@functools.cache
+def caller_of(name: str, word: np.dtype[Any]) -> Any:
+    """Return an intrinsic that calls what is offered for arrays of a type, given the arguments as a tuple."""
+    key = f"{VERSION} {name} {word.name}"
+    kinds = _functions[f"{VERSION} {name}"][1](types.Array(getattr(types, word.name), 1, "C"))
+
+    @intrinsic
+    def call(_context, arguments):
+        def generate(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
+            address_of_kernel(key)  # compiled now, and not in the middle of a parallel loop
+            function = context.call_conv.get_function_type(types.int64, kinds).as_pointer()
+            pointer = builder.inttoptr(_emit_address(context, builder, key), function)
+            members = cgutils.unpack_tuple(builder, values[0])
+            status, result = context.call_conv.call_function(builder, pointer, types.int64, kinds, members)
+            with cgutils.if_unlikely(builder, status.is_error):
+                context.call_conv.return_status_propagate(builder, status)
+            return result
+
+        if tuple(arguments) != kinds:
+            raise TypeError(f"{key} takes {kinds}, not {tuple(arguments)}")
+        return types.int64(arguments), generate
+
+    return call
+
+
+def _emit_address(context: Any, builder: Any, key: str) -> Any:
+    """Emit the address of a kernel: what a cell of the caller's module holds, or Python says."""
+    cell = cgutils.add_global_variable(builder.module, _CELL, f".dmlcpu.{key}")
+    cell.initializer, cell.linkage = ir.Constant(_CELL, 0), "internal"
+    known = builder.load_atomic(cell, "monotonic", align=8)
+    before = builder.block
+    with cgutils.if_unlikely(builder, builder.icmp_unsigned("==", known, known.type(0))):
+        python = context.get_python_api(builder)
+        lock = python.gil_ensure()
+        function = python.unserialize(python.serialize_object(address_of_kernel))
+        name = python.unserialize(python.serialize_object(key))
+        number = python.call_function_objargs(function, (name,))
+        python.decref(function)
+        python.decref(name)
+        with cgutils.if_unlikely(builder, cgutils.is_null(builder, number)):
+            python.gil_release(lock)
+            context.call_conv.return_exc(builder)
+        asked = python.long_as_longlong(number)
+        python.decref(number)
+        python.gil_release(lock)
+        builder.store_atomic(asked, cell, "monotonic", align=8)
+        after = builder.block
+    address = builder.phi(_CELL)
+    address.add_incoming(known, before)
+    address.add_incoming(asked, after)
+    return address

@@ -1,0 +1,327 @@
+"""quantized_matmul in compiled code: two matrices, one thread; what is small is packed on the stack."""
+
+import numpy as np
+from numba.core import types
+from numba.extending import overload, register_jitable
+from numba.np.numpy_support import as_dtype
+
+from dmlcpu.common.data_types import DATA_TYPES, QUANTIZED
+from dmlcpu.common.packing import lhs_sign_flip, rhs_sign_flip
+from dmlcpu.interop.numba.arguments import (
+    STACK,
+    BindingRefusalError,
+    RefusalError,
+    array_type,
+    check_type,
+    constant,
+    is_given,
+    output_type,
+    refusal,
+    share_memory,
+)
+from dmlcpu.interop.numba.calls import caller_of, offer
+from dmlcpu.kernels import registry
+from dmlcpu.kernels.gemm.microkernels.microkernel import MR, NR, PREFETCH
+from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK
+from dmlcpu.kernels.gemm.skinny import MOST_ROWS, step_of
+from dmlcpu.kernels.gemm.work import (
+    COUNTER,
+    MOST_PANELS,
+    NARROW,
+    SHARES,
+    SPACE_CELLS,
+    WORK,
+    groups_of,
+    lhs_cells,
+    panels_of,
+)
+from dmlcpu.operators.quantized_matmul.function import quantized_matmul
+from dmlcpu.runtime.intrinsics import as_words, either
+from dmlcpu.runtime.jit import compile_kernel, device
+from dmlcpu.runtime.records import CACHE_LINE, CELL, cells_of, record_at
+from dmlcpu.runtime.stack import address_of, stack_of, words_of
+
+_record_on_stack, _numbers_on_stack = stack_of(cells_of(WORK)), stack_of(CACHE_LINE // CELL)
+_scratch_on_stack = stack_of(STACK)
+_LINE_CELLS = CACHE_LINE // CELL
+_BLOCK_BYTES, _KEPT_CELLS, _SUMS = 512 << 10, (4 << 20) // CELL, 64 << 10  # as in the plan of products
+
+
+def _best(*, is_skinny):
+    """Return the kernel of the highest instruction set, but AMX, whose tiles take too much of a stack."""
+    able = registry.available("quantized_matmul", "dot")
+    return next(
+        entry.kernel.share
+        for entry in able
+        if entry.product is not None and entry.product.is_skinny == is_skinny and (is_skinny or entry.product.mr == MR)
+    )
+
+
+_product, _skinny = _best(is_skinny=False), _best(is_skinny=True)
+
+
+@device
+def cut(rows, depth, columns):
+    """Return whether to take the skinny kernel, NC, the packed tiles of a that are kept, and the workspace's cells."""
+    groups, panels = groups_of(depth), panels_of(columns)
+    if rows <= MOST_ROWS and 0 < depth <= NARROW and columns >= BLOCK:
+        cells = SHARES + SPACE_CELLS + lhs_cells(groups, rows + 1)
+        blocks = min(_SUMS // ((rows + 1) * 4 * BLOCK), (columns + BLOCK - 1) // BLOCK)
+        while blocks > 1 and cells + (rows + 1) * step_of(blocks * (BLOCK // NR)) // 2 > STACK:
+            blocks -= 1
+        NC = BLOCK // NR * max(1, blocks)
+        return True, NC, 1, cells + (rows + 1) * step_of(NC) // 2
+    NC = max(1, min(_BLOCK_BYTES // max(1, 4 * groups * NR), MOST_PANELS, panels))
+    slots, tile = (rows + MR - 1) // MR, lhs_cells(groups, MR)
+    if panels <= NC or slots * tile > _KEPT_CELLS:
+        slots = 1
+    return False, NC, slots, SHARES + SPACE_CELLS + slots * tile + (NC * groups + PREFETCH) * NR // 2
+
+
+@device
+def fill(works, sizes, counts, options, NC, slots, cells):
+    """Write the work record of contiguous matrices."""
+    rows, depth, columns = sizes
+    work = record_at(works, 0, WORK)
+    work.M, work.N, work.K, work.groups, work.panels = rows, columns, depth, groups_of(depth), panels_of(columns)
+    work.tasks, work.row_parts, work.column_parts, work.NC, work.slots = 1, 1, 1, NC, slots
+    work.keeps_rows, work.share_cells, work.is_wide = slots > 1, cells - SHARES, depth > NARROW
+    work.a_sign_flip, work.b_sign_flip, work.lowest, work.highest = options
+    work.b_is_packed = 0
+    work.walk.dims, work.walk.sizes[0] = 1, 1
+    work.a.start, work.a.row, work.a.column, work.a.strides[0] = 0, depth, 1, 0
+    work.b.start, work.b.row, work.b.column, work.b.strides[0] = 0, columns, 1, 0
+    work.y.start, work.y.row, work.y.column, work.y.strides[0] = 0, columns, 1, 0
+    # From row to row, or column to column: 1 if there are several numbers.
+    a_scale, a_zero, b_scale, b_zero, y_scale, y_zero = counts
+    work.a_scale.step, work.a_zero.step, work.b_scale.step = a_scale > 1, a_zero > 1, b_scale > 1
+    work.b_zero.step, work.y_scale.step, work.y_zero.step = b_zero > 1, y_scale > 1, y_zero > 1
+    work.a_scale.strides[0], work.a_zero.strides[0], work.b_scale.strides[0] = 0, 0, 0
+    work.b_zero.strides[0], work.y_scale.strides[0], work.y_zero.strides[0] = 0, 0, 0
+    work.same_a_zero, work.same_multiplier = a_zero <= 1, a_scale <= 1 and y_scale <= 1
+    work.same_rows = a_zero <= 1 and a_scale <= 1 and y_scale <= 1 and y_zero <= 1
+    work.same_start = a_zero <= 1 and depth > 0 and depth <= NARROW
+
+
+def multiply(a, b, scales, zeros, y, sizes, numbers, counts, options, spare):
+    """Multiply bytes on one thread; return 0, or how many cells a workspace has to have.
+
+    scales, zeros: of a, b and y, flat; numbers: scales and zeros where there is no array; counts: how many the arrays
+    have, -1 for none, in the kernels' order; options: see `fill`; spare: a workspace, which may be empty if the
+    stack has room for one.
+    """
+    rows, depth, columns = sizes
+    if rows * columns == 0:
+        return np.int64(0)
+    is_skinny, NC, slots, cells = cut(rows, depth, columns)
+    if cells > STACK and cells + _LINE_CELLS > spare.size:
+        return np.int64(cells + _LINE_CELLS)
+    works, cells_of_numbers = _record_on_stack(), _numbers_on_stack()
+    fill(works, sizes, counts, options, NC, slots, cells)
+    scratch = either(cells > STACK, spare, -address_of(spare) // CELL % _LINE_CELLS, _scratch_on_stack())
+    scratch[COUNTER] = 0
+    floats, bytes_ = as_words(cells_of_numbers, 0, np.float32), as_words(cells_of_numbers, _LINE_CELLS // 2, np.uint8)
+    floats[0], floats[1], floats[2], bytes_[0], bytes_[1], bytes_[2] = numbers
+    a_scale, b_scale = either(counts[0] > 0, scales[0], 0, floats), either(counts[2] > 0, scales[1], 0, floats[1:])
+    a_zero, b_zero = either(counts[1] > 0, zeros[0], 0, bytes_), either(counts[3] > 0, zeros[1], 0, bytes_[1:])
+    y_scale, y_zero = either(counts[4] > 0, scales[2], 0, floats[2:]), either(counts[5] > 0, zeros[2], 0, bytes_[2:])
+    none = as_words(works, 0, np.int64)  # b is not packed
+    if is_skinny:
+        _skinny(0, 1, a, b, none, none, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, y, works, scratch)
+    else:
+        _product(0, 1, a, b, none, none, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, y, works, scratch)
+
+    return np.int64(0)
+
+
+def signature(bytes_):
+    """Return the types of what `multiply` takes."""
+    number, floats = types.int64, types.Array(types.float32, 1, "C")
+    scales, zeros = types.UniTuple(floats, 3), types.UniTuple(bytes_, 3)
+    numbers = types.Tuple((*[types.float32] * 3, *[types.uint8] * 3))
+    sizes, counts, options = (types.UniTuple(number, count) for count in (3, 6, 4))
+    spare = types.Array(number, 1, "C")
+    return bytes_, bytes_, scales, zeros, bytes_, sizes, numbers, counts, options, spare
+
+
+MULTIPLY = compile_kernel(multiply)
+offer("multiply", MULTIPLY, signature)
+
+
+@register_jitable
+def check_count(field, count, length):
+    """Refuse an array that has neither one number nor `length` of them."""
+    if count not in (-1, 1, length):
+        raise BindingRefusalError("_length", field, count, length)
+
+
+@register_jitable
+def check_scales(field, count, length, scales, scale):
+    """Refuse scales that are neither one number nor `length` of them, or not positive. count: -1 for a number."""
+    check_count(field, count, length)
+    for i in range(1 if count < 0 else count):
+        value = scales[i] if count >= 0 else scale
+        if not (value > 0 and value - value == 0):
+            raise RefusalError("_scale", field, i, count, value)
+
+
+def flat(value, other, word):
+    """Return the words of an array, or those of another where there is none."""
+
+
+def number(value):
+    """Return a number, or 0 where there is none."""
+
+
+def count(value):
+    """Return how many numbers an array has; -1 if it is none."""
+
+
+@overload(flat)
+def _flat(value, other, word):
+    if isinstance(value, types.Array):
+        return lambda value, other, word: words_of(value, word)
+    return lambda value, other, word: words_of(other, word)
+
+
+@overload(number)
+def _number(value):
+    if isinstance(value, types.Number):
+        return lambda value: value
+    return lambda value: 0
+
+
+@overload(count)
+def _count(value):
+    if isinstance(value, types.Array):
+        return lambda value: value.size
+    return lambda value: -1
+
+
+def _scale_type(field, given):
+    """Refuse what is no scale."""
+    if isinstance(given, types.Number) and not isinstance(given, types.Complex):
+        return
+    if array_type("quantized_matmul", field, given) != np.float32 or given.ndim > 1:
+        raise refusal(
+            "quantized_matmul", field, given, "a number, or an array of float32 of one dimension, in compiled code"
+        )
+
+
+def _zero_type(field, given, dtype):
+    """Refuse what is no zero point of a type."""
+    if not is_given(given):
+        return
+    found = as_dtype(types.unliteral(given)) if isinstance(given, types.Integer) else None
+    if found is None:
+        found = array_type("quantized_matmul", field, given)
+        if given.ndim > 1:
+            raise refusal("quantized_matmul", f"{field}.ndim", given.ndim, "0 or 1, in compiled code")
+    elif found.name not in QUANTIZED:
+        return
+    if found != dtype:
+        raise refusal("quantized_matmul", f"{field}.dtype", found, f"{dtype} (its tensor's type)")
+
+
+def _result_type(out_dtype, y_zero_point, default):
+    """Return the type of the product: what is asked for, else the zero point's, else the default."""
+    if is_given(out_dtype):
+        dtype = np.dtype(constant("quantized_matmul", "out_dtype", out_dtype))
+        check_type("quantized_matmul", "out_dtype", dtype, QUANTIZED)
+        return dtype
+    element = types.unliteral(getattr(y_zero_point, "dtype", y_zero_point)) if is_given(y_zero_point) else None
+    return as_dtype(element) if element in (types.int8, types.uint8) else default
+
+
+@overload(quantized_matmul, prefer_literal=True)
+def _quantized_matmul(
+    a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point, out_dtype=None, out=None
+):
+    """Return quantized_matmul for arguments of these types. Numba has no arguments that are passed by keyword only."""
+    dtypes = [array_type("quantized_matmul", field, each) for field, each in (("a", a), ("b", b))]
+    for field, each, dtype in zip("ab", (a, b), dtypes, strict=True):
+        check_type("quantized_matmul", field, dtype, QUANTIZED)
+        if each.ndim != 2:
+            raise refusal("quantized_matmul", f"{field}.ndim", each.ndim, "2, in compiled code")
+    y_type = _result_type(out_dtype, y_zero_point, dtypes[0])
+    for field, each in (("a_scale", a_scale), ("b_scale", b_scale), ("y_scale", y_scale)):
+        _scale_type(field, each)
+    zeros = (("a_zero_point", a_zero_point), ("b_zero_point", b_zero_point), ("y_zero_point", y_zero_point))
+    for (field, each), dtype in zip(zeros, (*dtypes, y_type), strict=True):
+        _zero_type(field, each, dtype)
+    if is_given(out):
+        output_type("quantized_matmul", "out", out, 2, y_type)
+    return _implementation(dtypes[0], dtypes[1], y_type, is_given(out))
+
+
+def _limits(dtype):
+    """Return the lowest and the highest number of a type, and its name."""
+    row = DATA_TYPES[dtype.name]
+    return np.int64(row.lowest), np.int64(row.highest), dtype.name
+
+
+@register_jitable
+def check_zeros(field, count, length, zero, limits):
+    """Refuse zero points that are neither one number nor `length` of them, or beyond their type."""
+    check_count(field, count, length)
+    if zero < limits[0] or zero > limits[1]:
+        raise RefusalError("_zero", field, np.int64(zero), limits[0], limits[1], limits[2])
+
+
+def _implementation(a_type, b_type, y_type, has_out):
+    """Return the function that callers get."""
+    scalar, (a_limits, b_limits, y_limits) = y_type.type, map(_limits, (a_type, b_type, y_type))
+    numbers = (lhs_sign_flip(a_type), rhs_sign_flip(b_type), y_limits[0], y_limits[1])
+    options = tuple(map(np.int64, numbers))
+
+    @register_jitable
+    def result_of(a, b, out):
+        return out
+
+    @register_jitable
+    def new_result(a, b, out):
+        return np.empty((a.shape[0], b.shape[1]), scalar)
+
+    make = result_of if has_out else new_result
+    multiply_bytes = caller_of("multiply", np.dtype(np.uint8))
+
+    def implementation(
+        a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point, out_dtype=None, out=None
+    ):
+        rows, depth, columns = a.shape[0], a.shape[1], b.shape[1]
+        if b.shape[0] != depth:
+            raise BindingRefusalError("_depth", a.shape, b.shape)
+        counts = (
+            count(a_scale),
+            count(a_zero_point),
+            count(b_scale),
+            count(b_zero_point),
+            count(y_scale),
+            count(y_zero_point),
+        )
+        scales = (flat(a_scale, a, np.float32), flat(b_scale, a, np.float32), flat(y_scale, a, np.float32))
+        zeros = (flat(a_zero_point, a, np.uint8), flat(b_zero_point, a, np.uint8), flat(y_zero_point, a, np.uint8))
+        factors = (np.float32(number(a_scale)), np.float32(number(b_scale)), np.float32(number(y_scale)))
+        a_zero, b_zero, y_zero = number(a_zero_point), number(b_zero_point), number(y_zero_point)
+        check_scales("a_scale", counts[0], rows, scales[0], factors[0])
+        check_zeros("a_zero_point", counts[1], rows, a_zero, a_limits)
+        check_scales("b_scale", counts[2], columns, scales[1], factors[1])
+        check_zeros("b_zero_point", counts[3], columns, b_zero, b_limits)
+        check_scales("y_scale", counts[4], rows, scales[2], factors[2])
+        check_zeros("y_zero_point", counts[5], rows, y_zero, y_limits)
+        y = make(a, b, out)
+        if y.shape != (rows, columns):
+            raise BindingRefusalError("_shape", "quantized_matmul", "out", y.shape, (rows, columns))
+        if share_memory(y, a):
+            raise BindingRefusalError("_shared", "quantized_matmul", "out", "a")
+        if share_memory(y, b):
+            raise BindingRefusalError("_shared", "quantized_matmul", "out", "b")
+        numbers = (*factors, np.uint8(a_zero), np.uint8(b_zero), np.uint8(y_zero))
+        matrices, places = (words_of(a, np.uint8), words_of(b, np.uint8)), words_of(y, np.uint8)
+        given = (*matrices, scales, zeros, places, (rows, depth, columns), numbers, counts, options)
+        cells = multiply_bytes((*given, words_of(y, np.int64)[:0]))
+        if cells > 0:
+            multiply_bytes((*given, np.empty(cells, np.int64)))
+        return y
+
+    return implementation

@@ -1,0 +1,230 @@
+"""scatter_nd in compiled code: one thread, contiguous arrays, and all workspace on the stack."""
+
+import numpy as np
+from numba.core import types
+from numba.extending import overload, register_jitable
+
+from dmlcpu.common.data_types import DATA_TYPES, INDICES
+from dmlcpu.errors import UnsupportedError
+from dmlcpu.interop.numba.arguments import (
+    BindingRefusalError,
+    IndexRefusalError,
+    array_type,
+    check_type,
+    choice,
+    is_given,
+    output_type,
+    refusal,
+    share_memory,
+)
+from dmlcpu.interop.numba.calls import caller_of, offer
+from dmlcpu.kernels.scatter_nd.apply import apply
+from dmlcpu.kernels.scatter_nd.reduction import ADD, OVERWRITE, PLAIN, is_reduced_in_vectors
+from dmlcpu.kernels.scatter_nd.validate import validate
+from dmlcpu.kernels.scatter_nd.work import (
+    BEFOREHAND,
+    BLOCK,
+    BLOCK_CELLS,
+    BY_BLOCK,
+    CLIP,
+    DROP,
+    ELEMENTS,
+    PACKED_ELEMENTS,
+    RAISE,
+    ROWS,
+    SLICES,
+    VALID,
+    WORK,
+)
+from dmlcpu.kernels.walk import MAX_DIMS
+from dmlcpu.operators.scatter_nd.function import scatter_nd
+from dmlcpu.operators.scatter_nd.plan import MODES, REDUCTIONS, reduction_of
+from dmlcpu.runtime.jit import compile_kernel, device
+from dmlcpu.runtime.records import cells_of, record_at
+from dmlcpu.runtime.stack import address_of, stack_of, words_of
+
+_shape_on_stack = stack_of(MAX_DIMS + 1)
+_record_on_stack, _block_on_stack = stack_of(cells_of(WORK)), stack_of(1 + BLOCK_CELLS)
+_apply, _validate = apply.share, validate.share
+
+
+@device
+def fill(works, shape, count, coordinates, options):
+    """Write the work record of contiguous arrays. shape: of x, and 1 behind; count: of the updates."""
+    element, reduction, in_vectors, mode, is_wide, is_signed = options
+    work, tuples, slices = record_at(works, 0, WORK), record_at(works, 0, WORK).tuples, record_at(works, 0, WORK).slices
+    size = element
+    for d in range(len(shape) - 1, coordinates - 1, -1):
+        size *= shape[d]
+    step, ranges = size, 1
+    for t in range(coordinates - 1, -1, -1):
+        tuples.sizes[t], tuples.out_steps[t] = shape[t], step
+        step *= shape[t]
+        ranges *= shape[t]
+    tuples.count, tuples.coordinates, tuples.start, tuples.step = count, coordinates, 0, 1 + is_wide
+    tuples.walk.dims, tuples.walk.sizes[0], tuples.strides[0] = 1, count, coordinates * (1 + is_wide)
+    tuples.is_wide, tuples.is_signed, tuples.out_start = is_wide, is_signed, 0
+    work.updates.start, work.updates.walk.dims, work.updates.walk.sizes[0], work.updates.strides[0] = 0, 1, count, size
+    if size == 1:
+        slices.kind = PACKED_ELEMENTS if coordinates == 1 else ELEMENTS
+    else:
+        slices.kind = ROWS if in_vectors and reduction in (OVERWRITE, ADD) else SLICES
+    slices.is_packed, slices.in_vectors, slices.runs, slices.length = 1, in_vectors, 1, size
+    slices.walk.dims, slices.walk.sizes[0], slices.out_strides[0], slices.updates_strides[0] = 1, 1, 0, 0
+    slices.out_step, slices.updates_step = 1, 1
+    work.reduction, work.half, work.mode = reduction, PLAIN, mode
+    work.validation = BY_BLOCK if mode == RAISE and count <= BLOCK else BEFOREHAND
+    work.writing_mode = DROP if mode == RAISE and count > BLOCK else mode
+    work.ranges.count, work.ranges.size = ranges, size
+    work.buckets.count = 0
+
+
+def scatter(x, indices, updates, out, shape, dims, options):
+    """Copy x to out unless it is empty, and apply the updates; return where the first bad index is, or VALID.
+
+    shape: of x, and 1 behind; dims: how many of these there are, how many updates, and how many coordinates of a tuple;
+    options: see `fill`.
+    """
+    dimensions, count, coordinates = dims
+    works = _record_on_stack()
+    fill(works, shape[:dimensions], count, coordinates, options)
+    work, scratch = record_at(works, 0, WORK), _block_on_stack()
+    if work.validation == BEFOREHAND and work.mode == RAISE:
+        _validate(0, 1, indices, works, scratch)
+        if scratch[0] != VALID:
+            return np.int64(scratch[0])
+    _apply(0, 1, x, indices, updates, out, works, scratch)
+    return np.int64(scratch[0] if work.validation == BY_BLOCK else VALID)
+
+
+def signature(words):
+    """Return the types of what `scatter` takes."""
+    number = types.int64
+    places, shape = types.Array(types.uint32, 1, "C"), types.Array(number, 1, "C")
+    return words, places, words, words, shape, types.UniTuple(number, 3), types.UniTuple(number, 6)
+
+
+SCATTER = compile_kernel(scatter)
+offer("scatter", SCATTER, signature)
+
+
+@register_jitable
+def in_array(shape, numbers):
+    """Write a shape to an array; return how many dimensions it has."""
+    for d in range(len(shape)):
+        numbers[d] = shape[d]
+    return len(shape)
+
+
+@device
+def count_of(shape):
+    """Return how many tuples there are."""
+    count = 1
+    for d in range(len(shape) - 1):
+        count *= shape[d]
+    return count
+
+
+@device
+def fit(shape, dims, indices, x, coordinates):
+    """Return whether updates are indices.shape[:-1] + x.shape[coordinates:]; shapes of x and updates have one more."""
+    outer = len(indices) - 1
+    for d in range(dims):  # noqa: SIM110  # Numba has no generators
+        if shape[d] != (indices[d] if d < outer else x[d - outer + coordinates]):
+            return False
+    return True
+
+
+@register_jitable
+def check(shape, updates, dims, indices, coordinates, mode):
+    """Refuse shapes that do not fit together. shape, updates: of x and updates, with one dimension more."""
+    if indices[-1] != coordinates:
+        raise BindingRefusalError("_coordinates", indices[-1], coordinates)
+    if not fit(updates, dims, indices, shape, coordinates):
+        raise BindingRefusalError("_updates", updates, indices, shape, coordinates)
+    if mode == CLIP and count_of(indices) > 0:
+        for t in range(coordinates):
+            if shape[t] == 0:
+                raise IndexRefusalError("_clip", t)
+
+
+@register_jitable
+def check_output(x, indices, updates, out):
+    """Refuse an output of another shape, or that shares memory; return whether it is x."""
+    if out.shape != x.shape:
+        raise BindingRefusalError("_shape", "scatter_nd", "out", out.shape, x.shape)
+    if share_memory(out, indices):
+        raise BindingRefusalError("_shared", "scatter_nd", "out", "indices")
+    if share_memory(out, updates):
+        raise BindingRefusalError("_shared", "scatter_nd", "out", "updates")
+    in_place = address_of(x) == address_of(out)
+    if not in_place and share_memory(out, x):
+        raise BindingRefusalError("_shared", "scatter_nd", "out", "x (it may be x itself, but not a part of it)")
+    return in_place
+
+
+@overload(scatter_nd, prefer_literal=True)
+def _scatter_nd(x, indices, updates, reduction="none", mode="raise", out=None):
+    """Return scatter_nd for arguments of these types. Numba has no arguments that are passed by keyword only."""
+    dtype, index_type = array_type("scatter_nd", "x", x), array_type("scatter_nd", "indices", indices)
+    check_type("scatter_nd", "indices", index_type, INDICES)
+    found = array_type("scatter_nd", "updates", updates)
+    if found != dtype:
+        raise refusal("scatter_nd", "updates.dtype", found, f"{dtype} (x's type)")
+    how = choice("scatter_nd", "reduction", reduction, REDUCTIONS)
+    beyond = choice("scatter_nd", "mode", mode, MODES)
+    if indices.ndim == 0:
+        raise refusal("scatter_nd", "indices.ndim", 0, "at least 1 (the last dimension holds a tuple)")
+    coordinates = indices.ndim - 1 + x.ndim - updates.ndim
+    if not 0 <= coordinates <= x.ndim:
+        allowed = f"{indices.ndim - 1} to {indices.ndim - 1 + x.ndim} (by the dimensions of indices and x)"
+        raise refusal("scatter_nd", "updates.ndim", updates.ndim, allowed)
+    if is_given(out):
+        output_type("scatter_nd", "out", out, x.ndim, dtype)
+    try:
+        number = reduction_of(dtype, how)
+    except UnsupportedError as error:
+        raise refusal("scatter_nd", error.field, error.found, error.allowed) from None
+    return _implementation(dtype, index_type, updates.ndim, coordinates, number, MODES[beyond], is_given(out))
+
+
+def _implementation(dtype, index_type, dims, coordinates, reduction, mode, has_out):
+    """Return the function that callers get."""
+    word = np.dtype(f"u{min(dtype.alignment, 8)}")
+    if reduction != OVERWRITE:
+        word = np.dtype(DATA_TYPES[dtype.name].computed_as)
+    in_vectors, is_signed = is_reduced_in_vectors(reduction, PLAIN), index_type.kind == "i"
+    numbers = (dtype.itemsize // word.itemsize, reduction, in_vectors, mode, index_type.itemsize == 8, is_signed)
+    scatter_words = caller_of("scatter", word)
+    options, scalar, index_scalar = tuple(map(np.int64, numbers)), word.type, index_type.type
+
+    # Numba optimises what is called once more in each caller, so this is one function and calls the kernels itself.
+    def with_new(x, indices, updates, reduction="none", mode="raise", out=None):
+        shape, count = (*x.shape, 1), count_of(indices.shape)
+        check(shape, (*updates.shape, 1), dims, indices.shape, coordinates, options[3])
+        y = np.empty_like(x)
+        places, new = words_of(indices, np.uint32), words_of(updates, scalar)
+        numbers = _shape_on_stack()
+        sizes = (in_array(shape, numbers), count, np.int64(coordinates))
+        place = scatter_words((words_of(x, scalar), places, new, words_of(y, scalar), numbers, sizes, options))
+        if place != VALID:
+            found = words_of(indices, index_scalar)[place]
+            raise IndexRefusalError("_index", place, found, indices.shape, shape, is_signed)
+        return y
+
+    def with_out(x, indices, updates, reduction="none", mode="raise", out=None):
+        shape, count = (*x.shape, 1), count_of(indices.shape)
+        check(shape, (*updates.shape, 1), dims, indices.shape, coordinates, options[3])
+        old = words_of(x, scalar)
+        if check_output(x, indices, updates, out):
+            old = old[:0]
+        places, new = words_of(indices, np.uint32), words_of(updates, scalar)
+        numbers = _shape_on_stack()
+        sizes = (in_array(shape, numbers), count, np.int64(coordinates))
+        place = scatter_words((old, places, new, words_of(out, scalar), numbers, sizes, options))
+        if place != VALID:
+            found = words_of(indices, index_scalar)[place]
+            raise IndexRefusalError("_index", place, found, indices.shape, shape, is_signed)
+        return out
+
+    return with_out if has_out else with_new

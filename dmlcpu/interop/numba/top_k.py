@@ -1,0 +1,300 @@
+"""top_k in compiled code: its plan for one thread and contiguous arrays, made and kept on the stack."""
+
+import numpy as np
+from numba.core import types
+from numba.cpython.unsafe.tuple import tuple_setitem
+from numba.extending import overload, register_jitable
+
+from dmlcpu.common.data_types import DATA_TYPES, INDICES, NUMBERS
+from dmlcpu.interop.numba.arguments import (
+    STACK,
+    BindingRefusalError,
+    RefusalError,
+    array_type,
+    check_type,
+    choice,
+    constant,
+    flag,
+    is_given,
+    output_type,
+    refusal,
+    share_memory,
+)
+from dmlcpu.interop.numba.calls import caller_of, offer
+from dmlcpu.kernels.top_k.groups import GROUP, LINE, capacity
+from dmlcpu.kernels.top_k.keys import KeyMap, make_key_map
+from dmlcpu.kernels.top_k.lockstep import LONGEST, STARTS, lockstep
+from dmlcpu.kernels.top_k.order import CELLS as SORTING_CELLS
+from dmlcpu.kernels.top_k.select_sort import most_chosen, select_sort
+from dmlcpu.kernels.top_k.strided_insert import LINES as INSERT_LINES, strided_insert
+from dmlcpu.kernels.top_k.strided_tournament import COLUMNS, strided_tournament
+from dmlcpu.kernels.top_k.tournament import tournament
+from dmlcpu.kernels.top_k.work import WORK
+from dmlcpu.operators.top_k.function import TopK, top_k
+from dmlcpu.operators.top_k.plan import (
+    ELEMENTS_A_WINNER,
+    INDEX_WORD,
+    INSERT_COLUMNS,
+    INSERT_K,
+    INSERT_N,
+    KINDS,
+    LOCKSTEP_WORK,
+)
+from dmlcpu.runtime.intrinsics import either, line_of
+from dmlcpu.runtime.jit import device
+from dmlcpu.runtime.records import CACHE_LINE, CELL, cells_of, record_at
+from dmlcpu.runtime.stack import stack_of, words_of
+from dmlcpu.runtime.variants import variant
+
+_on_stack, _record_on_stack = stack_of(STACK), stack_of(cells_of(WORK))
+_POSITIONS_OF_STARTS = cells_of(STARTS)
+_LINE_CELLS = CACHE_LINE // CELL
+_INSERT, _LOCKSTEP, _SELECT_SORT, _TOURNAMENT = range(4)
+_insert, _lockstep, _select_sort = strided_insert.share, lockstep.share, select_sort.share
+_tournament, STRIDED = tournament.share, False  # whether the axis is not the last
+
+
+@device
+def choose(outer, n, inner, k):
+    """Return which kernel is fastest; see `choose` of the plan."""
+    if inner >= INSERT_COLUMNS and k <= INSERT_K and n <= INSERT_N:
+        return _INSERT
+    if n <= LONGEST and n * k <= LOCKSTEP_WORK and outer * inner > 1:
+        return _LOCKSTEP
+    return _SELECT_SORT if n < ELEMENTS_A_WINNER * k else _TOURNAMENT
+
+
+@device
+def workspace(kernel, n, k, lanes, strided):
+    """Return how many keys and positions a kernel needs; see the functions of that name beside the kernels.
+
+    Two of them reckon with lines of bytes, the longest there are; here it is known how long lines are.
+    """
+    if kernel == _INSERT:
+        columns = INSERT_LINES * lanes
+        return (k + 1) * columns, k * columns // 2
+    if kernel == _LOCKSTEP:
+        return 2 * (n + k) * lanes, _POSITIONS_OF_STARTS
+    if kernel == _SELECT_SORT:
+        most = most_chosen(k) + LINE
+        return n + most, k + 3 * most + SORTING_CELLS
+    maxima = n // GROUP * (1 + COLUMNS) + GROUP if strided else n // GROUP + GROUP * LINE
+    return k + capacity(k) + maxima + LINE, k + 3 * capacity(k) + SORTING_CELLS
+
+
+@device
+def plan(x, outer, n, inner, k, strided):
+    """Return the kernel, the keys and positions of its workspace, and all of that in cells."""
+    kernel = choose(outer, n, inner, k)
+    keys, positions = workspace(kernel, n, k, line_of(x), strided)
+    positions += -positions % _LINE_CELLS  # the keys behind start a cache line
+    return kernel, keys, positions, positions + (keys * x.itemsize + CELL - 1) // CELL
+
+
+@device
+def fill(works, outer, n, inner, k, key_map, is_sorted, index_words):
+    """Write the work record of contiguous arrays."""
+    work = record_at(works, 0, WORK)
+    work.n, work.k, work.rows, work.columns = n, k, outer * inner, inner
+    work.is_packed, work.is_sorted, work.index_words = inner == 1, is_sorted, index_words
+    work.walk.dims = 2
+    work.walk.sizes[0], work.walk.sizes[1] = outer, inner
+    work.x.strides[0], work.values.strides[0], work.indices.strides[0] = n * inner, k * inner, k * inner * index_words
+    work.x.strides[1], work.values.strides[1], work.indices.strides[1] = 1, 1, index_words
+    if inner == 1:
+        work.walk.dims = 1
+    work.x.start, work.values.start, work.indices.start = 0, 0, 0
+    work.x.step, work.values.step, work.indices.step = inner, inner, inner * index_words
+    work.key_map.mask, work.key_map.positive, work.key_map.infinity = key_map.mask, key_map.positive, key_map.infinity
+    work.key_map.flip, work.key_map.nan = key_map.flip, key_map.nan
+    return work
+
+
+def select(x, values, indices, sizes, k, key_map, options, spare):
+    """Select in all sequences on one thread; return 0, or how many cells a workspace has to have.
+
+    sizes: those before the axis, n, those behind; options: whether the winners have to be in order, and the words of an
+    index; spare: a workspace, which may be empty if the stack has room for one.
+    """
+    outer, n, inner = sizes
+    is_sorted, index_words = options
+    if outer * n * inner == 0 or k == 0:
+        return np.int64(0)
+    kernel, keys, positions, cells = plan(x, outer, n, inner, k, STRIDED)
+    if cells > STACK and cells > spare.size:
+        return np.int64(cells)
+    works = _record_on_stack()
+    work = fill(works, outer, n, inner, k, key_map, is_sorted, index_words)
+    work.workspace.keys, work.workspace.positions = keys, positions
+    scratch = either(cells > STACK, spare, 0, _on_stack())
+    if kernel == _SELECT_SORT:
+        _select_sort(0, 1, x, values, indices, works, scratch)
+    elif kernel == _TOURNAMENT:
+        _tournament(0, 1, x, values, indices, works, scratch)
+    elif kernel == _LOCKSTEP:
+        _lockstep(0, 1, x, values, indices, works, scratch)
+    else:
+        _insert(0, 1, x, values, indices, works, scratch)
+    return np.int64(0)
+
+
+def signature(words):
+    """Return the types of what `select` takes."""
+    number = types.int64
+    key_map = types.NamedUniTuple(types.uint64, len(KeyMap._fields), KeyMap)
+    places, spare = types.Array(types.uint32, 1, "C"), types.Array(number, 1, "C")
+    return words, words, places, types.UniTuple(number, 3), number, key_map, types.UniTuple(number, 2), spare
+
+
+# A kernel that is never chosen has the place of one that is there anyway.
+NEVER, ALONG = {"_insert": _select_sort}, {"_tournament": strided_tournament.share}
+SELECT = {
+    "one": variant(select, "select_one", STRIDED=False, _lockstep=_select_sort, **NEVER).share,
+    "rows": variant(select, "select_rows", STRIDED=False, **NEVER).share,
+    "columns": variant(select, "select_columns", STRIDED=True, **ALONG).share,
+}
+for name, compiled in SELECT.items():
+    offer(name, compiled, signature)
+
+
+@device
+def sizes_of(shape, axis):
+    """Return the product of the sizes before an axis, its own size, and the product of those behind."""
+    outer, inner = 1, 1
+    for d in range(len(shape)):
+        outer *= shape[d] if d < axis else 1
+        inner *= shape[d] if d > axis else 1
+    return outer, shape[axis], inner
+
+
+@register_jitable
+def check(k, axis, shape, longest, index_dtype):
+    """Refuse numbers that do not fit; return the axis counted from the first."""
+    if axis < -len(shape) or axis >= len(shape):
+        raise RefusalError("_axis", "top_k", axis, len(shape))
+    place = axis if axis >= 0 else axis + len(shape)
+    n = shape[place]
+    if k < 0 or k > n:
+        raise RefusalError("_k", k, n, place)
+    if n - 1 > longest:
+        raise RefusalError("_index_dtype", index_dtype, n)
+    return place
+
+
+@register_jitable
+def check_outputs(x, values, indices, shape):
+    """Refuse outputs of another shape, or that share memory."""
+    if values.shape != shape:
+        raise BindingRefusalError("_shape", "top_k", "out[0]", values.shape, shape)
+    if indices.shape != shape:
+        raise BindingRefusalError("_shape", "top_k", "out[1]", indices.shape, shape)
+    if share_memory(values, x):
+        raise BindingRefusalError("_shared", "top_k", "out[0]", "x")
+    if share_memory(values, indices):
+        raise BindingRefusalError("_shared", "top_k", "out[0]", "out[1]")
+    if share_memory(indices, x):
+        raise BindingRefusalError("_shared", "top_k", "out[1]", "x")
+
+
+@overload(top_k, prefer_literal=True)
+def _top_k(
+    x,
+    k,
+    axis=-1,
+    mode=None,
+    largest=None,
+    sorted=True,
+    nan="greatest",
+    fill_value=None,
+    index_dtype=np.int64,
+    out=None,
+):
+    """Return top_k for arguments of these types. Numba has no arguments that are passed by keyword only."""
+    dtype = array_type("top_k", "x", x)
+    check_type("top_k", "x", dtype, NUMBERS)
+    if x.ndim == 0:
+        raise refusal("top_k", "x.ndim", 0, "at least 1")
+    if not isinstance(k, types.Integer):
+        raise refusal("top_k", "k", k, "an integer, in compiled code")
+    if is_given(fill_value):
+        raise refusal("top_k", "fill_value", fill_value, "None, as k is one number in compiled code")
+    index_type = np.dtype(constant("top_k", "index_dtype", index_dtype))
+    check_type("top_k", "index_dtype", index_type, INDICES)
+    if is_given(out):
+        if not isinstance(out, types.BaseTuple) or len(out) != 2:
+            raise refusal("top_k", "out", out, "a tuple (values, indices) of two arrays")
+        output_type("top_k", "out[0]", out[0], x.ndim, dtype)
+        output_type("top_k", "out[1]", out[1], x.ndim, index_type)
+    nan_last = choice("top_k", "nan", nan, ("greatest", "last")) == "last"
+    row = DATA_TYPES[dtype.name]
+    key_map = make_key_map(KINDS[row.kind], dtype.itemsize, row.infinity, _direction(mode, largest), nan_last)
+    is_sorted = flag("top_k", "sorted", sorted)
+    return _implementation(x.ndim, dtype, key_map, is_sorted, axis, index_type, is_given(out))
+
+
+def _direction(mode, largest):
+    """Return whether the largest elements are selected."""
+    if not is_given(mode):
+        return flag("top_k", "largest", largest) if is_given(largest) else True
+    if is_given(largest):
+        raise refusal("top_k", "largest", largest, "None, as mode says the same")
+    return choice("top_k", "mode", mode, ("largest", "smallest")) == "largest"
+
+
+def _implementation(ndim, dtype, constants, is_sorted, axis, index_type, has_out):
+    """Return the function that callers get."""
+    word, index_scalar, index_name = np.dtype(f"u{dtype.itemsize}").type, index_type.type, index_type.name
+    key_map, longest = KeyMap(*map(np.uint64, constants)), DATA_TYPES[index_name].highest
+    options = (np.int64(is_sorted), np.int64(index_type.itemsize // INDEX_WORD.itemsize))
+    axis = axis.literal_value if isinstance(axis, types.Literal) else getattr(axis, "value", axis)
+    strided = not (isinstance(axis, int) and axis in (-1, ndim - 1))  # or it is not known yet
+    select = caller_of("columns" if strided else "one" if ndim == 1 else "rows", np.dtype(word))
+
+    # Numba optimises what is called once more in each caller, so this is one function and calls the kernels itself.
+    def with_new(
+        x,
+        k,
+        axis=-1,
+        mode=None,
+        largest=None,
+        sorted=True,
+        nan="greatest",
+        fill_value=None,
+        index_dtype=np.int64,
+        out=None,
+    ):
+        count = np.int64(k)
+        place = check(count, np.int64(axis), x.shape, longest, index_name)
+        shape = tuple_setitem(x.shape, place, count)
+        values, indices = np.empty(shape, x.dtype), np.empty(shape, index_scalar)
+        sizes, elements, places = sizes_of(x.shape, place), words_of(x, word), words_of(indices, np.uint32)
+        given = (elements, words_of(values, word), places, sizes, count, key_map, options)
+        cells = select((*given, words_of(indices, np.int64)[:0]))
+        if cells > 0:
+            select((*given, np.empty(cells, np.int64)))
+        return TopK(values, indices)
+
+    def with_out(
+        x,
+        k,
+        axis=-1,
+        mode=None,
+        largest=None,
+        sorted=True,
+        nan="greatest",
+        fill_value=None,
+        index_dtype=np.int64,
+        out=None,
+    ):
+        count = np.int64(k)
+        place = check(count, np.int64(axis), x.shape, longest, index_name)
+        values, indices = out
+        check_outputs(x, values, indices, tuple_setitem(x.shape, place, count))
+        sizes, elements, places = sizes_of(x.shape, place), words_of(x, word), words_of(indices, np.uint32)
+        given = (elements, words_of(values, word), places, sizes, count, key_map, options)
+        cells = select((*given, words_of(indices, np.int64)[:0]))
+        if cells > 0:
+            select((*given, np.empty(cells, np.int64)))
+        return TopK(values, indices)
+
+    return with_out if has_out else with_new

@@ -1,0 +1,119 @@
+"""What all functions in compiled code share: the entry point, parallel loops, caches."""
+
+import subprocess
+import sys
+from importlib.metadata import entry_points
+
+import numpy as np
+import pytest
+from numba import njit, prange
+from processes import run
+from samples import assert_same_bits, specials
+
+import dmlcpu
+from dmlcpu import reference
+from dmlcpu.interop import numba as ours
+from dmlcpu.interop.numba.calls import address_of_kernel
+
+
+def test_the_entry_point():
+    (found,) = [each for each in entry_points(group="numba_extensions") if each.value.startswith("dmlcpu")]
+    assert found.name == "init"
+    assert found.load() is ours._init
+
+
+def test_numba_finds_it_at_the_first_compilation_and_nothing_is_compiled_then():
+    code = """
+    import sys
+    import dmlcpu
+    assert "numba" not in sys.modules
+    from dmlcpu import top_k
+    assert "dmlcpu.interop.numba" not in sys.modules
+    from numba import njit
+    njit(lambda: 1)()
+    from dmlcpu.interop.numba import quantized_matmul, scatter_nd, top_k as selections
+    compiled = (*selections.SELECT.values(), scatter_nd.SCATTER, quantized_matmul.MULTIPLY)
+    print([len(each.overloads) for each in compiled])
+    print([name for name in ("torch", "onnx", "dask") if name in sys.modules])
+    """
+    assert run(code).split("\n")[:2] == ["[0, 0, 0, 0, 0]", "[]"]
+
+
+def test_without_compilation_callers_are_python():
+    code = """
+    from numba import njit
+    import numpy as np
+    import dmlcpu
+    @njit
+    def best(x):
+        return dmlcpu.top_k(x, 1, mode="largest")
+    print(best(np.array([3.0, 4.0])).indices)
+    """
+    assert run(code, NUMBA_DISABLE_JIT="1").strip() == "[1]"
+
+
+# top_k
+
+
+@njit(parallel=True)
+def in_parallel(x, k, values, indices):
+    for row in prange(len(x)):
+        best = dmlcpu.top_k(x[row], k)
+        values[row], indices[row] = best.values, best.indices
+
+
+def test_top_k_in_a_parallel_loop():
+    x = specials(np.random.default_rng(0), (1000, 90), np.dtype(np.float32))
+    values, indices = np.empty((1000, 6), np.float32), np.empty((1000, 6), np.int64)
+    in_parallel(x, 6, values, indices)
+    assert_same_bits((values, indices), reference.top_k(x, 6))
+
+
+LAYERS = """
+import sys
+import numba
+import numpy as np
+from numba import njit, prange
+import dmlcpu
+from dmlcpu import top_k
+
+@njit(parallel=True, cache=True)
+def rows(x, k, values, indices):
+    for row in prange(len(x)):
+        top_k(x[row], k, out=(values[row], indices[row]))
+
+x = (np.arange(64_000) * 37 % 101).astype(np.float32).reshape(1000, 64)
+values, indices = np.empty((1000, 5), np.float32), np.empty((1000, 5), np.int64)
+rows(x, 5, values, indices)
+right = dmlcpu.reference.top_k(x, 5)
+assert np.array_equal(indices, right.indices) and np.array_equal(values, right.values)
+print(numba.threading_layer(), sum(rows.stats.cache_hits.values()))
+"""
+
+
+def available_layers():
+    for layer in ("omp", "tbb", "workqueue"):
+        try:
+            __import__(f"numba.np.ufunc.{layer}pool")
+        except ImportError:
+            continue
+        yield layer
+
+
+def test_every_threading_layer_runs_it_and_the_callers_cache_is_used(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(LAYERS)
+    for times, layer in enumerate(available_layers()):
+        command = [sys.executable, "-W", "error", "-c", f"import numba; numba.config.THREADING_LAYER = {layer!r}\n"]
+        command[-1] += f"import runpy, sys; sys.path.insert(0, {str(tmp_path)!r}); import script"
+        found = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        assert (found.returncode, found.stderr) == (0, "")
+        assert found.stdout.split() == [layer, str(int(times > 0))]
+
+
+# scatter_nd
+
+
+def test_a_caller_that_names_what_is_no_longer_there():
+    with pytest.raises(RuntimeError, match=r"^dmlcpu has no '0 one uint32' for a function compiled earlier:"):
+        address_of_kernel("0 one uint32")

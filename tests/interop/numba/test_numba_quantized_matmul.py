@@ -1,0 +1,104 @@
+"""quantized_matmul in compiled code, against the reference, bit for bit."""
+
+import numpy as np
+from numba import njit
+from numba_callers import error_of, no_allocations, refusal_of
+from samples import assert_same_bits
+
+import dmlcpu
+from dmlcpu import reference
+from dmlcpu.interop.numba import quantized_matmul as products
+from dmlcpu.interop.numba.arguments import STACK
+
+
+@njit
+def multiplied_by_numbers(a, b):
+    return dmlcpu.quantized_matmul(a, 0.02, None, b, 0.5, 3, 0.7, 100)
+
+
+@njit
+def multiplied_by_arrays(a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero, out):
+    return dmlcpu.quantized_matmul(a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero, out=out)
+
+
+# Rows, depth and columns: for both kernels, on the stack and not, sums of more than 32 bits, and empty ones.
+PRODUCTS = [
+    *((3, 5, 7), (40, 64, 100), (12, 300, 64), (16, 100, 64), (1, 2000, 130), (50, 700, 300), (33, 1, 1)),
+    *((600, 8, 2500), (2, 33_100, 9), (1, 33_000, 70), (0, 3, 4), (3, 0, 4), (3, 4, 0)),
+]
+
+
+def bytes_of(rng, shape, dtype):
+    limits = np.iinfo(dtype)
+    return rng.integers(limits.min, limits.max + 1, shape).astype(dtype)
+
+
+def test_quantized_matmul_by_numbers():
+    rng = np.random.default_rng(0)
+    for rows, depth, columns in PRODUCTS:
+        a, b = bytes_of(rng, (rows, depth), np.uint8), bytes_of(rng, (depth, columns), np.int8)
+        right = reference.quantized_matmul(a, 0.02, None, b, 0.5, 3, 0.7, 100)
+        assert_same_bits([multiplied_by_numbers(a, b)], [right], f"{rows} {depth} {columns}")
+
+
+def test_quantized_matmul_by_arrays_allocates_nothing():
+    rng = np.random.default_rng(0)
+    for rows, depth, columns in [(3, 5, 7), (40, 64, 100), (12, 300, 64)]:
+        a, b = bytes_of(rng, (rows, depth), np.int8), bytes_of(rng, (depth, columns), np.uint8)
+        a_scale, y_scale = rng.random((2, rows), np.float32) + np.float32(0.01)
+        b_scale = rng.random(columns, np.float32) + np.float32(0.01)
+        zeros = bytes_of(rng, rows, np.int8), bytes_of(rng, columns, np.uint8), bytes_of(rng, rows, np.uint8)
+        args = a, a_scale, zeros[0], b, b_scale, zeros[1], y_scale, zeros[2]
+        out = np.empty((rows, columns), np.uint8)
+        multiplied_by_arrays(*args, out)
+        with no_allocations(arrays=9):
+            multiplied_by_arrays(*args, out)
+        assert_same_bits([out], [reference.quantized_matmul(*args)])
+    assert error_of(multiplied_by_arrays, *args, out.T.copy()) == error_of(
+        dmlcpu.quantized_matmul, *args, out=out.T.copy()
+    )
+    shared = b.reshape(-1)[: rows * columns].reshape(rows, columns)
+    assert error_of(multiplied_by_arrays, *args, shared) == error_of(dmlcpu.quantized_matmul, *args, out=shared)
+    a_scale[1] = np.nan
+    assert error_of(multiplied_by_arrays, *args, out) == error_of(dmlcpu.quantized_matmul, *args, out=out)
+
+
+@njit
+def by_some_numbers(a, b, scale, zero):
+    return dmlcpu.quantized_matmul(a, scale, zero, b, 0.5, None, 0.7, 100, out_dtype=np.int8)
+
+
+def test_quantized_matmuls_errors():
+    a, b = np.zeros((2, 3), np.uint8), np.zeros((3, 4), np.int8)
+    assert error_of(multiplied_by_numbers, a, b[:2]) == error_of(
+        dmlcpu.quantized_matmul, a, 0.02, None, b[:2], 0.5, 3, 0.7, 100
+    )
+    for scale, zero in ((0.5, 300), (0.5, -1), (np.inf, 1), (0.0, 1), (-2.0, 1)):
+        assert error_of(by_some_numbers, a, b, scale, zero) == error_of(
+            dmlcpu.quantized_matmul, a, scale, zero, b, 0.5, None, 0.7, 100, out_dtype=np.int8
+        )
+
+
+def test_what_quantized_matmul_refuses_when_a_caller_is_compiled():
+    a, b = np.zeros((2, 3), np.uint8), np.zeros((3, 4), np.int8)
+    for args, words in [
+        ((a[0], b, 1.0, 1), "a.ndim is 1; allowed: 2, in compiled code"),
+        ((a, b.astype(np.int16), 1.0, 1), "b.dtype is int16; allowed: int8, uint8"),
+        ((a, b, np.ones(2), 1), "a_scale is array(float64, 1d, C); allowed: a number, or an array of float32"),
+        ((a, b, 1.0, np.ones(2, np.int8)), "a_zero_point.dtype is int8; allowed: uint8 (its tensor's type)"),
+    ]:
+        assert f"quantized_matmul: {words}" in refusal_of(by_some_numbers, *args)
+
+
+def test_products_of_a_workspace_that_the_stack_has_room_for():
+    """What the page on this says."""
+    assert max(cells_of_a_product(*sizes) for sizes in ((64, 64, 256), (16, 1000, 64))) <= STACK
+    assert cells_of_a_product(64, 512, 512) > STACK
+
+
+@njit
+def cells_of_a_product(rows, depth, columns):
+    return products.cut(rows, depth, columns)[3]
+
+
+# Callers on disk
