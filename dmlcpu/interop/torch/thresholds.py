@@ -33,8 +33,9 @@ MEASURING = "within a measurement"
 # Ours must take so much less time than PyTorch's, or the next measurement might say otherwise.
 _GAIN = 0.9
 _DISPATCH_US = 2  # that PyTorch takes to call a kernel in Python; on Zen 4
-_ROUNDS = 5
-_LEAST_NS = 200_000  # of a round
+_ROUNDS = 5, 25  # at least and, if they take no longer than _MOST_NS, at most
+_LEAST_NS, _MOST_NS = 200_000, 20_000_000  # of a round; of all
+_BUSY = 1.2  # that many times as many processes as processors
 _CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 
 _won: dict[tuple[str, int, Kind], frozenset[int]] = {}  # at which sizes we are faster
@@ -65,7 +66,8 @@ def _find(override: Override, original: Callable[..., Any], key: tuple[str, int,
             _won.update(_load(path))
         if key not in _won:
             _won[key] = _measure(override, original, key[2])
-            _save(path)
+            if not _is_busy():
+                _save(path)
         return _won[key]
     finally:
         _measuring.release()
@@ -96,13 +98,21 @@ def _times(*calls: Callable[[], Any]) -> list[float]:
         before = time.perf_counter_ns()
         call()
         counts.append(max(1, _LEAST_NS // (time.perf_counter_ns() - before + 1)))
-    for _ in range(_ROUNDS):
+    start = time.perf_counter_ns()
+    for number in range(_ROUNDS[1]):
+        if number >= _ROUNDS[0] and time.perf_counter_ns() - start > _MOST_NS:
+            break
         for i, call in enumerate(calls):
             before = time.perf_counter_ns()
             for _ in range(counts[i]):
                 call()
             best[i] = min(best[i], (time.perf_counter_ns() - before) / counts[i] / 1000)
     return best
+
+
+def _is_busy() -> bool:
+    """Return whether more runs on this machine than it has processors for, so that figures are of this hour only."""
+    return hasattr(os, "getloadavg") and os.getloadavg()[0] > _BUSY * (os.cpu_count() or 1)
 
 
 def _folder() -> str | None:

@@ -13,6 +13,7 @@ def thresholds(torch_overrides, monkeypatch, tmp_path):
 
     monkeypatch.setattr(thresholds, "_folder", lambda: str(tmp_path))
     monkeypatch.setattr(thresholds, "_won", {})
+    monkeypatch.setattr(thresholds, "_is_busy", lambda: False)
     return thresholds
 
 
@@ -62,6 +63,13 @@ def test_kinds_are_measured_once_and_kept_in_a_file(monkeypatch, thresholds, top
     path.write_text("[[1, 2]]")
     assert thresholds.loss(topk, print, x, 3)
     assert len(measured) == 3 * once
+
+
+def test_what_is_measured_on_a_busy_machine_is_not_kept(monkeypatch, thresholds, topk, tmp_path):
+    monkeypatch.setattr(thresholds, "_is_busy", lambda: True)
+    clock(monkeypatch, thresholds, {1 << 14})
+    assert thresholds.loss(topk, print, torch.zeros(1 << 14), 3) == ""
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_without_a_folder_it_is_measured_by_each_process(monkeypatch, thresholds, topk):
