@@ -37,7 +37,7 @@ def _convert(operator: str, field: str, value: Any) -> Array:
     try:
         if hasattr(value, "__dlpack__") and not hasattr(value, "__array__"):
             return np.from_dlpack(value)
-        return np.asarray(value) if str(getattr(value, "dtype", "")) != "torch.bfloat16" else _by_bits(value)
+        return np.asarray(value) if str(getattr(value, "dtype", "")) != "torch.bfloat16" else by_bits(value)
     except ValueError as error:  # ragged nested lists
         raise BindingError(operator, field, str(error), "an array, or what numpy.asarray makes one of") from None
     except (TypeError, RuntimeError, BufferError) as error:  # what libraries say of tensors on devices, sparse ones...
@@ -46,7 +46,7 @@ def _convert(operator: str, field: str, value: Any) -> Array:
         raise TypeError(f"{operator}: {field} is {found} ({error}); allowed: an array that NumPy can read") from error
 
 
-def _by_bits(tensor: Any) -> Array:
+def by_bits(tensor: Any) -> Array:
     """Return a tensor of torch.bfloat16 as an array; neither PyTorch nor NumPy converts that type."""
     if tensor.requires_grad:
         return np.asarray(tensor)  # PyTorch refuses that

@@ -50,8 +50,8 @@ _has_own = False  # whether any thread ever had such a bound; most programs have
 _making = threading.RLock()  # a signal handler or a finalizer may need the layer while this thread makes it
 
 
-def budget() -> Budget:
-    """Return what the call that begins now may spend."""
+def budget(most: int | None = None) -> Budget:
+    """Return what the call that begins now may spend: of threads at most so many, if that is given."""
     global _last
     awake, asleep = _budgets or _first_budgets()
     # After a pause all code is slow, so there is little of it here.
@@ -59,13 +59,10 @@ def budget() -> Budget:
         before, _last = _last, time.perf_counter_ns()
         if _last - before >= _IN_A_ROW:
             awake = asleep
-    return _within_own(awake) if _has_own else awake
-
-
-def _within_own(budget: Budget) -> Budget:
-    """Return a budget of no more threads than this thread's calls may use."""
-    most = getattr(_own, "most", budget.threads)
-    return budget._replace(threads=most) if most < budget.threads else budget
+    if _has_own or most is not None:
+        least = min(awake.threads, getattr(_own, "most", awake.threads), awake.threads if most is None else most)
+        return awake if least == awake.threads else awake._replace(threads=least)
+    return awake
 
 
 def layer() -> Pool | NumbaLayer:

@@ -8,21 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dmlcpu.common.arguments import Array
+from dmlcpu.common.arguments import as_axis
 from dmlcpu.errors import UnsupportedError
-from dmlcpu.interop.torch.tensors import as_array
-from dmlcpu.operators.table import OPERATORS
-
-
-def _function(name: str) -> Any:
-    return OPERATORS[name].function
-
-
-def _as_tensor(array: Array) -> Tensor:
-    """Return a tensor over the memory of an array."""
-    if array.dtype.name == "bfloat16":
-        return torch.from_numpy(array.view("i2")).view(torch.bfloat16)
-    return torch.from_numpy(array)
+from dmlcpu.interop.torch.tensors import as_array, as_tensor
+from dmlcpu.operators.quantized_matmul import function as quantized_matmul_function
+from dmlcpu.operators.scatter_nd import function as scatter_nd_function
+from dmlcpu.operators.top_k import function as top_k_function
 
 
 @torch.library.custom_op("dmlcpu::top_k", mutates_args=(), device_types="cpu")
@@ -30,15 +21,16 @@ def top_k(
     x: Tensor, k: int, axis: int = -1, largest: bool = True, sorted: bool = True, nan: str = "greatest"
 ) -> tuple[Tensor, Tensor]:
     """`dmlcpu.top_k` of a tensor: values and int64 indices."""
-    result = _function("top_k")(as_array(x), k, axis=axis, largest=largest, sorted=sorted, nan=nan)
-    return _as_tensor(result.values), _as_tensor(result.indices)
+    result = top_k_function.top_k(as_array(x), k, axis=axis, largest=largest, sorted=sorted, nan=nan)
+    return as_tensor(result.values), as_tensor(result.indices)
 
 
 @top_k.register_fake
 def _(
     x: Tensor, k: int, axis: int = -1, largest: bool = True, sorted: bool = True, nan: str = "greatest"
 ) -> tuple[Tensor, Tensor]:
-    shape = list(x.shape)
+    shape, axis = list(x.shape), as_axis("top_k", "axis", axis, "x", x.ndim)
+    torch._check(0 <= k <= shape[axis], lambda: f"top_k: k is {k}; allowed: 0 to {shape[axis]}")
     shape[axis] = k
     return x.new_empty(shape), x.new_empty(shape, dtype=torch.int64)
 
@@ -61,7 +53,7 @@ top_k.register_autograd(_gradient_of_top_k, setup_context=_keep_for_top_k)
 def scatter_nd(x: Tensor, indices: Tensor, updates: Tensor, reduction: str = "none", mode: str = "raise") -> Tensor:
     """`dmlcpu.scatter_nd` of tensors."""
     arrays = (as_array(x), as_array(indices), as_array(updates))
-    return _as_tensor(_function("scatter_nd")(*arrays, reduction=reduction, mode=mode))
+    return as_tensor(scatter_nd_function.scatter_nd(*arrays, reduction=reduction, mode=mode))
 
 
 @scatter_nd.register_fake
@@ -76,36 +68,39 @@ def _keep_for_scatter_nd(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> N
 
 
 def _gradient_of_scatter_nd(ctx: Any, y: Tensor) -> tuple[Tensor | None, ...]:
-    """Pass what is added on to both; what is overwritten to the update that remains, where there is one, else to x."""
+    """Return the gradients of x and of the updates.
+
+    With "add", x has that of y, and an update that of its place. Without a reduction, the last update of a place has
+    that of the place, the others have none; x has that of y where there is no update.
+    """
     if ctx.reduction not in ("none", "add"):
         raise UnsupportedError("scatter_nd", "reduction of what requires a gradient", repr(ctx.reduction), "none, add")
     (indices,) = ctx.saved_tensors
     sizes, rest = ctx.shape[: indices.shape[-1]], ctx.shape[indices.shape[-1] :]
-    places, counts = _places(indices.reshape(indices.shape[:-1].numel(), len(sizes)), sizes, ctx.mode)
-    slices = y.reshape(sizes.numel(), rest.numel())
-    of_x = y
+    count, of_x, slices = sizes.numel(), y, y.reshape(sizes.numel(), rest.numel())
+    places = _places(indices.reshape(indices.shape[:-1].numel(), len(sizes)), sizes, ctx.mode)
     if ctx.reduction == "none":
-        numbers, nobody = torch.arange(places.shape[0]), y.new_full(slices.shape[:1], -1, dtype=torch.int64)
-        counted = torch.where(counts, places, slices.shape[0])[:, None]
-        last = torch.ops.dmlcpu.scatter_nd(nobody, counted, numbers, "none", "drop")
-        counts = last[places] == numbers
-        of_x = (slices * (last < 0)[:, None]).reshape(ctx.shape)
-    of_updates = slices[places] * counts[:, None]
+        numbers, nobody = torch.arange(places.shape[0]), y.new_full([count + 1], -1, dtype=torch.int64)
+        last = torch.ops.dmlcpu.scatter_nd(nobody, places[:, None], numbers)
+        places = torch.where(last[places] == numbers, places, count)
+        # Selected, not multiplied: zero times what is infinite is NaN.
+        of_x = torch.where(last[:count, None] < 0, slices, 0).reshape(ctx.shape)
+    of_updates = torch.cat([slices, slices.new_zeros(1, rest.numel())])[places]
     return of_x, None, of_updates.reshape(*indices.shape[:-1], *rest), None, None
 
 
-def _places(tuples: Tensor, sizes: torch.Size, mode: str) -> tuple[Tensor, Tensor]:
-    """Return where index tuples point, of the first dimensions flattened, and which of them count."""
+def _places(tuples: Tensor, sizes: torch.Size, mode: str) -> Tensor:
+    """Return where index tuples point, of the first dimensions flattened; those of no place point behind the last."""
     places = tuples.new_zeros(tuples.shape[:1], dtype=torch.int64)
     counts = tuples.new_ones(tuples.shape[:1], dtype=torch.bool)
     for coordinate, size in enumerate(sizes):
         along = tuples[:, coordinate].to(torch.int64)
-        along = torch.where(along < 0, along + size, along)
+        along = torch.where(along < 0, along + size if tuples.dtype.is_signed else size, along)
         if mode == "clip":
             along = along.clamp(0, size - 1)
         counts = counts & (along >= 0) & (along < size)
         places = places * size + along
-    return torch.where(counts, places, 0), counts
+    return torch.where(counts, places, sizes.numel())
 
 
 scatter_nd.register_autograd(_gradient_of_scatter_nd, setup_context=_keep_for_scatter_nd)
@@ -125,9 +120,9 @@ def quantized_matmul(
 ) -> Tensor:
     """`dmlcpu.quantized_matmul` of tensors."""
     operands = (a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point)
-    arrays = [None if operand is None else as_array(operand) for operand in operands]
+    arrays: Any = [None if operand is None else as_array(operand) for operand in operands]
     dtype = None if out_dtype is None else str(out_dtype).removeprefix("torch.")
-    return _as_tensor(_function("quantized_matmul")(*arrays, out_dtype=dtype))
+    return as_tensor(quantized_matmul_function.quantized_matmul(*arrays, out_dtype=dtype))
 
 
 @quantized_matmul.register_fake
@@ -142,10 +137,12 @@ def _(
     y_zero_point: Tensor | None,
     out_dtype: torch.dtype | None = None,
 ) -> Tensor:
-    dtype = out_dtype
-    if dtype is None:
-        is_byte = y_zero_point is not None and y_zero_point.dtype in (torch.int8, torch.uint8)
-        dtype = y_zero_point.dtype if is_byte and y_zero_point is not None else a.dtype
+    if out_dtype is None:
+        out_dtype = a.dtype
+        if y_zero_point is not None and y_zero_point.dtype in (torch.int8, torch.uint8):
+            out_dtype = y_zero_point.dtype
+    K = b.shape[max(b.ndim - 2, 0)]
+    torch._check(a.shape[-1] == K, lambda: f"quantized_matmul: b has {K} rows; allowed: K = {a.shape[-1]}")
     batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     rows, columns = a.shape[-2:-1], b.shape[-1:] if b.ndim > 1 else ()
-    return a.new_empty((*batch, *rows, *columns), dtype=dtype)
+    return a.new_empty((*batch, *rows, *columns), dtype=out_dtype)

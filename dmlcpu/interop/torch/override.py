@@ -15,16 +15,16 @@ Kind = tuple[str, ...]  # of calls: type, form and what else decides how fast th
 
 
 class Override(NamedTuple):
-    """One overload of an operator.
+    """One operator. All functions but `kind` and `sample` take the arguments of a call."""
 
-    Calls of one kind are worth it from some size on, which is measured; a sample is what it is measured with.
-    """
-
-    name: str  # of the operator, as people type it
-    operator: str  # PyTorch's full name
+    name: str  # as people type it
+    operator: str  # PyTorch's full name of the overload
+    is_small: Callable[..., bool]  # whether PyTorch is faster on any machine
     refusal: Callable[..., str]  # why a call is not taken, or nothing
     run: Callable[..., Any]
-    kind: Callable[..., tuple[Kind, int]]  # of a call that is not refused, and its size
+    aside: Callable[..., Any] | None  # PyTorch's kernel, by another overload; see switches.py
+    # Calls of one kind are worth it from some size on, which is measured; a sample is what it is measured with.
+    kind: Callable[..., tuple[Kind, int]]  # of a call, and its size
     sample: Callable[[Kind, int], tuple[Any, ...]]  # arguments of a kind and a size
     rungs: tuple[int, ...]  # sizes that are measured
 
@@ -38,11 +38,12 @@ SHARED = "memory is shared"
 SUBCLASS = "subclass of Tensor"
 NO_COMPILATION = "compilation is switched off"
 
-LEAST_ELEMENTS = 1 << 12  # PyTorch is faster below, on any machine: a call of these functions takes 8 microseconds
+LEAST_ELEMENTS = 1 << 12  # a call of these functions takes 8 microseconds, and PyTorch's kernels fewer below
 
 _HALVES = [torch.float16, torch.bfloat16] if HAS_BFLOAT16 else [torch.float16]
-_INTEGERS = [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8]
-ORDERED = frozenset([torch.float32, torch.float64, *_INTEGERS, *_HALVES])
+# PyTorch adds halves in float32 and rounds once; these kernels round each sum, so they do not add them here.
+SUMMED = frozenset([torch.float32, torch.float64, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8])
+ORDERED = frozenset([*SUMMED, *_HALVES])
 ASSIGNED = frozenset([*ORDERED, torch.bool, torch.complex64, torch.complex128])
 
 

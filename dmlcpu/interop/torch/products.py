@@ -5,28 +5,40 @@ import math
 import torch
 from torch import Tensor
 
-from dmlcpu.interop.torch.override import ARGUMENTS, SMALL, TYPE, Kind, Override, numbers, refuse_tensors
+from dmlcpu.interop.torch.override import ARGUMENTS, TYPE, Kind, Override, numbers, refuse_tensors
 from dmlcpu.interop.torch.tensors import as_array
 from dmlcpu.operators.matmul_integer.function import execute
 
-_LEAST = 1 << 17  # products that are added: two microseconds' worth
+LEAST_PRODUCTS = 1 << 17  # that are added: two microseconds' worth
 _FEW_ROWS = 8
 
 
-def _refuse(a: Tensor, b: Tensor) -> str:
-    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
-        return ARGUMENTS
-    if a.numel() * b.shape[1] < _LEAST:
-        return SMALL
+def _is_small(a: Tensor, b: Tensor) -> bool:
+    small: bool = a.ndim != 2 or b.ndim != 2 or a.numel() * b.shape[1] < LEAST_PRODUCTS
+    return small
+
+
+def _refusal(a: Tensor, b: Tensor) -> str:
     if a.dtype is not torch.int8 or b.dtype is not torch.int8:
         return TYPE
+    if a.shape[1] != b.shape[0]:
+        return ARGUMENTS
     return refuse_tensors(a, b)
 
 
-def _int_mm(a: Tensor, b: Tensor) -> Tensor:
-    result = torch.empty((a.shape[0], b.shape[1]), dtype=torch.int32)
-    execute(as_array(a), None, as_array(b), None, as_array(result))
+def _run(a: Tensor, b: Tensor) -> Tensor:
+    result = _empty(a.shape[0], b.shape[1])
+    execute(as_array(a), None, as_array(b), None, as_array(result), most_threads=torch.get_num_threads())
     return result
+
+
+def _aside(a: Tensor, b: Tensor) -> Tensor:
+    result: Tensor = torch.ops.aten._int_mm.out(a, b, out=_empty(a.shape[0], b.shape[1]))
+    return result
+
+
+def _empty(rows: int, columns: int) -> Tensor:
+    return torch.empty((rows, columns), dtype=torch.int32, device="cpu")
 
 
 def _kind(a: Tensor, b: Tensor) -> tuple[Kind, int]:
@@ -44,8 +56,10 @@ def _sample(kind: Kind, size: int) -> tuple[Tensor, Tensor]:
 INT_MM = Override(
     name="_int_mm",
     operator="aten::_int_mm",
-    refusal=_refuse,
-    run=_int_mm,
+    is_small=_is_small,
+    refusal=_refusal,
+    run=_run,
+    aside=_aside,
     kind=_kind,
     sample=_sample,
     rungs=tuple(1 << power for power in range(18, 31, 3)),  # products that are added

@@ -13,8 +13,7 @@ from dmlcpu.interop.torch.override import (
     ARGUMENTS,
     ASSIGNED,
     LEAST_ELEMENTS,
-    ORDERED,
-    SMALL,
+    SUMMED,
     TYPE,
     Kind,
     Override,
@@ -26,10 +25,21 @@ from dmlcpu.interop.torch.tensors import as_array
 from dmlcpu.operators.scatter_nd.function import execute
 
 
+def _reduce(x: Tensor, places: Array, updates: Array, reduction: str) -> Tensor:
+    target = as_array(x)
+    execute(target, places, updates, target, reduction=reduction, most_threads=torch.get_num_threads())
+    return x
+
+
+# Updates of rows, slices along the first dimension; a row may be a single element.
+
+
+def _is_small(x: Tensor, dim: int, index: Tensor, source: Tensor) -> bool:
+    small: bool = source.numel() < LEAST_ELEMENTS
+    return small
+
+
 def _refuse_rows(x: Tensor, dim: int, index: Tensor, source: Tensor, types: frozenset[torch.dtype]) -> str:
-    """Return why updates of slices along the first dimension are refused, or nothing."""
-    if source.numel() < LEAST_ELEMENTS:
-        return SMALL
     if x.dtype not in types or source.dtype is not x.dtype or index.dtype is not torch.int64:
         return TYPE
     if dim not in (0, -x.ndim):
@@ -39,30 +49,27 @@ def _refuse_rows(x: Tensor, dim: int, index: Tensor, source: Tensor, types: froz
     return refuse_tensors(x, index, source) or refuse_target(x, index, source)
 
 
-def _scatter_rows(x: Tensor, index: Tensor, source: Tensor, reduction: str) -> Tensor:
-    """Reduce slices into x along the first dimension."""
+def _update_rows(x: Tensor, index: Tensor, source: Tensor, reduction: str) -> Tensor:
     # As unsigned numbers, negative ones are out of range, which they are in PyTorch.
-    places = as_array(index).view(np.uint64)[:, None]
-    target = as_array(x)
-    execute(target, places, as_array(source), target, reduction=reduction)
-    return x
+    return _reduce(x, as_array(index).view(np.uint64)[:, None], as_array(source), reduction)
 
 
 def _refuse_index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> str:
-    if index.ndim != 1 or alpha != 1:
-        return SMALL if source.numel() < LEAST_ELEMENTS else ARGUMENTS
-    return _refuse_rows(x, dim, index, source, ORDERED)
+    return ARGUMENTS if index.ndim != 1 or alpha != 1 else _refuse_rows(x, dim, index, source, SUMMED)
 
 
 def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
-    return _scatter_rows(x, index, source, "add")
+    return _update_rows(x, index, source, "add")
+
+
+def _index_add_aside(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
+    torch.ops.aten.index_add.out(x, dim, index, source, alpha=alpha, out=x)
+    return x
 
 
 def _refuse_scatter(
     x: Tensor, dim: int, index: Tensor, source: Tensor, types: frozenset[torch.dtype] = ASSIGNED
 ) -> str:
-    if source.numel() < LEAST_ELEMENTS:
-        return SMALL
     if index.shape != source.shape or index.ndim == 0:
         return ARGUMENTS
     if any(index.stride()[1:]):
@@ -71,7 +78,7 @@ def _refuse_scatter(
 
 
 def _refuse_scatter_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> str:
-    return _refuse_scatter(x, dim, index, source, ORDERED)
+    return _refuse_scatter(x, dim, index, source, SUMMED)
 
 
 def _of_rows(index: Tensor) -> Tensor:
@@ -80,29 +87,38 @@ def _of_rows(index: Tensor) -> Tensor:
 
 
 def _scatter(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    return _scatter_rows(x, _of_rows(index), source, "none")
+    return _update_rows(x, _of_rows(index), source, "none")
 
 
 def _scatter_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    return _scatter_rows(x, _of_rows(index), source, "add")
+    return _update_rows(x, _of_rows(index), source, "add")
+
+
+def _scatter_aside(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    torch.ops.aten.scatter.src_out(x, dim, index, source, out=x)
+    return x
+
+
+def _scatter_add_aside(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    torch.ops.aten.scatter_add.out(x, dim, index, source, out=x)
+    return x
+
+
+# Forms of rows: how many elements each has at most, and has in samples.
+_FORMS = {"elements": (1, 1), "short rows": (32, 16), "rows": (256, 128), "long rows": (math.inf, 1024)}
+
+
+def _form(elements: int) -> str:
+    return next(form for form, (most, _) in _FORMS.items() if elements <= most)
 
 
 def _kind_of_rows(x: Tensor, dim: int, index: Tensor, source: Tensor, **_: Any) -> tuple[Kind, int]:
     return (str(x.dtype), _form(source.numel() // index.shape[0])), source.numel()
 
 
-_LONGEST = {"elements": 1, "short rows": 32, "rows": 256}  # how many elements each has at most
-_WIDTHS = {"elements": 1, "short rows": 16, "rows": 128, "long rows": 1024}  # and has in samples
-
-
-def _form(elements: int) -> str:
-    """Return the form of updates of so many elements."""
-    return next((form for form, longest in _LONGEST.items() if elements <= longest), "long rows")
-
-
 def _sample_rows(kind: Kind, size: int) -> tuple[Any, ...]:
     dtype, form = kind[:2]
-    width = _WIDTHS[form]
+    width = int(_FORMS[form][1])
     rows = size // width
     places = torch.from_numpy(np.random.default_rng(2).integers(0, 2 * rows, rows))
     shape = (width,) if width > 1 else ()
@@ -114,25 +130,28 @@ def _sample_scatter(kind: Kind, size: int) -> tuple[Any, ...]:
     return x, dim, places.reshape(-1, *[1] * (source.ndim - 1)).expand(source.shape), source
 
 
+# index_put_
+
+
+def _is_small_index_put(x: Tensor, indices: list[Tensor | None], *_: Any) -> bool:
+    first = indices[0] if indices else None
+    return first is None or first.numel() * math.prod(x.shape[len(indices) :]) < LEAST_ELEMENTS
+
+
 def _refuse_index_put(
     x: Tensor, indices: list[Tensor | None], values: Tensor, accumulate: bool = False, *_: Any
 ) -> str:
-    first = indices[0]
-    if first is None or first.numel() == 0:
+    tensors = [each for each in indices if each is not None]
+    first = tensors[0]
+    if len(tensors) < len(indices) or any(each.shape != first.shape for each in tensors):
         return ARGUMENTS
-    if first.numel() * math.prod(x.shape[len(indices) :]) < LEAST_ELEMENTS:
-        return SMALL
-    for each in indices:
-        if each is None or each.shape != first.shape:
-            return ARGUMENTS
-        if each.dtype is not torch.int64:
-            return TYPE
-    if x.dtype not in (ORDERED if accumulate else ASSIGNED) or values.dtype is not x.dtype:
+    if x.dtype not in (SUMMED if accumulate else ASSIGNED) or values.dtype is not x.dtype:
+        return TYPE
+    if any(each.dtype is not torch.int64 for each in tensors):
         return TYPE
     if len(indices) > x.ndim or not _broadcasts(values.shape, (*first.shape, *x.shape[len(indices) :])):
         return ARGUMENTS
-    tensors = (*indices, values)
-    return refuse_tensors(x, *tensors) or refuse_target(x, *tensors)
+    return refuse_tensors(x, *tensors, values) or refuse_target(x, *tensors, values)
 
 
 def _broadcasts(shape: torch.Size, target: tuple[int, ...]) -> bool:
@@ -145,9 +164,7 @@ def _index_put(x: Tensor, indices: list[Tensor], values: Tensor, accumulate: boo
     arrays = [as_array(each) for each in indices]
     places = arrays[0][..., None] if len(arrays) == 1 else np.stack(arrays, axis=-1)
     updates: Array = np.broadcast_to(as_array(values), (*places.shape[:-1], *x.shape[len(arrays) :]))
-    target = as_array(x)
-    execute(target, places, updates, target, reduction="add" if accumulate else "none")
-    return x
+    return _reduce(x, places, updates, "add" if accumulate else "none")
 
 
 def _kind_of_index_put(
@@ -168,22 +185,25 @@ def _sample_index_put(kind: Kind, size: int) -> tuple[Any, ...]:
 _RUNGS = tuple(1 << power for power in range(12, 23, 2))  # elements of the updates
 
 
-def _rows(name: str, overload: str, refusal: Callable[..., str], run: Callable[..., Any], sample: Any) -> Override:
-    return Override(name, f"aten::{name}{overload}", refusal, run, _kind_of_rows, sample, _RUNGS)
+def _rows(
+    name: str, overload: str, refusal: Callable[..., str], run: Callable[..., Any], aside: Any, sample: Any
+) -> Override:
+    return Override(name, f"aten::{name}{overload}", _is_small, refusal, run, aside, _kind_of_rows, sample, _RUNGS)
 
 
 SCATTER = (
-    _rows("index_add_", "", _refuse_index_add, _index_add, _sample_rows),
-    _rows("scatter_add_", "", _refuse_scatter_add, _scatter_add, _sample_scatter),
-    _rows("scatter_", ".src", _refuse_scatter, _scatter, _sample_scatter),
-    # What index_put_ calls for each backend.
+    _rows("index_add_", "", _refuse_index_add, _index_add, _index_add_aside, _sample_rows),
+    _rows("scatter_add_", "", _refuse_scatter_add, _scatter_add, _scatter_add_aside, _sample_scatter),
+    _rows("scatter_", ".src", _refuse_scatter, _scatter, _scatter_aside, _sample_scatter),
     Override(
-        "index_put_",
-        "aten::_index_put_impl_",
-        _refuse_index_put,
-        _index_put,
-        _kind_of_index_put,
-        _sample_index_put,
-        _RUNGS,
+        name="index_put_",
+        operator="aten::_index_put_impl_",  # what index_put_ and the gradient of x[i] call
+        is_small=_is_small_index_put,
+        refusal=_refuse_index_put,
+        run=_index_put,
+        aside=None,
+        kind=_kind_of_index_put,
+        sample=_sample_index_put,
+        rungs=_RUNGS,
     ),
 )

@@ -3,51 +3,74 @@
 import contextlib
 import logging
 import warnings
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from dmlcpu.errors import DmlError
-from dmlcpu.interop.torch.override import Override
-from dmlcpu.interop.torch.overrides import OVERRIDES
+from dmlcpu.interop.torch.override import SMALL, SUBCLASS, Override
+from dmlcpu.interop.torch.products import INT_MM
+from dmlcpu.interop.torch.scatter import SCATTER
+from dmlcpu.interop.torch.tensors import PLAIN
 from dmlcpu.interop.torch.thresholds import loss
-from dmlcpu.runtime.threads import at_most
+from dmlcpu.interop.torch.topk import TOPK
 
 _log = logging.getLogger("dmlcpu")
 
 
 @dataclass
 class _Switch:
-    """One of PyTorch's operators, by the name that people type, with all its overloads."""
+    """Of one operator."""
 
+    override: Override
     is_on: bool = False
+    library: Any = None  # which entered the kernel in PyTorch's dispatcher; None: it is not entered
     taken: int = 0
     passed_on: dict[str, int] = field(default_factory=dict)
 
+    def enter(self) -> None:
+        """Enter the kernel in the dispatcher, if it is not."""
+        if self.library is not None:
+            return
+        kernel = _kernel(self)
+        self.library = torch.library.Library("aten", "IMPL")
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Warning only once for all operators")  # that kernels are replaced
+            self.library.impl(self.override.operator, kernel, "CPU", with_keyset=True)
 
-_SWITCHES: dict[str, _Switch] = {override.name: _Switch() for override in OVERRIDES}
-_library: torch.library.Library | None = None
-# What PyTorch is rid of, a thread may be about to call (pytorch/pytorch#125234). So it is never freed.
+    def leave(self) -> None:
+        """Give the operator back to PyTorch."""
+        self.is_on = False
+        if self.library is not None:
+            _kept.append(torch.library.get_kernel(self.override.operator, "CPU"))
+            self.library._destroy()
+            self.library = None
+
+
+_SWITCHES = {override.name: _Switch(override) for override in (TOPK, INT_MM, *SCATTER)}
+# Another thread may be about to call a kernel that PyTorch has just dropped (pytorch/pytorch#125234), so none is freed.
 _kept: list[Any] = []
 
 
-def enable(include: Collection[str] | None = None, exclude: Collection[str] = ()) -> None:
+def enable(include: Iterable[str] | None = None, exclude: Iterable[str] = ()) -> None:
     """Let PyTorch's CPU operators run on dmlcpu's kernels, wherever these take a call and are faster.
 
     Parameters
     ----------
-    include : collection of str, optional
+    include : iterable of str, optional
         Names of operators: ``topk``, ``_int_mm``, ``index_add_``, ``index_put_``, ``scatter_add_``, ``scatter_``; by
-        default all. Those that are not named are switched off.
-    exclude : collection of str
+        default all. Those that are not named are given back to PyTorch.
+    exclude : iterable of str
         Names to leave out.
 
     Raises
     ------
     ValueError
         If a name is none of these.
+    TypeError
+        If an argument is not a list of names.
 
     Notes
     -----
@@ -55,10 +78,11 @@ def enable(include: Collection[str] | None = None, exclude: Collection[str] = ()
     on working. A call that they do not take goes to PyTorch's own kernel, as does one that raises; `report` tells why.
 
     Values and indices are PyTorch's, but for what it leaves open: which of several equal elements `topk` returns (here
-    the first), which of several updates of one element remains (the last), in which order updates are added (theirs).
+    the first), which of several updates of one element remains (here the last), and in which order updates are added
+    (here that of the updates).
 
-    How large a call must be to be worth it is measured where it runs, at the first call of its kind, in less than a
-    second, and kept in the folder of compiled kernels.
+    How large a call must be to be worth it is measured where it runs, at the first call of its kind, and kept in the
+    folder of compiled kernels.
 
     It holds for the whole process. Call it, and `disable`, while no other thread runs one of these operators.
 
@@ -71,29 +95,27 @@ def enable(include: Collection[str] | None = None, exclude: Collection[str] = ()
     >>> dmlcpu.interop.torch.disable()
     """
     names = _names("enable", include, exclude)
-    _register()
     for name, switch in _SWITCHES.items():
-        switch.is_on = name in names
+        if name in names:
+            switch.enter()
+            switch.is_on = True
+        else:
+            switch.leave()
 
 
 def disable() -> None:
     """Give all operators back to PyTorch."""
-    global _library
     for switch in _SWITCHES.values():
-        switch.is_on = False
-    if _library is not None:
-        _kept.extend(torch.library.get_kernel(override.operator, "CPU") for override in OVERRIDES)
-        _library._destroy()
-        _library = None
+        switch.leave()
 
 
 @contextlib.contextmanager
-def accelerated(include: Collection[str] | None = None, exclude: Collection[str] = ()) -> Iterator[None]:
+def accelerated(include: Iterable[str] | None = None, exclude: Iterable[str] = ()) -> Iterator[None]:
     """Do what `enable` does for the time of a ``with``, then switch back to what was on before, in the whole process.
 
     Parameters
     ----------
-    include, exclude : collection of str
+    include, exclude : iterable of str
         As of `enable`.
 
     Notes
@@ -108,13 +130,18 @@ def accelerated(include: Collection[str] | None = None, exclude: Collection[str]
     ...     torch.topk(torch.tensor([1.0, 3.0, 2.0]), 2).indices
     tensor([1, 2])
     """
+    names = _names("accelerated", include, exclude)
     before = {name: switch.is_on for name, switch in _SWITCHES.items()}
-    enable(include, exclude)
+    for name in names:
+        _SWITCHES[name].enter()
+    for name, switch in _SWITCHES.items():
+        switch.is_on = name in names
     try:
         yield
     finally:
         for name, switch in _SWITCHES.items():
-            switch.is_on = before[name]
+            gone = name in names and not switch.is_on  # within: by `disable`, or because it failed
+            switch.is_on = before[name] and switch.library is not None and not gone
 
 
 def report() -> dict[str, dict[str, Any]]:
@@ -138,57 +165,60 @@ def report() -> dict[str, dict[str, Any]]:
     }
 
 
-def _names(function: str, include: Collection[str] | None, exclude: Collection[str]) -> set[str]:
+def _names(function: str, include: Iterable[str] | None, exclude: Iterable[str]) -> set[str]:
     """Return the operators that are meant, or refuse a name."""
-    for argument, names in (("include", include or ()), ("exclude", exclude)):
-        if isinstance(names, str):
+    given = {"include": _SWITCHES if include is None else include, "exclude": exclude}
+    for argument, names in given.items():
+        if isinstance(names, str) or not isinstance(names, Iterable):
             raise TypeError(f"{function}: {argument} is {names!r}; allowed: a list of names")
-        for name in names:
-            if name not in _SWITCHES:
+        given[argument] = list(names)
+        for name in given[argument]:
+            if name not in [*_SWITCHES]:
                 raise ValueError(f"{function}: {argument} has {name!r}; allowed: {', '.join(_SWITCHES)}")
-    return set(_SWITCHES if include is None else include) - set(exclude)
+    return set(given["include"]) - set(given["exclude"])
 
 
-def _register() -> None:
-    """Enter the kernels in PyTorch's dispatcher, if they are not."""
-    global _library
-    if _library is not None:
-        return
-    kernels = [(override.operator, _kernel(override, _SWITCHES[override.name])) for override in OVERRIDES]
-    _library = torch.library.Library("aten", "IMPL")
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Warning only once for all operators")  # that kernels are replaced
-        for operator, kernel in kernels:
-            _library.impl(operator, kernel, "CPU", with_keyset=True)
+def _kernel(switch: _Switch) -> Callable[..., Any]:
+    """Return what PyTorch calls in the place of its own kernel.
 
-
-def _kernel(override: Override, switch: _Switch) -> Callable[..., Any]:
-    """Return what PyTorch calls in the place of its own kernel."""
+    PyTorch's kernel, called as such, holds Python's lock: that is nothing for small calls, but would stop all other
+    threads for the time of a large one. So these are passed on by an overload that writes to outputs, where there is
+    one that has the same kernel.
+    """
+    override, passed_on = switch.override, switch.passed_on
+    is_small, refusal, run = override.is_small, override.refusal, override.run
     original = torch.library.get_kernel(override.operator, "CPU").call_boxed
-    refusal, run, passed_on = override.refusal, override.run, switch.passed_on
 
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-        if switch.is_on:
-            try:
-                reason = refusal(*args, **kwargs) or loss(override, original, *args, **kwargs)
-                if not reason:
-                    with at_most(torch.get_num_threads()):
+        is_plain = type(args[0]) in PLAIN
+        if not is_plain or is_small(*args):
+            if switch.is_on:
+                reason = SMALL if is_plain else SUBCLASS
+                passed_on[reason] = passed_on.get(reason, 0) + 1
+            return original(keyset, *args, **kwargs)
+        with torch._C.DisableTorchFunction():  # modes and subclasses shall see PyTorch's call, and none of these
+            if switch.is_on:
+                try:
+                    reason = refusal(*args, **kwargs) or loss(override, original, *args, **kwargs)
+                    if not reason:
                         result = run(*args, **kwargs)
-                    switch.taken += 1
-                    return result
-            except Exception as error:  # before anything is written: kernels raise nothing
-                reason = _failed(override, switch, error)
-            passed_on[reason] = passed_on.get(reason, 0) + 1
-        return original(keyset, *args, **kwargs)
+                        switch.taken += 1
+                        return result
+                except Exception as error:  # before anything is written: kernels raise nothing
+                    reason = _failed(switch, error)
+                passed_on[reason] = passed_on.get(reason, 0) + 1
+            if override.aside is not None:
+                return override.aside(*args, **kwargs)
+            return original(keyset, *args, **kwargs)
 
     return kernel
 
 
-def _failed(override: Override, switch: _Switch, error: Exception) -> str:
-    """Return the reason to pass a call on; what is not about its arguments would fail every call, so it is the last."""
-    reason = f"{type(error).__name__}: {error}"
+def _failed(switch: _Switch, error: Exception) -> str:
+    """Return the reason to pass a call on; an operator that would fail every time is switched off."""
     if isinstance(error, DmlError | MemoryError):
-        return type(error).__name__  # PyTorch says what is wrong with them
+        return type(error).__name__  # PyTorch says what is wrong with the arguments
     switch.is_on = False
-    _log.warning("%s is given back to PyTorch, as it raised %s", override.name, reason)
+    reason = f"{type(error).__name__}: {error}"
+    _log.warning("%s is given back to PyTorch, as it raised %s", switch.override.name, reason)
     return reason

@@ -2,15 +2,14 @@
 
 import importlib.util
 
-import numpy as np
 import torch
 
-from dmlcpu.common.arguments import Array
+from dmlcpu.common.arguments import Array, by_bits
 
 # torch.bfloat16 is a type that NumPy has from ml_dtypes only.
 HAS_BFLOAT16 = importlib.util.find_spec("ml_dtypes") is not None
 
-# Of subclasses, methods may do anything.
+# Methods of subclasses may do anything.
 PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 
 
@@ -18,10 +17,11 @@ def as_array(tensor: torch.Tensor) -> Array:
     """Return an array over the memory of a CPU tensor, of any strides."""
     if tensor.requires_grad:
         tensor = tensor.detach()
-    if tensor.dtype is not torch.bfloat16:
-        array: Array = tensor.numpy()
-        return array
-    import ml_dtypes
+    return tensor.numpy() if tensor.dtype is not torch.bfloat16 else by_bits(tensor)
 
-    bits: Array = tensor.view(torch.int16).numpy()
-    return bits.view(np.dtype(ml_dtypes.bfloat16))
+
+def as_tensor(array: Array) -> torch.Tensor:
+    """Return a tensor over the memory of an array."""
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view("i2")).view(torch.bfloat16)
+    return torch.from_numpy(array)

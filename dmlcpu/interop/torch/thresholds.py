@@ -3,6 +3,7 @@
 A decision must not change from one run of a program to the next, as the order of equal elements would change with it.
 """
 
+import contextlib
 import hashlib
 import json
 import logging
@@ -29,60 +30,70 @@ _log = logging.getLogger("dmlcpu")
 
 SLOWER = "PyTorch is faster"
 MEASURING = "within a measurement"
+FORKED = "not measured before the fork"
 
 # Ours must take so much less time than PyTorch's, or the next measurement might say otherwise.
 _GAIN = 0.9
 _DISPATCH_US = 2  # that PyTorch takes to call a kernel in Python; on Zen 4
 _ROUNDS = 5, 25  # at least and, if they take no longer than _MOST_NS, at most
 _LEAST_NS, _MOST_NS = 200_000, 20_000_000  # of a round; of all
+_LONG_US = 10_000  # calls that take longer are no longer measured: larger ones are taken for alike
 _BUSY = 1.2  # that many times as many processes as processors
 _CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 
-_won: dict[tuple[str, int, Kind], frozenset[int]] = {}  # at which sizes we are faster
+_Key = tuple[str, int, Kind]  # operator, threads, kind of call
+_Won = dict[int, bool]  # whether we are faster, by size
+_won: dict[_Key, _Won] = {}
 _measuring = threading.Lock()
+_is_forked = False
 
 
 def loss(override: Override, original: Callable[..., Any], *args: Any, **kwargs: Any) -> str:
-    """Return why a call is not worth taking, or nothing."""
+    """Return why a call is not worth taking, or nothing. original: PyTorch's kernel."""
     kind, size = override.kind(*args, **kwargs)
     key = override.operator, min(torch.get_num_threads(), threads.get_num_threads()), kind
     won = _won.get(key)
     if won is None:
-        won = _find(override, original, key)
-        if won is None:
+        if not _measuring.acquire(blocking=False):
             return MEASURING
-    below = max((rung for rung in override.rungs if rung <= size), default=0)
-    above = min((rung for rung in override.rungs if rung >= size), default=below)
-    return "" if below in won and above in won else SLOWER
+        try:
+            won = _find(override, original, key)
+        finally:
+            _measuring.release()
+        if won is None:
+            return FORKED
+    below, above = max((rung for rung in won if rung <= size), default=0), min((r for r in won if r >= size), default=0)
+    return "" if won.get(below, False) and won[above or below] else SLOWER
 
 
-def _find(override: Override, original: Callable[..., Any], key: tuple[str, int, Kind]) -> frozenset[int] | None:
-    """Return at which sizes we are faster: as the file says, or measured now; None if a measurement is going on."""
-    if not _measuring.acquire(blocking=False):
-        return None
-    try:
-        path = _path()
-        if not _won:
-            _won.update(_load(path))
-        if key not in _won:
-            _won[key] = _measure(override, original, key[2])
-            if not _is_busy():
-                _save(path)
-        return _won[key]
-    finally:
-        _measuring.release()
+def _find(override: Override, original: Callable[..., Any], key: _Key) -> _Won | None:
+    """Return what the file has on a kind of call, or what is measured now; None if it cannot be measured."""
+    path = _path()
+    _won.update(_load(path))
+    # PyTorch's threads stay behind when a process forks, and it waits for them: parallel operators may not be called.
+    if key not in _won and not _is_forked:
+        _won[key] = _measure(override, original, key[2])
+        if not _is_busy():
+            _save(path)
+    return _won.get(key)
 
 
-def _measure(override: Override, original: Callable[..., Any], kind: Kind) -> frozenset[int]:
-    """Measure at all sizes."""
-    won = set()
+def _measure(override: Override, original: Callable[..., Any], kind: Kind) -> _Won:
+    """Measure at all sizes, up to those whose calls are long."""
+    won: _Won = {}
     for size in override.rungs:
-        args = override.sample(kind, size)
-        ours, theirs = _times(partial(_take, override, args), partial(original, _CPU, *args))
-        _log.debug("%s %s of size %d: %.1f us, PyTorch %.1f", override.operator, kind, size, ours, theirs)
-        if ours + _DISPATCH_US <= _GAIN * theirs:
-            won.add(size)
-    return frozenset(won)
+        try:
+            args = override.sample(kind, size)
+            theirs = partial(override.aside, *args) if override.aside else partial(original, _CPU, *args)
+            mine, other = _times(partial(_take, override, args), theirs)
+        except MemoryError:
+            won[size] = False
+            break
+        _log.debug("%s %s of size %d: %.1f us, PyTorch %.1f", override.operator, kind, size, mine, other)
+        won[size] = mine + _DISPATCH_US <= _GAIN * other
+        if max(mine, other) > _LONG_US:
+            break
+    return won
 
 
 def _take(override: Override, args: tuple[Any, ...]) -> None:
@@ -131,33 +142,34 @@ def _path() -> Path | None:
     return Path(folder) / f"torch.{hashlib.sha256(repr(machine).encode()).hexdigest()[:16]}.json"
 
 
-def _load(path: Path | None) -> dict[tuple[str, int, Kind], frozenset[int]]:
+def _load(path: Path | None) -> dict[_Key, _Won]:
     """Return what a file holds; nothing if it cannot be read or is damaged."""
     try:
         rows = json.loads(path.read_text()) if path else []
-        return {(operator, count, tuple(kind)): frozenset(won) for operator, count, kind, won in rows}
+        return {(operator, count, tuple(kind)): dict(won) for operator, count, kind, won in rows}
     except (OSError, ValueError, TypeError):
         return {}
 
 
 def _save(path: Path | None) -> None:
-    """Write all that was measured; whoever reads it meanwhile finds the file from before or all of the new one."""
+    """Add what was measured to a file; whoever reads it meanwhile finds the one from before or all of the new one."""
     if path is None:
         return
-    rows = [[operator, count, kind, sorted(won)] for (operator, count, kind), won in _won.items()]
+    rows = [[operator, count, kind, [*won.items()]] for (operator, count, kind), won in (_won | _load(path)).items()]
     unfinished = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.tmp")
     try:
         unfinished.write_text(json.dumps(rows))
         os.replace(unfinished, path)
     except OSError as error:
         _log.debug("what was measured could not be saved (%s)", error)
-    finally:
-        unfinished.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            unfinished.unlink()
 
 
 def _after_fork_in_child() -> None:
-    global _measuring
+    global _measuring, _is_forked
     _measuring = threading.Lock()  # a thread that was left behind may have held the other
+    _is_forked = True
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows

@@ -9,7 +9,6 @@ from dmlcpu.interop.torch.override import (
     ARGUMENTS,
     LEAST_ELEMENTS,
     ORDERED,
-    SMALL,
     TYPE,
     Kind,
     Override,
@@ -19,10 +18,15 @@ from dmlcpu.interop.torch.override import (
 from dmlcpu.interop.torch.tensors import as_array
 from dmlcpu.operators.top_k.function import execute
 
+_Pair = tuple[Tensor, Tensor]
 
-def _refuse_topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> str:
-    if x.numel() < LEAST_ELEMENTS:
-        return SMALL
+
+def _is_small(x: Tensor, *_: Any) -> bool:
+    small: bool = x.numel() < LEAST_ELEMENTS
+    return small
+
+
+def _refusal(x: Tensor, k: int, dim: int = -1, *_: Any) -> str:
     if x.dtype not in ORDERED:
         return TYPE
     if not -x.ndim <= dim < x.ndim or not 0 < k <= x.shape[dim]:
@@ -30,22 +34,33 @@ def _refuse_topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted:
     return refuse_tensors(x)
 
 
-def _topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Tensor, Tensor]:
+def _run(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> _Pair:
     shape = list(x.shape)
     shape[dim] = k
-    values, indices = torch.empty(shape, dtype=x.dtype), torch.empty(shape, dtype=torch.int64)
-    execute(as_array(x), k, dim % x.ndim, largest, as_array(values), as_array(indices), ordered=sorted)
+    values, indices = _empty(shape, x.dtype)
+    outputs = as_array(values), as_array(indices)
+    execute(as_array(x), k, dim % x.ndim, largest, *outputs, ordered=sorted, most_threads=torch.get_num_threads())
     return values, indices
+
+
+def _aside(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> _Pair:
+    values, indices = _empty([0], x.dtype)
+    pair: _Pair = torch.ops.aten.topk.values(x, k, dim, largest, sorted, values=values, indices=indices)
+    return pair
+
+
+def _empty(shape: list[int], dtype: torch.dtype) -> _Pair:
+    return torch.empty(shape, dtype=dtype, device="cpu"), torch.empty(shape, dtype=torch.int64, device="cpu")
 
 
 _SHORT_ROW = 256
 _FEW = 32  # elements at least for each that is selected
 
 
-def _kind_of_topk(x: Tensor, k: int, dim: int = -1, *_: Any, **__: Any) -> tuple[Kind, int]:
+def _kind(x: Tensor, k: int, dim: int = -1, *_: Any) -> tuple[Kind, int]:
     n, size = x.shape[dim], x.numel()
     if x.stride(dim) > 1:
-        form = "columns"
+        form = "strided"
     elif n == size:
         form = "one row"
     else:
@@ -53,21 +68,22 @@ def _kind_of_topk(x: Tensor, k: int, dim: int = -1, *_: Any, **__: Any) -> tuple
     return (str(x.dtype), form, "few" if k * _FEW <= n else "many"), size
 
 
-def _sample_topk(kind: Kind, size: int) -> tuple[Any, ...]:
+def _sample(kind: Kind, size: int) -> tuple[Any, ...]:
     dtype, form, count = kind
     n = {"one row": size, "short rows": 64}.get(form, 1024)
-    n = min(n, size)
     x = numbers((size // n, n), dtype)
-    k = min(50, max(1, n // 64)) if count == "few" else n // 2
-    return (x.T.contiguous(), k, 0) if form == "columns" else (x, k)
+    k = min(50, n // 64) if count == "few" else n // 2
+    return (x.T.contiguous(), k, 0) if form == "strided" else (x, k)
 
 
 TOPK = Override(
     name="topk",
     operator="aten::topk",
-    refusal=_refuse_topk,
-    run=_topk,
-    kind=_kind_of_topk,
-    sample=_sample_topk,
+    is_small=_is_small,
+    refusal=_refusal,
+    run=_run,
+    aside=_aside,
+    kind=_kind,
+    sample=_sample,
     rungs=tuple(1 << power for power in range(12, 21, 2)),  # elements of x
 )

@@ -87,7 +87,13 @@ def matmul_integer(
 
 
 def execute(
-    a: Array, a_zero_point: Array | None, b: Array | PackedMatrix, b_zero_point: Array | None, out: Array
+    a: Array,
+    a_zero_point: Array | None,
+    b: Array | PackedMatrix,
+    b_zero_point: Array | None,
+    out: Array,
+    *,
+    most_threads: int | None = None,
 ) -> None:
     """Run on checked arrays of two dimensions and more; zero points broadcast to (..., M, 1) and (..., 1, N)."""
     if out.size == 0:
@@ -96,4 +102,5 @@ def execute(
         plain = unpack(b) if isinstance(b, PackedMatrix) else b
         reference_matmul_integer(a, a_zero_point, plain, b_zero_point, out_dtype=out.dtype, out=out)
         return
-    multiply("matmul_integer", a, b, (None, a_zero_point, None, b_zero_point, None, None), out, budget())
+    parameters = (None, a_zero_point, None, b_zero_point, None, None)
+    multiply("matmul_integer", a, b, parameters, out, budget(most_threads))

@@ -153,6 +153,7 @@ def execute(
     mode: str = "raise",
     operator: str = "scatter_nd",
     field: str = "indices",
+    most_threads: int | None = None,
 ) -> None:
     """Run on checked arrays of any strides, in place if x is out; errors about an index name `operator` and `field`."""
     if mode == "clip":
@@ -167,7 +168,8 @@ def execute(
     element = element_type(x, updates, out, reduction)
     copied = IN_PLACE if x is out else BY_KERNEL if x.flags.num & out.flags.num & CONTIGUOUS else BY_NUMPY
     strides = (out.strides, indices.strides, updates.strides)
-    chosen = plan(x.shape, x.dtype, element, indices.shape, indices.dtype, strides, reduction, mode, copied, budget())
+    spent = budget(most_threads)
+    chosen = plan(x.shape, x.dtype, element, indices.shape, indices.dtype, strides, reduction, mode, copied, spent)
     # T == 0: there are no indices, and each update goes to the one place there is. No updates: none is read.
     flat_indices = words(indices, INDEX_WORD) if indices.size else np.zeros(2, INDEX_WORD)
     flat_out = words(out, element) if out.size else np.zeros(1, element)

@@ -248,6 +248,7 @@ def execute(
     *,
     ordered: bool = True,
     nan_last: bool = False,
+    most_threads: int | None = None,
 ) -> None:
     """Run on checked arrays of any strides."""
     if values.size == 0:
@@ -257,5 +258,6 @@ def execute(
         reference_top_k(x, k, axis=axis, **options, index_dtype=indices.dtype, out=(values, indices))
         return
     strides = (x.strides, values.strides, indices.strides)
-    chosen = plan(x.shape, x.dtype, axis, k, largest, indices.itemsize, strides, threads.budget(), ordered, nan_last)
+    budget = threads.budget(most_threads)
+    chosen = plan(x.shape, x.dtype, axis, k, largest, indices.itemsize, strides, budget, ordered, nan_last)
     run(chosen, words(x, chosen.word), words(values, chosen.word), words(indices, INDEX_WORD))

@@ -85,6 +85,41 @@ def test_gradients_of_scatter_nd(reduction, mode, indices):
     assert torch.autograd.gradgradcheck(lambda x, u: ours.scatter_nd(x, indices, u, reduction, mode), (x, updates))
 
 
+def test_gradients_that_are_not_finite_stay_where_they_are():
+    x, updates = torch.zeros(3, requires_grad=True), torch.ones(3, requires_grad=True)
+    y = ours.scatter_nd(x, torch.tensor([[7], [1], [1]]), updates, "none", "drop")
+    y.backward(torch.tensor([float("inf"), float("nan"), 1.0]))
+    assert x.grad.tolist() == [float("inf"), 0, 1]
+    assert updates.grad[:2].tolist() == [0, 0]
+    assert updates.grad[2].isnan()
+
+
+@pytest.mark.parametrize("reduction", ["none", "add"])
+def test_gradients_of_what_has_no_elements_and_of_unsigned_indices(reduction):
+    x, updates = torch.zeros(0, 3, requires_grad=True), torch.ones(2, 3, requires_grad=True)
+    ours.scatter_nd(x, torch.tensor([[0], [1]]), updates, reduction, "drop").sum().backward()
+    assert updates.grad.tolist() == [[0] * 3] * 2
+    x, updates = torch.zeros(3, requires_grad=True), torch.ones(2, requires_grad=True)
+    indices = torch.from_numpy(np.array([[2**64 - 1], [1]], np.uint64))
+    for mode, expected in (("drop", [0, 2]), ("clip", [3, 2])):
+        y = ours.scatter_nd(x, indices, updates, reduction, mode)
+        (found,) = torch.autograd.grad(y, updates, torch.tensor([1.0, 2.0, 3.0]))
+        assert found.tolist() == expected
+
+
+def test_fakes_refuse_what_the_functions_do():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        x, a = torch.empty(3, 4), torch.empty(3, 4, dtype=torch.int8)
+        with pytest.raises(dmlcpu.DmlError, match="top_k: axis is 5"):
+            ours.top_k(x, 2, 5)
+        with pytest.raises(RuntimeError, match="top_k: k is 9; allowed: 0 to 4"):
+            ours.top_k(x, 9)
+        with pytest.raises(RuntimeError, match="quantized_matmul: b has 3 rows; allowed: K = 4"):
+            ours.quantized_matmul(a, torch.ones(()), None, a, torch.ones(()), None, torch.ones(()), None)
+
+
 def test_a_reduction_without_gradient_says_so():
     y = ours.scatter_nd(floats(4, 3).requires_grad_(), FIRST, torch.ones(4, 3).double(), "max")
     with pytest.raises(dmlcpu.UnsupportedError, match="reduction of what requires a gradient is 'max'; allowed: none"):

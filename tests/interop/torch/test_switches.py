@@ -20,6 +20,8 @@ def test_names(torch_overrides):
     assert is_on(torch_overrides) == set(NAMES)
     torch_overrides.enable(include=["topk", "scatter_"], exclude=["scatter_"])
     assert is_on(torch_overrides) == {"topk"}
+    torch_overrides.enable(include=(name for name in ["topk"]))
+    assert is_on(torch_overrides) == {"topk"}
     torch_overrides.enable(exclude=["topk"])
     assert is_on(torch_overrides) == {*NAMES} - {"topk"}
     torch_overrides.disable()
@@ -31,8 +33,11 @@ def test_bad_names_are_refused_and_change_nothing(torch_overrides, argument):
     torch_overrides.enable(include=["topk"])
     with pytest.raises(ValueError, match=rf"enable: {argument} has 'sort'; allowed: topk, .*scatter_"):
         torch_overrides.enable(**{argument: ["sort"]})
-    with pytest.raises(TypeError, match=f"enable: {argument} is 'topk'; allowed: a list of names"):
-        torch_overrides.enable(**{argument: "topk"})
+    for bad in ("topk", 5):
+        with pytest.raises(TypeError, match=f"enable: {argument} is {bad!r}; allowed: a list of names"):
+            torch_overrides.enable(**{argument: bad})
+    with pytest.raises(ValueError, match=r"has \['topk'\]; allowed"):
+        torch_overrides.enable(**{argument: [["topk"]]})
     assert is_on(torch_overrides) == {"topk"}
 
 
@@ -46,6 +51,10 @@ def test_for_a_while(torch_overrides):
     with pytest.raises(KeyError), torch_overrides.accelerated():
         raise KeyError
     assert is_on(torch_overrides) == {"scatter_"}
+    torch_overrides.enable()
+    with torch_overrides.accelerated(include=["topk"]):
+        torch_overrides.disable()
+    assert is_on(torch_overrides) == set()
 
 
 def test_off_is_pytorchs_own_kernel(forced):
@@ -98,14 +107,55 @@ def test_what_raises_gives_the_operator_back(forced, monkeypatch, caplog):
     assert torch.topk(torch.arange(10.0), 2).indices.tolist() == [9, 8]
 
 
+def test_what_failed_within_a_while_stays_off(forced, monkeypatch):
+    from dmlcpu.interop.torch import topk
+
+    with forced.accelerated():
+        monkeypatch.setattr(topk, "execute", lambda *args, **kwargs: 1 / 0)
+        torch.topk(torch.arange(10.0), 2)
+    assert is_on(forced) == set(NAMES) - {"topk"}
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+@pytest.mark.parametrize("name", NAMES)
+def test_large_calls_are_passed_on_without_pythons_lock(torch_overrides, monkeypatch, name, is_on):
+    """By another overload: see `_kernel`. There is none for index_put_."""
+    from dmlcpu.interop.torch import switches
+
+    rows = (0, torch.arange(5000), torch.ones(5000))
+    args = {
+        "topk": (torch.arange(5000.0), 3),
+        "_int_mm": (torch.ones(64, 64, dtype=torch.int8), torch.ones(64, 64, dtype=torch.int8)),
+        "index_put_": (torch.zeros(9000), [rows[1]], rows[2]),
+    }.get(name, (torch.zeros(9000), *rows))
+    monkeypatch.setattr(switches, "loss", lambda *args, **kwargs: "because")
+    expected, called = getattr(torch.ops.aten, name)(args[0].clone(), *args[1:]), []
+    switch = switches._SWITCHES[name]
+    if name != "index_put_":
+        aside = switch.override.aside
+        watched = switch.override._replace(aside=lambda *args, **kwargs: (called.append(1), aside(*args, **kwargs))[1])
+        monkeypatch.setattr(switch, "override", watched)
+    with torch_overrides.accelerated() if is_on else torch_overrides.accelerated(exclude=NAMES):
+        switch.enter()
+        got = getattr(torch.ops.aten, name)(*args)
+    assert called == ([1] if name != "index_put_" else [])
+    for mine, other in zip(
+        *([each] if isinstance(each, torch.Tensor) else each for each in (got, expected)), strict=True
+    ):
+        assert torch.equal(mine, other)
+
+
 def test_pytorchs_number_of_threads_is_the_bound(forced, monkeypatch):
     from dmlcpu.interop.torch import topk
     from dmlcpu.runtime.threads import budget
 
     seen, execute = [], topk.execute
-    monkeypatch.setattr(
-        topk, "execute", lambda *args, **kwargs: (seen.append(budget().threads), execute(*args, **kwargs))
-    )
+
+    def watched(*args, most_threads, **kwargs):
+        seen.append(budget(most_threads).threads)
+        execute(*args, most_threads=most_threads, **kwargs)
+
+    monkeypatch.setattr(topk, "execute", watched)
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(1)
@@ -172,6 +222,8 @@ def test_compiled_programs(forced):
 
 CALLS = """
     import torch, dmlcpu.interop.torch as ours
+    from dmlcpu.interop.torch import switches
+    loss, switches.loss = switches.loss, lambda *args, **kwargs: ""
     ours.enable()
     x = torch.randperm(1 << 18).float().reshape(4, -1)
     expected = x.sort(dim=1, descending=True).indices[:, :7]
@@ -191,6 +243,23 @@ def test_a_fork():  # whose child hangs with PyTorch's own kernel
     if child == 0:
         good = torch.equal(torch.topk(x, 7).indices, expected)
         os._exit(0 if good else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    """
+    )
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_fork_before_anything_was_measured():
+    run(
+        CALLS
+        + """
+    import os
+    from dmlcpu.interop.torch import thresholds
+    switches.loss, thresholds._folder = loss, lambda: None
+    child = os.fork()
+    if child == 0:
+        good = torch.topk(torch.arange(5000.0), 2).indices.tolist() == [4999, 4998]
+        os._exit(0 if good and ours.report()["topk"]["passed on"] == {"not measured before the fork": 1} else 1)
     assert os.waitpid(child, 0)[1] == 0
     """
     )

@@ -1,5 +1,6 @@
 """From which size on calls are taken."""
 
+import itertools
 import json
 
 import pytest
@@ -78,6 +79,34 @@ def test_without_a_folder_it_is_measured_by_each_process(monkeypatch, thresholds
     assert thresholds.loss(topk, print, torch.zeros(1 << 14), 3) == ""
 
 
+def test_calls_that_are_long_end_a_measurement_and_so_does_memory(monkeypatch, thresholds, topk):
+    sizes = []
+
+    def times(mine, theirs):
+        sizes.append(mine.args[1][0].numel())
+        return 1000, 20_000
+
+    monkeypatch.setattr(thresholds, "_times", times)
+    assert thresholds.loss(topk, print, torch.zeros(1 << 17), 3) == ""  # larger than any that was measured
+    assert sizes == [1 << 12]
+
+    def fail(mine, theirs):
+        sizes.append(0)
+        raise MemoryError
+
+    monkeypatch.setattr(thresholds, "_times", fail)
+    for _ in range(3):
+        assert thresholds.loss(topk, print, torch.zeros(1 << 17, dtype=torch.int64), 3) == "PyTorch is faster"
+    assert sizes == [1 << 12, 0]
+
+
+def test_a_folder_that_cannot_be_written_to(monkeypatch, thresholds, topk, tmp_path):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(thresholds, "_folder", lambda: str(tmp_path / "file"))
+    clock(monkeypatch, thresholds, {1 << 14})
+    assert thresholds.loss(topk, print, torch.zeros(1 << 14), 3) == ""
+
+
 def test_a_call_within_a_measurement_is_passed_on(monkeypatch, thresholds, topk):
     inner = []
     x = torch.zeros(1 << 14)
@@ -92,27 +121,29 @@ def test_a_call_within_a_measurement_is_passed_on(monkeypatch, thresholds, topk)
 
 
 def test_samples_are_of_the_kind_and_size_that_is_measured():
-    from dmlcpu.interop.torch import override, overrides
+    from dmlcpu.interop.torch.switches import _SWITCHES
 
+    topk_forms, forms = ("one row", "rows", "short rows", "strided"), ("elements", "short rows", "rows", "long rows")
     kinds = {
-        "topk": [("torch.float32", form, count) for form in ("one row", "rows", "short rows", "columns")
-                 for count in ("few", "many")],
-        "index_put_": [("torch.int64", form, index, action) for form in ("elements", "short rows", "rows", "long rows")
-                       for index in ("one index", "several indices") for action in ("add", "assign")],
-        "_int_mm": [(count, order) for count in ("few", "many") for order in ("rows", "columns")],
-    }  # fmt: skip
-    rows = [("torch.float16", form) for form in ("elements", "short rows", "rows", "long rows")]
-    for each in overrides.OVERRIDES:
-        for kind in kinds.get(each.name, rows):
+        "topk": itertools.product(["torch.float32"], topk_forms, ("few", "many")),
+        "index_put_": itertools.product(["torch.int64"], forms, ("one index", "several indices"), ("add", "assign")),
+        "_int_mm": itertools.product(("few", "many"), ("rows", "columns")),
+    }
+    for each in [switch.override for switch in _SWITCHES.values()]:
+        for kind in kinds.get(each.name, itertools.product(["torch.float32"], forms)):
             for size in each.rungs[:3]:
                 args = each.sample(kind, size)
+                assert not each.is_small(*args), (each.name, kind)
                 assert each.refusal(*args) == "", (each.name, kind)
                 found, measured = each.kind(*args)
                 assert measured == pytest.approx(size, rel=0.1), (each.name, kind)
                 assert found == kind or size < 1 << 14, (each.name, kind, found)
-    assert min(min(each.rungs) for each in overrides.OVERRIDES) >= override.LEAST_ELEMENTS
 
 
-def test_the_measurement_itself(thresholds, topk):
-    ours, theirs = thresholds._times(lambda: None, lambda: sum(range(2000)))
-    assert 0 < ours < theirs
+def test_the_measurement_takes_turns(thresholds):
+    calls = []
+    ours, theirs = thresholds._times(lambda: calls.append(0), lambda: calls.append(1))
+    assert ours > 0
+    assert theirs > 0
+    turns = sum(one != other for one, other in itertools.pairwise(calls))
+    assert turns >= 2 * thresholds._ROUNDS[0]
