@@ -59,10 +59,9 @@ def budget(most: int | None = None) -> Budget:
         before, _last = _last, time.perf_counter_ns()
         if _last - before >= _IN_A_ROW:
             awake = asleep
-    if _has_own or most is not None:
-        least = min(awake.threads, getattr(_own, "most", awake.threads), awake.threads if most is None else most)
-        return awake if least == awake.threads else awake._replace(threads=least)
-    return awake
+    if _has_own:
+        most = min(getattr(_own, "most", awake.threads), awake.threads if most is None else most)
+    return awake if most is None or most >= awake.threads else awake._replace(threads=most)
 
 
 def layer() -> Pool | NumbaLayer:

@@ -9,13 +9,12 @@ from dmlcpu.interop.torch.override import ARGUMENTS, TYPE, Kind, Override, numbe
 from dmlcpu.interop.torch.tensors import as_array
 from dmlcpu.operators.matmul_integer.function import execute
 
-LEAST_PRODUCTS = 1 << 17  # that are added: two microseconds' worth
 _FEW_ROWS = 8
 
 
-def _is_small(a: Tensor, b: Tensor) -> bool:
-    small: bool = a.ndim != 2 or b.ndim != 2 or a.numel() * b.shape[1] < LEAST_PRODUCTS
-    return small
+def _size(a: Tensor, others: tuple[Tensor]) -> int:
+    (b,) = others
+    return a.numel() * b.shape[-1] if a.ndim == b.ndim == 2 else 0
 
 
 def _refusal(a: Tensor, b: Tensor) -> str:
@@ -27,23 +26,23 @@ def _refusal(a: Tensor, b: Tensor) -> str:
 
 
 def _run(a: Tensor, b: Tensor) -> Tensor:
-    result = _empty(a.shape[0], b.shape[1])
+    result = _empty(a, b)
     execute(as_array(a), None, as_array(b), None, as_array(result), most_threads=torch.get_num_threads())
     return result
 
 
 def _aside(a: Tensor, b: Tensor) -> Tensor:
-    result: Tensor = torch.ops.aten._int_mm.out(a, b, out=_empty(a.shape[0], b.shape[1]))
+    result: Tensor = torch.ops.aten._int_mm.out(a, b, out=_empty(a, b))
     return result
 
 
-def _empty(rows: int, columns: int) -> Tensor:
-    return torch.empty((rows, columns), dtype=torch.int32, device="cpu")
+def _empty(a: Tensor, b: Tensor) -> Tensor:
+    return a.new_empty((a.shape[0], b.shape[1]), dtype=torch.int32)
 
 
-def _kind(a: Tensor, b: Tensor) -> tuple[Kind, int]:
+def _kind(a: Tensor, b: Tensor) -> Kind:
     order = "rows" if b.stride(1) == 1 else "columns"  # how b lies in memory
-    return ("few" if a.shape[0] <= _FEW_ROWS else "many", order), a.numel() * b.shape[1]
+    return "few" if a.shape[0] <= _FEW_ROWS else "many", order
 
 
 def _sample(kind: Kind, size: int) -> tuple[Tensor, Tensor]:
@@ -56,11 +55,12 @@ def _sample(kind: Kind, size: int) -> tuple[Tensor, Tensor]:
 INT_MM = Override(
     name="_int_mm",
     operator="aten::_int_mm",
-    is_small=_is_small,
+    size=_size,  # products that are added
+    least=1 << 17,
     refusal=_refusal,
-    run=_run,
-    aside=_aside,
     kind=_kind,
     sample=_sample,
-    rungs=tuple(1 << power for power in range(18, 31, 3)),  # products that are added
+    rungs=tuple(1 << power for power in range(18, 31, 3)),
+    run=_run,
+    aside=_aside,
 )

@@ -1,7 +1,6 @@
 """aten::index_add_, index_put_, scatter_add_ and scatter_: all of them are scatter_nd in place."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,13 +11,13 @@ from dmlcpu.common.arguments import Array
 from dmlcpu.interop.torch.override import (
     ARGUMENTS,
     ASSIGNED,
-    LEAST_ELEMENTS,
+    NAMES,
     SUMMED,
     TYPE,
     Kind,
     Override,
+    as_target,
     numbers,
-    refuse_target,
     refuse_tensors,
 )
 from dmlcpu.interop.torch.tensors import as_array
@@ -26,7 +25,7 @@ from dmlcpu.operators.scatter_nd.function import execute
 
 
 def _reduce(x: Tensor, places: Array, updates: Array, reduction: str) -> Tensor:
-    target = as_array(x)
+    target = as_target(x, places, updates)
     execute(target, places, updates, target, reduction=reduction, most_threads=torch.get_num_threads())
     return x
 
@@ -34,9 +33,9 @@ def _reduce(x: Tensor, places: Array, updates: Array, reduction: str) -> Tensor:
 # Updates of rows, slices along the first dimension; a row may be a single element.
 
 
-def _is_small(x: Tensor, dim: int, index: Tensor, source: Tensor) -> bool:
-    small: bool = source.numel() < LEAST_ELEMENTS
-    return small
+def _size_of_rows(x: Tensor, others: tuple[Any, ...]) -> int:
+    elements: int = others[2].numel()  # of the source
+    return elements
 
 
 def _refuse_rows(x: Tensor, dim: int, index: Tensor, source: Tensor, types: frozenset[torch.dtype]) -> str:
@@ -46,7 +45,7 @@ def _refuse_rows(x: Tensor, dim: int, index: Tensor, source: Tensor, types: froz
         return "not along the first dimension"
     if x.ndim == 0 or source.shape[1:] != x.shape[1:] or index.shape[0] != source.shape[0]:
         return ARGUMENTS
-    return refuse_tensors(x, index, source) or refuse_target(x, index, source)
+    return refuse_tensors(x, index, source)
 
 
 def _update_rows(x: Tensor, index: Tensor, source: Tensor, reduction: str) -> Tensor:
@@ -109,11 +108,14 @@ _FORMS = {"elements": (1, 1), "short rows": (32, 16), "rows": (256, 128), "long 
 
 
 def _form(elements: int) -> str:
-    return next(form for form, (most, _) in _FORMS.items() if elements <= most)
+    for form, (most, _) in _FORMS.items():
+        if elements <= most:
+            return form
+    raise AssertionError(elements)
 
 
-def _kind_of_rows(x: Tensor, dim: int, index: Tensor, source: Tensor, **_: Any) -> tuple[Kind, int]:
-    return (str(x.dtype), _form(source.numel() // index.shape[0])), source.numel()
+def _kind_of_rows(x: Tensor, dim: int, index: Tensor, source: Tensor, **_: Any) -> Kind:
+    return NAMES[x.dtype], _form(source.numel() // index.shape[0])
 
 
 def _sample_rows(kind: Kind, size: int) -> tuple[Any, ...]:
@@ -133,9 +135,10 @@ def _sample_scatter(kind: Kind, size: int) -> tuple[Any, ...]:
 # index_put_
 
 
-def _is_small_index_put(x: Tensor, indices: list[Tensor | None], *_: Any) -> bool:
+def _size_of_index_put(x: Tensor, others: tuple[Any, ...]) -> int:
+    indices: list[Tensor | None] = others[0]
     first = indices[0] if indices else None
-    return first is None or first.numel() * math.prod(x.shape[len(indices) :]) < LEAST_ELEMENTS
+    return 0 if first is None else first.numel() * math.prod(x.shape[len(indices) :])
 
 
 def _refuse_index_put(
@@ -151,7 +154,7 @@ def _refuse_index_put(
         return TYPE
     if len(indices) > x.ndim or not _broadcasts(values.shape, (*first.shape, *x.shape[len(indices) :])):
         return ARGUMENTS
-    return refuse_tensors(x, *tensors, values) or refuse_target(x, *tensors, values)
+    return refuse_tensors(x, *tensors, values)
 
 
 def _broadcasts(shape: torch.Size, target: tuple[int, ...]) -> bool:
@@ -167,12 +170,10 @@ def _index_put(x: Tensor, indices: list[Tensor], values: Tensor, accumulate: boo
     return _reduce(x, places, updates, "add" if accumulate else "none")
 
 
-def _kind_of_index_put(
-    x: Tensor, indices: list[Tensor], values: Tensor, accumulate: bool = False, *_: Any
-) -> tuple[Kind, int]:
-    width = math.prod(x.shape[len(indices) :])
+def _kind_of_index_put(x: Tensor, indices: list[Tensor], values: Tensor, accumulate: bool = False, *_: Any) -> Kind:
     coordinates = "one index" if len(indices) == 1 else "several indices"
-    return (str(x.dtype), _form(width), coordinates, "add" if accumulate else "assign"), indices[0].numel() * width
+    form = _form(math.prod(x.shape[len(indices) :]))
+    return NAMES[x.dtype], form, coordinates, "add" if accumulate else "assign"
 
 
 def _sample_index_put(kind: Kind, size: int) -> tuple[Any, ...]:
@@ -182,28 +183,29 @@ def _sample_index_put(kind: Kind, size: int) -> tuple[Any, ...]:
     return x.reshape(2, -1, *x.shape[1:]), [places % 2, places // 2], values, kind[3] == "add"
 
 
-_RUNGS = tuple(1 << power for power in range(12, 23, 2))  # elements of the updates
+_LEAST, _RUNGS = 1 << 12, tuple(1 << power for power in range(12, 23, 2))  # elements of the updates
 
 
-def _rows(
-    name: str, overload: str, refusal: Callable[..., str], run: Callable[..., Any], aside: Any, sample: Any
-) -> Override:
-    return Override(name, f"aten::{name}{overload}", _is_small, refusal, run, aside, _kind_of_rows, sample, _RUNGS)
+def _rows(name: str, overload: str, sample: Any, refusal: Any, run: Any, aside: Any) -> Override:
+    """Return an operator of updates of rows."""
+    operator = f"aten::{name}{overload}"
+    return Override(name, operator, _size_of_rows, _LEAST, refusal, _kind_of_rows, sample, _RUNGS, run, aside)
 
 
 SCATTER = (
-    _rows("index_add_", "", _refuse_index_add, _index_add, _index_add_aside, _sample_rows),
-    _rows("scatter_add_", "", _refuse_scatter_add, _scatter_add, _scatter_add_aside, _sample_scatter),
-    _rows("scatter_", ".src", _refuse_scatter, _scatter, _scatter_aside, _sample_scatter),
+    _rows("index_add_", "", _sample_rows, _refuse_index_add, _index_add, _index_add_aside),
+    _rows("scatter_add_", "", _sample_scatter, _refuse_scatter_add, _scatter_add, _scatter_add_aside),
+    _rows("scatter_", ".src", _sample_scatter, _refuse_scatter, _scatter, _scatter_aside),
     Override(
         name="index_put_",
         operator="aten::_index_put_impl_",  # what index_put_ and the gradient of x[i] call
-        is_small=_is_small_index_put,
+        size=_size_of_index_put,
+        least=_LEAST,
         refusal=_refuse_index_put,
-        run=_index_put,
-        aside=None,
         kind=_kind_of_index_put,
         sample=_sample_index_put,
         rungs=_RUNGS,
+        run=_index_put,
+        aside=None,
     ),
 )

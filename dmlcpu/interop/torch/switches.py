@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import torch
 
 from dmlcpu.errors import DmlError
-from dmlcpu.interop.torch.override import SMALL, SUBCLASS, Override
+from dmlcpu.interop.torch.override import SMALL, SUBCLASS, Override, PassOnError
 from dmlcpu.interop.torch.products import INT_MM
 from dmlcpu.interop.torch.scatter import SCATTER
 from dmlcpu.interop.torch.tensors import PLAIN
@@ -28,7 +29,8 @@ class _Switch:
     is_on: bool = False
     library: Any = None  # which entered the kernel in PyTorch's dispatcher; None: it is not entered
     taken: int = 0
-    passed_on: dict[str, int] = field(default_factory=dict)
+    small: int = 0  # calls that were passed on for that reason; the others:
+    passed_on: Counter[str] = field(default_factory=Counter)
 
     def enter(self) -> None:
         """Enter the kernel in the dispatcher, if it is not."""
@@ -160,7 +162,11 @@ def report() -> dict[str, dict[str, Any]]:
     ['_int_mm', 'index_add_', 'index_put_', 'scatter_', 'scatter_add_', 'topk']
     """
     return {
-        name: {"on": switch.is_on, "taken": switch.taken, "passed on": dict(switch.passed_on)}
+        name: {
+            "on": switch.is_on,
+            "taken": switch.taken,
+            "passed on": ({SMALL: switch.small} if switch.small else {}) | switch.passed_on,
+        }
         for name, switch in _SWITCHES.items()
     }
 
@@ -178,37 +184,44 @@ def _names(function: str, include: Iterable[str] | None, exclude: Iterable[str])
     return set(given["include"]) - set(given["exclude"])
 
 
-def _kernel(switch: _Switch) -> Callable[..., Any]:
-    """Return what PyTorch calls in the place of its own kernel.
+# PyTorch's kernel, called as such, holds Python's lock. That stops no other thread for longer than Python itself does
+# (5 ms), if the call is not very large. One that is goes by an overload that writes to outputs, where there is one with
+# the same kernel: that takes 3 microseconds more.
+_LONG = 256  # times as large as the least size
 
-    PyTorch's kernel, called as such, holds Python's lock: that is nothing for small calls, but would stop all other
-    threads for the time of a large one. So these are passed on by an overload that writes to outputs, where there is
-    one that has the same kernel.
-    """
+
+def _kernel(switch: _Switch) -> Callable[..., Any]:
+    """Return what PyTorch calls in the place of its own kernel."""
     override, passed_on = switch.override, switch.passed_on
-    is_small, refusal, run = override.is_small, override.refusal, override.run
+    size_of, least, refusal, run, aside = override.size, override.least, override.refusal, override.run, override.aside
     original = torch.library.get_kernel(override.operator, "CPU").call_boxed
 
-    def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-        is_plain = type(args[0]) in PLAIN
-        if not is_plain or is_small(*args):
+    # Small calls, of which there are many, go by with as little code as can be.
+    def kernel(keyset: Any, x: Any, *others: Any, **kwargs: Any) -> Any:
+        if type(x) in PLAIN:
+            size = size_of(x, others)
+            if size >= least:
+                return large(size, keyset, x, *others, **kwargs)
             if switch.is_on:
-                reason = SMALL if is_plain else SUBCLASS
-                passed_on[reason] = passed_on.get(reason, 0) + 1
-            return original(keyset, *args, **kwargs)
+                switch.small += 1
+        elif switch.is_on:
+            passed_on[SUBCLASS] += 1
+        return original(keyset, x, *others, **kwargs)
+
+    def large(size: int, keyset: Any, *args: Any, **kwargs: Any) -> Any:
         with torch._C.DisableTorchFunction():  # modes and subclasses shall see PyTorch's call, and none of these
             if switch.is_on:
                 try:
-                    reason = refusal(*args, **kwargs) or loss(override, original, *args, **kwargs)
+                    reason = refusal(*args, **kwargs) or loss(override, original, size, *args, **kwargs)
                     if not reason:
                         result = run(*args, **kwargs)
                         switch.taken += 1
                         return result
                 except Exception as error:  # before anything is written: kernels raise nothing
                     reason = _failed(switch, error)
-                passed_on[reason] = passed_on.get(reason, 0) + 1
-            if override.aside is not None:
-                return override.aside(*args, **kwargs)
+                passed_on[reason] += 1
+            if aside is not None and size >= _LONG * least:
+                return aside(*args, **kwargs)
             return original(keyset, *args, **kwargs)
 
     return kernel
@@ -216,6 +229,8 @@ def _kernel(switch: _Switch) -> Callable[..., Any]:
 
 def _failed(switch: _Switch, error: Exception) -> str:
     """Return the reason to pass a call on; an operator that would fail every time is switched off."""
+    if isinstance(error, PassOnError):
+        return str(error)
     if isinstance(error, DmlError | MemoryError):
         return type(error).__name__  # PyTorch says what is wrong with the arguments
     switch.is_on = False

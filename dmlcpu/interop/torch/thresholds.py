@@ -42,16 +42,15 @@ _BUSY = 1.2  # that many times as many processes as processors
 _CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 
 _Key = tuple[str, int, Kind]  # operator, threads, kind of call
-_Won = dict[int, bool]  # whether we are faster, by size
+_Won = dict[int, bool]  # whether we are faster, by size, from the least
 _won: dict[_Key, _Won] = {}
 _measuring = threading.Lock()
 _is_forked = False
 
 
-def loss(override: Override, original: Callable[..., Any], *args: Any, **kwargs: Any) -> str:
+def loss(override: Override, original: Callable[..., Any], size: int, *args: Any, **kwargs: Any) -> str:
     """Return why a call is not worth taking, or nothing. original: PyTorch's kernel."""
-    kind, size = override.kind(*args, **kwargs)
-    key = override.operator, min(torch.get_num_threads(), threads.get_num_threads()), kind
+    key = override.operator, min(torch.get_num_threads(), threads.get_num_threads()), override.kind(*args, **kwargs)
     won = _won.get(key)
     if won is None:
         if not _measuring.acquire(blocking=False):
@@ -62,8 +61,12 @@ def loss(override: Override, original: Callable[..., Any], *args: Any, **kwargs:
             _measuring.release()
         if won is None:
             return FORKED
-    below, above = max((rung for rung in won if rung <= size), default=0), min((r for r in won if r >= size), default=0)
-    return "" if won.get(below, False) and won[above or below] else SLOWER
+    below = False
+    for rung, is_won in won.items():  # in rising order
+        if rung >= size:
+            return "" if is_won and (below or rung == size) else SLOWER
+        below = is_won
+    return "" if below else SLOWER
 
 
 def _find(override: Override, original: Callable[..., Any], key: _Key) -> _Won | None:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from dmlcpu.interop.torch.override import (
     ARGUMENTS,
-    LEAST_ELEMENTS,
+    NAMES,
     ORDERED,
     TYPE,
     Kind,
@@ -21,9 +21,9 @@ from dmlcpu.operators.top_k.function import execute
 _Pair = tuple[Tensor, Tensor]
 
 
-def _is_small(x: Tensor, *_: Any) -> bool:
-    small: bool = x.numel() < LEAST_ELEMENTS
-    return small
+def _size(x: Tensor, others: tuple[Any, ...]) -> int:
+    elements: int = x.numel()
+    return elements
 
 
 def _refusal(x: Tensor, k: int, dim: int = -1, *_: Any) -> str:
@@ -37,35 +37,31 @@ def _refusal(x: Tensor, k: int, dim: int = -1, *_: Any) -> str:
 def _run(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> _Pair:
     shape = list(x.shape)
     shape[dim] = k
-    values, indices = _empty(shape, x.dtype)
+    values, indices = x.new_empty(shape), x.new_empty(shape, dtype=torch.int64)
     outputs = as_array(values), as_array(indices)
     execute(as_array(x), k, dim % x.ndim, largest, *outputs, ordered=sorted, most_threads=torch.get_num_threads())
     return values, indices
 
 
 def _aside(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> _Pair:
-    values, indices = _empty([0], x.dtype)
-    pair: _Pair = torch.ops.aten.topk.values(x, k, dim, largest, sorted, values=values, indices=indices)
+    outputs = {"values": x.new_empty(0), "indices": x.new_empty(0, dtype=torch.int64)}
+    pair: _Pair = torch.ops.aten.topk.values(x, k, dim, largest, sorted, **outputs)
     return pair
-
-
-def _empty(shape: list[int], dtype: torch.dtype) -> _Pair:
-    return torch.empty(shape, dtype=dtype, device="cpu"), torch.empty(shape, dtype=torch.int64, device="cpu")
 
 
 _SHORT_ROW = 256
 _FEW = 32  # elements at least for each that is selected
 
 
-def _kind(x: Tensor, k: int, dim: int = -1, *_: Any) -> tuple[Kind, int]:
-    n, size = x.shape[dim], x.numel()
+def _kind(x: Tensor, k: int, dim: int = -1, *_: Any) -> Kind:
+    n = x.shape[dim]
     if x.stride(dim) > 1:
         form = "strided"
-    elif n == size:
+    elif n == x.numel():
         form = "one row"
     else:
         form = "short rows" if n < _SHORT_ROW else "rows"
-    return (str(x.dtype), form, "few" if k * _FEW <= n else "many"), size
+    return NAMES[x.dtype], form, "few" if k * _FEW <= n else "many"
 
 
 def _sample(kind: Kind, size: int) -> tuple[Any, ...]:
@@ -79,11 +75,12 @@ def _sample(kind: Kind, size: int) -> tuple[Any, ...]:
 TOPK = Override(
     name="topk",
     operator="aten::topk",
-    is_small=_is_small,
+    size=_size,  # elements of x
+    least=1 << 12,
     refusal=_refusal,
-    run=_run,
-    aside=_aside,
     kind=_kind,
     sample=_sample,
-    rungs=tuple(1 << power for power in range(12, 21, 2)),  # elements of x
+    rungs=tuple(1 << power for power in range(12, 21)),
+    run=_run,
+    aside=_aside,
 )

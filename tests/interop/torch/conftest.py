@@ -13,11 +13,11 @@ def torch_overrides():
 @pytest.fixture
 def forced(monkeypatch, torch_overrides):
     """Take every call that is not refused for another reason than its size, and measure nothing."""
-    from dmlcpu.interop.torch import products, scatter, switches, topk
+    from dmlcpu.interop.torch import switches
 
-    monkeypatch.setattr(topk, "LEAST_ELEMENTS", 1)
-    monkeypatch.setattr(scatter, "LEAST_ELEMENTS", 1)
-    monkeypatch.setattr(products, "LEAST_PRODUCTS", 1)
+    torch_overrides.disable()
+    for switch in switches._SWITCHES.values():
+        monkeypatch.setattr(switch, "override", switch.override._replace(least=1))
     monkeypatch.setattr(switches, "loss", lambda *args, **kwargs: "")
     torch_overrides.enable()
     return torch_overrides

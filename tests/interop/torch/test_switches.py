@@ -133,7 +133,9 @@ def test_large_calls_are_passed_on_without_pythons_lock(torch_overrides, monkeyp
     switch = switches._SWITCHES[name]
     if name != "index_put_":
         aside = switch.override.aside
-        watched = switch.override._replace(aside=lambda *args, **kwargs: (called.append(1), aside(*args, **kwargs))[1])
+        watched = switch.override._replace(
+            least=1, aside=lambda *args, **kwargs: (called.append(1), aside(*args, **kwargs))[1]
+        )
         monkeypatch.setattr(switch, "override", watched)
     with torch_overrides.accelerated() if is_on else torch_overrides.accelerated(exclude=NAMES):
         switch.enter()
