@@ -95,8 +95,6 @@ class Contender(NamedTuple):
     def turn(self, repeats):
         """Return the seconds that a call takes in one turn."""
         with peers.settings_of(self.implementation):
-            for _ in range(20 * (self.implementation == peers.OVERRIDDEN)):  # the first calls after it take longer
-                self.call()
             call = conditions.ready(self.call, self.regime, self.crowd)
             start = time.perf_counter()
             for _ in range(repeats):
