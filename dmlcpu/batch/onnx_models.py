@@ -15,6 +15,7 @@ from dmlcpu.batch.dispatchables import Buffers, load_binding, sources
 from dmlcpu.batch.faults import Faults, MissingExtraError, Path, json_path, listed
 from dmlcpu.batch.resources import DATA_TYPES, Array, Buffer, find_file
 from dmlcpu.directml.enums import TensorDataType
+from dmlcpu.errors import DmlError
 
 _log = logging.getLogger("dmlcpu")
 
@@ -97,7 +98,7 @@ def load_onnx_dispatchable(
     source = entry["sourcePath"]
     where = ("dispatchables", name, "sourcePath")
     found = find_file(source, folder)
-    if found is None:
+    if found is None or not found.is_file():
         faults.add(where, f"{source!r}, no such file", f"a file, relative to {folder} or the current directory")
         return None
     onnx, ours = _packages()
@@ -109,7 +110,7 @@ def load_onnx_dispatchable(
     except MemoryError:
         raise
     except Exception as error:  # what Protobuf, ONNX's checker and its operators say of a model
-        reason = " ".join(str(error).split())
+        reason = f"{error.field} is {error.found}" if isinstance(error, DmlError) else " ".join(str(error).split())
         faults.add(where, f"{source!r}, which cannot be run: {reason}", "a valid ONNX model of known operators")
         return None
     return OnnxDispatchable(name, prepared, time.perf_counter() - start)
@@ -146,7 +147,7 @@ def load_onnx_dispatch(
     prepared = dispatchable.prepared
     tensors = {**prepared.outputs, **prepared.inputs}
     places: dict[str, Place] = {}
-    for name, source, where in sources(given, tensors, path, faults):
+    for name, source, where in sources(given, (), path, faults):  # an ONNX model has no arrays of tensors
         binding = load_binding(source, buffers, where, faults)
         if name not in tensors:
             faults.add(where, "unknown", f"the tensors {listed(tensors)}")
@@ -181,7 +182,12 @@ def _shape_of(
     if buffer.deferred:
         if is_input:
             faults.add(path, f"{buffer.name!r}, which is deferred", "a resource that has values")
-        return None if is_input else ()
+            return None
+        for field in ("shape", "elementOffset"):
+            if isinstance(source, dict) and source.get(field):
+                faults.add((*path, field), str(source[field]), f"nothing: {buffer.name!r} is deferred")
+                return None
+        return ()
     chosen = source.get("shape") if isinstance(source, dict) else None
     if chosen:  # DxDispatch takes an empty list for none
         if not tensor.fits(chosen):
@@ -197,10 +203,8 @@ def _shape_of(
 
 def _known(tensor: Any, free: int | None) -> tuple[int, ...] | None:
     """Return a tensor's shape, with a size for what the model leaves free; None if it is not known then."""
-    if tensor.shape is None:
-        return None
-    sizes = [size if isinstance(size, int) else free for size in tensor.shape]
-    return None if None in sizes else tuple(size for size in sizes if size is not None)
+    sizes = tuple(size if isinstance(size, int) else free for size in tensor.shape)
+    return None if None in sizes else sizes  # type: ignore[return-value]
 
 
 def _fits(

@@ -409,6 +409,26 @@ def test_a_node_that_fails(save: Save, folder: Path) -> None:
         run(save(model))
 
 
+def test_names_with_brackets_are_no_arrays_and_deferred_resources_have_no_place(save: Save, folder: Path) -> None:
+    node = helper.make_node("Add", ["x", "x[0]"], ["y"])
+    sizes = {"x": (FLOAT, [2]), "x[0]": (FLOAT, [2])}
+    save_onnx(folder / "add.onnx", [node], sizes, {"y": (FLOAT, [2])})
+    bindings: dict[str, Any] = {"x": "a", "x[0]": "b", "y": "c"}
+    model = {
+        "resources": {
+            "a": buffer("FLOAT32", [1, 2]),
+            "b": buffer("FLOAT32", [10, 20]),
+            "c": zeros("FLOAT32", 2),
+            "later": buffer("FLOAT32", "deferred"),
+        },
+        "dispatchables": {"add": {"type": "onnx", "sourcePath": "add.onnx"}},
+        "commands": [{"type": "dispatch", "dispatchable": "add", "bindings": bindings}],
+    }
+    assert run(save(model))[1]["c"].tolist() == [11, 22]
+    bindings["y"] = {"name": "later", "shape": [2]}
+    assert faults(save(model)) == ["$.commands[0].bindings.y.shape: [2]; allowed: nothing: 'later' is deferred"]
+
+
 @pytest.mark.parametrize("missing", ["onnx", "dmlcpu.interop.onnx"])
 def test_names_the_missing_extra(
     save: Save, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], missing: str

@@ -239,3 +239,107 @@ def test_one_node(multiplied):
     assert y.shape == (2,)
     with pytest.raises(dmlcpu.BindingError, match="onnx: inputs is 1 arrays; allowed: 3, for a, b, z"):
         ours.run_node(node, [X])
+
+
+def test_many_functions_are_looked_at_once():
+    names = [f"F{i}" for i in range(40)]
+    functions = [
+        helper.make_function("m", name, ["a"], ["b"], [helper.make_node("Neg", ["a"], ["b"])], opset("m"))
+        for name in names
+    ]
+    nodes = [helper.make_node(name, [f"x{i}"], [f"x{i + 1}"], domain="m") for i, name in enumerate(names)]
+    inputs, outputs = [info("x0", np.float32, [2])], [info("x40", np.float32, [2])]
+    (y,) = ours.prepare(model_of(nodes, inputs, outputs, functions=functions, domains=["m"])).run([np.ones(2, "f4")])
+    assert y.tolist() == [1, 1]
+
+
+def opset(domain):
+    return [helper.make_opsetid("", 21), helper.make_opsetid(domain, 1)]
+
+
+def test_a_function_named_constant_is_none(packings):
+    body = [helper.make_node("BitwiseNot", ["a"], ["b"])]
+    constant = helper.make_function("m", "Constant", ["a"], ["b"], body, opset("m"))
+    nodes = [
+        helper.make_node("Constant", ["q"], ["w"], domain="m"),
+        helper.make_node("MatMulInteger", ["x", "w"], ["y"]),
+    ]
+    inputs, outputs = [info("x", np.uint8, [5, 8]), info("q", np.int8, [8, 16])], [info("y", np.int32, [5, 16])]
+    prepared = ours.prepare(model_of(nodes, inputs, outputs, functions=[constant], domains=["m"]))
+    np.testing.assert_array_equal(prepared.run([X, W1])[0], dmlcpu.matmul_integer(X, None, ~W1, None))
+    assert packings == []
+
+
+def test_a_negative_size_stands_for_any():
+    node = helper.make_node("Identity", ["x"], ["y"])
+    prepared = ours.prepare(model_of([node], [info("x", np.float32, [-1, 2])], [info("y", np.float32, [-1, 2])]))
+    assert prepared.inputs["x"].shape == (None, 2)
+    assert prepared.run([np.zeros((3, 2), np.float32)])[0].shape == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (None, "onnx: inputs['x'] is None; allowed: an array"),
+        (np.array(["a", "b"]), "onnx: inputs['x'].dtype is <U1; allowed: float32"),
+        (np.array([1, 2], object), "onnx: inputs['x'].dtype is object; allowed: float32"),
+    ],
+)
+def test_inputs_of_other_kinds(value, message):
+    node = helper.make_node("Identity", ["x"], ["y"])
+    prepared = ours.prepare(model_of([node], [info("x", np.float32, [2])], [info("y", np.float32, [2])]))
+    with pytest.raises(dmlcpu.DmlError) as caught:
+        prepared.run({"x": value})
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("model", [None, 3, bytearray(b"x"), onnx.GraphProto()])
+def test_what_is_no_model(model):
+    with pytest.raises(TypeError, match=f"onnx: model is {type(model).__name__}; allowed: onnx.ModelProto, bytes"):
+        ours.prepare(model)
+
+
+def test_what_is_no_models_content():
+    with pytest.raises(dmlcpu.DmlError, match="onnx: model is unreadable"):
+        ours.prepare(b"\x00junk")
+    assert not ours.Backend.is_compatible(b"\x00junk")
+    assert not ours.supports_device(None)
+    with pytest.raises(TypeError, match="onnx: inputs is NoneType; allowed: a mapping or a sequence"):
+        ours.prepare(layers()).run(None)
+
+
+def test_a_node_of_another_domain_and_lists():
+    node = helper.make_node("Binarizer", ["x"], ["y"], domain="ai.onnx.ml", threshold=0.5)
+    assert ours.run_node(node, [np.array([[0.0, 1.0]], np.float32)])[0].tolist() == [[0, 1]]
+    assert ours.run_node(helper.make_node("Neg", ["x"], ["y"], domain="ai.onnx"), [[1.0, 2.0]])[0].tolist() == [-1, -2]
+
+
+DATA = np.zeros((3, 2), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("node", "inputs", "message"),
+    [
+        (("TopK", ["x", "k"], ["v", "i"]), (DATA, np.array([], np.int64)), "TopK: K.shape is (0,); allowed: (1,)"),
+        (("TopK", ["x", "k"], ["v", "i"]), (DATA, np.array([1, 2])), "TopK: K.shape is (2,); allowed: (1,)"),
+        (
+            ("ScatterElements", ["x", "i", "u"], ["y"]),
+            (DATA, np.array([[0, 5]]), DATA[:1]),
+            "ScatterElements: indices[0, 1] is 5; allowed: -3 to 2 (axis 0 has 3 elements)",
+        ),
+        (
+            ("ScatterElements", ["x", "i", "u"], ["y"]),
+            (DATA, np.array([0]), DATA[:1]),
+            "ScatterElements: indices.ndim is 1; allowed: 2, as data has",
+        ),
+        (
+            ("ScatterElements", ["x", "i", "u"], ["y"]),
+            (DATA, np.array([[1.7, 0.0]]), DATA[:1]),
+            "ScatterElements: indices.dtype is float64; allowed: int32, int64",
+        ),
+    ],
+)
+def test_operators_refuse_in_their_own_words(node, inputs, message):
+    with pytest.raises(dmlcpu.DmlError) as caught:
+        ours.run_node(helper.make_node(*node), inputs)
+    assert str(caught.value) == message

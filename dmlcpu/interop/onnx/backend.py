@@ -7,13 +7,15 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import onnx
 import onnx.backend.base as base
+from google.protobuf.message import DecodeError
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
+from onnx.reference.ops.op_constant import ConstantCommon
 
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.data_types import QUANTIZED
 from dmlcpu.common.packing import PackedMatrix, pack_b
-from dmlcpu.errors import BindingError, UnsupportedError
+from dmlcpu.errors import BindingError, DmlError, UnsupportedError
 from dmlcpu.interop.onnx.ops import OPS, Product
 
 _NAME = "onnx"
@@ -26,7 +28,7 @@ class Tensor(NamedTuple):
     """What a model says of an input or output that is a tensor."""
 
     dtype: np.dtype[Any] | None  # None: the model leaves it open
-    shape: tuple[int | str | None, ...] | None  # a name stands for a size that is not fixed, None for any
+    shape: tuple[int | str | None, ...]  # a name stands for a size that is not fixed, None for any
 
     def fits(self, sizes: Sequence[int]) -> bool:
         """Return whether a shape is what the model says.
@@ -40,15 +42,11 @@ class Tensor(NamedTuple):
         -------
         bool
         """
-        if self.shape is None:
-            return True
         return len(sizes) == len(self.shape) and all(
             not isinstance(wanted, int) or size == wanted for size, wanted in zip(sizes, self.shape, strict=True)
         )
 
     def __str__(self) -> str:
-        if self.shape is None:
-            return "any shape"
         return "[" + ", ".join("?" if size is None else str(size) for size in self.shape) + "]"
 
 
@@ -65,7 +63,7 @@ class BackendRep(base.BackendRep):  # type: ignore[misc]
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self._evaluator = _evaluator(model)
-        self._evaluator.pack_weights({}, {})
+        self._evaluator.pack_weights({}, {}, set())
         self.inputs = {each.name: _tensor(each.type) for each in model.graph.input}
         self.outputs = {each.name: _tensor(each.type) for each in model.graph.output}
         self.defaults = frozenset(each.name for each in model.graph.initializer) & self.inputs.keys()
@@ -89,12 +87,16 @@ class BackendRep(base.BackendRep):  # type: ignore[misc]
         ------
         BindingError
             If an input is missing or unknown, or of another type or shape than the model says.
+        TypeError
+            If `inputs` is none of these.
         """
         return tuple(self._evaluator.run(None, self._checked(self._named(inputs))))
 
     def _named(self, inputs: Any) -> Mapping[str, Any]:
         if isinstance(inputs, Mapping):
             return inputs
+        if not isinstance(inputs, Sequence | np.ndarray) or isinstance(inputs, str | bytes):
+            raise TypeError(f"onnx: inputs is {type(inputs).__name__}; allowed: a mapping or a sequence of arrays")
         required = [name for name in self.inputs if name not in self.defaults]
         arrays: Sequence[Any] = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
         if len(arrays) > len(required):
@@ -156,7 +158,7 @@ class Backend(base.Backend):  # type: ignore[misc]
         """
         try:
             _evaluator(_loaded(model))
-        except (UnsupportedError, onnx.checker.ValidationError):
+        except (DmlError, onnx.checker.ValidationError):
             return False
         return cls.supports_device(device)
 
@@ -182,8 +184,12 @@ class Backend(base.Backend):  # type: ignore[misc]
         ------
         UnsupportedError
             If the device is not the CPU, or the model has operators that ONNX's reference evaluator does not know.
+        BindingError
+            If bytes or a file are no model.
         onnx.checker.ValidationError
-            If the model is not valid.
+            If the model is not valid. Inputs and outputs must have a shape there, though its sizes may be left open.
+        TypeError
+            If `model` is none of these.
         """
         cls._check_device(device)
         return BackendRep(_loaded(model))
@@ -242,9 +248,16 @@ class Backend(base.Backend):  # type: ignore[misc]
             If the node is not valid.
         """
         cls._check_device(device)
-        super().run_node(node, inputs, device, outputs_info, **kwargs)  # checks the node
+        if node.domain == "ai.onnx":  # the other name of the domain without one
+            node, given = onnx.NodeProto(), node
+            node.CopyFrom(given)
+            node.domain = ""
+        opsets = {node.domain: kwargs.get("opset_version") or _newest(node.domain)}
+        context = onnx.checker.C.CheckerContext()
+        context.ir_version, context.opset_imports = onnx.IR_VERSION, opsets
+        onnx.checker.check_node(node, context)
         names = [name for name in node.input if name]
-        arrays = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
+        arrays = [np.asarray(each) for each in ([inputs] if isinstance(inputs, np.ndarray) else inputs)]
         if len(arrays) != len(names):
             raise BindingError(_NAME, "inputs", f"{len(arrays)} arrays", f"{len(names)}, for {_listed(names)}")
         graph = helper.make_graph(
@@ -253,8 +266,6 @@ class Backend(base.Backend):  # type: ignore[misc]
             list(map(_described, names, arrays)),
             [onnx.ValueInfoProto(name=name) for name in node.output],
         )
-        newest = onnx.defs.onnx_opset_version() if node.domain in ("", "ai.onnx") else 1
-        opsets = {node.domain: kwargs.get("opset_version", newest)}
         return tuple(_evaluator(graph, opsets=opsets).run(None, dict(zip(names, arrays, strict=True))))
 
     @classmethod
@@ -270,7 +281,7 @@ class Backend(base.Backend):  # type: ignore[misc]
         -------
         bool
         """
-        kind, colon, number = device.partition(":")
+        kind, colon, number = device.partition(":") if isinstance(device, str) else ("", "", "")
         return kind == "CPU" and (number.isdigit() or not colon)
 
     @classmethod
@@ -285,21 +296,27 @@ class _Evaluator(ReferenceEvaluator):  # type: ignore[misc]
     def __init__(self, proto: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(proto, *args, **{**kwargs, "new_ops": OPS})
 
-    def pack_weights(self, around: Mapping[str, Any], packed: dict[int, PackedMatrix]) -> None:
-        """Pack constant weights. around: the constants of the graphs that this one lies in; packed: those that are."""
+    def pack_weights(self, around: Mapping[str, Any], packed: dict[int, PackedMatrix], seen: set[int]) -> None:
+        """Pack constant weights.
+
+        around: the constants of the graphs that this one lies in; packed: what is, by its array; seen: the functions
+        that have been looked at, as each of them has all that are before it.
+        """
         constants = {**around, **self.rt_inits_}
         for name in self.input_names:  # what may be given is not constant
             constants.pop(name, None)
         for node in self.rt_nodes_:  # in the order in which they run
-            if node.op_type == "Constant" and not node.has_linked_attribute:
+            if isinstance(node, ConstantCommon) and not node.has_linked_attribute:
                 constants[node.output[0]] = node.run()[0]
             elif isinstance(node, Product):
                 node.packed = _packed(constants.get(node.input[node.B]), packed)
             for body in vars(node).values():
                 if isinstance(body, _Evaluator) and node.has_subgraph:
-                    body.pack_weights(constants, packed)
+                    body.pack_weights(constants, packed, seen)
         for function in self.functions_.values():
-            function.pack_weights({}, packed)
+            if id(function) not in seen:
+                seen.add(id(function))
+                function.pack_weights({}, packed, seen)
 
 
 def _packed(b: Any, packed: dict[int, PackedMatrix]) -> PackedMatrix | None:
@@ -313,10 +330,16 @@ def _packed(b: Any, packed: dict[int, PackedMatrix]) -> PackedMatrix | None:
 
 def _loaded(model: Model) -> onnx.ModelProto:
     """Return a valid model with its external data."""
-    if isinstance(model, bytes):
-        model = onnx.load_from_string(model)
-    onnx.checker.check_model(model)  # a file may be larger than what can be checked in memory
-    return model if isinstance(model, onnx.ModelProto) else onnx.load(model)
+    if not isinstance(model, onnx.ModelProto | bytes | str | PathLike):
+        allowed = "onnx.ModelProto, bytes, str, os.PathLike"
+        raise TypeError(f"onnx: model is {type(model).__name__}; allowed: {allowed}")
+    try:
+        if isinstance(model, bytes):
+            model = onnx.load_from_string(model)
+        onnx.checker.check_model(model)  # a file may be larger than what can be checked in memory
+        return model if isinstance(model, onnx.ModelProto) else onnx.load(model)
+    except DecodeError as error:
+        raise BindingError(_NAME, "model", f"unreadable ({error})", "an ONNX model") from error
 
 
 def _evaluator(proto: Any, **options: Any) -> _Evaluator:
@@ -334,21 +357,35 @@ def _tensor(kind: onnx.TypeProto) -> Tensor | None:
         return None
     tensor = kind.tensor_type
     dtype = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type)) if tensor.elem_type else None
-    if not tensor.HasField("shape"):
-        return Tensor(dtype, None)
-    sizes = [each.dim_value if each.HasField("dim_value") else each.dim_param or None for each in tensor.shape.dim]
-    return Tensor(dtype, tuple(sizes))
+    return Tensor(dtype, tuple(map(_size, tensor.shape.dim)))
+
+
+def _size(dimension: Any) -> int | str | None:
+    """Return a dimension's size or name; a negative size stands for any, as it does in ONNX Runtime."""
+    if dimension.HasField("dim_value"):
+        return int(dimension.dim_value) if dimension.dim_value >= 0 else None
+    return dimension.dim_param or None
+
+
+def _newest(domain: str) -> int:
+    """Return the newest version of a domain that the package onnx has."""
+    versions = [each.since_version for each in onnx.defs.get_all_schemas() if each.domain == domain]
+    return onnx.defs.onnx_opset_version() if domain == "" else max(versions, default=1)
 
 
 def _checked(field: str, value: Any, tensor: Tensor | None) -> Any:
     """Return an input as an array of the type and shape that the model says; what is no tensor as it is."""
-    if tensor is None or value is None:
+    if tensor is None:
         return value
+    if value is None:
+        raise BindingError(_NAME, field, "None", "an array")
     array: Array = np.asarray(value)
     dtype = tensor.dtype
     # Types that NumPy does not have stand for others in older versions of the package onnx.
-    if dtype is not None and array.dtype != dtype and array.dtype.kind in _PLAIN and dtype.kind in _PLAIN:
+    if dtype is not None and array.dtype != dtype and dtype.kind in _PLAIN and array.dtype.kind != "V":
         raise BindingError(_NAME, f"{field}.dtype", str(array.dtype), str(dtype))
+    if dtype is not None and dtype.kind in "OUS" and array.dtype.kind not in "OUS":
+        raise BindingError(_NAME, f"{field}.dtype", str(array.dtype), "strings")
     if not tensor.fits(array.shape):
         raise BindingError(_NAME, f"{field}.shape", str(array.shape), str(tensor))
     return array

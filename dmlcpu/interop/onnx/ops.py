@@ -10,9 +10,9 @@ from onnx.reference.ops.op_scatter_elements import ScatterElements as _Reference
 from onnx.reference.ops.op_scatternd import ScatterND as _ReferenceScatterND
 from onnx.reference.ops.op_topk import TopK_11 as _ReferenceTopK
 
-from dmlcpu.common.arguments import Array
+from dmlcpu.common.arguments import Array, as_axis
 from dmlcpu.common.packing import PackedMatrix
-from dmlcpu.errors import UnsupportedError
+from dmlcpu.errors import BindingError, IndexOutOfRangeError, UnsupportedError
 from dmlcpu.operators.matmul_integer.function import matmul_integer
 from dmlcpu.operators.quantized_matmul.function import quantized_matmul
 from dmlcpu.operators.scatter_nd.function import scatter_nd
@@ -28,7 +28,9 @@ class TopK(_ReferenceTopK):  # type: ignore[misc]
     op_domain = ""
 
     def _run(self, data: Array, k: Any, axis: int = -1, largest: int = 1, sorted: int = 1) -> tuple[Array, Array]:
-        number = int(np.asarray(k).reshape(-1)[0])  # of version 1 an attribute
+        if np.size(k) != 1:  # of version 1 an attribute
+            raise BindingError("TopK", "K.shape", str(np.shape(k)), "(1,)")
+        number = int(np.asarray(k).item())
         try:
             return top_k(data, number, axis=axis, largest=bool(largest), sorted=bool(sorted))
         except _NOT_TAKEN:
@@ -53,12 +55,31 @@ class ScatterElements(_ReferenceScatterElements):  # type: ignore[misc]
     op_domain = ""
 
     def _run(self, data: Array, indices: Array, updates: Array, axis: int = 0, reduction: str = "none") -> tuple[Array]:
+        axis = as_axis("ScatterElements", "axis", axis, "data", data.ndim)
+        _check_elements(data, indices, axis)
         tuples = np.moveaxis(np.indices(indices.shape, np.int64), 0, -1)
         tuples[..., axis] = indices
         try:
             return (scatter_nd(data, tuples, updates, reduction=reduction),)
         except _NOT_TAKEN:
             return super()._run(data, indices, updates, axis=axis, reduction=reduction)  # type: ignore[no-any-return]
+
+
+def _check_elements(data: Array, indices: Array, axis: int) -> None:
+    """Refuse what would be another scatter, or tuples that its caller does not know of."""
+    if indices.dtype.kind not in "iu":
+        raise BindingError("ScatterElements", "indices.dtype", str(indices.dtype), "int32, int64")
+    if indices.ndim != data.ndim:
+        raise BindingError("ScatterElements", "indices.ndim", str(indices.ndim), f"{data.ndim}, as data has")
+    size = data.shape[axis]
+    bad = (indices < -size) | (indices >= size)
+    if bad.any():
+        where = np.unravel_index(int(bad.argmax()), bad.shape)
+        place = ", ".join(map(str, where))
+        allowed = f"{-size} to {size - 1}" if size else "none"
+        raise IndexOutOfRangeError(
+            "ScatterElements", f"indices[{place}]", str(indices[where]), f"{allowed} (axis {axis} has {size} elements)"
+        )
 
 
 class Product(OpRun):  # type: ignore[misc]
