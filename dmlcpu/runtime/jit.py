@@ -15,8 +15,10 @@ from dmlcpu.runtime.cache import KernelCache
 
 _log = logging.getLogger("dmlcpu")
 
+# What is compiled for a caller gets the caller's options unless it has its own, and kernels are kept on disk for all.
+OWN_OPTIONS: dict[str, Any] = {"fastmath": False, "forceinline": False}
 # nogil: Python threads that call operators run side by side. error_model: 0 / 0 is NaN, as in NumPy.
-_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+_OPTIONS: dict[str, Any] = {**OWN_OPTIONS, "nogil": True, "error_model": "numpy"}
 # Nothing in a kernel counts references to arrays: its caller holds them until it returns. Counting took a tenth of a
 # small call, and more than a third of a small product's time.
 _KERNEL_OPTIONS = {**_OPTIONS, "_nrt": False}

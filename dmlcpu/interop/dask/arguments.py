@@ -11,6 +11,7 @@ from dmlcpu.errors import BindingError, DmlError, UnsupportedError
 try:
     import dask
     import dask.array as da
+    from dask.delayed import Delayed
     from dask.highlevelgraph import HighLevelGraph
 except ImportError as error:
     raise ImportError("dmlcpu.interop.dask needs the package dask: pip install 'dmlcpu[dask]'") from error
@@ -31,13 +32,16 @@ __all__ = [
 def as_dask(operator: str, field: str, value: Any) -> da.Array:
     """Return an argument as an array of Dask's with chunks of known sizes."""
     if dask.is_dask_collection(value):
+        if isinstance(value, Delayed) or not hasattr(value, "dtype"):  # or a bag
+            found = type(value).__name__
+            raise TypeError(f"{operator}: {field} is {found}; allowed: an array, as dask.array.from_delayed makes one")
         value = da.asarray(value)
     elif not isinstance(value, np.memmap):  # of which Dask reads nothing to name it
         value = as_array(operator, field, value)
     array = value if isinstance(value, da.Array) else da.from_array(value)
     if type(array._meta) is not np.ndarray:
         found = f"a dask array of {type(array._meta).__name__}"
-        raise TypeError(f"{operator}: {field} is {found}; allowed: one of numpy.ndarray")
+        raise TypeError(f"{operator}: {field} is {found}; allowed: a dask array of numpy.ndarray")
     if any(math.isnan(size) for size in array.shape):
         raise BindingError(operator, f"{field}.shape", str(array.shape), "known sizes, as compute_chunk_sizes() finds")
     return array

@@ -35,6 +35,15 @@ def constant(operator, field, given):
     return given  # a default
 
 
+def data_type(operator, field, given):
+    """Return an argument that is a data type."""
+    value = constant(operator, field, given)
+    try:
+        return np.dtype(value)
+    except TypeError:
+        raise refusal(operator, field, repr(value), "a data type") from None
+
+
 def choice(operator, field, given, choices):
     """Return a string argument that is one of the choices."""
     value = constant(operator, field, given)
@@ -91,32 +100,28 @@ def output_type(operator, field, given, ndim, dtype):
         raise refusal(operator, field, "read-only", "an array that can be written to")
 
 
-# What compiled code raises. It has numbers, of which text is made when the error is: Numba compiles text for seconds.
-# An error becomes one of the class it is derived from.
+# What compiled code raises. It passes numbers, and Python makes the text of them: Numba takes seconds to compile text.
+# Whoever catches such an error finds it to be of the class that it is derived from.
 
 
-class RefusalError(DmlError):
-    """A `DmlError`, of the name of a function of WORDS and what that takes."""
+class _Made:
+    """Of the name of a function of WORDS, and of what that takes."""
 
     def __init__(self, name, *found):
         super().__init__(*WORDS[name](*found))
-        self.__class__ = DmlError  # type: ignore[assignment]
+        self.__class__ = type(self).__bases__[1]
 
 
-class BindingRefusalError(BindingError):
+class RefusalError(_Made, DmlError):
+    """A `DmlError` made in this way."""
+
+
+class BindingRefusalError(_Made, BindingError):
     """A `BindingError` made in this way."""
 
-    def __init__(self, name, *found):
-        super().__init__(*WORDS[name](*found))
-        self.__class__ = BindingError  # type: ignore[assignment]
 
-
-class IndexRefusalError(IndexOutOfRangeError):
+class IndexRefusalError(_Made, IndexOutOfRangeError):
     """An `IndexOutOfRangeError` made in this way."""
-
-    def __init__(self, name, *found):
-        super().__init__(*WORDS[name](*found))
-        self.__class__ = IndexOutOfRangeError  # type: ignore[assignment]
 
 
 def _axis(operator, axis, ndim):
@@ -184,22 +189,24 @@ def _zero(field, value, lowest, highest, name):
     return "quantized_matmul", field, str(value), f"{lowest} to {highest} ({name})"
 
 
-_SAYING = (
-    _axis,
-    _shape,
-    _shared,
-    _k,
-    _index_dtype,
-    _updates,
-    _coordinates,
-    _clip,
-    _index,
-    _depth,
-    _length,
-    _scale,
-    _zero,
-)
-WORDS = {function.__name__: function for function in _SAYING}
+WORDS = {
+    each.__name__: each
+    for each in (
+        _axis,
+        _shape,
+        _shared,
+        _k,
+        _index_dtype,
+        _updates,
+        _coordinates,
+        _clip,
+        _index,
+        _depth,
+        _length,
+        _scale,
+        _zero,
+    )
+}
 
 
 @device

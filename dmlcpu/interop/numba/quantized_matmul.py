@@ -13,7 +13,7 @@ from dmlcpu.interop.numba.arguments import (
     RefusalError,
     array_type,
     check_type,
-    constant,
+    data_type,
     is_given,
     output_type,
     refusal,
@@ -37,7 +37,7 @@ from dmlcpu.kernels.gemm.work import (
 )
 from dmlcpu.operators.quantized_matmul.function import quantized_matmul
 from dmlcpu.runtime.intrinsics import as_words, either
-from dmlcpu.runtime.jit import compile_kernel, device
+from dmlcpu.runtime.jit import OWN_OPTIONS, compile_kernel, device
 from dmlcpu.runtime.records import CACHE_LINE, CELL, cells_of, record_at
 from dmlcpu.runtime.stack import address_of, stack_of, words_of
 
@@ -148,14 +148,14 @@ MULTIPLY = compile_kernel(multiply)
 offer("multiply", MULTIPLY, signature)
 
 
-@register_jitable
+@register_jitable(**OWN_OPTIONS)
 def check_count(field, count, length):
     """Refuse an array that has neither one number nor `length` of them."""
     if count not in (-1, 1, length):
         raise BindingRefusalError("_length", field, count, length)
 
 
-@register_jitable
+@register_jitable(**OWN_OPTIONS)
 def check_scales(field, count, length, scales, scale):
     """Refuse scales that are neither one number nor `length` of them, or not positive. count: -1 for a number."""
     check_count(field, count, length)
@@ -163,6 +163,22 @@ def check_scales(field, count, length, scales, scale):
         value = scales[i] if count >= 0 else scale
         if not (value > 0 and value - value == 0):
             raise RefusalError("_scale", field, i, count, value)
+
+
+def check_apart(y, value, name):
+    """Refuse an output that shares memory with an array; numbers and None have none."""
+
+
+@overload(check_apart, jit_options=OWN_OPTIONS)
+def _check_apart(y, value, name):
+    if not isinstance(value, types.Array):
+        return lambda y, value, name: None
+
+    def implementation(y, value, name):
+        if share_memory(y, value):
+            raise BindingRefusalError("_shared", "quantized_matmul", "out", name)
+
+    return implementation
 
 
 def flat(value, other, word):
@@ -177,21 +193,21 @@ def count(value):
     """Return how many numbers an array has; -1 if it is none."""
 
 
-@overload(flat)
+@overload(flat, jit_options=OWN_OPTIONS)
 def _flat(value, other, word):
     if isinstance(value, types.Array):
         return lambda value, other, word: words_of(value, word)
     return lambda value, other, word: words_of(other, word)
 
 
-@overload(number)
+@overload(number, jit_options=OWN_OPTIONS)
 def _number(value):
     if isinstance(value, types.Number):
         return lambda value: value
     return lambda value: 0
 
 
-@overload(count)
+@overload(count, jit_options=OWN_OPTIONS)
 def _count(value):
     if isinstance(value, types.Array):
         return lambda value: value.size
@@ -226,14 +242,14 @@ def _zero_type(field, given, dtype):
 def _result_type(out_dtype, y_zero_point, default):
     """Return the type of the product: what is asked for, else the zero point's, else the default."""
     if is_given(out_dtype):
-        dtype = np.dtype(constant("quantized_matmul", "out_dtype", out_dtype))
+        dtype = data_type("quantized_matmul", "out_dtype", out_dtype)
         check_type("quantized_matmul", "out_dtype", dtype, QUANTIZED)
         return dtype
     element = types.unliteral(getattr(y_zero_point, "dtype", y_zero_point)) if is_given(y_zero_point) else None
     return as_dtype(element) if element in (types.int8, types.uint8) else default
 
 
-@overload(quantized_matmul, prefer_literal=True)
+@overload(quantized_matmul, prefer_literal=True, jit_options=OWN_OPTIONS)
 def _quantized_matmul(
     a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point, out_dtype=None, out=None
 ):
@@ -260,7 +276,7 @@ def _limits(dtype):
     return np.int64(row.lowest), np.int64(row.highest), dtype.name
 
 
-@register_jitable
+@register_jitable(**OWN_OPTIONS)
 def check_zeros(field, count, length, zero, limits):
     """Refuse zero points that are neither one number nor `length` of them, or beyond their type."""
     check_count(field, count, length)
@@ -274,11 +290,11 @@ def _implementation(a_type, b_type, y_type, has_out):
     numbers = (lhs_sign_flip(a_type), rhs_sign_flip(b_type), y_limits[0], y_limits[1])
     options = tuple(map(np.int64, numbers))
 
-    @register_jitable
+    @register_jitable(**OWN_OPTIONS)
     def result_of(a, b, out):
         return out
 
-    @register_jitable
+    @register_jitable(**OWN_OPTIONS)
     def new_result(a, b, out):
         return np.empty((a.shape[0], b.shape[1]), scalar)
 
@@ -312,10 +328,14 @@ def _implementation(a_type, b_type, y_type, has_out):
         y = make(a, b, out)
         if y.shape != (rows, columns):
             raise BindingRefusalError("_shape", "quantized_matmul", "out", y.shape, (rows, columns))
-        if share_memory(y, a):
-            raise BindingRefusalError("_shared", "quantized_matmul", "out", "a")
-        if share_memory(y, b):
-            raise BindingRefusalError("_shared", "quantized_matmul", "out", "b")
+        check_apart(y, a, "a")
+        check_apart(y, b, "b")
+        check_apart(y, a_scale, "a_scale")
+        check_apart(y, a_zero_point, "a_zero_point")
+        check_apart(y, b_scale, "b_scale")
+        check_apart(y, b_zero_point, "b_zero_point")
+        check_apart(y, y_scale, "y_scale")
+        check_apart(y, y_zero_point, "y_zero_point")
         numbers = (*factors, np.uint8(a_zero), np.uint8(b_zero), np.uint8(y_zero))
         matrices, places = (words_of(a, np.uint8), words_of(b, np.uint8)), words_of(y, np.uint8)
         given = (*matrices, scales, zeros, places, (rows, depth, columns), numbers, counts, options)

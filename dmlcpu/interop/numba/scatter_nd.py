@@ -39,7 +39,7 @@ from dmlcpu.kernels.scatter_nd.work import (
 from dmlcpu.kernels.walk import MAX_DIMS
 from dmlcpu.operators.scatter_nd.function import scatter_nd
 from dmlcpu.operators.scatter_nd.plan import MODES, REDUCTIONS, reduction_of
-from dmlcpu.runtime.jit import compile_kernel, device
+from dmlcpu.runtime.jit import OWN_OPTIONS, compile_kernel, device
 from dmlcpu.runtime.records import cells_of, record_at
 from dmlcpu.runtime.stack import address_of, stack_of, words_of
 
@@ -108,7 +108,7 @@ SCATTER = compile_kernel(scatter)
 offer("scatter", SCATTER, signature)
 
 
-@register_jitable
+@register_jitable(**OWN_OPTIONS)
 def in_array(shape, numbers):
     """Write a shape to an array; return how many dimensions it has."""
     for d in range(len(shape)):
@@ -135,7 +135,7 @@ def fit(shape, dims, indices, x, coordinates):
     return True
 
 
-@register_jitable
+@register_jitable(**OWN_OPTIONS)
 def check(shape, updates, dims, indices, coordinates, mode):
     """Refuse shapes that do not fit together. shape, updates: of x and updates, with one dimension more."""
     if indices[-1] != coordinates:
@@ -148,7 +148,7 @@ def check(shape, updates, dims, indices, coordinates, mode):
                 raise IndexRefusalError("_clip", t)
 
 
-@register_jitable
+@register_jitable(**OWN_OPTIONS)
 def check_output(x, indices, updates, out):
     """Refuse an output of another shape, or that shares memory; return whether it is x."""
     if out.shape != x.shape:
@@ -163,7 +163,7 @@ def check_output(x, indices, updates, out):
     return in_place
 
 
-@overload(scatter_nd, prefer_literal=True)
+@overload(scatter_nd, prefer_literal=True, jit_options=OWN_OPTIONS)
 def _scatter_nd(x, indices, updates, reduction="none", mode="raise", out=None):
     """Return scatter_nd for arguments of these types. Numba has no arguments that are passed by keyword only."""
     dtype, index_type = array_type("scatter_nd", "x", x), array_type("scatter_nd", "indices", indices)

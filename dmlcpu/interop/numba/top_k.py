@@ -13,7 +13,7 @@ from dmlcpu.interop.numba.arguments import (
     array_type,
     check_type,
     choice,
-    constant,
+    data_type,
     flag,
     is_given,
     output_type,
@@ -41,7 +41,7 @@ from dmlcpu.operators.top_k.plan import (
     LOCKSTEP_WORK,
 )
 from dmlcpu.runtime.intrinsics import either, line_of
-from dmlcpu.runtime.jit import device
+from dmlcpu.runtime.jit import OWN_OPTIONS, device
 from dmlcpu.runtime.records import CACHE_LINE, CELL, cells_of, record_at
 from dmlcpu.runtime.stack import stack_of, words_of
 from dmlcpu.runtime.variants import variant
@@ -167,7 +167,7 @@ def sizes_of(shape, axis):
     return outer, shape[axis], inner
 
 
-@register_jitable
+@register_jitable(**OWN_OPTIONS)
 def check(k, axis, shape, longest, index_dtype):
     """Refuse numbers that do not fit; return the axis counted from the first."""
     if axis < -len(shape) or axis >= len(shape):
@@ -181,7 +181,7 @@ def check(k, axis, shape, longest, index_dtype):
     return place
 
 
-@register_jitable
+@register_jitable(**OWN_OPTIONS)
 def check_outputs(x, values, indices, shape):
     """Refuse outputs of another shape, or that share memory."""
     if values.shape != shape:
@@ -196,7 +196,7 @@ def check_outputs(x, values, indices, shape):
         raise BindingRefusalError("_shared", "top_k", "out[1]", "x")
 
 
-@overload(top_k, prefer_literal=True)
+@overload(top_k, prefer_literal=True, jit_options=OWN_OPTIONS)
 def _top_k(
     x,
     k,
@@ -216,9 +216,11 @@ def _top_k(
         raise refusal("top_k", "x.ndim", 0, "at least 1")
     if not isinstance(k, types.Integer):
         raise refusal("top_k", "k", k, "an integer, in compiled code")
+    if not isinstance(axis, types.Integer | int) and not isinstance(getattr(axis, "value", None), int):
+        raise refusal("top_k", "axis", axis, "an integer")
     if is_given(fill_value):
         raise refusal("top_k", "fill_value", fill_value, "None, as k is one number in compiled code")
-    index_type = np.dtype(constant("top_k", "index_dtype", index_dtype))
+    index_type = data_type("top_k", "index_dtype", index_dtype)
     check_type("top_k", "index_dtype", index_type, INDICES)
     if is_given(out):
         if not isinstance(out, types.BaseTuple) or len(out) != 2:

@@ -117,3 +117,40 @@ def test_every_threading_layer_runs_it_and_the_callers_cache_is_used(tmp_path):
 def test_a_caller_that_names_what_is_no_longer_there():
     with pytest.raises(RuntimeError, match=r"^dmlcpu has no '0 one uint32' for a function compiled earlier:"):
         address_of_kernel("0 one uint32")
+
+
+def test_callers_options_are_not_the_kernels(tmp_path):
+    """A kernel is compiled when its first caller is, and kept on disk for all."""
+    run(
+        """
+        import numpy as np, dmlcpu
+        from numba import njit
+
+        @njit(fastmath=True, forceinline=True)
+        def least(x, i, u):
+            return dmlcpu.scatter_nd(x, i, u, reduction="min")
+
+        @njit(fastmath=True)
+        def product(a, scale):
+            return dmlcpu.quantized_matmul(a, scale, None, a, 1.0, None, 1.0, 0)
+
+        numbers = np.array([0.0, -0.0, np.nan, -np.inf, np.inf, 1e-39, 1.5], np.float32)
+        rng = np.random.default_rng(0)
+        for n in (5, 100, 3000):
+            for tail in ((), (7,), (64,)):
+                x, u = rng.choice(numbers, (50, *tail)), rng.choice(numbers, (n, *tail))
+                i = rng.integers(-50, 50, (n, 1))
+                right = dmlcpu.reference.scatter_nd(x, i, u, reduction="min")
+                for found in (least(x, i, u), dmlcpu.scatter_nd(x, i, u, reduction="min")):
+                    np.testing.assert_array_equal(found, right)
+                    assert (np.signbit(found) == np.signbit(right))[~np.isnan(right)].all()
+        for bad in (np.inf, np.nan):
+            try:
+                product(np.ones((2, 2), np.uint8), np.array([bad, 1], np.float32))
+            except dmlcpu.DmlError as error:
+                assert "a_scale[0]" in str(error)
+            else:
+                raise AssertionError(bad)
+        """,
+        NUMBA_CACHE_DIR=str(tmp_path),
+    )

@@ -102,3 +102,17 @@ def cells_of_a_product(rows, depth, columns):
 
 
 # Callers on disk
+
+
+@njit
+def into_output(a, b, y_zero, out):
+    return dmlcpu.quantized_matmul(a, 0.01, None, b, 1.0, None, 5.0, y_zero, out=out)
+
+
+def test_an_output_over_parameters_is_refused():
+    memory = np.zeros(400, np.uint8)
+    a, b = np.ones((40, 30), np.uint8), np.ones((30, 8), np.uint8)
+    _, text, _ = error_of(into_output, a, b, memory[:40], memory[:320].reshape(40, 8))
+    assert text == "quantized_matmul: out is sharing memory with y_zero_point; allowed: memory of its own"
+    assert not memory.any()
+    into_output(a, b, memory[360:], memory[:320].reshape(40, 8))

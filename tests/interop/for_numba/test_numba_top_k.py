@@ -194,6 +194,8 @@ def test_what_top_k_refuses_when_a_caller_is_compiled():
     assert "top_k: x is laid out 'F'; allowed: a C-contiguous array, in compiled code" in refusal_of(largest, x.T, 1)
     assert "top_k: x is laid out 'A'; allowed: a C-contiguous array" in refusal_of(largest, strided(x), 1)
     assert "top_k: k is array(int64, 1d, C); allowed: an integer" in refusal_of(largest, x, np.array([1]))
+    for axis, found in ((0.5, "float64"), (True, "bool")):
+        assert f"top_k: axis is {found}; allowed: an integer" in refusal_of(along, x, 1, axis)
     assert "top_k: x.dtype is float16; allowed: types that Numba has" in refusal_of(largest, x.astype(np.float16), 1)
     assert "top_k: x.dtype is complex64; allowed: bool, uint8" in refusal_of(largest, x.astype(np.complex64), 1)
     assert "top_k: x.ndim is 0; allowed: at least 1" in refusal_of(largest, np.array(1.0), 1)
