@@ -9,7 +9,6 @@ from torch import Tensor
 
 from dmlcpu.common.arguments import Array
 from dmlcpu.interop.torch.tensors import HAS_BFLOAT16, PLAIN, as_array
-from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.memory import spans_meet
 
 Kind = tuple[str, ...]  # of calls: type, form and what else decides how fast they are
@@ -23,12 +22,12 @@ class Override(NamedTuple):
     # About how much work a call is: what is read, written or added; of the first argument, and a tuple of the others.
     size: Callable[[Any, tuple[Any, ...]], int]
     least: int  # size; PyTorch is faster below on any machine, as a call of these functions takes 8 microseconds
-    refusal: Callable[..., str]  # why a call is not taken, or nothing
+    refusal: Callable[..., str]  # why a call is not taken, or nothing; what takes long to find out is left to `run`
     # Calls of one kind are worth it from some size on, which is measured; a sample is what it is measured with.
     kind: Callable[..., Kind]
     sample: Callable[[Kind, int], tuple[Any, ...]]  # arguments of a kind and a size
     rungs: tuple[int, ...]  # sizes that are measured
-    run: Callable[..., Any]  # raises PassOnError, before it writes, if memory is such that the call cannot be taken
+    run: Callable[..., Any]  # raises PassOnError, before it writes, if the call cannot be taken after all
     aside: Callable[..., Any] | None  # PyTorch's kernel, by another overload; see switches.py
 
 
@@ -53,18 +52,18 @@ ASSIGNED = frozenset([*ORDERED, torch.bool, torch.complex64, torch.complex128])
 NAMES = {dtype: str(dtype).removeprefix("torch.") for dtype in ASSIGNED}
 
 
-def refuse_tensors(*tensors: Tensor) -> str:
-    """Return why tensors cannot be read as arrays, or nothing."""
-    if not can_compile():
-        return NO_COMPILATION
-    return "" if all(type(tensor) in PLAIN for tensor in tensors) else SUBCLASS
+def as_operand(tensor: Tensor) -> Array:
+    """Return a tensor as an array that is read, or pass the call on."""
+    if type(tensor) not in PLAIN:
+        raise PassOnError(SUBCLASS)
+    return as_array(tensor)
 
 
-def as_target(target: Tensor, *others: Array) -> Array:
-    """Return a tensor as an array that can be written to while others are read, or pass the call on."""
-    if not target.is_contiguous():
+def as_target(tensor: Tensor, *others: Array) -> Array:
+    """Return a tensor as an array that is written to while others are read, or pass the call on."""
+    if not tensor.is_contiguous():
         raise PassOnError(LAYOUT)
-    array = as_array(target)
+    array = as_array(tensor)
     if any(spans_meet(array, other) for other in others):
         raise PassOnError(SHARED)
     return array

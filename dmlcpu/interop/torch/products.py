@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from dmlcpu.interop.torch.override import ARGUMENTS, TYPE, Kind, Override, numbers, refuse_tensors
+from dmlcpu.interop.torch.override import ARGUMENTS, TYPE, Kind, Override, as_operand, numbers
 from dmlcpu.interop.torch.tensors import as_array
 from dmlcpu.operators.matmul_integer.function import execute
 
@@ -20,14 +20,12 @@ def _size(a: Tensor, others: tuple[Tensor]) -> int:
 def _refusal(a: Tensor, b: Tensor) -> str:
     if a.dtype is not torch.int8 or b.dtype is not torch.int8:
         return TYPE
-    if a.shape[1] != b.shape[0]:
-        return ARGUMENTS
-    return refuse_tensors(a, b)
+    return "" if a.shape[1] == b.shape[0] else ARGUMENTS
 
 
 def _run(a: Tensor, b: Tensor) -> Tensor:
     result = _empty(a, b)
-    execute(as_array(a), None, as_array(b), None, as_array(result), most_threads=torch.get_num_threads())
+    execute(as_operand(a), None, as_operand(b), None, as_array(result), most_threads=torch.get_num_threads())
     return result
 
 

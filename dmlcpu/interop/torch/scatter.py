@@ -16,11 +16,11 @@ from dmlcpu.interop.torch.override import (
     TYPE,
     Kind,
     Override,
+    PassOnError,
+    as_operand,
     as_target,
     numbers,
-    refuse_tensors,
 )
-from dmlcpu.interop.torch.tensors import as_array
 from dmlcpu.operators.scatter_nd.function import execute
 
 
@@ -43,14 +43,14 @@ def _refuse_rows(x: Tensor, dim: int, index: Tensor, source: Tensor, types: froz
         return TYPE
     if dim not in (0, -x.ndim):
         return "not along the first dimension"
-    if x.ndim == 0 or source.shape[1:] != x.shape[1:] or index.shape[0] != source.shape[0]:
-        return ARGUMENTS
-    return refuse_tensors(x, index, source)
+    return ""
 
 
 def _update_rows(x: Tensor, index: Tensor, source: Tensor, reduction: str) -> Tensor:
+    if x.ndim == 0 or source.shape[1:] != x.shape[1:] or index.shape[0] != source.shape[0]:
+        raise PassOnError(ARGUMENTS)
     # As unsigned numbers, negative ones are out of range, which they are in PyTorch.
-    return _reduce(x, as_array(index).view(np.uint64)[:, None], as_array(source), reduction)
+    return _reduce(x, as_operand(index).view(np.uint64)[:, None], as_operand(source), reduction)
 
 
 def _refuse_index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> str:
@@ -115,7 +115,7 @@ def _form(elements: int) -> str:
 
 
 def _kind_of_rows(x: Tensor, dim: int, index: Tensor, source: Tensor, **_: Any) -> Kind:
-    return NAMES[x.dtype], _form(source.numel() // index.shape[0])
+    return NAMES[x.dtype], _form(source.numel() // max(1, index.shape[0]))
 
 
 def _sample_rows(kind: Kind, size: int) -> tuple[Any, ...]:
@@ -144,17 +144,14 @@ def _size_of_index_put(x: Tensor, others: tuple[Any, ...]) -> int:
 def _refuse_index_put(
     x: Tensor, indices: list[Tensor | None], values: Tensor, accumulate: bool = False, *_: Any
 ) -> str:
-    tensors = [each for each in indices if each is not None]
-    first = tensors[0]
-    if len(tensors) < len(indices) or any(each.shape != first.shape for each in tensors):
-        return ARGUMENTS
     if x.dtype not in (SUMMED if accumulate else ASSIGNED) or values.dtype is not x.dtype:
         return TYPE
-    if any(each.dtype is not torch.int64 for each in tensors):
-        return TYPE
-    if len(indices) > x.ndim or not _broadcasts(values.shape, (*first.shape, *x.shape[len(indices) :])):
-        return ARGUMENTS
-    return refuse_tensors(x, *tensors, values)
+    for each in indices:
+        if each is None:
+            return ARGUMENTS
+        if each.dtype is not torch.int64:
+            return TYPE
+    return ""
 
 
 def _broadcasts(shape: torch.Size, target: tuple[int, ...]) -> bool:
@@ -164,9 +161,14 @@ def _broadcasts(shape: torch.Size, target: tuple[int, ...]) -> bool:
 
 
 def _index_put(x: Tensor, indices: list[Tensor], values: Tensor, accumulate: bool = False, *_: Any) -> Tensor:
-    arrays = [as_array(each) for each in indices]
+    arrays = [as_operand(each) for each in indices]
+    if len(arrays) > x.ndim or any(each.shape != arrays[0].shape for each in arrays):
+        raise PassOnError(ARGUMENTS)
     places = arrays[0][..., None] if len(arrays) == 1 else np.stack(arrays, axis=-1)
-    updates: Array = np.broadcast_to(as_array(values), (*places.shape[:-1], *x.shape[len(arrays) :]))
+    shape = (*places.shape[:-1], *x.shape[len(arrays) :])
+    if not _broadcasts(values.shape, shape):
+        raise PassOnError(ARGUMENTS)
+    updates: Array = np.broadcast_to(as_operand(values), shape)
     return _reduce(x, places, updates, "add" if accumulate else "none")
 
 

@@ -11,12 +11,13 @@ from typing import Any
 import torch
 
 from dmlcpu.errors import DmlError
-from dmlcpu.interop.torch.override import SMALL, SUBCLASS, Override, PassOnError
+from dmlcpu.interop.torch.override import NO_COMPILATION, SMALL, SUBCLASS, Override, PassOnError
 from dmlcpu.interop.torch.products import INT_MM
 from dmlcpu.interop.torch.scatter import SCATTER
 from dmlcpu.interop.torch.tensors import PLAIN
 from dmlcpu.interop.torch.thresholds import loss
 from dmlcpu.interop.torch.topk import TOPK
+from dmlcpu.runtime.compilation import can_compile
 
 _log = logging.getLogger("dmlcpu")
 
@@ -212,7 +213,8 @@ def _kernel(switch: _Switch) -> Callable[..., Any]:
         with torch._C.DisableTorchFunction():  # modes and subclasses shall see PyTorch's call, and none of these
             if switch.is_on:
                 try:
-                    reason = refusal(*args, **kwargs) or loss(override, original, size, *args, **kwargs)
+                    reason = "" if can_compile() else NO_COMPILATION
+                    reason = reason or refusal(*args, **kwargs) or loss(override, original, size, *args, **kwargs)
                     if not reason:
                         result = run(*args, **kwargs)
                         switch.taken += 1
