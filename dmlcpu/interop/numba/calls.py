@@ -22,9 +22,13 @@ _functions: dict[str, tuple[Any, Any]] = {}
 _addresses: dict[str, tuple[int, Any]] = {}
 
 
-def offer(name: str, compiled: Any, signature: Any) -> None:
-    """Let callers have a compiled function that returns an int64; signature: the function of its arguments' types."""
-    _functions[f"{VERSION} {name}"] = compiled, signature
+def offer(name: str, make: Any, signature: Any) -> None:
+    """Let callers have a compiled function that returns an int64: make() is it, signature(word) its arguments' types.
+
+    It is made when a caller is compiled. This module is imported whenever a process first compiles something, which is
+    no reason to ask what instructions the processor has: for AMX that is a request to the system.
+    """
+    _functions[f"{VERSION} {name}"] = make, signature
 
 
 def address_of_kernel(key: str) -> int:
@@ -36,7 +40,8 @@ def address_of_kernel(key: str) -> int:
         name, _, word = key.rpartition(" ")
         if name not in _functions:
             raise RuntimeError(f"dmlcpu has no {key!r} for a function compiled earlier: clear Numba's cache of it")
-        compiled, signature_of = _functions[name]
+        make, signature_of = _functions[name]
+        compiled = make()
         signature = signature_of(types.Array(getattr(types, word), 1, "C"))
         compiled.compile(signature)
         result = compiled.overloads[signature]

@@ -1,5 +1,8 @@
 """quantized_matmul in compiled code: two matrices, one thread; what is small is packed on the stack."""
 
+import functools
+from typing import Any
+
 import numpy as np
 from numba.core import types
 from numba.extending import overload, register_jitable
@@ -37,9 +40,10 @@ from dmlcpu.kernels.gemm.work import (
 )
 from dmlcpu.operators.quantized_matmul.function import quantized_matmul
 from dmlcpu.runtime.intrinsics import as_words, either
-from dmlcpu.runtime.jit import OWN_OPTIONS, compile_kernel, device
+from dmlcpu.runtime.jit import OWN_OPTIONS, device
 from dmlcpu.runtime.records import CACHE_LINE, CELL, cells_of, record_at
 from dmlcpu.runtime.stack import address_of, stack_of, words_of
+from dmlcpu.runtime.variants import variant
 
 _record_on_stack, _numbers_on_stack = stack_of(cells_of(WORK)), stack_of(CACHE_LINE // CELL)
 _scratch_on_stack = stack_of(STACK)
@@ -57,7 +61,8 @@ def _best(*, is_skinny):
     )
 
 
-_product, _skinny = _best(is_skinny=False), _best(is_skinny=True)
+_product: Any = None  # this one and the next are in compiled_multiply
+_skinny: Any = None
 
 
 @device
@@ -144,8 +149,13 @@ def signature(bytes_):
     return bytes_, bytes_, scales, zeros, bytes_, sizes, numbers, counts, options, spare
 
 
-MULTIPLY = compile_kernel(multiply)
-offer("multiply", MULTIPLY, signature)
+@functools.cache
+def compiled_multiply():
+    """Return `multiply` with the kernels for this processor."""
+    return variant(multiply, "multiply", _product=_best(is_skinny=False), _skinny=_best(is_skinny=True)).share
+
+
+offer("multiply", compiled_multiply, signature)
 
 
 @register_jitable(**OWN_OPTIONS)

@@ -105,7 +105,7 @@ def signature(words):
 
 
 SCATTER = compile_kernel(scatter)
-offer("scatter", SCATTER, signature)
+offer("scatter", lambda: SCATTER, signature)
 
 
 @register_jitable(**OWN_OPTIONS)

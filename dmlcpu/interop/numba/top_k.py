@@ -1,5 +1,7 @@
 """top_k in compiled code: its plan for one thread and contiguous arrays, made and kept on the stack."""
 
+import functools
+
 import numpy as np
 from numba.core import types
 from numba.cpython.unsafe.tuple import tuple_setitem
@@ -153,8 +155,8 @@ SELECT = {
     "rows": variant(select, "select_rows", STRIDED=False, **NEVER).share,
     "columns": variant(select, "select_columns", STRIDED=True, **ALONG).share,
 }
-for name, compiled in SELECT.items():
-    offer(name, compiled, signature)
+for name in SELECT:
+    offer(name, functools.partial(SELECT.get, name), signature)
 
 
 @device

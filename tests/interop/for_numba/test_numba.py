@@ -31,8 +31,10 @@ def test_numba_finds_it_at_the_first_compilation_and_nothing_is_compiled_then():
     assert "dmlcpu.interop.numba" not in sys.modules
     from numba import njit
     njit(lambda: 1)()
+    from dmlcpu.runtime import isa
+    assert not isa.detected.cache_info().currsize  # the system was not asked for AMX
     from dmlcpu.interop.numba import quantized_matmul, scatter_nd, top_k as selections
-    compiled = (*selections.SELECT.values(), scatter_nd.SCATTER, quantized_matmul.MULTIPLY)
+    compiled = (*selections.SELECT.values(), scatter_nd.SCATTER, quantized_matmul.compiled_multiply())
     print([len(each.overloads) for each in compiled])
     print([name for name in ("torch", "onnx", "dask") if name in sys.modules])
     """
