@@ -198,33 +198,30 @@ def _implementation(dtype, index_type, dims, coordinates, reduction, mode, has_o
     scatter_words = caller_of("scatter", word)
     options, scalar, index_scalar = tuple(map(np.int64, numbers)), word.type, index_type.type
 
-    # Numba optimises what is called once more in each caller, so this is one function and calls the kernels itself.
-    def with_new(x, indices, updates, reduction="none", mode="raise", out=None):
+    @register_jitable(**OWN_OPTIONS)
+    def output_of(x, indices, updates, out):
+        return out, check_output(x, indices, updates, out)
+
+    @register_jitable(**OWN_OPTIONS)
+    def new_output(x, indices, updates, out):
+        return np.empty_like(x), False
+
+    make = output_of if has_out else new_output
+
+    # Numba optimises what is called once more in each caller, so this calls the kernels itself.
+    def implementation(x, indices, updates, reduction="none", mode="raise", out=None):
         shape, count = (*x.shape, 1), count_of(indices.shape)
         check(shape, (*updates.shape, 1), dims, indices.shape, coordinates, options[3])
-        y = np.empty_like(x)
-        places, new = words_of(indices, np.uint32), words_of(updates, scalar)
+        y, in_place = make(x, indices, updates, out)
+        old, new, places = words_of(x, scalar), words_of(updates, scalar), words_of(indices, np.uint32)
+        if in_place:
+            old = old[:0]
         numbers = _shape_on_stack()
         sizes = (in_array(shape, numbers), count, np.int64(coordinates))
-        place = scatter_words((words_of(x, scalar), places, new, words_of(y, scalar), numbers, sizes, options))
+        place = scatter_words((old, places, new, words_of(y, scalar), numbers, sizes, options))
         if place != VALID:
             found = words_of(indices, index_scalar)[place]
             raise IndexRefusalError("_index", place, found, indices.shape, shape, is_signed)
         return y
 
-    def with_out(x, indices, updates, reduction="none", mode="raise", out=None):
-        shape, count = (*x.shape, 1), count_of(indices.shape)
-        check(shape, (*updates.shape, 1), dims, indices.shape, coordinates, options[3])
-        old = words_of(x, scalar)
-        if check_output(x, indices, updates, out):
-            old = old[:0]
-        places, new = words_of(indices, np.uint32), words_of(updates, scalar)
-        numbers = _shape_on_stack()
-        sizes = (in_array(shape, numbers), count, np.int64(coordinates))
-        place = scatter_words((old, places, new, words_of(out, scalar), numbers, sizes, options))
-        if place != VALID:
-            found = words_of(indices, index_scalar)[place]
-            raise IndexRefusalError("_index", place, found, indices.shape, shape, is_signed)
-        return out
-
-    return with_out if has_out else with_new
+    return implementation

@@ -254,46 +254,34 @@ def _implementation(ndim, dtype, constants, is_sorted, axis, index_type, has_out
     strided = not (isinstance(axis, int) and axis in (-1, ndim - 1))  # or it is not known yet
     select = caller_of("columns" if strided else "one" if ndim == 1 else "rows", np.dtype(word))
 
-    # Numba optimises what is called once more in each caller, so this is one function and calls the kernels itself.
-    def with_new(
-        x,
-        k,
-        axis=-1,
-        mode=None,
-        largest=None,
-        sorted=True,
-        nan="greatest",
-        fill_value=None,
-        index_dtype=np.int64,
-        out=None,
-    ):
-        count = np.int64(k)
-        place = check(count, np.int64(axis), x.shape, longest, index_name)
-        shape = tuple_setitem(x.shape, place, count)
-        values, indices = np.empty(shape, x.dtype), np.empty(shape, index_scalar)
-        sizes, elements, places = sizes_of(x.shape, place), words_of(x, word), words_of(indices, np.uint32)
-        given = (elements, words_of(values, word), places, sizes, count, key_map, options)
-        cells = select((*given, words_of(indices, np.int64)[:0]))
-        if cells > 0:
-            select((*given, np.empty(cells, np.int64)))
-        return TopK(values, indices)
-
-    def with_out(
-        x,
-        k,
-        axis=-1,
-        mode=None,
-        largest=None,
-        sorted=True,
-        nan="greatest",
-        fill_value=None,
-        index_dtype=np.int64,
-        out=None,
-    ):
-        count = np.int64(k)
-        place = check(count, np.int64(axis), x.shape, longest, index_name)
+    @register_jitable(**OWN_OPTIONS)
+    def outputs_of(x, shape, out):
         values, indices = out
-        check_outputs(x, values, indices, tuple_setitem(x.shape, place, count))
+        check_outputs(x, values, indices, shape)
+        return values, indices
+
+    @register_jitable(**OWN_OPTIONS)
+    def new_outputs(x, shape, out):
+        return np.empty(shape, x.dtype), np.empty(shape, index_scalar)
+
+    make = outputs_of if has_out else new_outputs
+
+    # Numba optimises what is called once more in each caller, so this calls the kernels itself.
+    def implementation(
+        x,
+        k,
+        axis=-1,
+        mode=None,
+        largest=None,
+        sorted=True,
+        nan="greatest",
+        fill_value=None,
+        index_dtype=np.int64,
+        out=None,
+    ):
+        count = np.int64(k)
+        place = check(count, np.int64(axis), x.shape, longest, index_name)
+        values, indices = make(x, tuple_setitem(x.shape, place, count), out)
         sizes, elements, places = sizes_of(x.shape, place), words_of(x, word), words_of(indices, np.uint32)
         given = (elements, words_of(values, word), places, sizes, count, key_map, options)
         cells = select((*given, words_of(indices, np.int64)[:0]))
@@ -301,4 +289,4 @@ def _implementation(ndim, dtype, constants, is_sorted, axis, index_type, has_out
             select((*given, np.empty(cells, np.int64)))
         return TopK(values, indices)
 
-    return with_out if has_out else with_new
+    return implementation
