@@ -20,3 +20,9 @@ def save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], Pat
         return path
 
     return save_model
+
+
+@pytest.fixture
+def folder(save: Callable[[Any], Path]) -> Path:
+    """Where models are saved, and ONNX models beside them."""
+    return save({}).parent

@@ -9,7 +9,7 @@ from onnx.reference import ReferenceEvaluator  # noqa: E402
 
 import dmlcpu  # noqa: E402
 from dmlcpu.interop import onnx as ours  # noqa: E402
-from dmlcpu.interop.onnx import backend as backend_module, ops  # noqa: E402
+from dmlcpu.interop.onnx import evaluator, ops  # noqa: E402
 
 RNG = np.random.default_rng(0)
 W1, W2 = (RNG.integers(-128, 128, shape, np.int8) for shape in ((8, 16), (16, 4)))
@@ -56,7 +56,7 @@ def expected(x):
 def packings(monkeypatch):
     """List the matrices that are packed, by the backend or by a function that is called."""
     seen = []
-    monkeypatch.setattr(backend_module, "pack_b", lambda b: (seen.append(b), dmlcpu.pack_b(b))[1])
+    monkeypatch.setattr(evaluator, "pack_b", lambda b: (seen.append(b), dmlcpu.pack_b(b))[1])
     return seen
 
 

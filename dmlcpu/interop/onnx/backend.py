@@ -1,27 +1,18 @@
 """A backend of ONNX: whole models, in ONNX's reference evaluator with the operators of this package."""
 
 from collections.abc import Mapping, Sequence
-from os import PathLike
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
 import onnx.backend.base as base
-from google.protobuf.message import DecodeError
 from onnx import helper
-from onnx.reference import ReferenceEvaluator
-from onnx.reference.ops.op_constant import ConstantCommon
 
 from dmlcpu.common.arguments import Array
-from dmlcpu.common.data_types import QUANTIZED
-from dmlcpu.common.packing import PackedMatrix, pack_b
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
-from dmlcpu.interop.onnx.ops import OPS, Product
+from dmlcpu.interop.onnx.evaluator import NAME, Model, evaluator_of, loaded
 
-_NAME = "onnx"
 _PLAIN = "biufc"  # kinds of the types that NumPy has itself
-
-Model: TypeAlias = onnx.ModelProto | bytes | str | PathLike[str]
 
 
 class Tensor(NamedTuple):
@@ -62,7 +53,7 @@ class BackendRep(base.BackendRep):  # type: ignore[misc]
     """
 
     def __init__(self, model: onnx.ModelProto) -> None:
-        self._evaluator = _evaluator(model)
+        self._evaluator = evaluator_of(model)
         self._evaluator.pack_weights({}, {}, set())
         self.inputs = {each.name: _tensor(each.type) for each in model.graph.input}
         self.outputs = {each.name: _tensor(each.type) for each in model.graph.output}
@@ -100,16 +91,16 @@ class BackendRep(base.BackendRep):  # type: ignore[misc]
         required = [name for name in self.inputs if name not in self.defaults]
         arrays: Sequence[Any] = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
         if len(arrays) > len(required):
-            raise BindingError(_NAME, "inputs", f"{len(arrays)} arrays", f"{len(required)}, for {_listed(required)}")
+            raise BindingError(NAME, "inputs", f"{len(arrays)} arrays", f"{len(required)}, for {_listed(required)}")
         return dict(zip(required, arrays, strict=False))
 
     def _checked(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         for name in inputs:
             if name not in self.inputs:
-                raise BindingError(_NAME, f"inputs[{name!r}]", "unknown", _listed(self.inputs))
+                raise BindingError(NAME, f"inputs[{name!r}]", "unknown", _listed(self.inputs))
         for name in self.inputs:
             if name not in inputs and name not in self.defaults:
-                raise BindingError(_NAME, f"inputs[{name!r}]", "missing", "an array")
+                raise BindingError(NAME, f"inputs[{name!r}]", "missing", "an array")
         return {name: _checked(f"inputs[{name!r}]", value, self.inputs[name]) for name, value in inputs.items()}
 
 
@@ -157,7 +148,7 @@ class Backend(base.Backend):  # type: ignore[misc]
         bool
         """
         try:
-            _evaluator(_loaded(model))
+            evaluator_of(loaded(model))
         except (DmlError, onnx.checker.ValidationError):
             return False
         return cls.supports_device(device)
@@ -192,7 +183,7 @@ class Backend(base.Backend):  # type: ignore[misc]
             If `model` is none of these.
         """
         cls._check_device(device)
-        return BackendRep(_loaded(model))
+        return BackendRep(loaded(model))
 
     @classmethod
     def run_model(cls, model: Model, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:
@@ -259,14 +250,14 @@ class Backend(base.Backend):  # type: ignore[misc]
         names = [name for name in node.input if name]
         arrays = [np.asarray(each) for each in ([inputs] if isinstance(inputs, np.ndarray) else inputs)]
         if len(arrays) != len(names):
-            raise BindingError(_NAME, "inputs", f"{len(arrays)} arrays", f"{len(names)}, for {_listed(names)}")
+            raise BindingError(NAME, "inputs", f"{len(arrays)} arrays", f"{len(names)}, for {_listed(names)}")
         graph = helper.make_graph(
             [node],
             node.op_type,
             list(map(_described, names, arrays)),
             [onnx.ValueInfoProto(name=name) for name in node.output],
         )
-        return tuple(_evaluator(graph, opsets=opsets).run(None, dict(zip(names, arrays, strict=True))))
+        return tuple(evaluator_of(graph, opsets=opsets).run(None, dict(zip(names, arrays, strict=True))))
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
@@ -287,68 +278,7 @@ class Backend(base.Backend):  # type: ignore[misc]
     @classmethod
     def _check_device(cls, device: str) -> None:
         if not cls.supports_device(device):
-            raise UnsupportedError(_NAME, "device", repr(device), "'CPU'")
-
-
-class _Evaluator(ReferenceEvaluator):  # type: ignore[misc]
-    """ONNX's evaluator, with these operators in subgraphs and functions, too, and weights that are packed."""
-
-    def __init__(self, proto: Any, *args: Any, **kwargs: Any) -> None:
-        super().__init__(proto, *args, **{**kwargs, "new_ops": OPS})
-
-    def pack_weights(self, around: Mapping[str, Any], packed: dict[int, PackedMatrix], seen: set[int]) -> None:
-        """Pack constant weights.
-
-        around: the constants of the graphs that this one lies in; packed: what is, by its array; seen: the functions
-        that have been looked at, as each of them has all that are before it.
-        """
-        constants = {**around, **self.rt_inits_}
-        for name in self.input_names:  # what may be given is not constant
-            constants.pop(name, None)
-        for node in self.rt_nodes_:  # in the order in which they run
-            if isinstance(node, ConstantCommon) and not node.has_linked_attribute:
-                constants[node.output[0]] = node.run()[0]
-            elif isinstance(node, Product):
-                node.packed = _packed(constants.get(node.input[node.B]), packed)
-            for body in vars(node).values():
-                if isinstance(body, _Evaluator) and node.has_subgraph:
-                    body.pack_weights(constants, packed, seen)
-        for function in self.functions_.values():
-            if id(function) not in seen:
-                seen.add(id(function))
-                function.pack_weights({}, packed, seen)
-
-
-def _packed(b: Any, packed: dict[int, PackedMatrix]) -> PackedMatrix | None:
-    """Pack a constant once, whoever multiplies by it; None: it is not one, or not one that can be packed."""
-    if not isinstance(b, np.ndarray) or b.ndim < 2 or b.dtype.name not in QUANTIZED:
-        return None
-    if id(b) not in packed:
-        packed[id(b)] = pack_b(b)
-    return packed[id(b)]
-
-
-def _loaded(model: Model) -> onnx.ModelProto:
-    """Return a valid model with its external data."""
-    if not isinstance(model, onnx.ModelProto | bytes | str | PathLike):
-        allowed = "onnx.ModelProto, bytes, str, os.PathLike"
-        raise TypeError(f"onnx: model is {type(model).__name__}; allowed: {allowed}")
-    try:
-        if isinstance(model, bytes):
-            model = onnx.load_from_string(model)
-        onnx.checker.check_model(model)  # a file may be larger than what can be checked in memory
-        return model if isinstance(model, onnx.ModelProto) else onnx.load(model)
-    except DecodeError as error:
-        raise BindingError(_NAME, "model", f"unreadable ({error})", "an ONNX model") from error
-
-
-def _evaluator(proto: Any, **options: Any) -> _Evaluator:
-    try:
-        return _Evaluator(proto, **options)
-    except NotImplementedError as error:
-        reason = str(error).partition(",")[0].partition("\n")[0]  # behind it come all operators that there are
-        allowed = "operators that ONNX's reference evaluator has"
-        raise UnsupportedError(_NAME, "a node", f"unknown ({reason})", allowed) from error
+            raise UnsupportedError(NAME, "device", repr(device), "'CPU'")
 
 
 def _tensor(kind: onnx.TypeProto) -> Tensor | None:
@@ -378,16 +308,16 @@ def _checked(field: str, value: Any, tensor: Tensor | None) -> Any:
     if tensor is None:
         return value
     if value is None:
-        raise BindingError(_NAME, field, "None", "an array")
+        raise BindingError(NAME, field, "None", "an array")
     array: Array = np.asarray(value)
     dtype = tensor.dtype
     # Types that NumPy does not have stand for others in older versions of the package onnx.
     if dtype is not None and array.dtype != dtype and dtype.kind in _PLAIN and array.dtype.kind != "V":
-        raise BindingError(_NAME, f"{field}.dtype", str(array.dtype), str(dtype))
+        raise BindingError(NAME, f"{field}.dtype", str(array.dtype), str(dtype))
     if dtype is not None and dtype.kind in "OUS" and array.dtype.kind not in "OUS":
-        raise BindingError(_NAME, f"{field}.dtype", str(array.dtype), "strings")
+        raise BindingError(NAME, f"{field}.dtype", str(array.dtype), "strings")
     if not tensor.fits(array.shape):
-        raise BindingError(_NAME, f"{field}.shape", str(array.shape), str(tensor))
+        raise BindingError(NAME, f"{field}.shape", str(array.shape), str(tensor))
     return array
 
 

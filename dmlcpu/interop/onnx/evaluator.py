@@ -1,0 +1,82 @@
+"""ONNX's reference evaluator with these operators, and with constant weights packed."""
+
+from collections.abc import Mapping
+from os import PathLike
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+from onnx.reference import ReferenceEvaluator
+from onnx.reference.ops.op_constant import ConstantCommon
+
+from dmlcpu.common.data_types import QUANTIZED
+from dmlcpu.common.packing import PackedMatrix, pack_b
+from dmlcpu.errors import BindingError, UnsupportedError
+from dmlcpu.interop.onnx.ops import OPS, Product
+
+NAME = "onnx"  # what errors say they are of
+
+Model: TypeAlias = onnx.ModelProto | bytes | str | PathLike[str]
+
+
+class Evaluator(ReferenceEvaluator):  # type: ignore[misc]
+    """ONNX's evaluator, with these operators in subgraphs and functions, too, and weights that are packed."""
+
+    def __init__(self, proto: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(proto, *args, **{**kwargs, "new_ops": OPS})
+
+    def pack_weights(self, around: Mapping[str, Any], packed: dict[int, PackedMatrix], seen: set[int]) -> None:
+        """Pack constant weights.
+
+        around: the constants of the graphs that this one lies in; packed: what is, by its array; seen: the functions
+        that have been looked at, as each of them has all that are before it.
+        """
+        constants = {**around, **self.rt_inits_}
+        for name in self.input_names:  # what may be given is not constant
+            constants.pop(name, None)
+        for node in self.rt_nodes_:  # in the order in which they run
+            if isinstance(node, ConstantCommon) and not node.has_linked_attribute:
+                constants[node.output[0]] = node.run()[0]
+            elif isinstance(node, Product):
+                node.packed = _packed(constants.get(node.input[node.B]), packed)
+            for body in vars(node).values():
+                if isinstance(body, Evaluator) and node.has_subgraph:
+                    body.pack_weights(constants, packed, seen)
+        for function in self.functions_.values():
+            if id(function) not in seen:
+                seen.add(id(function))
+                function.pack_weights({}, packed, seen)
+
+
+def _packed(b: Any, packed: dict[int, PackedMatrix]) -> PackedMatrix | None:
+    """Pack a constant once, whoever multiplies by it; None: it is not one, or not one that can be packed."""
+    if not isinstance(b, np.ndarray) or b.ndim < 2 or b.dtype.name not in QUANTIZED:
+        return None
+    if id(b) not in packed:
+        packed[id(b)] = pack_b(b)
+    return packed[id(b)]
+
+
+def loaded(model: Model) -> onnx.ModelProto:
+    """Return a valid model with its external data."""
+    if not isinstance(model, onnx.ModelProto | bytes | str | PathLike):
+        allowed = "onnx.ModelProto, bytes, str, os.PathLike"
+        raise TypeError(f"onnx: model is {type(model).__name__}; allowed: {allowed}")
+    try:
+        if isinstance(model, bytes):
+            model = onnx.load_from_string(model)
+        onnx.checker.check_model(model)  # a file may be larger than what can be checked in memory
+        return model if isinstance(model, onnx.ModelProto) else onnx.load(model)
+    except DecodeError as error:
+        raise BindingError(NAME, "model", f"unreadable ({error})", "an ONNX model") from error
+
+
+def evaluator_of(proto: Any, **options: Any) -> Evaluator:
+    """Return an evaluator of a model or a graph, or refuse operators that it does not know."""
+    try:
+        return Evaluator(proto, **options)
+    except NotImplementedError as error:
+        reason = str(error).partition(",")[0].partition("\n")[0]  # behind it come all operators that there are
+        allowed = "operators that ONNX's reference evaluator has"
+        raise UnsupportedError(NAME, "a node", f"unknown ({reason})", allowed) from error
