@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dmlcpu.batch.faults import Fault as Fault, ModelError as ModelError
-    from dmlcpu.batch.model import Model as Model, load_model as load_model
-    from dmlcpu.batch.runner import RunError as RunError, Timing as Timing, run_model as run_model
+    from dmlcpu.batch.models.model import Model as Model, load_model as load_model
+    from dmlcpu.batch.models.runner import RunError as RunError, Timing as Timing, run_model as run_model
 
 _HOME_OF = {
     "Fault": "faults",
-    "Model": "model",
+    "Model": "models.model",
     "ModelError": "faults",
-    "RunError": "runner",
-    "Timing": "runner",
-    "load_model": "model",
-    "run_model": "runner",
+    "RunError": "models.runner",
+    "Timing": "models.runner",
+    "load_model": "models.model",
+    "run_model": "models.runner",
 }
 
 __all__ = sorted(_HOME_OF)

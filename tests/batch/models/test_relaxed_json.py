@@ -3,7 +3,7 @@ import sys
 import pytest
 
 from dmlcpu.batch.faults import Faults, MissingExtraError
-from dmlcpu.batch.relaxed_json import parse
+from dmlcpu.batch.models.relaxed_json import parse
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
 
-from dmlcpu.batch.dispatchables import (
+from dmlcpu.batch.faults import Faults, Path, listed, shown
+from dmlcpu.batch.models.dispatchables import (
     Binding,
     Buffers,
     Dispatchable,
     check_resources,
     load_bindings,
 )
-from dmlcpu.batch.faults import Faults, Path, listed, shown
-from dmlcpu.batch.onnx_models import OnnxDispatch, OnnxDispatchable, load_onnx_dispatch
-from dmlcpu.batch.resources import Buffer
+from dmlcpu.batch.models.onnx_models import OnnxDispatch, OnnxDispatchable, load_onnx_dispatch
+from dmlcpu.batch.models.resources import Buffer
 from dmlcpu.directml.base import Field
 from dmlcpu.directml.enums import TensorDataType
 from dmlcpu.directml.tensor import TensorDesc

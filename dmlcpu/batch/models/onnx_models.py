@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dmlcpu.batch.dispatchables import Buffers, load_binding, sources
 from dmlcpu.batch.faults import Faults, MissingExtraError, Path, json_path, listed
-from dmlcpu.batch.resources import DATA_TYPES, Array, Buffer, find_file
+from dmlcpu.batch.models.dispatchables import Buffers, load_binding, sources
+from dmlcpu.batch.models.resources import DATA_TYPES, Array, Buffer, find_file
 from dmlcpu.directml.enums import TensorDataType
 from dmlcpu.errors import DmlError
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from dmlcpu.batch.faults import Faults, Path, listed, shown
-from dmlcpu.batch.resources import Buffer
+from dmlcpu.batch.models.resources import Buffer
 from dmlcpu.directml.base import Field, OperatorDesc
 from dmlcpu.directml.compiled import compile_operator
 from dmlcpu.directml.dxdispatch import operator_desc_from_dict

@@ -1,0 +1,1 @@
+"""DxDispatch models: JSON files of buffers, operators and commands."""

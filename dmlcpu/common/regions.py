@@ -1,0 +1,42 @@
+"""Arrays that need not be in memory: what operators read and write a region at a time."""
+
+import math
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from dmlcpu.common.arguments import Array
+
+# A slice of step 1 for each dimension, with 0 <= start <= stop <= size.
+Region = tuple[slice, ...]
+
+
+class Tensor(NamedTuple):
+    """What is known of an array before it is there."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes its elements take."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+class Source(Protocol):
+    """An array that is read a region at a time."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+    def read(self, region: Region | None = None, into: Array | None = None) -> Array:
+        """Return the elements of a region, by default of all; `into`: a C-contiguous array of its shape to use."""
+
+
+class Sink(Protocol):
+    """An array that is written a region at a time; every element once."""
+
+    def write(self, region: Region, block: Array) -> None:
+        """Write the elements of a region."""
