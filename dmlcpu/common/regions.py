@@ -27,9 +27,12 @@ class Source(Protocol):
     """An array that is read a region at a time."""
 
     @property
-    def shape(self) -> tuple[int, ...]: ...
+    def shape(self) -> tuple[int, ...]:
+        """Its shape."""
+
     @property
-    def dtype(self) -> np.dtype[Any]: ...
+    def dtype(self) -> np.dtype[Any]:
+        """The type of its elements, in native byte order."""
 
     def read(self, region: Region | None = None, into: Array | None = None) -> Array:
         """Return the elements of a region, by default of all; `into`: a C-contiguous array of its shape to use."""
