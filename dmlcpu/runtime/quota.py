@@ -1,9 +1,11 @@
-"""How much processor time the process's control groups grant it: a container may have the time of 2 of 64 cores."""
+"""What the process's control groups grant it: a container may have the time of 2 of 64 cores, and some memory."""
 
 import os
 import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
+
+_UNKNOWN_MEMORY = 4 << 30
 
 _OWN = re.compile(r"\d+:([^:]*):(/.*)")  # controllers and path; version 2 names no controllers
 _MOUNT = re.compile(r"\S+ \S+ \S+ (\S+) /(\S+) .* - (cgroup2?) \S+ (\S+)")  # root, mount point, type, options
@@ -11,18 +13,31 @@ _MOUNT = re.compile(r"\S+ \S+ \S+ (\S+) /(\S+) .* - (cgroup2?) \S+ (\S+)")  # ro
 
 def cpu_quota(root: Path = Path("/")) -> float | None:
     """Return how many cores' time the process may use, or None if nothing limits it or no file says so."""
-    found = [quota for group in _groups(root) if (quota := _quota(group)) is not None]
+    found = [quota for group in _groups(root, "cpu") if (quota := _quota(group)) is not None]
     return min(found, default=None)
 
 
-def _groups(root: Path) -> Iterator[Path]:
-    """Yield the folders of the process's own control groups for processor time and of their visible ancestors."""
+def memory_limit(root: Path = Path("/")) -> int:
+    """Return how many bytes of memory the process may use: what the machine has, or less."""
+    found = [limit for group in _groups(root, "memory") if (limit := _memory(group)) is not None]
+    return min([_physical_memory(), *found])
+
+
+def _physical_memory() -> int:
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # Windows
+        return _UNKNOWN_MEMORY
+
+
+def _groups(root: Path, controller: str) -> Iterator[Path]:
+    """Yield the folders of the process's own control groups for a controller and of their visible ancestors."""
     own = {name: path for names, path in _matches(_OWN, root / "proc/self/cgroup") for name in names.split(",")}
     for top, point, version, options in _matches(_MOUNT, root / "proc/self/mountinfo"):
-        if version == "cgroup" and "cpu" not in options.split(","):
+        if version == "cgroup" and controller not in options.split(","):
             continue
         mount = group = root / point
-        path = PurePosixPath(own.get("" if version == "cgroup2" else "cpu", "/"))
+        path = PurePosixPath(own.get("" if version == "cgroup2" else controller, "/"))
         if path.is_relative_to(top):  # a container may see its own part of the hierarchy only, from `top` on
             group = mount / path.relative_to(top)
         if not os.path.isdir(group):  # a path of the host's; what is mounted here is the container's own group
@@ -38,6 +53,12 @@ def _quota(group: Path) -> float | None:
         return time / period if time > 0 and period > 0 else None  # version 1 writes -1 for no limit
     except (ValueError, OverflowError):
         return None
+
+
+def _memory(group: Path) -> int | None:
+    """Return how many bytes one control group grants."""
+    text = _read(group / "memory.max") or _read(group / "memory.limit_in_bytes")
+    return int(text) if text.strip().isdecimal() else None  # "max" is no limit
 
 
 def _matches(pattern: re.Pattern[str], file: Path) -> Iterator[tuple[str, ...]]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dmlcpu.runtime.quota import cpu_quota
+from dmlcpu.runtime.quota import cpu_quota, memory_limit
 
 V2 = "30 23 0:26 {top} /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate"
 V1 = "35 31 0:32 {top} /sys/fs/cgroup/cpu,cpuacct rw,relatime shared:9 - cgroup cgroup rw,cpu,cpuacct"
@@ -181,3 +181,48 @@ def test_no_file_at_all_as_on_other_systems(tmp_path):
 def test_this_machine_answers():
     quota = cpu_quota()
     assert quota is None or quota > 0
+
+
+PHYSICAL = 64 << 30
+V1_MEMORY = "36 31 0:33 {top} /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory"
+
+
+@pytest.fixture
+def physical(monkeypatch):
+    monkeypatch.setattr("dmlcpu.runtime.quota._physical_memory", lambda: PHYSICAL)
+
+
+def limit(root, file, nbytes):
+    path = root / "sys/fs/cgroup" / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{nbytes}\n")
+
+
+def test_memory_is_what_the_machine_has(tree, physical):
+    root = tree("0::/a.slice/b.scope\n", V2.format(top="/"))
+    assert memory_limit(root) == PHYSICAL
+    limit(root, "a.slice/b.scope/memory.max", "max")
+    assert memory_limit(root) == PHYSICAL
+    limit(root, "a.slice/b.scope/memory.max", 2 * PHYSICAL)
+    assert memory_limit(root) == PHYSICAL
+
+
+def test_the_least_memory_of_a_group_and_its_ancestors_counts(tree, physical):
+    root = tree("0::/a.slice/b.scope\n", V2.format(top="/"))
+    limit(root, "a.slice/b.scope/memory.max", 3 << 30)
+    limit(root, "a.slice/memory.max", 2 << 30)
+    limit(root, "a.slice/other.scope/memory.max", 1 << 30)
+    assert memory_limit(root) == 2 << 30
+
+
+def test_memory_in_version_1(tree, physical):
+    root = tree("4:memory:/a\n3:cpu:/b\n0::/c\n", V1_MEMORY.format(top="/"), V1_ALONE.format(top="/"))
+    limit(root, "memory/memory.limit_in_bytes", 9223372036854771712)  # no limit
+    limit(root, "cpu/b/memory.limit_in_bytes", 1 << 30)
+    assert memory_limit(root) == PHYSICAL
+    limit(root, "memory/a/memory.limit_in_bytes", 5 << 30)
+    assert memory_limit(root) == 5 << 30
+
+
+def test_this_machine_has_memory():
+    assert 1 << 28 < memory_limit() < 1 << 50
