@@ -1,6 +1,6 @@
 """The operands of products of bytes, as NumPy's matmul takes them."""
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -11,6 +11,11 @@ from dmlcpu.runtime.results import empty_result
 
 Rhs = Array | PackedMatrix
 Shape = tuple[int, ...]
+_Operands = TypeVar("_Operands")
+
+# Arguments of a product in their plain forms: a and b, the batch shape and the type of the result, and what the
+# operator's `execute` takes before out.
+Checked = tuple[Array, Rhs, Shape, np.dtype[Any], _Operands]
 
 
 def check_operands(operator: str, a: Any, b: Any) -> tuple[Array, Rhs, Array, Rhs, Shape]:
@@ -29,10 +34,14 @@ def check_operands(operator: str, a: Any, b: Any) -> tuple[Array, Rhs, Array, Rh
     )
 
 
+def result_shape(a: Shape, b: Shape, batch: Shape) -> Shape:
+    """Return the shape of the product of operands of two shapes."""
+    return (*batch, *a[-2:-1], *(b[-1:] if len(b) > 1 else ()))
+
+
 def result_of(operator: str, a: Array, b: Rhs, batch: Shape, out: Any, dtype: np.dtype[Any]) -> tuple[Array, Array]:
     """Return the output, new or the one given, and a view of it as matrices; 1-D operands drop a dimension."""
-    rows, columns = a.shape[-2:-1], b.shape[-1:] if b.ndim > 1 else ()
-    shape = (*batch, *rows, *columns)
+    shape = result_shape(a.shape, b.shape, batch)
     if out is None:
         out = empty_result(shape, dtype)
     else:

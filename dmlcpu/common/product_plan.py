@@ -46,7 +46,7 @@ _SKINNY_SUMS = 64 << 10
 _TASKS = 4
 BYTE = np.dtype(np.uint8)
 _ZERO, _NO_BYTES, _NO_CELLS = np.zeros(1, BYTE), np.empty(0, BYTE), np.empty(0, np.int64)
-_PARAMETERS = ("a_scale", "a_zero", "b_scale", "b_zero", "y_scale", "y_zero")
+PARAMETERS = ("a_scale", "a_zero", "b_scale", "b_zero", "y_scale", "y_zero")
 
 
 class Layout(NamedTuple):
@@ -73,7 +73,8 @@ class Cut(NamedTuple):
 class Plan:
     """How one set of shapes and layouts is worked on."""
 
-    run: Callable[..., Any]  # the kernel, to be called with (0, parts, ...)
+    kernel: Entry
+    run: Callable[..., Any]  # it, to be called with (0, parts, ...)
     parts: int
     work: NDArray[np.int64]  # what it is told
     workspace: Workspace
@@ -102,6 +103,7 @@ def plan(
     wraps = product.wraps and out.dtype.itemsize == 4
     is_wide = problem.depth > NARROW and not wraps
     return Plan(
+        entry,
         entry.kernel.for_parts(cut.threads),
         cut.threads,
         fill(WORK, **_sizes(problem, cut, out.dtype), **_arrays(a, b, out, parameters, is_packed, is_wide)),
@@ -156,7 +158,7 @@ def _arrays(
     """Return the fields of the work record that say where things lie, and what is the same for all rows."""
     ndim = len(out.shape)
     own = [broadcast_strides(shape or (), ndim) for shape in parameters]
-    steps = dict(zip(_PARAMETERS, [strides[-2] or strides[-1] for strides in own], strict=True))
+    steps = dict(zip(PARAMETERS, [strides[-2] or strides[-1] for strides in own], strict=True))
     out_strides = word_strides(out.strides, out.dtype.itemsize)
     b_batch = broadcast_strides(b.shape[:-2], ndim - 2) if is_packed else _batch_strides(b, ndim - 2)
     sizes, *strides = merge(
@@ -175,7 +177,7 @@ def _arrays(
         "same_multiplier": steps["a_scale"] == steps["y_scale"] == 0,
         "same_rows": not any(steps[name] for name in ("a_scale", "a_zero", "y_scale", "y_zero")),
         "same_start": steps["a_zero"] == 0 and a.shape[-1] > 0 and not is_wide,
-        **{name: {"step": steps[name], "strides": along} for name, along in zip(_PARAMETERS, strides[3:], strict=True)},
+        **{name: {"step": steps[name], "strides": along} for name, along in zip(PARAMETERS, strides[3:], strict=True)},
     }
 
 

@@ -9,6 +9,7 @@ from dmlcpu.common.arguments import Array, as_array, as_dtype, check_type, type_
 from dmlcpu.common.data_types import QUANTIZED
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
 
+_QUANTIZED = {np.dtype(name).num for name in QUANTIZED}
 _FLOATS = (float, np.float32, np.float64)
 _TINY, _HUGE = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 
@@ -16,7 +17,8 @@ _TINY, _HUGE = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 def check_matrix(operator: str, field: str, value: Any, at_least: int) -> Array:
     """Return an int8 or uint8 array of at least so many dimensions."""
     array = as_array(operator, field, value)
-    check_type(operator, field, array.dtype, QUANTIZED)
+    if array.dtype.num not in _QUANTIZED:  # sooner looked up than the name
+        check_type(operator, field, array.dtype, QUANTIZED)
     if array.ndim < at_least:
         raise BindingError(operator, f"{field}.ndim", str(array.ndim), f"at least {at_least}")
     return array

@@ -1,6 +1,7 @@
 """Arrays that need not be in memory: what operators read and write a region at a time."""
 
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -21,6 +22,19 @@ class Tensor(NamedTuple):
     def nbytes(self) -> int:
         """How many bytes its elements take."""
         return math.prod(self.shape) * self.dtype.itemsize
+
+
+class Estimate(NamedTuple):
+    """What is told of a call before any of its large arguments is read."""
+
+    results: Mapping[str, Tensor | None]  # None: only the run tells
+    memory: int  # bytes that it takes in one piece at its peak: arguments, results and workspace
+    least_memory: int  # the fewest bytes that it can do with, in blocks
+    kernel: str  # that it runs with in one piece
+
+
+class Stopped(Exception):  # noqa: N818 - no error: somebody asked for it
+    """Work was ended before it was done, as somebody asked for it."""
 
 
 class Source(Protocol):

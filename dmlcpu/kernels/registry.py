@@ -15,7 +15,15 @@ from dmlcpu.kernels.gemm.microkernels.x86 import AVX2, AVX512VNNI, AVXVNNI
 from dmlcpu.kernels.gemm.product import make_amx_product, make_product
 from dmlcpu.kernels.gemm.skinny import make_skinny
 from dmlcpu.kernels.scatter_nd import apply, owned, partition, validate
-from dmlcpu.kernels.top_k import lockstep, select_sort, split, strided_insert, strided_tournament, tournament
+from dmlcpu.kernels.top_k import (
+    lockstep,
+    select_sort,
+    split,
+    strided_filter,
+    strided_insert,
+    strided_tournament,
+    tournament,
+)
 from dmlcpu.runtime.isa import Isa, allowed
 from dmlcpu.runtime.kernel import Kernel
 
@@ -86,6 +94,7 @@ KERNELS = (
           workspace=strided_tournament.workspace, supports=strided_tournament.supports, cost=(1, 120)),
     Entry("top_k", "select", "select_sort", Isa.GENERIC, select_sort.select_sort,
           workspace=select_sort.workspace, cost=(2, 10)),
+    Entry("top_k", "filter", "strided_filter", Isa.GENERIC, strided_filter.strided_filter),
     Entry("scatter_nd", "validate", "validate", Isa.GENERIC, validate.validate),
     Entry("scatter_nd", "copy", "copy", Isa.GENERIC, owned.copy),
     Entry("scatter_nd", "apply", "apply", Isa.GENERIC, apply.apply),

@@ -55,17 +55,36 @@ class Example(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """An operator: what it is called, and where its parts are."""
+    """An operator: what it is called, and where its parts are.
+
+    The version is raised whenever a call that is taken gives other bits than before, or other results are named: who
+    has kept earlier results knows by it that they are to be made again.
+    """
 
     name: str  # of its folder, its function, the reference, its page and its kernels
     descs: Mapping[OperatorType, str]  # the classes that describe it to DirectML, all in its descriptor.py
     types: tuple[str, ...]  # that kernels are compiled for
+    results: tuple[str, ...]  # their names
     result: str | None = None  # the class of the function's result, beside it, if that is not one array
+    version: int = 1  # of the semantics
 
     @property
     def function(self) -> Any:
         """The function on arrays."""
         return getattr(self._module("function"), self.name)
+
+    @property
+    def blocks(self) -> Any:
+        """The module that tells of calls on arrays that are not in memory, and runs them in blocks.
+
+        It has SOURCES, the names of the arguments that may be Sources, and these functions of all arguments of the
+        function but `out`:
+
+        - ``estimate(**arguments)``: what a call gives and takes, an Estimate; refuses what the function would.
+        - ``run(arguments, sinks, memory, stopping)``: writes the results to sinks, in blocks within so much memory.
+          Raises Stopped between two blocks if stopping() is true.
+        """
+        return self._module("blocks")
 
     @property
     def reference(self) -> Any:
@@ -111,18 +130,21 @@ OPERATORS = {
             "top_k",
             {OperatorType.TOP_K: "TopKOperatorDesc", OperatorType.TOP_K1: "TopK1OperatorDesc"},
             NUMBERS,
+            ("values", "indices"),
             result="TopK",
         ),
-        Operator("scatter_nd", {OperatorType.SCATTER_ND: "ScatterNDOperatorDesc"}, NUMBERS),
+        Operator("scatter_nd", {OperatorType.SCATTER_ND: "ScatterNDOperatorDesc"}, NUMBERS, ("y",)),
         Operator(
             "quantized_matmul",
             {OperatorType.QUANTIZED_LINEAR_MATRIX_MULTIPLY: "QuantizedLinearMatrixMultiplyOperatorDesc"},
             QUANTIZED,
+            ("y",),
         ),
         Operator(
             "matmul_integer",
             {OperatorType.MATRIX_MULTIPLY_INTEGER: "MatrixMultiplyIntegerOperatorDesc"},
             QUANTIZED,
+            ("y",),
         ),
     )
 }

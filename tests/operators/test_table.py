@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from processes import run
 from samples import as_tuple, assert_same_bits, calls_of_examples
+from sources import arguments_of, in_blocks
 
 import dmlcpu
 from dmlcpu.directml.base import fields_of
@@ -81,6 +82,21 @@ def test_the_reference_has_the_signature_of_the_function(name):
 
 
 @pytest.mark.parametrize("name", OPERATORS)
+def test_what_is_told_of_a_call_is_true_of_its_results(name):
+    row = OPERATORS[name]
+    for example in row.examples(row.typical):
+        told = row.blocks.estimate(**example.arguments).results
+        found = as_tuple(row.function(**example.arguments))
+        assert tuple(told) == row.results
+        assert list(told.values()) == [(array.shape, array.dtype) for array in found]
+        taken = sum(array.nbytes for array in found)
+        assert taken < row.blocks.estimate(**example.arguments).memory
+        assert row.blocks.estimate(**example.arguments).kernel in {entry.name for entry in registry.available(name)}
+        assert row.version >= 1
+        assert set(row.blocks.SOURCES) < set(inspect.signature(row.function).parameters)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
 def test_examples_need_no_more_than_numpy(name):
     """NumPy knows no bfloat16 by itself."""
     code = f"""
@@ -93,9 +109,11 @@ def test_examples_need_no_more_than_numpy(name):
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-def test_every_operator_has_a_page_and_tests(name):
-    assert (ROOT / "docs" / "operators" / f"{name}.rst").exists()
-    assert (ROOT / "tests" / "operators" / name / f"test_{name}.py").exists()
+def test_every_operator_has_all_its_files(name):
+    parts = ("__init__", "function", "descriptor", "blocks", "examples")
+    files = [f"dmlcpu/operators/{name}/{part}.py" for part in parts]
+    files += [f"docs/operators/{name}.rst", f"tests/operators/{name}/test_{name}.py"]
+    assert [file for file in files if not (ROOT / file).exists()] == []
 
 
 @pytest.mark.parametrize(("name", "dtype"), [(row.name, dtype) for row in ROWS for dtype in row.types])
@@ -105,6 +123,13 @@ def test_every_example_has_the_bits_of_the_reference(name, dtype):
     for number, (call, kernel) in enumerate(calls):
         with limits(2, grain=1, kernel=kernel):
             assert_same_bits(call.run(), call.expected(), f"example {number} of {dtype}, {kernel}")
+
+
+@pytest.mark.parametrize(("name", "dtype"), [(row.name, dtype) for row in ROWS for dtype in row.types])
+def test_every_example_in_blocks_has_the_bits_of_the_reference(name, dtype):
+    """From arrays that are read a region at a time, within the least memory that the operator says it needs."""
+    for number, (call, _) in enumerate(calls_of_examples(name, dtype)):
+        assert_same_bits(in_blocks(name, arguments_of(call)), call.expected(), f"example {number} of {dtype}")
 
 
 @pytest.mark.parametrize("name", [name for name in OPERATORS if registry.available(name)])

@@ -14,7 +14,7 @@ from dmlcpu.errors import DmlError
 from dmlcpu.kernels.gemm.work import NARROW
 from dmlcpu.operators.matmul_integer.function import matmul_integer
 from dmlcpu.operators.quantized_matmul.function import quantized_matmul
-from dmlcpu.operators.scatter_nd.function import out_of_range, scatter_nd
+from dmlcpu.operators.scatter_nd.function import is_out, refuse_value, scatter_nd
 from dmlcpu.operators.top_k.function import top_k
 from dmlcpu.runtime.threads import at_most
 
@@ -68,17 +68,9 @@ def top_k_indices(pair: Pair) -> Array:
     return pair[1]
 
 
-def _is_out(indices: Array, sizes: tuple[int, ...]) -> Array:
-    """Return which coordinates point outside their dimension."""
-    if indices.dtype.kind == "u" and indices.itemsize >= 4:
-        return np.asarray(indices >= np.array(sizes, np.uint64))
-    limits = np.array(sizes, np.int64)
-    return np.asarray((indices < -limits) | (indices >= limits))
-
-
 def first_out(indices: Array, *, sizes: tuple[int, ...], start: int) -> tuple[int, int] | None:
     """Return place and value of a chunk's first coordinate out of range. start: tuples in the chunks before."""
-    bad = _is_out(indices, sizes)
+    bad = is_out(indices, sizes)
     if not bad.any():
         return None
     place = int(bad.argmax())
@@ -92,8 +84,7 @@ def refuse_out(
     bad = [each for each in found if each is not None]
     if bad:
         place, value = min(bad)
-        indices = np.broadcast_to(np.array(value, dtype if dtype.itemsize >= 4 else np.int64), shape)
-        raise out_of_range(indices, place, x_shape, "scatter_nd", "indices")
+        refuse_value(value, place, (shape, dtype), x_shape)
 
 
 def split(
@@ -104,7 +95,7 @@ def split(
     chunks: of the dimensions that indices have coordinates for. What is out of range belongs to none, unless clipped.
     """
     sizes = np.array([sum(each) for each in chunks], np.int64)
-    bad = _is_out(indices, tuple(sizes))
+    bad = is_out(indices, tuple(sizes))
     any_bad = bool(bad.any())
     if any_bad and mode != "clip":
         within = ~bad.any(-1)

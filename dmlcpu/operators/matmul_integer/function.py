@@ -1,10 +1,12 @@
 """MATRIX_MULTIPLY_INTEGER: the integer sums of products of 8-bit matrices."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from dmlcpu.common.arguments import Array, as_dtype
-from dmlcpu.common.operands import check_operands, result_of
+from dmlcpu.common.operands import Checked, Rhs, check_operands, result_of
 from dmlcpu.common.packing import PackedMatrix, unpack
 from dmlcpu.common.product_plan import multiply
 from dmlcpu.common.quantization import zero_point
@@ -12,6 +14,7 @@ from dmlcpu.reference import matmul_integer as reference_matmul_integer
 from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.threads import budget
 
+_Operands = tuple[Array, Array | None, Rhs, Array | None]
 _SUMS = ("int32", "int64")
 
 
@@ -76,14 +79,20 @@ def matmul_integer(
     array([[ 10, -10],
            [ 10, -10]], dtype=int32)
     """
+    a, b, batch, dtype, operands = check(a, a_zero_point, b, b_zero_point, out_dtype)
+    out, result = result_of("matmul_integer", a, b, batch, out, dtype)
+    execute(*operands, result)
+    return out
+
+
+def check(a: Any, a_zero_point: Any, b: Any, b_zero_point: Any, out_dtype: Any) -> Checked[_Operands]:
+    """Return all arguments but out in their plain forms, or refuse them."""
     a, b, matrix_a, matrix_b, batch = check_operands("matmul_integer", a, b)
     dtype = as_dtype("matmul_integer", "out_dtype", out_dtype, _SUMS)
     rows, columns = (*matrix_a.shape[:-1], 1), (*matrix_b.shape[:-2], 1, matrix_b.shape[-1])
     a_zero = zero_point("matmul_integer", "a_zero_point", a_zero_point, a.dtype, rows, rows=True)
     b_zero = zero_point("matmul_integer", "b_zero_point", b_zero_point, b.dtype, columns, rows=False)
-    out, result = result_of("matmul_integer", a, b, batch, out, dtype)
-    execute(matrix_a, a_zero, matrix_b, b_zero, result)
-    return out
+    return a, b, batch, dtype, (matrix_a, a_zero, matrix_b, b_zero)
 
 
 def execute(

@@ -1,15 +1,19 @@
 """QUANTIZED_LINEAR_MATRIX_MULTIPLY: dequantize A and B, multiply, quantize; exact to the bit."""
 
+from typing import Any
+
 from numpy.typing import ArrayLike, DTypeLike
 
 from dmlcpu.common.arguments import Array
-from dmlcpu.common.operands import check_operands, result_of
+from dmlcpu.common.operands import Checked, Rhs, check_operands, result_of
 from dmlcpu.common.packing import PackedMatrix, unpack
 from dmlcpu.common.product_plan import multiply
 from dmlcpu.common.quantization import output_type, scale, zero_point
 from dmlcpu.reference import quantized_matmul as reference_quantized_matmul
 from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.threads import budget
+
+_Operands = tuple[Array, Array, Array | None, Rhs, Array, Array | None, Array, Array | None]
 
 
 def quantized_matmul(
@@ -82,11 +86,32 @@ def quantized_matmul(
     array([[112,  94],
            [128,  86]], dtype=uint8)
     """
+    a, b, batch, dtype, operands = check(
+        a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point, out_dtype
+    )
+    out, result = result_of("quantized_matmul", a, b, batch, out, dtype)
+    execute(*operands, result)
+    return out
+
+
+def check(
+    a: Any,
+    a_scale: Any,
+    a_zero_point: Any,
+    b: Any,
+    b_scale: Any,
+    b_zero_point: Any,
+    y_scale: Any,
+    y_zero_point: Any,
+    out_dtype: Any,
+) -> Checked[_Operands]:
+    """Return all arguments but out in their plain forms, or refuse them."""
     a, b, matrix_a, matrix_b, batch = check_operands("quantized_matmul", a, b)
     dtype = output_type("quantized_matmul", out_dtype, y_zero_point, a.dtype)
     rows, columns = (*matrix_a.shape[:-1], 1), (*matrix_b.shape[:-2], 1, matrix_b.shape[-1])
     y_rows = (*batch, *rows[-2:])
-    parameters = (
+    operands = (
+        matrix_a,
         scale("quantized_matmul", "a_scale", a_scale, rows, rows=True),
         zero_point("quantized_matmul", "a_zero_point", a_zero_point, a.dtype, rows, rows=True),
         matrix_b,
@@ -95,9 +120,7 @@ def quantized_matmul(
         scale("quantized_matmul", "y_scale", y_scale, y_rows, rows=True),
         zero_point("quantized_matmul", "y_zero_point", y_zero_point, dtype, y_rows, rows=True),
     )
-    out, result = result_of("quantized_matmul", a, b, batch, out, dtype)
-    execute(matrix_a, *parameters, result)
-    return out
+    return a, b, batch, dtype, operands
 
 
 def execute(

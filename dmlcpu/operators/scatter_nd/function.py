@@ -191,12 +191,27 @@ def check_clip(x: Array, indices: Array, operator: str, field: str) -> None:
 def _by_reference(x: Array, indices: Array, updates: Array, out: Array, reduction: str, mode: str) -> int:
     """Do what `run` does in plain NumPy."""
     if mode == "raise":
-        sizes = np.array(x.shape[: indices.shape[-1]], np.int64)
-        bad = (indices < -sizes) | (indices >= sizes)
+        bad = is_out(indices, x.shape[: indices.shape[-1]])
         if bad.any():
             return int(bad.argmax())
     reference_scatter_nd(x, indices, updates, reduction=reduction, mode=mode, out=out)
     return VALID
+
+
+def is_out(indices: Array, sizes: tuple[int, ...]) -> Array:
+    """Return which coordinates point outside their dimension."""
+    if indices.dtype.kind == "u" and indices.itemsize >= 4:
+        return np.asarray(indices >= np.array(sizes, np.uint64))
+    limits = np.array(sizes, np.int64)
+    return np.asarray((indices < -limits) | (indices >= limits))
+
+
+def refuse_value(
+    value: int, place: int, indices: tuple[tuple[int, ...], np.dtype[Any]], shape: tuple[int, ...]
+) -> None:
+    """Raise the error about a coordinate and its place in C order. indices: their shape and type; shape: of x."""
+    stand_in = np.broadcast_to(np.array(value, indices[1] if indices[1].itemsize >= 4 else np.int64), indices[0])
+    raise out_of_range(stand_in, place, shape, "scatter_nd", "indices")
 
 
 def out_of_range(indices: Array, place: int, shape: tuple[int, ...], operator: str, field: str) -> IndexOutOfRangeError:

@@ -10,9 +10,12 @@ from dmlcpu.directml.base import OperatorDesc
 from dmlcpu.directml.enums import AxisDirection
 from dmlcpu.directml.tensor import describe
 from dmlcpu.kernels import registry
+from dmlcpu.kernels.top_k.strided_tournament import COLUMNS
 from dmlcpu.kernels.top_k.work import Problem
 from dmlcpu.operators.table import Example
 from dmlcpu.operators.top_k.descriptor import TopK1OperatorDesc, TopKOperatorDesc
+from dmlcpu.operators.top_k.search import Search
+from dmlcpu.runtime.compilation import can_compile
 
 _K = 8  # of the plain call
 _N = 128
@@ -24,11 +27,16 @@ _PROBLEMS = {
 
 
 def examples(dtype: str) -> Iterator[Example]:
-    """Yield a plain call, then one for each kernel along an axis that it is for."""
+    """Yield a plain call, then one for each kernel along an axis that it is for; last, search what comes in blocks."""
     yield Example({"x": _numbers((1, 64), dtype), "k": _K})
     x = _numbers((_N, _N), dtype)
     for entry in registry.available("top_k", "select"):
         yield Example({"x": x, "k": 1, "axis": _axis_for(entry)}, entry.name)
+    if can_compile():
+        lines = _numbers((_N, 2 * COLUMNS), dtype)  # columns for two threads
+        search = Search(2 * COLUMNS, 1, lines.dtype, largest=True, nan_last=False)
+        search.look_at(lines, 0)
+        search.look_at(lines, _N)
 
 
 def desc_examples() -> Iterator[tuple[OperatorDesc, dict[str, Array]]]:

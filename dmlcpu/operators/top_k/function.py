@@ -136,19 +136,34 @@ def top_k(
            [  9.,   8.,   3.]], dtype=float32), indices=array([[ 3, -1, -1],
            [ 2,  3,  0]]))
     """
+    x, k, counts, axis, index_type, is_largest, ordered, nan_last, fill = check_all(
+        x, k, axis, mode, largest, sorted, nan, fill_value, index_dtype
+    )
+    if counts is not None:  # looked at now: outputs may share their memory
+        beyond = places_beyond(counts, k, (*x.shape[:axis], *x.shape[axis + 1 :]), axis)
+    values, indices = allocate(x, k, axis, index_type, out)
+    execute(x, k, axis, is_largest, values, indices, ordered=ordered, nan_last=nan_last)
+    if counts is not None:
+        fill_behind(values, indices, fill, beyond)
+    return TopK(values, indices)
+
+
+def check_all(
+    x: Any, k: Any, axis: Any, mode: Any, largest: Any, sorted: Any, nan: Any, fill_value: Any, index_dtype: Any
+) -> tuple[Array, int, Array | None, int, np.dtype[Any], bool, bool, bool, Array | None]:
+    """Return all arguments but out in their plain forms, or refuse them.
+
+    They are those of `check`; whether the largest are selected, are sorted, and NaN is last; and what fills places.
+    """
     is_largest = True if mode is None and largest is None else _direction(mode, largest)
     x, k, counts, axis, index_type = check(x, k, axis, index_dtype)
-    ordered = check_flag("top_k", "sorted", sorted)
+    ordered = sorted is True or check_flag("top_k", "sorted", sorted)
     if nan != "greatest":
         check_choice("top_k", "nan", nan, ("greatest", "last"))
-    if counts is not None:  # looked at now: outputs may share their memory
-        fill, beyond = _fill(fill_value, x.dtype, is_largest), _beyond(counts, k, x, axis)
-    values, indices = allocate(x, k, axis, index_type, out)
-    execute(x, k, axis, is_largest, values, indices, ordered=ordered or counts is not None, nan_last=nan == "last")
-    if counts is not None:
-        np.copyto(values, fill, where=beyond)
-        np.copyto(indices, np.array(-1).astype(index_type), where=beyond)
-    return TopK(values, indices)
+    if counts is None:
+        return x, k, None, axis, index_type, is_largest, ordered, nan == "last", None
+    fill = _fill(fill_value, x.dtype, is_largest)
+    return x, k, counts, axis, index_type, is_largest, True, nan == "last", fill
 
 
 def _direction(mode: Any, largest: Any) -> bool:
@@ -188,11 +203,9 @@ def _counts(k: Any, x: Array, axis: int) -> Array | None:
     if counts.dtype.kind not in "iu" and counts.size:
         raise UnsupportedError("top_k", "k.dtype", str(counts.dtype), "an integer type")
     n, sequences = x.shape[axis], (*x.shape[:axis], *x.shape[axis + 1 :])
-    try:
-        fits = np.broadcast_shapes(counts.shape, sequences) == sequences
-    except ValueError:
-        fits = False
-    if not fits:
+    # Not np.broadcast_shapes, which takes no more than 32 dimensions.
+    sizes = zip(reversed(counts.shape), reversed(sequences), strict=False)
+    if counts.ndim > len(sequences) or any(size not in (1, wanted) for size, wanted in sizes):
         allowed = f"a shape that broadcasts to {sequences} (x.shape without axis {axis})"
         raise BindingError("top_k", "k.shape", str(counts.shape), allowed)
     bad = (counts < 0) | (counts > n)
@@ -203,11 +216,16 @@ def _counts(k: Any, x: Array, axis: int) -> Array | None:
     return counts
 
 
-def _beyond(counts: Array, k: int, x: Array, axis: int) -> Array:
+def places_beyond(counts: Array, k: int, sequences: tuple[int, ...], axis: int) -> Array:
     """Return which places of the results lie behind the last element of their sequence."""
-    sequences = (*x.shape[:axis], *x.shape[axis + 1 :])
-    places = np.arange(k).reshape(-1, *[1] * (x.ndim - 1 - axis))
+    places = np.arange(k).reshape(-1, *[1] * (len(sequences) - axis))
     return np.asarray(np.expand_dims(np.broadcast_to(counts, sequences), axis) <= places)
+
+
+def fill_behind(values: Array, indices: Array, fill: Any, beyond: Array) -> None:
+    """Write what stands behind the last elements of sequences, where `beyond` says."""
+    np.copyto(values, fill, where=beyond)
+    np.copyto(indices, np.array(-1).astype(indices.dtype), where=beyond)
 
 
 def _fill(fill_value: Any, dtype: np.dtype[Any], is_largest: bool) -> Array:

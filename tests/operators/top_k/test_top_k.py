@@ -385,3 +385,12 @@ def test_hypothesis(call):
 
 def test_the_types_to_compile_for():
     assert set(OPERATORS["top_k"].types) == {t.name for t in TOP_K_TYPES}
+
+
+def test_an_array_of_k_of_many_dimensions() -> None:
+    x = np.arange(15, dtype=np.float32).reshape((1,) * 40 + (3, 5))
+    values, indices = dmlcpu.top_k(x, np.array([1, 2, 0]).reshape((1,) * 40 + (3,)))
+    np.testing.assert_array_equal(values.reshape(3, 2), [[4, -np.inf], [9, 8], [-np.inf, -np.inf]])
+    np.testing.assert_array_equal(indices.reshape(3, 2), [[4, -1], [4, 3], [-1, -1]])
+    with pytest.raises(dmlcpu.DmlError, match=r"k\.shape is"):
+        dmlcpu.top_k(x, np.ones((1,) * 60, int))

@@ -1,0 +1,48 @@
+"""What is told of a call whose large arguments are Sources, before any of them is read."""
+
+import functools
+import inspect
+from collections.abc import Callable, Collection
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from dmlcpu.common.arguments import Array
+from dmlcpu.common.regions import Source
+from dmlcpu.runtime.memory import packed_strides
+
+
+def is_source(value: Any) -> TypeGuard[Source]:
+    """Return whether an argument is read a region at a time."""
+    return not isinstance(value, np.ndarray) and hasattr(value, "read") and hasattr(value, "shape")
+
+
+def bind(function: Callable[..., Any], arguments: dict[str, Any], sources: Collection[str]) -> dict[str, Any]:
+    """Return all arguments of a call but `out`, in the function's order, with a stand-in for each Source.
+
+    A stand-in has the Source's shape and type, and takes no memory: it is for the function's own checks.
+    """
+    try:
+        bound = _signature(function).bind(**arguments)
+    except TypeError as error:
+        raise TypeError(f"{function.__name__}() {error}") from None
+    for name in sources:
+        value = bound.arguments.get(name)
+        if is_source(value):
+            bound.arguments[name] = np.broadcast_to(np.zeros((), value.dtype), value.shape)
+    bound.apply_defaults()
+    return bound.arguments
+
+
+@functools.cache
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    """Return the signature of an operator's function without `out`."""
+    signature = inspect.signature(function)
+    named = [each for each in signature.parameters.values() if each.name != "out"]
+    return signature.replace(parameters=named)
+
+
+def strides_of(array: Array) -> tuple[int, ...]:
+    """Return the strides of an array, and of a stand-in those that the elements have once they are read."""
+    is_stand_in = array.size > 1 and not any(array.strides)
+    return packed_strides(array.shape, array.itemsize) if is_stand_in else array.strides

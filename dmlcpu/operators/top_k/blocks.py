@@ -1,0 +1,319 @@
+"""top_k on an array that is read, and results that are written, a block at a time."""
+
+import itertools
+import math
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dmlcpu.common.arguments import Array
+from dmlcpu.common.blocks import BLOCK, Buffer, SharedBlocks, as_source, extent, read_blocks, regions_of, tile_of
+from dmlcpu.common.regions import Estimate, Region, Sink, Tensor
+from dmlcpu.common.stand_ins import bind, is_source, strides_of
+from dmlcpu.errors import DmlError
+from dmlcpu.operators.top_k.function import check_all, execute, fill_behind, places_beyond, top_k
+from dmlcpu.operators.top_k.plan import ELEMENTS_A_WINNER, Plan, plan
+from dmlcpu.operators.top_k.search import Search, search_bytes
+from dmlcpu.runtime import threads
+from dmlcpu.runtime.compilation import can_compile
+from dmlcpu.runtime.memory import packed_strides
+from dmlcpu.runtime.records import CELL
+
+SOURCES = ("x",)
+
+# Bytes that are read at once, at least, where only a part of the inner dimensions is: as long as there is memory.
+_RUN = 1 << 16
+# Places along the axis that are read at once, at least, of sequences side by side. Of 8 to 64 none is better by more
+# than what such figures vary by, for lines of 1 and 4 MiB (k 5, one file of 2 GiB, Zen 4).
+_LINES = 32
+# Bytes for each winner of sequences that are cut: positions, those before, those that are kept, what tells them, and
+# what NumPy takes meanwhile.
+_MERGING = 6 * 8 + 1
+Shape = tuple[int, ...]
+Blocks = Iterator[tuple[Region, Array]]
+Winners = Iterator[tuple[Region, Array, Array]]  # the last region of their sequences, values, indices
+
+
+class Call(NamedTuple):
+    """A call's arguments in their plain forms, as `check_all` returns them."""
+
+    x: Array  # if it is a Source, a stand-in
+    k: int
+    counts: Array | None
+    axis: int
+    index_type: np.dtype[Any]
+    largest: bool
+    ordered: bool
+    nan_last: bool
+    fill: Array | None
+
+
+def estimate(**arguments: Any) -> Estimate:
+    """Return what a call gives and takes; refuse what the function would. Nothing is read or compiled."""
+    call = _call(arguments)
+    shape, strides = _winners(call, call.x.shape), strides_of(call.x)
+    chosen = _plan(call, call.x.shape, strides) if can_compile() else None
+    return Estimate(
+        {"values": Tensor(shape, call.x.dtype), "indices": Tensor(shape, call.index_type)},
+        call.x.nbytes + _working(call, call.x.shape, strides),
+        _least_memory(call),
+        chosen.kernel.name if chosen else "none" if can_compile() else "reference",
+    )
+
+
+def run(
+    arguments: dict[str, Any], sinks: dict[str, Sink], memory: int, stopping: Callable[[], bool] = lambda: False
+) -> None:
+    """Write the winners of x, worked through in blocks within so many bytes; they are sorted, asked for or not.
+
+    A sequence that is too long for a block is cut, and each part of it searched together with the winners so far.
+    """
+    call = _call(arguments)
+    if call.k == 0 or call.x.size == 0:
+        return
+    tile = next((tile for tile in _tiles(call) if _needs(call, tile) <= memory), None)
+    if tile is None:
+        raise DmlError("top_k", "memory", f"{memory:,} bytes", f"at least {_least_memory(call):,}")
+    x, n = as_source(arguments["x"], call.x), call.x.shape[call.axis]
+    workers = threads.budget().threads
+    if is_source(x) and tile[call.axis] == n and _can_share(call, tile, workers, memory):
+        _share(call, SharedBlocks(x, _regions(call, tile), stopping), workers, sinks)
+        return
+    blocks = partial(read_blocks, x, _regions(call, tile), stopping, axis=call.axis)
+    if tile[call.axis] == n:
+        found = _whole(call, blocks())
+    elif _filters(call):
+        found = _filtered(call, tile, blocks())
+    else:
+        found = _joined(call, blocks(front=call.k))
+    for region, values, indices in found:
+        _write(call, region, values, indices, sinks)
+
+
+def _can_share(call: Call, tile: Shape, workers: int, memory: int) -> bool:
+    """Return whether each thread is to have blocks of its own: if there are enough of them, and memory."""
+    count = math.prod(-(-n // size) for n, size in zip(call.x.shape, tile, strict=True))
+    return can_compile() and 1 < workers <= count // 2 and workers * _needs(call, tile) <= memory
+
+
+def _share(call: Call, blocks: SharedBlocks, workers: int, sinks: dict[str, Sink]) -> None:
+    """Write the winners of blocks of whole sequences, which threads read and work on each by itself.
+
+    On 8 GiB, two threads of Zen 4, that takes 1.15 s; where one reads a block while both work on another, 1.8 s.
+    """
+    writing = threading.Lock()
+
+    def serve() -> None:
+        try:
+            for winners in _whole(call, blocks.take(), most_threads=1):
+                with writing:
+                    _write(call, *winners, sinks)
+        except BaseException:
+            blocks.end()
+            raise
+
+    with ThreadPoolExecutor(workers, "dmlcpu-block") as pool:
+        try:
+            for served in [pool.submit(serve) for _ in range(workers)]:
+                served.result()
+        finally:
+            blocks.end()  # of an interrupt nobody else knows
+
+
+def _whole(call: Call, blocks: Blocks, most_threads: int | None = None) -> Winners:
+    """Yield the winners of blocks of whole sequences."""
+    values, indices = Buffer(), Buffer()
+    for region, block in blocks:
+        shape = _winners(call, block.shape)
+        found = values.array(shape, call.x.dtype), indices.array(shape, call.index_type)
+        execute(block, call.k, call.axis, call.largest, *found, nan_last=call.nan_last, most_threads=most_threads)
+        yield region, *found
+
+
+def _joined(call: Call, blocks: Blocks) -> Winners:
+    """Yield the winners of sequences of which each block is a part, with room for the winners so far before it."""
+    axis, n = call.axis, call.x.shape[call.axis]
+    values, positions, spare = Buffer(), Buffer(), Buffer()
+    winners, indices = call.x, call.x  # none yet
+    for region, block in blocks:
+        start = region[axis].start
+        if start:
+            block[(slice(None),) * axis + (slice(call.k),)] = winners
+        else:
+            block = block[(slice(None),) * axis + (slice(call.k, None),)]
+        shape = _winners(call, block.shape)
+        winners = values.array(shape, call.x.dtype)
+        found = positions.array(shape, np.dtype(np.int64))
+        execute(block, call.k, axis, call.largest, winners, found, nan_last=call.nan_last)
+        if start:
+            kept = np.take_along_axis(indices, np.minimum(found, call.k - 1), axis)
+            found += start - call.k
+            np.copyto(found, kept, where=found < start)
+        indices, positions, spare = found, spare, positions
+        if region[axis].stop == n:
+            yield region, winners, indices
+
+
+def _filtered(call: Call, tile: Shape, blocks: Blocks) -> Winners:
+    """Yield the winners of sequences side by side, of which each block is a part."""
+    search = None
+    for region, block in blocks:
+        along, columns = region[call.axis], math.prod(extent(region[call.axis + 1 :]))
+        if along.start == 0:
+            search = None  # its memory is free before there is another
+            search = Search(columns, call.k, call.x.dtype, largest=call.largest, nan_last=call.nan_last)
+        assert search is not None
+        search.look_at(block.reshape(-1, columns), along.start)
+        if along.stop == call.x.shape[call.axis]:
+            shape = _winners(call, block.shape)
+            values, indices = search.winners()
+            yield region, values.reshape(shape), indices.reshape(shape)
+
+
+def _write(call: Call, region: Region, values: Array, indices: Array, sinks: dict[str, Sink]) -> None:
+    """Write the winners of a region's sequences."""
+    axis = call.axis
+    if call.counts is not None:
+        sequences = region[:axis] + region[axis + 1 :]
+        counts = np.broadcast_to(call.counts, call.x.shape[:axis] + call.x.shape[axis + 1 :])[sequences]
+        indices = indices.astype(call.index_type, copy=False)
+        fill_behind(values, indices, call.fill, places_beyond(counts, call.k, counts.shape, axis))
+    written = (*region[:axis], slice(0, call.k), *region[axis + 1 :])
+    sinks["values"].write(written, values)
+    sinks["indices"].write(written, indices.astype(call.index_type, copy=False))
+
+
+def _regions(call: Call, tile: Shape) -> Iterator[Region]:
+    """Yield the regions of x: of all parts of the same sequences one after the other, then of the next ones."""
+    shape, axis = call.x.shape, call.axis
+    n, size = shape[axis], tile[axis]
+    step = size
+    if _filters(call):  # only the first part has to have all winners
+        step = min(size, max(_LINES, BLOCK // (math.prod(tile[axis + 1 :]) * call.x.itemsize)))
+    for region in regions_of(shape, (*tile[:axis], n, *tile[axis + 1 :])):
+        for start, stop in itertools.pairwise(itertools.chain([0], range(min(size, n), n, step), [n])):
+            yield (*region[:axis], slice(start, stop), *region[axis + 1 :])
+
+
+def _tiles(call: Call) -> Iterator[Shape]:
+    """Yield blocks from the one that is best, if there is memory for it, to the smallest.
+
+    Sequences are cut only where blocks have no more than one of each of the dimensions before the axis: so the places
+    before a block in memory are those before it along the axis.
+    """
+    shape, axis, width = call.x.shape, call.axis, call.x.itemsize
+    n, inner = shape[axis], list(shape[axis + 1 :])
+    row = math.prod(inner) * width  # bytes of all inner elements at one place along the axis
+    # Fewer elements at a time take the kernels longer, but for those that only look for what beats the winners so far.
+    efficient = min(n, (2 if _filters(call) else ELEMENTS_A_WINNER) * call.k)
+    outer = list(tile_of(shape[:axis], BLOCK // max(1, n * row)))
+    size = n if math.prod(outer) > 1 else _even(n, max(efficient, BLOCK // max(1, row)))
+    yield (*outer, size, *inner)
+    for tile in _halvings(outer, 1):
+        yield (*tile, size, *inner)
+    outer = [1] * axis
+    for smaller in _sizes(n, size, efficient):
+        size = smaller
+        yield (*outer, size, *inner)
+    for tile in _halvings(inner, _RUN // width):
+        inner = tile
+        yield (*outer, size, *inner)
+    for smaller in _sizes(n, size, call.k):
+        size = smaller
+        yield (*outer, size, *inner)
+    for tile in _halvings(inner, 1):
+        yield (*outer, size, *tile)
+
+
+def _filters(call: Call) -> bool:
+    """Return whether parts of sequences are only searched for what beats the winners so far: sequences side by side."""
+    n, columns = call.x.shape[call.axis], math.prod(call.x.shape[call.axis + 1 :])
+    return can_compile() and columns > 1 and n >= ELEMENTS_A_WINNER * call.k
+
+
+def _even(n: int, least: int) -> int:
+    """Return the size of parts of n elements that are about alike, and at least so large."""
+    return -(-n // max(1, n // max(1, least)))
+
+
+def _sizes(n: int, size: int, least: int) -> Iterator[int]:
+    """Yield smaller and smaller sizes of parts of n elements, down to about so many."""
+    while (smaller := _even(n, max(least, size // 2))) < size:
+        yield smaller
+        size = smaller
+
+
+def _halvings(tile: list[int], least: int) -> Iterator[list[int]]:
+    """Yield smaller and smaller tiles, down to so many elements: the first dimension above 1 is halved each time."""
+    tile = list(tile)
+    while math.prod(tile) > least and max(tile, default=1) > 1:
+        first = next(place for place, size in enumerate(tile) if size > 1)
+        tile[first] = -(-tile[first] // 2)
+        yield list(tile)
+
+
+def _least_memory(call: Call) -> int:
+    """Return the least memory that `run` can do with."""
+    return _needs(call, list(_tiles(call))[-1])
+
+
+def _needs(call: Call, tile: Shape) -> int:
+    """Return how many bytes `run` takes with such blocks of x."""
+    axis = call.axis
+    is_cut = tile[axis] < call.x.shape[axis]
+    if is_cut and _filters(call):
+        block = (tile[axis], math.prod(tile[axis + 1 :]))
+        working = _working(call._replace(axis=0), block, packed_strides(block, call.x.itemsize))
+        return 2 * Tensor(tile, call.x.dtype).nbytes + working + search_bytes(block[1], call.k, call.x.dtype)
+    front = call.k if is_cut else 0
+    shape = (*tile[:axis], tile[axis] + front, *tile[axis + 1 :])
+    merging = _MERGING * math.prod(_winners(call, tile)) if front else 0
+    return (
+        2 * Tensor(shape, call.x.dtype).nbytes + _working(call, shape, packed_strides(shape, call.x.itemsize)) + merging
+    )
+
+
+def _call(arguments: dict[str, Any]) -> Call:
+    """Return the arguments in their plain forms, or refuse them."""
+    return Call(*check_all(**bind(top_k, arguments, SOURCES)))
+
+
+def _winners(call: Call, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of the winners of a block of x."""
+    return (*shape[: call.axis], call.k, *shape[call.axis + 1 :])
+
+
+def _plan(call: Call, shape: tuple[int, ...], strides: tuple[int, ...]) -> Plan | None:
+    """Return how the kernels work on a block of x, or None if it has no winners."""
+    winners, width = _winners(call, shape), call.x.itemsize
+    if 0 in winners:
+        return None
+    index_width = call.index_type.itemsize
+    all_strides = (strides, packed_strides(winners, width), packed_strides(winners, index_width))
+    budget = threads.budget()
+    return plan(
+        shape,
+        call.x.dtype,
+        call.axis,
+        call.k,
+        call.largest,
+        index_width,
+        all_strides,
+        budget,
+        call.ordered,
+        call.nan_last,
+    )
+
+
+def _working(call: Call, shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
+    """Return how many bytes beside x itself the work on a block of x takes."""
+    winners = Tensor(_winners(call, shape), call.x.dtype)
+    chosen = _plan(call, shape, strides) if can_compile() else None
+    workspace = CELL * chosen.workspace.cells if chosen else 0
+    indices = winners._replace(dtype=call.index_type)
+    beyond = 0 if call.counts is None else winners._replace(dtype=np.dtype(bool)).nbytes
+    return winners.nbytes + indices.nbytes + workspace + beyond

@@ -1,0 +1,122 @@
+"""Products in blocks, of both operators; what is particular to one is tested beside it."""
+
+import importlib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+from samples import assert_same_bits, quantized
+from sources import Once, Unreadable, Watched, arguments_of, in_blocks
+
+import dmlcpu
+from dmlcpu import reference
+from dmlcpu.common import product_blocks
+from dmlcpu.common.regions import Stopped
+from dmlcpu.errors import DmlError
+from dmlcpu.operators import OPERATORS
+
+# Of each operator the arguments besides a and b.
+PARAMETERS = {
+    "matmul_integer": {"a_zero_point": None, "b_zero_point": None},
+    "quantized_matmul": {
+        "a_scale": 0.5,
+        "a_zero_point": None,
+        "b_scale": 0.25,
+        "b_zero_point": None,
+        "y_scale": 8.0,
+        "y_zero_point": 3,
+    },
+}
+each_operator = pytest.mark.parametrize("operator", PARAMETERS)
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """Blocks of 512 bytes, if they may be chosen."""
+    monkeypatch.setattr(product_blocks, "BLOCK", 512)
+
+
+def random_call(operator, seed):
+    return importlib.import_module(f"operators.{operator}.calls").random_call(np.random.default_rng(seed))
+
+
+def expected(operator, a, b):
+    return (getattr(reference, operator)(a=a, b=b, **PARAMETERS[operator]),)
+
+
+@each_operator
+@pytest.mark.parametrize("seed", range(20))
+def test_random_calls_in_the_least_memory(operator, seed, small_blocks):
+    call = random_call(operator, seed)
+    assert_same_bits(in_blocks(operator, arguments_of(call)), call.expected(), str(seed))
+
+
+@each_operator
+@settings(max_examples=40, deadline=None)
+@given(
+    data=st.data(),
+    seed=st.integers(60, 1000),
+    block=st.sampled_from([64, 1024, 1 << 20]),
+)
+def test_every_cut(operator, data, seed, block):
+    call = random_call(operator, seed)
+    arguments = arguments_of(call)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(product_blocks, "BLOCK", block)
+        cuts = list(product_blocks._cuts(OPERATORS[operator].blocks._call(arguments)))
+        cut = cuts[data.draw(st.integers(0, len(cuts) - 1))]
+        patch.setattr(product_blocks, "_cuts", lambda _: iter([cut]))
+        found = in_blocks(operator, arguments)
+    assert_same_bits(found, call.expected())
+
+
+@each_operator
+@pytest.mark.parametrize(("a_shape", "b_shape"), [((7,), (7, 50)), ((50, 7), (7,)), ((7,), (7,)), ((3, 5, 7), (7,))])
+def test_vectors(operator, a_shape, b_shape, small_blocks):
+    rng = np.random.default_rng(0)
+    a, b = quantized(rng, a_shape, np.dtype("uint8")), quantized(rng, b_shape, np.dtype("int8"))
+    for arrays in ({"a": Watched(a), "b": Watched(b)}, {"a": a, "b": b}):
+        assert_same_bits(in_blocks(operator, {**arrays, **PARAMETERS[operator]}), expected(operator, a, b))
+
+
+@each_operator
+@pytest.mark.parametrize("b_shape", [(7, 50), (3, 7, 50)])
+def test_packed_weights(operator, b_shape, small_blocks):
+    rng = np.random.default_rng(0)
+    a, b = quantized(rng, (3, 20, 7), np.dtype("uint8")), quantized(rng, b_shape, np.dtype("int8"))
+    found = in_blocks(operator, {"a": Watched(a), "b": dmlcpu.pack_b(b), **PARAMETERS[operator]})
+    assert_same_bits(found, expected(operator, a, b))
+
+
+@each_operator
+def test_both_are_read_once_if_b_fits(operator, small_blocks):
+    rng = np.random.default_rng(0)
+    a, b = quantized(rng, (2, 300, 40), np.dtype("uint8")), quantized(rng, (40, 50), np.dtype("int8"))
+    sources = {"a": Watched(a), "b": Watched(b)}
+    found = in_blocks(operator, {**sources, **PARAMETERS[operator]}, 1 << 22)
+    assert_same_bits(found, expected(operator, a, b))
+    assert sources["a"].reads > 40
+    assert sources["a"].read_bytes == a.nbytes
+    assert sources["b"].reads == 1
+
+
+@each_operator
+def test_too_little_memory_is_refused(operator):
+    blocks = OPERATORS[operator].blocks
+    arguments = {"a": Unreadable(np.zeros((500, 60), np.uint8)), "b": Unreadable(np.zeros((60, 70), np.int8))}
+    arguments |= PARAMETERS[operator]
+    least = blocks.estimate(**arguments).least_memory
+    with pytest.raises(DmlError, match=f"memory is {least - 1:,} bytes; allowed: at least {least:,}"):
+        blocks.run(arguments, {}, least - 1, lambda: False)
+
+
+@each_operator
+def test_it_stops_between_blocks(operator, small_blocks):
+    blocks = OPERATORS[operator].blocks
+    looks = iter([False, False, True])
+    a, b = Watched(np.zeros((500, 60), np.uint8)), Watched(np.zeros((60, 70), np.int8))
+    arguments = {"a": a, "b": b, **PARAMETERS[operator]}
+    sink = Once(blocks.estimate(**arguments).results["y"])
+    with pytest.raises(Stopped):
+        blocks.run(arguments, {"y": sink}, 1 << 22, lambda: next(looks))
+    assert 0 < sink.times.sum() < sink.times.size

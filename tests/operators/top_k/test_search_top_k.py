@@ -1,0 +1,95 @@
+"""Searching sequences side by side that come a block at a time, and the kernel that passes by what cannot win."""
+
+import itertools
+
+import numpy as np
+import pytest
+from samples import DISTRIBUTIONS, KERNEL_LAYOUTS, THREADS, TOP_K_TYPES, assert_same_bits
+
+from dmlcpu import reference
+from dmlcpu.kernels import registry
+from dmlcpu.kernels.top_k.strided_tournament import COLUMNS
+from dmlcpu.operators.top_k import search as top_k_search
+from dmlcpu.operators.top_k.plan import plan
+from dmlcpu.operators.top_k.search import Search
+from dmlcpu.runtime.memory import words
+from dmlcpu.runtime.threads import Budget, limits
+
+# Columns on both sides of where a vector and a block of columns end, and lines where a group does.
+BLOCKS = ((1, 1), (5, 3), (15, 16), (16, 17), (17, 65), (40, 127), (33, 128), (2, 129), (48, 300))
+
+
+def block_cases(dtype):
+    """Return a name, a block and options that say which elements are better."""
+    rng = np.random.default_rng(11)
+    layouts, directions = itertools.cycle(KERNEL_LAYOUTS.items()), itertools.cycle([True, False])
+    ranks = itertools.cycle(["greatest", "last", "greatest"])
+    for shape, (distribution, make) in itertools.product(BLOCKS, DISTRIBUTIONS.items()):
+        layout, lay_out = next(layouts)
+        options = {"largest": next(directions), "nan": next(ranks)}
+        yield f"{shape}, {distribution}, {layout}, {options}", lay_out(make(rng, shape, dtype)), options
+
+
+def filtered(block, bounds, most, parts, largest, nan):
+    """Return the counts, values and positions that the kernel gives for a block whose first row is the 1000th."""
+    columns, width = block.shape[1], block.itemsize
+    strides = (block.strides, (columns * width, width), (columns * 8, 8))
+    chosen = plan(block.shape, block.dtype, 0, 1, largest, 8, strides, Budget(1), True, nan == "last")
+    counts, positions = np.zeros(columns, np.int64), np.full((most, columns), -1)
+    values = np.zeros((most, columns), block.dtype)
+    found = (counts, words(values, chosen.word), positions.reshape(-1))
+    scratch = np.empty(parts * 2 * COLUMNS, chosen.word)
+    kernel = registry.find("top_k", "filter").kernel.for_parts(parts)
+    kernel(0, parts, words(block, chosen.word), words(bounds, chosen.word), 1000, *found, chosen.work, scratch)
+    return counts, values, positions
+
+
+@pytest.mark.parametrize("dtype", TOP_K_TYPES, ids=str)
+def test_the_kernel_finds_what_the_reference_ranks_before_the_bound(dtype):
+    for name, block, options in block_cases(dtype):
+        rows = len(block)
+        bounds = np.ascontiguousarray(block[rows // 2])
+        # The bound comes first, so what is as good comes behind it.
+        ranked = reference.top_k(np.concatenate([bounds[None], block]), rows + 1, axis=0, **options).indices
+        expected = [np.sort(column[: list(column).index(0)]) - 1 for column in ranked.T]
+        room = max(len(beats) for beats in expected)
+        for parts, most in itertools.product(THREADS, {1, max(room // 2, 1), room + 1}):
+            counts, values, positions = filtered(block, bounds, most, parts, **options)
+            case = f"{dtype}, {name}, {parts} parts, room for {most}"
+            assert counts.tolist() == [len(beats) for beats in expected], case
+            for column, beats in enumerate(expected):
+                kept = beats[:most]
+                assert positions[:, column].tolist() == [*(kept + 1000), *[-1] * (most - len(kept))], case
+                assert values[: len(kept), column].tobytes() == block[kept, column].tobytes(), case
+
+
+@pytest.mark.parametrize("dtype", TOP_K_TYPES, ids=str)
+def test_a_search_finds_what_the_reference_finds(dtype):
+    rng = np.random.default_rng(12)
+    steps = itertools.cycle([1, 7, 16, 50])
+    for (name, _, options), threads in itertools.product(block_cases(dtype), THREADS):
+        columns, k, step = int(rng.integers(1, 300)), int(rng.integers(1, 6)), next(steps)
+        make = list(DISTRIBUTIONS.values())[rng.integers(3)]
+        lay_out = list(KERNEL_LAYOUTS.values())[rng.integers(len(KERNEL_LAYOUTS))]
+        x = lay_out(make(rng, (120, columns), dtype))
+        expected = reference.top_k(x, k, axis=0, **options)
+        with limits(threads, grain=1):
+            search = Search(columns, k, dtype, largest=options["largest"], nan_last=options["nan"] == "last")
+            for start, stop in itertools.pairwise([0, *range(40, 120, step), 120]):
+                search.look_at(x[start:stop], start)
+            found = search.winners()
+        assert_same_bits(found, expected, f"{dtype}, {name}, {columns} columns, {k=}, {step=}, {threads} threads")
+
+
+@pytest.mark.parametrize("room", [1, 3])
+def test_a_search_with_little_room_for_candidates(room, monkeypatch):
+    monkeypatch.setattr(top_k_search, "_CANDIDATES", room)
+    rng = np.random.default_rng(13)
+    x = np.sort(rng.standard_normal((600, 70), np.float32), axis=0)  # the best come last
+    x[:, ::3] = x[::-1, ::3]
+    x[:, 1::3] = rng.integers(0, 4, x[:, 1::3].shape)
+    for k, largest in itertools.product((1, 9), (True, False)):
+        search = Search(70, k, x.dtype, largest=largest, nan_last=False)
+        for start in range(0, 600, 30):
+            search.look_at(x[start : start + 30], start)
+        assert_same_bits(search.winners(), reference.top_k(x, k, axis=0, largest=largest), f"{k=}, {largest=}")

@@ -1,0 +1,87 @@
+"""Arrays that are read and written a region at a time, with an eye on how that is done."""
+
+import threading
+
+import numpy as np
+
+from dmlcpu.operators import OPERATORS
+
+
+class Watched:
+    """A Source over an array that counts what is read."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array, self.shape, self.dtype = array, array.shape, array.dtype
+        self.read_bytes = 0
+        self.reads = 0
+        self._reading = threading.Lock()
+
+    def read(self, region=None, into=None):
+        region = tuple(slice(0, n) for n in self.shape) if region is None else region
+        assert len(region) == len(self.shape)
+        for each, n in zip(region, self.shape, strict=True):
+            assert each.step is None
+            assert 0 <= each.start <= each.stop <= n
+        assert self._reading.acquire(blocking=False), "two threads read at once"
+        try:
+            part = self.array[region]
+            if into is None:
+                into = np.empty(part.shape, part.dtype)
+            assert into.shape == part.shape
+            assert into.dtype == part.dtype
+            assert into.flags.c_contiguous
+            into[...] = part
+        finally:
+            self._reading.release()
+        self.read_bytes += part.nbytes
+        self.reads += 1
+        return into
+
+
+class Unreadable(Watched):
+    """A Source that must not be read."""
+
+    def read(self, region=None, into=None):
+        raise AssertionError("read")
+
+
+class Once:
+    """A Sink that takes each element once."""
+
+    def __init__(self, tensor) -> None:
+        self.array = np.empty(tensor.shape, tensor.dtype)
+        self.times = np.zeros(tensor.shape, np.uint8)
+
+    def write(self, region, block) -> None:
+        part = self.array[region]
+        assert block.shape == part.shape
+        assert block.dtype == part.dtype
+        self.array[region] = block
+        self.times[region] += 1
+
+
+def in_blocks(operator: str, arguments: dict, memory: int | None = None, stopping=lambda: False) -> tuple:
+    """Return the results of a call of an operator on Sources, within the least memory or more of it."""
+    blocks = OPERATORS[operator].blocks
+    least = blocks.estimate(**arguments).least_memory
+    sinks = {name: Once(tensor) for name, tensor in blocks.estimate(**arguments).results.items()}
+    assert tuple(sinks) == OPERATORS[operator].results
+    blocks.run(arguments, sinks, least if memory is None else max(least, memory), stopping)
+    for sink in sinks.values():
+        assert (sink.times == 1).all()
+    return tuple(sink.array for sink in sinks.values())
+
+
+def arguments_of(call) -> dict:
+    """Return all arguments of a random call by name, those that may be Sources as such."""
+    row = OPERATORS[call.operator]
+    names = list(row.function.__code__.co_varnames)
+    arguments = {**dict(zip(names, call.args, strict=False)), **call.kwargs}
+    return {name: source_of(value) if name in row.blocks.SOURCES else value for name, value in arguments.items()}
+
+
+def source_of(value):
+    """Return an array as a Source, which has aligned elements in native byte order; of other things themselves."""
+    if not isinstance(value, np.ndarray):
+        return value
+    return Watched(np.ascontiguousarray(value.astype(value.dtype.newbyteorder("="))).reshape(value.shape))
