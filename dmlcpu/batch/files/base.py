@@ -1,0 +1,166 @@
+"""What the formats share: the error, the source that each of them opens, and types by name."""
+
+import errno
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any, Self
+
+import numpy as np
+
+from dmlcpu.batch.faults import optional
+from dmlcpu.common.arguments import Array
+from dmlcpu.common.data_types import DATA_TYPES
+from dmlcpu.common.regions import Region, Tensor
+
+
+class FileError(ValueError):
+    """A file is not what its format says, or does not hold what is asked for.
+
+    What the operating system refuses (no such file, no permission, no space) stays an OSError.
+
+    Parameters
+    ----------
+    found : str
+        What is there: "1,024 bytes of elements".
+    allowed : str
+        What would have been accepted: "4,096, as its header says".
+    """
+
+    def __init__(self, found: str, allowed: str) -> None:
+        super().__init__(found, allowed)  # args: the error pickles
+        self.found = found
+        self.allowed = allowed
+
+    def __str__(self) -> str:
+        return f"{self.found}; allowed: {self.allowed}"
+
+
+class FileSource(ABC):
+    """An array in a file: a `Source`, and a context manager that closes the file.
+
+    Parameters
+    ----------
+    stored : Tensor
+        Shape and type as the file has them, in native byte order.
+    dtype : str, optional
+        The name of a type as wide as the stored one, which the elements are seen as.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Its shape.
+    dtype : numpy.dtype
+        The type of what `read` returns.
+    nbytes : int
+        How many bytes the elements take.
+    in_regions : bool
+        Whether `read` of a region reads little more than that region. Where False, the whole array is read each time.
+    beside_bytes : int
+        How much memory `read` of a small region may take, if that is much.
+    """
+
+    in_regions = True
+    beside_bytes = 0
+
+    def __init__(self, stored: Tensor, dtype: str | None = None) -> None:
+        self.shape = stored.shape
+        self.dtype = seen_as(stored.dtype, dtype)
+        self.nbytes = stored.nbytes
+
+    @abstractmethod
+    def read(self, region: Region | None = None, into: Array | None = None) -> Array:
+        """Return the elements of a region, by default of all, in C order; `into`: an array of that shape to use."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the file; what has been read stays."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def _room(self, shape: tuple[int, ...], into: Array | None) -> Array:
+        """Return the array to read into."""
+        if into is None:
+            return np.empty(shape, self.dtype)
+        if into.shape != shape or into.dtype != self.dtype or not into.flags.c_contiguous:
+            raise TypeError(f"into is of {into.dtype}, shape {into.shape}; allowed: {self.dtype}, {shape}, in C order")
+        return into
+
+
+def named(name: str) -> np.dtype[Any]:
+    """Return the type of a name in the package's table."""
+    if name in np.sctypeDict:
+        return np.dtype(name)
+    dtype: np.dtype[Any] = np.dtype(getattr(optional("ml_dtypes", f"{name} needs", "ml_dtypes"), name))
+    return dtype
+
+
+def seen_as(stored: np.dtype[Any], name: str | None) -> np.dtype[Any]:
+    """Return the type that elements of a stored type are seen as: the one of that name if there is one."""
+    if name is None:
+        return stored
+    if name not in DATA_TYPES:
+        raise FileError(f"the dtype {name!r}", ", ".join(DATA_TYPES))
+    dtype = named(name)
+    if dtype.itemsize != stored.itemsize:
+        raise FileError(f"elements of {stored}, seen as {name}", f"a type of {stored.itemsize} bytes")
+    return dtype
+
+
+def check_dtype(dtype: np.dtype[Any]) -> None:
+    """Refuse elements that are no plain bytes of one fixed size."""
+    if dtype.hasobject or dtype.kind in "OT":
+        raise FileError("Python objects", "elements of fixed size (nothing is unpickled)")
+    if dtype.names is not None or dtype.subdtype is not None or not dtype.itemsize:
+        raise FileError(f"elements of the type {dtype}", "numbers (no structured types)")
+
+
+def chosen(name: str | None, names: list[str]) -> str:
+    """Return which of a file's arrays is meant."""
+    if not names:
+        raise FileError("a file without arrays", "a file that holds one")
+    if name is None and len(names) == 1:
+        return names[0]
+    if name is None:
+        raise FileError(f"a file of {len(names)} arrays and no name", f"a name: {', '.join(names)}")
+    if name not in names:
+        raise FileError(f"the name {name!r}", ", ".join(names))
+    return name
+
+
+def no_name(name: str | None, suffix: str) -> None:
+    """Refuse a name where the file holds one array without any."""
+    if name is not None:
+        raise FileError(f"the name {name!r}", f"none ({suffix} files hold one array)")
+
+
+def only_array(tensors: Mapping[str, Tensor], suffix: str) -> Tensor:
+    """Return the one array that is to go to a file of a format that holds no more."""
+    if len(tensors) != 1:
+        raise FileError(f"{len(tensors)} arrays for a {suffix} file", "1 (.npz, .safetensors and .zarr hold several)")
+    [tensor] = tensors.values()
+    return tensor
+
+
+def library(module: str, extra: str) -> ModuleType:
+    """Import a library that an extra of the package installs."""
+    return optional(module, f"{extra} files need", f"'dmlcpu[{extra}]'")
+
+
+@contextmanager
+def refused(allowed: str) -> Iterator[None]:
+    """Turn what libraries raise of broken files, which may be anything, into `FileError`."""
+    try:
+        yield
+    except (FileError, ImportError, MemoryError):
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # which broken offsets end in
+            raise
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise FileError(f"what cannot be read ({reason})", allowed) from None

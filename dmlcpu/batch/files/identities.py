@@ -1,0 +1,44 @@
+"""What a file was like when it was read: by this it is told later whether it has changed."""
+
+import hashlib
+import os
+from pathlib import Path
+
+
+def identity(path: str | os.PathLike[str], *, content: bool) -> dict[str, int | str]:
+    """Return what tells one state of a file, or of a folder with all that is in it, from another.
+
+    Parameters
+    ----------
+    path : path
+        A file or a folder.
+    content : bool
+        Whether to read it, and tell it by its bytes instead of by its time.
+
+    Returns
+    -------
+    dict
+        ``size`` in bytes, and ``mtime_ns`` (of a folder: the sum of all in it) or ``sha256``. It can be written as
+        JSON.
+    """
+    if os.path.isdir(path):
+        return _of_folder(Path(path), content)
+    if content:
+        with open(path, "rb", buffering=0) as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            return {"size": os.fstat(file.fileno()).st_size, "sha256": digest}
+    status = os.stat(path)
+    return {"size": status.st_size, "mtime_ns": status.st_mtime_ns}
+
+
+def _of_folder(folder: Path, content: bool) -> dict[str, int | str]:
+    entries = sorted((entry.relative_to(folder).as_posix(), entry) for entry in folder.rglob("*"))
+    size = sum(entry.stat().st_size for _, entry in entries if entry.is_file())
+    if not content:  # a folder's own time tells of files that came, went or were replaced
+        times = [folder.stat().st_mtime_ns, *(entry.stat().st_mtime_ns for _, entry in entries)]
+        return {"size": size, "mtime_ns": sum(times)}  # the latest may be one of the future, that hides later ones
+    digest = hashlib.sha256()
+    for name, entry in entries:
+        if entry.is_file():
+            digest.update(f"{name}\0{identity(entry, content=True)['sha256']}\n".encode())
+    return {"size": size, "sha256": digest.hexdigest()}

@@ -1,0 +1,78 @@
+"""ONNX tensors, one in a .pb file, as ONNX's test data has them. The library reads and writes them whole."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dmlcpu.batch.files.base import FileError, FileSource, library, no_name, only_array, refused
+from dmlcpu.batch.files.stored import open_file, write_at
+from dmlcpu.batch.files.targets import HeldWriter, Writer, resolved
+from dmlcpu.common.arguments import Array
+from dmlcpu.common.data_types import DATA_TYPES
+from dmlcpu.common.regions import Region, Tensor
+
+_ALLOWED = "an ONNX TensorProto"
+_NAME_OF = {row.onnx: row.name for row in DATA_TYPES.values()}
+_LONGEST = 2**31 - 1 - 2**16  # what protobuf can hold, with room for the header
+
+
+def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
+    """Open, and read, an ONNX tensor."""
+    no_name(name, ".pb")
+    helper = library("onnx.numpy_helper", "onnx")
+    proto = library("onnx", "onnx").TensorProto()
+    with open_file(path) as file, refused(_ALLOWED):
+        proto.ParseFromString(file.read())
+        if proto.data_location == proto.EXTERNAL:
+            raise FileError("a tensor whose elements are in another file", "one with elements of its own")
+        if proto.data_type not in _NAME_OF:
+            raise FileError(f"a tensor of ONNX's type {proto.data_type}", ", ".join(_NAME_OF.values()))
+        array = helper.to_array(proto)
+    if array.dtype.name != _NAME_OF[proto.data_type]:  # older versions give the nearest type that NumPy has
+        raise FileError(f"a tensor of {_NAME_OF[proto.data_type]}", f"{array.dtype}, which this version of onnx reads")
+    return _OnnxSource(array, dtype)
+
+
+def check_target(path: str, tensors: Mapping[str, Tensor]) -> str:
+    """Return where a new ONNX tensor goes, or refuse it."""
+    tensor = only_array(tensors, ".pb")
+    library("onnx.numpy_helper", "onnx")
+    if tensor.dtype.name not in _NAME_OF.values():
+        raise FileError(f"elements of {tensor.dtype} for an ONNX tensor", ", ".join(_NAME_OF.values()))
+    if tensor.nbytes > _LONGEST:
+        raise FileError(f"{tensor.nbytes:,} bytes for an ONNX tensor", f"at most {_LONGEST:,}")
+    return resolved(path)
+
+
+def create(path: str, tensors: Mapping[str, Tensor], token: str) -> Writer:
+    """Begin an ONNX tensor."""
+    return _OnnxWriter(check_target(path, tensors), tensors, token)
+
+
+class _OnnxSource(FileSource):
+    in_regions = False
+
+    def __init__(self, array: Any, dtype: str | None) -> None:
+        super().__init__(Tensor(array.shape, array.dtype), dtype)
+        self._array: Array | None = array.view(self.dtype)
+
+    def close(self) -> None:
+        """Let the elements go."""
+        self._array = None
+
+    def read(self, region: Region | None = None, into: Array | None = None) -> Array:
+        """Return the elements of a region, by default of all, in C order; `into`: an array of that shape to use."""
+        if self._array is None:
+            raise ValueError("the file is closed")
+        part = self._array if region is None else self._array[region]
+        array = self._room(np.shape(part), into)
+        array[...] = part
+        return array
+
+
+class _OnnxWriter(HeldWriter):
+    def _complete(self) -> None:
+        [(name, array)] = self._arrays.items()
+        proto = library("onnx.numpy_helper", "onnx").from_array(array, name)
+        write_at(self._file, 0, np.frombuffer(proto.SerializeToString(deterministic=True), np.uint8))

@@ -1,0 +1,84 @@
+"""safetensors files: tensors by name. The library checks and writes them; the elements are read in regions."""
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dmlcpu.batch.files.base import FileError, FileSource, chosen, library, named, refused
+from dmlcpu.batch.files.stored import StoredSource, open_file, write_at
+from dmlcpu.batch.files.targets import HeldWriter, Writer, resolved
+from dmlcpu.common.regions import Tensor
+
+_ALLOWED = "a safetensors file"
+_TYPES = {
+    "BOOL": "bool",
+    "U8": "uint8",
+    "U16": "uint16",
+    "U32": "uint32",
+    "U64": "uint64",
+    "I8": "int8",
+    "I16": "int16",
+    "I32": "int32",
+    "I64": "int64",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "F32": "float32",
+    "F64": "float64",
+    "C64": "complex64",
+}
+
+
+def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
+    """Open a tensor of a safetensors file."""
+    header, start = _header(path)
+    entry = header[chosen(name, list(header))]
+    if entry["dtype"] not in _TYPES:
+        raise FileError(f"elements of the type {entry['dtype']}", ", ".join(_TYPES))
+    stored = Tensor(tuple(entry["shape"]), named(_TYPES[entry["dtype"]]))
+    file = open_file(path)
+    try:
+        # In little-endian machines' order, which are all that the package has kernels for.
+        return StoredSource(file, start + entry["data_offsets"][0], stored, dtype)
+    except BaseException:
+        file.close()
+        raise
+
+
+def check_target(path: str, tensors: Mapping[str, Tensor]) -> str:
+    """Return where a new safetensors file goes, or refuse it."""
+    library("safetensors.numpy", "safetensors")
+    for name, tensor in tensors.items():
+        if tensor.dtype.name not in _TYPES.values():
+            raise FileError(f"elements of {tensor.dtype} for a safetensors file", ", ".join(_TYPES.values()))
+        if name == "__metadata__":
+            raise FileError(f"the name {name!r}", "any other (safetensors files have it for something else)")
+    return resolved(path)
+
+
+def create(path: str, tensors: Mapping[str, Tensor], token: str) -> Writer:
+    """Begin a safetensors file."""
+    return _SafetensorsWriter(check_target(path, tensors), tensors, token)
+
+
+def _header(path: str) -> tuple[dict[str, Any], int]:
+    """Return each tensor's type, shape and place, and where their elements begin, of a file that is as it should be."""
+    safetensors = library("safetensors", "safetensors")
+    with open_file(path) as file, refused(_ALLOWED):
+        if not os.fstat(file.fileno()).st_size:
+            raise FileError("an empty file", _ALLOWED)
+        # The library looks at the header, and whether the file ends where it says.
+        with safetensors.safe_open(path, framework="np"):
+            length = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(length))
+    header.pop("__metadata__", None)
+    return dict(sorted(header.items(), key=lambda item: (item[1]["data_offsets"], item[0]))), 8 + length
+
+
+class _SafetensorsWriter(HeldWriter):
+    def _complete(self) -> None:
+        # Not its save_file: that takes another temporary name, which would be left behind, and leaves the mode 0600.
+        data = library("safetensors.numpy", "safetensors").save(self._arrays)
+        write_at(self._file, 0, np.frombuffer(data, np.uint8))

@@ -1,0 +1,276 @@
+"""Elements that lie one after another in a file, read and written by regions with plain reads and writes.
+
+Not by mapping the file: a mapped file that another program makes shorter kills the process with SIGBUS, and its pages
+count as the process's memory.
+"""
+
+import io
+import itertools
+import math
+import os
+import stat
+import threading
+from typing import Any
+
+import numpy as np
+
+from dmlcpu.batch.files.base import FileError, FileSource
+from dmlcpu.common.arguments import Array
+from dmlcpu.common.regions import Region, Tensor
+
+# Short runs of elements are read along with the gaps between them, through this many bytes at a time,
+_SPAN = 1 << 20
+# if they are shorter than this: longer ones are worth a call each, without a copy;
+_SHORT = 1 << 15
+# and if what is read in vain is no more than this for each: it costs about as much as a call.
+_GAP = 1 << 14
+# An array in Fortran order is read in tiles of so many bytes, in runs of so many: 16 runs of 4-byte elements fill lines
+# of the cache, and a tile stays in the second level. Measured, 16 KiB to 4 MiB: 1.4 to 3.3 GB/s; longer tiles half.
+_TILE = 1 << 18
+_RUN = 1 << 14
+
+_POSITION = threading.Lock()
+
+
+def open_file(path: str | os.PathLike[str]) -> io.FileIO:
+    """Open a regular file to read it, without a buffer. What is no file, such as a pipe, is refused, not waited for."""
+    file = io.FileIO(path, opener=_open)
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise FileError("no regular file", "a file on disk")
+    return file
+
+
+def _open(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def read_at(file: io.FileIO, offset: int, into: Array) -> None:
+    """Read bytes into an array of them."""
+    wanted = into.size
+    done = 0
+    while done < wanted:
+        got = _read_some(file, offset + done, into[done:] if done else into)
+        if not got:
+            raise FileError(f"an end of the file after {offset + done:,} bytes", f"{offset + wanted:,}, as at first")
+        done += got
+
+
+def write_at(file: io.FileIO, offset: int, data: Array) -> None:
+    """Write an array of bytes."""
+    done = 0
+    while done < data.size:
+        done += _write_some(file, offset + done, data[done:] if done else data)
+
+
+if hasattr(os, "preadv"):
+
+    def _read_some(file: io.FileIO, offset: int, into: Array) -> int:
+        return os.preadv(file.fileno(), [into.data], offset)
+
+    def _write_some(file: io.FileIO, offset: int, data: Array) -> int:
+        return os.pwrite(file.fileno(), data.data, offset)
+
+else:  # Windows has no call that takes the position along
+
+    def _read_some(file: io.FileIO, offset: int, into: Array) -> int:
+        with _POSITION:
+            file.seek(offset)
+            return file.readinto(into.data) or 0
+
+    def _write_some(file: io.FileIO, offset: int, data: Array) -> int:
+        with _POSITION:
+            file.seek(offset)
+            return file.write(data.data)
+
+
+def as_bytes(array: Array) -> Array:
+    """Return the bytes of a C-contiguous array; not all types of elements can be given to files as they are."""
+    return array.reshape(-1).view(np.uint8)
+
+
+def plain(itemsize: int) -> np.dtype[Any]:
+    """Return the type that elements of a size are moved as."""
+    return np.dtype(f"u{itemsize}" if itemsize in (1, 2, 4, 8) else f"V{itemsize}")
+
+
+class StoredSource(FileSource):
+    """An array whose elements lie in a file as they do in memory.
+
+    Parameters
+    ----------
+    file : io.FileIO
+        The file; closed with the source.
+    offset : int
+        Where the first element is, in bytes.
+    stored : Tensor
+        Shape and type in native byte order.
+    dtype : str, optional
+        See `FileSource`.
+    fortran : bool, optional
+        Whether the first dimension is the one whose elements lie side by side.
+    swapped : bool, optional
+        Whether the elements are in the other byte order.
+    """
+
+    def __init__(
+        self,
+        file: io.FileIO,
+        offset: int,
+        stored: Tensor,
+        dtype: str | None = None,
+        fortran: bool = False,
+        swapped: bool = False,
+    ) -> None:
+        super().__init__(stored, dtype)
+        self._file = file
+        self._offset = offset
+        self._fortran = fortran and len(stored.shape) > 1
+        self._swapped = stored.dtype if swapped else None
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def read(self, region: Region | None = None, into: Array | None = None) -> Array:
+        """Return the elements of a region, by default of all, in C order; `into`: an array of that shape to use."""
+        if region is None:
+            array = self._room(self.shape, into)
+            region = tuple(slice(0, size) for size in self.shape) if self._fortran else None
+        else:
+            array = self._room(tuple(part.stop - part.start for part in region), into)
+        if not array.size:
+            return array
+        if region is None:
+            read_at(self._file, self._offset, as_bytes(array))
+        elif self._fortran:
+            self._read_fortran([part.start for part in region], array.view(plain(array.itemsize)))
+        else:
+            steps = strides_of(self.shape, array.itemsize)
+            first = self._offset + sum(part.start * step for part, step in zip(region, steps, strict=True))
+            _fill(self._file, first, steps, array.view(plain(array.itemsize)))
+        if self._swapped is not None:
+            array.view(self._swapped).byteswap(inplace=True)
+        return array
+
+    def _read_fortran(self, starts: list[int], into: Array) -> None:
+        """Fill an array in C order from one in Fortran order, by tiles that are transposed in the cache."""
+        steps = strides_of(self.shape[::-1], into.itemsize)
+        tile = _tile(into.shape, into.itemsize)
+        scratch = np.empty(math.prod(tile), into.dtype)
+        for corner in itertools.product(
+            *(range(0, size, step) for size, step in zip(into.shape, tile, strict=True)),
+        ):
+            target = into[tuple(slice(at, at + step) for at, step in zip(corner, tile, strict=True))]
+            block = scratch[: target.size].reshape(target.shape[::-1])
+            places = (start + at for start, at in zip(reversed(starts), reversed(corner), strict=True))
+            first = self._offset + sum(place * step for place, step in zip(places, steps, strict=True))
+            _fill(self._file, first, steps, block)
+            target[...] = block.transpose()
+
+
+def strides_of(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """Return the steps of an array in C order, in bytes."""
+    sizes = itertools.accumulate(shape[:0:-1], int.__mul__, initial=itemsize)
+    return tuple(sizes)[::-1][: len(shape)] if shape else ()
+
+
+def _tile(shape: tuple[int, ...], itemsize: int) -> list[int]:
+    """Return the shape of the tiles: long enough in the first dimensions for the file, in the last for the memory."""
+    tile = [1] * len(shape)
+    left = max(1, _RUN // itemsize)
+    for axis, size in enumerate(shape):
+        tile[axis] = min(size, left)
+        left //= tile[axis]
+        if left <= 1:
+            break
+    left = max(1, _TILE // itemsize // math.prod(tile))
+    for axis in reversed(range(len(shape))):
+        wider = min(shape[axis], tile[axis] * left)
+        left = left * tile[axis] // wider
+        tile[axis] = wider
+        if left <= 1:
+            break
+    return tile
+
+
+def _fill(file: io.FileIO, first: int, steps: tuple[int, ...], into: Array) -> None:
+    """Read elements that are `steps` bytes apart in the file, the first at `first`."""
+    if 1 in into.shape:
+        steps = tuple(step for size, step in zip(into.shape, steps, strict=True) if size > 1)
+        into = into.squeeze()
+    run, runs = _runs(into.shape, steps, into.itemsize)
+    if runs == 1 and into.flags.c_contiguous:
+        read_at(file, first, as_bytes(into))
+        return
+    span = into.itemsize + sum((size - 1) * step for size, step in zip(into.shape, steps, strict=True))
+    covered = run < _SHORT and span <= into.nbytes + runs * _GAP
+    if covered and span <= _SPAN:
+        scratch = np.empty(span, np.uint8)
+        read_at(file, first, scratch)
+        into[...] = np.ndarray(into.shape, into.dtype, scratch, strides=steps)
+        return
+    if runs == len(into) and not covered:
+        for row, data in enumerate(as_bytes(into).reshape(runs, run)):
+            read_at(file, first + row * steps[0], data)
+        return
+    rows = max(1, _SPAN // steps[0]) if covered else 1
+    for row in range(0, len(into), rows):
+        _fill(file, first + row * steps[0], steps, into[row : row + rows])
+
+
+def _runs(shape: tuple[int, ...], steps: tuple[int, ...], itemsize: int) -> tuple[int, int]:
+    """Return the bytes of the longest runs that elements form in a file, and how many runs there are."""
+    run = itemsize
+    for axis in reversed(range(len(shape))):
+        if steps[axis] != run:
+            return run, math.prod(shape[: axis + 1])
+        run *= shape[axis]
+    return run, 1
+
+
+class StoredSink:
+    """An array in C order in a file, of which regions are written.
+
+    Parameters
+    ----------
+    file : io.FileIO
+        The file.
+    offset : int
+        Where its first element is, in bytes.
+    tensor : Tensor
+        Shape and type.
+    """
+
+    def __init__(self, file: io.FileIO, offset: int, tensor: Tensor) -> None:
+        self._file = file
+        self._offset = offset
+        self._dtype = tensor.dtype
+        self._steps = strides_of(tensor.shape, tensor.dtype.itemsize)
+
+    def write(self, region: Region, block: Array) -> None:
+        """Write the elements of a region."""
+        check_block(region, block, self._dtype)
+        first = self._offset + sum(part.start * step for part, step in zip(region, self._steps, strict=True))
+        self._write(first, self._steps, block)
+
+    def _write(self, first: int, steps: tuple[int, ...], block: Array) -> None:
+        if not block.size:
+            return
+        if 1 in block.shape:
+            steps = tuple(step for size, step in zip(block.shape, steps, strict=True) if size > 1)
+            block = block.squeeze()
+        runs = _runs(block.shape, steps, block.itemsize)[1]
+        if runs == 1 and (block.flags.c_contiguous or block.nbytes <= _SPAN or block.ndim < 2):
+            write_at(self._file, first, as_bytes(np.ascontiguousarray(block)))
+            return
+        rows = max(1, _SPAN * len(block) // block.nbytes) if runs == 1 else 1
+        for row in range(0, len(block), rows):
+            self._write(first + row * steps[0], steps, block[row : row + rows])
+
+
+def check_block(region: Region, block: Array, dtype: np.dtype[Any]) -> None:
+    """Refuse what does not fit the region it is written to."""
+    shape = tuple(part.stop - part.start for part in region)
+    if block.shape != shape or block.dtype != dtype:
+        raise TypeError(f"a block of {block.dtype}, shape {block.shape}; allowed: {dtype}, {shape}")

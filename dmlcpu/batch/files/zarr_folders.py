@@ -1,0 +1,168 @@
+"""zarr folders of version 3: one array, or a group of them. Read and written in regions by the library.
+
+Of version 2 none are opened: what it calls filters may unpickle.
+"""
+
+import contextlib
+import math
+import os
+import shutil
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dmlcpu.batch.files.base import FileError, FileSource, check_dtype, chosen, library, no_name, refused
+from dmlcpu.batch.files.stored import check_block
+from dmlcpu.batch.files.targets import Writer, remove, resolved, sync_folder
+from dmlcpu.common.arguments import Array
+from dmlcpu.common.regions import Region, Tensor
+
+_ALLOWED = "a zarr folder of version 3"
+_CHUNK = 4 << 20
+_LARGE = 32 << 20  # chunks of more bytes count: each is decompressed as a whole, and copied
+_TYPES = [np.dtype(code) for code in "?" + np.typecodes["AllInteger"] + "efdFD"]
+
+
+def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
+    """Open an array of a zarr folder."""
+    root = _opened(path)
+    if not hasattr(root, "members"):
+        no_name(name, "zarr's array")
+        return _ZarrSource(root, dtype)
+    members = _members(root)
+    return _ZarrSource(members[chosen(name, sorted(members))], dtype)
+
+
+def check_target(path: str, tensors: Mapping[str, Tensor]) -> str:
+    """Return where a new zarr folder goes, or refuse it."""
+    library("zarr", "zarr")
+    for tensor in tensors.values():
+        if tensor.dtype not in _TYPES:
+            raise FileError(f"elements of {tensor.dtype} for a zarr folder", "the types of numbers that NumPy has")
+    target = resolved(path, folder=True)
+    if os.path.isdir(target) and os.listdir(target) and not os.path.exists(os.path.join(target, "zarr.json")):
+        raise FileError("a folder of other files in the place of the output", f"{_ALLOWED}, or nothing")
+    return target
+
+
+def create(path: str, tensors: Mapping[str, Tensor], token: str) -> Writer:
+    """Begin a zarr folder: an array if there is one, otherwise a group."""
+    return _ZarrWriter(check_target(path, tensors), tensors, token)
+
+
+def _opened(path: str) -> Any:
+    if os.path.exists(path) and not os.path.isdir(path):
+        raise FileError("a file", _ALLOWED)
+    os.scandir(path).close()  # the system's error, if it cannot be read
+    zarr = library("zarr", "zarr")
+    try:
+        with refused(_ALLOWED):
+            return zarr.open(path, mode="r", zarr_format=3)
+    except FileNotFoundError:  # zarr's own, of a folder without what makes it one of zarr's
+        raise FileError("a folder without zarr.json", _ALLOWED) from None
+
+
+def _members(group: Any) -> dict[str, Any]:
+    with refused(_ALLOWED):
+        return {name: member for name, member in group.members(max_depth=None) if hasattr(member, "chunks")}
+
+
+class _ZarrSource(FileSource):
+    def __init__(self, array: Any, dtype: str | None) -> None:
+        check_dtype(array.dtype)
+        super().__init__(Tensor(tuple(array.shape), array.dtype.newbyteorder("=")), dtype)
+        self._array = array
+        chunk = math.prod(array.chunks) * self.dtype.itemsize  # within shards, which are not read as a whole
+        self.beside_bytes = 2 * chunk if chunk > _LARGE else 0
+
+    def close(self) -> None:
+        """Do nothing: zarr opens its files for each region."""
+
+    def read(self, region: Region | None = None, into: Array | None = None) -> Array:
+        """Return the elements of a region, by default of all, in C order; `into`: an array of that shape to use."""
+        if region is None:
+            region = tuple(slice(0, size) for size in self.shape)
+        with refused(_ALLOWED):
+            part = np.asarray(self._array[region])
+        native = np.ascontiguousarray(part, part.dtype.newbyteorder("=")).reshape(part.shape).view(self.dtype)
+        if into is None:
+            return native
+        array = self._room(part.shape, into)
+        array[...] = native
+        return array
+
+
+class _ZarrWriter(Writer):
+    def __init__(self, target: str, tensors: Mapping[str, Tensor], token: str) -> None:
+        super().__init__(target, token)
+        self._old = self._temporary.removesuffix(".part") + ".old.part"
+        os.makedirs(self._folder, exist_ok=True)
+        os.mkdir(self._temporary)
+        try:
+            self.sinks = self._create(tensors)
+        except BaseException:
+            self.discard()
+            raise
+
+    def _create(self, tensors: Mapping[str, Tensor]) -> dict[str, "_ZarrSink"]:
+        zarr = library("zarr", "zarr")
+        paths = dict.fromkeys(tensors) if len(tensors) == 1 else {name: name for name in tensors}
+        if len(tensors) != 1:
+            zarr.create_group(self._temporary, zarr_format=3)
+        sinks = {}
+        for name, path in paths.items():
+            shape, dtype = tensors[name]
+            array = zarr.create_array(
+                self._temporary, name=path, shape=shape, dtype=dtype, chunks=_chunks(tensors[name]), zarr_format=3
+            )
+            sinks[name] = _ZarrSink(array, dtype)
+        return sinks
+
+    def finish(self) -> None:
+        """Have it all on the disk, under the temporary name."""
+        for folder, _, files in os.walk(self._temporary):
+            for name in files:
+                with open(os.path.join(folder, name), "rb+") as file:
+                    os.fsync(file.fileno())
+            sync_folder(folder)
+
+    def put_in_place(self) -> None:
+        """Replace the target by what has been written. A folder that was there is first put aside, then removed."""
+        if os.path.isdir(self._target):
+            os.rename(self._target, self._old)
+            try:
+                os.rename(self._temporary, self._target)
+            except BaseException:
+                os.rename(self._old, self._target)
+                raise
+            shutil.rmtree(self._old, ignore_errors=True)
+        else:
+            os.rename(self._temporary, self._target)
+        sync_folder(self._folder)
+
+    def discard(self) -> None:
+        """Remove what has been written. Never fails: what cannot be removed is `stray`."""
+        with contextlib.suppress(OSError):
+            remove(self._temporary)
+
+
+class _ZarrSink:
+    def __init__(self, array: Any, dtype: np.dtype[Any]) -> None:
+        self._array = array
+        self._dtype = dtype
+
+    def write(self, region: Region, block: Array) -> None:
+        """Write the elements of a region."""
+        check_block(region, block, self._dtype)
+        self._array[region] = block
+
+
+def _chunks(tensor: Tensor) -> tuple[int, ...]:
+    """Return the shape of the chunks: whole rows, as regions mostly are, as far as they are not too long."""
+    left = _CHUNK // tensor.dtype.itemsize
+    chunks = []
+    for size in reversed(tensor.shape):
+        chunks.append(max(1, min(size, left)))
+        left //= chunks[-1]
+    return tuple(reversed(chunks))

@@ -1,0 +1,149 @@
+import warnings
+import zipfile
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from writing import contents, write
+
+from dmlcpu.batch.files import FileError, create, open_source
+from dmlcpu.common.regions import Tensor
+
+ARRAYS = {
+    "values": np.arange(24.0).reshape(2, 3, 4),
+    "file": np.array(3, "i2"),
+    "none": np.empty((0, 3), "f4"),
+    "fortran": np.asfortranarray(np.arange(12, dtype=">i4").reshape(3, 4)),
+}
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_reads_what_numpy_writes(tmp_path: Path, save) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "x.npz"
+    save(path, **{name if name != "file" else "f": array for name, array in ARRAYS.items()})
+    for name, array in ARRAYS.items():
+        with open_source(path, name if name != "file" else "f") as source:
+            assert (source.shape, source.dtype) == (array.shape, array.dtype.newbyteorder("="))
+            assert not source.in_regions
+            for into in (None, np.empty(array.shape, source.dtype)):
+                got = source.read(into=into)
+                assert into is None or got is into
+                assert got.flags.c_contiguous
+                np.testing.assert_array_equal(got, array)
+            region = tuple(slice(size // 3, size) for size in array.shape)
+            np.testing.assert_array_equal(source.read(region), array[region])
+
+
+def test_writes_what_numpy_writes(tmp_path: Path) -> None:
+    arrays = {name: np.array(array, array.dtype.newbyteorder("="), order="C") for name, array in ARRAYS.items()}
+    write(tmp_path / "y.npz", **arrays)
+    with np.load(tmp_path / "y.npz") as loaded:
+        assert list(loaded) == list(arrays)
+        for name, array in arrays.items():
+            assert loaded[name].dtype == array.dtype
+            np.testing.assert_array_equal(loaded[name], array)
+    with zipfile.ZipFile(tmp_path / "y.npz") as archive:
+        assert {member.date_time for member in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+        assert {member.compress_type for member in archive.infolist()} == {zipfile.ZIP_STORED}
+    del arrays["file"]
+    write(tmp_path / "y.npz", **arrays)
+    np.savez(tmp_path / "numpy.npz", **arrays)
+    assert (tmp_path / "y.npz").read_bytes() == (tmp_path / "numpy.npz").read_bytes()
+
+
+def test_bfloat16(tmp_path: Path) -> None:
+    array = np.arange(6).astype(ml_dtypes.bfloat16)
+    write(tmp_path / "x.npz", y=array)
+    with open_source(tmp_path / "x.npz", dtype="bfloat16") as source:
+        np.testing.assert_array_equal(source.read(), array)
+
+
+def test_names(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    np.savez(path, a=np.ones(2))
+    with open_source(path) as source:
+        assert source.shape == (2,)
+    np.savez(path, a=np.ones(2), b=np.ones(3))
+    with pytest.raises(FileError, match="2 arrays and no name; allowed: a name: a, b"):
+        open_source(path)
+    with pytest.raises(FileError, match="the name 'c'; allowed: a, b"):
+        open_source(path, "c")
+    np.savez(path)
+    with pytest.raises(FileError, match="without arrays"):
+        open_source(path)
+
+
+def spoiled(path: Path, at: bytes, by: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[data.index(at) + by] ^= 1
+    path.write_bytes(data)
+
+
+def test_bad_files(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    np.savez(path, a=np.arange(1000))
+    whole = path.read_bytes()
+    for data in (b"", b"PK", whole[:-100], whole[500:]):  # of the last the directory, at the end, is whole
+        path.write_bytes(data)
+        with pytest.raises(FileError, match="what cannot be read"):
+            open_source(path)
+    with pytest.raises(FileNotFoundError):
+        open_source(tmp_path / "none.npz")
+    path.write_bytes(whole)
+    spoiled(path, np.arange(500, 502).tobytes(), 0)
+    with open_source(path) as source, pytest.raises(FileError, match="Bad CRC-32"):
+        source.read()
+    np.savez_compressed(path, a=np.random.default_rng(1).integers(0, 9, 1000))
+    size = path.stat().st_size
+    data = bytearray(path.read_bytes())
+    data[size // 2 : size // 2 + 100] = bytes(100)
+    path.write_bytes(data)
+    with open_source(path) as source, pytest.raises(FileError, match="what cannot be read"):
+        source.read()
+
+
+def test_members_that_lie(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    for array, more, message in [
+        (np.ones(3), b"0", "25 bytes of elements; allowed: 24"),
+        (np.array([None]), b"", "nothing is unpickled"),
+    ]:
+        np.save(tmp_path / "a.npy", array, allow_pickle=True)
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("a.npy", (tmp_path / "a.npy").read_bytes() + more)
+            archive.writestr("readme.txt", "no array")
+        with pytest.raises(FileError, match=message):
+            open_source(path)
+
+
+def test_of_two_members_of_one_name_the_later_counts(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the name
+        for value in (1.0, 2.0):
+            np.save(tmp_path / "a.npy", np.array(value))
+            archive.write(tmp_path / "a.npy", "a.npy")
+    with open_source(tmp_path / "x.npz") as source:
+        assert source.read() == 2
+
+
+def test_member_that_ends_early(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    np.save(tmp_path / "a.npy", np.zeros(3))
+    short = (tmp_path / "a.npy").read_bytes()[:-8]
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.npy", short)
+    # The directory now says that there are 8 bytes more.
+    data = bytearray(path.read_bytes())
+    at = data.index(b"PK\x01\x02") + 24
+    assert int.from_bytes(data[at : at + 4], "little") == len(short)
+    data[at : at + 4] = (len(short) + 8).to_bytes(4, "little")
+    path.write_bytes(data)
+    with open_source(path) as source, pytest.raises(FileError, match="ends after 16 bytes of elements"):
+        source.read()
+
+
+def test_refuses_what_it_cannot_hold(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="Python objects"):
+        create(tmp_path / "y.npz", {"a": Tensor((2,), np.dtype(object))}, "0a")
+    assert contents(tmp_path) == []

@@ -1,0 +1,165 @@
+import itertools
+import os
+import shutil
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from writing import contents, everything, write
+
+from dmlcpu.batch.files import FileError, check_target, create, open_source, stray
+from dmlcpu.batch.files.zarr_folders import _chunks
+from dmlcpu.common.regions import Tensor
+
+zarr = pytest.importorskip("zarr")
+
+ARRAY = np.arange(60, dtype="i4").reshape(5, 3, 4)
+
+
+@pytest.mark.parametrize("dtype", ["?", "u1", "i8", "f2", "f4", ">f8", "c8", "c16"])
+@pytest.mark.parametrize("shape", [(5, 12), (), (0, 2)])
+def test_reads_what_zarr_writes(tmp_path: Path, dtype: str, shape: tuple[int, ...]) -> None:
+    array = np.arange(60)[: np.prod(shape, dtype=int)].reshape(shape).astype(dtype)
+    zarr.create_array(tmp_path / "x.zarr", shape=shape, dtype=dtype, chunks=tuple(min(3, n or 1) for n in shape))[
+        everything(shape)
+    ] = array
+    with open_source(tmp_path / "x.zarr") as source:
+        assert (source.shape, source.dtype, source.in_regions) == (shape, array.dtype.newbyteorder("="), True)
+        into = np.empty(shape, source.dtype)
+        assert source.read(into=into) is into
+        got = source.read()
+        assert got.dtype.isnative
+        assert got.tobytes() == into.tobytes() == array.astype(source.dtype).tobytes()
+        region = tuple(slice(size // 3, size) for size in shape)
+        np.testing.assert_array_equal(source.read(region), array[region])
+
+
+def test_writes_regions(tmp_path: Path) -> None:
+    writer = create(tmp_path / "y.zarr", {"y": Tensor(ARRAY.shape, ARRAY.dtype)}, "0a")
+    for region in itertools.product((slice(0, 2), slice(2, 5)), (slice(0, 3),), (slice(0, 1), slice(1, 4))):
+        writer.sinks["y"].write(region, ARRAY[region])
+    writer.finish()
+    writer.put_in_place()
+    opened = zarr.open_array(tmp_path / "y.zarr", mode="r", zarr_format=3)
+    np.testing.assert_array_equal(opened[...], ARRAY)
+
+
+def test_groups(tmp_path: Path) -> None:
+    path = tmp_path / "y.zarr"
+    write(path, values=ARRAY, indices=ARRAY[0])
+    with open_source(path, "indices") as source:
+        np.testing.assert_array_equal(source.read(), ARRAY[0])
+    with pytest.raises(FileError, match="2 arrays and no name; allowed: a name: indices, values"):
+        open_source(path)
+    with pytest.raises(FileError, match="the name 'x'"):
+        open_source(path, "x")
+    write(path, y=ARRAY)  # in the place of the group
+    with pytest.raises(FileError, match="the name 'x'"):
+        open_source(path, "x")
+    zarr.open_group(tmp_path / "g.zarr", mode="w").create_group("a").create_array("b", shape=(2,), dtype="u2")
+    with open_source(tmp_path / "g.zarr", "a/b", "bfloat16") as source:
+        assert source.shape == (2,)
+    with open_source(tmp_path / "g.zarr", dtype="bfloat16") as source:
+        assert source.read().dtype == ml_dtypes.bfloat16
+
+
+def test_bad_folders(tmp_path: Path) -> None:
+    path = tmp_path / "x.zarr"
+    with pytest.raises(FileNotFoundError):
+        open_source(path)
+    path.mkdir()
+    for text, message in [(None, "without zarr.json"), ("{", "what cannot be read"), ("[]", "what cannot be read")]:
+        if text is not None:
+            (path / "zarr.json").write_text(text)
+        with pytest.raises(FileError, match=message):
+            open_source(path)
+    shutil.rmtree(path)
+    path.write_bytes(b"")
+    with pytest.raises(FileError, match="a file; allowed: a zarr folder"):
+        open_source(path)
+
+
+def test_bad_chunks(tmp_path: Path) -> None:
+    write(tmp_path / "x.zarr", y=np.arange(1000))
+    [chunk] = [path for path in (tmp_path / "x.zarr").rglob("*") if path.is_file() and path.name != "zarr.json"]
+    chunk.write_bytes(chunk.read_bytes()[:20])
+    with open_source(tmp_path / "x.zarr") as source, pytest.raises(FileError, match="what cannot be read"):
+        source.read()
+
+
+def test_version_2_is_not_opened(tmp_path: Path) -> None:
+    class Trap:
+        def __reduce__(self) -> tuple[object, ...]:
+            return os.mkdir, (str(tmp_path / "sprung"),)
+
+    zarr.create_array(tmp_path / "x.zarr", shape=(2,), dtype="f4", zarr_format=2)[...] = 1
+    with pytest.raises(FileError, match="a zarr folder of version 3"):
+        open_source(tmp_path / "x.zarr")
+    assert contents(tmp_path) == ["x.zarr"]
+
+
+def test_strings_are_refused(tmp_path: Path) -> None:
+    zarr.create_array(tmp_path / "x.zarr", shape=(2,), dtype=str)
+    with pytest.raises(FileError, match="Python objects"):
+        open_source(tmp_path / "x.zarr")
+
+
+def test_other_folders_are_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "y.zarr"
+    path.mkdir()
+    write(path, y=ARRAY)  # an empty folder
+    (path / "zarr.json").rename(path / "thesis.txt")
+    with pytest.raises(FileError, match="a folder of other files"):
+        create(path, {"y": Tensor((2,), np.dtype("f4"))}, "0a")
+    assert (path / "thesis.txt").exists()
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_stopped_between_the_renames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: bool) -> None:
+    path = tmp_path / "y.zarr"
+    write(path, y=ARRAY)
+    writer = create(path, {"y": Tensor(ARRAY.shape, ARRAY.dtype)}, "0a")
+    writer.finish()
+    rename = os.rename
+
+    def stopped(source: str, target: str) -> None:
+        if source.endswith(".0a.part") or (killed and source.endswith(".old.part")):
+            raise OSError("stopped")
+        rename(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", stopped)
+        with pytest.raises(OSError, match="stopped"):
+            writer.put_in_place()
+    if killed:
+        assert [found.name for found in stray([path])] == [".y.zarr.0a.old.part", ".y.zarr.0a.part"]
+    else:
+        writer.discard()
+        assert contents(tmp_path) == ["y.zarr"]
+        with open_source(path) as source:
+            np.testing.assert_array_equal(source.read(), ARRAY)
+
+
+def test_refuses_what_it_cannot_hold(tmp_path: Path) -> None:
+    for dtype in ("O", "V2", "S3", ml_dtypes.bfloat16):
+        with pytest.raises(FileError, match="for a zarr folder"):
+            create(tmp_path / "y.zarr", {"a": Tensor((2,), np.dtype(dtype))}, "0a")
+    assert contents(tmp_path) == []
+
+
+def test_chunks() -> None:
+    def chunks(*shape: int) -> tuple[int, ...]:
+        return _chunks(Tensor(shape, np.dtype("f4")))
+
+    assert chunks() == ()
+    assert chunks(10, 0, 3) == (10, 1, 3)
+    assert chunks(1 << 20, 1024) == (1024, 1024)
+    assert chunks(8, 1 << 24) == (1, 1 << 20)
+
+
+def test_types_as_other_formats_are_read_with(tmp_path: Path) -> None:
+    """A type that was swapped is equal to NumPy's own, but not the same object."""
+    dtype = np.dtype(">f4").newbyteorder("=")
+    assert dtype.isbuiltin != 1
+    check_target(tmp_path / "y.zarr", {"y": Tensor((3,), dtype)})
