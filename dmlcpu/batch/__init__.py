@@ -1,4 +1,4 @@
-"""Run whole files: DxDispatch models.
+"""Run whole files: jobs over many of them, and DxDispatch models.
 
 The names load on first use: importing the package, or its `faults`, imports neither Numba nor NumPy.
 """
@@ -8,16 +8,32 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dmlcpu.batch.faults import Fault as Fault, ModelError as ModelError
+    from dmlcpu.batch.jobs.dry_run import JobsPlan as JobsPlan, PlannedJob as PlannedJob, plan_jobs as plan_jobs
+    from dmlcpu.batch.jobs.faults import JobFault as JobFault, JobsError as JobsError
+    from dmlcpu.batch.jobs.manifest import ManifestError as ManifestError
+    from dmlcpu.batch.jobs.outcomes import Failure as Failure
+    from dmlcpu.batch.jobs.run import BatchResult as BatchResult, run_jobs as run_jobs
+    from dmlcpu.batch.jobs.workers import WorkerError as WorkerError
     from dmlcpu.batch.models.model import Model as Model, load_model as load_model
     from dmlcpu.batch.models.runner import RunError as RunError, Timing as Timing, run_model as run_model
 
 _HOME_OF = {
+    "BatchResult": "jobs.run",
+    "Failure": "jobs.outcomes",
     "Fault": "faults",
+    "JobFault": "jobs.faults",
+    "JobsError": "jobs.faults",
+    "JobsPlan": "jobs.dry_run",
+    "ManifestError": "jobs.manifest",
     "Model": "models.model",
     "ModelError": "faults",
+    "PlannedJob": "jobs.dry_run",
     "RunError": "models.runner",
     "Timing": "models.runner",
+    "WorkerError": "jobs.workers",
     "load_model": "models.model",
+    "plan_jobs": "jobs.dry_run",
+    "run_jobs": "jobs.run",
     "run_model": "models.runner",
 }
 

@@ -1,4 +1,4 @@
-"""What is wrong with a model file: each fault with its place, all of them in one error."""
+"""What is wrong with a model file: each fault with its place, all of them in one error; and words that jobs share."""
 
 import importlib
 import json
@@ -60,7 +60,7 @@ class ModelError(DmlError):
 
 
 class MissingExtraError(ImportError):
-    """A package of the ``cli`` or ``onnx`` extra is not installed."""
+    """A package that an extra brings is not installed."""
 
 
 @dataclass(slots=True)
@@ -116,7 +116,10 @@ def shown(value: Any) -> str:
         return "an object"
     if isinstance(value, list):
         return f"a list of {len(value)}"
-    text = repr(value) if isinstance(value, str) else json.dumps(value)
+    if isinstance(value, str):
+        text = repr(value)
+    else:  # TOML has dates and times, too
+        text = json.dumps(value) if value is None or isinstance(value, int | float) else str(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
 
@@ -127,7 +130,13 @@ def listed(names: Any) -> str:
 
 def extra(module: str) -> ModuleType:
     """Import a package of the ``cli`` extra."""
+    return optional(module, "the command line needs", "'dmlcpu[cli]'")
+
+
+def optional(module: str, needs: str, install: str) -> ModuleType:
+    """Import what need not be installed; needs: who needs it, as the error begins; install: what pip is to install."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError:
-        raise MissingExtraError(f"the command line needs the package {module}: pip install 'dmlcpu[cli]'") from None
+        package = module.partition(".")[0]
+        raise MissingExtraError(f"{needs} the package {package}: pip install {install}") from None

@@ -40,6 +40,7 @@ import numpy as np
 from conformance.random_calls import maker
 from dmlcpu.batch import warmup
 from dmlcpu.operators import OPERATORS
+from dmlcpu.operators.top_k.search import Search
 from dmlcpu.runtime.threads import limits
 
 warmup.warm_up([(OPERATOR, TYPE)])
@@ -55,6 +56,14 @@ for call in itertools.islice(mine, 50):
     for threads in (1, 3):
         with limits(threads, grain=1):
             call.run()
+if OPERATOR == "top_k":
+    for threads in (1, 3):
+        with limits(threads, grain=1):
+            x = np.ones((90, 500), TYPE)
+            search = Search(500, 2, x.dtype, largest=True, nan_last=False)
+            for start in (0, 30, 60):
+                search.look_at(x[start : start + 30], start)
+            search.winners()
 assert warmup._counts() == before, (warmup._counts(), before)
 """
 

@@ -15,7 +15,7 @@ from dmlcpu.batch.models.commands import Command, check_deferred, load_command
 from dmlcpu.batch.models.dispatchables import Buffers, Dispatchable, load_dispatchable
 from dmlcpu.batch.models.onnx_models import OnnxDispatchable, load_onnx_dispatchable
 from dmlcpu.batch.models.relaxed_json import parse
-from dmlcpu.batch.models.resources import Buffer, load_buffer
+from dmlcpu.batch.models.resources import Buffer, find_file, load_buffer
 
 _log = logging.getLogger("dmlcpu")
 
@@ -27,6 +27,7 @@ class Model:
     buffers: dict[str, Buffer]
     dispatchables: dict[str, Dispatchable | OnnxDispatchable]
     commands: list[Command]
+    files: list[FilePath]  # that it was read from, besides the model's own
 
 
 def load_model(path: str | PathLike[str]) -> Model:
@@ -113,7 +114,18 @@ def _load(data: dict[str, Any], misshapen: set[Path], folder: FilePath, faults: 
         {name: buffer for name, buffer in buffers.items() if buffer},
         {name: dispatchable for name, dispatchable in dispatchables.items() if dispatchable},
         [command for command in commands if command],
+        [*_files(data, folder)],
     )
+
+
+def _files(data: dict[str, Any], folder: FilePath) -> Iterator[FilePath]:
+    """Yield the files that resources and ONNX models are read from."""
+    named = [entry.get("initialValues") for entry in data["resources"].values() if isinstance(entry, dict)]
+    named += [entry for entry in data["dispatchables"].values() if _is_onnx(entry)]
+    for entry in named:
+        source = entry.get("sourcePath") if isinstance(entry, dict) else None
+        if isinstance(source, str) and (found := find_file(source, folder)):
+            yield found
 
 
 def _load_dispatchable(

@@ -1,0 +1,1 @@
+"""Jobs: operators and models run over many files."""

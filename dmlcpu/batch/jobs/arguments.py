@@ -1,0 +1,124 @@
+"""A job's arguments: its files opened, and put beside the values that it gives."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dmlcpu.batch.faults import MissingExtraError
+from dmlcpu.batch.files import FileError, FileSource, open_source
+from dmlcpu.batch.jobs.faults import Place
+from dmlcpu.batch.jobs.job import FileInput, Job
+from dmlcpu.batch.jobs.operations import Operation
+from dmlcpu.common.arguments import Array
+
+
+class InputError(Exception):
+    """A job's input cannot be read: which, what is found and what is allowed, in words."""
+
+
+@dataclass(slots=True)
+class OpenArguments:
+    """The arguments of a job: of the operation's sources open files, all others in memory."""
+
+    values: dict[str, Any]
+    sources: dict[str, FileSource] = field(default_factory=dict)
+    _paths: dict[str, str] = field(default_factory=dict)
+
+    def __enter__(self) -> "OpenArguments":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the files."""
+        for source in self.sources.values():
+            source.close()
+
+    def add(self, name: str, source: FileSource, path: str) -> None:
+        """Add an open file."""
+        self.sources[name] = source
+        self._paths[name] = path
+
+    @property
+    def all(self) -> dict[str, Any]:
+        """Values and sources by the arguments' names."""
+        return {**self.values, **self.sources}
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes the sources' elements take."""
+        return sum(source.nbytes for source in self.sources.values())
+
+    @property
+    def whole_bytes(self) -> int:
+        """How many bytes those sources take that are read whole, as their format cannot be read in regions."""
+        return sum(source.nbytes for source in self.sources.values() if not source.in_regions)
+
+    @property
+    def beside_bytes(self) -> int:
+        """How many bytes reading takes besides."""
+        return sum(source.beside_bytes for source in self.sources.values())
+
+    def in_memory(self) -> dict[str, Any]:
+        """Return all arguments, sources read as a whole."""
+        return {**self.values, **{name: self._read(name) for name in self.sources}}
+
+    def for_blocks(self) -> dict[str, Any]:
+        """Return all arguments, of sources only those read that cannot be read in regions."""
+        return {
+            **self.values,
+            **{name: source if source.in_regions else self._read(name) for name, source in self.sources.items()},
+        }
+
+    def _read(self, name: str) -> Array:
+        try:
+            return self.sources[name].read()
+        except (OSError, FileError) as error:
+            raise input_error(name, self._paths[name], error) from error
+
+
+def named_inputs(job: Job, operation: Operation) -> Mapping[str, FileInput]:
+    """Return a job's files by the arguments' names; a glob's file is the first argument, unless that is given."""
+    named = {name: each for name, each in job.inputs.items() if name}
+    if "" in job.inputs and operation.first and operation.first not in {*named, *job.attrs}:
+        named[operation.first] = job.inputs[""]
+    return named
+
+
+def open_arguments(job: Job, operation: Operation, directory: Path, place: Place | None = None) -> OpenArguments:
+    """Open a job's files. Errors are raised, or noted in a place, if there is one: all of them."""
+    opened = OpenArguments({**operation.defaults, **job.attrs})
+    for name, each in named_inputs(job, operation).items():
+        try:
+            source = open_source(os.path.join(directory, each.path), each.name, each.dtype)
+            if name in operation.sources:
+                opened.add(name, source, each.path)
+            else:
+                with source:
+                    opened.values[name] = source.read()
+        except (OSError, FileError, MissingExtraError) as error:
+            if place is None:
+                opened.close()
+                raise input_error(name, each.path, error) from error
+            place.refuse(f"inputs.{name}", *found_and_allowed(each.path, error))
+    return opened
+
+
+def input_error(name: str, path: str, error: Exception) -> InputError:
+    """Return the error about an input that could be read when it was checked."""
+    found, allowed = found_and_allowed(path, error)
+    return InputError(f"inputs.{name}: {found}; allowed: {allowed}")
+
+
+def found_and_allowed(path: str, error: Exception, allowed: str = "a file that can be read") -> tuple[str, str]:
+    """Return what is wrong with a file, and what would not be."""
+    if isinstance(error, FileError):
+        return f"{path!r}: {error.found}", error.allowed
+    if isinstance(error, FileNotFoundError):
+        return f"{path!r}, which does not exist", "a file"
+    if isinstance(error, OSError):
+        return f"{path!r}: {error.strerror or error}", allowed
+    return f"{path!r}", str(error)

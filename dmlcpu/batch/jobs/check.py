@@ -1,0 +1,258 @@
+"""Checking jobs before anything runs: every fault of every job is noted, and each good job gets a plan."""
+
+import contextlib
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from dmlcpu.batch.faults import MissingExtraError, ModelError, listed
+from dmlcpu.batch.files import HELD, IN_REGIONS, ONE_ARRAY, SUFFIXES, FileError, check_target
+from dmlcpu.batch.jobs.arguments import OpenArguments, found_and_allowed, named_inputs, open_arguments
+from dmlcpu.batch.jobs.faults import Place
+from dmlcpu.batch.jobs.job import Job
+from dmlcpu.batch.jobs.limits import size
+from dmlcpu.batch.jobs.operations import Operation, is_model, operation_of
+from dmlcpu.batch.jobs.paths import Identity, Names, files_of, identities
+from dmlcpu.common.regions import Tensor
+from dmlcpu.errors import DmlError
+
+# How TypeErrors tell of arguments of the wrong kind.
+_WRONG_KIND = re.compile(r"\w+: ([\w.]+) is (.+); allowed: (.+)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A job that fits, and how it is run."""
+
+    job: Job
+    shapes: Mapping[str, tuple[int, ...]]  # of the inputs that are large
+    results: Mapping[str, Tensor | None]  # those that are written; None: only the run tells
+    kernel: str
+    read_bytes: int
+    peak_bytes: int  # of memory, about
+    block_bytes: int | None  # what blocks may take, if it is run in blocks; None: it is run in one piece
+    inputs: Mapping[str, Identity]  # the files as they were when they were checked
+
+    @property
+    def written_bytes(self) -> int:
+        """How many bytes the results take, as far as that is known."""
+        return sum(tensor.nbytes for tensor in self.results.values() if tensor)
+
+
+class Checker:
+    """What jobs are checked against: the directory that paths are relative to, and memory."""
+
+    def __init__(self, directory: Path, memory: int, *, content: bool) -> None:
+        self.directory = directory
+        self._memory = memory
+        self._content = content
+        self._folders: dict[str, str | None] = {}
+
+    def plan(self, place: Place, job: Job) -> Plan | None:
+        """Return the plan of a job; None, with its faults noted, if it cannot run."""
+        operation = self._operation(place, job)
+        if operation is None:
+            return None
+        self._check_names(place, job, operation)
+        wanted = self._wanted(place, job, operation)
+        inputs = self._identities(place, job)
+        with open_arguments(job, operation, self.directory, place) as opened:
+            if place.faults:
+                return None
+            return self._fit(place, job, operation, opened, wanted, inputs)
+
+    def _operation(self, place: Place, job: Job) -> Operation | None:
+        try:
+            return operation_of(job.op, self.directory)
+        except LookupError as error:
+            place.refuse("op", repr(job.op), str(error))
+        except OSError as error:
+            place.refuse("op", f"{job.op!r}: {error.strerror}", "a file that can be read")
+        except ModelError as error:
+            for fault in error.faults:
+                place.refuse("op", f"{job.op!r} at {fault.path}: {fault.found}", fault.allowed)
+        except MissingExtraError as error:
+            place.refuse("op", repr(job.op), str(error))
+        return None
+
+    def _check_names(self, place: Place, job: Job, operation: Operation) -> None:
+        named = named_inputs(job, operation)
+        for name in named:
+            if name not in operation.parameters:
+                place.refuse(f"inputs.{name}", "unknown", listed(operation.parameters))
+        for name in job.attrs:
+            if name not in operation.parameters:
+                place.refuse(f"attrs.{name}", "unknown", listed(operation.parameters))
+        for name in operation.required:
+            if name not in named and name not in job.attrs:
+                large = name in operation.sources
+                place.refuse(f"{'inputs' if large else 'attrs'}.{name}", "missing", "a file" if large else "a value")
+
+    def _wanted(self, place: Place, job: Job, operation: Operation) -> tuple[str, ...]:
+        """Return the names of the results that are written, noting targets that cannot be."""
+        wanted: list[str] = []
+        for path, names in job.targets.items():
+            for name in names or ():
+                if name not in operation.results:
+                    place.refuse(f"output.{name}", "unknown", listed(operation.results))
+            names = names or operation.results
+            wanted += names
+            suffix = os.path.splitext(path)[1].lower()
+            if suffix not in SUFFIXES:
+                place.refuse("output", repr(path), f"a file with one of the suffixes {', '.join(SUFFIXES)}")
+            elif suffix in ONE_ARRAY and len(names) > 1:
+                several = ", ".join(each for each in SUFFIXES if each not in ONE_ARRAY)
+                allowed = f"a file for several arrays ({several}), or a file for each of {', '.join(names)}"
+                place.refuse("output", f"{path!r}, which holds one array", allowed)
+            file = os.path.join(self.directory, path)
+            reason = self._folder_fault(os.path.dirname(file)) or _target_fault(file)
+            if reason:
+                place.refuse("output", f"{path!r}: {reason}", "a file in a folder that can be written to")
+        return tuple(name for name in operation.results if name in wanted)
+
+    def _folder_fault(self, folder: str) -> str | None:
+        """Return why no file can be made in a folder, which need not be there yet."""
+        if folder not in self._folders:
+            there = Path(folder)
+            while not os.path.exists(there) and there != there.parent:
+                there = there.parent
+            reason = None
+            if not there.is_dir():
+                reason = f"{there} is no folder"
+            elif not os.access(there, os.W_OK | os.X_OK):
+                reason = f"{there} is read-only"
+            self._folders[folder] = reason
+        return self._folders[folder]
+
+    def _identities(self, place: Place, job: Job) -> dict[str, Identity]:
+        """Return what tells the job's files from others; one that is not there is noted when it is opened."""
+        try:
+            return identities(job, self.directory, content=self._content)
+        except OSError:
+            return {}
+
+    def _fit(
+        self,
+        place: Place,
+        job: Job,
+        operation: Operation,
+        opened: OpenArguments,
+        wanted: tuple[str, ...],
+        inputs: Mapping[str, Identity],
+    ) -> Plan | None:
+        arguments = opened.all
+        try:
+            tensors, peak, least, kernel = operation.estimate(arguments)
+        except (DmlError, TypeError) as error:
+            self._note(place, job, error)
+            return None
+        except Exception as error:  # what nobody has thought of is a job's fault, too, and does not end all the others
+            place.refuse("", f"{type(error).__name__}: {' '.join(str(error).split())}", "what the operator's page says")
+            return None
+        for path, names in job.targets.items():
+            wanted_here = {name: tensors[name] for name in names or operation.results}
+            try:
+                known = {name: tensor for name, tensor in wanted_here.items() if tensor}
+                if known == wanted_here:
+                    check_target(os.path.join(self.directory, path), known)
+            except (FileError, OSError, MissingExtraError) as error:
+                place.refuse("output", *found_and_allowed(path, error, "a file that can be written"))
+        if place.faults:
+            return None
+        whole = sum(tensor.nbytes for tensor in tensors.values() if tensor)
+        held = self._held(job, tensors)
+        peak = max(peak + opened.beside_bytes, whole + held)  # the latter when the inputs are not needed any more
+        held += opened.whole_bytes + opened.beside_bytes
+        if min(peak, least + held) > self._memory:
+            of_it = f", {size(held)} of it for files that are read or written whole" if held <= peak and held else ""
+            found = f"a job that needs {size(min(peak, least + held))} of memory{of_it}"
+            less = f"; {' and '.join(IN_REGIONS)} are read and written in blocks" if held else ""
+            place.refuse("", found, f"{size(self._memory)} (the maximal memory, shared by the workers{less})")
+            return None
+        return Plan(
+            job,
+            {name: source.shape for name, source in opened.sources.items()},
+            {name: tensors[name] for name in wanted},
+            kernel,
+            opened.nbytes,
+            min(peak, self._memory),
+            self._memory - held if peak > self._memory else None,
+            inputs,
+        )
+
+    def _held(self, job: Job, tensors: Mapping[str, Tensor | None]) -> int:
+        """Return the bytes of results that are in memory until their file is written, as it cannot be in regions."""
+        held = 0
+        for path, names in job.targets.items():
+            copies = HELD.get(os.path.splitext(path)[1].lower(), 0)
+            held += copies * sum(tensor.nbytes for name in names or tensors if (tensor := tensors[name]))
+        return held
+
+    def _note(self, place: Place, job: Job, error: Exception) -> None:
+        """Note what an operator has refused, under the member of the job that gives the argument."""
+        if isinstance(error, DmlError):
+            field, found, allowed = error.field, error.found, error.allowed
+        elif match := _WRONG_KIND.fullmatch(str(error)):
+            field, found, allowed = match.groups()
+        else:
+            place.refuse("", str(error), "what the operator's page says")
+            return
+        argument = field.partition("[")[0].partition(".")[0]
+        member = "attrs" if argument in job.attrs else "inputs"
+        place.refuse(f"{member}.{field}", found, allowed)
+
+
+def _target_fault(file: str) -> str | None:
+    """Return why a file cannot be replaced, or made, where that is plain from its name."""
+    try:
+        is_folder = stat.S_ISDIR(os.stat(file).st_mode)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return error.strerror
+    if is_folder == file.lower().endswith(".zarr"):
+        return None
+    return "there is a folder" if is_folder else "there is a file, where a folder is to be"
+
+
+def check_apart(pairs: Iterable[tuple[Place, Job | None]], directory: Path) -> list[tuple[Place, Job | None]]:
+    """Return the jobs, without those whose id another has; note these, and targets that are written or read twice."""
+    pairs = list(pairs)
+    names = Names(directory)
+    inputs = {names.of(path): place.where for place, job in pairs if job for path in files_of(job)}
+    ids: dict[str, str] = {}
+    folders = {names.of(path) for _, job in pairs if job for path in job.targets}
+    for op in {job.op for _, job in pairs if job and is_model(job.op)}:
+        with contextlib.suppress(OSError, DmlError, ImportError):  # which are noted when the job is checked
+            files = operation_of(op, directory).files
+            inputs |= {names.of(os.path.relpath(path, directory)): f"the model {op}" for path in files}
+    around_inputs = {folder for file in inputs for folder in _around(file)}
+    targets: dict[str, str] = {}
+    apart = []
+    for place, job in pairs:
+        for path in job.targets if job else ():
+            file = names.of(path)
+            if file in inputs:
+                place.refuse("output", f"{path!r}, an input at {inputs[file]}", "a file that no job reads")
+            if file in targets:
+                place.refuse("output", f"{path!r}, as at {targets[file]}", "a file of its own: {stem} and its like")
+            targets.setdefault(file, place.where)
+            # What is in a zarr folder is a part of it, and goes when it is replaced.
+            if any(folder in inputs or folder in folders for folder in _around(file)):
+                place.refuse("output", f"{path!r}, within an input or an output", "a file outside of it")
+            if file in around_inputs:
+                place.refuse("output", f"{path!r}, which an input is within", "a folder without inputs")
+        if job and job.id in ids and not place.faults:
+            place.refuse("id", f"{job.id!r}, as at {ids[job.id]}", "an id of its own; by default it is the output")
+        apart.append((place, None if job and job.id in ids else job))
+        ids.setdefault(place.id, place.where)
+    return apart
+
+
+def _around(file: str) -> Iterator[str]:
+    """Yield the zarr folders that a file would be in."""
+    if ".zarr" + os.sep in file.lower():
+        yield from (str(each) for each in Path(file).parents if each.suffix.lower() == ".zarr")

@@ -1,0 +1,168 @@
+"""`plan_jobs`: what `run_jobs` would do, without doing it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dmlcpu.batch.jobs.entries import PathLike
+from dmlcpu.batch.jobs.faults import JobFault, printable
+from dmlcpu.batch.jobs.limits import limits_of, size
+from dmlcpu.batch.jobs.prepare import Options, Todo, prepare
+from dmlcpu.batch.jobs.progress import Silent
+from dmlcpu.common.regions import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedJob:
+    """What would be done for a job.
+
+    Parameters
+    ----------
+    id, place : str
+        The job, and where it stands.
+    op : str or None
+        What it runs; None, as all that follows, if the job has faults.
+    inputs, outputs : mapping of str to str
+        Shapes, and of outputs types, by the arguments' and results' names.
+    kernel : str or None
+        The kernel that it runs with.
+    read_bytes, written_bytes, peak_bytes : int
+        Elements read and written, and about how much memory it takes.
+    in_blocks : bool
+        Whether it is worked through in blocks, as it would take more memory than it may.
+    faults : list of JobFault
+        Why it cannot run.
+    """
+
+    id: str
+    place: str
+    op: str | None
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str]
+    kernel: str | None
+    read_bytes: int
+    written_bytes: int
+    peak_bytes: int
+    in_blocks: bool
+    faults: list[JobFault]
+
+    def __str__(self) -> str:
+        if self.faults:
+            return "\n".join(f"{fault}" for fault in self.faults)
+        shapes = ", ".join(f"{name} {shape}" for name, shape in self.inputs.items())
+        results = ", ".join(f"{name} {shape}" for name, shape in self.outputs.items())
+        sizes = f"reads {size(self.read_bytes)}, writes {size(self.written_bytes)}, peak {size(self.peak_bytes)}"
+        blocks = " in blocks" if self.in_blocks else ""
+        return f"{printable(self.id)}: {self.op} by {self.kernel}: {shapes} -> {results}; {sizes}{blocks}"
+
+
+@dataclass(frozen=True, slots=True)
+class JobsPlan:
+    """What `plan_jobs` returns.
+
+    Parameters
+    ----------
+    jobs : list of PlannedJob
+        Those that would be run, or have faults.
+    done_before, left_out : int
+        How many would not be run: done, or not recorded as failed where only these are to be run.
+    """
+
+    jobs: list[PlannedJob]
+    done_before: int
+    left_out: int
+
+    @property
+    def faults(self) -> list[JobFault]:
+        """Everything that is wrong."""
+        return [fault for job in self.jobs for fault in job.faults]
+
+    def __str__(self) -> str:
+        good = [job for job in self.jobs if not job.faults]
+        read, peak = sum(job.read_bytes for job in good), max((job.peak_bytes for job in good), default=0)
+        wrong = len(self.jobs) - len(good)
+        counts = [f"{len(good)} to do, reading {size(read)}, peak {size(peak)} a worker"]
+        counts += [f"{wrong} not right"] if wrong else []
+        counts += [f"{self.done_before} done before"] if self.done_before else []
+        counts += [f"{self.left_out} left out"] if self.left_out else []
+        return "\n".join([*map(str, self.jobs), "; ".join(counts)])
+
+
+def plan_jobs(
+    jobs: PathLike | Iterable[Mapping[str, Any]],
+    *,
+    directory: PathLike | None = None,
+    manifest: PathLike | None = None,
+    workers: int | None = None,
+    threads: int | None = None,
+    max_memory: int | str | None = None,
+    scheduler: str | None = None,
+    force: bool = False,
+    retry_failed: bool = False,
+    content_hash: bool = False,
+) -> JobsPlan:
+    """Check jobs and return what `run_jobs` would do, without running or writing anything.
+
+    Parameters
+    ----------
+    jobs, directory, manifest, workers, threads, max_memory, scheduler, force, retry_failed, content_hash
+        As for `run_jobs`.
+
+    Returns
+    -------
+    JobsPlan
+        The plan of each job; jobs that are not right have faults.
+
+    Raises
+    ------
+    JobsError
+        If the file of jobs is none.
+    ManifestError, DmlError, OSError, ImportError
+        As of `run_jobs`.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import numpy as np
+    >>> from dmlcpu import batch
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> np.save(folder / "a.npy", np.arange(10, dtype=np.float32))
+    >>> job = {"op": "top_k", "inputs": {"x": "a.npy"}, "attrs": {"k": 2}, "output": "best.npz"}
+    >>> plan = batch.plan_jobs([job], directory=folder)
+    >>> plan.jobs[0].outputs
+    {'values': '(2,) float32', 'indices': '(2,) int64'}
+    """
+    options = Options(
+        directory=directory,
+        manifest=manifest,
+        limits=limits_of(workers, threads, max_memory, scheduler),
+        content_hash=content_hash,
+        force=force,
+        retry_failed=retry_failed,
+        only_look=True,
+    )
+    prepared = prepare(jobs, options, Silent())
+    return JobsPlan([_planned(each) for each in prepared.todo], prepared.done_before, prepared.left_out)
+
+
+def _planned(todo: Todo) -> PlannedJob:
+    place, plan = todo.place, todo.plan
+    if plan is None:
+        return PlannedJob(place.id, place.where, None, {}, {}, None, 0, 0, 0, False, place.faults)
+    return PlannedJob(
+        place.id,
+        place.where,
+        plan.job.op,
+        {name: str(shape) for name, shape in plan.shapes.items()},
+        {name: _shown(tensor) for name, tensor in plan.results.items()},
+        plan.kernel,
+        plan.read_bytes,
+        plan.written_bytes,
+        plan.peak_bytes,
+        plan.block_bytes is not None,
+        [],
+    )
+
+
+def _shown(tensor: Tensor | None) -> str:
+    return "what the model gives" if tensor is None else f"{tensor.shape} {tensor.dtype}"

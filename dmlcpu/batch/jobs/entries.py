@@ -1,0 +1,234 @@
+"""Files of jobs as they stand: JSON Lines and TOML, each entry with its place."""
+
+import io
+import json
+import os
+import re
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from dmlcpu.batch.faults import shown
+from dmlcpu.batch.jobs.faults import JobFault, JobsError, Place
+
+PathLike = str | os.PathLike[str]
+Jobs = PathLike | Iterable[Mapping[str, Any]]
+
+STDIN = "-"
+DEEPEST = 64  # lists in one another: as many as NumPy has dimensions
+MEMBERS = ("id", "op", "inputs", "attrs", "output", "glob", "files")
+_TOML = (".toml",)
+_HEADER = re.compile(r"^\s*\[\[\s*job\s*\]\]", re.MULTILINE)
+
+
+@dataclass(slots=True)
+class Entry:
+    """What a file says of one job, or of one for each file of a glob, with the defaults filled in."""
+
+    place: Place
+    members: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Entries, and what their paths are relative to."""
+
+    source: str
+    directory: Path
+    entries: list[Entry]
+
+
+def is_stream(jobs: str | os.PathLike[str]) -> bool:
+    """Return whether jobs come from standard input, or a pipe or device: nothing is kept beside these."""
+    path = Path(jobs)
+    return jobs == STDIN or (path.exists() and not path.is_file() and not path.is_dir())
+
+
+def read_jobs(jobs: Jobs | Listing, directory: Path | None) -> Listing:
+    """Return the entries of a file, of standard input, or of a program's list; paths are relative to `directory`.
+
+    A Listing, which a command makes of its arguments, is returned as it is.
+    """
+    if isinstance(jobs, Listing):
+        return jobs
+    if not isinstance(jobs, str | os.PathLike):
+        return Listing("jobs", directory or Path(), _with_defaults(_of_program(jobs)))
+    if jobs == STDIN:
+        text = _decoded(_standard_input(), "standard input")
+        return Listing("standard input", directory or Path(), _with_defaults(_lines(text, "standard input", "line ")))
+    path = Path(jobs)
+    stream = is_stream(path)
+    text = _decoded(path.read_bytes(), str(path))
+    found = _tables(path, text) if path.suffix.lower() in _TOML else _lines(text, str(path), f"{path}:")
+    return Listing(str(path), directory or (Path() if stream else path.parent), _with_defaults(found))
+
+
+def _refuse_file(source: str, found: str, allowed: str) -> NoReturn:
+    raise JobsError(source, [JobFault(source, "", "", found, allowed)])
+
+
+def _standard_input() -> bytes:
+    if sys.stdin is None:
+        _refuse_file("standard input", "closed", "JSON Lines")
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        content: bytes = sys.stdin.buffer.read()
+        return content
+    return sys.stdin.read().encode()  # a program has put something else in its place
+
+
+def _decoded(content: bytes, source: str) -> str:
+    """Return the text that a file is; JSON and TOML are UTF-8, whatever the system's encoding is."""
+    try:
+        return content.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        _refuse_file(source, f"not UTF-8 at byte {error.start}", "UTF-8 text")
+
+
+def _of_program(jobs: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Place, Any]]:
+    for number, job in enumerate(jobs):
+        yield Place(f"jobs[{number}]"), _as_in_json(job)
+
+
+def _as_in_json(value: Any, deepest: int = 2 + DEEPEST) -> Any:
+    """Return paths and NumPy's scalars, of which a program may make its jobs, as JSON has them."""
+    if isinstance(value, Mapping) and deepest:
+        return {name: _as_in_json(each, deepest - 1) for name, each in value.items()}
+    if isinstance(value, list | tuple) and deepest:
+        return [_as_in_json(each, deepest - 1) for each in value]
+    if isinstance(value, os.PathLike):
+        return os.fsdecode(value)
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _lines(text: str, source: str, before: str) -> list[tuple[Place, Any]]:
+    """Return what the lines of JSON Lines hold; blank ones are passed over."""
+    lines = [*_parsed(text, before)]
+    if lines and all(place.faults for place, _ in lines):  # one fault, not one a line
+        first = lines[0][0]
+        found = f"at {first.where} {first.faults[0].found}"
+        _refuse_file(source, found, "JSON Lines: an object in each line (TOML is in files named .toml)")
+    return lines
+
+
+def _parsed(text: str, before: str) -> Iterator[tuple[Place, Any]]:
+    """Yield each line's place and value; None, with the fault noted, if it is no JSON."""
+    for number, line in enumerate(text.split("\n"), 1):  # splitlines() would split at what may be in a string, too
+        place = Place(f"{before}{number}")
+        if not line.strip():
+            continue
+        try:
+            found = json.loads(line, object_pairs_hook=_no_duplicates)
+        except (ValueError, RecursionError) as error:  # also of integers that Python does not convert, for their length
+            reason = f"{error.msg} (column {error.colno})" if isinstance(error, json.JSONDecodeError) else str(error)
+            place.refuse("", reason, "a JSON object")
+            found = None
+        yield place, found
+
+
+class _DuplicateError(ValueError):
+    """A JSON object has a member twice."""
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _DuplicateError(f"{twice!r} twice")
+    return members
+
+
+def _tables(path: Path, text: str) -> Iterator[tuple[Place, Any]]:
+    """Yield the tables of a TOML file: defaults, then each [[job]]."""
+    try:
+        data = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        _refuse_file(str(path), str(error), "TOML")
+    for name in data:
+        if name not in ("defaults", "job"):
+            _refuse_file(str(path), f"a table or key {name!r}", "[defaults] and [[job]]")
+    tables = data.get("job", [])
+    if not isinstance(tables, list):
+        _refuse_file(str(path), "[job]", "[[job]], a table for each job")
+    starts = [text.count("\n", 0, match.end()) + 1 for match in _HEADER.finditer(text)]
+    if "defaults" in data:
+        yield Place(str(path)), {"defaults": data["defaults"]}
+    for number, table in enumerate(tables):
+        # A text that looks like a header, or jobs that are written as a list, leave no line to name.
+        yield Place(f"{path}:{starts[number]}" if len(starts) == len(tables) else f"{path}: job {number + 1}"), table
+
+
+def _with_defaults(found: Iterable[tuple[Place, Any]]) -> list[Entry]:
+    """Return the jobs, each with the defaults before it filled in."""
+    entries, defaults = [], dict[str, Any]()
+    for place, members in found:
+        if isinstance(members, dict) and list(members) == ["defaults"]:
+            defaults = members["defaults"]
+            if _check(defaults, place, "defaults."):
+                continue
+            members, defaults = None, {}
+        if not place.faults:
+            _check(members, place)
+        entries.append(Entry(place, _merged(defaults, members) if not place.faults else {}))
+    return entries
+
+
+def _check(members: Any, place: Place, before: str = "") -> bool:
+    """Note what does not have the form of a job; return whether all has."""
+    if not isinstance(members, dict):
+        place.refuse(before.rstrip("."), shown(members), "an object")
+        return False
+    for name, value in members.items():
+        if name not in MEMBERS:
+            place.refuse(before + name, "unknown", ", ".join(MEMBERS))
+        elif not _ALLOWED[name][1](value):
+            place.refuse(before + name, shown(value), _ALLOWED[name][0])
+    return not place.faults
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_text, value))
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_is_text, value))
+
+
+def _is_output(value: Any) -> bool:
+    return _is_text(value) or (_is_object(value) and bool(value) and all(map(_is_text, value.values())))
+
+
+_ALLOWED = {
+    "id": ("text", _is_text),
+    "op": ("the name of an operator, or a DxDispatch model", _is_text),
+    "inputs": ("an object: a file, or numbers, for each array", _is_object),
+    "attrs": ("an object: a value for each argument", _is_object),
+    "output": ("a file, or an object: a file for each result", _is_output),
+    "glob": ("a pattern", _is_text),
+    "files": ("a list of files", _is_texts),
+}
+
+
+def _merged(defaults: dict[str, Any], members: dict[str, Any]) -> dict[str, Any]:
+    """Return a job's members; of inputs and attrs, each that the job does not give is the defaults'.
+
+    Those of the defaults are for their operator: a job that names another has its own only.
+    """
+    merged = {**defaults, **members}
+    if merged.get("op") != defaults.get("op", merged.get("op")):
+        defaults = {}
+    for name in ("inputs", "attrs"):
+        given = members.get(name, {})
+        elsewhere = members.get("attrs" if name == "inputs" else "inputs", {})
+        inherited = {key: value for key, value in defaults.get(name, {}).items() if key not in elsewhere}
+        merged[name] = {**inherited, **given}
+    return merged

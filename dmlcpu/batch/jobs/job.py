@@ -1,0 +1,224 @@
+"""A job: one operation on named files; and how entries become jobs."""
+
+import glob
+import os
+import string
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dmlcpu.batch.faults import shown
+from dmlcpu.batch.jobs.entries import DEEPEST, Entry, Listing
+from dmlcpu.batch.jobs.faults import Place
+from dmlcpu.batch.jobs.operations import canonical
+
+_NAME = "::"  # between a file and the name of an array in it
+_FILE_MEMBERS = ("path", "name", "dtype")
+_GLOB = ("*", "?", "[")
+_NEEDED = {"op": "the name of an operator, or a DxDispatch model", "output": "a file to write"}
+
+
+class FileInput(NamedTuple):
+    """An array in a file."""
+
+    path: str
+    name: str | None = None  # of an array in a file that holds several
+    dtype: str | None = None  # what its bits are seen as
+
+    @property
+    def described(self) -> str | dict[str, str]:
+        """What a file of jobs says of it."""
+        if self.dtype is None:
+            return self.path if self.name is None else f"{self.path}{_NAME}{self.name}"
+        name = {} if self.name is None else {"name": self.name}
+        return {"path": self.path, **name, "dtype": self.dtype}
+
+
+class Job(NamedTuple):
+    """One operation on named files."""  # a tuple, as Task: ten thousand are sent to other processes
+
+    id: str
+    op: str
+    inputs: Mapping[str, FileInput]  # "": the file of a glob, for whatever argument it is
+    attrs: Mapping[str, Any]  # arguments that are given as they are
+    output: str | Mapping[str, str]  # a file for all results, or one for each that is wanted
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """The job in one form, however it was written; without its id."""
+        return {
+            "op": canonical(self.op),
+            "inputs": {name: each.described for name, each in sorted(self.inputs.items())},
+            "attrs": dict(sorted(self.attrs.items())),
+            "output": self.output if isinstance(self.output, str) else dict(sorted(self.output.items())),
+        }
+
+    @property
+    def targets(self) -> dict[str, tuple[str, ...] | None]:
+        """The files to write, with the results that go there; None: all."""
+        if isinstance(self.output, str):
+            return {self.output: None}
+        targets: dict[str, tuple[str, ...]] = {}
+        for result, path in self.output.items():
+            targets[path] = (*targets.get(path, ()), result)
+        return dict(targets)
+
+
+def jobs_of(listing: Listing) -> Iterator[tuple[Place, Job | None]]:
+    """Yield the jobs, in order, each with its place; None: the place has faults."""
+    for entry in listing.entries:
+        if entry.place.faults:
+            yield entry.place, None
+        elif "glob" in entry.members or "files" in entry.members:
+            yield from _for_each_file(entry, listing.directory)
+        else:
+            yield entry.place, _job(entry.place, entry.members)
+
+
+def _for_each_file(entry: Entry, directory: Path) -> Iterator[tuple[Place, Job | None]]:
+    """Yield a job for each file of a glob or a list."""
+    pattern, paths = entry.members.get("glob"), entry.members.get("files", [])
+    if pattern is not None:
+        if paths:
+            entry.place.refuse("files", "given beside glob", "one of both")
+        paths = sorted(glob.glob(pattern, root_dir=directory, recursive=True))
+        if not paths:
+            entry.place.refuse("glob", f"{pattern!r}, which matches no file", f"a pattern of files in {directory}")
+    if entry.place.faults:
+        yield entry.place, None
+    base = _fixed_part(pattern) if pattern is not None else ""
+    found = []
+    for number, path in enumerate(paths):
+        place = Place(entry.place.where, options=entry.place.options)
+        file = FileInput(path) if pattern is not None else FileInput(*_split(path))
+        found.append((path, place, _job(place, entry.members, _placeholders(path, file, base, number), file)))
+    made = {target for _, _, job in found if job for target in job.targets} if pattern is not None else set()
+    yield from ((place, job) for path, place, job in found if _normal(path) not in made)  # not what these jobs write
+
+
+def _fixed_part(pattern: str) -> str:
+    """Return the folder that a pattern starts from."""
+    parts = Path(pattern).parts
+    fixed = [i for i, part in enumerate(parts) if any(sign in part for sign in _GLOB)]
+    return str(Path(*parts[: fixed[0]])) if fixed else str(Path(pattern).parent)
+
+
+def _placeholders(path: str, file: FileInput, base: str, number: int) -> dict[str, str]:
+    """Return what stands for `{path}` and the others: of a file, the folder below the pattern's fixed part."""
+    parent, name = os.path.split(file.path)
+    folder = os.path.relpath(parent or ".", base) if base else "."
+    stem = os.path.splitext(name)[0]
+    names = {"path": path, "name": name, "stem": stem, "array": file.name or ""}
+    return {**names, "folder": folder, "number": str(number)}
+
+
+def _split(path: str) -> tuple[str, str | None]:
+    """Return a file, and the name of the array in it that is meant, if it is given."""
+    file, separator, name = path.rpartition(_NAME)
+    return (file, name) if separator else (path, None)
+
+
+def _job(
+    place: Place, members: dict[str, Any], placeholders: dict[str, str] | None = None, file: FileInput | None = None
+) -> Job | None:
+    """Return the job that members describe, or None with faults noted."""
+    for name in ("op", "output"):
+        if name not in members:
+            place.refuse(name, "missing", _NEEDED[name])
+    for name in members["inputs"].keys() & members["attrs"].keys():
+        place.refuse(f"attrs.{name}", "given in inputs, too", "one of both")
+    if place.faults:
+        return None
+    fill = _Filler(place, placeholders)
+    output = members["output"]
+    if isinstance(output, str):
+        output = _normal(fill(output, "output"))
+    else:
+        output = {name: _normal(fill(path, f"output.{name}")) for name, path in output.items()}
+    place.id = fill(members["id"], "id") if "id" in members else _id_of(output)
+    inputs, attrs = {}, dict(members["attrs"])
+    for name, value in members["inputs"].items():
+        if isinstance(value, str | dict):
+            inputs[name] = _file_input(place, f"inputs.{name}", value, fill)
+        else:
+            attrs[name] = value
+    for name, value in attrs.items():
+        if not _is_json(value, DEEPEST):
+            place.refuse(f"attrs.{name}", f"{value!r:.80}", "numbers, text, true, false, null, or lists of them")
+    if file is not None:
+        inputs[""] = file
+    named = {f"inputs.{name}" if name else "files": each.path for name, each in inputs.items()}
+    targets = {"output": output} if isinstance(output, str) else {f"output.{n}": path for n, path in output.items()}
+    for field, path in {"op": members["op"], **named, **targets}.items():
+        if not _can_be_named(path):
+            place.refuse(field, repr(path), "a name that a file can have")
+    if place.faults:
+        return None
+    return Job(place.id, members["op"], inputs, attrs, output)
+
+
+def _is_json(value: Any, deepest: int) -> bool:
+    if isinstance(value, list):
+        return deepest > 0 and all(_is_json(each, deepest - 1) for each in value)
+    return value is None or isinstance(value, bool | int | float | str)
+
+
+def _can_be_named(path: str) -> bool:
+    """Return whether a path can be given to the system at all."""
+    try:
+        return b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
+
+
+def _normal(path: str) -> str:
+    """Return a path without `./`, so that a file has one name."""
+    return str(Path(path))
+
+
+def _id_of(output: str | dict[str, str]) -> str:
+    return output if isinstance(output, str) else ", ".join(output.values())
+
+
+def _file_input(place: Place, field: str, value: Any, fill: "_Filler") -> FileInput:
+    if isinstance(value, str):
+        return FileInput(*_split(fill(value, field)))
+    for member, text in value.items():
+        if member not in _FILE_MEMBERS:
+            place.refuse(f"{field}.{member}", "unknown", ", ".join(_FILE_MEMBERS))
+        elif not isinstance(text, str) or not text:
+            place.refuse(f"{field}.{member}", shown(text), "text")
+    if "path" not in value:
+        place.refuse(f"{field}.path", "missing", "a file")
+    if place.faults:
+        return FileInput("")
+    filled = {member: fill(text, f"{field}.{member}") for member, text in value.items()}
+    return FileInput(**filled)
+
+
+class _Filler:
+    """Puts a file's names in place of `{stem}` and its like; in a job for one file, text stays as it is."""
+
+    def __init__(self, place: Place, placeholders: dict[str, str] | None) -> None:
+        self._place = place
+        self._placeholders = placeholders
+
+    def __call__(self, text: str, field: str) -> str:
+        if self._placeholders is None:
+            return text
+        filled = ""
+        try:
+            parts = list(string.Formatter().parse(text))
+        except ValueError as error:
+            self._place.refuse(field, f"{text!r}: {error}", "{{ and }} for braces that stand for themselves")
+            return text
+        for literal, name, _, _ in parts:
+            filled += literal
+            if name is None:
+                continue
+            if name not in self._placeholders:
+                allowed = ", ".join(f"{{{each}}}" for each in self._placeholders)
+                self._place.refuse(field, f"{{{name}}}", allowed)
+                return text
+            filled += self._placeholders[name]
+        return filled

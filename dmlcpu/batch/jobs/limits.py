@@ -1,0 +1,65 @@
+"""How many processes, threads and bytes of memory a run takes; and how numbers of bytes are read and shown."""
+
+import re
+from dataclasses import dataclass
+
+from dmlcpu.errors import DmlError
+from dmlcpu.runtime.quota import memory_limit
+
+_SIZE = re.compile(r"(\d+(?:\.\d*)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
+_LEAST_MEMORY = 1 << 20
+LOCAL = "local"  # a scheduler of the run's own
+_ELSEWHERE = 1 << 30  # bytes of a job on a cluster, of whose machines nothing is known
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a run may use."""
+
+    workers: int
+    threads: int  # of each worker
+    memory: int  # bytes of each worker
+
+
+def limits_of(
+    workers: int | None, threads: int | None, max_memory: int | str | None, scheduler: str | None = None
+) -> Limits:
+    """Return what a run may use; by default one worker with a thread for each core, and half of the memory there is.
+
+    A cluster runs as many jobs at a time as it has threads: each has one of them, and elsewhere some memory.
+    """
+    from dmlcpu.runtime.threads import get_num_threads
+
+    workers = at_least(1, "workers", 1 if workers is None else workers)
+    if threads is None:
+        threads = 1 if scheduler else max(1, get_num_threads() // workers)
+    threads = at_least(1, "threads", threads)
+    if scheduler not in (None, LOCAL):
+        return Limits(workers, threads, _ELSEWHERE if max_memory is None else _bytes(max_memory))
+    memory = memory_limit() // 2 if max_memory is None else _bytes(max_memory)
+    return Limits(workers, threads, memory // workers)
+
+
+def at_least(least: int, name: str, value: int) -> int:
+    """Return a count, or refuse it."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"run_jobs: {name} is {value!r}; allowed: an integer of at least {least}")
+    if value < least:
+        raise DmlError("run_jobs", name, str(value), f"at least {least}")
+    return value
+
+
+def _bytes(value: int | str) -> int:
+    """Return a number of bytes that may be written as 512M or 4 GiB; K, M, G and T are powers of 1,024."""
+    match = _SIZE.fullmatch(str(value).strip())
+    if not match or (nbytes := int(float(match[1]) * 1024 ** " kmgt".index(match[2].lower() or " "))) < _LEAST_MEMORY:
+        raise DmlError("run_jobs", "max_memory", repr(value), "at least 1M, as in 512M or 4G")
+    return nbytes
+
+
+def size(nbytes: int) -> str:
+    """Write a number of bytes for people."""
+    value, units = float(nbytes), ["bytes", "KB", "MB", "GB", "TB"]
+    while value >= 1000 and len(units) > 1:
+        value, units = value / 1024, units[1:]
+    return f"{nbytes} bytes" if units[0] == "bytes" else f"{value:.3g} {units[0]}"

@@ -1,0 +1,74 @@
+"""A file of JSON lines that only ever gains whole ones, whatever happens to the process or the disk."""
+
+import errno
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+_NO_SYNC = (errno.EINVAL, errno.ENOTSUP)  # of pipes and terminals: there is nothing to bring to the disk
+
+
+def as_line(record: Mapping[str, Any]) -> bytes:
+    """Return a record as a line of JSON; of names of files that are not UTF-8, such bytes are escaped."""
+    return json.dumps(record, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
+
+
+class Lines:
+    """A file that lines are appended to.
+
+    Each line is one write. What a full disk takes only a part of is taken back, and written with a later line.
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self.error: OSError | None = None  # why the pending lines are not in the file
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o666)
+        self._pending = b""
+        if self._is_torn():
+            self._pending = b"\n"
+
+    def _is_torn(self) -> bool:
+        """Return whether the file's last line has no end: a machine has lost power."""
+        size = os.fstat(self._file).st_size
+        if not size:
+            return False
+        os.lseek(self._file, size - 1, os.SEEK_SET)
+        return os.read(self._file, 1) != b"\n"
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Append a line; if it cannot be written, `error` says why, and it is tried again with the next."""
+        self._pending += as_line(record)
+        self._write()
+
+    def _write(self) -> None:
+        if not self._pending:
+            return
+        size = os.fstat(self._file).st_size
+        try:
+            written = os.write(self._file, self._pending)
+            if written < len(self._pending):
+                os.ftruncate(self._file, size)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # nothing else takes a part of a write
+        except OSError as error:
+            error.filename = str(self.path)
+            self.error = error
+        else:
+            self._pending, self.error = b"", None
+
+    def sync(self) -> None:
+        """Bring all lines to the disk."""
+        self._write()
+        if self.error is None:
+            try:
+                os.fsync(self._file)
+            except OSError as error:
+                if error.errno not in _NO_SYNC:
+                    self.error = error
+
+    def close(self) -> None:
+        """Close the file; lines that could not be written are lost, and `error` says why."""
+        self.sync()
+        os.close(self._file)

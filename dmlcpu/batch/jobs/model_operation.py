@@ -1,0 +1,111 @@
+"""A DxDispatch model as a job's operation: files in place of resources' initial values, resources as results."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from dmlcpu.batch.faults import shown
+from dmlcpu.batch.models.commands import Dispatch, WriteFile
+from dmlcpu.batch.models.dispatchables import Dispatchable
+from dmlcpu.batch.models.model import Model, load_model
+from dmlcpu.batch.models.onnx_models import OnnxDispatch
+from dmlcpu.batch.models.resources import Buffer
+from dmlcpu.batch.models.runner import run_model
+from dmlcpu.common.arguments import Array
+from dmlcpu.common.regions import Estimate, Sink, Tensor
+from dmlcpu.errors import BindingError
+
+
+class ModelOperation:
+    """A DxDispatch model.
+
+    Its arguments are its resources; one that is not given starts as the model says. Its results are the resources that
+    its commands write to files, in the shapes that they say, or if there are none, all that its dispatches write to.
+    """
+
+    first: str | None = None
+    required: tuple[str, ...] = ()
+    defaults: Mapping[str, Any] = MappingProxyType({})
+
+    def __init__(self, path: Path) -> None:
+        self._name = path.name
+        self._model = load_model(path)
+        self._shapes = _results(self._model)
+        self.parameters = tuple(name for name, buffer in self._model.buffers.items() if not buffer.deferred)
+        self.sources = self.parameters
+        self.files = tuple(self._model.files)
+        self.results = tuple(self._shapes)
+
+    def estimate(self, arguments: Mapping[str, Any]) -> Estimate:
+        """Return what it gives and takes; refuse arrays that do not fit. The kernels are named after dispatchables."""
+        for name, value in arguments.items():
+            self._check(name, self._model.buffers[name], value)
+        buffers = sum(buffer.size for buffer in self._model.buffers.values())
+        memory = buffers + sum(2 * self._model.buffers[name].size for name in {*arguments, *self.results})
+        kernels = ", ".join(each.dispatchable for each in self._dispatches())
+        return Estimate({name: self._tensor(name) for name in self.results}, memory, memory, kernels)
+
+    def _check(self, name: str, buffer: Buffer, value: Any) -> None:
+        if not hasattr(value, "dtype"):
+            raise BindingError(self._name, name, shown(value), "a file")
+        found, wanted = np.dtype(np.uint8) if value.dtype == np.bool_ else value.dtype, buffer.initial.dtype
+        if found != wanted:
+            raise BindingError(self._name, f"{name}.dtype", str(found), f"{wanted}, as the resource in the model")
+        count = math.prod(value.shape)
+        if count != buffer.initial.size:
+            allowed = f"{buffer.initial.size} elements in all, as the resource in the model"
+            raise BindingError(self._name, f"{name}.shape", f"{tuple(value.shape)}", allowed)
+
+    def _tensor(self, name: str) -> Tensor | None:
+        buffer, shape = self._model.buffers[name], self._shapes[name]
+        return None if buffer.deferred else Tensor(shape or (buffer.initial.size,), buffer.initial.dtype)
+
+    def _dispatches(self) -> Iterator[Dispatch | OnnxDispatch]:
+        return (each for each in self._model.commands if isinstance(each, Dispatch | OnnxDispatch))
+
+    def run(self, arguments: Mapping[str, Any]) -> dict[str, Array]:
+        """Run the model's dispatches."""
+        buffers = dict(self._model.buffers)
+        for name, value in arguments.items():
+            initial = np.ascontiguousarray(value).reshape(-1)
+            initial = initial.view(np.uint8) if initial.dtype == np.bool_ else initial
+            buffers[name] = dataclasses.replace(buffers[name], initial=initial, delta=None)
+        model = Model(buffers, self._model.dispatchables, [*self._dispatches()], [])
+        memory = run_model(model, emit=_say_nothing)
+        return {name: self._shaped(name, memory[name]) for name in self.results}
+
+    def _shaped(self, name: str, values: Array) -> Array:
+        shape = self._shapes[name]
+        return values if shape is None else values[: math.prod(shape)].reshape(shape)
+
+    def run_in_blocks(
+        self, arguments: Mapping[str, Any], sinks: Mapping[str, Sink], memory: int, stopping: Callable[[], bool]
+    ) -> None:
+        """Refuse: a model's resources are in memory."""
+        raise AssertionError("a model takes its memory in one piece")
+
+
+def _results(model: Model) -> dict[str, tuple[int, ...] | None]:
+    """Return the names of the results, with their shapes; None: flat."""
+    written = {each.resource: each.shape for each in model.commands if isinstance(each, WriteFile)}
+    if written:
+        return written
+    names: dict[str, None] = {}
+    for each in model.commands:
+        if isinstance(each, OnnxDispatch):
+            names |= dict.fromkeys(place.resource for place in each.outputs.values())
+        elif isinstance(each, Dispatch):
+            dispatchable = model.dispatchables[each.dispatchable]
+            assert isinstance(dispatchable, Dispatchable)
+            outputs = [field.dml_name for field, _ in dispatchable.dispatched_tensors() if field.output]
+            names |= dict.fromkeys(each.bindings[output].resource for output in outputs if output in each.bindings)
+    return dict.fromkeys(names)
+
+
+def _say_nothing(_: str) -> None:
+    """Drop a line: what a job prints is nobody's."""

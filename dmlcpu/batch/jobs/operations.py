@@ -1,0 +1,112 @@
+"""What a job may run: an operator of the table, or a DxDispatch model; both seen alike."""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol, get_args
+
+from dmlcpu.common.arguments import Array
+from dmlcpu.common.regions import Estimate, Sink
+from dmlcpu.operators.table import OPERATORS, Operator
+
+MODEL = ".json"  # what such files are called
+Arguments = Mapping[str, Any]  # values and arrays; of `sources` also arrays that are not in memory
+
+
+class Operation(Protocol):
+    """What can be run on files."""
+
+    parameters: tuple[str, ...]  # all names of arguments
+    first: str | None  # the argument that a glob's file is for, if the job gives no other
+    required: tuple[str, ...]
+    defaults: Mapping[str, Any]  # of arguments that the function wants to be given, but a job need not
+    sources: tuple[str, ...]  # arguments that are large, and need not be in memory
+    results: tuple[str, ...]
+    files: tuple[Path, ...]  # that it was read from
+
+    def estimate(self, arguments: Arguments) -> Estimate:
+        """Return what it gives and takes; refuse arguments that do not fit."""
+
+    def run(self, arguments: Arguments) -> Mapping[str, Array]:
+        """Run in one piece, on arrays in memory."""
+
+    def run_in_blocks(
+        self, arguments: Arguments, sinks: Mapping[str, Sink], memory: int, stopping: Callable[[], bool]
+    ) -> None:
+        """Run within so many bytes."""
+
+
+def is_model(op: str) -> bool:
+    """Return whether a job's `op` is a file of a DxDispatch model."""
+    return op.lower().endswith(MODEL)
+
+
+def canonical(op: str) -> str:
+    """Return a job's `op` in one spelling; operators may be spelled as commands are."""
+    return op if is_model(op) else op.replace("-", "_")
+
+
+def version_of(op: str) -> str:
+    """Return the version of what an `op` means: results of another one are computed anew."""
+    if is_model(op):
+        return ", ".join(["model 1", *map(version_of, OPERATORS)])  # any of which may be in it
+    name = canonical(op)
+    return f"{name} {OPERATORS[name].version}" if name in OPERATORS else ""
+
+
+def operation_of(op: str, directory: Path) -> Operation:
+    """Return what a job's `op` names, or raise LookupError with what is allowed; a model's own errors come through."""
+    if is_model(op):
+        path = directory / op
+        return _model(path, path.stat().st_mtime_ns)
+    name = canonical(op)
+    if name not in OPERATORS:
+        raise LookupError(f"{', '.join(OPERATORS)}, or a DxDispatch model (.json)")
+    return _operator(name)
+
+
+@functools.lru_cache(maxsize=16)
+def _model(path: Path, _: int) -> Operation:
+    """Return a model; a file that has changed since is another one."""
+    from dmlcpu.batch.jobs.model_operation import ModelOperation
+
+    return ModelOperation(path)
+
+
+@functools.cache
+def _operator(name: str) -> Operation:
+    return _OperatorOperation(OPERATORS[name])
+
+
+class _OperatorOperation:
+    """An operator of the table."""
+
+    def __init__(self, operator: Operator) -> None:
+        signature = inspect.signature(operator.function).parameters
+        self.parameters = tuple(name for name in signature if name != "out")
+        self.first: str | None = self.parameters[0]
+        given = [name for name, each in signature.items() if each.default is each.empty]
+        # TOML cannot say None.
+        self.defaults: Mapping[str, Any] = {
+            name: None for name in given if type(None) in get_args(signature[name].annotation)
+        }
+        self.required = tuple(name for name in given if name not in self.defaults)
+        self.results = operator.results
+        self.files: tuple[Path, ...] = ()
+        self.sources: tuple[str, ...] = operator.blocks.SOURCES
+        self._function = operator.function
+        self._blocks = operator.blocks
+
+    def estimate(self, arguments: Arguments) -> Estimate:
+        estimate: Estimate = self._blocks.estimate(**arguments)
+        return estimate
+
+    def run(self, arguments: Arguments) -> Mapping[str, Array]:
+        given = self._function(**arguments)
+        return dict(zip(self.results, given if isinstance(given, tuple) else (given,), strict=True))
+
+    def run_in_blocks(
+        self, arguments: Arguments, sinks: Mapping[str, Sink], memory: int, stopping: Callable[[], bool]
+    ) -> None:
+        self._blocks.run(arguments, sinks, memory, stopping)

@@ -1,0 +1,156 @@
+"""From a file of jobs to what there is to do: read, compared with the manifest, checked."""
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dmlcpu.batch.files import SUFFIXES, identity
+from dmlcpu.batch.jobs.check import Checker, Plan, check_apart
+from dmlcpu.batch.jobs.entries import Jobs, Listing, PathLike, is_stream, read_jobs
+from dmlcpu.batch.jobs.faults import JobFault, Place
+from dmlcpu.batch.jobs.job import Job, jobs_of
+from dmlcpu.batch.jobs.limits import Limits
+from dmlcpu.batch.jobs.lines import as_line
+from dmlcpu.batch.jobs.manifest import DONE, FAILED, Manifest, Record
+from dmlcpu.batch.jobs.operations import MODEL, version_of
+from dmlcpu.batch.jobs.paths import Names, files_of, identities
+from dmlcpu.batch.jobs.progress import Silent
+from dmlcpu.errors import DmlError
+from dmlcpu.runtime.threads import at_most
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How jobs are checked and compared."""
+
+    directory: PathLike | None
+    manifest: PathLike | None
+    limits: Limits
+    content_hash: bool
+    force: bool
+    retry_failed: bool
+    only_look: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Todo:
+    """A job that is not done."""
+
+    place: Place
+    job: Job | None  # None: its entry has faults
+    plan: Plan | None  # None: it cannot run
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """All jobs: those to do, and how many are left out."""
+
+    source: str
+    directory: Path
+    todo: list[Todo]
+    named: list[Job]  # all, also those that are not run
+    done_before: int
+    left_out: int  # not done either, but only those recorded as failed are to be run
+    manifest: Manifest | None
+
+    @property
+    def faults(self) -> list[JobFault]:
+        """Everything that is wrong."""
+        return [fault for each in self.todo for fault in each.place.faults]
+
+    @property
+    def jobs(self) -> int:
+        """How many jobs there are."""
+        return len(self.todo) + self.done_before + self.left_out
+
+    def uses(self, path: PathLike) -> bool:
+        """Return whether a file is the file of jobs, the manifest, or one that a job reads or writes."""
+        file = os.path.realpath(path)
+        own: list[PathLike] = [self.source, *([self.manifest.path] if self.manifest else [])]
+        return any(os.path.realpath(each) == file for each in own) or _is_of(path, self.named, self.directory)
+
+
+def _is_of(path: PathLike, jobs: Iterable[Job], directory: Path) -> bool:
+    """Return whether jobs read or write a file."""
+    names = Names(directory)
+    file = names.of(os.path.abspath(path))
+    if os.path.splitext(file)[1].lower() not in (*SUFFIXES, MODEL):
+        return False
+    return any(names.of(each) == file for job in jobs for each in (*files_of(job), *job.targets))
+
+
+def prepare(jobs: Jobs, options: Options, progress: Silent) -> Prepared:
+    """Read, compare and check jobs. The manifest is locked from here on, unless it is only looked at."""
+    listing = read_jobs(jobs, None if options.directory is None else Path(options.directory))
+    pairs = check_apart(jobs_of(listing), listing.directory)
+    path = _manifest_beside(jobs) if options.manifest is None else Path(options.manifest)
+    if path and _is_of(path, [job for _, job in pairs if job], listing.directory):
+        raise DmlError("run_jobs", "manifest", repr(os.fspath(path)), "a file that is not one of the jobs'")
+    manifest = Manifest(path, lock=not options.only_look) if path else None
+    try:
+        with at_most(options.limits.threads):  # what kernels are chosen may depend on it
+            return _compare(listing, pairs, manifest, options, progress)
+    except BaseException:
+        if manifest:
+            manifest.close()
+        raise
+
+
+def _manifest_beside(jobs: Jobs) -> Path | None:
+    """Return where the manifest of a file of jobs is by default; None: other jobs have none."""
+    if not isinstance(jobs, str | os.PathLike) or is_stream(jobs):
+        return None
+    return Path(f"{os.fspath(jobs)}.manifest.jsonl")
+
+
+def _compare(
+    listing: Listing,
+    pairs: list[tuple[Place, Job | None]],
+    manifest: Manifest | None,
+    options: Options,
+    progress: Silent,
+) -> Prepared:
+    records: Mapping[str, Record] = manifest.records if manifest else {}
+    checker = Checker(listing.directory, options.limits.memory, content=options.content_hash)
+    todo, done_before, left_out = [], 0, 0
+    for place, job in progress.checking(pairs, len(pairs)):
+        plan = None
+        if job and not place.faults:
+            record = records.get(job.id)
+            if record and not options.force and _is_done(record, job, listing.directory, options.content_hash):
+                done_before += 1
+                continue
+            if options.retry_failed and (record is None or record.get("outcome") != FAILED):
+                left_out += 1
+                continue
+            plan = checker.plan(place, job)
+        todo.append(Todo(place, job, plan))
+    named = [job for _, job in pairs if job]
+    return Prepared(listing.source, listing.directory, todo, named, done_before, left_out, manifest)
+
+
+def _is_done(record: Record, job: Job, directory: Path, content_hash: bool) -> bool:
+    """Return whether a record is of this very job, and its files are what they were."""
+    if record.get("outcome") != DONE or record.get("version") != version_of(job.op):
+        return False
+    if as_line({"": record.get("job")}) != as_line({"": job.description}):  # as text: NaN is not equal to itself
+        return False
+    try:
+        inputs = identities(job, directory, content=content_hash)
+        outputs = {path: identity(os.path.join(directory, path), content=False) for path in job.targets}
+    except (OSError, DmlError, ImportError):  # also of a model that cannot be loaded
+        return False
+    # With a hash, a file that was only touched is the same.
+    keys = ("size", "sha256") if content_hash else ("size", "mtime_ns")
+    return _same(record.get("inputs"), inputs, keys) and _same(record.get("outputs"), outputs, ("size", "mtime_ns"))
+
+
+def _same(before: Any, now: Mapping[str, Mapping[str, Any]], keys: Iterable[str]) -> bool:
+    return (
+        isinstance(before, dict)
+        and before.keys() == now.keys()
+        and all(isinstance(each, dict) for each in before.values())
+        and all(before[path].get(key) == now[path][key] for path in now for key in keys)
+    )

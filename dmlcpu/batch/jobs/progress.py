@@ -1,0 +1,105 @@
+"""What is told of a run while it goes on, on standard error: a bar on a terminal, and lines."""
+
+import contextlib
+import io
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
+
+from dmlcpu.batch.faults import extra
+
+T = TypeVar("T")
+
+
+class Silent:
+    """Tells nothing."""
+
+    def say(self, line: str) -> None:
+        """Print a line."""
+
+    def checking(self, jobs: Iterable[T], count: int) -> Iterator[T]:
+        """Yield jobs while they are checked."""
+        yield from jobs
+
+    def start(self, jobs: int, nbytes: int, failed: int) -> None:
+        """Begin with so many jobs that read so many bytes; others have failed already."""
+
+    def finished(self, nbytes: int, *, failed: bool) -> None:
+        """Count a job that has read so many bytes."""
+
+    def close(self) -> None:
+        """End."""
+
+
+class Progress(Silent):
+    """A bar of tqdm's on a terminal: jobs, bytes, bytes a second, the time left, failures; elsewhere only the lines."""
+
+    def __init__(self) -> None:
+        self._tqdm = extra("tqdm").tqdm
+        closed = sys.stderr is None or sys.stderr.closed  # None: since the process was started
+        self._stream: Any = _Heedless(io.StringIO() if closed else sys.stderr)
+        self._bar: Any = None
+        self._jobs = self._count = self._failed = 0
+
+    def say(self, line: str) -> None:
+        """Print a line."""
+        if self._bar is None:
+            print(f"dmlcpu: {line}", file=self._stream, flush=True)
+        else:
+            self._tqdm.write(f"dmlcpu: {line}", file=self._stream)
+
+    def checking(self, jobs: Iterable[T], count: int) -> Iterator[T]:
+        """Yield jobs while they are checked, under a bar if it takes long."""
+        # disable=None: no bar where it is no terminal
+        settings = {"leave": False, "disable": None, "delay": 0.5, "unit": " jobs", "file": self._stream}
+        yield from self._tqdm(jobs, "checking", count, **settings)
+
+    def start(self, jobs: int, nbytes: int, failed: int) -> None:
+        """Show the bar."""
+        self._jobs, self._failed = jobs, failed
+        self._bar = self._tqdm(
+            desc=self._counts(),
+            total=nbytes,
+            file=self._stream,
+            unit="B",
+            unit_scale=True,
+            unit_divisor=1024,
+            disable=None,  # no bar where it is no terminal
+            dynamic_ncols=True,
+            leave=False,
+        )
+
+    def finished(self, nbytes: int, *, failed: bool) -> None:
+        """Count a job that has read so many bytes."""
+        self._count += 1
+        self._failed += failed
+        self._bar.set_description(self._counts(), refresh=False)
+        self._bar.update(nbytes)
+
+    def _counts(self) -> str:
+        failures = f", {self._failed} failed" if self._failed else ""
+        return f"{self._count} of {self._jobs} jobs{failures}"
+
+    def close(self) -> None:
+        """Remove the bar."""
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+
+class _Heedless:
+    """A stream that may break: its terminal is closed, its disk full. The run goes on, and nobody is told."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> None:
+        with contextlib.suppress(OSError, ValueError):  # the latter is what closed streams raise
+            self._stream.write(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.flush()

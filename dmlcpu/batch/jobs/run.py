@@ -1,0 +1,239 @@
+"""`run_jobs`: jobs are checked, those that are done are left out, the others run here, in workers or on a cluster."""
+
+import functools
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dmlcpu.batch.jobs.entries import PathLike
+from dmlcpu.batch.jobs.faults import JobsError
+from dmlcpu.batch.jobs.limits import Limits, at_least, limits_of
+from dmlcpu.batch.jobs.outcomes import Failure, Run
+from dmlcpu.batch.jobs.prepare import Options, prepare
+from dmlcpu.batch.jobs.progress import Progress, Silent
+from dmlcpu.batch.jobs.signals import terminated_as_interrupted
+from dmlcpu.batch.jobs.work import Outcome, Settings, Task, serve
+from dmlcpu.batch.jobs.workers import Lost, in_processes
+from dmlcpu.errors import DmlError
+
+# Jobs that take less memory on average are small: they are done one after the other, and so many brought to the disk
+# together.
+_SMALL = 1 << 20
+_BUNDLE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class BatchResult:
+    """What `run_jobs` did.
+
+    Parameters
+    ----------
+    jobs : int
+        How many jobs there are.
+    done_before : int
+        How many were done by an earlier run, and are still what they were.
+    left_out : int
+        How many of the others were not recorded as failed, where only these were to be run.
+    done : int
+        How many were run and are done.
+    failed : int
+        How many were run, or could not be, and are not done.
+    failures : list of Failure
+        Why: of each of them, in the order in which they failed; and of the log and the manifest, if outcomes could not
+        be written there.
+    interrupted : bool
+        Whether Ctrl+C or a signal ended the run.
+    seconds : float
+        How long all of it took.
+    """
+
+    jobs: int
+    done_before: int
+    left_out: int
+    done: int
+    failed: int
+    failures: list[Failure]
+    interrupted: bool
+    seconds: float
+
+    @property
+    def not_run(self) -> int:
+        """How many have still to be run: the run was interrupted, or ended after too many failures."""
+        return self.jobs - self.done_before - self.left_out - self.done - self.failed
+
+    @property
+    def exit_code(self) -> int:
+        """0 all done, 1 some failed, 130 interrupted: what the command ends with."""
+        return 130 if self.interrupted else int(bool(self.failures))
+
+
+def run_jobs(
+    jobs: PathLike | Iterable[Mapping[str, Any]],
+    *,
+    directory: PathLike | None = None,
+    manifest: PathLike | None = None,
+    log: PathLike | None = None,
+    workers: int | None = None,
+    threads: int | None = None,
+    max_memory: int | str | None = None,
+    scheduler: str | None = None,
+    retries: int = 2,
+    keep_going: bool = False,
+    max_failures: int | None = None,
+    force: bool = False,
+    retry_failed: bool = False,
+    content_hash: bool = False,
+    progress: bool = False,
+) -> BatchResult:
+    """Run operators and DxDispatch models over many files.
+
+    All jobs are checked first. What becomes of each is recorded in the manifest: the same call again does only what is
+    missing, failed or changed.
+
+    Parameters
+    ----------
+    jobs : path, or iterable of mappings
+        A file of JSON Lines or TOML, "-" for JSON Lines on standard input, or the jobs themselves: ``id``, ``op``,
+        ``inputs``, ``attrs``, ``output``, and ``glob`` or ``files``, as in such a file.
+    directory : path, optional
+        What the jobs' paths are relative to; by default the folder of the file of jobs, else the current directory.
+    manifest : path, optional
+        Where outcomes are recorded; by default beside the file of jobs, in ``JOBS.manifest.jsonl``. Other jobs are not
+        recorded by default, and all run.
+    log : path, optional
+        A file that a line of JSON is appended to for each job.
+    workers : int, optional
+        How many processes; by default 1, and then jobs run in this one. A cluster at an address has its own.
+    threads : int, optional
+        How many threads each worker computes with; by default so many that all have one for each core, and on a
+        cluster 1.
+    max_memory : int or str, optional
+        Bytes for arrays, of all workers together; "512M" and "4G" are understood. By default half of the memory there
+        is. At a scheduler's address it is what each job may take, by default 1 GiB. Larger .npy files and zarr arrays
+        are worked through in blocks.
+    scheduler : str, optional
+        "local" or the address of a Dask scheduler: jobs run on its workers, which see the same files by the same paths.
+    retries : int, default 2
+        How often a job is tried again whose worker was lost.
+    keep_going : bool, default False
+        Run the jobs that are right even if others are not.
+    max_failures : int, optional
+        Stop after so many failures.
+    force : bool, default False
+        Run all jobs, whatever the manifest says.
+    retry_failed : bool, default False
+        Run only jobs that are recorded as failed.
+    content_hash : bool, default False
+        Tell changed inputs by their content instead of by size and time.
+    progress : bool, default False
+        Tell on standard error how it goes on: a bar on a terminal, and lines. It needs the extra ``cli``.
+
+    Returns
+    -------
+    BatchResult
+        What was done, and each failure.
+
+    Raises
+    ------
+    JobsError
+        If a job is not right, and not `keep_going`: its `faults` are all that is wrong, and nothing has been run.
+    ManifestError
+        If the manifest is none, or another run is using it.
+    WorkerError
+        If workers do not start, or a cluster's scheduler is not there or gone; outcomes until then are recorded.
+    DmlError
+        If another argument does not fit.
+    OSError
+        If the file of jobs cannot be read, or manifest or log cannot be written.
+    ImportError
+        If a package is missing that an extra brings; the message says which.
+
+    Notes
+    -----
+    A result is written beside its target under another name and renamed, so no file is ever seen half-written. The
+    first Ctrl+C, or SIGTERM, lets running jobs finish; the second ends them.
+
+    A script that starts a local cluster has to do so under ``if __name__ == "__main__"``, as Dask's workers import it.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import numpy as np
+    >>> from dmlcpu import batch
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> for name in ("a", "b"):
+    ...     np.save(folder / f"{name}.npy", np.arange(10, dtype=np.float32))
+    >>> jobs = [{"glob": "*.npy", "op": "top_k", "attrs": {"k": 2}, "output": "best/{stem}.npz"}]
+    >>> result = batch.run_jobs(jobs, directory=folder)
+    >>> result.done, result.failures
+    (2, [])
+    >>> np.load(folder / "best" / "a.npz")["indices"]
+    array([9, 8])
+    """
+    start = time.perf_counter()
+    if scheduler:
+        from dmlcpu.batch.jobs import cluster
+
+        cluster.check(scheduler)
+    if max_failures is not None:
+        at_least(1, "max_failures", max_failures)
+    at_least(0, "retries", retries)
+    if force and retry_failed:
+        raise DmlError("run_jobs", "force", "True beside retry_failed", "one of both")
+    limits = limits_of(workers, threads, max_memory, scheduler)
+    options = Options(
+        directory=directory,
+        manifest=manifest,
+        limits=limits,
+        content_hash=content_hash,
+        force=force,
+        retry_failed=retry_failed,
+    )
+    told = Progress() if progress else Silent()
+    with terminated_as_interrupted():
+        prepared = prepare(jobs, options, told)
+    try:
+        if prepared.faults and not keep_going:
+            raise JobsError(prepared.source, prepared.faults)
+        if log is not None and prepared.uses(log):
+            raise DmlError("run_jobs", "log", repr(os.fspath(log)), "a file that is not one of the jobs'")
+        if prepared.done_before:
+            told.say(f"resuming: {prepared.done_before} of {prepared.jobs} done, {len(prepared.todo)} to do")
+        with Run(prepared, None if log is None else Path(log), told, max_failures) as run:
+            run.execute(functools.partial(_outcomes, limits=limits, scheduler=scheduler, retries=retries))
+    finally:
+        if prepared.manifest:
+            prepared.manifest.close()
+    before, out, seconds = prepared.done_before, prepared.left_out, time.perf_counter() - start
+    return BatchResult(prepared.jobs, before, out, run.done, run.failed, run.failures, run.interrupted, seconds)
+
+
+def _outcomes(
+    tasks: list[Task],
+    directory: Path,
+    *,
+    limits: Limits,
+    scheduler: str | None,
+    retries: int,
+    stopping: Callable[[], bool],
+) -> Iterator[tuple[int, Outcome | Lost]]:
+    """Yield the outcomes of tasks, run in this process, in others or on a cluster, with their positions."""
+    bundle = _BUNDLE if sum(task.peak_bytes for task in tasks) < _SMALL * len(tasks) else 0
+    work = functools.partial(serve, Settings(directory.absolute(), limits.threads, limits.memory, bundle))
+    if scheduler:
+        from dmlcpu.batch.jobs.cluster import on_cluster
+
+        yield from on_cluster(
+            work, tasks, address=scheduler, workers=limits.workers, retries=retries, stopping=stopping
+        )
+    elif limits.workers > 1:
+        # No thread that only waits: NumPy's and SciPy's libraries would start one for each core in each worker.
+        threads = {"DMLCPU_NUM_THREADS": str(limits.threads), "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        yield from in_processes(
+            work, tasks, workers=limits.workers, retries=retries, stopping=stopping, environment=threads
+        )
+    else:
+        yield from enumerate(work(iter(tasks), stopping))

@@ -1,0 +1,65 @@
+"""Signals: of Ctrl+C and termination the first asks to stop, the second stops at once."""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def stop_on_signals(tell: Callable[[str], None]) -> Iterator[threading.Event]:
+    """Yield an event that the first signal sets; a second one raises KeyboardInterrupt.
+
+    Outside of the main thread, which alone gets signals, nothing sets the event.
+    """
+    asked = threading.Event()
+
+    def handle(number: int, _: FrameType | None) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+        tell(f"{signal.Signals(number).name}: finishing what runs; once more to stop at once")
+
+    with _handlers(dict.fromkeys(_SIGNALS, handle)):
+        yield asked
+
+
+@contextmanager
+def terminated_as_interrupted() -> Iterator[None]:
+    """Let SIGTERM do what Ctrl+C does: raise KeyboardInterrupt."""
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    with _handlers({signal.SIGTERM: handle}):
+        yield
+
+
+@contextmanager
+def signals_held_back(*signals: signal.Signals) -> Iterator[None]:
+    """Let signals to this thread, and to processes started in it, wait; workers let them in when they can answer."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _handlers(handlers: Mapping[signal.Signals, Callable[[int, FrameType | None], None]]) -> Iterator[None]:
+    """Set handlers of signals for a while; the main thread alone gets signals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,348 @@
+"""Runs as a whole: what is told of them, and what is written."""
+
+import json
+import os
+import signal
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from job_files import (
+    assert_best,
+    best,
+    command,
+    contents,
+    each_best,
+    environment,
+    outcomes,
+    records,
+    save_inputs,
+    save_jobs,
+    start,
+    until,
+)
+
+import dmlcpu
+from dmlcpu.batch import JobsError, ManifestError, run_jobs
+from dmlcpu.errors import DmlError
+from dmlcpu.runtime import threads
+
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="of Linux")
+SHAPES = [(16,), (8, 16), (3, 5, 7), (64, 64), (2, 1000), (1, 12), (30, 4)]
+GOOD, BAD = 1980, 20
+
+
+def bad_inputs(folder: Path) -> list[dict[str, Any]]:
+    """Make ten kinds of bad jobs, with what is wrong with each as its id; no file is read of those that are right."""
+    whole = (folder / "in" / "0001.npy").read_bytes()
+    made = folder / "bad"
+    made.mkdir()
+    (made / "truncated.npy").write_bytes(whole[:-1])
+    (made / "magic.npy").write_bytes(b"PK\3\4" + whole[4:])
+    (made / "empty.npy").touch()
+    (made / "folder.npy").mkdir()
+    np.save(made / "objects.npy", np.array([None, {}]), allow_pickle=True)
+    np.save(made / "indices.npy", np.array([[0], [9]]))
+    np.save(made / "updates.npy", np.zeros((2, 4), np.float32))
+    np.save(made / "x.npy", np.zeros((9, 4), np.float32))
+    np.save(made / "a.npy", np.zeros((3, 3), np.int8))
+
+    def on(name: str, reason: str) -> dict[str, Any]:
+        return best(reason, inputs={"x": f"bad/{name}.npy"}, output=f"out/{name}.npz")
+
+    scatter = {"op": "scatter_nd", "inputs": {n: f"bad/{n}.npy" for n in ("x", "indices", "updates")}}
+    product = {"op": "quantized_matmul", "inputs": {"a": "bad/a.npy", "b": "bad/a.npy"}, "output": "out/y.npy"}
+    scales = {"a_scale": float("nan"), "b_scale": 1.0, "y_scale": 1.0}
+    return [
+        on("truncated", "511 bytes of elements; allowed: 512, as its header says"),
+        on("magic", "'bad/magic.npy': "),
+        on("empty", "'bad/empty.npy': "),
+        on("folder", "'bad/folder.npy': Is a directory"),
+        on("objects", "Python objects; allowed: elements of fixed size (nothing is unpickled)"),
+        on("missing", "'bad/missing.npy', which does not exist"),
+        scatter | {"id": "inputs.indices[1, 0]: 9; allowed: -9 to 8", "output": "out/s.npy"},
+        product | {"id": "attrs.a_scale: nan", "attrs": scales},
+        best("attrs.k: 17; allowed: 0 to 16", k=17, inputs={"x": "in/0001.npy"}, output="out/k.npz"),
+        best("bad/x.npy is no folder", inputs={"x": "in/0001.npy"}, output="bad/x.npy/o.npz"),
+    ]
+
+
+@pytest.fixture(scope="module")
+def night(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
+    """2,000 jobs, 20 of them bad in ten ways, and what is wrong with these."""
+    folder = tmp_path_factory.mktemp("night")
+    generator = np.random.default_rng(1)
+    (folder / "in").mkdir()
+    for number in range(GOOD):
+        np.save(folder / "in" / f"{number:04}.npy", generator.standard_normal(SHAPES[number % 7]).astype(np.float32))
+    bad = bad_inputs(folder)
+    again = [job | {"id": f"{job['id']} ", "output": f"out/again{n}{job['output'][-4:]}"} for n, job in enumerate(bad)]
+    again[-1]["output"] = "bad/x.npy/again.npz"
+    return folder, [*bad, *again]
+
+
+def test_two_thousand_files_and_twenty_bad_ones(night: tuple[Path, list[dict[str, Any]]]) -> None:
+    folder, bad = night
+    jobs = each_best(GOOD)
+    for number, job in enumerate(bad):
+        jobs.insert(97 * number + 5, job)
+    path = save_jobs(folder, jobs)
+    before = contents(folder)
+    refused = command("batch", path)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    head, *lines = refused.stderr.splitlines()
+    assert head == f"dmlcpu: {path}: {BAD} faults"
+    for number, (line, job) in enumerate(zip(lines, bad, strict=True)):
+        assert line.startswith(f"  {path}:{97 * number + 6} ({job['id']}): ")
+        assert job["id"].strip() in line.partition("): ")[2]
+    assert contents(folder) == before
+
+    done = command("batch", path, "--keep-going", "--json")
+    assert done.returncode == 1
+    *lines, last = done.stderr.splitlines()
+    assert last.startswith(f"dmlcpu: {GOOD} done, {BAD} failed, in ")
+    for line, job in zip(lines, bad, strict=True):
+        assert line.startswith(f"dmlcpu: failed: {path}:")
+        assert job["id"].strip() in line.partition("): ")[2]
+    summary = json.loads(done.stdout)
+    assert (summary["jobs"], summary["done"], summary["done_before"], summary["interrupted"]) == (2000, GOOD, 0, False)
+    assert [failure["id"] for failure in summary["failures"]] == [job["id"] for job in bad]
+    for number in range(GOOD):
+        assert_best(folder, f"{number:04}")
+    assert sorted(contents(folder / "out")) == [f"{number:04}.npz" for number in range(GOOD)]
+    assert sorted(outcomes(path).values()) == ["done"] * GOOD + ["failed"] * BAD
+
+    after = contents(folder)
+    again = command("batch", path, "--keep-going")
+    assert again.returncode == 1
+    first, *lines, last = again.stderr.splitlines()
+    assert first == f"dmlcpu: resuming: {GOOD} of 2000 done, {BAD} to do"
+    assert (len(lines), last.partition(", in")[0]) == (BAD, f"dmlcpu: {BAD} failed, {GOOD} done before")
+    assert {name: content for name, content in contents(folder).items() if "manifest" not in name} == {
+        name: content for name, content in after.items() if "manifest" not in name
+    }
+
+
+def test_what_is_logged(tmp_path: Path) -> None:
+    save_inputs(tmp_path, 3)
+    (tmp_path / "in" / "0001.npy").write_bytes(b"")
+    jobs = save_jobs(tmp_path, [*each_best(3), {"id": "bad", "op": 3}])
+    start_time = datetime.now(UTC)
+    with threads.limits(1):
+        result = run_jobs(jobs, log=tmp_path / "logs" / "log", keep_going=True)
+    assert result.exit_code == 1
+    log = [json.loads(line) for line in (tmp_path / "logs" / "log").read_text().splitlines()]
+    by_id = {line["id"]: line for line in log}
+    assert len(log) == len(by_id) == 4
+    for line in log:
+        assert list(line) == ["time", "id", "outcome", "op", "shapes", "kernel", "milliseconds", "bytes", "error"]
+        assert start_time.replace(microsecond=0) <= datetime.fromisoformat(line["time"]) <= datetime.now(UTC)
+    good, bad, worse = by_id["0002"], by_id["0001"], by_id[""]
+    assert (good["outcome"], good["op"], good["shapes"], good["bytes"]) == ("done", "top_k", {"x": [8, 16]}, 512)
+    assert good["error"] is None
+    assert good["kernel"]
+    assert 0 < good["milliseconds"] < 60_000
+    assert (bad["outcome"], bad["op"], bad["shapes"], bad["bytes"]) == ("failed", "top_k", None, 0)
+    assert "in/0001.npy" in bad["error"]
+    assert (worse["outcome"], worse["op"]) == ("failed", None)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("most", [1, 2, 100])
+def test_so_many_failures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, most: int) -> None:
+    from dmlcpu.batch.jobs import run as run_module
+
+    def break_and_run(*args: Any, **more: Any) -> Any:
+        for number in range(0, count, 2):
+            (tmp_path / "in" / f"{number:04}.npy").touch()
+        yield from real(*args, **more)
+
+    count = 60
+    save_inputs(tmp_path, count)
+    jobs = save_jobs(tmp_path, each_best(count))
+    real = run_module._outcomes
+    monkeypatch.setattr(run_module, "_outcomes", break_and_run)
+    result = run_jobs(jobs, workers=workers, max_failures=most)
+    monkeypatch.undo()
+    assert result.exit_code == 1
+    assert result.not_run == count - result.done - len(result.failures)
+    if most == 100:
+        assert (result.done, len(result.failures)) == (count // 2, count // 2)
+    else:  # what had begun is finished
+        assert most <= len(result.failures) < most + 12
+        assert result.not_run > 0
+    assert len(outcomes(jobs)) == result.done + len(result.failures)
+    assert run_jobs(jobs).done == count - result.done
+    for number in range(count):
+        assert_best(tmp_path, f"{number:04}")
+
+
+def test_refused_jobs_are_failures(tmp_path: Path) -> None:
+    save_inputs(tmp_path, 2)
+    jobs = save_jobs(tmp_path, [best("0000"), best("no"), best("0001")])
+    result = run_jobs(jobs, keep_going=True, max_failures=1)
+    assert (result.done, result.not_run, len(result.failures)) == (0, 2, 1)
+
+
+def test_no_jobs(tmp_path: Path) -> None:
+    jobs = save_jobs(tmp_path, [])
+    result = run_jobs(jobs)
+    assert (result.jobs, result.exit_code, result.failures) == (0, 0, [])
+
+
+def test_jobs_of_a_program_are_not_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_inputs(tmp_path, 1)
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        assert run_jobs([best("0000")]).done == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
+    assert run_jobs((best("0000") for _ in range(1)), manifest="kept").done == 1
+    assert run_jobs([best("0000")], manifest="kept").done_before == 1
+
+
+def test_stray_files_are_removed(tmp_path: Path) -> None:
+    """Those of this run's targets, and no others."""
+    save_inputs(tmp_path, 2)
+    (tmp_path / "out").mkdir()
+    for name in (".0000.npz.0123456789ab.part", ".0001.npz.aa.part", ".other.npz.aa.part", ".0000.npz.xy.part"):
+        (tmp_path / "out" / name).write_bytes(b"half")
+    assert run_jobs(save_jobs(tmp_path, each_best(2))).done == 2
+    assert sorted(contents(tmp_path / "out")) == [".0000.npz.xy.part", ".other.npz.aa.part", "0000.npz", "0001.npz"]
+
+
+def test_files_of_names_that_are_not_ascii(tmp_path: Path) -> None:
+    names = ["é", "a b", "日本", "'quoted\"", "new\u2028line", "x" * 200]
+    if sys.platform == "linux":
+        names += [os.fsdecode(b"\xff\xe9"), "a\nb", "{braces}", "[x]*"]
+    for name in names:
+        save_inputs(tmp_path, 1)[0].rename(tmp_path / "in" / f"{name}.npy")
+    entry = {"op": "top_k", "glob": "in/*.npy", "attrs": {"k": 3}, "output": "out/{stem}.npz"}
+    jobs = save_jobs(tmp_path, [entry])
+    result = run_jobs(jobs, log=tmp_path / "log")
+    assert (result.done, result.failures) == (len(names), [])
+    for name in names:
+        assert_best(tmp_path, name)
+    assert sorted(outcomes(jobs)) == sorted(f"out/{name}.npz" for name in names)
+    assert len((tmp_path / "log").read_bytes().splitlines()) == len(names)
+    assert run_jobs(jobs).done_before == len(names)
+    strict = environment(PYTHONIOENCODING="utf-8:strict")
+    planned = command("batch", jobs, "--dry-run", "--force", env=strict, encoding="utf-8")
+    assert (planned.returncode, planned.stderr) == (0, "")
+    assert planned.stdout.count("; reads ") == len(names)
+
+
+@LINUX
+@pytest.mark.parametrize("what", ["log", "manifest"])
+def test_a_log_or_manifest_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    """The jobs are done all the same; that it is not recorded is a failure."""
+    from dmlcpu.batch.jobs import lines
+
+    def write(file: int, content: bytes) -> int:
+        if os.readlink(f"/proc/self/fd/{file}").endswith(what):
+            raise OSError(28, os.strerror(28))
+        return real(file, content)
+
+    real = os.write
+    save_inputs(tmp_path, 3)
+    jobs = save_jobs(tmp_path, each_best(3))
+    options = {"log": tmp_path / "log", "manifest": tmp_path / "manifest"}
+    with monkeypatch.context() as patch:
+        patch.setattr(lines.os, "write", write)
+        result = run_jobs(jobs, **options)
+    assert (result.jobs, result.done, result.not_run, result.exit_code) == (3, 3, 0, 1)
+    (failure,) = result.failures
+    assert str(failure) == f"{what} {tmp_path / what}: outcomes could not be written: No space left on device"
+    for number in range(3):
+        assert_best(tmp_path, f"{number:04}")
+    assert run_jobs(jobs, **options).done == (3 if what == "manifest" else 0)
+
+
+def test_a_log_that_cannot_be_made(tmp_path: Path) -> None:
+    save_inputs(tmp_path, 1)
+    jobs = save_jobs(tmp_path, each_best(1))
+    done = command("batch", jobs, "--log", tmp_path / "in" / "0000.npy" / "log")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"dmlcpu: {tmp_path / 'in' / '0000.npy'}: File exists\n" or "Not a directory" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_log_is_not_written_into_a_file_of_the_jobs(tmp_path: Path) -> None:
+    save_inputs(tmp_path, 1)
+    jobs = save_jobs(tmp_path, each_best(1))
+    before = contents(tmp_path)
+    for log in (jobs, tmp_path / "in" / "0000.npy", tmp_path / "out" / "0000.npz"):
+        done = command("batch", jobs, "--log", log)
+        assert done.returncode == 2, log
+        assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("what", ["log", "manifest"])
+@pytest.mark.parametrize("path", ["in/0000.npy", "out/0000.npz", "out/../out/0001.npz"])
+def test_files_of_jobs_that_are_done_are_neither_log_nor_manifest(tmp_path: Path, what: str, path: str) -> None:
+    save_inputs(tmp_path, 2)
+    jobs = save_jobs(tmp_path, each_best(2))
+    run_jobs(jobs)
+    save_jobs(tmp_path, [*each_best(2), best("0001", 2, id="more", output="out/more.npz")])
+    before = contents(tmp_path)
+    options: dict[str, Any] = {what: tmp_path / path}
+    with pytest.raises(DmlError, match=f"{what} is .*; allowed: a file that is not one of the jobs'"):
+        run_jobs(jobs, **options)
+    assert contents(tmp_path) == before
+
+
+@LINUX
+def test_another_run_at_the_same_time(tmp_path: Path) -> None:
+    save_inputs(tmp_path, 300)
+    jobs = save_jobs(tmp_path, each_best(300))
+    with start("batch", jobs, "--quiet") as first:
+        until(lambda: (tmp_path / "jobs.jsonl.manifest.jsonl").exists(), first)
+        first.send_signal(signal.SIGSTOP)
+        second = command("batch", jobs)
+        with pytest.raises(ManifestError, match="in use by another run"):
+            run_jobs(jobs)
+        first.send_signal(signal.SIGCONT)
+        assert first.communicate() == ("", "")
+        assert first.returncode == 0
+    manifest = tmp_path / "jobs.jsonl.manifest.jsonl"
+    assert (second.returncode, second.stderr) == (2, f"dmlcpu: {manifest} is in use by another run\n")
+    assert sorted(records(jobs)) == [f"{number:04}" for number in range(300)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "jobs.jsonl", manifest.name, "out"]
+
+
+def test_errors_can_be_pickled(tmp_path: Path) -> None:
+    import pickle
+
+    with pytest.raises(JobsError) as error:
+        run_jobs([best("no")], directory=tmp_path)
+    again = pickle.loads(pickle.dumps(error.value))
+    assert (str(again), again.faults) == (str(error.value), error.value.faults)
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"workers": 0}, "workers is 0; allowed: at least 1"),
+        ({"max_memory": "much"}, "max_memory is 'much'; allowed: at least 1M, as in 512M or 4G"),
+        ({"max_failures": 0}, "max_failures is 0; allowed: at least 1"),
+        ({"retries": -1}, "retries is -1; allowed: at least 0"),
+        ({"force": True, "retry_failed": True}, "force"),
+    ],
+)
+def test_options_that_do_not_fit(tmp_path: Path, options: dict[str, Any], error: str) -> None:
+    save_inputs(tmp_path, 1)
+    with pytest.raises(dmlcpu.DmlError, match=error):
+        run_jobs([best("0000")], directory=tmp_path, **options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_directory_of_its_own(tmp_path: Path) -> None:
+    save_inputs(tmp_path / "data", 2)
+    jobs = save_jobs(tmp_path, each_best(2))
+    with pytest.raises(JobsError):
+        run_jobs(jobs)
+    assert run_jobs(jobs, directory=tmp_path / "data").done == 2
+    assert_best(tmp_path / "data", "0001")
+    assert run_jobs(jobs, directory=tmp_path / "data").done_before == 2
