@@ -1,0 +1,85 @@
+"""The command line: ``dmlcpu run | batch | warmup | info``, and a command for each operator."""
+
+import contextlib
+import logging
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from dmlcpu.cli.shared import DONE, FAILED, INTERRUPTED, REFUSED, complain, flush
+
+__all__ = ["DONE", "FAILED", "REFUSED", "main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        The arguments; by default those of the process.
+
+    Returns
+    -------
+    int
+        The exit code: 0 done, 1 failed while running, 2 bad model, jobs or usage; 130 interrupted.
+    """
+    if sys.stderr is None:  # it was closed: also, the next file to be opened must not be what libraries write it to
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (it stays open)
+    try:
+        code = _main(argv)
+        flush()
+    except BrokenPipeError:  # whoever read the output has gone
+        _drop(sys.stdout)
+        code = FAILED
+    except OSError as error:  # a full disk, most often
+        _drop(sys.stdout)
+        code = complain(str(error), FAILED)
+    _drop(sys.stderr)
+    return code
+
+
+def _main(argv: Sequence[str] | None) -> int:
+    from dmlcpu.cli.parser import make_parser
+
+    try:
+        args = make_parser().parse_args(argv)
+    except SystemExit as exit_:  # argparse has printed help, or what is wrong
+        return int(exit_.code or DONE)
+    from dmlcpu.batch.faults import MissingExtraError
+
+    with _log_to_stderr(debug=getattr(args, "debug", False)):
+        try:
+            code: int = args.handler(args)
+        except MissingExtraError as error:
+            return complain(str(error), REFUSED)
+        except MemoryError:
+            return complain("not enough memory", FAILED)
+        except KeyboardInterrupt:
+            return complain("interrupted", INTERRUPTED)
+    return code
+
+
+def _drop(stream: Any) -> None:
+    """Send nowhere what is left in a stream and cannot be written, or Python complains of it when it ends."""
+    try:
+        if stream is not None:
+            stream.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+@contextlib.contextmanager
+def _log_to_stderr(*, debug: bool) -> Iterator[None]:
+    logger = logging.getLogger("dmlcpu")
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("dmlcpu: %(message)s"))
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG if debug else logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)

@@ -1,0 +1,156 @@
+"""``dmlcpu batch``, and how jobs are run and told of, which the operators' commands share."""
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from dmlcpu.cli.shared import DONE, FAILED, REFUSED, at_least, complain, environment_is_right, tell
+
+SUMMARY = "run the jobs of a file: operators and models over many files"
+EXIT_CODES = "Exit codes: 0 all done, 1 some failed, 2 usage or jobs that are not right, 130 interrupted."
+EPILOG = f"""\
+JOBS is a file of JSON Lines or TOML, or "-": JSON Lines on standard input. A job is
+  {{"id": ..., "op": ..., "inputs": {{...}}, "attrs": {{...}}, "output": ...}}
+Paths are relative to the file of jobs. All jobs are checked before any runs. What becomes of each is recorded in the
+manifest: the same command again does only what is missing, failed or changed.
+
+examples:
+  dmlcpu batch jobs.toml --dry-run            show what would be done
+  dmlcpu batch jobs.toml --keep-going         run what is right, list what is not
+  dmlcpu batch jobs.toml --jobs 4 --log l.jsonl
+  dmlcpu batch jobs.toml --scheduler tcp://127.0.0.1:8786
+
+{EXIT_CODES}"""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("jobs_file", metavar="JOBS", help="a .toml file, any other file of JSON Lines, or -")
+    parser.add_argument("--directory", metavar="DIR", help="what paths are relative to (default: the folder of JOBS)")
+    add_run_options(parser, "JOBS.manifest.jsonl; for standard input none")
+
+
+def add_run_options(parser: argparse.ArgumentParser, manifest: str) -> None:
+    """Add the arguments of all commands that run jobs; manifest: what is the default."""
+    what = parser.add_argument_group("what is run")
+    what.add_argument("--keep-going", action="store_true", help="run the jobs that are right even if others are not")
+    what.add_argument("--fail-fast", action="store_true", help="stop after the first failure")
+    what.add_argument("--max-failures", type=at_least(1), metavar="N", help="stop after N failures")
+    what.add_argument("--dry-run", action="store_true", help="print the plan of each job, and run nothing")
+
+    again = parser.add_argument_group("running again")
+    again.add_argument("--manifest", metavar="FILE", help=f"where outcomes are recorded (default: {manifest})")
+    again.add_argument("--force", action="store_true", help="run all jobs, whatever is recorded")
+    again.add_argument("--retry-failed", action="store_true", help="run only the jobs that are recorded as failed")
+    again.add_argument("--hash", action="store_true", help="tell changed inputs by their content, not by size and time")
+
+    how = parser.add_argument_group("how")
+    how.add_argument("--jobs", type=at_least(1), default=1, metavar="N", help="worker processes (default: 1)")
+    threads = "threads of each worker (default: so many that all have one for each core; on a cluster 1)"
+    how.add_argument("--threads", type=at_least(1), metavar="T", help=threads)
+    memory = (
+        "memory for arrays, of all workers together, as in 512M or 4G (default: half of what there is); "
+        "at a scheduler's address of each job (default: 1G)"
+    )
+    how.add_argument("--max-memory", metavar="SIZE", help=memory)
+    scheduler = "run on a Dask cluster: 'local', with N workers, or a scheduler's address"
+    how.add_argument("--scheduler", metavar="ADDRESS", help=scheduler)
+    retries = "tries of a job after the first, if its worker is lost (default: 2)"
+    how.add_argument("--retries", type=at_least(0), default=2, metavar="N", help=retries)
+
+    told = parser.add_argument_group("what is told")
+    told.add_argument("--json", action="store_true", help="print a summary, or the plan, as JSON on standard output")
+    told.add_argument("--log", metavar="FILE", help="append a line of JSON for each job")
+    told.add_argument("--quiet", "-q", action="store_true", help="no progress, only failures")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run the command."""
+    return run(args.jobs_file, args, directory=args.directory)
+
+
+def run(jobs: Any, args: argparse.Namespace, directory: str | None = None) -> int:
+    """Run jobs as the arguments say; return the exit code."""
+    from dmlcpu.batch import JobsError, ManifestError, WorkerError, plan_jobs, run_jobs
+    from dmlcpu.errors import DmlError
+
+    if not environment_is_right():
+        return REFUSED
+    common: dict[str, Any] = {
+        "directory": directory,
+        "manifest": args.manifest,
+        "workers": args.jobs,
+        "threads": args.threads,
+        "max_memory": args.max_memory,
+        "scheduler": args.scheduler,
+        "force": args.force,
+        "retry_failed": args.retry_failed,
+        "content_hash": args.hash,
+    }
+    try:
+        if args.dry_run:
+            return _show_plan(plan_jobs(jobs, **common), args)
+        result = run_jobs(
+            jobs,
+            **common,
+            log=args.log,
+            retries=args.retries,
+            keep_going=args.keep_going,
+            max_failures=1 if args.fail_fast else args.max_failures,
+            progress=not args.quiet,
+        )
+    except JobsError as error:
+        if args.json:
+            print(json.dumps({"faults": [_as_dict(fault) for fault in error.faults]}))
+        return complain(str(error), REFUSED)
+    except DmlError as error:
+        option = error.field.replace("_", "-")
+        return complain(f"--{option} is {error.found}; allowed: {error.allowed}", REFUSED)
+    except ManifestError as error:
+        return complain(str(error), REFUSED)
+    except WorkerError as error:
+        return complain(str(error), FAILED)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return complain(f"{where}{error.strerror or error}", REFUSED)
+    return _show_result(result, args)
+
+
+def _show_result(result: Any, args: argparse.Namespace) -> int:
+    if args.json:
+        print(json.dumps({**_as_dict(result), "failures": [_as_dict(each) for each in result.failures]}))
+    if args.quiet:
+        for failure in result.failures:
+            complain(f"failed: {failure}", REFUSED)
+    else:
+        counts = {
+            "done": result.done,
+            "failed": result.failed,
+            "not run": result.not_run,
+            "done before": result.done_before,
+            "left out, as not recorded as failed": result.left_out,
+        }
+        told = [f"{count} {what}" for what, count in counts.items() if count]
+        told = told or ["no jobs"]
+        before = "interrupted: " if result.interrupted else ""
+        tell(f"{before}{', '.join(told)}, in {result.seconds:.1f} s")
+    code: int = result.exit_code
+    return code
+
+
+def _show_plan(plan: Any, args: argparse.Namespace) -> int:
+    if args.json:
+        jobs = [{**_as_dict(job), "faults": list(map(str, job.faults))} for job in plan.jobs]
+        print(json.dumps({**_as_dict(plan), "jobs": jobs}))
+    else:  # names of files need not be text that can be printed
+        encoding = sys.stdout.encoding if sys.stdout else "utf-8"
+        print(str(plan).encode(encoding, "backslashreplace").decode(encoding))
+    if not plan.faults:
+        return DONE
+    return FAILED if args.keep_going else REFUSED
+
+
+def _as_dict(value: Any) -> dict[str, Any]:
+    """Return a frozen dataclass's fields, those that hold no others."""
+    return {name: getattr(value, name) for name in value.__slots__}

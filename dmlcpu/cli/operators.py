@@ -1,0 +1,159 @@
+"""A command for each operator of the table, made from its function: its arguments are the command's options."""
+
+import argparse
+import functools
+import inspect
+import json
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from dmlcpu.cli import batch
+from dmlcpu.cli.shared import REFUSED, Handler, complain
+from dmlcpu.operators.table import OPERATORS
+
+# Of numpydoc: the parameters, each with its type and an indented text.
+_SECTION = re.compile(r"^ *Parameters\n *-+\n(.*?)\n\n *\w+\n *-+\n", re.MULTILINE | re.DOTALL)
+_ARRAY = "array_like"
+_NAMED = re.compile(r"\w+=")
+
+
+def command(name: str) -> tuple[str, str, Callable[[argparse.ArgumentParser], None], Handler]:
+    """Return name, summary, options and handler of an operator's command."""
+    spelled = name.replace("_", "-")
+    return (
+        spelled,
+        f"run {name} on files",
+        functools.partial(_add_options, name),
+        functools.partial(_main, name),
+    )
+
+
+def _epilog(name: str, required: Iterable[str]) -> str:
+    spelled, needed = name.replace("_", "-"), "".join(f" --{each.replace('_', '-')} ..." for each in required)
+    results = OPERATORS[name].results
+    suffix = "npz" if len(results) > 1 else "npy"
+    lines = [
+        "Arrays are files (.npy, .npz, .safetensors, .zarr, .pb); FILE::NAME is an array in a file that holds several.",
+        "In OUT and in other files {stem}, {name}, {array}, {path} and {number} stand for those of each IN.",
+        "",
+        "examples:",
+        f"  dmlcpu {spelled} in/*.npy -o out/{needed}    to out/NAME.{suffix}",
+        f"  dmlcpu {spelled} in/*.npy -o '{results[0]}=out/{{stem}}.npy'{needed}",
+        "",
+        batch.EXIT_CODES,
+    ]
+    return "\n".join(lines)
+
+
+def _add_options(name: str, parser: argparse.ArgumentParser) -> None:
+    """Add the arguments: files, and one for each parameter of the operator's function."""
+    from dmlcpu.batch.jobs.operations import operation_of
+
+    operator, operation = OPERATORS[name], operation_of(name, Path())
+    documented = _documented(operator.function)
+    first, *others = operation.parameters
+    parser.add_argument("files", nargs="+", metavar="IN", help=f"files of {first}: {documented[first][0]}")
+    results = ", ".join(operator.results)
+    where = f"a file, a folder, or RESULT=FILE for some of the results ({results}); may be given several times"
+    parser.add_argument("-o", "--output", action="append", required=True, metavar="OUT", help=where)
+    options = parser.add_argument_group(f"arguments of {name}")
+    for parameter in others:
+        kind, text = documented[parameter]
+        options.add_argument(
+            f"--{parameter.replace('_', '-')}",
+            dest=f"argument_{parameter}",
+            required=parameter in operation.required,
+            default=argparse.SUPPRESS,
+            type=functools.partial(_value, is_array=_ARRAY in kind),
+            metavar="FILE|VALUE" if _ARRAY in kind else "VALUE",
+            help=f"{kind}. {text}".replace("%", "%%"),
+        )
+    batch.add_run_options(parser, "none")
+    parser.epilog = _epilog(name, operation.required[1:])
+
+
+def _documented(function: Any) -> dict[str, tuple[str, str]]:
+    """Return what a function's docstring says of its parameters: type, and the first sentence."""
+    section = _SECTION.search((inspect.getdoc(function) or "") + "\n\nEnd\n---\n")
+    documented: dict[str, tuple[str, str]] = {}
+    names: list[str] = []
+    for line in section[1].split("\n") if section else []:
+        if line and not line.startswith(" "):
+            left, _, kind = line.partition(" : ")
+            names = left.split(", ")
+            documented |= dict.fromkeys(names, (kind, ""))
+        else:
+            for name in names:
+                kind, text = documented[name]
+                documented[name] = (kind, f"{text} {line.strip()}".strip())
+    return {name: (kind, _first_sentence(text)) for name, (kind, text) in documented.items()}
+
+
+def _first_sentence(text: str) -> str:
+    return text.partition(". ")[0].rstrip(".").replace("`", "").replace("*", "")
+
+
+def _value(text: str, *, is_array: bool) -> tuple[str, Any]:
+    """Return an option's value, and whether it is a file or a value: numbers and lists are JSON, as true and null."""
+    from dmlcpu.batch.files import SUFFIXES
+
+    try:
+        return "attrs", json.loads(text)
+    except ValueError:
+        if not is_array:
+            return "attrs", text
+    if Path(text.partition("::")[0]).suffix.lower() not in SUFFIXES:
+        raise argparse.ArgumentTypeError(f"{text!r}; allowed: a number, a list, or a file ({', '.join(SUFFIXES)})")
+    return "inputs", text
+
+
+def _main(name: str, args: argparse.Namespace) -> int:
+    """Run the command of an operator."""
+    from dmlcpu.batch.jobs.entries import Entry, Listing
+    from dmlcpu.batch.jobs.faults import Place
+
+    members: dict[str, Any] = {"op": name, "files": args.files, "inputs": {}, "attrs": {}}
+    for key, value in vars(args).items():
+        if key.startswith("argument_"):
+            where, given = value
+            members[where][key.removeprefix("argument_")] = given
+    output = _output(args.output, OPERATORS[name].results)
+    if output is None:
+        several = f"a file or a folder, or RESULT=FILE for some of {', '.join(OPERATORS[name].results)}"
+        return complain(f"{name}: -o is {' '.join(args.output)}; allowed: {several}", REFUSED)
+    members["output"] = output
+    place = Place(name.replace("_", "-"), options=functools.partial(_option, name))
+    return batch.run(Listing(place.where, Path(), [Entry(place, members)]), args)
+
+
+def _option(name: str, field: str) -> str:
+    """Return how the command spells a member of its jobs."""
+    member, _, argument = field.partition(".")
+    if member == "output":
+        return "-o"
+    if member not in ("inputs", "attrs"):
+        return field
+    from dmlcpu.batch.jobs.operations import operation_of
+
+    first = operation_of(name, Path()).first or ""
+    return argument.replace(first, "IN", 1) if re.match(rf"{first}\b", argument) else f"--{argument.replace('_', '-')}"
+
+
+def _output(given: list[str], results: tuple[str, ...]) -> str | dict[str, str] | None:
+    """Return where results go; None if that is not said in one of the two ways."""
+    pairs = [text.partition("=") for text in given]
+    if not all(path or not equals for _, equals, path in pairs) or "" in given:
+        return None
+    if all(equals and name in results for name, equals, _ in pairs):
+        return {name: _folder_or_file(path, ".npy") for name, _, path in pairs}
+    if len(given) > 1 or _NAMED.match(given[0]):
+        return None
+    return _folder_or_file(given[0], ".npz" if len(results) > 1 else ".npy")
+
+
+def _folder_or_file(output: str, suffix: str) -> str:
+    """Return where a file's result goes: a folder stands for a file in it of the same name."""
+    path = Path(output)
+    return f"{output.rstrip('/')}/{{stem}}{suffix}" if output.endswith(("/", "\\")) or path.is_dir() else output

@@ -1,0 +1,90 @@
+"""The parser of the whole command line."""
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+from dmlcpu import __version__
+from dmlcpu.cli import batch, operators, run, tools
+from dmlcpu.cli.shared import Handler
+from dmlcpu.operators.table import OPERATORS
+
+_DESCRIPTION = "DirectML's top-k, scatter and int8 matmul on any CPU."
+_EPILOG = """\
+examples:
+  dmlcpu top-k scores/*.npy -o best/ --k 10    an operator over many files
+  dmlcpu batch jobs.toml                       all jobs of a file, to go on later where it ended
+  dmlcpu run model.json                        run a DxDispatch model
+  dmlcpu run model.json -i 100 -v 1            time each dispatch 100 times
+  dmlcpu warmup --ops top_k                    compile kernels before they are needed
+  dmlcpu info --json                           versions, instruction sets, threads, kernels
+
+Exit codes: 0 done, 1 failed while running, 2 bad model, jobs or usage, 130 interrupted."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose arguments are added when it is used: those of an operator are read from its function."""
+
+    add_options: Callable[[argparse.ArgumentParser], None] | None = None
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        self.complete()
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:  # said here, with this command's usage
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
+
+    def complete(self) -> None:
+        """Add the arguments, if they are not there yet."""
+        if self.add_options is not None:
+            add, self.add_options = self.add_options, None
+            add(self)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    return _make()[0]
+
+
+def help_of(command: str) -> str:
+    """Return the help of a command, as the documentation shows it; "": that of all."""
+    parser, commands = _make()
+    if not command:
+        return parser.format_help()
+    commands[command].complete()
+    return commands[command].format_help()
+
+
+def _make() -> tuple[argparse.ArgumentParser, dict[str, _Parser]]:
+    common = _Parser(add_help=False)
+    common.add_argument(
+        "--debug",
+        "--verbose",
+        action="store_true",
+        default=argparse.SUPPRESS,  # it may stand before or after the command
+        help="tell on stderr which kernels are chosen, and why",
+    )
+    settings: dict[str, Any] = {"allow_abbrev": False, "formatter_class": argparse.RawDescriptionHelpFormatter}
+    parser = argparse.ArgumentParser(
+        prog="dmlcpu", description=_DESCRIPTION, epilog=_EPILOG, parents=[common], **settings
+    )
+    parser.add_argument("--version", action="version", version=f"dmlcpu {__version__}")
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
+    commands: dict[str, _Parser] = {}
+
+    def add(name: str, summary: str, options: Any, handler: Handler, epilog: str | None = None) -> None:
+        description = f"{summary[0].upper()}{summary[1:]}."
+        command = subparsers.add_parser(
+            name, help=summary, description=description, epilog=epilog, parents=[common], **settings
+        )
+        command.set_defaults(handler=handler)
+        command.add_options = options
+        commands[name] = command
+
+    add("run", run.SUMMARY, run.add_options, run.main, run.EPILOG)
+    add("batch", batch.SUMMARY, batch.add_options, batch.main, batch.EPILOG)
+    for name in OPERATORS:
+        add(*operators.command(name))
+    add("warmup", tools.WARMUP_SUMMARY, tools.add_warmup_options, tools.warmup, tools.WARMUP_EPILOG)
+    add("info", tools.INFO_SUMMARY, tools.add_info_options, tools.info)
+    return parser, commands

@@ -1,0 +1,58 @@
+"""What the commands share: exit codes, complaints, kinds of arguments."""
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Callable
+
+DONE, FAILED, REFUSED = 0, 1, 2
+INTERRUPTED = 130  # what shells expect of a program that Ctrl+C ended
+
+Handler = Callable[[argparse.Namespace], int]
+
+
+def complain(message: str, code: int) -> int:
+    """Print a message to standard error; return the exit code."""
+    tell(message)
+    return code
+
+
+def tell(message: str) -> None:
+    """Print a message to standard error, if that is still there."""
+    with contextlib.suppress(OSError):
+        print(f"dmlcpu: {message}", file=sys.stderr)
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """Return a kind of argument: integers from `least` on."""
+
+    def integer(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = least - 1
+        if number < least:
+            raise argparse.ArgumentTypeError(f"{text!r}; allowed: an integer of at least {least}")
+        return number
+
+    return integer
+
+
+def environment_is_right() -> bool:
+    """Check the environment variables that would otherwise fail in the middle of something."""
+    from dmlcpu.runtime import isa, results, threads
+
+    try:
+        isa.allowed()
+        threads.budget()
+        results.keeps()
+    except ValueError as error:
+        complain(str(error), REFUSED)
+        return False
+    return True
+
+
+def flush() -> None:
+    """Write out what has been printed."""
+    if sys.stdout is not None:  # None: the process was started with its output closed
+        sys.stdout.flush()

@@ -1,0 +1,131 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_calls import MODEL, Run, python, shell
+
+import dmlcpu
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ([], "dmlcpu: error: the following arguments are required: COMMAND"),
+        (["run"], "dmlcpu run: error: the following arguments are required: MODEL.json"),
+        (
+            ["run", "m.json", "-i", "0"],
+            "dmlcpu run: error: argument -i/--dispatch_iterations: '0'; allowed: an integer of at least 1",
+        ),
+        (
+            ["run", "m.json", "-w", "many"],
+            "dmlcpu run: error: argument -w/--warmup_samples: 'many'; allowed: an integer of at least 0",
+        ),
+        (
+            ["run", "m.json", "-t", "-1"],
+            "dmlcpu run: error: argument -t/--milliseconds_to_run: '-1'; allowed: an integer of at least 0",
+        ),
+        (["info", "--jso"], "dmlcpu info: error: unrecognized arguments: --jso"),
+    ],
+)
+def test_usage(run: Run, argv: list[str], message: str) -> None:
+    code, out, err = run(*argv)
+    assert (code, out) == (2, [])
+    assert err[-1] == message
+
+
+@pytest.mark.parametrize("command", [["info"], ["warmup"], ["run"]])
+@pytest.mark.parametrize(
+    ("variable", "message"),
+    [
+        (
+            "DMLCPU_ISA",
+            "dmlcpu: DMLCPU_ISA is 'nonsense'; allowed: generic, avx2, avxvnni, avx512vnni, amx, dotprod, i8mm",
+        ),
+        ("DMLCPU_NUM_THREADS", "dmlcpu: DMLCPU_NUM_THREADS is 'nonsense'; allowed: an integer of at least 1"),
+    ],
+)
+@pytest.mark.usefixtures("fresh_environment")
+def test_bad_environment(
+    run: Run, model: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], variable: str, message: str
+) -> None:
+    monkeypatch.setenv(variable, "nonsense")
+    assert run(*command, *([model] if command == ["run"] else [])) == (2, [], [message])
+
+
+def test_version_and_help(run: Run) -> None:
+    assert run("--version") == (0, [f"dmlcpu {dmlcpu.__version__}"], [])
+    for argv in (["-h"], ["run", "-h"], ["info", "-h"], ["warmup", "-h"]):
+        code, out, err = run(*argv)
+        assert (code, err) == (0, [])
+        assert out[0].startswith("usage: dmlcpu")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [(KeyboardInterrupt, 130, "dmlcpu: interrupted"), (MemoryError, 1, "dmlcpu: not enough memory")],
+)
+def test_interruption(
+    run: Run, model: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException], code: int, message: str
+) -> None:
+    def fail(*_args: object, **_options: object) -> None:
+        raise error
+
+    monkeypatch.setattr("dmlcpu.batch.models.runner.run_model", fail)
+    assert run("run", model) == (code, [], [message])
+
+
+def test_as_a_process(model: Path) -> None:
+    root = Path(dmlcpu.__file__).parents[1]
+    env = {**os.environ, "PYTHONPATH": str(root)}
+    done = python("-m", "dmlcpu", "run", model, cwd=model.parent, env=env)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[1] == "Resource 'values': 9, 7"
+    model.write_text("{")
+    refused = python("-m", "dmlcpu", "run", model, cwd=model.parent, env=env)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr == (
+        f"dmlcpu: {model}: 1 fault\n"
+        "  $: unexpected end of input at line 1, column 2; allowed: JSON, with comments and trailing commas\n"
+    )
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["run"], ["warmup", "--ops", "gemm"], ["warmup", "--types", "float8"]])
+def test_help_and_bad_usage_import_no_numba(argv: list[str]) -> None:
+    script = f"import sys; from dmlcpu.cli import main; main({argv!r}); sys.exit('numba' in sys.modules)"
+    assert python("-c", script, cwd=Path(dmlcpu.__file__).parents[1]).returncode == 0
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+@pytest.mark.parametrize("argv", ["info", "run model.json", "--help"])
+def test_output_on_a_full_disk(model: Path, argv: str) -> None:
+    done = shell(f'"$PYTHON" -m dmlcpu {argv} >/dev/full', model)
+    assert (done.returncode, done.stderr) == (1, "dmlcpu: [Errno 28] No space left on device\n")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX shells close files so")
+@pytest.mark.parametrize("argv", ["info", "run model.json"])
+def test_output_that_is_closed(model: Path, argv: str) -> None:
+    done = shell(f'"$PYTHON" -m dmlcpu {argv} >&-', model)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a closed pipe is another error there")
+def test_output_that_nobody_reads(model: Path) -> None:
+    """Like `dmlcpu run model.json | head -1`: no traceback."""
+    many = json.loads(json.dumps(MODEL))
+    many["resources"]["x"]["initialValues"] += [0] * 100_000
+    many["commands"][1:] = [{"type": "print", "resource": "x"}] * 3
+    model.write_text(json.dumps(many))
+    env = {**os.environ, "PYTHONPATH": str(Path(dmlcpu.__file__).parents[1])}
+    with subprocess.Popen(
+        [sys.executable, "-m", "dmlcpu", "run", str(model)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(timeout=300) == 1

@@ -1,0 +1,153 @@
+"""The operators' commands, made from their functions."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_calls import Run
+
+import dmlcpu
+from dmlcpu.operators import OPERATORS
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    generator = np.random.default_rng(0)
+    (tmp_path / "in").mkdir()
+    for name in "abc":
+        np.save(tmp_path / "in" / f"{name}.npy", generator.random((4, 9), np.float32))
+    np.save(tmp_path / "k.npy", np.array([1, 2, 3, 0]))
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_help(run: Run, name: str) -> None:
+    spelled = name.replace("_", "-")
+    code, out, err = run(spelled, "--help")
+    text = "\n".join(out)
+    assert (code, err) == (0, [])
+    assert out[0].startswith(f"usage: dmlcpu {spelled} ")
+    import inspect
+
+    first, *others = [each for each in inspect.signature(OPERATORS[name].function).parameters if each != "out"]
+    for parameter in others:
+        assert re.search(rf"^  --{parameter.replace('_', '-')} ", text, re.MULTILINE), parameter
+    assert f"files of {first}: " in text
+    assert "--out " not in text.replace("--output", "")
+    assert "``" not in text
+    assert all(len(line) <= 120 for line in out)
+
+
+@pytest.mark.usefixtures("folder")
+def test_files_to_a_folder(run: Run) -> None:
+    code, out, err = run("top-k", "in/a.npy", "in/b.npy", "-o", "out/", "--k", 2, "--mode", "smallest", "--axis=0")
+    assert (code, out, err[-1][:15]) == (0, [], "dmlcpu: 2 done,")
+    for name in "ab":
+        expected = dmlcpu.top_k(np.load(f"in/{name}.npy"), 2, mode="smallest", axis=0)
+        with np.load(f"out/{name}.npz") as found:
+            np.testing.assert_array_equal(found["values"], expected.values, strict=True)
+            np.testing.assert_array_equal(found["indices"], expected.indices, strict=True)
+    Path("there").mkdir()
+    assert run("top-k", "in/a.npy", "-o", "there", "--k", 2, "-q") == (0, [], [])
+    assert Path("there/a.npz").exists()
+    assert sorted(path.name for path in Path().iterdir()) == ["in", "k.npy", "out", "there"]  # no manifest
+
+
+@pytest.mark.usefixtures("folder")
+def test_results_and_arguments_in_files(run: Run) -> None:
+    argv = ["top-k", "in/a.npy", "-o", "values=v/{stem}.npy", "-o", "indices=i/{number}.npy", "--k", "k.npy", "-q"]
+    assert run(*argv, "--fill-value", "-1") == (0, [], [])
+    expected = dmlcpu.top_k(np.load("in/a.npy"), np.load("k.npy"), fill_value=-1)
+    np.testing.assert_array_equal(np.load("v/a.npy"), expected.values)
+    np.testing.assert_array_equal(np.load("i/0.npy"), expected.indices)
+    assert run("top-k", "in/a.npy", "-o", "values=w/", "--k", "[1, 2, 3, 0]", "--fill-value=NaN", "-q") == (0, [], [])
+    assert np.isnan(np.load("w/a.npy")[3]).all()
+
+
+@pytest.mark.usefixtures("folder")
+def test_other_operators(run: Run) -> None:
+    np.save("at.npy", np.array([[1], [-1]]))
+    np.save("u.npy", np.ones((2, 9), np.float32))
+    argv = ["scatter-nd", "in/a.npy", "in/b.npy", "--indices", "at.npy", "--updates", "u.npy", "--reduction", "add"]
+    assert run(*argv, "-o", "out/", "-q") == (0, [], [])
+    expected = dmlcpu.scatter_nd(np.load("in/b.npy"), np.load("at.npy"), np.load("u.npy"), reduction="add")
+    np.testing.assert_array_equal(np.load("out/b.npy"), expected, strict=True)
+    np.save("q.npy", np.arange(6, dtype=np.int8).reshape(2, 3))
+    np.save("w.npy", np.arange(6, dtype=np.int8).reshape(3, 2))
+    assert run("matmul-integer", "q.npy", "--b", "w.npy", "--a-zero-point", 1, "-o", "y.npy", "-q") == (0, [], [])
+    expected = dmlcpu.matmul_integer(np.load("q.npy"), np.int8(1), np.load("w.npy"), None)
+    np.testing.assert_array_equal(np.load("y.npy"), expected, strict=True)
+    scales = ["--a-scale", "0.5", "--b-scale", "1", "--y-scale", "2", "--out-dtype", "uint8"]
+    assert run("quantized-matmul", "q.npy", "--b", "w.npy", *scales, "-o", "z.npy", "-q") == (0, [], [])
+    given = [np.load("q.npy"), 0.5, None, np.load("w.npy"), 1.0, None, 2.0, None]
+    np.testing.assert_array_equal(np.load("z.npy"), dmlcpu.quantized_matmul(*given, out_dtype="uint8"), strict=True)
+
+
+@pytest.mark.usefixtures("folder")
+def test_again_with_a_manifest(run: Run) -> None:
+    argv = ["top-k", "in/a.npy", "in/b.npy", "-o", "out/", "--k", "2", "--manifest", "m", "--json", "-q"]
+    assert json.loads(run(*argv)[1][0])["done"] == 2
+    assert json.loads(run(*argv)[1][0])["done_before"] == 2
+    assert json.loads(run(argv[0], "in/c.npy", *argv[1:])[1][0])["done"] == 1
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (
+            ["in/a.npy", "-o", "", "--k", "2"],
+            "dmlcpu: top_k: -o is ; allowed: a file or a folder, or RESULT=FILE for some of values, indices",
+        ),
+        (
+            ["in/a.npy", "-o", "values=", "--k", "2"],
+            "dmlcpu: top_k: -o is values=; allowed: a file or a folder, or RESULT=FILE for some of values, indices",
+        ),
+        (["in/a.npy", "--k", "2"], "dmlcpu top-k: error: the following arguments are required: -o/--output"),
+        (["in/a.npy", "-o", "out/"], "dmlcpu top-k: error: the following arguments are required: --k"),
+        (["in/a.npy", "-o", "out/", "--k", "2", "--kk", "2"], "dmlcpu top-k: error: unrecognized arguments: --kk 2"),
+        (
+            ["in/a.npy", "-o", "out/", "-o", "b/", "--k", "2"],
+            "dmlcpu: top_k: -o is out/ b/; allowed: a file or a folder, or RESULT=FILE for some of values, indices",
+        ),
+        (
+            ["in/a.npy", "-o", "out/", "--k", "two"],
+            "dmlcpu top-k: error: argument --k: 'two'; allowed: a number, a list, or a file "
+            "(.npy, .npz, .safetensors, .zarr, .pb)",
+        ),
+        (
+            ["in/a.npy", "-o", "out/", "--k", "10"],
+            "  top-k (out/a.npz): --k: 10; allowed: 0 to 9 (the elements along axis 1)",
+        ),
+        (
+            ["in/a.npy", "-o", "out/", "--k", "2", "--axis", "last"],
+            "  top-k (out/a.npz): --axis: 'last'; allowed: an integer",
+        ),
+        (
+            ["in/no.npy", "-o", "out/", "--k", "2"],
+            "  top-k (out/no.npz): IN: 'in/no.npy', which does not exist; allowed: a file",
+        ),
+        (
+            ["in/a.npy", "-o", "valeus=a.npy", "--k", "2"],
+            "dmlcpu: top_k: -o is valeus=a.npy; allowed: a file or a folder, or RESULT=FILE for some of "
+            "values, indices",
+        ),
+        (
+            ["in/a.npy", "in/b.npy", "-o", "one.npz", "--k", "2"],
+            "  top-k (one.npz): -o: 'one.npz', as at top-k; allowed: a file of its own: {stem} and its like",
+        ),
+    ],
+)
+def test_usage(run: Run, folder: Path, argv: list[str], message: str) -> None:
+    code, out, err = run("top-k", *argv)
+    assert (code, out, err[-1]) == (2, [], message)
+    assert sorted(path.name for path in folder.iterdir()) == ["in", "k.npy"]
+
+
+@pytest.mark.usefixtures("folder")
+def test_results_do_not_go_to_standard_output(run: Run) -> None:
+    code, _, err = run("top-k", "in/a.npy", "--k", 2, "-o", "-")
+    assert code == 2
+    assert err[-1].startswith("  top-k (-): -o: '-'; allowed: a file with one of the suffixes")
