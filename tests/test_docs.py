@@ -5,16 +5,23 @@ import doctest
 import importlib
 import inspect
 import io
+import os
 import re
 import runpy
 import shlex
 import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import jinja2
 import pytest
 
 import dmlcpu
+from dmlcpu.batch import files
 from dmlcpu.cli import main
 from dmlcpu.directml.enums import FeatureLevel
 from dmlcpu.directml.feature_level import FOUR, Allowed, Support, types
@@ -38,7 +45,13 @@ NEEDED = {
     "onnx.rst": "onnx",
     "dxdispatch.rst": "onnx",
     "dask.rst": "dask",
+    "batch.rst": "distributed",
 }
+
+# Pages whose sessions are one story: a shell runs all their commands, in order and in one folder.
+STORIES = [DOCS / "batch.rst"]
+HAS_SHELL = os.name == "posix" and all(map(shutil.which, ("bash", "make")))
+PORT = "8786"  # what these pages call a port of the example's own
 
 FENCED = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 FEATURE_LEVELS = re.compile(r"^\.\. feature-levels:: (\w+)$", re.MULTILINE)
@@ -68,11 +81,21 @@ def public_functions():
 
 def sessions():
     """Yield the commands that console blocks show with what they print; those shown alone are not run."""
-    for block in (found[1] for page in pages() for found in CONSOLE.finditer(page.read_text("utf-8"))):
-        for session in re.split(r"^\$ ", inspect.cleandoc(block), flags=re.MULTILINE)[1:]:
-            command, _, output = session.partition("\n")
+    for page in pages():
+        for command, output in sessions_of(page) if page not in STORIES else ():
             if command.startswith("dmlcpu ") and output.strip():
                 yield command, output
+
+
+def sessions_of(page):
+    """Yield the commands of a page's console blocks, each with what it prints."""
+    for block in CONSOLE.findall(page.read_text("utf-8")):
+        for session in re.split(r"^\$ ", inspect.cleandoc(block), flags=re.MULTILINE)[1:]:
+            command, _, output = session.partition("\n")
+            while output.startswith("> "):  # the shell asks for the rest of the command
+                more, _, output = output.removeprefix("> ").partition("\n")
+                command += f"\n{more}"
+            yield command, output
 
 
 @pytest.fixture(autouse=True)
@@ -80,6 +103,7 @@ def _in_a_folder_with_the_examples(tmp_path, monkeypatch):
     """Examples read what the repository has and write where it does no harm; threads are put back."""
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     shutil.copytree(DOCS / "models", tmp_path / "models")
+    shutil.copytree(DOCS / "batch", tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     with threads.limits(threads.get_num_threads()):
         yield
@@ -124,6 +148,54 @@ def test_sessions_of_the_command_line(command, output):
     assert doctest.OutputChecker().check_output(output, printed.getvalue(), FLAGS), printed.getvalue()
 
 
+@pytest.fixture
+def shell(tmp_path):
+    """Run commands as a terminal would, and end what they leave running."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name, module in {"dmlcpu": "-m dmlcpu", "dask": "-m dask", "python": ""}.items():
+        (folder / name).write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {module} "$@"\n')
+        (folder / name).chmod(0o755)
+    found = {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "COLUMNS": "80"}
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        port = str(listening.getsockname()[1])
+    started = []
+
+    def run(command):
+        # Its own session: what goes on in the background is ended with it. A file: nobody waits for such a program.
+        with (tmp_path / "printed").open("w+") as printed:
+            process = subprocess.Popen(
+                ["bash", "-c", command.replace(PORT, port)],
+                cwd=tmp_path,
+                env=os.environ | found,
+                stdin=subprocess.DEVNULL,
+                stdout=printed,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            started.append(process.pid)
+            process.wait(timeout=120)
+            printed.seek(0)
+            return printed.read().replace(port, PORT)
+
+    yield run
+    for group in started:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not HAS_SHELL, reason="no bash, or no make")
+@pytest.mark.parametrize("page", STORIES, ids=name_of)
+def test_sessions_of_a_story(page, shell):
+    if page.name in NEEDED:
+        pytest.importorskip(NEEDED[page.name])
+    for command, output in sessions_of(page):
+        printed = shell(command)
+        assert doctest.OutputChecker().check_output(output, printed, FLAGS), f"$ {command}\n{printed}"
+
+
 def test_every_public_name_is_in_the_reference():
     texts = {path.stem: expanded(path.read_text("utf-8")) for path in (DOCS / "api").glob("*.rst")}
     described = set(re.findall(r"^\.\. auto\w+:: dmlcpu\.([\w.]+)", "\n".join(texts.values()), re.MULTILINE))
@@ -133,6 +205,19 @@ def test_every_public_name_is_in_the_reference():
     public |= {f"reference.{name}" for name in OPERATORS}
     assert public <= described
     assert described <= listed
+
+
+def test_the_table_of_files():
+    table = (DOCS / "batch.rst").read_text("utf-8").partition("   * - Suffix\n")[2]
+    rows = [re.findall(r"- +(.*)", row) for row in re.split(r"^   \* ", table, flags=re.MULTILINE)[1:]]
+    found = {row[0].partition(" ")[0].strip("`"): row[1:5] for row in rows}
+    assert list(found) == list(files.SUFFIXES)
+    assert [suffix for suffix, row in found.items() if row[1] == "one"] == list(files.ONE_ARRAY)
+    assert [suffix for suffix, row in found.items() if row[3] == "yes"] == list(files.IN_REGIONS)
+    extras = {row[0].strip("`") for row in found.values()} - {"none"}
+    assert extras <= set(
+        tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    )
 
 
 @pytest.mark.parametrize("name", OPERATORS)

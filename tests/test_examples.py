@@ -1,7 +1,10 @@
 """The shipped examples: what they write and print is what the reference says."""
 
 import json
+import os
 import runpy
+import shutil
+import subprocess
 import sys
 from functools import partial
 from pathlib import Path
@@ -13,7 +16,8 @@ import pytest
 import dmlcpu
 from dmlcpu import cli, reference
 
-DIGITS = Path(__file__).parents[1] / "examples" / "digits"
+ROOT = Path(__file__).parents[1]
+DIGITS = ROOT / "examples" / "digits"
 K = 5
 
 
@@ -98,6 +102,43 @@ def test_neighbours_json_marks_the_indices_that_were_selected():
     assert model["dispatchables"]["compare"]["bindings"] == {"BTensor": "stored"}
     assert "BTensor" not in bindings["compare"]
     assert json.dumps(model)  # plain JSON but for comments and trailing commas
+
+
+def test_batch(neighbours, tmp_path):
+    """The README's commands, each in a process of its own; the shell's part is done here."""
+    folder = shutil.copytree(DIGITS, tmp_path / "digits", ignore=shutil.ignore_patterns("split", "*.manifest.jsonl"))
+    readme = (DIGITS / "README.md").read_text("utf-8")
+    commands = readme.partition("## Many files")[2].split("```\n")[1].splitlines()
+    assert [command.partition(" ")[0] for command in commands] == ["python", "dmlcpu", "dmlcpu"]
+
+    def run(command):
+        program, *arguments = [
+            text
+            for word in command.split()
+            for text in (sorted(map(str, folder.glob(word))) if "*" in word else [word])
+        ]
+        words = [sys.executable, *([] if program == "python" else ["-m", program]), *arguments]
+        ran = subprocess.run(
+            words,
+            cwd=folder,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=300,
+        )
+        return ran.stdout + ran.stderr
+
+    split, compared, selected = map(run, commands)
+    assert split == "297 queries in 30 files, 1500 stored images in one\n"
+    assert compared.startswith("dmlcpu: 30 done, in ")
+    assert selected.startswith("dmlcpu: 30 done, in ")
+
+    parts = [np.load(path) for path in sorted((folder / "split" / "neighbours").iterdir())]
+    assert [len(part["indices"]) for part in parts] == [10] * 29 + [7]
+    for name, expected in zip(("values", "indices"), neighbours, strict=True):
+        np.testing.assert_array_equal(np.concatenate([part[name] for part in parts]), expected, strict=True)
+    assert run(commands[1]).startswith("dmlcpu: resuming: 30 of 30 done, 0 to do\n")
 
 
 def test_knn(neighbours, used, run_knn, tmp_path):

@@ -1,7 +1,5 @@
 """Directives whose content comes from the package, so that the pages cannot say something else than it."""
 
-import contextlib
-import io
 import os
 from unittest.mock import patch
 
@@ -10,7 +8,7 @@ from operators_in_text import expanded, levels_of, list_table, table_of_levels
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from dmlcpu.cli import main
+from dmlcpu.cli.parser import help_of
 from dmlcpu.kernels import registry
 
 
@@ -45,10 +43,8 @@ class CommandHelp(SphinxDirective):
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed), patch.dict(os.environ, COLUMNS="88"):
-            main([*self.arguments[0].split(), "--help"])
-        text = printed.getvalue().strip()
+        with patch.dict(os.environ, COLUMNS="88"):
+            text = help_of(self.arguments[0]).strip()
         return [nodes.literal_block(text, text, language="text")]
 
 
