@@ -1,0 +1,130 @@
+"""Time `dmlcpu batch`: many small files beside a plain loop, and one that is larger than memory beside cat.
+
+    python asv_bench/batch_jobs.py small --jobs 10000
+    python asv_bench/batch_jobs.py large --gigabytes 8 --max-memory 512M
+
+Contenders take turns, each in a process of its own, so that a figure is what a script waits for; it is the median of a
+contender's turns. Behind the large ones stands the most memory that the process had. Files lie in --folder and are
+removed; they have just been written, so that they are read from the system's cache unless they are larger than that.
+"""
+
+import argparse
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+LOOP = """\
+import sys
+from pathlib import Path
+import numpy as np
+import dmlcpu
+out = Path(sys.argv[2])
+out.mkdir()
+for path in sorted(Path(sys.argv[1]).glob("*.npy")):
+    values, indices = dmlcpu.top_k(np.load(path), 10)
+    {save}
+"""
+SAVE = {
+    "np.savez": 'np.savez(out / f"{path.stem}.npz", values=values, indices=indices)',
+    "np.save of the values": 'np.save(out / f"{path.stem}.npy", values)',
+}
+DMLCPU = [sys.executable, "-m", "dmlcpu"]
+
+
+def run(command, output=subprocess.DEVNULL):
+    """Run a command; return its seconds and its peak memory in bytes."""
+    start = time.perf_counter()
+    process = subprocess.Popen(command, stdout=output)
+    _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        raise SystemExit(f"{' '.join(command)} ended with {os.waitstatus_to_exitcode(status)}")
+    return time.perf_counter() - start, usage.ru_maxrss * 1024
+
+
+def small(folder, jobs, turns):
+    """Time jobs of 64 KB."""
+    source = folder / "in"
+    source.mkdir()
+    rng = np.random.default_rng(0)
+    for i in range(jobs):
+        np.save(source / f"{i}.npy", rng.random((16, 1024), np.float32))
+    contenders = {f"loop of np.load, top_k, {name}": ("loop", save) for name, save in SAVE.items()}
+    for suffix, output in (("to .npz", "{out}/{{stem}}.npz"), ("values to .npy", "{out}/{{stem}}.npy")):
+        for workers in (1, 2):
+            contenders[f"dmlcpu batch --jobs {workers}, {suffix}"] = (str(workers), output)
+    seconds = {name: [] for name in contenders}
+    for turn in range(turns + 1):  # the first warms up
+        for name, (kind, what) in contenders.items():
+            out = folder / "out"
+            if kind == "loop":
+                command = [sys.executable, "-c", LOOP.format(save=what), str(source), str(out)]
+            else:
+                output = what.format(out=out)
+                wanted = f'"{output}"' if output.endswith("z") else f'{{ values = "{output}" }}'
+                listing = folder / "jobs.toml"
+                job = f'glob = "in/*.npy"\nop = "top_k"\nattrs = {{ k = 10 }}\noutput = {wanted}\n'
+                listing.write_text(f"[[job]]\n{job}")
+                command = [*DMLCPU, "batch", str(listing), "--quiet", "--force", "--jobs", kind]
+            taken, _ = run(command)
+            shutil.rmtree(out)
+            if turn:
+                seconds[name].append(taken)
+    for name, taken in seconds.items():
+        median = statistics.median(taken)
+        print(f"{name:45} {median:7.2f} s {median / jobs * 1e3:6.3f} ms a job")
+
+
+def large(folder, gigabytes, memory, turns):
+    """Time one .npy file, along either axis."""
+    path = folder / "large.npy"
+    columns = 1 << 14
+    rows = int(gigabytes * 2**30 / 4 / columns)
+    block = np.random.default_rng(0).standard_normal((256, columns), np.float32)
+    header = {"descr": "<f4", "fortran_order": False, "shape": (rows, columns)}
+    with path.open("wb") as file:  # no mapping: a child's peak memory begins with that of the process that forks it
+        np.lib.format.write_array_header_1_0(file, header)
+        for start in range(0, rows, 256):
+            np.roll(block, start, 1)[: rows - start].tofile(file)
+    out = ["-o", str(folder / "out.npz")]
+    top_k = [*DMLCPU, "top-k", str(path), "--k", "100", "--max-memory", memory, "--quiet", *out]
+    contenders = {
+        "cat": ["cat", str(path)],
+        "top-k along the rows": [*top_k, "--axis", "-1"],
+        "top-k along the columns": [*top_k, "--axis", "0"],
+    }
+    taken = {name: [] for name in contenders}
+    for turn in range(turns + 1):
+        for name, command in contenders.items():
+            figure = run(command)
+            if turn:
+                taken[name].append(figure)
+    for name, figures in taken.items():
+        median, most = statistics.median(seconds for seconds, _ in figures), max(peak for _, peak in figures)
+        print(f"{name:25} {median:7.2f} s {gigabytes / median:6.2f} GiB/s, at most {most / 2**20:6.0f} MiB")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("case", choices=("small", "large"))
+    parser.add_argument("--jobs", type=int, default=10_000)
+    parser.add_argument("--gigabytes", type=float, default=8)
+    parser.add_argument("--max-memory", default="512M")
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--folder", type=Path, help="where files are made, by default where the system has them")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=args.folder) as folder:
+        if args.case == "small":
+            small(Path(folder), args.jobs, args.turns)
+        else:
+            large(Path(folder), args.gigabytes, args.max_memory, args.turns)
+
+
+if __name__ == "__main__":
+    main()
