@@ -133,27 +133,3 @@ def test_what_is_under_way_fits_in_memory(jobs: Path, monkeypatch: pytest.Monkey
     assert len(list(serve(settings(jobs.parent, memory), iter(tasks(jobs.parent)), lambda: False))) == COUNT
     assert len(under_way) == COUNT
     assert all(count == 1 or nbytes <= memory for count, nbytes in under_way)
-
-
-def test_in_a_process_of_its_own_nothing_is_printed(jobs: Path) -> None:
-    code = "import sys\nfrom dmlcpu.batch import run_jobs\nprint(run_jobs(sys.argv[1], workers=2).done)"
-    argv = [sys.executable, "-W", "error", "-c", code, str(jobs)]
-    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"{COUNT}\n", "")
-
-
-def test_another_run_that_writes_the_same(jobs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes the temporary files for those of a run that was killed."""
-    real = FileWriter.finish
-
-    def finish_and_lose(writer: Any) -> None:
-        real(writer)
-        if writer._target.endswith("0002.npz"):
-            os.unlink(writer._temporary)
-
-    monkeypatch.setattr(FileWriter, "finish", finish_and_lose)
-    assert errors(run_jobs(jobs)) == {
-        "0002": "output: 'out/0002.npz': the new file, under its temporary name, is gone; "
-        "allowed: one run at a time that writes this output"
-    }
-    assert_all_but(jobs, "0002")

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from job_files import assert_best, best, contents, each_best, environment, outcomes, save_inputs, save_jobs
+from job_files import ROOT, assert_best, best, contents, each_best, environment, outcomes, save_inputs, save_jobs
 
 from dmlcpu.batch import BatchResult, run_jobs
 from dmlcpu.batch.files.targets import FileWriter
@@ -276,3 +276,27 @@ def test_what_a_job_raises_is_its_own_failure(jobs: Path, monkeypatch: pytest.Mo
     result = run_jobs(jobs)
     assert errors(result) == {"0001": "not enough memory", "0003": "ZeroDivisionError: of two lines"}
     assert_all_but(jobs, "0001", "0003")
+
+
+def test_in_a_process_of_its_own_nothing_is_printed(jobs: Path) -> None:
+    code = "import sys\nfrom dmlcpu.batch import run_jobs\nprint(run_jobs(sys.argv[1], workers=2).done)"
+    argv = [sys.executable, "-W", "error", "-c", code, str(jobs)]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{COUNT}\n", "")
+
+
+def test_another_run_that_writes_the_same(jobs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes the temporary files for those of a run that was killed."""
+    real = FileWriter.finish
+
+    def finish_and_lose(writer: Any) -> None:
+        real(writer)
+        if writer._target.endswith("0002.npz"):
+            os.unlink(writer._temporary)
+
+    monkeypatch.setattr(FileWriter, "finish", finish_and_lose)
+    assert errors(run_jobs(jobs)) == {
+        "0002": "output: 'out/0002.npz': the new file, under its temporary name, is gone; "
+        "allowed: one run at a time that writes this output"
+    }
+    assert_all_but(jobs, "0002")
