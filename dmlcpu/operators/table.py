@@ -64,7 +64,7 @@ class Operator:
     name: str  # of its folder, its function, the reference, its page and its kernels
     descs: Mapping[OperatorType, str]  # the classes that describe it to DirectML, all in its descriptor.py
     types: tuple[str, ...]  # that kernels are compiled for
-    results: tuple[str, ...]  # their names
+    results: tuple[str, ...] = ("y",)  # their names
     result: str | None = None  # the class of the function's result, beside it, if that is not one array
     version: int = 1  # of the semantics
 
@@ -133,18 +133,16 @@ OPERATORS = {
             ("values", "indices"),
             result="TopK",
         ),
-        Operator("scatter_nd", {OperatorType.SCATTER_ND: "ScatterNDOperatorDesc"}, NUMBERS, ("y",)),
+        Operator("scatter_nd", {OperatorType.SCATTER_ND: "ScatterNDOperatorDesc"}, NUMBERS),
         Operator(
             "quantized_matmul",
             {OperatorType.QUANTIZED_LINEAR_MATRIX_MULTIPLY: "QuantizedLinearMatrixMultiplyOperatorDesc"},
             QUANTIZED,
-            ("y",),
         ),
         Operator(
             "matmul_integer",
             {OperatorType.MATRIX_MULTIPLY_INTEGER: "MatrixMultiplyIntegerOperatorDesc"},
             QUANTIZED,
-            ("y",),
         ),
     )
 }

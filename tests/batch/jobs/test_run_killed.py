@@ -188,7 +188,8 @@ def test_stopped_twice(jobs: Path, undisturbed: Path, marked: dict[str, str], wo
 
 
 CHECKING = """\
-import sys, threading
+import signal, sys, threading
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell may have had ignored
 from dmlcpu.batch.jobs.check import Checker
 real = Checker.plan
 def slow(self, place, job):
