@@ -92,7 +92,7 @@ def _in_bundles(settings: Settings, tasks: Iterator[Task], stopping: Callable[[]
 
     Jobs are read, computed and written one after the other; while a thread brings a bundle of them to the disk, the
     next ones go on. No outcome waits for a task that has yet to come: `tasks` may say so, by a method would_wait.
-    (10,000 jobs of 64 KB on Zen 4 take 1.0 ms each, through the pipeline 1.5.)
+    (3,000 jobs of 64 KB on Zen 4, interleaved: 1.1 ms each, through the pipeline 1.4.)
     """
     would_wait = getattr(tasks, "would_wait", lambda: False)
     bundle: list[_Step] = []
