@@ -14,7 +14,7 @@ class Watched:
         self.array, self.shape, self.dtype = array, array.shape, array.dtype
         self.read_bytes = 0
         self.reads = 0
-        self._reading = threading.Lock()
+        self._counting = threading.Lock()
 
     def read(self, region=None, into=None):
         region = tuple(slice(0, n) for n in self.shape) if region is None else region
@@ -22,19 +22,16 @@ class Watched:
         for each, n in zip(region, self.shape, strict=True):
             assert each.step is None
             assert 0 <= each.start <= each.stop <= n
-        assert self._reading.acquire(blocking=False), "two threads read at once"
-        try:
-            part = self.array[region]
-            if into is None:
-                into = np.empty(part.shape, part.dtype)
-            assert into.shape == part.shape
-            assert into.dtype == part.dtype
-            assert into.flags.c_contiguous
-            into[...] = part
-        finally:
-            self._reading.release()
-        self.read_bytes += part.nbytes
-        self.reads += 1
+        part = self.array[region]
+        if into is None:
+            into = np.empty(part.shape, part.dtype)
+        assert into.shape == part.shape
+        assert into.dtype == part.dtype
+        assert into.flags.c_contiguous
+        into[...] = part
+        with self._counting:
+            self.read_bytes += part.nbytes
+            self.reads += 1
         return into
 
 

@@ -4,7 +4,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Region, Source, Stopped, Tensor
 from dmlcpu.common.stand_ins import is_source
 from dmlcpu.runtime.memory import aligned_empty
+
+T = TypeVar("T")
 
 # Bytes of a block, if it may be chosen: two of them stay in the last cache, where the kernels find what was just read.
 # Measured with top_k on 8 GiB, k 100 (Zen 4): along rows 4 and 8 MiB, along columns 2 to 16 MiB are about alike.
@@ -124,41 +126,53 @@ def read_blocks(
 
 
 class SharedBlocks:
-    """Blocks of an array that several threads take turns to read, each into memory of its own.
+    """Blocks of an array that several threads read and work on, each by itself and in memory of its own.
 
-    A thread works on what it has read itself, which lies in its core's caches, and no two threads read at once.
+    What a thread has read lies in its core's caches.
 
     Parameters
     ----------
     source : Source
         The array, not in memory.
-    regions : iterable of Region
-        Its blocks, none empty.
     stopping : callable
         Asked before each block is read; a thread to which it says yes raises Stopped.
     """
 
-    def __init__(self, source: Source, regions: Iterable[Region], stopping: Callable[[], bool]) -> None:
-        self._source, self._left, self._stopping = source, iter(regions), stopping
-        self._reading = threading.Lock()
+    def __init__(self, source: Source, stopping: Callable[[], bool]) -> None:
+        self._source, self._stopping = source, stopping
+        self._ended = False
+        self._taking = threading.Lock()
 
-    def take(self) -> Iterator[tuple[Region, Array]]:
-        """Yield regions that nobody else gets, and their elements, which are good until the next is asked for."""
+    def take(self, regions: Iterator[Region]) -> Iterator[tuple[Region, Array]]:
+        """Yield regions, none empty, with their elements, which are good until the next is asked for.
+
+        Several threads may take from the same regions: each gets those that no other has got.
+        """
         buffer = Buffer()
         while True:
-            with self._reading:
-                region = next(self._left, None)
-                if region is None:
-                    return
-                if self._stopping():
-                    self.end()
-                    raise Stopped
-                block = self._source.read(region, buffer.array(extent(region), self._source.dtype))
-            yield region, block
+            with self._taking:
+                region = None if self._ended else next(regions, None)
+            if region is None:
+                return
+            _stop_if(self._stopping)
+            yield region, self._source.read(region, buffer.array(extent(region), self._source.dtype))
 
-    def end(self) -> None:
-        """Let nobody take any more."""
-        self._left = iter(())
+    def in_threads(self, count: int, serve: Callable[[int], T]) -> list[T]:
+        """Call a function with 0, 1, ... in as many threads; once one has raised, nobody gets any more blocks."""
+
+        def guarded(number: int) -> T:
+            try:
+                return serve(number)
+            except BaseException:
+                self._ended = True
+                raise
+
+        with ThreadPoolExecutor(count, "dmlcpu-block") as pool:
+            try:
+                return [done.result() for done in [pool.submit(guarded, number) for number in range(count)]]
+            except BaseException:  # an interrupt, of which no other thread knows
+                self._ended = True
+                raise
 
 
 def _stop_if(stopping: Callable[[], bool]) -> None:

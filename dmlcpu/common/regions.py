@@ -49,7 +49,10 @@ class Source(Protocol):
         """The type of its elements, in native byte order."""
 
     def read(self, region: Region | None = None, into: Array | None = None) -> Array:
-        """Return the elements of a region, by default of all; `into`: a C-contiguous array of its shape to use."""
+        """Return the elements of a region, by default of all; `into`: a C-contiguous array of its shape to use.
+
+        Several threads may call it at once.
+        """
 
 
 class Sink(Protocol):

@@ -98,18 +98,20 @@ def reach(_context, array, index, least):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def exceed_any(_context, array, index, other, place):  # type: ignore[no-untyped-def]
-    """Return whether any of the `line_of` elements from array[index] on exceeds its opposite from other[place] on."""
+def exceed(_context, array, index, other, place):  # type: ignore[no-untyped-def]
+    """Return a bit for each of the `line_of` elements from array[index] on: whether it exceeds the opposite of `other`.
+
+    The opposite elements are those from other[place] on.
+    """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         lanes = _lanes(context, signature.args[0].dtype)
         address, align = _line(context, builder, signature.args[0], arguments[0], arguments[1], lanes)
         opposite, _ = _line(context, builder, signature.args[2], arguments[2], arguments[3], lanes)
-        flags = builder.icmp_unsigned(">", builder.load(address, align=align), builder.load(opposite, align=align))
-        bits = _as_bits(builder, flags)
-        return builder.icmp_unsigned("!=", bits, ir.Constant(bits.type, 0))
+        elements, others = builder.load(address, align=align), builder.load(opposite, align=align)
+        return _as_bits(builder, builder.icmp_unsigned(">", elements, others))
 
-    return types.boolean(array, types.intp, other, types.intp), generate
+    return types.uint64(array, types.intp, other, types.intp), generate
 
 
 @intrinsic

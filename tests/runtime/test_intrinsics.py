@@ -24,8 +24,8 @@ def reach(words, index, least):
 
 
 @njit
-def exceed_any(words, index, others, place):
-    return intrinsics.exceed_any(words, index, others, place)
+def exceed(words, index, others, place):
+    return intrinsics.exceed(words, index, others, place)
 
 
 @njit
@@ -83,13 +83,13 @@ def test_reach(dtype):
 
 
 @pytest.mark.parametrize("dtype", WIDTHS)
-def test_exceed_any(dtype):
+def test_exceed(dtype):
     words = random_words(dtype, 200) // 2 + np.dtype(dtype).type(1)
     lanes = lanes_of(words)
     others = words.copy()
-    assert not exceed_any(words, 3, others, 3)
-    others[3 + lanes - 1] -= 1
-    assert exceed_any(words, 3, others, 3)
+    assert exceed(words, 3, others, 3) == 0
+    others[3 : 3 + lanes] -= np.arange(lanes, dtype=dtype) % 3 == 2
+    assert exceed(words, 3, others, 3) == sum(1 << lane for lane in range(2, lanes, 3))
 
 
 @pytest.mark.parametrize("dtype", WIDTHS)

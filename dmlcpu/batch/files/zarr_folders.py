@@ -7,6 +7,7 @@ import contextlib
 import math
 import os
 import shutil
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -73,6 +74,7 @@ class _ZarrSource(FileSource):
         check_dtype(array.dtype)
         super().__init__(Tensor(tuple(array.shape), array.dtype.newbyteorder("=")), dtype)
         self._array = array
+        self._reading = threading.Lock()  # so that what is read beside a region is there once
         chunk = math.prod(array.chunks) * self.dtype.itemsize  # within shards, which are not read as a whole
         self.beside_bytes = 2 * chunk if chunk > _LARGE else 0
 
@@ -83,7 +85,7 @@ class _ZarrSource(FileSource):
         """Return the elements of a region, by default of all, in C order; `into`: an array of that shape to use."""
         if region is None:
             region = tuple(slice(0, size) for size in self.shape)
-        with refused(_ALLOWED):
+        with self._reading, refused(_ALLOWED):
             part = np.asarray(self._array[region])
         native = np.ascontiguousarray(part, part.dtype.newbyteorder("=")).reshape(part.shape).view(self.dtype)
         if into is None:

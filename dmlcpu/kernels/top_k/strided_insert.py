@@ -13,7 +13,7 @@ from dmlcpu.kernels.top_k.groups import LINE
 from dmlcpu.kernels.top_k.keys import key_map_of, load_keys
 from dmlcpu.kernels.top_k.work import WORK, Candidates, Problem, start_of, workspace_of, write_winner
 from dmlcpu.kernels.walk import share
-from dmlcpu.runtime.intrinsics import as_words, exceed_any, insert, insert_after_equals, line_of, prefetch
+from dmlcpu.runtime.intrinsics import as_words, exceed, insert, insert_after_equals, line_of, prefetch
 from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import record_at
@@ -70,7 +70,7 @@ def insert_columns(x, start, width, work, key_map, newcomers, winners):
             prefetch(x, begin + PREFETCH * step + column)
             if turn < k:
                 insert(newcomers, column, i, best, positions, column, columns, k)
-            elif exceed_any(newcomers, column, best, (k - 1) * columns + column):
+            elif exceed(newcomers, column, best, (k - 1) * columns + column) != 0:
                 insert_after_equals(newcomers, column, i, best, positions, column, columns, k)
 
 

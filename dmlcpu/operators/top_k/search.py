@@ -12,8 +12,7 @@ from dmlcpu.operators.top_k.plan import plan
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.memory import words
 
-# Room for so many candidates for each of the k winners. On 8 GiB, k 100, they are merged 13, 8, 5 and 4 times with 1,
-# 2, 4 and 6. The whole takes about as long with all of them, but with 1 and blocks of 2 MiB (Zen 4, one turn each).
+# Room for so many candidates for each of the k winners. 8 GiB, k 100, take as long with 1 as with 2 or 3 (Zen 4).
 _CANDIDATES = 2
 # What the kernel takes for an element, in nanoseconds on one thread (Zen 4, within a factor of 2).
 _COST = 0.1
@@ -22,29 +21,89 @@ _INT64 = np.dtype(np.int64)
 
 def search_bytes(columns: int, k: int, dtype: np.dtype[Any]) -> int:
     """Return how many bytes a search takes beside what the work on a block takes."""
-    rows = (1 + _CANDIDATES) * k  # winners and candidates; they are merged by select_sort, a copy of all indices
-    return columns * (rows * (dtype.itemsize + 9) + k * (dtype.itemsize + 16) + 16) + threads.budget().threads * (
-        rows * (dtype.itemsize + 8) + 4096
+    held = (1 + _CANDIDATES) * k  # winners and candidates; they are merged by select_sort, a copy of all indices
+    return columns * (held * (dtype.itemsize + 9) + k * (dtype.itemsize + 16) + dtype.itemsize + 24) + (
+        threads.budget().threads * (held * (dtype.itemsize + 8) + 4096)
     )
 
 
-class Search:
-    """The k winners of each column of an array that comes in blocks of rows, of which the first has k at least."""
+class Shares:
+    """What searches among different rows of the same columns know of each other, so that all have the same bounds.
 
-    def __init__(self, columns: int, k: int, dtype: np.dtype[Any], *, largest: bool, nan_last: bool) -> None:
-        self._k, self._largest, self._nan_last = k, largest, nan_last
-        # Winners, and behind them candidates: elements that beat the last winner.
-        self._values = np.empty(((1 + _CANDIDATES) * k, columns), dtype)
+    Of n searches, each tells the element that k / n of its winners reach. The least of these is reached by k elements,
+    so what does not reach it is no winner. The searches may run in threads of their own: one that reads an element
+    while it is replaced gets the one before or the new one, and may use either.
+
+    Parameters
+    ----------
+    searches, columns : int
+        How many there are.
+    dtype : numpy.dtype
+        The type of the elements.
+    """
+
+    def __init__(self, searches: int, columns: int, dtype: np.dtype[Any]) -> None:
+        self._elements = np.empty((searches, columns), dtype)
+        self._told: set[int] = set()
+
+    def tell(self, own: int, winners: Array) -> None:
+        """Tell the winners of a search, (columns, k)."""
+        self._elements[own] = winners[:, -(-winners.shape[1] // len(self._elements)) - 1]
+        self._told.add(own)
+
+    def elements(self) -> Array:
+        """Return what all have told, (searches, columns); none as long as one has not."""
+        return self._elements if len(self._told) == len(self._elements) > 1 else self._elements[:0]
+
+
+class Search:
+    """The k winners of each column of an array that comes in blocks of rows, of which the first has k at least.
+
+    Parameters
+    ----------
+    columns : int
+        How many columns there are.
+    k : int
+        How many winners each has.
+    dtype : numpy.dtype
+        The type of the elements.
+    largest, nan_last : bool
+        What wins.
+    most_threads : int, optional
+        How many threads the search may use at most.
+    shares : Shares, optional
+        What searches among other rows know.
+    own : int
+        Which of them this one is.
+    """
+
+    def __init__(
+        self,
+        columns: int,
+        k: int,
+        dtype: np.dtype[Any],
+        *,
+        largest: bool,
+        nan_last: bool,
+        most_threads: int | None = None,
+        shares: Shares | None = None,
+        own: int = 0,
+    ) -> None:
+        self._k, self._largest, self._nan_last, self._most_threads = k, largest, nan_last, most_threads
+        # Of each column its winners, and behind them candidates: elements that beat the last winner.
+        self._values = np.empty((columns, (1 + _CANDIDATES) * k), dtype)
         self._indices = np.empty(self._values.shape, _INT64)
         self._counts = np.zeros(columns, _INT64)
-        self._merged, self._places = np.empty((k, columns), dtype), np.empty((k, columns), _INT64)
+        self._bounds = np.empty(columns, dtype)  # the last winners
+        self._shares, self._own = shares or Shares(1, columns, dtype), own
+        self._merged, self._places = np.empty((columns, k), dtype), np.empty((columns, k), _INT64)
         self._kernel = registry.find("top_k", "filter").kernel
 
     def look_at(self, block: Array, start: int) -> None:
-        """Look at the next rows; start: how many came before."""
-        k = self._k
-        if start == 0:
-            self._select(block, self._values[:k], self._indices[:k])
+        """Look at the next rows; start: the position of the first."""
+        if not self._counts.any():
+            self._take(block, start, 0)
+            self._tell()
             return
         before = self._counts.copy()
         if self._filter(block, start):
@@ -54,46 +113,63 @@ class Search:
         if self._filter(block, start):
             return
         # As when each element is greater than the one before.
-        values, indices = self._values[k : 2 * k], self._indices[k : 2 * k]
-        self._select(block, values, indices)
-        indices += start
-        self._counts[...] = k
+        self._take(block, start, self._k)
+        self._merge()
+
+    def add(self, later: "Search") -> None:
+        """Add the winners of a search among later rows."""
+        self._merge()
+        k, (values, indices) = self._k, later.winners()
+        self._values[:, k : 2 * k], self._indices[:, k : 2 * k] = values.T, indices.T
+        self._counts[...] = 2 * k
         self._merge()
 
     def winners(self) -> tuple[Array, Array]:
         """Return the values and indices of the winners, (k, columns)."""
         self._merge()
-        return self._values[: self._k], self._indices[: self._k]
+        return self._values[:, : self._k].T, self._indices[:, : self._k].T
 
-    def _select(self, block: Array, values: Array, indices: Array) -> None:
-        execute(block, self._k, 0, self._largest, values, indices, nan_last=self._nan_last)
+    def _take(self, block: Array, start: int, place: int) -> None:
+        """Write the winners of a block behind those that there are: none, or the winners so far."""
+        held = slice(place, place + self._k)
+        self._select(block, 0, self._values[:, held].T, self._indices[:, held].T)
+        self._indices[:, held] += start
+        self._counts[...] = place + self._k
+
+    def _tell(self) -> None:
+        """Tell new winners."""
+        self._bounds[...] = self._values[:, self._k - 1]
+        self._shares.tell(self._own, self._values[:, : self._k])
+
+    def _select(self, block: Array, axis: int, values: Array, indices: Array) -> None:
+        options: dict[str, Any] = {"nan_last": self._nan_last, "most_threads": self._most_threads}
+        execute(block, self._k, axis, self._largest, values, indices, **options)
 
     def _filter(self, block: Array, start: int) -> bool:
         """Append what beats the last winners to the candidates; return whether there was room."""
-        k, budget = self._k, threads.budget()
-        strides = (block.strides, self._values.strides, self._indices.strides)
-        largest = self._largest
-        chosen = plan(block.shape, block.dtype, 0, k, largest, 8, strides, budget, True, self._nan_last)
-        blocks = -(-block.shape[1] // COLUMNS)
-        parts = budget.parts(int(block.size * _COST), blocks)
-        bounds, values = (words(each, chosen.word) for each in (self._values[k - 1], self._values[k:]))
+        k, budget = self._k, threads.budget(self._most_threads)
+        strides = (block.strides, self._merged.strides[::-1], self._places.strides[::-1])
+        chosen = plan(block.shape, block.dtype, 0, k, self._largest, 8, strides, budget, True, self._nan_last)
+        parts = budget.parts(int(block.size * _COST), -(-block.shape[1] // COLUMNS))
+        arrays = (block, self._bounds, self._shares.elements().reshape(-1), self._values.reshape(-1))
+        x, bounds, shares, values = (words(each, chosen.word) for each in arrays)
         scratch = np.empty(parts * 2 * COLUMNS, chosen.word)
-        arrays = (self._counts, values, self._indices[k:].reshape(-1), chosen.work, scratch)
-        self._kernel.for_parts(parts)(0, parts, words(block, chosen.word), bounds, start, *arrays)
-        return int(self._counts.max()) <= len(self._values) - k
+        found = (self._counts, values, self._indices.reshape(-1))
+        self._kernel.for_parts(parts)(0, parts, x, bounds, shares, start, *found, chosen.work, scratch)
+        return bool(self._counts.max() <= self._values.shape[1])
 
     def _merge(self) -> None:
         """Make winners of winners and candidates."""
         k, most = self._k, int(self._counts.max())
-        if most == 0:
+        if most == k:
             return
         # Where a column has fewer candidates than others, its last winner comes once more, and loses to itself.
-        behind = np.arange(most)[:, None] >= self._counts
-        np.copyto(self._values[k : k + most], self._values[k - 1], where=behind)
-        self._select(self._values[: k + most], self._merged, self._places)
-        self._values[:k] = self._merged
+        behind = np.arange(k, most) >= self._counts[:, None]
+        np.copyto(self._values[:, k:most], self._bounds[:, None], where=behind)
+        self._select(self._values[:, :most], 1, self._merged, self._places)
+        self._values[:, :k] = self._merged
+        self._tell()
         # Numbers in the flat array: NumPy's take is faster by them than by pairs.
-        self._places *= self._counts.size
-        self._places += np.arange(self._counts.size)
-        self._indices[:k] = self._indices.reshape(-1).take(self._places, mode="clip")
-        self._counts[...] = 0
+        self._places += np.arange(self._counts.size)[:, None] * self._values.shape[1]
+        self._indices[:, :k] = self._indices.reshape(-1).take(self._places, mode="clip")
+        self._counts[...] = k

@@ -190,8 +190,25 @@ def test_threads_share_the_blocks(workers, small_blocks):
     assert_same_bits(tuple(sink.array for sink in sinks.values()), reference.top_k(x, k))
 
 
+@pytest.mark.parametrize("workers", [2, 3])
+@pytest.mark.parametrize("shape", [(900, 40), (3, 900, 5, 8)])
+def test_threads_share_sequences_side_by_side(shape, workers, small_blocks):
+    class Noted(Watched):
+        def read(self, region=None, into=None):
+            assert threading.current_thread().name.startswith("dmlcpu-block")
+            return super().read(region, into)
+
+    x = np.random.default_rng(0).integers(0, 50, shape).astype(np.float32)
+    arguments = {"x": Noted(x), "k": 7, "axis": shape.index(900)}
+    with limits(workers, grain=1):
+        found = in_blocks("top_k", arguments, 1 << 20)
+    assert arguments["x"].read_bytes == x.nbytes
+    assert_same_bits(found, reference.top_k(x, 7, axis=shape.index(900)))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("fails", ["read", "write", "stopping"])
-def test_what_ends_one_thread_ends_all(fails, small_blocks):
+def test_what_ends_one_thread_ends_all(fails, axis, small_blocks):
     class Torn(Watched):
         def read(self, region=None, into=None):
             if fails == "read" and self.reads == 5:
@@ -207,8 +224,9 @@ def test_what_ends_one_thread_ends_all(fails, small_blocks):
     def stopping():
         return fails == "stopping" and x.reads == 5
 
-    x = Torn(np.zeros((500, 100), np.float32))
-    sinks = {name: Full(tensor) for name, tensor in blocks.estimate(x=x, k=1).results.items()}
+    x = Torn(np.zeros((500, 100) if axis else (3, 3000, 10), np.float32))
+    arguments = {"x": x, "k": 1, "axis": 1}
+    sinks = {name: Full(tensor) for name, tensor in blocks.estimate(**arguments).results.items()}
     with limits(3, grain=1), pytest.raises((OSError, Stopped), match=r"torn|full|^$"):
-        blocks.run({"x": x, "k": 1}, sinks, 1 << 20, stopping)
-    assert x.reads < 50
+        blocks.run(arguments, sinks, 1 << 20, stopping)
+    assert x.reads < (600 if fails == "write" else 50)  # of 500, or 756

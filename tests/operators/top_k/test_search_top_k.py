@@ -11,7 +11,7 @@ from dmlcpu.kernels import registry
 from dmlcpu.kernels.top_k.strided_tournament import COLUMNS
 from dmlcpu.operators.top_k import search as top_k_search
 from dmlcpu.operators.top_k.plan import plan
-from dmlcpu.operators.top_k.search import Search
+from dmlcpu.operators.top_k.search import Search, Shares
 from dmlcpu.runtime.memory import words
 from dmlcpu.runtime.threads import Budget, limits
 
@@ -30,37 +30,45 @@ def block_cases(dtype):
         yield f"{shape}, {distribution}, {layout}, {options}", lay_out(make(rng, shape, dtype)), options
 
 
-def filtered(block, bounds, most, parts, largest, nan):
+def filtered(block, bounds, shares, most, parts, largest, nan):
     """Return the counts, values and positions that the kernel gives for a block whose first row is the 1000th."""
     columns, width = block.shape[1], block.itemsize
     strides = (block.strides, (columns * width, width), (columns * 8, 8))
     chosen = plan(block.shape, block.dtype, 0, 1, largest, 8, strides, Budget(1), True, nan == "last")
-    counts, positions = np.zeros(columns, np.int64), np.full((most, columns), -1)
-    values = np.zeros((most, columns), block.dtype)
-    found = (counts, words(values, chosen.word), positions.reshape(-1))
+    counts, positions = np.zeros(columns, np.int64), np.full((columns, most), -1)
+    values = np.zeros((columns, most), block.dtype)
+    found = (counts, words(values.reshape(-1), chosen.word), positions.reshape(-1))
     scratch = np.empty(parts * 2 * COLUMNS, chosen.word)
     kernel = registry.find("top_k", "filter").kernel.for_parts(parts)
-    kernel(0, parts, words(block, chosen.word), words(bounds, chosen.word), 1000, *found, chosen.work, scratch)
+    x, bounds, shares = (words(each, chosen.word) for each in (block, bounds, shares.reshape(-1)))
+    kernel(0, parts, x, bounds, shares, 1000, *found, chosen.work, scratch)
     return counts, values, positions
 
 
 @pytest.mark.parametrize("dtype", TOP_K_TYPES, ids=str)
-def test_the_kernel_finds_what_the_reference_ranks_before_the_bound(dtype):
+def test_the_kernel_finds_what_the_reference_ranks_before_the_bounds(dtype):
+    rng = np.random.default_rng(14)
     for name, block, options in block_cases(dtype):
         rows = len(block)
         bounds = np.ascontiguousarray(block[rows // 2])
-        # The bound comes first, so what is as good comes behind it.
-        ranked = reference.top_k(np.concatenate([bounds[None], block]), rows + 1, axis=0, **options).indices
-        expected = [np.sort(column[: list(column).index(0)]) - 1 for column in ranked.T]
+        shares = np.ascontiguousarray(block[rng.integers(0, rows, rng.integers(3))])
+        # The bound comes first, so what is as good comes behind it; shares last, so what is as good comes before them.
+        around = np.concatenate([bounds[None], block, shares])
+        ranked = reference.top_k(around, len(around), axis=0, **options).indices
+        expected = []
+        for column in ranked.T:
+            last = max([list(column).index(rows + 1 + share) for share in range(len(shares))], default=len(column))
+            better = column[: min(list(column).index(0), last)]
+            expected.append(np.sort(better[better <= rows]) - 1)
         room = max(len(beats) for beats in expected)
         for parts, most in itertools.product(THREADS, {1, max(room // 2, 1), room + 1}):
-            counts, values, positions = filtered(block, bounds, most, parts, **options)
-            case = f"{dtype}, {name}, {parts} parts, room for {most}"
+            counts, values, positions = filtered(block, bounds, shares, most, parts, **options)
+            case = f"{dtype}, {name}, {len(shares)} shares, {parts} parts, room for {most}"
             assert counts.tolist() == [len(beats) for beats in expected], case
             for column, beats in enumerate(expected):
                 kept = beats[:most]
-                assert positions[:, column].tolist() == [*(kept + 1000), *[-1] * (most - len(kept))], case
-                assert values[: len(kept), column].tobytes() == block[kept, column].tobytes(), case
+                assert positions[column].tolist() == [*(kept + 1000), *[-1] * (most - len(kept))], case
+                assert values[column, : len(kept)].tobytes() == block[kept, column].tobytes(), case
 
 
 @pytest.mark.parametrize("dtype", TOP_K_TYPES, ids=str)
@@ -79,6 +87,29 @@ def test_a_search_finds_what_the_reference_finds(dtype):
                 search.look_at(x[start:stop], start)
             found = search.winners()
         assert_same_bits(found, expected, f"{dtype}, {name}, {columns} columns, {k=}, {step=}, {threads} threads")
+
+
+@pytest.mark.parametrize("dtype", TOP_K_TYPES, ids=str)
+def test_searches_among_different_rows_find_it_together(dtype):
+    rng = np.random.default_rng(15)
+    filters = []
+    for (name, _, options), count in itertools.product(block_cases(dtype), (2, 3)):
+        columns, k = int(rng.integers(1, 200)), int(rng.integers(1, 8))
+        x = list(DISTRIBUTIONS.values())[rng.integers(3)](rng, (60 * count, columns), dtype)
+        shares = Shares(count, columns, dtype)
+        given = {"largest": options["largest"], "nan_last": options["nan"] == "last", "shares": shares}
+        searches = [Search(columns, k, dtype, **given, own=own) for own in range(count)]
+        blocks = [(own, 60 * own + start) for start in range(0, 60, 12) for own in range(count)]
+        if rng.integers(2):  # one search is behind the others
+            blocks.sort(key=lambda block: (block[0] == 1, block[1]))
+        for own, start in blocks:
+            searches[own].look_at(x[start : start + 12], start)
+            filters.append(len(shares.elements()))
+        for other in searches[1:]:
+            searches[0].add(other)
+        expected = reference.top_k(x, k, axis=0, **options)
+        assert_same_bits(searches[0].winners(), expected, f"{dtype}, {name}, {columns} columns, {k=}, {count} searches")
+    assert {0, 2, 3} == set(filters)
 
 
 @pytest.mark.parametrize("room", [1, 3])
