@@ -11,7 +11,7 @@ from typing import Any
 
 from dmlcpu.batch.files.base import FileError, FileSource
 from dmlcpu.batch.files.identities import identity
-from dmlcpu.batch.files.targets import Writer, remove, stray
+from dmlcpu.batch.files.targets import Writer, remove, stray, sync_folder
 from dmlcpu.common.regions import Tensor
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "open_source",
     "remove",
     "stray",
+    "sync_folder",
 ]
 
 _MODULES = {

@@ -40,22 +40,26 @@ class Writer(ABC):
     ----------
     sinks : dict of str to Sink
         Where the arrays' elements are to be written, each of them once.
+    folder : str
+        Where the target is.
     """
 
     def __init__(self, target: str, token: str) -> None:
         self.sinks: Mapping[str, Sink] = {}
         self._target = target
-        self._folder, name = os.path.split(target)
-        self._temporary = os.path.join(self._folder, f".{name}.{token}.part")
+        self.folder, name = os.path.split(target)
+        self._temporary = os.path.join(self.folder, f".{name}.{token}.part")
 
     @abstractmethod
     def finish(self) -> None:
         """Write what is not written yet, and have it all on the disk, under the temporary name."""
 
     def put_in_place(self) -> None:
-        """Replace the target by what has been written. Whoever opens it gets all of the old or all of the new."""
+        """Replace the target by what has been written. Whoever opens it gets all of the old or all of the new.
+
+        Only when `sync_folder` has had the folder does the new one stay even if the machine loses power.
+        """
         os.replace(self._temporary, self._target)
-        sync_folder(self._folder)
 
     def discard(self) -> None:
         """Remove what has been written. Never fails: what cannot be removed is `stray`."""
@@ -71,7 +75,7 @@ class FileWriter(Writer):
         try:
             self._file = self._create()
         except FileNotFoundError:
-            os.makedirs(self._folder, exist_ok=True)
+            os.makedirs(self.folder, exist_ok=True)
             self._file = self._create()
 
     def _create(self) -> io.FileIO:

@@ -99,7 +99,7 @@ class _ZarrWriter(Writer):
     def __init__(self, target: str, tensors: Mapping[str, Tensor], token: str) -> None:
         super().__init__(target, token)
         self._old = self._temporary.removesuffix(".part") + ".old.part"
-        os.makedirs(self._folder, exist_ok=True)
+        os.makedirs(self.folder, exist_ok=True)
         os.mkdir(self._temporary)
         try:
             self.sinks = self._create(tensors)
@@ -141,7 +141,6 @@ class _ZarrWriter(Writer):
             shutil.rmtree(self._old, ignore_errors=True)
         else:
             os.rename(self._temporary, self._target)
-        sync_folder(self._folder)
 
     def discard(self) -> None:
         """Remove what has been written. Never fails: what cannot be removed is `stray`."""

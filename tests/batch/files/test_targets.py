@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from writing import contents, everything, write
 
-from dmlcpu.batch.files import SUFFIXES, FileError, create, open_source, remove, stray
+from dmlcpu.batch.files import SUFFIXES, FileError, create, open_source, remove, stray, sync_folder
 from dmlcpu.common.regions import Tensor
 
 ARRAY = np.arange(12, dtype="f4").reshape(3, 4)
@@ -184,10 +184,10 @@ def test_folder_that_cannot_be_synced(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(os, "fsync", fsync)
     errors = [errno.EINVAL]
-    write(tmp_path / "y.npy", y=ARRAY)
+    sync_folder(str(tmp_path))
     errors = [errno.EIO]
     with pytest.raises(OSError, match="no"):
-        write(tmp_path / "y.npy", y=ARRAY)
+        sync_folder(str(tmp_path))
     assert len(failed) == (0 if os.name == "nt" else 2)
 
 
@@ -206,8 +206,10 @@ def test_all_is_on_the_disk_before_it_is_in_place(target: Path, monkeypatch: pyt
     writer.finish()
     [temporary] = stray([target])
     assert {path.stat().st_ino for path in [temporary, *temporary.rglob("*")]} <= synced
-    assert target.parent.stat().st_ino not in synced
     writer.put_in_place()
+    assert target.parent.stat().st_ino not in synced
+    assert writer.folder == str(target.parent)
+    sync_folder(writer.folder)
     assert target.parent.stat().st_ino in synced
 
 

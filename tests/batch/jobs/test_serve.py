@@ -1,5 +1,7 @@
 """Serving tasks: through the pipeline, and in bundles."""
 
+import errno
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -104,6 +106,31 @@ def test_an_outcome_waits_for_no_later_task(jobs: Path) -> None:
     for outcome in serve(settings(jobs.parent, bundle=3), Given(), lambda: False):
         found.append(outcome)
     assert len(found) == COUNT
+
+
+def test_a_bundle_of_slow_jobs_is_not_filled(jobs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dmlcpu.batch.jobs.work._LONGEST_BUNDLE", 0.0)
+    given = iter(tasks(jobs.parent))
+    next(serve(settings(jobs.parent, bundle=100), given, lambda: False))
+    assert len(list(given)) >= COUNT - 3
+
+
+def test_names_are_on_the_disk_before_an_outcome_is_told(jobs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[list[str]] = []
+    monkeypatch.setattr("dmlcpu.batch.jobs.work.sync_folder", lambda folder: synced.append(contents(Path(folder))))
+    for number, outcome in enumerate(serve(settings(jobs.parent, bundle=3), iter(tasks(jobs.parent)), lambda: False)):
+        assert outcome.error is None
+        assert f"{ALL[number]}.npz" in synced[number // 3]
+    assert len(synced) == -(-COUNT // 3)  # once for a bundle
+
+
+def test_a_folder_that_cannot_be_synced(jobs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(folder: str) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr("dmlcpu.batch.jobs.work.sync_folder", fail)
+    found = list(serve(settings(jobs.parent, bundle=3), iter(tasks(jobs.parent)), lambda: False))
+    assert [outcome.error for outcome in found] == [f"output: 'out/{name}.npz': Input/output error" for name in ALL]
 
 
 @pytest.mark.parametrize("memory", [1, 1500, 3500, 1 << 30])
