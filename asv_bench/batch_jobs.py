@@ -5,12 +5,13 @@
 
 Contenders take turns, each in a process of its own, so that a figure is what a script waits for; it is the median of a
 contender's turns. Behind the large ones stands the most memory that the process had. Files lie in --folder and are
-removed; they have just been written, so that they are read from the system's cache unless they are larger than that.
+removed at the end; they have just been written, so that they are read from the system's cache unless they are larger
+than that. For a minute and a half after many files were removed, ext4 takes up to three times as long to make new ones.
 """
 
 import argparse
+import itertools
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -59,10 +60,10 @@ def small(folder, jobs, turns):
     for suffix, output in (("to .npz", "{out}/{{stem}}.npz"), ("values to .npy", "{out}/{{stem}}.npy")):
         for workers in (1, 2):
             contenders[f"dmlcpu batch --jobs {workers}, {suffix}"] = (str(workers), output)
-    seconds = {name: [] for name in contenders}
+    seconds, number = {name: [] for name in contenders}, itertools.count()
     for turn in range(turns + 1):  # the first warms up
         for name, (kind, what) in contenders.items():
-            out = folder / "out"
+            out = folder / f"out{next(number)}"
             if kind == "loop":
                 command = [sys.executable, "-c", LOOP.format(save=what), str(source), str(out)]
             else:
@@ -73,7 +74,6 @@ def small(folder, jobs, turns):
                 listing.write_text(f"[[job]]\n{job}")
                 command = [*DMLCPU, "batch", str(listing), "--quiet", "--force", "--jobs", kind]
             taken, _ = run(command)
-            shutil.rmtree(out)
             if turn:
                 seconds[name].append(taken)
     for name, taken in seconds.items():
