@@ -1,9 +1,9 @@
-"""Arrays in blocks: how they are cut, and how they are read while the block before is worked on."""
+"""Arrays in blocks: how they are cut, and how they are read while others are worked on."""
 
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any, TypeVar
 
 import numpy as np
@@ -125,20 +125,31 @@ def read_blocks(
             yield coming.result()
 
 
-class SharedBlocks:
-    """Blocks of an array that several threads read and work on, each by itself and in memory of its own.
+class BlockReader:
+    """Blocks of an array for one or more workers.
 
-    What a thread has read lies in its core's caches.
+    For one, a thread reads the next block while the one before is worked on, by all threads of a kernel. Several are
+    threads that each read and work by themselves: what one has read lies in its core's caches.
 
     Parameters
     ----------
     source : Source
-        The array, not in memory.
+        The array.
     stopping : callable
-        Asked before each block is read; a thread to which it says yes raises Stopped.
+        Asked before each block is read; a worker to which it says yes raises Stopped.
+    workers : int
+        How many there are.
+
+    Attributes
+    ----------
+    workers : int
+        How many there are.
+    most_threads : int or None
+        How many threads each may use in kernels; None: as many as there are.
     """
 
-    def __init__(self, source: Source, stopping: Callable[[], bool]) -> None:
+    def __init__(self, source: Source, stopping: Callable[[], bool], workers: int) -> None:
+        self.workers, self.most_threads = workers, None if workers == 1 else 1
         self._source, self._stopping = source, stopping
         self._ended = False
         self._taking = threading.Lock()
@@ -146,8 +157,11 @@ class SharedBlocks:
     def take(self, regions: Iterator[Region]) -> Iterator[tuple[Region, Array]]:
         """Yield regions, none empty, with their elements, which are good until the next is asked for.
 
-        Several threads may take from the same regions: each gets those that no other has got.
+        Several workers may take from the same regions: each gets those that no other has got.
         """
+        if self.workers == 1:
+            yield from read_blocks(self._source, regions, self._stopping)
+            return
         buffer = Buffer()
         while True:
             with self._taking:
@@ -157,24 +171,22 @@ class SharedBlocks:
             _stop_if(self._stopping)
             yield region, self._source.read(region, buffer.array(extent(region), self._source.dtype))
 
-    def in_threads(self, count: int, serve: Callable[[int], T]) -> list[T]:
-        """Call a function with 0, 1, ... in as many threads; once one has raised, nobody gets any more blocks."""
-
-        def guarded(number: int) -> T:
+    def in_workers(self, serve: Callable[[int], T]) -> list[T]:
+        """Call a function with each worker's number; once one has raised, nobody gets any more blocks."""
+        if self.workers == 1:
+            return [serve(0)]
+        with ThreadPoolExecutor(self.workers, "dmlcpu-block") as pool:
+            served = [pool.submit(serve, number) for number in range(self.workers)]
             try:
-                return serve(number)
-            except BaseException:
+                for each in as_completed(served):
+                    each.result()
+            except BaseException:  # a thread's, or an interrupt
                 self._ended = True
                 raise
-
-        with ThreadPoolExecutor(count, "dmlcpu-block") as pool:
-            try:
-                return [done.result() for done in [pool.submit(guarded, number) for number in range(count)]]
-            except BaseException:  # an interrupt, of which no other thread knows
-                self._ended = True
-                raise
+        return [each.result() for each in served]
 
 
 def _stop_if(stopping: Callable[[], bool]) -> None:
+    """Raise Stopped if somebody has asked for it."""
     if stopping():
         raise Stopped

@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,7 +61,7 @@ def estimate(call: Call) -> Estimate:
     return Estimate(
         {"y": Tensor(call.shape, call.dtype)},
         sum(map(_nbytes, call.operands.values())) + Tensor(call.matrix, call.dtype).nbytes + _workspace(call),
-        _least_memory(call),
+        partial(_least_memory, call),
         chosen.kernel.name if chosen else "none" if can_compile() else "reference",
     )
 

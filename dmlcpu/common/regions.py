@@ -1,7 +1,7 @@
 """Arrays that need not be in memory: what operators read and write a region at a time."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -29,8 +29,13 @@ class Estimate(NamedTuple):
 
     results: Mapping[str, Tensor | None]  # None: only the run tells
     memory: int  # bytes that it takes in one piece at its peak: arguments, results and workspace
-    least_memory: int  # the fewest bytes that it can do with, in blocks
+    least: Callable[[], int]  # which takes longer to find than all the rest
     kernel: str  # that it runs with in one piece
+
+    @property
+    def least_memory(self) -> int:
+        """The fewest bytes that it can do with, in blocks."""
+        return self.least()
 
 
 class Stopped(Exception):  # noqa: N818 - no error: somebody asked for it

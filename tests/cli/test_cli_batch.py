@@ -241,12 +241,12 @@ def test_into_a_pipe_there_are_no_control_characters(options: list[str]) -> None
 
 SLOW = """\
 import sys, threading
-from dmlcpu.batch.jobs.work import _Step
-real = _Step.compute
+from dmlcpu.batch.jobs.step import Step
+real = Step.compute
 def slow(self, stopping):
     threading.Event().wait(0.02)
     real(self, stopping)
-_Step.compute = slow
+Step.compute = slow
 from dmlcpu.cli import main
 sys.exit(main(sys.argv[1:]))
 """

@@ -41,7 +41,8 @@ def folder(block, tmp_path):
                 np.roll(block, start, 1).tofile(file)
         yield tmp_path
     finally:
-        (tmp_path / "x.npy").unlink(missing_ok=True)
+        for path in tmp_path.iterdir():
+            path.unlink()
 
 
 def winners(folder, axis):

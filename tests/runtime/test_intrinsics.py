@@ -88,8 +88,8 @@ def test_exceed(dtype):
     lanes = lanes_of(words)
     others = words.copy()
     assert exceed(words, 3, others, 3) == 0
-    others[3 : 3 + lanes] -= np.arange(lanes, dtype=dtype) % 3 == 2
-    assert exceed(words, 3, others, 3) == sum(1 << lane for lane in range(2, lanes, 3))
+    others[3 : 3 + lanes] -= np.arange(lanes, dtype=dtype)[::-1] % 3 == 0
+    assert exceed(words, 3, others, 3) == sum(1 << lane for lane in range(lanes - 1, -1, -3))
 
 
 @pytest.mark.parametrize("dtype", WIDTHS)

@@ -140,6 +140,7 @@ def create(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], token: s
     ...     writer.sinks["y"].write((slice(0, 3),), np.arange(3, dtype="i4"))
     ...     writer.finish()
     ...     writer.put_in_place()
+    ...     sync_folder(writer.folder)
     ...     np.load(f"{folder}/new/y.npy")
     array([0, 1, 2], dtype=int32)
     """

@@ -27,7 +27,7 @@ class Writer(ABC):
     """A new file, or folder, with one array or several.
 
     It is written under a temporary name beside the target: `finish`, then `put_in_place`. Until then the target is
-    as it was; `discard` leaves it so.
+    as it was; `discard` leaves it so. Last, `sync_folder` of its `folder`, of which several may share one.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class Writer(ABC):
     def put_in_place(self) -> None:
         """Replace the target by what has been written. Whoever opens it gets all of the old or all of the new.
 
-        Only when `sync_folder` has had the folder does the new one stay even if the machine loses power.
+        Until `sync_folder` has had the folder, that may be undone if the machine loses power.
         """
         os.replace(self._temporary, self._target)
 
@@ -75,7 +75,7 @@ class FileWriter(Writer):
         try:
             self._file = self._create()
         except FileNotFoundError:
-            os.makedirs(self.folder, exist_ok=True)
+            make_folder(self.folder)
             self._file = self._create()
 
     def _create(self) -> io.FileIO:
@@ -135,6 +135,17 @@ def resolved(path: str | os.PathLike[str], folder: bool = False) -> str:
     if not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), target)
     return target
+
+
+def make_folder(folder: str) -> None:
+    """Make a folder, and those that it is to be in, where they are not there; have their names on the disk."""
+    around = os.path.dirname(folder)
+    if os.path.isdir(folder):
+        return
+    if around != folder:
+        make_folder(around)
+    os.makedirs(folder, exist_ok=True)  # somebody else may make it, too
+    sync_folder(around)
 
 
 def sync_folder(folder: str) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from dmlcpu.batch.files.base import FileError, FileSource, check_dtype, chosen, library, no_name, refused
 from dmlcpu.batch.files.stored import check_block
-from dmlcpu.batch.files.targets import Writer, remove, resolved, sync_folder
+from dmlcpu.batch.files.targets import Writer, make_folder, remove, resolved, sync_folder
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Region, Tensor
 
@@ -99,7 +99,7 @@ class _ZarrWriter(Writer):
     def __init__(self, target: str, tensors: Mapping[str, Tensor], token: str) -> None:
         super().__init__(target, token)
         self._old = self._temporary.removesuffix(".part") + ".old.part"
-        os.makedirs(self.folder, exist_ok=True)
+        make_folder(self.folder)
         os.mkdir(self._temporary)
         try:
             self.sinks = self._create(tensors)

@@ -145,13 +145,14 @@ class Checker:
     ) -> Plan | None:
         arguments = opened.all
         try:
-            tensors, peak, least, kernel = operation.estimate(arguments)
+            estimate = operation.estimate(arguments)
         except (DmlError, TypeError) as error:
             self._note(place, job, error)
             return None
         except Exception as error:  # what nobody has thought of is a job's fault, too, and does not end all the others
             place.refuse("", f"{type(error).__name__}: {' '.join(str(error).split())}", "what the operator's page says")
             return None
+        tensors, peak = estimate.results, estimate.memory
         for path, names in job.targets.items():
             wanted_here = {name: tensors[name] for name in names or operation.results}
             try:
@@ -166,9 +167,9 @@ class Checker:
         held = self._held(job, tensors)
         peak = max(peak + opened.beside_bytes, whole + held)  # the latter when the inputs are not needed any more
         held += opened.whole_bytes + opened.beside_bytes
-        if min(peak, least + held) > self._memory:
+        if peak > self._memory and (needed := min(peak, estimate.least_memory + held)) > self._memory:
             of_it = f", {size(held)} of it for files that are read or written whole" if held <= peak and held else ""
-            found = f"a job that needs {size(min(peak, least + held))} of memory{of_it}"
+            found = f"a job that needs {size(needed)} of memory{of_it}"
             less = f"; {' and '.join(IN_REGIONS)} are read and written in blocks" if held else ""
             place.refuse("", found, f"{size(self._memory)} (the maximal memory, shared by the workers{less})")
             return None
@@ -176,7 +177,7 @@ class Checker:
             job,
             {name: source.shape for name, source in opened.sources.items()},
             {name: tensors[name] for name in wanted},
-            kernel,
+            estimate.kernel,
             opened.nbytes,
             min(peak, self._memory),
             self._memory - held if peak > self._memory else None,

@@ -58,7 +58,8 @@ def _task(run: str, pickled: bytes) -> _Done:
 
     try:
         serve, items = pickle.loads(pickled)
-        results.extend(serve(iter(items), stopping))
+        for some in serve(iter(items), stopping):
+            results.extend(some)
         pickle.dumps(results)
     except Exception:
         return _Done([], 0.0, traceback.format_exc())

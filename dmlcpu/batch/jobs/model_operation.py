@@ -48,7 +48,7 @@ class ModelOperation:
         buffers = sum(buffer.size for buffer in self._model.buffers.values())
         memory = buffers + sum(2 * self._model.buffers[name].size for name in {*arguments, *self.results})
         kernels = ", ".join(each.dispatchable for each in self._dispatches())
-        return Estimate({name: self._tensor(name) for name in self.results}, memory, memory, kernels)
+        return Estimate({name: self._tensor(name) for name in self.results}, memory, lambda: memory, kernels)
 
     def _check(self, name: str, buffer: Buffer, value: Any) -> None:
         if not hasattr(value, "dtype"):

@@ -16,7 +16,7 @@ from dmlcpu.batch.jobs.manifest import DONE, FAILED, record_of
 from dmlcpu.batch.jobs.prepare import Prepared, Todo
 from dmlcpu.batch.jobs.progress import Silent
 from dmlcpu.batch.jobs.signals import stop_on_signals
-from dmlcpu.batch.jobs.work import Outcome, Task
+from dmlcpu.batch.jobs.step import Outcome, Task
 from dmlcpu.batch.jobs.workers import Lost
 
 

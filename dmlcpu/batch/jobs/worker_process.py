@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
@@ -20,11 +19,6 @@ from typing import Any
 ITEMS, LAST, STOP = "items", "last", "stop"
 # ...and of each from a worker. STOPPED is as ENDED, but the items that have no result are for others to do.
 READY, RESULTS, ENDED, STOPPED, RAISED = "ready", "results", "ended", "stopped", "raised"
-
-# Each message wakes the other process, which takes longer than a small item: results go many at a time, if they come
-# within so many seconds and there are items left.
-_TOGETHER = 8
-_SOON = 0.02
 
 # Signals that wait, in a worker that starts, until it can answer them.
 HELD_BACK = (signal.SIGINT, signal.SIGTERM)
@@ -115,20 +109,12 @@ def _work(pipe: Connection) -> None:
 
 
 def _ending(
-    serve: Callable[[Iterator[Any], Callable[[], bool]], Iterator[Any]], inbox: _Inbox, pipe: Connection
+    serve: Callable[[Iterator[Any], Callable[[], bool]], Iterator[list[Any]]], inbox: _Inbox, pipe: Connection
 ) -> tuple[str, str | None]:
     """Send the results; return the last message."""
-    results: list[Any] = []
-    sent = 0.0
     try:
-        for result in serve(inbox, inbox.stopping):
-            results.append(result)
-            now = time.monotonic()
-            if inbox.would_wait() or len(results) == _TOGETHER or now - sent > _SOON:
-                pipe.send((RESULTS, results))
-                results, sent = [], now
+        for results in serve(inbox, inbox.stopping):
+            pipe.send((RESULTS, results))
     except BaseException:
         return RAISED, traceback.format_exc()
-    if results:
-        pipe.send((RESULTS, results))
     return (STOPPED if inbox.stopping() else ENDED), None

@@ -19,9 +19,10 @@ from dmlcpu.batch.jobs.worker_process import ENDED, HELD_BACK, ITEMS, LAST, RAIS
 T = TypeVar("T")
 R = TypeVar("R")
 
-# Yields one result for each item, in order, and none of them waits for a later item; may take items ahead of results,
-# from another thread. When the second argument says that it is to stop, it yields what it has finished and ends.
-Serve = Callable[[Iterator[T], Callable[[], bool]], Iterator[R]]
+# Yields results, one for each item and in order, in lists of those that come together; none waits for a later item. May
+# take items ahead of results, from another thread. When the second argument says that it is to stop, it yields what it
+# has finished and ends.
+Serve = Callable[[Iterator[T], Callable[[], bool]], Iterator[list[R]]]
 
 _STARTS = 3  # so many workers in a row may die before they are ready
 _TICK = 0.1  # seconds between looks at stopping() while nothing comes

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,7 +72,7 @@ def estimate(**arguments: Any) -> Estimate:
     return Estimate(
         {"y": Tensor(call.x.shape, call.x.dtype)},
         2 * call.x.nbytes + call.indices.nbytes + converted + call.updates.nbytes + workspace,
-        _least_memory(call),
+        partial(_least_memory, call),
         name,
     )
 

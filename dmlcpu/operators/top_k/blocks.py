@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dmlcpu.common.arguments import Array
-from dmlcpu.common.blocks import BLOCK, Buffer, SharedBlocks, as_source, extent, read_blocks, regions_of, tile_of
+from dmlcpu.common.blocks import BLOCK, BlockReader, Buffer, as_source, extent, read_blocks, regions_of, tile_of
 from dmlcpu.common.regions import Estimate, Region, Sink, Tensor
 from dmlcpu.common.stand_ins import bind, is_source, strides_of
 from dmlcpu.errors import DmlError
 from dmlcpu.operators.top_k.function import check_all, execute, fill_behind, places_beyond, top_k
 from dmlcpu.operators.top_k.plan import ELEMENTS_A_WINNER, Plan, plan
-from dmlcpu.operators.top_k.search import Search, Shares, search_bytes
+from dmlcpu.operators.top_k.search import Search, search_bytes
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.memory import packed_strides
@@ -33,8 +33,6 @@ _LINES = 32
 # what NumPy takes meanwhile.
 _MERGING = 6 * 8 + 1
 Shape = tuple[int, ...]
-Blocks = Iterator[tuple[Region, Array]]
-Winners = Iterator[tuple[Region, Array, Array]]  # the last region of their sequences, values, indices
 
 
 class Call(NamedTuple):
@@ -59,7 +57,7 @@ def estimate(**arguments: Any) -> Estimate:
     return Estimate(
         {"values": Tensor(shape, call.x.dtype), "indices": Tensor(shape, call.index_type)},
         call.x.nbytes + _working(call, call.x.shape, strides),
-        _least_memory(call),
+        partial(_least_memory, call),
         chosen.kernel.name if chosen else "none" if can_compile() else "reference",
     )
 
@@ -78,82 +76,72 @@ def run(
     if tile is None:
         raise DmlError("top_k", "memory", f"{memory:,} bytes", f"at least {_least_memory(call):,}")
     x = as_source(arguments["x"], call.x)
-    workers = _workers(call, tile, memory) if is_source(x) else 1
-    read = partial(read_blocks, x, stopping=stopping, axis=call.axis)
-    shared = SharedBlocks(x, stopping)
-    is_whole = tile[call.axis] == call.x.shape[call.axis]
-    if is_whole and workers > 1:
-        _share(call, shared, _regions(call, tile), workers, sinks)
-        return
-    if is_whole:
-        found = _whole(call, read(_regions(call, tile)))
-    elif not _filters(call):
-        found = _joined(call, read(_regions(call, tile), front=call.k))
-    elif workers > 1:
-        found = _parted(call, shared, tile, workers)
+    blocks = BlockReader(x, stopping, _workers(call, tile, memory) if is_source(arguments["x"]) else 1)
+    if tile[call.axis] == call.x.shape[call.axis]:
+        _whole(call, tile, blocks, sinks)
+    elif _filters(call):
+        for region in _sequences(call, tile):
+            _write(call, region, *_searched(call, tile, region, blocks), sinks)
     else:
-        found = _filtered(call, tile, read)
-    for region, values, indices in found:
-        _write(call, region, values, indices, sinks)
+        joined = read_blocks(x, _regions(call, tile), stopping, axis=call.axis, front=call.k)
+        for region, values, indices in _joined(call, joined):
+            _write(call, region, values, indices, sinks)
 
 
 def _workers(call: Call, tile: Shape, memory: int) -> int:
     """Return how many threads are to have blocks of their own: all or one, if there are too few of them, or memory."""
-    workers, axis, shape = threads.budget().threads, call.axis, call.x.shape
-    sequences = 1 if tile[axis] < shape[axis] else math.prod(-(-n // size) for n, size in zip(shape, tile, strict=True))
-    blocks = shape[axis] // tile[axis] * sequences
+    workers, n, size = threads.budget().threads, call.x.shape[call.axis], tile[call.axis]
+    counts = (-(-whole // part) for whole, part in zip(call.x.shape, tile, strict=True))
+    blocks = n // size if size < n else math.prod(counts)
     return workers if can_compile() and blocks >= 2 * workers and workers * _needs(call, tile) <= memory else 1
 
 
-def _share(call: Call, blocks: SharedBlocks, regions: Iterator[Region], workers: int, sinks: dict[str, Sink]) -> None:
-    """Write the winners of blocks of whole sequences, which threads read and work on each by itself.
+def _whole(call: Call, tile: Shape, blocks: BlockReader, sinks: dict[str, Sink]) -> None:
+    """Write the winners of blocks of whole sequences.
 
-    On 8 GiB, two threads of Zen 4, that takes 1.15 s; where one reads a block while both work on another, 1.8 s.
+    On 8 GiB, two threads of Zen 4, that takes 1.15 s; with one worker, 1.8 s.
     """
-    writing = threading.Lock()
+    regions, writing = _sequences(call, tile), threading.Lock()
 
     def serve(_number: int) -> None:
-        for winners in _whole(call, blocks.take(regions), most_threads=1):
+        values, indices = Buffer(), Buffer()
+        for region, block in blocks.take(regions):
+            shape = _winners(call, block.shape)
+            found = values.array(shape, call.x.dtype), indices.array(shape, call.index_type)
+            execute(
+                block, call.k, call.axis, call.largest, *found, nan_last=call.nan_last, most_threads=blocks.most_threads
+            )
             with writing:
-                _write(call, *winners, sinks)
+                _write(call, region, *found, sinks)
 
-    blocks.in_threads(workers, serve)
+    blocks.in_workers(serve)
 
 
-def _parted(call: Call, blocks: SharedBlocks, tile: Shape, workers: int) -> Winners:
-    """Yield the winners of sequences side by side, of which each thread reads and searches a part by itself.
+def _searched(call: Call, tile: Shape, region: Region, blocks: BlockReader) -> tuple[Array, Array]:
+    """Return the winners of sequences side by side, of which each thread reads and searches a part by itself.
 
-    On 8 GiB, k 100, two threads of Zen 4, that takes 1.5 s; where one reads a block while both work on another, 2.5 s.
+    On 8 GiB, k 100, two threads of Zen 4, that takes 1.5 s; with one worker, 2.5 s.
     """
-    n = call.x.shape[call.axis]
-    ends = [n * part // workers for part in range(workers + 1)]
-    for region in _sequences(call, tile):
-        shares = Shares(workers, _columns(call, region), call.x.dtype)
-        parts = [_cut(call, tile, region, *each) for each in itertools.pairwise(ends)]
-        first, *others = blocks.in_threads(workers, partial(_search_part, call, region, blocks, parts, shares))
-        for other in others:
-            first.add(other)
-        yield region, *_shaped(call, region, first)
+    n, columns = call.x.shape[call.axis], math.prod(extent(region[call.axis + 1 :]))
+    shares: list[Array | None] = [None] * blocks.workers
+    options: dict[str, Any] = {"largest": call.largest, "nan_last": call.nan_last, "most_threads": blocks.most_threads}
+
+    def search(own: int) -> Search:
+        search = Search(columns, call.k, call.x.dtype, **options, shares=shares, own=own)
+        start, stop = n * own // blocks.workers, n * (own + 1) // blocks.workers
+        for part, block in blocks.take(_cut(call, tile, region, start, stop)):
+            search.look_at(block.reshape(-1, columns), part[call.axis].start)
+        return search
+
+    first, *others = blocks.in_workers(search)
+    for other in others:
+        first.add(other)
+    values, indices = first.winners()
+    shape = _winners(call, extent(region))
+    return values.reshape(shape), indices.reshape(shape)
 
 
-def _search_part(
-    call: Call, region: Region, blocks: SharedBlocks, parts: list[Iterator[Region]], shares: Shares, own: int
-) -> Search:
-    """Return what has looked at one of the parts of a region."""
-    return _searched(call, region, blocks.take(parts[own]), most_threads=1, shares=shares, own=own)
-
-
-def _whole(call: Call, blocks: Blocks, most_threads: int | None = None) -> Winners:
-    """Yield the winners of blocks of whole sequences."""
-    values, indices = Buffer(), Buffer()
-    for region, block in blocks:
-        shape = _winners(call, block.shape)
-        found = values.array(shape, call.x.dtype), indices.array(shape, call.index_type)
-        execute(block, call.k, call.axis, call.largest, *found, nan_last=call.nan_last, most_threads=most_threads)
-        yield region, *found
-
-
-def _joined(call: Call, blocks: Blocks) -> Winners:
+def _joined(call: Call, blocks: Iterator[tuple[Region, Array]]) -> Iterator[tuple[Region, Array, Array]]:
     """Yield the winners of sequences of which each block is a part, with room for the winners so far before it."""
     axis, n = call.axis, call.x.shape[call.axis]
     values, positions, spare = Buffer(), Buffer(), Buffer()
@@ -175,34 +163,6 @@ def _joined(call: Call, blocks: Blocks) -> Winners:
         indices, positions, spare = found, spare, positions
         if region[axis].stop == n:
             yield region, winners, indices
-
-
-def _filtered(call: Call, tile: Shape, read: Callable[[Iterator[Region]], Blocks]) -> Winners:
-    """Yield the winners of sequences side by side, of which each block is a part."""
-    for region in _sequences(call, tile):
-        blocks = read(_cut(call, tile, region, 0, call.x.shape[call.axis]))
-        yield region, *_shaped(call, region, _searched(call, region, blocks))
-
-
-def _searched(call: Call, region: Region, blocks: Blocks, **options: Any) -> Search:
-    """Return what has looked at blocks of a region's sequences."""
-    columns = _columns(call, region)
-    search = Search(columns, call.k, call.x.dtype, largest=call.largest, nan_last=call.nan_last, **options)
-    for part, block in blocks:
-        search.look_at(block.reshape(-1, columns), part[call.axis].start)
-    return search
-
-
-def _columns(call: Call, region: Region) -> int:
-    """Return how many sequences a region has that lie side by side."""
-    return math.prod(extent(region[call.axis + 1 :]))
-
-
-def _shaped(call: Call, region: Region, search: Search) -> tuple[Array, Array]:
-    """Return what a search among sequences of a region has found, in its shape."""
-    values, indices = search.winners()
-    shape = _winners(call, extent(region))
-    return values.reshape(shape), indices.reshape(shape)
 
 
 def _write(call: Call, region: Region, values: Array, indices: Array, sinks: dict[str, Sink]) -> None:
@@ -299,8 +259,7 @@ def _halvings(tile: list[int], least: int) -> Iterator[list[int]]:
 
 def _least_memory(call: Call) -> int:
     """Return the least memory that `run` can do with."""
-    axis, n = call.axis, call.x.shape[call.axis]
-    return _needs(call, (*[1] * axis, _even(n, call.k), *[1] * (call.x.ndim - axis - 1)))  # the last of _tiles
+    return min(_needs(call, tile) for tile in _tiles(call))
 
 
 def _needs(call: Call, tile: Shape) -> int:

@@ -21,43 +21,20 @@ _INT64 = np.dtype(np.int64)
 
 def search_bytes(columns: int, k: int, dtype: np.dtype[Any]) -> int:
     """Return how many bytes a search takes beside what the work on a block takes."""
-    held = (1 + _CANDIDATES) * k  # winners and candidates; they are merged by select_sort, a copy of all indices
-    return columns * (held * (dtype.itemsize + 9) + k * (dtype.itemsize + 16) + dtype.itemsize + 24) + (
-        threads.budget().threads * (held * (dtype.itemsize + 8) + 4096)
-    )
-
-
-class Shares:
-    """What searches among different rows of the same columns know of each other, so that all have the same bounds.
-
-    Of n searches, each tells the element that k / n of its winners reach. The least of these is reached by k elements,
-    so what does not reach it is no winner. The searches may run in threads of their own: one that reads an element
-    while it is replaced gets the one before or the new one, and may use either.
-
-    Parameters
-    ----------
-    searches, columns : int
-        How many there are.
-    dtype : numpy.dtype
-        The type of the elements.
-    """
-
-    def __init__(self, searches: int, columns: int, dtype: np.dtype[Any]) -> None:
-        self._elements = np.empty((searches, columns), dtype)
-        self._told: set[int] = set()
-
-    def tell(self, own: int, winners: Array) -> None:
-        """Tell the winners of a search, (columns, k)."""
-        self._elements[own] = winners[:, -(-winners.shape[1] // len(self._elements)) - 1]
-        self._told.add(own)
-
-    def elements(self) -> Array:
-        """Return what all have told, (searches, columns); none as long as one has not."""
-        return self._elements if len(self._told) == len(self._elements) > 1 else self._elements[:0]
+    width, index, flag = dtype.itemsize, _INT64.itemsize, 1
+    held = (1 + _CANDIDATES) * k  # winners and candidates
+    arrays = held * (width + index + flag) + k * (width + 2 * index)  # flag: of `behind`; merged, places, what is taken
+    counts = 3 * index + 4 * width  # counts, those before, numbers of columns; bounds, shares and what is told
+    select_sort = threads.budget().threads * (held * (width + index) + 4096)
+    return columns * (arrays + counts) + select_sort
 
 
 class Search:
     """The k winners of each column of an array that comes in blocks of rows, of which the first has k at least.
+
+    Searches among different rows of the same columns, each in a thread of its own, pass by more if they know of each
+    other: of n searches each tells the element that k / n of its winners reach. The least of these is reached by k
+    elements, so what does not reach it is no winner.
 
     Parameters
     ----------
@@ -71,8 +48,8 @@ class Search:
         What wins.
     most_threads : int, optional
         How many threads the search may use at most.
-    shares : Shares, optional
-        What searches among other rows know.
+    shares : list of arrays or None, optional
+        What each of the searches has told; at first None.
     own : int
         Which of them this one is.
     """
@@ -86,7 +63,7 @@ class Search:
         largest: bool,
         nan_last: bool,
         most_threads: int | None = None,
-        shares: Shares | None = None,
+        shares: list[Array | None] | None = None,
         own: int = 0,
     ) -> None:
         self._k, self._largest, self._nan_last, self._most_threads = k, largest, nan_last, most_threads
@@ -95,7 +72,7 @@ class Search:
         self._indices = np.empty(self._values.shape, _INT64)
         self._counts = np.zeros(columns, _INT64)
         self._bounds = np.empty(columns, dtype)  # the last winners
-        self._shares, self._own = shares or Shares(1, columns, dtype), own
+        self._shares, self._own = shares or [None], own
         self._merged, self._places = np.empty((columns, k), dtype), np.empty((columns, k), _INT64)
         self._kernel = registry.find("top_k", "filter").kernel
 
@@ -117,7 +94,7 @@ class Search:
         self._merge()
 
     def add(self, later: "Search") -> None:
-        """Add the winners of a search among later rows."""
+        """Add the winners of a search among later rows, once all searches are done."""
         self._merge()
         k, (values, indices) = self._k, later.winners()
         self._values[:, k : 2 * k], self._indices[:, k : 2 * k] = values.T, indices.T
@@ -139,19 +116,25 @@ class Search:
     def _tell(self) -> None:
         """Tell new winners."""
         self._bounds[...] = self._values[:, self._k - 1]
-        self._shares.tell(self._own, self._values[:, : self._k])
+        self._shares[self._own] = self._values[:, -(-self._k // len(self._shares)) - 1].copy()
+
+    def _told(self) -> Array:
+        """Return what all searches have told, (any, columns) but flat; nothing if there is one, or one has not yet."""
+        told = [share for share in self._shares if share is not None]
+        return np.concatenate(told) if len(told) == len(self._shares) > 1 else self._bounds[:0]
 
     def _select(self, block: Array, axis: int, values: Array, indices: Array) -> None:
+        """Write the winners along an axis of a block."""
         options: dict[str, Any] = {"nan_last": self._nan_last, "most_threads": self._most_threads}
         execute(block, self._k, axis, self._largest, values, indices, **options)
 
     def _filter(self, block: Array, start: int) -> bool:
         """Append what beats the last winners to the candidates; return whether there was room."""
         k, budget = self._k, threads.budget(self._most_threads)
-        strides = (block.strides, self._merged.strides[::-1], self._places.strides[::-1])
+        strides = (block.strides, self._merged.T.strides, self._places.T.strides)
         chosen = plan(block.shape, block.dtype, 0, k, self._largest, 8, strides, budget, True, self._nan_last)
         parts = budget.parts(int(block.size * _COST), -(-block.shape[1] // COLUMNS))
-        arrays = (block, self._bounds, self._shares.elements().reshape(-1), self._values.reshape(-1))
+        arrays = (block, self._bounds, self._told(), self._values.reshape(-1))
         x, bounds, shares, values = (words(each, chosen.word) for each in arrays)
         scratch = np.empty(parts * 2 * COLUMNS, chosen.word)
         found = (self._counts, values, self._indices.reshape(-1))

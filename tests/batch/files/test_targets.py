@@ -192,6 +192,14 @@ def test_folder_that_cannot_be_synced(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.skipif(os.name == "nt", reason="folders are not synced")
+def test_names_of_new_folders_are_on_the_disk(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr("dmlcpu.batch.files.targets.sync_folder", synced.append)
+    create(target.parent / "new" / "newer" / target.name, TENSORS, "0a").discard()
+    assert synced == [str(target.parent), str(target.parent / "new")]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="folders are not synced")
 def test_all_is_on_the_disk_before_it_is_in_place(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: set[int] = set()
     fsync = os.fsync

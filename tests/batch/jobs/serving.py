@@ -11,12 +11,12 @@ from pathlib import Path
 
 def doubled(items, stopping):
     for item in items:
-        yield 2 * item
+        yield [2 * item]
 
 
 def process_ids(items, stopping):
     for _ in items:
-        yield os.getpid()
+        yield [os.getpid()]
 
 
 def two_ahead(items, stopping):
@@ -28,7 +28,7 @@ def two_ahead(items, stopping):
             # Only at the end may there be nothing to take.
             if not item["last"]:
                 coming.result(timeout=30)
-            yield item["value"]
+            yield [item["value"]]
 
 
 def dying(folder, times, how, items, stopping):
@@ -40,7 +40,7 @@ def dying(folder, times, how, items, stopping):
                 file.write("x")
             if tried.stat().st_size <= times:
                 die(how)
-        yield 2 * item
+        yield [2 * item]
 
 
 def die(how):
@@ -59,22 +59,22 @@ def raising(items, stopping):
     for item in items:
         if item == 3:
             raise ValueError("item three")
-        yield item
+        yield [item]
 
 
 def ending(items, stopping):
-    yield next(items)
+    yield [next(items)]
 
 
 def locking(items, stopping):
     for _ in items:
-        yield threading.Lock()  # cannot be pickled
+        yield [threading.Lock()]  # cannot be pickled
 
 
 def printing(items, stopping):
     for item in items:
         print("printed", flush=True)
-        yield sys.stdin.read() + str(item)
+        yield [sys.stdin.read() + str(item)]
 
 
 def slow(folder, items, stopping):
@@ -85,7 +85,7 @@ def slow(folder, items, stopping):
         Path(folder, f"begun-{os.getpid()}").touch()
         while not Path(folder, "go").exists():
             time.sleep(0.01)
-        yield item
+        yield [item]
 
 
 def terminated(folder, items, stopping):
@@ -97,7 +97,17 @@ def terminated(folder, items, stopping):
         if not first.exists():
             first.touch()
             os.kill(os.getpid(), signal.SIGTERM)
-        yield item
+        yield [item]
+
+
+def waiting(folder, items, stopping):
+    """Wait in the second item until the result of the first is told."""
+    for item in items:
+        end = time.monotonic() + 20
+        while item == 1 and not Path(folder, "told").exists():
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        yield [item]
 
 
 def pausing(seconds, items, stopping):
@@ -105,7 +115,7 @@ def pausing(seconds, items, stopping):
         if stopping():
             return
         time.sleep(seconds)
-        yield item, os.getpid()
+        yield [(item, os.getpid())]
 
 
 class NoLoading:
@@ -115,7 +125,7 @@ class NoLoading:
         return int, ("no number",)
 
     def __call__(self, items, stopping):
-        yield from items
+        yield [*items]
 
 
 def addresses(items, stopping):
@@ -123,8 +133,9 @@ def addresses(items, stopping):
     import psutil
 
     for _ in items:
-        processes = [psutil.Process(), psutil.Process().parent()]
-        yield [each.laddr.ip for process in processes for each in process.net_connections() if each.status == "LISTEN"]
+        processes = psutil.Process(), psutil.Process().parent()
+        found = [each for process in processes for each in process.net_connections()]
+        yield [[each.laddr.ip for each in found if each.status == "LISTEN"]]
 
 
 calls = []
@@ -136,7 +147,7 @@ def sleeping(items, stopping):
         if stopping():
             return
         time.sleep(item)
-        yield item
+        yield [item]
 
 
 def nothing(items, stopping):

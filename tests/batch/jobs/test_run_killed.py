@@ -158,12 +158,12 @@ def test_stopped_once(
 
 SLOW = """\
 import sys, threading
-from dmlcpu.batch.jobs.work import _Step
-real = _Step.compute
+from dmlcpu.batch.jobs.step import Step
+real = Step.compute
 def slow(self, stopping):
     threading.Event().wait(0.3)
     real(self, stopping)
-_Step.compute = slow
+Step.compute = slow
 from dmlcpu.cli import main
 sys.exit(main(sys.argv[1:]))
 """

@@ -49,6 +49,12 @@ def test_items_are_taken_ahead():
     assert list(served(serving.two_ahead, items, 1)) == [(value, value) for value in range(10)]
 
 
+def test_a_result_is_told_while_the_next_item_takes_long(tmp_path):
+    for position, _ in served(partial(serving.waiting, tmp_path), range(3), 1):
+        if position == 0:
+            (tmp_path / "told").touch()
+
+
 def test_all_workers_work():
     results = list(served(partial(serving.pausing, 0.01), range(40), 3))
     assert len({process for _, (_, process) in results}) == 3

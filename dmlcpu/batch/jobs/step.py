@@ -1,0 +1,244 @@
+"""A job that is carried out: read, computed, written, brought to the disk and put in place."""
+
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dmlcpu.batch.files import FileError, Writer, create, identity, sync_folder
+from dmlcpu.batch.jobs.arguments import InputError, OpenArguments, open_arguments
+from dmlcpu.batch.jobs.job import Job
+from dmlcpu.batch.jobs.operations import Operation, operation_of
+from dmlcpu.batch.jobs.paths import Identity
+from dmlcpu.common.arguments import Array
+from dmlcpu.common.regions import Region, Sink, Stopped, Tensor
+from dmlcpu.errors import DmlError
+from dmlcpu.runtime.threads import at_most
+
+_log = logging.getLogger("dmlcpu")
+
+
+class Task(NamedTuple):
+    """A job that has been checked, as it is sent to whoever carries it out."""
+
+    job: Job
+    inputs: Mapping[str, Identity]  # its files as they were when they were checked
+    peak_bytes: int
+    block_bytes: int | None  # to work within, in blocks; None: it is run in one piece
+    results: Mapping[str, Tensor]  # that are written, as far as they are known
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What all tasks have in common."""
+
+    directory: Path
+    threads: int
+    memory: int  # bytes
+    bundle: int = 0  # so many files of small jobs are brought to the disk together; 0: jobs are large, for a pipeline
+
+
+class Outcome(NamedTuple):
+    """What became of a task."""
+
+    error: str | None  # None: done
+    seconds: float
+    outputs: Mapping[str, Identity]
+
+
+class _JobError(Exception):
+    """A job has failed, for a reason in words."""
+
+
+@contextlib.contextmanager
+def _writing(path: str) -> Iterator[None]:
+    """Name the file of the job, where the system names a temporary one."""
+    try:
+        yield
+    except (OSError, FileError) as error:
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise _JobError(f"output: {path!r}: {reason or error}") from error
+
+
+class Step:
+    """A task on its way."""
+
+    def __init__(self, task: Task, settings: Settings) -> None:
+        self.task = task
+        self._settings = settings
+        self.error: str | None = None
+        self._seconds = 0.0
+        self._operation: Operation
+        self._opened: OpenArguments | None = None
+        self._arguments: dict[str, Any] = {}
+        self._results: Mapping[str, Array] = {}
+        self._writers: dict[str, Writer] = {}
+        self._outputs: dict[str, Identity] = {}
+
+    def attempt(self, action: Callable[[], None]) -> None:
+        """Do something unless the task has failed already; a failure is kept in words, and leaves no temporary file."""
+        if self.error is not None:
+            return
+        start = time.perf_counter()
+        try:
+            action()
+        except BaseException as error:
+            self.discard()
+            if not isinstance(error, Exception) or isinstance(error, Stopped):
+                raise
+            self.error = _in_words(error)
+            _log.debug("%s failed", self.task.job.id, exc_info=error)
+        finally:
+            self._seconds += time.perf_counter() - start
+
+    def outcome(self) -> Outcome:
+        """Return what became of the task."""
+        return Outcome(self.error, self._seconds, self._outputs)
+
+    def close(self) -> None:
+        """Close the files that are read."""
+        if self._opened is not None:
+            self._opened.close()
+
+    def discard(self) -> None:
+        """Close the files that are read, and remove what has been written."""
+        self.close()
+        for writer in self._writers.values():
+            writer.discard()
+
+    def read(self) -> None:
+        """Open the files, and read them if they fit in memory."""
+        self._check_unchanged()
+        self._operation = operation_of(self.task.job.op, self._settings.directory)
+        self._opened = open_arguments(self.task.job, self._operation, self._settings.directory)
+        if self.task.block_bytes is None:
+            self._arguments = self._opened.in_memory()
+            self.close()
+
+    def compute(self, stopping: Callable[[], bool]) -> None:
+        """Compute the results; in blocks they are also written, under temporary names."""
+        with at_most(self._settings.threads):
+            if self.task.block_bytes is None:
+                self._results = self._operation.run(self._arguments)
+                self._arguments = {}
+            else:
+                self._compute_in_blocks(self.task.block_bytes, stopping)
+
+    def _compute_in_blocks(self, memory: int, stopping: Callable[[], bool]) -> None:
+        assert self._opened is not None
+        sinks: dict[str, Sink] = dict.fromkeys(self._operation.results, _Nowhere())
+        for path, tensors in self._tensors(self.task.results).items():
+            sinks |= self._create(path, tensors).sinks
+        arguments = self._opened.for_blocks()
+        self._operation.run_in_blocks(arguments, sinks, memory, stopping)
+        self.close()
+
+    def write(self) -> None:
+        """Write the results under temporary names, if that is not done yet."""
+        if self.task.block_bytes is None:
+            tensors = {name: Tensor(array.shape, array.dtype) for name, array in self._results.items()}
+            for path, wanted in self._tensors(tensors).items():
+                sinks = self._create(path, wanted).sinks
+                for name in wanted:
+                    array = self._results[name]
+                    with _writing(path):
+                        sinks[name].write(tuple(slice(0, n) for n in array.shape), array)
+        self._results = {}
+
+    def finish(self) -> None:
+        """Have the results on the disk, under temporary names."""
+        for path, writer in self._writers.items():
+            with _writing(path):
+                writer.finish()
+
+    def put_in_place(self) -> None:
+        """Give the results their names, if the files they come from are still what they were."""
+        self._check_unchanged()
+        for path, writer in self._writers.items():
+            with _writing(path):
+                try:
+                    writer.put_in_place()
+                except FileNotFoundError:
+                    found = "the new file, under its temporary name, is gone"
+                    raise FileError(found, "one run at a time that writes this output") from None
+                self._outputs[path] = identity(os.path.join(self._settings.directory, path), content=False)
+
+    def sync_folders(self, failures: dict[str, OSError | None]) -> None:
+        """Have the names on the disk; failures: of folders that were synced before, and of those that are now.
+
+        No folder is synced again: the system tells of a failure once.
+        """
+        for path, writer in self._writers.items():
+            if writer.folder not in failures:
+                failures[writer.folder] = _failure(sync_folder, writer.folder)
+            with _writing(path):
+                if failure := failures[writer.folder]:
+                    raise failure
+
+    def _create(self, path: str, tensors: dict[str, Tensor]) -> Writer:
+        with _writing(path):
+            self._writers[path] = create(os.path.join(self._settings.directory, path), tensors, os.urandom(6).hex())
+        return self._writers[path]
+
+    def _tensors(self, results: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+        """Return what goes to each file."""
+        targets = self.task.job.targets
+        return {path: {name: results[name] for name in names or results} for path, names in targets.items()}
+
+    def _check_unchanged(self) -> None:
+        for path, before in self.task.inputs.items():
+            try:
+                now = identity(os.path.join(self._settings.directory, path), content=False)
+            except OSError as error:
+                raise _JobError(f"inputs: {path!r}: {error.strerror or error}") from error
+            if any(before[key] != value for key, value in now.items()):
+                raise _JobError(f"inputs: {path!r} has changed since it was checked")
+
+
+def finished(steps: list[Step]) -> list[Outcome]:
+    """Bring written results to the disk and put them in place; return what became of the tasks.
+
+    Files first, then their names: what a file system writes for the first of several files or names, is for all.
+    """
+    failures: dict[str, OSError | None] = {}
+    try:
+        for step in steps:
+            step.attempt(step.finish)
+        for step in steps:
+            step.attempt(step.put_in_place)
+        for step in steps:
+            step.attempt(partial(step.sync_folders, failures))
+    except BaseException:
+        for step in steps:
+            step.discard()
+        raise
+    return [step.outcome() for step in steps]
+
+
+class _Nowhere:
+    """Takes a result that is not wanted."""
+
+    def write(self, region: Region, block: Array) -> None:
+        pass
+
+
+def _failure(action: Callable[[str], None], path: str) -> OSError | None:
+    """Do something; return why the system has refused it, if it has."""
+    try:
+        action(path)
+    except OSError as error:
+        return error
+    return None
+
+
+def _in_words(error: Exception) -> str:
+    """Return a job's failure in one line."""
+    if isinstance(error, MemoryError):
+        return "not enough memory"
+    text = " ".join(str(error).split("\n"))
+    return text if isinstance(error, DmlError | InputError | _JobError) else f"{type(error).__name__}: {text}"
