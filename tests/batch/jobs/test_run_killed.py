@@ -104,7 +104,8 @@ def test_killed_at_any_moment(
         for line in killing.stdout:
             what, number = line.split()
             assert_nothing_half_written(jobs, undisturbed)
-            moments.add(number)
+            out = jobs.parent / "out"
+            moments.add((number, len([*out.iterdir()]) if out.exists() else 0))
             if what == "done":  # then once more from the beginning
                 assert number == "0"
                 assert_finished(jobs, undisturbed)
