@@ -1,7 +1,8 @@
 """A job's arguments: its files opened, and put beside the values that it gives."""
 
 import os
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ from dmlcpu.batch.jobs.faults import Place
 from dmlcpu.batch.jobs.job import FileInput, Job
 from dmlcpu.batch.jobs.operations import Operation
 from dmlcpu.common.arguments import Array
+from dmlcpu.common.regions import Region
+
+Tell = Callable[[int], None]  # that so many bytes were read
 
 
 class InputError(Exception):
@@ -66,11 +70,17 @@ class OpenArguments:
         """Return all arguments, sources read as a whole."""
         return {**self.values, **{name: self._read(name) for name in self.sources}}
 
-    def for_blocks(self) -> dict[str, Any]:
-        """Return all arguments, of sources only those read that cannot be read in regions."""
+    def for_blocks(self, tell: Tell) -> dict[str, Any]:
+        """Return all arguments, of sources only those read that cannot be read in regions.
+
+        tell: told how many bytes of the others are read, whenever some are.
+        """
         return {
             **self.values,
-            **{name: source if source.in_regions else self._read(name) for name, source in self.sources.items()},
+            **{
+                name: _Told(source, tell) if source.in_regions else self._read(name)
+                for name, source in self.sources.items()
+            },
         }
 
     def _read(self, name: str) -> Array:
@@ -78,6 +88,25 @@ class OpenArguments:
             return self.sources[name].read()
         except (OSError, FileError) as error:
             raise input_error(name, self._paths[name], error) from error
+
+
+class _Told:
+    """A source that tells how many bytes of it are read: each once, even if it is read again."""
+
+    def __init__(self, source: FileSource, tell: Tell) -> None:
+        self.shape, self.dtype = source.shape, source.dtype
+        self._source, self._tell = source, tell
+        self._left = source.nbytes
+        self._telling = threading.Lock()
+
+    def read(self, region: Region | None = None, into: Array | None = None) -> Array:
+        """Return the elements of a region."""
+        array = self._source.read(region, into)
+        with self._telling:
+            told = min(array.nbytes, self._left)
+            self._left -= told
+        self._tell(told)
+        return array
 
 
 def named_inputs(job: Job, operation: Operation) -> Mapping[str, FileInput]:

@@ -6,13 +6,16 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
+from dmlcpu.batch.jobs.arguments import Tell
 from dmlcpu.batch.jobs.step import Outcome, Settings, Step, Task, finished
 from dmlcpu.common.regions import Stopped
 
 _LONGEST = 0.1  # seconds of jobs after which a bundle is brought to the disk, however few it has
 
 
-def in_bundles(settings: Settings, tasks: Iterator[Task], stopping: Callable[[], bool]) -> Iterator[list[Outcome]]:
+def in_bundles(
+    settings: Settings, tasks: Iterator[Task], stopping: Callable[[], bool], tell: Tell
+) -> Iterator[list[Outcome]]:
     """Carry out tasks, while a thread brings those before to the disk.
 
     To hand each on from thread to thread, as a pipeline does, takes longer than to carry it out. (3,000 jobs of 64 KB
@@ -29,7 +32,7 @@ def in_bundles(settings: Settings, tasks: Iterator[Task], stopping: Callable[[],
             if held > settings.memory:
                 yield from bundles.outcomes(of_all=True)
                 held = task.peak_bytes
-            step = Step(task, settings)
+            step = Step(task, settings, tell)
             try:
                 for action in (step.read, lambda step=step: step.compute(stopping), step.write):
                     step.attempt(action)

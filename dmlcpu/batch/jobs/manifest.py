@@ -101,6 +101,11 @@ class Manifest:
         self.records[id_] = {"id": id_, **record}
         self._lines.append(self.records[id_])
 
+    def sync(self) -> None:
+        """Bring what is recorded to the disk; if that fails, `error` says why."""
+        if self._lines:
+            self._lines.sync()
+
     @property
     def error(self) -> OSError | None:
         """Why outcomes are not in the file, if they are not."""

@@ -146,6 +146,8 @@ class Run:
     def _check_records(self) -> None:
         """Count it as a failure if outcomes could not be recorded."""
         for what, lines in (("manifest", self._manifest), ("log", self._log)):
+            if lines:
+                lines.sync()
             if lines and lines.error:
                 text = f"outcomes could not be written: {lines.error.strerror}"
                 self.failures.append(Failure("", f"{what} {lines.path}", text))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from dmlcpu.batch.jobs.arguments import Tell
 from dmlcpu.batch.jobs.step import Outcome, Settings, Step, Task, finished
 from dmlcpu.common.regions import Stopped
 
@@ -22,10 +23,11 @@ class Pipeline:
     The inbox of the computing thread gets what has been read and what has been written: (number of the task, what).
     """
 
-    def __init__(self, settings: Settings, tasks: Iterator[Task], stopping: Callable[[], bool]) -> None:
+    def __init__(self, settings: Settings, tasks: Iterator[Task], stopping: Callable[[], bool], tell: Tell) -> None:
         self._settings = settings
         self._tasks = tasks
         self._stopping = stopping
+        self._tell = tell
         self._inbox: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
         self._room = _Room(settings.memory)
         self._writers = ThreadPoolExecutor(_WRITERS, "dmlcpu-write")
@@ -65,7 +67,7 @@ class Pipeline:
             for number, task in enumerate(self._tasks):
                 if not self._room.enter(task.peak_bytes) or self._stopping():
                     break
-                step = Step(task, self._settings)
+                step = Step(task, self._settings, self._tell)
                 step.attempt(step.read)
                 self._inbox.put((number, step))
                 number += 1

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -24,8 +25,11 @@ class Silent:
     def start(self, jobs: int, nbytes: int, failed: int) -> None:
         """Begin with so many jobs that read so many bytes; others have failed already."""
 
+    def read(self, nbytes: int) -> None:
+        """Count bytes of a job that goes on; may be called by any thread."""
+
     def finished(self, nbytes: int, *, failed: bool) -> None:
-        """Count a job that has read so many bytes."""
+        """Count a job that has read so many bytes, with those that were counted before."""
 
     def close(self) -> None:
         """End."""
@@ -40,6 +44,8 @@ class Progress(Silent):
         self._stream: Any = _Heedless(io.StringIO() if closed else sys.stderr)
         self._bar: Any = None
         self._jobs = self._count = self._failed = 0
+        self._ahead = 0  # bytes of jobs that are not finished
+        self._counting = threading.Lock()
 
     def say(self, line: str) -> None:
         """Print a line."""
@@ -69,12 +75,22 @@ class Progress(Silent):
             leave=False,
         )
 
+    def read(self, nbytes: int) -> None:
+        """Count bytes of a job that goes on; may be called by any thread."""
+        with self._counting:
+            if self._bar is not None:  # a run that is interrupted does not wait for its threads
+                self._ahead += nbytes
+                self._bar.update(nbytes)
+
     def finished(self, nbytes: int, *, failed: bool) -> None:
-        """Count a job that has read so many bytes."""
-        self._count += 1
-        self._failed += failed
-        self._bar.set_description(self._counts(), refresh=False)
-        self._bar.update(nbytes)
+        """Count a job that has read so many bytes, with those that were counted before."""
+        with self._counting:
+            self._count += 1
+            self._failed += failed
+            self._bar.set_description(self._counts(), refresh=False)
+            counted = min(nbytes, self._ahead)
+            self._ahead -= counted
+            self._bar.update(nbytes - counted)
 
     def _counts(self) -> str:
         failures = f", {self._failed} failed" if self._failed else ""

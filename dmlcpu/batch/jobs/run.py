@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dmlcpu.batch.jobs.arguments import Tell
 from dmlcpu.batch.jobs.entries import PathLike
 from dmlcpu.batch.jobs.faults import JobsError
 from dmlcpu.batch.jobs.limits import Limits, at_least, limits_of
@@ -205,7 +206,9 @@ def run_jobs(
         if prepared.done_before:
             told.say(f"resuming: {prepared.done_before} of {prepared.jobs} done, {len(prepared.todo)} to do")
         with Run(prepared, None if log is None else Path(log), told, max_failures) as run:
-            run.execute(functools.partial(_outcomes, limits=limits, scheduler=scheduler, retries=retries))
+            run.execute(
+                functools.partial(_outcomes, limits=limits, scheduler=scheduler, retries=retries, tell=told.read)
+            )
     finally:
         if prepared.manifest:
             prepared.manifest.close()
@@ -220,6 +223,7 @@ def _outcomes(
     limits: Limits,
     scheduler: str | None,
     retries: int,
+    tell: Tell,
     stopping: Callable[[], bool],
 ) -> Iterator[tuple[int, Outcome | Lost]]:
     """Yield the outcomes of tasks, run in this process, in others or on a cluster, with their positions."""
@@ -238,4 +242,4 @@ def _outcomes(
             work, tasks, workers=limits.workers, retries=retries, stopping=stopping, environment=threads
         )
     else:
-        yield from enumerate(itertools.chain.from_iterable(work(iter(tasks), stopping)))
+        yield from enumerate(itertools.chain.from_iterable(work(iter(tasks), stopping, tell)))

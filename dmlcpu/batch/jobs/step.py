@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dmlcpu.batch.files import FileError, Writer, create, identity, sync_folder
-from dmlcpu.batch.jobs.arguments import InputError, OpenArguments, open_arguments
+from dmlcpu.batch.jobs.arguments import InputError, OpenArguments, Tell, open_arguments
 from dmlcpu.batch.jobs.job import Job
 from dmlcpu.batch.jobs.operations import Operation, operation_of
 from dmlcpu.batch.jobs.paths import Identity
@@ -68,9 +68,10 @@ def _writing(path: str) -> Iterator[None]:
 class Step:
     """A task on its way."""
 
-    def __init__(self, task: Task, settings: Settings) -> None:
+    def __init__(self, task: Task, settings: Settings, tell: Tell) -> None:
         self.task = task
         self._settings = settings
+        self._tell = tell
         self.error: str | None = None
         self._seconds = 0.0
         self._operation: Operation
@@ -134,7 +135,7 @@ class Step:
         sinks: dict[str, Sink] = dict.fromkeys(self._operation.results, _Nowhere())
         for path, tensors in self._tensors(self.task.results).items():
             sinks |= self._create(path, tensors).sinks
-        arguments = self._opened.for_blocks()
+        arguments = self._opened.for_blocks(self._tell)
         self._operation.run_in_blocks(arguments, sinks, memory, stopping)
         self.close()
 

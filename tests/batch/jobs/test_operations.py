@@ -12,6 +12,7 @@ from job_files import outcomes, save_jobs
 import dmlcpu
 from dmlcpu.batch import JobsError, plan_jobs, run_jobs
 from dmlcpu.batch.jobs.operations import is_model, operation_of, version_of
+from dmlcpu.batch.jobs.progress import Silent
 from dmlcpu.operators import OPERATORS
 
 GENERATOR = np.random.default_rng(3)
@@ -63,8 +64,10 @@ def expected(op: str, arrays: dict[str, np.ndarray], attrs: dict[str, Any]) -> d
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_in_one_piece_and_in_blocks(tmp_path: Path, call: str) -> None:
-    """The results' files are the same, byte for byte, and hold the function's results."""
+def test_in_one_piece_and_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    """The results' files are the same, byte for byte, and hold the function's results; what blocks read is told."""
+    told: list[int] = []
+    monkeypatch.setattr(Silent, "read", lambda self, nbytes: told.append(nbytes))
     op, (arrays, attrs) = call.split()[0], CALLS[call]
     for name, array in arrays.items():
         np.save(tmp_path / f"{name}.npy", array)
@@ -78,6 +81,8 @@ def test_in_one_piece_and_in_blocks(tmp_path: Path, call: str) -> None:
         assert plan.outputs == {result: f"{array.shape} {array.dtype}" for result, array in results.items()}
         done = run_jobs([job], directory=tmp_path, max_memory=memory)
         assert (done.done, done.failures) == (1, [])
+        assert sum(told) == (plan.read_bytes if plan.in_blocks else 0)
+    assert len(told) > 2
     for result, array in results.items():
         np.testing.assert_array_equal(np.load(tmp_path / "1G" / f"{result}.npy"), array, strict=True)
         assert (tmp_path / "1G" / f"{result}.npy").read_bytes() == (tmp_path / "2M" / f"{result}.npy").read_bytes()

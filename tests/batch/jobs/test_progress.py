@@ -51,6 +51,26 @@ def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines == ["dmlcpu: resuming", "dmlcpu: failed: b", "dmlcpu: the end", ""]
 
 
+def test_bytes_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    progress = Progress()
+    progress.start(3, 3000, 0)
+    counts = []
+    for step in (
+        lambda: progress.read(400),
+        lambda: progress.read(500),
+        lambda: progress.finished(1000, failed=False),
+        lambda: progress.read(600),
+        lambda: progress.finished(100, failed=False),  # another one, that was done before
+        lambda: progress.finished(1900, failed=False),
+    ):
+        step()
+        counts.append(progress._bar.n)
+    assert counts == [400, 900, 1000, 1600, 1600, 3000]
+    progress.close()
+    progress.read(100)
+
+
 def test_failures_are_counted_on_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)

@@ -1,5 +1,6 @@
 """Runs as a whole: what is told of them, and what is written."""
 
+import errno
 import json
 import os
 import signal
@@ -232,6 +233,32 @@ def test_files_of_names_that_are_not_ascii(tmp_path: Path) -> None:
     planned = command("batch", jobs, "--dry-run", "--force", env=strict, encoding="utf-8")
     assert (planned.returncode, planned.stderr) == (0, "")
     assert planned.stdout.count("; reads ") == len(names)
+
+
+@LINUX
+@pytest.mark.parametrize("what", ["log", "manifest"])
+def test_a_log_or_manifest_that_is_not_brought_to_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """The system tells of it once."""
+    from dmlcpu.batch.jobs import lines
+
+    def fsync(file: int) -> None:
+        if os.readlink(f"/proc/self/fd/{file}").endswith(what) and not failed:
+            failed.append(file)
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        real(file)
+
+    failed: list[int] = []
+    real = os.fsync
+    save_inputs(tmp_path, 3)
+    jobs = save_jobs(tmp_path, each_best(3))
+    with monkeypatch.context() as patch:
+        patch.setattr(lines.os, "fsync", fsync)
+        result = run_jobs(jobs, log=tmp_path / "log", manifest=tmp_path / "manifest")
+    assert (result.done, result.exit_code) == (3, 1)
+    (failure,) = result.failures
+    assert str(failure) == f"{what} {tmp_path / what}: outcomes could not be written: Input/output error"
 
 
 @LINUX
