@@ -27,7 +27,7 @@ SOURCES = ("x",)
 # Bytes that are read at once, at least, where only a part of the inner dimensions is: as long as there is memory.
 _RUN = 1 << 16
 # Places along the axis that are read at once, at least, of sequences side by side. Of 8 to 64 none is better by more
-# than what such figures vary by, for lines of 1 and 4 MiB (k 5, one file of 2 GiB, Zen 4).
+# than what such figures vary by, for lines of 1 and 4 MiB (k 5, one file of 2 GiB, one worker, Zen 4).
 _LINES = 32
 # Bytes for each winner of sequences that are cut: positions, those before, those that are kept, what tells them, and
 # what NumPy takes meanwhile.

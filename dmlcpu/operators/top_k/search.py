@@ -14,8 +14,8 @@ from dmlcpu.runtime.memory import words
 
 # Room for so many candidates for each of the k winners. 8 GiB, k 100, take as long with 1 as with 2 or 3 (Zen 4).
 _CANDIDATES = 2
-# What the kernel takes for an element, in nanoseconds on one thread (Zen 4, within a factor of 2).
-_COST = 0.1
+# What the kernel takes for an element, in nanoseconds on one thread (Zen 4, float32: 0.2 if nothing is found, to 0.5).
+_COST = 0.3
 _INT64 = np.dtype(np.int64)
 
 
