@@ -3,6 +3,7 @@
 import threading
 
 import numpy as np
+import pytest
 
 from dmlcpu.operators import OPERATORS
 
@@ -67,6 +68,18 @@ def in_blocks(operator: str, arguments: dict, memory: int | None = None, stoppin
     for sink in sinks.values():
         assert (sink.times == 1).all()
     return tuple(sink.array for sink in sinks.values())
+
+
+def assert_refused_alike(operator: str, arguments: dict, error: type[Exception], message: str) -> None:
+    """Check that a call is refused before anything is read, with the error that the function gives."""
+    row = OPERATORS[operator]
+    sources = {name: Unreadable(arguments[name]) for name in row.blocks.SOURCES}
+    with pytest.raises(error, match=message) as refused:
+        row.blocks.estimate(**{**arguments, **sources})
+    with pytest.raises(error) as of_function:
+        row.function(**arguments)
+    assert type(refused.value) is type(of_function.value)
+    assert refused.value.args == of_function.value.args
 
 
 def arguments_of(call) -> dict:

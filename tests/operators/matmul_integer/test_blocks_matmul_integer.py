@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-from sources import Unreadable
+from sources import Unreadable, assert_refused_alike
 
-import dmlcpu
 from dmlcpu.common.regions import Tensor
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
 from dmlcpu.operators.matmul_integer import blocks
@@ -32,11 +31,5 @@ def test_shapes_and_types_are_told_without_reading():
     ],
 )
 def test_what_the_function_refuses_is_refused(changed, error, message):
-    given_as = {"a": np.zeros((5, 6), np.uint8), "b": np.zeros((6, 7), np.int8), **PARAMETERS, **changed}
-    sources = {**given_as, "a": Unreadable(given_as["a"]), "b": Unreadable(given_as["b"])}
-    with pytest.raises(error, match=message) as refused:
-        blocks.estimate(**sources)
-    with pytest.raises(error) as of_function:
-        dmlcpu.matmul_integer(**given_as)
-    assert type(refused.value) is type(of_function.value)
-    assert refused.value.args == of_function.value.args
+    a, b = np.zeros((5, 6), np.uint8), np.zeros((6, 7), np.int8)
+    assert_refused_alike("matmul_integer", {"a": a, "b": b, **PARAMETERS, **changed}, error, message)
