@@ -15,7 +15,6 @@ if TYPE_CHECKING:
         minimum_at as minimum_at,
         put_at as put_at,
     )
-    from dmlcpu.common.packing import PackedMatrix as PackedMatrix, pack_b as pack_b
     from dmlcpu.config import show_config as show_config
     from dmlcpu.directml.compiled import CompiledOperator as CompiledOperator, compile_operator as compile_operator
     from dmlcpu.directml.dxdispatch import operator_desc_from_dict as operator_desc_from_dict
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
         UnsupportedError as UnsupportedError,
     )
     from dmlcpu.operators.table import *  # noqa: F403
+    from dmlcpu.products.packing import PackedMatrix as PackedMatrix, pack_b as pack_b
     from dmlcpu.runtime.threads import (
         get_num_threads as get_num_threads,
         set_num_threads as set_num_threads,
@@ -45,7 +45,7 @@ __version__ = "0.1.0"
 _MODULES = ("batch", "interop", "reference")
 _HOMES = {
     "dmlcpu.at": ("add_at", "maximum_at", "minimum_at", "put_at"),
-    "dmlcpu.common.packing": ("PackedMatrix", "pack_b"),
+    "dmlcpu.products.packing": ("PackedMatrix", "pack_b"),
     "dmlcpu.config": ("show_config",),
     "dmlcpu.directml.compiled": ("CompiledOperator", "compile_operator"),
     "dmlcpu.directml.dxdispatch": ("operator_desc_from_dict",),

@@ -7,8 +7,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from dmlcpu.common.packing import PackedMatrix, unpack
 from dmlcpu.operators import OPERATORS
+from dmlcpu.products.packing import PackedMatrix, unpack
 
 INTEGERS = [np.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)]
 FLOATS = [np.dtype(t) for t in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)]

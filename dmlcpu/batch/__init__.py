@@ -7,33 +7,33 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dmlcpu.batch.faults import Fault as Fault, ModelError as ModelError
     from dmlcpu.batch.jobs.dry_run import JobsPlan as JobsPlan, PlannedJob as PlannedJob, plan_jobs as plan_jobs
     from dmlcpu.batch.jobs.faults import JobFault as JobFault, JobsError as JobsError
     from dmlcpu.batch.jobs.manifest import ManifestError as ManifestError
     from dmlcpu.batch.jobs.outcomes import Failure as Failure
     from dmlcpu.batch.jobs.run import BatchResult as BatchResult, run_jobs as run_jobs
     from dmlcpu.batch.jobs.workers import WorkerError as WorkerError
-    from dmlcpu.batch.models.model import Model as Model, load_model as load_model
-    from dmlcpu.batch.models.runner import RunError as RunError, Timing as Timing, run_model as run_model
+    from dmlcpu.common.faults import Fault as Fault, ModelError as ModelError
+    from dmlcpu.models.model import Model as Model, load_model as load_model
+    from dmlcpu.models.runner import RunError as RunError, Timing as Timing, run_model as run_model
 
 _HOME_OF = {
-    "BatchResult": "jobs.run",
-    "Failure": "jobs.outcomes",
-    "Fault": "faults",
-    "JobFault": "jobs.faults",
-    "JobsError": "jobs.faults",
-    "JobsPlan": "jobs.dry_run",
-    "ManifestError": "jobs.manifest",
+    "BatchResult": "batch.jobs.run",
+    "Failure": "batch.jobs.outcomes",
+    "Fault": "common.faults",
+    "JobFault": "batch.jobs.faults",
+    "JobsError": "batch.jobs.faults",
+    "JobsPlan": "batch.jobs.dry_run",
+    "ManifestError": "batch.jobs.manifest",
     "Model": "models.model",
-    "ModelError": "faults",
-    "PlannedJob": "jobs.dry_run",
+    "ModelError": "common.faults",
+    "PlannedJob": "batch.jobs.dry_run",
     "RunError": "models.runner",
     "Timing": "models.runner",
-    "WorkerError": "jobs.workers",
+    "WorkerError": "batch.jobs.workers",
     "load_model": "models.model",
-    "plan_jobs": "jobs.dry_run",
-    "run_jobs": "jobs.run",
+    "plan_jobs": "batch.jobs.dry_run",
+    "run_jobs": "batch.jobs.run",
     "run_model": "models.runner",
 }
 
@@ -43,7 +43,7 @@ __all__ = sorted(_HOME_OF)
 def __getattr__(name: str) -> Any:
     if name not in _HOME_OF:
         raise AttributeError(f"module 'dmlcpu.batch' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"dmlcpu.batch.{_HOME_OF[name]}"), name)
+    return getattr(importlib.import_module(f"dmlcpu.{_HOME_OF[name]}"), name)
 
 
 def __dir__() -> list[str]:

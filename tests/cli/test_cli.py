@@ -73,7 +73,7 @@ def test_interruption(
     def fail(*_args: object, **_options: object) -> None:
         raise error
 
-    monkeypatch.setattr("dmlcpu.batch.models.runner.run_model", fail)
+    monkeypatch.setattr("dmlcpu.models.runner.run_model", fail)
     assert run("run", model) == (code, [], [message])
 
 

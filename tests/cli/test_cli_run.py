@@ -39,7 +39,7 @@ def test_timing_options(
     run: Run, model: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str], timing: tuple[Any, ...]
 ) -> None:
     given = []
-    monkeypatch.setattr("dmlcpu.batch.models.runner.run_model", lambda model, *, timing: given.append(timing))
+    monkeypatch.setattr("dmlcpu.models.runner.run_model", lambda model, *, timing: given.append(timing))
     code, _, _ = run("run", *flags, model)
     assert code == 0
     assert [(t.iterations, t.repeat, t.milliseconds, t.warmup_samples, t.verbosity) for t in given] == [timing]

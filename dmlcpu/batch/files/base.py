@@ -9,9 +9,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from dmlcpu.batch.faults import optional
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.data_types import DATA_TYPES
+from dmlcpu.common.faults import optional
 from dmlcpu.common.regions import Region, Tensor
 
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dmlcpu.batch.faults import MissingExtraError
 from dmlcpu.batch.files import FileError, FileSource, open_source
 from dmlcpu.batch.jobs.faults import Place
 from dmlcpu.batch.jobs.job import FileInput, Job
 from dmlcpu.batch.jobs.operations import Operation
 from dmlcpu.common.arguments import Array
+from dmlcpu.common.faults import MissingExtraError
 from dmlcpu.common.regions import Region
 
 Tell = Callable[[int], None]  # that so many bytes were read

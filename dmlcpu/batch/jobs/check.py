@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dmlcpu.batch.faults import MissingExtraError, ModelError, listed
 from dmlcpu.batch.files import HELD, IN_REGIONS, ONE_ARRAY, SUFFIXES, FileError, check_target
 from dmlcpu.batch.jobs.arguments import OpenArguments, found_and_allowed, named_inputs, open_arguments
 from dmlcpu.batch.jobs.faults import Place
@@ -16,6 +15,7 @@ from dmlcpu.batch.jobs.job import Job
 from dmlcpu.batch.jobs.limits import size
 from dmlcpu.batch.jobs.operations import Operation, is_model, operation_of
 from dmlcpu.batch.jobs.paths import Identity, Names, files_of, identities
+from dmlcpu.common.faults import MissingExtraError, ModelError, listed
 from dmlcpu.common.regions import Tensor
 from dmlcpu.errors import DmlError
 

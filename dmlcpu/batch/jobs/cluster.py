@@ -18,10 +18,10 @@ from multiprocessing import resource_tracker
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
-from dmlcpu.batch.faults import optional
 from dmlcpu.batch.jobs.limits import LOCAL
 from dmlcpu.batch.jobs.signals import signals_held_back
 from dmlcpu.batch.jobs.workers import Lost, Serve, WorkerError
+from dmlcpu.common.faults import optional
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from dmlcpu.batch.faults import shown
 from dmlcpu.batch.jobs.faults import JobFault, JobsError, Place
+from dmlcpu.common.faults import shown
 
 PathLike = str | os.PathLike[str]
 Jobs = PathLike | Iterable[Mapping[str, Any]]

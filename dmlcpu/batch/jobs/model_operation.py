@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from dmlcpu.batch.faults import shown
-from dmlcpu.batch.models.commands import Dispatch, WriteFile
-from dmlcpu.batch.models.dispatchables import Dispatchable
-from dmlcpu.batch.models.model import Model, load_model
-from dmlcpu.batch.models.onnx_models import OnnxDispatch
-from dmlcpu.batch.models.resources import Buffer
-from dmlcpu.batch.models.runner import run_model
 from dmlcpu.common.arguments import Array
+from dmlcpu.common.faults import shown
 from dmlcpu.common.regions import Estimate, Sink, Tensor
 from dmlcpu.errors import BindingError
+from dmlcpu.models.commands import Dispatch, WriteFile
+from dmlcpu.models.dispatchables import Dispatchable
+from dmlcpu.models.model import Model, load_model
+from dmlcpu.models.onnx_models import OnnxDispatch
+from dmlcpu.models.resources import Buffer
+from dmlcpu.models.runner import run_model
 
 
 class ModelOperation:

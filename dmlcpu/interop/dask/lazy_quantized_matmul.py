@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from dmlcpu.common.packing import PackedMatrix, unpack
-from dmlcpu.common.quantization import check_matrix, common_batch, output_type, scale, zero_point
 from dmlcpu.interop.dask import tasks
 from dmlcpu.interop.dask.arguments import as_dask, at_a_time, da, dask, meta_of, refuse_output, stand_in, without_empty
 from dmlcpu.kernels.gemm.work import NARROW
+from dmlcpu.products.packing import PackedMatrix, unpack
+from dmlcpu.products.quantization import check_matrix, common_batch, output_type, scale, zero_point
 
 
 def quantized_matmul(

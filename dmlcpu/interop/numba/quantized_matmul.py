@@ -9,7 +9,6 @@ from numba.extending import overload, register_jitable
 from numba.np.numpy_support import as_dtype
 
 from dmlcpu.common.data_types import DATA_TYPES, QUANTIZED
-from dmlcpu.common.packing import lhs_sign_flip, rhs_sign_flip
 from dmlcpu.interop.numba.arguments import (
     STACK,
     BindingRefusalError,
@@ -39,6 +38,7 @@ from dmlcpu.kernels.gemm.work import (
     panels_of,
 )
 from dmlcpu.operators.quantized_matmul.function import quantized_matmul
+from dmlcpu.products.packing import lhs_sign_flip, rhs_sign_flip
 from dmlcpu.runtime.intrinsics import as_words, either
 from dmlcpu.runtime.jit import OWN_OPTIONS, device
 from dmlcpu.runtime.records import CACHE_LINE, CELL, cells_of, record_at

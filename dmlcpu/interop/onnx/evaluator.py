@@ -11,9 +11,9 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.ops.op_constant import ConstantCommon
 
 from dmlcpu.common.data_types import QUANTIZED
-from dmlcpu.common.packing import PackedMatrix, pack_b
 from dmlcpu.errors import BindingError, UnsupportedError
 from dmlcpu.interop.onnx.ops import OPS, Product
+from dmlcpu.products.packing import PackedMatrix, pack_b
 
 NAME = "onnx"  # what errors say they are of
 

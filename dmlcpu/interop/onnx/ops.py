@@ -11,12 +11,12 @@ from onnx.reference.ops.op_scatternd import ScatterND as _ReferenceScatterND
 from onnx.reference.ops.op_topk import TopK_11 as _ReferenceTopK
 
 from dmlcpu.common.arguments import Array, as_axis
-from dmlcpu.common.packing import PackedMatrix
 from dmlcpu.errors import BindingError, IndexOutOfRangeError, UnsupportedError
 from dmlcpu.operators.matmul_integer.function import matmul_integer
 from dmlcpu.operators.quantized_matmul.function import quantized_matmul
 from dmlcpu.operators.scatter_nd.function import scatter_nd
 from dmlcpu.operators.top_k.function import top_k
+from dmlcpu.products.packing import PackedMatrix
 
 # What the functions do not take, strings for instance, is left to ONNX's own implementation.
 _NOT_TAKEN = (UnsupportedError, TypeError)

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-from dmlcpu.common import product_blocks
-from dmlcpu.common.product_blocks import Call, call_of
 from dmlcpu.common.regions import Estimate, Sink
 from dmlcpu.common.stand_ins import bind
 from dmlcpu.operators.matmul_integer.function import check, execute, matmul_integer
+from dmlcpu.products import blocks as product_blocks
+from dmlcpu.products.blocks import Call, call_of
 
 SOURCES = ("a", "b")
 _OPERANDS = ("a", "a_zero", "b", "b_zero")

@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from dmlcpu.common.arguments import Array, as_dtype
-from dmlcpu.common.operands import Checked, Rhs, check_operands, result_of
-from dmlcpu.common.packing import PackedMatrix, unpack
-from dmlcpu.common.product_plan import multiply
-from dmlcpu.common.quantization import zero_point
+from dmlcpu.products.operands import Checked, Rhs, check_operands, result_of
+from dmlcpu.products.packing import PackedMatrix, unpack
+from dmlcpu.products.plan import multiply
+from dmlcpu.products.quantization import zero_point
 from dmlcpu.reference import matmul_integer as reference_matmul_integer
 from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.threads import budget

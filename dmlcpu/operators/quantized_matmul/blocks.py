@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-from dmlcpu.common import product_blocks
-from dmlcpu.common.product_blocks import Call, call_of
 from dmlcpu.common.regions import Estimate, Sink
 from dmlcpu.common.stand_ins import bind
 from dmlcpu.operators.quantized_matmul.function import check, execute, quantized_matmul
+from dmlcpu.products import blocks as product_blocks
+from dmlcpu.products.blocks import Call, call_of
 
 SOURCES = ("a", "b")
 _OPERANDS = ("a", "a_scale", "a_zero", "b", "b_scale", "b_zero", "y_scale", "y_zero")

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dmlcpu.common.arguments import Array
-from dmlcpu.common.packing import PackedMatrix
 from dmlcpu.directml.enums import FeatureLevel, OperatorType
 from dmlcpu.directml.feature_level import FOUR, Allowed, Support, types
-from dmlcpu.directml.products import Parameters, ProductDesc
 from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.operators.quantized_matmul.function import execute
+from dmlcpu.products.descriptor import Parameters, ProductDesc
+from dmlcpu.products.packing import PackedMatrix
 
 
 def _level(since: FeatureLevel, matrices: range, values: range) -> Support:

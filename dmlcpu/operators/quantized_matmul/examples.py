@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from dmlcpu.common.arguments import Array
-from dmlcpu.common.packing import pack_b
 from dmlcpu.directml.base import OperatorDesc
 from dmlcpu.directml.enums import TensorFlags
 from dmlcpu.directml.tensor import describe
 from dmlcpu.operators.quantized_matmul.descriptor import QuantizedLinearMatrixMultiplyOperatorDesc
 from dmlcpu.operators.table import Example
+from dmlcpu.products.packing import pack_b
 
 _PARAMETERS = {
     "a_scale": 0.5,

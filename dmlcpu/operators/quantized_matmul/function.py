@@ -5,10 +5,10 @@ from typing import Any
 from numpy.typing import ArrayLike, DTypeLike
 
 from dmlcpu.common.arguments import Array
-from dmlcpu.common.operands import Checked, Rhs, check_operands, result_of
-from dmlcpu.common.packing import PackedMatrix, unpack
-from dmlcpu.common.product_plan import multiply
-from dmlcpu.common.quantization import output_type, scale, zero_point
+from dmlcpu.products.operands import Checked, Rhs, check_operands, result_of
+from dmlcpu.products.packing import PackedMatrix, unpack
+from dmlcpu.products.plan import multiply
+from dmlcpu.products.quantization import output_type, scale, zero_point
 from dmlcpu.reference import quantized_matmul as reference_quantized_matmul
 from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.threads import budget

@@ -9,10 +9,10 @@ import pytest
 import serving
 from processes_of_jobs import HERE, begun, ended, eventually, start
 
-from dmlcpu.batch.faults import MissingExtraError
 from dmlcpu.batch.jobs import cluster
 from dmlcpu.batch.jobs.cluster import on_cluster
 from dmlcpu.batch.jobs.workers import Lost, WorkerError
+from dmlcpu.common.faults import MissingExtraError
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")

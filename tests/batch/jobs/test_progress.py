@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from dmlcpu.batch.faults import MissingExtraError
 from dmlcpu.batch.jobs.progress import Progress, Silent
+from dmlcpu.common.faults import MissingExtraError
 
 
 class Terminal(io.StringIO):

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from samples import quantized
 
-from dmlcpu.common.product_plan import multiply, plan
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.gemm import pack, skinny
 from dmlcpu.kernels.gemm.epilogue import Epilogue
@@ -13,6 +12,7 @@ from dmlcpu.kernels.gemm.microkernels.microkernel import MR, NR
 from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK
 from dmlcpu.kernels.gemm.product import make_product
 from dmlcpu.kernels.registry import ROWS, Entry, Product
+from dmlcpu.products.plan import multiply, plan
 from dmlcpu.runtime.isa import Isa
 from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.threads import budget, limits

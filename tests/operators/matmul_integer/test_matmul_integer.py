@@ -6,7 +6,7 @@ from samples import assert_same_bits
 
 import dmlcpu
 from dmlcpu import reference
-from dmlcpu.common.product_plan import plan
+from dmlcpu.products.plan import plan
 from dmlcpu.runtime.threads import limits
 
 A = np.array([[10, 20], [30, 40]], np.uint8)

@@ -1,4 +1,4 @@
-"""quantized_matmul in blocks: what is told of a call, and refused; tests/common/test_product_blocks.py has the rest."""
+"""quantized_matmul in blocks: what is told of a call, and refused; tests/products has the rest."""
 
 import numpy as np
 import pytest

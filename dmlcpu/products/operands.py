@@ -5,8 +5,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dmlcpu.common.arguments import Array, check_apart, check_output
-from dmlcpu.common.packing import PackedMatrix
-from dmlcpu.common.quantization import check_matrix, common_batch
+from dmlcpu.products.packing import PackedMatrix
+from dmlcpu.products.quantization import check_matrix, common_batch
 from dmlcpu.runtime.results import empty_result
 
 Rhs = Array | PackedMatrix

@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dmlcpu.common.arguments import Array
-from dmlcpu.common.packing import PackedMatrix, pack_b
-from dmlcpu.common.product_plan import Layout, Plan, flat, plan, rhs, run, word_of
-from dmlcpu.common.quantization import check_scale
 from dmlcpu.directml.base import Bound, OperatorDesc, Run, View, dml_name, without_leading
 from dmlcpu.directml.checks import check_range
 from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.errors import InvalidDescriptorError
 from dmlcpu.kernels.registry import ROWS
+from dmlcpu.products.packing import PackedMatrix, pack_b
+from dmlcpu.products.plan import Layout, Plan, flat, plan, rhs, run, word_of
+from dmlcpu.products.quantization import check_scale
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.memory import packed_strides
 

@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
 
-from dmlcpu.batch.faults import Faults, Path, listed, shown
-from dmlcpu.batch.models.dispatchables import (
+from dmlcpu.common.faults import Faults, Path, listed, shown
+from dmlcpu.directml.base import Field
+from dmlcpu.directml.enums import TensorDataType
+from dmlcpu.directml.tensor import TensorDesc
+from dmlcpu.models.dispatchables import (
     Binding,
     Buffers,
     Dispatchable,
     check_resources,
     load_bindings,
 )
-from dmlcpu.batch.models.onnx_models import OnnxDispatch, OnnxDispatchable, load_onnx_dispatch
-from dmlcpu.batch.models.resources import Buffer
-from dmlcpu.directml.base import Field
-from dmlcpu.directml.enums import TensorDataType
-from dmlcpu.directml.tensor import TensorDesc
+from dmlcpu.models.onnx_models import OnnxDispatch, OnnxDispatchable, load_onnx_dispatch
+from dmlcpu.models.resources import Buffer
 
 # Dispatchables by name. None: the file has one of that name, but it is at fault.
 Dispatchables = Mapping[str, Dispatchable | OnnxDispatchable | None]

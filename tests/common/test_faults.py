@@ -2,7 +2,7 @@ import pickle
 
 from dmlcpu import DmlError
 from dmlcpu.batch import Fault, ModelError
-from dmlcpu.batch.faults import Faults, json_path, listed, shown
+from dmlcpu.common.faults import Faults, json_path, listed, shown
 
 
 def test_json_paths() -> None:

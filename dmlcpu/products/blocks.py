@@ -10,14 +10,14 @@ import numpy as np
 
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.blocks import BLOCK, Buffer, as_source, extent, read_blocks, regions_of
-from dmlcpu.common.operands import Rhs, Shape, result_shape
-from dmlcpu.common.packing import PackedMatrix, pack_b
-from dmlcpu.common.product_plan import PARAMETERS, Layout, Plan, plan
 from dmlcpu.common.regions import Estimate, Region, Sink, Source, Tensor
 from dmlcpu.common.stand_ins import strides_of
 from dmlcpu.errors import DmlError
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR
 from dmlcpu.kernels.registry import ROWS
+from dmlcpu.products.operands import Rhs, Shape, result_shape
+from dmlcpu.products.packing import PackedMatrix, pack_b
+from dmlcpu.products.plan import PARAMETERS, Layout, Plan, plan
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.memory import packed_strides

@@ -10,7 +10,7 @@ from dx_models import ROWS, buffer, matmul, scatter, tensor, top_k, zeros
 
 from dmlcpu import reference
 from dmlcpu.batch import RunError, Timing, load_model, run_model
-from dmlcpu.batch.models import runner as runner_module
+from dmlcpu.models import runner as runner_module
 
 Save = Callable[[Any], Path]
 
@@ -290,7 +290,7 @@ def test_not_enough_memory_for_a_resource(save: Save, monkeypatch: pytest.Monkey
             raise MemoryError
         return np.empty(length, dtype)
 
-    monkeypatch.setattr("dmlcpu.batch.models.resources.aligned_empty", fail)
+    monkeypatch.setattr("dmlcpu.models.resources.aligned_empty", fail)
     model = top_k()
     model["resources"]["big"] = buffer("UINT8", [1], sizeInBytes=2**35)
     with pytest.raises(RunError, match=r"^\$\.resources\.big: not enough memory$"):

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlcpu.common.arguments import Array
-from dmlcpu.common.packing import PackedMatrix, broadcast_strides, lhs_sign_flip, rhs_sign_flip
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.gemm import skinny
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR
@@ -30,6 +29,7 @@ from dmlcpu.kernels.gemm.work import (
 )
 from dmlcpu.kernels.registry import ROWS, Entry, Product
 from dmlcpu.kernels.walk import merge, walk_of
+from dmlcpu.products.packing import PackedMatrix, broadcast_strides, lhs_sign_flip, rhs_sign_flip
 from dmlcpu.runtime.compilation import in_python
 from dmlcpu.runtime.memory import Workspace, first_word, second_level_cache, word_strides, words
 from dmlcpu.runtime.records import fill

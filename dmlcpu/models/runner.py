@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlcpu.batch.faults import Path, json_path
-from dmlcpu.batch.models.commands import Command, Dispatch, Print, WriteFile
-from dmlcpu.batch.models.dispatchables import Binding, Dispatchable, Tensors
-from dmlcpu.batch.models.model import Model
-from dmlcpu.batch.models.onnx_models import OnnxDispatch, OnnxDispatchable
-from dmlcpu.batch.models.values import flat, lines, write_npy, write_raw
+from dmlcpu.common.faults import Path, json_path
 from dmlcpu.directml.compiled import CompiledOperator, compile_operator
 from dmlcpu.directml.enums import TensorDataType
+from dmlcpu.models.commands import Command, Dispatch, Print, WriteFile
+from dmlcpu.models.dispatchables import Binding, Dispatchable, Tensors
+from dmlcpu.models.model import Model
+from dmlcpu.models.onnx_models import OnnxDispatch, OnnxDispatchable
+from dmlcpu.models.values import flat, lines, write_npy, write_raw
 
 Array = NDArray[Any]
 Emit = Callable[[str], None]

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dmlcpu.batch.faults import Faults, MissingExtraError, Path, json_path, listed
-from dmlcpu.batch.models.dispatchables import Buffers, load_binding, sources
-from dmlcpu.batch.models.resources import DATA_TYPES, Array, Buffer, find_file
+from dmlcpu.common.faults import Faults, MissingExtraError, Path, json_path, listed
 from dmlcpu.directml.enums import TensorDataType
 from dmlcpu.errors import DmlError
+from dmlcpu.models.dispatchables import Buffers, load_binding, sources
+from dmlcpu.models.resources import DATA_TYPES, Array, Buffer, find_file
 
 _log = logging.getLogger("dmlcpu")
 

@@ -2,8 +2,8 @@ import sys
 
 import pytest
 
-from dmlcpu.batch.faults import Faults, MissingExtraError
-from dmlcpu.batch.models.relaxed_json import parse
+from dmlcpu.common.faults import Faults, MissingExtraError
+from dmlcpu.models.relaxed_json import parse
 
 
 @pytest.mark.parametrize(

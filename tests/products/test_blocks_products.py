@@ -10,10 +10,10 @@ from sources import Once, Unreadable, Watched, arguments_of, in_blocks
 
 import dmlcpu
 from dmlcpu import reference
-from dmlcpu.common import product_blocks
 from dmlcpu.common.regions import Stopped
 from dmlcpu.errors import DmlError
 from dmlcpu.operators import OPERATORS
+from dmlcpu.products import blocks as product_blocks
 
 # Of each operator the arguments besides a and b.
 PARAMETERS = {

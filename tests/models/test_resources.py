@@ -7,7 +7,7 @@ import pytest
 from dx_models import buffer, zeros
 
 from dmlcpu.batch import ModelError, load_model
-from dmlcpu.batch.models.resources import Buffer
+from dmlcpu.models.resources import Buffer
 
 Save = Callable[[Any], Path]
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dmlcpu.batch.models.values import flat, lines, write_npy, write_raw
+from dmlcpu.models.values import flat, lines, write_npy, write_raw
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dmlcpu.common.arguments import Array
-from dmlcpu.common.quantization import check_matrix
 from dmlcpu.errors import UnsupportedError
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR
 from dmlcpu.kernels.gemm.pack import LAYOUT, WORK
 from dmlcpu.kernels.gemm.work import groups_of, panels_of
 from dmlcpu.kernels.walk import merge, walk_of
+from dmlcpu.products.quantization import check_matrix
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.compilation import can_compile, in_python
 from dmlcpu.runtime.memory import aligned_empty, first_word, packed_strides, words

@@ -10,12 +10,12 @@ from os import PathLike
 from pathlib import Path as FilePath
 from typing import Any
 
-from dmlcpu.batch.faults import Faults, ModelError, Path, extra, json_path, listed, shown
-from dmlcpu.batch.models.commands import Command, check_deferred, load_command
-from dmlcpu.batch.models.dispatchables import Buffers, Dispatchable, load_dispatchable
-from dmlcpu.batch.models.onnx_models import OnnxDispatchable, load_onnx_dispatchable
-from dmlcpu.batch.models.relaxed_json import parse
-from dmlcpu.batch.models.resources import Buffer, find_file, load_buffer
+from dmlcpu.common.faults import Faults, ModelError, Path, extra, json_path, listed, shown
+from dmlcpu.models.commands import Command, check_deferred, load_command
+from dmlcpu.models.dispatchables import Buffers, Dispatchable, load_dispatchable
+from dmlcpu.models.onnx_models import OnnxDispatchable, load_onnx_dispatchable
+from dmlcpu.models.relaxed_json import parse
+from dmlcpu.models.resources import Buffer, find_file, load_buffer
 
 _log = logging.getLogger("dmlcpu")
 
@@ -142,7 +142,7 @@ def _is_onnx(entry: Any) -> bool:
 
 @functools.cache
 def _schema() -> dict[str, Any]:
-    text = files("dmlcpu.batch.models").joinpath("model_schema.json").read_text("utf-8")
+    text = files("dmlcpu.models").joinpath("model_schema.json").read_text("utf-8")
     schema: dict[str, Any] = json.loads(text)
     return schema
 

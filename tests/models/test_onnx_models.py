@@ -14,8 +14,8 @@ from dx_onnx import FLOAT, SUMS, Save, concat, faults, gemm, run, save_onnx  # n
 from onnx import TensorProto, helper  # noqa: E402
 
 from dmlcpu.batch import Timing, load_model, run_model  # noqa: E402
-from dmlcpu.batch.faults import MissingExtraError  # noqa: E402
 from dmlcpu.cli import main  # noqa: E402
+from dmlcpu.common.faults import MissingExtraError  # noqa: E402
 
 
 def test_fixed_shapes(save: Save, folder: Path) -> None:

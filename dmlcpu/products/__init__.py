@@ -1,0 +1,1 @@
+"""Products of bytes: what the operators of that family share."""
