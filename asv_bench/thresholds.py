@@ -14,7 +14,7 @@ import numpy as np
 import dmlcpu
 from dmlcpu.kernels import registry
 from dmlcpu.operators.top_k.plan import plan
-from dmlcpu.runtime.threads import Budget, limits
+from dmlcpu.runtime.threads import Budget, use_budget
 
 ELEMENTS = 1 << 20
 LENGTHS = (8, 16, 32, 64, 128, 256, 512, 1_000, 4_000, 16_000, 64_000)
@@ -47,7 +47,7 @@ def row(names, n, k, args):
     chosen = plan(shape, x.dtype, axis, k, True, indices.itemsize, strides, Budget(1), True, False).kernel.name
     for name in names:
         try:
-            with limits(1, kernel=name):
+            with use_budget(1, kernel=name):
                 best = min(timed(x, k, axis, out) for _ in range(6)) / x.size * 1e9
         except LookupError:
             yield "-"

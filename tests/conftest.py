@@ -11,7 +11,7 @@ hypothesis.settings.load_profile("dmlcpu")
 @pytest.fixture(params=[1, 2, 5], ids=lambda n: f"{n}-threads")
 def thread_count(request):
     """Run the test with work cut into 1, 2 and 5 shares, however small it is."""
-    with threads.limits(request.param, grain=1):
+    with threads.use_budget(request.param, grain=1):
         yield request.param
 
 

@@ -105,7 +105,7 @@ def _in_a_folder_with_the_examples(tmp_path, monkeypatch):
     shutil.copytree(DOCS / "models", tmp_path / "models")
     shutil.copytree(DOCS / "batch", tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    with threads.limits(threads.get_num_threads()):
+    with threads.use_budget(threads.get_num_threads()):
         yield
 
 

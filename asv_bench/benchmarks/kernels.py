@@ -2,7 +2,7 @@
 
 import dmlcpu
 from dmlcpu.kernels import registry
-from dmlcpu.runtime.threads import limits
+from dmlcpu.runtime.threads import use_budget
 
 from .conditions import ready
 from .peers import BUILDERS, Comparison
@@ -23,7 +23,7 @@ class KernelComparison(Comparison):
         call, threads = BUILDERS[type(case)]["dmlcpu out"](case), dmlcpu.get_num_threads()
 
         def forced():
-            with limits(threads, kernel=kernel):
+            with use_budget(threads, kernel=kernel):
                 return call()
 
         try:

@@ -33,13 +33,13 @@ def warm_up(cases: Sequence[tuple[str, str]]) -> str:
 
 
 def _compile(operator: Operator, name: str) -> None:
-    from dmlcpu.runtime.threads import limits
+    from dmlcpu.runtime.threads import use_budget
 
     # Every element being worth a share, kernels are compiled, and what launches them on threads; matrices are packed
     # while examples are made.
-    with limits(2, grain=1):
+    with use_budget(2, grain=1):
         for example in operator.examples(name):
-            with limits(2, grain=1, kernel=example.kernel):
+            with use_budget(2, grain=1, kernel=example.kernel):
                 operator.function(**example.arguments)
 
 

@@ -183,7 +183,7 @@ def set_num_threads(n: int) -> None:
 
 
 @contextlib.contextmanager
-def limits(threads: int, grain: int = GRAIN, kernel: str | None = None) -> Iterator[None]:
+def use_budget(threads: int, grain: int = GRAIN, kernel: str | None = None) -> Iterator[None]:
     """Work under another budget for a while, awake or asleep (the tests' and the warm-up's way to shares and kernels).
 
     A call that the kernel is not for raises LookupError.
@@ -197,7 +197,7 @@ def limits(threads: int, grain: int = GRAIN, kernel: str | None = None) -> Itera
         _budgets = before
 
 
-class at_most:  # noqa: N801  # read as a sentence: with at_most(2)
+class limit_threads:  # noqa: N801  # read as a sentence: with limit_threads(2)
     """Let the calls of this thread use at most so many threads for a while; other threads' calls are not bound by it.
 
     Parameters

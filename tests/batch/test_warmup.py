@@ -41,12 +41,12 @@ from conformance.random_calls import maker
 from dmlcpu.batch import warmup
 from dmlcpu.operators import OPERATORS
 from dmlcpu.operators.top_k.search import Search
-from dmlcpu.runtime.threads import limits
+from dmlcpu.runtime.threads import use_budget
 
 warmup.warm_up([(OPERATOR, TYPE)])
 before = warmup._counts()
 for threads in (1, 3):
-    with limits(threads, grain=1):
+    with use_budget(threads, grain=1):
         for example in OPERATORS[OPERATOR].examples(TYPE):  # some are made by other functions of the package
             if example.kernel is None:
                 OPERATORS[OPERATOR].function(**example.arguments)
@@ -54,11 +54,11 @@ calls = (maker(OPERATOR)(np.random.default_rng(seed)) for seed in range(4_000))
 mine = (call for call in calls if isinstance(call.first, np.ndarray) and call.first.dtype.name == TYPE)
 for call in itertools.islice(mine, 50):
     for threads in (1, 3):
-        with limits(threads, grain=1):
+        with use_budget(threads, grain=1):
             call.run()
 if OPERATOR == "top_k":
     for threads in (1, 3):
-        with limits(threads, grain=1):
+        with use_budget(threads, grain=1):
             x = np.ones((90, 500), TYPE)
             search = Search(500, 2, x.dtype, largest=True, nan_last=False)
             for start in (0, 30, 60):

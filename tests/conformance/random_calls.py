@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from samples import THREADS, Call, assert_same_bits, random_example, strided
 
 from dmlcpu.operators import OPERATORS
-from dmlcpu.runtime.threads import limits
+from dmlcpu.runtime.threads import use_budget
 
 TESTS = Path(__file__).parents[1]
 Maker = Callable[[np.random.Generator], Call]
@@ -61,7 +61,7 @@ def check_call(seed: int, makers: Sequence[Maker] = RANDOM_CALLS) -> str:
     call = makers[rng.integers(len(makers))](rng)
     expected = call.expected()
     for position, threads in enumerate(THREADS):
-        with limits(threads, grain=1):
+        with use_budget(threads, grain=1):
             # In place destroys the argument, so it comes last.
             more = outputs_for(rng, call, expected) if position == len(THREADS) - 1 else {}
             assert_same_bits(call.run(**more), expected)

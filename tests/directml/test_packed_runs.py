@@ -6,7 +6,7 @@ from desc_builders import small_scatter_desc, tensor, top_k1_desc
 
 from dmlcpu import compile_operator
 from dmlcpu.errors import BindingError
-from dmlcpu.runtime.threads import limits
+from dmlcpu.runtime.threads import use_budget
 
 ROWS = np.array([[[[0, 1, 10, 11], [3, 2, 9, 8], [4, 5, 6, 7]]]], np.float32)
 
@@ -84,5 +84,5 @@ def test_the_number_of_threads_may_change_between_calls():
     values, indices = outputs()
     op = compile_operator(top_k1_desc())
     for threads in (1, 2):
-        with limits(threads, grain=1):
+        with use_budget(threads, grain=1):
             check_top_k(op(input_tensor=ROWS.copy(), output_value_tensor=values, output_index_tensor=indices))

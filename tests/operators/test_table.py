@@ -22,7 +22,7 @@ from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.errors import UnsupportedError
 from dmlcpu.kernels import registry
 from dmlcpu.operators import OPERATORS, OperatorType, table
-from dmlcpu.runtime.threads import limits
+from dmlcpu.runtime.threads import use_budget
 
 ROOT = Path(__file__).parents[2]
 ROWS = list(OPERATORS.values())
@@ -121,7 +121,7 @@ def test_every_example_has_the_bits_of_the_reference(name, dtype):
     calls = calls_of_examples(name, dtype)
     assert calls[0][1] is None
     for number, (call, kernel) in enumerate(calls):
-        with limits(2, grain=1, kernel=kernel):
+        with use_budget(2, grain=1, kernel=kernel):
             assert_same_bits(call.run(), call.expected(), f"example {number} of {dtype}, {kernel}")
 
 
@@ -136,7 +136,7 @@ def test_every_example_in_blocks_has_the_bits_of_the_reference(name, dtype):
 @pytest.mark.parametrize("name", [name for name in OPERATORS if registry.available(name)])
 def test_a_kernel_that_is_not_for_the_call_is_refused(name):
     example = next(OPERATORS[name].examples(OPERATORS[name].typical))
-    with limits(2, kernel="nosuch"), pytest.raises(LookupError, match="no kernel nosuch"):
+    with use_budget(2, kernel="nosuch"), pytest.raises(LookupError, match="no kernel nosuch"):
         OPERATORS[name].function(**example.arguments)
 
 

@@ -14,7 +14,7 @@ COMPUTE = """
 import numpy as np
 import dmlcpu
 from dmlcpu import reference
-from dmlcpu.runtime.threads import limits
+from dmlcpu.runtime.threads import use_budget
 
 rng = np.random.default_rng(5)
 x = rng.standard_normal((50, 300), dtype=np.float32)
@@ -112,7 +112,7 @@ def settings():
     return config, np.geterr(), np.get_printoptions()
 
 before = settings()
-with limits(2, grain=1):
+with use_budget(2, grain=1):
     check()
 assert settings() == before
 assert numba.get_num_threads() == numba.config.NUMBA_NUM_THREADS
@@ -135,7 +135,7 @@ openmp.omp_set_num_threads(7)
 """
         + COMPUTE
         + """
-with limits(2, grain=1):
+with use_budget(2, grain=1):
     check()
 assert openmp.omp_get_max_threads() == 7
 """
@@ -149,7 +149,7 @@ def test_eight_python_threads_at_once(layer):
         COMPUTE
         + """
 from concurrent.futures import ThreadPoolExecutor
-with limits(2, grain=1), ThreadPoolExecutor(8) as pool:
+with use_budget(2, grain=1), ThreadPoolExecutor(8) as pool:
     for future in [pool.submit(check) for _ in range(200)]:
         future.result()
 """
@@ -162,7 +162,7 @@ def test_a_process_ends_while_threads_of_it_compute():
         COMPUTE
         + """
 import threading
-with limits(2, grain=1):
+with use_budget(2, grain=1):
     check()
     def forever():
         while True:
@@ -186,7 +186,7 @@ def test_a_forked_child_computes():
 from dmlcpu.runtime.pool import AVAILABLE
 helpers = min(1, len(os.sched_getaffinity(0)) - 1) if AVAILABLE else 0
 from dmlcpu.runtime.threads import layer
-with limits(2, grain=1):
+with use_budget(2, grain=1):
     check()  # the parent's threads run now
     child = os.fork()
     if child == 0:

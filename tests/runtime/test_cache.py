@@ -303,8 +303,8 @@ def test_an_operator_goes_on_with_a_damaged_cache(tmp_path):
     code = (
         "import numpy, dmlcpu\n"
         "from dmlcpu.kernels import registry\n"
-        "from dmlcpu.runtime.threads import limits\n"
-        "with limits(1, kernel='lockstep'):\n"
+        "from dmlcpu.runtime.threads import use_budget\n"
+        "with use_budget(1, kernel='lockstep'):\n"
         "    print(dmlcpu.top_k(numpy.arange(80, dtype='u1').reshape(40, 2), 1).indices.sum())\n"
         "print(sum(registry.find('top_k', 'select', 'lockstep').kernel.share.stats.cache_hits.values()))"
     )

@@ -16,7 +16,7 @@ OWN = {"user_api": "dmlcpu", "internal_api": "dmlcpu", "version": dmlcpu.__versi
 
 @pytest.fixture(autouse=True)
 def _five_threads():
-    with threads.limits(5, grain=1):
+    with threads.use_budget(5, grain=1):
         yield
 
 

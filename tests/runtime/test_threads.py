@@ -106,12 +106,12 @@ def test_how_work_is_cut(n, work, most, parts):
 
 def test_a_bound_holds_for_one_thread_only():
     dmlcpu.set_num_threads(8)
-    with threads.at_most(4):
-        with threads.at_most(2):
+    with threads.limit_threads(4):
+        with threads.limit_threads(2):
             assert threads.budget().threads == 2
             with concurrent.futures.ThreadPoolExecutor(1) as other:
                 assert other.submit(threads.budget).result().threads == 8
-        with threads.at_most(6):
+        with threads.limit_threads(6):
             assert threads.budget().threads == 4
         dmlcpu.set_num_threads(3)
         assert threads.budget().threads == 3
@@ -120,7 +120,7 @@ def test_a_bound_holds_for_one_thread_only():
 
 def test_limits_are_put_back_after_an_error():
     dmlcpu.set_num_threads(3)
-    with contextlib.suppress(ZeroDivisionError), threads.limits(5, grain=1):
+    with contextlib.suppress(ZeroDivisionError), threads.use_budget(5, grain=1):
         assert threads.budget() == threads.Budget(5, 1)
         1 / 0  # noqa: B018
     assert dmlcpu.get_num_threads() == 3
@@ -207,7 +207,7 @@ def test_what_waking_takes_counts_once_it_has_been_measured(monkeypatch, pausing
 def test_limits_hold_awake_and_asleep(monkeypatch, pausing):
     use(monkeypatch, Layer(100_000))
     pausing(10**9)
-    with threads.limits(3, grain=7):
+    with threads.use_budget(3, grain=7):
         assert threads.launch(0, 2, ())
         assert threads.budget() == threads.Budget(3, 7)
     assert dmlcpu.get_num_threads() == 4
@@ -285,7 +285,7 @@ def test_a_thread_may_work_alone_and_others_do_not():
     seen = []
 
     def work():
-        with threads.at_most(1), threads.at_most(1):
+        with threads.limit_threads(1), threads.limit_threads(1):
             inside.set()
             leave.wait(30)
             seen.append(threads.budget().threads)
@@ -295,7 +295,7 @@ def test_a_thread_may_work_alone_and_others_do_not():
     other.start()
     assert inside.wait(30)
     assert threads.budget().threads == dmlcpu.get_num_threads() == 3
-    with contextlib.suppress(KeyError), threads.at_most(1):
+    with contextlib.suppress(KeyError), threads.limit_threads(1):
         leave.set()  # both leave at about the same time
         assert threads.budget().threads == 1
         raise KeyError

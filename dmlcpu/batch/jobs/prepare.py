@@ -18,7 +18,7 @@ from dmlcpu.batch.jobs.operations import MODEL, version_of
 from dmlcpu.batch.jobs.paths import Names, files_of, identities
 from dmlcpu.batch.jobs.progress import Silent
 from dmlcpu.errors import DmlError
-from dmlcpu.runtime.threads import at_most
+from dmlcpu.runtime.threads import limit_threads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ def prepare(jobs: Jobs, options: Options, progress: Silent) -> Prepared:
         raise DmlError("run_jobs", "manifest", repr(os.fspath(path)), "a file that is not one of the jobs'")
     manifest = Manifest(path, lock=not options.only_look) if path else None
     try:
-        with at_most(options.limits.threads):  # what kernels are chosen may depend on it
+        with limit_threads(options.limits.threads):  # what kernels are chosen may depend on it
             return _compare(listing, pairs, manifest, options, progress)
     except BaseException:
         if manifest:

@@ -18,7 +18,7 @@ from dmlcpu.batch.jobs.paths import Identity
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Region, Sink, Stopped, Tensor
 from dmlcpu.errors import DmlError
-from dmlcpu.runtime.threads import at_most
+from dmlcpu.runtime.threads import limit_threads
 
 _log = logging.getLogger("dmlcpu")
 
@@ -123,7 +123,7 @@ class Step:
 
     def compute(self, stopping: Callable[[], bool]) -> None:
         """Compute the results; in blocks they are also written, under temporary names."""
-        with at_most(self._settings.threads):
+        with limit_threads(self._settings.threads):
             if self.task.block_bytes is None:
                 self._results = self._operation.run(self._arguments)
                 self._arguments = {}

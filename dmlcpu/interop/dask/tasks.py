@@ -16,7 +16,7 @@ from dmlcpu.operators.matmul_integer.function import matmul_integer
 from dmlcpu.operators.quantized_matmul.function import quantized_matmul
 from dmlcpu.operators.scatter_nd.function import is_out, refuse_value, scatter_nd
 from dmlcpu.operators.top_k.function import top_k
-from dmlcpu.runtime.threads import at_most
+from dmlcpu.runtime.threads import limit_threads
 
 Pair = tuple[Array, Array]
 
@@ -27,7 +27,7 @@ def _threads() -> contextlib.AbstractContextManager[None]:
     A worker cannot know how many others its machine has, so one with a single thread does not take all cores either.
     """
     is_only = threading.current_thread() is threading.main_thread() and multiprocessing.parent_process() is None
-    return contextlib.nullcontext() if is_only else at_most(1)
+    return contextlib.nullcontext() if is_only else limit_threads(1)
 
 
 def top_k_of_chunk(

@@ -14,7 +14,7 @@ def test_what_would_be_done(tmp_path: Path) -> None:
     assert run_jobs(jobs, keep_going=True).done == 3
     (tmp_path / "in" / "0001.npy").touch()
     before = contents(tmp_path)
-    with threads.limits(1):
+    with threads.use_budget(1):
         plan = plan_jobs(jobs)
     assert plan.done_before == 2
     good, missing, unknown = plan.jobs

@@ -9,7 +9,7 @@ from dmlcpu.runtime import threads
 
 @pytest.mark.parametrize(("workers", "each"), [(None, 6), (1, 6), (2, 3), (4, 1), (6, 1), (16, 1)])
 def test_threads_are_shared_out(workers: int | None, each: int) -> None:
-    with threads.limits(6):
+    with threads.use_budget(6):
         limits = limits_of(workers, None, "1G")
     assert (limits.workers, limits.threads) == (workers or 1, each)
 
@@ -51,7 +51,7 @@ def test_half_of_the_memory_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_cluster_gives_each_job_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dmlcpu.batch.jobs.limits.memory_limit", lambda: 1000)
-    with threads.limits(6):
+    with threads.use_budget(6):
         assert limits_of(2, None, None, "local") == Limits(2, 1, 250)
         assert limits_of(2, None, None, "tcp://127.0.0.1:8786") == Limits(2, 1, 1 << 30)
         assert limits_of(2, 3, "2G", "tcp://127.0.0.1:8786") == Limits(2, 3, 2 << 30)

@@ -132,7 +132,7 @@ def test_what_is_logged(tmp_path: Path) -> None:
     (tmp_path / "in" / "0001.npy").write_bytes(b"")
     jobs = save_jobs(tmp_path, [*each_best(3), {"id": "bad", "op": 3}])
     start_time = datetime.now(UTC)
-    with threads.limits(1):
+    with threads.use_budget(1):
         result = run_jobs(jobs, log=tmp_path / "logs" / "log", keep_going=True)
     assert result.exit_code == 1
     log = [json.loads(line) for line in (tmp_path / "logs" / "log").read_text().splitlines()]

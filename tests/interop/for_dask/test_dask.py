@@ -167,7 +167,7 @@ def test_a_task_uses_no_other_thread_unless_it_is_the_only_one(monkeypatch):
     record = lambda address, parts, args: (launched.append(parts), launch(address, parts, args))[1]  # noqa: E731
     monkeypatch.setattr(threads, "launch", record)
     lazy, expected = lazy_and_expected()
-    with threads.limits(5, grain=1):
+    with threads.use_budget(5, grain=1):
         assert_same_bits(dask.compute(*lazy, scheduler="threads", num_workers=8), expected)
         assert launched == []
         assert_same_bits(dask.compute(*lazy, scheduler="synchronous"), expected)

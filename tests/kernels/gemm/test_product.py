@@ -15,7 +15,7 @@ from dmlcpu.kernels.registry import ROWS, Entry, Product
 from dmlcpu.products.plan import multiply, plan
 from dmlcpu.runtime.isa import Isa
 from dmlcpu.runtime.jit import device
-from dmlcpu.runtime.threads import budget, limits
+from dmlcpu.runtime.threads import budget, use_budget
 
 
 @device
@@ -58,7 +58,7 @@ def test_an_epilogue_of_ones_own(monkeypatch, name):
         scales = [rng.uniform(0.5, 2, shape).astype(np.float32) for shape in ((rows, 1), (1, columns))]
         y = np.empty((rows, columns), np.float32)
         parameters = (scales[0], None, scales[1], None, None, None)
-        with limits(2, grain=1, kernel=name):
+        with use_budget(2, grain=1, kernel=name):
             multiply("scaled_matmul", a, b, parameters, y, budget())
         exact = a.astype(np.int64) @ b.astype(np.int64)
         np.testing.assert_array_equal(y, exact.astype(np.float32) * (scales[0] * scales[1]), err_msg=f"{rows} rows")

@@ -7,7 +7,7 @@ from samples import assert_same_bits
 import dmlcpu
 from dmlcpu import reference
 from dmlcpu.products.plan import plan
-from dmlcpu.runtime.threads import limits
+from dmlcpu.runtime.threads import use_budget
 
 A = np.array([[10, 20], [30, 40]], np.uint8)
 B = np.array([[1, -1], [2, -2]], np.int8)
@@ -149,7 +149,7 @@ def test_a_refusal_writes_nothing():
 
 def test_few_rows_have_a_kernel_of_their_own(caplog):
     plan.cache_clear()
-    with caplog.at_level("DEBUG", "dmlcpu"), limits(2):
+    with caplog.at_level("DEBUG", "dmlcpu"), use_budget(2):
         product(np.ones((1, 3), np.uint8), b=np.ones((3, 64), np.int8))
         product(np.ones((99, 3), np.uint8), b=np.ones((3, 64), np.int8))
     assert "(1, 3) by (3, 64): skinny_u8s8_s32" in caplog.messages[-2]

@@ -11,7 +11,7 @@ from dmlcpu import reference
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.gemm import skinny
 from dmlcpu.kernels.gemm.work import Problem
-from dmlcpu.runtime.threads import limits
+from dmlcpu.runtime.threads import use_budget
 
 PRODUCTS = (
     # batch, M, K, N
@@ -48,7 +48,7 @@ def test_every_kernel(kernel, signs, sums):
         apart = np.empty((*batch, columns, rows), sums).swapaxes(-1, -2)  # columns are not side by side
         for threads, packs, out in itertools.product(THREADS, (False, True), (apart, None)):
             given = dmlcpu.pack_b(b) if packs else b
-            with limits(threads, grain=1, kernel=kernel):
+            with use_budget(threads, grain=1, kernel=kernel):
                 try:
                     found = dmlcpu.matmul_integer(a, a_zero, given, b_zero, out_dtype=sums, out=out)
                 except LookupError:  # this kernel is not for such products

@@ -11,7 +11,7 @@ from samples import assert_same_bits
 import dmlcpu
 from dmlcpu import reference
 from dmlcpu.products.plan import parts_of, plan
-from dmlcpu.runtime.threads import limits
+from dmlcpu.runtime.threads import use_budget
 
 A = np.array([[10, 20], [30, 40]], np.uint8)
 B = np.array([[1, -1], [2, -2]], np.int8)
@@ -78,7 +78,7 @@ def test_few_rows_and_more_columns_than_are_prepared_together():
     a, b = rng.integers(0, 256, (1, 70), np.uint8), rng.integers(-128, 128, (70, 3_000), np.int8)
     arguments = (a, 0.1, 7, b, rng.uniform(0.1, 1, 3_000), rng.integers(-128, 128, 3_000, np.int8), 40.0, 100)
     for threads in (1, 2):
-        with limits(threads, grain=10**9 if threads == 1 else 1):
+        with use_budget(threads, grain=10**9 if threads == 1 else 1):
             assert_same_bits((dmlcpu.quantized_matmul(*arguments),), (reference.quantized_matmul(*arguments),))
 
 
@@ -334,7 +334,7 @@ def test_single_products(zero, factor, scale):
 def test_a_plan_says_why_it_took_the_kernel(caplog, rows, packs, reason):
     plan.cache_clear()
     b = np.ones((3, 64), np.int8)
-    with caplog.at_level("DEBUG", "dmlcpu"), limits(2):
+    with caplog.at_level("DEBUG", "dmlcpu"), use_budget(2):
         product(np.ones((rows, 3), np.uint8), b=dmlcpu.pack_b(b) if packs else b)
     shapes = rf"\({rows}, 3\) by \(3, 64\)"
     assert re.fullmatch(rf"quantized_matmul: {shapes}: {reason}, \d parts", caplog.messages[-1])
@@ -360,7 +360,7 @@ def test_blocks_do_not_change_the_result(small_blocks, packs, rows):
     expected = reference.quantized_matmul(*arguments)
     assert len(np.unique(expected)) > 30
     for threads in (1, 2, 5):
-        with limits(threads, grain=1):
+        with use_budget(threads, grain=1):
             given = (*arguments[:3], dmlcpu.pack_b(b), *arguments[4:]) if packs else arguments
             assert_same_bits((dmlcpu.quantized_matmul(*given),), (expected,))
 

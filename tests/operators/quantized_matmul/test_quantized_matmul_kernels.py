@@ -11,7 +11,7 @@ from dmlcpu import reference
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.gemm import skinny
 from dmlcpu.kernels.gemm.work import Problem
-from dmlcpu.runtime.threads import limits
+from dmlcpu.runtime.threads import use_budget
 
 PRODUCTS = (
     # batch of a, batch of b, M, K, N
@@ -60,7 +60,7 @@ def test_every_kernel(kernel, signs):
         expected = reference.quantized_matmul(*arguments)
         for threads in THREADS:
             found = np.empty((*batch, rows, columns), types[2])
-            with limits(threads, grain=1, kernel=kernel):
+            with use_budget(threads, grain=1, kernel=kernel):
                 try:
                     dmlcpu.quantized_matmul(*arguments, out=found)
                 except LookupError:  # this kernel is not for such products

@@ -14,7 +14,7 @@ from dmlcpu.kernels.scatter_nd.work import VALID
 from dmlcpu.operators import OPERATORS
 from dmlcpu.operators.scatter_nd import plan as scatter_plan
 from dmlcpu.operators.scatter_nd.plan import run
-from dmlcpu.runtime.threads import Budget, limits
+from dmlcpu.runtime.threads import Budget, use_budget
 
 X = np.array([1, 2, 3, 4, 5, 6, 7, 8], np.float32)
 
@@ -44,7 +44,7 @@ def test_the_input_is_not_written():
 def test_the_last_of_duplicate_updates_wins(threads):
     rng = np.random.default_rng(3)
     indices = rng.integers(0, 4, (50_000, 1))
-    with limits(threads, grain=1):
+    with use_budget(threads, grain=1):
         y = dmlcpu.scatter_nd(np.zeros(4, np.int64), indices, np.arange(50_000))
     assert y.tolist() == [int(np.flatnonzero(indices[:, 0] == place)[-1]) for place in range(4)]
 
@@ -56,7 +56,7 @@ def test_adding_into_few_rows_gives_the_bits_of_a_plain_loop():
     expected = np.zeros((4, 2), np.float32)
     np.add.at(expected, rows, updates)
     for threads in (1, 2, 8):
-        with limits(threads, grain=1):
+        with use_budget(threads, grain=1):
             y = dmlcpu.scatter_nd(np.zeros((4, 2), np.float32), rows[:, None], updates, reduction="add")
         assert y.tobytes() == expected.tobytes()
 
@@ -88,7 +88,7 @@ def test_the_first_bad_index_is_named_and_nothing_is_written(threads):
     indices = np.zeros((100, 50, 2), np.int32)
     indices[61, 7, 1], indices[99, 0, 0] = -6, 4
     out = np.full((4, 5), 7)
-    with limits(threads, grain=1), pytest.raises(dmlcpu.IndexOutOfRangeError) as caught:
+    with use_budget(threads, grain=1), pytest.raises(dmlcpu.IndexOutOfRangeError) as caught:
         dmlcpu.scatter_nd(np.zeros((4, 5), int), indices, np.ones((100, 50), int), out=out)
     assert str(caught.value) == (
         "scatter_nd: indices[61, 7, 1] is -6; allowed: -5 to 4 (coordinate 1 of tuple 3057; that dimension has 5 "
@@ -315,7 +315,7 @@ def test_the_first_of_several_bad_indices_is_reported_and_nothing_is_written(thr
     out = np.full(shape, 5, np.float32)
     x = out if in_place else np.zeros(shape, np.float32)
     message = rf"indices\[777, {len(shape) - 1}\]"
-    with limits(threads, grain=1), pytest.raises(dmlcpu.IndexOutOfRangeError, match=message):
+    with use_budget(threads, grain=1), pytest.raises(dmlcpu.IndexOutOfRangeError, match=message):
         dmlcpu.scatter_nd(x, indices, np.ones(2_000, np.float32), out=out)
     assert (out == 5).all()
 
@@ -328,7 +328,7 @@ def test_many_updates_of_few_elements(reduction, step):
     x, indices = rng.integers(0, 9, 50 * step).astype(np.int16)[::step], rng.integers(-50, 50, (2_000, 1))
     updates = rng.integers(0, 9, 2_000).astype(np.int16)
     around = np.full(50 * step, 77, np.int16)
-    with limits(3, grain=1):
+    with use_budget(3, grain=1):
         dmlcpu.scatter_nd(x, indices, updates, reduction=reduction, out=around[::step])
         assert np.array_equal(around[::step], reference.scatter_nd(x, indices, updates, reduction=reduction))
         assert (np.delete(around, np.s_[::step]) == 77).all()
@@ -360,7 +360,7 @@ def test_a_kernel_that_does_not_take_the_work():
         ("apply_buckets", [[0]], [[1.0, 2.0]]),
         ("apply_buckets", np.zeros((0, 2), int), []),
     ):
-        with limits(2, kernel=kernel), pytest.raises(LookupError, match=f"no kernel {kernel} for"):
+        with use_budget(2, kernel=kernel), pytest.raises(LookupError, match=f"no kernel {kernel} for"):
             dmlcpu.scatter_nd(x, np.array(indices), np.array(updates), out=out)
 
 

@@ -18,7 +18,7 @@ from samples import (
 
 import dmlcpu
 from dmlcpu import reference
-from dmlcpu.runtime.threads import limits
+from dmlcpu.runtime.threads import use_budget
 
 SCATTERS = (
     # shape of x, T, outer shape of indices
@@ -73,7 +73,7 @@ def test_every_kernel(dtype, reduction):
         kernels = ("apply", "apply_buckets") if coordinates == len(shape) and evenly else ("apply",)
         for threads, kernel in itertools.product(THREADS, kernels):
             call = functools.partial(dmlcpu.scatter_nd, reduction=reduction, mode=mode)
-            with limits(threads, grain=1, kernel=kernel):
+            with use_budget(threads, grain=1, kernel=kernel):
                 found = np.empty_like(expected)
                 call(x, indices, updates, out=found)
                 in_place = x.copy()

@@ -6,7 +6,7 @@ import pytest
 import dmlcpu
 from dmlcpu import reference
 from dmlcpu.kernels.scatter_nd.owned import NON_TEMPORAL
-from dmlcpu.runtime.threads import limits
+from dmlcpu.runtime.threads import use_budget
 
 RNG = np.random.default_rng()
 
@@ -22,7 +22,7 @@ def numbers(*shape):
 
 def check(x, indices, updates, reduction, threads, *, in_place=False):
     expected = reference.scatter_nd(x, indices, updates, reduction=reduction)
-    with limits(threads, grain=1):
+    with use_budget(threads, grain=1):
         result = dmlcpu.scatter_nd(x, indices, updates, reduction=reduction, out=x if in_place else None)
     assert (result == expected).all()
 
@@ -55,7 +55,7 @@ def test_a_copy_past_the_caches_writes_every_element_and_no_other(threads, dtype
     x = np.arange(length + 1).astype(dtype)[1:]
     around = np.zeros(length + start + 9, dtype)
     out = around[start : start + length]
-    with limits(threads, grain=1):
+    with use_budget(threads, grain=1):
         dmlcpu.scatter_nd(x, [[length // 2], [-1]], np.array([3, 4], dtype), out=out)
     expected = x.copy()
     expected[[length // 2, -1]] = 3, 4
@@ -68,7 +68,7 @@ def test_a_copy_past_the_caches_writes_every_element_and_no_other(threads, dtype
 def test_a_copy_past_the_caches_of_what_is_not_in_c_order(threads):
     x = np.asfortranarray((np.arange(NON_TEMPORAL + 5_000) % 251).astype(np.uint8).reshape(-1, 1_000))
     out = np.zeros_like(x)
-    with limits(threads, grain=1):
+    with use_budget(threads, grain=1):
         dmlcpu.scatter_nd(x, [[3], [-1]], np.ones((2, 1_000), np.uint8), out=out)
     x[[3, -1]] = 1
     assert (out == x).all()

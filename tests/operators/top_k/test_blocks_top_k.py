@@ -16,7 +16,7 @@ from dmlcpu.common.blocks import InMemory
 from dmlcpu.common.regions import Stopped, Tensor
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
 from dmlcpu.operators.top_k import blocks, search
-from dmlcpu.runtime.threads import limits
+from dmlcpu.runtime.threads import use_budget
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_what_is_in_memory_is_not_copied(small_blocks, monkeypatch):
     monkeypatch.setattr(InMemory, "read", read)
     x = np.random.default_rng(0).random((50, 4000)).T
     for given_as in (x, x.tolist()):
-        with limits(2, grain=1):
+        with use_budget(2, grain=1):
             found = in_blocks("top_k", {"x": given_as, "k": 3, "axis": 0}, 1 << 20)
         assert_same_bits(found, reference.top_k(x, 3, axis=0))
 
@@ -192,7 +192,7 @@ def test_threads_share_the_blocks(workers, small_blocks):
     k = np.arange(60) % 5
     arguments = {"x": Watched(x), "k": k}
     sinks = {name: Noted(tensor) for name, tensor in blocks.estimate(**arguments).results.items()}
-    with limits(workers, grain=1):
+    with use_budget(workers, grain=1):
         blocks.run(arguments, sinks, 1 << 20)
     assert all(name.startswith("dmlcpu-block") for name in served)
     assert all((sink.times == 1).all() for sink in sinks.values())
@@ -210,7 +210,7 @@ def test_threads_share_sequences_side_by_side(shape, workers, small_blocks):
 
     x = np.random.default_rng(0).integers(0, 50, shape).astype(np.float32)
     arguments = {"x": Noted(x), "k": 7, "axis": shape.index(900)}
-    with limits(workers, grain=1):
+    with use_budget(workers, grain=1):
         found = in_blocks("top_k", arguments, 1 << 20)
     assert arguments["x"].read_bytes == x.nbytes
     assert_same_bits(found, reference.top_k(x, 7, axis=shape.index(900)))
@@ -234,7 +234,7 @@ def test_no_more_memory_is_taken_than_may_be(shape, axis, workers):
 
     rng = np.random.default_rng(0)
     arguments, sinks = {"x": Made(), "k": 50, "axis": axis}, {"values": Nowhere(), "indices": Nowhere()}
-    with limits(workers, grain=1):
+    with use_budget(workers, grain=1):
         blocks.run(arguments, sinks, 1 << 30)  # kernels are loaded
         most = blocks.estimate(**arguments).memory
         for memory in (most // 8, most // 3):
@@ -268,6 +268,6 @@ def test_what_ends_one_thread_ends_all(fails, is_cut, small_blocks):
     x = Torn(np.zeros((3, 3000, 10) if is_cut else (500, 100), np.float32))
     arguments = {"x": x, "k": 1, "axis": 1}
     sinks = {name: Full(tensor) for name, tensor in blocks.estimate(**arguments).results.items()}
-    with limits(3, grain=1), pytest.raises((OSError, Stopped), match=r"torn|full|^$"):
+    with use_budget(3, grain=1), pytest.raises((OSError, Stopped), match=r"torn|full|^$"):
         blocks.run(arguments, sinks, 1 << 20, stopping)
     assert x.reads < (520 if fails == "write" and is_cut else 50)  # of 756, or 500

@@ -13,7 +13,7 @@ from dmlcpu.operators.top_k import search as top_k_search
 from dmlcpu.operators.top_k.plan import plan
 from dmlcpu.operators.top_k.search import Search
 from dmlcpu.runtime.memory import words
-from dmlcpu.runtime.threads import Budget, limits
+from dmlcpu.runtime.threads import Budget, use_budget
 
 # Columns on both sides of where a vector and a block of columns end.
 BLOCKS = ((1, 1), (5, 3), (15, 16), (16, 17), (17, 65), (40, 127), (33, 128), (2, 129), (48, 300))
@@ -81,7 +81,7 @@ def test_a_search_finds_what_the_reference_finds(dtype):
         lay_out = list(KERNEL_LAYOUTS.values())[rng.integers(len(KERNEL_LAYOUTS))]
         x = lay_out(make(rng, (120, columns), dtype))
         expected = reference.top_k(x, k, axis=0, **options)
-        with limits(threads, grain=1):
+        with use_budget(threads, grain=1):
             search = Search(columns, k, dtype, largest=options["largest"], nan_last=options["nan"] == "last")
             for start, stop in itertools.pairwise([0, *range(40, 120, step), 120]):
                 search.look_at(x[start:stop], start)

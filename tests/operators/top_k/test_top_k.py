@@ -12,7 +12,7 @@ from dmlcpu.kernels.top_k.work import WORK
 from dmlcpu.operators import OPERATORS
 from dmlcpu.operators.top_k.function import allocate
 from dmlcpu.operators.top_k.plan import plan
-from dmlcpu.runtime.threads import budget, limits
+from dmlcpu.runtime.threads import budget, use_budget
 
 ROWS = np.array([[0, 1, 10, 11], [3, 2, 9, 8], [4, 5, 6, 7]], np.float32).reshape(1, 1, 3, 4)
 TIES = np.array([[1, 2, 2, 3], [3, 4, 5, 5], [6, 6, 6, 6]], np.float32).reshape(1, 1, 3, 4)
@@ -355,14 +355,14 @@ def test_a_plan_says_how_the_sequences_lie(x, axis, rows, columns, is_packed):
 )
 def test_a_plan_says_why_it_took_the_kernel(caplog, x, k, axis, threads, reason):
     plan.cache_clear()
-    with caplog.at_level("DEBUG", "dmlcpu"), limits(threads, grain=1):
+    with caplog.at_level("DEBUG", "dmlcpu"), use_budget(threads, grain=1):
         dmlcpu.top_k(x, k, axis=axis)
     assert re.fullmatch(rf"top_k: \(.*\), k {k} along axis {axis}: {reason}, \d+ parts", caplog.messages[-1])
 
 
 def test_a_kernel_that_was_asked_for(caplog):
     plan.cache_clear()
-    with caplog.at_level("DEBUG", "dmlcpu"), limits(1, kernel="select_sort"):
+    with caplog.at_level("DEBUG", "dmlcpu"), use_budget(1, kernel="select_sort"):
         dmlcpu.top_k(np.zeros((40, 99)), 3)
     assert "select_sort (asked for)" in caplog.messages[-1]
 

@@ -11,7 +11,7 @@ import dmlcpu
 from dmlcpu import reference
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.top_k.work import Problem
-from dmlcpu.runtime.threads import limits
+from dmlcpu.runtime.threads import use_budget
 
 # Sequence lengths on both sides of where a group, a vector, a sort by rank, the lanes' positions and a tile end.
 LENGTHS = (1, 2, 7, 15, 16, 17, 31, 33, 64, 96, 97, 255, 256, 257, 1023, 1025, 2100)
@@ -67,7 +67,7 @@ def test_top_k(dtype, kernel):
     supports, runs = registry.find("top_k", "select", kernel).supports, 0
     for (name, call, expected), threads in itertools.product(top_k_cases(dtype), THREADS):
         found = np.empty_like(expected.values), np.empty_like(expected.indices)
-        with limits(threads, grain=1, kernel=kernel):
+        with use_budget(threads, grain=1, kernel=kernel):
             try:
                 x, k, options = call
                 dmlcpu.top_k(x, k, **options, out=found)
@@ -87,7 +87,7 @@ def test_long_sequences(n, dtype):
     for distribution, make in DISTRIBUTIONS.items():
         x = make(rng, (n,), np.dtype(dtype))
         for k, threads in itertools.product((1, 100, 3000, n // 2), (1, 5)):
-            with limits(threads, grain=1):
+            with use_budget(threads, grain=1):
                 case = f"{distribution}, {k=}, {threads=}"
                 assert_same_bits(dmlcpu.top_k(x, k), reference.top_k(x, k), case)
 
