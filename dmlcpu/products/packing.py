@@ -105,8 +105,8 @@ def pack_b(b: ArrayLike) -> PackedMatrix:
     if not can_compile():
         _pack(b, panels, sums)
     elif b.size:
-        run, parts, work = _pack_plan(b.shape, b.strides, b.dtype, threads.budget())
-        run(0, parts, words(b, _BYTE), panels.view(np.uint32), sums, work)
+        run, work = _pack_plan(b.shape, b.strides, b.dtype, threads.budget())
+        run(words(b, _BYTE), panels.view(np.uint32), sums, work)
     return PackedMatrix(b.shape, b.dtype, LAYOUT, panels, sums)
 
 
@@ -140,8 +140,8 @@ def _rows_of(panels: Array, shape: tuple[int, ...]) -> Array:
 @functools.lru_cache(maxsize=1024)
 def _pack_plan(
     shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any], budget: Budget
-) -> tuple[Callable[..., Any], int, NDArray[np.int64]]:
-    """Return the kernel, into how many parts to cut the work, and what it is told of matrices of this layout."""
+) -> tuple[Callable[..., Any], NDArray[np.int64]]:
+    """Return the kernel, for the parts that the work is cut into, and its work record for this layout."""
     *batch, depth, columns = shape
     matrices = math.prod(batch)
     parts = budget.parts(work=math.prod(shape) // 8, most=matrices * in_python(panels_of)(columns))
@@ -160,7 +160,7 @@ def _pack_plan(
             "strides": along_batch,
         },
     )
-    return registry.find("quantized_matmul", "pack").kernel.for_parts(parts), parts, work
+    return registry.find("quantized_matmul", "pack").kernel.for_parts(parts), work
 
 
 def rhs_sign_flip(dtype: np.dtype[Any]) -> int:

@@ -74,8 +74,7 @@ class Plan:
     """How one set of shapes and layouts is worked on."""
 
     kernel: Entry
-    run: Callable[..., Any]  # it, to be called with (0, parts, ...)
-    parts: int
+    run: Callable[..., Any]  # it, for the parts that the work is cut into
     work: NDArray[np.int64]  # what it is told
     workspace: Workspace
 
@@ -105,7 +104,6 @@ def plan(
     return Plan(
         entry,
         entry.kernel.for_parts(cut.threads),
-        cut.threads,
         fill(WORK, **_sizes(problem, cut, out.dtype), **_arrays(a, b, out, parameters, is_packed, is_wide)),
         Workspace(SHARES + cut.threads * cut.share_cells),
     )
@@ -267,7 +265,7 @@ def run(chosen: Plan, *arrays: Array) -> None:
     """Run a plan on what the kernel reads and writes, all of it flat; see the kernel for their order."""
     with chosen.workspace as scratch:
         scratch[COUNTER] = 0
-        chosen.run(0, chosen.parts, *arrays, chosen.work, scratch)
+        chosen.run(*arrays, chosen.work, scratch)
 
 
 def bytes_of(matrix: Array) -> Array:

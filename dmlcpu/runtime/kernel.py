@@ -8,6 +8,7 @@ A parallel twin of every kernel would do the same. Numba compiles twins from the
 parallel one's body through LLVM three times: that was half of all the time that compiling took.
 """
 
+import functools
 import os
 import threading
 from collections.abc import Callable
@@ -32,7 +33,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 
 
 class Kernel:
-    """One kernel; calling it with (0, parts, ...) does all shares of the work, on threads if there are several."""
+    """One kernel; calling it with (parts, ...) does all shares of the work, on threads if there are several."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
@@ -49,10 +50,10 @@ class Kernel:
         return self._share
 
     def for_parts(self, parts: int) -> Callable[..., Any]:
-        """Return what to call with (0, parts, ...): for one part `share` itself, which spares a call between."""
-        return self if parts > 1 else self.share
+        """Return what does all shares when called with (...); one share is called directly, in C."""
+        return functools.partial(self, parts) if parts > 1 else functools.partial(self.share, 0, 1)
 
-    def __call__(self, _first: int, parts: int, *args: Any) -> None:
+    def __call__(self, parts: int, *args: Any) -> None:
         """Run with the work cut into `parts` shares."""
         if parts == 1 or not threads.launch(self.address(args), parts, args):
             for part in range(parts):

@@ -51,7 +51,7 @@ def entries(monkeypatch, tmp_path):
 def run(kernel, dtype=np.int64, parts=1):
     """Check a result, and return how often code was found in the cache, and how often not."""
     x = np.arange(11, dtype=dtype)
-    kernel(0, parts, x)
+    kernel(parts, x)
     assert x.tolist() == list(range(0, 22, 2))
     stats = (threads.layer().compiled()[0] if parts > 1 else kernel.share).stats
     return sum(stats.cache_hits.values()), sum(stats.cache_misses.values())

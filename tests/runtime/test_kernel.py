@@ -35,14 +35,14 @@ def launched(monkeypatch):
 @pytest.mark.parametrize("dtype", [np.int64, np.uint8])
 def test_all_shares_are_done(parts, dtype):
     x = np.arange(11, dtype=dtype)
-    bump_all(0, parts, x)
+    bump_all(parts, x)
     assert x.tolist() == list(range(3, 14))
 
 
 def test_one_part_needs_no_threads_and_more_are_launched(launched):
     x = np.zeros(9, int)
     for parts in (1, 2, 5):
-        bump_all(0, parts, x)
+        bump_all(parts, x)
     address = bump_all.address((x,))
     assert [(where, parts) for where, parts, _ in launched] == [(address, 2), (address, 5)]
     assert all(args[0] is x for _, _, args in launched)
@@ -72,14 +72,16 @@ def test_machine_code_is_not_shared_by_arrays_of_different_layouts():
 def test_what_cannot_be_launched_is_done_here(launched):
     launched.able = False
     x = np.zeros(9, int)
-    bump_all(0, 4, x)
+    bump_all(4, x)
     assert len(launched) == 1
     assert x.tolist() == [3] * 9
 
 
-def test_what_runs_one_part_is_the_compiled_function_itself():
-    assert bump_all.for_parts(1) is bump_all.share
-    assert bump_all.for_parts(2) is bump_all
+def test_for_parts_calls_the_compiled_function_directly_for_one_part(launched):
+    one = bump_all.for_parts(1)
+    assert (one.func, one.args) == (bump_all.share, (0, 1))
+    bump_all.for_parts(2)(np.zeros(9, int))
+    assert [parts for _, parts, _ in launched] == [2]
 
 
 def test_a_child_forked_while_a_kernel_was_being_made_can_make_its_own(monkeypatch):

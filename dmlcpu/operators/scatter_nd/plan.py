@@ -125,7 +125,7 @@ class Buckets:
 class Plan:
     """How one set of shapes, layouts and types is worked on."""
 
-    validate: Callable[..., Any] | None  # the kernels, to be called with (0, parts, ...); not all work needs each
+    validate: Callable[..., Any] | None  # the kernels, for the parts of each; not all work needs each
     copy: Callable[..., Any] | None
     apply: Callable[..., Any]
     partition: Callable[..., Any]
@@ -168,7 +168,7 @@ def plan(
     )
     return Plan(
         validate=kernels["validate"].for_parts(parts) if has_pass else None,
-        copy=kernels["copy"] if copies_first else None,
+        copy=kernels["copy"].for_parts(owners) if copies_first else None,
         apply=kernels["apply"].for_parts(owners),
         partition=kernels["partition"].for_parts(parts),
         apply_buckets=kernels["apply_buckets"].for_parts(parts),
@@ -280,24 +280,24 @@ def run(
     """
     with chosen.workspace as scratch:
         if chosen.validate:
-            chosen.validate(0, chosen.parts, indices, chosen.work, scratch)
+            chosen.validate(indices, chosen.work, scratch)
             place = _reported(chosen.parts, scratch)
             if place != VALID:
                 return place
         if unlike is not None:
             np.copyto(*unlike)
         if chosen.buckets.count and _is_spread(chosen.buckets, scratch):
-            chosen.partition(0, chosen.parts, indices, updates, chosen.work, scratch)
+            chosen.partition(indices, updates, chosen.work, scratch)
             scratch[chosen.buckets.counter] = 0
-            chosen.apply_buckets(0, chosen.parts, x, out, chosen.work, scratch)
+            chosen.apply_buckets(x, out, chosen.work, scratch)
             return VALID
         if chosen.copy:
-            chosen.copy(0, chosen.owners, x, out)
+            chosen.copy(x, out)
             x = x[:0]
         target = out
         if chosen.validation == SPECULATIVE:
             target = np.empty_like(out) if x.size else out.copy()
-        chosen.apply(0, chosen.owners, x, indices, updates, target, chosen.work, scratch)
+        chosen.apply(x, indices, updates, target, chosen.work, scratch)
         place = VALID if chosen.validation == BEFOREHAND else _reported(chosen.owners, scratch)
         if target is not out and place == VALID:
             out[...] = target

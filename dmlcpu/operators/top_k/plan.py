@@ -76,8 +76,7 @@ class Plan:
     """How one shape, layout and type is worked on."""
 
     kernel: registry.Entry
-    run: Callable[..., Any]  # the kernel, to be called with (0, parts, ...)
-    parts: int
+    run: Callable[..., Any]  # the kernel, for the parts that the work is cut into
     merge: Callable[..., Any] | None  # what makes the result of split sequences
     work: Array  # the work record that the kernels are given
     word: np.dtype[Any]  # what the kernels see elements as
@@ -115,11 +114,13 @@ def plan(
         **sequences,
     )
     _log.debug("top_k: %s, k %d along axis %d: %s (%s), %d parts", shape, k, axis, name, reason, parts)
+    merge_parts = None
+    if entry.name == "split":
+        merge_parts = functools.partial(registry.find("top_k", "merge").kernel.share, 0, parts)
     return Plan(
         kernel=entry,
         run=entry.kernel.for_parts(parts),
-        parts=parts,
-        merge=registry.find("top_k", "merge").kernel.share if entry.name == "split" else None,
+        merge=merge_parts,
         work=work,
         word=np.dtype(f"u{width}"),
         workspace=Workspace(parts * (positions + -(-keys * width // CELL))),
@@ -165,6 +166,6 @@ def _share_of_workspace(entry: registry.Entry, problem: Problem) -> tuple[int, i
 def run(chosen: Plan, x: Array, values: Array, indices: Array) -> None:
     """Carry out a plan on the words of the arrays."""
     with chosen.workspace as scratch:
-        chosen.run(0, chosen.parts, x, values, indices, chosen.work, scratch)
+        chosen.run(x, values, indices, chosen.work, scratch)
         if chosen.merge:
-            chosen.merge(0, chosen.parts, x, values, indices, chosen.work, scratch)
+            chosen.merge(x, values, indices, chosen.work, scratch)

@@ -138,7 +138,7 @@ class Search:
         x, bounds, shares, values = (words(each, chosen.word) for each in arrays)
         scratch = np.empty(parts * 2 * COLUMNS, chosen.word)
         found = (self._counts, values, self._indices.reshape(-1))
-        self._kernel.for_parts(parts)(0, parts, x, bounds, shares, start, *found, chosen.work, scratch)
+        self._kernel(parts, x, bounds, shares, start, *found, chosen.work, scratch)
         return bool(self._counts.max() <= self._values.shape[1])
 
     def _merge(self) -> None:

@@ -39,9 +39,9 @@ def filtered(block, bounds, shares, most, parts, largest, nan):
     values = np.zeros((columns, most), block.dtype)
     found = (counts, words(values.reshape(-1), chosen.word), positions.reshape(-1))
     scratch = np.empty(parts * 2 * COLUMNS, chosen.word)
-    kernel = registry.find("top_k", "filter").kernel.for_parts(parts)
+    kernel = registry.find("top_k", "filter").kernel
     x, bounds, shares = (words(each, chosen.word) for each in (block, bounds, shares.reshape(-1)))
-    kernel(0, parts, x, bounds, shares, 1000, *found, chosen.work, scratch)
+    kernel(parts, x, bounds, shares, 1000, *found, chosen.work, scratch)
     return counts, values, positions
 
 
