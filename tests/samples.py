@@ -6,6 +6,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+from numba import njit
 
 from dmlcpu.operators import OPERATORS
 from dmlcpu.products.packing import PackedMatrix, unpack
@@ -186,3 +187,13 @@ def quantized(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype)
     if rng.random() < 0.2:
         return np.full(shape, rng.choice([limits.min, limits.max]), dtype)
     return rng.integers(limits.min, limits.max + 1, shape).astype(dtype)
+
+
+def compiled(operation: Any) -> Any:
+    """Return a function for Python that does what only compiled code can call."""
+
+    @njit
+    def call(*args: Any) -> Any:
+        return operation(*args)
+
+    return call

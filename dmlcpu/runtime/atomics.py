@@ -2,15 +2,17 @@
 
 import platform
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from dmlcpu.runtime.intrinsics import address, address_of
 from dmlcpu.runtime.jit import device
 
-_ORDER = "seq_cst"  # what a thread wrote before is seen by whoever sees the word
+_ORDER = "seq_cst"  # a thread that sees the word sees all that was written before it
 _LONG = ir.IntType(64)
 
 # Linux's number of the futex call. Where there is none, threads cannot sleep in compiled code.
@@ -22,37 +24,25 @@ _CHECKS = 32  # of a word between two looks at the clock, some microseconds
 _syscall: Any = types.ExternalFunction("syscall", types.int64(*[types.int64] * 7))
 
 
-def _place(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    return builder.gep(context.make_array(signature.args[0])(context, builder, arguments[0]).data, [arguments[1]])
-
-
-@intrinsic
-def address_of(_context, cells, index):  # type: ignore[no-untyped-def]
-    """Return the address of cells[index]."""
+def _at_cell(emit: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what generates an intrinsic of (cells, index, *values) by emit(builder, address of the cell, *values)."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.ptrtoint(_place(context, builder, signature, arguments), _LONG)
+        return emit(builder, address(context, builder, signature, arguments, 0, arguments[1]), *arguments[2:])
 
-    return types.int64(cells, types.intp), generate
+    return generate
 
 
 @intrinsic
 def load(_context, cells, index):  # type: ignore[no-untyped-def]
     """Return cells[index] as it is now."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.load_atomic(_place(context, builder, signature, arguments), _ORDER, 8)
-
-    return types.int64(cells, types.intp), generate
+    return types.int64(cells, types.intp), _at_cell(lambda builder, cell: builder.load_atomic(cell, _ORDER, 8))
 
 
 @intrinsic
 def exchange(_context, cells, index, value):  # type: ignore[no-untyped-def]
     """Set cells[index] and return what it was."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.atomic_rmw("xchg", _place(context, builder, signature, arguments), arguments[2], _ORDER)
-
+    generate = _at_cell(lambda builder, cell, value: builder.atomic_rmw("xchg", cell, value, _ORDER))
     return types.int64(cells, types.intp, types.int64), generate
 
 
@@ -60,11 +50,17 @@ def exchange(_context, cells, index, value):  # type: ignore[no-untyped-def]
 def compare_exchange(_context, cells, index, expected, value):  # type: ignore[no-untyped-def]
     """Set cells[index] if it is as expected; return what it was."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        place = _place(context, builder, signature, arguments)
-        return builder.extract_value(builder.cmpxchg(place, arguments[2], arguments[3], _ORDER, _ORDER), 0)
+    def emit(builder: Any, cell: Any, expected: Any, value: Any) -> Any:
+        return builder.extract_value(builder.cmpxchg(cell, expected, value, _ORDER, _ORDER), 0)
 
-    return types.int64(cells, types.intp, types.int64, types.int64), generate
+    return types.int64(cells, types.intp, types.int64, types.int64), _at_cell(emit)
+
+
+@intrinsic
+def fetch_add(_context, cells, index):  # type: ignore[no-untyped-def]
+    """Return cells[index] and add 1 to it; other memory may be seen in another order."""
+    generate = _at_cell(lambda builder, cell: builder.atomic_rmw("add", cell, _LONG(1), "monotonic"))
+    return types.int64(cells, types.intp), generate
 
 
 @intrinsic
@@ -87,7 +83,7 @@ def relax(_context):  # type: ignore[no-untyped-def]
 def nanoseconds(_context):  # type: ignore[no-untyped-def]
     """Return the system's monotonic clock, in nanoseconds."""
 
-    def generate(context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:
+    def generate(_context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:
         pair = ir.ArrayType(_LONG, 2)
         time = cgutils.alloca_once(builder, pair)
         function = ir.FunctionType(ir.IntType(32), [ir.IntType(32), pair.as_pointer()])
@@ -101,7 +97,7 @@ def nanoseconds(_context):  # type: ignore[no-untyped-def]
 
 @device
 def spin(cells, index, value, most):  # type: ignore[no-untyped-def]
-    """Wait awake for cells[index] to change, so many nanoseconds at most; return whether it is still `value`."""
+    """Wait awake for cells[index] to change, at most `most` nanoseconds; return whether it is still `value`."""
     end = 0
     while True:
         for _ in range(_CHECKS):

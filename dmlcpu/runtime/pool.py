@@ -23,7 +23,8 @@ from typing import Any
 from numba import int64, intp
 from numba.core import types
 
-from dmlcpu.runtime.atomics import FUTEX, address_of, compare_exchange, exchange, load, nanoseconds, sleep, spin, wake
+from dmlcpu.runtime.atomics import FUTEX, compare_exchange, exchange, load, nanoseconds, sleep, spin, wake
+from dmlcpu.runtime.intrinsics import address_of
 from dmlcpu.runtime.jit import compile_lazily, device
 from dmlcpu.runtime.jobs import call, enter, entry_of, make_job, take_part
 from dmlcpu.runtime.memory import aligned_empty

@@ -29,7 +29,7 @@ def test_kernels_count_no_references(monkeypatch, tmp_path):
     """Atomic counts of arrays that threads share cost a tenth; the caller holds all arrays."""
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))  # of what was in the cache there is no text
     fresh = kernel(bump_all.function)
-    fresh(0, 1, np.zeros(3))
+    fresh(1, np.zeros(3))
     assert ["NRT_" in text for text in fresh.share.inspect_llvm().values()] == [False]
 
 
@@ -127,7 +127,7 @@ def hits_and_result(folder, helpers):
         import numpy as np
         from watched.kernel import watched
         x = np.array([2**33 + 5, 40, 0])
-        watched(0, 1, x)
+        watched(1, x)
         print(sum(watched.share.stats.cache_hits.values()), x[2])
         """,
         NUMBA_CACHE_DIR=str(folder / "cache"),

@@ -6,9 +6,9 @@ from numba.core.errors import TypingError
 from numba.np.numpy_support import as_dtype
 
 from dmlcpu.errors import BindingError, DmlError, IndexOutOfRangeError
+from dmlcpu.runtime.intrinsics import address_of
 from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.records import CELL
-from dmlcpu.runtime.stack import address_of
 
 # A thread's own stack holds a workspace of up to so many cells, 96 KiB: little beside the least that systems give a
 # thread (512 KiB), and enough for the 40 largest of 150,000 float32.
@@ -212,5 +212,5 @@ WORDS = {
 @device
 def share_memory(a, b):
     """Return whether two contiguous arrays share memory."""
-    first, other = address_of(a), address_of(b)
+    first, other = address_of(a, 0), address_of(b, 0)
     return a.size > 0 and b.size > 0 and first < other + b.size * b.itemsize and other < first + a.size * a.itemsize

@@ -22,6 +22,7 @@ from dmlcpu.interop.numba.arguments import (
     share_memory,
 )
 from dmlcpu.interop.numba.calls import caller_of, offer
+from dmlcpu.interop.numba.memory import stack_of, words_of
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.gemm.microkernels.microkernel import MR, NR, PREFETCH
 from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK
@@ -39,10 +40,9 @@ from dmlcpu.kernels.gemm.work import (
 )
 from dmlcpu.operators.quantized_matmul.function import quantized_matmul
 from dmlcpu.products.packing import lhs_sign_flip, rhs_sign_flip
-from dmlcpu.runtime.intrinsics import as_words, either
+from dmlcpu.runtime.intrinsics import address_of, as_words, either
 from dmlcpu.runtime.jit import OWN_OPTIONS, device
 from dmlcpu.runtime.records import CACHE_LINE, CELL, cells_of, record_at
-from dmlcpu.runtime.stack import address_of, stack_of, words_of
 from dmlcpu.runtime.variants import variant
 
 _record_on_stack, _numbers_on_stack = stack_of(cells_of(WORK)), stack_of(CACHE_LINE // CELL)
@@ -123,7 +123,7 @@ def multiply(a, b, scales, zeros, y, sizes, numbers, counts, options, spare):
         return np.int64(cells + _LINE_CELLS)
     works, cells_of_numbers = _record_on_stack(), _numbers_on_stack()
     fill(works, sizes, counts, options, NC, slots, cells)
-    scratch = either(cells > STACK, spare, -address_of(spare) // CELL % _LINE_CELLS, _scratch_on_stack())
+    scratch = either(cells > STACK, spare, -address_of(spare, 0) // CELL % _LINE_CELLS, _scratch_on_stack())
     scratch[COUNTER] = 0
     floats, bytes_ = as_words(cells_of_numbers, 0, np.float32), as_words(cells_of_numbers, _LINE_CELLS // 2, np.uint8)
     floats[0], floats[1], floats[2], bytes_[0], bytes_[1], bytes_[2] = numbers

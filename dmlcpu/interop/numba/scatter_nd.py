@@ -18,6 +18,7 @@ from dmlcpu.interop.numba.arguments import (
     share_memory,
 )
 from dmlcpu.interop.numba.calls import caller_of, offer
+from dmlcpu.interop.numba.memory import stack_of, words_of
 from dmlcpu.kernels.scatter_nd.apply import apply
 from dmlcpu.kernels.scatter_nd.reduction import ADD, OVERWRITE, PLAIN, is_reduced_in_vectors
 from dmlcpu.kernels.scatter_nd.validate import validate
@@ -39,9 +40,9 @@ from dmlcpu.kernels.scatter_nd.work import (
 from dmlcpu.kernels.walk import MAX_DIMS
 from dmlcpu.operators.scatter_nd.function import scatter_nd
 from dmlcpu.operators.scatter_nd.plan import MODES, REDUCTIONS, reduction_of
+from dmlcpu.runtime.intrinsics import address_of
 from dmlcpu.runtime.jit import OWN_OPTIONS, compile_kernel, device
 from dmlcpu.runtime.records import cells_of, record_at
-from dmlcpu.runtime.stack import address_of, stack_of, words_of
 
 _shape_on_stack = stack_of(MAX_DIMS + 1)
 _record_on_stack, _block_on_stack = stack_of(cells_of(WORK)), stack_of(1 + BLOCK_CELLS)
@@ -157,7 +158,7 @@ def check_output(x, indices, updates, out):
         raise BindingRefusalError("_shared", "scatter_nd", "out", "indices")
     if share_memory(out, updates):
         raise BindingRefusalError("_shared", "scatter_nd", "out", "updates")
-    in_place = address_of(x) == address_of(out)
+    in_place = address_of(x, 0) == address_of(out, 0)
     if not in_place and share_memory(out, x):
         raise BindingRefusalError("_shared", "scatter_nd", "out", "x (it may be x itself, but not a part of it)")
     return in_place

@@ -23,6 +23,7 @@ from dmlcpu.interop.numba.arguments import (
     share_memory,
 )
 from dmlcpu.interop.numba.calls import caller_of, offer
+from dmlcpu.interop.numba.memory import stack_of, words_of
 from dmlcpu.kernels.top_k.groups import GROUP, LINE, capacity
 from dmlcpu.kernels.top_k.keys import KeyMap, make_key_map
 from dmlcpu.kernels.top_k.lockstep import LONGEST, STARTS, lockstep
@@ -45,7 +46,6 @@ from dmlcpu.operators.top_k.plan import (
 from dmlcpu.runtime.intrinsics import either, line_of
 from dmlcpu.runtime.jit import OWN_OPTIONS, device
 from dmlcpu.runtime.records import CACHE_LINE, CELL, cells_of, record_at
-from dmlcpu.runtime.stack import stack_of, words_of
 from dmlcpu.runtime.variants import variant
 
 _on_stack, _record_on_stack = stack_of(STACK), stack_of(cells_of(WORK))

@@ -8,10 +8,10 @@ along K, NR). Every instruction set reads this one layout. What is missing at th
 import numpy as np
 
 from dmlcpu.kernels.gemm.microkernels.microkernel import KC, NR, ROW_STEP
-from dmlcpu.kernels.gemm.microkernels.packing import STEP, pack_groups, pack_words, sum_of_words
+from dmlcpu.kernels.gemm.microkernels.packing import STEP, load_word, pack_groups, pack_words, sum_of_words
 from dmlcpu.kernels.gemm.work import MATRIX, groups_of, panels_of
 from dmlcpu.kernels.walk import WALK, offset, share
-from dmlcpu.runtime.intrinsics import as_words, load_word
+from dmlcpu.runtime.intrinsics import as_words
 from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import record, record_at

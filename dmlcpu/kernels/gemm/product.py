@@ -22,7 +22,8 @@ from dmlcpu.kernels.gemm.pack import pack_panels, pack_rows
 from dmlcpu.kernels.gemm.work import COUNTER, SPACE, TALLEST, WORK, Arrays, lhs_cells, lhs_of, origin_of, space_of
 from dmlcpu.kernels.gemm.zero_points import any_b_zero, load_a_zeros, load_bias, start, start_wide
 from dmlcpu.kernels.walk import share
-from dmlcpu.runtime.intrinsics import as_words, either, fetch_add, prefetch
+from dmlcpu.runtime.atomics import fetch_add
+from dmlcpu.runtime.intrinsics import as_words, either, prefetch
 from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.kernel import Kernel
 from dmlcpu.runtime.records import record_at

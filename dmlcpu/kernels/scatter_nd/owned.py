@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dmlcpu.kernels.scatter_nd.copies import copy_range, fence, stream
 from dmlcpu.kernels.scatter_nd.linearize import linearize_singly
 from dmlcpu.kernels.scatter_nd.work import BLOCK, DROP, RAISE
 from dmlcpu.kernels.walk import share
-from dmlcpu.runtime.intrinsics import CACHE_LINE, copy_range, fence, stream
 from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.kernel import kernel
+from dmlcpu.runtime.records import CACHE_LINE
 
 FALSE_SHARING = 128  # bytes: processors fetch cache lines in pairs
 # Outputs of so many bytes are copied past the caches, so that they need not be read first. The system's memcpy does so

@@ -7,7 +7,8 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from dmlcpu.runtime.intrinsics import CACHE_LINE, address
+from dmlcpu.runtime.intrinsics import address
+from dmlcpu.runtime.records import CACHE_LINE
 
 _LONG = ir.IntType(64)
 

@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dmlcpu.kernels.top_k.keys import key_of
+from dmlcpu.kernels.top_k.lines import greatest_line
 from dmlcpu.kernels.top_k.order import CELLS, sort
 from dmlcpu.kernels.top_k.threshold import bits_of_line, collect, count_at_least, kth_greatest
 from dmlcpu.kernels.top_k.work import Candidates
 from dmlcpu.runtime.compilation import in_python
-from dmlcpu.runtime.intrinsics import greatest_line, line_of
+from dmlcpu.runtime.intrinsics import line_of
 from dmlcpu.runtime.jit import device, inlined
 
 GROUP = 16  # elements in a group

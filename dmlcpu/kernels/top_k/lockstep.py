@@ -9,9 +9,10 @@ import numpy as np
 
 from dmlcpu.kernels.top_k.groups import LINE
 from dmlcpu.kernels.top_k.keys import key_map_of, load_keys
+from dmlcpu.kernels.top_k.lines import insert
 from dmlcpu.kernels.top_k.work import WORK, Candidates, Problem, workspace_of, write_winner
 from dmlcpu.kernels.walk import offsets, share
-from dmlcpu.runtime.intrinsics import insert, line_of
+from dmlcpu.runtime.intrinsics import line_of
 from dmlcpu.runtime.jit import inlined
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import cells_of, record, record_at

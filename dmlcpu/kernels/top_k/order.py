@@ -6,7 +6,8 @@ and keys of 64 bits take two sorts, by their lower and then by their upper half.
 
 import numpy as np
 
-from dmlcpu.runtime.intrinsics import count_bits, line_of, reach
+from dmlcpu.kernels.top_k.lines import count_bits, reach
+from dmlcpu.runtime.intrinsics import line_of
 from dmlcpu.runtime.jit import device
 
 DIGITS = 256

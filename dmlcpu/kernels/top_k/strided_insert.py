@@ -11,9 +11,10 @@ import numpy as np
 from dmlcpu.kernels.top_k.blocks import block_at, block_count
 from dmlcpu.kernels.top_k.groups import LINE
 from dmlcpu.kernels.top_k.keys import key_map_of, load_keys
+from dmlcpu.kernels.top_k.lines import exceed, insert, insert_after_equals
 from dmlcpu.kernels.top_k.work import WORK, Candidates, Problem, start_of, workspace_of, write_winner
 from dmlcpu.kernels.walk import share
-from dmlcpu.runtime.intrinsics import as_words, exceed, insert, insert_after_equals, line_of, prefetch
+from dmlcpu.runtime.intrinsics import as_words, line_of, prefetch
 from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import record_at

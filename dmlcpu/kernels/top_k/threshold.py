@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from dmlcpu.runtime.intrinsics import count_bits, line_of, reach
+from dmlcpu.kernels.top_k.lines import count_bits, reach
+from dmlcpu.runtime.intrinsics import line_of
 from dmlcpu.runtime.jit import device
 
 ALL = np.uint64(0xFFFFFFFFFFFFFFFF)

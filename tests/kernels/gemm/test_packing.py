@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from numba import njit
+from samples import compiled
 
 from dmlcpu.kernels.gemm.microkernels import packing
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR
@@ -48,3 +49,9 @@ def test_pack_words_and_their_sum(dtype):
     assert words[2:].view(np.uint8).tolist() == unsigned.tolist()
     assert sum_of_words(words, 2, 2) == unsigned.sum()
     assert sum_of_words(words, 2, 0) == 0
+
+
+def test_load_word_needs_no_alignment():
+    load_word = compiled(packing.load_word)
+    array = np.arange(1, 9, dtype=np.uint8)
+    assert [load_word(array, i) for i in (0, 1, 4)] == [0x04030201, 0x05040302, 0x08070605]

@@ -6,8 +6,6 @@ from hypothesis import given, strategies as st
 from numba import njit
 
 from dmlcpu.kernels.scatter_nd import offsets
-from dmlcpu.runtime.intrinsics import fence, stream
-from dmlcpu.runtime.memory import aligned_empty
 
 
 @njit
@@ -35,12 +33,6 @@ def select_indices(words, start, wide, signed, size, base, values, begin, count,
     return offsets.select_indices(
         words, start, wide, signed, size, base, values, begin, count, first, last, own, chosen
     )
-
-
-@njit
-def stream_lines(source, first, target, place, count):
-    stream(source, first, target, place, count)
-    fence()
 
 
 INDEX_TYPES = [np.dtype(name) for name in ("int32", "uint32", "int64", "uint64")]
@@ -134,13 +126,3 @@ def test_nothing_below_zero_is_in_a_range_without_an_end():
     own, numbers = np.empty((2, 16), np.int64)
     found = select_range(np.arange(-1, 7), 8, 0, np.iinfo(np.int64).max, own, numbers)
     assert own[:found].tolist() == [0, 1, 2, 3, 4, 5, 6]
-
-
-def test_stream_copies_whole_lines():
-    source, target = aligned_empty(64, np.int64), aligned_empty(64, np.int64)
-    source[:] = np.arange(64)
-    target[:] = -1
-    stream_lines(source, 8, target, 32, 16)
-    assert target.tolist() == [-1] * 32 + list(range(8, 24)) + [-1] * 16
-    stream_lines(source, 0, target, 0, 0)
-    assert target[0] == -1

@@ -80,7 +80,7 @@ def test_a_key_map_is_as_wide_as_the_words(dtype):
 @pytest.mark.parametrize("dtype", WIDTHS)
 def test_shares_have_workspaces_of_their_own(dtype):
     works, scratch, sizes = make_work(), np.zeros(100, np.int64), np.zeros((2, 2), int)
-    fill_workspace(0, 2, np.zeros(1, dtype), works, scratch, sizes)
+    fill_workspace(2, np.zeros(1, dtype), works, scratch, sizes)
     assert sizes.tolist() == [[5, 3]] * 2
     assert scratch[:6].tolist() == [1] * 3 + [2] * 3  # positions first
     assert scratch[6:].view(dtype)[:10].tolist() == [1] * 5 + [2] * 5

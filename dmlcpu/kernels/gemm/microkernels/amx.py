@@ -21,7 +21,8 @@ from dmlcpu.kernels.gemm.microkernels.microkernel import (
 from dmlcpu.kernels.gemm.microkernels.vectors import BYTE
 from dmlcpu.kernels.gemm.microkernels.x86 import AVX512VNNI
 from dmlcpu.runtime import isa
-from dmlcpu.runtime.intrinsics import CACHE_LINE, emit_prefetch
+from dmlcpu.runtime.intrinsics import emit_prefetch
+from dmlcpu.runtime.records import CACHE_LINE
 
 MR = 32  # rows of the tallest tile of a product
 RATE = 1000  # products in a nanosecond on one thread, not measured

@@ -16,8 +16,9 @@ from numba.extending import intrinsic
 
 from dmlcpu.kernels.gemm.microkernels.vectors import WORD, constant, load, store, vector
 from dmlcpu.runtime import isa
-from dmlcpu.runtime.intrinsics import CACHE_LINE, address, emit_prefetch, splat
+from dmlcpu.runtime.intrinsics import address, emit_prefetch, splat
 from dmlcpu.runtime.isa import Isa
+from dmlcpu.runtime.records import CACHE_LINE
 
 MR = 12  # rows of the tallest tile of a vector unit
 NR = 32  # columns of a tile, and of a panel of the right-hand side

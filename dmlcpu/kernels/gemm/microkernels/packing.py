@@ -23,6 +23,17 @@ PREFETCH = 64
 
 
 @intrinsic
+def load_word(_context, array, index):
+    """Return the four bytes from array[index] on as one uint32, the first as its lowest; they need no alignment."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = address(context, builder, signature, arguments, 0, arguments[1])
+        return builder.load(builder.bitcast(place, WORD.as_pointer()), align=1)
+
+    return types.uint32(array, types.intp), generate
+
+
+@intrinsic
 def pack_groups(_context, b, start, step, count, sign_flip, words, first, sums, column):
     """Pack 4 * count rows of NR bytes, `step` apart from b[start] on, and add up their columns.
 

@@ -3,7 +3,8 @@
 import numpy as np
 from numba import njit
 
-from dmlcpu.runtime.stack import address_of, stack_of, words_of
+from dmlcpu.interop.numba.memory import stack_of, words_of
+from dmlcpu.runtime.intrinsics import address_of
 
 on_stack = stack_of(1 << 15)
 
@@ -12,7 +13,7 @@ on_stack = stack_of(1 << 15)
 def first_address(number):
     cells = on_stack()
     cells[0], cells[-1] = number, number
-    return address_of(cells) + 0 * cells[-1]
+    return address_of(cells, 0) + 0 * cells[-1]
 
 
 @njit

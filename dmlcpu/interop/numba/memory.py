@@ -1,0 +1,50 @@
+"""What compiled callers need to call kernels: words of their arrays, and memory on the stack."""
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+
+from dmlcpu.runtime.intrinsics import flat_array
+from dmlcpu.runtime.records import CACHE_LINE, CELL
+
+_CELL = ir.IntType(8 * CELL)
+
+
+@intrinsic
+def words_of(_context, array, word):
+    """Return the memory of a contiguous array as flat words of a type like np.uint32, alive as long as the array.
+
+    They can be written to even if the array cannot, as those of `dmlcpu.runtime.memory.words`.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        source = context.make_array(signature.args[0])(context, builder, arguments[0])
+        size = context.get_abi_sizeof(context.get_data_type(result.dtype))
+        nbytes = builder.mul(source.nitems, source.itemsize)
+        return flat_array(context, builder, result, source.data, builder.udiv(nbytes, nbytes.type(size)))
+
+    result = types.Array(word.dtype, 1, "C")
+    return result(array, word), generate
+
+
+def stack_of(cells: int) -> Any:
+    """Make an intrinsic that returns `cells` int64, uninitialised, on the stack of the function that calls it.
+
+    They start a cache line. That function is never inlined: its memory is free again when it returns, also in a loop.
+    """
+
+    @intrinsic
+    def on_stack(_context):
+        def generate(context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:
+            builder.function.attributes.add("noinline")
+            with builder.goto_entry_block():  # Numba's own `alloca_once` would fill it with zeros
+                memory = builder.alloca(ir.ArrayType(_CELL, cells))
+            memory.align = CACHE_LINE
+            return flat_array(context, builder, result, memory, context.get_constant(types.intp, cells))
+
+        result = types.Array(types.int64, 1, "C")
+        return result(), generate
+
+    return on_stack

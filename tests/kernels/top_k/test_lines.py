@@ -1,0 +1,79 @@
+"""Operations on lines of keys against NumPy, for words of every width."""
+
+import numpy as np
+import pytest
+from samples import compiled
+
+from dmlcpu.kernels.top_k import lines
+
+WIDTHS = ["uint8", "uint16", "uint32", "uint64"]
+reach, exceed, greatest_line = compiled(lines.reach), compiled(lines.exceed), compiled(lines.greatest_line)
+insert, insert_after_equals = compiled(lines.insert), compiled(lines.insert_after_equals)
+lowest_bit, count_bits = compiled(lines.lowest_bit), compiled(lines.count_bits)
+
+
+def random_words(dtype, size, seed=0):
+    return np.random.default_rng(seed).integers(0, np.iinfo(dtype).max, size, dtype, endpoint=True)
+
+
+def lanes_of(words):
+    return max(16, 64 // words.itemsize)
+
+
+@pytest.mark.parametrize("dtype", WIDTHS)
+def test_reach(dtype):
+    words = random_words(dtype, 200)
+    lanes = lanes_of(words)
+    for least in (words[13], 0, np.iinfo(dtype).max):
+        expected = sum(1 << i for i in range(lanes) if words[5 + i] >= least)
+        assert reach(words, 5, np.dtype(dtype).type(least)) == expected
+
+
+@pytest.mark.parametrize("dtype", WIDTHS)
+def test_exceed(dtype):
+    words = random_words(dtype, 200) // 2 + np.dtype(dtype).type(1)
+    lanes = lanes_of(words)
+    others = words.copy()
+    assert exceed(words, 3, others, 3) == 0
+    others[3 : 3 + lanes] -= np.arange(lanes, dtype=dtype)[::-1] % 3 == 0
+    assert exceed(words, 3, others, 3) == sum(1 << lane for lane in range(lanes - 1, -1, -3))
+
+
+@pytest.mark.parametrize("dtype", WIDTHS)
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_greatest_line(dtype, count):
+    lanes = lanes_of(np.zeros(0, dtype))
+    words, target = random_words(dtype, 7 + count * 3 * lanes), np.zeros(lanes + 2, dtype)
+    greatest_line(words, 7, 3 * lanes, words.size - 2 * lanes, target, 1)
+    expected = words[7:].reshape(count, 3, lanes)[:, 0].max(axis=0)
+    assert target.tolist() == [0, *expected.tolist(), 0]
+
+
+@pytest.mark.parametrize("dtype", WIDTHS)
+def test_insert_keeps_lists_in_order_and_the_newcomer_before_its_equals(dtype):
+    lanes = lanes_of(np.zeros(0, dtype))
+    words = random_words(dtype, (30, lanes)) % 5  # many ties
+    best, positions = np.zeros((4, lanes), dtype), np.zeros((4, lanes), np.uint16)
+    for i in range(29, -1, -1):
+        insert(words.reshape(-1), i * lanes, i, best.reshape(-1), positions.reshape(-1), 0, lanes, 4)
+    order = np.argsort(words[::-1], axis=0, kind="stable")[::-1][:4]  # from the last, the greatest, the first of equals
+    assert (positions == 29 - order).all()
+    assert (best == np.take_along_axis(words, 29 - order, axis=0)).all()
+
+
+@pytest.mark.parametrize("dtype", WIDTHS)
+def test_insert_after_equals_keeps_lists_in_order(dtype):
+    lanes = lanes_of(np.zeros(0, dtype))
+    words = random_words(dtype, (30, lanes)) % 5 + 1
+    best, positions = np.zeros((4, lanes), dtype), np.zeros((4, lanes), np.uint16)
+    for i in range(30):
+        insert_after_equals(words.reshape(-1), i * lanes, i, best.reshape(-1), positions.reshape(-1), 0, lanes, 4)
+    order = 29 - np.argsort(words[::-1], axis=0, kind="stable")[::-1][:4]
+    assert (positions == order).all()
+    assert (best == np.take_along_axis(words, order, axis=0)).all()
+
+
+@pytest.mark.parametrize("word", [1, 0x8000_0000_0000_0000, 0xFFFF_FFFF_FFFF_FFFF, 0b10100])
+def test_bits(word):
+    assert lowest_bit(np.uint64(word)) == (word & -word).bit_length() - 1
+    assert count_bits(np.uint64(word)) == word.bit_count()
