@@ -23,7 +23,7 @@ from numba.np.ufunc import parallel
 
 from dmlcpu.runtime.atomics import FUTEX
 from dmlcpu.runtime.jit import compile_lazily
-from dmlcpu.runtime.jobs import call
+from dmlcpu.runtime.launches import call
 
 # GNU OpenMP's own choice, 300,000 rounds, stalls for up to 8 ms whenever a core is busy with something else. With
 # 10,000, calls in a row lose nothing; the first call after a pause takes 1.4 to 1.8 ms instead of 5.6.

@@ -1,12 +1,12 @@
-"""Threads of our own, on Linux. They wait for work awake, then asleep. Nobody waits for one that comes late.
+"""dmlcpu's own threads, on Linux: helpers that wait for work awake, then asleep. No call waits for one that is late.
 
-Each helper has a box, through which it is handed jobs. Who makes a parallel call takes boxes that are free, posts the
-job in each, and does parts of it until none is left. Then it takes back what no helper has begun, and waits only for
-those that are at work. So a helper that does not come, as its core is busy, costs nothing but its help, and callers in
-several threads do not wait for one another.
+Each helper has a box through which it is handed launches. A caller takes boxes that are free, posts its launch in each,
+and does parts of it until none is left. Then it takes back what no helper has begun, and waits only for helpers that
+are at work. So a helper whose core is busy costs nothing but its help, and callers in several threads do not wait for
+one another.
 
 A sleeping helper is woken on another core than its waker's. Linux would often choose the waker's own, because it takes
-the idle core of a virtual machine for one that is not there; both threads then share a core until the scheduler looks
+the idle core of a virtual machine for one that does not exist; both threads then share a core until the scheduler looks
 again, 4 ms later.
 
 Measured on two virtual cores of Zen 4 (Linux 6.18), int8 product 100 x 768 x 2304, ms: called in a row / after 30 ms
@@ -20,25 +20,39 @@ import threading
 import time
 from typing import Any
 
+import numpy as np
 from numba import int64, intp
 from numba.core import types
 
 from dmlcpu.runtime.atomics import FUTEX, compare_exchange, exchange, load, nanoseconds, sleep, spin, wake
 from dmlcpu.runtime.intrinsics import address_of
 from dmlcpu.runtime.jit import compile_lazily, device
-from dmlcpu.runtime.jobs import call, enter, entry_of, make_job, take_part
+from dmlcpu.runtime.launches import call, enter, entry_of, make_launch, take_part
 from dmlcpu.runtime.memory import aligned_empty
+from dmlcpu.runtime.records import CACHE_LINE, cells_of, record, record_at
 
 _log = logging.getLogger("dmlcpu")
 
-# A box, in cells of 8 bytes; what its helper waits for has a cache line of its own.
-_STATE = 0
-_OWNER, _NEXT, _ENTRY, _JOB, _THREAD, _STEERED, _WOKEN_AT, _WAKING = range(8, 16)
-_ALLOWED, _ELSEWHERE = 16, 32  # sets of processors, a bit for each
-_SET = 16  # cells of a set: 1,024 processors, as in the C library
-_BOX = 48
+_SET = 16  # int64s of a set of processors, a bit for each: 1,024, as in the C library
 
-# The states of a box. Its owner posts, takes back and awaits; its helper runs, and is free again when it is done.
+# A box. What threads access at the same time are arrays of one element; `state` has a cache line of its own.
+BOX = record(
+    CACHE_LINE,
+    state=(np.int64, 1),
+    owner=(np.int64, 1),  # 1 while a caller has it
+    following=np.int64,  # the next box of its caller, or _NOBODY
+    entry=np.int64,
+    launch=np.int64,
+    thread=np.int64,  # the helper's number in the system
+    steered=np.int64,  # whether the helper is confined to `elsewhere`
+    woken_at=np.int64,
+    waking=np.int64,  # what waking the helper takes: a moving average in nanoseconds
+    allowed=(np.int64, _SET),  # the processors that the waker may use
+    elsewhere=(np.int64, _SET),  # those but the one it was on
+)
+_CELLS = cells_of(BOX)
+
+# The states of a box. Its owner posts, takes back and awaits; its helper runs, and frees it when it is done.
 _FREE, _ASLEEP, _POSTED, _RUNNING, _AWAITED = range(5)
 
 _NOBODY = -1
@@ -46,7 +60,7 @@ AVAILABLE = bool(FUTEX)
 
 # In nanoseconds. How long a helper stays awake after its last work: of 0.06 to 1.4 ms, 0.6 was best for calls in a row.
 AWAKE = 600_000
-# How long a caller waits awake for a helper that is at work: at least so long, and a fraction of the time the call has
+# How long a caller waits awake for a helper that is at work: at least this, and a fraction of the time the call has
 # taken, by which parts may differ. Then it sleeps: the helper may have lost its core to something else for 4 ms.
 _WAIT = 150_000
 _IMBALANCE = 8
@@ -59,96 +73,99 @@ _getaffinity: Any = types.ExternalFunction("sched_getaffinity", types.int32(type
 _setaffinity: Any = types.ExternalFunction("sched_setaffinity", types.int32(types.int32, types.int64, types.int64))
 
 
-def _serve(boxes, box, awake):  # type: ignore[no-untyped-def]
-    """Be a helper: do the jobs that are posted in a box, and sleep when none has come for `awake` nanoseconds."""
+def _serve(boxes, first, awake):  # type: ignore[no-untyped-def]
+    """Be the helper of the box at boxes[first]: do what is posted; sleep when nothing came for `awake` nanoseconds."""
+    box = record_at(boxes, first, BOX)
     while True:
-        idle = spin(boxes, box + _STATE, _FREE, awake)
-        if idle and compare_exchange(boxes, box + _STATE, _FREE, _ASLEEP) == _FREE:
-            sleep(boxes, box + _STATE, _ASLEEP)
-            _rise(boxes, box)
-            _roam(boxes, box)
-        if compare_exchange(boxes, box + _STATE, _POSTED, _RUNNING) == _POSTED:  # else it has been taken back
-            enter(boxes[box + _ENTRY], boxes[box + _JOB])
-            _roam(boxes, box)  # if it was confined only after it had risen
-            if exchange(boxes, box + _STATE, _FREE) == _AWAITED:
-                wake(boxes, box + _STATE)
+        idle = spin(box.state, 0, _FREE, awake)
+        if idle and compare_exchange(box.state, 0, _FREE, _ASLEEP) == _FREE:
+            sleep(box.state, 0, _ASLEEP)
+            _measure_waking(box)
+            _unsteer(box)
+        if compare_exchange(box.state, 0, _POSTED, _RUNNING) == _POSTED:  # else it has been taken back
+            enter(box.entry, box.launch)
+            _unsteer(box)  # if it was steered only after it had risen
+            if exchange(box.state, 0, _FREE) == _AWAITED:
+                wake(box.state, 0)
 
 
 @device
-def _rise(boxes, box):  # type: ignore[no-untyped-def]
-    """Note how long waking took."""
-    if boxes[box + _WOKEN_AT] != 0:  # it is, if the helper rose by chance before it was woken
-        took = min(max(nanoseconds() - boxes[box + _WOKEN_AT], 0), _LONGEST_WAKING)
-        boxes[box + _WAKING] += (took - boxes[box + _WAKING]) // 4
-        boxes[box + _WOKEN_AT] = 0
+def _measure_waking(box):  # type: ignore[no-untyped-def]
+    """Count how long waking took into the average."""
+    if box.woken_at != 0:  # it is 0 if the helper rose by chance before it was woken
+        took = min(max(nanoseconds() - box.woken_at, 0), _LONGEST_WAKING)
+        box.waking += (took - box.waking) // 4
+        box.woken_at = 0
 
 
 @device
-def _roam(boxes, box):  # type: ignore[no-untyped-def]
-    """Be allowed on all of the waker's processors again."""
-    if boxes[box + _STEERED]:
-        boxes[box + _STEERED] = 0
-        _setaffinity(0, 8 * _SET, address_of(boxes, box + _ALLOWED))
+def _unsteer(box):  # type: ignore[no-untyped-def]
+    """Allow the helper on all of the waker's processors again."""
+    if box.steered:
+        box.steered = 0
+        _setaffinity(0, 8 * _SET, address_of(box.allowed, 0))
 
 
 @device
-def _wake_elsewhere(boxes, box):  # type: ignore[no-untyped-def]
+def _wake_elsewhere(box):  # type: ignore[no-untyped-def]
     """Wake a helper on a processor that the caller may use and is not on."""
-    if _getaffinity(0, 8 * _SET, address_of(boxes, box + _ALLOWED)) == 0:
+    if _getaffinity(0, 8 * _SET, address_of(box.allowed, 0)) == 0:
         here = _getcpu()
         others = 0
         for i in range(_SET):
             mine = 1 << (here & 63) if i == here >> 6 else 0
-            boxes[box + _ELSEWHERE + i] = boxes[box + _ALLOWED + i] & ~mine
-            others |= boxes[box + _ELSEWHERE + i]
+            box.elsewhere[i] = box.allowed[i] & ~mine
+            others |= box.elsewhere[i]
         if others:
-            boxes[box + _STEERED] = 1
-            _setaffinity(boxes[box + _THREAD], 8 * _SET, address_of(boxes, box + _ELSEWHERE))
-    boxes[box + _WOKEN_AT] = nanoseconds()
-    wake(boxes, box + _STATE)
+            box.steered = 1
+            _setaffinity(box.thread, 8 * _SET, address_of(box.elsewhere, 0))
+    box.woken_at = nanoseconds()
+    wake(box.state, 0)
 
 
 def _launch(address, parts, args, boxes):  # type: ignore[no-untyped-def]
-    """Do all parts of a kernel call, with the help of whoever is free when a part is begun."""
-    job, entry = make_job(address, parts, args), entry_of(args)
+    """Do all parts of a kernel call, with the help of helpers that are free when a part is begun."""
+    launch, entry = make_launch(address, parts, args), entry_of(args)
     begin = nanoseconds()
     mine, helpers = _NOBODY, 0
-    part = take_part(job, args)
+    part = take_part(launch, args)
     while part < parts:
-        mine, more = _recruit(boxes, mine, parts - part - 1 - helpers, entry, job)
+        mine, more = _recruit(boxes, mine, parts - part - 1 - helpers, entry, launch)
         helpers += more
         call(address, part, parts, args)
-        part = take_part(job, args)
+        part = take_part(launch, args)
     patience = max(_WAIT, (nanoseconds() - begin) // _IMBALANCE)
     while mine != _NOBODY:
-        box, mine = mine, boxes[mine + _NEXT]
-        _dismiss(boxes, box, patience)
+        box = record_at(boxes, mine, BOX)
+        mine = box.following
+        _dismiss(box, patience)
 
 
 @device
-def _recruit(boxes, mine, wanted, entry, job):  # type: ignore[no-untyped-def]
-    """Post a job in free boxes, as many as are wanted; return the first of the caller's chain, and how many it took."""
+def _recruit(boxes, mine, wanted, entry, launch):  # type: ignore[no-untyped-def]
+    """Post a launch in up to `wanted` free boxes; return the first box of the caller's chain, and how many it took."""
     helpers = 0
-    for box in range(0, boxes.size, _BOX):
+    for first in range(0, boxes.size, _CELLS):
         if helpers >= wanted:
             break
-        if load(boxes, box + _OWNER) == 0 and compare_exchange(boxes, box + _OWNER, 0, 1) == 0:
-            boxes[box + _ENTRY], boxes[box + _JOB], boxes[box + _NEXT] = entry, job, mine
-            mine = box
+        box = record_at(boxes, first, BOX)
+        if load(box.owner, 0) == 0 and compare_exchange(box.owner, 0, 0, 1) == 0:
+            box.entry, box.launch, box.following = entry, launch, mine
+            mine = first
             helpers += 1
-            if exchange(boxes, box + _STATE, _POSTED) == _ASLEEP:
-                _wake_elsewhere(boxes, box)
+            if exchange(box.state, 0, _POSTED) == _ASLEEP:
+                _wake_elsewhere(box)
     return mine, helpers
 
 
 @device
-def _dismiss(boxes, box, patience):  # type: ignore[no-untyped-def]
-    """Take a job back if its helper has not begun, else wait until it is done; then let others have the box."""
-    if compare_exchange(boxes, box + _STATE, _POSTED, _FREE) == _RUNNING:
-        at_work = spin(boxes, box + _STATE, _RUNNING, patience)
-        if at_work and compare_exchange(boxes, box + _STATE, _RUNNING, _AWAITED) == _RUNNING:
-            sleep(boxes, box + _STATE, _AWAITED)
-    exchange(boxes, box + _OWNER, 0)
+def _dismiss(box, patience):  # type: ignore[no-untyped-def]
+    """Take a launch back if the helper has not begun, else wait until it is done; then let others have the box."""
+    if compare_exchange(box.state, 0, _POSTED, _FREE) == _RUNNING:
+        at_work = spin(box.state, 0, _RUNNING, patience)
+        if at_work and compare_exchange(box.state, 0, _RUNNING, _AWAITED) == _RUNNING:
+            sleep(box.state, 0, _AWAITED)
+    exchange(box.owner, 0, 0)
 
 
 @functools.cache
@@ -169,22 +186,22 @@ class Pool:
     """
 
     def __init__(self, most: int, awake: int = AWAKE) -> None:
-        self._boxes = aligned_empty(max(most, 1) * _BOX, "int64")
-        self._boxes[...] = 0
-        self._boxes[_STATE::_BOX] = _ASLEEP  # what there is not sleeps
-        self._boxes[_WAKING::_BOX] = _FIRST_WAKING
-        self._cells = memoryview(self._boxes)  # type: ignore[arg-type]  # read in half the time
+        self._cells = aligned_empty(max(most, 1) * _CELLS, "int64")
+        self._cells[...] = 0
+        self._boxes = self._cells.view(BOX)
+        self._boxes["state"] = _ASLEEP  # boxes without a helper are marked asleep
+        self._boxes["waking"] = _FIRST_WAKING
+        self._first_state = memoryview(self._boxes["state"][0])  # read in half the time
         self._most, self.awake = most, awake
-        self._helpers = 0
-        self._started = self._boxes[:0]  # the boxes that have a helper
+        self._count(0)
         self._known: set[int] = set()  # the addresses of kernels for whose arguments `_launch` is compiled
         self._preparing = threading.Lock()
 
     def launch(self, address: int, parts: int, args: tuple[Any, ...]) -> bool:
-        """Call the kernel at an address for every part; return False, and do nothing, where that cannot be.
+        """Call the kernel at an address for every part; return False, and do nothing, while another thread prepares.
 
-        The first call of a kernel compiles, and may start helpers. A finalizer or a signal handler that calls meanwhile
-        must do without, and so must other threads.
+        The first launch of a kernel prepares: it compiles, and may start helpers. A finalizer or a signal handler that
+        launches meanwhile gets False as well.
         """
         wanted = min(parts - 1, self._most)
         if address in self._known and self._helpers >= wanted:
@@ -205,15 +222,15 @@ class Pool:
         return [*_compiled()]
 
     def is_asleep(self) -> bool:
-        """Return whether the helper that is asked first sleeps, or has not been started."""
-        return self._cells[_STATE] == _ASLEEP
+        """Return whether the first helper sleeps, or has not been started."""
+        return self._first_state[0] == _ASLEEP
 
     def waking(self) -> int:
-        """Return what waking a helper takes, in nanoseconds: a moving average of what was measured."""
-        return self._cells[_WAKING]
+        """Return what waking the first helper takes, in nanoseconds: a moving average of what was measured."""
+        return int(self._boxes["waking"].item(0))
 
     def describe(self) -> dict[str, str | None]:
-        """Return what users may want to know."""
+        """Return what `dmlcpu info` shows of threads."""
         waits = f"awake for {self.awake / 1e6:g} ms after a call, then asleep"
         return {
             "layer": f"dmlcpu's own ({self._helpers} of at most {self._most} helpers started)",
@@ -223,11 +240,11 @@ class Pool:
         }
 
     def close(self) -> None:
-        """Have no more helpers; wait a moment for those that there are to fall asleep, which they do not wake from."""
-        boxes, self._most = self._started, 0
+        """Hand nothing to helpers any more; wait a moment until all are asleep, from which nothing wakes them."""
+        states, self._most = self._boxes["state"][: self._helpers], 0
         self._count(0)
         for _ in range(_FALLING_ASLEEP):
-            if (boxes[_STATE::_BOX] == _ASLEEP).all():
+            if (states == _ASLEEP).all():
                 break
             time.sleep(1e-3)
 
@@ -239,7 +256,7 @@ class Pool:
             thread = threading.Thread(
                 target=self._help, args=(number, threading.get_native_id()), name=f"dmlcpu-{number + 1}", daemon=True
             )
-            self._boxes[number * _BOX + _STATE] = _FREE
+            self._boxes["state"][number] = _FREE
             self._count(number + 1)  # before: an interrupt in `start` must not have a box get two helpers
             try:
                 thread.start()
@@ -252,16 +269,14 @@ class Pool:
         if threading.get_native_id() == starter:
             self._give_up(number, "threads are greenlets here")  # of gevent: this would never return
             return
-        box = number * _BOX
-        self._boxes[box + _THREAD] = threading.get_native_id()
-        _compiled()[1](self._boxes, box, self.awake)
+        self._boxes["thread"][number] = threading.get_native_id()
+        _compiled()[1](self._cells, number * _CELLS, self.awake)
 
     def _count(self, helpers: int) -> None:
-        self._helpers = helpers
-        self._started = self._boxes[: helpers * _BOX]
+        self._helpers, self._started = helpers, self._cells[: helpers * _CELLS]
 
     def _give_up(self, number: int, reason: str) -> None:
         _log.debug("no thread could be started (%s); there are %d", reason, number)
-        self._boxes[number * _BOX + _STATE] = _ASLEEP
+        self._boxes["state"][number] = _ASLEEP
         self._most = number
         self._count(number)

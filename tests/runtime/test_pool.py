@@ -98,12 +98,12 @@ def test_helpers_work_at_the_same_time_as_the_caller(asleep):
 
 def test_nobody_waits_for_a_helper_that_does_not_come():
     pool = Pool(1)
-    pool._helpers, pool._started = 1, pool._boxes  # whose thread there is not
-    pool._boxes[pools._STATE] = pools._FREE
+    pool._count(1)  # whose thread was never started
+    pool._boxes["state"] = pools._FREE
     done = cells(2)
     run(pool, count, 2, done)
     assert done.tolist() == [1, 1]
-    assert pool._boxes[[pools._STATE, pools._OWNER]].tolist() == [pools._FREE, 0]
+    assert pool._boxes[["state", "owner"]].item() == ([pools._FREE], [0])
 
 
 @pytest.mark.parametrize("each", [0, 50_000, 20_000_000])  # ns: longer than a caller waits awake
@@ -132,17 +132,17 @@ def test_callers_in_several_threads_share_the_helpers():
     for thread in threads:
         thread.join()
     assert wrong == []
-    assert not pool._boxes[pools._OWNER :: pools._BOX].any()
+    assert not pool._boxes["owner"].any()
 
 
 def test_a_caller_gets_a_helper_that_becomes_free_while_it_works():
     pool = Pool(1)
     run(pool, count, 2, cells(2))
-    pool._boxes[pools._OWNER] = 1  # somebody else has the helper
+    pool._boxes["owner"] = 1  # somebody else has the helper
     met = cells(3)
 
     def give_back():
-        pool._boxes[pools._OWNER] = 0
+        pool._boxes["owner"] = 0
         met[0] = 1
 
     thread = threading.Timer(0.05, give_back)
@@ -230,23 +230,23 @@ def test_a_helper_is_woken_elsewhere_and_may_then_go_anywhere():
     run(pool, count, 2, cells(2))
     rested(pool)
     run(pool, meet, 2, cells(2), 20 * SECOND)
-    sets = [pool._boxes[first : first + pools._SET].view(np.uint8) for first in (pools._ALLOWED, pools._ELSEWHERE)]
+    sets = [pool._boxes[name][0].view(np.uint8) for name in ("allowed", "elsewhere")]
     may, elsewhere = [set(np.flatnonzero(np.unpackbits(bits, bitorder="little")).tolist()) for bits in sets]
     assert may == allowed
     assert elsewhere < allowed
     assert len(elsewhere) == len(allowed) - 1
-    assert os.sched_getaffinity(pool._boxes.item(pools._THREAD)) == allowed
+    assert os.sched_getaffinity(pool._boxes["thread"].item()) == allowed
 
 
 def test_a_closed_pool_has_no_helpers():
     pool = Pool(1)
     run(pool, count, 2, cells(2))
     pool.close()
-    assert pool._boxes.item(pools._STATE) == pools._ASLEEP
+    assert pool._boxes["state"].item() == pools._ASLEEP
     done = cells(2)
     run(pool, count, 2, done)
     assert done.tolist() == [1, 1]
-    assert pool._boxes.item(pools._STATE) == pools._ASLEEP
+    assert pool._boxes["state"].item() == pools._ASLEEP
     assert pool.is_asleep()
 
 
