@@ -1,10 +1,9 @@
-"""Numba's threading layers: for systems where we have no threads of our own, and for who asks for one of them.
+"""Numba's threading layers: for systems where we have no threads of our own, and for users who ask for one of them.
 
-What they are started with is chosen here, and nothing of it stays behind: neither in the environment that child
-processes inherit, nor in the thread counts of other users of the same library.
+A layer is started with a setting of ours. It does not stay: neither in the environment that child processes inherit,
+nor in the thread counts of other users of the same library.
 """
 
-import contextlib
 import ctypes
 import functools
 import importlib.metadata
@@ -13,8 +12,6 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numba
@@ -28,9 +25,7 @@ from dmlcpu.runtime.launches import call
 # GNU OpenMP's own choice, 300,000 rounds, stalls for up to 8 ms whenever a core is busy with something else. With
 # 10,000, calls in a row lose nothing; the first call after a pause takes 1.4 to 1.8 ms instead of 5.6.
 _SPIN_NAME, _SPIN_COUNT = "GOMP_SPINCOUNT", "10000"
-_SPIN_SETTING = f"{_SPIN_NAME}={_SPIN_COUNT}"
 _TBB = {"linux": "libtbb.so.12", "darwin": "libtbb.12.dylib", "win32": "tbb12.dll"}
-_OPENMP_FILES = ("libgomp", "libomp", "libiomp")
 
 _ADVICE = "pip install dmlcpu[tbb]: of Numba's layers, TBB waits least for threads that are late"
 _ADVICE_LINUX = "do not set NUMBA_THREADING_LAYER: dmlcpu's own threads do not wait for threads that are late"
@@ -61,20 +56,19 @@ def asked_for() -> str | None:
 
 
 class NumbaLayer:
-    """The threads of the layer that Numba chooses; started by the first call."""
+    """The threads of the layer that Numba chooses; started by the first launch."""
 
     def __init__(self) -> None:
         self._launching = threading.Lock()
         self._closed = False
         self._waking = 0
         self._last = -_AWAKE
-        self._waiting: str | None = None
 
     def launch(self, address: int, parts: int, args: tuple[Any, ...]) -> bool:
-        """Call the kernel at an address for every part; return False, and do nothing, where that cannot be.
+        """Call the kernel at an address for every part; return False, and do nothing, during another launch.
 
-        Numba's workqueue layer aborts the process when two threads enter it, so whoever finds another call under way
-        gets no threads. GNU OpenMP kills a forked child that starts threads after its parent did.
+        Numba's workqueue layer aborts the process when two threads enter it. A forked child launches nothing: GNU
+        OpenMP kills a child that starts threads after its parent did.
         """
         if self._closed or not self._launching.acquire(blocking=False):
             return False
@@ -100,18 +94,18 @@ class NumbaLayer:
         return self._waking
 
     def describe(self) -> dict[str, str | None]:
-        """Return what users may want to know."""
-        asked = asked_for()
-        later = f"of GNU OpenMP, when it starts: {_own_settings() or f'{_SPIN_SETTING} (dmlcpu)'}"
+        """Return what `dmlcpu info` shows of threads."""
+        asked, layer = asked_for(), numba.threading_layer() if parallel._is_initialized else "not started yet"
         return {
-            "layer": f"Numba's, {numba.threading_layer()}" if parallel._is_initialized else "Numba's, not started yet",
+            "layer": f"Numba's, {layer}",
             "layer_from": f"NUMBA_THREADING_LAYER or its priority: {asked}" if asked else "Numba's default",
-            "waiting": self._waiting or later,
+            "waiting": "as the layer has it" if layer in ("tbb", "workqueue") else f"GNU OpenMP: {_waiting()}",
             "advice": _ADVICE_LINUX if asked and FUTEX else None if asked else _ADVICE,
         }
 
     def _start(self) -> None:
-        self._waiting = start()
+        """Start the layer and measure what a launch takes after a rest."""
+        start()
         nothing = cfunc(types.void(types.intp, types.intp))(_nothing)
         times = []
         for _ in range(_TRIALS + 1):  # the first compiles
@@ -122,13 +116,9 @@ class NumbaLayer:
         self._waking = max(1, int(statistics.median(times[1:])))
 
     def _run(self, address: int, parts: int, args: tuple[Any, ...]) -> None:
+        """Run the parts on no more threads than there are parts; the setting is this thread's own, and is put back."""
         active = numba.get_num_threads()
-        if parts >= active:
-            _launcher()(address, parts, args)
-            return
-        # Fewer shares than threads: wake no more threads than there are shares. The setting is this thread's own
-        # and is put back, so nobody else sees it.
-        numba.set_num_threads(parts)
+        numba.set_num_threads(min(parts, active))
         try:
             _launcher()(address, parts, args)
         finally:
@@ -143,54 +133,38 @@ def _nothing(part, parts):  # type: ignore[no-untyped-def]
     pass
 
 
-def start() -> str:
-    """Start Numba's layer, if nobody has; return how its threads wait for work, and who said so."""
-    if parallel._is_initialized:
-        return "as whoever started Numba's layer before has set it"
-    own = _own_settings()
-    # Numba's OpenMP layer binds to one that the process has for all, or else to a file of its own.
-    taken = hasattr(ctypes.CDLL(None), "omp_get_max_threads") if os.name == "posix" else False
-    before = _openmp_files()
-    tbb = numba.config.THREADING_LAYER not in ("omp", "workqueue") and _load_tbb()
-    with contextlib.nullcontext() if own else _in_environment(_SPIN_NAME, _SPIN_COUNT):
-        _start_layer(on_this_thread=tbb)
-    if numba.threading_layer() != "omp":
-        return "as the layer has it"
-    if own:
-        return own
-    if taken or _openmp_files() == before:
-        return "as OpenMP has it, which another library had loaded before"
-    return f"{_SPIN_SETTING} (dmlcpu, while OpenMP was loaded)"
+def start() -> None:
+    """Start Numba's layer; while it loads GNU OpenMP, the environment says how long that spins, unless the user did.
+
+    OpenMP's layer is started on a thread of its own: it sets the number of OpenMP threads for the thread that starts
+    it, and other libraries (PyTorch, for one) may use the same OpenMP. TBB's is started here: only the thread that
+    starts it may fork.
+    """
+    if numba.config.THREADING_LAYER not in ("omp", "workqueue") and _load_tbb():
+        numba.get_num_threads()
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    sets_spinning = not _own_settings()
+    if sets_spinning:
+        os.putenv(_SPIN_NAME, _SPIN_COUNT)  # of this process alone: `os.environ` does not change
+    try:
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(numba.get_num_threads).result()
+    finally:
+        if sets_spinning:
+            os.unsetenv(_SPIN_NAME)
+
+
+def _waiting() -> str:
+    """Return how long GNU OpenMP's threads spin, and whose setting that is."""
+    return _own_settings() or f"{_SPIN_NAME}={_SPIN_COUNT} (dmlcpu), unless another library loaded it first"
 
 
 def _own_settings() -> str:
     """Return what the user's environment says of how GNU OpenMP's threads wait, or nothing."""
     own = [f"{name}={os.environ[name]}" for name in (_SPIN_NAME, "OMP_WAIT_POLICY") if name in os.environ]
     return f"{', '.join(own)} (environment)" if own else ""
-
-
-def _start_layer(*, on_this_thread: bool) -> None:
-    """Start Numba's layer.
-
-    OpenMP's is started on a thread of its own: it sets the number of OpenMP threads for the thread that starts it, and
-    other libraries (PyTorch, for one) may use the same OpenMP. TBB's cares for forks of the thread that starts it.
-    """
-    if on_this_thread:
-        numba.get_num_threads()
-        return
-    errors: list[Exception] = []
-
-    def run() -> None:
-        try:
-            numba.get_num_threads()
-        except Exception as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]
 
 
 def _load_tbb() -> bool:
@@ -204,23 +178,3 @@ def _load_tbb() -> bool:
     except (importlib.metadata.PackageNotFoundError, OSError):
         return False
     return True
-
-
-def _openmp_files() -> set[str]:
-    """Return the OpenMP libraries of this process, where the system tells."""
-    try:
-        lines = Path("/proc/self/maps").read_text().splitlines()
-    except OSError:
-        return set()
-    paths = {line.split(maxsplit=5)[-1] for line in lines}
-    return {path for path in paths if os.path.basename(path).startswith(_OPENMP_FILES)}
-
-
-@contextlib.contextmanager
-def _in_environment(name: str, value: str) -> Iterator[None]:
-    """Let libraries that are loaded meanwhile find a setting in the environment."""
-    os.putenv(name, value)
-    try:
-        yield
-    finally:
-        os.unsetenv(name)
