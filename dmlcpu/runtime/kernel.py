@@ -4,13 +4,11 @@ A kernel is compiled once, lazily. The plan decides how many parts the work is w
 which costs 0.2 us. For more, a function that several threads run calls it for every part, by its address. Results
 never depend on `parts`.
 
-A parallel twin of every kernel would do the same. Numba compiles twins from the source on, though, and passes the
-parallel one's body through LLVM three times: that was half of all the time that compiling took.
+A `parallel=True` twin of every kernel would do the same, but Numba passes its body through LLVM three times: that was
+half of all compile time.
 """
 
 import functools
-import os
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -20,17 +18,6 @@ import numpy as np
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.jit import compile_kernel
 
-_making = threading.RLock()  # a signal handler or a finalizer may need a kernel while this thread makes one
-
-
-def _after_fork_in_child() -> None:
-    global _making
-    _making = threading.RLock()  # a thread that was left behind may have held the other
-
-
-if hasattr(os, "register_at_fork"):  # not on Windows
-    os.register_at_fork(after_in_child=_after_fork_in_child)
-
 
 class Kernel:
     """One kernel; calling it with (parts, ...) does all shares of the work, on threads if there are several."""
@@ -38,16 +25,14 @@ class Kernel:
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
         self.name = function.__name__
-        self._share: Any = None
         self._compiled: dict[tuple[Any, ...], tuple[int, Any]] = {}
 
     @property
     def share(self) -> Any:
         """The compiled function of (part, parts, ...)."""
-        if self._share is None:
-            with _making:  # or threads that come first together would each have their own
-                self._share = self._share or compile_kernel(self.function)
-        return self._share
+        made = vars(self)
+        # Threads that come first together may each make one; all of them use the first that is kept.
+        return made.get("_share") or made.setdefault("_share", compile_kernel(self.function))
 
     def for_parts(self, parts: int) -> Callable[..., Any]:
         """Return what does all shares when called with (...); one share is called directly, in C."""
@@ -61,8 +46,8 @@ class Kernel:
 
     def address(self, args: tuple[Any, ...]) -> int:
         """Return where the machine code for arguments of these types is."""
-        # What Numba's types follow from: to ask it for them would take 8 us an argument.
-        # (`dtype.num` is shorter, and the same for all record types.)
+        # Numba's types follow from these; to ask Numba for them would take 8 us an argument. (`dtype.num` does not do:
+        # it is the same for all record types.)
         kinds = tuple([(x.dtype, x.ndim, x.flags.num) if isinstance(x, np.ndarray) else type(x) for x in args])
         found = self._compiled.get(kinds)
         if found is None:
@@ -71,7 +56,7 @@ class Kernel:
             share.compile(signature)
             result = share.overloads[signature]
             address = result.library.get_pointer_to_function(result.fndesc.llvm_cfunc_wrapper_name)
-            found = self._compiled[kinds] = address, result  # which keeps the code where it is
+            found = self._compiled[kinds] = address, result  # the result keeps the code in memory
         return found[0]
 
 

@@ -1,4 +1,4 @@
-"""How many threads an operator may use, how small a share of work is worth one, and whose threads they are."""
+"""How many threads an operator may use, how much work is worth one, and whose threads they are."""
 
 import atexit
 import contextlib
@@ -15,20 +15,20 @@ from dmlcpu.runtime.quota import cpu_quota
 
 # A share of work below this many nanoseconds is not worth a thread that is awake.
 GRAIN = 40_000
-# A share that sleeping threads are woken for must be worth so many times what waking takes.
+# A share that sleeping threads are woken for must be worth this many times what waking takes.
 _WAKINGS = 2
 _STEP = 1 << 16  # such shares are rounded up to a multiple: plans are kept for each budget
-# Calls that begin within so many nanoseconds are calls in a row, whose threads stay awake once they are. It is more
-# than the time of a call that is not worth waking for, and less than the pauses of programs that do something else.
+# Calls that begin within this many nanoseconds are calls in a row: their threads stay awake. It is more than the time
+# of a call that is not worth waking threads for, and less than the pauses of programs that do something else.
 _IN_A_ROW = 1_500_000
 
 
 class Budget(NamedTuple):
-    """What a plan may spend: threads, and the least work worth one of them; and its kernel, if it may not choose."""
+    """What a plan may spend: threads, and the least work worth one of them, in nanoseconds."""
 
     threads: int
     grain: int = GRAIN
-    kernel: str | None = None  # of alternatives, the one to use; None: the plan chooses
+    kernel: str | None = None  # the kernel to use; None: the plan chooses
 
     def parts(self, work: int, most: int) -> int:
         """Return into how many shares to cut `work` nanoseconds that can be cut into at most `most` pieces."""
@@ -42,25 +42,31 @@ class _Budgets(NamedTuple):
     asleep: Budget
 
 
+class _Own(threading.local):
+    """How many threads the calls of this thread may use at most, if they are limited."""
+
+    most: int | None = None
+
+
 _budgets: _Budgets | None = None
 _layer: Pool | NumbaLayer | None = None
 _last = 0  # when a budget was last asked for while the threads slept
-_own = threading.local()  # its attribute most: how many threads a call of this thread may use at most
-_has_own = False  # whether any thread ever had such a bound; most programs have none, and do not look for it
+_own = _Own()
+_has_own = False  # whether any thread ever had a limit of its own; without one, calls need not look
 _making = threading.RLock()  # a signal handler or a finalizer may need the layer while this thread makes it
 
 
 def budget(most: int | None = None) -> Budget:
-    """Return what the call that begins now may spend: of threads at most so many, if that is given."""
+    """Return what the call that begins now may spend: at most `most` threads, if that is given."""
     global _last
     awake, asleep = _budgets or _first_budgets()
-    # After a pause all code is slow, so there is little of it here.
+    # After a pause all code is slow, so this is short.
     if awake is not asleep and (_layer or layer()).is_asleep():
         before, _last = _last, time.perf_counter_ns()
         if _last - before >= _IN_A_ROW:
             awake = asleep
     if _has_own:
-        most = min(getattr(_own, "most", awake.threads), awake.threads if most is None else most)
+        most = min(_own.most or awake.threads, most or awake.threads)
     return awake if most is None or most >= awake.threads else awake._replace(threads=most)
 
 
@@ -74,7 +80,7 @@ def layer() -> Pool | NumbaLayer:
 
 
 def launch(address: int, parts: int, args: tuple[Any, ...]) -> bool:
-    """Call the kernel at an address for every part, with all threads that are free; return whether it was done."""
+    """Call the kernel at an address for every part, with all threads that are free; return whether it did."""
     mine, before = layer(), _budgets
     waking = mine.is_asleep()
     done = mine.launch(address, parts, args)
@@ -92,7 +98,7 @@ def _budgets_of(threads: int) -> _Budgets:
 
 
 def _replace(before: _Budgets | None, budgets: _Budgets) -> _Budgets:
-    """Set the budgets, unless somebody else has set others meanwhile; return those in force."""
+    """Set the budgets, unless another thread has set others meanwhile; return those in force."""
     global _budgets
     with _making:
         if _budgets is before or _budgets is None:
@@ -110,11 +116,11 @@ def _make_layer() -> Pool | NumbaLayer:
 
 def _after_fork_in_child() -> None:
     global _layer, _making
-    _making = threading.RLock()  # a thread that was left behind may have held the other
+    _making = threading.RLock()  # a thread that the child does not have may hold the other
     if isinstance(_layer, NumbaLayer):
         _layer.close()
     else:
-        _layer = None  # its helpers were left behind; the child gets its own
+        _layer = None  # the child has none of its helpers, and makes its own
 
 
 def _close() -> None:
@@ -184,9 +190,9 @@ def set_num_threads(n: int) -> None:
 
 @contextlib.contextmanager
 def use_budget(threads: int, grain: int = GRAIN, kernel: str | None = None) -> Iterator[None]:
-    """Work under another budget for a while, awake or asleep (the tests' and the warm-up's way to shares and kernels).
+    """Replace the budget of the whole process for a while, for tests, benchmarks and warm-up: threads, grain, kernel.
 
-    A call that the kernel is not for raises LookupError.
+    A call that the kernel does not support raises LookupError.
     """
     global _budgets
     before, fixed = _budgets, Budget(threads, grain, kernel)
@@ -197,31 +203,20 @@ def use_budget(threads: int, grain: int = GRAIN, kernel: str | None = None) -> I
         _budgets = before
 
 
-class limit_threads:  # noqa: N801  # read as a sentence: with limit_threads(2)
-    """Let the calls of this thread use at most so many threads for a while; other threads' calls are not bound by it.
+@contextlib.contextmanager
+def limit_threads(threads: int) -> Iterator[None]:
+    """Let calls of this thread use at most `threads` threads for a while; calls of other threads are not limited.
 
-    Parameters
-    ----------
-    threads : int
-        At least 1. A bound around this one, and `set_num_threads`, go on holding.
+    A limit around this one, and `set_num_threads`, still hold.
     """
-
-    __slots__ = ("_before", "_threads")
-
-    def __init__(self, threads: int) -> None:
-        self._threads = threads
-
-    def __enter__(self) -> None:
-        global _has_own
-        self._before = getattr(_own, "most", None)
-        _own.most = self._threads if self._before is None else min(self._threads, self._before)
-        _has_own = True
-
-    def __exit__(self, *_: object) -> None:
-        if self._before is None:
-            del _own.most
-        else:
-            _own.most = self._before
+    global _has_own
+    before = _own.most
+    _own.most = min(threads, before or threads)
+    _has_own = True
+    try:
+        yield
+    finally:
+        _own.most = before
 
 
 def _first_budgets() -> _Budgets:
