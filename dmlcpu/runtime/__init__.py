@@ -2,5 +2,5 @@
 
 from dmlcpu.runtime.threadpools import join_threadpoolctl
 
-# Whoever loads anything of the runtime is about to compute: then limits have to hold from the first call on.
+# A program that loads the runtime is about to compute, and limits must hold from its first call on.
 join_threadpoolctl()

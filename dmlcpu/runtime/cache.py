@@ -1,12 +1,11 @@
-"""Compiled kernels on disk, where a damaged file is noticed before any of it is used.
+"""Compiled kernels on disk; a damaged file is noticed before any of it is used.
 
 Numba unpickles whatever its files hold: one that was cut short fails every call, and a flipped bit may run as machine
-code. Two processes that save at once may also number two entries alike. Here an entry's file is named by what it is the
-code for, so there is neither an index nor a number. The file holds
+code. Two processes that save at once may also give two entries one number. Here the name of an entry's file follows
+from what it is the code for, so there is neither an index nor a number. The file holds
 
 - a digest of all that follows,
-- a digest of what must be the same when it is used: Numba's version, the source,
-- a digest of the file's own name, so that no other entry's code is taken for this one's,
+- a digest of what must be the same when it is used: Numba's version, the source, the file's name,
 - the machine code, pickled by Numba.
 """
 
@@ -32,11 +31,6 @@ _warned = False
 class KernelCache(FunctionCache):  # type: ignore[misc]
     """Numba's cache of one function, with other files; it is the ``_cache`` of a dispatcher.
 
-    Parameters
-    ----------
-    function : function
-        What is compiled.
-
     Raises
     ------
     RuntimeError
@@ -57,29 +51,23 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
 
 
 class Files:
-    """The files of one function's entries, as Numba's cache uses them.
+    """The files of one function's entries, as Numba's cache uses them: in a folder, their names begin with `base`.
 
-    Parameters
-    ----------
-    folder : Path
-        Where they are.
-    base : str
-        How their names begin.
-    state : object
-        An entry that was saved with another state is stale.
+    An entry that was saved with another state is stale.
     """
 
     def __init__(self, folder: Path, base: str, state: object) -> None:
-        self._folder = folder
-        self._base = base
-        self._state = _digest(repr(state).encode())
+        self._folder, self._base, self._state = folder, base, state
 
     def path(self, key: object) -> Path:
-        """Return where the entry of a key is; Numba's types are told apart by how they are written."""
+        """Return where the entry of a key is; the texts of Numba's types tell them apart."""
         return self._folder / f"{self._base}.{_digest(repr(key).encode()).hex()[:16]}.nbc"
 
+    def _header(self, path: Path) -> bytes:
+        return _digest(repr((self._state, path.name)).encode())
+
     def load(self, key: object) -> Any:
-        """Return what was saved with this key, or None: there is nothing, it is stale or it is damaged."""
+        """Return what was saved with this key; None if there is nothing, or if it is stale or damaged."""
         path = self.path(key)
         try:
             content = memoryview(path.read_bytes())
@@ -89,23 +77,19 @@ class Files:
             if os.name == "nt" and isinstance(error, PermissionError):
                 raise  # Windows refuses while another process saves the file; Numba takes that for missing
             return _report(path, f"it cannot be read ({error.strerror})")
-        digest, rest = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
-        if digest != _digest(rest):
+        if content[:_DIGEST_BYTES] != _digest(content[_DIGEST_BYTES:]):
             return _report(path, "its bytes are not those that were written: it was cut short or altered")
-        state, name, data = rest[:_DIGEST_BYTES], rest[_DIGEST_BYTES : 2 * _DIGEST_BYTES], rest[2 * _DIGEST_BYTES :]
-        if state != self._state:
+        if content[_DIGEST_BYTES : 2 * _DIGEST_BYTES] != self._header(path):
             return None
-        if name != _digest(path.name.encode()):
-            return _report(path, "it was written for another kernel or for other types")
         try:
-            return pickle.loads(data)
-        except Exception as error:  # whole, but of other versions of libraries that are named in it
+            return pickle.loads(content[2 * _DIGEST_BYTES :])
+        except Exception as error:  # the file is whole, but names other versions of libraries
             return _report(path, f"it cannot be unpickled ({error!r})")
 
     def save(self, key: object, data: object) -> None:
-        """Save data with a key; whoever loads it meanwhile finds the file from before or all of the new one."""
+        """Save data with a key; a process that loads it meanwhile finds the old file or all of the new one."""
         path = self.path(key)
-        content = self._state + _digest(path.name.encode()) + dumps(data)
+        content = self._header(path) + dumps(data)
         unfinished = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.tmp")
         try:
             unfinished.write_bytes(_digest(content) + content)
@@ -124,7 +108,7 @@ def _digest(content: bytes | memoryview) -> bytes:
 
 
 def _report(path: Path, damage: str) -> None:
-    """Say what is wrong with a file: in a warning if it is the first of this process, else in the log."""
+    """Report damage: in a warning for the first file of this process, in the log for others."""
     global _warned
     message = f"the compiled kernel in {path} cannot be used: {damage}. It is compiled anew"
     if _warned:

@@ -1,12 +1,12 @@
-"""Whether kernels are compiled. People switch that off to debug code of their own; the reference computes then."""
+"""Whether kernels are compiled. Users switch it off to debug code of their own; the reference computes then."""
 
 from collections.abc import Callable
 from typing import Any
 
 from numba import config
 
-# Numba's decorators return functions as they are while compilation is off, and kernels cannot call such helpers: a
-# process that has imported them so goes on without compiling.
+# While compilation is off, Numba's decorators return functions unchanged, and kernels cannot call such helpers. A
+# process that has imported them cannot compile later.
 _OFF_FOR_GOOD = bool(config.DISABLE_JIT)
 
 

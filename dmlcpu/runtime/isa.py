@@ -1,7 +1,7 @@
-"""Which instruction sets the kernels may use: what Numba compiles for, and no more than DMLCPU_ISA allows.
+"""Which instruction sets kernels may use: those that Numba compiles for, up to the bound DMLCPU_ISA.
 
-Compiling an instruction that the target lacks kills the process (LLVM ERROR, SIGABRT). So what a kernel needs is looked
-up before anything is compiled.
+Compiling an instruction that the target lacks kills the process (LLVM ERROR, SIGABRT). So features are looked up before
+anything is compiled.
 """
 
 import ctypes
@@ -20,9 +20,9 @@ _AVX512VNNI = f"{_AVX2} avx512f avx512bw avx512vl avx512dq avx512vnni"
 
 
 class Isa(Enum):
-    """Instruction sets that kernels are written for: architecture, rank within it, and LLVM's names of what they need.
+    """Instruction sets that kernels are written for: architecture, rank within it, and lists of LLVM's feature names.
 
-    Of several lists of features one is enough.
+    A target needs one of the lists.
     """
 
     GENERIC = "", 0, ""
@@ -39,7 +39,7 @@ class Isa(Enum):
         self.needs = [frozenset([*filter(None, [architecture]), *features.split()]) for features in needs]
 
     def is_within(self, bound: "Isa") -> bool:
-        """Return whether a bound allows this one. GENERIC is within any bound, of whatever architecture."""
+        """Return whether a bound allows this one. GENERIC is within every bound."""
         return self is Isa.GENERIC or (self.architecture == bound.architecture and self.rank <= bound.rank)
 
 
@@ -50,13 +50,13 @@ def highest(isas: Iterable[Isa]) -> Isa:
 
 @functools.cache
 def detected() -> frozenset[Isa]:
-    """Return what this machine, its operating system and Numba's target can run."""
+    """Return the sets that this machine, its operating system and Numba's target can run."""
     return _runnable(Isa)
 
 
 @functools.cache
 def allowed() -> frozenset[Isa]:
-    """Return what kernels are chosen from: what the machine can run and DMLCPU_ISA allows."""
+    """Return the sets that the machine can run and DMLCPU_ISA allows."""
     text = os.environ.get("DMLCPU_ISA", "")
     if not text:
         return detected()
@@ -67,11 +67,11 @@ def allowed() -> frozenset[Isa]:
         raise ValueError(f"DMLCPU_ISA is {text!r}; allowed: {names}") from None
     if bound.architecture not in ("", *target_features()):
         _log.debug("DMLCPU_ISA is %s, which is a bound for %s; using GENERIC", text, bound.architecture)
-    return _runnable(isa for isa in Isa if isa.is_within(bound))  # AMX is asked for only where it may be used
+    return _runnable(isa for isa in Isa if isa.is_within(bound))  # AMX is requested only if the bound allows it
 
 
 def require(isa: Isa) -> None:
-    """Refuse to go on where Numba's target lacks what kernels of this instruction set need."""
+    """Raise RuntimeError if Numba's target lacks features of this instruction set."""
     missing = _missing(isa)
     if missing:
         raise RuntimeError(f"a kernel for {isa.name} cannot be compiled for this target, which lacks {missing}")
@@ -89,8 +89,8 @@ def target_features() -> frozenset[str]:
     return frozenset({architecture, *named, *implied})
 
 
-# What LLVM lists of an ARM processor leaves these out, though it knows them by the processor's name. So it is asked for
-# a dot product: how the bytes of the left-hand side are widened, and the instruction that it takes if there is one.
+# LLVM's list of an ARM processor's features leaves these out, though LLVM uses them for processors that it knows by
+# name. So it compiles a dot product: how bytes of the left-hand side are widened, and the instruction to look for.
 _DOT_PRODUCTS = {"dotprod": ("sext", "sdot"), "i8mm": ("zext", "usdot")}
 _DOT_PRODUCT = """
 define i32 @dot(<16 x i8> %a, <16 x i8> %b) {{
@@ -105,7 +105,7 @@ declare i32 @llvm.vector.reduce.add.v16i32(<16 x i32>)
 
 
 def _dot_products(triple: str, cpu: str, features: str) -> frozenset[str]:
-    """Return which of these features LLVM compiles for."""
+    """Return which of `_DOT_PRODUCTS` LLVM compiles for."""
     from llvmlite import binding
 
     machine = binding.Target.from_triple(triple).create_target_machine(cpu=cpu, features=features)
@@ -118,13 +118,13 @@ def _dot_products(triple: str, cpu: str, features: str) -> frozenset[str]:
 
 
 def _missing(isa: Isa) -> str:
-    """Return what the target lacks of what an instruction set needs, in words; nothing if it lacks nothing."""
+    """Return which features of an instruction set the target lacks, in words; nothing if it lacks none."""
     missing = [needs - target_features() for needs in isa.needs]
     return " or ".join(sorted(", ".join(sorted(features)) for features in missing)) if all(missing) else ""
 
 
 def _runnable(isas: Iterable[Isa]) -> frozenset[Isa]:
-    """Return those that can be run."""
+    """Return the sets that the target and the operating system can run."""
     runs = {isa for isa in isas if not _missing(isa)}
     if Isa.AMX in runs and not _request_amx():
         runs.remove(Isa.AMX)
@@ -139,7 +139,7 @@ _SYS_ARCH_PRCTL = 158
 
 @functools.cache
 def _request_amx() -> bool:
-    """Ask Linux once for the use of AMX tiles in this process; threads and children inherit it."""
+    """Ask Linux for the use of AMX tiles in this process; threads and children inherit it."""
     if sys.platform != "linux":
         return False
     libc = ctypes.CDLL(None, use_errno=True)

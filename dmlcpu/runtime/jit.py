@@ -1,4 +1,4 @@
-"""The only place where Numba's decorators are applied: how functions are compiled, and found in the cache."""
+"""Numba's decorators, applied only here: how functions are compiled, and found in the cache."""
 
 import functools
 import hashlib
@@ -15,40 +15,40 @@ from dmlcpu.runtime.cache import KernelCache
 
 _log = logging.getLogger("dmlcpu")
 
-# What is compiled for a caller gets the caller's options unless it has its own, and kernels are kept on disk for all.
+# A function compiled for a caller gets that caller's options unless it has its own, and the cache serves all callers.
 OWN_OPTIONS: dict[str, Any] = {"fastmath": False, "forceinline": False}
 # nogil: Python threads that call operators run side by side. error_model: 0 / 0 is NaN, as in NumPy.
 _OPTIONS: dict[str, Any] = {**OWN_OPTIONS, "nogil": True, "error_model": "numpy"}
 # Nothing in a kernel counts references to arrays: its caller holds them until it returns. Counting took a tenth of a
 # small call, and more than a third of a small product's time.
 _KERNEL_OPTIONS = {**_OPTIONS, "_nrt": False}
-# A helper has no wrappers to be called by from Python, which would take a third of the compile time.
+# A helper has no wrappers for calls from Python, which would take a third of the compile time.
 _HELPER_OPTIONS = {**_KERNEL_OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 def device(function: Callable[..., Any]) -> Any:
-    """Make a helper that kernels call; it is compiled into them, is not cached by itself and not called from Python."""
+    """Make a helper that kernels call. It is compiled into them and not cached by itself; Python cannot call it."""
     return njit(**_HELPER_OPTIONS)(function)
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """Make a `device` helper that becomes part of its caller's text before that is compiled.
+    """Make a `device` helper that becomes part of its caller's text before the caller is compiled.
 
-    It is for what is called from one place or two, or is a single expression. LLVM optimises any other helper by
-    itself, once more in each of its callers, and in theirs.
+    Use it for single expressions, and for helpers with one caller or two. LLVM optimises any other helper by itself,
+    then again in each of its callers, and in their callers.
     """
     return njit(**_HELPER_OPTIONS, inline="always")(function)
 
 
 def compile_kernel(function: Callable[..., Any]) -> Any:
-    """Make a compiled function of (part, parts, ...), which is compiled when it is first called and kept on disk."""
+    """Make a compiled function of (part, parts, ...); it is compiled at its first call, and cached on disk."""
     return compile_lazily(function, **_KERNEL_OPTIONS)
 
 
 def compile_lazily(function: Callable[..., Any], **options: Any) -> Any:
-    """Make a compiled function that Python calls; it is compiled when it is first called, and kept on disk."""
-    # Numba names a cache entry by file, qualified name and line, and forgets the source of helpers; so a digest of
-    # everything the function calls goes into the name.
+    """Make a function that Python calls; it is compiled at its first call, and cached on disk."""
+    # Numba names a cache entry by file, qualified name and line, and does not look at helpers. So a digest of all that
+    # the function reaches goes into the name.
     copy = types.FunctionType(function.__code__, function.__globals__, function.__name__)
     copy.__qualname__ = f"{function.__qualname__}_{digest(function)}"
     copy.__doc__ = function.__doc__
@@ -67,10 +67,10 @@ def _tell_once(reason: str) -> None:
 
 
 def digest(function: Callable[..., Any]) -> str:
-    """Hash the code of `function`, of every helper of its package that it reaches, and the constants they use."""
+    """Hash the code of `function` and of every helper of its package that it reaches, and the constants they use."""
     hashed = hashlib.sha256(repr(_HELPER_OPTIONS).encode())
     package = function.__module__.partition(".")[0]
-    seen: dict[Any, int] = {}  # not their codes: copies with other globals have the same
+    seen: dict[Any, int] = {}  # functions, not code objects, which copies with other globals share
     pending = [function]
     while pending:
         here = pending.pop()
@@ -90,7 +90,7 @@ def digest(function: Callable[..., Any]) -> str:
 
 
 def _with_inner(code: types.CodeType) -> Iterator[types.CodeType]:
-    """Return the code of a function, and of those within it, whose texts tell where they lie in memory."""
+    """Yield the code of a function and of the functions within it; `repr` of these shows an address."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
@@ -98,11 +98,11 @@ def _with_inner(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def _hash(hashed: Any, name: str, value: Any, package: str) -> list[Any]:
-    """Hash a constant, or return the functions whose code counts instead."""
+    """Hash a constant, or return the functions to hash instead of it."""
     if isinstance(value, tuple):
         own_type = [] if type(value) is tuple else [type(value)]  # a NamedTuple's methods
         return [function for member in (*own_type, *value) for function in _hash(hashed, name, member, package)]
-    # Of a helper, of an intrinsic, of a property.
+    # The function of a helper, of an intrinsic, of a property.
     inner = [getattr(value, attribute, None) for attribute in ("py_func", "_defn", "fget")]
     if any(inner):
         hashed.update(repr(sorted(getattr(value, "targetoptions", {}).items())).encode())  # whether it is inlined

@@ -1,7 +1,7 @@
-"""Numba's threading layers: for systems where we have no threads of our own, and for users who ask for one of them.
+"""Numba's threading layers: used on systems other than Linux, and if the user asks for one.
 
-A layer is started with a setting of ours. It does not stay: neither in the environment that child processes inherit,
-nor in the thread counts of other users of the same library.
+Starting one leaves nothing behind: neither in the environment that child processes inherit, nor in the thread counts of
+other users of the same library.
 """
 
 import ctypes

@@ -26,7 +26,7 @@ _FLAT = C_CONTIGUOUS | WRITEABLE
 
 
 class _Blocks(threading.local):
-    """What each thread keeps for its next call, and what it lent last: one look at the thread finds both."""
+    """The block that each thread keeps for its next call, and the one that it lent last; one look-up finds both."""
 
     def __init__(self) -> None:
         self.kept_and_lent: list[Array | None] = [None, None]
@@ -37,14 +37,13 @@ _KEPT, _LENT = range(2)
 
 
 class Workspace:
-    """Uninitialised 64-byte aligned memory of so many int64 cells at least, for the time of a ``with``.
+    """At least `cells` int64 of uninitialised, 64-byte aligned memory for the time of a ``with``.
 
-    The memory belongs to the calling thread, whose next call uses it again, if it is not too large to be kept. While it
-    is lent it is not there: a call in between (of a signal handler, of a finalizer) gets memory of its own.
+    Each thread caches one block, unless it is too large, for its next call. Re-entrant: a nested call (signal handler,
+    finalizer) finds no cached block and allocates one. Within a thread, calls must end in the reverse order of their
+    beginning.
 
-    Within a thread, calls must end in the reverse order of their beginning, as those of a stack do.
-
-    A plan keeps one for all its calls, from any thread: to make it takes as long as to lend memory.
+    A plan keeps one workspace for all its calls, from any thread: to make it takes as long as to enter it.
     """
 
     __slots__ = ("cells",)
@@ -55,7 +54,7 @@ class Workspace:
     def __enter__(self) -> Array:
         blocks = _local.kept_and_lent
         block = blocks[_KEPT]
-        blocks[_KEPT] = None  # a call between these two lines is done with it before this one goes on
+        blocks[_KEPT] = None  # a nested call between these two lines is done with the block before this call goes on
         if block is None or block.size < self.cells:
             block = aligned_empty(self.cells, np.int64)
         blocks[_LENT] = block
@@ -63,7 +62,7 @@ class Workspace:
 
     def __exit__(self, *_: object) -> None:
         blocks = _local.kept_and_lent
-        block = blocks[_LENT]  # or what a call in between had; that one has given it back itself
+        block = blocks[_LENT]  # None after a nested call, which has cached its own block
         blocks[_LENT] = None
         if block is not None and block.size <= _KEPT_BYTES // CELL:
             blocks[_KEPT] = block
@@ -71,7 +70,7 @@ class Workspace:
 
 @functools.cache
 def second_level_cache() -> int:
-    """Return the bytes of the cache that each core has for itself; a usual size where the system does not tell.
+    """Return the bytes of each core's second-level cache; where the system does not tell, a usual size.
 
     Linux tells in files; Python's `os.sysconf` does not know the names of caches.
     """
@@ -94,12 +93,12 @@ def aligned_empty(length: int, dtype: Any) -> Array:
 
 
 def words(array: Array, word: np.dtype[Any]) -> Array:
-    """Return the memory `array` spans as a flat array of words: unsigned ones, or those it consists of.
+    """Return the memory that `array` spans as a flat array of words, without a copy.
 
-    Nothing is copied. Kernels are compiled for flat contiguous arrays of one unsigned type a width, whatever the
-    array's shape, strides, type or write protection; they get `first_word` and the strides beside it. The array must
-    not be empty, and its address and strides must be multiples of the word's size. The result can be written to even
-    if `array` cannot: only what a caller checked to be an output may be.
+    Kernels are compiled for flat contiguous arrays of one unsigned type a width, whatever the array's shape, strides,
+    type or write protection; they get `first_word` and the strides beside it. The array must not be empty, and its
+    address and strides must be multiples of the word's size. The result is writable even if `array` is not: write only
+    to outputs.
     """
     if type(array) is np.ndarray and array.flags.num & _FLAT == _FLAT:  # a matrix would stay two-dimensional
         flat = array.ravel()
@@ -109,16 +108,12 @@ def words(array: Array, word: np.dtype[Any]) -> Array:
 
 
 class _Span:
-    """What NumPy needs to make an array over memory that another array owns."""
+    """What NumPy needs to make an array over memory of another array."""
 
     def __init__(self, owner: Array, address: int, length: int, dtype: np.dtype[Any]) -> None:
         self.owner = owner  # keeps the memory alive
-        self.__array_interface__ = {
-            "data": (address, False),
-            "shape": (length,),
-            "typestr": dtype.str,
-            "version": 3,
-        }
+        about = {"data": (address, False), "shape": (length,), "typestr": dtype.str, "version": 3}
+        self.__array_interface__ = about
 
 
 def word_strides(strides: tuple[int, ...], width: int) -> tuple[int, ...]:
@@ -127,7 +122,7 @@ def word_strides(strides: tuple[int, ...], width: int) -> tuple[int, ...]:
 
 
 def packed_strides(shape: tuple[int, ...], step: int = 1) -> tuple[int, ...]:
-    """Return the strides of a packed array in C order; step: from one element to the next, a byte's or a word's."""
+    """Return the strides of a packed array in C order; step: from one element to the next, in bytes or words."""
     strides = [step]
     for n in shape[:0:-1]:
         strides.append(strides[-1] * n)
@@ -140,8 +135,8 @@ def first_word(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
 
 
 def spans_meet(a: Array, b: Array) -> bool:
-    """Return whether what two arrays span, from the first element to the last, has memory in common."""
-    if a is not b and a.flags.num & b.flags.num & OWNS_DATA:  # spares most calls what NumPy's own check takes
+    """Return whether the spans of two arrays, from the first element to the last, have memory in common."""
+    if a is not b and a.flags.num & b.flags.num & OWNS_DATA:  # faster than NumPy's own check
         return False
     return np.may_share_memory(a, b)
 
@@ -156,8 +151,7 @@ def overlap(a: Array, b: Array) -> bool:
         return True
 
 
-# Of a search that grows exponentially with the dimensions; usual tensors take a step for each.
-_MOST_STEPS = 10_000
+_MOST_STEPS = 10_000  # of a search that grows exponentially with the dimensions; usual tensors take one for each
 
 
 def elements_overlap(sizes: tuple[int, ...], strides: tuple[int, ...], width: int = 1) -> bool:
@@ -167,9 +161,10 @@ def elements_overlap(sizes: tuple[int, ...], strides: tuple[int, ...], width: in
 
 
 def _meet(steps: list[tuple[int, int]], offset: int, width: int, budget: Iterator[int], *, moved: bool) -> bool:
-    """Return whether moves of at most `most` times each stride, not all of none, lead from `offset` to one near 0.
+    """Return whether steps of (stride, at most how many) lead from `offset` to less than `width` from 0.
 
-    True as well when `budget`, which every call takes one from, is used up.
+    At least one step must be made; `moved` says whether one was. Every call takes one from `budget`, and an empty
+    budget gives True.
     """
     if next(budget, None) is None:
         return True
@@ -179,7 +174,7 @@ def _meet(steps: list[tuple[int, int]], offset: int, width: int, budget: Iterato
     if stride == 0:
         return abs(offset) < width
     reach = sum(s * m for s, m in rest) + width - 1
-    # Only these counts leave an offset that the smaller strides can make up for; packed tensors have just 0.
+    # Only these counts leave an offset that the smaller strides can reach 0 from; packed tensors have just 0.
     first = max(-most if moved else 0, -((offset + reach) // stride))
     last = min(most, (reach - offset) // stride)
     return any(_meet(rest, offset + n * stride, width, budget, moved=moved or n != 0) for n in range(first, last + 1))

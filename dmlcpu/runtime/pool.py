@@ -35,10 +35,10 @@ _log = logging.getLogger("dmlcpu")
 
 _SET = 16  # int64s of a set of processors, a bit for each: 1,024, as in the C library
 
-# A box. What threads access at the same time are arrays of one element; `state` has a cache line of its own.
+# A box. Atomic operations take arrays, so words that several threads access are arrays of one element.
 BOX = record(
     CACHE_LINE,
-    state=(np.int64, 1),
+    state=(np.int64, 1),  # in a cache line of its own, because its helper watches it
     owner=(np.int64, 1),  # 1 while a caller has it
     following=np.int64,  # the next box of its caller, or _NOBODY
     entry=np.int64,
@@ -65,7 +65,7 @@ AWAKE = 600_000
 _WAIT = 150_000
 _IMBALANCE = 8
 _FIRST_WAKING = 100_000  # what waking a helper is taken to cost until that has been measured
-_LONGEST_WAKING = 200_000  # that counts; or one busy hour would keep all but the largest calls serial for good
+_LONGEST_WAKING = 200_000  # longer ones count as this, or one busy hour would keep most later calls serial
 _FALLING_ASLEEP = 20  # ms, at most, at the end of the process
 
 _getcpu: Any = types.ExternalFunction("sched_getcpu", types.int32())
@@ -257,7 +257,7 @@ class Pool:
                 target=self._help, args=(number, threading.get_native_id()), name=f"dmlcpu-{number + 1}", daemon=True
             )
             self._boxes["state"][number] = _FREE
-            self._count(number + 1)  # before: an interrupt in `start` must not have a box get two helpers
+            self._count(number + 1)  # first, or after an interrupt in `start` the box would get a second helper
             try:
                 thread.start()
             except RuntimeError as error:  # the system has no more, or the interpreter is about to end

@@ -1,4 +1,4 @@
-"""What the process's control groups grant it: a container may have the time of 2 of 64 cores, and some memory."""
+"""The CPU time and memory that control groups grant the process: a container may have the time of 2 of 64 cores."""
 
 import os
 import re
@@ -12,13 +12,13 @@ _MOUNT = re.compile(r"\S+ \S+ \S+ (\S+) /(\S+) .* - (cgroup2?) \S+ (\S+)")  # ro
 
 
 def cpu_quota(root: Path = Path("/")) -> float | None:
-    """Return how many cores' time the process may use, or None if nothing limits it or no file says so."""
+    """Return how many cores' time the process may use, or None if no file tells of a limit."""
     found = [quota for group in _groups(root, "cpu") if (quota := _quota(group)) is not None]
     return min(found, default=None)
 
 
 def memory_limit(root: Path = Path("/")) -> int:
-    """Return how many bytes of memory the process may use: what the machine has, or less."""
+    """Return how many bytes of memory the process may use: all of the machine's, or less."""
     found = [limit for group in _groups(root, "memory") if (limit := _memory(group)) is not None]
     return min([_physical_memory(), *found])
 
@@ -38,15 +38,15 @@ def _groups(root: Path, controller: str) -> Iterator[Path]:
             continue
         mount = group = root / point
         path = PurePosixPath(own.get("" if version == "cgroup2" else controller, "/"))
-        if path.is_relative_to(top):  # a container may see its own part of the hierarchy only, from `top` on
+        if path.is_relative_to(top):  # a container may see only its own part of the hierarchy, from `top` on
             group = mount / path.relative_to(top)
-        if not os.path.isdir(group):  # a path of the host's; what is mounted here is the container's own group
+        if not os.path.isdir(group):  # a path of the host; the container's own group is mounted here
             group = mount
         yield from [group, *group.parents][: len(group.parts) - len(mount.parts) + 1]
 
 
 def _quota(group: Path) -> float | None:
-    """Return what one control group grants; its ancestors may grant less."""
+    """Return how many cores' time one control group grants; its ancestors may grant less."""
     text = _read(group / "cpu.max") or _read(group / "cpu.cfs_quota_us") + " " + _read(group / "cpu.cfs_period_us")
     try:
         time, period = map(int, text.split())  # not for "max", which is no limit
@@ -62,7 +62,7 @@ def _memory(group: Path) -> int | None:
 
 
 def _matches(pattern: re.Pattern[str], file: Path) -> Iterator[tuple[str, ...]]:
-    """Yield what the pattern finds in each line that has its form."""
+    """Yield the groups of the pattern in each line that it matches."""
     for line in _read(file).split("\n"):
         if match := pattern.fullmatch(line):
             yield match.groups()
@@ -71,5 +71,5 @@ def _matches(pattern: re.Pattern[str], file: Path) -> Iterator[tuple[str, ...]]:
 def _read(file: Path) -> str:
     try:
         return file.read_text("utf-8", "surrogateescape")
-    except (OSError, ValueError):  # there is none outside Linux; ValueError: a name that no file can have
+    except (OSError, ValueError):  # only Linux has these files; ValueError: no file can have such a name
         return ""

@@ -1,12 +1,11 @@
-"""Records: how a plan talks to kernels, and how kernels lay out their workspace, by name instead of by position.
+"""Records: named fields in the arrays that plans pass to kernels, and in the workspace of kernels.
 
-A *record* is a NumPy structured type with nested fields. What a kernel is told and the memory it works in are both
-arrays of int64, so that no call costs more than one of plain arrays (Numba looks at a structured array for 0.1 us
-longer). Inside the kernel `record_at` reads them as what they are: ``work = record_at(works, 0, WORK)``, and then
-``work.x.start``.
+A *record* is a NumPy structured type with nested fields. It travels as an array of int64, because Numba takes 0.1 us
+longer to look at a structured array. Inside the kernel `record_at` gives the fields their names: ``work =
+record_at(works, 0, WORK)``, and then ``work.x.start``.
 
-A record is memory. A loop that writes to arrays makes LLVM load its fields again each time round, and then it does not
-vectorise. So what a hot loop needs is taken out first, as arguments or as a NamedTuple, which live in registers.
+A record is memory. In a loop that writes to arrays LLVM loads its fields again each time round, and does not vectorise.
+So a hot loop gets the fields it needs as arguments or in a NamedTuple, which live in registers.
 """
 
 from collections.abc import Mapping
@@ -46,14 +45,14 @@ def cells_of(dtype: Record) -> int:
 
 
 def fill(dtype: Record, **values: Any) -> NDArray[np.int64]:
-    """Return a record as kernels are given it; ``.view(dtype)`` shows it by name.
+    """Return a record with these values, as int64; ``.view(dtype)`` shows it by name.
 
-    A nested record is given as a mapping, and a table may be shorter than its field: what is behind it is 0.
+    A nested record is given as a mapping. A table may be shorter than its field: the rest is 0.
 
     Raises
     ------
     TypeError
-        If a field is missing, or there is none of that name.
+        If a field is missing or unknown.
     ValueError
         If a table is longer than its field.
     """
@@ -65,10 +64,7 @@ def fill(dtype: Record, **values: Any) -> NDArray[np.int64]:
 def _set(target: Any, dtype: Record, values: Mapping[str, Any], path: str) -> None:
     names = dtype.names or ()
     if values.keys() != set(names):
-        missing, unknown = (
-            [name for name in names if name not in values],
-            [name for name in values if name not in names],
-        )
+        missing, unknown = [n for n in names if n not in values], [n for n in values if n not in names]
         raise TypeError(f"record {path or 'as a whole'}: missing {missing}, unknown {unknown}")
     for name, value in values.items():
         if dtype[name].names:
@@ -84,7 +80,7 @@ def _set(target: Any, dtype: Record, values: Mapping[str, Any], path: str) -> No
 
 @intrinsic
 def record_at(_context, cells, index, dtype):  # type: ignore[no-untyped-def]
-    """Return the memory from cells[index] on as a record; cells: int64, alive as long as the result."""
+    """Return the memory from cells[index] on as a record; cells: int64, which must outlive the result."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data

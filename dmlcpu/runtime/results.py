@@ -1,8 +1,8 @@
 """Arrays for results. The memory of a large one is used again when the last array over it is gone.
 
-A system clears fresh pages before it hands them out. That takes longer than to fill them: scatter_nd into 154 MB, two
-threads, 28 ms into fresh pages and 10 into these. The system may take what is kept back at any time; nothing is kept
-where it cannot be told so, or if DMLCPU_KEEP_RESULTS is 0.
+A system clears fresh pages before it hands them out, which takes longer than to fill them: scatter_nd into 154 MB, two
+threads, takes 28 ms into fresh pages and 10 into kept ones. The system may take a kept block back at any time. Nothing
+is kept where a program cannot allow that (`MADV_FREE`), or if DMLCPU_KEEP_RESULTS is 0.
 """
 
 import mmap
@@ -31,7 +31,7 @@ def empty_result(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     del result
     try:
         block = _memory(nbytes)
-    except OSError:  # there is none, or the process has too many blocks; then NumPy's own error is the right one
+    except OSError:  # no memory is left, or the process has too many blocks: NumPy raises its own error, or succeeds
         return np.empty(shape, dtype)
     return np.ndarray(shape, dtype, np.asarray(_Lease(block)))
 
@@ -45,7 +45,7 @@ def keeps() -> bool:
 
 
 def _memory(nbytes: int) -> mmap.mmap:
-    """Return the kept block if it suits; if it does not, it goes back to the system."""
+    """Return the kept block if its size suits, else a new one; a kept block that does not suit is freed."""
     try:
         block = _kept.pop()
     except IndexError:
@@ -60,7 +60,7 @@ def _memory(nbytes: int) -> mmap.mmap:
 
 
 def _advise(block: mmap.mmap, advice: int) -> bool:
-    """Return whether the system takes the advice; it may know the word and yet refuse."""
+    """Return whether the system takes the advice; it may define one and yet refuse it."""
     try:
         block.madvise(advice)
     except OSError:
@@ -69,7 +69,7 @@ def _advise(block: mmap.mmap, advice: int) -> bool:
 
 
 class _Lease:
-    """The base of all arrays over a block, which is kept for the next result once they are gone."""
+    """The base of all arrays over a block; when they are gone, the block is kept for the next result."""
 
     block: mmap.mmap | None = None  # a signal handler may raise before it is set
 
@@ -77,7 +77,7 @@ class _Lease:
         self.block = block
         self.__array_interface__ = np.frombuffer(block, np.uint8).__array_interface__
 
-    # What it needs is bound here: it may run when the interpreter has taken this module apart.
+    # Defaults bind what it needs: it may run when the interpreter has cleared this module.
     def __del__(self, _advise: Any = _advise, _free: Any = _FREE, _keep: Any = _kept.append) -> None:
         if self.block is not None and _advise(self.block, _free):
             _keep(self.block)

@@ -7,22 +7,22 @@ _LENIENCE = "KMP_DUPLICATE_LIB_OK"
 
 
 def join_threadpoolctl() -> None:
-    """Register the operators' threads; do nothing where there is no threadpoolctl, or one from before 3.2."""
-    # It is imported here, in 2 to 3 ms: to wait until somebody else does would be too late for the first limits.
+    """Register the operators' threads; do nothing without threadpoolctl, or with one from before 3.2."""
+    # The import takes 2 to 3 ms. After another package's import, the first limits would already be in force.
     lenient = _LENIENCE in os.environ
     try:
         from threadpoolctl import LibController, register
     except ImportError:
         return
     finally:
-        if not lenient:  # its import allows Intel's OpenMP to be loaded twice, which is not asked for here
+        if not lenient:  # its import sets this, which allows Intel's OpenMP to be loaded twice
             os.environ.pop(_LENIENCE, None)
 
     class OperatorThreads(LibController):  # type: ignore[misc]
-        """The threads of the operators, under the name of a library that is loaded whenever they are.
+        """The threads of the operators, under the name of a library that is always loaded with them.
 
-        threadpoolctl finds pools by shared libraries, each with one controller. The libraries in which Numba starts
-        threads are left to a controller of Numba's own.
+        threadpoolctl finds pools by shared libraries, and a library has one controller. The libraries in which Numba
+        starts threads are left to a controller of Numba's own.
         """
 
         user_api = "dmlcpu"
@@ -37,14 +37,14 @@ def join_threadpoolctl() -> None:
             return get_num_threads()
 
         def set_num_threads(self, num_threads: int) -> None:
-            """Let operators use at most so many threads, in the whole process."""
+            """Let operators use at most `num_threads` threads, in the whole process."""
             from dmlcpu.runtime.threads import set_num_threads
 
             set_num_threads(num_threads)
 
         def get_version(self) -> str:
             """Return the version of this package, not of the library."""
-            # With an import statement, mypy would see the whole package as one cycle.
+            # An import statement would make the whole package one cycle for mypy.
             return str(importlib.import_module("dmlcpu").__version__)
 
     register(OperatorThreads)

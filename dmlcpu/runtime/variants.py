@@ -1,7 +1,7 @@
-"""Kernels and helpers that share their text: in a copy some global names mean something else, in its helpers as well.
+"""Copies of kernels and helpers in which some global names mean something else, in their helpers as well.
 
-One text of a product then serves every microkernel and every epilogue. The helpers that reach a replaced name are made
-anew for each copy; the others are shared, and compiled once.
+One text of a product then serves every microkernel and every epilogue. The helpers that reach a replaced name are
+copied too; the others are shared, and compiled once.
 """
 
 import types
@@ -14,31 +14,30 @@ from dmlcpu.runtime.kernel import Kernel
 
 
 def variant(function: Callable[..., Any], name: str, **names: Any) -> Kernel:
-    """Return a kernel of a function of (part, parts, ...) for which, and for whose helpers, `names` are replaced.
+    """Return a kernel of a function of (part, parts, ...), with `names` replaced in it and in its helpers.
 
     Raises
     ------
     NameError
-        If neither the function nor a helper of it uses one of the names: it would be replaced in vain.
+        If neither the function nor a helper of it uses one of the names.
     """
     _refuse_unused(f"variant {name}", function, names)
-    copy = _rebound(function, names, {})
+    copy = _copy(function, names, {})
     copy.__code__ = copy.__code__.replace(co_name=name)
     copy.__name__ = copy.__qualname__ = name
     return Kernel(copy)
 
 
 def specialized(helper: Any, **names: Any) -> Any:
-    """Return a copy of a helper, compiled in the same way, for which, and for whose helpers, `names` are replaced.
+    """Return a copy of a helper, compiled in the same way, with `names` replaced in it and in its helpers.
 
     Raises
     ------
     NameError
-        If neither the helper nor a helper of it uses one of the names: it would be replaced in vain.
+        If neither the helper nor a helper of it uses one of the names.
     """
-    function = _function_of(helper)
-    _refuse_unused("specialized", function, names)
-    return _remade(helper, names, {})
+    _refuse_unused("specialized", _function_of(helper), names)
+    return _copy(helper, names, {})
 
 
 def _refuse_unused(what: str, function: Any, names: dict[str, Any]) -> None:
@@ -47,26 +46,23 @@ def _refuse_unused(what: str, function: Any, names: dict[str, Any]) -> None:
         raise NameError(f"{what}: nothing in {function.__name__} is called {', '.join(unused)}")
 
 
-def _remade(helper: Any, names: dict[str, Any], made: dict[Any, Any]) -> Any:
-    """Return a copy of a helper, compiled in the same way, with other globals. made: as for `_rebound`."""
+def _copy(helper: Any, names: dict[str, Any], made: dict[Any, Any]) -> Any:
+    """Return a copy of a helper or function, compiled in the same way, with other globals. made: copies of helpers."""
     function = _function_of(helper)
-    copy = _rebound(function, names, made)
-    return copy if helper is function else njit(**_options_of(helper))(copy)
-
-
-def _rebound(function: Any, names: dict[str, Any], made: dict[Any, Any]) -> Any:
-    """Return a copy of a function with other globals. made: the helpers that have been made anew."""
     scope: dict[str, Any] = {**function.__globals__, **names}
     for name in function.__code__.co_names:
-        helper: Any = scope.get(name)
-        inner = _function_of(helper)
+        used: Any = scope.get(name)
+        inner = _function_of(used)
         if name not in names and inner is not None and _reaches(inner, names.keys(), set()):
-            if helper not in made:
-                made[helper] = _remade(helper, names, made)
-            scope[name] = made[helper]
+            if used not in made:
+                made[used] = _copy(used, names, made)
+            scope[name] = made[used]
     copy = types.FunctionType(function.__code__, scope, function.__name__, None, function.__closure__)
     copy.__qualname__, copy.__doc__, copy.__module__ = function.__qualname__, function.__doc__, function.__module__
-    return copy
+    if helper is function:
+        return copy
+    options = {option: value for option, value in helper.targetoptions.items() if option != "nopython"}
+    return njit(**options)(copy)
 
 
 def _reaches(function: Any, names: Any, seen: set[Any]) -> bool:
@@ -82,9 +78,5 @@ def _reaches(function: Any, names: Any, seen: set[Any]) -> bool:
 
 
 def _function_of(value: Any) -> Any:
-    """Return the Python function of a helper, which it is itself while compilation is switched off; else None."""
+    """Return the Python function of a helper, which without compilation is the helper itself; else None."""
     return getattr(value, "py_func", value if isinstance(value, types.FunctionType) else None)
-
-
-def _options_of(helper: Any) -> dict[str, Any]:
-    return {option: value for option, value in helper.targetoptions.items() if option != "nopython"}
