@@ -4,6 +4,7 @@ import functools
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -104,16 +105,9 @@ def words(array: Array, word: np.dtype[Any]) -> Array:
         flat = array.ravel()
         return flat if flat.dtype is word else flat.view(word)
     low, high = np.lib.array_utils.byte_bounds(array)
-    return np.asarray(_Span(array, low, (high - low) // word.itemsize, word))
-
-
-class _Span:
-    """What NumPy needs to make an array over memory of another array."""
-
-    def __init__(self, owner: Array, address: int, length: int, dtype: np.dtype[Any]) -> None:
-        self.owner = owner  # keeps the memory alive
-        about = {"data": (address, False), "shape": (length,), "typestr": dtype.str, "version": 3}
-        self.__array_interface__ = about
+    shape = ((high - low) // word.itemsize,)
+    span = {"data": (low, False), "shape": shape, "typestr": word.str, "version": 3}
+    return np.asarray(SimpleNamespace(__array_interface__=span, owner=array))  # which keeps the memory alive
 
 
 def word_strides(strides: tuple[int, ...], width: int) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ import atexit
 import contextlib
 import math
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -226,15 +227,9 @@ def _first_budgets() -> _Budgets:
 
 def _from_environment() -> int | None:
     text = os.environ.get("DMLCPU_NUM_THREADS", "")
-    if not text:
-        return None
-    try:
-        n = int(text)
-    except ValueError:
-        n = 0
-    if n < 1:
+    if text and not re.fullmatch(r"\s*\+?0*[1-9][0-9]*\s*", text):
         raise ValueError(f"DMLCPU_NUM_THREADS is {text!r}; allowed: an integer of at least 1")
-    return n
+    return int(text) if text else None
 
 
 def _machine_threads() -> int:
