@@ -144,7 +144,7 @@ class Unreadable:
         return fail, ()
 
 
-def test_what_cannot_be_unpickled_is_damaged(entries):
+def test_load_reports_a_file_that_cannot_be_unpickled(entries):
     entries.save("key", Unreadable())
     with pytest.warns(RuntimeWarning, match="cannot be unpickled .*a name that is gone"):
         assert entries.load("key") is None
@@ -165,7 +165,7 @@ def test_a_directory_where_the_file_should_be_is_reported_and_left(process, tmp_
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_what_windows_refuses_while_another_process_saves_is_no_damage(monkeypatch, entries):
+def test_load_on_windows_raises_the_error_of_a_file_that_is_being_saved(monkeypatch, entries):
     def refuse(path):
         raise PermissionError(13, "Permission denied")
 
@@ -233,7 +233,7 @@ def test_a_warning_made_an_error_fails_one_call_only(process, tmp_path):
 
 
 @pytest.mark.parametrize("was", ["another Numba", "another source"])
-def test_what_is_stale_is_replaced_without_a_warning(process, tmp_path, monkeypatch, was):
+def test_a_stale_file_is_replaced_without_a_warning(process, tmp_path, monkeypatch, was):
     with monkeypatch.context() as patch:
         if was == "another Numba":
             patch.setattr(numba, "__version__", "0.65.1")
@@ -259,7 +259,7 @@ def test_the_folder_is_known(process, tmp_path):
     assert Path(kernel.share.stats.cache_path) == only_file(tmp_path).parent
 
 
-def test_without_a_place_there_is_no_cache(monkeypatch, tmp_path):
+def test_kernels_are_compiled_without_a_writable_folder(monkeypatch, tmp_path):
     (tmp_path / "file").touch()
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "file" / "folder"))
     monkeypatch.setattr(numba.config, "CACHE_LOCATOR_CLASSES", "UserProvidedCacheLocator")
@@ -268,7 +268,7 @@ def test_without_a_place_there_is_no_cache(monkeypatch, tmp_path):
     assert doubling.share.stats.cache_path is None
 
 
-def test_who_loads_while_others_save_finds_a_whole_file(entries, tmp_path):
+def test_load_while_others_save_finds_a_whole_file(entries, tmp_path):
     data = [bytes([n]) * 2_000_000 for n in range(2)]
     entries.save("key", data[0])
 

@@ -19,7 +19,7 @@ I8MM = NEON | {"dotprod", "i8mm"}
 
 @pytest.fixture
 def machine(monkeypatch):
-    """A machine of our making: its architecture and features, and whether its system grants AMX."""
+    """A machine as described: its architecture and features, and whether its system grants AMX."""
     asked = []
 
     def make(features, grants_amx=True):

@@ -27,7 +27,7 @@ def test_kernels_are_cached_under_a_digest_of_their_helpers():
 
 def test_kernels_count_no_references(monkeypatch, tmp_path):
     """Atomic counts of arrays that threads share cost a tenth; the caller holds all arrays."""
-    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))  # of what was in the cache there is no text
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))  # a cached function has no text
     fresh = kernel(bump_all.function)
     fresh(1, np.zeros(3))
     assert ["NRT_" in text for text in fresh.share.inspect_llvm().values()] == [False]
@@ -150,7 +150,7 @@ def test_another_process_finds_the_kernel_in_the_cache(folder):
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_what_a_kernel_reaches_is_compiled_anew_when_it_changes(folder, name):
+def test_a_change_of_anything_a_kernel_reaches_compiles_it_anew(folder, name):
     before, after = CHANGES[name]
     hits, result = hits_and_result(folder, HELPERS.replace(before, after).replace("|", ""))
     assert hits == 0

@@ -32,13 +32,13 @@ def launched(monkeypatch):
 
 @pytest.mark.parametrize("parts", [1, 2, 5])
 @pytest.mark.parametrize("dtype", [np.int64, np.uint8])
-def test_all_shares_are_done(parts, dtype):
+def test_a_kernel_does_all_shares(parts, dtype):
     x = np.arange(11, dtype=dtype)
     bump_all(parts, x)
     assert x.tolist() == list(range(3, 14))
 
 
-def test_one_part_needs_no_threads_and_more_are_launched(launched):
+def test_a_kernel_launches_several_parts_and_calls_one(launched):
     x = np.zeros(9, int)
     for parts in (1, 2, 5):
         bump_all(parts, x)
@@ -68,7 +68,7 @@ def test_machine_code_is_not_shared_by_arrays_of_different_layouts():
     assert bump_all.address((x[0],)) != bump_all.address((x[:, 0],))
 
 
-def test_what_cannot_be_launched_is_done_here(launched):
+def test_a_kernel_does_all_shares_itself_if_the_launch_returns_false(launched):
     launched.able = False
     x = np.zeros(9, int)
     bump_all(4, x)

@@ -1,4 +1,4 @@
-"""Numba's layers: what they are started with, and that nothing of it stays behind. Each in a process of its own."""
+"""Numba's layers: how they are started, and that no setting stays behind. Each test has a process of its own."""
 
 import importlib.util
 import json
@@ -96,7 +96,7 @@ def test_start_leaves_the_thread_count_of_an_openmp_loaded_before_alone():
     assert run(code, NUMBA_THREADING_LAYER="omp") == 3
 
 
-def test_whoever_finds_a_call_under_way_gets_no_threads():
+def test_launch_returns_false_during_another_launch():
     code = """
     with layer._launching:
         able = run(layer)
@@ -106,7 +106,7 @@ def test_whoever_finds_a_call_under_way_gets_no_threads():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-def test_a_forked_child_gets_no_threads():
+def test_launch_returns_false_in_a_forked_child():
     code = """
     import warnings
     warnings.simplefilter("ignore", DeprecationWarning)  # Python's own, about forks of processes with threads
@@ -121,7 +121,7 @@ def test_a_forked_child_gets_no_threads():
     assert run(code, NUMBA_THREADING_LAYER="workqueue") == [0, True]
 
 
-def test_numbas_thread_count_is_left_as_it_was():
+def test_launch_puts_numbas_thread_count_back():
     code = """
     import numba
     numba.set_num_threads(2)
@@ -132,7 +132,7 @@ def test_numbas_thread_count_is_left_as_it_was():
     assert run(code, NUMBA_THREADING_LAYER="workqueue", NUMBA_NUM_THREADS="3") == 2
 
 
-def test_a_layer_that_there_is_not_is_numbas_error():
+def test_launch_raises_numbas_error_for_an_unknown_layer():
     process = subprocess.run(
         [sys.executable, "-c", f"{LAUNCH}\nrun(layer)"],
         env={**os.environ, "NUMBA_THREADING_LAYER": "sideways"},
@@ -152,13 +152,13 @@ def test_a_layer_that_there_is_not_is_numbas_error():
         ("default", ["omp", "tbb", "workqueue"], "omp, tbb, workqueue"),
     ],
 )
-def test_what_the_user_asks_for(monkeypatch, layer, order, asked):
+def test_asked_for_is_the_layer_of_the_users_settings(monkeypatch, layer, order, asked):
     monkeypatch.setattr(numba.config, "THREADING_LAYER", layer)
     monkeypatch.setattr(numba.config, "THREADING_LAYER_PRIORITY", order)
     assert layers.asked_for() == asked
 
 
-def test_tbb_is_found_in_the_files_of_its_package(monkeypatch, tmp_path):
+def test_load_tbb_finds_the_library_in_the_files_of_its_package(monkeypatch, tmp_path):
     """Where Numba itself would not look."""
     library, loaded = tmp_path / layers._TBB[sys.platform], []
 
@@ -174,7 +174,7 @@ def test_tbb_is_found_in_the_files_of_its_package(monkeypatch, tmp_path):
     assert loaded == [(str(library), layers.ctypes.RTLD_GLOBAL)]
 
 
-def test_without_tbb_nothing_is_loaded(monkeypatch):
+def test_load_tbb_returns_false_without_the_package(monkeypatch):
     def files(package):
         raise layers.importlib.metadata.PackageNotFoundError(package)
 

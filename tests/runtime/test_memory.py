@@ -46,28 +46,28 @@ def test_a_workspace_is_used_again_by_the_same_thread_and_not_by_another():
 
 
 def test_one_workspace_serves_many_calls_at_once():
-    address_of_workspace()  # now there is a block to lend
+    address_of_workspace()  # the thread has a block now
     shared = Workspace(1000)
     with shared as outer, shared as inner:
         assert outer.ctypes.data != inner.ctypes.data
 
 
-def test_a_call_in_between_gets_memory_of_its_own():
+def test_a_nested_call_allocates_a_block():
     address_of_workspace()
     with Workspace(1000) as outer:
         addresses = {address_of_workspace() for _ in range(3)}
         assert outer.ctypes.data not in addresses
         assert len(addresses) == 1
-    assert {address_of_workspace()} == addresses  # that of the outer call went back to the system
+    assert {address_of_workspace()} == addresses  # the outer call's block was freed
 
 
-def test_what_was_lent_is_kept_after_an_error():
+def test_the_block_is_kept_after_an_error():
     with pytest.raises(KeyError), Workspace(1000) as block:
         raise KeyError
     assert address_of_workspace() == block.ctypes.data
 
 
-def test_a_larger_workspace_is_made_anew():
+def test_a_larger_workspace_replaces_the_kept_block():
     small = address_of_workspace()
     with Workspace(5000) as block:
         assert block.size >= 5000

@@ -1,4 +1,4 @@
-"""Threads of our own: every part is done once, whoever is late, busy, asleep or not there at all."""
+"""dmlcpu's own threads: every part is done once, whether helpers are late, busy, asleep or missing."""
 
 import logging
 import os
@@ -13,7 +13,7 @@ from dmlcpu.runtime.atomics import exchange, load, nanoseconds
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.pool import Pool
 
-pytestmark = pytest.mark.skipif(not pools.AVAILABLE, reason="this system has no such threads")
+pytestmark = pytest.mark.skipif(not pools.AVAILABLE, reason="this system has only Numba's threads")
 
 SECOND = 1_000_000_000
 
@@ -76,7 +76,7 @@ def rested(pool):
 
 @pytest.mark.parametrize("most", [0, 1, 3])
 @pytest.mark.parametrize("parts", [1, 2, 3, 50])
-def test_every_part_is_done_once(most, parts):
+def test_launch_does_every_part_once(most, parts):
     pool = Pool(most)
     for calls in range(1, 20):
         done = cells(parts)
@@ -96,7 +96,7 @@ def test_helpers_work_at_the_same_time_as_the_caller(asleep):
         assert met.tolist() == [1, 1, 1]
 
 
-def test_nobody_waits_for_a_helper_that_does_not_come():
+def test_launch_does_not_wait_for_a_helper_that_has_not_begun():
     pool = Pool(1)
     pool._count(1)  # whose thread was never started
     pool._boxes["state"] = pools._FREE
@@ -107,7 +107,7 @@ def test_nobody_waits_for_a_helper_that_does_not_come():
 
 
 @pytest.mark.parametrize("each", [0, 50_000, 20_000_000])  # ns: longer than a caller waits awake
-def test_a_helper_that_is_at_work_is_waited_for(each):
+def test_launch_waits_for_a_helper_that_is_at_work(each):
     pool = Pool(3)
     for _ in range(5):
         done = cells(4)
@@ -117,7 +117,7 @@ def test_a_helper_that_is_at_work_is_waited_for(each):
 
 def test_callers_in_several_threads_share_the_helpers():
     pool, wrong = Pool(2), []
-    run(pool, count, 5, cells(5))  # the first call prepares, and who comes meanwhile does without
+    run(pool, count, 5, cells(5))  # the first launch prepares; others meanwhile return False
 
     def call():
         for _ in range(200):
@@ -135,10 +135,10 @@ def test_callers_in_several_threads_share_the_helpers():
     assert not pool._boxes["owner"].any()
 
 
-def test_a_caller_gets_a_helper_that_becomes_free_while_it_works():
+def test_launch_uses_a_helper_that_becomes_free_meanwhile():
     pool = Pool(1)
     run(pool, count, 2, cells(2))
-    pool._boxes["owner"] = 1  # somebody else has the helper
+    pool._boxes["owner"] = 1  # another caller has the helper
     met = cells(3)
 
     def give_back():
@@ -152,7 +152,7 @@ def test_a_caller_gets_a_helper_that_becomes_free_while_it_works():
     assert met.tolist() == [1, 1, 1]
 
 
-def test_helpers_are_started_when_they_are_wanted_and_not_before():
+def test_launch_starts_helpers_when_it_first_needs_them():
     before = threading.active_count()
     pool = Pool(3)
     run(pool, count, 1, cells(1))
@@ -164,7 +164,7 @@ def test_helpers_are_started_when_they_are_wanted_and_not_before():
     assert threading.active_count() == before + 3
 
 
-def test_who_is_called_while_helpers_are_started_or_kernels_compiled_does_without(monkeypatch):
+def test_launch_returns_false_while_another_prepares(monkeypatch):
     pool, done, able = Pool(1), cells(2), []
     start = pool._start
 
@@ -179,7 +179,7 @@ def test_who_is_called_while_helpers_are_started_or_kernels_compiled_does_withou
     assert pool._helpers == 1
 
 
-def test_an_interrupt_while_a_helper_is_started_does_not_give_its_box_another(monkeypatch):
+def test_an_interrupt_while_a_helper_starts_gives_its_box_no_second_helper(monkeypatch):
     pool, start, started = Pool(1), threading.Thread.start, []
 
     def interrupted(thread):
@@ -197,8 +197,8 @@ def test_an_interrupt_while_a_helper_is_started_does_not_give_its_box_another(mo
     assert len(started) == 1
 
 
-def test_threads_that_are_greenlets_do_not_help(monkeypatch, caplog):
-    """gevent runs what a thread is to do in the thread that starts it, where a helper would never return."""
+def test_launch_does_without_helpers_where_threads_are_greenlets(monkeypatch, caplog):
+    """gevent runs a thread's target in the thread that starts it; a helper would never return there."""
     monkeypatch.setattr(threading.Thread, "start", lambda thread: thread.run())
     caplog.set_level(logging.DEBUG, "dmlcpu")
     pool = Pool(2)
@@ -211,7 +211,7 @@ def test_threads_that_are_greenlets_do_not_help(monkeypatch, caplog):
     ]
 
 
-def test_a_helper_falls_asleep_and_what_waking_it_takes_is_measured():
+def test_waking_is_measured_when_a_sleeping_helper_is_woken():
     pool = Pool(1)
     assert pool.is_asleep()
     run(pool, count, 2, cells(2))
@@ -222,7 +222,7 @@ def test_a_helper_falls_asleep_and_what_waking_it_takes_is_measured():
     assert 0 < pool.waking() <= pools._LONGEST_WAKING
 
 
-def test_a_helper_is_woken_elsewhere_and_may_then_go_anywhere():
+def test_a_helper_is_woken_on_another_processor_and_then_allowed_on_all():
     allowed = os.sched_getaffinity(0)
     if len(allowed) < 2:
         pytest.skip("one processor")
@@ -238,7 +238,7 @@ def test_a_helper_is_woken_elsewhere_and_may_then_go_anywhere():
     assert os.sched_getaffinity(pool._boxes["thread"].item()) == allowed
 
 
-def test_a_closed_pool_has_no_helpers():
+def test_a_closed_pool_launches_without_helpers():
     pool = Pool(1)
     run(pool, count, 2, cells(2))
     pool.close()
@@ -250,13 +250,13 @@ def test_a_closed_pool_has_no_helpers():
     assert pool.is_asleep()
 
 
-def test_helpers_that_may_not_wait_awake_sleep_at_once():
+def test_helpers_sleep_at_once_if_awake_is_0():
     pool = Pool(1, awake=0)
     run(pool, meet, 2, cells(2), 20 * SECOND)
     rested(pool)
 
 
-def test_where_no_thread_can_be_started_the_caller_does_all(monkeypatch, caplog):
+def test_launch_does_all_parts_where_no_thread_can_be_started(monkeypatch, caplog):
     def start(_thread):
         raise RuntimeError("can't start new thread")
 
@@ -272,7 +272,7 @@ def test_where_no_thread_can_be_started_the_caller_does_all(monkeypatch, caplog)
     ]
 
 
-def test_describe():
+def test_describe_says_how_many_helpers_there_are_and_how_they_wait():
     pool = Pool(3)
     assert pool.describe() == {
         "layer": "dmlcpu's own (0 of at most 3 helpers started)",

@@ -15,14 +15,14 @@ def _unset(monkeypatch):
     monkeypatch.setattr(threads, "_budgets", threads._budgets)
 
 
-def test_setting_and_getting():
+def test_get_num_threads_returns_what_was_set():
     dmlcpu.set_num_threads(3)
     assert dmlcpu.get_num_threads() == 3
     assert threads.budget().threads == 3
 
 
 @pytest.mark.parametrize(("n", "error"), [(0, ValueError), (-2, ValueError), (1.5, TypeError), (True, TypeError)])
-def test_refusals(n, error):
+def test_set_num_threads_refuses_other_than_positive_integers(n, error):
     before = dmlcpu.get_num_threads()
     with pytest.raises(error) as caught:
         dmlcpu.set_num_threads(n)
@@ -30,7 +30,7 @@ def test_refusals(n, error):
     assert dmlcpu.get_num_threads() == before
 
 
-def test_the_environment_decides_first(monkeypatch):
+def test_the_environment_sets_the_first_number(monkeypatch):
     monkeypatch.setattr(threads, "_budgets", None)
     monkeypatch.setenv("DMLCPU_NUM_THREADS", "7")
     assert dmlcpu.get_num_threads() == 7
@@ -46,7 +46,7 @@ def test_a_bad_environment_is_refused(monkeypatch, text):
 
 @pytest.fixture
 def machine(monkeypatch):
-    """A machine of our making, for the default number: what Numba says, the cores allowed, the quota."""
+    """A machine as described, for the default number: Numba's number, the allowed cores, the quota."""
     monkeypatch.setattr(threads, "_budgets", None)
     monkeypatch.delenv("DMLCPU_NUM_THREADS", raising=False)
     monkeypatch.delenv("NUMBA_NUM_THREADS", raising=False)
@@ -71,18 +71,18 @@ def machine(monkeypatch):
         (5, 64, 8.0, 5),
     ],
 )
-def test_without_it_the_least_of_cores_and_quota_does(machine, numba_says, cores, quota, n):
+def test_the_default_is_the_least_of_cores_and_quota(machine, numba_says, cores, quota, n):
     machine(numba_says, cores, quota)
     assert dmlcpu.get_num_threads() == n
 
 
-def test_numbas_variable_is_taken_at_its_word(machine, monkeypatch):
+def test_numbas_variable_may_exceed_cores_and_quota(machine, monkeypatch):
     machine(64, 3, 2.0)
     monkeypatch.setenv("NUMBA_NUM_THREADS", "64")
     assert dmlcpu.get_num_threads() == 64
 
 
-def test_the_quota_binds_nobody_who_asks_for_more(machine, monkeypatch):
+def test_explicit_numbers_may_exceed_the_quota(machine, monkeypatch):
     machine(64, 64, 2.0)
     monkeypatch.setenv("DMLCPU_NUM_THREADS", "7")
     assert dmlcpu.get_num_threads() == 7
@@ -90,7 +90,7 @@ def test_the_quota_binds_nobody_who_asks_for_more(machine, monkeypatch):
     assert dmlcpu.get_num_threads() == 9
 
 
-def test_systems_that_cannot_tell_the_cores(machine, monkeypatch):
+def test_the_default_is_numbas_where_the_system_does_not_tell_the_cores(machine, monkeypatch):
     machine(4, 1, None)
     monkeypatch.delattr(os, "sched_getaffinity")
     assert dmlcpu.get_num_threads() == 4
@@ -100,11 +100,11 @@ def test_systems_that_cannot_tell_the_cores(machine, monkeypatch):
     ("n", "work", "most", "parts"),
     [(4, 10**9, 100, 4), (4, 10**9, 3, 3), (4, 59_999, 100, 1), (4, 60_000, 100, 2), (4, 0, 0, 1)],
 )
-def test_how_work_is_cut(n, work, most, parts):
+def test_parts_are_bounded_by_threads_pieces_and_grain(n, work, most, parts):
     assert threads.Budget(n, 30_000).parts(work, most) == parts
 
 
-def test_a_bound_holds_for_one_thread_only():
+def test_limit_threads_holds_for_one_thread_only():
     dmlcpu.set_num_threads(8)
     with threads.limit_threads(4):
         with threads.limit_threads(2):
@@ -118,7 +118,7 @@ def test_a_bound_holds_for_one_thread_only():
     assert threads.budget().threads == 3
 
 
-def test_limits_are_put_back_after_an_error():
+def test_use_budget_puts_the_budget_back_after_an_error():
     dmlcpu.set_num_threads(3)
     with contextlib.suppress(ZeroDivisionError), threads.use_budget(5, grain=1):
         assert threads.budget() == threads.Budget(5, 1)
@@ -127,7 +127,7 @@ def test_limits_are_put_back_after_an_error():
 
 
 class Layer:
-    """Threads that are awake or asleep as we like."""
+    """Threads that are awake or asleep as a test sets them."""
 
     def __init__(self, waking, asleep=True):
         self.asleep, self._waking, self.launched = asleep, waking, 0
@@ -189,7 +189,7 @@ def test_for_calls_in_a_row_threads_are_woken_as_if_they_were_awake(monkeypatch,
     assert grains == [4 << 16, threads.GRAIN, 4 << 16, threads.GRAIN]
 
 
-def test_what_waking_takes_counts_once_it_has_been_measured(monkeypatch, pausing):
+def test_a_launch_that_wakes_updates_the_grain(monkeypatch, pausing):
     layer = use(monkeypatch, Layer(50_000))
     pausing(10**9)
     assert threads.budget().grain == 2 << 16
@@ -200,11 +200,11 @@ def test_what_waking_takes_counts_once_it_has_been_measured(monkeypatch, pausing
     assert threads.launch(0, 2, ())
     layer.asleep = True
     pausing(10**9)
-    assert threads.budget().grain == 4 << 16  # nobody was woken
+    assert threads.budget().grain == 4 << 16  # no helper was woken
     assert layer.launched == 2
 
 
-def test_limits_hold_awake_and_asleep(monkeypatch, pausing):
+def test_use_budget_holds_awake_and_asleep(monkeypatch, pausing):
     use(monkeypatch, Layer(100_000))
     pausing(10**9)
     with threads.use_budget(3, grain=7):
@@ -222,7 +222,7 @@ def test_a_budget_of_one_asks_no_thread(monkeypatch):
 @pytest.mark.parametrize(
     ("policy", "awake"), [("", pool.AWAKE), ("ACTIVE", pool.AWAKE), ("passive", 0), ("PASSIVE", 0)]
 )
-@pytest.mark.skipif(not pool.AVAILABLE, reason="this system has no threads of our own")
+@pytest.mark.skipif(not pool.AVAILABLE, reason="this system has only Numba's threads")
 def test_helpers_wait_as_openmp_is_told_to(monkeypatch, policy, awake):
     monkeypatch.setenv("OMP_WAIT_POLICY", policy)
     monkeypatch.setattr(threads, "asked_for", lambda: None)
@@ -230,20 +230,20 @@ def test_helpers_wait_as_openmp_is_told_to(monkeypatch, policy, awake):
 
 
 @pytest.mark.parametrize(("available", "asked"), [(False, None), (True, "tbb"), (False, "omp")])
-def test_numbas_layer_is_used_where_we_have_none_and_if_it_is_asked_for(monkeypatch, available, asked):
+def test_numbas_layer_is_used_where_the_pool_is_not_available_or_if_it_is_asked_for(monkeypatch, available, asked):
     monkeypatch.setattr(threads, "AVAILABLE", available)
     monkeypatch.setattr(threads, "asked_for", lambda: asked)
     assert isinstance(threads._make_layer(), NumbaLayer)
 
 
-@pytest.mark.skipif(not pool.AVAILABLE, reason="this system has no threads of our own")
+@pytest.mark.skipif(not pool.AVAILABLE, reason="this system has only Numba's threads")
 def test_there_are_no_more_helpers_than_other_processors(monkeypatch):
     monkeypatch.setattr(threads, "asked_for", lambda: None)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 3, 5})
     assert "of at most 2 helpers" in threads._make_layer().describe()["layer"]
 
 
-def test_what_is_set_while_the_machine_is_looked_at_stays(monkeypatch):
+def test_a_number_set_while_the_default_is_found_stays(monkeypatch):
     monkeypatch.setattr(threads, "_budgets", None)
     monkeypatch.delenv("DMLCPU_NUM_THREADS", raising=False)
 
@@ -255,14 +255,14 @@ def test_what_is_set_while_the_machine_is_looked_at_stays(monkeypatch):
     assert dmlcpu.get_num_threads() == 3
 
 
-def test_what_is_set_while_a_call_wakes_threads_stays(monkeypatch, pausing):
+def test_a_number_set_during_a_launch_stays(monkeypatch, pausing):
     layer = use(monkeypatch, Layer(50_000))
     monkeypatch.setattr(layer, "launch", lambda *args: dmlcpu.set_num_threads(2))
     threads.launch(0, 2, ())
     assert dmlcpu.get_num_threads() == 2
 
 
-@pytest.mark.skipif(not pool.AVAILABLE, reason="this system has no threads of our own")
+@pytest.mark.skipif(not pool.AVAILABLE, reason="this system has only Numba's threads")
 def test_a_forked_child_gets_a_pool_of_its_own(monkeypatch):
     monkeypatch.setattr(threads, "_layer", pool.Pool(1))
     monkeypatch.setattr(threads, "_making", threads._making)
@@ -279,7 +279,7 @@ def test_at_the_end_of_the_process_the_pool_is_closed(monkeypatch):
     assert closed == [threads._layer]
 
 
-def test_a_thread_may_work_alone_and_others_do_not():
+def test_limit_threads_in_two_threads_at_a_time_puts_each_limit_back():
     dmlcpu.set_num_threads(3)
     inside, leave = threading.Event(), threading.Event()
     seen = []
