@@ -10,7 +10,7 @@ from dmlcpu.runtime.intrinsics import as_words
 from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.records import record
 
-# The layout of the sequences in one tensor, in words: as wide as an element in x and values, 32 bits in indices.
+# Where the sequences lie in one tensor, in words: as wide as an element in x and values, 32 bits in indices.
 SEQUENCES = record(
     start=np.int64,  # of the first sequence
     step=np.int64,  # from one element of a sequence to the next
