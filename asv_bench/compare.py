@@ -18,21 +18,7 @@ from typing import Any, NamedTuple
 
 from benchmarks import THREADS, common, conditions, peers
 
-TABLES = {
-    "top_k": common.TOP_K,
-    "top_k_types": common.TOP_K_TYPES,
-    "top_k_data": common.TOP_K_DATA,
-    "scatter_nd": common.SCATTER_ND,
-    "scatter_nd_types": common.SCATTER_ND_TYPES,
-    "scatter_nd_grid": common.SCATTER_ND_GRID,
-    "at": common.AT,
-    "quantized_matmul": common.QUANTIZED_MATMUL,
-    "quantized_matmul_parameters": common.QUANTIZED_MATMUL_PARAMETERS,
-    "matmul_integer": common.MATMUL_INTEGER,
-    "torch": common.TORCH,
-    "threads": common.THREADED,
-    "tiny": {f"{name}: {case}": case for name, case in common.TINY.items()},
-}
+TABLES = common.TABLES
 SHORTEST = 1e-3  # a timed turn repeats its call until it should take a millisecond; not after a pause or in a crowd
 STEADY = "dmlcpu steady"  # beside the paused
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from . import THREADS
-from .peers import package
+from .packages import package
 
 # Name: shape, chunks, k and axis.
 CASES = {
