@@ -1,7 +1,10 @@
 """Awkward data for every test: types, values, memory layouts, and calls to compare with the reference."""
 
 import dataclasses
+import importlib
 from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import ml_dtypes
@@ -164,6 +167,25 @@ def calls_of_examples(operator: str, dtype: str) -> list[tuple[Call, str | None]
         (Call(operator, (), {name: typed(value) for name, value in arguments.items()}), kernel)
         for arguments, kernel in OPERATORS[operator].examples(dtype)
     ]
+
+
+def modules_of_calls() -> dict[str, ModuleType]:
+    """Return the modules `calls` of the operators' tests, by operator. Each has
+
+    - `random_call(rng)`: any call;
+    - `parallel_call(rng)`: a Call that several threads share if the grain is 1;
+    - `large_calls(rng)`: the arguments of calls of more than 2 MiB that run in blocks within 1 MiB;
+    - `call_with_results_of(nbytes)`: the arguments of a call whose results have at least so many bytes each.
+    """
+    folder = Path(__file__).parent / "operators"
+    names = [name for name in OPERATORS if (folder / name / "calls.py").exists()]
+    return {name: importlib.import_module(f"operators.{name}.calls") for name in names}
+
+
+def large_calls() -> list[tuple[str, dict[str, Any]]]:
+    """Return all large calls, as operator and arguments."""
+    rng = np.random.default_rng(0)
+    return [(name, each) for name, module in modules_of_calls().items() for each in module.large_calls(rng)]
 
 
 def random_example(rng: np.random.Generator, operator: str) -> Call:

@@ -7,7 +7,6 @@ Each call is drawn from its own seed, so that a difference can be run again alon
 
 import argparse
 import functools
-import importlib
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,19 +15,18 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from samples import THREADS, Call, assert_same_bits, random_example, strided
+from samples import THREADS, Call, assert_same_bits, modules_of_calls, random_example, strided
 
 from dmlcpu.operators import OPERATORS
 from dmlcpu.runtime.threads import limits
 
-TESTS = Path(__file__).parents[1]
 Maker = Callable[[np.random.Generator], Call]
 
 
 def maker(name: str) -> Maker:
-    """Return what draws calls of an operator: the operator's own tests, or else its examples in other layouts."""
-    if (TESTS / "operators" / name / "calls.py").exists():
-        return importlib.import_module(f"operators.{name}.calls").random_call
+    """Return a function that draws calls of an operator: of its own tests, or else its examples in other layouts."""
+    if module := modules_of_calls().get(name):
+        return module.random_call
     return functools.partial(random_example, operator=name)
 
 

@@ -4,36 +4,28 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from processes import run
 
 from dmlcpu.runtime.pool import AVAILABLE
 
-COMPUTE = """
+COMPUTE = f"""
+import sys
+sys.path.append({str(Path(__file__).parents[1])!r})
 import numpy as np
 import dmlcpu
-from dmlcpu import reference
 from dmlcpu.runtime.threads import limits
+from samples import assert_same_bits, modules_of_calls
 
 rng = np.random.default_rng(5)
-x = rng.standard_normal((50, 300), dtype=np.float32)
-rows = rng.integers(0, 7, (4000, 1))
-updates = rng.standard_normal(4000, dtype=np.float32)
-a = rng.integers(0, 256, (40, 50)).astype(np.uint8)
-b = rng.integers(-128, 128, (50, 60)).astype(np.int8)
-
-def results(module):
-    return [
-        module.top_k(x, 20).indices.tobytes(),
-        module.scatter_nd(np.zeros(7, np.float32), rows, updates, reduction="add").tobytes(),
-        module.quantized_matmul(a, 0.1, 3, b, 0.2, None, 4.0, 100).tobytes(),
-    ]
-
-expected = results(reference)
+calls = [module.parallel_call(rng) for module in modules_of_calls().values()]
+expected = [call.expected() for call in calls]
 
 def check():
-    assert results(dmlcpu) == expected
+    for call, right in zip(calls, expected, strict=True):
+        assert_same_bits(call.run(), right)
 """
 
 
