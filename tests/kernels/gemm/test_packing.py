@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from numba import njit
+from jitted import jitted
 
 from dmlcpu.kernels.gemm.microkernels import packing
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR
@@ -10,19 +10,9 @@ from dmlcpu.kernels.gemm.microkernels.microkernel import NR
 RNG = np.random.default_rng(3)
 
 
-@njit
-def pack_groups(b, place, step, count, flip, words, first, sums, column):
-    packing.pack_groups(b, place, step, count, flip, words, first, sums, column)
-
-
-@njit
-def pack_words(a, place, count, flip, words, first):
-    packing.pack_words(a, place, count, flip, words, first)
-
-
-@njit
-def sum_of_words(words, first, count):
-    return packing.sum_of_words(words, first, count)
+pack_groups = jitted(packing.pack_groups)
+pack_words = jitted(packing.pack_words)
+sum_of_words = jitted(packing.sum_of_words)
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])

@@ -3,38 +3,18 @@
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
+from jitted import jitted
 from numba import njit
 
 from dmlcpu.kernels.scatter_nd import offsets
 from dmlcpu.runtime.intrinsics import fence, stream
 from dmlcpu.runtime.memory import aligned_empty
 
-
-@njit
-def load_index(words, index, wide, signed):
-    return offsets.load_index(words, index, wide, signed)
-
-
-@njit
-def add_lines(words, begin, stride, wide, signed, size, step, where, count):
-    return offsets.add_lines(words, begin, stride, wide, signed, size, step, where, count)
-
-
-@njit
-def select_range(where, count, first, last, own, numbers):
-    return offsets.select_range(where, count, first, last, own, numbers)
-
-
-@njit
-def select_values(where, count, first, last, values, begin, own, chosen):
-    return offsets.select_values(where, count, first, last, values, begin, own, chosen)
-
-
-@njit
-def select_indices(words, start, wide, signed, size, base, values, begin, count, first, last, own, chosen):
-    return offsets.select_indices(
-        words, start, wide, signed, size, base, values, begin, count, first, last, own, chosen
-    )
+load_index = jitted(offsets.load_index)
+add_lines = jitted(offsets.add_lines)
+select_range = jitted(offsets.select_range)
+select_values = jitted(offsets.select_values)
+select_indices = jitted(offsets.select_indices)
 
 
 @njit
