@@ -32,7 +32,7 @@ def benchmarks():
 
 
 @pytest.mark.parametrize(("benchmark", "methods"), list(benchmarks()))
-def test_benchmark(benchmark, methods):
+def test_benchmark_runs_and_gives_the_right_result(benchmark, methods):
     ran, alone, missing = [], False, True
     for method, params in product(methods, product(*benchmark.params)):
         instance = benchmark()

@@ -2,7 +2,7 @@
 
     python tests/conformance/random_calls.py --calls 40000 --seed 0
 
-Each call is drawn from its own seed, so that a difference can be run again alone: --only SEED.
+Each call is drawn from its own seed, so that a difference can be repeated alone: --only SEED.
 """
 
 import argparse
@@ -34,7 +34,7 @@ RANDOM_CALLS = [maker(name) for name in OPERATORS]
 
 
 def outputs_for(rng: np.random.Generator, call: Call, expected: tuple[np.ndarray, ...]) -> dict[str, object]:
-    """Choose where the results go: nowhere yet, into given arrays of some layout, or in place."""
+    """Choose the outputs: new arrays, given arrays of some layout, or in place."""
     choice = rng.integers(4)
     native = tuple(right.astype(right.dtype.newbyteorder("=")) for right in expected)
     if choice == 0 and works_in_place(call.operator):

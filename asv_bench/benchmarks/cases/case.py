@@ -23,7 +23,7 @@ class Case:
         raise NotImplementedError
 
     def expected(self, calls):
-        """Return the reference's results, as a tuple of arrays, after so many calls if they are in place."""
+        """Return the reference's results, as a tuple of arrays; in place, those after `calls` calls."""
         raise NotImplementedError
 
     def dmlcpu(self):

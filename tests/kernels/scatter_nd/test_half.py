@@ -47,7 +47,7 @@ def test_float32_rounds_to_the_nearest_number_and_ties_to_even(narrow, type_):
         np.testing.assert_array_equal(found, points.astype(type_).view(np.uint16))
 
 
-def test_nan_becomes_the_quiet_one():
+def test_every_nan_becomes_the_quiet_nan():
     for bits in (0x7F800001, 0xFFC12345):
         nan = np.array(bits, np.uint32).view(np.float32)[()]
         assert float32_to_float16(nan) == 0x7E00

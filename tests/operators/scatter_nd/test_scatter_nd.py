@@ -312,7 +312,7 @@ def test_many_updates_of_few_elements(reduction, step):
 
 @pytest.mark.parametrize("count", [256, 3_000])  # validated by block, and speculatively
 def test_a_bad_index_that_only_one_share_finds_is_reported(count):
-    """The others found it good, as somebody changed it meanwhile."""
+    """Another thread changed it after the other shares validated it."""
     x, indices, out = np.arange(2_000.0), np.zeros((count, 1), int), np.full(2_000, 5.0)
     strides = (out.strides, indices.strides, out.strides)
     chosen = scatter_plan.plan(x.shape, x.dtype, x.dtype, indices.shape, indices.dtype, strides, "none", "raise",
