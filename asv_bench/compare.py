@@ -4,8 +4,8 @@
     python asv_bench/compare.py top_k top_k_types --cases 1000x10000 --turns 25
     python asv_bench/compare.py threads --regime steady paused crowded busy
 
-Machines are shared and noisy: only ratios measured in one run, turn and turn about, are worth quoting. A figure is the
-median of a contender's turns. Before a turn, and in it, happens what the regime says (benchmarks/conditions.py).
+Machines are shared and noisy: quote only ratios of one run, in which contenders take turns. A figure is the median of a
+contender's turns. The regime is the activity before and during a turn (benchmarks/conditions.py).
 """
 
 import argparse
@@ -18,23 +18,9 @@ from typing import Any, NamedTuple
 
 from benchmarks import THREADS, common, conditions, peers
 
-TABLES = {
-    "top_k": common.TOP_K,
-    "top_k_types": common.TOP_K_TYPES,
-    "top_k_data": common.TOP_K_DATA,
-    "scatter_nd": common.SCATTER_ND,
-    "scatter_nd_types": common.SCATTER_ND_TYPES,
-    "scatter_nd_grid": common.SCATTER_ND_GRID,
-    "at": common.AT,
-    "quantized_matmul": common.QUANTIZED_MATMUL,
-    "quantized_matmul_parameters": common.QUANTIZED_MATMUL_PARAMETERS,
-    "matmul_integer": common.MATMUL_INTEGER,
-    "torch": common.TORCH,
-    "threads": common.THREADED,
-    "tiny": {f"{name}: {case}": case for name, case in common.TINY.items()},
-}
-SHORTEST = 1e-3  # a timed turn repeats its call until it should take a millisecond; not after a pause or in a crowd
-STEADY = "dmlcpu steady"  # beside the paused
+TABLES = common.TABLES
+SHORTEST = 1e-3  # seconds of a turn: shorter calls are repeated, except in the regimes paused and crowded
+STEADY = "dmlcpu steady"  # a column beside the paused one
 
 
 def main(arguments=None):
@@ -51,7 +37,7 @@ def main(arguments=None):
 def parse_arguments(arguments):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("tables", nargs="*", default=list(TABLES), metavar="TABLE", help=f"of {', '.join(TABLES)}")
-    parser.add_argument("--cases", default="", metavar="TEXT", help="only cases whose name has this in it")
+    parser.add_argument("--cases", default="", metavar="TEXT", help="only cases whose name contains this")
     parser.add_argument("--turns", type=int, default=15, metavar="N", help="default: %(default)s")
     parser.add_argument(
         "--implementations", nargs="+", choices=peers.CONTENDERS, default=peers.CONTENDERS, metavar="NAME"
@@ -93,7 +79,7 @@ class Contender(NamedTuple):
     crowd: Any = ()
 
     def turn(self, repeats):
-        """Return the seconds that a call takes in one turn."""
+        """Return the seconds a call, over one turn."""
         with peers.settings_of(self.implementation):
             call = conditions.ready(self.call, self.regime, self.crowd)
             start = time.perf_counter()
@@ -102,7 +88,7 @@ class Contender(NamedTuple):
             return (time.perf_counter() - start) / repeats
 
     def repeats(self):
-        """Return how many calls a turn has: as many as take about a millisecond, where calls follow one another."""
+        """Return the number of calls in a turn: about a millisecond of them where calls follow one another."""
         if self.regime in ("paused", "crowded"):
             return 1
         return max(1, int(SHORTEST / self.turn(1)))
@@ -121,7 +107,7 @@ def measure(case, implementations, turns, regime):
 
 def enter(case, implementations, regime):
     """Return the contenders of a case by the names of their columns."""
-    peers.build.cache_clear()  # or the arrays of two cases would lie in memory
+    peers.build.cache_clear()  # drops the arrays of the case before
     contenders = {}
     for name in implementations:
         try:

@@ -3,8 +3,8 @@
     python asv_bench/onnx_backend.py
     python asv_bench/onnx_backend.py --turns 25 --models TopK
 
-A figure is the median of a contender's turns; behind it stands the shortest, for machines that others use. Sessions are
-made beforehand.
+A figure is the median of a contender's turns, followed by the shortest turn, for shared machines. Sessions are created
+beforehand.
 """
 
 import argparse
@@ -98,9 +98,9 @@ def measure(calls, turns):
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--models", default="", metavar="TEXT", help="only models whose name has this in it")
+    parser.add_argument("--models", default="", metavar="TEXT", help="only models whose name contains this")
     parser.add_argument("--turns", type=int, default=15, metavar="N", help="default: %(default)s")
-    parser.add_argument("--scale", type=int, default=1, metavar="N", help="divide sizes by so much")
+    parser.add_argument("--scale", type=int, default=1, metavar="N", help="divide sizes by N")
     args = parser.parse_args(arguments)
     for name, (model, inputs) in models(args.scale).items():
         if args.models in name:

@@ -1,9 +1,9 @@
-"""Time calls that many Python threads make together beside the same calls made by one.
+"""Time calls of many Python threads beside the same calls of one.
 
     python asv_bench/python_threads.py
     NUMBA_THREADING_LAYER=tbb python asv_bench/python_threads.py
 
-A figure is the median of a team's turns; the teams take turns, each after a rest.
+The teams take turns, each after a rest. A figure is the median of a team's turns.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""Time every top_k kernel over lengths and k, to see where one overtakes another.
+"""Time every top_k kernel over lengths and k, to see which is fastest where.
 
     python asv_bench/thresholds.py [--type float32] [--axis 0]
 
 The thresholds of the plan in dmlcpu/operators/top_k/plan.py come from these tables. Each cell is the best of six runs
-on one thread, in nanoseconds an element; the kernel that the plan chooses is marked.
+on one thread, in nanoseconds an element. A star marks the kernel that the plan chooses.
 """
 
 import argparse
@@ -27,7 +27,7 @@ def main():
     parser.add_argument("--axis", type=int, default=-1, choices=(-1, 0))
     args = parser.parse_args()
     names = [entry.name for entry in registry.available("top_k", "select")]
-    names.remove("split")  # it is for several threads
+    names.remove("split")  # needs several threads
     print(f"| n | k | {' | '.join(names)} |")
     print("|---" * (len(names) + 2) + "|")
     for n in LENGTHS:

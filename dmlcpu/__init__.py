@@ -1,10 +1,10 @@
 """DirectML's operators around top-k, scatter and int8 products on any CPU.
 
-The public names load on first use, so that importing the package imports neither Numba nor NumPy. Those of operators
-stand in the table of `dmlcpu.operators`.
+The public names load on first use, so that importing the package imports neither Numba nor NumPy. The table of
+`dmlcpu.operators` has the names of operators.
 """
 
-TYPE_CHECKING = False  # as in typing, which takes longer to import than all of this
+TYPE_CHECKING = False  # importing it from typing would take longer than this whole module
 if TYPE_CHECKING:
     __all__: list[str]
 
@@ -64,7 +64,7 @@ _HOMES = {
 
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-if not TYPE_CHECKING:  # type checkers know all names, and would take this for leave to use any
+if not TYPE_CHECKING:  # with __getattr__, type checkers would accept any name
 
     def __getattr__(name: str) -> object:
         from importlib import import_module
@@ -77,7 +77,7 @@ if not TYPE_CHECKING:  # type checkers know all names, and would take this for l
             value = getattr(import_module(home), name)
         else:
             raise AttributeError(f"module 'dmlcpu' has no attribute {name!r}")
-        globals()[name] = value  # the next look-up finds it without coming here
+        globals()[name] = value  # the next lookup finds it without this function
         return value
 
 
@@ -88,6 +88,6 @@ def __dir__() -> list[str]:
 def _homes_of_operators() -> dict[str, str]:
     try:
         from dmlcpu.operators.table import OPERATORS
-    except ImportError:  # the interpreter is about to end: what only looks for a name is told that there is none
+    except ImportError:  # the interpreter is shutting down: report an unknown name
         return {}
     return {name: home for operator in OPERATORS.values() for name, home in operator.homes().items()}

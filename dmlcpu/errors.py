@@ -1,4 +1,4 @@
-"""The one family of exceptions that every refusal belongs to."""
+"""The exceptions of the package: every refusal is a DmlError."""
 
 __all__ = [
     "BindingError",
@@ -10,7 +10,7 @@ __all__ = [
 
 
 class DmlError(ValueError):
-    """A refusal: an operator was given something it cannot work with.
+    """An operator refuses an argument or a descriptor.
 
     Parameters
     ----------
@@ -19,9 +19,9 @@ class DmlError(ValueError):
     field : str
         The argument, or the descriptor's field in DirectML's spelling.
     found : str
-        What was given.
+        The value found.
     allowed : str
-        What would have been accepted.
+        The values allowed.
 
     Examples
     --------

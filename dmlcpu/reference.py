@@ -1,8 +1,7 @@
 """The operators in plain NumPy: slow, obvious, and the oracle of every test.
 
-Same signatures and results as the functions of the same names in `dmlcpu`, which leave their work to these where
-compilation is switched off (NUMBA_DISABLE_JIT). The code shares nothing with the kernels, and takes its arguments to be
-valid.
+The functions have the signatures and results of their namesakes in `dmlcpu`, which call these when compilation is
+switched off (NUMBA_DISABLE_JIT). The code shares nothing with the kernels, and assumes valid arguments.
 """
 
 from typing import Any, NamedTuple
@@ -33,7 +32,7 @@ def top_k(
     index_dtype: DTypeLike = np.int64,
     out: tuple[Array, Array] | None = None,
 ) -> TopK:
-    """Select by ranking every element and sorting all ranks stably, asked for or not. See `dmlcpu.top_k`.
+    """Rank every element and sort all ranks stably, also with ``sorted=False``. See `dmlcpu.top_k`.
 
     Examples
     --------
@@ -118,7 +117,7 @@ def scatter_nd(
 
 
 def _combined(mine: Array, update: Array, reduction: str) -> Array:
-    """Return what becomes of elements that meet an update."""
+    """Return elements combined with an update."""
     if reduction == "none":
         return update
     if reduction in ("min", "max"):
@@ -147,7 +146,7 @@ def _combined(mine: Array, update: Array, reduction: str) -> Array:
 
 
 def _is_nan(x: Array) -> Array:
-    """Tell which elements are NaN, for any type."""
+    """Return which elements are NaN, for any type."""
     with np.errstate(invalid="ignore"):  # NumPy reports a signalling NaN
         result: Array = np.not_equal(x, x)
         return result
@@ -185,7 +184,7 @@ def quantized_matmul(
         mul = _of_rows(a_scale, np.float32) * _of_columns(b_scale, np.float32) / _of_rows(y_scale, np.float32)
         product = np.where(acc == 0, np.float32(0), acc.astype(np.float32) * mul)
     limits = np.iinfo(out_dtype)
-    # Far beyond every zero point and limit an int64 could not hold the rounded number.
+    # An int64 could not hold every rounded number; 1e6 is beyond every zero point and limit.
     rounded = np.rint(np.clip(product, -1e6, 1e6)).astype(np.int64)
     y = np.clip(rounded + _of_rows(y_zero_point, np.int64), limits.min, limits.max).astype(out_dtype)
     return _finished(y, a, b, out)
@@ -200,7 +199,7 @@ def matmul_integer(
     out_dtype: DTypeLike = np.int32,
     out: Array | None = None,
 ) -> Array:
-    """Multiply in int64 and keep what the type holds of it. See `dmlcpu.matmul_integer`.
+    """Multiply in int64 and convert, which wraps. See `dmlcpu.matmul_integer`.
 
     Examples
     --------
@@ -215,7 +214,7 @@ def matmul_integer(
 
 
 def _sums(a: Array, a_zero_point: ArrayLike | None, b: Array, b_zero_point: ArrayLike | None) -> Array:
-    """Return the exact product of what two operands stand for, as matrices."""
+    """Return the exact product of two operands less their zero points, as matrices."""
     matrix_a = a[None, :] if a.ndim == 1 else a
     matrix_b = b[:, None] if b.ndim == 1 else b
     result: Array = (matrix_a.astype(np.int64) - _of_rows(a_zero_point, np.int64)) @ (

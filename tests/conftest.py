@@ -19,4 +19,4 @@ def thread_count(request):
 def _same_threads_afterwards():
     before = threads.get_num_threads()
     yield
-    assert threads.get_num_threads() == before, "the test changed the number of threads and did not put it back"
+    assert threads.get_num_threads() == before, "the test changed the number of threads and did not restore it"

@@ -1,11 +1,11 @@
-"""AMX on processors that lack it: a pytest plugin that carries out each tile instruction when it is refused.
+"""AMX on processors that lack it: a pytest plugin that emulates each tile instruction when the processor refuses it.
 
     NUMBA_CPU_FEATURES=... DMLCPU_ISA=amx python -m pytest -p no:faulthandler -p emulated_amx ...
 
-A processor without AMX raises SIGILL at a tile instruction. The handler here decodes it as Intel's manual (Software
-Developer's Manual, volume 2, and chapter 18 of volume 1) describes it, does what it says in memory, and goes on behind
-it. So what runs is the machine code that a processor with AMX would run. Linux on x86-64 only. What the manual forbids
-(no configuration, tiles of shapes that do not fit) ends the process with a status of its own.
+A processor without AMX raises SIGILL at a tile instruction. The handler decodes the instruction by Intel's manual
+(Software Developer's Manual, volume 2, and chapter 18 of volume 1), emulates it in memory, and resumes behind it. So
+the machine code is that of a processor with AMX. Linux on x86-64 only. Forbidden operations (no configuration, tiles of
+shapes that do not fit) end the process, each with a status of its own.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ from numba import carray, cfunc, types
 from numba.extending import intrinsic
 
 THREADS, TILES, TILE_BYTES = 64, 8, 1024
-# Of each thread, int64: who it is, whether it is configured, then rows and bytes a row of each tile.
+# For each thread, int64: its id, whether it is configured, then rows and bytes a row of each tile.
 _state = np.zeros((THREADS, 2 + 2 * TILES), np.int64)
 _tiles = np.zeros((THREADS, TILES, TILE_BYTES), np.uint8)
 _done = np.zeros(2, np.int64)  # products, and tiles released
@@ -148,13 +148,13 @@ class _Action(ctypes.Structure):
 
 
 def features():
-    """Return what NUMBA_CPU_FEATURES has to be: this processor's features and those of AMX."""
+    """Return a value for NUMBA_CPU_FEATURES: this processor's features and those of AMX."""
     found = {**binding.get_host_cpu_features(), "amx-tile": True, "amx-int8": True}
     return ",".join(f"{'+' if has else '-'}{name}" for name, has in sorted(found.items()))
 
 
 def install():
-    """Carry out tile instructions from now on, and have dmlcpu believe that the system grants them."""
+    """Emulate tile instructions from now on, and make dmlcpu believe that the system grants them."""
     from dmlcpu.runtime import isa
 
     global _compiled

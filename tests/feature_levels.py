@@ -1,4 +1,4 @@
-"""What the tests of operators' feature levels share: Microsoft's lists of types, and descs of any types and counts."""
+"""Shared by the tests of operators' feature levels: Microsoft's lists of types, and descs of any types and counts."""
 
 from desc_builders import quantized_desc, scatter_desc, tensor
 

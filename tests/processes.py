@@ -1,4 +1,4 @@
-"""Processes of their own, for tests of what happens when Python starts or of settings that last as long as it runs."""
+"""Fresh processes, for tests of Python's start and of settings that last as long as it runs."""
 
 import os
 import subprocess
@@ -7,7 +7,7 @@ import textwrap
 
 
 def run(code, **environment):
-    """Run Python code in a fresh process in which warnings are errors; return what it printed."""
+    """Run Python code in a fresh process in which warnings are errors; return its output."""
     process = subprocess.run(
         [sys.executable, "-W", "error", "-c", textwrap.dedent(code)],
         env={**os.environ, **environment},

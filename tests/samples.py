@@ -1,12 +1,14 @@
 """Awkward data for every test: types, values, memory layouts, and calls to compare with the reference."""
 
 import dataclasses
+import importlib
 from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import ml_dtypes
 import numpy as np
-from numba import njit
 
 from dmlcpu.operators import OPERATORS
 from dmlcpu.products.packing import PackedMatrix, unpack
@@ -16,7 +18,7 @@ FLOATS = [np.dtype(t) for t in (np.float16, ml_dtypes.bfloat16, np.float32, np.f
 COMPLEX = [np.dtype(np.complex64), np.dtype(np.complex128)]
 TOP_K_TYPES = [*FLOATS, np.dtype(bool), *INTEGERS]
 NUMERIC_TYPES = [*TOP_K_TYPES, *COMPLEX]
-# What can be overwritten but not reduced: strings, dates, records (packed ones too), raw bytes, long doubles.
+# Types that can be overwritten but not reduced: strings, dates, records (also packed), raw bytes, long doubles.
 OTHER_TYPES = [np.dtype(t) for t in ("S5", "U3", "M8[s]", "m8[ns]", "V3", "V16", "u1,f4", "i4,i4", "g")]
 INDEX_TYPES = [np.dtype(t) for t in (np.int64, np.int32, np.uint64, np.uint32)]
 
@@ -24,7 +26,7 @@ THREADS = (1, 2, 5)
 
 
 def random_bits(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Any bits at all: every NaN, subnormal number and extreme turns up."""
+    """Any bits: also every NaN, subnormal number and extreme."""
     raw = rng.integers(0, 256, (*shape, dtype.itemsize), dtype=np.uint8)
     if dtype.kind == "b":
         raw &= 1
@@ -110,7 +112,7 @@ LAYOUTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
-# Layouts that operators turn into others before a kernel sees them are not the kernels' business.
+# Kernels never see the other layouts: operators copy such arrays.
 KERNEL_LAYOUTS = {name: make for name, make in LAYOUTS.items() if make not in (misaligned, swapped)}
 
 
@@ -155,7 +157,7 @@ def assert_same_bits(found, expected, case: str = "") -> None:
 
 
 def calls_of_examples(operator: str, dtype: str) -> list[tuple[Call, str | None]]:
-    """Return an operator's examples of a type as calls, with the kernels to use; of bfloat16, as what it is."""
+    """Return an operator's examples of a type as calls, with the kernels to use; also for bfloat16."""
 
     def typed(value: Any) -> Any:
         stands_in = dtype == "bfloat16" and isinstance(value, np.ndarray) and value.dtype == np.float16
@@ -165,6 +167,25 @@ def calls_of_examples(operator: str, dtype: str) -> list[tuple[Call, str | None]
         (Call(operator, (), {name: typed(value) for name, value in arguments.items()}), kernel)
         for arguments, kernel in OPERATORS[operator].examples(dtype)
     ]
+
+
+def modules_of_calls() -> dict[str, ModuleType]:
+    """Return the modules `calls` of the operators' tests, by operator. Each has
+
+    - `random_call(rng)`: any call;
+    - `parallel_call(rng)`: a Call that several threads share if the grain is 1;
+    - `large_calls(rng)`: the arguments of calls of more than 2 MiB that run in blocks within 1 MiB;
+    - `call_with_results_of(nbytes)`: the arguments of a call whose results have at least `nbytes` bytes each.
+    """
+    folder = Path(__file__).parent / "operators"
+    names = [name for name in OPERATORS if (folder / name / "calls.py").exists()]
+    return {name: importlib.import_module(f"operators.{name}.calls") for name in names}
+
+
+def large_calls() -> list[tuple[str, dict[str, Any]]]:
+    """Return all large calls, as operator and arguments."""
+    rng = np.random.default_rng(0)
+    return [(name, each) for name, module in modules_of_calls().items() for each in module.large_calls(rng)]
 
 
 def random_example(rng: np.random.Generator, operator: str) -> Call:
@@ -187,13 +208,3 @@ def quantized(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype)
     if rng.random() < 0.2:
         return np.full(shape, rng.choice([limits.min, limits.max]), dtype)
     return rng.integers(limits.min, limits.max + 1, shape).astype(dtype)
-
-
-def compiled(operation: Any) -> Any:
-    """Return a function for Python that does what only compiled code can call."""
-
-    @njit
-    def call(*args: Any) -> Any:
-        return operation(*args)
-
-    return call

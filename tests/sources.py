@@ -1,4 +1,4 @@
-"""Arrays that are read and written a region at a time, with an eye on how that is done."""
+"""Arrays that are read and written a region at a time, and that check the accesses."""
 
 import threading
 
@@ -9,7 +9,7 @@ from dmlcpu.operators import OPERATORS
 
 
 class Watched:
-    """A Source over an array that counts what is read."""
+    """A Source over an array that counts reads."""
 
     def __init__(self, array: np.ndarray) -> None:
         self.array, self.shape, self.dtype = array, array.shape, array.dtype
@@ -59,7 +59,7 @@ class Once:
 
 
 def in_blocks(operator: str, arguments: dict, memory: int | None = None, stopping=lambda: False) -> tuple:
-    """Return the results of a call of an operator on Sources, within the least memory or more of it."""
+    """Return the results of a call of an operator on Sources, within `memory`, or the least memory if that is more."""
     blocks = OPERATORS[operator].blocks
     least = blocks.estimate(**arguments).least_memory
     sinks = {name: Once(tensor) for name, tensor in blocks.estimate(**arguments).results.items()}
@@ -71,7 +71,7 @@ def in_blocks(operator: str, arguments: dict, memory: int | None = None, stoppin
 
 
 def assert_refused_alike(operator: str, arguments: dict, error: type[Exception], message: str) -> None:
-    """Check that a call is refused before anything is read, with the error that the function gives."""
+    """Check that a call is refused before anything is read, with the function's error."""
     row = OPERATORS[operator]
     sources = {name: Unreadable(arguments[name]) for name in row.blocks.SOURCES}
     with pytest.raises(error, match=message) as refused:
@@ -83,7 +83,7 @@ def assert_refused_alike(operator: str, arguments: dict, error: type[Exception],
 
 
 def arguments_of(call) -> dict:
-    """Return all arguments of a random call by name, those that may be Sources as such."""
+    """Return all arguments of a random call by name, as Sources where possible."""
     row = OPERATORS[call.operator]
     names = list(row.function.__code__.co_varnames)
     arguments = {**dict(zip(names, call.args, strict=False)), **call.kwargs}
@@ -91,7 +91,7 @@ def arguments_of(call) -> dict:
 
 
 def source_of(value):
-    """Return an array as a Source, which has aligned elements in native byte order; of other things themselves."""
+    """Return an array as a Source, with aligned elements in native byte order; return other things unchanged."""
     if not isinstance(value, np.ndarray):
         return value
     return Watched(np.ascontiguousarray(value.astype(value.dtype.newbyteorder("="))).reshape(value.shape))

@@ -1,4 +1,4 @@
-"""add_at and its like beside NumPy's own, bit for bit."""
+"""add_at, maximum_at, minimum_at and put_at beside NumPy's own, bit for bit."""
 
 import itertools
 
@@ -27,7 +27,7 @@ PAIRS = pytest.mark.parametrize(("ours", "numpys"), NUMPYS.items(), ids=lambda e
 
 @pytest.fixture(autouse=True)
 def calls(monkeypatch):
-    """Take every call, however small; list those that the kernels get."""
+    """Let the kernels take also small calls; list the calls that they get."""
     seen = []
 
     def counted(*args, **kwargs):
@@ -40,7 +40,7 @@ def calls(monkeypatch):
 
 
 def same(ours, mine, theirs):
-    """Compare arrays to the bit, but for NaNs' and, of maxima and minima, which of both zeros remains."""
+    """Compare arrays to the bit, except for the bits of NaNs and, of maxima and minima, the sign of zeros."""
     assert (mine.dtype, mine.shape) == (theirs.dtype, theirs.shape)
     with np.errstate(all="ignore"):
         if mine.dtype.kind in "fcV":
@@ -144,12 +144,12 @@ def test_indices(ours, numpys, indices, shape, taken, calls):
     ids=repr,
 )
 def test_types_of_updates(ours, numpys, x, updates):
-    """NumPy says in which type is computed, and what is refused."""
+    """NumPy decides the type of the computation, and the refusals."""
     check_or_same_error(ours, numpys, x, [0, 1, 1], updates)
 
 
 @PAIRS
-def test_what_the_kernels_do_not_take_goes_to_numpy(ours, numpys, calls):
+def test_unsupported_calls_go_to_numpy(ours, numpys, calls):
     makers = [
         lambda: np.arange(4.0).astype(">f8"),
         lambda: misaligned(np.arange(4.0)),
@@ -167,7 +167,7 @@ def test_what_the_kernels_do_not_take_goes_to_numpy(ours, numpys, calls):
 
 
 @PAIRS
-def test_errors_are_numpys_or_tell_more(ours, numpys):
+def test_errors_are_those_of_numpy_or_more_precise(ours, numpys):
     x = np.arange(3.0)
     with pytest.raises(IndexError, match=r"^\w+_at: indices\[1, 0\] is 3; allowed: -3 to 2 "):
         ours(x, [0, 3], [5.0, 6.0])
@@ -262,7 +262,7 @@ NUMBERS = [1, 0.5, 0.1, -3, 300, True, 2**40, np.float32(0.1), np.uint8(200), np
 @pytest.mark.parametrize("dtype", [t for t in NUMERIC_TYPES if t.name != "bfloat16"], ids=str)
 @pytest.mark.parametrize("update", NUMBERS, ids=repr)
 def test_numbers(ours, numpys, dtype, update):
-    """NumPy does not take them for x's type, as it does elsewhere."""
+    """In ufunc.at, NumPy does not convert them to x's type."""
     x = random_bits(np.random.default_rng(8), (50, 3), dtype)
     check_or_same_error(ours, numpys, x, np.arange(60) % 50, update)
 

@@ -12,7 +12,7 @@ from dmlcpu.operators import OPERATORS
 from dmlcpu.runtime import isa, quota
 
 
-def test_config_says_what_is_used() -> None:
+def test_config_shows_the_settings_in_use() -> None:
     shown = config()
     assert list(shown) == ["versions", "compilation", "isa", "threads", "results", "cache", "operators", "kernels"]
     assert shown["operators"]["top_k"] == "TOP_K, TOP_K1"

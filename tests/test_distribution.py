@@ -1,4 +1,4 @@
-"""The source distribution holds all that the repository does, so that its tests can be run from it."""
+"""The source distribution has all files of the repository, so that its tests can run from it."""
 
 import subprocess
 import sys
@@ -16,11 +16,11 @@ def test_the_source_distribution_is_the_repository(tmp_path):
         listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
         listed = ""
-    if not listed:  # in an unpacked archive, which may lie in somebody else's repository
+    if not listed:  # an unpacked archive, perhaps within another repository
         pytest.skip("git does not say what the repository holds: this is no clone")
     copy = tmp_path / "copy"  # building leaves files behind
     for name in listed.splitlines():
-        if (ROOT / name).exists():  # or it has been deleted, and that is not committed yet
+        if (ROOT / name).exists():  # else it is deleted, which is not committed yet
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             (copy / name).write_bytes((ROOT / name).read_bytes())
     subprocess.run([sys.executable, "-c", BUILD, str(tmp_path)], cwd=copy, capture_output=True, check=True, timeout=120)

@@ -1,4 +1,4 @@
-"""Everything that the documentation shows is run: pages, docstrings, the README, and sessions of the command line."""
+"""All examples of the documentation run: pages, docstrings, the README, and sessions of the command line."""
 
 import contextlib
 import doctest
@@ -34,11 +34,11 @@ PACKAGE = Path(dmlcpu.__file__).parent
 README = ROOT / "README.md"
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
-# What makes the pages name every operator, as Sphinx sees them.
+# The extension that expands the pages' templates for Sphinx.
 IN_TEXT = runpy.run_path(str(DOCS / "_ext" / "operators_in_text.py"))
 expanded = IN_TEXT["expanded"]
 
-# What a page's examples need that the tests' own requirements do not bring.
+# Packages that a page's examples need besides the tests' own requirements.
 NEEDED = {
     "other_arrays.rst": "torch",
     "pytorch.rst": "torch",
@@ -51,7 +51,7 @@ NEEDED = {
 # Pages whose sessions are one story: a shell runs all their commands, in order and in one folder.
 STORIES = [DOCS / "batch.rst"]
 HAS_SHELL = os.name == "posix" and all(map(shutil.which, ("bash", "make")))
-PORT = "8786"  # what these pages call a port of the example's own
+PORT = "8786"  # replaced by a free port
 
 FENCED = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 FEATURE_LEVELS = re.compile(r"^\.\. feature-levels:: (\w+)$", re.MULTILINE)
@@ -80,7 +80,7 @@ def public_functions():
 
 
 def sessions():
-    """Yield the commands that console blocks show with what they print; those shown alone are not run."""
+    """Yield the commands of console blocks with their output; commands without output are not run."""
     for page in pages():
         for command, output in sessions_of(page) if page not in STORIES else ():
             if command.startswith("dmlcpu ") and output.strip():
@@ -88,7 +88,7 @@ def sessions():
 
 
 def sessions_of(page):
-    """Yield the commands of a page's console blocks, each with what it prints."""
+    """Yield the commands of a page's console blocks, each with its output."""
     for block in CONSOLE.findall(page.read_text("utf-8")):
         for session in re.split(r"^\$ ", inspect.cleandoc(block), flags=re.MULTILINE)[1:]:
             command, _, output = session.partition("\n")
@@ -100,7 +100,7 @@ def sessions_of(page):
 
 @pytest.fixture(autouse=True)
 def _in_a_folder_with_the_examples(tmp_path, monkeypatch):
-    """Examples read what the repository has and write where it does no harm; threads are put back."""
+    """Run examples in a copy of the repository's files, and restore the number of threads."""
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     shutil.copytree(DOCS / "models", tmp_path / "models")
     shutil.copytree(DOCS / "batch", tmp_path, dirs_exist_ok=True)
@@ -150,7 +150,7 @@ def test_sessions_of_the_command_line(command, output):
 
 @pytest.fixture
 def shell(tmp_path):
-    """Run commands as a terminal would, and end what they leave running."""
+    """Run commands as a terminal would, and kill processes that they leave running."""
     folder = tmp_path / "bin"
     folder.mkdir()
     for name, module in {"dmlcpu": "-m dmlcpu", "dask": "-m dask", "python": ""}.items():
@@ -163,7 +163,7 @@ def shell(tmp_path):
     started = []
 
     def run(command):
-        # Its own session: what goes on in the background is ended with it. A file: nobody waits for such a program.
+        # A new session, so that background processes can be killed; a file, because a pipe would wait for them.
         with (tmp_path / "printed").open("w+") as printed:
             process = subprocess.Popen(
                 ["bash", "-c", command.replace(PORT, port)],
@@ -231,7 +231,7 @@ def test_the_descriptors_page_shows_all_feature_levels():
     assert FEATURE_LEVELS.findall(page) == [member.name for row in OPERATORS.values() for member in row.descs]
 
 
-def test_what_pages_say_of_each_operator():
+def test_templates_expand_for_each_operator():
     page = """\
 {% for operator in operators %}
 - {{ operator.name }} {{ operator.descs | map("full_name") | join(" ") }}: {{ summary(operator.function) }}

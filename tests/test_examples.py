@@ -1,4 +1,4 @@
-"""The shipped examples: what they write and print is what the reference says."""
+"""The shipped examples write and print the reference's results."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def neighbours():
 
 @pytest.fixture(scope="module")
 def used(neighbours):
-    """Mark the stored images that are anybody's neighbour."""
+    """Mark the stored images that are a neighbour of some query."""
     marks = np.zeros(1500, np.uint8)
     marks[neighbours.indices] = 1
     return marks
@@ -44,7 +44,7 @@ def used(neighbours):
 
 @pytest.fixture(scope="module")
 def mlp():
-    """What mlp.py defines."""
+    """The definitions of mlp.py."""
     return SimpleNamespace(**runpy.run_path(str(DIGITS / "mlp.py")))
 
 
@@ -57,7 +57,7 @@ def network(mlp):
 
 @pytest.fixture
 def run_script(monkeypatch, tmp_path, capsys):
-    """Run a script in an empty folder; return what it prints."""
+    """Run a script in an empty folder; return its output."""
 
     def run(name, *arguments):
         monkeypatch.chdir(tmp_path)
@@ -92,7 +92,7 @@ def test_neighbours_json(neighbours, used, monkeypatch, tmp_path, capsys):
     assert f"Resource 'odd_values': {', '.join(map(str, least))}\n" in printed
 
 
-def test_neighbours_json_marks_the_indices_that_were_selected():
+def test_neighbours_json_marks_the_selected_indices():
     """The scatter reads the selection's buffer, flat: {1,1,297,5} and {1,1,1485,1} are the same bytes."""
     import json5
 
@@ -148,7 +148,7 @@ def test_knn(neighbours, used, run_knn, tmp_path):
     digits = load("stored_labels")[neighbours.indices]
     votes = np.stack([np.bincount(row, minlength=10) for row in digits])
     right = int((votes.argmax(axis=1) == load("queries_labels")).sum())
-    assert right == 285  # what the docstring promises
+    assert right == 285  # as the docstring promises
     assert lines[0] == "297 queries, 1500 stored images of 64 pixels, 5 neighbours"
     assert [line.split()[0] for line in lines[1:5]] == ["pack_b", "quantized_matmul", "top_k", "scatter_nd"]
     assert lines[6:] == [
@@ -167,7 +167,7 @@ def test_knn_in_float32_is_as_its_docstring_says():
     assert (votes.argmax(axis=1) == load("queries_labels")).sum() == 283
 
 
-def test_knn_saves_the_picture_where_it_is_told(run_knn, tmp_path):
+def test_knn_saves_the_picture_under_a_given_name(run_knn, tmp_path):
     pytest.importorskip("matplotlib")
     assert run_knn("--picture", "other.png").endswith("\npicture: other.png\n")
     assert [path.name for path in tmp_path.iterdir()] == ["other.png"]
@@ -196,7 +196,7 @@ def right_answers(scores):
     return int((reference.top_k(scores, 1).indices[:, 0] == load("queries_labels")).sum())
 
 
-def test_mlp_computes_what_the_reference_does(mlp, network):
+def test_mlp_equals_the_reference(mlp, network):
     weights, layers = network
     packed = [layer._replace(b=dmlcpu.pack_b(layer.b)) for layer in layers]
     expected = scores_by_the_reference(layers, load("queries"))

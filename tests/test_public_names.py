@@ -22,7 +22,7 @@ set_num_threads show_config
 """
 
 
-def test_the_names_are_those_of_the_package_and_of_the_table():
+def test_public_names_are_those_of_the_package_and_the_table():
     of_operators = {name for row in OPERATORS.values() for name in row.homes()}
     assert dmlcpu.__all__ == sorted({*OTHERS.split(), *of_operators})
     namespace = {}
@@ -36,7 +36,7 @@ def test_a_name_is_looked_up_once():
         assert getattr(dmlcpu, name) is vars(dmlcpu)[name]
 
 
-def test_names_that_are_not_operators_need_no_table():
+def test_other_names_do_not_load_the_table_of_operators():
     """They can be had in a process that has forked while another thread imported the table."""
     code = """
     import sys
@@ -47,7 +47,7 @@ def test_names_that_are_not_operators_need_no_table():
     assert run(code).strip() == "False"
 
 
-def test_nothing_is_found_when_nothing_can_be_imported_any_more():
+def test_unknown_name_at_interpreter_shutdown_is_not_found():
     code = """
     import sys
     import dmlcpu

@@ -1,12 +1,12 @@
-"""add_at and its like beside NumPy's own."""
+"""add_at, put_at and maximum_at beside NumPy's own."""
 
-from .common import AT
+from .cases.at import SHAPES
 from .peers import Comparison
 
 
 class Shapes(Comparison):
-    params = (["dmlcpu", "numpy"], list(AT))
-    cases = AT
+    params = (["dmlcpu", "numpy"], list(SHAPES))
+    cases = SHAPES
 
     def time_call(self, implementation, case):
         return self.call()

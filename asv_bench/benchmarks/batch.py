@@ -1,4 +1,4 @@
-"""Jobs over files: what a job costs beside a plain loop, and an array that is worked through in blocks."""
+"""Jobs over files: small jobs beside a plain loop, and a large array in blocks."""
 
 import itertools
 import shutil
@@ -19,7 +19,7 @@ class Small:
 
     params = (CONTENDERS,)
     param_names = ("contender",)
-    number = 1  # each call writes to a folder of its own
+    number = 1  # each call writes to a new folder
 
     def setup(self, contender):
         self.folder = Path(tempfile.mkdtemp())

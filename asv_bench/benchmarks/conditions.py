@@ -1,4 +1,4 @@
-"""The regimes a call is timed in: what its program does before the call, and what else the cores are busy with."""
+"""The regimes of timed calls: the activity of the program before a call, and of other processes beside it."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ REGIMES = {
     "crowded": "each call right after calls of other libraries, whose threads still spin",
     "busy": f"calls follow one another while other processes compute (as many as {BUSY_CORES})",
 }
-# A child says that it has begun, and ends when its standard input does: also if its parent was killed.
+# The child prints a line when it has begun. It ends when its standard input does, also if its parent was killed.
 _BUSY = """
 import os, threading
 
@@ -31,12 +31,12 @@ while True:
 
 
 def ready(call, regime="steady", others=()):
-    """Return the call, ready to be timed in a regime. others: what other libraries call before it, if crowded.
+    """Return the call, ready to be timed in a regime. others: calls of other libraries to make before it, if crowded.
 
-    Thread pools spin for a while after their last call and take the cores from whoever comes next: a rest lets them
-    sleep. Untimed calls then wake the contender's own threads and fill the caches: one at least, and as many as it
-    takes the scheduler of a virtual machine, which packs threads that were asleep onto one core, to spread them. A
-    call after a pause has neither, and one in a crowd not even the rest.
+    Thread pools spin for a while after their last call and take the cores from the next contender: a rest lets them
+    sleep. Untimed calls then wake the contender's own threads and fill the caches, for long enough that the scheduler
+    of a virtual machine, which packs woken threads onto one core, spreads them. A paused call has only the rest, a
+    crowded one neither.
     """
     if regime == "crowded":
         for other in others:

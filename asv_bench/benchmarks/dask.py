@@ -1,9 +1,9 @@
-"""top_k on Dask's arrays beside Dask's own, on its threads. Dask's topk gives values alone, argtopk the indices."""
+"""top_k on Dask arrays beside Dask's own, on its threads. Dask's topk gives only values, argtopk the indices."""
 
 import numpy as np
 
 from . import THREADS
-from .peers import package
+from .packages import package
 
 # Name: shape, chunks, k and axis.
 CASES = {

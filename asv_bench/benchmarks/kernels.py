@@ -1,11 +1,11 @@
-"""What the benchmarks of kernels that are alternatives share: each does each case that it is for."""
+"""The base of benchmarks of alternative kernels: each kernel does each case that it supports."""
 
 import dmlcpu
 from dmlcpu.kernels import registry
 from dmlcpu.runtime.threads import use_budget
 
 from .conditions import ready
-from .peers import BUILDERS, Comparison
+from .peers import Comparison
 
 
 def alternatives(operator, stage):
@@ -14,13 +14,13 @@ def alternatives(operator, stage):
 
 
 class KernelComparison(Comparison):
-    """Calls like those of "dmlcpu out", whichever kernel the plan would choose."""
+    """The calls of "dmlcpu out", by each kernel instead of the plan's choice."""
 
     param_names = ("kernel", "case")
 
     def setup(self, kernel, case):
         case = self.cases[case]
-        call, threads = BUILDERS[type(case)]["dmlcpu out"](case), dmlcpu.get_num_threads()
+        call, threads = case.dmlcpu_out(), dmlcpu.get_num_threads()
 
         def forced():
             with use_budget(threads, kernel=kernel):

@@ -1,12 +1,12 @@
 """matmul_integer beside its peers."""
 
-from .common import MATMUL_INTEGER
+from .cases.matmul_integer import SHAPES
 from .peers import IMPLEMENTATIONS, Comparison
 
 
 class Shapes(Comparison):
-    params = (IMPLEMENTATIONS, list(MATMUL_INTEGER))
-    cases = MATMUL_INTEGER
+    params = (IMPLEMENTATIONS, list(SHAPES))
+    cases = SHAPES
 
     def time_call(self, implementation, case):
         return self.call()

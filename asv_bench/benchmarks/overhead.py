@@ -1,4 +1,4 @@
-"""What a call costs around the work: inputs so small that the work itself takes next to no time."""
+"""The overhead of a call: inputs are so small that the work itself takes hardly any time."""
 
 import copy
 
@@ -16,7 +16,7 @@ COMPILED = "dmlcpu compiled"
 
 
 def contender(implementation, operator):
-    """Return the call that an operator's tiny case is for an implementation."""
+    """Return an implementation's call of an operator's tiny case."""
     if implementation == COMPILED:
         return compiled(OPERATORS[operator])
     if operator in TINY:
@@ -25,10 +25,10 @@ def contender(implementation, operator):
 
 
 def compiled(operator):
-    """Return a call of the last of an operator's descs: all tensors are bound, those that it owns beforehand."""
+    """Return a call of an operator's last example desc with all tensors bound; owned tensors are bound beforehand."""
     *_, (desc, inputs) = operator.desc_examples()
     run, tensors = compile_operator(desc), list(desc.tensors())
-    bound = copy.deepcopy(inputs)  # the copies own their memory, as most arrays do: no other is bound the short way
+    bound = copy.deepcopy(inputs)  # the copies own their memory, which the fast way of binding requires
     owned = {field.name: bound.pop(field.name) for field, tensor in tensors if tensor.flags & TensorFlags.OWNED_BY_DML}
     bound |= {field.name: np.empty(tensor.sizes, tensor.dtype) for field, tensor in tensors if field.output}
     if owned:
@@ -37,7 +37,7 @@ def compiled(operator):
 
 
 def example(operator, implementation):
-    """Return a call of an operator's first example, which is timed if `TINY` has no case."""
+    """Return a call of an operator's first example, for operators without a tiny case."""
     if implementation not in ("dmlcpu", "dmlcpu out"):
         raise NotImplementedError(f"there is no case of {operator.name} for other libraries")
     function, arguments = operator.function, copy.deepcopy(next(operator.examples(operator.typical)).arguments)

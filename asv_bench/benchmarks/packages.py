@@ -4,7 +4,7 @@ import importlib
 
 
 def package(name):
-    """Import a peer, if it is installed."""
+    """Import a package; raise NotImplementedError if it is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError:

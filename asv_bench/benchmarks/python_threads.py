@@ -1,6 +1,6 @@
-"""Small and middle calls of several operators, made by many Python threads together and by one.
+"""Small and medium calls of several operators, made by many Python threads together and by one.
 
-NUMBA_THREADING_LAYER says which layer a run is of.
+NUMBA_THREADING_LAYER chooses the threading layer.
 """
 
 import threading
@@ -24,17 +24,17 @@ class Team:
         self.start = threading.Barrier(python_threads)
         self.pool = ThreadPoolExecutor(python_threads)
         self.places = range(python_threads)
-        self.each(1)  # threads are started, and have scratch
+        self.each(1)  # starts the threads, and allocates their scratch
 
     def work(self):
         return self.each(self.share)
 
     def each(self, calls):
-        """Let each thread make so many calls, and return what its last one gave."""
+        """Let each thread make `calls` calls; return the result of each thread's last one."""
         return list(self.pool.map(self.one, self.places, [calls] * len(self.places)))
 
     def one(self, place, calls):
-        """Make calls in turns, beginning with that of a thread's place."""
+        """Make the calls in turns, beginning with number `place`."""
         self.start.wait()
         for number in range(place, place + calls):
             result = self.calls[number % len(self.calls)]()

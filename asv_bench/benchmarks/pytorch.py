@@ -1,8 +1,7 @@
 """PyTorch's own calls, with their operators on dmlcpu's kernels and without."""
 
 from .common import TORCH
-from .peers import Comparison, settings_of
-from .torch_peers import OVERRIDDEN
+from .peers import OVERRIDDEN, Comparison, settings_of
 
 
 class Calls(Comparison):

@@ -1,13 +1,13 @@
 """quantized_matmul beside its peers, and its kernels beside one another."""
 
-from .common import QUANTIZED_MATMUL, QUANTIZED_MATMUL_PARAMETERS
+from .cases.quantized_matmul import PARAMETERS, SHAPES
 from .kernels import KernelComparison, alternatives
 from .peers import IMPLEMENTATIONS, Comparison
 
 
 class Shapes(Comparison):
-    params = (IMPLEMENTATIONS, list(QUANTIZED_MATMUL))
-    cases = QUANTIZED_MATMUL
+    params = (IMPLEMENTATIONS, list(SHAPES))
+    cases = SHAPES
 
     def time_call(self, implementation, case):
         return self.call()
@@ -16,8 +16,8 @@ class Shapes(Comparison):
 class Parameters(Shapes):
     """All combinations of signs, with parameters per tensor, and per row and column."""
 
-    params = (IMPLEMENTATIONS, list(QUANTIZED_MATMUL_PARAMETERS))
-    cases = QUANTIZED_MATMUL_PARAMETERS
+    params = (IMPLEMENTATIONS, list(PARAMETERS))
+    cases = PARAMETERS
 
 
 class Kernels(KernelComparison):
@@ -25,9 +25,9 @@ class Kernels(KernelComparison):
 
     params = (
         alternatives("quantized_matmul", "dot"),
-        [name for name, case in QUANTIZED_MATMUL.items() if not case.constant_b],
+        [name for name, case in SHAPES.items() if not case.constant_b],
     )
-    cases = QUANTIZED_MATMUL
+    cases = SHAPES
 
     def time_call(self, kernel, case):
         return self.call()

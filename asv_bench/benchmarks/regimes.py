@@ -1,4 +1,4 @@
-"""Calls that several threads share, in each regime."""
+"""Calls that use several threads, in each regime."""
 
 import contextlib
 
@@ -13,7 +13,7 @@ class Steady(Comparison):
     regime = "steady"
 
     def setup(self, implementation, case):
-        self.leave = lambda: None  # asv tears down what cannot be set up, too
+        self.leave = lambda: None  # asv also tears down after a failed setup
         case = self.cases[case]
         call = build(case, implementation)
         crowd = crowd_around(case, implementation) if self.regime == "crowded" else ()

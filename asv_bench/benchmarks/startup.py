@@ -1,4 +1,4 @@
-"""How long a new process waits: for imports, and for the first result of each operator.
+"""The time of a new process until imports are done, and until the first result of each operator.
 
 asv runs the code that these methods return in a fresh interpreter for each sample, and times it there.
 """
@@ -18,9 +18,9 @@ class Import:
 
 
 class FirstResult:
-    """With a warm cache: asv's warm-up runs the code once before it takes samples, and compiles what is missing.
+    """With a warm cache: asv's warm-up runs the code once before it takes samples, and compiles missing kernels.
 
-    A sample is what a user waits for: NumPy's import and dmlcpu's, and a plain call with all that it loads.
+    A sample is a user's whole wait: the imports of NumPy and dmlcpu, and a plain call with all modules that it loads.
     """
 
     params = (list(OPERATORS),)
@@ -32,8 +32,8 @@ class FirstResult:
     def timeraw_first_result(self, operator):
         row = OPERATORS[operator]
         arguments = pickle.dumps(next(row.examples(row.typical)).arguments)
-        # The examples' module imports descs, which a plain call does not need; pickle has come with NumPy. In hex, as
-        # asv puts the code between quotes, where a backslash would not remain one.
+        # Arguments are pickled, because the examples' module imports descs, which a plain call does not need; NumPy
+        # imports pickle anyway. They are in hex, because asv puts the code between quotes and would unescape it.
         return (
             "import numpy as np\n"
             "import dmlcpu\n"

@@ -1,8 +1,7 @@
 """Walking through arrays of any strides by one running number, and cutting ranges into shares.
 
-The dimensions that all tensors of an operator are walked through together are one record, `WALK`; each tensor's strides
-along them are a field of that tensor's own record. Neighbouring dimensions that every tensor runs through evenly are
-merged, so that most walks have one dimension.
+One record, `WALK`, has the dimensions that all tensors of an operator share; each tensor's own record has its strides
+along them. Neighbouring dimensions are merged where every tensor allows it, so that most walks have one dimension.
 """
 
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ WALK = record(dims=np.int64, sizes=(np.int64, MAX_DIMS))  # `dims` of the sizes 
 
 
 def merge(sizes: Sequence[int], *strides: Sequence[int]) -> tuple[list[int], ...]:
-    """Return dimensions of these sizes, and each tensor's strides, as the fewest that pass the same places."""
+    """Return the fewest dimensions that pass the same places as these sizes and each tensor's strides."""
     merged: list[list[int]] = []
     for dimension in zip(sizes, *strides, strict=True):
         if dimension[0] == 1:
@@ -41,7 +40,7 @@ def walk_of(sizes: Sequence[int]) -> dict[str, int | Sequence[int]]:
 
 @inlined  # as a call it took 10 ns: a fifth of top_k's time for sequences of 8
 def offset(walk, strides, position):
-    """Return how many elements position `position`, in row-major order, lies from the first."""
+    """Return the distance in elements of position `position`, in row-major order, from the first."""
     result = 0
     for d in range(walk.dims - 1, 0, -1):
         result += position % walk.sizes[d] * strides[d]
@@ -58,7 +57,7 @@ def offsets(walk, strides, first, count, start, found):
             found[i] = start + (first + i) * step
         return
     done = 0
-    while done < count:  # along the last dimension it takes no division
+    while done < count:  # no division along the last dimension
         begin = start + offset(walk, strides, first + done)
         run = min(count - done, size - (first + done) % size)
         some = found[done : done + run]
@@ -69,5 +68,5 @@ def offsets(walk, strides, first, count, start, found):
 
 @inlined
 def share(part, parts, count):
-    """Return the range [first, last) of `count` items that is the share of one part."""
+    """Return the range [first, last) of one part's share of `count` items."""
     return part * count // parts, (part + 1) * count // parts

@@ -3,8 +3,8 @@
     python knn.py
 
 Images are uint8 rows with a scale each, made by make_data.py: scale * row has length 1, so the product of two images
-is their cosine. 285 of the 297 queries are read rightly (96.0 %). With cosines in float32 it is 283: rounding
-similarities to 8 bits makes a few more of them equal, and changes which images are the five nearest.
+is their cosine. 285 of the 297 queries are read rightly (96.0 %), with cosines in float32 283: rounding to 8 bits makes
+a few more similarities equal, which changes the five nearest images.
 """
 
 import argparse
@@ -26,7 +26,7 @@ def main():
     queries, queries_scale, queries_labels = load("queries")
     print(f"{len(queries)} queries, {len(stored)} stored images of {stored.shape[1]} pixels, {K} neighbours")
 
-    # The stored images stay the same for all queries to come, so they are packed once.
+    # The stored images are the same for all queries, so they are packed once.
     packed = timed("pack_b", lambda: dmlcpu.pack_b(stored.T))
     similarities = timed(
         "quantized_matmul",
@@ -47,7 +47,7 @@ def main():
     right = answers == queries_labels
     print(f"accuracy: {right.mean():.1%} ({right.sum()} of {right.size})")
 
-    # Which stored images are anybody's neighbour? Duplicates are fine: they write the same.
+    # Which stored images are a neighbour of some query? Duplicate indices write the same value.
     used = dmlcpu.scatter_nd(np.zeros(len(stored), bool), neighbours[..., None], np.ones(neighbours.shape, bool))
     print(f"{used.sum()} of {used.size} stored images are a neighbour of some query")
 
@@ -70,7 +70,7 @@ def load(name):
 
 
 def timed(name, step):
-    """Return what a step returns, and print how long it takes."""
+    """Return the result of a step, and print its time."""
     result = step()
     times = []
     for _ in range(20):

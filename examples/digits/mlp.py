@@ -1,4 +1,4 @@
-"""Which digit is it? A small network in 8 bits, beside the same in float32 and in ONNX Runtime.
+"""Which digit is it? A small network in 8 bits, beside the same network in float32 and in ONNX Runtime.
 
     python mlp.py
 
@@ -25,9 +25,9 @@ PIXEL_SCALE = np.float32(1 / 255)  # each image's brightest pixel is 255; the le
 
 
 class Layer(NamedTuple):
-    """What dmlcpu.quantized_matmul wants after `a`; a_scale and y_scale are numbers, b_scale has one for each column.
+    """The arguments of dmlcpu.quantized_matmul after `a`. a_scale and y_scale are numbers, b_scale is by column.
 
-    QLinearMatMul adds no bias. The network is trained without, which costs it nothing here.
+    QLinearMatMul adds no bias. The network is trained without biases, which costs no accuracy here.
     """
 
     a_scale: np.float32
@@ -80,7 +80,7 @@ def main():
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    # With more than one, threads of either library that still spin after a call take time from the other's next call.
+    # With more than one thread, threads of one library that still spin after a call slow down the other's next call.
     parser.add_argument("--threads", type=int, default=1, help="threads for each library (default: %(default)s)")
     return parser.parse_args()
 
@@ -124,7 +124,7 @@ def scores_in_float32(weights, images):
 
 
 def quantize(weights, images):
-    """Return the layers; what numbers occur between them is seen on some images (calibration)."""
+    """Return the layers. The network's results on some images give the ranges (calibration)."""
     pixels = PIXEL_SCALE, np.uint8(0)
     hidden = scale_and_zero_point(np.maximum(images * PIXEL_SCALE @ weights[0], 0))
     scores = scale_and_zero_point(scores_in_float32(weights, images))
@@ -141,20 +141,20 @@ def quantize_columns(weights):
 
 
 def scale_and_zero_point(numbers):
-    """Return those that spread 0 to 255 over the numbers; of a ReLU's results the zero point is 0."""
+    """Return a scale and zero point that map 0 to 255 to the range of the numbers. After ReLU the zero point is 0."""
     lowest, highest = min(0, numbers.min()), numbers.max()
     scale = np.float32((highest - lowest) / 255)
     return scale, np.uint8(np.rint(-lowest / scale))
 
 
 def predict(layers, images):
-    """Return uint8 scores. ReLU takes no step of its own: with a zero point of 0, uint8 clips what is negative."""
+    """Return uint8 scores. ReLU needs no step: with a zero point of 0, uint8 clips negative numbers."""
     first, second = layers
     return dmlcpu.quantized_matmul(dmlcpu.quantized_matmul(images, *first), *second)
 
 
 def onnxruntime_session(layers, threads):
-    """Return a function that runs the same layers in ONNX Runtime; all but the images is constant."""
+    """Return a function that runs the same layers in ONNX Runtime; only the images are an input."""
     import onnxruntime
     from onnx import TensorProto, helper, numpy_helper
 
@@ -179,7 +179,7 @@ ROUNDS, CALLS = 15, 20
 
 
 def medians(networks, images):
-    """Return the seconds each network takes for the images. All make new arrays for their results."""
+    """Return the seconds of each network for the images. All allocate their results."""
     times = {name: [] for name in networks}
     for i in range(ROUNDS + 1):
         for name, network in networks.items():

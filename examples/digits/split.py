@@ -1,4 +1,4 @@
-"""Split the digits into files of ten images, for dmlcpu batch: jobs.toml says what to do with them.
+"""Split the digits into files of ten images, for the jobs of jobs.toml.
 
     python split.py
 

@@ -16,7 +16,7 @@ from dmlcpu.operators.table import OPERATORS, Example, Operator
 
 
 def first_example(operator):
-    """Return the arguments of an operator's first example, and what the reference makes of them."""
+    """Return the arguments of an operator's first example, and the reference's results."""
     arguments = next(operator.examples(operator.typical)).arguments
     return arguments, as_arrays(operator.reference(**arguments))
 
@@ -36,12 +36,12 @@ def test_overhead(implementation, operator):
         return
     _, wanted = first_example(OPERATORS[operator])
     for ours, theirs in zip(as_arrays(result), wanted, strict=True):
-        # Of the same elements, where a desc asks for more dimensions or another type of indices.
+        # A desc may give the same elements more dimensions, or indices another type.
         np.testing.assert_array_equal(ours.reshape(theirs.shape), theirs.astype(ours.dtype), strict=True)
 
 
 def test_compiled_calls_are_bound_the_short_way(monkeypatch):
-    """Only tensors that own their memory are, which those of examples need not."""
+    """Only tensors that own their memory are; those of examples need not."""
     call = load("benchmarks.overhead").contender("dmlcpu compiled", "top_k")
     monkeypatch.setattr(Slot, "bind", None)
     first, second = call(), call()
@@ -50,7 +50,7 @@ def test_compiled_calls_are_bound_the_short_way(monkeypatch):
 
 @pytest.mark.parametrize("operator", load("benchmarks.common").TINY)
 def test_tiny_cases_have_the_sizes_of_first_examples(operator):
-    """So that what is compiled is as large as what it is compared with."""
+    """Then the compiled call is as large as the calls beside it."""
     case = load("benchmarks.common").TINY[operator]
     arguments, wanted = first_example(OPERATORS[operator])
     arrays = {array.shape for array in as_arrays(list(arguments.values())) if array.ndim}
@@ -60,7 +60,7 @@ def test_tiny_cases_have_the_sizes_of_first_examples(operator):
 
 
 def result_of(code, package):
-    """Run code with another package in the place of dmlcpu, and return what its last line gives."""
+    """Run code with another package in the place of dmlcpu, and return the value of its last line."""
     names = {}
     *preparation, last = code.splitlines()
     exec("\n".join(preparation), names)
@@ -87,7 +87,7 @@ def test_imports():
 
 @pytest.fixture
 def argmax(monkeypatch):
-    """Put an operator more into the table, whose desc is that of top_k with k = 1; return its function."""
+    """Add an operator to the table, whose desc is that of top_k with k = 1; return its function."""
     x = np.array([[3, 9, 5]], np.float32)
 
     def argmax(x, *, axis, out=None):
@@ -113,7 +113,7 @@ def argmax(monkeypatch):
     return argmax
 
 
-def test_an_operator_more_is_timed(argmax):
+def test_new_operator_is_timed(argmax):
     overhead = load("benchmarks.overhead")
     assert overhead.Tiny.params[1] == [*OPERATORS]
     calls = [overhead.contender(name, "argmax") for name in ("dmlcpu", "dmlcpu out", "dmlcpu compiled")]
@@ -126,7 +126,7 @@ def test_an_operator_more_is_timed(argmax):
         overhead.contender("numpy", "argmax")
 
 
-def test_an_operator_more_has_a_first_result(argmax):
+def test_new_operator_has_a_first_result(argmax):
     startup = load("benchmarks.startup")
     assert startup.FirstResult.params == ([*OPERATORS],)
     code = startup.FirstResult().timeraw_first_result("argmax")

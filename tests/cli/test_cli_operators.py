@@ -1,15 +1,18 @@
 """The operators' commands, made from their functions."""
 
+import inspect
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from cli_calls import Run
+from samples import as_tuple
 
 import dmlcpu
-from dmlcpu.operators import OPERATORS
+from dmlcpu.operators import OPERATORS, Operator
 
 
 @pytest.fixture
@@ -30,8 +33,6 @@ def test_help(run: Run, name: str) -> None:
     text = "\n".join(out)
     assert (code, err) == (0, [])
     assert out[0].startswith(f"usage: dmlcpu {spelled} ")
-    import inspect
-
     first, *others = [each for each in inspect.signature(OPERATORS[name].function).parameters if each != "out"]
     for parameter in others:
         assert re.search(rf"^  --{parameter.replace('_', '-')} ", text, re.MULTILINE), parameter
@@ -67,23 +68,27 @@ def test_results_and_arguments_in_files(run: Run) -> None:
     assert np.isnan(np.load("w/a.npy")[3]).all()
 
 
+def as_word(name: str, value: Any) -> str:
+    """Return an argument's value as a word of a command: an array is saved to a file."""
+    if isinstance(value, np.ndarray):
+        np.save(f"{name}.npy", value)
+        return f"{name}.npy"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
 @pytest.mark.usefixtures("folder")
-def test_other_operators(run: Run) -> None:
-    np.save("at.npy", np.array([[1], [-1]]))
-    np.save("u.npy", np.ones((2, 9), np.float32))
-    argv = ["scatter-nd", "in/a.npy", "in/b.npy", "--indices", "at.npy", "--updates", "u.npy", "--reduction", "add"]
-    assert run(*argv, "-o", "out/", "-q") == (0, [], [])
-    expected = dmlcpu.scatter_nd(np.load("in/b.npy"), np.load("at.npy"), np.load("u.npy"), reduction="add")
-    np.testing.assert_array_equal(np.load("out/b.npy"), expected, strict=True)
-    np.save("q.npy", np.arange(6, dtype=np.int8).reshape(2, 3))
-    np.save("w.npy", np.arange(6, dtype=np.int8).reshape(3, 2))
-    assert run("matmul-integer", "q.npy", "--b", "w.npy", "--a-zero-point", 1, "-o", "y.npy", "-q") == (0, [], [])
-    expected = dmlcpu.matmul_integer(np.load("q.npy"), np.int8(1), np.load("w.npy"), None)
-    np.testing.assert_array_equal(np.load("y.npy"), expected, strict=True)
-    scales = ["--a-scale", "0.5", "--b-scale", "1", "--y-scale", "2", "--out-dtype", "uint8"]
-    assert run("quantized-matmul", "q.npy", "--b", "w.npy", *scales, "-o", "z.npy", "-q") == (0, [], [])
-    given = [np.load("q.npy"), 0.5, None, np.load("w.npy"), 1.0, None, 2.0, None]
-    np.testing.assert_array_equal(np.load("z.npy"), dmlcpu.quantized_matmul(*given, out_dtype="uint8"), strict=True)
+@pytest.mark.parametrize("operator", OPERATORS.values(), ids=list(OPERATORS))
+def test_examples_on_files(run: Run, operator: Operator) -> None:
+    """Arrays are files, other arguments options."""
+    for arguments, _ in operator.examples(operator.typical):
+        if any(isinstance(value, dmlcpu.PackedMatrix) for value in arguments.values()):
+            continue
+        (_, file), *others = [(name, as_word(name, value)) for name, value in arguments.items()]
+        options = [word for name, value in others for word in (f"--{name.replace('_', '-')}", value)]
+        assert run(operator.name.replace("_", "-"), file, *options, "-o", "out.npz", "-q") == (0, [], [])
+        with np.load("out.npz") as found:
+            for name, result in zip(operator.results, as_tuple(operator.function(**arguments)), strict=True):
+                np.testing.assert_array_equal(found[name], result, strict=True)
 
 
 @pytest.mark.usefixtures("folder")

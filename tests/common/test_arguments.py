@@ -5,12 +5,13 @@ import pytest
 
 import dmlcpu
 from dmlcpu.common.arguments import as_array, as_array_like
+from dmlcpu.operators import OPERATORS
 
 X = np.array([1.0, 3.0, 2.0], np.float32)
 
 
 class OnlyDlpack:
-    """An array that NumPy can read by DLPack alone."""
+    """An array that NumPy can read only by DLPack."""
 
     def __init__(self, x):
         self.x = x
@@ -37,7 +38,7 @@ class ArrowLike:
 
 
 @pytest.mark.parametrize("value", [OnlyDlpack(X), memoryview(X), array("f", X), X.view(np.memmap)], ids=type)
-def test_what_others_hold_is_read_without_a_copy(value):
+def test_arrays_of_other_libraries_are_not_copied(value):
     found = as_array("top_k", "x", value)
     np.testing.assert_array_equal(found, X, strict=True)
     assert np.shares_memory(found, value.x if isinstance(value, OnlyDlpack) else np.asarray(value))
@@ -60,24 +61,18 @@ REFUSALS = [
 ]
 
 
+@pytest.mark.parametrize("operator", OPERATORS.values(), ids=list(OPERATORS))
 @pytest.mark.parametrize(("value", "message"), REFUSALS, ids=lambda each: type(each).__name__)
-def test_what_cannot_be_read_is_refused(value, message):
-    byte = np.ones((1, 1), np.int8)
-    calls = {
-        "x": lambda: dmlcpu.scatter_nd(value, [[0]], X[:1]),
-        "indices": lambda: dmlcpu.scatter_nd(X, value, X[:1]),
-        "updates": lambda: dmlcpu.scatter_nd(X, [[0]], value),
-    }
-    for field, call in calls.items():
-        with pytest.raises((TypeError, dmlcpu.DmlError)) as caught:
-            call()
-        assert str(caught.value) == "scatter_nd: " + message.format(field)
-    with pytest.raises((TypeError, dmlcpu.DmlError)) as caught:
-        dmlcpu.quantized_matmul(byte, 1.0, None, byte, 1.0, None, 1.0, value)
-    assert str(caught.value) == "quantized_matmul: " + message.format("y_zero_point")
+def test_array_that_numpy_cannot_read_is_refused(value, message, operator):
+    arguments = next(operator.examples(operator.typical)).arguments
+    for field, given in arguments.items():
+        if isinstance(given, np.ndarray) or field.endswith(("scale", "zero_point")):
+            with pytest.raises((TypeError, dmlcpu.DmlError)) as caught:
+                operator.function(**{**arguments, field: value})
+            assert str(caught.value) == f"{operator.name}: " + message.format(field)
 
 
-def test_a_method_of_that_name_counts_nothing():
+def test_null_count_that_is_a_method_is_ignored():
     class Counted(ArrowLike):
         def null_count(self):
             return 2

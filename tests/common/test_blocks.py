@@ -2,6 +2,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from samples import large_calls
 from sources import Watched
 
 from dmlcpu.common.blocks import InMemory, extent, read_blocks, regions_of, tile_of
@@ -20,7 +21,7 @@ def test_regions_cover_an_array_once_in_c_order(shape, most):
     assert np.array_equal(np.concatenate([*found, []]), x.ravel())
 
 
-def test_a_block_is_good_until_the_next():
+def test_block_is_valid_until_the_next():
     x = Watched(np.arange(100.0))
     regions = list(regions_of(x.shape, (7,)))
     blocks = read_blocks(x, regions, lambda: False)
@@ -29,21 +30,21 @@ def test_a_block_is_good_until_the_next():
         block[...] = -1
 
 
-def test_room_is_left_before_blocks():
+def test_front_leaves_room_before_blocks():
     x = Watched(np.arange(60.0).reshape(1, 20, 3))
     for source in (x, InMemory(x.array)):
         for region, block in read_blocks(source, regions_of(x.shape, (1, 6, 3)), lambda: False, axis=1, front=2):
             assert np.array_equal(block[:, 2:], x.array[region])
 
 
-def test_an_array_in_memory_is_copied_if_blocks_are_written_to():
+def test_array_in_memory_is_copied_if_blocks_are_written():
     x = np.arange(10)
     for _, block in read_blocks(InMemory(x), regions_of(x.shape, (3,)), lambda: False, copies=True):
         block[...] = -1
     assert x.tolist() == list(range(10))
 
 
-def test_it_stops():
+def test_read_blocks_stops_between_blocks():
     looks = iter([False, True])
     blocks = read_blocks(InMemory(np.arange(10)), regions_of((10,), (1,)), lambda: next(looks))
     assert next(blocks)[1] == 0
@@ -58,38 +59,15 @@ class Nowhere:
         pass
 
 
-def large_calls():
-    rng = np.random.default_rng(0)
-    x = rng.random((3000, 500), np.float32)
-    a, b = rng.integers(0, 255, (2000, 800)).astype(np.uint8), rng.integers(0, 255, (800, 900)).astype(np.uint8)
-    zeros = {"a_zero_point": None, "b_zero_point": None}
-    return [
-        ("top_k", {"x": x, "k": 9}),
-        ("top_k", {"x": x, "k": 9, "axis": 0}),
-        ("top_k", {"x": x.ravel(), "k": 900}),
-        ("scatter_nd", {"x": x, "indices": rng.integers(0, 3000, (1500, 1)), "updates": x[:1500]}),
-        ("scatter_nd", {"x": x, "indices": np.zeros((3, 0), int), "updates": np.stack([x] * 3)}),
-        (
-            "scatter_nd",
-            {"x": x.ravel(), "indices": rng.integers(0, x.size, (90_000, 1)), "updates": x.ravel()[:90_000]},
-        ),
-        ("matmul_integer", {"a": a, "b": b, **zeros}),
-        (
-            "quantized_matmul",
-            {"a": a, "a_scale": 1, "b": b, "b_scale": 1, "y_scale": 99, "y_zero_point": None, **zeros},
-        ),
-    ]
-
-
 @pytest.mark.parametrize(("operator", "arguments"), large_calls())
-def test_what_is_held_stays_within_the_memory(operator, arguments, monkeypatch):
+def test_blocks_stay_within_the_memory_limit(operator, arguments, monkeypatch):
     monkeypatch.setenv("DMLCPU_KEEP_RESULTS", "0")
     row = OPERATORS[operator]
     sources = {name: Watched(value) if name in row.blocks.SOURCES else value for name, value in arguments.items()}
     sinks = dict.fromkeys(row.results, Nowhere())
     limit = 1 << 20
     assert row.blocks.estimate(**sources).least_memory < limit < row.blocks.estimate(**sources).memory // 2
-    row.blocks.run(sources, sinks, limit, lambda: False)  # what compiling takes is not counted
+    row.blocks.run(sources, sinks, limit, lambda: False)  # memory of compiling is not counted
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
@@ -97,4 +75,4 @@ def test_what_is_held_stays_within_the_memory(operator, arguments, monkeypatch):
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert peak - before < 1.05 * limit + (64 << 10)  # small things of Python's
+    assert peak - before < 1.05 * limit + (64 << 10)  # small Python objects

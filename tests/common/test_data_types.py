@@ -1,4 +1,4 @@
-"""The table of data types beside what NumPy, ml_dtypes, DirectML's enumeration and ONNX say."""
+"""The table of data types beside NumPy, ml_dtypes, DirectML's enumeration and ONNX."""
 
 import ml_dtypes
 import numpy as np
@@ -8,7 +8,7 @@ from dmlcpu import TensorDataType
 from dmlcpu.common.data_types import DATA_TYPES, INDICES, NUMBERS, QUANTIZED
 
 ROWS = list(DATA_TYPES.values())
-KINDS = {"bfloat16": "f", "int4": "i", "uint4": "u"}  # of ml_dtypes' types NumPy says V
+KINDS = {"bfloat16": "f", "int4": "i", "uint4": "u"}  # NumPy's kind of ml_dtypes' types is V
 by_name = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 
 
@@ -17,7 +17,7 @@ def dtype_of(row):
 
 
 @by_name
-def test_kind_and_bits_are_those_of_the_type(row):
+def test_row_has_the_kind_and_bits_of_its_type(row):
     dtype = dtype_of(row)
     assert dtype.name == row.name
     assert KINDS.get(row.name, dtype.kind) == row.kind
@@ -30,7 +30,7 @@ def test_kind_and_bits_are_those_of_the_type(row):
 
 
 @by_name
-def test_infinity_is_what_the_type_has(row):
+def test_row_has_the_infinity_of_its_type(row):
     if row.kind == "f":
         assert np.array(np.inf, dtype_of(row)).view(f"u{row.bits // 8}") == row.infinity
     else:
@@ -49,7 +49,7 @@ def test_onnx_has_the_same_numbers():
 
 
 @by_name
-def test_what_scatter_nd_computes_is_a_type_whose_words_fill_the_element(row):
+def test_computed_type_has_words_that_fill_the_element(row):
     if row.computed_as is None:
         assert row.bits < 8
     else:

@@ -2,12 +2,11 @@
 
     python tests/conformance/random_calls.py --calls 40000 --seed 0
 
-Each call is drawn from its own seed, so that a difference can be run again alone: --only SEED.
+Each call is drawn from its own seed, so that a difference can be repeated alone: --only SEED.
 """
 
 import argparse
 import functools
-import importlib
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,19 +15,18 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from samples import THREADS, Call, assert_same_bits, random_example, strided
+from samples import THREADS, Call, assert_same_bits, modules_of_calls, random_example, strided
 
 from dmlcpu.operators import OPERATORS
 from dmlcpu.runtime.threads import use_budget
 
-TESTS = Path(__file__).parents[1]
 Maker = Callable[[np.random.Generator], Call]
 
 
 def maker(name: str) -> Maker:
-    """Return what draws calls of an operator: the operator's own tests, or else its examples in other layouts."""
-    if (TESTS / "operators" / name / "calls.py").exists():
-        return importlib.import_module(f"operators.{name}.calls").random_call
+    """Return a function that draws calls of an operator: of its own tests, or else its examples in other layouts."""
+    if module := modules_of_calls().get(name):
+        return module.random_call
     return functools.partial(random_example, operator=name)
 
 
@@ -36,7 +34,7 @@ RANDOM_CALLS = [maker(name) for name in OPERATORS]
 
 
 def outputs_for(rng: np.random.Generator, call: Call, expected: tuple[np.ndarray, ...]) -> dict[str, object]:
-    """Choose where the results go: nowhere yet, into given arrays of some layout, or in place."""
+    """Choose the outputs: new arrays, given arrays of some layout, or in place."""
     choice = rng.integers(4)
     native = tuple(right.astype(right.dtype.newbyteorder("=")) for right in expected)
     if choice == 0 and works_in_place(call.operator):

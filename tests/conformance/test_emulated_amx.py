@@ -1,4 +1,4 @@
-"""The AMX kernel on a machine without AMX: its own machine code, with the tile instructions carried out one by one."""
+"""The AMX kernel on a machine without AMX: its own machine code, with the tile instructions emulated one by one."""
 
 import os
 import platform
@@ -20,7 +20,7 @@ pytestmark = [
 ]
 
 
-def test_the_kernel_is_right_instruction_by_instruction():
+def test_amx_kernel_is_right_under_emulation():
     import emulated_amx
 
     environment = {

@@ -1,4 +1,4 @@
-"""A part of what `random_calls.py` does at length."""
+"""A few of the calls of `random_calls.py`."""
 
 import functools
 
@@ -19,6 +19,6 @@ def test_random_calls_equal_the_reference(first):
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_examples_in_other_layouts_equal_the_reference(name):
-    """So are operators compared that have no random calls of their own."""
+    """This covers operators without random calls of their own."""
     example = functools.partial(random_example, operator=name)
     assert {check_call(seed, [example]) for seed in range(100)} == {name}

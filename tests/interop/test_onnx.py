@@ -1,4 +1,4 @@
-"""ONNX's own node tests on these kernels, and what its operators may be given beside that."""
+"""ONNX's own node tests on these kernels, and arguments that these tests do not cover."""
 
 import sys
 import warnings
@@ -52,7 +52,7 @@ def by_evaluator(model, inputs):
 
 @pytest.mark.parametrize("run_case", [by_evaluator, ours.run_model], ids=["evaluator", "backend"])
 @pytest.mark.parametrize("prefix", PREFIXES)
-def test_onnxs_own_tests(node_tests, taken, prefix, run_case):
+def test_node_tests_of_onnx_pass(node_tests, taken, prefix, run_case):
     cases = [case for case in node_tests if case.name.startswith(prefix)]
     assert len(cases) >= PREFIXES[prefix]
     for case in cases:
@@ -127,19 +127,19 @@ def test_integer_products_with_a_zero_point_for_each_row_and_column(taken):
     assert taken == ["matmul_integer"] * 2
 
 
-def test_what_the_functions_do_not_take_is_left_to_onnx(taken):
+def test_unsupported_arguments_are_left_to_onnx(taken):
     words = np.array(["a", "b", "c"], object)
     (found,) = evaluate("ScatterND", [words, np.array([[1]]), np.array(["z"], object)])
     assert found.tolist() == ["a", "z", "c"]
     assert taken == ["scatter_nd"]
 
 
-def test_a_bad_index_is_told():
+def test_bad_index_is_named():
     with pytest.raises(IndexError, match=r"indices\[0, 0\] is 5; allowed: -3 to 2"):
         evaluate("ScatterND", [np.zeros(3), np.array([[5]]), np.ones(1)])
 
 
-def test_without_onnx_the_extra_is_named(monkeypatch):
+def test_import_without_onnx_names_the_extra(monkeypatch):
     code = """
     import sys
     sys.modules["onnx"] = sys.modules["onnx.reference"] = sys.modules["onnx.reference.op_run"] = None
@@ -151,6 +151,6 @@ def test_without_onnx_the_extra_is_named(monkeypatch):
     assert run(code).strip() == "dmlcpu.interop.onnx needs the package onnx: pip install 'dmlcpu[onnx]'"
 
 
-def test_the_package_alone_does_not_import_onnx():
+def test_package_does_not_import_onnx():
     assert run("import dmlcpu, sys; dmlcpu.interop, dmlcpu.top_k; print('onnx' in sys.modules)").strip() == "False"
     assert "onnx" in sys.modules

@@ -1,4 +1,4 @@
-"""The backend: whole models, devices, weights that are packed once, and inputs that do not fit."""
+"""The backend: whole models, devices, packed weights, and wrong inputs."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def model_of(nodes, inputs, outputs, constants=None, functions=(), domains=()):
 
 
 def layers():
-    """Two layers, and the two best of each row: weights are an initializer, and what a Constant node gives."""
+    """Two layers, and the two best of each row. One weight is an initializer, the other comes from a Constant node."""
     nodes = [
         helper.make_node("QLinearMatMul", ["x", "one", "zero", "w1", "scale", "zero_w", "one", "zero"], ["h"]),
         helper.make_node("Constant", [], ["w2"], value=numpy_helper.from_array(W2)),
@@ -54,7 +54,7 @@ def expected(x):
 
 @pytest.fixture
 def packings(monkeypatch):
-    """List the matrices that are packed, by the backend or by a function that is called."""
+    """List the matrices that are packed."""
     seen = []
     monkeypatch.setattr(evaluator, "pack_b", lambda b: (seen.append(b), dmlcpu.pack_b(b))[1])
     return seen
@@ -62,7 +62,7 @@ def packings(monkeypatch):
 
 @pytest.fixture
 def multiplied(monkeypatch):
-    """List what B is in each product."""
+    """List the B of each product."""
     seen = []
     for name, place in (("quantized_matmul", 3), ("matmul_integer", 2)):
         function = getattr(ops, name)
@@ -80,9 +80,9 @@ def test_constant_weights_are_packed_once(packings, multiplied):
     assert [type(b) for b in multiplied] == [dmlcpu.PackedMatrix] * 6
 
 
-def test_weights_that_several_nodes_share_are_packed_once(packings, multiplied):
+def test_weights_shared_by_nodes_are_packed_once(packings, multiplied):
     nodes = [helper.make_node("MatMulInteger", ["x", "w1"], [name]) for name in ("y", "z")]
-    nodes.append(helper.make_node("Cast", ["w1"], ["plain"], to=TensorProto.INT32))  # who takes them as they are
+    nodes.append(helper.make_node("Cast", ["w1"], ["plain"], to=TensorProto.INT32))  # takes them unpacked
     outputs = [info("y", np.int32, [5, 16]), info("z", np.int32, [5, 16]), info("plain", np.int32, [8, 16])]
     model = model_of(nodes, [info("x", np.uint8, [5, 8])], outputs, {"w1": W1})
     y, z, plain = ours.run_model(model, {"x": X})
@@ -92,7 +92,7 @@ def test_weights_that_several_nodes_share_are_packed_once(packings, multiplied):
     assert plain.tolist() == W1.tolist()
 
 
-def test_what_may_be_given_is_not_packed(packings):
+def test_initializer_that_is_an_input_is_not_packed(packings):
     """An initializer with the name of an input is its default."""
     nodes = [helper.make_node("MatMulInteger", ["x", "w1"], ["y"])]
     inputs = [info("x", np.uint8, [5, 8]), info("w1", np.int8, [8, 16])]
@@ -114,7 +114,7 @@ def test_a_vector_is_not_packed(packings):
 
 
 def test_weights_of_branches_and_functions_are_packed(packings, multiplied):
-    """What a branch multiplies by may be a constant of its own, or of the graph that it lies in."""
+    """The weights of a branch may be a constant of its own, or of the graph around it."""
     branches = {}
     for name, weights in (("then_branch", "w1"), ("else_branch", "own")):
         node = helper.make_node("MatMulInteger", ["x", weights], [name])
@@ -148,7 +148,7 @@ def test_weights_of_branches_and_functions_are_packed(packings, multiplied):
     assert [type(b) for b in multiplied] == [dmlcpu.PackedMatrix] * 4
 
 
-def test_the_rest_runs_as_onnx_runs_it():
+def test_other_operators_run_as_in_onnx():
     model = model_of(
         [helper.make_node("Softmax", ["x"], ["y"], axis=0)],
         [info("x", np.float32, [3, 2])],
@@ -167,7 +167,7 @@ def test_models_come_as_protos_bytes_and_files(tmp_path):
         assert ours.run_model(given, [X])[1].tolist() == expected(X).indices.tolist()
 
 
-def test_what_a_prepared_model_says_of_itself():
+def test_prepared_model_describes_its_inputs_and_outputs():
     prepared = ours.prepare(layers())
     assert prepared.inputs == {"x": ours.Tensor(np.dtype(np.uint8), ("n", 8))}
     assert list(prepared.outputs) == ["values", "indices"]
@@ -191,7 +191,7 @@ def test_devices(device, right):
         assert str(caught.value) == f"onnx: device is {device!r}; allowed: 'CPU'"
 
 
-def test_operators_that_nothing_knows():
+def test_unknown_operator_is_refused():
     node = helper.make_node("Foo", ["x"], ["y"], domain="com.example")
     model = model_of([node], [info("x", np.float32, [2])], [info("y", np.float32, [2])], domains=["com.example"])
     assert not ours.is_compatible(model)
@@ -241,7 +241,7 @@ def test_one_node(multiplied):
         ours.run_node(node, [X])
 
 
-def test_many_functions_are_looked_at_once():
+def test_many_functions_are_prepared():
     names = [f"F{i}" for i in range(40)]
     functions = [
         helper.make_function("m", name, ["a"], ["b"], [helper.make_node("Neg", ["a"], ["b"])], opset("m"))
@@ -257,7 +257,7 @@ def opset(domain):
     return [helper.make_opsetid("", 21), helper.make_opsetid(domain, 1)]
 
 
-def test_a_function_named_constant_is_none(packings):
+def test_function_named_constant_is_not_a_constant(packings):
     body = [helper.make_node("BitwiseNot", ["a"], ["b"])]
     constant = helper.make_function("m", "Constant", ["a"], ["b"], body, opset("m"))
     nodes = [
@@ -294,12 +294,12 @@ def test_inputs_of_other_kinds(value, message):
 
 
 @pytest.mark.parametrize("model", [None, 3, bytearray(b"x"), onnx.GraphProto()])
-def test_what_is_no_model(model):
+def test_wrong_type_of_model_is_refused(model):
     with pytest.raises(TypeError, match=f"onnx: model is {type(model).__name__}; allowed: onnx.ModelProto, bytes"):
         ours.prepare(model)
 
 
-def test_what_is_no_models_content():
+def test_unreadable_model_and_inputs_are_refused():
     with pytest.raises(dmlcpu.DmlError, match="onnx: model is unreadable"):
         ours.prepare(b"\x00junk")
     assert not ours.Backend.is_compatible(b"\x00junk")
@@ -339,7 +339,7 @@ DATA = np.zeros((3, 2), np.float32)
         ),
     ],
 )
-def test_operators_refuse_in_their_own_words(node, inputs, message):
+def test_errors_name_the_operator_of_onnx(node, inputs, message):
     with pytest.raises(dmlcpu.DmlError) as caught:
         ours.run_node(helper.make_node(*node), inputs)
     assert str(caught.value) == message

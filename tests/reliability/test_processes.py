@@ -1,39 +1,31 @@
-"""What happens around calls: imports, threads, forks, other threading layers. Each test has a process of its own."""
+"""Imports, threads, forks, other threading layers. Each test has a process of its own."""
 
 import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from processes import run
 
 from dmlcpu.runtime.pool import AVAILABLE
 
-COMPUTE = """
+COMPUTE = f"""
+import sys
+sys.path.append({str(Path(__file__).parents[1])!r})
 import numpy as np
 import dmlcpu
-from dmlcpu import reference
 from dmlcpu.runtime.threads import use_budget
+from samples import assert_same_bits, modules_of_calls
 
 rng = np.random.default_rng(5)
-x = rng.standard_normal((50, 300), dtype=np.float32)
-rows = rng.integers(0, 7, (4000, 1))
-updates = rng.standard_normal(4000, dtype=np.float32)
-a = rng.integers(0, 256, (40, 50)).astype(np.uint8)
-b = rng.integers(-128, 128, (50, 60)).astype(np.int8)
-
-def results(module):
-    return [
-        module.top_k(x, 20).indices.tobytes(),
-        module.scatter_nd(np.zeros(7, np.float32), rows, updates, reduction="add").tobytes(),
-        module.quantized_matmul(a, 0.1, 3, b, 0.2, None, 4.0, 100).tobytes(),
-    ]
-
-expected = results(reference)
+calls = [module.parallel_call(rng) for module in modules_of_calls().values()]
+expected = [call.expected() for call in calls]
 
 def check():
-    assert results(dmlcpu) == expected
+    for call, right in zip(calls, expected, strict=True):
+        assert_same_bits(call.run(), right)
 """
 
 
@@ -43,7 +35,7 @@ def test_importing_loads_neither_numba_nor_numpy():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts the process's threads under /proc")
-def test_loading_the_operators_starts_no_thread_and_compiles_nothing():
+def test_loading_operators_starts_no_thread_and_compiles_nothing():
     code = """
     import os
     import dmlcpu
@@ -65,7 +57,7 @@ for _ in range(20):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts the process's threads under /proc")
-def test_with_a_budget_of_one_no_thread_is_started():
+def test_budget_of_one_starts_no_thread():
     code = COMPUTE + LARGE + "import os; print(len(os.listdir('/proc/self/task')))"
     assert run(code, OPENBLAS_NUM_THREADS="1", DMLCPU_NUM_THREADS="1").strip() == "1"
 
@@ -74,8 +66,8 @@ needs_own_threads = pytest.mark.skipif(not AVAILABLE, reason="this system has no
 
 
 @needs_own_threads
-def test_beside_a_busy_neighbour_our_own_threads_are_in_force():
-    """What a call runs on and how its threads wait, for who sets nothing: not how long it takes."""
+def test_own_threads_are_used_beside_a_busy_process():
+    """The default threads and their way of waiting; times are not tested."""
     code = (
         COMPUTE
         + LARGE
@@ -123,7 +115,7 @@ assert numba.get_num_threads() == numba.config.NUMBA_NUM_THREADS
 
 @needs_own_threads
 def test_other_users_of_openmp_keep_their_thread_count():
-    """PyTorch is one of them: its OpenMP is there for all libraries of the process."""
+    """PyTorch is one of them: all libraries of a process share its OpenMP."""
     code = (
         """
 import ctypes, sys
@@ -157,7 +149,7 @@ with use_budget(2, grain=1), ThreadPoolExecutor(8) as pool:
     run(code, NUMBA_THREADING_LAYER=layer)
 
 
-def test_a_process_ends_while_threads_of_it_compute():
+def test_process_ends_while_its_threads_compute():
     code = (
         COMPUTE
         + """
@@ -178,7 +170,7 @@ with use_budget(2, grain=1):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_a_forked_child_computes():
-    """On threads of its own, where it can have any: the parent's are not there."""
+    """It computes on threads of its own, where the system allows: it has none of the parent's."""
     code = (
         "import os\n"
         + COMPUTE
@@ -202,7 +194,7 @@ with use_budget(2, grain=1):
 
 
 @pytest.mark.parametrize("isa", ["generic", "avx2", "avx512vnni", "amx", "i8mm"])
-def test_every_bound_on_the_instruction_set_gives_the_same_bits(isa):
+def test_bound_on_the_instruction_set_does_not_change_bits(isa):
     run(COMPUTE + "check()\n", DMLCPU_ISA=isa)
 
 

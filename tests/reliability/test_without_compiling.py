@@ -1,7 +1,6 @@
-"""NUMBA_DISABLE_JIT=1: the same results and refusals as with compilation, by way of the reference.
+"""NUMBA_DISABLE_JIT=1: the reference gives the same results and refusals as compiled kernels.
 
-Each test runs code in a process of its own, most of it once without and once with compilation, and compares what is
-printed.
+Each test runs code in a process of its own, usually once without and once with compilation, and compares the output.
 """
 
 import json
@@ -57,7 +56,7 @@ def compiled(code: str) -> str:
 
 
 def same(code: str) -> list[str]:
-    """Run code both ways; return what both print."""
+    """Run code both ways; return the output, which is the same."""
     printed = plain(code)
     assert printed == compiled(code)
     return printed.splitlines()
@@ -102,7 +101,7 @@ def test_outputs_are_the_arrays_that_are_given() -> None:
     assert len(same(code)) == 12
 
 
-def test_refusals_are_the_same_and_come_before_anything_is_written() -> None:
+def test_refusals_are_the_same_and_come_before_the_first_write() -> None:
     code = """
     x, pair = np.arange(6.0), (np.zeros(2), np.zeros(2, np.int64))
     refused(dmlcpu.top_k, x, 7, outputs=())
@@ -164,7 +163,7 @@ def test_indices_out_of_range_are_dropped_or_clipped() -> None:
 
 
 def by(who: str, code: str) -> str:
-    """Return code that says who has packed, or packs, the matrices."""
+    """Return code in which WHO is the way that packed, or packs, the matrices."""
     return f"WHO = {who!r}\n{textwrap.dedent(code)}"
 
 
@@ -316,14 +315,14 @@ def test_the_command_line_runs_a_model(tmp_path: Path) -> None:
     assert files[0]
 
 
-def test_warming_up_says_that_there_is_nothing_to_compile() -> None:
+def test_warmup_says_that_nothing_is_compiled() -> None:
     assert plain(command("warmup")) == (
         "nothing to compile: compilation is switched off (NUMBA_DISABLE_JIT), the reference gives all results\n"
     )
 
 
 @pytest.mark.parametrize("way", [plain, compiled])
-def test_the_configuration_tells(way) -> None:
+def test_config_shows_whether_compilation_is_on(way) -> None:
     off = way is plain
     text = way("dmlcpu.show_config()")
     assert way(command("info")) == text
@@ -361,7 +360,7 @@ def results():
 
 
 def test_compilation_may_be_switched_off_and_on_in_a_process() -> None:
-    """While it is off, a kernel that was not compiled before must not be marked as compiled either."""
+    """While it is off, a kernel that is not compiled must not be marked as compiled."""
     code = """
     numba.config.DISABLE_JIT = 1
     without = results()
@@ -373,7 +372,7 @@ def test_compilation_may_be_switched_off_and_on_in_a_process() -> None:
     compiled(SWITCH + textwrap.dedent(code))
 
 
-def test_what_is_imported_without_compilation_stays_without() -> None:
+def test_package_imported_without_compilation_stays_without() -> None:
     code = """
     before = results()
     numba.config.DISABLE_JIT = 0

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from samples import compiled
+from jitted import jitted
 
 from dmlcpu.runtime import intrinsics
 
 WIDTHS = ["uint8", "uint16", "uint32", "uint64"]
-line_of, as_words, either = compiled(intrinsics.line_of), compiled(intrinsics.as_words), compiled(intrinsics.either)
+line_of, as_words, either = jitted(intrinsics.line_of), jitted(intrinsics.as_words), jitted(intrinsics.either)
 
 
 @pytest.mark.parametrize("dtype", WIDTHS)

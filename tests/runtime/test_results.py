@@ -7,8 +7,9 @@ from collections import deque
 import numpy as np
 import processes
 import pytest
+from samples import as_tuple, modules_of_calls
 
-import dmlcpu
+from dmlcpu.operators import OPERATORS
 from dmlcpu.runtime import results
 from dmlcpu.runtime.results import LEAST_BYTES, MOST_BYTES, empty_result
 
@@ -110,12 +111,10 @@ def test_a_wrong_setting_is_refused(monkeypatch):
 
 
 @keeps
-def test_every_operator_writes_into_kept_memory():
-    a, b = np.ones((6_000, 1), np.uint8), np.ones((1, 6_000), np.uint8)
-    product = dmlcpu.quantized_matmul(a, 1.0, None, b, 1.0, None, 1.0, None)
-    values = dmlcpu.top_k(np.zeros((LARGE[0] >> 1, 2), np.uint32), 2).values
-    scattered = dmlcpu.scatter_nd(np.zeros(LARGE, WORD), np.zeros((0, 1), int), np.zeros(0, WORD))
-    assert [result.flags.owndata for result in (product, values, scattered)] == [False] * 3
+@pytest.mark.parametrize(("operator", "calls"), modules_of_calls().items(), ids=list(modules_of_calls()))
+def test_operator_writes_large_results_into_kept_memory(operator, calls):
+    results = as_tuple(OPERATORS[operator].function(**calls.call_with_results_of(LEAST_BYTES)))
+    assert [result.flags.owndata for result in results] == [False] * len(results)
 
 
 @keeps

@@ -1,7 +1,7 @@
-"""Epilogues: what becomes of a tile of exact sums. A kernel of a product is made with one of them.
+"""Epilogues turn a tile of exact sums into elements of y. Each kernel of a product is made with one of them.
 
-An epilogue is three functions. `prepare_columns` fills what it needs of each column of a block, `prepare_rows` of each
-row of a tile, and `epilogue` turns a tile of accumulators into elements of y.
+An epilogue is three functions. `prepare_columns` prepares the columns of a block, `prepare_rows` the rows of a tile,
+and `epilogue` turns a tile of accumulators into elements of y.
 """
 
 from collections.abc import Callable
@@ -16,20 +16,20 @@ from dmlcpu.runtime.jit import device
 
 
 class Tile(NamedTuple):
-    """Where a tile is in the product, in the columns that are prepared, and in y."""
+    """Where a tile is in the product, in the prepared columns, and in y."""
 
     row: int  # the first
-    rows: int  # that count; the others, up to the microkernel's, are worked on but not written
+    rows: int  # that are written; the microkernel may compute more
     column: int  # the first, in the block
-    columns: int  # that count
+    columns: int  # that are written
     place: int  # of its first element in y
 
 
 class Epilogue(NamedTuple):
-    """What a variant of a product is made with."""
+    """The last step of a product's variant."""
 
     suffix: str  # of the names of its kernels
-    wraps: bool  # of an int32 y it stores sums modulo 2**32, which int32 accumulators give however long K is
+    wraps: bool  # an int32 y gets sums modulo 2**32, which int32 accumulators hold for any K
     prepare_columns: Callable[..., Any]  # (first, count, origin, arrays, work, columns)
     prepare_rows: Callable[..., Any]  # (first, last, height, origin, arrays, work, rows); once, if all rows are alike
     epilogue: Callable[..., Any]  # (acc, tile, origin, arrays, work, space); acc: int32, or float64 if sums are wide
@@ -42,7 +42,7 @@ class Epilogue(NamedTuple):
 
 @device
 def load_multipliers(first, count, origin, arrays, work, columns):
-    """Fill the scales of `count` columns from `first` on, or the multipliers if these are the same for all rows."""
+    """Fill the scales of `count` columns from `first` on, or the multipliers if all rows have the same."""
     place, step, there = origin.b_scale + first * work.b_scale.step, work.b_scale.step, min(count, work.N - first)
     for j in range(there):
         columns.scale[j] = arrays.b_scale[place + j * step]
@@ -57,7 +57,7 @@ def load_multipliers(first, count, origin, arrays, work, columns):
 
 @device
 def load_limits(first, last, height, origin, arrays, work, rows):
-    """Fill y's zero points and limits of `height` rows from `first` on; those from `last` on get what the last has."""
+    """Fill y's zero points and limits of `height` rows from `first` on; rows from `last` on repeat row last - 1."""
     for i in range(height):
         byte = arrays.y_zero[origin.y_zero + min(first + i, last - 1) * work.y_zero.step]
         zero = np.int64(np.int8(byte)) if work.lowest < 0 else np.int64(byte)
@@ -74,7 +74,7 @@ def requantized(acc, tile, origin, arrays, work, space):
         y_scale = arrays.y_scale[origin.y_scale + (tile.row + row) * work.y_scale.step]
         scale_row(space.columns.scale, tile.column, a_scale, y_scale, space.multipliers, row * NR)
     multipliers, step = either(is_one, space.columns.scale, tile.column, space.multipliers), 0 if is_one else NR
-    is_whole = tile.columns == NR and work.y.column == 1  # its rows are written to y directly
+    is_whole = tile.columns == NR and work.y.column == 1  # rows are written to y directly
     target, target_step = either(is_whole, arrays.y, tile.place, space.bytes), work.y.row if is_whole else NR
     requantize(acc, tile.rows, multipliers, 0, step, rows.lowest, rows.highest, rows.y_zero, target, 0, target_step)
     if not is_whole:

@@ -1,8 +1,8 @@
-"""Packing: bytes become 32-bit words of four that follow one another along K, as the microkernels want them.
+"""Packing: four bytes that follow one another along K become a 32-bit word, as the microkernels read them.
 
-The left-hand side is unsigned, the right-hand side signed: flipping the highest bit of the others adds 128, or takes it
-away, and the same is done to their zero points, so nothing else has to know. NR columns make a panel: (groups of four
-along K, NR). Every instruction set reads this one layout. What is missing at the edges is zero.
+The left-hand side is unsigned, the right-hand side signed. Other bytes get their highest bit flipped, which adds or
+subtracts 128; so do their zero points, and no other code depends on signs. NR columns make a panel: (groups of four
+along K, NR). Every instruction set reads this one layout. Edges are filled with zeros.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ from dmlcpu.runtime.records import record, record_at
 
 LAYOUT = f"s8_k4_n{NR}"  # signed bytes, four along K in a word, panels of NR columns
 
-# Groups that are packed before the next panel's: so many rows of b are read side by side.
+# Groups of a panel that are packed before the next panel's: this many rows of b are read side by side.
 RUN = 64
 EVERY_HIGH_BIT = np.uint32(0x80808080)
 LOW_BYTES = np.uint32(0x00FF00FF)
@@ -44,9 +44,9 @@ def sum_of_bytes(word):
 
 @device
 def pack_rows(a, place, count, height, tall, work, words, sums, wants_sums):
-    """Pack `count` rows of a from a[place] on, and zeros up to `height`: each KC words beside those of the others.
+    """Pack `count` rows of a from a[place] on, and zeros up to `height`.
 
-    words: uint32 (chunks of KC, tall, ROW_STEP), but flat; sums: of each row's unsigned bytes, if they are wanted.
+    words: uint32 (chunks of KC, tall, ROW_STEP), but flat; sums: of each row's unsigned bytes, if wants_sums.
     """
     for row in range(height):
         sums[row] = pack_row(a, place + row * work.a.row, row < count, row, tall, work, words, wants_sums)
@@ -77,7 +77,7 @@ def pack_row(a, place, is_there, row, tall, work, words, wants_sum):
 
 @device
 def pack_panels(b, place, first, last, N, K, matrix, sign_flip, words, sums):
-    """Pack panels first, ..., last - 1 of the matrix at b[place], one behind the other, and sum up their columns.
+    """Pack panels first, ..., last - 1 of the matrix at b[place], one after the other, and sum their columns.
 
     words: uint32 (panels, groups, NR), sums: int64 (panels, NR), but flat.
     """
@@ -112,7 +112,7 @@ def pack_run(b, place, first, last, width, K, matrix, sign_flip, words, sums):
 
 @device
 def pack_columns(b, place, first, last, matrix, sign_flip, words, sums):
-    """Do the same for whole groups of columns whose bytes lie side by side."""
+    """Do the same for whole groups of columns whose bytes are contiguous."""
     flips = EVERY_HIGH_BIT if sign_flip else np.uint32(0)
     for j in range(NR):
         for group in range(first, last):

@@ -1,12 +1,14 @@
 """The product: tiles of exact sums from packed operands, handed to an epilogue while they are in the nearest cache.
 
-for each task (batch, rows, panels), as long as there are any:          product
-for each NC panels of b, which stay in the second cache:            run_task       packed, unless they came so
-for each MR rows of a:                                          run_block      packed, unless they are kept
-for each panel:                                             run_tile
-acc = what the zero points give                         zero_points.py
-for each KC words of K: acc += rows @ panel             microkernels/
-y = epilogue(acc)                                       epilogue.py
+    for each task (batch, rows, panels):                          product
+        for each NC panels of b, kept in the second cache:        run_task     packs them, unless b is packed
+            for each MR rows of a:                                run_block    packs them, unless they are kept
+                for each panel:                                   run_tile
+                    acc = the zero points' terms                  zero_points.py
+                    for each KC words of K: acc += rows @ panel   microkernels/
+                    y = epilogue(acc)                             epilogue.py
+
+The right column names the function, or the file, of each step.
 """
 
 from typing import NamedTuple
@@ -29,8 +31,8 @@ from dmlcpu.runtime.kernel import Kernel
 from dmlcpu.runtime.records import record_at
 from dmlcpu.runtime.variants import variant
 
-# What each variant has its own of: MR and HALF, the rows of a tile (the others have 4 and 1), the microkernel for each
-# height, what comes before and after all products of a thread, and the epilogue.
+# Each variant replaces these names: MR and HALF, the rows of a tile (the others have 4 and 1), the microkernel for each
+# height, `begin` and `end`, which frame all products of a thread, and the epilogue.
 HALF = 8
 dot_mr = dot_half = dot_4 = dot_1 = make_dot(1, GENERIC)
 prepare_columns, prepare_rows, epilogue = REQUANTIZE.names().values()
@@ -61,12 +63,12 @@ class Block(NamedTuple):
     words: np.ndarray
     sums: np.ndarray  # of their columns
     has_b_zero: bool
-    from_bias: bool  # all rows of a tile start with that
+    from_bias: bool  # all rows of a tile start with the bias
 
 
 @inlined
 def run_task(number, part, has_rows, arrays, work, scratch):
-    """Multiply the rows and panels of a task. has_rows: it has those of the task before."""
+    """Multiply the rows and panels of a task. has_rows: the task before had the same rows."""
     task, space = task_of(number, work), record_at(scratch, space_of(part, work), SPACE)
     origin = origin_of(number // (work.row_parts * work.column_parts), work)
     has_b_zero = any_b_zero(origin, arrays, work)
@@ -82,7 +84,7 @@ def run_task(number, part, has_rows, arrays, work, scratch):
 
 @inlined
 def task_of(number, work):
-    """Return what task a number stands for: those with the same rows follow one another."""
+    """Return the task of a number. Tasks with the same rows have consecutive numbers."""
     row_part, column_part = number // work.column_parts % work.row_parts, number % work.column_parts
     first_tile, last_tile = share(row_part, work.row_parts, (work.M + MR - 1) // MR)
     first_panel, last_panel = share(column_part, work.column_parts, work.panels)
@@ -103,7 +105,7 @@ def rhs_of(first, last, part, origin, arrays, work, scratch):
     return words, sums
 
 
-@device  # with registers of its own: as a part of run_task small products took up to a quarter longer
+@device  # not inlined, for registers of its own: inlined, small products took up to a quarter longer
 def run_block(task, block, has_rows, part, origin, arrays, work, scratch):
     """Multiply the rows of a task by a block of panels. has_rows: they are packed."""
     space = record_at(scratch, space_of(part, work), SPACE)
@@ -127,7 +129,7 @@ def run_block(task, block, has_rows, part, origin, arrays, work, scratch):
 def run_tile(tile, height, lhs, row_sums, block, origin, arrays, work, space):
     """Form the sums of a tile and hand them to the epilogue."""
     for i in range(tile.rows):
-        prefetch(arrays.y, tile.place + i * work.y.row)  # far from the row before: comes while sums are formed
+        prefetch(arrays.y, tile.place + i * work.y.row)  # arrives while the sums are formed
     if work.is_wide:
         start_wide(height, tile.column, row_sums, block.sums, work, space)
     elif not block.from_bias:
@@ -170,9 +172,9 @@ def widen(height, acc, wide):
 
 def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, y, works,
             scratch):  # fmt: skip
-    """Take tasks until none is left, as cores are not equally fast; scratch[COUNTER]: the number of the next one.
+    """Take tasks until none is left, because cores are not equally fast. scratch[COUNTER]: the next task's number.
 
-    The arrays come one by one, because a kernel is called with arrays and numbers alone; see work.py for each.
+    The arrays are separate arguments, because a kernel takes only arrays and numbers. work.py describes each.
     """
     work = record_at(works, 0, WORK)
     arrays = Arrays(a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, y)
@@ -197,7 +199,7 @@ def make_product(microkernel: Microkernel, using: Epilogue) -> Kernel:
 
 
 def make_amx_product(using: Epilogue) -> Kernel:
-    """Return the product by the tile registers of AMX; rows that are left over go to the vector unit."""
+    """Return the product by the tile registers of AMX; the vector unit multiplies the remaining rows."""
     return variant(
         product,
         f"dot_u8s8{using.suffix}_32x32x64_amx",

@@ -1,12 +1,12 @@
-"""Few rows times a matrix that is not packed: what takes time is to read b, so that happens once and in its own order.
+"""Few rows times a matrix that is not packed: reading b takes the time, so it is read once and in its own order.
 
-    for each task (batch, columns), as long as there are any:                      product.py
-        for each NC panels, as wide as sums of all rows stay in the nearest caches:    run_task
-            for each DEPTH rows of b:                                                  multiply
-                for each BLOCK columns: sums += rows of a @ rows of b                  microkernels/skinny.py
-            y = epilogue(sums and what the zero points give)                           hand_over
+    for each task (batch, columns):                                      product.py
+        for each NC panels, whose sums stay in the nearest caches:       run_task
+            for each DEPTH rows of b:                                    multiply
+                for each BLOCK columns: sums += rows of a @ rows of b    microkernels/skinny.py
+            y = epilogue(sums + the zero points' terms)                  hand_over
 
-Rows of a have one more below them, all ones: it gives the sums of b's columns.
+A row of ones below the rows of a gives the sums of b's columns.
 """
 
 from typing import NamedTuple
@@ -43,11 +43,11 @@ from dmlcpu.runtime.kernel import Kernel
 from dmlcpu.runtime.records import record_at
 from dmlcpu.runtime.variants import specialized, variant
 
-MOST_ROWS = 16  # with more, packing b pays (Xeon with VNNI)
+MOST_ROWS = 16  # with more rows, packing b pays (Xeon with VNNI)
 ONES = np.uint32(0x01010101)
 PASS = DEPTH // 4  # words of a row of a at a time
 
-# What each variant has its own of.
+# Each variant replaces these names.
 add_products, unfold = make_add_products(GENERIC), make_unfold(GENERIC)
 prepare_columns, prepare_rows, epilogue = REQUANTIZE.names().values()
 
@@ -57,11 +57,11 @@ class Columns(NamedTuple):
 
     first: int
     last: int
-    blocks: int  # whole blocks of BLOCK; what lies behind them is found among the last BLOCK columns of b
+    blocks: int  # whole blocks of BLOCK; the remaining columns are among the last BLOCK columns of b
 
 
 def supports(problem: Problem) -> bool:
-    """Return whether a product can be done this way: sums fit int32, and BLOCK bytes of b lie side by side."""
+    """Return whether the kernel can do a product: sums fit int32, and BLOCK bytes of b are contiguous."""
     fits = problem.rows <= MOST_ROWS and 0 < problem.depth <= NARROW
     return fits and problem.columns >= BLOCK and problem.column_step == 1
 
@@ -93,7 +93,7 @@ def run_task(number, part, has_rows, arrays, work, scratch):
 
 @device
 def complete_rows(words, work):
-    """Write a row of ones below packed rows, and zeros behind all of them as far as they are read."""
+    """Write a row of ones below packed rows, and zeros behind all rows up to a whole PASS."""
     rows, groups = work.M, work.groups
     for group in range((groups + PASS - 1) // PASS * PASS):
         at = group // KC * (rows + 1) * ROW_STEP + group % KC
@@ -106,27 +106,27 @@ def complete_rows(words, work):
 
 @device
 def step_of(NC):
-    """Return how far rows of the accumulators of a block are apart: beyond its end a whole panel can be read."""
+    """Return the distance of rows of a block's accumulators: a whole panel beyond the block's end is readable."""
     return (NC + 1) * NR
 
 
 @device
 def place_of(column, columns, work):
-    """Return where a column's accumulator stands in a row of them: those behind whole blocks end the last BLOCK."""
+    """Return where a column's accumulator is in its row. The columns behind whole blocks end the last BLOCK."""
     behind = columns.first + columns.blocks * BLOCK
     return column - columns.first if column < behind else columns.blocks * BLOCK + column - (work.N - BLOCK)
 
 
 @inlined
 def multiply(columns, lhs, acc, origin, arrays, work):
-    """Form the sums of some columns: all rows of a, and the one below, times all rows of b. acc: (rows, step)."""
+    """Form the sums of some columns: all rows of a, and the row of ones, times all rows of b. acc: (rows, step)."""
     rows, step, whole = work.M + 1, step_of(work.NC), columns.blocks
     for i in range(rows * step):
         acc[i] = 0
     has_rest = columns.first + whole * BLOCK < columns.last
     for k in range(0, work.K, DEPTH):
         word, depth = k // 4 // KC * rows * ROW_STEP + k // 4 % KC, min(DEPTH, work.K - k)
-        # Two turns instead of two calls, which would be compiled twice.
+        # Two turns of a loop: two calls would be compiled twice.
         for turn in range(1 + has_rest):
             column, blocks, at = (columns.first, whole, 0) if turn == 0 else (work.N - BLOCK, 1, whole * BLOCK)
             place = origin.b + k * work.b.row + column
@@ -138,7 +138,7 @@ def multiply(columns, lhs, acc, origin, arrays, work):
 
 @inlined
 def hand_over(panel, panels, columns, row_sums, has_b_zero, acc, origin, arrays, work, space):
-    """Add what the zero points give to the sums of some panels, and hand them to the epilogue."""
+    """Add the zero points' terms to the sums of some panels, and hand them to the epilogue."""
     first, count, step = panel * NR, panels * NR, step_of(work.NC)
     for j in range(count):
         space.columns.sums[j] = acc[work.M * step + place_of(first + j, columns, work)]

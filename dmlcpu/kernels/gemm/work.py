@@ -1,7 +1,7 @@
-"""What the kernels of products are told, and the workspace of a share.
+"""The work record of products, and the workspace of a share.
 
 Names are those of the GEMM literature: y = epilogue(a @ b), M x K by K x N. A tile is up to MR x NR accumulators, a
-panel is NR columns of b, packed; NC panels stay in the second cache; K is cut into chunks of KC words of four bytes.
+panel is NR columns of b, packed. NC panels stay in the second cache. K is cut into chunks of KC words of four bytes.
 """
 
 from typing import NamedTuple
@@ -15,15 +15,15 @@ from dmlcpu.runtime.compilation import in_python
 from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.records import CACHE_LINE, CELL, cells_of, record
 
-# Up to this K every sum fits an int32 in the end, whatever wrapped on the way: 255 * 255 * 33025 < 2**31.
+# Up to this K the final sum fits an int32, whatever wrapped before: 255 * 255 * 33025 < 2**31.
 NARROW = 33_025
 TALLEST = amx.MR  # rows of any tile
-# Panels whose columns are prepared together at most: more gain nothing, and what is kept of each takes space.
+# The most panels whose columns are prepared together: more gain nothing and take more space.
 MOST_PANELS = 32
 
-# Each array that a kernel is given has the record of its name. start: of its first element; strides: along the batch.
+# Each array argument of a kernel has the record of its name. start: of its first element; strides: along the batch.
 MATRIX = record(start=np.int64, row=np.int64, column=np.int64, strides=STRIDES)
-PARAMETER = record(step=np.int64, strides=STRIDES)  # step: from row to row, or column to column; 0: one for all
+PARAMETER = record(step=np.int64, strides=STRIDES)  # step: from row to row, or column to column; 0: one value for all
 
 WORK = record(
     M=np.int64,
@@ -35,16 +35,16 @@ WORK = record(
     row_parts=np.int64,  # tasks along the rows of a product, and along its columns
     column_parts=np.int64,
     NC=np.int64,  # panels of a block
-    slots=np.int64,  # packed tiles of a that there is room for
-    keeps_rows=np.int64,  # there is room for all of a task
+    slots=np.int64,  # packed tiles of a that fit the workspace
+    keeps_rows=np.int64,  # all tiles of a task fit
     share_cells=np.int64,  # int64 of a share's workspace
     is_wide=np.int64,  # sums may exceed int32
-    same_a_zero=np.int64,  # all rows have one
+    same_a_zero=np.int64,  # all rows have the same zero point
     same_multiplier=np.int64,  # all rows have the same scales of a and y
     same_rows=np.int64,  # all rows have the same scales and zero points of a and y
     same_start=np.int64,  # all rows of a tile start with the bias, unless b has zero points
-    a_sign_flip=np.int64,  # what turns a's bytes into unsigned ones, by exclusive or
-    b_sign_flip=np.int64,  # and b's into signed ones
+    a_sign_flip=np.int64,  # exclusive or with it makes a's bytes unsigned
+    b_sign_flip=np.int64,  # and b's bytes signed
     b_is_packed=np.int64,
     lowest=np.int64,  # of y's type
     highest=np.int64,
@@ -60,11 +60,11 @@ WORK = record(
     y_zero=PARAMETER,
 )
 
-# What the tallest tile and the longest block need, each part on cache lines of its own.
+# Space for the tallest tile and the longest block, each part on cache lines of its own.
 SPACE = record(
     CACHE_LINE,
     acc=(np.int32, (TALLEST, NR)),  # the accumulators
-    wide=(np.float64, (TALLEST, NR)),  # in which integers up to 2**53 are exact
+    wide=(np.float64, (TALLEST, NR)),  # exact for integers up to 2**53
     rows=record(
         CACHE_LINE,
         a_zero=(np.int64, TALLEST),
@@ -74,20 +74,20 @@ SPACE = record(
     ),
     columns=record(
         CACHE_LINE,
-        sums=(np.int64, MOST_PANELS * NR),  # of b's columns, unless they came packed
-        bias=(np.int32, MOST_PANELS * NR),  # -a_zero * sums if all rows have one a_zero, else -sums
+        sums=(np.int64, MOST_PANELS * NR),  # of b's columns, unless b is packed
+        bias=(np.int32, MOST_PANELS * NR),  # -a_zero * sums if all rows have the same a_zero, else -sums
         b_zero=(np.int32, MOST_PANELS * NR),
         scale=(np.float32, MOST_PANELS * NR),  # of b, or the multipliers if all rows have the same
     ),
     multipliers=(np.float32, (TALLEST, NR)),  # of a tile whose rows have scales of their own
     bytes=(np.uint8, (TALLEST, NR)),  # of a tile that is not written to y directly
 )
-COUNTER = 0  # the cell that holds the number of the next task, on a cache line of its own
+COUNTER = 0  # the cell with the number of the next task, on a cache line of its own
 SHARES = CACHE_LINE // CELL  # the cell where the workspaces of the shares begin
 
 
 class Problem(NamedTuple):
-    """What the choice of a kernel, and the cut of the work, follow from."""
+    """The facts that decide the kernel and the cut of the work."""
 
     batches: int
     rows: int
@@ -97,7 +97,7 @@ class Problem(NamedTuple):
 
 
 class Arrays(NamedTuple):
-    """What a kernel is called with, flat: bytes, but packed panels and their sums int64, scales float32."""
+    """The array arguments of a kernel, flat: bytes, but packed panels and their sums int64, scales float32."""
 
     a: np.ndarray
     b: np.ndarray
@@ -148,25 +148,25 @@ def origin_of(batch, work):
 
 @device
 def groups_of(depth):
-    """Return how many words a row of so many bytes takes."""
+    """Return how many words a row of `depth` bytes takes."""
     return (depth + 3) // 4
 
 
 @device
 def panels_of(columns):
-    """Return how many panels so many columns take."""
+    """Return how many panels `columns` columns take."""
     return (columns + NR - 1) // NR
 
 
 @device
 def space_of(part, work):
-    """Return where the workspace of a share begins: a SPACE, and behind it `lhs_of`."""
+    """Return where the workspace of a share begins: a SPACE, followed by packed rows (`lhs_of`)."""
     return SHARES + part * work.share_cells
 
 
 @device
 def lhs_of(part, work):
-    """Return where the packed rows of a share begin: of each tile the sums of its rows, and its words."""
+    """Return where the packed rows of a share begin: for each tile the sums of its rows, then its words."""
     return space_of(part, work) + SPACE_CELLS
 
 
@@ -182,7 +182,7 @@ SPACE_CELLS = cells_of(SPACE)
 def share_cells(depth: int, block: int, rows: int, slots: int, packs: bool) -> int:
     """Return the workspace of a share: the record, packed tiles of a, and a block of b if it is packed here."""
     groups: int = in_python(groups_of)(depth)
-    # Microkernels prefetch so far beyond its end: were that the next share's tile, they would take it from its core.
+    # Microkernels prefetch this far beyond the end: without a gap they would take the next share's tile from its core.
     rhs = (block * groups + PREFETCH) * NR // 2 if packs else 0
     lhs: int = slots * in_python(lhs_cells)(groups, rows)
     return SPACE_CELLS + lhs + rhs

@@ -1,6 +1,6 @@
-"""Zero points: what a tile of sums starts with, so that bytes are multiplied as they are.
+"""Zero points: a tile of sums starts with their terms, so that bytes are multiplied as they are.
 
-With a' = a - a_zero and b' = b - b_zero, and s as the sum over k, what is wanted is
+With a' = a - a_zero and b' = b - b_zero, and s as the sum over k,
 
     s(a' b') = s(a b) - b_zero (s(a) - K a_zero) - a_zero s(b)
 """
@@ -14,7 +14,7 @@ from dmlcpu.runtime.jit import device
 
 @device
 def any_b_zero(origin, arrays, work):
-    """Return whether any zero point of b stands for another number than 0."""
+    """Return whether any zero point of b is not 0."""
     found = np.uint8(0)
     for j in range(work.N if work.b_zero.step else 1):
         found |= arrays.b_zero[origin.b_zero + j * work.b_zero.step] ^ np.uint8(work.b_sign_flip)
@@ -43,14 +43,14 @@ def load_bias(first, count, sums, origin, arrays, work, columns):
 
 @device
 def load_a_zeros(first, last, height, origin, arrays, work, rows):
-    """Fill a's zero points of `height` rows from `first` on; those from `last` on get what the last has."""
+    """Fill a's zero points of `height` rows from `first` on; rows from `last` on repeat row last - 1."""
     for i in range(height):
         rows.a_zero[i] = a_zero_of(min(first + i, last - 1), origin, arrays, work)
 
 
 @device
 def start(height, column, row_sums, has_b_zero, work, space):
-    """Start the accumulators of a tile. column: its first in the block."""
+    """Start the accumulators of a tile. column: the tile's first column in the block."""
     for row in range(height):
         a_zero = space.rows.a_zero[row]
         factor = np.int32(1) if work.same_a_zero else np.int32(a_zero)
@@ -62,7 +62,7 @@ def start(height, column, row_sums, has_b_zero, work, space):
 
 @device
 def start_wide(height, column, row_sums, column_sums, work, space):
-    """Do the same in float64; the accumulators, of a chunk of K, start with 0."""
+    """Do the same in float64; the int32 accumulators of a chunk of K start with 0."""
     for row in range(height):
         a_zero = np.float64(space.rows.a_zero[row])
         rest = np.float64(row_sums[row] - work.K * space.rows.a_zero[row])

@@ -1,1 +1,1 @@
-"""SCATTER_ND: index tuples become offsets in the output, which is copied from the input and updated there."""
+"""SCATTER_ND: the output is copied from the input, and updated at the offsets that index tuples give."""

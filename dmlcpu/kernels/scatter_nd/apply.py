@@ -1,13 +1,13 @@
 """The writing pass: the copy of the input, and the updates.
 
-    owned range = the share's part of the output, copied from the input unless that is the output
+    owned range = the share's part of the output, copied from the input unless in place
     for each block of updates:
         offsets = the index tuples, linearized
-        own     = those in the owned range
+        own     = the offsets in the owned range
         out[own] is overwritten with the updates, or reduced with them
 
-Every share looks at all tuples and applies its own updates in index order. So no element is touched by two threads, the
-last update wins, and sums are formed in one order: the result does not depend on the number of shares.
+Every share reads all tuples and applies its own updates in index order. So no two threads touch one element, the last
+update wins, and sums have one order: the result does not depend on the number of shares.
 """
 
 import numpy as np
@@ -33,20 +33,20 @@ from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import record_at
 
-# Slices of so many bytes are prefetched two ahead, up to so many bytes of the first run: each begins somewhere else.
-# Measured on a Xeon with VNNI, 100,000 rows of 256 float32 added to 30,000: without 9.4 ms, one ahead 7.8, two 7.2,
-# four 7.9. Shorter ones are prefetched all at once, as single elements are: 131,072 rows of 16 into 262,144, each in
-# two cache lines, take 2.7 ms, without that 3.9; where each is in one line, 2.6 either way.
+# Slices of LONG bytes and more are prefetched AHEAD slices ahead, up to MOST_AHEAD bytes of the first run, because each
+# begins somewhere else. Measured on a Xeon with VNNI, 100,000 rows of 256 float32 added to 30,000: no prefetch 9.4 ms,
+# one ahead 7.8, two 7.2, four 7.9. Shorter slices are prefetched a block at once, like single elements: 131,072 rows of
+# 16 into 262,144, each in two cache lines, take 2.7 ms, without it 3.9; each in one line, 2.6 either way.
 LONG, AHEAD, MOST_AHEAD = 256, 2, 4096
 NEAR = 1 << 14  # elements of an output that stays in the first caches
 
 
 @kernel
 def apply(part, parts, x, indices, updates, out, works, scratch):
-    """Write the updates in the share's range of out, to which x is copied first unless it is empty.
+    """Copy the share's range of x to out, unless x is empty, and write the updates in it.
 
     x, updates, out: elements of one type; x: laid out like out. indices: as uint32. If this kernel validates, it
-    reports in scratch[part] where the first bad coordinate is, or VALID.
+    reports the place of the first bad coordinate, or VALID, in scratch[part].
     """
     work = record_at(works, 0, WORK)
     block = block_of(part, parts, scratch)
@@ -68,10 +68,10 @@ def apply(part, parts, x, indices, updates, out, works, scratch):
     scratch[part] = report
 
 
-# It is called in one place. As a call it took 20 ns a block: 12 % of the time of float64 added to 1,000 elements.
+# Inlined into its one caller: a call took 20 ns a block, 12 % of the time of float64 added to 1,000 elements.
 @inlined
 def apply_block(begin, end, owned, indices, updates, out, work, block):
-    """Apply those of a block of updates that are in the owned range; return where a bad coordinate is, or VALID."""
+    """Apply a block's updates that are in the owned range; return the place of a bad coordinate, or VALID."""
     kind, count, is_linearized = work.slices.kind, end - begin, work.validation == BY_BLOCK
     values, found = as_words(block.values, 0, updates), -1
     if kind == PACKED_ELEMENTS and count % LANES == 0 and not is_linearized:
@@ -86,7 +86,7 @@ def apply_block(begin, end, owned, indices, updates, out, work, block):
         return VALID
     if found < 0:
         found = select_elements(begin, count, owned, updates, work, block, values)
-    if out.size > NEAR:  # they are far from one another: all are prefetched before the first is needed
+    if out.size > NEAR:  # elements are far apart: all are prefetched before the first is needed
         for j in range(found):
             prefetch(out, block.own[j])
     update_elements(block.own, 1, values, 1, found, out, work.reduction, work.half)
@@ -95,7 +95,7 @@ def apply_block(begin, end, owned, indices, updates, out, work, block):
 
 @device
 def select_packed(begin, count, owned, indices, updates, work, block, values):
-    """Write own offsets, and the elements that go there; return how many, or -1 if an index is out of range."""
+    """Write own offsets and their elements; return their number, or -1 if an index is out of range."""
     tuples = work.tuples
     start = tuples.start + begin * (1 + tuples.is_wide)
     return select_indices(indices, start, tuples.is_wide, tuples.is_signed, tuples.sizes[0], tuples.out_start, updates,
@@ -104,7 +104,7 @@ def select_packed(begin, count, owned, indices, updates, work, block, values):
 
 @device
 def select_elements(begin, count, owned, updates, work, block, values):
-    """Write own ones of the block's offsets, and the elements that go there; return how many."""
+    """Write the block's own offsets and their elements; return their number."""
     first, last, offsets, own, numbers = owned.first, owned.last, block.offsets, block.own, block.numbers
     step = work.updates.strides[0]
     u = work.updates.start + begin * step
@@ -124,7 +124,7 @@ def select_elements(begin, count, owned, updates, work, block, values):
 
 @device
 def apply_slices(found, begin, updates, out, work, block):
-    """Apply the slices of the `found` own offsets of a block, which begins at number `begin`."""
+    """Apply the slices of the `found` own offsets of the block that begins at update `begin`."""
     own, sources, slices = block.own, block.numbers, work.slices
     for j in range(found):
         sources[j] = work.updates.start + offset(work.updates.walk, work.updates.strides, begin + sources[j])
@@ -137,7 +137,7 @@ def apply_slices(found, begin, updates, out, work, block):
         if is_long and slices.is_packed and j + AHEAD < found:
             prefetch_run(updates, sources[j + AHEAD], most)
             prefetch_run(out, own[j + AHEAD], most)
-        # Rows are what most updates are, and of so little work that a call would be half.
+        # Most updates are rows, of so little work that a call would take half of the time.
         if is_row and work.reduction == OVERWRITE:
             copy_run(out, own[j], updates, sources[j], length)
         elif is_row:
@@ -151,7 +151,7 @@ def apply_slices(found, begin, updates, out, work, block):
 
 @device
 def prefetch_run(array, begin, n):
-    """Prefetch array[begin : begin + n]; it need not start a cache line, and then ends in one more."""
+    """Prefetch array[begin : begin + n]; if it does not start a cache line, it ends in one line more."""
     for i in range(0, n, line_of(array)):
         prefetch(array, begin + i)
     prefetch(array, begin + n - 1)

@@ -1,7 +1,7 @@
 """float16 and bfloat16 as their bits: each operation is done in float32 and rounded at once, ties to even.
 
-Numba's CPU target cannot load a float16 (numba#4402), and its conversions would call a library routine that is missing
-where the processor has no instruction for them, so the conversions are written out.
+Numba's CPU target cannot load a float16 (numba#4402). The conversions are written here, because Numba's call a library
+routine that is missing on processors without an instruction for them.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ def float16_to_float32(bits):
     magnitude = (bits & np.uint32(0x7FFF)) << np.uint32(13)
     if magnitude >= np.uint32(0x7C00 << 13):  # infinities and NaNs have the greatest exponent there too
         return np.uint32(sign | magnitude | np.uint32(0x7F800000)).view(np.float32)
-    # Read as a float32 the exponent is 112 too small; multiplying mends subnormal numbers as well.
+    # Read as a float32, the exponent is 112 too small; multiplying corrects subnormal numbers as well.
     value = np.uint32(magnitude).view(np.float32) * np.float32(2.0**112)
     return np.uint32(np.float32(value).view(np.uint32) | sign).view(np.float32)
 
@@ -34,7 +34,7 @@ def float32_to_float16(value):
     if magnitude >= np.uint32(0x477FF000):  # 65520, halfway between the greatest float16 and 65536
         return np.uint32(sign | np.uint32(0x7C00))
     if magnitude < np.uint32(0x38800000):  # 2**-14: the result is subnormal
-        # Next to 0.5 a float32 has the spacing of float16's subnormal numbers: the addition does the rounding.
+        # Next to 0.5 a float32 has the spacing of float16's subnormal numbers: the addition rounds.
         shifted = magnitude.view(np.float32) + np.float32(0.5)
         return np.uint32(sign | (np.float32(shifted).view(np.uint32) - np.uint32(0x3F000000)))
     odd = (magnitude >> np.uint32(13)) & np.uint32(1)

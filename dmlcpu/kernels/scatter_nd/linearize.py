@@ -1,6 +1,6 @@
 """Index tuples become offsets in the output.
 
-Offsets are not kept: to linearize a block of tuples again, in vectors, takes no longer than reading its offsets would.
+Offsets are not kept: linearizing a block of tuples again, in vectors, takes no longer than reading its offsets.
 """
 
 from dmlcpu.kernels.scatter_nd.offsets import LANES, add_lines, load_index
@@ -11,9 +11,9 @@ from dmlcpu.runtime.jit import device
 
 @device
 def linearize(indices, tuples, first, last, mode, offsets):
-    """Write the offsets of tuples first, ..., last - 1; return where the first bad coordinate is, or VALID.
+    """Write the offsets of tuples first, ..., last - 1; return the place of the first bad coordinate, or VALID.
 
-    The place of a bad coordinate is its tuple's number times the coordinates of a tuple, plus its own number.
+    The place of a coordinate is its tuple's number times the coordinates of a tuple, plus its own number.
     """
     done = 0
     if tuples.walk.dims == 1:  # evenly spaced: whole lines without a branch, unless an index is out of range
@@ -30,14 +30,14 @@ def linearize(indices, tuples, first, last, mode, offsets):
 
 @device
 def linearize_singly(indices, tuples, first, last, mode, offsets, at):
-    """Do the same for tuples however they lie, one by one, from offsets[at] on."""
+    """Do the same for tuples of any layout, one by one, from offsets[at] on."""
     for i in range(first, last):
         begin = tuples.start + offset(tuples.walk, tuples.strides, i)
         target = tuples.out_start
         for t in range(tuples.coordinates):
             size = tuples.sizes[t]
             index = load_index(indices, begin + t * tuples.step, tuples.is_wide, tuples.is_signed)
-            if index < 0:  # from the end; a uint64 above 2**63 - 1 is too large, not negative
+            if index < 0:  # counts from the end; a uint64 above 2**63 - 1 is too large, not negative
                 index = index + size if tuples.is_signed else size
             is_bad = index < 0 or index >= size
             if is_bad and mode == RAISE:

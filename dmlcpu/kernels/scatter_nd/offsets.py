@@ -1,6 +1,6 @@
-"""Vector operations on index tuples and their offsets. Lines of offsets are written out as vectors.
+"""Vector operations on index tuples and their offsets. A line of offsets is a vector.
 
-Indices are given as uint32 words, the lower half of a wide one first, so that one compiled kernel serves all types.
+Indices are uint32 words, the lower half of a wide one first, so that one compiled kernel serves all types.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from numba.extending import intrinsic
 from dmlcpu.runtime.intrinsics import address, emit_prefetch, splat
 
 LANES = 8  # offsets in a line
-# Prefetch distance in words of indices: a block of wide ones, whose updates are applied in between.
+# Prefetch distance in words of indices: a block of wide indices, whose updates are applied in between.
 # Measured on a Xeon with VNNI, 4,000,000 pairs of int64 into 4096 x 4096, two threads, ms of the check: none 8.6, 256
 # and 512 words 6.0, 1,024 words 6.5, 2,048 words 8.8.
 PREFETCH = 512
@@ -29,7 +29,7 @@ def _extend(builder: Any, words: Any, signed: Any, kind: Any) -> Any:
 
 @intrinsic
 def load_index(_context, words, index, wide, signed):
-    """Return the int64 that words[index] and, if it is `wide`, words[index + 1] hold; a narrow one may be `signed`."""
+    """Return the int64 of words[index] and, if `wide`, words[index + 1]; signed: a narrow index has a sign."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         _, index, wide, signed = arguments
@@ -46,7 +46,7 @@ def load_index(_context, words, index, wide, signed):
 
 
 class _Counting:
-    """Turns lines of indices into those counted from the start of a dimension, and notes which are out of range."""
+    """Makes negative indices count from the start of a dimension, and notes indices out of range."""
 
     def __init__(self, builder: Any, size: Any, signed: Any) -> None:
         self.builder = builder
@@ -54,7 +54,7 @@ class _Counting:
         self.greatest = splat(builder, builder.sub(size, _LONG(1)), LANES)
 
     def from_start(self, raw: Any, signed: Any, bad: Any) -> Any:
-        """Emit 64 bits of each index; the sign of bad's lanes tells that one was out of range."""
+        """Emit 64 bits of each index; a negative lane of `bad` says that an index was out of range."""
         builder = self.builder
         raw = raw if raw.type.element is _LONG else _extend(builder, raw, signed, _LINE)
         negative = builder.ashr(raw, ir.Constant(_LINE, [63] * LANES))
@@ -70,7 +70,7 @@ class _Counting:
 
 
 def _load_line(builder: Any, place: Any, kind: Any, stride: Any) -> Any:
-    """Emit the load of LANES integers of a kind, `stride` words apart, or neighbours if it is None."""
+    """Emit the load of LANES integers of a kind, `stride` words apart, or contiguous if that is None."""
     line = ir.VectorType(kind, LANES)
     if stride is None:
         return builder.load(builder.bitcast(place, line.as_pointer()), align=4)
@@ -128,7 +128,7 @@ def add_lines(_context, words, begin, stride, wide, signed, size, step, offsets,
 
 
 def _compress(builder: Any, vector: Any, flags: Any) -> Any:
-    """Emit the elements of a vector that are flagged, behind one another; what is behind them is undefined."""
+    """Emit the flagged elements of a vector, moved to its front; the other lanes are undefined."""
     kind = vector.type
     if kind.element in (ir.IntType(8), ir.IntType(16)):  # few processors do this with elements as small
         wide = ir.VectorType(_WORD, LANES)
@@ -175,9 +175,9 @@ class _Lines:
 
 @intrinsic
 def select_range(_context, offsets, count, first, last, own, numbers):
-    """Write those of offsets[:count] from `first` to before `last` to own, and where they stand to numbers.
+    """Write the offsets[:count] in [first, last) to own, and their positions to numbers; return how many.
 
-    Return how many there are. All are int64; the arrays have room for `count` rounded up to whole lines.
+    All are int64; the arrays have room for `count` rounded up to whole lines.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -196,7 +196,7 @@ def select_range(_context, offsets, count, first, last, own, numbers):
 
 @intrinsic
 def select_values(_context, offsets, count, first, last, values, begin, own, chosen):
-    """Do the same, but write what lies at the same places of values[begin:] to chosen. count: a multiple of LANES."""
+    """Do the same, but write the elements of values[begin:] there to chosen. count: a multiple of LANES."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         _, count, first, last, _, begin, _, _ = arguments
@@ -212,10 +212,10 @@ def select_values(_context, offsets, count, first, last, values, begin, own, cho
 
 @intrinsic
 def select_indices(_context, words, start, wide, signed, size, base, values, begin, count, first, last, own, chosen):
-    """Do both at once for indices that lie side by side from words[start] on: each, and base, are an offset.
+    """Linearize and select in one pass, for contiguous indices from words[start] on; an offset is base + index.
 
-    See add_lines. Return how many there are, or -1 if any of the indices is out of range. It takes
-    what a whole pass needs, because offsets and values stay in registers from one end of it to the other.
+    Return how many are selected, or -1 if any index is out of range. See add_lines and select_values. In one pass
+    offsets and values stay in registers.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

@@ -1,6 +1,6 @@
-"""The owner computes: each share owns a range of the output, which nobody else writes, and copies it.
+"""Owner computes: each share alone writes and copies its range of the output.
 
-The copy is first touched by the thread that goes on with it.
+So the thread that copies a range also updates it.
 """
 
 from typing import NamedTuple
@@ -16,9 +16,9 @@ from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import CACHE_LINE
 
 FALSE_SHARING = 128  # bytes: processors fetch cache lines in pairs
-# Outputs of so many bytes are copied past the caches, so that they need not be read first. The system's memcpy does so
-# too, but decides by what each thread copies. Two threads, ms, by memcpy and past the caches: 16 MB 0.74 and 0.51, 64
-# MB 5.7 and 3.4, 154 MB 14.0 and 7.9, 256 MB 13.1 and 12.9. When somebody reads it all afterwards: 8 MB 0.76 and 0.88,
+# Outputs of this many bytes are copied past the caches, which saves reading them first. The system's memcpy does so
+# too, but decides by the bytes of one thread. Two threads, ms, by memcpy and past the caches: 16 MB 0.74 and 0.51, 64
+# MB 5.7 and 3.4, 154 MB 14.0 and 7.9, 256 MB 13.1 and 12.9. With a read of all of it afterwards: 8 MB 0.76 and 0.88,
 # 16 MB 2.14 and 1.82, 154 MB 25.9 and 19.7.
 NON_TEMPORAL = 16_000_000
 
@@ -34,7 +34,7 @@ class Lines(NamedTuple):
     """Where pairs of cache lines start in an output of any type."""
 
     size: int  # words of a pair
-    skew: int  # words from the start of one to offset 0
+    skew: int  # words from the start of a pair to offset 0
 
 
 @device
@@ -45,7 +45,7 @@ def lines_of(out):
 
 @device
 def even_range(part, parts, ranges, lines):
-    """Return an even part of the output, in whole slices where these lie in order, else from cache line to cache line.
+    """Return an even part of the output: whole slices where these lie in order, else whole pairs of cache lines.
 
     ranges: of the work record. `last` may be behind the last word of the output.
     """
@@ -57,20 +57,20 @@ def even_range(part, parts, ranges, lines):
 
 @device
 def sampled_range(part, parts, indices, work, lines, sample):
-    """Return the range of a share if nothing is copied: one into which about as many updates fall as into others.
+    """Return the range of a share in place. Every range gets about as many updates.
 
     Its bounds are quantiles of a sample of offsets, the same for every share. sample: int64, room for BLOCK.
     """
     tuples, mode = work.tuples, DROP if work.writing_mode == RAISE else work.writing_mode
-    # One in 4,096 elements costs little beside them. From 16 offsets of a permutation, one of two shares got 68 % of
-    # the updates; from 256, 53 %.
+    # One offset for 4,096 elements costs little. With 16 offsets of a permutation, one of two shares got 68 % of the
+    # updates; with 256, 53 %.
     size = min(min(BLOCK, max(8 * parts, tuples.count * work.slices.length >> 12)), tuples.count)
     for i in range(size):
         number = i * tuples.count // size
         linearize_singly(indices, tuples, number, number + 1, mode, sample, i)
     sort_by_insertion(sample, size)
     begin, end = share(part, parts, size)
-    # Below 0 are updates that are skipped; `first` never exceeds `last`.
+    # Offsets below 0 are of skipped updates; `first` never exceeds `last`.
     first = line_before(max(sample[begin], 0), lines) if part > 0 else 0
     last = line_before(max(sample[end], 0), lines) if part + 1 < parts else np.iinfo(np.int64).max
     return Owned(first, last)
@@ -90,9 +90,9 @@ def sort_by_insertion(numbers, count):
 
 @device
 def line_before(offset, lines):
-    """Return the offset at or before this one that starts a pair of cache lines, but 0 at least.
+    """Return the last offset up to this one that starts a pair of cache lines, at least 0.
 
-    Ranges end there: an element of a line that two threads write to takes a hundred times as long.
+    Ranges end there: an update of a line that two threads write to takes a hundred times as long.
     """
     return max(offset - (offset + lines.skew) % lines.size, 0)
 
@@ -114,6 +114,6 @@ def copy_owned(x, out, first, last):
 
 @kernel
 def copy(part, parts, x, out):
-    """Copy a share of x to out, which is laid out alike."""
+    """Copy a share of x to out. Both have the same layout."""
     first, last = share(part, parts, x.size)
     copy_owned(x, out, first, last)

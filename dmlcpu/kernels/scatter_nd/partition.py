@@ -1,8 +1,8 @@
 """The writing pass for many single elements all over a large output: a radix partition by offset comes first.
 
-Elements far from one another cost a wait for memory each. A bucket holds the updates of a range of the output that the
-second cache holds. Each share of the updates puts its own, in index order, behind those of the shares before it. Then
-whoever is free takes the next bucket, copies its range and applies what is in it. So the result is a plain loop's.
+Elements far apart wait for memory one by one. A bucket holds the updates of a range of the output that fits the second
+cache. Each share puts its updates into the buckets, in index order, behind the updates of earlier shares. Then each
+free thread takes the next bucket, copies its range and applies its updates. So the result is a plain loop's.
 """
 
 from typing import NamedTuple
@@ -22,24 +22,24 @@ from dmlcpu.runtime.records import record_at
 
 
 class Pair(NamedTuple):
-    """How the lower bits of an offset, and the value that goes there, lie in the same one or two cells."""
+    """The layout of an offset's lower bits and its value in one or two cells."""
 
     cells: int
     offset_step: int  # uint32 words from pair to pair
     value_step: int  # values from pair to pair
-    value_at: int  # where in a pair its value lies
+    value_at: int  # the position of the value in a pair
 
 
 @device
 def pair_of(values):
-    """Return how pairs of an offset and one of these values lie; of what `as_words` returns it is a constant."""
+    """Return the layout of pairs with these values; a constant for an array that `as_words` returns."""
     cells = 2 if values.itemsize == 8 else 1
     return Pair(cells, 2 * cells, 8 * cells // values.itemsize, 1 if values.itemsize == 8 else 4 // values.itemsize)
 
 
 @device
 def bucket_of(offset, bits, count):
-    """Return the bucket of an offset; of skipped updates, whose offset is negative, it is the one behind all others."""
+    """Return the bucket of an offset. The extra last bucket is for skipped updates, whose offset is negative."""
     return np.uintp(min(np.uint64(offset) >> np.uint64(bits), np.uint64(count)))
 
 
@@ -55,7 +55,7 @@ def add_to_histogram(part, offsets, count, buckets, scratch):
 def find_bounds(part, buckets, scratch):
     """Write where a share's pairs of each bucket must end, and where they end so far, which is where they begin.
 
-    They lie behind all buckets before and behind those of the shares before, and start a cache line.
+    They follow all earlier buckets and the pairs of earlier shares, and start a cache line.
     """
     mine = share_space_of(part, buckets, scratch)
     filled = 0
@@ -67,7 +67,7 @@ def find_bounds(part, buckets, scratch):
             if other == part:
                 mine.limits[bucket] = filled
             filled += -filled % PAIRS
-    mine.limits[buckets.count] = 0  # nothing goes to the one for skipped updates
+    mine.limits[buckets.count] = 0  # skipped updates are not written
     mine.ends[buckets.count] = 0
 
 
@@ -88,7 +88,7 @@ def partition(part, parts, indices, updates, works, scratch):
 
 @device
 def put_pairs(part, begin, count, offsets, updates, work, scratch):
-    """Put a block of updates, which begins at number `begin`, into the buckets of a share."""
+    """Put the block of updates that begins at update `begin` into the buckets of a share."""
     mine = share_space_of(part, work.buckets, scratch)
     buckets, bits, step = work.buckets.count, work.buckets.bits, work.updates.strides[0]
     limits, ends, buffers, pairs = mine.limits, mine.ends, mine.buffers, scratch[work.buckets.pairs :]
@@ -102,14 +102,14 @@ def put_pairs(part, begin, count, offsets, updates, work, scratch):
         near_offsets[at * np.uintp(pair.offset_step)] = offsets[i] & low_bits
         near_values[at * np.uintp(pair.value_step) + np.uintp(pair.value_at)] = updates[np.uintp(u + i * step)]
         ends[bucket] = to + 1
-        # Indices that somebody changed since they were counted must not lead beyond what was counted.
+        # If another thread changed indices since they were counted, do not write beyond the counted pairs.
         if to & PAIRS - 1 == PAIRS - 1 and to < limits[bucket] + PAIRS - 1:
             stream(buffers, np.intp(bucket) * a_line, pairs, (to - PAIRS + 1) * pair.cells, a_line)
 
 
 @device
 def flush(part, updates, buckets, scratch):
-    """Write what is left in the buffers of a share to its buckets."""
+    """Write the pairs left in the buffers of a share to its buckets."""
     mine, pairs = share_space_of(part, buckets, scratch), scratch[buckets.pairs :]
     cells = pair_of(as_words(mine.buffers, 0, updates)).cells
     for bucket in range(buckets.count):
@@ -120,7 +120,7 @@ def flush(part, updates, buckets, scratch):
 
 @kernel
 def apply_buckets(_, parts, x, out, works, scratch):
-    """Copy the range of a bucket and apply what is in it, bucket by bucket, as long as there are any.
+    """Take buckets until none is left: copy the range of each and apply its updates.
 
     x, out: elements of one type; x: empty, or laid out like out.
     """

@@ -1,7 +1,7 @@
-"""What an update does to the elements it meets: overwrite, add, multiply, minimum, maximum.
+"""How an update changes elements: overwrite, add, multiply, minimum, maximum.
 
-NaN results of additions and multiplications are always the same quiet NaN: which operand's payload a processor hands
-on depends on the order it was given them in, and results here depend on nothing but the arguments.
+NaN results of additions and multiplications are always the same quiet NaN: a processor chooses the payload by the order
+of the operands, but results here depend only on the arguments.
 """
 
 from typing import NamedTuple
@@ -22,7 +22,7 @@ PLAIN, FLOAT16, BFLOAT16 = range(3)
 
 
 class Run(NamedTuple):
-    """How the elements of a run lie; out of the work record, as loops that write would load it again and again."""
+    """The layout of a run, copied from the work record, which loops with stores would load again and again."""
 
     length: int
     out_step: int
@@ -32,7 +32,7 @@ class Run(NamedTuple):
 
 @device
 def update_run(out, o, updates, u, run, reduction, half):
-    """Update a run of out from o on with one of updates from u on. Both are of one type, the values' own."""
+    """Update a run of out from o on with a run of updates from u on. Both have one type, that of the values."""
     n, o_step, u_step, in_vectors = run
     if in_vectors:
         update_packed_run(out, o, updates, u, n, reduction)
@@ -59,7 +59,7 @@ def is_reduced_in_vectors(reduction: int, half: int) -> bool:
 
 @device
 def update_packed_run(out, o, updates, u, n, reduction):
-    """Update out[o : o + n] with updates[u : u + n], in vectors; `apply_slices` spares the commonest runs this call."""
+    """Update out[o : o + n] with updates[u : u + n], in vectors; `apply_slices` inlines the commonest cases."""
     if reduction == OVERWRITE:
         copy_run(out, o, updates, u, n)
     elif reduction == ADD:
@@ -76,7 +76,7 @@ def update_packed_run(out, o, updates, u, n, reduction):
 
 @device
 def update_elements(offsets, offset_step, values, value_step, count, out, reduction, half):
-    """Update elements of out with `count` values; these, and their offsets, lie evenly spaced."""
+    """Update elements of out with `count` values. Values and offsets are evenly spaced."""
     if reduction == OVERWRITE:
         for j in range(count):
             out[np.uintp(offsets[np.uintp(j * offset_step)])] = values[np.uintp(j * value_step)]
@@ -96,7 +96,7 @@ def update_elements(offsets, offset_step, values, value_step, count, out, reduct
 
 @device
 def reduce(mine, update, reduction):
-    """Return the new element. Integers wrap when the caller stores the result; min and max hand NaN on."""
+    """Return the new element. Integers wrap when the caller stores the result; min and max propagate NaN."""
     if reduction == ADD:
         return quiet(mine + update)
     if reduction == MULTIPLY:
@@ -115,7 +115,7 @@ def quiet(value):
 
 @device
 def multiply_complex(out, o, updates, u):
-    """out[o] + out[o + 1] i times updates[u] + updates[u + 1] i, each product and sum rounded by itself."""
+    """Multiply out[o] + out[o + 1] i by updates[u] + updates[u + 1] i, each product and sum rounded by itself."""
     real, imaginary = out[o], out[o + 1]
     update_real, update_imaginary = updates[u], updates[u + 1]
     out[o] = quiet(real * update_real - imaginary * update_imaginary)
@@ -129,7 +129,7 @@ def reduce_half(mine, update, reduction, half):
         a, b = float16_to_float32(mine), float16_to_float32(update)
     else:
         a, b = bfloat16_to_float32(mine), bfloat16_to_float32(update)
-    if reduction in (MINIMUM, MAXIMUM):  # chosen, not computed: every bit is kept
+    if reduction in (MINIMUM, MAXIMUM):  # the chosen element keeps every bit
         take = b < a if reduction == MINIMUM else b > a
         return update if a == a and (take or b != b) else mine
     result = a + b if reduction == ADD else a * b

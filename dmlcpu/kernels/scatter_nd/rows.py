@@ -1,4 +1,4 @@
-"""Vector operations on runs of elements, in cache lines and then in the halves of one: none has a scalar loop."""
+"""Vector operations on runs of elements: whole cache lines, then halves, quarters, ... of one. No scalar loops."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ _LONG = ir.IntType(64)
 
 
 def _walk(builder: Any, count: Any, lanes: int, emit: Callable[[Any, int], None]) -> None:
-    """Emit a walk over `count` elements; emit(index, width) emits what is done to `width` of them from `index` on."""
+    """Emit a walk over `count` elements; emit(index, width) emits the work on `width` of them from `index` on."""
     rest = builder.and_(count, _LONG(lanes - 1))
     with cgutils.for_range_slice(builder, _LONG(0), builder.sub(count, rest), _LONG(lanes), inc=True) as (index, _):
         emit(index, lanes)
@@ -28,7 +28,7 @@ def _walk(builder: Any, count: Any, lanes: int, emit: Callable[[Any, int], None]
 
 
 def _generator(combine: Callable[[Any, Any, Any], Any] | None) -> Callable[..., Any]:
-    """Return what emits an intrinsic of an array, where to begin in it, and the same of updates and their number."""
+    """Return the code generator of an intrinsic(out, o, updates, u, count)."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         _, o, _, u, count = arguments

@@ -1,4 +1,4 @@
-"""The pass that looks for an index out of range before anything is written."""
+"""The pass that finds an index out of range before anything is written."""
 
 from dmlcpu.kernels.scatter_nd.linearize import linearize
 from dmlcpu.kernels.scatter_nd.partition import add_to_histogram
@@ -10,9 +10,9 @@ from dmlcpu.runtime.records import record_at
 
 @kernel
 def validate(part, parts, indices, works, scratch):
-    """Report in scratch[part] where the first bad coordinate of a share of the tuples is, or VALID.
+    """Report the place of the first bad coordinate of a share of the tuples, or VALID, in scratch[part].
 
-    If updates will be partitioned, count those of each bucket. indices: as uint32.
+    If updates will be partitioned, count the updates of each bucket. indices: as uint32.
     """
     work = record_at(works, 0, WORK)
     block = block_of(part, parts, scratch)

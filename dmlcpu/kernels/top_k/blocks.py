@@ -1,6 +1,6 @@
-"""Cache blocking along an axis that is not the last: sequences side by side in x are worked on in blocks of columns.
+"""Cache blocking along an axis that is not the last: sequences side by side in x form blocks of columns.
 
-A block reads whole lines of x. The last one of a line may be narrower than the others.
+The last block of a line of x may be narrower than the others.
 """
 
 from dmlcpu.runtime.jit import device
@@ -14,7 +14,7 @@ def block_count(work, most):
 
 @device
 def block_at(work, most, number):
-    """Return the first sequence of a block, and how many it has."""
+    """Return the first sequence of a block, and the number of its sequences."""
     a_line = (work.columns + most - 1) // most
     column = number % a_line * most
     return number // a_line * work.columns + column, min(most, work.columns - column)

@@ -1,14 +1,15 @@
 """Block-max pruning: the maxima of groups of elements bound the winners from below, and most groups are not read again.
 
 The k-th greatest of the groups' maxima is a lower bound for the k-th greatest element, so the winners are in groups
-whose maximum reaches it. So is the k-th greatest of maxima of maxima: there are so few of them that it costs next to
-nothing to find, and hardly more than k groups reach it.
+whose maximum reaches it. The k-th greatest of maxima of maxima is a lower bound, too. There are few of these, so it is
+cheap to find, and hardly more than k groups reach it.
 
-Hardly more than k elements reach it, unless many are equal or the greatest lie together. So elements are gathered in
-order of position, and if they become many, all but the k greatest are dropped; what comes later must then exceed those.
+Hardly more than k elements reach the bound, unless many are equal or the greatest lie together. Elements that reach it
+become candidates, in order of position. If there are many, all but the k greatest are dropped, and later elements must
+exceed those.
 
-Where the elements of a group lie differs from kernel to kernel. Each writes the maxima itself, and has a copy of
-`select` that calls its own `append_groups`.
+The layout of a group differs from kernel to kernel. Each kernel writes the maxima itself, and has a copy of `select`
+that calls its own `append_groups`.
 """
 
 from typing import Any, NamedTuple
@@ -25,9 +26,9 @@ from dmlcpu.runtime.intrinsics import line_of
 from dmlcpu.runtime.jit import device, inlined
 
 GROUP = 16  # elements in a group
-# Maxima are folded into so many for each winner: fewer give a bound that more groups reach, more take longer.
+# Folded maxima for each winner: with fewer, more groups reach the bound; more take longer.
 FOLDED = 4
-# The most elements that are compared at a time: a cache line of bytes.
+# The most elements compared at a time: a cache line of bytes.
 LINE = 64
 TILE = GROUP * LINE
 
@@ -42,15 +43,14 @@ class Sequence(NamedTuple):
 
 @device
 def capacity(k):
-    """Return how many candidates there may be: beyond this less a tile, all but k are dropped."""
+    """Return the most candidates. When less than a tile of space is left, all but k are dropped."""
     return 4 * k + 16 + TILE
 
 
 def workspace(k: int, groups: int) -> tuple[int, int]:
-    """Return how many keys and positions a selection needs. groups: how many maxima there may be.
+    """Return how many keys and positions a selection needs. groups: the most maxima.
 
-    Keys: of k winners, of the candidates, the maxima. Positions: of the winners, of the candidates, and what sorting
-    needs.
+    Keys: of k winners, of the candidates, the maxima. Positions: of the winners, of the candidates, and of the sort.
     """
     candidates = in_python(capacity)(k)
     return k + candidates + groups + LINE, k + 3 * candidates + CELLS
@@ -58,7 +58,7 @@ def workspace(k: int, groups: int) -> tuple[int, int]:
 
 @device
 def lower_bound(maxima, k, folded):
-    """Return a key that at least k elements reach, and whether none exceeds it: then the first k to reach it win.
+    """Return a key that at least k elements reach, and whether none exceeds it. If so, the first k to reach it win.
 
     folded: workspace for maxima of maxima, FOLDED * k and a line.
     """
@@ -77,7 +77,7 @@ def lower_bound(maxima, k, folded):
 
 @inlined
 def append_group(x, sequence, position, stride, key_map, least, candidates, found):
-    """Append those elements of one group that reach a bound; return how many candidates there are then.
+    """Append the elements of one group that reach a bound; return the number of candidates.
 
     The group: the elements at `position`, position + stride, ...
     """
@@ -92,15 +92,15 @@ def append_group(x, sequence, position, stride, key_map, least, candidates, foun
 
 @inlined
 def prune(candidates, found, k, least, is_greatest):
-    """Drop candidates if there are many; return how many are left, the bound from now on, and whether all is found.
+    """Drop candidates if there are many; return how many are left, the new bound, and whether the search is over.
 
-    There are many if the next line of groups may not find room. Then the k greatest are left, of equal ones the first.
-    All of them reach a threshold, and later elements must exceed it: those that only reach it come after k that do.
-    is_greatest: no element exceeds `least`, so the first k that reach it win, and once there are k all is found.
+    There are many if the next line of groups may not fit. Then the k greatest are kept, of equal ones the first. All of
+    them reach a threshold. Later elements must exceed it, because k earlier ones reach it. is_greatest: no element
+    exceeds `least`, so the first k that reach it win, and the search ends with them.
     """
     if is_greatest and found >= k:
         return found, least, True
-    if found <= capacity(k) - TILE:  # there is room for another line of groups
+    if found <= capacity(k) - TILE:  # another line of groups fits
         return found, least, False
     keys, positions, order = candidates.keys, candidates.positions, candidates.positions[capacity(k) :]
     threshold, reached = kth_greatest(keys, found, k, k)
@@ -113,7 +113,7 @@ def prune(candidates, found, k, least, is_greatest):
 
 @device
 def select_and_sort(winners, candidates, k, found):
-    """Make winners[:k] the k greatest of the `found` candidates, in order; of equal ones the first come first."""
+    """Write the k greatest of the `found` candidates to winners[:k], in order; of equal ones the first come first."""
     words = candidates.positions[capacity(k) :]
     here = sort(candidates.keys, found, words, capacity(k), words[2 * capacity(k) :])
     for i in range(k):
@@ -124,24 +124,24 @@ def select_and_sort(winners, candidates, k, found):
 
 @inlined
 def append_groups(x, sequence, key_map, maxima, first, reached, least, candidates, found):
-    """Append the elements that reach a bound, of one or more of those groups from `first` on whose bit is set.
+    """Append the elements that reach a bound, of one or more groups from `first` on whose bit is set.
 
-    Return how many candidates there are then, and the bits of the groups that are left for another call. Each kernel
-    has a function of its own in the place of this one; it takes elements by ascending position.
+    Return the number of candidates, and the bits of the groups left for another call. Each kernel replaces this
+    function with its own, which takes elements by ascending position.
     """
     return found, np.uint64(0)
 
 
 @inlined
 def select(x, sequence, k, key_map, maxima, winners):
-    """Make winners[:k] the k greatest elements of a sequence, in order; what is behind is workspace.
+    """Write the k greatest elements of a sequence to winners[:k], in order; the rest of winners is workspace.
 
     maxima: of the sequence's groups, in the workspace behind the candidates. A line of groups has at most TILE
-    elements, and all of them come after those of the line before.
+    elements, all of them behind the elements of earlier lines.
     """
     least, is_greatest = lower_bound(maxima, k, winners.keys)
     candidates = Candidates(winners.keys[k:], winners.positions[k:])
-    found, is_done = np.intp(0), False  # a literal 0 would compile what `append_groups` calls twice
+    found, is_done = np.intp(0), False  # with a literal 0 the callees of `append_groups` would be compiled twice
     for first in range(0, maxima.size, line_of(x)):
         reached = bits_of_line(maxima, first, maxima.size, least)
         while reached != 0 and not is_done:

@@ -1,11 +1,11 @@
 """Order-preserving keys: unsigned integers as wide as the element, whose order is the wanted order, greatest first.
 
-One kernel a width then serves every type and both directions, and a tie is an equal key. NaNs get one key above
-+inf, both zeros the same; the smallest elements are found under complemented keys.
+One kernel a width then serves every type and both directions, and a tie is an equal key. All NaNs have one key, above
++inf; both zeros have one key. The smallest elements have the greatest complemented keys.
 
-The map is one line of arithmetic with five constants, so that one vectorised loop serves floats and integers: take
-the magnitude; negate it if the sign is set; flip the sign bit, so that order is unsigned, or all others, so that it is
-reversed. Integers have no sign to take away: their `mask` and `positive` are all ones.
+The map is one line of arithmetic with five constants, so that one vectorised loop serves floats and integers. It takes
+the magnitude, negates it if the sign is set, and flips the sign bit for unsigned order, or all other bits for reversed
+order. Integers keep their sign in the magnitude: their `mask` and `positive` are all ones.
 """
 
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ class KeyMap(NamedTuple):
     mask: Any  # leaves the magnitude of a word
     positive: Any  # the greatest word that has no sign
     infinity: Any  # the greatest magnitude that is not a NaN
-    flip: Any  # bits that are inverted at the end
+    flip: Any  # the bits to invert at the end
     nan: Any  # the key of NaN
 
 
@@ -41,13 +41,13 @@ def make_key_map(kind: int, width: int, infinity: int, largest: bool, nan_last: 
     flip = 0 if kind == UNSIGNED else sign
     magnitude, limit = (ones >> 1, infinity) if kind == FLOAT else (ones, ones)
     flip = flip if largest else flip ^ ones
-    nan = ones if largest and not nan_last else 0  # both would be keys of NaNs alone
+    nan = ones if largest and not nan_last else 0  # no other element has either key
     return KeyMap(mask=magnitude, positive=magnitude, infinity=limit, flip=flip, nan=nan)
 
 
 @device
 def key_map_of(x, constants):
-    """Return the map, of a KEY_MAP, for words as wide as x's; it lives in registers."""
+    """Return the map of a KEY_MAP for words as wide as x's, in registers."""
     word = x.dtype.type
     return KeyMap(
         word(constants.mask),

@@ -1,7 +1,7 @@
 """Per-lane insertion for short sequences, many at a time: each vector lane keeps the k best of its own sequence.
 
-The elements of a sequence come from last to first. A newcomer pushes out what it reaches, and what was pushed out goes
-on to the next place in the same way; so of equal elements the one that came last, with the lowest position, stands
+The elements of a sequence are inserted from last to first. A newcomer displaces the first key that it reaches, which
+moves on to the next place in the same way. So of equal elements the last inserted, with the lowest position, comes
 first, without a comparison of positions and without a branch.
 """
 
@@ -17,7 +17,7 @@ from dmlcpu.runtime.jit import inlined
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import cells_of, record, record_at
 
-# Positions are kept as words as wide as keys, down to 8 bits.
+# Positions are as wide as keys, which may have 8 bits.
 LONGEST = 256
 # Where the sequences of a block begin in each tensor.
 STARTS = record(x=(np.int64, LINE), values=(np.int64, LINE), indices=(np.int64, LINE))
@@ -45,7 +45,7 @@ def lockstep(part, parts, x, values, indices, works, scratch):
     winners = Candidates(space.keys[2 * n * lanes :], space.keys[(2 * n + k) * lanes :])
     first, last = share(part, parts, work.rows)
     for row in range(first, last, lanes):
-        width = min(lanes, last - row)  # lanes beyond work on what is left there
+        width = min(lanes, last - row)  # lanes beyond compute on stale data
         offsets(work.walk, work.x.strides, row, width, work.x.start, starts.x)
         offsets(work.walk, work.values.strides, row, width, work.values.start, starts.values)
         offsets(work.walk, work.indices.strides, row, width, work.indices.start, starts.indices)
@@ -69,10 +69,10 @@ def load_block(x, starts, rows, work, key_map, elements):
 def select_block(elements, n, k, lanes, lines, winners):
     """Find the k greatest of `lanes` sequences.
 
-    elements: (lanes, n) keys; lines: (n, lanes), for the same in the other order; winners: (k, lanes). All are flat.
+    elements: (lanes, n) keys; lines: (n, lanes), space for their transpose; winners: (k, lanes). All are flat.
     """
     for cell in range(k * lanes):
-        winners.keys[cell] = 0  # the least key there is gives way to every element
+        winners.keys[cell] = 0  # the least key: every element displaces it
     for lane in range(lanes):
         for i in range(n):
             lines[i * lanes + lane] = elements[lane * n + i]

@@ -1,7 +1,7 @@
-"""Rank sort and LSD radix sort of the winners: descending keys, equal ones as they come, by ascending position.
+"""Rank sort and LSD radix sort of the winners: descending keys, equal keys in input order, by ascending position.
 
-What is sorted are words: half a key above the number of the element, counted as they come. So a pass moves one word,
-and keys of 64 bits take two sorts, by their lower and then by their upper half.
+The sorted words have half a key above the element's number in the input. So a pass moves one word, and keys of 64 bits
+take two sorts, by their lower and then by their upper half.
 """
 
 import numpy as np
@@ -11,15 +11,15 @@ from dmlcpu.runtime.intrinsics import line_of
 from dmlcpu.runtime.jit import device
 
 DIGITS = 256
-# What `sort` needs to count in: a histogram of each of the digits of half a key.
+# The workspace of `sort`: a histogram for each digit of half a key.
 CELLS = 4 * DIGITS
-# Up to so many keys counting those that reach each, in whole vectors, beats the histograms of a radix sort.
+# Up to this many keys, counting ranks in whole vectors beats the histograms of a radix sort.
 RANKED = 192
 
 
 @device
 def sort_by_rank(keys, k, words, seen):
-    """Write each key's number to the place it has in order, which is how many keys come before it.
+    """Write each key's number to its place, which is the number of keys that come before it.
 
     Equal keys keep their order. keys: readable to the end of the last line; seen: k + 1 cells.
     """
@@ -41,7 +41,7 @@ def sort_by_rank(keys, k, words, seen):
 def sort_words(words, here, there, k, digits, counts):
     """Sort words[here : here + k] by `digits` bytes of their upper half, stably; return where the result starts.
 
-    There is room for as many words at `there`.
+    words[there : there + k] is workspace.
     """
     byte = np.uint64(DIGITS - 1)
     for cell in range(CELLS):
@@ -58,7 +58,7 @@ def sort_words(words, here, there, k, digits, counts):
         places = counts[digit * DIGITS : (digit + 1) * DIGITS]
         source, target = words[here : here + k], words[there : there + k]
         if places[np.uintp(np.uint64(source[0]) >> shift & byte)] == k:
-            continue  # all of them share this digit
+            continue  # all words have the same digit
         total = 0
         for cell in range(DIGITS - 1, -1, -1):
             count = places[cell]
@@ -76,9 +76,9 @@ def sort_words(words, here, there, k, digits, counts):
 
 @device
 def sort(keys, k, words, capacity, counts):
-    """Sort k keys; return where in `words` the numbers of the elements start, in the order of their keys.
+    """Sort k keys; return where the sorted words start in `words`.
 
-    The number is the lower half of a word. words: two times `capacity`, which is at least k.
+    The lower half of a word is the number of an element. words: two times `capacity`, which is at least k.
     """
     if k <= RANKED:
         if k > 0:

@@ -1,4 +1,4 @@
-"""Radix-select and sort, for mid and large k: the threshold of all keys, the winners in order of position, sorted."""
+"""Radix-select and sort, for mid and large k: find the threshold, collect the winners by position, sort them."""
 
 from dmlcpu.kernels.top_k.groups import LINE
 from dmlcpu.kernels.top_k.keys import key_map_of, load_keys
@@ -14,7 +14,7 @@ from dmlcpu.runtime.records import record_at
 
 @device
 def most_chosen(k):
-    """Return how many elements may be sorted to find k: some more are cheaper than an exact threshold."""
+    """Return how many elements may be sorted to find k: sorting a few more is cheaper than an exact threshold."""
     return k + k // 8 + 2
 
 
@@ -41,7 +41,7 @@ def select_sort(part, parts, x, values, indices, works, scratch):
 
 @device
 def select(keys, n, k, is_sorted, chosen, order):
-    """Write the positions of the k greatest of keys[:n] to order[:k]. chosen, and order behind that: workspace."""
+    """Write the positions of the k greatest of keys[:n] to order[:k]. chosen and order[k:] are workspace."""
     enough = min(most_chosen(k), n) if is_sorted else k
     threshold, reached = kth_greatest(keys, n, k, enough)
     if not is_sorted:

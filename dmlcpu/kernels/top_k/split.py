@@ -1,4 +1,4 @@
-"""Partitioned top-k of few long sequences: every share takes a part of one, and the parts' winners are merged."""
+"""Partitioned top-k of few long sequences: each share selects in a part of a sequence, and the winners are merged."""
 
 from dmlcpu.kernels.top_k.groups import GROUP, Sequence, capacity
 from dmlcpu.kernels.top_k.keys import key_map_of
@@ -11,13 +11,13 @@ from dmlcpu.runtime.records import record_at
 
 
 def most_parts(problem: Problem) -> int:
-    """Return into how many parts a sequence can be cut, each with k groups."""
+    """Return the most parts of a sequence that have at least k groups each."""
     return max(1, problem.n // (GROUP * problem.k))
 
 
 @kernel
 def split(part, parts, x, values, indices, works, scratch):
-    """Select in one part of a contiguous sequence, of which there are `parts` // `rows`; `merge` makes the result."""
+    """Select in one of the `parts` // `rows` parts of a contiguous sequence; `merge` makes the result."""
     work = record_at(works, 0, WORK)
     k, key_map, each = work.k, key_map_of(x, work.key_map), parts // work.rows
     winners = workspace_of(part, parts, x, work, scratch)
@@ -29,7 +29,7 @@ def split(part, parts, x, values, indices, works, scratch):
 
 @kernel
 def merge(_, parts, x, values, indices, works, scratch):
-    """Write the result of every sequence that was split into parts."""
+    """Write the result of every split sequence."""
     work = record_at(works, 0, WORK)
     for row in range(work.rows):
         positions = merge_row(row, parts, x, work, scratch)
@@ -40,8 +40,8 @@ def merge(_, parts, x, values, indices, works, scratch):
 def merge_row(row, parts, x, work, scratch):
     """Merge the winners of a sequence's parts, of equal keys the earlier part's first; return their positions.
 
-    positions[k] of a part, a cell that is free now, counts what has been taken of it; the result goes behind that of
-    the first part.
+    positions[k] of a part, a cell that is free now, counts the winners taken from it; the result goes behind this cell
+    of the first part.
     """
     k, each = work.k, parts // work.rows
     first = row * each

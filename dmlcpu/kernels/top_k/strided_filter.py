@@ -1,7 +1,6 @@
-"""Elements that beat a bound of their sequence, of sequences side by side that come a block at a time.
+"""Find the elements that beat a bound of their sequence, in sequences side by side that come a block at a time.
 
-Once some of a sequence has been searched, its k-th winner is a bound that few of the elements to come beat: to pass by
-the others takes no longer than to read them.
+Few later elements beat the k-th winner so far, so filtering takes no longer than reading.
 """
 
 import numpy as np
@@ -20,11 +19,11 @@ from dmlcpu.runtime.records import record_at
 
 @kernel
 def strided_filter(part, parts, x, bounds, shares, first_position, counts, values, positions, works, scratch):
-    """Append what beats the bounds of its sequence to `values` and `positions`: (sequences, most), but flat.
+    """Append the elements that beat the bound of their sequence to `values` and `positions`.
 
-    bounds: of each sequence an element that has to be beaten. shares: (any, sequences), but flat, of which the least of
-    each sequence has to be reached. counts: of each sequence, how many there are; it goes on counting when there is no
-    room for more. scratch: words of x, two blocks of columns for each part.
+    Both are (sequences, most), but flat. bounds: an element of each sequence that others must exceed. shares: (any,
+    sequences), but flat; elements must reach the least of their sequence. counts: the elements found in each sequence,
+    counted also when there is no space for more. scratch: words of x, two blocks of columns for each part.
     """
     work = record_at(works, 0, WORK)
     key_map, most, lanes = key_map_of(x, work.key_map), values.size // counts.size, line_of(x)
@@ -35,7 +34,7 @@ def strided_filter(part, parts, x, bounds, shares, first_position, counts, value
         row, width = block_at(work, COLUMNS, number)
         start = start_of(work, work.x, row)
         load_bounds(bounds, shares, row, width, key_map, keys, bound)
-        keys[width:] = 0  # no key is less: columns that are not there beat nothing
+        keys[width:] = 0  # the least key: missing columns beat nothing
         for i in range(work.n):
             line = start + i * work.x.step
             for column in range(0, width, lanes):
@@ -55,7 +54,7 @@ def strided_filter(part, parts, x, bounds, shares, first_position, counts, value
 
 @device
 def load_bounds(bounds, shares, row, width, key_map, least, bound):
-    """Write for each of `width` sequences the key that an element has to exceed. least: workspace."""
+    """Write the key that an element must exceed, for each of `width` sequences. least: workspace."""
     word = bounds.dtype.type
     load_keys(bounds, row, 1, width, key_map, bound)
     if shares.size:

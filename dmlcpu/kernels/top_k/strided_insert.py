@@ -1,9 +1,9 @@
 """Per-lane insertion of few winners along an axis that is not the last: each vector lane keeps the k best of a column.
 
-The first k lines of the input are read from the last to the first, the others as they come, each once. Most newcomers
-do not exceed the last of the k best, which one comparison tells for a whole line of columns. One that does pushes out
-the first it exceeds, and what was pushed out goes on to the next place in the same way; so of equal elements the one
-that came first stands first. The first k have to get in whatever they are: each takes the place of what it reaches.
+Each line of the input is read once: the first k from last to first, then the others in order. The first k are always
+inserted; each displaces the first key that it reaches. Most later elements do not exceed the last of the k best, which
+one comparison checks for a whole line of columns. An element that does displaces the first key that it exceeds. The
+displaced key moves on to the next place in the same way. So of equal elements the first of the sequence comes first.
 """
 
 import numpy as np
@@ -19,12 +19,12 @@ from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import record_at
 
-# Lines of columns that are worked on together. Measured on a Xeon with VNNI, 10,000 x 1,000 float32 along axis 0,
-# k 10, two threads, ms: 4 lines 7.5, 8 lines 3.6, 16 lines 2.5.
+# Lines of columns in a block. Measured on a Xeon with VNNI, 10,000 x 1,000 float32 along axis 0, k 10, two threads, ms:
+# 4 lines 7.5, 8 lines 3.6, 16 lines 2.5.
 LINES = 16
 COLUMNS = LINES * LINE
-# Prefetch distance in lines of the input: processors do not foresee jumps from line to line. Measured on the same:
-# 8 lines 2.5 ms, 16 lines 2.8.
+# Prefetch distance in lines of the input: processors do not foresee jumps from line to line. Same measurement: 8 lines
+# 2.5 ms, 16 lines 2.8.
 PREFETCH = 8
 
 
@@ -59,15 +59,15 @@ def strided_insert(part, parts, x, values, indices, works, scratch):
 def insert_columns(x, start, width, work, key_map, newcomers, winners):
     """Find the k greatest of `width` columns. newcomers: (columns,); winners: (k, columns), but flat."""
     n, k, step, lanes = work.n, work.k, work.x.step, line_of(x)
-    columns = LINES * lanes  # a constant, which the size of newcomers is not
+    columns = LINES * lanes  # a constant, unlike the size of newcomers
     best, positions = winners.keys, winners.positions
     for cell in range(k * columns):
-        best[cell] = 0  # the least key there is gives way to every element
+        best[cell] = 0  # the least key: every element displaces it
     for turn in range(n):
         i = k - 1 - turn if turn < k else turn
         begin = start + i * step
         load_keys(x, begin, 1, width, key_map, newcomers)
-        for column in range(0, width, lanes):  # lanes beyond work on what is left there
+        for column in range(0, width, lanes):  # lanes beyond compute on stale data
             prefetch(x, begin + PREFETCH * step + column)
             if turn < k:
                 insert(newcomers, column, i, best, positions, column, columns, k)

@@ -1,8 +1,8 @@
-"""Block-max pruning for small k along an axis that is not the last: blocks of columns, read line by line as they lie.
+"""Block-max pruning for small k along an axis that is not the last: blocks of columns, read line by line.
 
-A group is GROUP neighbouring elements of one column, those behind the last whole group are groups of one. The maxima of
-all columns of a block form in whole vectors. Then each column is finished by itself, as groups.py tells. No column is
-ever copied.
+A group is GROUP neighbouring elements of one column; elements behind the last whole group are groups of one. The maxima
+of all columns of a block form in whole vectors. Then each column is finished by itself, as groups.py describes. No
+column is ever copied.
 """
 
 import numpy as np
@@ -33,7 +33,7 @@ def supports(problem: Problem) -> bool:
 
 
 def workspace(n: int, k: int) -> tuple[int, int]:
-    """Return how many keys and positions each share needs: the maxima of a block, and what one column takes."""
+    """Return how many keys and positions each share needs: the maxima of a block, and the space of one column."""
     keys, positions = groups.workspace(k, n // GROUP + GROUP)
     return keys + n // GROUP * COLUMNS, positions
 
@@ -76,9 +76,9 @@ def group_maxima(x, start, step, width, key_map, maxima):
 
 @inlined
 def column_maxima(x, sequence, key_map, block_maxima, maxima):
-    """Write the greatest key of each group of a column; return maxima[: how many].
+    """Write the greatest key of each group of a column; return the written part of maxima.
 
-    block_maxima: those of its whole groups, COLUMNS apart.
+    block_maxima: the maxima of its whole groups, COLUMNS apart.
     """
     whole, rest = sequence.n // GROUP, sequence.n % GROUP
     for group in range(whole):
@@ -91,7 +91,7 @@ def column_maxima(x, sequence, key_map, block_maxima, maxima):
 def append_groups(x, sequence, key_map, maxima, first, reached, least, candidates, found):
     """Append the elements that reach a bound, of the first group from `first` on whose bit is set; see groups.py.
 
-    Whole lines would take up to four times as long where most groups reach the bound, as they do when many are equal.
+    Whole lines would take up to four times as long where most groups reach the bound, which many equal elements cause.
     """
     group, left = first + lowest_bit(reached), reached & (reached - np.uint64(1))
     if group < sequence.n // GROUP:

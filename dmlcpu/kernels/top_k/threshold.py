@@ -11,10 +11,7 @@ ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 @device
 def bits_of_line(keys, line, n, threshold):
-    """Return a bit for each key of the line that starts at keys[line]: whether it reaches the threshold.
-
-    Keys from keys[n] on have a bit of 0.
-    """
+    """Return bits that say which keys of the line at keys[line] reach the threshold; 0 from keys[n] on."""
     bits = reach(keys, line, threshold)
     beyond = line + line_of(keys) - n
     return bits if beyond <= 0 else bits & ALL >> np.uint64(64 - line_of(keys) + beyond)
@@ -33,11 +30,11 @@ def count_at_least(keys, n, threshold):
 def kth_greatest(keys, n, k, enough):
     """Return (threshold, count): count keys reach the threshold, from k to `enough` of them if ties allow it.
 
-    If they do not, count exceeds `enough`, and the threshold is the k-th greatest key.
+    If ties do not, count exceeds `enough`, and the threshold is the k-th greatest key.
 
-    A pass compares a line of keys at a time, which is so much faster than a histogram that halving the range some 15
-    times is cheaper, also beyond the caches: k 100,000 of 2,000,000 takes 11 ms this way and 20 with histograms. Bits
-    in which the extremes agree need no pass. keys: readable to the end of the last line.
+    A pass compares a line of keys at a time. Some 15 such passes are cheaper than a histogram, also beyond the caches:
+    k 100,000 of 2,000,000 takes 11 ms this way and 20 with histograms. Bits in which the extremes agree need no pass.
+    keys: readable to the end of the last line.
     """
     word = keys.dtype.type
     some = keys[:n]
@@ -65,8 +62,8 @@ def kth_greatest(keys, n, k, enough):
 def collect(keys, n, k, threshold, reached, enough, chosen, order):
     """Write the keys that reach the threshold and their positions, by ascending position; return how many.
 
-    If they are more than `enough`, k of them: of those equal to the threshold the first. chosen, order: enough + 1
-    long; the last cell is written in passing.
+    If more than `enough` reach it, write k: all that exceed the threshold, and the first that equal it. chosen, order:
+    enough + 1 long; the last cell is scratch.
     """
     filled = np.uintp(0)
     if reached <= enough:

@@ -1,7 +1,7 @@
 """Block-max pruning for small k in contiguous sequences: group maxima form in whole vectors while the input streams by.
 
 A sequence is cut into tiles of GROUP cache lines. A group is one lane of a tile: GROUP elements, a cache line apart.
-What is left behind the last whole tile are groups of one element. What is done with the maxima stands in groups.py.
+Elements behind the last whole tile are groups of one. groups.py describes the use of the maxima.
 """
 
 import numpy as np
@@ -18,10 +18,10 @@ from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import record_at
 from dmlcpu.runtime.variants import specialized
 
-# Prefetch distance in lines: processors do not look that far ahead by themselves, and the time of the selection in
-# between goes unused otherwise. Measured on a Xeon with VNNI, 1,000 x 10,000 float32, one thread, us a row: none 3.8,
-# 64 lines 2.7, 128 lines 2.5, 256 lines 2.15, 384 lines 2.06.
-# On two threads 128 and 256 are alike, and 64-bit types, whose lines are twice as long, are faster with 128.
+# Prefetch distance in lines: processors do not prefetch so far ahead, and memory would idle during the selection.
+# Measured on a Xeon with VNNI, 1,000 x 10,000 float32, one thread, us a row: none 3.8, 64 lines 2.7, 128 lines 2.5, 256
+# lines 2.15, 384 lines 2.06. On two threads 128 and 256 are alike, and 64-bit types, whose lines are twice as long, are
+# faster with 128.
 PREFETCH = 128
 
 
@@ -32,7 +32,7 @@ def supports(problem: Problem) -> bool:
 
 def workspace(n: int, k: int) -> tuple[int, int]:
     """Return how many keys and positions each share needs."""
-    # What does not fill a tile, at most GROUP lines of single bytes, are groups of one.
+    # Elements that do not fill a tile, at most GROUP lines of single bytes, are groups of one.
     return groups.workspace(k, n // GROUP + GROUP * LINE)
 
 
@@ -52,7 +52,7 @@ def tournament(part, parts, x, values, indices, works, scratch):
 
 @inlined
 def group_maxima(x, sequence, key_map, maxima):
-    """Write the greatest key of each group of a sequence, tile by tile; return maxima[: how many]."""
+    """Write the greatest key of each group of a sequence, tile by tile; return the written part of maxima."""
     start, n, lanes = sequence.start, sequence.n, line_of(x)
     tiles = n // (lanes * GROUP)
     for tile in range(tiles):
@@ -61,7 +61,7 @@ def group_maxima(x, sequence, key_map, maxima):
             prefetch(x, begin + (line + PREFETCH) * lanes)
         elements = x[begin : begin + lanes * GROUP]
         best = maxima[tile * lanes : (tile + 1) * lanes]
-        # The loop over lines unrolls, and the one over lanes becomes vectors that stay in registers.
+        # LLVM unrolls the loop over lines, and turns the loop over lanes into vectors that stay in registers.
         for lane in range(lanes):
             greatest = key_of(elements[lane], key_map)
             for line in range(1, GROUP):
@@ -88,8 +88,8 @@ def append_groups(x, sequence, key_map, maxima, first, reached, least, candidate
 
 @device
 def append_tile(x, sequence, position, key_map, least, candidates, found):
-    """Append those elements of the tile at `position` that reach a bound."""
-    keys, lanes, begin = candidates.keys, line_of(x), found  # behind those found there is room for a tile
+    """Append the elements of the tile at `position` that reach a bound."""
+    keys, lanes, begin = candidates.keys, line_of(x), found  # a tile fits behind the candidates found
     load_keys(x, sequence.start + position, 1, lanes * GROUP, key_map, keys[begin:])
     for line in range(0, lanes * GROUP, lanes):
         found = append(keys, begin + line, reach(keys, begin + line, least), position + line, candidates, found)
@@ -98,9 +98,9 @@ def append_tile(x, sequence, position, key_map, least, candidates, found):
 
 @device
 def append(line, index, bits, position, candidates, found):
-    """Append the elements from line[index] on that have a bit. position: that of the first.
+    """Append the elements from line[index] on whose bit is set. position: of the first.
 
-    The line may be of the candidates' own keys, behind those found.
+    The line may be part of the candidates' own keys, behind the candidates found.
     """
     while bits != 0:
         lane = lowest_bit(bits)

@@ -1,4 +1,4 @@
-"""What every top_k kernel is told, the workspace of a share, and how winners are written."""
+"""The work record of the top_k kernels, the workspace of a share, and the writing of winners."""
 
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ from dmlcpu.runtime.intrinsics import as_words
 from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.records import record
 
-# Where the sequences lie in one tensor, in words: of x and values as wide as an element, of indices 32 bits.
+# Where the sequences lie in one tensor, in words: as wide as an element in x and values, 32 bits in indices.
 SEQUENCES = record(
     start=np.int64,  # of the first sequence
     step=np.int64,  # from one element of a sequence to the next
@@ -22,23 +22,20 @@ WORK = record(
     k=np.int64,
     rows=np.int64,  # sequences
     columns=np.int64,  # sequences side by side in x, one word apart: the size of the walk's last dimension, or 1
-    is_packed=np.int64,  # the sequences of x lie behind one another, without gaps
-    is_sorted=np.int64,  # the winners have to be in order
+    is_packed=np.int64,  # the sequences of x follow one another without gaps
+    is_sorted=np.int64,  # the winners must be in order
     index_words=np.int64,  # words of an index, the low one first: 1 or 2
     walk=WALK,  # from sequence to sequence
     x=SEQUENCES,
     values=SEQUENCES,
     indices=SEQUENCES,
     key_map=KEY_MAP,
-    workspace=record(keys=np.int64, positions=np.int64),  # how many of each a share has
+    workspace=record(keys=np.int64, positions=np.int64),  # the number of each in a share
 )
 
 
 class Problem(NamedTuple):
-    """What a top-k is asked of, as far as the choice of a kernel goes.
-
-    The fields are those of WORK, except for `step`, which is a field of its x.
-    """
+    """The facts of a top-k that decide the kernel: fields of WORK, and the `step` of its x."""
 
     rows: int
     n: int
@@ -48,7 +45,7 @@ class Problem(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """Keys of elements, and beside each its position in the sequence."""
+    """Keys of elements, and their positions in the sequence."""
 
     keys: Any
     positions: Any
@@ -56,7 +53,7 @@ class Candidates(NamedTuple):
 
 @device
 def workspace_of(part, parts, x, work, scratch):
-    """Return the workspace of a share. scratch: int64, positions (parts, ...) and behind them keys (parts, ...)."""
+    """Return the workspace of a share. scratch: int64, positions (parts, ...), then keys (parts, ...)."""
     keys, positions = work.workspace.keys, work.workspace.positions
     words = as_words(scratch, parts * positions, x)
     return Candidates(words[part * keys : (part + 1) * keys], scratch[part * positions : (part + 1) * positions])
@@ -70,8 +67,8 @@ def start_of(work, tensor, row):
 
 @inlined
 def write_winner(x, source, position, values, target, indices, low, is_wide):
-    """Write the element x[source] to values[target] and its position to indices[low], if wide with the word behind."""
-    # Unsigned numbers spare the question whether an index counts from the end.
+    """Write the element x[source] to values[target], and its position to one or two words of indices from `low` on."""
+    # Unsigned indices avoid Numba's wrap-around check.
     values[np.uintp(target)] = x[np.uintp(source)]
     indices[np.uintp(low)] = position & 0xFFFFFFFF
     if is_wide:

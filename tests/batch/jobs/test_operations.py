@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from job_files import outcomes, save_jobs
+from samples import as_tuple, large_calls
 
 import dmlcpu
 from dmlcpu.batch import JobsError, plan_jobs, run_jobs
@@ -15,63 +16,20 @@ from dmlcpu.batch.jobs.operations import is_model, operation_of, version_of
 from dmlcpu.batch.jobs.progress import Silent
 from dmlcpu.operators import OPERATORS
 
-GENERATOR = np.random.default_rng(3)
 
-
-def integers(dtype: str, *shape: int) -> np.ndarray:
-    limits = np.iinfo(dtype)
-    return GENERATOR.integers(limits.min, limits.max, shape, dtype, endpoint=True)
-
-
-CALLS: dict[str, tuple[dict[str, np.ndarray], dict[str, Any]]] = {
-    "top_k": ({"x": GENERATOR.standard_normal((300, 2000)).astype(np.float32)}, {"k": 7, "axis": 1}),
-    "top_k along axis 0": (
-        {"x": integers("int32", 3000, 200), "k": np.arange(200) % 9},
-        {"axis": 0, "fill_value": -1, "mode": "smallest"},
-    ),
-    "scatter_nd": (
-        {
-            "x": GENERATOR.standard_normal((5000, 100)).astype(np.float32),
-            "indices": GENERATOR.integers(-5000, 5000, (4000, 1)),
-            "updates": GENERATOR.standard_normal((4000, 100)).astype(np.float32),
-        },
-        {"reduction": "add"},
-    ),
-    "quantized_matmul": (
-        {
-            "a": integers("uint8", 3000, 400),
-            "a_scale": np.float32(0.1),
-            "b": integers("int8", 400, 700),
-            "b_scale": GENERATOR.random(700, np.float32) + np.float32(0.1),
-            "b_zero_point": integers("int8", 700),
-        },
-        {"a_zero_point": 3, "y_scale": 50.5, "y_zero_point": -2, "out_dtype": "int8"},
-    ),
-    "matmul_integer": (
-        {"a": integers("int8", 2000, 500), "b": integers("uint8", 500, 600), "b_zero_point": np.uint8(7)},
-        {"a_zero_point": None},
-    ),
-}
-
-
-def expected(op: str, arrays: dict[str, np.ndarray], attrs: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Return what the function returns."""
-    operator = OPERATORS[op]
-    given = {name: None for name in ("a_zero_point", "b_zero_point", "y_zero_point") if "matmul" in op}
-    given.pop("y_zero_point", None) if op == "matmul_integer" else None
-    result = operator.function(**{**given, **arrays, **attrs})
-    return dict(zip(operator.results, result if isinstance(result, tuple) else (result,), strict=True))
-
-
-@pytest.mark.parametrize("call", CALLS)
-def test_in_one_piece_and_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
-    """The results' files are the same, byte for byte, and hold the function's results; what blocks read is told."""
+@pytest.mark.parametrize(("op", "arguments"), large_calls())
+def test_in_one_piece_and_in_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, op: str, arguments: dict[str, Any]
+) -> None:
+    """The results' files are the same, byte for byte, and hold the function's results; progress counts all blocks."""
     told: list[int] = []
     monkeypatch.setattr(Silent, "read", lambda self, nbytes: told.append(nbytes))
-    op, (arrays, attrs) = call.split()[0], CALLS[call]
+    arrays = {name: value for name, value in arguments.items() if isinstance(value, np.ndarray)}
+    attrs = {name: value for name, value in arguments.items() if name not in arrays}
     for name, array in arrays.items():
         np.save(tmp_path / f"{name}.npy", array)
-    results = expected(op, arrays, attrs)
+    operator = OPERATORS[op]
+    results = dict(zip(operator.results, as_tuple(operator.function(**arguments)), strict=True))
     inputs = {name: f"{name}.npy" for name in arrays}
     for memory in ("1G", "2M"):
         output = {result: f"{memory}/{result}.npy" for result in results}
@@ -89,7 +47,7 @@ def test_in_one_piece_and_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_some_of_the_results(tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", CALLS["top_k"][0]["x"])
+    np.save(tmp_path / "x.npy", np.random.default_rng(3).random((300, 2000), np.float32))
     for memory in ("1G", "1M"):
         job = {"op": "top_k", "inputs": {"x": "x.npy"}, "attrs": {"k": 2}, "output": {"indices": f"{memory}/i.npy"}}
         assert run_jobs([job], directory=tmp_path, max_memory=memory).done == 1

@@ -1,4 +1,4 @@
-"""Dask's arrays cut in many ways, and what they have to become, bit for bit."""
+"""Dask arrays cut in many ways, and the check of their results, bit for bit."""
 
 import dask
 import dask.array as da
@@ -14,14 +14,14 @@ def cut(rng, n):
 
 
 def chunked(rng, x, always=True):
-    """Return an array of Dask's with irregular chunks; or sometimes, unless `always`, the array itself."""
+    """Return a Dask array with irregular chunks; sometimes, unless `always`, the array itself."""
     if not always and rng.random() < 0.3:
         return x
     return da.from_array(x, chunks=tuple(cut(rng, n) for n in x.shape))
 
 
 def assert_equals(found, expected, case=""):
-    """Compare lazy arrays with what they should become: their types and shapes, and the bits."""
+    """Compare lazy arrays with expected ones: types, shapes and bits."""
     found, expected = [each if isinstance(each, tuple) else (each,) for each in (found, expected)]
     for mine, right in zip(found, expected, strict=True):
         assert (mine.shape, mine.dtype, mine._meta.dtype) == (right.shape, right.dtype, right.dtype), case

@@ -1,4 +1,4 @@
-"""What all functions on Dask's arrays share: refusals, graphs, schedulers, threads."""
+"""Common to all functions on Dask arrays: refusals, graphs, schedulers, threads."""
 
 import os
 import sys
@@ -25,7 +25,7 @@ from dmlcpu.runtime import threads  # noqa: E402
 
 
 def unknown(x):
-    return x[x > 0]  # how many that are is not known
+    return x[x > 0]  # of unknown size
 
 
 x8, m8 = da.ones(8, chunks=3), da.ones((8, 8), dtype=np.uint8, chunks=3)
@@ -71,14 +71,14 @@ ONES = (1.0, None)
     ],
 )
 def test_refusals(call, error, message):
-    """What the functions refuse is refused in their words, when the graph is made."""
+    """The functions' errors are raised when the graph is made."""
     with pytest.raises(error, match=message) as caught:
         call()
     assert type(caught.value) is error
 
 
 def graphs(x, indices, updates, a):
-    """Return a result of each function, and with every step that depends on chunks."""
+    """Return results of each function, with every step that depends on chunks."""
     return (
         *ours.top_k(x, 3, axis=0),
         ours.scatter_nd(x, indices, updates, reduction="add"),
@@ -99,7 +99,7 @@ def test_nothing_is_computed_while_a_graph_is_made():
             lazy.compute()
 
 
-def test_names_depend_on_the_arguments_alone():
+def test_names_depend_only_on_the_arguments():
     rng = np.random.default_rng(9)
     arrays = (
         rng.random((9, 4)),
@@ -122,7 +122,7 @@ def test_names_depend_on_the_arguments_alone():
 
 
 def lazy_and_expected():
-    """Return a result of each function in many chunks, and what they should become."""
+    """Return results of each function in many chunks, and the expected arrays."""
     rng = np.random.default_rng(10)
     x, updates = few_values(rng, (60, 40), np.dtype("f4")), few_values(rng, (50, 40), np.dtype("f4"))
     indices, a = rng.integers(-60, 60, (50, 1)), quantized(rng, (50, 50), np.dtype("u1"))
@@ -161,7 +161,7 @@ def test_distributed():
 
 
 @pytest.mark.skipif("NUMBA_DISABLE_JIT" in os.environ, reason="nothing is launched")
-def test_a_task_uses_no_other_thread_unless_it_is_the_only_one(monkeypatch):
+def test_task_uses_one_thread_except_under_the_synchronous_scheduler(monkeypatch):
     """The budget would allow five threads, and each task's work is worth them."""
     launched, launch = [], threads.launch
     record = lambda address, parts, args: (launched.append(parts), launch(address, parts, args))[1]  # noqa: E731
@@ -188,7 +188,7 @@ def test_without_compiling():
     assert run(code, NUMBA_DISABLE_JIT="1").strip() == "True"
 
 
-def test_without_dask_the_extra_is_named():
+def test_import_without_dask_names_the_extra():
     code = """
     import sys
     sys.modules["dask"] = sys.modules["dask.array"] = None
@@ -200,11 +200,11 @@ def test_without_dask_the_extra_is_named():
     assert run(code).strip() == "dmlcpu.interop.dask needs the package dask: pip install 'dmlcpu[dask]'"
 
 
-def test_the_package_alone_does_not_import_dask():
+def test_package_does_not_import_dask():
     assert run("import dmlcpu, sys; dmlcpu.interop, dmlcpu.top_k; print('dask' in sys.modules)").strip() == "False"
     assert "dask" in sys.modules
 
 
-def test_any_bits_go_through():
+def test_top_k_keeps_any_bits():
     x = random_bits(np.random.default_rng(11), (300,), np.dtype(np.float32))
     assert_equals(ours.top_k(da.from_array(x, chunks=70), 300), dmlcpu.top_k(x, 300))

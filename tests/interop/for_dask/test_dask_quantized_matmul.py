@@ -59,7 +59,7 @@ def test_quantized_matmul():
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
-def test_the_requantization_of_sums_is_the_functions(dtype):
+def test_sums_of_chunks_are_requantized_as_by_the_function(dtype):
     """Every rounding: ties, sums that float32 rounds, multipliers that overflow or vanish."""
     rng = np.random.default_rng(7)
     a = rng.integers(-128, 128, (40, 900)).astype(np.int8)
@@ -76,7 +76,7 @@ def test_the_requantization_of_sums_is_the_functions(dtype):
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
-def test_ties_are_rounded_as_the_function_does(dtype):
+def test_ties_are_rounded_as_by_the_function(dtype):
     """Multipliers of about 0.5, 1.5, ... of scales that are no powers of two: the order of operations shows."""
     rng = np.random.default_rng(13)
     a, b = rng.integers(-9, 10, (99, 4)).astype(np.int8), rng.integers(-2, 3, (4, 16)).astype(np.int8)
@@ -99,7 +99,7 @@ def test_sums_beyond_32_bits_are_exact(chunk):
     assert_equals(found, expected)
 
 
-def test_a_packed_matrix_is_the_matrix_it_was():
+def test_packed_matrix_is_unpacked():
     rng = np.random.default_rng(8)
     a, b = quantized(rng, (9, 20), np.dtype("uint8")), quantized(rng, (20, 7), np.dtype("int8"))
     found = ours.quantized_matmul(da.from_array(a, chunks=(4, 6)), 0.1, 7, dmlcpu.pack_b(b), 0.1, None, 1.0, 5)
@@ -114,7 +114,7 @@ def test_a_packed_matrix_is_the_matrix_it_was():
         (2, [0, 0, 0, 300, 0], r"a_zero_point\[3\] is 300; allowed: 0 to 255 \(uint8\)"),
     ],
 )
-def test_a_lazy_scale_is_refused_when_it_is_computed(where, bad, message):
+def test_lazy_parameter_is_refused_when_it_is_computed(where, bad, message):
     arguments = [np.zeros((5, 4), np.uint8), 1.0, None, np.zeros((4, 3), np.uint8), 1.0, None, 1.0, None]
     arguments[where] = np.array(bad)
     with pytest.raises(DmlError, match=message):

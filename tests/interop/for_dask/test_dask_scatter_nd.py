@@ -61,7 +61,7 @@ def test_indices_far_out_of_range(mode):
 
 @pytest.mark.parametrize("reduction", ["none", "add", "mul", "min", "max"])
 def test_updates_of_one_place_are_applied_in_order_across_chunks(reduction):
-    """Sums of float32 and the last update depend on the order; five chunks of updates meet in three chunks of x."""
+    """Sums of float32 and the last update depend on the order; five chunks of updates go to three chunks of x."""
     rng = np.random.default_rng(5)
     x, places = rng.standard_normal(9).astype(np.float32), rng.integers(-9, 9, (2_000, 1))
     updates = rng.uniform(-2, 2, 2_000).astype(np.float32)
@@ -74,7 +74,7 @@ def test_updates_of_one_place_are_applied_in_order_across_chunks(reduction):
         assert backwards.tobytes() != expected.tobytes()
 
 
-def test_no_task_of_scatter_nd_gets_other_chunks_updates(monkeypatch):
+def test_task_gets_only_the_updates_of_its_chunk(monkeypatch):
     seen, apply = [], tasks.apply
     monkeypatch.setattr(
         tasks, "apply", lambda block, pieces, **options: (seen.append(pieces), apply(block, pieces, **options))[1]
@@ -86,7 +86,7 @@ def test_no_task_of_scatter_nd_gets_other_chunks_updates(monkeypatch):
 
 
 @pytest.mark.parametrize("shape", [(7, 2), (2, 3, 2), (2,)])
-def test_the_first_index_out_of_range_is_told_as_the_function_does(shape):
+def test_first_index_out_of_range_raises_the_error_of_the_function(shape):
     x = np.zeros((5, 6))
     for index_type, bad in itertools.product((np.int64, np.int8, np.uint8, np.uint64), ((), (0,), (3,), (1, 3))):
         indices = np.zeros(shape, index_type)
@@ -99,7 +99,7 @@ def test_the_first_index_out_of_range_is_told_as_the_function_does(shape):
             continue
         with pytest.raises(IndexOutOfRangeError) as expected:
             dmlcpu.scatter_nd(x, indices, updates)
-        for part in (lazy, lazy[4:, 4:]):  # whichever chunk is asked for
+        for part in (lazy, lazy[4:, 4:]):  # for any chunk
             with pytest.raises(IndexOutOfRangeError) as found:
                 part.compute()
             assert str(found.value) == str(expected.value)

@@ -48,7 +48,7 @@ def test_top_k_of_ties_and_nan_across_chunks(chunks):
         assert_equals(found, dmlcpu.top_k(x, k, largest=largest, nan=nan))
 
 
-def test_top_k_in_any_order_has_the_same_elements():
+def test_unsorted_top_k_has_the_same_elements():
     x = np.random.default_rng(2).integers(0, 50, 3_000)
     right = dmlcpu.top_k(x, 1_000)
     for chunks in (3_000, 700):
@@ -64,7 +64,7 @@ def test_top_k_of_arrays_without_elements():
             assert_equals(ours.top_k(da.from_array(x, chunks=2), k, axis=axis), dmlcpu.top_k(x, k, axis=axis))
 
 
-def test_top_k_of_what_is_not_dasks(tmp_path):
+def test_top_k_takes_arrays_that_are_not_lazy(tmp_path):
     x = np.random.default_rng(3).standard_normal((4, 30))
     np.save(tmp_path / "x.npy", x)
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
@@ -72,7 +72,7 @@ def test_top_k_of_what_is_not_dasks(tmp_path):
         assert_equals(ours.top_k(given, 3), dmlcpu.top_k(x, 3))
 
 
-def test_the_tree_merges_so_many_chunks_at_a_time(monkeypatch):
+def test_tree_merges_split_every_chunks_at_a_time(monkeypatch):
     seen, merge = [], tasks.top_k
     monkeypatch.setattr(tasks, "top_k", lambda x, k, **options: (seen.append(x.size), merge(x, k, **options))[1])
     ours.top_k(da.arange(1_000, chunks=10), 4, split_every=3).values.compute()

@@ -38,11 +38,11 @@ def calls():
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:The .grad attribute")  # of the checks themselves
 @pytest.mark.parametrize(("operator", "args"), list(calls()))
-def test_pytorchs_checks(operator, args):
+def test_operator_passes_the_checks_of_pytorch(operator, args):
     torch.library.opcheck(operator, args)
 
 
-def test_they_are_the_functions():
+def test_results_are_those_of_the_functions():
     x = floats(5, 8)
     values, indices = ours.top_k(x, 3, 0, False)
     expected = dmlcpu.top_k(x, 3, axis=0, mode="smallest")
@@ -58,7 +58,7 @@ def test_they_are_the_functions():
     assert np.array_equal(got, dmlcpu.quantized_matmul(a, 0.5, None, b, 0.25, None, 9.0, None, out_dtype="uint8"))
 
 
-def test_errors_are_the_functions():
+def test_errors_are_those_of_the_functions():
     with pytest.raises(dmlcpu.DmlError, match="top_k: k is 9; allowed: 0 to 8"):
         ours.top_k(floats(5, 8), 9)
     with pytest.raises(dmlcpu.IndexOutOfRangeError, match=r"scatter_nd: indices\[0, 0\] is 5"):
@@ -85,7 +85,7 @@ def test_gradients_of_scatter_nd(reduction, mode, indices):
     assert torch.autograd.gradgradcheck(lambda x, u: ours.scatter_nd(x, indices, u, reduction, mode), (x, updates))
 
 
-def test_gradients_that_are_not_finite_stay_where_they_are():
+def test_gradients_that_are_not_finite_do_not_spread():
     x, updates = torch.zeros(3, requires_grad=True), torch.ones(3, requires_grad=True)
     y = ours.scatter_nd(x, torch.tensor([[7], [1], [1]]), updates, "none", "drop")
     y.backward(torch.tensor([float("inf"), float("nan"), 1.0]))
@@ -95,7 +95,7 @@ def test_gradients_that_are_not_finite_stay_where_they_are():
 
 
 @pytest.mark.parametrize("reduction", ["none", "add"])
-def test_gradients_of_what_has_no_elements_and_of_unsigned_indices(reduction):
+def test_gradients_of_empty_tensors_and_of_unsigned_indices(reduction):
     x, updates = torch.zeros(0, 3, requires_grad=True), torch.ones(2, 3, requires_grad=True)
     ours.scatter_nd(x, torch.tensor([[0], [1]]), updates, reduction, "drop").sum().backward()
     assert updates.grad.tolist() == [[0] * 3] * 2
@@ -107,7 +107,7 @@ def test_gradients_of_what_has_no_elements_and_of_unsigned_indices(reduction):
         assert found.tolist() == expected
 
 
-def test_fakes_refuse_what_the_functions_do():
+def test_fakes_refuse_as_the_functions_do():
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     with FakeTensorMode():
@@ -120,14 +120,14 @@ def test_fakes_refuse_what_the_functions_do():
             ours.quantized_matmul(a, torch.ones(()), None, a, torch.ones(()), None, torch.ones(()), None)
 
 
-def test_a_reduction_without_gradient_says_so():
+def test_reduction_without_gradient_is_refused_in_backward():
     y = ours.scatter_nd(floats(4, 3).requires_grad_(), FIRST, torch.ones(4, 3).double(), "max")
     with pytest.raises(dmlcpu.UnsupportedError, match="reduction of what requires a gradient is 'max'; allowed: none"):
         y.sum().backward()
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's, while it compiles
-def test_they_stay_in_a_compiled_graph():
+def test_operators_stay_in_a_compiled_graph():
     graphs = []
 
     def backend(graph, _):

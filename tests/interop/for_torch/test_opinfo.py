@@ -1,4 +1,4 @@
-"""PyTorch's own samples of the operators, every type, forward and gradient: all is as without these kernels."""
+"""PyTorch's own samples of the operators, every type, forward and gradient: the kernels do not change the results."""
 
 import warnings
 
@@ -26,7 +26,7 @@ def fresh(value):
 
 
 def outcomes(info, sample):
-    """Return what the variants of an operator return and their gradients, or the errors they raise."""
+    """Return the results and gradients of the variants of an operator, or their errors."""
     found = []
     for function in filter(None, (info.op, info.method_variant, info.inplace_variant)):
         x, args = fresh(sample.input), [fresh(each) for each in sample.args]

@@ -1,4 +1,4 @@
-"""What PyTorch's operators return with and without these kernels."""
+"""The results of PyTorch's operators with and without these kernels."""
 
 import numpy as np
 import pytest
@@ -48,7 +48,7 @@ def test_ties_come_by_index_and_nan_as_in_pytorch(forced):
     assert torch.topk(x, 3, largest=False).values.tolist() == [1, 1, 2]
 
 
-def test_unsorted_are_the_same_elements(forced):
+def test_unsorted_topk_has_the_same_elements(forced):
     x = numbers((3, 1000), "float32", is_distinct=True)
     values, indices = x.topk(400, sorted=False)
     assert torch.equal(values, x.gather(1, indices))
@@ -69,7 +69,7 @@ def test_layouts(forced):
         assert torch.equal(got.values, x.sort(dim=0, descending=True).values[:2]), name
 
 
-def test_outputs_of_the_caller_are_pytorchs(forced):
+def test_topk_with_out_is_passed_on(forced):
     x, values, indices = numbers((40,), "float32"), torch.empty(3), torch.empty(3, dtype=torch.int64)
     before = taken(forced, "topk")
     torch.topk(x, 3, out=(values, indices))
@@ -78,7 +78,7 @@ def test_outputs_of_the_caller_are_pytorchs(forced):
 
 
 @pytest.mark.parametrize("sizes", [(8, 0), (5, 1), (0,)])
-def test_empty_results_and_what_pytorch_refuses(forced, sizes):
+def test_empty_results_and_errors_are_those_of_pytorch(forced, sizes):
     x = torch.zeros(sizes)
     for k in (0, 1, 9, -1):
         outcomes = []
@@ -133,7 +133,7 @@ def test_updates_in_place(forced, name, shape, dtype):
 
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("name", ["index_add_", "index_put_ add", "scatter_add_"])
-def test_sums_of_halves_are_as_exact_as_pytorchs(forced, name, dtype):
+def test_sums_of_halves_equal_those_of_pytorch(forced, name, dtype):
     results = []
     for switch in (forced.enable, forced.disable):
         switch()
@@ -144,7 +144,7 @@ def test_sums_of_halves_are_as_exact_as_pytorchs(forced, name, dtype):
 
 @pytest.mark.parametrize("dtype", ["bool", "complex64"])
 @pytest.mark.parametrize("name", ["index_put_", "scatter_"])
-def test_what_is_only_assigned(forced, name, dtype):
+def test_types_that_can_only_be_assigned(forced, name, dtype):
     x, index, source = numbers((10, 3), dtype), torch.tensor([4, 0]), numbers((2, 3), dtype, seed=1)
     before, got = taken(forced, name), x.clone()
     IN_PLACE[name](got, index, source)
@@ -154,14 +154,14 @@ def test_what_is_only_assigned(forced, name, dtype):
 
 
 @pytest.mark.parametrize("name", ["index_put_", "scatter_"])
-def test_of_several_assigned_the_last_remains(forced, name):
+def test_last_of_several_assigned_values_remains(forced, name):
     x = torch.zeros(3, 2)
     IN_PLACE[name](x, torch.tensor([1, 1]), torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
     assert x.tolist() == [[0, 0], [3, 4], [0, 0]]
 
 
 @pytest.mark.parametrize("accumulate", [False, True])
-def test_several_indices_negative_ones_and_values_that_are_broadcast(forced, accumulate):
+def test_index_put_takes_several_negative_indices_and_broadcasts_values(forced, accumulate):
     rows, columns = torch.tensor([[0, -1], [2, 1]]), torch.tensor([[3, 2], [-4, 1]])
     for values in (torch.tensor(5.0), torch.arange(2.0), torch.arange(4.0).reshape(2, 2), torch.ones(2, 1)):
         got, expected = torch.ones(3, 4), torch.ones(3, 4)
@@ -188,7 +188,7 @@ BAD = {
 
 @pytest.mark.parametrize("name", IN_PLACE)
 @pytest.mark.parametrize("case", BAD)
-def test_what_pytorch_refuses_or_means_otherwise_is_as_without(forced, name, case):
+def test_unsupported_arguments_give_the_outcome_of_pytorch(forced, name, case):
     outcomes = []
     for switch in (forced.enable, forced.disable):
         switch()
@@ -203,7 +203,7 @@ def test_what_pytorch_refuses_or_means_otherwise_is_as_without(forced, name, cas
     assert forced.report()[name.split()[0]]["on"] is True
 
 
-def test_memory_that_is_shared_and_gaps_are_passed_on(forced):
+def test_shared_memory_and_gaps_are_passed_on(forced):
     x = torch.arange(8.0).reshape(4, 2)
     with pytest.raises(RuntimeError, match="single memory location"):  # PyTorch's own
         x.index_add_(0, torch.tensor([0, 1]), x[2:])
@@ -223,13 +223,13 @@ def test_other_arguments_are_passed_on(forced):
     assert "not along the first dimension" in passed_on(forced, "index_add_")
 
 
-def test_no_indices_at_all_are_pytorchs(forced):
+def test_index_put_without_indices_is_passed_on(forced):
     with pytest.raises((RuntimeError, IndexError)):
         torch.ops.aten.index_put_(torch.zeros(4), [], torch.ones(4))
     assert forced.report()["index_put_"]["on"]
 
 
-def test_subclasses_see_no_calls_of_ours(forced):
+def test_subclass_sees_only_the_call_of_the_user(forced):
     seen = []
 
     class Watched(torch.Tensor):
@@ -270,7 +270,7 @@ def test_int_mm(forced, shape, order):
     assert torch.equal(got, (a.int()[:, :, None] * b.int()).sum(dim=1, dtype=torch.int32))
 
 
-def test_int_mm_of_what_does_not_fit(forced):
+def test_int_mm_raises_the_errors_of_pytorch(forced):
     for a, b in ((torch.zeros(2, 3), torch.zeros(3, 4)), (torch.zeros(2, 3).char(), torch.zeros(4, 4).char())):
         errors = []
         for switch in (forced.enable, forced.disable):

@@ -1,4 +1,4 @@
-"""Switching on and off, what is reported, and that failures do no harm."""
+"""Switching on and off, the report, and failures, which do no harm."""
 
 import os
 import threading
@@ -57,7 +57,7 @@ def test_for_a_while(torch_overrides):
     assert is_on(torch_overrides) == set()
 
 
-def test_off_is_pytorchs_own_kernel(forced):
+def test_disable_restores_the_kernel_of_pytorch(forced):
     before = forced.report()["topk"]
     forced.disable()
     torch.topk(torch.arange(10.0), 2)
@@ -67,7 +67,7 @@ def test_off_is_pytorchs_own_kernel(forced):
     assert "switches.py" not in registered
 
 
-def test_many_times_from_a_thread_and_beside_others(forced):
+def test_switching_beside_threads_that_call(forced):
     stop, failures = threading.Event(), []
 
     def call():
@@ -95,7 +95,7 @@ def test_reasons_are_counted(torch_overrides):
     assert torch_overrides.report()["topk"]["passed on"]["small"] == before + 1
 
 
-def test_what_raises_gives_the_operator_back(forced, monkeypatch, caplog):
+def test_operator_whose_kernel_raises_is_given_back(forced, monkeypatch, caplog):
     from dmlcpu.interop.torch import topk
 
     monkeypatch.setattr(topk, "execute", lambda *args, **kwargs: 1 / 0)
@@ -107,7 +107,7 @@ def test_what_raises_gives_the_operator_back(forced, monkeypatch, caplog):
     assert torch.topk(torch.arange(10.0), 2).indices.tolist() == [9, 8]
 
 
-def test_what_failed_within_a_while_stays_off(forced, monkeypatch):
+def test_operator_that_failed_within_accelerated_stays_off(forced, monkeypatch):
     from dmlcpu.interop.torch import topk
 
     with forced.accelerated():
@@ -118,7 +118,7 @@ def test_what_failed_within_a_while_stays_off(forced, monkeypatch):
 
 @pytest.mark.parametrize("is_on", [True, False])
 @pytest.mark.parametrize("name", NAMES)
-def test_large_calls_are_passed_on_without_pythons_lock(torch_overrides, monkeypatch, name, is_on):
+def test_large_call_that_is_passed_on_releases_the_gil(torch_overrides, monkeypatch, name, is_on):
     """By another overload: see `_kernel`. There is none for index_put_."""
     from dmlcpu.interop.torch import switches
 
@@ -147,7 +147,7 @@ def test_large_calls_are_passed_on_without_pythons_lock(torch_overrides, monkeyp
         assert torch.equal(mine, other)
 
 
-def test_pytorchs_number_of_threads_is_the_bound(forced, monkeypatch):
+def test_call_uses_at_most_the_threads_of_pytorch(forced, monkeypatch):
     from dmlcpu.interop.torch import topk
     from dmlcpu.runtime.threads import budget
 
@@ -197,7 +197,7 @@ def test_transforms_and_modes(forced):
         assert torch.equal(torch.topk(x, 3).indices, expected)
 
 
-def test_what_autograd_keeps_is_protected_as_ever(forced):
+def test_saved_tensor_changed_in_place_is_an_error(forced):
     x = torch.ones(4, 2, requires_grad=True)
     squared = x * 1
     product = squared * squared
@@ -251,7 +251,7 @@ def test_a_fork():  # whose child hangs with PyTorch's own kernel
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-def test_a_fork_before_anything_was_measured():
+def test_fork_passes_on_what_was_not_measured():
     run(
         CALLS
         + """
@@ -306,7 +306,7 @@ def test_workers_of_a_data_loader():
     )
 
 
-def test_nothing_is_imported_that_was_not_asked_for():
+def test_package_does_not_import_torch():
     run("import sys, dmlcpu, dmlcpu.interop; assert 'torch' not in sys.modules")
 
 

@@ -1,4 +1,4 @@
-"""From which size on calls are taken."""
+"""The sizes from which calls are taken."""
 
 import itertools
 import json
@@ -30,7 +30,7 @@ def loss(thresholds, topk, x, k):
 
 
 def clock(monkeypatch, thresholds, won):
-    """Let us be faster at these sizes only; list what is measured."""
+    """Make dmlcpu faster only at the sizes of `won`; list the sizes measured."""
     measured = []
 
     def times(mine, theirs):
@@ -42,7 +42,7 @@ def clock(monkeypatch, thresholds, won):
     return measured
 
 
-def test_what_lies_between_two_sizes_is_taken_if_both_are_won(monkeypatch, thresholds, topk):
+def test_size_between_two_winning_sizes_is_taken(monkeypatch, thresholds, topk):
     measured = clock(monkeypatch, thresholds, {1 << 14, 1 << 15, 1 << 16, 1 << 20})
     taken = [size for size in (4096, 5000, 16384, 20000, 65536, 70000, 1 << 20, 1 << 21)
              if not loss(thresholds, topk, torch.zeros(size), 3)]  # fmt: skip
@@ -70,7 +70,7 @@ def test_kinds_are_measured_once_and_kept_in_a_file(monkeypatch, thresholds, top
     assert len(measured) == 3 * once
 
 
-def test_what_is_measured_on_a_busy_machine_is_not_kept(monkeypatch, thresholds, topk, tmp_path):
+def test_measurement_on_a_busy_machine_is_not_kept(monkeypatch, thresholds, topk, tmp_path):
     monkeypatch.setattr(thresholds, "_is_busy", lambda: True)
     clock(monkeypatch, thresholds, {1 << 14})
     assert loss(thresholds, topk, torch.zeros(1 << 14), 3) == ""
@@ -83,7 +83,7 @@ def test_without_a_folder_it_is_measured_by_each_process(monkeypatch, thresholds
     assert loss(thresholds, topk, torch.zeros(1 << 14), 3) == ""
 
 
-def test_calls_that_are_long_end_a_measurement_and_so_does_memory(monkeypatch, thresholds, topk):
+def test_long_calls_and_memory_errors_end_a_measurement(monkeypatch, thresholds, topk):
     sizes = []
 
     def times(mine, theirs):
@@ -124,7 +124,7 @@ def test_a_call_within_a_measurement_is_passed_on(monkeypatch, thresholds, topk)
     assert set(inner) == {"within a measurement"}
 
 
-def test_samples_are_of_the_kind_and_size_that_is_measured():
+def test_samples_have_the_measured_kind_and_size():
     from dmlcpu.interop.torch.switches import _SWITCHES
 
     topk_forms, forms = ("one row", "rows", "short rows", "strided"), ("elements", "short rows", "rows", "long rows")

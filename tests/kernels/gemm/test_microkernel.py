@@ -30,7 +30,7 @@ def test_products_are_added_to_what_the_accumulators_start_with(microkernel, row
 
 
 @pytest.mark.parametrize("beyond", [{"vectors": 3}, {"vectors": 16}, {"rows": MR + 1}])
-def test_one_that_would_write_beyond_the_tile_is_refused(beyond):
+def test_microkernel_that_would_write_beyond_the_tile_is_refused(beyond):
     microkernel = generic.GENERIC._replace(**beyond)
     found = f"{microkernel.rows} rows and {4 * microkernel.vectors} columns"
     with pytest.raises(

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from numba import njit
-from samples import compiled
+from jitted import jitted
 
 from dmlcpu.kernels.gemm.microkernels import packing
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR
@@ -11,19 +10,9 @@ from dmlcpu.kernels.gemm.microkernels.microkernel import NR
 RNG = np.random.default_rng(3)
 
 
-@njit
-def pack_groups(b, place, step, count, flip, words, first, sums, column):
-    packing.pack_groups(b, place, step, count, flip, words, first, sums, column)
-
-
-@njit
-def pack_words(a, place, count, flip, words, first):
-    packing.pack_words(a, place, count, flip, words, first)
-
-
-@njit
-def sum_of_words(words, first, count):
-    return packing.sum_of_words(words, first, count)
+pack_groups = jitted(packing.pack_groups)
+pack_words = jitted(packing.pack_words)
+sum_of_words = jitted(packing.sum_of_words)
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
@@ -52,6 +41,6 @@ def test_pack_words_and_their_sum(dtype):
 
 
 def test_load_word_needs_no_alignment():
-    load_word = compiled(packing.load_word)
+    load_word = jitted(packing.load_word)
     array = np.arange(1, 9, dtype=np.uint8)
     assert [load_word(array, i) for i in (0, 1, 4)] == [0x04030201, 0x05040302, 0x08070605]

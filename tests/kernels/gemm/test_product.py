@@ -1,4 +1,4 @@
-"""A product with an epilogue of one's own, against NumPy."""
+"""A product with a custom epilogue, against NumPy."""
 
 import numpy as np
 import pytest
@@ -45,8 +45,8 @@ FEW_ROWS = Product(skinny.MOST_ROWS, BLOCK, (ROWS,), GENERIC.rate, GENERIC, is_s
 
 
 @pytest.mark.parametrize("name", ["dot_u8s8_scaled_4x8x4_generic", "skinny_u8s8_scaled_16x16_generic"])
-def test_an_epilogue_of_ones_own(monkeypatch, name):
-    """Float32, with a scale for each row and each column: what a kernel's author relies on."""
+def test_custom_epilogue(monkeypatch, name):
+    """It gives float32, with a scale for each row and each column."""
     is_skinny = name.startswith("skinny")
     made, row = (skinny.make_skinny, FEW_ROWS) if is_skinny else (make_product, VECTORS)
     entry = Entry("scaled_matmul", "dot", name, Isa.GENERIC, made(GENERIC, SCALED), product=row)
@@ -62,4 +62,4 @@ def test_an_epilogue_of_ones_own(monkeypatch, name):
             multiply("scaled_matmul", a, b, parameters, y, budget())
         exact = a.astype(np.int64) @ b.astype(np.int64)
         np.testing.assert_array_equal(y, exact.astype(np.float32) * (scales[0] * scales[1]), err_msg=f"{rows} rows")
-    plan.cache_clear()  # it knows a kernel that is not in the registry any more
+    plan.cache_clear()  # it has a kernel that is no longer in the registry

@@ -1,4 +1,4 @@
-"""Products with rows of bytes as they lie in memory, by every microkernel that can be used here, against NumPy."""
+"""Products with rows of bytes in memory order, by every microkernel that this machine can run, against NumPy."""
 
 import numpy as np
 import pytest

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from numba import njit
+from jitted import jitted
 
 from dmlcpu.kernels.gemm.microkernels import rows as operations
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR
@@ -10,29 +10,11 @@ from dmlcpu.kernels.gemm.microkernels.microkernel import NR
 RNG = np.random.default_rng(3)
 
 
-@njit
-def scale_int_row(acc, at, factor, source, first):
-    operations.scale_int_row(acc, at, factor, source, first)
-
-
-@njit
-def add_row(acc, at, source, first):
-    operations.add_row(acc, at, source, first)
-
-
-@njit
-def subtract_product(acc, at, factor, source, first):
-    operations.subtract_product(acc, at, factor, source, first)
-
-
-@njit
-def scale_row(scales, first, a_scale, y_scale, multipliers, at):
-    operations.scale_row(scales, first, a_scale, y_scale, multipliers, at)
-
-
-@njit
-def requantize(acc, rows, multipliers, first, step, least, most, zeros, y, at, y_step):
-    operations.requantize(acc, rows, multipliers, first, step, least, most, zeros, y, at, y_step)
+scale_int_row = jitted(operations.scale_int_row)
+add_row = jitted(operations.add_row)
+subtract_product = jitted(operations.subtract_product)
+scale_row = jitted(operations.scale_row)
+requantize = jitted(operations.requantize)
 
 
 @pytest.mark.parametrize("shape", [(3 * NR,), (3, NR)], ids=["flat", "rows"])
@@ -92,7 +74,7 @@ def test_requantize(dtype, lowest, highest, zeros):
 
 @pytest.mark.parametrize("spread", [0, 20, 60])
 def test_scales_are_rounded_as_by_a_division(spread):
-    """Also next to the middle between two numbers, which a numerator can come near to but not meet."""
+    """Also next to the middle between two numbers, which a quotient can approach but not reach."""
     near = RNG.integers(2**23, 2**24, (2_000, NR)).astype(np.float32)
     scales = np.ldexp(near, RNG.integers(-spread, spread + 1, near.shape), dtype=np.float32)
     for row, y in zip(scales, RNG.integers(2**23, 2**24, len(scales)), strict=True):

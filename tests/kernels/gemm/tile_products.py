@@ -1,4 +1,4 @@
-"""The microkernels that can be tested here, and what every one of tiles has to do, against NumPy."""
+"""The microkernels that this machine can run, and the check of those for tiles, against NumPy."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ def microkernels(*, is_skinny: bool) -> list[Microkernel]:
 
 
 def check_products(dot, rows, groups):
-    """Compare what `make_dot` describes; accumulators wrap, and what lies around the operands must not count."""
+    """Compare a dot of `make_dot` with NumPy; accumulators wrap, and data around the operands must not matter."""
     rng = np.random.default_rng(rows)
     a = rng.integers(0, 256, (rows, 4 * groups), np.uint8)
     b = rng.integers(-128, 128, (4 * groups, NR), np.int8)

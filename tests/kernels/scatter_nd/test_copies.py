@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+from jitted import jitted
 from numba import njit
-from samples import compiled
 
 from dmlcpu.kernels.scatter_nd.copies import copy_range as copy_range_intrinsic, fence, stream
 from dmlcpu.runtime.memory import aligned_empty
 
-copy_range = compiled(copy_range_intrinsic)
+copy_range = jitted(copy_range_intrinsic)
 
 
 @njit

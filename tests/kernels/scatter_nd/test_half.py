@@ -1,28 +1,18 @@
-import types
-
 import ml_dtypes
 import numpy as np
-from numba import njit
+import pytest
+from jitted import jitted
 
-from dmlcpu.kernels.scatter_nd import half as compiled
+from dmlcpu.kernels.scatter_nd import half
 
-
-def callable_from_python(device):
-    return njit(lambda value: device(value))
-
-
-half = types.SimpleNamespace(
-    **{
-        name: callable_from_python(getattr(compiled, name))
-        for name in ("float16_to_float32", "bfloat16_to_float32", "float32_to_float16", "float32_to_bfloat16")
-    }
-)
+float16_to_float32, bfloat16_to_float32 = jitted(half.float16_to_float32), jitted(half.bfloat16_to_float32)
+float32_to_float16, float32_to_bfloat16 = jitted(half.float32_to_float16), jitted(half.float32_to_bfloat16)
 
 ALL = np.arange(2**16, dtype=np.uint32)
 
 
 def test_every_float16_widens_exactly():
-    found = np.array([half.float16_to_float32(bits) for bits in ALL])
+    found = np.array([float16_to_float32(bits) for bits in ALL])
     with np.errstate(invalid="ignore"):  # signalling NaNs
         expected = ALL.astype(np.uint16).view(np.float16).astype(np.float32)
     np.testing.assert_array_equal(found, expected)
@@ -30,12 +20,12 @@ def test_every_float16_widens_exactly():
 
 
 def test_every_bfloat16_widens_exactly():
-    found = np.array([half.bfloat16_to_float32(bits) for bits in ALL])
+    found = np.array([bfloat16_to_float32(bits) for bits in ALL])
     np.testing.assert_array_equal(found, (ALL << 16).view(np.float32))
 
 
 def neighbourhoods(type_):
-    """Every number of a 16-bit type, what lies halfway to the next, and the float32 numbers on both sides of that."""
+    """Every number of a 16-bit type, the middle to the next, and the float32 numbers on both sides of both."""
     numbers = ALL.astype(np.uint16).view(type_)
     with np.errstate(invalid="ignore"):
         numbers = np.sort(numbers[np.isfinite(numbers)].astype(np.float64))
@@ -47,21 +37,18 @@ def neighbourhoods(type_):
     return np.concatenate([points, *near, [np.inf, -np.inf]]).astype(np.float32)
 
 
-def test_float32_rounds_to_the_nearest_float16_and_ties_to_even():
-    points = neighbourhoods(np.float16)
-    found = np.array([half.float32_to_float16(x) for x in points], np.uint16)
+@pytest.mark.parametrize(
+    ("narrow", "type_"), [(float32_to_float16, np.float16), (float32_to_bfloat16, ml_dtypes.bfloat16)]
+)
+def test_float32_rounds_to_the_nearest_number_and_ties_to_even(narrow, type_):
+    points = neighbourhoods(type_)
+    found = np.array([narrow(x) for x in points], np.uint16)
     with np.errstate(over="ignore"):
-        np.testing.assert_array_equal(found, points.astype(np.float16).view(np.uint16))
+        np.testing.assert_array_equal(found, points.astype(type_).view(np.uint16))
 
 
-def test_float32_rounds_to_the_nearest_bfloat16_and_ties_to_even():
-    points = neighbourhoods(ml_dtypes.bfloat16)
-    found = np.array([half.float32_to_bfloat16(x) for x in points], np.uint16)
-    np.testing.assert_array_equal(found, points.astype(ml_dtypes.bfloat16).view(np.uint16))
-
-
-def test_nan_becomes_the_quiet_one():
+def test_every_nan_becomes_the_quiet_nan():
     for bits in (0x7F800001, 0xFFC12345):
         nan = np.array(bits, np.uint32).view(np.float32)[()]
-        assert half.float32_to_float16(nan) == 0x7E00
-        assert half.float32_to_bfloat16(nan) == 0x7FC0
+        assert float32_to_float16(nan) == 0x7E00
+        assert float32_to_bfloat16(nan) == 0x7FC0

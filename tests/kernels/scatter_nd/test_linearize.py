@@ -32,7 +32,7 @@ def linearize(indices, works, first, last, mode, offsets):
 
 
 def linearized(indices, mode, first=0):
-    """Return what is reported of tuples from the first one on, and their offsets."""
+    """Return the report on the tuples from `first` on, and their offsets."""
     x = np.zeros(SHAPE)
     slices = SHAPE[indices.shape[-1] :]
     strides = (x.strides, indices.strides, np.zeros((*indices.shape[:-1], *slices)).strides)

@@ -3,43 +3,22 @@
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
-from numba import njit
+from jitted import jitted
 
 from dmlcpu.kernels.scatter_nd import offsets
 
-
-@njit
-def load_index(words, index, wide, signed):
-    return offsets.load_index(words, index, wide, signed)
-
-
-@njit
-def add_lines(words, begin, stride, wide, signed, size, step, where, count):
-    return offsets.add_lines(words, begin, stride, wide, signed, size, step, where, count)
-
-
-@njit
-def select_range(where, count, first, last, own, numbers):
-    return offsets.select_range(where, count, first, last, own, numbers)
-
-
-@njit
-def select_values(where, count, first, last, values, begin, own, chosen):
-    return offsets.select_values(where, count, first, last, values, begin, own, chosen)
-
-
-@njit
-def select_indices(words, start, wide, signed, size, base, values, begin, count, first, last, own, chosen):
-    return offsets.select_indices(
-        words, start, wide, signed, size, base, values, begin, count, first, last, own, chosen
-    )
+load_index = jitted(offsets.load_index)
+add_lines = jitted(offsets.add_lines)
+select_range = jitted(offsets.select_range)
+select_values = jitted(offsets.select_values)
+select_indices = jitted(offsets.select_indices)
 
 
 INDEX_TYPES = [np.dtype(name) for name in ("int32", "uint32", "int64", "uint64")]
 
 
 def as_words(indices):
-    """Return what the operations are given: words, whether they are wide, whether they have a sign."""
+    """Return the arguments of the operations: words, whether they are wide, whether they have a sign."""
     return indices.view(np.uint32), int(indices.itemsize == 8), int(indices.dtype.kind == "i")
 
 
@@ -62,7 +41,7 @@ def test_add_lines(dtype, apart, wrong):
     first = 20 if apart > 0 else 60
     here = first + apart * 13
     bad = {None: indices[here], "low": -size - 1, "high": size, "far": np.iinfo(dtype).max}
-    indices[here] = np.array([bad[wrong]]).astype(dtype)[0]  # -1 - size is a great number if there is no sign
+    indices[here] = np.array([bad[wrong]]).astype(dtype)[0]  # -1 - size is a large number in unsigned types
     words, wide, signed = as_words(indices)
     where = rng.integers(0, 100, count)
     chosen = indices[first : first + apart * count : apart].astype(np.int64)
@@ -77,7 +56,7 @@ def test_add_lines(dtype, apart, wrong):
 @given(st.lists(st.integers(-1, 30), max_size=60), st.integers(0, 30), st.integers(0, 30))
 def test_select_range(where, first, length):
     last = first + length
-    padded = np.array([*where, *range(offsets.LANES)])  # what is behind must not be found
+    padded = np.array([*where, *range(offsets.LANES)])  # offsets behind `count` must not be found
     own, numbers = np.full((2, padded.size), -9)
     found = select_range(padded, len(where), first, last, own, numbers)
     expected = [(place, i) for i, place in enumerate(where) if first <= place < last]
@@ -122,7 +101,7 @@ def test_select_indices(dtype, wrong):
     assert chosen[:found].tolist() == values[1:][is_own].tolist()
 
 
-def test_nothing_below_zero_is_in_a_range_without_an_end():
+def test_range_without_an_end_has_no_negative_offsets():
     own, numbers = np.empty((2, 16), np.int64)
     found = select_range(np.arange(-1, 7), 8, 0, np.iinfo(np.int64).max, own, numbers)
     assert own[:found].tolist() == [0, 1, 2, 3, 4, 5, 6]

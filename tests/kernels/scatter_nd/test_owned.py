@@ -1,4 +1,4 @@
-"""The ranges that shares own: disjoint, of the whole output, from cache line to cache line."""
+"""The ranges of shares are disjoint, cover the whole output, and end at cache lines."""
 
 import numpy as np
 import pytest
@@ -58,7 +58,7 @@ def test_even_ranges(parts, start, row):
 @pytest.mark.parametrize("parts", [1, 2, 4])
 @pytest.mark.parametrize("mode", ["raise", "drop"])
 def test_sampled_ranges(parts, mode):
-    """Most updates meet the last quarter of the output; some are skipped."""
+    """Most updates go to the last quarter of the output; some are skipped."""
     rng = np.random.default_rng(parts)
     out, indices = np.zeros(100_003)[3:], rng.integers(75_000, 100_000, (50_000, 1))
     indices[::10] = rng.integers(0, 100_000, (5_000, 1))

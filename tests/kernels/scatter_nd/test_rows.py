@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from numba import njit
+from jitted import jitted
 from samples import FLOATS, INTEGERS, specials
 
 from dmlcpu.kernels.scatter_nd import rows
@@ -11,14 +11,8 @@ COMPILED = [dtype for dtype in (*INTEGERS, *FLOATS) if dtype in ("f4", "f8") or 
 BEGIN, GAP = 3, 5  # neither starts a vector
 
 
-@njit
-def copy_run(out, o, updates, u, count):
-    rows.copy_run(out, o, updates, u, count)
-
-
-@njit
-def add_run(out, o, updates, u, count):
-    rows.add_run(out, o, updates, u, count)
+copy_run = jitted(rows.copy_run)
+add_run = jitted(rows.add_run)
 
 
 def runs(dtype):

@@ -1,4 +1,4 @@
-"""The order of keys is the wanted order of elements, for every type and both directions."""
+"""Keys have the wanted order of elements, for every type and both directions."""
 
 import numpy as np
 import pytest

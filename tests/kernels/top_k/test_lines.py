@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
-from samples import compiled
+from jitted import jitted
 
 from dmlcpu.kernels.top_k import lines
 
 WIDTHS = ["uint8", "uint16", "uint32", "uint64"]
-reach, exceed, greatest_line = compiled(lines.reach), compiled(lines.exceed), compiled(lines.greatest_line)
-insert, insert_after_equals = compiled(lines.insert), compiled(lines.insert_after_equals)
-lowest_bit, count_bits = compiled(lines.lowest_bit), compiled(lines.count_bits)
+reach, exceed, greatest_line = jitted(lines.reach), jitted(lines.exceed), jitted(lines.greatest_line)
+insert, insert_after_equals = jitted(lines.insert), jitted(lines.insert_after_equals)
+lowest_bit, count_bits = jitted(lines.lowest_bit), jitted(lines.count_bits)
 
 
 def random_words(dtype, size, seed=0):

@@ -1,4 +1,4 @@
-"""What top_k kernels read from the work record and their workspace, and how they write winners."""
+"""The work record of the top_k kernels, their workspace, and the writing of winners."""
 
 import numpy as np
 import pytest

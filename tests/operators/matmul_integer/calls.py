@@ -1,7 +1,10 @@
-"""Random calls of matmul_integer."""
+"""Calls of matmul_integer: random ones, and ones of the sizes that tests of all operators need."""
+
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
-from operators.quantized_matmul.calls import parameter
+from operators.quantized_matmul.calls import matrix, parameter
 from samples import Call, laid_out, quantized
 
 
@@ -18,3 +21,17 @@ def random_call(rng: np.random.Generator) -> Call:
         parameter(rng, batch, columns, False, types[1]),
     )
     return Call("matmul_integer", args, {"out_dtype": rng.choice(["int32", "int64"])})
+
+
+def parallel_call(rng: np.random.Generator) -> Call:
+    return Call("matmul_integer", (matrix(rng, (40, 50), "uint8"), 3, matrix(rng, (50, 60), "int8"), None), {})
+
+
+def large_calls(rng: np.random.Generator) -> Iterator[dict[str, Any]]:
+    a, b = matrix(rng, (2000, 800), "int8"), matrix(rng, (800, 900), "uint8")
+    yield {"a": a, "a_zero_point": None, "b": b, "b_zero_point": matrix(rng, (900,), "uint8")}
+
+
+def call_with_results_of(nbytes: int) -> dict[str, Any]:
+    row = np.ones((1, int((nbytes / 4) ** 0.5) + 1), np.uint8)
+    return {"a": row.T, "a_zero_point": None, "b": row, "b_zero_point": None}

@@ -1,4 +1,7 @@
-"""Random calls of quantized_matmul."""
+"""Calls of quantized_matmul: random ones, and ones of the sizes that tests of all operators need."""
+
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from samples import Call, laid_out, quantized
@@ -23,6 +26,36 @@ def random_call(rng: np.random.Generator) -> Call:
         y_zero,
     )
     return Call("quantized_matmul", args, {} if y_zero is not None else {"out_dtype": types[2]})
+
+
+def parallel_call(rng: np.random.Generator) -> Call:
+    a, b = matrix(rng, (40, 50), "uint8"), matrix(rng, (50, 60), "int8")
+    return Call("quantized_matmul", (a, 0.1, 3, b, 0.2, None, 4.0, 100), {})
+
+
+def large_calls(rng: np.random.Generator) -> Iterator[dict[str, Any]]:
+    yield {
+        "a": matrix(rng, (2000, 800), "uint8"),
+        "a_scale": 0.1,
+        "a_zero_point": 3,
+        "b": matrix(rng, (800, 900), "int8"),
+        "b_scale": rng.random(900, np.float32) + np.float32(0.1),
+        "b_zero_point": matrix(rng, (900,), "int8"),
+        "y_scale": 50.5,
+        "y_zero_point": -2,
+        "out_dtype": "int8",
+    }
+
+
+def call_with_results_of(nbytes: int) -> dict[str, Any]:
+    row = np.ones((1, int(nbytes**0.5) + 1), np.uint8)
+    scales = {"a_scale": 1.0, "b_scale": 1.0, "y_scale": 1.0}
+    return {"a": row.T, "b": row, **scales, "a_zero_point": None, "b_zero_point": None, "y_zero_point": None}
+
+
+def matrix(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    limits = np.iinfo(dtype)
+    return rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
 
 
 def parameter(

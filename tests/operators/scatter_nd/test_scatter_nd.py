@@ -10,6 +10,7 @@ from samples import NUMERIC_TYPES, assert_same_bits, few_values
 
 import dmlcpu
 from dmlcpu import reference
+from dmlcpu.errors import BindingError, DmlError, UnsupportedError
 from dmlcpu.kernels.scatter_nd.work import VALID
 from dmlcpu.operators import OPERATORS
 from dmlcpu.operators.scatter_nd import plan as scatter_plan
@@ -172,81 +173,53 @@ U = np.zeros((1, 3), np.float32)
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "message"),
+    ("changed", "error", "message"),
     [
         (
-            lambda: dmlcpu.scatter_nd(F, I, np.zeros((3,), np.float32)),
-            dmlcpu.BindingError,
-            "scatter_nd: updates.shape is (3,); allowed: (1, 3) (indices.shape[:-1] + x.shape[1:]; updates are not "
-            "broadcast)",
+            {"updates": np.zeros((3,), np.float32)},
+            BindingError,
+            "updates.shape is (3,); allowed: (1, 3) (indices.shape[:-1] + x.shape[1:]; updates are not broadcast)",
+        ),
+        ({"updates": U.astype(np.float64)}, BindingError, "updates.dtype is float64; allowed: float32 (x's type)"),
+        (
+            {"x": np.zeros(3, np.uint8), "updates": [300]},
+            BindingError,
+            "updates is Python integer 300 out of bounds for uint8; allowed: what uint8 (x's type) holds",
         ),
         (
-            lambda: dmlcpu.scatter_nd(F, I, U.astype(np.float64)),
-            dmlcpu.BindingError,
-            "scatter_nd: updates.dtype is float64; allowed: float32 (x's type)",
+            {"indices": np.zeros((1, 3), int)},
+            BindingError,
+            "indices.shape[-1] is 3; allowed: 0 to 2 (x has 2 dimensions)",
+        ),
+        ({"indices": 1}, BindingError, "indices.ndim is 0; allowed: at least 1 (the last dimension holds a tuple)"),
+        ({"indices": I.astype(float)}, UnsupportedError, "indices.dtype is float64; allowed: any integer type"),
+        ({"reduction": "sum"}, DmlError, "reduction is 'sum'; allowed: 'none', 'add', 'mul', 'min', 'max'"),
+        ({"reduction": None}, TypeError, "reduction is None; allowed: 'none', 'add', 'mul', 'min', 'max'"),
+        ({"mode": "wrap"}, DmlError, "mode is 'wrap'; allowed: 'raise', 'drop', 'clip'"),
+        (
+            {"x": F.astype(np.complex64), "updates": U.astype(np.complex64), "reduction": "min"},
+            UnsupportedError,
+            "x.dtype with reduction 'min' is complex64; allowed: a type whose values are ordered",
         ),
         (
-            lambda: dmlcpu.scatter_nd(np.zeros(3, np.uint8), I, [300]),
-            dmlcpu.BindingError,
-            "scatter_nd: updates is Python integer 300 out of bounds for uint8; allowed: what uint8 (x's type) holds",
+            {"x": np.array(["a"]), "updates": ["b"], "reduction": "add"},
+            UnsupportedError,
+            "x.dtype with reduction 'add' is <U1; allowed: bool, uint8, uint16, uint32, uint64, int8, int16, int32, "
+            "int64, float16, bfloat16, float32, float64, complex64, complex128",
         ),
+        ({"out": np.zeros(3, np.float32)}, BindingError, "out.shape is (3,); allowed: (2, 3)"),
         (
-            lambda: dmlcpu.scatter_nd(F, np.zeros((1, 3), int), U),
-            dmlcpu.BindingError,
-            "scatter_nd: indices.shape[-1] is 3; allowed: 0 to 2 (x has 2 dimensions)",
-        ),
-        (
-            lambda: dmlcpu.scatter_nd(F, 1, U),
-            dmlcpu.BindingError,
-            "scatter_nd: indices.ndim is 0; allowed: at least 1 (the last dimension holds a tuple)",
-        ),
-        (
-            lambda: dmlcpu.scatter_nd(F, I.astype(float), U),
-            dmlcpu.UnsupportedError,
-            "scatter_nd: indices.dtype is float64; allowed: any integer type",
-        ),
-        (
-            lambda: dmlcpu.scatter_nd(F, I, U, reduction="sum"),
-            dmlcpu.DmlError,
-            "scatter_nd: reduction is 'sum'; allowed: 'none', 'add', 'mul', 'min', 'max'",
-        ),
-        (
-            lambda: dmlcpu.scatter_nd(F, I, U, reduction=None),
-            TypeError,
-            "scatter_nd: reduction is None; allowed: 'none', 'add', 'mul', 'min', 'max'",
-        ),
-        (
-            lambda: dmlcpu.scatter_nd(F, I, U, mode="wrap"),
-            dmlcpu.DmlError,
-            "scatter_nd: mode is 'wrap'; allowed: 'raise', 'drop', 'clip'",
-        ),
-        (
-            lambda: dmlcpu.scatter_nd(F.astype(np.complex64), I, U.astype(np.complex64), reduction="min"),
-            dmlcpu.UnsupportedError,
-            "scatter_nd: x.dtype with reduction 'min' is complex64; allowed: a type whose values are ordered",
-        ),
-        (
-            lambda: dmlcpu.scatter_nd(np.array(["a"]), I, ["b"], reduction="add"),
-            dmlcpu.UnsupportedError,
-            "scatter_nd: x.dtype with reduction 'add' is <U1; allowed: bool, uint8, uint16, uint32, uint64, int8, "
-            "int16, int32, int64, float16, bfloat16, float32, float64, complex64, complex128",
-        ),
-        (
-            lambda: dmlcpu.scatter_nd(F, I, U, out=np.zeros(3, np.float32)),
-            dmlcpu.BindingError,
-            "scatter_nd: out.shape is (3,); allowed: (2, 3)",
-        ),
-        (
-            lambda: dmlcpu.scatter_nd(U, I, U[:1], out=U),
-            dmlcpu.BindingError,
-            "scatter_nd: out is sharing memory with updates; allowed: memory of its own",
+            {"x": U, "updates": U[:1], "out": U},
+            BindingError,
+            "out is sharing memory with updates; allowed: memory of its own",
         ),
     ],
 )
-def test_refusals(call, error, message):
+def test_refusals(changed, error, message):
+    arguments = {"x": F, "indices": I, "updates": U, **changed}
     with pytest.raises(error) as caught:
-        call()
-    assert str(caught.value) == message
+        dmlcpu.scatter_nd(**arguments)
+    assert str(caught.value) == f"scatter_nd: {message}"
 
 
 @pytest.mark.parametrize(
@@ -339,7 +312,7 @@ def test_many_updates_of_few_elements(reduction, step):
 
 @pytest.mark.parametrize("count", [256, 3_000])  # validated by block, and speculatively
 def test_a_bad_index_that_only_one_share_finds_is_reported(count):
-    """The others found it good, as somebody changed it meanwhile."""
+    """Another thread changed it after the other shares validated it."""
     x, indices, out = np.arange(2_000.0), np.zeros((count, 1), int), np.full(2_000, 5.0)
     strides = (out.strides, indices.strides, out.strides)
     chosen = scatter_plan.plan(x.shape, x.dtype, x.dtype, indices.shape, indices.dtype, strides, "none", "raise",

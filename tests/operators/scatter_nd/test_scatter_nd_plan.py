@@ -1,4 +1,4 @@
-"""What a plan of scatter_nd tells its kernels."""
+"""The work record of a plan of scatter_nd."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,7 @@
-"""Random calls of top_k."""
+"""Calls of top_k: random ones, and ones of the sizes that tests of all operators need."""
+
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from samples import INDEX_TYPES, TOP_K_TYPES, Call, laid_out, random_shape, values
@@ -15,6 +18,21 @@ def random_call(rng: np.random.Generator) -> Call:
     direction = ({}, {"largest": False}, {"mode": "largest"}, {"mode": "smallest"})[rng.integers(4)]
     nan = str(rng.choice(["greatest", "last"]))
     return Call("top_k", (x, k), {**direction, "axis": axis, "nan": nan, "index_dtype": INDEX_TYPES[rng.integers(4)]})
+
+
+def parallel_call(rng: np.random.Generator) -> Call:
+    return Call("top_k", (rng.standard_normal((50, 300), dtype=np.float32), 20), {})
+
+
+def large_calls(rng: np.random.Generator) -> Iterator[dict[str, Any]]:
+    x = rng.random((3000, 500), np.float32)
+    yield {"x": x, "k": 9}
+    yield {"x": x, "k": np.arange(500) % 9, "axis": 0, "fill_value": -1, "mode": "smallest"}
+    yield {"x": x.ravel(), "k": 900}
+
+
+def call_with_results_of(nbytes: int) -> dict[str, Any]:
+    return {"x": np.zeros((nbytes // 8, 2), np.uint32), "k": 2}
 
 
 def numbers_of_winners(rng: np.random.Generator, shape: tuple[int, ...], axis: int) -> np.ndarray | int:

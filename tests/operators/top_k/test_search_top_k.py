@@ -1,4 +1,4 @@
-"""Searching sequences side by side that come a block at a time, and the kernel that passes by what cannot win."""
+"""Searching sequences side by side that come a block at a time, and the kernel that filters them."""
 
 import itertools
 
@@ -52,7 +52,7 @@ def test_the_kernel_finds_what_the_reference_ranks_before_the_bounds(dtype):
         rows = len(block)
         bounds = np.ascontiguousarray(block[rows // 2])
         shares = np.ascontiguousarray(block[rng.integers(0, rows, rng.integers(3))])
-        # The bound comes first, so what is as good comes behind it; shares last, so what is as good comes before them.
+        # Bounds come before the block, so an element must exceed them; shares come after it, so it must reach them.
         around = np.concatenate([bounds[None], block, shares])
         ranked = reference.top_k(around, len(around), axis=0, **options).indices
         expected = []

@@ -8,6 +8,7 @@ from samples import INDEX_TYPES, TOP_K_TYPES, assert_same_bits
 
 import dmlcpu
 from dmlcpu import reference
+from dmlcpu.errors import BindingError, DmlError, UnsupportedError
 from dmlcpu.kernels.top_k.work import WORK
 from dmlcpu.operators import OPERATORS
 from dmlcpu.operators.top_k.function import allocate
@@ -130,161 +131,86 @@ def _indices():
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "message"),
+    ("changed", "error", "message"),
     [
-        (lambda: dmlcpu.top_k(X, 1, sorted=0), TypeError, "top_k: sorted is 0; allowed: True or False"),
+        ({"sorted": 0}, TypeError, "sorted is 0; allowed: True or False"),
+        ({"k": 4}, DmlError, "k is 4; allowed: 0 to 3 (the elements along axis 1)"),
+        ({"k": -1, "axis": 0}, DmlError, "k is -1; allowed: 0 to 2 (the elements along axis 0)"),
+        ({"k": 1.0}, TypeError, "k is 1.0; allowed: an integer"),
+        ({"k": True}, TypeError, "k is True; allowed: an integer"),
+        ({"axis": 2}, DmlError, "axis is 2; allowed: -2 to 1 (x has 2 dimensions)"),
+        ({"largest": 1}, TypeError, "largest is 1; allowed: True or False"),
         (
-            lambda: dmlcpu.top_k(X, 4),
-            dmlcpu.DmlError,
-            "top_k: k is 4; allowed: 0 to 3 (the elements along axis 1)",
-        ),
-        (
-            lambda: dmlcpu.top_k(X, -1, axis=0),
-            dmlcpu.DmlError,
-            "top_k: k is -1; allowed: 0 to 2 (the elements along axis 0)",
-        ),
-        (lambda: dmlcpu.top_k(X, 1.0), TypeError, "top_k: k is 1.0; allowed: an integer"),
-        (lambda: dmlcpu.top_k(X, True), TypeError, "top_k: k is True; allowed: an integer"),
-        (
-            lambda: dmlcpu.top_k(X, 1, axis=2),
-            dmlcpu.DmlError,
-            "top_k: axis is 2; allowed: -2 to 1 (x has 2 dimensions)",
-        ),
-        (lambda: dmlcpu.top_k(X, 1, largest=1), TypeError, "top_k: largest is 1; allowed: True or False"),
-        (
-            lambda: dmlcpu.top_k(X, 1, largest=True, mode="largest"),
+            {"largest": True, "mode": "largest"},
             TypeError,
-            "top_k: mode and largest are both given; allowed: one of them, as they say the same",
+            "mode and largest are both given; allowed: one of them, as they say the same",
+        ),
+        ({"mode": "biggest"}, DmlError, "mode is 'biggest'; allowed: 'largest', 'smallest'"),
+        ({"mode": True}, TypeError, "mode is True; allowed: 'largest', 'smallest'"),
+        ({"nan": "first"}, DmlError, "nan is 'first'; allowed: 'greatest', 'last'"),
+        ({"k": [1, 4]}, DmlError, "k[1] is 4; allowed: 0 to 3 (the elements along axis 1)"),
+        (
+            {"k": np.array([[-1, 2, 1]]), "axis": 0},
+            BindingError,
+            "k.shape is (1, 3); allowed: a shape that broadcasts to (3,) (x.shape without axis 0)",
         ),
         (
-            lambda: dmlcpu.top_k(X, 1, mode="biggest"),
-            dmlcpu.DmlError,
-            "top_k: mode is 'biggest'; allowed: 'largest', 'smallest'",
+            {"k": [1, 2, 3]},
+            BindingError,
+            "k.shape is (3,); allowed: a shape that broadcasts to (2,) (x.shape without axis 1)",
         ),
-        (lambda: dmlcpu.top_k(X, 1, mode=True), TypeError, "top_k: mode is True; allowed: 'largest', 'smallest'"),
+        ({"k": [1.0, 2.0]}, UnsupportedError, "k.dtype is float64; allowed: an integer type"),
+        ({"k": [1, 2], "fill_value": [0.0, 1.0]}, BindingError, "fill_value.ndim is 1; allowed: 0"),
         (
-            lambda: dmlcpu.top_k(X, 1, nan="first"),
-            dmlcpu.DmlError,
-            "top_k: nan is 'first'; allowed: 'greatest', 'last'",
+            {"x": X.astype(int), "k": [1, 2], "fill_value": 0.5},
+            BindingError,
+            "fill_value is a list of float64; allowed: what int64 (x's type) holds",
         ),
+        ({"x": 3.0}, DmlError, "x.ndim is 0; allowed: at least 1"),
         (
-            lambda: dmlcpu.top_k(X, [1, 4]),
-            dmlcpu.DmlError,
-            "top_k: k[1] is 4; allowed: 0 to 3 (the elements along axis 1)",
-        ),
-        (
-            lambda: dmlcpu.top_k(X, np.array([[-1, 2, 1]]), axis=0),
-            dmlcpu.BindingError,
-            "top_k: k.shape is (1, 3); allowed: a shape that broadcasts to (3,) (x.shape without axis 0)",
+            {"x": X.astype(complex)},
+            UnsupportedError,
+            "x.dtype is complex128; allowed: bool, uint8, uint16, uint32, uint64, int8, int16, int32, int64, float16, "
+            "bfloat16, float32, float64",
         ),
         (
-            lambda: dmlcpu.top_k(X, [1, 2, 3]),
-            dmlcpu.BindingError,
-            "top_k: k.shape is (3,); allowed: a shape that broadcasts to (2,) (x.shape without axis 1)",
-        ),
-        (
-            lambda: dmlcpu.top_k(X, [1.0, 2.0]),
-            dmlcpu.UnsupportedError,
-            "top_k: k.dtype is float64; allowed: an integer type",
-        ),
-        (
-            lambda: dmlcpu.top_k(X, [1, 2], fill_value=[0.0, 1.0]),
-            dmlcpu.BindingError,
-            "top_k: fill_value.ndim is 1; allowed: 0",
-        ),
-        (
-            lambda: dmlcpu.top_k(X.astype(int), [1, 2], fill_value=0.5),
-            dmlcpu.BindingError,
-            "top_k: fill_value is a list of float64; allowed: what int64 (x's type) holds",
-        ),
-        (lambda: dmlcpu.top_k(3.0, 1), dmlcpu.DmlError, "top_k: x.ndim is 0; allowed: at least 1"),
-        (
-            lambda: dmlcpu.top_k(X.astype(complex), 1),
-            dmlcpu.UnsupportedError,
-            "top_k: x.dtype is complex128; allowed: bool, uint8, uint16, uint32, uint64, int8, int16, int32, int64, "
-            "float16, bfloat16, float32, float64",
-        ),
-        (
-            lambda: dmlcpu.top_k(np.array([None, 1]), 1),
+            {"x": np.array([None, 1])},
             TypeError,
-            "top_k: x is an array of dtype object; allowed: an array of fixed-size elements",
+            "x is an array of dtype object; allowed: an array of fixed-size elements",
+        ),
+        ({"x": np.ma.masked_less([1, 2], 2)}, TypeError, "x is a masked array; allowed: an array without a mask"),
+        ({"x": None}, TypeError, "x is NoneType; allowed: an array of fixed-size elements"),
+        ({"index_dtype": "spam"}, TypeError, "index_dtype is 'spam'; allowed: int64, int32, uint64, uint32"),
+        ({"index_dtype": np.int16}, UnsupportedError, "index_dtype is int16; allowed: int64, int32, uint64, uint32"),
+        ({"index_dtype": ">i8"}, UnsupportedError, "index_dtype is >i8; allowed: int64, int32, uint64, uint32"),
+        ({"index_dtype": None}, UnsupportedError, "index_dtype is None; allowed: int64, int32, uint64, uint32"),
+        ({"out": _values()}, TypeError, "out is ndarray; allowed: a tuple (values, indices) of two arrays"),
+        ({"out": ([[0.0], [0.0]], _indices())}, TypeError, "out[0] is list; allowed: a numpy.ndarray"),
+        ({"k": 2, "out": (_values(), _indices())}, BindingError, "out[0].shape is (2, 1); allowed: (2, 2)"),
+        ({"out": (_values(), _values())}, BindingError, "out[1].dtype is float32; allowed: int64"),
+        ({"out": (X[:, :1], _indices())}, BindingError, "out[0] is sharing memory with x; allowed: memory of its own"),
+        (
+            {"out": (np.broadcast_to(np.float32(0), (2, 1)), _indices())},
+            BindingError,
+            "out[0] is read-only; allowed: an array that can be written to",
         ),
         (
-            lambda: dmlcpu.top_k(np.ma.masked_less([1, 2], 2), 1),
-            TypeError,
-            "top_k: x is a masked array; allowed: an array without a mask",
+            {"out": (np.lib.stride_tricks.as_strided(_values(), (2, 1), (0, 4)), _indices())},
+            BindingError,
+            "out[0] is laid out so that elements overlap; allowed: an array whose elements are apart",
         ),
         (
-            lambda: dmlcpu.top_k(None, 1),
-            TypeError,
-            "top_k: x is NoneType; allowed: an array of fixed-size elements",
-        ),
-        (
-            lambda: dmlcpu.top_k(X, 1, index_dtype="spam"),
-            TypeError,
-            "top_k: index_dtype is 'spam'; allowed: int64, int32, uint64, uint32",
-        ),
-        (
-            lambda: dmlcpu.top_k(X, 1, index_dtype=np.int16),
-            dmlcpu.UnsupportedError,
-            "top_k: index_dtype is int16; allowed: int64, int32, uint64, uint32",
-        ),
-        (
-            lambda: dmlcpu.top_k(X, 1, index_dtype=">i8"),
-            dmlcpu.UnsupportedError,
-            "top_k: index_dtype is >i8; allowed: int64, int32, uint64, uint32",
-        ),
-        (
-            lambda: dmlcpu.top_k(X, 1, index_dtype=None),
-            dmlcpu.UnsupportedError,
-            "top_k: index_dtype is None; allowed: int64, int32, uint64, uint32",
-        ),
-        (
-            lambda: dmlcpu.top_k(X, 1, out=_values()),
-            TypeError,
-            "top_k: out is ndarray; allowed: a tuple (values, indices) of two arrays",
-        ),
-        (
-            lambda: dmlcpu.top_k(X, 1, out=([[0.0], [0.0]], _indices())),
-            TypeError,
-            "top_k: out[0] is list; allowed: a numpy.ndarray",
-        ),
-        (
-            lambda: dmlcpu.top_k(X, 2, out=(_values(), _indices())),
-            dmlcpu.BindingError,
-            "top_k: out[0].shape is (2, 1); allowed: (2, 2)",
-        ),
-        (
-            lambda: dmlcpu.top_k(X, 1, out=(_values(), _values())),
-            dmlcpu.BindingError,
-            "top_k: out[1].dtype is float32; allowed: int64",
-        ),
-        (
-            lambda: dmlcpu.top_k(X, 1, out=(X[:, :1], _indices())),
-            dmlcpu.BindingError,
-            "top_k: out[0] is sharing memory with x; allowed: memory of its own",
-        ),
-        (
-            lambda: dmlcpu.top_k(X, 1, out=(np.broadcast_to(np.float32(0), (2, 1)), _indices())),
-            dmlcpu.BindingError,
-            "top_k: out[0] is read-only; allowed: an array that can be written to",
-        ),
-        (
-            lambda: dmlcpu.top_k(X, 1, out=(np.lib.stride_tricks.as_strided(_values(), (2, 1), (0, 4)), _indices())),
-            dmlcpu.BindingError,
-            "top_k: out[0] is laid out so that elements overlap; allowed: an array whose elements are apart",
-        ),
-        (
-            lambda: dmlcpu.top_k(X, 1, out=(np.zeros(9, np.uint8)[1:].view(np.float32).reshape(2, 1), _indices())),
-            dmlcpu.BindingError,
-            "top_k: out[0] is not aligned to its element size; allowed: an aligned array",
+            {"out": (np.zeros(9, np.uint8)[1:].view(np.float32).reshape(2, 1), _indices())},
+            BindingError,
+            "out[0] is not aligned to its element size; allowed: an aligned array",
         ),
     ],
 )
-def test_refusals(call, error, message):
+def test_refusals(changed, error, message):
+    arguments = {"x": X, "k": 1, **changed}
     with pytest.raises(error) as caught:
-        call()
-    assert str(caught.value) == message
+        dmlcpu.top_k(**arguments)
+    assert str(caught.value) == f"top_k: {message}"
 
 
 def test_a_refusal_leaves_the_outputs_alone():

@@ -55,7 +55,7 @@ def top_k_cases(dtype):
 
 
 def problem_of(x, k, axis):
-    """Return what the choice of a kernel goes by."""
+    """Return the facts that decide the kernel."""
     n, others = x.shape[axis], [d for d in range(x.ndim) if d != axis and x.shape[d] > 1]
     columns = x.shape[others[-1]] if others and x.strides[others[-1]] == x.itemsize else 1
     return Problem(rows=x.size // n, n=n, k=k, step=x.strides[axis] // x.itemsize, columns=columns)

@@ -1,4 +1,4 @@
-"""Microkernels of the tile registers of AMX: eight of 16 rows of 64 bytes, which belong to a thread once it asks.
+"""Microkernels of the tile registers of AMX: eight registers of 16 rows of 64 bytes, configured by each thread.
 
 Four hold the accumulators of 32 rows and 32 columns, two the left-hand side, two the panel: each load serves two
 products.
@@ -41,7 +41,7 @@ def _call(builder: Any, name: str, *arguments: Any) -> None:
 
 @intrinsic
 def configure_tiles(_context):
-    """Take the tile registers, all of their full size, for this thread; they are zero then."""
+    """Configure all tile registers of this thread at full size; this zeroes them."""
     isa.require(isa.Isa.AMX)
 
     def generate(context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:
@@ -54,7 +54,7 @@ def configure_tiles(_context):
 
 @intrinsic
 def release_tiles(_context):
-    """Give the tile registers back, so that the system need not keep them for this thread."""
+    """Release the tile registers, so that the system need not save them for this thread."""
     isa.require(isa.Isa.AMX)
 
     def generate(context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:
@@ -65,9 +65,9 @@ def release_tiles(_context):
 
 
 def make_tile_dot(rows: int) -> Any:
-    """Return what `make_dot` does, for 16 or 32 rows and a thread with tile registers.
+    """Return what `make_dot` returns, for 16 or 32 rows and a thread with tile registers.
 
-    Registers take 16 words along K; those that are left over go to the vector unit.
+    Registers take 16 words along K; the vector unit multiplies the remaining words.
     """
     return make_tile_operation(isa.Isa.AMX, lambda builder, operands: _emit_dot(builder, rows, operands))
 
@@ -110,7 +110,7 @@ def _acc_register(half: int, side: int) -> int:
 
 
 def _move_acc(builder: Any, name: str, rows: int, first: Any, step: Any) -> None:
-    """Load or store the accumulators, whose rows are so many words apart in memory."""
+    """Load or store the accumulators. step: words between rows in memory."""
     for half in range(rows // TILE_ROWS):
         rows_before = builder.mul(step, step.type(half * TILE_ROWS))
         for side in _SIDES:
@@ -119,6 +119,6 @@ def _move_acc(builder: Any, name: str, rows: int, first: Any, step: Any) -> None
 
 
 def _move(builder: Any, name: str, register: int, first: Any, step: Any) -> None:
-    """Load or store a register, whose rows are so many words apart in memory."""
+    """Load or store a register. step: words between rows in memory."""
     step_bytes = builder.mul(step, step.type(4))
     _call(builder, name, BYTE(register), builder.bitcast(first, _POINTER), step_bytes)

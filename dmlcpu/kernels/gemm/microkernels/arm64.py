@@ -21,7 +21,7 @@ def _as_signed(builder: Any, words: Any) -> tuple[Any, ...]:
 
 
 def _make_dot_product(instruction: str) -> Any:
-    """Return what multiplies and adds in one instruction, sdot or usdot."""
+    """Return a multiply by one instruction, sdot or usdot."""
 
     def multiply(builder: Any, acc: Any, lhs: tuple[Any, ...], rhs: tuple[Any, ...]) -> Any:
         lane_bytes = vector(BYTE, 4 * acc.type.count)

@@ -1,6 +1,6 @@
 """The microkernel for any processor: bytes are widened to 16 bits and multiplied in pairs.
 
-LLVM writes it with what the vector unit has. It uses vectors of 128 bits, which every processor has or LLVM imitates.
+It uses vectors of 128 bits, which LLVM emulates where the processor has none.
 """
 
 from typing import Any
@@ -11,20 +11,20 @@ from dmlcpu.runtime.isa import Isa
 
 
 def widen_unsigned(builder: Any, words: Any) -> tuple[Any, ...]:
-    """Widen unsigned bytes to 16 bits: those of even number, and those of odd number."""
+    """Widen unsigned bytes to 16 bits: the even-numbered bytes, and the odd-numbered."""
     halves = _halves(builder, words)
     return builder.and_(halves, constant(halves.type, 255)), builder.lshr(halves, constant(halves.type, 8))
 
 
 def widen_signed(builder: Any, words: Any) -> tuple[Any, ...]:
-    """Widen signed bytes to 16 bits: those of even number, and those of odd number."""
+    """Widen signed bytes to 16 bits: the even-numbered bytes, and the odd-numbered."""
     halves = _halves(builder, words)
     eight = constant(halves.type, 8)
     return builder.ashr(builder.shl(halves, eight), eight), builder.ashr(halves, eight)
 
 
 def multiply_widened(builder: Any, acc: Any, lhs: tuple[Any, ...], rhs: tuple[Any, ...]) -> Any:
-    """Add the products of bytes that were widened."""
+    """Add the products of widened bytes."""
     for a, b in zip(lhs, rhs, strict=True):
         acc = builder.add(acc, _pair_products(builder, a, b))
     return acc
@@ -35,7 +35,7 @@ def _halves(builder: Any, words: Any) -> Any:
 
 
 def _pair_products(builder: Any, a: Any, b: Any) -> Any:
-    """Return a0 b0 + a1 b1 of 16-bit pairs in 32 bits: LLVM makes it one instruction where there is one (pmaddwd)."""
+    """Return a0 b0 + a1 b1 of 16-bit pairs in 32 bits; where it can, LLVM emits one instruction (pmaddwd)."""
     count = a.type.count
     wide = vector(WORD, count)
     products = builder.mul(builder.sext(a, wide), builder.sext(b, wide))

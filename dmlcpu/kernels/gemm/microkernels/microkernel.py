@@ -1,11 +1,11 @@
-"""The microkernel's interface, and what the microkernels of all instruction sets share.
+"""The microkernel's interface, and the code that microkernels of all instruction sets share.
 
 A microkernel multiplies a few rows of the left-hand side by a panel of the right-hand side, and adds the products to a
 tile of accumulators. It is an intrinsic, made for an instruction set and a number of rows.
 
-Everything is 32-bit words of four bytes that follow one another along K: unsigned ones on the left, signed ones on the
-right. A vector of copies of one word of the left and a vector of words of the right make four products a lane, which
-are added to that lane's accumulator. Accumulators wrap at 32 bits, so they are exact whenever the result fits.
+Operands are 32-bit words of four bytes that follow one another along K: unsigned on the left, signed on the right. One
+word of the left is copied to all lanes of a vector. With a vector of words of the right it makes four products a lane,
+which are added to that lane's accumulator. Accumulators wrap at 32 bits, so they are exact whenever the result fits.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,8 +22,8 @@ from dmlcpu.runtime.records import CACHE_LINE
 
 MR = 12  # rows of the tallest tile of a vector unit
 NR = 32  # columns of a tile, and of a panel of the right-hand side
-KC = 256  # words of a row of the left-hand side, at most
-# From one row to the next: more than a chunk by a cache line, as rows a power of two apart compete for the same cache
+KC = 256  # the most words of a row of the left-hand side
+# Words from row to row: a cache line more than a chunk, because rows a power of two apart compete for the same cache
 # sets; and constant, so that one register addresses all rows.
 ROW_STEP = KC + 16
 
@@ -35,30 +35,30 @@ _ONES = 0x01010101
 class Microkernel(NamedTuple):
     """How an instruction set multiplies: `rows` rows and `vectors` vectors of columns of a tile at a time.
 
-    These are chosen so that accumulators, the right-hand side and one word of the left fit its vector registers.
+    With these numbers accumulators, the right-hand side and one word of the left fit the vector registers.
     """
 
     isa: Isa
-    prepare_lhs: Callable[[Any, Any], tuple[Any, ...]]  # done once with each vector of copies of a word of the left
-    prepare_rhs: Callable[[Any, Any], tuple[Any, ...]]  # and with each vector of the right
+    prepare_lhs: Callable[[Any, Any], tuple[Any, ...]]  # called once with each vector of copies of a word of the left
+    prepare_rhs: Callable[[Any, Any], tuple[Any, ...]]  # and once with each vector of the right
     multiply: Callable[..., Any]  # (builder, acc, lhs, rhs) -> acc
     registers: int  # of the vector unit
     lanes: int  # words of a register
     vectors: int
     rows: int
     rate: int  # products in a nanosecond on one thread, within a factor of 2 (measured on Zen 4, but for ARM)
-    # What `prepare_lhs` subtracts from each byte of the left, to multiply signed bytes. The sums of the columns of the
-    # right-hand side, times this, make up for it.
+    # `prepare_lhs` subtracts this from each byte of the left, to multiply signed bytes. The column sums of the
+    # right-hand side, times this, correct the result.
     lhs_offset: int = 0
 
     @property
     def name(self) -> str:
-        """The name of the instruction set, as it stands in the names of kernels."""
+        """The name of the instruction set in names of kernels."""
         return self.isa.name.lower()
 
     @property
     def block(self) -> tuple[int, int, int]:
-        """Rows, columns and depth of what is in registers at a time."""
+        """Rows, columns and depth of the part that is in registers at a time."""
         return self.rows, self.lanes * self.vectors, 4
 
     @property
@@ -68,7 +68,7 @@ class Microkernel(NamedTuple):
 
 
 class Operands(NamedTuple):
-    """What a microkernel is emitted for: addresses of words, and numbers; see `make_dot`."""
+    """The operands of an emitted microkernel: addresses of words, and numbers; see `make_dot`."""
 
     a: Any
     b: Any
@@ -84,12 +84,16 @@ def as_it_is(_builder: Any, words: Any) -> tuple[Any, ...]:
 
 
 def make_dot(rows: int, microkernel: Microkernel) -> Any:
-    """Return an intrinsic that computes acc = c_in + a @ b for a tile of so many rows.
+    """Return an intrinsic that computes acc = c_in + a @ b for a tile of `rows` rows.
 
-    dot(a, a_start, b, b_start, groups, c_in, first, step, acc): a: uint32, from a_start on, rows ROW_STEP apart, of
-    `groups` words (at most KC); b: uint32, from b_start on, (groups, NR), on a cache line; c_in: int32, from `first`
-    on, which is on a cache line, rows `step` apart, so 0 starts all rows with the same; acc: int32, (rows, NR), on a
-    cache line. acc and c_in may be one array, and have one or two dimensions; an index counts elements.
+    dot(a, a_start, b, b_start, groups, c_in, first, step, acc), where indices count elements:
+
+    - a: uint32, from a_start on, rows ROW_STEP apart, of `groups` words (at most KC)
+    - b: uint32, from b_start on, (groups, NR), on a cache line
+    - c_in: int32, from `first` on, on a cache line, rows `step` apart; a step of 0 starts all rows with the same
+    - acc: int32, (rows, NR), on a cache line
+
+    acc and c_in may be one array, and have one or two dimensions.
     """
     if NR % microkernel.block[1] or microkernel.rows > MR:  # it would write beyond the tile
         found = f"{microkernel.rows} rows and {microkernel.block[1]} columns"
@@ -100,7 +104,7 @@ def make_dot(rows: int, microkernel: Microkernel) -> Any:
 
 
 def make_tile_operation(needs: Isa, emit: Callable[[Any, Operands], None]) -> Any:
-    """Return the intrinsic of make_dot's arguments that `emit` writes."""
+    """Return an intrinsic with the arguments of make_dot's, whose code `emit` writes."""
 
     @intrinsic
     def dot(_context, a, a_start, b, b_start, groups, c_in, first, step, acc):
@@ -122,7 +126,7 @@ def make_tile_operation(needs: Isa, emit: Callable[[Any, Operands], None]) -> An
 
 
 def emit_dot(builder: Any, microkernel: Microkernel, rows: int, x: Operands) -> None:
-    """Emit what `make_dot` describes."""
+    """Emit the code of `make_dot`."""
     _, columns, _ = microkernel.block
     for first in range(0, rows, microkernel.rows):
         block = range(first, min(rows, first + microkernel.rows))
@@ -131,7 +135,7 @@ def emit_dot(builder: Any, microkernel: Microkernel, rows: int, x: Operands) -> 
 
 
 def _emit_block(builder: Any, microkernel: Microkernel, rows: Iterable[int], column: int, x: Operands) -> None:
-    """Emit the products of those rows and columns that are in registers at a time."""
+    """Emit the products of the rows and columns that are in registers at a time."""
     number, lanes, align = x.groups.type, microkernel.lanes, microkernel.align
     acc = {}
     for row in rows:
@@ -178,5 +182,5 @@ def emit_column_sum(builder: Any, microkernel: Microkernel, total: Any, rhs: tup
 
 
 def emit_correction(builder: Any, microkernel: Microkernel, sums: Any) -> Any:
-    """Emit what is missing in accumulators whose columns have these sums, because of `lhs_offset`."""
+    """Emit the correction for `lhs_offset` of accumulators whose columns have these sums."""
     return builder.mul(sums, constant(sums.type, microkernel.lhs_offset))

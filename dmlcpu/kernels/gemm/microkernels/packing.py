@@ -1,7 +1,7 @@
-"""Vector operations that pack bytes into words of four, and sum them up.
+"""Vector operations that pack bytes into words of four, and sum them.
 
-They are written out because LLVM unrolls loops as short as a row of a panel into single elements; LLVM cuts it into the
-vectors the target has. Arrays are flat, and need no alignment.
+They are written as vectors because LLVM unrolls loops as short as a row of a panel into single elements. LLVM cuts the
+vectors to the target's size. Arrays are flat, and need no alignment.
 """
 
 import functools
@@ -35,17 +35,17 @@ def load_word(_context, array, index):
 
 @intrinsic
 def pack_groups(_context, b, start, step, count, sign_flip, words, first, sums, column):
-    """Pack 4 * count rows of NR bytes, `step` apart from b[start] on, and add up their columns.
+    """Pack 4 * count rows of NR bytes, `step` apart from b[start] on, and sum their columns.
 
-    words[first:] get the bytes of four rows a word, a row of words for each group of rows; sign_flip is what makes the
-    bytes signed, by exclusive or. sums[column:]: int64, get the sums of the signed bytes added. Up to 2**20 groups.
+    Each word of words[first:] gets the bytes of four rows; each group of four rows gives a row of words. Exclusive or
+    with sign_flip makes the bytes signed. Their sums are added to sums[column:], int64. Up to 2**20 groups.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         place = functools.partial(address, context, builder, signature, arguments)
         _, start, step, count, sign_flip, _, first, _, column = arguments
         number, row = start.type, vector(WORD, NR)
-        # Bytes are worked on 128 higher than what they stand for, without a sign; then one operation takes it away.
+        # Bytes are unsigned here, 128 above their value; one operation at the end subtracts the 128.
         to_unsigned = splat(builder, builder.xor(builder.trunc(sign_flip, BYTE), BYTE(0x80)), NR)
         totals = cgutils.alloca_once_value(builder, constant(row, 0))
         with cgutils.for_range(builder, count, intp=number) as loop:
@@ -75,7 +75,7 @@ def pack_groups(_context, b, start, step, count, sign_flip, words, first, sums, 
 
 @intrinsic
 def pack_words(_context, a, start, count, sign_flip, words, first):
-    """Copy STEP * count words of bytes from a[start:] to words[first:], made unsigned by exclusive or of sign_flip."""
+    """Copy STEP * count words of bytes from a[start:] to words[first:], with sign_flip applied by exclusive or."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         place = functools.partial(address, context, builder, signature, arguments)

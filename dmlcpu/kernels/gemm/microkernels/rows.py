@@ -1,8 +1,8 @@
-"""Vector operations on rows of tiles: what accumulators start with, and what becomes of them.
+"""Vector operations on rows of tiles: they start accumulators, and write the results.
 
-They are written out because LLVM unrolls loops as short as a row into single elements. A row has NR columns; LLVM
-cuts it into the vectors the target has. An index into an array, of one dimension or two, counts elements and says where
-a row begins; no row needs alignment.
+They are written as vectors because LLVM unrolls loops as short as a row into single elements. A row has NR columns;
+LLVM cuts it to the target's vectors. Arrays have one dimension or two. An index counts elements, and is where a row
+begins; no row needs alignment.
 """
 
 import functools
@@ -16,11 +16,11 @@ from dmlcpu.kernels.gemm.microkernels.microkernel import NR
 from dmlcpu.kernels.gemm.microkernels.vectors import BYTE, WORD, constant, load, store, vector
 from dmlcpu.runtime.intrinsics import address, splat
 
-# Adding 1.5 * 2**23 to a float32 of at most 2**22 rounds it to an integer, ties to even, in any vector unit; the lowest
-# byte of the sum is that of the integer.
+# Adding 1.5 * 2**23 to a float32 of at most 2**22 rounds it to an integer, ties to even, in any vector unit. The lowest
+# byte of the sum is the lowest byte of the integer.
 ROUND = 12582912.0
-# Scales whose product overflows would make a multiplier infinite, and then zero times it NaN; the greatest float32
-# makes zero of zero, and of everything else what is clipped anyway.
+# The greatest float32 replaces an infinite multiplier, of scales whose product overflows: infinity times a sum of 0
+# would be NaN, and this gives 0. Other sums are clipped either way.
 GREATEST = float.fromhex("0x1.fffffep+127")
 
 
@@ -72,8 +72,8 @@ def scale_row(_context, scales, first, a_scale, y_scale, multipliers, at):
     """Write a_scale * scale / y_scale, at most GREATEST, of the scales from `first` on to multipliers[at:].
 
     All are float32. The two arrays may be one. A product in float64 takes a third of a division's time, and rounds to
-    what that gives: two numbers of 24 bits have no quotient within 2**-49 of the middle between two others, and it is
-    wrong by 2**-52. (Below 2**-126 the middle may be met, but there no sum is large enough to show it.)
+    the same float32: no quotient of two numbers of 24 bits is within 2**-49 of the middle between two others, and the
+    product's error is 2**-52. (Below 2**-126 a quotient may be the middle, but no sum is large enough to show it.)
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -98,8 +98,9 @@ def scale_row(_context, scales, first, a_scale, y_scale, multipliers, at):
 def requantize(_context, acc, rows, multipliers, first, step, least, most, zeros, y, at, y_step):
     """Write the bytes of rows of accumulators to y[at:], y_step apart: round(clip(float32(acc) * multiplier)) + zero.
 
-    acc: int32 or float64, rows NR apart; multipliers: float32, from `first` on, rows `step` apart; of each row:
-    least, most: float32, the limits; zeros: uint8. Limits are integers, so clipping before rounding is clipping after.
+    acc: int32 or float64, rows NR apart; multipliers: float32, from `first` on, rows `step` apart; for each row:
+    least, most: float32, the limits; zeros: uint8. Limits are integers, so clipping before rounding equals clipping
+    after.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

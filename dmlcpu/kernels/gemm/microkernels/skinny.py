@@ -1,8 +1,7 @@
 """Microkernels that read B as it lies in memory: rows of bytes in their own order, interleaved in registers.
 
-Four rows of bytes become vectors of words, as microkernels multiply them, by two rounds of interleaving within 16
-bytes, the way every vector unit does it. That leaves the columns in an order of their own, which `unfold` undoes in the
-end.
+Two rounds of interleaving within 16 bytes, which every vector unit can do, turn four rows of bytes into vectors of
+words. This permutes the columns; `unfold` restores their order in the end.
 """
 
 import functools
@@ -18,11 +17,11 @@ from dmlcpu.runtime.intrinsics import address, emit_prefetch, splat
 
 BLOCK = 64  # columns at a time
 DEPTH = 16  # rows of B at a time
-_VECTORS = 4  # of words, that four rows of bytes make
+_VECTORS = 4  # vectors of words that four rows of bytes make
 
 
 class _Operands(NamedTuple):
-    """What `make_add_products` emits for: addresses, and numbers."""
+    """The operands of `make_add_products`: addresses, and numbers."""
 
     b_rows: list[Any]  # addresses of bytes, DEPTH of them
     flips: Any
@@ -35,10 +34,12 @@ class _Operands(NamedTuple):
 def make_add_products(microkernel: Microkernel) -> Any:
     """Return an intrinsic that adds the products of some rows of A and up to DEPTH rows of B to accumulators.
 
-    add(b, start, step, depth, blocks, sign_flip, a, first, rows, acc, at, acc_step): b: bytes, `depth` rows, `step`
-    apart, of which BLOCK * blocks columns from b[start] on are read; sign_flip makes them signed, by exclusive or; a:
-    uint32, `rows` rows, ROW_STEP apart, of DEPTH / 4 words from a[first] on, zero where b has no more rows; acc: int32,
-    where the accumulators lie from acc[at] on, rows acc_step apart, folded.
+    add(b, start, step, depth, blocks, sign_flip, a, first, rows, acc, at, acc_step):
+
+    - b: bytes, `depth` rows `step` apart, BLOCK * blocks columns from b[start] on; exclusive or with sign_flip makes
+      them signed
+    - a: uint32, `rows` rows ROW_STEP apart, DEPTH / 4 words from a[first] on, zero where b has no more rows
+    - acc: int32, folded accumulators from acc[at] on, rows acc_step apart
     """
 
     @intrinsic
@@ -67,7 +68,7 @@ def make_add_products(microkernel: Microkernel) -> Any:
 
 
 def _rows_of_b(builder: Any, first: Any, step: Any, depth: Any) -> list[Any]:
-    """Return the addresses of DEPTH rows; what is not there is the last row again, and multiplied by zero."""
+    """Return the addresses of DEPTH rows. The last row, multiplied by zero, replaces missing ones."""
     last = builder.sub(depth, step.type(1))
     addresses = []
     for i in range(DEPTH):
@@ -78,7 +79,7 @@ def _rows_of_b(builder: Any, first: Any, step: Any, depth: Any) -> list[Any]:
 
 
 def _emit_columns(builder: Any, microkernel: Microkernel, x: _Operands, column: Any) -> None:
-    """Emit the products of as many columns from `column` on as four rows of bytes fill vectors."""
+    """Emit the products of the columns from `column` on that one vector of bytes holds."""
     at_once = DEPTH if microkernel.registers == 32 else 4  # rows of B whose words stay in registers
     for top in range(0, DEPTH, at_once):
         places = [builder.gep(row, [column]) for row in x.b_rows[top : top + at_once]]
@@ -93,7 +94,7 @@ def _emit_columns(builder: Any, microkernel: Microkernel, x: _Operands, column: 
 
 
 def _corrections(builder: Any, microkernel: Microkernel, rhs: list[list[tuple[Any, ...]]]) -> list[Any]:
-    """Return what each vector of every row's accumulators needs because of the microkernel's offset, if it has one."""
+    """Return the correction of each vector of accumulators for the microkernel's `lhs_offset`, if it has one."""
     if not microkernel.lhs_offset:
         return []
     sums = [constant(vector(WORD, microkernel.lanes), 0)] * _VECTORS
@@ -112,7 +113,7 @@ def _emit_row(
     rhs: list[list[tuple[Any, ...]]],
     corrections: list[Any],
 ) -> None:
-    """Emit the products of a row of A. rhs: of each group of four rows of B its vectors, prepared."""
+    """Emit the products of a row of A. rhs: the prepared vectors of each group of four rows of B."""
     number, lanes = row.type, microkernel.lanes
     line = builder.gep(x.acc, [builder.add(builder.mul(row, x.acc_step), column)])
     words = builder.gep(x.a, [builder.mul(row, number(ROW_STEP))])
@@ -140,7 +141,7 @@ def _words_of(builder: Any, rows: list[Any]) -> list[Any]:
 
 
 def _interleave(builder: Any, one: Any, other: Any) -> tuple[Any, Any]:
-    """Take elements of two vectors in turn, within each 16 bytes: those of the first eight, and of the last."""
+    """Interleave two vectors within each 16 bytes: their lower eight bytes, and their upper."""
     count, width = one.type.count, 128 // one.type.element.width
     low, high = (
         [source + first + i for first in range(half, count, width) for i in range(width // 2) for source in (0, count)]
@@ -152,7 +153,7 @@ def _interleave(builder: Any, one: Any, other: Any) -> tuple[Any, Any]:
 def make_unfold(microkernel: Microkernel) -> Any:
     """Return an intrinsic that puts BLOCK accumulators, int32 from acc[first] on, in the order of columns."""
     lanes = microkernel.lanes
-    # Vector v has of each 16 columns those from 4 * v on.
+    # Vector v has four of each 16 columns, from 4 * v on.
     order = [v * lanes + 4 * part + i for part in range(lanes // 4) for v in range(_VECTORS) for i in range(4)]
 
     @intrinsic

@@ -28,5 +28,5 @@ def store(builder: Any, value: Any, place: Any, align: int = 1) -> None:
 
 
 def shuffle(builder: Any, one: Any, other: Any, lanes: list[int]) -> Any:
-    """Emit the choice of lanes of two vectors; those of the other are counted on from those of the one."""
+    """Emit the choice of lanes of two vectors; the other's lanes are numbered after the first's."""
     return builder.shuffle_vector(one, other, ir.Constant(vector(WORD, len(lanes)), [WORD(lane) for lane in lanes]))

@@ -1,0 +1,75 @@
+"""Cases of NumPy's ufunc.at and of assignment, in place, which the other libraries do not have."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+import dmlcpu
+
+from .case import Case, by, table
+
+_FUNCTIONS = {
+    "add": (dmlcpu.add_at, np.add.at),
+    "max": (dmlcpu.maximum_at, np.maximum.at),
+    "none": (dmlcpu.put_at, lambda x, indices, updates: x.__setitem__(indices, updates)),
+}
+
+
+@dataclass(frozen=True)
+class AtCase(Case):
+    shape: tuple[int, ...]
+    updates: int
+    coordinates: int = 1
+    reduction: str = "add"  # "none" assigns
+    dtype: str = "float32"
+
+    def __str__(self):
+        slices = "" if self.coordinates == len(self.shape) else f" of {by(self.shape[self.coordinates :])}"
+        how = {"add": "add.at", "max": "maximum.at", "none": "assign"}[self.reduction]
+        return f"{how} {self.updates}{slices} into {by(self.shape)} {self.dtype}"
+
+    def shrunk(self):
+        return replace(self, shape=tuple(min(n, 20) for n in self.shape), updates=8 + len(str(self.updates)))
+
+    def inputs(self):
+        """Return x, indices, updates."""
+        rng = np.random.default_rng(0)
+        indices = tuple(rng.integers(0, n, self.updates) for n in self.shape[: self.coordinates])
+        updates = rng.random((self.updates, *self.shape[self.coordinates :]), np.float32)
+        return np.zeros(self.shape, self.dtype), indices if len(indices) > 1 else indices[0], updates.astype(self.dtype)
+
+    def expected(self, calls):
+        call = self.numpy()
+        return ([call() for _ in range(calls)][-1],)
+
+    def dmlcpu(self):
+        return self._call(_FUNCTIONS[self.reduction][0])
+
+    def numpy(self):
+        return self._call(_FUNCTIONS[self.reduction][1])
+
+    def _call(self, function):
+        x, indices, updates = self.inputs()
+
+        def call():
+            function(x, indices, updates)
+            return x
+
+        return call
+
+
+SHAPES = table(
+    AtCase((10_000, 64), 100_000),
+    AtCase((50_257, 768), 16_384),
+    AtCase((1_000_000,), 1_000_000),
+    AtCase((1_000_000,), 1_000_000, dtype="float64"),
+    AtCase((1_000_000,), 1_000_000, dtype="int64"),
+    AtCase((1_000, 1_000), 1_000_000, coordinates=2),
+    AtCase((10_000, 64), 100_000, reduction="max"),
+    AtCase((1_000_000,), 1_000_000, reduction="max"),
+    AtCase((10_000, 64), 100_000, reduction="none"),
+    AtCase((1_000_000,), 1_000_000, reduction="none"),
+    AtCase((10_000, 64), 10),
+    AtCase((1_000,), 10),
+)
+TABLES = {"at": SHAPES}

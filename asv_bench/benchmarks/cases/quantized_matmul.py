@@ -1,0 +1,165 @@
+"""Cases of quantized_matmul."""
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+import dmlcpu
+from dmlcpu import reference
+
+from ..onnx_peer import onnx_session
+from ..torch_peer import tensor, torch_package
+from .case import Case, table
+
+
+class MatmulInputs(NamedTuple):
+    a: np.ndarray  # (M, K)
+    a_scale: np.ndarray  # (1, 1) or (M, 1)
+    a_zero_point: np.ndarray
+    b: np.ndarray  # (K, N)
+    b_scale: np.ndarray  # (1, 1) or (1, N)
+    b_zero_point: None
+    y_scale: np.ndarray  # (1, 1) or (M, 1)
+    y_zero_point: np.ndarray
+
+
+@dataclass(frozen=True)
+class QuantizedMatmulCase(Case):
+    m: int
+    k: int
+    n: int
+    types: tuple[str, str, str] = ("uint8", "int8", "uint8")  # of a, b and y
+    constant_b: bool = True  # b is weights, which contenders pack once if they can
+    per_row: bool = False
+    per_column: bool = True
+    batch: tuple[int, ...] = ()
+
+    tolerance = 1
+
+    def __str__(self):
+        types = "*".join(short(t) for t in self.types[:2])
+        rows = f"{' per row' if self.per_row else ''}{' per column' if self.per_column else ''}"
+        b = "constant" if self.constant_b else "fresh"
+        batch = "".join(f"{n} of " for n in self.batch)
+        return f"{batch}{self.m}x{self.k}x{self.n} {types} to {short(self.types[2])}{rows or ' per tensor'} {b} B"
+
+    def shrunk(self):
+        return replace(self, batch=self.batch and (2,), m=min(self.m, 9), k=min(self.k, 40), n=min(self.n, 21))
+
+    def inputs(self):
+        rng = np.random.default_rng(0)
+        a = rng.integers(
+            np.iinfo(self.types[0]).min, np.iinfo(self.types[0]).max, (*self.batch, self.m, self.k), self.types[0]
+        )
+        # Weights of 7 bits: on CPUs without VNNI, peers add pairs of products in 16 bits and saturate beyond.
+        weights = (-64, 64) if self.types[1] == "int8" else (0, 128)
+        b = rng.integers(*weights, (*self.batch, self.k, self.n), self.types[1])
+        rows = (self.m, 1) if self.per_row else (1, 1)
+        columns = (1, self.n) if self.per_column else (1, 1)
+        a_scale, b_scale = (rng.uniform(0.01, 0.02, shape).astype(np.float32) for shape in (rows, columns))
+        # With this scale most of y is between the limits of its type.
+        y_scale = rng.uniform(1, 2, rows).astype(np.float32) * np.float32(0.01 * self.k**0.5)
+        zero_points = [np.full(rows, 128 if t == "uint8" else 3, t) for t in (self.types[0], self.types[2])]
+        return MatmulInputs(a, a_scale, zero_points[0], b, b_scale, None, y_scale, zero_points[1])
+
+    def expected(self, calls):
+        return (reference.quantized_matmul(*self.inputs()),)
+
+    def dmlcpu(self, out=None):
+        arguments = self.inputs()
+        if self.constant_b:
+            arguments = arguments._replace(b=dmlcpu.pack_b(arguments.b))
+        return lambda: dmlcpu.quantized_matmul(*arguments, out=out)
+
+    def dmlcpu_out(self):
+        return self.dmlcpu(np.empty((*self.batch, self.m, self.n), self.types[2]))
+
+    def numpy(self):
+        """Multiply in float32: NumPy's integer product is a plain loop. The last bit of y may differ."""
+        a, a_scale, a_zero_point, b, b_scale, _, y_scale, y_zero_point = self.inputs()
+        limits = np.iinfo(self.types[2])
+        constant = b.astype(np.float32) if self.constant_b else None
+
+        def call():
+            weights = b.astype(np.float32) if constant is None else constant
+            y = (a.astype(np.float32) - a_zero_point) @ weights
+            y *= a_scale * b_scale / y_scale
+            y = np.rint(y, out=y)
+            y += y_zero_point
+            return np.clip(y, limits.min, limits.max, out=y).astype(self.types[2])
+
+        return call
+
+    def onnxruntime(self):
+        if self.per_row:
+            raise NotImplementedError("onnxruntime takes one scale for a, and one for y")
+        arguments = self.inputs()._asdict()
+        arguments["b_zero_point"] = np.zeros(arguments["b_scale"].shape, self.types[1])
+        inputs = {
+            name: array if name in ("a", "b") else array.reshape(-1) if name.startswith("b_") else array.reshape(())
+            for name, array in arguments.items()
+        }
+        constants = [name for name in inputs if name != "a" and (name != "b" or self.constant_b)]
+        run = onnx_session("QLinearMatMul", inputs, {"y": self.types[2]}, constants)
+        return lambda: run()[0]
+
+    def torch(self):
+        """Return the oneDNN call of a quantized linear layer after torch.compile."""
+        torch = torch_package()
+        if self.types[1] != "int8" or self.per_row or self.batch:
+            raise NotImplementedError("torch takes one matrix of int8 weights, one scale for a, and one for y")
+        inputs = self.inputs()
+        a, b_scale = tensor(inputs.a), tensor(inputs.b_scale.reshape(-1))
+        weights = tensor(np.ascontiguousarray(inputs.b.T))  # torch's own layout
+        b_zero_point = torch.zeros(b_scale.shape, dtype=torch.int64)
+        of_a = (inputs.a_scale.item(), inputs.a_zero_point.item())
+        of_y = (inputs.y_scale.item(), inputs.y_zero_point.item(), getattr(torch, self.types[2]), "none", [], "")
+        onednn = torch.ops.onednn
+        constant = onednn.qlinear_prepack(weights, a.shape) if self.constant_b else None
+
+        def call():
+            packed = onednn.qlinear_prepack(weights, a.shape) if constant is None else constant
+            return onednn.qlinear_pointwise(a, *of_a, packed, b_scale, b_zero_point, None, *of_y)
+
+        return call
+
+    def torch_on_dmlcpu(self):
+        raise NotImplementedError("dmlcpu does not replace PyTorch's operator")
+
+
+def short(dtype):
+    return {"uint8": "u8", "int8": "s8"}[dtype]
+
+
+_SIZES = [
+    (1_024, 1_024, 1_024),
+    (2_048, 2_048, 2_048),
+    (512, 4_096, 4_096),
+    (128, 768, 3_072),
+    (384, 1_024, 1_024),
+    (16, 4_096, 4_096),
+    (1, 4_096, 4_096),
+]
+SHAPES = table(
+    *(QuantizedMatmulCase(*sizes, constant_b=constant_b) for sizes in _SIZES for constant_b in (True, False)),
+    QuantizedMatmulCase(128, 64, 128, constant_b=False, per_column=False, batch=(64,)),
+)
+PARAMETERS = table(
+    *(
+        QuantizedMatmulCase(512, 512, 512, (a, b, y), per_row=per_row, per_column=per_row)
+        for a in ("uint8", "int8")
+        for b in ("uint8", "int8")
+        for y in ("uint8", "int8")
+        for per_row in (False, True)
+    )
+)
+TABLES = {"quantized_matmul": SHAPES, "quantized_matmul_parameters": PARAMETERS}
+
+THREADED = (
+    QuantizedMatmulCase(100, 768, 2_304),
+    QuantizedMatmulCase(1, 4_096, 4_096),
+    QuantizedMatmulCase(128, 768, 3_072, constant_b=False),
+)
+TINY = QuantizedMatmulCase(16, 64, 64)
+MIXED = (QuantizedMatmulCase(100, 768, 2_304),)

@@ -1,0 +1,135 @@
+"""Cases of top_k."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+import dmlcpu
+from dmlcpu import reference
+
+from ..onnx_peer import onnx_session
+from ..torch_peer import tensor, torch_package
+from .case import Case, by, dtype_of, table
+
+
+@dataclass(frozen=True)
+class TopKCase(Case):
+    shape: tuple[int, ...]
+    k: int
+    axis: int = -1
+    dtype: str = "float32"
+    data: str = "random"
+
+    def __str__(self):
+        axis = "" if self.axis == -1 else f" axis {self.axis}"
+        return f"{by(self.shape)} k {self.k}{axis} {self.dtype}{'' if self.data == 'random' else f' {self.data}'}"
+
+    def shrunk(self):
+        shape = tuple(min(n, 12) for n in self.shape)
+        return replace(self, shape=shape, k=min(self.k, shape[self.axis]))
+
+    def inputs(self):
+        """Return x."""
+        x = _PATTERNS[self.data](self.shape, dtype_of(self.dtype))
+        return np.ascontiguousarray(x)
+
+    def expected(self, calls):
+        return reference.top_k(self.inputs(), self.k, axis=self.axis)
+
+    def dmlcpu(self):
+        x = self.inputs()
+        return lambda: dmlcpu.top_k(x, self.k, axis=self.axis)
+
+    def dmlcpu_out(self):
+        x = self.inputs()
+        out = dmlcpu.top_k(x, self.k, axis=self.axis)
+        out = tuple(np.empty_like(array) for array in out)
+        return lambda: dmlcpu.top_k(x, self.k, axis=self.axis, out=out)
+
+    def numpy(self):
+        x, k, axis = self.inputs(), self.k, self.axis
+        behind = (slice(None),) * (x.ndim - 1 - axis % x.ndim)
+        last = (..., slice(x.shape[axis] - k, None), *behind)
+        best_first = (..., slice(None, None, -1), *behind)
+
+        def call():
+            indices = np.argpartition(x, x.shape[axis] - k, axis)[last]
+            values = np.take_along_axis(x, indices, axis)
+            order = np.argsort(values, axis)[best_first]
+            return np.take_along_axis(values, order, axis), np.take_along_axis(indices, order, axis)
+
+        return call
+
+    def onnxruntime(self):
+        if self.dtype == "bfloat16":
+            raise NotImplementedError("TopK of this opset has no bfloat16")
+        x = self.inputs()
+        inputs = {"x": x, "k": np.array([self.k])}
+        return onnx_session("TopK", inputs, {"values": x.dtype, "indices": np.int64}, ["k"], axis=self.axis)
+
+    def torch(self):
+        torch = torch_package()
+        if self.dtype in ("uint16", "uint32", "uint64"):
+            raise NotImplementedError(f"torch.topk has no {self.dtype}")
+        x = tensor(self.inputs())
+        return lambda: torch.topk(x, self.k, self.axis)
+
+
+def _random(shape, dtype):
+    rng = np.random.default_rng(0)
+    if dtype.kind in "iu":
+        return rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, shape, dtype, endpoint=True)
+    return rng.standard_normal(shape, np.float32).astype(dtype)
+
+
+def _organ_pipe(shape, dtype):
+    n = shape[-1]
+    return np.broadcast_to(-np.abs(np.arange(n) - n // 2).astype(dtype), shape)
+
+
+_PATTERNS = {
+    "random": _random,
+    "sorted": lambda shape, dtype: np.sort(_random(shape, dtype), axis=-1),
+    "reversed": lambda shape, dtype: np.sort(_random(shape, dtype), axis=-1)[..., ::-1],
+    "all equal": np.ones,
+    "two values": lambda shape, dtype: (_random(shape, dtype) > 0).astype(dtype),
+    "all NaN": lambda shape, dtype: np.full(shape, np.nan, dtype),
+    "organ pipe": _organ_pipe,
+}
+_INTEGERS = (f"{u}int{bits}" for bits in (8, 16, 32, 64) for u in ("", "u"))
+
+SHAPES = table(
+    TopKCase((1_000, 10_000), 10),
+    TopKCase((64, 32_000), 50),
+    TopKCase((200, 151_936), 40),
+    TopKCase((10_000, 1_000), 100),
+    TopKCase((1_000, 1_000), 500),
+    TopKCase((1_000, 1_000), 1_000),
+    TopKCase((2_000, 2_048), 2_048),
+    TopKCase((100_000, 64), 8),
+    TopKCase((1_000_000, 8), 2),
+    TopKCase((10_000, 1_000), 10, axis=0),
+    TopKCase((32, 500, 300), 5, axis=1),
+    TopKCase((1, 1_000_000), 10),
+    TopKCase((1, 10_000_000), 1_000),
+    TopKCase((1, 100_000_000), 100),
+)
+TYPES = table(
+    *(TopKCase((1_000, 10_000), 10, dtype=name) for name in ("float16", "bfloat16", "float64", *_INTEGERS)),
+)
+DATA = table(*(TopKCase((1_000, 10_000), 10, data=name) for name in _PATTERNS if name != "random"))
+TABLES = {"top_k": SHAPES, "top_k_types": TYPES, "top_k_data": DATA}
+
+TORCH = (
+    TopKCase((64,), 5),
+    *(TopKCase((1, n), 50) for n in (1_000, 10_000, 50_257, 151_936)),
+    TopKCase((32, 50_257), 50),
+    TopKCase((1_000, 1_000), 500),
+)
+THREADED = (
+    *(TopKCase((1, n), k) for n in (20_000, 50_000, 151_936, 500_000) for k in (1, 50)),
+    TopKCase((64, 32_000), 50),
+    TopKCase((1_000, 1_000), 500),
+)
+TINY = TopKCase((1, 64), 8)
+MIXED = (TopKCase((64, 32_000), 50),)
