@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from dmlcpu.common.faults import extra
+from dmlcpu.common.extras import extra
 from dmlcpu.operators.table import OPERATORS, Operator
 
 

@@ -1,15 +1,14 @@
-"""What is wrong with a model file: each fault with its place, all of them in one error; and words that jobs share."""
+"""What is wrong with a file of models or jobs: each fault with its place, all of them in one error."""
 
-import importlib
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from types import ModuleType
 from typing import Any
 
 from dmlcpu.errors import DmlError
 
-# Where something is in the file: the names and list positions that lead there from the root.
+# A place in the file: the names and list positions that lead there from the root.
 Path = tuple[str | int, ...]
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_$][\w$]*")
@@ -17,7 +16,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_$][\w$]*")
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is wrong with a model file.
+    """One thing that is wrong with a file.
 
     Parameters
     ----------
@@ -34,10 +33,41 @@ class Fault:
     allowed: str
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.found}; allowed: {self.allowed}"
+        return self.reason
+
+    @property
+    def reason(self) -> str:
+        """The fault, without the file and the line that a job may have."""
+        before = f"{self.path}: " if self.path else ""
+        return f"{before}{self.found}; allowed: {self.allowed}"
 
 
-class ModelError(DmlError):
+class FaultsError(DmlError):
+    """A file cannot be run. Nothing has been run, and nothing written.
+
+    Parameters
+    ----------
+    source : str
+        The file.
+    faults : list of Fault
+        Everything that is wrong, in the order of the file. `operator` is the file; `field`, `found` and `allowed` are
+        those of the first fault.
+    """
+
+    def __init__(self, source: str, faults: Sequence[Fault]) -> None:
+        super().__init__(source, faults[0].path, faults[0].found, faults[0].allowed)
+        self.args = (source, faults)  # what the error is pickled as
+        self.faults = faults
+
+    def __str__(self) -> str:
+        count = "1 fault" if len(self.faults) == 1 else f"{len(self.faults)} faults"
+        return "\n  ".join([f"{self.operator}: {count}", *self._lines()])
+
+    def _lines(self) -> list[str]:
+        return list(map(str, self.faults))
+
+
+class ModelError(FaultsError):
     """A model file cannot be run. Nothing has been run, and nothing written.
 
     Parameters
@@ -49,23 +79,12 @@ class ModelError(DmlError):
         the first.
     """
 
-    def __init__(self, source: str, faults: list[Fault]) -> None:
-        super().__init__(source, faults[0].path, faults[0].found, faults[0].allowed)
-        self.args = (source, faults)  # what the error is pickled as
-        self.faults = faults
-
-    def __str__(self) -> str:
-        count = "1 fault" if len(self.faults) == 1 else f"{len(self.faults)} faults"
-        return "\n  ".join([f"{self.operator}: {count}", *map(str, self.faults)])
-
-
-class MissingExtraError(ImportError):
-    """A package that an extra brings is not installed."""
+    faults: list[Fault]
 
 
 @dataclass(slots=True)
 class Faults:
-    """The faults met so far."""
+    """The faults found so far in a JSON file."""
 
     _found: list[tuple[Path, str, str]] = field(default_factory=list)
 
@@ -77,7 +96,7 @@ class Faults:
         self._found.append((path, found, allowed))
 
     def entries(self) -> set[Path]:
-        """Return the entries of the file at fault: the first two steps of the paths, as far as they go."""
+        """Return the entries of the file at fault: the first two steps of each path."""
         return {path[:2] for path, _, _ in self._found}
 
     def in_order_of(self, data: Any) -> list[Fault]:
@@ -98,7 +117,7 @@ def _segment(part: str | int) -> str:
 
 
 def _position(data: Any, path: Path) -> list[int]:
-    """Return the positions of the members that lead to `path`; one that is missing counts as the last."""
+    """Return the positions of the members that lead to `path`; a missing member counts as the last."""
     positions = []
     for part in path:
         if isinstance(data, dict):
@@ -108,35 +127,3 @@ def _position(data: Any, path: Path) -> list[int]:
             positions.append(part)
             data = data[part] if part < len(data) else None
     return positions
-
-
-def shown(value: Any) -> str:
-    """Write a JSON value for a message: short values as they stand, others by their kind."""
-    if isinstance(value, dict):
-        return "an object"
-    if isinstance(value, list):
-        return f"a list of {len(value)}"
-    if isinstance(value, str):
-        text = repr(value)
-    else:  # TOML has dates and times, too
-        text = json.dumps(value) if value is None or isinstance(value, int | float) else str(value)
-    return text if len(text) <= 80 else text[:77] + "..."
-
-
-def listed(names: Any) -> str:
-    """Write the names that are allowed; there may be none."""
-    return ", ".join(names) or "nothing (there are none)"
-
-
-def extra(module: str) -> ModuleType:
-    """Import a package of the ``cli`` extra."""
-    return optional(module, "the command line needs", "'dmlcpu[cli]'")
-
-
-def optional(module: str, needs: str, install: str) -> ModuleType:
-    """Import what need not be installed; needs: who needs it, as the error begins; install: what pip is to install."""
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError:
-        package = module.partition(".")[0]
-        raise MissingExtraError(f"{needs} the package {package}: pip install {install}") from None

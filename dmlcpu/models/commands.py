@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
 
-from dmlcpu.common.faults import Faults, Path, listed, shown
+from dmlcpu.common.faults import Faults, Path
+from dmlcpu.common.wording import listed, shown
 from dmlcpu.directml.base import Field
 from dmlcpu.directml.enums import TensorDataType
 from dmlcpu.directml.tensor import TensorDesc

@@ -5,7 +5,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from dmlcpu.common.faults import Faults, Path, listed, shown
+from dmlcpu.common.faults import Faults, Path
+from dmlcpu.common.wording import listed, shown
 from dmlcpu.directml.base import Field, OperatorDesc
 from dmlcpu.directml.compiled import compile_operator
 from dmlcpu.directml.dxdispatch import operator_desc_from_dict

@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dmlcpu.common.faults import Faults, MissingExtraError, Path, json_path, listed
+from dmlcpu.common.extras import MissingExtraError
+from dmlcpu.common.faults import Faults, Path, json_path
+from dmlcpu.common.wording import listed
 from dmlcpu.directml.enums import TensorDataType
 from dmlcpu.errors import DmlError
 from dmlcpu.models.dispatchables import Buffers, load_binding, sources

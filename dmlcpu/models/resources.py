@@ -11,7 +11,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlcpu.common.faults import Faults, Path, listed, shown
+from dmlcpu.common.faults import Faults, Path
+from dmlcpu.common.wording import listed, shown
 from dmlcpu.directml.enums import TensorDataType, full_name
 from dmlcpu.runtime.memory import aligned_empty
 

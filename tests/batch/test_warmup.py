@@ -6,7 +6,7 @@ import pytest
 from processes import run
 
 from dmlcpu.batch import warmup
-from dmlcpu.common.faults import MissingExtraError
+from dmlcpu.common.extras import MissingExtraError
 from dmlcpu.config import cache_folder
 from dmlcpu.operators import OPERATORS
 from dmlcpu.runtime.threads import get_num_threads

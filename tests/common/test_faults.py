@@ -1,8 +1,8 @@
 import pickle
 
 from dmlcpu import DmlError
-from dmlcpu.batch import Fault, ModelError
-from dmlcpu.common.faults import Faults, json_path, listed, shown
+from dmlcpu.batch import Fault, JobFault, JobsError, ModelError
+from dmlcpu.common.faults import Faults, FaultsError, json_path
 
 
 def test_json_paths() -> None:
@@ -34,15 +34,12 @@ def test_the_error_says_all() -> None:
     assert (error.operator, error.field, error.found, error.allowed) == ("m.json", "$.a", "1", "2")
 
 
-def test_the_error_pickles() -> None:
-    error = pickle.loads(pickle.dumps(ModelError("m.json", [Fault("$.a", "1", "2")])))
-    assert str(error) == "m.json: 1 fault\n  $.a: 1; allowed: 2"
-    assert error.faults == [Fault("$.a", "1", "2")]
-
-
-def test_values_in_messages() -> None:
-    assert shown({"a": 1}) == "an object"
-    assert shown([1, 2]) == "a list of 2"
-    assert [shown(value) for value in (None, True, 1.5, "x")] == ["null", "true", "1.5", "'x'"]
-    assert shown("x" * 1000) == "'" + "x" * 76 + "..."
-    assert listed([]) == "nothing (there are none)"
+def test_faults_of_models_and_of_jobs_are_one_kind_and_raised_as_one_error() -> None:
+    fault = JobFault("jobs.jsonl:3", "a", "attrs.k", "5", "0-4")
+    assert isinstance(fault, Fault)
+    assert [fault.place, fault.id, fault.field, fault.found, fault.allowed] == "jobs.jsonl:3 a attrs.k 5 0-4".split()
+    for error in (ModelError("m.json", [Fault("$.a", "1", "2")]), JobsError("jobs.jsonl", [fault])):
+        assert isinstance(error, FaultsError)
+        assert str(error).startswith(f"{error.operator}: 1 fault\n  ")
+        again = pickle.loads(pickle.dumps(error))
+        assert (type(again), str(again), again.faults) == (type(error), str(error), error.faults)

@@ -21,7 +21,7 @@ from dx_models import (
 )
 
 from dmlcpu.batch import ModelError, load_model
-from dmlcpu.common.faults import MissingExtraError
+from dmlcpu.common.extras import MissingExtraError
 
 Save = Callable[[Any], Path]
 

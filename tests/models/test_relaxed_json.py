@@ -2,7 +2,8 @@ import sys
 
 import pytest
 
-from dmlcpu.common.faults import Faults, MissingExtraError
+from dmlcpu.common.extras import MissingExtraError
+from dmlcpu.common.faults import Faults
 from dmlcpu.models.relaxed_json import parse
 
 

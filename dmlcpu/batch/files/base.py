@@ -11,7 +11,7 @@ import numpy as np
 
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.data_types import DATA_TYPES
-from dmlcpu.common.faults import optional
+from dmlcpu.common.extras import optional
 from dmlcpu.common.regions import Region, Tensor
 
 
