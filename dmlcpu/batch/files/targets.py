@@ -1,15 +1,18 @@
 """New files: written under a temporary name beside their target, then put in its place in one step."""
 
 import contextlib
+import ctypes
 import errno
 import io
 import os
 import re
 import shutil
 import stat
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,8 +21,10 @@ from dmlcpu.batch.files.stored import check_block
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Region, Sink, Tensor
 
-# What Writer names its files: the target's name, then the token of the attempt.
+# Writer's names of files: the target's name, then the token of the attempt; .old is what a folder replaces.
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]+(\.old)?\.part", re.DOTALL)
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # Linux's
+_NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)  # of a kernel, or a file system, that has none
 _NO_SYNC_OF_FOLDERS = (errno.EACCES, errno.EBADF, errno.EINVAL, errno.ENOTSUP, errno.EPERM)
 
 
@@ -55,9 +60,10 @@ class Writer(ABC):
         """Write what is not written yet, and have it all on the disk, under the temporary name."""
 
     def put_in_place(self) -> None:
-        """Replace the target by what has been written. Whoever opens it gets all of the old or all of the new.
+        """Replace the target by what has been written: at every moment it is all of the old or all of the new.
 
-        Until `sync_folder` has had the folder, that may be undone if the machine loses power.
+        (A zarr folder only where the system can exchange names, see there.) Until `sync_folder` has had the folder, a
+        loss of power may undo the replacement.
         """
         os.replace(self._temporary, self._target)
 
@@ -135,6 +141,19 @@ def resolved(path: str | os.PathLike[str], folder: bool = False) -> str:
     if not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), target)
     return target
+
+
+def exchange(one: str, other: str) -> bool:
+    """Exchange the names of two files or folders in one step; return False where the system cannot do that."""
+    libc: Any = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+    if not hasattr(libc, "renameat2"):  # a C library older than Linux's call
+        return False
+    if libc.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0:
+        return True
+    error = ctypes.get_errno()
+    if error in _NO_EXCHANGE:
+        return False
+    raise OSError(error, os.strerror(error), one, None, other)
 
 
 def make_folder(folder: str) -> None:

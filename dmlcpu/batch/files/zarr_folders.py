@@ -15,7 +15,7 @@ import numpy as np
 
 from dmlcpu.batch.files.base import FileError, FileSource, check_dtype, chosen, library, no_name, refused
 from dmlcpu.batch.files.stored import check_block
-from dmlcpu.batch.files.targets import Writer, make_folder, remove, resolved, sync_folder
+from dmlcpu.batch.files.targets import Writer, exchange, make_folder, remove, resolved, sync_folder
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Region, Tensor
 
@@ -130,8 +130,16 @@ class _ZarrWriter(Writer):
             sync_folder(folder)
 
     def put_in_place(self) -> None:
-        """Replace the target by what has been written. A folder that was there is first put aside, then removed."""
-        if os.path.isdir(self._target):
+        """Replace the target by what has been written.
+
+        On Linux the two folders exchange names, so that at every moment the target is all of the old or all of the new.
+        Where the system has no such call, a folder that was there is first renamed: for that moment there is none.
+        """
+        if not os.path.isdir(self._target):
+            os.rename(self._temporary, self._target)
+        elif exchange(self._temporary, self._target):
+            shutil.rmtree(self._temporary, ignore_errors=True)
+        else:
             os.rename(self._target, self._old)
             try:
                 os.rename(self._temporary, self._target)
@@ -139,8 +147,6 @@ class _ZarrWriter(Writer):
                 os.rename(self._old, self._target)
                 raise
             shutil.rmtree(self._old, ignore_errors=True)
-        else:
-            os.rename(self._temporary, self._target)
 
     def discard(self) -> None:
         """Remove what has been written. Never fails: what cannot be removed is `stray`."""
