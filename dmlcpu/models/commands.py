@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
 
-from dmlcpu.common.faults import Faults, Path
 from dmlcpu.common.wording import listed, shown
 from dmlcpu.directml.base import Field
 from dmlcpu.directml.enums import TensorDataType
@@ -18,6 +17,7 @@ from dmlcpu.models.dispatchables import (
     check_resources,
     load_bindings,
 )
+from dmlcpu.models.faults import Faults, Path
 from dmlcpu.models.onnx_models import OnnxDispatch, OnnxDispatchable, load_onnx_dispatch
 from dmlcpu.models.resources import Buffer
 

@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from dmlcpu.common.faults import Faults, Path
 from dmlcpu.common.wording import listed, shown
 from dmlcpu.directml.base import Field, OperatorDesc
 from dmlcpu.directml.compiled import compile_operator
@@ -13,6 +12,7 @@ from dmlcpu.directml.dxdispatch import operator_desc_from_dict
 from dmlcpu.directml.enums import TensorFlags
 from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.errors import DmlError
+from dmlcpu.models.faults import Faults, Path
 from dmlcpu.models.resources import Buffer
 
 # DirectML's rule for where in a buffer a tensor may start (DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT).

@@ -11,10 +11,10 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from dmlcpu.common.extras import extra
-from dmlcpu.common.faults import Faults, ModelError, Path, json_path
 from dmlcpu.common.wording import listed, shown
 from dmlcpu.models.commands import Command, check_deferred, load_command
 from dmlcpu.models.dispatchables import Buffers, Dispatchable, load_dispatchable
+from dmlcpu.models.faults import Faults, ModelError, Path, json_path
 from dmlcpu.models.onnx_models import OnnxDispatchable, load_onnx_dispatchable
 from dmlcpu.models.relaxed_json import parse
 from dmlcpu.models.resources import Buffer, find_file, load_buffer

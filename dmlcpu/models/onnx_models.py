@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dmlcpu.common.arguments import Array
 from dmlcpu.common.extras import MissingExtraError
-from dmlcpu.common.faults import Faults, Path, json_path
 from dmlcpu.common.wording import listed
 from dmlcpu.directml.enums import TensorDataType
 from dmlcpu.errors import DmlError
 from dmlcpu.models.dispatchables import Buffers, load_binding, sources
-from dmlcpu.models.resources import DATA_TYPES, Array, Buffer, find_file
+from dmlcpu.models.faults import Faults, Path, json_path
+from dmlcpu.models.resources import DATA_TYPES, Buffer, existing_file
 
 _log = logging.getLogger("dmlcpu")
 
@@ -99,9 +100,8 @@ def load_onnx_dispatchable(
     """Return the ONNX model that an entry of `dispatchables` names; None, with the fault noted, if it cannot run."""
     source = entry["sourcePath"]
     where = ("dispatchables", name, "sourcePath")
-    found = find_file(source, folder)
-    if found is None or not found.is_file():
-        faults.add(where, f"{source!r}, no such file", f"a file, relative to {folder} or the current directory")
+    found = existing_file(source, folder, where, faults)
+    if found is None:
         return None
     onnx, ours = _packages()
     start = time.perf_counter()

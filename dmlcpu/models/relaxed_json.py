@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dmlcpu.common.extras import extra
-from dmlcpu.common.faults import Faults, Path
+from dmlcpu.models.faults import Faults, Path
 
 # The groups are kept: strings, so that nothing inside one is taken for a comment or a comma, and a comment that does
 # not end. Both match without an end too: to search behind every start of one would take quadratic time.

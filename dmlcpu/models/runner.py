@@ -6,21 +6,19 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dmlcpu.common.faults import Path, json_path
+from dmlcpu.common.arguments import Array
 from dmlcpu.directml.compiled import CompiledOperator, compile_operator
 from dmlcpu.directml.enums import TensorDataType
 from dmlcpu.models.commands import Command, Dispatch, Print, WriteFile
 from dmlcpu.models.dispatchables import Binding, Dispatchable, Tensors
+from dmlcpu.models.faults import Path, json_path
 from dmlcpu.models.model import Model
 from dmlcpu.models.onnx_models import OnnxDispatch, OnnxDispatchable
-from dmlcpu.models.values import flat, lines, write_npy, write_raw
+from dmlcpu.models.values import flat, is_npy, lines, write
 
-Array = NDArray[Any]
 Emit = Callable[[str], None]
 
 
@@ -210,14 +208,14 @@ class _Run:
 
     def _write_file(self, command: WriteFile) -> None:
         memory, buffer = self.memory[command.resource], self.model.buffers[command.resource]
-        if buffer.deferred and command.target.suffix.lower() == ".npy":
-            write_npy(command.target, memory.reshape(command.shape or memory.shape))
+        if buffer.deferred and is_npy(command.target):
+            array = memory.reshape(command.shape or memory.shape)
         elif command.shape is None:
-            write_raw(command.target, memory.reshape(-1).view(np.uint8))
+            array = memory.reshape(-1).view(np.uint8)
         else:
-            dtype = buffer.initial.dtype
-            nbytes = math.prod(command.shape) * dtype.itemsize
-            write_npy(command.target, memory[:nbytes].view(dtype).reshape(command.shape))
+            nbytes = math.prod(command.shape) * buffer.initial.itemsize
+            array = memory[:nbytes].view(buffer.initial.dtype).reshape(command.shape)
+        write(command.target, array)
         self.emit(f"Resource '{command.resource}' written to '{command.target.absolute()}'")
 
 

@@ -3,7 +3,7 @@ import sys
 import pytest
 
 from dmlcpu.common.extras import MissingExtraError
-from dmlcpu.common.faults import Faults
+from dmlcpu.models.faults import Faults
 from dmlcpu.models.relaxed_json import parse
 
 

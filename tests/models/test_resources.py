@@ -331,14 +331,14 @@ def test_npy_file_that_is_none(save: Save, tmp_path: Path, content: bytes) -> No
     assert fault.endswith("; allowed: a .npy file")
 
 
-def test_no_memory_for_a_file(save: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_args: object, **_options: object) -> None:
+def test_no_memory_for_a_file_is_a_fault(save: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(path: Path) -> None:
         raise MemoryError
 
     np.save(tmp_path / "models" / "x.npy", np.arange(3))
-    monkeypatch.setattr(np.lib.format, "read_array", fail)
+    monkeypatch.setattr("dmlcpu.models.resources.read", fail)
     assert faults(save, {"initialValues": {"sourcePath": "x.npy"}}) == [
-        "initialValues.sourcePath: 'x.npy', which cannot be read: MemoryError; allowed: a .npy file"
+        "initialValues.sourcePath: 'x.npy', which cannot be read: not enough memory; allowed: a .npy file"
     ]
 
 
@@ -357,7 +357,7 @@ def test_npy_file_cut_short(save: Save, tmp_path: Path) -> None:
 def test_npy_files_of_objects_are_not_unpickled(save: Save, tmp_path: Path) -> None:
     np.save(tmp_path / "models" / "x.npy", np.array([{}]), allow_pickle=True)
     (fault,) = faults(save, {"initialValues": {"sourcePath": "x.npy"}})
-    assert "Object arrays cannot be loaded" in fault
+    assert "Python objects instead of elements of fixed size (nothing is unpickled)" in fault
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 
 from dmlcpu.batch.files.base import FileError, FileSource
 from dmlcpu.batch.files.identities import identity
-from dmlcpu.batch.files.targets import Writer, remove, stray, sync_folder
+from dmlcpu.batch.files.targets import Writer, remove, stray, sync_folder, write_whole
 from dmlcpu.common.regions import Tensor
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "remove",
     "stray",
     "sync_folder",
+    "write_whole",
 ]
 
 _MODULES = {

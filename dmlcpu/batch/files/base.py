@@ -152,6 +152,13 @@ def library(module: str, extra: str) -> ModuleType:
     return optional(module, f"{extra} files need", f"'dmlcpu[{extra}]'")
 
 
+def check_block(region: Region, block: Array, dtype: np.dtype[Any]) -> None:
+    """Refuse what does not fit the region it is written to."""
+    shape = tuple(part.stop - part.start for part in region)
+    if block.shape != shape or block.dtype != dtype:
+        raise TypeError(f"a block of {block.dtype}, shape {block.shape}; allowed: {dtype}, {shape}")
+
+
 @contextmanager
 def refused(allowed: str) -> Iterator[None]:
     """Turn what libraries raise of broken files, which may be anything, into `FileError`."""

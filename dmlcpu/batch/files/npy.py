@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dmlcpu.batch.files.base import FileError, FileSource, check_dtype, no_name, only_array
-from dmlcpu.batch.files.stored import StoredSink, StoredSource, open_file, write_at
-from dmlcpu.batch.files.targets import FileWriter, Writer, resolved
+from dmlcpu.batch.files.stored import StoredSource, StoredWriter, open_file
+from dmlcpu.batch.files.targets import Writer, resolved
 from dmlcpu.common.regions import Tensor
 
 # NumPy's limit for headers of files that it does not trust.
@@ -55,19 +55,7 @@ def create(path: str, tensors: Mapping[str, Tensor], token: str) -> Writer:
     """Begin a .npy file."""
     target = check_target(path, tensors)
     [(name, tensor)] = tensors.items()
-    return _NpyWriter(target, name, tensor, token)
-
-
-class _NpyWriter(FileWriter):
-    def __init__(self, target: str, name: str, tensor: Tensor, token: str) -> None:
-        header = header_of(tensor.shape, tensor.dtype)
-        super().__init__(target, token)
-        self.sinks = {name: StoredSink(self._file, len(header), tensor)}
-        try:
-            write_at(self._file, 0, np.frombuffer(header, np.uint8))
-        except BaseException:
-            self.discard()
-            raise
+    return StoredWriter(target, name, tensor, token, header_of(tensor.shape, tensor.dtype))
 
 
 def read_header(file: Any) -> Header:

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileError, FileSource
+from dmlcpu.batch.files.base import FileError, FileSource, check_block
+from dmlcpu.batch.files.targets import FileWriter
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Region, Tensor
 
@@ -269,8 +270,14 @@ class StoredSink:
             self._write(first + row * steps[0], steps, block[row : row + rows])
 
 
-def check_block(region: Region, block: Array, dtype: np.dtype[Any]) -> None:
-    """Refuse what does not fit the region it is written to."""
-    shape = tuple(part.stop - part.start for part in region)
-    if block.shape != shape or block.dtype != dtype:
-        raise TypeError(f"a block of {block.dtype}, shape {block.shape}; allowed: {dtype}, {shape}")
+class StoredWriter(FileWriter):
+    """A writer of one array in C order, which follows a header."""
+
+    def __init__(self, target: str, name: str, tensor: Tensor, token: str, header: bytes = b"") -> None:
+        super().__init__(target, token)
+        self.sinks = {name: StoredSink(self._file, len(header), tensor)}
+        try:
+            write_at(self._file, 0, np.frombuffer(header, np.uint8))
+        except BaseException:
+            self.discard()
+            raise

@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileError
-from dmlcpu.batch.files.stored import check_block
+from dmlcpu.batch.files.base import FileError, check_block
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Region, Sink, Tensor
 
@@ -123,6 +122,18 @@ class HeldSink:
         """Write the elements of a region."""
         check_block(region, block, self._array.dtype)
         self._array[region] = block
+
+
+def write_whole(writer: Writer, arrays: Mapping[str, Array]) -> None:
+    """Write arrays that are in memory, and put the file in place; after a failure the target is as it was."""
+    try:
+        for name, array in arrays.items():
+            writer.sinks[name].write(tuple(slice(0, size) for size in array.shape), array)
+        writer.finish()
+        writer.put_in_place()
+    except BaseException:
+        writer.discard()
+        raise
 
 
 def resolved(path: str | os.PathLike[str], folder: bool = False) -> str:

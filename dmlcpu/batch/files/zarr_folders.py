@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileError, FileSource, check_dtype, chosen, library, no_name, refused
-from dmlcpu.batch.files.stored import check_block
+from dmlcpu.batch.files.base import FileError, FileSource, check_block, check_dtype, chosen, library, no_name, refused
 from dmlcpu.batch.files.targets import Writer, exchange, make_folder, remove, resolved, sync_folder
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Region, Tensor

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dmlcpu.batch.files import create
+from dmlcpu.batch.files import create, write_whole
 from dmlcpu.common.regions import Tensor
 
 
@@ -12,12 +12,9 @@ def everything(shape: tuple[int, ...]) -> tuple[slice, ...]:
 
 
 def write(path: Path, **arrays: np.ndarray) -> None:
-    """Write arrays as a job does."""
-    writer = create(path, {name: Tensor(array.shape, array.dtype) for name, array in arrays.items()}, "0a1b")
-    for name, array in arrays.items():
-        writer.sinks[name].write(everything(array.shape), array)
-    writer.finish()
-    writer.put_in_place()
+    """Write whole arrays to a file."""
+    tensors = {name: Tensor(array.shape, array.dtype) for name, array in arrays.items()}
+    write_whole(create(path, tensors, "0a1b"), arrays)
 
 
 def contents(folder: Path) -> list[str]:
