@@ -18,14 +18,8 @@ from dmlcpu.common.regions import Region, Tensor
 class FileError(ValueError):
     """A file is not what its format says, or does not hold what is asked for.
 
-    What the operating system refuses (no such file, no permission, no space) stays an OSError.
-
-    Parameters
-    ----------
-    found : str
-        What is there: "1,024 bytes of elements".
-    allowed : str
-        What would have been accepted: "4,096, as its header says".
+    What the operating system refuses (no such file, no permission, no space) stays an OSError. `found` says what is
+    there ("1,024 bytes of elements"), `allowed` what would have been accepted ("4,096, as its header says").
     """
 
     def __init__(self, found: str, allowed: str) -> None:
@@ -40,29 +34,12 @@ class FileError(ValueError):
 class FileSource(ABC):
     """An array in a file: a `Source`, and a context manager that closes the file.
 
-    Parameters
-    ----------
-    stored : Tensor
-        Shape and type as the file has them, in native byte order.
-    dtype : str, optional
-        The name of a type as wide as the stored one, which the elements are seen as.
-
-    Attributes
-    ----------
-    shape : tuple of int
-        Its shape.
-    dtype : numpy.dtype
-        The type of what `read` returns.
-    nbytes : int
-        How many bytes the elements take.
-    in_regions : bool
-        Whether `read` of a region reads little more than that region. Where False, the whole array is read each time.
-    beside_bytes : int
-        How much memory `read` of a small region may take, if that is much.
+    `shape`, `dtype` and `nbytes` are those of `read`. `stored`, in native byte order, is what the file has; `dtype`
+    names a type as wide, as which the elements are seen.
     """
 
-    in_regions = True
-    beside_bytes = 0
+    in_regions = True  # False: `read` of a region reads the whole array
+    beside_bytes = 0  # memory that `read` of a small region takes, if that is much
 
     def __init__(self, stored: Tensor, dtype: str | None = None) -> None:
         self.shape = stored.shape
@@ -71,7 +48,7 @@ class FileSource(ABC):
 
     @abstractmethod
     def read(self, region: Region | None = None, into: Array | None = None) -> Array:
-        """Return the elements of a region, by default of all, in C order; `into`: an array of that shape to use."""
+        """Return the elements of a region, by default all, in C order; `into`: an array of that shape to use."""
 
     @abstractmethod
     def close(self) -> None:

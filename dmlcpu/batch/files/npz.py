@@ -68,7 +68,7 @@ class _NpzSource(FileSource):
         self._file.close()
 
     def read(self, region: Region | None = None, into: Array | None = None) -> Array:
-        """Return the elements of a region, by default of all, in C order; `into`: an array of that shape to use."""
+        """Return the elements of a region, by default all, in C order; `into`: an array of that shape to use."""
         fortran = self._header.fortran
         whole = self._room(self.shape, into if region is None and not fortran else None)
         with refused(_ALLOWED), self._archive.open(self._member) as member:

@@ -62,7 +62,7 @@ class _OnnxSource(FileSource):
         self._array = None
 
     def read(self, region: Region | None = None, into: Array | None = None) -> Array:
-        """Return the elements of a region, by default of all, in C order; `into`: an array of that shape to use."""
+        """Return the elements of a region, by default all, in C order; `into`: an array of that shape to use."""
         if self._array is None:
             raise ValueError("the file is closed")
         part = self._array if region is None else self._array[region]

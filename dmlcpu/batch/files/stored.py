@@ -117,7 +117,7 @@ class StoredSource(FileSource):
         self._file.close()
 
     def read(self, region: Region | None = None, into: Array | None = None) -> Array:
-        """Return the elements of a region, by default of all, in C order; `into`: an array of that shape to use."""
+        """Return the elements of a region, by default all, in C order; `into`: an array of that shape to use."""
         region = region or tuple(slice(0, size) for size in self.shape)
         array = self._room(tuple(part.stop - part.start for part in region), into)
         if not array.size:

@@ -10,7 +10,7 @@ import shutil
 import stat
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,22 +30,9 @@ _NO_SYNC_OF_FOLDERS = (errno.EACCES, errno.EBADF, errno.EINVAL, errno.ENOTSUP, e
 class Writer(ABC):
     """A new file, or folder, with one array or several.
 
-    It is written under a temporary name beside the target: `finish`, then `put_in_place`. Until then the target is
-    as it was; `discard` leaves it so. Last, `sync_folder` of its `folder`, of which several may share one.
-
-    Parameters
-    ----------
-    target : str
-        The file to be; its folder is made.
-    token : str
-        Hexadecimal digits, others for each attempt.
-
-    Attributes
-    ----------
-    sinks : dict of str to Sink
-        Where the arrays' elements are to be written, each of them once.
-    folder : str
-        Where the target is.
+    `sinks` take the arrays' elements, each of them once. All is written under a temporary name beside the target:
+    `finish`, then `put_in_place`. Until then the target is as it was; `discard` leaves it so. Last, call `sync_folder`
+    with `folder`, once for all targets in it. `token` is hexadecimal digits, others for each attempt.
     """
 
     def __init__(self, target: str, token: str) -> None:
@@ -56,7 +43,7 @@ class Writer(ABC):
 
     @abstractmethod
     def finish(self) -> None:
-        """Write what is not written yet, and have it all on the disk, under the temporary name."""
+        """Write the rest, and have it all on the disk, under the temporary name."""
 
     def put_in_place(self) -> None:
         """Replace the target by what has been written: at every moment it is all of the old or all of the new.
@@ -67,7 +54,7 @@ class Writer(ABC):
         os.replace(self._temporary, self._target)
 
     def discard(self) -> None:
-        """Remove what has been written. Never fails: what cannot be removed is `stray`."""
+        """Remove what has been written. Never fails: `stray` finds the rest."""
         with contextlib.suppress(OSError):
             os.unlink(self._temporary)
 
@@ -87,16 +74,16 @@ class FileWriter(Writer):
         return io.FileIO(self._temporary, "x")
 
     def finish(self) -> None:
-        """Write what is not written yet, and have it all on the disk, under the temporary name."""
+        """Write the rest, and have it all on the disk, under the temporary name."""
         self._complete()
         os.fsync(self._file.fileno())
         self._file.close()
 
     def _complete(self) -> None:
-        """Write what is not written yet."""
+        """Write the rest."""
 
     def discard(self) -> None:
-        """Remove what has been written. Never fails: what cannot be removed is `stray`."""
+        """Remove what has been written. Never fails: `stray` finds the rest."""
         with contextlib.suppress(OSError):
             self._file.close()
         super().discard()
@@ -137,7 +124,7 @@ def write_whole(writer: Writer, arrays: Mapping[str, Array]) -> None:
 
 
 def resolved(path: str | os.PathLike[str], folder: bool = False) -> str:
-    """Return what a target's links lead to, refusing what must not be replaced by a file (or by a folder)."""
+    """Return the target behind links, or refuse it if a file (or a folder) must not replace it."""
     target = os.path.abspath(path)
     try:
         mode = os.lstat(target).st_mode
@@ -168,13 +155,13 @@ def exchange(one: str, other: str) -> bool:
 
 
 def make_folder(folder: str) -> None:
-    """Make a folder, and those that it is to be in, where they are not there; have their names on the disk."""
+    """Make a folder and the folders around it, where they are missing; have their names on the disk."""
     around = os.path.dirname(folder)
     if os.path.isdir(folder):
         return
     if around != folder:
         make_folder(around)
-    os.makedirs(folder, exist_ok=True)  # somebody else may make it, too
+    os.makedirs(folder, exist_ok=True)  # another process may make it, too
     sync_folder(around)
 
 
@@ -194,49 +181,35 @@ def sync_folder(folder: str) -> None:
 
 
 def stray(targets: Iterable[str | os.PathLike[str]]) -> list[Path]:
-    """Return the temporary files and folders that a killed run has left beside targets, each folder listed once.
+    """Return the temporary files and folders that killed runs have left beside targets; `remove` removes them.
 
-    Parameters
-    ----------
-    targets : iterable of path
-        What the run was to write; it need not be there.
-
-    Returns
-    -------
-    list of Path
-        In the order of their names. `remove` removes them.
+    The targets need not be there. Each folder is listed once.
     """
     folders = _by_folder(targets)
-    links = [entry.path for folder, names in folders.items() for entry in _listed(folder) if _is_link(entry, names)]
+    links = [each.path for folder, names in folders.items() for each in _listed(folder, names) if each.is_symlink()]
     for folder, names in _by_folder(map(os.path.realpath, links)).items():
-        folders.setdefault(folder, set()).update(names)
-    found = []
-    for folder, names in folders.items():
-        for entry in _listed(folder):
-            match = _TEMPORARY.fullmatch(entry.name)
-            if match and match["name"] in names:
-                found.append(Path(entry.path))
-    return sorted(found)
+        folders[folder] = folders.get(folder, set()) | names
+    return sorted(
+        Path(entry.path)
+        for folder, names in folders.items()
+        for entry in _listed(folder)
+        if (match := _TEMPORARY.fullmatch(entry.name)) and match["name"] in names
+    )
 
 
 def _by_folder(targets: Iterable[str | os.PathLike[str]]) -> dict[str, set[str]]:
     """Return the names of targets by their folders."""
     folders: dict[str, set[str]] = {}
-    for target in targets:
-        folder, name = os.path.split(target)
+    for folder, name in map(os.path.split, targets):
         folders.setdefault(folder, set()).add(name)
     return folders
 
 
-def _listed(folder: str) -> list[os.DirEntry[str]]:
-    """Return what is in a folder, which need not be there, and may be one that only can be written to."""
+def _listed(folder: str, names: Container[str] | None = None) -> list[os.DirEntry[str]]:
+    """List a folder, or what has some names in it; nothing if it is not there or cannot be read."""
     with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:
-        return list(entries)
+        return [entry for entry in entries if names is None or entry.name in names]
     return []
-
-
-def _is_link(entry: os.DirEntry[str], names: set[str]) -> bool:
-    return entry.name in names and entry.is_symlink()
 
 
 def remove(path: str | os.PathLike[str]) -> None:
@@ -245,7 +218,7 @@ def remove(path: str | os.PathLike[str]) -> None:
         os.unlink(path)
     except FileNotFoundError:
         pass
-    except (IsADirectoryError, PermissionError):  # the latter is what macOS says of folders
+    except (IsADirectoryError, PermissionError):  # macOS says the latter of folders
         if not os.path.isdir(path):
             raise
         shutil.rmtree(path)

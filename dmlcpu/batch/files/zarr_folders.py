@@ -81,7 +81,7 @@ class _ZarrSource(FileSource):
         """Do nothing: zarr opens its files for each region."""
 
     def read(self, region: Region | None = None, into: Array | None = None) -> Array:
-        """Return the elements of a region, by default of all, in C order; `into`: an array of that shape to use."""
+        """Return the elements of a region, by default all, in C order; `into`: an array of that shape to use."""
         if region is None:
             region = tuple(slice(0, size) for size in self.shape)
         with self._reading, refused(_ALLOWED):
@@ -148,7 +148,7 @@ class _ZarrWriter(Writer):
             shutil.rmtree(self._old, ignore_errors=True)
 
     def discard(self) -> None:
-        """Remove what has been written. Never fails: what cannot be removed is `stray`."""
+        """Remove what has been written. Never fails: `stray` finds the rest."""
         with contextlib.suppress(OSError):
             remove(self._temporary)
 
