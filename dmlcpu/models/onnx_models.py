@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path as FilePath
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,9 +15,9 @@ from dmlcpu.common.extras import MissingExtraError
 from dmlcpu.common.wording import listed
 from dmlcpu.directml.enums import TensorDataType
 from dmlcpu.errors import DmlError
-from dmlcpu.models.dispatchables import Buffers, load_binding, sources
+from dmlcpu.models.dispatchables import Binding, Buffers, check_size, load_binding, sources
 from dmlcpu.models.faults import Faults, Path, json_path
-from dmlcpu.models.resources import DATA_TYPES, Buffer, existing_file
+from dmlcpu.models.resources import DATA_TYPES, Buffer, Files
 
 _log = logging.getLogger("dmlcpu")
 
@@ -94,13 +93,11 @@ def _check_result(name: str, result: Array, place: Place) -> None:
         raise ValueError(f"{name} has the shape {list(result.shape)}; it is bound with {list(place.shape)}")
 
 
-def load_onnx_dispatchable(
-    name: str, entry: dict[str, Any], folder: FilePath, faults: Faults
-) -> OnnxDispatchable | None:
+def load_onnx_dispatchable(name: str, entry: dict[str, Any], files: Files, faults: Faults) -> OnnxDispatchable | None:
     """Return the ONNX model that an entry of `dispatchables` names; None, with the fault noted, if it cannot run."""
     source = entry["sourcePath"]
     where = ("dispatchables", name, "sourcePath")
-    found = existing_file(source, folder, where, faults)
+    found = files.find(source, where, faults)
     if found is None:
         return None
     onnx, ours = _packages()
@@ -159,9 +156,8 @@ def load_onnx_dispatch(
             buffer = buffers[binding.resource]
             assert buffer is not None  # or there would be no binding
             shape = _shape_of(name, source, buffer, dispatchable, where, faults)
-            if shape is not None and _fits(name, tensors[name], shape, buffer, binding.offset, where, faults):
-                dtype = tensors[name].dtype
-                places[name] = Place(binding.resource, binding.offset, dtype, None if buffer.deferred else shape)
+            if shape is not None and _fits(name, tensors[name], shape, binding, buffers, where, faults):
+                places[name] = Place(*binding, tensors[name].dtype, None if buffer.deferred else shape)
     inputs = {name: place for name, place in places.items() if name in prepared.inputs}
     outputs = {name: place for name, place in places.items() if name not in prepared.inputs}
     unbound = dict(_zeros(prepared, given, path, faults))
@@ -210,11 +206,12 @@ def _known(tensor: Any, free: int | None) -> tuple[int, ...] | None:
 
 
 def _fits(
-    name: str, tensor: Any, shape: tuple[int, ...], buffer: Buffer, offset: int, path: Path, faults: Faults
+    name: str, tensor: Any, shape: tuple[int, ...], binding: Binding, buffers: Buffers, path: Path, faults: Faults
 ) -> bool:
     """Return whether a buffer can hold a tensor, by its type and its size."""
-    data_type = _data_type(tensor)
+    data_type, buffer = _data_type(tensor), buffers[binding.resource]
     assert data_type is not None
+    assert buffer is not None
     if not _same_kind(buffer.data_type, data_type):
         of = "" if tensor.dtype != np.bool_ else ", for bool"
         faults.add(path, f"{buffer.name!r} of {buffer.data_type.name}", f"{data_type.name} (the type of {name}{of})")
@@ -222,11 +219,7 @@ def _fits(
     if buffer.deferred:
         return True
     needed = math.prod(shape) * tensor.dtype.itemsize
-    if buffer.size - offset < needed:
-        found = f"{buffer.name!r} of {buffer.size} bytes" + (f", from byte {offset} on" if offset else "")
-        faults.add(path, found, f"at least {needed} bytes, for {data_type.name} of shape {list(shape)}")
-        return False
-    return True
+    return check_size(binding, needed, f"{data_type.name} of shape {list(shape)}", buffers, path, faults)
 
 
 def _same_kind(mine: TensorDataType, wanted: TensorDataType) -> bool:

@@ -72,7 +72,24 @@ class Buffer:
         return self.nbytes // self.initial.itemsize
 
 
-def load_buffer(name: str, entry: dict[str, Any], folder: FilePath, faults: Faults) -> Buffer | None:
+class Files:
+    """The files that a model names, relative to its folder or to the current one; `found` collects them."""
+
+    def __init__(self, folder: FilePath) -> None:
+        self._folder = folder
+        self.found: list[FilePath] = []
+
+    def find(self, source: str, where: Path, faults: Faults) -> FilePath | None:
+        """Return a file; None, with the fault noted, if it does not exist."""
+        for file in (self._folder / source, FilePath(source)):
+            if os.path.exists(file):
+                self.found.append(file)
+                return file
+        faults.add(where, f"{source!r}, no such file", f"a file, relative to {self._folder} or the current directory")
+        return None
+
+
+def load_buffer(name: str, entry: dict[str, Any], files: Files, faults: Faults) -> Buffer | None:
     """Return the buffer that an entry of `resources` describes; None, with the faults noted, if it is not right."""
     path: Path = ("resources", name)
     data_type, values = _declared_type(entry, path, faults), entry["initialValues"]
@@ -83,7 +100,7 @@ def load_buffer(name: str, entry: dict[str, Any], folder: FilePath, faults: Faul
         return Buffer(name, data_type, nothing, 0, deferred=True)
     delta = None
     if isinstance(values, dict) and "sourcePath" in values:
-        initial = _from_file(values["sourcePath"], data_type, folder, path, faults)
+        initial = _from_file(values["sourcePath"], data_type, files, path, faults)
         if initial is not None:
             data_type = DATA_TYPES[initial.dtype.name.upper()]
     elif data_type is TensorDataType.UNKNOWN:
@@ -190,25 +207,12 @@ def _range_of(data_type: TensorDataType) -> tuple[Callable[[Any], bool], str]:
     return lambda value: type(value) is int and low <= value <= high, allowed  # True is no number
 
 
-def find_file(source: str, folder: FilePath) -> FilePath | None:
-    """Return the file that a model names: relative to the model's folder, or to the current one."""
-    return next((file for file in (folder / source, FilePath(source)) if os.path.exists(file)), None)
-
-
-def existing_file(source: str, folder: FilePath, where: Path, faults: Faults) -> FilePath | None:
-    """Return the file that a model names; None, with the fault noted, if there is none."""
-    found = find_file(source, folder)
-    if found is None:
-        faults.add(where, f"{source!r}, no such file", f"a file, relative to {folder} or the current directory")
-    return found
-
-
-def _from_file(source: str, data_type: TensorDataType, folder: FilePath, path: Path, faults: Faults) -> Array | None:
+def _from_file(source: str, data_type: TensorDataType, files: Files, path: Path, faults: Faults) -> Array | None:
     where, suffix = (*path, "initialValues", "sourcePath"), FilePath(source).suffix.lower()
     if suffix not in (".npy", ".dat", ".bin"):
         faults.add(where, shown(source), "a .npy, .dat or .bin file")
         return None
-    found = existing_file(source, folder, where, faults)
+    found = files.find(source, where, faults)
     if found is None:
         return None
     if not is_npy(found) and data_type is TensorDataType.UNKNOWN:
