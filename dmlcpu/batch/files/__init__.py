@@ -11,7 +11,7 @@ from typing import Any
 
 from dmlcpu.batch.files.base import FileError, FileSource
 from dmlcpu.batch.files.identities import identity
-from dmlcpu.batch.files.targets import Writer, remove, stray, sync_folder, write_whole
+from dmlcpu.batch.files.targets import HeldWriter, Writer, remove, resolved, stray, sync_folder, write_whole
 from dmlcpu.common.regions import Tensor
 
 __all__ = [
@@ -68,9 +68,8 @@ def open_source(path: str | os.PathLike[str], name: str | None = None, dtype: st
 
 
 def check_target(path: str | os.PathLike[str], tensors: Mapping[str, Tensor]) -> None:
-    """Raise what `create` would raise, but for what only the attempt to write can show."""
-    text = os.fspath(path)
-    _format(text).check_target(text, tensors)
+    """Raise what `create` would raise before it writes."""
+    _checked(os.fspath(path), tensors)
 
 
 def create(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], token: str) -> Writer:
@@ -92,12 +91,22 @@ def create(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], token: s
     ...     np.load(f"{folder}/new/y.npy")
     array([0, 1, 2], dtype=int32)
     """
-    text = os.fspath(path)
-    writer: Writer = _format(text).create(text, tensors, token)
+    module, target = _checked(os.fspath(path), tensors)
+    if hasattr(module, "save"):
+        return HeldWriter(target, tensors, token, module.save)
+    writer: Writer = module.create(target, tensors, token)
     return writer
 
 
+def _checked(path: str, tensors: Mapping[str, Tensor]) -> tuple[Any, str]:
+    """Return the module of a new file's format, and the file to replace, behind links."""
+    module = _format(path)
+    module.check(tensors)
+    return module, resolved(path, folder=path.lower().endswith(".zarr"))
+
+
 def _format(path: str) -> Any:
+    """Return a format's module: `open_source`, `check`, and `save`, or `create` if it is written in regions."""
     suffix = os.path.splitext(path)[1].lower()
     if suffix not in _MODULES:
         raise FileError(f"the suffix {suffix!r}" if suffix else "no suffix", ", ".join(SUFFIXES))

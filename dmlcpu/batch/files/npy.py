@@ -13,7 +13,7 @@ import numpy as np
 
 from dmlcpu.batch.files.base import FileError, FileSource, check_dtype, no_name, only_array
 from dmlcpu.batch.files.stored import StoredSource, StoredWriter, open_file
-from dmlcpu.batch.files.targets import Writer, resolved
+from dmlcpu.batch.files.targets import Writer
 from dmlcpu.common.regions import Tensor
 
 # NumPy's limit for headers of files that it does not trust.
@@ -44,18 +44,15 @@ def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
         raise
 
 
-def check_target(path: str, tensors: Mapping[str, Tensor]) -> str:
-    """Return where a new .npy file goes, or refuse it."""
-    tensor = only_array(tensors, ".npy")
-    header_of(tensor.shape, tensor.dtype)  # refuses types that .npy files cannot hold
-    return resolved(path)
+def check(tensors: Mapping[str, Tensor]) -> None:
+    """Refuse arrays that a .npy file cannot hold."""
+    header_of(*only_array(tensors, ".npy"))
 
 
-def create(path: str, tensors: Mapping[str, Tensor], token: str) -> Writer:
+def create(target: str, tensors: Mapping[str, Tensor], token: str) -> Writer:
     """Begin a .npy file."""
-    target = check_target(path, tensors)
     [(name, tensor)] = tensors.items()
-    return StoredWriter(target, name, tensor, token, header_of(tensor.shape, tensor.dtype))
+    return StoredWriter(target, name, tensor, token, header_of(*tensor))
 
 
 def read_header(file: Any) -> Header:

@@ -10,7 +10,7 @@ import shutil
 import stat
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ _TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]+(\.old)?\.part", re.DOTALL)
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # Linux's
 _NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)  # of a kernel, or a file system, that has none
 _NO_SYNC_OF_FOLDERS = (errno.EACCES, errno.EBADF, errno.EINVAL, errno.ENOTSUP, errno.EPERM)
+
+Save = Callable[[io.FileIO, Mapping[str, Array]], None]
 
 
 class Writer(ABC):
@@ -90,16 +92,20 @@ class FileWriter(Writer):
 
 
 class HeldWriter(FileWriter):
-    """A writer of a file that is written at once, from arrays held in memory."""
+    """A writer of a file that `save` writes at once, from arrays held in memory."""
 
-    def __init__(self, target: str, tensors: Mapping[str, Tensor], token: str) -> None:
+    def __init__(self, target: str, tensors: Mapping[str, Tensor], token: str, save: Save) -> None:
         # First: if there is no memory for them, nothing has been created.
         self._arrays = {name: np.empty(tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
         super().__init__(target, token)
-        self.sinks = {name: HeldSink(array) for name, array in self._arrays.items()}
+        self._save = save
+        self.sinks = {name: _HeldSink(array) for name, array in self._arrays.items()}
+
+    def _complete(self) -> None:
+        self._save(self._file, self._arrays)
 
 
-class HeldSink:
+class _HeldSink:
     """An array in memory, of which regions are written."""
 
     def __init__(self, array: Array) -> None:
@@ -124,7 +130,7 @@ def write_whole(writer: Writer, arrays: Mapping[str, Array]) -> None:
 
 
 def resolved(path: str | os.PathLike[str], folder: bool = False) -> str:
-    """Return the target behind links, or refuse it if a file (or a folder) must not replace it."""
+    """Return the target behind links, or refuse it if a file (or a zarr folder) must not replace it."""
     target = os.path.abspath(path)
     try:
         mode = os.lstat(target).st_mode
@@ -136,6 +142,8 @@ def resolved(path: str | os.PathLike[str], folder: bool = False) -> str:
     if not (stat.S_ISDIR(mode) if folder else stat.S_ISREG(mode)):
         kind = "a folder" if stat.S_ISDIR(mode) else "a file" if stat.S_ISREG(mode) else "a device or a pipe"
         raise FileError(f"{kind} in the place of the output", f"{'a folder' if folder else 'a file'}, or nothing")
+    if folder and os.listdir(target) and not os.path.exists(os.path.join(target, "zarr.json")):
+        raise FileError("a folder of other files in the place of the output", "a zarr folder of version 3, or nothing")
     if not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), target)
     return target

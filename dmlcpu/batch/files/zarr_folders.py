@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dmlcpu.batch.files.base import FileError, FileSource, check_block, check_dtype, chosen, library, no_name, refused
-from dmlcpu.batch.files.targets import Writer, exchange, make_folder, remove, resolved, sync_folder
+from dmlcpu.batch.files.targets import Writer, exchange, make_folder, remove, sync_folder
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Region, Tensor
 
@@ -34,21 +34,17 @@ def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
     return _ZarrSource(members[chosen(name, sorted(members))], dtype)
 
 
-def check_target(path: str, tensors: Mapping[str, Tensor]) -> str:
-    """Return where a new zarr folder goes, or refuse it."""
+def check(tensors: Mapping[str, Tensor]) -> None:
+    """Refuse arrays that a zarr folder cannot hold."""
     library("zarr", "zarr")
     for tensor in tensors.values():
         if tensor.dtype not in _TYPES:
             raise FileError(f"elements of {tensor.dtype} for a zarr folder", "the types of numbers that NumPy has")
-    target = resolved(path, folder=True)
-    if os.path.isdir(target) and os.listdir(target) and not os.path.exists(os.path.join(target, "zarr.json")):
-        raise FileError("a folder of other files in the place of the output", f"{_ALLOWED}, or nothing")
-    return target
 
 
-def create(path: str, tensors: Mapping[str, Tensor], token: str) -> Writer:
+def create(target: str, tensors: Mapping[str, Tensor], token: str) -> Writer:
     """Begin a zarr folder: an array if there is one, otherwise a group."""
-    return _ZarrWriter(check_target(path, tensors), tensors, token)
+    return _ZarrWriter(target, tensors, token)
 
 
 def _opened(path: str) -> Any:
