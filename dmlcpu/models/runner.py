@@ -3,9 +3,10 @@
 import contextlib
 import functools
 import math
+import statistics
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -44,7 +45,7 @@ class RunError(RuntimeError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """How often each dispatch runs and what is told of its times: DxDispatch's timing options.
+    """How often each dispatch runs, and which of its times are printed: DxDispatch's timing options.
 
     Parameters
     ----------
@@ -53,7 +54,7 @@ class Timing:
     repeat : int, default 1
         How many times a sample runs the operator; its time is divided by that.
     milliseconds : float, optional
-        Take samples for so long instead, at least one.
+        Take samples until this time has passed instead, at least one.
     warmup_samples : int, default 1
         How many of the first samples are cold, and left out of the median. At least one sample is always hot.
     verbosity : {0, 1, 2}
@@ -132,7 +133,7 @@ def run_model(model: Model, *, timing: Timing | None = None, emit: Emit = print)
 def _failures_at(path: Path) -> Iterator[None]:
     try:
         yield
-    except BrokenPipeError:  # nobody reads the output any more: not the command's failure
+    except BrokenPipeError:  # the reader of the output has gone: not the command's failure
         raise
     except (ValueError, OSError) as error:
         raise RunError(json_path(path), str(error)) from error
@@ -140,15 +141,15 @@ def _failures_at(path: Path) -> Iterator[None]:
         raise RunError(json_path(path), "not enough memory") from error
 
 
+@dataclass(slots=True)
 class _Run:
     """A run under way: the memory of the buffers, and the initialized operators."""
 
-    def __init__(self, model: Model, timing: Timing, emit: Emit) -> None:
-        self.model = model
-        self.timing = timing
-        self.emit = emit
-        self.memory: dict[str, Array] = {}
-        self.operators: dict[str, CompiledOperator] = {}
+    model: Model
+    timing: Timing
+    emit: Emit
+    memory: dict[str, Array] = field(default_factory=dict)
+    operators: dict[str, CompiledOperator] = field(default_factory=dict)
 
     def initialize(self, name: str, dispatchable: Dispatchable | OnnxDispatchable) -> None:
         if isinstance(dispatchable, OnnxDispatchable):
@@ -173,19 +174,17 @@ class _Run:
 
     def values(self, name: str) -> Array:
         """Return what the initial values of a buffer have become."""
-        buffer = self.model.buffers[name]
-        if buffer.deferred:
-            return self.memory[name].reshape(-1)
-        if buffer.data_type is TensorDataType.UNKNOWN:
-            return self.memory[name]
-        return self.memory[name][: buffer.initial.nbytes].view(buffer.initial.dtype)
+        buffer, memory = self.model.buffers[name], self.memory[name].reshape(-1)
+        if buffer.deferred or buffer.data_type is TensorDataType.UNKNOWN:
+            return memory
+        return memory[: buffer.initial.nbytes].view(buffer.initial.dtype)
 
     def _bound(self, tensors: Tensors, bindings: dict[str, Binding]) -> dict[str, Array]:
-        """Return tensors as views of the memory they are bound to, by the names that operators call them."""
+        """Return tensors as views of the memory they are bound to, by the operator's names for them."""
         arrays = {}
-        for field, tensor in tensors:
-            resource, offset = bindings[field.dml_name]
-            arrays[field.name] = tensor.view(self.memory[resource][offset:])
+        for member, tensor in tensors:
+            resource, offset = bindings[member.dml_name]
+            arrays[member.name] = tensor.view(self.memory[resource][offset:])
         return arrays
 
     def _dispatch(self, command: Dispatch | OnnxDispatch) -> None:
@@ -229,19 +228,16 @@ def _measure(call: Callable[[], object], timing: Timing) -> list[float]:
             call()
         now = time.perf_counter()
         samples.append((now - start) * 1000 / timing.repeat)
-        if timing.milliseconds is None:
-            done = len(samples) >= timing.iterations
-        else:
-            done = (now - begin) * 1000 >= timing.milliseconds
-        if done:
+        milliseconds = timing.milliseconds
+        if len(samples) >= timing.iterations if milliseconds is None else (now - begin) * 1000 >= milliseconds:
             return samples
 
 
 def _report(name: str, samples: list[float], timing: Timing) -> Iterator[str]:
-    """Yield the lines that tell of a dispatch's times."""
-    cold = min(len(samples) - 1, timing.warmup_samples)
+    """Yield the lines about a dispatch's times."""
+    cold = min(len(samples) - 1, timing.warmup_samples)  # DxDispatch's median: the larger of two in the middle
     if timing.verbosity == 0:
-        yield f"Dispatch '{name}': {len(samples)} iterations, {_median(samples[cold:]):.4f} ms median (CPU)"
+        yield f"Dispatch '{name}': {len(samples)} iterations, {statistics.median_high(samples[cold:]):.4f} ms median (CPU)"
         return
     yield f"Dispatch '{name}': {len(samples)} iterations"
     if cold:
@@ -254,12 +250,7 @@ def _report(name: str, samples: list[float], timing: Timing) -> Iterator[str]:
 
 
 def _statistics(samples: list[float]) -> str:
-    average = sum(samples) / len(samples)
     return (
-        f"{len(samples)} samples, {average:.4f} ms average, {min(samples):.4f} ms min, "
-        f"{_median(samples):.4f} ms median, {max(samples):.4f} ms max"
+        f"{len(samples)} samples, {statistics.fmean(samples):.4f} ms average, {min(samples):.4f} ms min, "
+        f"{statistics.median_high(samples):.4f} ms median, {max(samples):.4f} ms max"
     )
-
-
-def _median(samples: list[float]) -> float:
-    return sorted(samples)[len(samples) // 2]  # DxDispatch's: of two in the middle the larger
