@@ -3,10 +3,10 @@
 import contextlib
 import functools
 import math
-import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from statistics import fmean, median_high
 
 import numpy as np
 
@@ -228,8 +228,8 @@ def _measure(call: Callable[[], object], timing: Timing) -> list[float]:
             call()
         now = time.perf_counter()
         samples.append((now - start) * 1000 / timing.repeat)
-        milliseconds = timing.milliseconds
-        if len(samples) >= timing.iterations if milliseconds is None else (now - begin) * 1000 >= milliseconds:
+        enough = len(samples) >= timing.iterations
+        if enough if timing.milliseconds is None else (now - begin) * 1000 >= timing.milliseconds:
             return samples
 
 
@@ -237,7 +237,7 @@ def _report(name: str, samples: list[float], timing: Timing) -> Iterator[str]:
     """Yield the lines about a dispatch's times."""
     cold = min(len(samples) - 1, timing.warmup_samples)  # DxDispatch's median: the larger of two in the middle
     if timing.verbosity == 0:
-        yield f"Dispatch '{name}': {len(samples)} iterations, {statistics.median_high(samples[cold:]):.4f} ms median (CPU)"
+        yield f"Dispatch '{name}': {len(samples)} iterations, {median_high(samples[cold:]):.4f} ms median (CPU)"
         return
     yield f"Dispatch '{name}': {len(samples)} iterations"
     if cold:
@@ -251,6 +251,6 @@ def _report(name: str, samples: list[float], timing: Timing) -> Iterator[str]:
 
 def _statistics(samples: list[float]) -> str:
     return (
-        f"{len(samples)} samples, {statistics.fmean(samples):.4f} ms average, {min(samples):.4f} ms min, "
-        f"{statistics.median_high(samples):.4f} ms median, {max(samples):.4f} ms max"
+        f"{len(samples)} samples, {fmean(samples):.4f} ms average, {min(samples):.4f} ms min, "
+        f"{median_high(samples):.4f} ms median, {max(samples):.4f} ms max"
     )
