@@ -228,8 +228,11 @@ def _measure(call: Callable[[], object], timing: Timing) -> list[float]:
             call()
         now = time.perf_counter()
         samples.append((now - start) * 1000 / timing.repeat)
-        enough = len(samples) >= timing.iterations
-        if enough if timing.milliseconds is None else (now - begin) * 1000 >= timing.milliseconds:
+        if timing.milliseconds is None:
+            done = len(samples) >= timing.iterations
+        else:
+            done = (now - begin) * 1000 >= timing.milliseconds
+        if done:
             return samples
 
 

@@ -6,13 +6,16 @@ from typing import Any
 
 import pytest
 from dx_models import (
+    BOUND,
     OPERATOR_TYPES,
-    Change,
+    Save,
     add_command,
     add_resource,
+    all_of,
     buffer,
     change_binding,
     change_command,
+    faults,
     matmul,
     remove,
     replace,
@@ -23,13 +26,8 @@ from dx_models import (
 from dmlcpu.batch import ModelError, load_model
 from dmlcpu.common.extras import MissingExtraError
 
-Save = Callable[[Any], Path]
-
-
-def faults(path: Path) -> list[str]:
-    with pytest.raises(ModelError) as caught:
-        load_model(path)
-    return [str(fault) for fault in caught.value.faults]
+B, COUNT, NAME = "$.resources.b", "an integer from 1 to 4294967295", "the name of a resource"
+VALUES = "a list, an object that describes the values, or 'deferred'"
 
 
 @pytest.mark.parametrize("make", [top_k, scatter, matmul, lambda: matmul(owned=True)])
@@ -80,105 +78,78 @@ def test_byte_order_mark(save: Save) -> None:
 
 
 SHAPE_FAULTS = [
-    (remove("commands"), ["$.commands: missing; allowed: a list of commands"]),
+    (remove("commands"), "$.commands: missing; allowed: a list of commands"),
     (
-        lambda model: (model.pop("resources"), model.pop("dispatchables")),
-        [
-            "$.resources: missing; allowed: an object of buffers by name",
-            "$.dispatchables: missing; allowed: an object of operators by name",
-        ],
+        all_of(remove("resources"), remove("dispatchables")),
+        "$.resources: missing; allowed: an object of buffers by name",
+        "$.dispatchables: missing; allowed: an object of operators by name",
     ),
-    (replace("resources", by=[]), ["$.resources: a list of 0; allowed: an object of buffers by name"]),
-    (replace("commands", by={}), ["$.commands: an object; allowed: a list of commands"]),
+    (replace("resources", by=[]), "$.resources: a list of 0; allowed: an object of buffers by name"),
+    (replace("commands", by={}), "$.commands: an object; allowed: a list of commands"),
     (
         add_resource("b", [1]),
-        ["$.resources.b: a list of 1; allowed: a buffer: an object with initialValuesDataType and initialValues"],
+        f"{B}: a list of 1; allowed: a buffer: an object with initialValuesDataType and initialValues",
     ),
-    (
-        add_resource("b", {"initialValuesDataType": "INT8"}),
-        ["$.resources.b.initialValues: missing; allowed: a list, an object that describes the values, or 'deferred'"],
-    ),
-    (
-        add_resource("b", buffer("INT8", "later")),
-        ["$.resources.b.initialValues: 'later'; allowed: a list, an object that describes the values, or 'deferred'"],
-    ),
+    (add_resource("b", {"initialValuesDataType": "INT8"}), f"{B}.initialValues: missing; allowed: {VALUES}"),
+    (add_resource("b", buffer("INT8", "later")), f"{B}.initialValues: 'later'; allowed: {VALUES}"),
     (
         add_resource("b", buffer(8, [1], sizeInBytes=0, type="texture")),
-        [
-            "$.resources.b.initialValuesDataType: 8; allowed: the name of a data type",
-            "$.resources.b.sizeInBytes: 0; allowed: an integer from 1 to 34359738368",
-            "$.resources.b.type: 'texture'; allowed: 'buffer'",
-        ],
+        f"{B}.initialValuesDataType: 8; allowed: the name of a data type",
+        f"{B}.sizeInBytes: 0; allowed: an integer from 1 to 34359738368",
+        f"{B}.type: 'texture'; allowed: 'buffer'",
     ),
     (
         add_resource("b", buffer("INT8", {"valueCount": 0, "value": 1})),
-        ["$.resources.b.initialValues.valueCount: 0; allowed: an integer from 1 to 4294967295"],
+        f"{B}.initialValues.valueCount: 0; allowed: {COUNT}",
     ),
     (
         add_resource("b", buffer("INT8", {"valueCount": 1.5, "valueStart": 1})),
-        [
-            "$.resources.b.initialValues.valueCount: 1.5; allowed: an integer from 1 to 4294967295",
-            "$.resources.b.initialValues.valueDelta: missing; allowed: the difference between two values",
-        ],
+        f"{B}.initialValues.valueCount: 1.5; allowed: {COUNT}",
+        f"{B}.initialValues.valueDelta: missing; allowed: the difference between two values",
     ),
     (
         add_resource("b", buffer("INT8", {})),
-        [
-            "$.resources.b.initialValues.valueCount: missing; allowed: an integer from 1 to 4294967295",
-            "$.resources.b.initialValues.value: missing; allowed: the value of every element",
-        ],
+        f"{B}.initialValues.valueCount: missing; allowed: {COUNT}",
+        f"{B}.initialValues.value: missing; allowed: the value of every element",
     ),
     (
         add_resource("b", buffer("INT8", {"sourcePath": "a.npy", "value": 1})),
-        ["$.resources.b.initialValues: an object; allowed: sourcePath alone"],
+        f"{B}.initialValues: an object; allowed: sourcePath alone",
     ),
     (
         add_resource("b", buffer("INT8", {"sourcePath": 5})),
-        ["$.resources.b.initialValues.sourcePath: 5; allowed: the path of a .npy, .dat or .bin file"],
+        f"{B}.initialValues.sourcePath: 5; allowed: the path of a .npy, .dat or .bin file",
     ),
     (
         replace("dispatchables", "topk", by={"desc": {}}),
-        ["$.dispatchables.topk.type: missing; allowed: the name of an operator"],
+        "$.dispatchables.topk.type: missing; allowed: the name of an operator",
     ),
     (
         replace("dispatchables", "topk", "desc", by=None),
-        ["$.dispatchables.topk.desc: null; allowed: an object of the operator's fields"],
+        "$.dispatchables.topk.desc: null; allowed: an object of the operator's fields",
     ),
-    (
-        change_command(1, type="sing"),
-        ["$.commands[1].type: 'sing'; allowed: 'dispatch', 'print' or 'writeFile'"],
-    ),
-    (remove("commands", 1, "type"), ["$.commands[1].type: missing; allowed: 'dispatch', 'print' or 'writeFile'"]),
-    (remove("commands", 1, "resource"), ["$.commands[1].resource: missing; allowed: the name of a resource"]),
-    (change_command(1, verbose="yes"), ["$.commands[1].verbose: 'yes'; allowed: true or false"]),
-    (
-        remove("commands", 0, "bindings"),
-        ["$.commands[0].bindings: missing; allowed: an object of resources by tensor"],
-    ),
-    (
-        change_binding("InputTensor", None),
-        ["$.commands[0].bindings.InputTensor: null; allowed: the name of a resource"],
-    ),
-    (
-        change_binding("InputTensor", ["x", "x"]),
-        ["$.commands[0].bindings.InputTensor: a list of 2; allowed: one resource"],
-    ),
+    (change_command(1, type="sing"), "$.commands[1].type: 'sing'; allowed: 'dispatch', 'print' or 'writeFile'"),
+    (remove("commands", 1, "type"), "$.commands[1].type: missing; allowed: 'dispatch', 'print' or 'writeFile'"),
+    (remove("commands", 1, "resource"), f"$.commands[1].resource: missing; allowed: {NAME}"),
+    (change_command(1, verbose="yes"), "$.commands[1].verbose: 'yes'; allowed: true or false"),
+    (remove("commands", 0, "bindings"), f"{BOUND}: missing; allowed: an object of resources by tensor"),
+    (change_binding("InputTensor", None), f"{BOUND}.InputTensor: null; allowed: {NAME}"),
+    (change_binding("InputTensor", ["x", "x"]), f"{BOUND}.InputTensor: a list of 2; allowed: one resource"),
     (
         change_binding("InputTensor", {"elementOffset": -1}),
-        [
-            "$.commands[0].bindings.InputTensor.elementOffset: -1; allowed: an integer of at least 0",
-            "$.commands[0].bindings.InputTensor.name: missing; allowed: the name of a resource",
-        ],
+        f"{BOUND}.InputTensor.elementOffset: -1; allowed: an integer of at least 0",
+        f"{BOUND}.InputTensor.name: missing; allowed: {NAME}",
     ),
     (
         add_command(type="writeFile", resource="x", targetPath="x.npy", dimensions=[3, 0]),
-        ["$.commands[3].dimensions[1]: 0; allowed: a positive integer"],
+        "$.commands[3].dimensions[1]: 0; allowed: a positive integer",
     ),
 ]
 
 
-@pytest.mark.parametrize(("change", "expected"), SHAPE_FAULTS)
-def test_shape_faults(save: Save, change: Change, expected: list[str]) -> None:
+@pytest.mark.parametrize("case", SHAPE_FAULTS)
+def test_a_changed_model_has_these_faults(save: Save, case: tuple[Any, ...]) -> None:
+    change, *expected = case
     model = top_k()
     change(model)
     assert faults(save(model)) == expected

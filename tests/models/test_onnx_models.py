@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dx_models import buffer, top_k, zeros
+from dx_models import Save, buffer, dispatch, faults, run, top_k, zeros
 
 onnx = pytest.importorskip("onnx")
-from dx_onnx import FLOAT, SUMS, Save, concat, faults, gemm, run, save_onnx  # noqa: E402
+from dx_onnx import FLOAT, SUMS, concat, gemm, save_onnx  # noqa: E402
 from onnx import TensorProto, helper  # noqa: E402
 
 from dmlcpu.batch import Timing, load_model, run_model  # noqa: E402
@@ -52,10 +52,7 @@ def test_what_is_deferred_is_kept_apart_from_what_it_came_of(save: Save, folder:
     model = {
         "resources": {"x": buffer("FLOAT32", [1, 2]), "o": zeros("FLOAT32", 2), "y": buffer("UNKNOWN", "deferred")},
         "dispatchables": {"same": {"type": "ONNX", "sourcePath": "same.onnx"}},
-        "commands": [
-            {"type": "dispatch", "dispatchable": "same", "bindings": {"x": "x", "y": "y"}},
-            {"type": "dispatch", "dispatchable": "same", "bindings": {"x": "o", "y": "x"}},
-        ],
+        "commands": [dispatch("same", x="x", y="y"), dispatch("same", x="o", y="x")],
     }
     loaded = load_model(save(model))
     for _ in range(2):
@@ -112,7 +109,7 @@ def test_sizes_of_free_dimensions(save: Save, folder: Path, caplog: pytest.LogCa
                 "desc": {},
             }
         },
-        "commands": [{"type": "dispatch", "dispatchable": "free", "bindings": {"x": "x", "y": "y"}}],
+        "commands": [dispatch("free", x="x", y="y")],
     }
     _, buffers = run(save(model))
     assert buffers["y"].tolist() == [1, 2, 1, 2, 3, 4, 3, 4]
@@ -133,10 +130,7 @@ def test_inputs_that_are_not_bound_are_zeros_or_their_defaults(
     model = {
         "resources": {"x": buffer("FLOAT32", [1, 2]), "y": buffer("FLOAT32", "deferred")},
         "dispatchables": {"sum": {"type": "onnx", "sourcePath": "sum.onnx"}},
-        "commands": [
-            {"type": "dispatch", "dispatchable": "sum", "bindings": {}},
-            {"type": "dispatch", "dispatchable": "sum", "bindings": {"x": "x", "y": "y"}},
-        ],
+        "commands": [dispatch("sum"), dispatch("sum", x="x", y="y")],
     }
     _, buffers = run(save(model))
     assert buffers["y"].tolist() == [11, 22]

@@ -178,10 +178,7 @@ TYPES = "FLOAT32, FLOAT16, UINT32, UINT16, UINT8, INT32, INT16, INT8, FLOAT64, U
         (buffer("UINT4", [1]), [f"initialValuesDataType: 'UINT4'; allowed: {TYPES}, UNKNOWN"]),
         (buffer("UNKNOWN", [1]), [f"initialValuesDataType: 'UNKNOWN'; allowed: {TYPES}"]),
         ({"initialValues": [1]}, [f"initialValuesDataType: missing; allowed: {TYPES}"]),
-        (
-            {"initialValues": {"valueCount": 1, "value": 1}},
-            [f"initialValuesDataType: missing; allowed: {TYPES}"],
-        ),
+        ({"initialValues": {"valueCount": 1, "value": 1}}, [f"initialValuesDataType: missing; allowed: {TYPES}"]),
         (buffer("UINT8", []), ["initialValues: an empty list; allowed: at least one value"]),
         (
             buffer("UINT8", [1, 256, -1, 2.5, 2.0, "nan", True, None, [1]]),
@@ -280,21 +277,9 @@ def test_paths_that_cannot_be(save: Save, name: str) -> None:
 @pytest.mark.parametrize(
     ("data_type", "array", "expected"),
     [
-        (
-            "UNKNOWN",
-            np.zeros(2, np.complex64),
-            f"initialValues.sourcePath: 'x.npy' of complex64; allowed: {TYPES}",
-        ),
-        (
-            "FLOAT32",
-            np.zeros(2),
-            "initialValuesDataType: FLOAT32; allowed: FLOAT64, the type of 'x.npy'",
-        ),
-        (
-            "UNKNOWN",
-            np.zeros((2, 0)),
-            "initialValues.sourcePath: 'x.npy' of shape (2, 0); allowed: at least one value",
-        ),
+        ("UNKNOWN", np.zeros(2, np.complex64), f"initialValues.sourcePath: 'x.npy' of complex64; allowed: {TYPES}"),
+        ("FLOAT32", np.zeros(2), "initialValuesDataType: FLOAT32; allowed: FLOAT64, the type of 'x.npy'"),
+        ("UNKNOWN", np.zeros((2, 0)), "initialValues.sourcePath: 'x.npy' of shape (2, 0); allowed: at least one value"),
     ],
 )
 def test_npy_file_that_does_not_fit(

@@ -1,27 +1,28 @@
-import re
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from dx_models import ROWS, buffer, matmul, scatter, tensor, top_k, zeros
+from dx_models import (
+    ROWS,
+    Save,
+    buffer,
+    dispatch,
+    matmul,
+    printed,
+    run,
+    scatter,
+    scatter_nd,
+    scattering,
+    tensor,
+    top_k,
+    zeros,
+)
 
 from dmlcpu import reference
 from dmlcpu.batch import RunError, Timing, load_model, run_model
 from dmlcpu.models import runner as runner_module
-
-Save = Callable[[Any], Path]
-
-NUMBER = r"\d+\.\d{4}"
-
-
-def run(path: Path, timing: Timing | None = None) -> tuple[list[str], dict[str, np.ndarray]]:
-    """Run a model; return its output without the dispatches' times, and the buffers it leaves."""
-    lines: list[str] = []
-    buffers = run_model(load_model(path), timing=timing, emit=lines.append)
-    return [re.sub(rf"{NUMBER} ms median", "# ms median", line) for line in lines], buffers
 
 
 def test_top_k(save: Save) -> None:
@@ -31,20 +32,13 @@ def test_top_k(save: Save) -> None:
         "Resource 'values': 11, 10, 9, 8, 7, 6",
         "Resource 'indices': 3, 2, 2, 3, 3, 2",
     ]
-    assert {name: array.dtype.name for name, array in buffers.items()} == {
-        "x": "float32",
-        "values": "float32",
-        "indices": "uint32",
-    }
+    assert [array.dtype.name for array in buffers.values()] == ["float32", "float32", "uint32"]
     np.testing.assert_array_equal(buffers["x"], ROWS)
 
 
 def test_scatter(save: Save) -> None:
     lines, _ = run(save(scatter()))
-    assert lines == [
-        "Dispatch 'scatter': 1 iterations, # ms median (CPU)",
-        "Resource 'y': 1, 11, 3, 10, 9, 6, 7, 12",
-    ]
+    assert lines == ["Dispatch 'scatter': 1 iterations, # ms median (CPU)", "Resource 'y': 1, 11, 3, 10, 9, 6, 7, 12"]
 
 
 def test_scatter_in_place(save: Save) -> None:
@@ -74,25 +68,8 @@ def test_owned_tensors_are_bound_once(save: Save) -> None:
     model = matmul(owned=True)
     model["resources"]["at"] = buffer("UINT32", [0])
     model["resources"]["hundred"] = buffer("INT8", [100])
-    model["dispatchables"]["overwrite"] = {
-        "type": "SCATTER_ND",
-        "desc": {
-            "InputTensor": tensor("INT8", 6),
-            "IndicesTensor": tensor("UINT32", 1),
-            "UpdatesTensor": tensor("INT8", 1),
-            "OutputTensor": tensor("INT8", 6),
-            "InputDimensionCount": 1,
-            "IndicesDimensionCount": 1,
-        },
-    }
-    model["commands"].insert(
-        0,
-        {
-            "type": "dispatch",
-            "dispatchable": "overwrite",
-            "bindings": {"InputTensor": "b", "IndicesTensor": "at", "UpdatesTensor": "hundred", "OutputTensor": "b"},
-        },
-    )
+    model["dispatchables"]["overwrite"] = scatter_nd("INT8", [6], [1], [1])
+    model["commands"].insert(0, dispatch("overwrite", **scattering("b", "at", "hundred", "b")))
     lines, buffers = run(save(model))
     assert lines[-1] == "Resource 'y': -2, 32, -2, 65"
     assert buffers["b"].tolist() == [100, 0, 0, 1, -1, 10]
@@ -104,30 +81,8 @@ def test_effects_last_and_buffers_change_type(save: Save) -> None:
     model["resources"]["values"] = zeros("UINT32", 6)
     model["resources"]["marks"] = zeros("UINT8", 5)
     model["resources"]["ones"] = buffer("UINT8", [1] * 6)
-    model["dispatchables"]["mark"] = {
-        "type": "SCATTER_ND",
-        "desc": {
-            "InputTensor": tensor("UINT8", 1, 5),
-            "IndicesTensor": tensor("UINT32", 6, 1),
-            "UpdatesTensor": tensor("UINT8", 1, 6),
-            "OutputTensor": tensor("UINT8", 1, 5),
-            "InputDimensionCount": 1,
-            "IndicesDimensionCount": 2,
-        },
-    }
-    model["commands"] += [
-        {
-            "type": "dispatch",
-            "dispatchable": "mark",
-            "bindings": {
-                "InputTensor": "marks",
-                "IndicesTensor": "indices",
-                "UpdatesTensor": "ones",
-                "OutputTensor": "marks",
-            },
-        },
-        {"type": "print", "resource": "marks"},
-    ]
+    model["dispatchables"]["mark"] = scatter_nd("UINT8", [1, 5], [6, 1], [1, 6])
+    model["commands"] += [dispatch("mark", **scattering("marks", "indices", "ones", "marks")), *printed("marks")]
     lines, _ = run(save(model))
     bits = np.array([11, 10, 9, 8, 7, 6], np.float32).view(np.uint32)
     assert lines[1] == f"Resource 'values': {', '.join(map(str, bits))}"
@@ -149,14 +104,10 @@ def test_a_broadcast_tensor_of_bytes(save: Save) -> None:
     model = scatter()
     model["resources"]["updates"] = buffer("UINT8", [5, 6, 7, 8])
     model["resources"]["x"] = model["resources"]["y"] = zeros("UINT8", 8)
-    desc = model["dispatchables"]["scatter"]["desc"]
-    desc["InputTensor"] = desc["OutputTensor"] = tensor("UINT8", 8)
-    desc["IndicesTensor"] = tensor("UINT32", 1)
-    desc["UpdatesTensor"] = tensor("UINT8", 1)
-    desc["IndicesDimensionCount"] = 1
+    model["dispatchables"]["scatter"] = scatter_nd("UINT8", [8], [1], [1])
     _, buffers = run(save(model))
     assert buffers["y"].tolist() == [0, 0, 0, 0, 5, 0, 0, 0]
-    desc["InputTensor"] = tensor("UINT8", 8, Strides=[0])
+    model["dispatchables"]["scatter"]["desc"]["InputTensor"] = tensor("UINT8", 8, Strides=[0])
     model["resources"]["x"] = buffer("UINT8", [1, 2, 3, 4, 5, 6, 7, 8])
     _, buffers = run(save(model))
     assert buffers["y"].tolist() == [1, 1, 1, 1, 5, 1, 1, 1]
@@ -193,10 +144,7 @@ def test_print_verbose(save: Save) -> None:
         ],
     }
     lines, _ = run(save(model))
-    assert lines == [
-        "Resource 'A':\n[0] 1 (0x3C00)\n[1] 0.5 (0x3800)\n[2] nan (0x7E00)",
-        "Resource 'A': 1, 0.5, nan",
-    ]
+    assert lines == ["Resource 'A':\n[0] 1 (0x3C00)\n[1] 0.5 (0x3800)\n[2] nan (0x7E00)", "Resource 'A': 1, 0.5, nan"]
 
 
 def write_model(entry: dict[str, Any], **command: Any) -> dict[str, Any]:

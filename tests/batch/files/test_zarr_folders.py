@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import ml_dtypes
 import numpy as np
 import pytest
-from writing import contents, everything, write
+from writing import check_reads, contents, everything, write
 
 from dmlcpu.batch.files import FileError, Writer, check_target, create, open_source, remove, stray
 from dmlcpu.batch.files.targets import exchange
@@ -29,15 +29,7 @@ def test_reads_what_zarr_writes(tmp_path: Path, dtype: str, shape: tuple[int, ..
     zarr.create_array(tmp_path / "x.zarr", shape=shape, dtype=dtype, chunks=tuple(min(3, n or 1) for n in shape))[
         everything(shape)
     ] = array
-    with open_source(tmp_path / "x.zarr") as source:
-        assert (source.shape, source.dtype, source.in_regions) == (shape, array.dtype.newbyteorder("="), True)
-        into = np.empty(shape, source.dtype)
-        assert source.read(into=into) is into
-        got = source.read()
-        assert got.dtype.isnative
-        assert got.tobytes() == into.tobytes() == array.astype(source.dtype).tobytes()
-        region = tuple(slice(size // 3, size) for size in shape)
-        np.testing.assert_array_equal(source.read(region), array[region])
+    check_reads(tmp_path / "x.zarr", array)
 
 
 def test_writes_regions(tmp_path: Path) -> None:
@@ -228,13 +220,6 @@ def test_a_run_stopped_between_two_renames_leaves_the_old_folder_or_strays(
         replacing.discard()
         assert contents(tmp_path) == ["y.zarr"]
         assert read(tmp_path / "y.zarr") == OLD
-
-
-def test_refuses_what_it_cannot_hold(tmp_path: Path) -> None:
-    for dtype in ("O", "V2", "S3", ml_dtypes.bfloat16):
-        with pytest.raises(FileError, match="for a zarr folder"):
-            create(tmp_path / "y.zarr", {"a": Tensor((2,), np.dtype(dtype))}, "0a")
-    assert contents(tmp_path) == []
 
 
 def test_chunks() -> None:
