@@ -19,8 +19,8 @@ def add_options(warmup: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     types = list(dict.fromkeys(name for operator in OPERATORS.values() for name in operator.types))
     for kind, names in (("op", list(OPERATORS)), ("type", types)):
-        told = f"some of {', '.join(names)} (default: all)"
-        warmup.add_argument(f"--{kind}s", nargs="+", choices=names, default=names, metavar=kind.upper(), help=told)
+        text = f"some of {', '.join(names)} (default: all)"
+        warmup.add_argument(f"--{kind}s", nargs="+", choices=names, default=names, metavar=kind.upper(), help=text)
 
 
 def main(args: argparse.Namespace) -> int:

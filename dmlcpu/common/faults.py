@@ -1,4 +1,4 @@
-"""What is wrong with a file of a model or of jobs: each fault with its place, all of them in one error."""
+"""Faults of a model or of jobs: each has its place in the file, and one error holds them all."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class FaultsError(DmlError):
 
     def __init__(self, source: str, faults: Sequence[Fault]) -> None:
         super().__init__(source, faults[0].path, faults[0].found, faults[0].allowed)
-        self.args = (source, faults)  # what the error is pickled as
+        self.args = (source, faults)  # for pickles
         self.faults = faults
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""A model's commands: what is run, in order."""
+"""A model's commands, which run in order."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -86,7 +86,7 @@ def _dispatch(
 
 
 def _check_apart(dispatchable: Dispatchable, bindings: dict[str, Binding], path: Path, faults: Faults) -> None:
-    """Refuse outputs that lie where another tensor of the same dispatch does."""
+    """Refuse outputs that overlap another tensor of the same dispatch."""
     before: list[tuple[Field, Binding, TensorDesc]] = []
     for field, tensor in dispatchable.dispatched_tensors():  # inputs first: DirectML's order
         if field.dml_name not in bindings:
@@ -141,11 +141,11 @@ def _check_count(shape: tuple[int, ...], buffer: Buffer, path: Path, faults: Fau
 
 
 def check_deferred(commands: Sequence[Command | None], buffers: Buffers, faults: Faults) -> None:
-    """Note what is printed or written of a deferred buffer before a dispatch has given it anything."""
+    """Note commands that print or write a deferred buffer before a dispatch has filled it."""
     given: set[str] = set()
     for i, command in enumerate(commands):
         if command is None:
-            return  # it might have been what gives it
+            return  # the command at fault may be the one that fills it
         if isinstance(command, OnnxDispatch):
             given |= {place.resource for place in command.outputs.values()}
         elif isinstance(command, Print | WriteFile):

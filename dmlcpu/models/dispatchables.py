@@ -18,7 +18,7 @@ from dmlcpu.models.resources import Buffer
 # DirectML's rule for where in a buffer a tensor may start (DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT).
 _OFFSET_ALIGNMENT = 16
 
-# Buffers by name. None: the file has one of that name, but it is at fault.
+# Buffers by name. None: the file has a buffer of that name, but it is at fault.
 Buffers = Mapping[str, Buffer | None]
 Tensors = Iterable[tuple[Field, TensorDesc]]
 
@@ -98,7 +98,7 @@ def load_bindings(
     path: Path,
     faults: Faults,
 ) -> dict[str, Binding]:
-    """Return the bindings of `tensors`, noting the missing, the unknown and those that are too small.
+    """Return the bindings of `tensors`, and note the faults: missing, unknown or too small.
 
     `others` are the operator's other tensors; `elsewhere` says where they are bound.
     """
@@ -127,9 +127,9 @@ def load_bindings(
 def sources(
     given: dict[str, Any], names: Collection[str], path: Path, faults: Faults
 ) -> Iterator[tuple[str, Any, Path]]:
-    """Yield the tensors that are bound, to what, and where the file says so.
+    """Yield each bound tensor with its source and the source's place in the file.
 
-    Those of an array come one by one, without null, which stands for what is bound elsewhere.
+    The tensors of an array come one by one; null, for a tensor that is bound elsewhere, is left out.
     """
     for tensor, source in given.items():
         where = (*path, tensor)
@@ -144,7 +144,7 @@ def sources(
 
 
 def check_resources(given: dict[str, Any], buffers: Buffers, path: Path, faults: Faults) -> None:
-    """Note what can be said of bindings to an operator that is not known."""
+    """Check the names of resources in the bindings of an operator that is at fault itself."""
     for tensor, source in given.items():
         sources = source if isinstance(source, list) else [source]
         for i, each in enumerate(sources):

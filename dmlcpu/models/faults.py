@@ -1,4 +1,4 @@
-"""What is wrong with a model file: faults are collected while it is loaded, and raised together."""
+"""Faults of a model file: collected while it is loaded, and raised together."""
 
 import json
 import re

@@ -141,7 +141,7 @@ def _schema() -> dict[str, Any]:
 
 
 def _check_shape(data: Any, faults: Faults) -> None:
-    """Check the file against the JSON Schema; each place's "description" there says what is allowed."""
+    """Check the file against the JSON Schema; a fault's "allowed" is the schema's "description"."""
     for error in extra("jsonschema").Draft202012Validator(_schema()).iter_errors(data):
         path = tuple(error.absolute_path)
         if error.validator == "required":

@@ -21,7 +21,7 @@ from dmlcpu.models.resources import DATA_TYPES, Buffer, Files
 
 _log = logging.getLogger("dmlcpu")
 
-_FREE = 1  # what DxDispatch takes for a dimension of an input that nothing gives a size
+_FREE = 1  # DxDispatch's size of an input's free dimension
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class OnnxDispatchable:
 
     name: str
     prepared: Any  # dmlcpu.interop.onnx.BackendRep
-    seconds: float  # that it took to prepare it
+    seconds: float  # spent on its preparation
 
 
 class Place(NamedTuple):
@@ -39,7 +39,7 @@ class Place(NamedTuple):
     resource: str
     offset: int
     dtype: np.dtype[Any]
-    shape: tuple[int, ...] | None  # None: the buffer becomes what the model gives, a deferred one
+    shape: tuple[int, ...] | None  # None: the buffer is deferred, and becomes the model's result
 
     @property
     def nbytes(self) -> int:
@@ -108,7 +108,7 @@ def load_onnx_dispatchable(name: str, entry: dict[str, Any], files: Files, fault
         prepared = ours.prepare(proto)
     except MemoryError:
         raise
-    except Exception as error:  # what Protobuf, ONNX's checker and its operators say of a model
+    except Exception as error:  # Protobuf, ONNX's checker and its operators raise nearly anything
         reason = f"{error.field} is {error.found}" if isinstance(error, DmlError) else " ".join(str(error).split())
         faults.add(where, f"{source!r}, which cannot be run: {reason}", "a valid ONNX model of known operators")
         return None
@@ -124,7 +124,7 @@ def _packages() -> tuple[Any, Any]:
 
 
 def _fix_sizes(proto: Any, entry: dict[str, Any], path: Path) -> None:
-    """Give dimensions of inputs and outputs the sizes that the file says, by name or by denotation."""
+    """Set free dimensions of inputs and outputs to the file's sizes, by name or by denotation."""
     values = [*proto.graph.input, *proto.graph.output]
     dimensions = [each for value in values for each in value.type.tensor_type.shape.dim]
     for member, attribute in (
@@ -200,7 +200,7 @@ def _shape_of(
 
 
 def _known(tensor: Any, free: int | None) -> tuple[int, ...] | None:
-    """Return a tensor's shape, with a size for what the model leaves free; None if it is not known then."""
+    """Return a tensor's shape, with `free` for free dimensions; None if a size is still unknown."""
     sizes = tuple(size if isinstance(size, int) else free for size in tensor.shape)
     return None if None in sizes else sizes  # type: ignore[return-value]
 
@@ -232,7 +232,7 @@ def _same_kind(mine: TensorDataType, wanted: TensorDataType) -> bool:
 def _zeros(
     prepared: Any, given: Mapping[str, Any], path: Path, faults: Faults
 ) -> Iterator[tuple[str, tuple[np.dtype[Any], tuple[int, ...]]]]:
-    """Yield the inputs that are not bound: zeros, as DxDispatch leaves open what they are."""
+    """Yield the inputs that are not bound, and are zeros here: DxDispatch leaves their values open."""
     for name, tensor in prepared.inputs.items():
         if name in given or name in prepared.defaults:
             continue
@@ -245,7 +245,7 @@ def _zeros(
 
 
 def _check_apart(inputs: dict[str, Place], outputs: dict[str, Place], path: Path, faults: Faults) -> None:
-    """Refuse outputs that lie where another tensor of the same dispatch does."""
+    """Refuse outputs that overlap another tensor of the same dispatch."""
     before = list(inputs.items())
     for name, place in outputs.items():
         for other, its in before:

@@ -18,7 +18,7 @@ _JSON5_ERROR = re.compile(r"<string>:(\d+) (.*) at column (\d+)", re.DOTALL)
 
 
 class _Repeating(dict[str, Any]):
-    """An object in which names stand more than once: parsers keep the last without a word."""
+    """An object in which names stand more than once: parsers keep the last in silence."""
 
     names: list[str]
 
@@ -73,7 +73,7 @@ def _repeated_names(data: Any, path: Path = ()) -> Iterator[tuple[Path, list[str
 
 
 def _in_words(error: str) -> str:
-    """Return json5's message of a fault as a model's faults are told."""
+    """Return json5's message in the words of a model's faults."""
     where = _JSON5_ERROR.fullmatch(error)
     if not where:
         return error

@@ -24,7 +24,7 @@ _TYPE_NAMED = {
     for name in (member.name, full_name(member))
 }
 _NOT_FINITE = ("nan", "inf", "-inf")
-# Halfway between the largest number and what would follow it: from here on, conversion gives infinity.
+# Halfway between the largest number and the next power of two: conversion gives infinity from here on.
 _OVERFLOW = {2: 65520, 4: 2**128 - 2**103, 8: 2**1024 - 2**970}
 _MOST_FAULTS = 10  # that one list of values has: a million wrong values are one mistake
 
@@ -43,7 +43,7 @@ class Buffer:
     name: str
     data_type: TensorDataType
     initial: Array
-    nbytes: int  # sizeInBytes, or what the initial values take
+    nbytes: int  # sizeInBytes, or the bytes of the initial values
     delta: Array | None = None
     deferred: bool = False  # an ONNX model's result, of any size, replaces it
 

@@ -78,13 +78,13 @@ def run_model(model: Model, *, timing: Timing | None = None, emit: Emit = print)
     timing : Timing, optional
         How often each dispatch runs. By default once.
     emit : callable, default print
-        What is called with each line of output.
+        Called with each line of output.
 
     Returns
     -------
     dict of str to ndarray
         The buffers after the last command, flat, each of its initial values' type and length (uint8, whole, where the
-        type is UNKNOWN). Of a deferred one, what was last written to it.
+        type is UNKNOWN). Of a deferred buffer, the last result written to it.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def run_model(model: Model, *, timing: Timing | None = None, emit: Emit = print)
 
     Notes
     -----
-    Effects last, as in DxDispatch: what a dispatch writes is what the next one reads.
+    Effects last, as in DxDispatch: a dispatch reads what the ones before it have written.
 
     Examples
     --------
@@ -173,7 +173,7 @@ class _Run:
             self._write_file(command)
 
     def values(self, name: str) -> Array:
-        """Return what the initial values of a buffer have become."""
+        """Return a buffer's present values, in the extent of its initial ones."""
         buffer, memory = self.model.buffers[name], self.memory[name].reshape(-1)
         if buffer.deferred or buffer.data_type is TensorDataType.UNKNOWN:
             return memory

@@ -30,7 +30,7 @@ def test_warm_up_counts_compiled_and_cached_kernels() -> None:
     assert re.fullmatch(r"compiled \d+ kernels in \d+\.\d s, \d+ were in the cache already: .*", text)
     assert text.endswith(f": {cache_folder()}")
     assert get_num_threads() == before
-    # What is compiled stays so: the same again has nothing to do.
+    # Compiled code is kept: a second call has nothing to do.
     again = warmup.warm_up([("top_k", "int16"), ("top_k", "uint16"), ("top_k", "bfloat16")])
     assert re.fullmatch(r"compiled 0 kernels in \d+\.\d s, 0 were in the cache already: .*", again)
 

@@ -1,4 +1,4 @@
-"""Faults in what a model means: names, operators, bindings, what is printed and written."""
+"""Faults in the meaning of a model: names, operators, bindings, printing and writing."""
 
 from typing import Any
 

@@ -39,13 +39,13 @@ def test_good_models_load(save: Save, make: Callable[[], dict[str, Any]]) -> Non
     assert len(model.commands) == len(made["commands"])
 
 
-def test_model_without_anything(save: Save) -> None:
+def test_an_empty_model_loads(save: Save) -> None:
     model = load_model(save({"resources": {}, "dispatchables": {}, "commands": []}))
     assert (model.buffers, model.dispatchables, model.commands) == ({}, {}, [])
 
 
-def test_spellings(save: Save, caplog: pytest.LogCaptureFixture) -> None:
-    """Suffixes and full names, wrapped tensors, members that are there for DxDispatch's sake."""
+def test_suffixes_and_full_names_load_the_same_desc(save: Save, caplog: pytest.LogCaptureFixture) -> None:
+    """Wrapped tensors, too, and members that only DxDispatch uses."""
     model = top_k()
     entry = model["dispatchables"]["topk"]
     entry["type"] = "TOP_K1"
@@ -71,7 +71,7 @@ def test_spellings(save: Save, caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.messages == []
 
 
-def test_byte_order_mark(save: Save) -> None:
+def test_a_byte_order_mark_is_skipped(save: Save) -> None:
     path = save(top_k())
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
     load_model(path)
@@ -155,13 +155,13 @@ def test_a_changed_model_has_these_faults(save: Save, case: tuple[Any, ...]) -> 
     assert faults(save(model)) == expected
 
 
-def test_root_that_is_no_object(save: Save) -> None:
+def test_a_root_that_is_no_object_is_a_fault(save: Save) -> None:
     expected = "an object with resources, dispatchables and commands"
     assert faults(save("[]")) == [f"$: a list of 0; allowed: {expected}"]
     assert faults(save("null")) == [f"$: null; allowed: {expected}"]
 
 
-def test_text_that_is_not_utf_8(save: Save) -> None:
+def test_text_that_is_not_utf_8_is_a_fault(save: Save) -> None:
     path = save("")
     path.write_bytes(b'{"\xff')
     assert faults(path) == ["$: not UTF-8 at byte 2; allowed: UTF-8 text"]
@@ -248,12 +248,12 @@ def test_unknown_members_are_ignored_with_a_warning(save: Save, caplog: pytest.L
     assert caplog.records[2].getMessage().endswith("; known: type, resource, verbose")
 
 
-def test_missing_model(tmp_path: Path) -> None:
+def test_a_missing_model_is_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         load_model(tmp_path / "model.json")
 
 
-def test_names_the_missing_extra(save: Save, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_named(save: Save, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jsonschema", None)
     with pytest.raises(MissingExtraError, match=r"needs the package jsonschema: pip install 'dmlcpu\[cli\]'"):
         load_model(save(top_k()))

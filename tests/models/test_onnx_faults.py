@@ -105,7 +105,7 @@ def test_an_output_of_open_shape_needs_one(save: Save, folder: Path) -> None:
     ]
 
 
-def test_models_that_cannot_run(save: Save, folder: Path) -> None:
+def test_an_invalid_model_is_a_fault(save: Save, folder: Path) -> None:
     model = gemm(folder)
     (folder / "gemm.onnx").write_bytes(b"no model")
     (fault,) = faults(save(model))
@@ -116,7 +116,7 @@ def test_models_that_cannot_run(save: Save, folder: Path) -> None:
     assert "No Op registered for Foo" in fault
 
 
-def test_what_is_no_tensor_of_directml(save: Save, folder: Path) -> None:
+def test_sequences_and_strings_cannot_be_bound(save: Save, folder: Path) -> None:
     sequence = helper.make_sequence_type_proto(helper.make_tensor_type_proto(FLOAT, [2]))
     nodes = [helper.make_node("SequenceAt", ["s", "i"], ["y"]), helper.make_node("Identity", ["t"], ["u"])]
     inputs = {"s": sequence, "i": (TensorProto.INT64, []), "t": (TensorProto.STRING, [1])}
@@ -142,7 +142,7 @@ def test_a_result_of_another_shape_writes_nothing(save: Save, folder: Path) -> N
     assert str(caught.value) == "$.commands[0]: y of 'concat' has the shape [2, 2]; it is bound with [3, 2]"
 
 
-def test_a_node_that_fails(save: Save, folder: Path) -> None:
+def test_a_node_that_fails_names_the_dispatch(save: Save, folder: Path) -> None:
     model = gemm(folder)
     node = helper.make_node("Gather", ["A0", "i"], ["add"])
     index = helper.make_tensor("i", TensorProto.INT64, [1], [7])

@@ -1,4 +1,4 @@
-"""Dispatchables of type onnx: what runs, and what is refused before it does."""
+"""Dispatchables of type onnx that run."""
 
 import json
 import sys
@@ -18,7 +18,7 @@ from dmlcpu.cli import main  # noqa: E402
 from dmlcpu.common.extras import MissingExtraError  # noqa: E402
 
 
-def test_fixed_shapes(save: Save, folder: Path) -> None:
+def test_a_model_of_fixed_shapes_runs_as_often_as_asked(save: Save, folder: Path) -> None:
     lines, buffers = run(save(gemm(folder)), Timing(iterations=3))
     assert lines == ["Dispatch 'gemm': 3 iterations, # ms median (CPU)", f"Resource 'Out': {SUMS}"]
     assert buffers["Out"].dtype == np.float32
@@ -44,7 +44,7 @@ def test_shapes_of_bindings_and_deferred_resources(save: Save, folder: Path) -> 
     assert Path("y.bin").read_bytes() == right.tobytes()
 
 
-def test_what_is_deferred_is_kept_apart_from_what_it_came_of(save: Save, folder: Path) -> None:
+def test_a_deferred_resource_does_not_share_memory_with_the_input_it_came_from(save: Save, folder: Path) -> None:
     """The evaluator may give an input as a result; and a run starts anew."""
     save_onnx(
         folder / "same.onnx", [helper.make_node("Identity", ["x"], ["y"])], {"x": (FLOAT, [2])}, {"y": (FLOAT, [2])}
@@ -89,7 +89,9 @@ def test_an_operator_and_an_onnx_model_share_resources(save: Save, folder: Path)
     assert lines[-1].endswith("[5] 1 (0x01)")
 
 
-def test_sizes_of_free_dimensions(save: Save, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_overrides_set_free_dimensions_by_name_and_denotation(
+    save: Save, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     node = helper.make_node("Concat", ["x", "x"], ["y"], axis=1)
     save_onnx(folder / "free.onnx", [node], {"x": (FLOAT, ["N", "C"])}, {"y": (FLOAT, ["N", 4])})
     proto = onnx.load(folder / "free.onnx")
@@ -139,13 +141,13 @@ def test_inputs_that_are_not_bound_are_zeros_or_their_defaults(
     ]
 
 
-def test_how_long_it_took_to_prepare_is_told(save: Save, folder: Path) -> None:
+def test_the_time_of_preparation_is_printed_at_verbosity_1(save: Save, folder: Path) -> None:
     lines, _ = run(save(gemm(folder)), Timing(verbosity=1))
     assert lines[:2] == ["Initialize 'gemm': # ms", "Dispatch 'gemm': 1 iterations"]
 
 
 @pytest.mark.parametrize("missing", ["onnx", "dmlcpu.interop.onnx"])
-def test_names_the_missing_extra(
+def test_a_missing_extra_is_named(
     save: Save, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], missing: str
 ) -> None:
     path = save(gemm(folder))
@@ -158,7 +160,7 @@ def test_names_the_missing_extra(
     assert capsys.readouterr().err == f"dmlcpu: {message}\n"
 
 
-def test_comments_and_the_schema_member_are_no_matter(save: Save, folder: Path) -> None:
+def test_comments_and_the_schema_member_are_ignored(save: Save, folder: Path) -> None:
     model = {"$schema": "./_schema.json", **gemm(folder)}
     path = save("// a comment\n" + json.dumps(model).replace('"commands"', '/* and */ "commands"'))
     assert main(["run", str(path)]) == 0

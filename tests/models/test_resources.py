@@ -114,7 +114,7 @@ def test_typed_list(save: Save) -> None:
     made = load(save, A=entry)["A"]
     assert made.size == 256
     assert made.initial.tobytes() == np.uint32(6).tobytes() + b"\xff" + np.float32(1.5).tobytes()
-    del entry["initialValuesDataType"]  # UNKNOWN is what a missing type means
+    del entry["initialValuesDataType"]  # a missing type means UNKNOWN
     assert load(save, A=entry)["A"].initial.tobytes() == made.initial.tobytes()
 
 
@@ -155,7 +155,7 @@ def test_raw_file(save: Save, tmp_path: Path, name: str) -> None:
     assert start(save, buffer("INT16", {"sourcePath": name})).tolist() == [1, 2, 3]
 
 
-def test_where_files_are_looked_for(save: Save, tmp_path: Path) -> None:
+def test_files_are_found_beside_the_model_then_in_the_current_directory(save: Save, tmp_path: Path) -> None:
     entry = {"initialValues": {"sourcePath": "x.npy"}}
     np.save(tmp_path / "cwd" / "x.npy", np.array([1]))
     assert start(save, entry).tolist() == [1]
@@ -240,7 +240,7 @@ def test_an_entry_has_these_faults(save: Save, case: tuple[Any, ...]) -> None:
     assert faults(save, entry) == expected
 
 
-def test_missing_file(save: Save, tmp_path: Path) -> None:
+def test_a_missing_file_is_a_fault(save: Save, tmp_path: Path) -> None:
     assert faults(save, {"initialValues": {"sourcePath": "x.npy"}}) == [
         "initialValues.sourcePath: 'x.npy', no such file; "
         f"allowed: a file, relative to {tmp_path / 'models'} or the current directory"
@@ -248,7 +248,7 @@ def test_missing_file(save: Save, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["no/such/folder.npy", "x" * 5000 + ".npy", "\0.npy"])
-def test_paths_that_cannot_be(save: Save, name: str) -> None:
+def test_an_impossible_path_is_a_missing_file(save: Save, name: str) -> None:
     (fault,) = faults(save, {"initialValues": {"sourcePath": name}})
     assert fault.startswith(f"initialValues.sourcePath: {name!r}, no such file; allowed: a file, relative to ")
 
@@ -261,7 +261,7 @@ def test_paths_that_cannot_be(save: Save, name: str) -> None:
         ("UNKNOWN", np.zeros((2, 0)), "initialValues.sourcePath: 'x.npy' of shape (2, 0); allowed: at least one value"),
     ],
 )
-def test_npy_file_that_does_not_fit(
+def test_a_npy_file_of_another_type_or_without_values_is_a_fault(
     save: Save, tmp_path: Path, data_type: str, array: np.ndarray, expected: str
 ) -> None:
     np.save(tmp_path / "models" / "x.npy", array)
@@ -312,12 +312,14 @@ def test_no_memory_for_a_file_is_a_fault(save: Save, tmp_path: Path, monkeypatch
         ("UNKNOWN", 4, f"initialValuesDataType: no type; allowed: {TYPES} (raw files have none)"),
     ],
 )
-def test_raw_file_that_does_not_fit(save: Save, tmp_path: Path, data_type: str, nbytes: int, expected: str) -> None:
+def test_a_raw_file_of_another_size_or_without_a_type_is_a_fault(
+    save: Save, tmp_path: Path, data_type: str, nbytes: int, expected: str
+) -> None:
     (tmp_path / "models" / "x.bin").write_bytes(bytes(nbytes))
     assert faults(save, buffer(data_type, {"sourcePath": "x.bin"})) == [expected]
 
 
-def test_a_folder_is_no_file(save: Save, tmp_path: Path) -> None:
+def test_a_folder_in_place_of_a_file_is_a_fault(save: Save, tmp_path: Path) -> None:
     (tmp_path / "models" / "x.bin").mkdir()
     (fault,) = faults(save, buffer("UINT8", {"sourcePath": "x.bin"}))
     assert fault.startswith("initialValues.sourcePath: 'x.bin', which cannot be read: ")

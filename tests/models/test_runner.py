@@ -64,7 +64,7 @@ def test_optional_tensors(save: Save) -> None:
 
 
 def test_owned_tensors_are_bound_once(save: Save) -> None:
-    """What is written to the buffer later does not reach the operator, nor does the operator's copy reach it."""
+    """Later writes to the buffer do not reach the operator's copy, nor does the copy reach the buffer."""
     model = matmul(owned=True)
     model["resources"]["at"] = buffer("UINT32", [0])
     model["resources"]["hundred"] = buffer("INT8", [100])
@@ -89,7 +89,7 @@ def test_effects_last_and_buffers_change_type(save: Save) -> None:
     assert lines[-1] == "Resource 'marks': 0, 0, 1, 1, 0"  # five, and not the three bytes of padding
 
 
-def test_strides(save: Save) -> None:
+def test_a_tensor_may_have_strides(save: Save) -> None:
     model = top_k()
     model["dispatchables"]["topk"]["desc"]["InputTensor"]["Strides"] = [12, 12, 1, 3]  # the columns of 4 rows of 3
     _, buffers = run(save(model))
@@ -124,7 +124,7 @@ def test_tensors_within_a_buffer(save: Save) -> None:
     assert buffers["all"].tolist() == [0] * 4 + ROWS + [11, 10, 9, 8, 7, 6, 0, 0]
 
 
-def test_every_run_starts_anew(save: Save) -> None:
+def test_every_run_starts_with_the_initial_values(save: Save) -> None:
     model = scatter()
     model["commands"][0]["bindings"]["OutputTensor"] = "x"
     model["resources"]["at"] = buffer("UINT32", [0, 1, 2, 3])
@@ -207,7 +207,7 @@ def test_a_failing_dispatch_writes_nothing_and_is_named(save: Save, tmp_path: Pa
     assert len(lines) == 1
 
 
-def test_a_scale_that_is_refused(save: Save) -> None:
+def test_a_refused_scale_fails_its_command(save: Save) -> None:
     model = matmul()
     model["resources"]["one"] = buffer("FLOAT32", [0])
     with pytest.raises(
@@ -216,14 +216,14 @@ def test_a_scale_that_is_refused(save: Save) -> None:
         run(save(model))
 
 
-def test_a_file_that_cannot_be_written(save: Save, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_fails_its_command(save: Save, tmp_path: Path) -> None:
     (tmp_path / "cwd" / "A.npy").mkdir()
     with pytest.raises(RunError, match=r"^\$\.commands\[0\]: .*A\.npy"):
         run(save(write_model(buffer("UINT8", [1]), targetPath="A.npy")))
     assert [path.name for path in (tmp_path / "cwd").iterdir()] == ["A.npy"]
 
 
-def test_not_enough_memory(save: Save, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_memory_for_a_command_fails_it(save: Save, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(values: np.ndarray) -> str:
         raise MemoryError
 
@@ -232,7 +232,7 @@ def test_not_enough_memory(save: Save, monkeypatch: pytest.MonkeyPatch) -> None:
         run(save(top_k()))
 
 
-def test_not_enough_memory_for_a_resource(save: Save, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_memory_for_a_resource_fails_it(save: Save, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(length: int, dtype: Any) -> np.ndarray:
         if length == 2**35:
             raise MemoryError

@@ -1,4 +1,4 @@
-"""What the formats share: the error, the source that each of them opens, and types by name."""
+"""Shared by all formats: the error, the source that each of them opens, checks of types and names."""
 
 import errno
 from abc import ABC, abstractmethod
@@ -16,10 +16,10 @@ from dmlcpu.common.regions import Region, Tensor
 
 
 class FileError(ValueError):
-    """A file is not what its format says, or does not hold what is asked for.
+    """A file is not what its format says, or lacks the array that is asked for.
 
-    What the operating system refuses (no such file, no permission, no space) stays an OSError. `found` says what is
-    there ("1,024 bytes of elements"), `allowed` what would have been accepted ("4,096, as its header says").
+    What the operating system refuses (no such file, no permission, no space) stays an OSError. `found` is the
+    file's state ("1,024 bytes of elements"), `allowed` an acceptable one ("4,096, as its header says").
     """
 
     def __init__(self, found: str, allowed: str) -> None:
@@ -34,8 +34,8 @@ class FileError(ValueError):
 class FileSource(ABC):
     """An array in a file: a `Source`, and a context manager that closes the file.
 
-    `shape`, `dtype` and `nbytes` are those of `read`. `stored`, in native byte order, is what the file has; `dtype`
-    names a type as wide, as which the elements are seen.
+    `shape`, `dtype` and `nbytes` describe the array that `read` returns. `stored` describes the file's, in native byte
+    order; `dtype` names a type of the same width, to see the elements as.
     """
 
     in_regions = True  # False: `read` of a region reads the whole array
@@ -52,7 +52,7 @@ class FileSource(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Close the file; what has been read stays."""
+        """Close the file; arrays that were read stay."""
 
     def __enter__(self) -> Self:
         return self
@@ -90,7 +90,7 @@ def seen_as(stored: np.dtype[Any], name: str | None) -> np.dtype[Any]:
 
 
 def check_dtype(dtype: np.dtype[Any]) -> None:
-    """Refuse elements that are no plain bytes of one fixed size."""
+    """Refuse elements that are not plain bytes of one fixed size."""
     if dtype.hasobject or dtype.kind in "OT":
         raise FileError("Python objects", "elements of fixed size (nothing is unpickled)")
     if dtype.names is not None or dtype.subdtype is not None or not dtype.itemsize:
@@ -138,13 +138,13 @@ def check_block(region: Region, block: Array, dtype: np.dtype[Any]) -> None:
 
 @contextmanager
 def refused(allowed: str) -> Iterator[None]:
-    """Turn what libraries raise of broken files, which may be anything, into `FileError`."""
+    """Turn a library's exceptions for broken files, which may be any, into `FileError`."""
     try:
         yield
     except (FileError, ImportError, MemoryError):
         raise
     except Exception as error:
-        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # which broken offsets end in
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # EINVAL comes of broken offsets
             raise
         reason = " ".join(str(error).split()) or type(error).__name__
         raise FileError(f"what cannot be read ({reason})", allowed) from None

@@ -52,7 +52,7 @@ def save(file: io.FileIO, arrays: Mapping[str, Array]) -> None:
                     opened.write(as_bytes(array).data)
         buffered.detach()
     except BaseException:
-        file.close()  # or the buffer would try again to write what is left in it
+        file.close()  # or the buffer would try again to write the rest
         raise
 
 

@@ -81,7 +81,7 @@ def _write_some(file: io.FileIO, offset: int, data: Array) -> int:
 
 
 def as_bytes(array: Array) -> Array:
-    """Return the bytes of a C-contiguous array; not all types of elements can be given to files as they are."""
+    """Return the bytes of a C-contiguous array: Python's files do not take every type of elements."""
     return array.reshape(-1).view(np.uint8)
 
 
@@ -208,7 +208,7 @@ def _runs(shape: tuple[int, ...], steps: tuple[int, ...], itemsize: int) -> tupl
 
 
 class StoredSink:
-    """An array in C order in a file, from the byte `offset` on, of which regions are written."""
+    """An array in C order in a file, from the byte `offset` on, that is written by regions."""
 
     def __init__(self, file: io.FileIO, offset: int, tensor: Tensor) -> None:
         self._file = file

@@ -20,7 +20,7 @@ from dmlcpu.batch.files.base import FileError, check_block
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Region, Sink, Tensor
 
-# Writer's names of files: the target's name, then the token of the attempt; .old is what a folder replaces.
+# Writer's names of files: the target's name, then the token of the attempt; .old: the folder to be replaced.
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]+(\.old)?\.part", re.DOTALL)
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # Linux's
 _NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)  # of a kernel, or a file system, that has none
@@ -48,7 +48,7 @@ class Writer(ABC):
         """Write the rest, and have it all on the disk, under the temporary name."""
 
     def put_in_place(self) -> None:
-        """Replace the target by what has been written: at every moment it is all of the old or all of the new.
+        """Replace the target by the new file: at every moment its name shows all of the old or all of the new.
 
         (A zarr folder only where the system can exchange names, see there.) Until `sync_folder` has had the folder, a
         loss of power may undo the replacement.
@@ -56,7 +56,7 @@ class Writer(ABC):
         os.replace(self._temporary, self._target)
 
     def discard(self) -> None:
-        """Remove what has been written. Never fails: `stray` finds the rest."""
+        """Remove the temporary file. Never fails: `stray` finds what could not be removed."""
         with contextlib.suppress(OSError):
             os.unlink(self._temporary)
 
@@ -85,7 +85,7 @@ class FileWriter(Writer):
         """Write the rest."""
 
     def discard(self) -> None:
-        """Remove what has been written. Never fails: `stray` finds the rest."""
+        """Remove the temporary file. Never fails: `stray` finds what could not be removed."""
         with contextlib.suppress(OSError):
             self._file.close()
         super().discard()
@@ -106,7 +106,7 @@ class HeldWriter(FileWriter):
 
 
 class _HeldSink:
-    """An array in memory, of which regions are written."""
+    """An array in memory that is written by regions."""
 
     def __init__(self, array: Array) -> None:
         self._array = array
@@ -214,7 +214,7 @@ def _by_folder(targets: Iterable[str | os.PathLike[str]]) -> dict[str, set[str]]
 
 
 def _listed(folder: str, names: Container[str] | None = None) -> list[os.DirEntry[str]]:
-    """List a folder, or what has some names in it; nothing if it is not there or cannot be read."""
+    """List a folder, or its entries of some names; nothing if it does not exist or cannot be read."""
     with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:
         return [entry for entry in entries if names is None or entry.name in names]
     return []

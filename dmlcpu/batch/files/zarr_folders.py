@@ -1,6 +1,6 @@
 """zarr folders of version 3: one array, or a group of them. Read and written in regions by the library.
 
-Of version 2 none are opened: what it calls filters may unpickle.
+Folders of version 2 are not opened: their filters may unpickle.
 """
 
 import contextlib
@@ -55,7 +55,7 @@ def _opened(path: str) -> Any:
     try:
         with refused(_ALLOWED):
             return zarr.open(path, mode="r", zarr_format=3)
-    except FileNotFoundError:  # zarr's own, of a folder without what makes it one of zarr's
+    except FileNotFoundError:  # zarr raises it for a folder without zarr.json
         raise FileError("a folder without zarr.json", _ALLOWED) from None
 
 
@@ -69,7 +69,7 @@ class _ZarrSource(FileSource):
         check_dtype(array.dtype)
         super().__init__(Tensor(tuple(array.shape), array.dtype.newbyteorder("=")), dtype)
         self._array = array
-        self._reading = threading.Lock()  # so that what is read beside a region is there once
+        self._reading = threading.Lock()  # one region at a time: zarr takes memory beside it
         chunk = math.prod(array.chunks) * self.dtype.itemsize  # within shards, which are not read as a whole
         self.beside_bytes = 2 * chunk if chunk > _LARGE else 0
 
@@ -125,10 +125,10 @@ class _ZarrWriter(Writer):
             sync_folder(folder)
 
     def put_in_place(self) -> None:
-        """Replace the target by what has been written.
+        """Replace the target by the new folder.
 
-        On Linux the two folders exchange names, so that at every moment the target is all of the old or all of the new.
-        Where the system has no such call, a folder that was there is first renamed: for that moment there is none.
+        On Linux the two folders exchange names, so at every moment the target is all of the old or all of the new.
+        Where the system has no such call, the old folder is renamed first: between two renames there is no target.
         """
         if not os.path.isdir(self._target):
             os.rename(self._temporary, self._target)
@@ -144,7 +144,7 @@ class _ZarrWriter(Writer):
             shutil.rmtree(self._old, ignore_errors=True)
 
     def discard(self) -> None:
-        """Remove what has been written. Never fails: `stray` finds the rest."""
+        """Remove the temporary folder. Never fails: `stray` finds what could not be removed."""
         with contextlib.suppress(OSError):
             remove(self._temporary)
 
@@ -161,7 +161,7 @@ class _ZarrSink:
 
 
 def _chunks(tensor: Tensor) -> tuple[int, ...]:
-    """Return the shape of the chunks: whole rows, as regions mostly are, as far as they are not too long."""
+    """Return the shape of the chunks: whole rows, as most regions have, unless they are too long."""
     left = _CHUNK // tensor.dtype.itemsize
     chunks = []
     for size in reversed(tensor.shape):

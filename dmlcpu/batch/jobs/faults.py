@@ -1,4 +1,4 @@
-"""What is wrong with jobs: each fault with its line, job and field."""
+"""Faults of jobs: each has its line, job and field."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
