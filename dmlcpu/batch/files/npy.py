@@ -1,4 +1,4 @@
-"""NumPy's .npy: one array. Read and written in regions; of its format this knows the place of the elements."""
+"""NumPy's .npy: one array, read and written in regions. NumPy parses the header, which is checked here."""
 
 import functools
 import io
@@ -12,18 +12,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dmlcpu.batch.files.base import FileError, FileSource, check_dtype, no_name, only_array
-from dmlcpu.batch.files.stored import StoredSink, StoredSource, open_file, write_at
-from dmlcpu.batch.files.targets import FileWriter, Writer, resolved
+from dmlcpu.batch.files.stored import StoredSource, StoredWriter, open_file
+from dmlcpu.batch.files.targets import Writer
 from dmlcpu.common.regions import Tensor
 
-# NumPy's limit for headers of files that it does not trust.
-_LONGEST_HEADER = 10_000
+_LONGEST_HEADER = 10_000  # NumPy's limit for headers of files that it does not trust
 _MOST_DIMENSIONS = 64
 _PYTHON_2_LONG = re.compile(rb"(?<=\d)L(?=[,)])")
 
 
 class Header(NamedTuple):
-    """What a .npy file says of its elements."""
+    """A .npy file's description of its elements."""
 
     tensor: Tensor  # in native byte order
     fortran: bool
@@ -44,30 +43,15 @@ def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
         raise
 
 
-def check_target(path: str, tensors: Mapping[str, Tensor]) -> str:
-    """Return where a new .npy file goes, or refuse it."""
-    tensor = only_array(tensors, ".npy")
-    header_of(tensor.shape, tensor.dtype)  # refuses types that .npy files cannot hold
-    return resolved(path)
+def check(tensors: Mapping[str, Tensor]) -> None:
+    """Refuse arrays that a .npy file cannot hold."""
+    header_of(*only_array(tensors, ".npy"))
 
 
-def create(path: str, tensors: Mapping[str, Tensor], token: str) -> Writer:
+def create(target: str, tensors: Mapping[str, Tensor], token: str) -> Writer:
     """Begin a .npy file."""
-    target = check_target(path, tensors)
     [(name, tensor)] = tensors.items()
-    return _NpyWriter(target, name, tensor, token)
-
-
-class _NpyWriter(FileWriter):
-    def __init__(self, target: str, name: str, tensor: Tensor, token: str) -> None:
-        header = header_of(tensor.shape, tensor.dtype)
-        super().__init__(target, token)
-        self.sinks = {name: StoredSink(self._file, len(header), tensor)}
-        try:
-            write_at(self._file, 0, np.frombuffer(header, np.uint8))
-        except BaseException:
-            self.discard()
-            raise
+    return StoredWriter(target, name, tensor, token, header_of(*tensor))
 
 
 def read_header(file: Any) -> Header:
@@ -76,7 +60,7 @@ def read_header(file: Any) -> Header:
     if start[:6] != b"\x93NUMPY":
         raise FileError("a file that does not begin as .npy files do", r"the bytes \x93NUMPY, then a header")
     version = tuple(start[6:8])
-    width = {(1, 0): 2, (2, 0): 4, (3, 0): 4}.get(version)  # of the field that has the length of what follows
+    width = {(1, 0): 2, (2, 0): 4, (3, 0): 4}.get(version)  # of the field with the length of the rest
     if width is None:
         raise FileError(f"a .npy file of version {'.'.join(map(str, version))}", "1.0, 2.0 or 3.0")
     offset = 8 + width + int.from_bytes(start[8 : 8 + width], "little")
@@ -91,7 +75,7 @@ def read_header(file: Any) -> Header:
 
 @functools.lru_cache(maxsize=256)
 def _parsed(text: bytes, version: tuple[int, ...]) -> Header:
-    """Parse a header; those of many files are the same."""
+    """Parse a header. It is cached: the headers of many files are the same."""
     # Otherwise NumPy warns of Python 2's integers. Versions 2 and 3 differ in the names in structured types.
     plain = io.BytesIO(_PYTHON_2_LONG.sub(b" ", text))
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
@@ -117,7 +101,7 @@ def check_size(found: int, header: Header) -> None:
 
 @functools.lru_cache(maxsize=256)
 def header_of(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
-    """Return what stands before the elements, in C order, of an array of a shape and type: what NumPy writes."""
+    """Return NumPy's header of an array in C order."""
     check_dtype(dtype)
     header = io.BytesIO()
     described = {"shape": shape, "fortran_order": False, "descr": np.lib.format.dtype_to_descr(dtype)}

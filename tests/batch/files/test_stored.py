@@ -93,7 +93,7 @@ def test_goes_on_after_a_short_read_or_write(path: Path, monkeypatch: pytest.Mon
 
 
 def test_without_calls_that_take_a_position(path: Path) -> None:
-    # What Windows runs: the module anew, with an os that has no preadv.
+    # As on Windows: a second copy of the module, where os has no preadv.
     module = type(stored)("stored_elsewhere")
     source = Path(stored.__file__).read_text().replace('hasattr(os, "preadv")', "False")
     exec(compile(source, stored.__file__, "exec"), module.__dict__)
