@@ -11,7 +11,7 @@ import os
 import stat
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -91,27 +91,24 @@ def plain(itemsize: int) -> np.dtype[Any]:
     return np.dtype(f"u{itemsize}" if itemsize in (1, 2, 4, 8) else f"V{itemsize}")
 
 
+class Layout(NamedTuple):
+    """A file's description of its elements, which lie in it as they do in memory."""
+
+    tensor: Tensor  # in native byte order
+    offset: int  # of the first element, in bytes
+    fortran: bool = False  # the elements of the first dimension lie side by side
+    swapped: bool = False  # they are in the other byte order
+
+
 class StoredSource(FileSource):
-    """An array whose elements lie in a file as they do in memory, from the byte `offset` on.
+    """An array whose elements lie in a file as `layout` says. The file is closed with the source."""
 
-    fortran: whether the elements of the first dimension lie side by side. swapped: whether they are in the other byte
-    order. The file is closed with the source.
-    """
-
-    def __init__(
-        self,
-        file: io.FileIO,
-        offset: int,
-        stored: Tensor,
-        dtype: str | None = None,
-        fortran: bool = False,
-        swapped: bool = False,
-    ) -> None:
-        super().__init__(stored, dtype)
+    def __init__(self, file: io.FileIO, layout: Layout, dtype: str | None = None) -> None:
+        super().__init__(layout.tensor, dtype)
         self._file = file
-        self._offset = offset
-        self._fortran = fortran and len(stored.shape) > 1
-        self._swapped = stored.dtype if swapped else None
+        self._offset = layout.offset
+        self._fortran = layout.fortran and len(self.shape) > 1
+        self._swapped = layout.tensor.dtype if layout.swapped else None
 
     def close(self) -> None:
         """Close the file."""
