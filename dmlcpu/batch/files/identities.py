@@ -8,18 +8,8 @@ from pathlib import Path
 def identity(path: str | os.PathLike[str], *, content: bool) -> dict[str, int | str]:
     """Return the identity of a file, or of a folder with everything in it: another state has another one.
 
-    Parameters
-    ----------
-    path : path
-        A file or a folder.
-    content : bool
-        Whether to read it, and take a digest of its bytes instead of its time.
-
-    Returns
-    -------
-    dict
-        ``size`` in bytes, and ``mtime_ns`` (of a folder: the sum of all in it) or ``sha256``. It can be written as
-        JSON.
+    It has ``size`` in bytes and ``mtime_ns``, for a folder the sum of all times in it. With `content` all is read, and
+    it has ``sha256`` instead. It can be written as JSON.
     """
     if os.path.isdir(path):
         return _of_folder(Path(path), content)

@@ -7,12 +7,12 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from dmlcpu.batch.files.base import FileError, FileSource, check_dtype, no_name, only_array
-from dmlcpu.batch.files.stored import StoredSource, StoredWriter, open_file
+from dmlcpu.batch.files.stored import Layout, StoredSource, StoredWriter, open_file
 from dmlcpu.batch.files.targets import Writer
 from dmlcpu.common.regions import Tensor
 
@@ -21,23 +21,14 @@ _MOST_DIMENSIONS = 64
 _PYTHON_2_LONG = re.compile(rb"(?<=\d)L(?=[,)])")
 
 
-class Header(NamedTuple):
-    """A .npy file's description of its elements."""
-
-    tensor: Tensor  # in native byte order
-    fortran: bool
-    swapped: bool
-    offset: int
-
-
 def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
     """Open a .npy file."""
     no_name(name, ".npy")
     file = open_file(path)
     try:
-        header = read_header(file)
-        check_size(os.fstat(file.fileno()).st_size - header.offset, header)
-        return StoredSource(file, header.offset, header.tensor, dtype, header.fortran, header.swapped)
+        layout = read_header(file)
+        check_size(os.fstat(file.fileno()).st_size - layout.offset, layout)
+        return StoredSource(file, layout, dtype)
     except BaseException:
         file.close()
         raise
@@ -54,7 +45,7 @@ def create(target: str, tensors: Mapping[str, Tensor], token: str) -> Writer:
     return StoredWriter(target, name, tensor, token, header_of(*tensor))
 
 
-def read_header(file: Any) -> Header:
+def read_header(file: Any) -> Layout:
     """Read the header of an open .npy file, or of a file in an archive."""
     start = file.read(1024) or b""
     if start[:6] != b"\x93NUMPY":
@@ -74,7 +65,7 @@ def read_header(file: Any) -> Header:
 
 
 @functools.lru_cache(maxsize=256)
-def _parsed(text: bytes, version: tuple[int, ...]) -> Header:
+def _parsed(text: bytes, version: tuple[int, ...]) -> Layout:
     """Parse a header. It is cached: the headers of many files are the same."""
     # Otherwise NumPy warns of Python 2's integers. Versions 2 and 3 differ in the names in structured types.
     plain = io.BytesIO(_PYTHON_2_LONG.sub(b" ", text))
@@ -90,13 +81,13 @@ def _parsed(text: bytes, version: tuple[int, ...]) -> Header:
     if stored.itemsize * math.prod(size or 1 for size in shape) > sys.maxsize:
         raise FileError(f"the shape {shape}", "an array that memory can address")
     native = stored.newbyteorder("=")
-    return Header(Tensor(shape, native), fortran, stored != native, 8 + len(text))
+    return Layout(Tensor(shape, native), 8 + len(text), fortran, stored != native)
 
 
-def check_size(found: int, header: Header) -> None:
+def check_size(found: int, layout: Layout) -> None:
     """Refuse a file that is not as long as its header says."""
-    if found != header.tensor.nbytes:
-        raise FileError(f"{found:,} bytes of elements", f"{header.tensor.nbytes:,}, as its header says")
+    if found != layout.tensor.nbytes:
+        raise FileError(f"{found:,} bytes of elements", f"{layout.tensor.nbytes:,}, as its header says")
 
 
 @functools.lru_cache(maxsize=256)

@@ -8,8 +8,8 @@ from typing import IO
 import numpy as np
 
 from dmlcpu.batch.files.base import FileSource, chosen, refused
-from dmlcpu.batch.files.npy import Header, check_size, header_of, read_header
-from dmlcpu.batch.files.stored import as_bytes, open_file
+from dmlcpu.batch.files.npy import check_size, header_of, read_header
+from dmlcpu.batch.files.stored import Layout, as_bytes, open_file
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Region, Tensor
 
@@ -25,9 +25,9 @@ def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
             archive = zipfile.ZipFile(file)
             member = archive.getinfo(chosen(name, _names(archive)) + ".npy")
             with archive.open(member) as opened:
-                header = read_header(opened)
-            check_size(member.file_size - header.offset, header)
-            return _NpzSource(file, archive, member, header, dtype)
+                layout = read_header(opened)
+            check_size(member.file_size - layout.offset, layout)
+            return _NpzSource(file, archive, member, layout, dtype)
     except BaseException:
         file.close()
         raise
@@ -64,13 +64,13 @@ class _NpzSource(FileSource):
     in_regions = False
 
     def __init__(
-        self, file: io.FileIO, archive: zipfile.ZipFile, member: zipfile.ZipInfo, header: Header, dtype: str | None
+        self, file: io.FileIO, archive: zipfile.ZipFile, member: zipfile.ZipInfo, layout: Layout, dtype: str | None
     ) -> None:
-        super().__init__(header.tensor, dtype)
+        super().__init__(layout.tensor, dtype)
         self._file = file
         self._archive = archive
         self._member = member
-        self._header = header
+        self._layout = layout
 
     def close(self) -> None:
         """Close the file."""
@@ -79,13 +79,13 @@ class _NpzSource(FileSource):
 
     def read(self, region: Region | None = None, into: Array | None = None) -> Array:
         """Return the elements of a region, by default all, in C order; `into`: an array of that shape to use."""
-        fortran = self._header.fortran
+        fortran = self._layout.fortran
         whole = self._room(self.shape, into if region is None and not fortran else None)
         with refused(_ALLOWED), self._archive.open(self._member) as member:
-            member.read(self._header.offset)
+            member.read(self._layout.offset)
             _read_into(member, as_bytes(whole))
-        if self._header.swapped:
-            whole.view(self._header.tensor.dtype).byteswap(inplace=True)
+        if self._layout.swapped:
+            whole.view(self._layout.tensor.dtype).byteswap(inplace=True)
         if fortran:
             whole = whole.reshape(self.shape[::-1]).transpose()
         elif region is None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dmlcpu.batch.files.base import FileError, FileSource, chosen, library, named, refused
-from dmlcpu.batch.files.stored import StoredSource, open_file, write_at
+from dmlcpu.batch.files.stored import Layout, StoredSource, open_file, write_at
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Tensor
 
@@ -42,7 +42,7 @@ def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
     file = open_file(path)
     try:
         # In little-endian machines' order, which are all that the package has kernels for.
-        return StoredSource(file, start + entry["data_offsets"][0], stored, dtype)
+        return StoredSource(file, Layout(stored, start + entry["data_offsets"][0]), dtype)
     except BaseException:
         file.close()
         raise

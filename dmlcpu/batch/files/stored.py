@@ -10,7 +10,8 @@ import math
 import os
 import stat
 import threading
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -90,27 +91,24 @@ def plain(itemsize: int) -> np.dtype[Any]:
     return np.dtype(f"u{itemsize}" if itemsize in (1, 2, 4, 8) else f"V{itemsize}")
 
 
+class Layout(NamedTuple):
+    """A file's description of its elements, which lie in it as they do in memory."""
+
+    tensor: Tensor  # in native byte order
+    offset: int  # of the first element, in bytes
+    fortran: bool = False  # the elements of the first dimension lie side by side
+    swapped: bool = False  # they are in the other byte order
+
+
 class StoredSource(FileSource):
-    """An array whose elements lie in a file as they do in memory, from the byte `offset` on.
+    """An array whose elements lie in a file as `layout` says. The file is closed with the source."""
 
-    fortran: whether the elements of the first dimension lie side by side. swapped: whether they are in the other byte
-    order. The file is closed with the source.
-    """
-
-    def __init__(
-        self,
-        file: io.FileIO,
-        offset: int,
-        stored: Tensor,
-        dtype: str | None = None,
-        fortran: bool = False,
-        swapped: bool = False,
-    ) -> None:
-        super().__init__(stored, dtype)
+    def __init__(self, file: io.FileIO, layout: Layout, dtype: str | None = None) -> None:
+        super().__init__(layout.tensor, dtype)
         self._file = file
-        self._offset = offset
-        self._fortran = fortran and len(stored.shape) > 1
-        self._swapped = stored.dtype if swapped else None
+        self._offset = layout.offset
+        self._fortran = layout.fortran and len(self.shape) > 1
+        self._swapped = layout.tensor.dtype if layout.swapped else None
 
     def close(self) -> None:
         """Close the file."""
@@ -118,21 +116,23 @@ class StoredSource(FileSource):
 
     def read(self, region: Region | None = None, into: Array | None = None) -> Array:
         """Return the elements of a region, by default all, in C order; `into`: an array of that shape to use."""
-        region = region or tuple(slice(0, size) for size in self.shape)
-        array = self._room(tuple(part.stop - part.start for part in region), into)
+        shape = self.shape if region is None else tuple(part.stop - part.start for part in region)
+        array = self._room(shape, into)
         if not array.size:
             return array
-        words = array.view(plain(array.itemsize))
-        if self._fortran:
-            self._read_fortran([part.start for part in region], words)
-        elif array.nbytes == self.nbytes:
+        if shape == self.shape and not self._fortran:
             read_at(self._file, self._offset, as_bytes(array))
         else:
-            steps = strides_of(self.shape, array.itemsize)
-            _fill(self._file, self._offset + _start(region, steps), steps, words)
+            starts = [part.start for part in region] if region else [0] * len(shape)
+            fill = self._read_fortran if self._fortran else self._read_c
+            fill(starts, array.view(plain(array.itemsize)))
         if self._swapped is not None:
             array.view(self._swapped).byteswap(inplace=True)
         return array
+
+    def _read_c(self, starts: list[int], into: Array) -> None:
+        steps = strides_of(self.shape, into.itemsize)
+        _fill(self._file, self._offset + _place(starts, steps), steps, into)
 
     def _read_fortran(self, starts: list[int], into: Array) -> None:
         """Fill an array in C order from one in Fortran order, by tiles that are transposed in the cache."""
@@ -142,7 +142,7 @@ class StoredSource(FileSource):
         for corner in itertools.product(*map(range, [0] * into.ndim, into.shape, tile)):
             target = into[tuple(map(slice, corner, map(int.__add__, corner, tile)))]
             block = scratch[: target.size].reshape(target.shape[::-1])
-            first = sum(map(int.__mul__, map(int.__add__, reversed(starts), reversed(corner)), steps))
+            first = _place(list(map(int.__add__, starts, corner))[::-1], steps)
             _fill(self._file, self._offset + first, steps, block)
             target[...] = block.transpose()
 
@@ -153,8 +153,9 @@ def strides_of(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     return tuple(sizes)[::-1][: len(shape)] if shape else ()
 
 
-def _start(region: Region, steps: tuple[int, ...]) -> int:
-    return sum(part.start * step for part, step in zip(region, steps, strict=True))
+def _place(starts: Sequence[int], steps: tuple[int, ...]) -> int:
+    """Return the place of an element in a file, in bytes from the first."""
+    return sum(map(int.__mul__, starts, steps))
 
 
 def _tile(shape: tuple[int, ...], itemsize: int) -> list[int]:
@@ -219,7 +220,8 @@ class StoredSink:
     def write(self, region: Region, block: Array) -> None:
         """Write the elements of a region."""
         check_block(region, block, self._dtype)
-        self._write(self._offset + _start(region, self._steps), self._steps, block)
+        first = self._offset + _place([part.start for part in region], self._steps)
+        self._write(first, self._steps, block)
 
     def _write(self, first: int, steps: tuple[int, ...], block: Array) -> None:
         if not block.size:

@@ -99,21 +99,22 @@ class HeldWriter(FileWriter):
         self._arrays = {name: np.empty(tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
         super().__init__(target, token)
         self._save = save
-        self.sinks = {name: _HeldSink(array) for name, array in self._arrays.items()}
+        self.sinks = {name: ArraySink(array, array.dtype) for name, array in self._arrays.items()}
 
     def _complete(self) -> None:
         self._save(self._file, self._arrays)
 
 
-class _HeldSink:
-    """An array in memory that is written by regions."""
+class ArraySink:
+    """An array, or one of zarr's, that is written by regions."""
 
-    def __init__(self, array: Array) -> None:
+    def __init__(self, array: Any, dtype: np.dtype[Any]) -> None:
         self._array = array
+        self._dtype = dtype
 
     def write(self, region: Region, block: Array) -> None:
         """Write the elements of a region."""
-        check_block(region, block, self._array.dtype)
+        check_block(region, block, self._dtype)
         self._array[region] = block
 
 

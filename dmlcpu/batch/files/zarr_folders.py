@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileError, FileSource, check_block, check_dtype, chosen, library, no_name, refused
-from dmlcpu.batch.files.targets import Writer, exchange, make_folder, remove, sync_folder
+from dmlcpu.batch.files.base import FileError, FileSource, check_dtype, chosen, library, no_name, refused
+from dmlcpu.batch.files.targets import ArraySink, Writer, exchange, make_folder, remove, sync_folder
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Region, Tensor
 
@@ -102,7 +102,7 @@ class _ZarrWriter(Writer):
             self.discard()
             raise
 
-    def _create(self, tensors: Mapping[str, Tensor]) -> dict[str, "_ZarrSink"]:
+    def _create(self, tensors: Mapping[str, Tensor]) -> dict[str, ArraySink]:
         zarr = library("zarr", "zarr")
         paths = dict.fromkeys(tensors) if len(tensors) == 1 else {name: name for name in tensors}
         if len(tensors) != 1:
@@ -113,7 +113,7 @@ class _ZarrWriter(Writer):
             array = zarr.create_array(
                 self._temporary, name=path, shape=shape, dtype=dtype, chunks=_chunks(tensors[name]), zarr_format=3
             )
-            sinks[name] = _ZarrSink(array, dtype)
+            sinks[name] = ArraySink(array, dtype)
         return sinks
 
     def finish(self) -> None:
@@ -147,17 +147,6 @@ class _ZarrWriter(Writer):
         """Remove the temporary folder. Never fails: `stray` finds what could not be removed."""
         with contextlib.suppress(OSError):
             remove(self._temporary)
-
-
-class _ZarrSink:
-    def __init__(self, array: Any, dtype: np.dtype[Any]) -> None:
-        self._array = array
-        self._dtype = dtype
-
-    def write(self, region: Region, block: Array) -> None:
-        """Write the elements of a region."""
-        check_block(region, block, self._dtype)
-        self._array[region] = block
 
 
 def _chunks(tensor: Tensor) -> tuple[int, ...]:
