@@ -130,16 +130,6 @@ def test_both_are_read_once_if_b_fits(operator, small_blocks):
 
 
 @each_operator
-def test_too_little_memory_is_refused(operator):
-    blocks = OPERATORS[operator].blocks
-    arguments = {"a": Unreadable(np.zeros((500, 60), np.uint8)), "b": Unreadable(np.zeros((60, 70), np.int8))}
-    arguments |= PARAMETERS[operator]
-    least = blocks.estimate(**arguments).least_memory
-    with pytest.raises(DmlError, match=f"memory is {least - 1:,} bytes; allowed: at least {least:,}"):
-        blocks.run(arguments, {}, least - 1, lambda: False)
-
-
-@each_operator
 def test_it_stops_between_blocks(operator, small_blocks):
     blocks = OPERATORS[operator].blocks
     looks = iter([False, False, True])

@@ -138,13 +138,6 @@ def test_what_the_function_refuses_is_refused(arguments, error, message):
         assert refused.value.args == of_function.value.args
 
 
-def test_too_little_memory_is_refused():
-    arguments = {"x": Unreadable(np.zeros((5, 6000), np.float32)), "k": 1}
-    least = blocks.estimate(**arguments).least_memory
-    with pytest.raises(DmlError, match=f"memory is {least - 1:,} bytes; allowed: at least {least:,}"):
-        blocks.run(arguments, {}, least - 1, lambda: False)
-
-
 def test_it_stops_between_blocks(small_blocks):
     x = Watched(np.zeros((50, 400), np.float32))
     looks = iter([False, False, True])
