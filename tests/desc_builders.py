@@ -10,7 +10,6 @@ from dmlcpu import (
     TensorFlags,
     TopK1OperatorDesc,
     TopKOperatorDesc,
-    compile_operator,
 )
 
 OWNED = TensorFlags.OWNED_BY_DML
@@ -18,12 +17,6 @@ OWNED = TensorFlags.OWNED_BY_DML
 
 def tensor(data_type, *sizes, **fields):
     return TensorDesc(TensorDataType[data_type], sizes=sizes, **fields)
-
-
-def run_desc(build, arrays, data_type, *sizes):
-    """Compile the desc of some arrays and of an output, and return the result of a call with them."""
-    tensors = {name: tensor(array.dtype.name.upper(), *array.shape) for name, array in arrays.items()}
-    return compile_operator(build(**tensors, output_tensor=tensor(data_type, *sizes)))(**arrays)
 
 
 def top_k_desc(**fields):

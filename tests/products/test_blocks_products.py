@@ -1,4 +1,4 @@
-"""Products in blocks, of both operators."""
+"""Products in blocks, of both operators; what is particular to one is tested beside it."""
 
 import importlib
 
@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from samples import assert_same_bits, quantized
-from sources import Once, Unreadable, Watched, arguments_of, assert_refused_alike, in_blocks
+from sources import Once, Unreadable, Watched, arguments_of, in_blocks
 
 import dmlcpu
 from dmlcpu import reference
-from dmlcpu.common.regions import Stopped, Tensor
-from dmlcpu.errors import BindingError, DmlError, UnsupportedError
+from dmlcpu.common.regions import Stopped
+from dmlcpu.errors import DmlError
 from dmlcpu.operators import OPERATORS
 from dmlcpu.products import blocks as product_blocks
 
@@ -89,35 +89,6 @@ def test_packed_weights(operator, b_shape, small_blocks):
 
 
 @each_operator
-def test_shapes_and_types_are_estimated_without_reading(operator):
-    arguments = {"a": Unreadable(np.zeros((2, 5, 6), np.uint8)), "b": Unreadable(np.zeros((6, 7), np.int8))}
-    arguments, estimate = {**arguments, **PARAMETERS[operator]}, OPERATORS[operator].blocks.estimate
-    dtype = np.dtype("int32" if operator == "matmul_integer" else "uint8")
-    assert estimate(**arguments).results == {"y": Tensor((2, 5, 7), dtype)}
-    assert estimate(**arguments).memory >= 60 + 42 + 70
-    assert estimate(**arguments).kernel.startswith(("dot", "skinny"))
-    assert estimate(**{**arguments, "a": Unreadable(np.zeros((0, 6), np.uint8))}).kernel == "none"
-
-
-@pytest.mark.parametrize(
-    ("operator", "changed", "error", "message"),
-    [
-        ("matmul_integer", {"a_zero_point": 256}, DmlError, "a_zero_point is 256"),
-        ("matmul_integer", {"b_zero_point": [1, 2]}, BindingError, "b_zero_point.shape"),
-        ("matmul_integer", {"out_dtype": "int16"}, UnsupportedError, "out_dtype is int16"),
-        ("quantized_matmul", {"y_scale": float("nan")}, DmlError, "y_scale is nan"),
-        ("quantized_matmul", {"a_scale": [1.0, 0.0, 1.0, 1.0, 1.0]}, DmlError, r"a_scale\[1\] is 0.0"),
-        ("quantized_matmul", {"y_zero_point": [1, 2]}, BindingError, "y_zero_point.shape"),
-        *[(operator, {"b": np.zeros((5, 7), np.int8)}, BindingError, "b.shape") for operator in PARAMETERS],
-        *[(operator, {"a": np.zeros((5, 6), np.int16)}, DmlError, "a.dtype is int16") for operator in PARAMETERS],
-    ],
-)
-def test_refusals_are_those_of_the_function(operator, changed, error, message):
-    a, b = np.zeros((5, 6), np.uint8), np.zeros((6, 7), np.int8)
-    assert_refused_alike(operator, {"a": a, "b": b, **PARAMETERS[operator], **changed}, error, message)
-
-
-@each_operator
 def test_both_are_read_once_if_b_fits(operator, small_blocks):
     rng = np.random.default_rng(0)
     a, b = quantized(rng, (2, 300, 40), np.dtype("uint8")), quantized(rng, (40, 50), np.dtype("int8"))
@@ -127,6 +98,16 @@ def test_both_are_read_once_if_b_fits(operator, small_blocks):
     assert sources["a"].reads > 40
     assert sources["a"].read_bytes == a.nbytes
     assert sources["b"].reads == 1
+
+
+@each_operator
+def test_too_little_memory_is_refused(operator):
+    blocks = OPERATORS[operator].blocks
+    arguments = {"a": Unreadable(np.zeros((500, 60), np.uint8)), "b": Unreadable(np.zeros((60, 70), np.int8))}
+    arguments |= PARAMETERS[operator]
+    least = blocks.estimate(**arguments).least_memory
+    with pytest.raises(DmlError, match=f"memory is {least - 1:,} bytes; allowed: at least {least:,}"):
+        blocks.run(arguments, {}, least - 1, lambda: False)
 
 
 @each_operator

@@ -2,7 +2,7 @@ import itertools
 
 import numpy as np
 import pytest
-from desc_builders import OWNED, integer_desc, run_desc, tensor
+from desc_builders import OWNED, integer_desc, tensor
 from feature_levels import ALL_TYPES, FOUR, levels_of, supported
 
 import dmlcpu
@@ -27,11 +27,12 @@ def test_all_signs_against_the_reference(a_type, b_type, per):
         "b_tensor": numbers(rng, b_type, (B, C, K, N)),
         "b_zero_point_tensor": numbers(rng, b_type, (1, 1, 1, N) if per else (1, 1, 1, 1)),
     }
+    tensors = {name: tensor(array.dtype.name.upper(), *array.shape) for name, array in arrays.items()}
+    desc = integer_desc(**tensors, output_tensor=tensor("INT32", B, C, M, N))
     expected = reference.matmul_integer(*arrays.values())
+    np.testing.assert_array_equal(compile_operator(desc)(**arrays), expected, strict=True)
     backwards = {name: array[..., ::-1].copy()[..., ::-1] for name, array in arrays.items()}  # not packed
-    for given in (arrays, backwards):
-        found = run_desc(integer_desc, given, "INT32", B, C, M, N)
-        np.testing.assert_array_equal(found, expected, strict=True)
+    np.testing.assert_array_equal(compile_operator(desc)(**backwards), expected, strict=True)
 
 
 @pytest.mark.parametrize("absent", ["a_zero_point_tensor", "b_zero_point_tensor"])
@@ -43,7 +44,8 @@ def test_an_absent_zero_point_is_zero(absent):
         "b_zero_point_tensor": np.array([[-3]], np.int8),
     }
     del arrays[absent]
-    result = run_desc(integer_desc, arrays, "INT32", 1, 1)
+    tensors = {name: tensor(array.dtype.name.upper(), *array.shape) for name, array in arrays.items()}
+    result = compile_operator(integer_desc(**tensors, output_tensor=tensor("INT32", 1, 1)))(**arrays)
     # (1, 2, 3) by (7, -2, 9), or (-6, -5, -4) by (4, -5, 6)
     assert result.tolist() == ([[30]] if absent.startswith("a") else [[-23]])
 
@@ -61,7 +63,8 @@ def test_zero_points_of_fewer_or_more_dimensions(count):
         "b_tensor": numbers(rng, "uint8", (2, K, N)),
         "b_zero_point_tensor": numbers(rng, "uint8", column),
     }
-    result = run_desc(integer_desc, arrays, "INT32", 2, M, N)
+    tensors = {name: tensor(array.dtype.name.upper(), *array.shape) for name, array in arrays.items()}
+    result = compile_operator(integer_desc(**tensors, output_tensor=tensor("INT32", 2, M, N)))(**arrays)
     a, a_zero, b, b_zero = arrays.values()
     expected = reference.matmul_integer(a, a_zero.reshape(-1, 1), b, b_zero.reshape(1, -1))
     np.testing.assert_array_equal(result, expected, strict=True)

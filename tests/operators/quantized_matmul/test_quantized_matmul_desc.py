@@ -2,7 +2,7 @@ import itertools
 
 import numpy as np
 import pytest
-from desc_builders import OWNED, quantized_desc, run_desc, tensor
+from desc_builders import OWNED, quantized_desc, tensor
 from feature_levels import ALL_TYPES, FOUR, levels_of, quantized as typed, supported
 
 from dmlcpu import compile_operator, reference
@@ -38,7 +38,9 @@ def test_all_signs_against_the_reference(a_type, b_type, y_type, per):
         "output_scale_tensor": scales(rng, by_scale[0]) * 500,
         "output_zero_point_tensor": numbers(rng, y_type, by_zero[0]),
     }
-    result = run_desc(quantized_desc, arrays, y_type.upper(), B, C, M, N)
+    tensors = {name: tensor(array.dtype.name.upper(), *array.shape) for name, array in arrays.items()}
+    desc = quantized_desc(**tensors, output_tensor=tensor(y_type.upper(), B, C, M, N))
+    result = compile_operator(desc)(**arrays)
     assert result.dtype == y_type
     np.testing.assert_array_equal(result, reference.quantized_matmul(*arrays.values()))
 
@@ -59,7 +61,9 @@ def test_an_absent_zero_point_is_zero(absent):
     }
     zeros = {**arrays, absent: np.zeros_like(arrays[absent])}
     given = {name: array for name, array in arrays.items() if name != absent}
-    result = run_desc(quantized_desc, given, "INT8", 1, 1, 3, 2)
+    tensors = {name: tensor(array.dtype.name.upper(), *array.shape) for name, array in given.items()}
+    desc = quantized_desc(**tensors, output_tensor=tensor("INT8", 1, 1, 3, 2))
+    result = compile_operator(desc)(**given)
     np.testing.assert_array_equal(result, reference.quantized_matmul(*zeros.values()))
 
 
@@ -81,7 +85,9 @@ def test_scales_and_zero_points_of_fewer_or_more_dimensions(count, matrices):
         "output_scale_tensor": scales(rng, row) * 100,
         "output_zero_point_tensor": numbers(rng, "int8", row),
     }
-    result = run_desc(quantized_desc, arrays, "INT8", *batch, M, N)
+    tensors = {name: tensor(array.dtype.name.upper(), *array.shape) for name, array in arrays.items()}
+    desc = quantized_desc(**tensors, output_tensor=tensor("INT8", *batch, M, N))
+    result = compile_operator(desc)(**arrays)
     flat = {  # as the function takes them
         name: array.reshape(-1, 1) if array.size == M else array.reshape(1, -1)
         for name, array in arrays.items()
