@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from dmlcpu.common.arguments import Array, as_array, type_name
 from dmlcpu.common.data_types import DATA_TYPES, NUMBERS
 from dmlcpu.errors import BindingError
-from dmlcpu.operators.scatter_nd.function import execute
+from dmlcpu.operators.scatter_nd.function import Call, execute
 from dmlcpu.runtime.memory import elements_overlap
 
 Indices = ArrayLike | tuple[ArrayLike, ...]
@@ -138,7 +138,7 @@ def _apply(name: str, ufunc: np.ufunc | None, x: Any, indices: Any, updates: Any
         values = _values(reduction, updates, x, places)
         if values is not None:
             places, values = (each.copy() if np.may_share_memory(each, x) else each for each in (places, values))
-            execute(x, places, values, x, reduction=reduction, operator=name)
+            execute(Call(x, places, values, reduction), x, operator=name)
             return
     if ufunc is None:
         x[indices] = updates

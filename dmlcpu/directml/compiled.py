@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dmlcpu.common.arguments import Array, check_apart, same_memory
-from dmlcpu.directml.base import Bound, OperatorDesc, Run, fields_of
+from dmlcpu.directml.base import Bound, OperatorDesc, fields_of
 from dmlcpu.directml.binding import Slot
 from dmlcpu.directml.checks import check_kind
 from dmlcpu.directml.enums import FeatureLevel, TensorFlags, full_name
@@ -126,9 +126,9 @@ class CompiledOperator:
         "_outputs",
         "_owned",
         "_owned_slots",
+        "_packed",
         "_run",
         "_slots",
-        "_words",
         "desc",
         "feature_level",
     )
@@ -146,21 +146,20 @@ class CompiledOperator:
         self._inputs = [slot for slot in self._slots.values() if not slot.output]
         self._outputs = [slot for slot in self._slots.values() if slot.output]
         self._in_place = desc.IN_PLACE if desc.IN_PLACE and {*desc.IN_PLACE} <= self._slots.keys() else None
-        self._owned: Bound | None = None if self._owned_slots else {}
-        self._words: list[tuple[str, np.dtype[Any], tuple[int, ...], np.dtype[Any]]] = []
-        self._alike: list[tuple[str, str]] = []
-        self._run: Run
-        if self._owned is not None:
-            self._prepare(self._owned)
-
-    def _prepare(self, owned: Bound) -> None:
-        """Find out how to run, and which tensors have to be packed for the short way."""
-        self._run = self.desc._make_run(owned)
-        slots = [self._slots[name] for name in self._run.words]
-        self._words = [(slot.name, slot.dtype, slot.shape, self._run.words[slot.name]) for slot in slots]
         # Only an array of the same type and shape can be an output and another tensor at once.
-        pairs = itertools.product(self._outputs, slots)
+        pairs = itertools.product(self._outputs, self._slots.values())
         self._alike = [(a.name, b.name) for a, b in pairs if a is not b and (a.dtype, a.shape) == (b.dtype, b.shape)]
+        self._owned: Bound | None = None
+        if not self._owned_slots:
+            self._own({})
+
+    def _own(self, owned: Bound) -> None:
+        """Take over the owned tensors, and prepare how to run with them."""
+        self._run = self.desc._make_run(owned)
+        words = self._run.words
+        has_all = words.keys() == self._slots.keys()
+        self._packed = [(name, self._slots[name], word) for name, word in words.items()] if has_all else []
+        self._owned = owned
 
     def __repr__(self) -> str:
         return f"<CompiledOperator {self.desc.operator} at {full_name(self.feature_level)}>"
@@ -190,8 +189,7 @@ class CompiledOperator:
         for name, slot in self._owned_slots.items():
             if name not in bound:
                 raise BindingError(slot.operator, slot.dml_name, "missing", slot.allowed)
-        self._owned = {name: self.desc._keep(name, array) for name, array in bound.items()}
-        self._prepare(self._owned)
+        self._own({name: self.desc._keep(name, array) for name, array in bound.items()})
 
     def __call__(self, **tensors: Any) -> Any:
         """Run the operator.
@@ -221,10 +219,9 @@ class CompiledOperator:
             raise self._uninitialized()
         if self._arrays:
             tensors = self._by_element(tensors)
-        if self._run.packed is not None and can_compile():
-            words = self._packed_words(tensors)
-            if words is not None:
-                return self._run.packed(tensors, words)
+        words = self._packed_words(tensors) if self._packed and can_compile() else None
+        if words is not None and self._run.packed is not None:
+            return self._run.packed(tensors, words)
         bound = self._owned.copy()
         flags = OWNS_DATA
         for name, value in tensors.items():
@@ -235,7 +232,7 @@ class CompiledOperator:
             flags &= array.flags.num
         if len(tensors) < len(self._slots):
             self._make_missing(bound)
-        # Different arrays that own their data share none: what most calls bind is seen to be apart at once.
+        # Different arrays that own their data share none: no further check for most calls.
         if not flags or len(set(map(id, bound.values()))) < len(bound):
             self._check_apart(bound)
         return self._run.general(bound)
@@ -259,25 +256,30 @@ class CompiledOperator:
                 by_element[element.name] = value
         return by_element
 
-    def _packed_words(self, tensors: Bound) -> list[Array] | None:
-        """Return the words of all tensors if they are arrays for which there is nothing to view, check or refuse."""
-        if len(tensors) != len(self._words):
-            return None
-        packed = []
-        for name, dtype, shape, word in self._words:
+    def _packed_words(self, tensors: Bound) -> dict[str, Array] | None:
+        """Return the words of all tensors if each is packed in memory of its own; else None.
+
+        Outputs that are not bound are allocated, and added to `tensors`.
+        """
+        words = {}
+        for name, slot, word in self._packed:
             array = tensors.get(name)
+            if array is None and slot.output and slot.strides is None and name not in tensors:
+                array = tensors[name] = slot.make()
             if (
                 type(array) is not np.ndarray
-                or array.dtype is not dtype
-                or array.shape != shape
+                or array.dtype is not slot.dtype
+                or array.shape != slot.shape
                 or array.flags.num & _PACKED != _PACKED
             ):
                 return None
-            packed.append(np.frombuffer(array, word))  # which takes less time than a view of ravel()
+            words[name] = np.frombuffer(array, word)  # which takes less time than a view of ravel()
+        if len(tensors) > len(words):
+            return None  # one of them is unknown
         for output, other in self._alike:
             if tensors[output] is tensors[other]:
                 return None
-        return packed
+        return words
 
     def _make_missing(self, bound: Bound) -> None:
         for slot in self._slots.values():

@@ -1,6 +1,6 @@
 """Products in blocks, of both operators; what is particular to one is tested beside it."""
 
-import importlib
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ from sources import Once, Unreadable, Watched, arguments_of, in_blocks
 import dmlcpu
 from dmlcpu import reference
 from dmlcpu.common.regions import Stopped
+from dmlcpu.common.stand_ins import bind
 from dmlcpu.errors import DmlError
 from dmlcpu.operators import OPERATORS
 from dmlcpu.products import blocks as product_blocks
@@ -37,7 +38,7 @@ def small_blocks(monkeypatch):
 
 
 def random_call(operator, seed):
-    return importlib.import_module(f"operators.{operator}.calls").random_call(np.random.default_rng(seed))
+    return import_module(f"operators.{operator}.calls").random_call(np.random.default_rng(seed))
 
 
 def expected(operator, a, b):
@@ -63,7 +64,8 @@ def test_every_cut(operator, data, seed, block):
     arguments = arguments_of(call)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(product_blocks, "BLOCK", block)
-        cuts = list(product_blocks._cuts(OPERATORS[operator].blocks._call(arguments)))
+        function = import_module(f"dmlcpu.operators.{operator}.function")
+        cuts = list(product_blocks._cuts(function.check(**bind(getattr(function, operator), arguments, ("a", "b")))))
         cut = cuts[data.draw(st.integers(0, len(cuts) - 1))]
         patch.setattr(product_blocks, "_cuts", lambda _: iter([cut]))
         found = in_blocks(operator, arguments)

@@ -1,6 +1,5 @@
 """scatter_nd on arrays that are read, and a result that is written, a block at a time."""
 
-import math
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,7 +11,7 @@ from dmlcpu.common.blocks import BLOCK, as_source, read_blocks, regions_of, tile
 from dmlcpu.common.regions import Estimate, Region, Sink, Source, Tensor
 from dmlcpu.common.stand_ins import bind, strides_of
 from dmlcpu.errors import DmlError
-from dmlcpu.operators.scatter_nd.function import check, check_clip, execute, is_out, refuse_value, scatter_nd
+from dmlcpu.operators.scatter_nd.function import Call, check, execute, is_out, refuse_value, scatter_nd
 from dmlcpu.operators.scatter_nd.plan import BY_KERNEL, Plan, element_type, plan
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.compilation import can_compile
@@ -26,31 +25,6 @@ _LEAST_BYTES_A_TUPLE = 64
 _CONVERTED = 3 * 8 + 2
 # Bytes for each byte of indices that are only looked at: two blocks, and what tells those that are out of range.
 _SCANNED = 6
-
-
-class Call(NamedTuple):
-    """A call's arguments in their plain forms."""
-
-    x: Array  # if it is a Source, a stand-in; so are the next two
-    indices: Array
-    updates: Array
-    reduction: str
-    mode: str
-
-    @property
-    def coordinates(self) -> int:
-        """How many a tuple has."""
-        return int(self.indices.shape[-1])
-
-    @property
-    def number(self) -> int:
-        """How many updates there are."""
-        return math.prod(self.indices.shape[:-1])
-
-    @property
-    def slice_bytes(self) -> int:
-        """Bytes of an update."""
-        return math.prod(self.x.shape[self.coordinates :]) * self.x.itemsize
 
 
 class Cut(NamedTuple):
@@ -156,7 +130,7 @@ def _apply(call: Call, places: Array, values: Array, region: Region, block: Arra
         places, mode = places.copy(), "drop"
         places[..., 0] -= region[0].start
         places = places.view(np.uint64)
-    execute(block, places, values, block, reduction=call.reduction, mode=mode)
+    execute(Call(block, places, values, call.reduction, mode), block)
 
 
 def _cuts(call: Call) -> Iterator[Cut]:
@@ -210,11 +184,7 @@ def _needs(call: Call, cut: Cut) -> int:
 
 def _call(arguments: dict[str, Any]) -> Call:
     """Return the arguments in their plain forms, or refuse them."""
-    bound = bind(scatter_nd, arguments, SOURCES)
-    call = Call(*check(**bound), bound["reduction"], bound["mode"])
-    if call.mode == "clip":
-        check_clip(call.x, call.indices, "scatter_nd", "indices")
-    return call
+    return check(**bind(scatter_nd, arguments, SOURCES))
 
 
 def _plan(call: Call) -> Plan:

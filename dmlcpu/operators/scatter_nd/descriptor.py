@@ -1,7 +1,7 @@
 """DML_SCATTER_ND: a copy of a tensor in which indexed elements or slices are replaced."""
 
-import functools
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import ClassVar
 
 import numpy as np
@@ -14,9 +14,9 @@ from dmlcpu.directml.feature_level import FOUR, ONE_TO_EIGHT, UP_TO_32, Allowed,
 from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.errors import InvalidDescriptorError
 from dmlcpu.kernels.scatter_nd.work import VALID
-from dmlcpu.operators.scatter_nd.function import execute, out_of_range
+from dmlcpu.operators.scatter_nd.function import Call, execute, out_of_range
 from dmlcpu.operators.scatter_nd.layout import INDEX_WORD
-from dmlcpu.operators.scatter_nd.plan import BY_KERNEL, Plan, plan, run
+from dmlcpu.operators.scatter_nd.plan import BY_KERNEL, plan, run
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.memory import packed_strides
 
@@ -166,23 +166,20 @@ class ScatterNDOperatorDesc(OperatorDesc):
         ]
         word, widths = np.dtype(f"u{dtype.itemsize}"), (dtype.itemsize, index_type.itemsize, dtype.itemsize)
         strides = tuple(map(packed_strides, shapes, widths))
-        request = (shapes[0], dtype, word, shapes[1], index_type, strides, "none", "raise", BY_KERNEL)
-
-        @functools.lru_cache(maxsize=8)
-        def plan_within(budget: threads.Budget) -> Plan:
-            return plan(*request, budget)
+        layout = (shapes[0], dtype, word, shapes[1], index_type, strides, "none", "raise", BY_KERNEL)
+        plan_within = lru_cache(maxsize=8)(partial(plan, *layout))
 
         def general(bound: Bound) -> Array:
             x, output = bound["input_tensor"], bound["output_tensor"]
             out = drop_input(output)
             x = out if x is output else drop_input(x)
-            indices, updates = drop_indices(bound["indices_tensor"]), drop_updates(bound["updates_tensor"])
-            execute(x, indices, updates, out, operator=self.operator, field="IndicesTensor")
+            call = Call(x, drop_indices(bound["indices_tensor"]), drop_updates(bound["updates_tensor"]))
+            execute(call, out, operator=self.operator, field="IndicesTensor")
             result: Array = output
             return result
 
-        def packed(bound: Bound, words: list[Array]) -> Array:
-            place = run(plan_within(threads.budget()), *words)
+        def packed(bound: Bound, words: dict[str, Array]) -> Array:
+            place = run(plan_within(threads.budget()), *words.values())
             if place != VALID:
                 indices = drop_indices(bound["indices_tensor"])
                 raise out_of_range(indices, place, shapes[0], self.operator, "IndicesTensor")
@@ -190,4 +187,4 @@ class ScatterNDOperatorDesc(OperatorDesc):
             return out
 
         words = {"input_tensor": word, "indices_tensor": INDEX_WORD, "updates_tensor": word, "output_tensor": word}
-        return Run(general) if owned else Run(general, words, packed)
+        return Run(general, words, packed)

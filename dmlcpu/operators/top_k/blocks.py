@@ -5,7 +5,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from dmlcpu.common.blocks import BLOCK, BlockReader, Buffer, as_source, extent, 
 from dmlcpu.common.regions import Estimate, Region, Sink, Tensor
 from dmlcpu.common.stand_ins import bind, is_source, strides_of
 from dmlcpu.errors import DmlError
-from dmlcpu.operators.top_k.function import check_all, execute, fill_behind, places_beyond, top_k
+from dmlcpu.operators.top_k.function import Call, check, execute, fill_behind, places_beyond, top_k
 from dmlcpu.operators.top_k.plan import ELEMENTS_A_WINNER, Plan, plan
 from dmlcpu.operators.top_k.search import Search, search_bytes
 from dmlcpu.runtime import threads
@@ -35,27 +35,13 @@ _MERGING = 6 * 8 + 1
 Shape = tuple[int, ...]
 
 
-class Call(NamedTuple):
-    """A call's arguments in their plain forms, as `check_all` returns them."""
-
-    x: Array  # if it is a Source, a stand-in
-    k: int
-    counts: Array | None
-    axis: int
-    index_type: np.dtype[Any]
-    largest: bool
-    ordered: bool
-    nan_last: bool
-    fill: Array | None
-
-
 def estimate(**arguments: Any) -> Estimate:
     """Return what a call gives and takes; refuse what the function would. Nothing is read or compiled."""
     call = _call(arguments)
     shape, strides = _winners(call, call.x.shape), strides_of(call.x)
     chosen = _plan(call, call.x.shape, strides) if can_compile() else None
     return Estimate(
-        {"values": Tensor(shape, call.x.dtype), "indices": Tensor(shape, call.index_type)},
+        {"values": Tensor(shape, call.x.dtype), "indices": Tensor(shape, call.index_dtype)},
         call.x.nbytes + _working(call, call.x.shape, strides),
         partial(_least_memory, call),
         chosen.kernel.name if chosen else "none" if can_compile() else "reference",
@@ -107,10 +93,8 @@ def _whole(call: Call, tile: Shape, blocks: BlockReader, sinks: dict[str, Sink])
         values, indices = Buffer(), Buffer()
         for region, block in blocks.take(regions):
             shape = _winners(call, block.shape)
-            found = values.array(shape, call.x.dtype), indices.array(shape, call.index_type)
-            execute(
-                block, call.k, call.axis, call.largest, *found, nan_last=call.nan_last, most_threads=blocks.most_threads
-            )
+            found = values.array(shape, call.x.dtype), indices.array(shape, call.index_dtype)
+            execute(_of_block(call, block), found, most_threads=blocks.most_threads)
             with writing:
                 _write(call, region, *found, sinks)
 
@@ -155,7 +139,7 @@ def _joined(call: Call, blocks: Iterator[tuple[Region, Array]]) -> Iterator[tupl
         shape = _winners(call, block.shape)
         winners = values.array(shape, call.x.dtype)
         found = positions.array(shape, np.dtype(np.int64))
-        execute(block, call.k, axis, call.largest, winners, found, nan_last=call.nan_last)
+        execute(_of_block(call, block), (winners, found))
         if start:
             kept = np.take_along_axis(indices, np.minimum(found, call.k - 1), axis)
             found += start - call.k
@@ -165,17 +149,21 @@ def _joined(call: Call, blocks: Iterator[tuple[Region, Array]]) -> Iterator[tupl
             yield region, winners, indices
 
 
+def _of_block(call: Call, block: Array) -> Call:
+    """Return the call on a block, whose winners are sorted; `_write` fills the places behind them."""
+    return call._replace(x=block, counts=None, sorted=True)
+
+
 def _write(call: Call, region: Region, values: Array, indices: Array, sinks: dict[str, Sink]) -> None:
     """Write the winners of a region's sequences."""
     axis = call.axis
     if call.counts is not None:
         sequences = region[:axis] + region[axis + 1 :]
-        counts = np.broadcast_to(call.counts, call.x.shape[:axis] + call.x.shape[axis + 1 :])[sequences]
-        indices = indices.astype(call.index_type, copy=False)
-        fill_behind(values, indices, call.fill, places_beyond(counts, call.k, counts.shape, axis))
+        indices = indices.astype(call.index_dtype, copy=False)
+        fill_behind((values, indices), call.fill, places_beyond(call.counts[sequences], call.k, axis))
     written = (*region[:axis], slice(0, call.k), *region[axis + 1 :])
     sinks["values"].write(written, values)
-    sinks["indices"].write(written, indices.astype(call.index_type, copy=False))
+    sinks["indices"].write(written, indices.astype(call.index_dtype, copy=False))
 
 
 def _regions(call: Call, tile: Shape) -> Iterator[Region]:
@@ -280,7 +268,7 @@ def _needs(call: Call, tile: Shape) -> int:
 
 def _call(arguments: dict[str, Any]) -> Call:
     """Return the arguments in their plain forms, or refuse them."""
-    return Call(*check_all(**bind(top_k, arguments, SOURCES)))
+    return check(**bind(top_k, arguments, SOURCES))
 
 
 def _winners(call: Call, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -293,7 +281,7 @@ def _plan(call: Call, shape: tuple[int, ...], strides: tuple[int, ...]) -> Plan 
     winners, width = _winners(call, shape), call.x.itemsize
     if 0 in winners:
         return None
-    index_width = call.index_type.itemsize
+    index_width = call.index_dtype.itemsize
     all_strides = (strides, packed_strides(winners, width), packed_strides(winners, index_width))
     budget = threads.budget()
     return plan(
@@ -305,7 +293,7 @@ def _plan(call: Call, shape: tuple[int, ...], strides: tuple[int, ...]) -> Plan 
         index_width,
         all_strides,
         budget,
-        call.ordered,
+        call.sorted,
         call.nan_last,
     )
 
@@ -315,6 +303,6 @@ def _working(call: Call, shape: tuple[int, ...], strides: tuple[int, ...]) -> in
     winners = Tensor(_winners(call, shape), call.x.dtype)
     chosen = _plan(call, shape, strides) if can_compile() else None
     workspace = CELL * chosen.workspace.cells if chosen else 0
-    indices = winners._replace(dtype=call.index_type)
+    indices = winners._replace(dtype=call.index_dtype)
     beyond = 0 if call.counts is None else winners._replace(dtype=np.dtype(bool)).nbytes
     return winners.nbytes + indices.nbytes + workspace + beyond

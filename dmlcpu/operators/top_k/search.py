@@ -7,7 +7,7 @@ import numpy as np
 from dmlcpu.common.arguments import Array
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.top_k.strided_tournament import COLUMNS
-from dmlcpu.operators.top_k.function import execute
+from dmlcpu.operators.top_k.function import Call, execute
 from dmlcpu.operators.top_k.plan import plan
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.memory import words
@@ -125,8 +125,8 @@ class Search:
 
     def _select(self, block: Array, axis: int, values: Array, indices: Array) -> None:
         """Write the winners along an axis of a block."""
-        options: dict[str, Any] = {"nan_last": self._nan_last, "most_threads": self._most_threads}
-        execute(block, self._k, axis, self._largest, values, indices, **options)
+        call = Call(block, self._k, None, axis, indices.dtype, self._largest, nan_last=self._nan_last)
+        execute(call, (values, indices), most_threads=self._most_threads)
 
     def _filter(self, block: Array, start: int) -> bool:
         """Append what beats the last winners to the candidates; return whether there was room."""

@@ -7,7 +7,7 @@ from feature_levels import ALL_TYPES, FOUR, levels_of, supported
 
 import dmlcpu
 from dmlcpu import compile_operator, reference
-from dmlcpu.directml import products
+from dmlcpu.products import descriptor
 from dmlcpu.errors import InvalidDescriptorError
 
 
@@ -75,7 +75,7 @@ def test_an_owned_b_is_packed_once(monkeypatch):
     a, b = numbers(rng, "uint8", (1, 2, 2, 3)), numbers(rng, "int8", (1, 2, 3, 4))
     operator = compile_operator(integer_desc(b_tensor=tensor("INT8", 1, 2, 3, 4, flags=OWNED)))
     operator.initialize(b_tensor=b)
-    monkeypatch.setattr(products, "pack_b", None)
+    monkeypatch.setattr(descriptor, "pack_b", None)
     expected = reference.matmul_integer(a, None, b, None)
     b[...] = 0
     for _ in range(2):
