@@ -10,21 +10,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
-from dmlcpu.runtime.memory import elements_overlap, overlap, spans_meet
+from dmlcpu.runtime.memory import ALIGNED, C_CONTIGUOUS, OWNS_DATA, WRITEABLE, elements_overlap, overlap, spans_meet
 
 Array = NDArray[Any]
 
 _BOOLS = (bool, np.bool_)
+_PLAIN = C_CONTIGUOUS | ALIGNED | WRITEABLE  # flags of an output that needs no further look
 
 
 def as_array(operator: str, field: str, value: Any) -> Array:
     """Return `value` as an array of fixed-size elements in native byte order and aligned, copied only if it must be."""
     array: Array = value if type(value) is np.ndarray else _convert(operator, field, value)
-    if array.dtype.hasobject:
-        found = type(value).__name__ if array.ndim == 0 else f"an array of dtype {array.dtype}"
+    dtype = array.dtype
+    if dtype.hasobject:
+        found = type(value).__name__ if array.ndim == 0 else f"an array of dtype {dtype}"
         raise TypeError(f"{operator}: {field} is {found}; allowed: an array of fixed-size elements")
-    if not array.dtype.isnative:
-        array = array.astype(array.dtype.newbyteorder("="))
+    if not dtype.isnative:
+        array = array.astype(dtype.newbyteorder("="))
     return array if array.flags.aligned else array.copy()
 
 
@@ -113,6 +115,9 @@ def check_choice(operator: str, field: str, value: Any, choices: Collection[str]
 
 def check_output(operator: str, field: str, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Return an output as a plain array, or refuse it if it cannot take the result as it is."""
+    is_usual = type(array) is np.ndarray and array.shape == shape and array.dtype is dtype
+    if is_usual and array.flags.num & _PLAIN == _PLAIN:
+        return array  # type: ignore[no-any-return]
     if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
         raise TypeError(f"{operator}: {field} is {type(array).__name__}; allowed: a numpy.ndarray")
     if array.shape != shape:
@@ -130,8 +135,10 @@ def check_output(operator: str, field: str, array: Any, shape: tuple[int, ...], 
 
 def check_apart(operator: str, field: str, out: Array, others: Mapping[str, Array]) -> None:
     """Refuse an output that shares memory with one of the other arrays."""
+    flags = out.flags.num & OWNS_DATA
     for name, other in others.items():
-        if overlap(out, other):
+        is_own = out is not other and flags & other.flags.num  # different arrays that own their data share none
+        if not is_own and overlap(out, other):
             raise BindingError(operator, field, f"sharing memory with {name}", "memory of its own")
 
 
@@ -154,6 +161,8 @@ def check_type(operator: str, field: str, dtype: np.dtype[Any], allowed: Collect
 
 def as_array_like(operator: str, name: str, value: Any, other: str, dtype: np.dtype[Any]) -> Array:
     """Return an array of the type of the argument `other`; lists and numbers are converted, arrays have to be of it."""
+    if type(value) is np.ndarray and value.dtype is dtype and value.flags.aligned:
+        return value  # as `as_array` does: the type of `other` has been checked
     if not hasattr(value, "dtype"):
         return _from_list(operator, name, value, f"what {dtype} ({other}'s type) holds", dtype)
     array = as_array(operator, name, value)

@@ -21,6 +21,10 @@ Bound = dict[str, Any]  # tensor name -> array, or what an operator keeps of a t
 View = Callable[[Array], Array]
 
 
+def _no_short_way(tensors: Bound, words: list[Array]) -> Any:
+    raise NotImplementedError
+
+
 class Run(NamedTuple):
     """How an operator runs on the tensors of a call.
 
@@ -30,7 +34,7 @@ class Run(NamedTuple):
 
     general: Callable[[Bound], Any]
     words: Mapping[str, np.dtype[Any]] = MappingProxyType({})  # of each packed tensor, in the kernels' order
-    packed: Callable[[Bound, dict[str, Array]], Any] | None = None  # takes the tensors, and their words by `words`
+    packed: Callable[[Bound, list[Array]], Any] = _no_short_way  # takes tensors, and the words of each
 
 
 def without_leading(dimensions: int) -> View:

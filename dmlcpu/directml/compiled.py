@@ -17,6 +17,7 @@ from dmlcpu.errors import BindingError
 from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.memory import ALIGNED, C_CONTIGUOUS, OWNS_DATA, WRITEABLE
 
+_frombuffer = np.frombuffer  # which takes less time than a view of ravel()
 # Different arrays that own their data share none of it.
 _PACKED = C_CONTIGUOUS | OWNS_DATA | ALIGNED | WRITEABLE
 
@@ -150,6 +151,7 @@ class CompiledOperator:
         pairs = itertools.product(self._outputs, self._slots.values())
         self._alike = [(a.name, b.name) for a, b in pairs if a is not b and (a.dtype, a.shape) == (b.dtype, b.shape)]
         self._owned: Bound | None = None
+        self._packed: list[tuple[str, np.dtype[Any], tuple[int, ...], np.dtype[Any]]] = []
         if not self._owned_slots:
             self._own({})
 
@@ -157,8 +159,9 @@ class CompiledOperator:
         """Take over the owned tensors, and prepare how to run with them."""
         self._run = self.desc._make_run(owned)
         words = self._run.words
-        has_all = words.keys() == self._slots.keys()
-        self._packed = [(name, self._slots[name], word) for name, word in words.items()] if has_all else []
+        has_all = words.keys() == self._slots.keys() and not self._arrays
+        slots = [self._slots[name] for name in words] if has_all else []
+        self._packed = [(slot.name, slot.dtype, slot.shape, words[slot.name]) for slot in slots]
         self._owned = owned
 
     def __repr__(self) -> str:
@@ -215,13 +218,14 @@ class CompiledOperator:
         TypeError
             If a value is of the wrong Python kind.
         """
+        if self._packed and can_compile():
+            words = self._packed_words(tensors)
+            if words is not None:
+                return self._run.packed(tensors, words)
         if self._owned is None:
             raise self._uninitialized()
         if self._arrays:
             tensors = self._by_element(tensors)
-        words = self._packed_words(tensors) if self._packed and can_compile() else None
-        if words is not None and self._run.packed is not None:
-            return self._run.packed(tensors, words)
         bound = self._owned.copy()
         flags = OWNS_DATA
         for name, value in tensors.items():
@@ -256,26 +260,28 @@ class CompiledOperator:
                 by_element[element.name] = value
         return by_element
 
-    def _packed_words(self, tensors: Bound) -> dict[str, Array] | None:
+    def _packed_words(self, tensors: Bound) -> list[Array] | None:
         """Return the words of all tensors if each is packed in memory of its own; else None.
 
         Outputs that are not bound are allocated, and added to `tensors`.
         """
-        words = {}
-        for name, slot, word in self._packed:
+        if len(tensors) != len(self._packed):
+            for slot in self._outputs:
+                if slot.name not in tensors and slot.strides is None:
+                    tensors[slot.name] = slot.make()
+            if len(tensors) != len(self._packed):
+                return None
+        words = []
+        for name, dtype, shape, word in self._packed:
             array = tensors.get(name)
-            if array is None and slot.output and slot.strides is None and name not in tensors:
-                array = tensors[name] = slot.make()
             if (
                 type(array) is not np.ndarray
-                or array.dtype is not slot.dtype
-                or array.shape != slot.shape
+                or array.dtype is not dtype
+                or array.shape != shape
                 or array.flags.num & _PACKED != _PACKED
             ):
                 return None
-            words[name] = np.frombuffer(array, word)  # which takes less time than a view of ravel()
-        if len(tensors) > len(words):
-            return None  # one of them is unknown
+            words.append(_frombuffer(array, word))
         for output, other in self._alike:
             if tensors[output] is tensors[other]:
                 return None

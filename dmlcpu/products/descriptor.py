@@ -95,13 +95,17 @@ class ProductDesc(OperatorDesc):
             execute(Call._make([self.KERNELS, *operands, out.dtype, out.shape, out.shape]), out)
             return out
 
-        def packed(bound: Bound, words: dict[str, Array]) -> Array:
+        def packed(bound: Bound, words: list[Array]) -> Array:
             check(bound)
-            run(plan_within(threads.budget()), *{**given, **words}.values())
+            mine = arrays.copy()
+            for place, array in zip(places, words, strict=True):
+                mine[place] = array
+            run(plan_within(threads.budget()), *mine)
             out: Array = bound["output_tensor"]
             return out
 
         words = {field.name: word_of(tensor.dtype) for field, tensor in self.tensors() if field.name not in owned}
+        arrays, places = list(given.values()), [list(given).index(name) for name in words]
         return Run(general, words, packed)
 
     def _given(self, owned: Bound) -> Bound:

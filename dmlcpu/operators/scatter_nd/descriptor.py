@@ -178,8 +178,8 @@ class ScatterNDOperatorDesc(OperatorDesc):
             result: Array = output
             return result
 
-        def packed(bound: Bound, words: dict[str, Array]) -> Array:
-            place = run(plan_within(threads.budget()), *words.values())
+        def packed(bound: Bound, words: list[Array]) -> Array:
+            place = run(plan_within(threads.budget()), *words)
             if place != VALID:
                 indices = drop_indices(bound["indices_tensor"])
                 raise out_of_range(indices, place, shapes[0], self.operator, "IndicesTensor")

@@ -34,7 +34,7 @@ from dmlcpu.reference import scatter_nd as reference_scatter_nd
 from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.memory import words
 from dmlcpu.runtime.results import empty_result
-from dmlcpu.runtime.threads import Budget, budget
+from dmlcpu.runtime.threads import budget
 
 
 class Call(NamedTuple):
@@ -139,25 +139,29 @@ def scatter_nd(
 def check(x: Any, indices: Any, updates: Any, reduction: Any, mode: Any) -> Call:
     """Return the arguments in their plain forms, or refuse them."""
     x = as_array("scatter_nd", "x", x)
-    check_choice("scatter_nd", "reduction", reduction, REDUCTIONS)
-    check_choice("scatter_nd", "mode", mode, MODES)
-    reduction_of(x.dtype, reduction)
+    if type(reduction) is not str or reduction not in REDUCTIONS:  # faster than the call that says what is wrong
+        check_choice("scatter_nd", "reduction", reduction, REDUCTIONS)
+    if type(mode) is not str or mode not in MODES:
+        check_choice("scatter_nd", "mode", mode, MODES)
+    if reduction != "none":
+        reduction_of(x.dtype, reduction)
     indices = as_array("scatter_nd", "indices", indices)
     if indices.dtype.kind not in "iu":
         raise UnsupportedError("scatter_nd", "indices.dtype", str(indices.dtype), "any integer type")
-    if indices.ndim == 0:
+    sizes, outer = x.shape, indices.shape
+    if not outer:
         raise BindingError("scatter_nd", "indices.ndim", "0", "at least 1 (the last dimension holds a tuple)")
-    coordinates = indices.shape[-1]
-    if coordinates > x.ndim:
+    coordinates = outer[-1]
+    if coordinates > len(sizes):
         allowed = f"0 to {x.ndim} (x has {x.ndim} dimensions)"
         raise BindingError("scatter_nd", "indices.shape[-1]", str(coordinates), allowed)
     updates = as_array_like("scatter_nd", "updates", updates, "x", x.dtype)
-    shape = indices.shape[:-1] + x.shape[coordinates:]
+    shape = outer[:-1] + sizes[coordinates:]
     if updates.shape != shape:
         allowed = f"{shape} (indices.shape[:-1] + x.shape[{coordinates}:]; updates are not broadcast)"
         raise BindingError("scatter_nd", "updates.shape", str(updates.shape), allowed)
-    if mode == "clip" and indices.size and 0 in x.shape[:coordinates]:
-        allowed = f"none: dimension {x.shape.index(0)} has 0 elements"
+    if mode == "clip" and indices.size and 0 in sizes[:coordinates]:
+        allowed = f"none: dimension {sizes.index(0)} has 0 elements"
         raise IndexOutOfRangeError("scatter_nd", "indices", "clipped into an empty dimension", allowed)
     return Call(x, indices, updates, reduction, mode)
 
@@ -183,36 +187,34 @@ def execute(
     most_threads: int | None = None,
 ) -> None:
     """Run a call, in place if its x is out; an error about an index names `operator` and `field`."""
-    if call.indices.itemsize < 4:
-        call = call._replace(indices=call.indices.astype(np.int64))
-    place = _by_kernels(call, out, budget(most_threads)) if can_compile() else _by_reference(call, out)
-    if place != VALID:
-        raise out_of_range(call.indices, place, call.x.shape, operator, field)
-
-
-def _by_kernels(call: Call, out: Array, spent: Budget) -> int:
-    """Plan and run; return the place of the first bad index, or VALID."""
     x, indices, updates, reduction, mode = call
-    element = element_type(x, updates, out, reduction)
-    copied = IN_PLACE if x is out else BY_KERNEL if x.flags.num & out.flags.num & CONTIGUOUS else BY_NUMPY
-    strides = (out.strides, indices.strides, updates.strides)
-    chosen = plan(x.shape, x.dtype, element, indices.shape, indices.dtype, strides, reduction, mode, copied, spent)
-    # T == 0: there are no indices, and each update goes to the one place there is. No updates: none is read.
-    flat_indices = words(indices, INDEX_WORD) if indices.size else np.zeros(2, INDEX_WORD)
-    flat_out = words(out, element) if out.size else np.zeros(1, element)
-    flat_updates = words(updates, element) if updates.size else flat_out
-    flat_x = words(x, element) if copied == BY_KERNEL and x.size else flat_out[:0]
-    return run(chosen, flat_x, flat_indices, flat_updates, flat_out, unlike=(out, x) if copied == BY_NUMPY else None)
+    if indices.itemsize < 4:
+        indices = indices.astype(np.int64)
+    if can_compile():
+        element = element_type(x, updates, out, reduction)
+        copied = IN_PLACE if x is out else BY_KERNEL if x.flags.num & out.flags.num & CONTIGUOUS else BY_NUMPY
+        strides, spent = (out.strides, indices.strides, updates.strides), budget(most_threads)
+        chosen = plan(x.shape, x.dtype, element, indices.shape, indices.dtype, strides, reduction, mode, copied, spent)
+        # T == 0: there are no indices, and each update goes to the one place there is. No updates: none is read.
+        flat_indices = words(indices, INDEX_WORD) if indices.size else np.zeros(2, INDEX_WORD)
+        flat_out = words(out, element) if out.size else np.zeros(1, element)
+        flat_updates = words(updates, element) if updates.size else flat_out
+        flat_x = words(x, element) if copied == BY_KERNEL and x.size else flat_out[:0]
+        unlike = (out, x) if copied == BY_NUMPY else None
+        place = run(chosen, flat_x, flat_indices, flat_updates, flat_out, unlike=unlike)
+    else:
+        place = _by_reference(call, out)
+    if place != VALID:
+        raise out_of_range(indices, place, x.shape, operator, field)
 
 
 def _by_reference(call: Call, out: Array) -> int:
-    """Do the same in plain NumPy."""
-    x, indices, updates, reduction, mode = call
-    if mode == "raise":
-        bad = is_out(indices, x.shape[: indices.shape[-1]])
+    """Run in plain NumPy; return the place of the first bad index, or VALID."""
+    if call.mode == "raise":
+        bad = is_out(call.indices, call.x.shape[: call.coordinates])
         if bad.any():
             return int(bad.argmax())
-    reference_scatter_nd(x, indices, updates, reduction=reduction, mode=mode, out=out)
+    reference_scatter_nd(**call._asdict(), out=out)
     return VALID
 
 

@@ -79,8 +79,8 @@ class _TopKBase(OperatorDesc):
             execute(Call(bound["input_tensor"], k, None, axis, index_dtype, largest), outputs)
             return outputs
 
-        def packed(bound: Bound, words: dict[str, Array]) -> TopK:
-            run(plan_within(threads.budget()), *words.values())
+        def packed(bound: Bound, words: list[Array]) -> TopK:
+            run(plan_within(threads.budget()), *words)
             return result(bound)
 
         word = np.dtype(f"u{x.dtype.itemsize}")

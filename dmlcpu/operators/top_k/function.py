@@ -164,12 +164,14 @@ def check(
     is_largest = True if mode is None and largest is None else _direction(mode, largest)
     x = as_array("top_k", "x", x)
     check_type("top_k", "x", x.dtype, _TYPES)
-    if x.ndim == 0:
+    shape = x.shape
+    if not shape:
         raise DmlError("top_k", "x.ndim", "0", "at least 1")
-    axis = as_axis("top_k", "axis", axis, "x", x.ndim)
+    axis = as_axis("top_k", "axis", axis, "x", len(shape))
     counts = None if type(k) is int else _counts(k, x, axis)
-    k = as_integer("top_k", "k", k) if counts is None else int(counts.max(initial=0))
-    n = x.shape[axis]
+    if type(k) is not int:
+        k = as_integer("top_k", "k", k) if counts is None else int(counts.max(initial=0))
+    n = shape[axis]
     if not 0 <= k <= n:
         raise DmlError("top_k", "k", str(k), f"0 to {n} (the elements along axis {axis})")
     index_type = _INT64
@@ -182,7 +184,7 @@ def check(
         check_choice("top_k", "nan", nan, ("greatest", "last"))
     if counts is None:
         return Call(x, k, None, axis, index_type, is_largest, is_sorted, nan == "last")
-    counts = np.broadcast_to(counts, (*x.shape[:axis], *x.shape[axis + 1 :]))
+    counts = np.broadcast_to(counts, (*shape[:axis], *shape[axis + 1 :]))
     fill = _fill(fill_value, x.dtype, is_largest)
     return Call(x, k, counts, axis, index_type, is_largest, True, nan == "last", fill)
 
@@ -248,8 +250,8 @@ def _fill(fill_value: Any, dtype: np.dtype[Any], is_largest: bool) -> Array:
 
 def allocate(call: Call, out: Any) -> TopK:
     """Return the output arrays: new ones, or those of `out` if they fit."""
-    x, axis = call.x, call.axis
-    shape = (*x.shape[:axis], call.k, *x.shape[axis + 1 :])
+    x, axis, shape = call.x, call.axis, call.x.shape
+    shape = (*shape[:axis], call.k, *shape[axis + 1 :])
     if out is None:
         return TopK(empty_result(shape, x.dtype), empty_result(shape, call.index_dtype))
     if not isinstance(out, tuple) or len(out) != 2:

@@ -7,8 +7,8 @@ from feature_levels import ALL_TYPES, FOUR, levels_of, supported
 
 import dmlcpu
 from dmlcpu import compile_operator, reference
-from dmlcpu.products import descriptor
 from dmlcpu.errors import InvalidDescriptorError
+from dmlcpu.products import descriptor
 
 
 def numbers(rng, dtype, shape):
