@@ -119,7 +119,7 @@ def laid_out(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
 
 
 @dataclasses.dataclass
-class Call:
+class Sample:
     """A call of an operator whose result is compared with the reference's, bit for bit."""
 
     operator: str
@@ -153,7 +153,7 @@ def assert_same_bits(found, expected, case: str = "") -> None:
         assert mine.tobytes() == right.tobytes(), f"{case}\nfound\n{mine}\nexpected\n{right}"
 
 
-def calls_of_examples(operator: str, dtype: str) -> list[tuple[Call, str | None]]:
+def calls_of_examples(operator: str, dtype: str) -> list[tuple[Sample, str | None]]:
     """Return an operator's examples of a type as calls, with the kernels to use; of bfloat16, as what it is."""
 
     def typed(value: Any) -> Any:
@@ -161,12 +161,12 @@ def calls_of_examples(operator: str, dtype: str) -> list[tuple[Call, str | None]
         return value.astype(ml_dtypes.bfloat16) if stands_in else value
 
     return [
-        (Call(operator, (), {name: typed(value) for name, value in arguments.items()}), kernel)
+        (Sample(operator, (), {name: typed(value) for name, value in arguments.items()}), kernel)
         for arguments, kernel in OPERATORS[operator].examples(dtype)
     ]
 
 
-def random_example(rng: np.random.Generator, operator: str) -> Call:
+def random_example(rng: np.random.Generator, operator: str) -> Sample:
     """Draw one of an operator's examples, of any type, and give its arrays other layouts."""
     types = OPERATORS[operator].types
     calls = calls_of_examples(operator, types[rng.integers(len(types))])

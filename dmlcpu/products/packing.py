@@ -20,7 +20,7 @@ from dmlcpu.products.quantization import check_matrix
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.compilation import can_compile, in_python
 from dmlcpu.runtime.memory import aligned_empty, first_word, packed_strides, words
-from dmlcpu.runtime.records import fill
+from dmlcpu.runtime.records import CACHE_LINE, fill
 from dmlcpu.runtime.threads import Budget
 
 _BYTE = np.dtype(np.uint8)
@@ -57,16 +57,21 @@ class PackedMatrix:
         return f"PackedMatrix(shape={self.shape}, dtype={self.dtype}, layout={self.layout!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickle, (self.shape, self.dtype, self.layout, self.panels, self.sums)
+        return PackedMatrix, (self.shape, self.dtype, self.layout, self.panels, self.sums)
+
+    def __post_init__(self) -> None:
+        """Refuse another layout; copy unpickled arrays that do not lie on a cache line, or cannot be written to."""
+        if self.layout != LAYOUT:
+            raise UnsupportedError("pack_b", "layout", self.layout, LAYOUT)
+        for name, array in (("panels", self.panels), ("sums", self.sums)):
+            if array.ctypes.data % CACHE_LINE or not array.flags.writeable:
+                aligned = aligned_empty(array.size, np.int64)
+                aligned[...] = array
+                object.__setattr__(self, name, aligned)
 
 
-def _unpickle(shape: tuple[int, ...], dtype: np.dtype[Any], layout: str, panels: Array, sums: Array) -> PackedMatrix:
-    """Return a packed matrix whose panels lie on a cache line again, which pickling does not care for."""
-    if layout != LAYOUT:
-        raise UnsupportedError("pack_b", "layout", layout, LAYOUT)
-    aligned = aligned_empty(panels.size, np.int64)
-    aligned[...] = panels
-    return PackedMatrix(shape, dtype, layout, aligned, sums.copy())  # which can be written to again
+# Pickles name the class by its public path, so that they outlive a move of this module.
+PackedMatrix.__module__ = "dmlcpu"
 
 
 def pack_b(b: ArrayLike) -> PackedMatrix:

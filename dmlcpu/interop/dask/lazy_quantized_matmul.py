@@ -9,7 +9,7 @@ from numpy.typing import DTypeLike
 
 from dmlcpu.common.arguments import Array
 from dmlcpu.interop.dask import tasks
-from dmlcpu.interop.dask.arguments import as_dask, at_a_time, da, dask, meta_of, refuse_output, stand_in, without_empty
+from dmlcpu.interop.dask.chunks import as_dask, at_a_time, da, dask, meta_of, refuse_output, stand_in, without_empty
 from dmlcpu.kernels.gemm.work import NARROW
 from dmlcpu.operators.quantized_matmul.function import check
 from dmlcpu.products.operands import PARAMETERS

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from dmlcpu.interop.dask import tasks
-from dmlcpu.interop.dask.arguments import (
+from dmlcpu.interop.dask.chunks import (
     HighLevelGraph,
     as_dask,
     at_a_time,

@@ -9,7 +9,7 @@ from numpy.typing import DTypeLike
 
 from dmlcpu.common.arguments import as_integer
 from dmlcpu.interop.dask import tasks
-from dmlcpu.interop.dask.arguments import as_dask, at_a_time, da, dask, meta_of, refuse_output, stand_in
+from dmlcpu.interop.dask.chunks import as_dask, at_a_time, da, dask, meta_of, refuse_output, stand_in
 from dmlcpu.operators.top_k.function import TopK, check
 
 

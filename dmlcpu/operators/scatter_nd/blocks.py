@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dmlcpu.common.arguments import Array
-from dmlcpu.common.blocks import BLOCK, as_source, read_blocks, regions_of, tile_of
+from dmlcpu.common.block_reader import BLOCK, as_source, read_blocks, regions_of, tile_of
 from dmlcpu.common.regions import Estimate, Region, Sink, Source, Tensor
 from dmlcpu.common.stand_ins import bind, strides_of
 from dmlcpu.errors import DmlError

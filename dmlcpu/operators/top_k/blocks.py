@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dmlcpu.common.arguments import Array
-from dmlcpu.common.blocks import BLOCK, BlockReader, Buffer, as_source, extent, read_blocks, regions_of, tile_of
+from dmlcpu.common.block_reader import BLOCK, BlockReader, Buffer, as_source, extent, read_blocks, regions_of, tile_of
 from dmlcpu.common.regions import Estimate, Region, Sink, Tensor
 from dmlcpu.common.stand_ins import bind, is_source, strides_of
 from dmlcpu.errors import DmlError

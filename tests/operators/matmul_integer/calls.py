@@ -2,10 +2,10 @@
 
 import numpy as np
 from operators.quantized_matmul.calls import parameter
-from samples import Call, laid_out, quantized
+from samples import Sample, laid_out, quantized
 
 
-def random_call(rng: np.random.Generator) -> Call:
+def random_call(rng: np.random.Generator) -> Sample:
     types = [np.dtype(t) for t in rng.choice(["int8", "uint8"], 2)]
     rows, columns = (int(n) for n in rng.integers(1, 80, 2))
     depth = int(rng.choice([0, 1, 2, 15, 31, 32, 33, 63, 64, 100, 255, 257]))
@@ -17,4 +17,4 @@ def random_call(rng: np.random.Generator) -> Call:
         laid_out(rng, quantized(rng, (*batch, depth, columns), types[1])),
         parameter(rng, batch, columns, False, types[1]),
     )
-    return Call("matmul_integer", args, {"out_dtype": rng.choice(["int32", "int64"])})
+    return Sample("matmul_integer", args, {"out_dtype": rng.choice(["int32", "int64"])})

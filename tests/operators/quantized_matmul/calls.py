@@ -1,10 +1,10 @@
 """Random calls of quantized_matmul."""
 
 import numpy as np
-from samples import Call, laid_out, quantized
+from samples import Sample, laid_out, quantized
 
 
-def random_call(rng: np.random.Generator) -> Call:
+def random_call(rng: np.random.Generator) -> Sample:
     types = [np.dtype(t) for t in rng.choice(["int8", "uint8"], 3)]
     rows, columns = (int(n) for n in rng.integers(1, 80, 2))
     depth = int(rng.choice([0, 1, 2, 15, 31, 32, 33, 63, 64, 100, 255, 257]))
@@ -22,7 +22,7 @@ def random_call(rng: np.random.Generator) -> Call:
         parameter(rng, batch, rows, True) * np.float32(max(depth, 1) * 60),
         y_zero,
     )
-    return Call("quantized_matmul", args, {} if y_zero is not None else {"out_dtype": types[2]})
+    return Sample("quantized_matmul", args, {} if y_zero is not None else {"out_dtype": types[2]})
 
 
 def parameter(

@@ -1,10 +1,10 @@
 """Random calls of scatter_nd."""
 
 import numpy as np
-from samples import INDEX_TYPES, NUMERIC_TYPES, OTHER_TYPES, Call, laid_out, random_shape, values
+from samples import INDEX_TYPES, NUMERIC_TYPES, OTHER_TYPES, Sample, laid_out, random_shape, values
 
 
-def random_call(rng: np.random.Generator) -> Call:
+def random_call(rng: np.random.Generator) -> Sample:
     reduction = str(rng.choice(["none", "none", "add", "mul", "min", "max"]))
     types = [*NUMERIC_TYPES, *OTHER_TYPES] if reduction == "none" else NUMERIC_TYPES
     types = [t for t in types if t.kind != "c"] if reduction in ("min", "max") else types
@@ -24,4 +24,4 @@ def random_call(rng: np.random.Generator) -> Call:
     if outer:  # one tuple, repeated along itself, is another tuple
         indices = laid_out(rng, indices)
     arguments = (laid_out(rng, values(rng, shape, dtype)), indices, laid_out(rng, updates))
-    return Call("scatter_nd", arguments, {"reduction": reduction, "mode": mode})
+    return Sample("scatter_nd", arguments, {"reduction": reduction, "mode": mode})

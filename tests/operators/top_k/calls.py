@@ -1,10 +1,10 @@
 """Random calls of top_k."""
 
 import numpy as np
-from samples import INDEX_TYPES, TOP_K_TYPES, Call, laid_out, random_shape, values
+from samples import INDEX_TYPES, TOP_K_TYPES, Sample, laid_out, random_shape, values
 
 
-def random_call(rng: np.random.Generator) -> Call:
+def random_call(rng: np.random.Generator) -> Sample:
     dtype = TOP_K_TYPES[rng.integers(len(TOP_K_TYPES))]
     dimensions = int(rng.integers(1, 9)) if rng.random() < 0.2 else int(rng.integers(1, 4))
     shape = random_shape(rng, {1: 600, 2: 60, 3: 14}.get(dimensions, 3), dimensions)
@@ -14,7 +14,7 @@ def random_call(rng: np.random.Generator) -> Call:
     x = laid_out(rng, values(rng, shape, dtype))
     direction = ({}, {"largest": False}, {"mode": "largest"}, {"mode": "smallest"})[rng.integers(4)]
     nan = str(rng.choice(["greatest", "last"]))
-    return Call("top_k", (x, k), {**direction, "axis": axis, "nan": nan, "index_dtype": INDEX_TYPES[rng.integers(4)]})
+    return Sample("top_k", (x, k), {**direction, "axis": axis, "nan": nan, "index_dtype": INDEX_TYPES[rng.integers(4)]})
 
 
 def numbers_of_winners(rng: np.random.Generator, shape: tuple[int, ...], axis: int) -> np.ndarray | int:

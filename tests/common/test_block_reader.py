@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sources import Watched
 
-from dmlcpu.common.blocks import InMemory, extent, read_blocks, regions_of, tile_of
+from dmlcpu.common.block_reader import InMemory, extent, read_blocks, regions_of, tile_of
 from dmlcpu.common.regions import Stopped
 from dmlcpu.operators import OPERATORS
 
