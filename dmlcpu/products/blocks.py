@@ -9,10 +9,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dmlcpu.common.arguments import Array
-from dmlcpu.common.block_reader import BLOCK, Buffer, as_source, extent, read_blocks, regions_of
+from dmlcpu.common.block_reader import (
+    BLOCK,
+    Buffer,
+    as_source,
+    cut_within,
+    extent,
+    least_memory,
+    read_blocks,
+    regions_of,
+)
 from dmlcpu.common.regions import Estimate, Region, Sink, Source, Tensor
 from dmlcpu.common.stand_ins import bind, strides_of
-from dmlcpu.errors import DmlError
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR
 from dmlcpu.kernels.registry import ROWS
 from dmlcpu.products.operands import PARAMETERS, Call, Rhs, Shape, execute, parameters_of
@@ -61,14 +69,9 @@ def _estimate(call: Call) -> Estimate:
     return Estimate(
         {"y": Tensor(call.shape, call.dtype)},
         operands + Tensor(call.matrix, call.dtype).nbytes + _workspace(call),
-        partial(_least_memory, call),
+        partial(least_memory, _cuts, _needs, call),
         chosen.kernel.name if chosen else "none" if can_compile() else "reference",
     )
-
-
-def _least_memory(call: Call) -> int:
-    """Return the least memory that `run` needs."""
-    return min(_needs(call, cut) for cut in _cuts(call))
 
 
 def _run(
@@ -77,9 +80,7 @@ def _run(
     """Write the product, matrix by matrix, each by columns of b and rows of a. sources: a and b as they were given."""
     if 0 in call.matrix:
         return
-    cut = next((cut for cut in _cuts(call) if _needs(call, cut) <= memory), None)
-    if cut is None:
-        raise DmlError(call.operator, "memory", f"{memory:,} bytes", f"at least {_least_memory(call):,}")
+    cut = cut_within(call.operator, memory, _cuts, _needs, call)
     a = _matrices(sources["a"], call.a)
     left = read_blocks(a, (_part(a.shape, region, -1) for region in _regions(call, cut)), stopping)
     right = _right_hand_sides(call, cut, sources["b"], stopping)

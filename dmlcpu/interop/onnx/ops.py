@@ -99,22 +99,13 @@ class QLinearMatMul(Product, _ReferenceQLinearMatMul):  # type: ignore[misc]
     op_domain = ""
     B = 3
 
-    def _run(
-        self,
-        a: Array,
-        a_scale: Array,
-        a_zero_point: Array,
-        b: Array,
-        b_scale: Array,
-        b_zero_point: Array,
-        y_scale: Array,
-        y_zero_point: Array,
-    ) -> tuple[Array]:
-        of_a, others = (a, a_scale, a_zero_point), (b_scale, b_zero_point, y_scale, y_zero_point)
+    def _run(self, *operands: Array) -> tuple[Array]:
+        given: list[Any] = [*operands]
+        given[self.B] = self.rhs(operands[self.B])
         try:
-            return (quantized_matmul(*of_a, self.rhs(b), *others),)
+            return (quantized_matmul(*given),)
         except _NOT_TAKEN:
-            return super()._run(*of_a, b, *others)  # type: ignore[no-any-return]
+            return super()._run(*operands)  # type: ignore[no-any-return]
 
 
 class MatMulInteger(Product, _ReferenceMatMulInteger):  # type: ignore[misc]

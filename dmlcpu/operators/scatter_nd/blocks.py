@@ -7,10 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dmlcpu.common.arguments import Array
-from dmlcpu.common.block_reader import BLOCK, as_source, read_blocks, regions_of, tile_of
+from dmlcpu.common.block_reader import BLOCK, as_source, cut_within, least_memory, read_blocks, regions_of, tile_of
 from dmlcpu.common.regions import Estimate, Region, Sink, Source, Tensor
 from dmlcpu.common.stand_ins import bind, strides_of
-from dmlcpu.errors import DmlError
 from dmlcpu.operators.scatter_nd.function import Call, check, execute, is_out, refuse_value, scatter_nd
 from dmlcpu.operators.scatter_nd.plan import BY_KERNEL, Plan, element_type, plan
 from dmlcpu.runtime import threads
@@ -46,7 +45,7 @@ def estimate(**arguments: Any) -> Estimate:
     return Estimate(
         {"y": Tensor(call.x.shape, call.x.dtype)},
         2 * call.x.nbytes + call.indices.nbytes + converted + call.updates.nbytes + workspace,
-        partial(_least_memory, call),
+        partial(least_memory, _cuts, _needs, call),
         name,
     )
 
@@ -59,9 +58,7 @@ def run(
     Updates are read again for each block of x, unless there is memory to keep them.
     """
     call = _call(arguments)
-    cut = next((cut for cut in _cuts(call) if _needs(call, cut) <= memory), None)
-    if cut is None:
-        raise DmlError("scatter_nd", "memory", f"{memory:,} bytes", f"at least {_least_memory(call):,}")
+    cut = cut_within("scatter_nd", memory, _cuts, _needs, call)
     x, indices, updates = (as_source(arguments[name], getattr(call, name)) for name in SOURCES)
     if call.mode == "raise":
         _refuse_out(call, indices, stopping, min(BLOCK, memory // _SCANNED))
@@ -158,11 +155,6 @@ def _cuts(call: Call) -> Iterator[Cut]:
         else:
             tuples = max(1, tuples // 2)
         yield Cut(size, tuples)
-
-
-def _least_memory(call: Call) -> int:
-    """Return the least memory that `run` can do with."""
-    return min(_needs(call, cut) for cut in _cuts(call))
 
 
 def _needs(call: Call, cut: Cut) -> int:

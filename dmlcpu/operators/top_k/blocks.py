@@ -10,10 +10,20 @@ from typing import Any
 import numpy as np
 
 from dmlcpu.common.arguments import Array
-from dmlcpu.common.block_reader import BLOCK, BlockReader, Buffer, as_source, extent, read_blocks, regions_of, tile_of
+from dmlcpu.common.block_reader import (
+    BLOCK,
+    BlockReader,
+    Buffer,
+    as_source,
+    cut_within,
+    extent,
+    least_memory,
+    read_blocks,
+    regions_of,
+    tile_of,
+)
 from dmlcpu.common.regions import Estimate, Region, Sink, Tensor
 from dmlcpu.common.stand_ins import bind, is_source, strides_of
-from dmlcpu.errors import DmlError
 from dmlcpu.operators.top_k.function import Call, check, execute, fill_behind, places_beyond, top_k
 from dmlcpu.operators.top_k.plan import ELEMENTS_A_WINNER, Plan, plan
 from dmlcpu.operators.top_k.search import Search, search_bytes
@@ -43,7 +53,7 @@ def estimate(**arguments: Any) -> Estimate:
     return Estimate(
         {"values": Tensor(shape, call.x.dtype), "indices": Tensor(shape, call.index_dtype)},
         call.x.nbytes + _working(call, call.x.shape, strides),
-        partial(_least_memory, call),
+        partial(least_memory, _tiles, _needs, call),
         chosen.kernel.name if chosen else "none" if can_compile() else "reference",
     )
 
@@ -58,9 +68,7 @@ def run(
     call = _call(arguments)
     if call.k == 0 or call.x.size == 0:
         return
-    tile = next((tile for tile in _tiles(call) if _needs(call, tile) <= memory), None)
-    if tile is None:
-        raise DmlError("top_k", "memory", f"{memory:,} bytes", f"at least {_least_memory(call):,}")
+    tile = cut_within("top_k", memory, _tiles, _needs, call)
     x = as_source(arguments["x"], call.x)
     blocks = BlockReader(x, stopping, _workers(call, tile, memory) if is_source(arguments["x"]) else 1)
     if tile[call.axis] == call.x.shape[call.axis]:
@@ -243,11 +251,6 @@ def _halvings(tile: list[int], least: int) -> Iterator[list[int]]:
         first = next(place for place, size in enumerate(tile) if size > 1)
         tile[first] = -(-tile[first] // 2)
         yield list(tile)
-
-
-def _least_memory(call: Call) -> int:
-    """Return the least memory that `run` can do with."""
-    return min(_needs(call, tile) for tile in _tiles(call))
 
 
 def _needs(call: Call, tile: Shape) -> int:
