@@ -42,14 +42,14 @@ def _convert(operator: str, field: str, value: Any) -> Array:
         return np.asarray(value) if str(getattr(value, "dtype", "")) != "torch.bfloat16" else by_bits(value)
     except ValueError as error:  # ragged nested lists
         raise BindingError(operator, field, str(error), "an array, or what numpy.asarray makes one of") from None
-    except (TypeError, RuntimeError, BufferError) as error:  # what libraries say of tensors on devices, sparse ones...
+    except (TypeError, RuntimeError, BufferError) as error:  # of tensors on devices, sparse ones...
         device = str(getattr(value, "device", "cpu"))
         found = type(value).__name__ + ("" if device == "cpu" else f" on device {device}")
         raise TypeError(f"{operator}: {field} is {found} ({error}); allowed: an array that NumPy can read") from error
 
 
 def by_bits(tensor: Any) -> Array:
-    """Return a tensor of torch.bfloat16 as an array; neither PyTorch nor NumPy converts that type."""
+    """Return a tensor of torch.bfloat16 as an array; neither PyTorch nor NumPy converts the type."""
     if tensor.requires_grad:
         return np.asarray(tensor)  # PyTorch refuses that
     try:
@@ -62,7 +62,7 @@ def by_bits(tensor: Any) -> Array:
 
 @functools.lru_cache(maxsize=256)
 def type_name(dtype: np.dtype[Any]) -> str:
-    """Return the name of a type, which NumPy puts together anew, in microseconds, each time it is asked."""
+    """Return the name of a type. Cached: NumPy composes it each time, in microseconds."""
     return dtype.name
 
 
@@ -130,7 +130,7 @@ def check_output(operator: str, field: str, array: Any, shape: tuple[int, ...], 
         raise BindingError(operator, field, "not aligned to its element size", "an aligned array")
     if not array.flags.c_contiguous and elements_overlap(array.shape, array.strides, array.itemsize):
         raise BindingError(operator, field, "laid out so that elements overlap", "an array whose elements are apart")
-    return np.asarray(array)  # of a matrix or a memory map, the array it is
+    return np.asarray(array)  # a plain view of a matrix or a memory map
 
 
 def check_apart(operator: str, field: str, out: Array, others: Mapping[str, Array]) -> None:
@@ -187,7 +187,7 @@ def _from_list(operator: str, name: str, value: Any, allowed: str, dtype: np.dty
 
 
 def _converts(given: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
-    """Return whether a list of one type may be given for another; whether integers fit is told by their values."""
+    """Return whether a list of one type may be given for another; the values decide whether integers fit."""
     if dtype.name == "bfloat16":
         return given.kind in "biuf"
     if given.kind in "iu" and dtype.kind in "iu":

@@ -1,4 +1,4 @@
-"""Arrays in blocks: how they are cut, and how they are read while others are worked on."""
+"""Arrays in blocks: the sizes and regions of blocks, and a reader that is one block ahead."""
 
 import itertools
 import threading
@@ -110,7 +110,7 @@ def read_blocks(
     front: int = 0,
     copies: bool = False,
 ) -> Iterator[tuple[Region, Array]]:
-    """Yield each region with its elements, while a thread reads the next. An array is valid until the next is asked for.
+    """Yield each region with its elements, while a thread reads the next one. An array is valid until then.
 
     front: the number of places to leave free along the axis before each block; all dimensions before it must be 1.
     copies: the caller may write to the arrays.

@@ -1,4 +1,4 @@
-"""What all operator descs share: the table of their fields, the checks of single fields, the dictionary form."""
+"""The base of operator descs: the table of their fields, the checks of single fields, the dictionary form."""
 
 import dataclasses
 import functools
@@ -17,7 +17,7 @@ from dmlcpu.directml.feature_level import Support
 from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.errors import InvalidDescriptorError
 
-Bound = dict[str, Any]  # tensor name -> array, or what an operator keeps of a tensor that it owns
+Bound = dict[str, Any]  # tensor name -> array, or the form in which an operator keeps an owned tensor
 View = Callable[[Array], Array]
 
 
@@ -54,7 +54,7 @@ class Field(NamedTuple):
     kind: type  # TensorDesc, int or an enumeration; of an array: that of its elements
     optional: bool
     output: bool
-    length: str | None = None  # of an array: DirectML's field that tells it
+    length: str | None = None  # of an array: DirectML's field for it
 
     def element(self, i: int) -> "Field":
         """Return an element of an array as a field of its own."""
@@ -68,7 +68,7 @@ def dml_name(name: str) -> str:
 
 
 def counted_by(length: str) -> Any:
-    """Return the default of a field that is an array: none. In DirectML its length is a field, too, of that name."""
+    """Declare a field that is an array, without a default. `length` is DirectML's field for its length."""
     return dataclasses.field(metadata={"length": length})
 
 
@@ -166,7 +166,7 @@ class OperatorDesc:
         raise NotImplementedError
 
     def _keep(self, name: str, array: Array) -> Any:
-        """Return an operator's own copy of an owned tensor, in the form in which it is best worked with."""
+        """Return an operator's own copy of an owned tensor, in the form that its kernels read fastest."""
         return array.copy()
 
     def _check_sizes(self, field: str, tensor: TensorDesc, sizes: tuple[int, ...], reason: str) -> None:
@@ -197,7 +197,7 @@ class OperatorDesc:
         return full_name(self.OPERATOR_TYPE)
 
     def tensors(self) -> Iterator[tuple[Field, TensorDesc]]:
-        """Go through the tensors the desc has, in DirectML's order; those of an array one by one."""
+        """Yield the tensors of the desc in DirectML's order; those of an array one by one."""
         for field in fields_of(type(self)):
             value = getattr(self, field.name)
             if field.kind is not TensorDesc or value is None:

@@ -139,8 +139,8 @@ class CompiledOperator:
         self.feature_level = feature_level
         arrays = [field for field in fields_of(type(desc)) if field.length and field.kind is TensorDesc]
         self._arrays = {field.name: field for field in arrays}
-        self._slots: dict[str, Slot] = {}  # what a call binds
-        self._owned_slots: dict[str, Slot] = {}  # what `initialize` binds
+        self._slots: dict[str, Slot] = {}  # bound by calls
+        self._owned_slots: dict[str, Slot] = {}  # bound by `initialize`
         for field, tensor in desc.tensors():
             slots = self._owned_slots if tensor.flags & TensorFlags.OWNED_BY_DML else self._slots
             slots[field.name] = Slot(desc.operator, field, tensor)
@@ -242,7 +242,7 @@ class CompiledOperator:
         return self._run.general(bound)
 
     def _by_element(self, values: Bound) -> Bound:
-        """Return what is given for arrays of tensors element by element; None there is for what is bound elsewhere."""
+        """Return the values of arrays of tensors element by element; a None in a list is bound elsewhere, or not."""
         by_element = {name: value for name, value in values.items() if name not in self._arrays}
         for name, field in self._arrays.items():
             if name not in values:
@@ -312,7 +312,7 @@ class CompiledOperator:
         return BindingError(slot.operator, slot.dml_name, "not initialized", f"a call after initialize({names})")
 
     def _stranger(self, name: str, allowed: dict[str, Slot]) -> BindingError:
-        """Say why a tensor cannot be bound here."""
+        """Return the error about a tensor that cannot be bound here."""
         operator = self.desc.operator
         if name in self._owned_slots:
             return BindingError(
@@ -332,5 +332,5 @@ class CompiledOperator:
 
 
 def _arguments(names: Iterable[str]) -> list[str]:
-    """Return the arguments that tensors are given by: those of an array by one."""
+    """Return the arguments that bind tensors; all tensors of an array have one."""
     return list(dict.fromkeys(name.partition("[")[0] for name in names))

@@ -31,7 +31,7 @@ from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.memory import packed_strides
 from dmlcpu.runtime.records import CELL
 
-# Rows that a block has at least, as long as there is memory: with fewer the kernels are slower.
+# Rows of a block, at least, if there is memory: with fewer the kernels are slower.
 _ROWS = 192
 
 
@@ -111,7 +111,7 @@ def _part_of(call: Call, region: Region, a: Array, b: Rhs) -> Call:
 
 
 class _Vector:
-    """A Source of one dimension as one of matrices, of which each has one row, or one column."""
+    """A Source of one dimension as a matrix of one row, or one column."""
 
     def __init__(self, source: Source, shape: Shape) -> None:
         self.shape, self.dtype = shape, source.dtype
@@ -131,7 +131,7 @@ def _matrices(given: Any, matrices: Array) -> Source:
 
 
 def _right_hand_sides(call: Call, cut: Cut, given: Any, stopping: Callable[[], bool]) -> Iterator[Rhs]:
-    """Yield the right-hand sides of the regions, one when another is needed, packed if several regions need it."""
+    """Yield a right-hand side for each run of regions that share it, packed if several regions do."""
     b = call.b
     wanted = (_part(b.shape, region, -2) for region in _regions(call, cut))
     regions = (region for region, _ in itertools.groupby(wanted))
@@ -155,7 +155,7 @@ def _packed_part(b: PackedMatrix, region: Region) -> PackedMatrix:
 
 
 def _packs(call: Call, cut: Cut) -> bool:
-    """Return whether what is read of b is multiplied several times."""
+    """Return whether blocks of b are multiplied several times."""
     is_shared = math.prod(call.b.shape[:-2]) < math.prod(call.matrix[:-2])
     return cut.rows < call.matrix[-2] or (cut.columns == call.matrix[-1] and is_shared)
 
@@ -178,7 +178,7 @@ def _part(shape: Shape, region: Region, whole: int = 0) -> Region:
 
 
 def _cuts(call: Call) -> Iterator[Cut]:
-    """Yield cuts from the one that is best, if there is memory for it, to one that needs least.
+    """Yield cuts from the fastest to one that needs least memory.
 
     a is read again for each block of columns, so these are cut only if b does not fit.
     """
@@ -197,7 +197,7 @@ def _cuts(call: Call) -> Iterator[Cut]:
 
 
 def _needs(call: Call, cut: Cut) -> int:
-    """Return how many bytes `run` takes with such blocks."""
+    """Return the bytes that `run` takes with such blocks."""
     a, b = call.a, call.b
     depth, result = int(a.shape[-1]), (cut.rows, cut.columns)
     if isinstance(b, PackedMatrix):
@@ -214,20 +214,20 @@ def _needs(call: Call, cut: Cut) -> int:
 
 
 def _workspace(call: Call) -> int:
-    """Return how many bytes of workspace a call in one piece takes."""
+    """Return the bytes of workspace of a call in one piece."""
     chosen = _plan(call) if can_compile() else None
     return CELL * chosen.workspace.cells if chosen else 0
 
 
 def _nbytes(operand: Any) -> int:
-    """Return how many bytes an operand takes."""
+    """Return the bytes of an operand."""
     if isinstance(operand, PackedMatrix):
         return int(operand.panels.nbytes + operand.sums.nbytes)
     return 0 if operand is None else int(operand.nbytes)
 
 
 def _plan(call: Call) -> Plan | None:
-    """Return how the kernels work on a call in one piece, or None if its result is empty."""
+    """Return the plan of a call in one piece, or None if its result is empty."""
     if 0 in call.matrix:
         return None
     a = call.a

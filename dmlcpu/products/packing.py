@@ -116,7 +116,7 @@ def pack_b(b: ArrayLike) -> PackedMatrix:
 
 
 def _pack(b: Array, panels: Array, sums: Array) -> None:
-    """Do in NumPy what the kernel does."""
+    """Pack in NumPy, as the kernel does."""
     *_, depth, columns = b.shape
     rows = _rows_of(panels, b.shape)
     batches, groups, four, count, width = rows.shape
@@ -146,7 +146,7 @@ def _rows_of(panels: Array, shape: tuple[int, ...]) -> Array:
 def _pack_plan(
     shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any], budget: Budget
 ) -> tuple[Callable[..., Any], int, NDArray[np.int64]]:
-    """Return the kernel, into how many parts to cut the work, and what it is told of matrices of this layout."""
+    """Return the kernel, the number of parts, and the work record of matrices of this layout."""
     *batch, depth, columns = shape
     matrices = math.prod(batch)
     parts = budget.parts(work=math.prod(shape) // 8, most=matrices * in_python(panels_of)(columns))
@@ -169,16 +169,16 @@ def _pack_plan(
 
 
 def rhs_sign_flip(dtype: np.dtype[Any]) -> int:
-    """Return what makes signed bytes of bytes of this type, by exclusive or: what they stand for is 128 less."""
+    """Return the mask that turns bytes of this type into signed ones, 128 less, by exclusive or."""
     return 0 if dtype == np.int8 else _SIGN
 
 
 def lhs_sign_flip(dtype: np.dtype[Any]) -> int:
-    """Return what makes unsigned bytes of bytes of this type: what they stand for is 128 more."""
+    """Return the mask that turns bytes of this type into unsigned ones, 128 more, by exclusive or."""
     return _SIGN - rhs_sign_flip(dtype)
 
 
 def broadcast_strides(shape: tuple[int, ...], ndim: int) -> tuple[int, ...]:
-    """Return the strides, in items, of a contiguous array when it is broadcast to so many dimensions."""
+    """Return the strides, in items, of a contiguous array when it is broadcast to `ndim` dimensions."""
     own = (1,) * (ndim - len(shape)) + shape
     return tuple(stride if size > 1 else 0 for size, stride in zip(own, packed_strides(own), strict=True))

@@ -1,4 +1,4 @@
-"""Checks of what only quantized operators have: int8 matrices, scales and zero points."""
+"""Checks of the arguments of quantized operators: int8 matrices, scales and zero points."""
 
 import functools
 from typing import Any
@@ -63,7 +63,7 @@ def scale(operator: str, field: str, value: Any, shape: Shape, *, rows: bool) ->
     if array.dtype == np.float32:
         array = array.copy()  # an output that shares its memory must not change it
     else:
-        with np.errstate(all="ignore"):  # what overflows is refused as infinite
+        with np.errstate(all="ignore"):  # a number that overflows is refused as infinite
             array = array.astype(np.float32)
     check_scale(operator, field, array)
     return _spread(operator, field, array, shape, rows)

@@ -1,4 +1,4 @@
-"""What tasks of `dmlcpu.interop.dask` compute: functions of NumPy arrays, which do not know Dask."""
+"""The tasks of `dmlcpu.interop.dask`: functions of NumPy arrays, which do not know Dask."""
 
 import contextlib
 import math
@@ -23,9 +23,9 @@ Pair = tuple[Array, Array]
 
 
 def _threads() -> contextlib.AbstractContextManager[None]:
-    """Leave the other cores to the scheduler's other tasks; the single-threaded scheduler has none in this process.
+    """Use one thread, unless this is the single-threaded scheduler: other tasks run on the other cores.
 
-    A worker cannot know how many others its machine has, so one with a single thread does not take all cores either.
+    A worker with a single thread uses one core, too: it does not know how many workers its machine has.
     """
     is_only = threading.current_thread() is threading.main_thread() and multiprocessing.parent_process() is None
     return contextlib.nullcontext() if is_only else at_most(1)

@@ -18,7 +18,7 @@ from dmlcpu.operators.scatter_nd.function import scatter_nd
 from dmlcpu.operators.top_k.function import top_k
 from dmlcpu.products.packing import PackedMatrix
 
-# What the functions do not take, strings for instance, is left to ONNX's own implementation.
+# ONNX's own implementation computes arguments that the functions refuse, strings for instance.
 _NOT_TAKEN = (UnsupportedError, TypeError)
 
 
@@ -66,7 +66,7 @@ class ScatterElements(_ReferenceScatterElements):  # type: ignore[misc]
 
 
 def _check_elements(data: Array, indices: Array, axis: int) -> None:
-    """Refuse what would be another scatter, or tuples that its caller does not know of."""
+    """Refuse arguments in ONNX's words, as errors of scatter_nd would name tuples that the caller has not given."""
     if indices.dtype.kind not in "iu":
         raise BindingError("ScatterElements", "indices.dtype", str(indices.dtype), "int32, int64")
     if indices.ndim != data.ndim:
@@ -83,9 +83,9 @@ def _check_elements(data: Array, indices: Array, axis: int) -> None:
 
 
 class Product(OpRun):  # type: ignore[misc]
-    """What the products share: input B may be constant, and then it is packed once."""
+    """The base of products. A constant input B is packed once."""
 
-    B: int  # which input it is
+    B: int  # its number among the inputs
     packed: PackedMatrix | None = None
 
     def rhs(self, b: Array) -> Array | PackedMatrix:

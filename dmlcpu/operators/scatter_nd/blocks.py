@@ -18,11 +18,11 @@ from dmlcpu.runtime.records import CELL
 
 SOURCES = ("x", "indices", "updates")
 
-# Bytes of x that a block has for each tuple, at least: to read and write them takes longer than to look at the tuple.
+# Bytes of x in a block for each tuple, at least: reading and writing them takes longer than a look at the tuple.
 _LEAST_BYTES_A_TUPLE = 64
-# Bytes for each coordinate that is counted from the start of x, then of a block, with what tells those that are not.
+# Bytes for each coordinate that is converted: counted from the start of x, then of a block, and two flags.
 _CONVERTED = 3 * 8 + 2
-# Bytes for each byte of indices that are only looked at: two blocks, and what tells those that are out of range.
+# Bytes for each byte of indices that are only checked: two blocks, and flags of coordinates out of range.
 _SCANNED = 6
 
 
@@ -76,7 +76,7 @@ def run(
 def _pieces(
     call: Call, cut: Cut, indices: Source, updates: Source, region: Region, stopping: Callable[[], bool]
 ) -> Iterator[tuple[Array, Array]]:
-    """Yield indices and updates, block by block; without coordinates only what a block of x needs of each."""
+    """Yield indices and updates, block by block; without coordinates, only the part that a block of x needs."""
     outer, coordinates = call.indices.shape[:-1], call.coordinates
     if call.updates.size == 0:
         return
@@ -114,7 +114,7 @@ def _places(call: Call, indices: Array) -> Array:
 
 
 def _apply_all(call: Call, pieces: Iterable[tuple[Array, Array]], region: Region, block: Array) -> None:
-    """Apply updates to a block of x, in place; what was read of them is gone before more is for another block."""
+    """Apply updates to a block of x, in place. A piece is freed before the next is read."""
     for places, values in pieces:
         _apply(call, places, values, region, block)
 
@@ -123,7 +123,7 @@ def _apply(call: Call, places: Array, values: Array, region: Region, block: Arra
     """Apply updates to a block of x, in place; places: indices, or if x is cut what `_places` makes of them."""
     mode = call.mode
     if call.coordinates and block.shape[0] < call.x.shape[0]:
-        # What lies before the block becomes a huge number, and is dropped as what lies behind it.
+        # Indices before the block become huge numbers, and are dropped like those behind it.
         places, mode = places.copy(), "drop"
         places[..., 0] -= region[0].start
         places = places.view(np.uint64)
@@ -131,10 +131,10 @@ def _apply(call: Call, places: Array, values: Array, region: Region, block: Arra
 
 
 def _cuts(call: Call) -> Iterator[Cut]:
-    """Yield cuts from the one that is best, if there is memory for it, to the one that needs least.
+    """Yield cuts from the fastest to the one that needs least memory.
 
-    Updates are kept in memory, and x is read in blocks that are large beside the work on all tuples. Else both are
-    cut, x as little as possible: for each of its blocks all updates are read again.
+    First, updates are kept in memory, and blocks of x are large beside the work on all tuples. Then both are cut, x as
+    little as possible: for each of its blocks all updates are read again.
     """
     rows, count = call.x.shape[0] if call.x.ndim else 1, call.number
     row = max(1, call.x.nbytes // max(1, rows))
@@ -158,7 +158,7 @@ def _cuts(call: Call) -> Iterator[Cut]:
 
 
 def _needs(call: Call, cut: Cut) -> int:
-    """Return how many bytes `run` takes with such blocks."""
+    """Return the bytes that `run` takes with such blocks."""
     rows = call.x.shape[0] if call.x.ndim else 1
     row, coordinates = call.x.nbytes // max(1, rows), call.coordinates
     slices = call.slice_bytes if coordinates else cut.rows * row
@@ -180,7 +180,7 @@ def _call(arguments: dict[str, Any]) -> Call:
 
 
 def _plan(call: Call) -> Plan:
-    """Return how the kernels work on a call in one piece."""
+    """Return the plan of a call in one piece."""
     x, indices, updates, reduction, mode = call
     element = element_type(x, updates, x, reduction)
     strides = (strides_of(x), strides_of(indices), strides_of(updates))

@@ -34,13 +34,13 @@ from dmlcpu.runtime.records import CELL
 
 SOURCES = ("x",)
 
-# Bytes that are read at once, at least, where only a part of the inner dimensions is: as long as there is memory.
+# Bytes that are read at once where the inner dimensions are cut; at least, if there is memory.
 _RUN = 1 << 16
-# Places along the axis that are read at once, at least, of sequences side by side. Of 8 to 64 none is better by more
-# than what such figures vary by, for lines of 1 and 4 MiB (k 5, one file of 2 GiB, one worker, Zen 4).
+# Places along the axis that are read at once, at least, of sequences side by side. With 8 to 64 times are alike, for
+# lines of 1 and 4 MiB (k 5, one file of 2 GiB, one worker, Zen 4).
 _LINES = 32
-# Bytes for each winner of sequences that are cut: positions, those before, those that are kept, what tells them, and
-# what NumPy takes meanwhile.
+# Bytes for each winner of sequences that are cut: positions of this block and of the one before, those that are kept,
+# NumPy's temporaries, and a flag.
 _MERGING = 6 * 8 + 1
 Shape = tuple[int, ...]
 
@@ -61,9 +61,9 @@ def estimate(**arguments: Any) -> Estimate:
 def run(
     arguments: dict[str, Any], sinks: dict[str, Sink], memory: int, stopping: Callable[[], bool] = lambda: False
 ) -> None:
-    """Write the winners of x, worked through in blocks within so many bytes; they are sorted, asked for or not.
+    """Write the winners of x, block by block within `memory` bytes; they are always sorted.
 
-    A sequence that is too long for a block is cut, and each part of it searched together with the winners so far.
+    A sequence that is too long for a block is cut, and each part is searched together with the winners so far.
     """
     call = _call(arguments)
     if call.k == 0 or call.x.size == 0:
@@ -83,7 +83,7 @@ def run(
 
 
 def _workers(call: Call, tile: Shape, memory: int) -> int:
-    """Return how many threads are to have blocks of their own: all or one, if there are too few of them, or memory."""
+    """Return the number of threads that read blocks of their own: all, or one if blocks or memory are too few."""
     workers, n, size = threads.budget().threads, call.x.shape[call.axis], tile[call.axis]
     counts = (-(-whole // part) for whole, part in zip(call.x.shape, tile, strict=True))
     blocks = n // size if size < n else math.prod(counts)
@@ -110,7 +110,7 @@ def _whole(call: Call, tile: Shape, blocks: BlockReader, sinks: dict[str, Sink])
 
 
 def _searched(call: Call, tile: Shape, region: Region, blocks: BlockReader) -> tuple[Array, Array]:
-    """Return the winners of sequences side by side, of which each thread reads and searches a part by itself.
+    """Return the winners of sequences side by side. Each thread reads and searches a part of all of them.
 
     On 8 GiB, k 100, two threads of Zen 4, that takes 1.5 s; with one worker, 2.5 s.
     """
@@ -134,7 +134,7 @@ def _searched(call: Call, tile: Shape, region: Region, blocks: BlockReader) -> t
 
 
 def _joined(call: Call, blocks: Iterator[tuple[Region, Array]]) -> Iterator[tuple[Region, Array, Array]]:
-    """Yield the winners of sequences of which each block is a part, with room for the winners so far before it."""
+    """Yield the winners of sequences whose parts come in blocks; a block has room in front for the winners so far."""
     axis, n = call.axis, call.x.shape[call.axis]
     values, positions, spare = Buffer(), Buffer(), Buffer()
     winners, indices = call.x, call.x  # none yet
@@ -175,7 +175,7 @@ def _write(call: Call, region: Region, values: Array, indices: Array, sinks: dic
 
 
 def _regions(call: Call, tile: Shape) -> Iterator[Region]:
-    """Yield the regions of x: of all parts of the same sequences one after the other, then of the next ones."""
+    """Yield the regions of x: all parts of the same sequences one after the other, then those of the next ones."""
     for region in _sequences(call, tile):
         yield from _cut(call, tile, region, 0, call.x.shape[call.axis])
 
@@ -197,15 +197,15 @@ def _cut(call: Call, tile: Shape, region: Region, start: int, stop: int) -> Iter
 
 
 def _tiles(call: Call) -> Iterator[Shape]:
-    """Yield blocks from the one that is best, if there is memory for it, to the smallest.
+    """Yield blocks from the fastest to the smallest.
 
-    Sequences are cut only where blocks have no more than one of each of the dimensions before the axis: so the places
-    before a block in memory are those before it along the axis.
+    Sequences are cut only if a block has one place of each dimension before the axis: so the places before a block in
+    memory are those before it along the axis.
     """
     shape, axis, width = call.x.shape, call.axis, call.x.itemsize
     n, inner = shape[axis], list(shape[axis + 1 :])
     row = math.prod(inner) * width  # bytes of all inner elements at one place along the axis
-    # Fewer elements at a time take the kernels longer, but for those that only look for what beats the winners so far.
+    # With fewer elements at a time kernels take longer, except the filter, which only compares with the last winners.
     efficient = min(n, (2 if _filters(call) else ELEMENTS_A_WINNER) * call.k)
     outer = list(tile_of(shape[:axis], BLOCK // max(1, n * row)))
     size = n if math.prod(outer) > 1 else _even(n, max(efficient, BLOCK // max(1, row)))
@@ -227,25 +227,25 @@ def _tiles(call: Call) -> Iterator[Shape]:
 
 
 def _filters(call: Call) -> bool:
-    """Return whether parts of sequences are only searched for what beats the winners so far: sequences side by side."""
+    """Return whether the filter searches parts of sequences: it is for sequences side by side."""
     n, columns = call.x.shape[call.axis], math.prod(call.x.shape[call.axis + 1 :])
     return can_compile() and columns > 1 and n >= ELEMENTS_A_WINNER * call.k
 
 
 def _even(n: int, least: int) -> int:
-    """Return the size of parts of n elements that are about alike, and at least so large."""
+    """Return the size of about equal parts of n elements, of `least` elements or more."""
     return -(-n // max(1, n // max(1, least)))
 
 
 def _sizes(n: int, size: int, least: int) -> Iterator[int]:
-    """Yield smaller and smaller sizes of parts of n elements, down to about so many."""
+    """Yield smaller and smaller sizes of parts of n elements, down to about `least`."""
     while (smaller := _even(n, max(least, size // 2))) < size:
         yield smaller
         size = smaller
 
 
 def _halvings(tile: list[int], least: int) -> Iterator[list[int]]:
-    """Yield smaller and smaller tiles, down to so many elements: the first dimension above 1 is halved each time."""
+    """Yield smaller and smaller tiles, down to `least` elements: the first dimension above 1 is halved each time."""
     tile = list(tile)
     while math.prod(tile) > least and max(tile, default=1) > 1:
         first = next(place for place, size in enumerate(tile) if size > 1)
@@ -254,7 +254,7 @@ def _halvings(tile: list[int], least: int) -> Iterator[list[int]]:
 
 
 def _needs(call: Call, tile: Shape) -> int:
-    """Return how many bytes `run` takes with such blocks of x."""
+    """Return the bytes that `run` takes with such blocks of x."""
     axis = call.axis
     is_cut = tile[axis] < call.x.shape[axis]
     if is_cut and _filters(call):
@@ -280,7 +280,7 @@ def _winners(call: Call, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _plan(call: Call, shape: tuple[int, ...], strides: tuple[int, ...]) -> Plan | None:
-    """Return how the kernels work on a block of x, or None if it has no winners."""
+    """Return the plan for a block of x, or None if it has no winners."""
     winners, width = _winners(call, shape), call.x.itemsize
     if 0 in winners:
         return None
@@ -302,7 +302,7 @@ def _plan(call: Call, shape: tuple[int, ...], strides: tuple[int, ...]) -> Plan 
 
 
 def _working(call: Call, shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
-    """Return how many bytes beside x itself the work on a block of x takes."""
+    """Return the bytes that the work on a block takes, without the block itself."""
     winners = Tensor(_winners(call, shape), call.x.dtype)
     chosen = _plan(call, shape, strides) if can_compile() else None
     workspace = CELL * chosen.workspace.cells if chosen else 0
