@@ -130,7 +130,7 @@ class OperatorDesc:
             mine, theirs = len(getattr(self, field.name)), len(getattr(self, other.name))
             if mine != theirs:
                 allowed = f"{theirs} elements ({field.length}, as {other.dml_name} has)"
-                raise InvalidDescriptorError(self.operator, field.dml_name, f"{mine} elements", allowed)
+                raise self._refusal(field.dml_name, f"{mine} elements", allowed)
 
     def _checked(self, field: Field, value: Any) -> Any:
         """Return the value of a field in its plain form."""
@@ -145,17 +145,13 @@ class OperatorDesc:
 
     def _check_output(self, field: str, tensor: TensorDesc) -> None:
         if tensor.flags & TensorFlags.OWNED_BY_DML:
-            raise InvalidDescriptorError(
-                self.operator, f"{field}.Flags", "OWNED_BY_DML", "NONE (only inputs may be owned)"
-            )
+            raise self._refusal(f"{field}.Flags", "OWNED_BY_DML", "NONE (only inputs may be owned)")
         for i, (size, stride) in enumerate(zip(tensor.sizes, tensor.strides or (), strict=False)):
             if size > 1 and stride == 0:
-                allowed = "1 or more (only inputs may repeat an element)"
-                raise InvalidDescriptorError(self.operator, f"{field}.Strides[{i}]", "0", allowed)
+                raise self._refusal(f"{field}.Strides[{i}]", 0, "1 or more (only inputs may repeat an element)")
         if tensor.elements_overlap():
             found = f"{tensor.strides} for Sizes {tensor.sizes}"
-            allowed = "strides that give each element memory of its own"
-            raise InvalidDescriptorError(self.operator, f"{field}.Strides", found, allowed)
+            raise self._refusal(f"{field}.Strides", found, "strides that give each element memory of its own")
 
     def _check(self) -> None:
         """Check the fields against each other."""
@@ -171,25 +167,21 @@ class OperatorDesc:
 
     def _check_sizes(self, field: str, tensor: TensorDesc, sizes: tuple[int, ...], reason: str) -> None:
         if tensor.sizes != sizes:
-            raise InvalidDescriptorError(self.operator, f"{field}.Sizes", str(tensor.sizes), f"{sizes} ({reason})")
+            raise self._refusal(f"{field}.Sizes", tensor.sizes, f"{sizes} ({reason})")
 
     def _check_same_count(self, field: str, tensor: TensorDesc, like: str, other: TensorDesc) -> None:
-        if tensor.dimension_count != other.dimension_count:
-            raise InvalidDescriptorError(
-                self.operator,
-                f"{field}.DimensionCount",
-                str(tensor.dimension_count),
-                f"{other.dimension_count} ({like}.DimensionCount)",
-            )
+        count = other.dimension_count
+        if tensor.dimension_count != count:
+            allowed = f"{count} ({like}.DimensionCount)"
+            raise self._refusal(f"{field}.DimensionCount", tensor.dimension_count, allowed)
 
     def _check_same_type(self, field: str, tensor: TensorDesc, like: str, other: TensorDesc) -> None:
         if tensor.data_type != other.data_type:
-            raise InvalidDescriptorError(
-                self.operator,
-                f"{field}.DataType",
-                tensor.data_type.name,
-                f"{other.data_type.name} ({like}.DataType)",
-            )
+            allowed = f"{other.data_type.name} ({like}.DataType)"
+            raise self._refusal(f"{field}.DataType", tensor.data_type.name, allowed)
+
+    def _refusal(self, field: str, found: Any, allowed: str) -> InvalidDescriptorError:
+        return InvalidDescriptorError(self.operator, field, str(found), allowed)
 
     @property
     def operator(self) -> str:

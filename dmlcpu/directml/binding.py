@@ -34,7 +34,7 @@ class Slot:
         self.shape = tensor.sizes
         self.dtype = tensor.dtype
         self.strides = tensor.byte_strides
-        # Sizes are rounded up to 4 bytes. Nothing reads that padding, so a buffer may lack it unless the desc wants more.
+        # Sizes are rounded up to 4 bytes. Nothing reads that padding: a buffer needs it only if the desc has more.
         asked = tensor.total_tensor_size_in_bytes > tensor.minimum_size_in_bytes
         self.nbytes = tensor.total_tensor_size_in_bytes if asked else tensor.extent_in_bytes
 

@@ -191,7 +191,7 @@ class CompiledOperator:
             bound[name] = self._owned_slots[name].bind(value)
         for name, slot in self._owned_slots.items():
             if name not in bound:
-                raise BindingError(slot.operator, slot.dml_name, "missing", slot.allowed)
+                _missing(slot)
         self._own({name: self.desc._keep(name, array) for name, array in bound.items()})
 
     def __call__(self, **tensors: Any) -> Any:
@@ -235,7 +235,7 @@ class CompiledOperator:
             bound[name] = array = slot.bind(value)
             flags &= array.flags.num
         if len(tensors) < len(self._slots):
-            self._make_missing(bound)
+            bound |= {slot.name: _missing(slot) for slot in self._slots.values() if slot.name not in bound}
         # Different arrays that own their data share none: no further check for most calls.
         if not flags or len(set(map(id, bound.values()))) < len(bound):
             self._check_apart(bound)
@@ -287,13 +287,6 @@ class CompiledOperator:
                 return None
         return words
 
-    def _make_missing(self, bound: Bound) -> None:
-        for slot in self._slots.values():
-            if slot.name not in bound:
-                if not slot.output:
-                    raise BindingError(slot.operator, slot.dml_name, "missing", slot.allowed)
-                bound[slot.name] = slot.make()
-
     def _check_apart(self, bound: Bound) -> None:
         others = {slot.dml_name: bound[slot.name] for slot in self._inputs}
         if self._in_place:
@@ -313,22 +306,21 @@ class CompiledOperator:
 
     def _stranger(self, name: str, allowed: dict[str, Slot]) -> BindingError:
         """Return the error about a tensor that cannot be bound here."""
-        operator = self.desc.operator
-        if name in self._owned_slots:
-            return BindingError(
-                operator,
-                self._owned_slots[name].dml_name,
-                "given to the call",
-                f"initialize({_arguments([name])[0]}=...), as it is flagged OWNED_BY_DML",
-            )
-        if name in self._slots:
-            return BindingError(
-                operator,
-                self._slots[name].dml_name,
-                "given to initialize",
-                "a call, as it is not flagged OWNED_BY_DML",
-            )
+        operator, owned, bound = self.desc.operator, self._owned_slots.get(name), self._slots.get(name)
+        if owned:
+            way = f"initialize({_arguments([name])[0]}=...), as it is flagged OWNED_BY_DML"
+            return BindingError(operator, owned.dml_name, "given to the call", way)
+        if bound:
+            way = "a call, as it is not flagged OWNED_BY_DML"
+            return BindingError(operator, bound.dml_name, "given to initialize", way)
         return BindingError(operator, name, "not a tensor of the desc", ", ".join(_arguments(allowed)) or "no tensors")
+
+
+def _missing(slot: Slot) -> Array:
+    """Return a new output; refuse a call without an input."""
+    if not slot.output:
+        raise BindingError(slot.operator, slot.dml_name, "missing", slot.allowed)
+    return slot.make()
 
 
 def _arguments(names: Iterable[str]) -> list[str]:

@@ -10,7 +10,6 @@ from dmlcpu.common.arguments import Array
 from dmlcpu.directml.base import Bound, OperatorDesc, Run, View, dml_name, without_leading
 from dmlcpu.directml.checks import check_range
 from dmlcpu.directml.tensor import TensorDesc
-from dmlcpu.errors import InvalidDescriptorError
 from dmlcpu.kernels.registry import ROWS
 from dmlcpu.products.operands import OPERANDS, PARAMETERS, Call, execute
 from dmlcpu.products.packing import pack_b
@@ -45,27 +44,25 @@ class ProductDesc(OperatorDesc):
         self._check_sizes("BTensor", b, (*batch, K, N), "{..., K, N}, ATensor being {..., M, K}")
         self._check_sizes("OutputTensor", y, (*batch, M, N), "{..., M, N}")
 
-    def _check_rows(self, field: str, tensor: TensorDesc) -> None:
-        self._check_values(field, tensor, (self.a_tensor.sizes[-2], 1), "one for each row")
-
-    def _check_columns(self, field: str, tensor: TensorDesc) -> None:
-        self._check_values(field, tensor, (self.b_tensor.sizes[-1],), "one for each column")
-
-    def _check_values(self, field: str, tensor: TensorDesc, per: tuple[int, ...], meaning: str) -> None:
+    def _check_values(self, name: str, tensor: TensorDesc) -> None:
+        """Check the sizes of a scale or zero point, by the name of its field."""
+        field, is_column = dml_name(name), name.startswith("b")
+        per = (self.b_tensor.sizes[-1],) if is_column else (self.a_tensor.sizes[-2], 1)
+        meaning = "one for each column" if is_column else "one for each row"
         D = tensor.dimension_count
         one = (1,) * D
         each = (1,) * (D - len(per)) + per
         if tensor.sizes == one or tensor.sizes == each:
             return
         allowed = f"{one}, or {each} ({meaning})" if len(each) == D and each != one else f"{one}"
-        raise InvalidDescriptorError(self.operator, f"{field}.Sizes", str(tensor.sizes), allowed)
+        raise self._refusal(f"{field}.Sizes", tensor.sizes, allowed)
 
     def _check_zero_points(self) -> None:
-        for of, check in (("a", self._check_rows), ("b", self._check_columns), ("output", self._check_rows)):
+        for of in ("a", "b", "output"):
             zero_point = getattr(self, f"{of}_zero_point_tensor", None)
             if zero_point is not None:
+                self._check_values(f"{of}_zero_point_tensor", zero_point)
                 field, tensor = dml_name(f"{of}_zero_point_tensor"), f"{of}_tensor"
-                check(field, zero_point)
                 self._check_same_type(field, zero_point, dml_name(tensor), getattr(self, tensor))
 
     def _keep(self, name: str, array: Array) -> Any:

@@ -105,7 +105,6 @@ class QuantizedLinearMatrixMultiplyOperatorDesc(ProductDesc):
 
     def _check(self) -> None:
         self._check_product()
-        self._check_rows("AScaleTensor", self.a_scale_tensor)
-        self._check_columns("BScaleTensor", self.b_scale_tensor)
-        self._check_rows("OutputScaleTensor", self.output_scale_tensor)
+        for name in self.POSITIVE:
+            self._check_values(name, getattr(self, name))
         self._check_zero_points()

@@ -12,7 +12,6 @@ from dmlcpu.directml.checks import check_range
 from dmlcpu.directml.enums import FeatureLevel, OperatorType, TensorDataType
 from dmlcpu.directml.feature_level import FOUR, ONE_TO_EIGHT, UP_TO_32, Allowed, Support, types
 from dmlcpu.directml.tensor import TensorDesc
-from dmlcpu.errors import InvalidDescriptorError
 from dmlcpu.kernels.scatter_nd.work import VALID
 from dmlcpu.operators.scatter_nd.function import Call, execute, out_of_range
 from dmlcpu.operators.scatter_nd.layout import INDEX_WORD
@@ -103,11 +102,7 @@ class ScatterNDOperatorDesc(OperatorDesc):
 
     def _check(self) -> None:
         x, indices, updates, output = (tensor for _, tensor in self.tensors())
-        for field, tensor in (
-            ("IndicesTensor", indices),
-            ("UpdatesTensor", updates),
-            ("OutputTensor", output),
-        ):
+        for field, tensor in (("IndicesTensor", indices), ("UpdatesTensor", updates), ("OutputTensor", output)):
             self._check_same_count(field, tensor, "InputTensor", x)
         self._check_same_type("UpdatesTensor", updates, "InputTensor", x)
         self._check_same_type("OutputTensor", output, "InputTensor", x)
@@ -125,21 +120,12 @@ class ScatterNDOperatorDesc(OperatorDesc):
     def _check_updates(self) -> None:
         D = self.input_tensor.dimension_count
         tuple_size = self.indices_tensor.sizes[-1]
-        check_range(
-            self.operator,
-            f"IndicesTensor.Sizes[{D - 1}]",
-            tuple_size,
-            1,
-            self.input_dimension_count,
-            "coordinates of an index tuple, up to InputDimensionCount",
-        )
-        sizes = self.updates_shape
+        sizes, meaning = self.updates_shape, "coordinates of an index tuple, up to InputDimensionCount"
+        check_range(self.operator, f"IndicesTensor.Sizes[{D - 1}]", tuple_size, 1, self.input_dimension_count, meaning)
         reason = f"IndicesTensor.Sizes[{D - self.indices_dimension_count}:{D - 1}]"
         reason += f" + InputTensor.Sizes[{D - self.input_dimension_count + tuple_size}:{D}]"
         if len(sizes) > D:
-            raise InvalidDescriptorError(
-                self.operator, "UpdatesTensor.DimensionCount", str(D), f"{len(sizes)}, for {sizes} ({reason})"
-            )
+            raise self._refusal("UpdatesTensor.DimensionCount", D, f"{len(sizes)}, for {sizes} ({reason})")
         self._check_sizes("UpdatesTensor", self.updates_tensor, (1,) * (D - len(sizes)) + sizes, reason)
 
     @property

@@ -284,21 +284,10 @@ def _plan(call: Call, shape: tuple[int, ...], strides: tuple[int, ...]) -> Plan 
     winners, width = _winners(call, shape), call.x.itemsize
     if 0 in winners:
         return None
-    index_width = call.index_dtype.itemsize
-    all_strides = (strides, packed_strides(winners, width), packed_strides(winners, index_width))
-    budget = threads.budget()
-    return plan(
-        shape,
-        call.x.dtype,
-        call.axis,
-        call.k,
-        call.largest,
-        index_width,
-        all_strides,
-        budget,
-        call.sorted,
-        call.nan_last,
-    )
+    width_of_index = call.index_dtype.itemsize
+    layout = (strides, packed_strides(winners, width), packed_strides(winners, width_of_index))
+    x = (shape, call.x.dtype, call.axis, call.k, call.largest)
+    return plan(*x, width_of_index, layout, threads.budget(), call.sorted, call.nan_last)
 
 
 def _working(call: Call, shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
