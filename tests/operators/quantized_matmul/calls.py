@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from samples import Call, laid_out, quantized
+from samples import Sample, laid_out, quantized
 
 
-def parallel_call(rng: np.random.Generator) -> Call:
+def parallel_call(rng: np.random.Generator) -> Sample:
     a, b = matrix(rng, (40, 50), "uint8"), matrix(rng, (50, 60), "int8")
-    return Call("quantized_matmul", (a, 0.1, 3, b, 0.2, None, 4.0, 100), {})
+    return Sample("quantized_matmul", (a, 0.1, 3, b, 0.2, None, 4.0, 100), {})
 
 
 def large_calls(rng: np.random.Generator) -> Iterator[dict[str, Any]]:
@@ -37,7 +37,7 @@ def matrix(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.n
     return rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
 
 
-def random_call(rng: np.random.Generator) -> Call:
+def random_call(rng: np.random.Generator) -> Sample:
     types = [np.dtype(t) for t in rng.choice(["int8", "uint8"], 3)]
     rows, columns = (int(n) for n in rng.integers(1, 80, 2))
     depth = int(rng.choice([0, 1, 2, 15, 31, 32, 33, 63, 64, 100, 255, 257]))
@@ -55,7 +55,7 @@ def random_call(rng: np.random.Generator) -> Call:
         parameter(rng, batch, rows, True) * np.float32(max(depth, 1) * 60),
         y_zero,
     )
-    return Call("quantized_matmul", args, {} if y_zero is not None else {"out_dtype": types[2]})
+    return Sample("quantized_matmul", args, {} if y_zero is not None else {"out_dtype": types[2]})
 
 
 def parameter(

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from samples import INDEX_TYPES, NUMERIC_TYPES, OTHER_TYPES, Call, laid_out, random_shape, values
+from samples import INDEX_TYPES, NUMERIC_TYPES, OTHER_TYPES, Sample, laid_out, random_shape, values
 
 
-def parallel_call(rng: np.random.Generator) -> Call:
+def parallel_call(rng: np.random.Generator) -> Sample:
     updates = rng.standard_normal(4000, dtype=np.float32)
-    return Call("scatter_nd", (np.zeros(7, np.float32), rng.integers(0, 7, (4000, 1)), updates), {"reduction": "add"})
+    return Sample("scatter_nd", (np.zeros(7, np.float32), rng.integers(0, 7, (4000, 1)), updates), {"reduction": "add"})
 
 
 def large_calls(rng: np.random.Generator) -> Iterator[dict[str, Any]]:
@@ -24,7 +24,7 @@ def call_with_results_of(nbytes: int) -> dict[str, Any]:
     return {"x": np.zeros(nbytes // 4, np.uint32), "indices": np.zeros((0, 1), int), "updates": np.zeros(0, np.uint32)}
 
 
-def random_call(rng: np.random.Generator) -> Call:
+def random_call(rng: np.random.Generator) -> Sample:
     reduction = str(rng.choice(["none", "none", "add", "mul", "min", "max"]))
     types = [*NUMERIC_TYPES, *OTHER_TYPES] if reduction == "none" else NUMERIC_TYPES
     types = [t for t in types if t.kind != "c"] if reduction in ("min", "max") else types
@@ -44,4 +44,4 @@ def random_call(rng: np.random.Generator) -> Call:
     if outer:  # one tuple, repeated along itself, is another tuple
         indices = laid_out(rng, indices)
     arguments = (laid_out(rng, values(rng, shape, dtype)), indices, laid_out(rng, updates))
-    return Call("scatter_nd", arguments, {"reduction": reduction, "mode": mode})
+    return Sample("scatter_nd", arguments, {"reduction": reduction, "mode": mode})

@@ -12,7 +12,7 @@ from sources import Once, Unreadable, Watched, arguments_of, in_blocks
 
 import dmlcpu
 from dmlcpu import reference
-from dmlcpu.common.blocks import InMemory
+from dmlcpu.common.block_reader import InMemory
 from dmlcpu.common.regions import Stopped, Tensor
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
 from dmlcpu.operators.top_k import blocks, search

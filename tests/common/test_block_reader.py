@@ -5,7 +5,7 @@ import pytest
 from samples import large_calls
 from sources import Unreadable, Watched
 
-from dmlcpu.common.blocks import InMemory, extent, read_blocks, regions_of, tile_of
+from dmlcpu.common.block_reader import InMemory, extent, read_blocks, regions_of, tile_of
 from dmlcpu.common.regions import Stopped
 from dmlcpu.errors import DmlError
 from dmlcpu.operators import OPERATORS
