@@ -14,7 +14,7 @@ from dmlcpu.common.regions import Estimate, Region, Sink, Source, Tensor
 from dmlcpu.common.stand_ins import strides_of
 from dmlcpu.errors import DmlError
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR
-from dmlcpu.kernels.registry import ROWS
+from dmlcpu.kernels.gemm.table import ROWS
 from dmlcpu.products.operands import Rhs, Shape, result_shape
 from dmlcpu.products.packing import PackedMatrix, pack_b
 from dmlcpu.products.plan import PARAMETERS, Layout, Plan, plan

@@ -12,7 +12,7 @@ from dmlcpu.directml.base import Bound, OperatorDesc, Run, View, dml_name, witho
 from dmlcpu.directml.checks import check_range
 from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.errors import InvalidDescriptorError
-from dmlcpu.kernels.registry import ROWS
+from dmlcpu.kernels.gemm.table import ROWS
 from dmlcpu.products.packing import PackedMatrix, pack_b
 from dmlcpu.products.plan import Layout, Plan, flat, plan, rhs, run, word_of
 from dmlcpu.products.quantization import check_scale

@@ -9,7 +9,8 @@ from numba.extending import overload, register_jitable
 from numba.np.numpy_support import as_dtype
 
 from dmlcpu.common.data_types import DATA_TYPES, QUANTIZED
-from dmlcpu.interop.numba.arguments import (
+from dmlcpu.interop.numba.calls import Offer, caller_of
+from dmlcpu.interop.numba.refusals import (
     STACK,
     BindingRefusalError,
     RefusalError,
@@ -21,26 +22,15 @@ from dmlcpu.interop.numba.arguments import (
     refusal,
     share_memory,
 )
-from dmlcpu.interop.numba.calls import caller_of, offer
 from dmlcpu.kernels import registry
-from dmlcpu.kernels.gemm.microkernels.microkernel import MR, NR, PREFETCH
-from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK
-from dmlcpu.kernels.gemm.skinny import MOST_ROWS, step_of
-from dmlcpu.kernels.gemm.work import (
-    COUNTER,
-    MOST_PANELS,
-    NARROW,
-    SHARES,
-    SPACE_CELLS,
-    WORK,
-    groups_of,
-    lhs_cells,
-    panels_of,
-)
+from dmlcpu.kernels.gemm.cut import SKINNY_SUMS, cut_skinny, cut_tiles, fits_few_rows, fixed_cells
+from dmlcpu.kernels.gemm.microkernels.microkernel import MR, NR
+from dmlcpu.kernels.gemm.work import COUNTER, NARROW, SHARES, WORK, groups_of, panels_of
 from dmlcpu.operators.quantized_matmul.function import quantized_matmul
 from dmlcpu.products.packing import lhs_sign_flip, rhs_sign_flip
 from dmlcpu.runtime.intrinsics import as_words, either
 from dmlcpu.runtime.jit import OWN_OPTIONS, device
+from dmlcpu.runtime.memory import second_level_cache
 from dmlcpu.runtime.records import CACHE_LINE, CELL, cells_of, record_at
 from dmlcpu.runtime.stack import address_of, stack_of, words_of
 from dmlcpu.runtime.variants import variant
@@ -48,17 +38,13 @@ from dmlcpu.runtime.variants import variant
 _record_on_stack, _numbers_on_stack = stack_of(cells_of(WORK)), stack_of(CACHE_LINE // CELL)
 _scratch_on_stack = stack_of(STACK)
 _LINE_CELLS = CACHE_LINE // CELL
-_BLOCK_BYTES, _KEPT_CELLS, _SUMS = 512 << 10, (4 << 20) // CELL, 64 << 10  # as in the plan of products
+_CACHE = second_level_cache()
 
 
 def _best(*, is_skinny):
     """Return the kernel of the highest instruction set, but AMX, whose tiles take too much of a stack."""
-    able = registry.available("quantized_matmul", "dot")
-    return next(
-        entry.kernel.share
-        for entry in able
-        if entry.product is not None and entry.product.is_skinny == is_skinny and (is_skinny or entry.product.mr == MR)
-    )
+    able = (row for row in registry.available("quantized_matmul", "dot") if row.is_skinny == is_skinny)
+    return next(row.kernel.share for row in able if is_skinny or row.mr == MR)
 
 
 _product: Any = None  # this one and the next are in compiled_multiply
@@ -67,30 +53,21 @@ _skinny: Any = None
 
 @device
 def cut(rows, depth, columns):
-    """Return whether to take the skinny kernel, NC, the packed tiles of a that are kept, and the workspace's cells."""
-    groups, panels = groups_of(depth), panels_of(columns)
-    if rows <= MOST_ROWS and 0 < depth <= NARROW and columns >= BLOCK:
-        cells = SHARES + SPACE_CELLS + lhs_cells(groups, rows + 1)
-        blocks = min(_SUMS // ((rows + 1) * 4 * BLOCK), (columns + BLOCK - 1) // BLOCK)
-        while blocks > 1 and cells + (rows + 1) * step_of(blocks * (BLOCK // NR)) // 2 > STACK:
-            blocks -= 1
-        NC = BLOCK // NR * max(1, blocks)
-        return True, NC, 1, cells + (rows + 1) * step_of(NC) // 2
-    NC = max(1, min(_BLOCK_BYTES // max(1, 4 * groups * NR), MOST_PANELS, panels))
-    slots, tile = (rows + MR - 1) // MR, lhs_cells(groups, MR)
-    if panels <= NC or slots * tile > _KEPT_CELLS:
-        slots = 1
-    return False, NC, slots, SHARES + SPACE_CELLS + slots * tile + (NC * groups + PREFETCH) * NR // 2
+    """Return whether to take the skinny kernel, and how the work is cut, so that it fits the stack if it can."""
+    if fits_few_rows(rows, columns, depth, 1):
+        room = CELL * (STACK - SHARES - fixed_cells(rows, depth)) - (rows + 1) * 4 * NR
+        return True, cut_skinny(rows, columns, depth, 1, min(SKINNY_SUMS, room))
+    return False, cut_tiles(rows, columns, depth, MR, 1, 1, False, _CACHE)
 
 
 @device
-def fill(works, sizes, counts, options, NC, slots, cells):
+def fill(works, sizes, counts, options, own):
     """Write the work record of contiguous matrices."""
     rows, depth, columns = sizes
     work = record_at(works, 0, WORK)
     work.M, work.N, work.K, work.groups, work.panels = rows, columns, depth, groups_of(depth), panels_of(columns)
-    work.tasks, work.row_parts, work.column_parts, work.NC, work.slots = 1, 1, 1, NC, slots
-    work.keeps_rows, work.share_cells, work.is_wide = slots > 1, cells - SHARES, depth > NARROW
+    work.tasks, work.row_parts, work.column_parts, work.NC, work.slots = 1, 1, 1, own.NC, own.slots
+    work.keeps_rows, work.share_cells, work.is_wide = own.keeps_rows, own.share_cells, depth > NARROW
     work.a_sign_flip, work.b_sign_flip, work.lowest, work.highest = options
     work.b_is_packed = 0
     work.walk.dims, work.walk.sizes[0] = 1, 1
@@ -118,11 +95,12 @@ def multiply(a, b, scales, zeros, y, sizes, numbers, counts, options, spare):
     rows, depth, columns = sizes
     if rows * columns == 0:
         return np.int64(0)
-    is_skinny, NC, slots, cells = cut(rows, depth, columns)
+    is_skinny, own = cut(rows, depth, columns)
+    cells = SHARES + own.share_cells
     if cells > STACK and cells + _LINE_CELLS > spare.size:
         return np.int64(cells + _LINE_CELLS)
     works, cells_of_numbers = _record_on_stack(), _numbers_on_stack()
-    fill(works, sizes, counts, options, NC, slots, cells)
+    fill(works, sizes, counts, options, own)
     scratch = either(cells > STACK, spare, -address_of(spare) // CELL % _LINE_CELLS, _scratch_on_stack())
     scratch[COUNTER] = 0
     floats, bytes_ = as_words(cells_of_numbers, 0, np.float32), as_words(cells_of_numbers, _LINE_CELLS // 2, np.uint8)
@@ -155,7 +133,7 @@ def compiled_multiply():
     return variant(multiply, "multiply", _product=_best(is_skinny=False), _skinny=_best(is_skinny=True)).share
 
 
-offer("multiply", compiled_multiply, signature)
+OFFERS = {"multiply": Offer(compiled_multiply, signature)}
 
 
 @register_jitable(**OWN_OPTIONS)

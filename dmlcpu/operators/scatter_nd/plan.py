@@ -14,11 +14,10 @@ from dmlcpu.common.data_types import DATA_TYPES
 from dmlcpu.errors import UnsupportedError
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.scatter_nd import reduction as reductions
+from dmlcpu.kernels.scatter_nd.choose import validation_of, writing_mode_of
 from dmlcpu.kernels.scatter_nd.work import (
     BEFOREHAND,
-    BLOCK,
     BLOCK_CELLS,
-    BY_BLOCK,
     CLIP,
     DROP,
     ELEMENTS,
@@ -82,14 +81,17 @@ def reduction_of(dtype: np.dtype[Any], reduction: str) -> int:
 def element_type(x: Array, updates: Array, out: Array, reduction: str) -> np.dtype[Any]:
     """Return the type the kernel sees: the numbers to compute with, else the widest words all elements consist of."""
     dtype = out.dtype
-    if reduction != "none":
-        return np.dtype(_COMPUTED_AS[type_name(dtype)])
-    if dtype.alignment > 1 or dtype.itemsize == 1:  # aligned arrays: no need to look at addresses
-        return _WORDS[min(dtype.alignment, 8)]
+    if reduction != "none" or dtype.alignment > 1 or dtype.itemsize == 1:
+        return aligned_type(dtype, reduction)
     arrays = (x, updates, out)
     places = (dtype.itemsize, 8, *(place for array in arrays for place in (array.ctypes.data, *array.strides)))
     multiple = functools.reduce(lambda a, b: a | b, map(abs, places))
     return _WORDS[multiple & -multiple]  # the lowest bit set anywhere
+
+
+def aligned_type(dtype: np.dtype[Any], reduction: str) -> np.dtype[Any]:
+    """Return the same of aligned arrays: there is no need to look at addresses."""
+    return _WORDS[min(dtype.alignment, 8)] if reduction == "none" else np.dtype(_COMPUTED_AS[type_name(dtype)])
 
 
 # Many single elements are partitioned first, where that pays. Measured on a Xeon with VNNI with 4,000,000 float32,
@@ -128,8 +130,8 @@ class Plan:
     validate: Callable[..., Any] | None  # the kernels, to be called with (0, parts, ...); not all work needs each
     copy: Callable[..., Any] | None
     apply: Callable[..., Any]
-    partition: Callable[..., Any]
-    apply_buckets: Callable[..., Any]
+    partition: Callable[..., Any] | None
+    apply_buckets: Callable[..., Any] | None
     parts: int  # shares of the updates
     owners: int  # shares of the output
     validation: int  # who looks for bad indices: BEFOREHAND, BY_BLOCK or SPECULATIVE
@@ -158,20 +160,19 @@ def plan(
     parts, owners = _cut(tensors, layout["ranges"]["count"], copied, budget)
     partitions, reason = _partitions(tensors, layout["slices"]["kind"], budget.kernel)
     buckets = _buckets(tensors, parts, owners, partitions=partitions, is_forced=budget.kernel is not None)
-    validation = BEFOREHAND if mode != "raise" or copied == BY_NUMPY or buckets.count else _validation(tensors)
+    validation = BEFOREHAND if buckets.count else _validation(tensors, MODES[mode], copied)
     has_pass = validation == BEFOREHAND and tensors.count > 0 and (mode == "raise" or buckets.count > 0)
     copies_first = copied == BY_KERNEL and not tensors.is_in_order and owners > 1
-    kernels = {entry.name: entry.kernel for entry in registry.available("scatter_nd")}
     _log.debug(
         "scatter_nd: %d updates of %d words into %s: %s (%s), %d parts",
         *(tensors.count, tensors.slice_size, shape, "apply_buckets" if buckets.count else "apply", reason, parts),
     )
     return Plan(
-        validate=kernels["validate"].for_parts(parts) if has_pass else None,
-        copy=kernels["copy"] if copies_first else None,
-        apply=kernels["apply"].for_parts(owners),
-        partition=kernels["partition"].for_parts(parts),
-        apply_buckets=kernels["apply_buckets"].for_parts(parts),
+        validate=_kernel("validate", parts) if has_pass else None,
+        copy=_kernel("copy", owners) if copies_first else None,
+        apply=_kernel("apply", owners),
+        partition=_kernel("partition", parts) if buckets.count else None,
+        apply_buckets=_kernel("apply_buckets", parts) if buckets.count else None,
         parts=parts,
         owners=owners,
         validation=validation,
@@ -179,6 +180,11 @@ def plan(
         work=_work(layout, MODES[mode], validation, buckets, parts, tensors.span),
         workspace=Workspace(buckets.end),
     )
+
+
+def _kernel(name: str, parts: int) -> Callable[..., Any]:
+    run: Callable[..., Any] = registry.find("scatter_nd", name).kernel.for_parts(parts)
+    return run
 
 
 def _cut(tensors: Tensors, ranges: int, copied: int, budget: Budget) -> tuple[int, int]:
@@ -190,15 +196,12 @@ def _cut(tensors: Tensors, ranges: int, copied: int, budget: Budget) -> tuple[in
     return budget.parts(count * max(tensors.coordinates, 1), most=count), budget.parts(work, most=ranges)
 
 
-def _validation(tensors: Tensors) -> int:
-    """Return who looks for indices that raise an error, if updates are not partitioned."""
-    if not tensors.is_in_order:
+def _validation(tensors: Tensors, mode: int, copied: int) -> int:
+    """Return who looks for bad indices, if updates are not partitioned."""
+    if copied == BY_NUMPY or not tensors.is_in_order:
         return BEFOREHAND
-    if 0 < tensors.count <= BLOCK:
-        return BY_BLOCK
-    # To copy the output must be less than to look at the indices once more.
-    is_less = tensors.count > BLOCK and tensors.count >= tensors.span
-    return SPECULATIVE if is_less and tensors.span * tensors.width <= _SPECULATIVE_BYTES else BEFOREHAND
+    can_copy = tensors.span <= tensors.count and tensors.span * tensors.width <= _SPECULATIVE_BYTES
+    return validation_of(mode, tensors.count, can_copy)
 
 
 def _partitions(tensors: Tensors, kind: int, kernel: str | None) -> tuple[bool, str]:
@@ -256,8 +259,7 @@ def _work(layout: Fields, mode: int, validation: int, buckets: Buckets, parts: i
         WORK,
         **layout,
         mode=mode,
-        # What was validated before is in range, or somebody has changed it since.
-        writing_mode=DROP if mode == RAISE and validation == BEFOREHAND else mode,
+        writing_mode=writing_mode_of(mode, validation),
         validation=validation,
         buckets={
             "count": buckets.count,
@@ -286,7 +288,7 @@ def run(
                 return place
         if unlike is not None:
             np.copyto(*unlike)
-        if chosen.buckets.count and _is_spread(chosen.buckets, scratch):
+        if chosen.partition and chosen.apply_buckets and _is_spread(chosen.buckets, scratch):
             chosen.partition(0, chosen.parts, indices, updates, chosen.work, scratch)
             scratch[chosen.buckets.counter] = 0
             chosen.apply_buckets(0, chosen.parts, x, out, chosen.work, scratch)

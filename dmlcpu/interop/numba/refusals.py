@@ -1,4 +1,4 @@
-"""Checks of arguments: what types tell is refused when a caller is compiled, the rest raises errors when it runs."""
+"""What callers are refused: by types when they are compiled, by values when they run."""
 
 import numpy as np
 from numba.core import types
@@ -101,14 +101,14 @@ def output_type(operator, field, given, ndim, dtype):
 
 
 # What compiled code raises. It passes numbers, and Python makes the text of them: Numba takes seconds to compile text.
-# Whoever catches such an error finds it to be of the class that it is derived from.
+# An error that is caught is of the class that it is derived from.
 
 
 class _Made:
-    """Of the name of a function of WORDS, and of what that takes."""
+    """Of the name of a function below, and of what that takes."""
 
     def __init__(self, name, *found):
-        super().__init__(*WORDS[name](*found))
+        super().__init__(*globals()[name](*found))
         self.__class__ = type(self).__bases__[1]
 
 
@@ -187,26 +187,6 @@ def _scale(field, i, count, value):
 
 def _zero(field, value, lowest, highest, name):
     return "quantized_matmul", field, str(value), f"{lowest} to {highest} ({name})"
-
-
-WORDS = {
-    each.__name__: each
-    for each in (
-        _axis,
-        _shape,
-        _shared,
-        _k,
-        _index_dtype,
-        _updates,
-        _coordinates,
-        _clip,
-        _index,
-        _depth,
-        _length,
-        _scale,
-        _zero,
-    )
-}
 
 
 @device
