@@ -37,7 +37,7 @@ def load(path: str) -> Any:
 
 def rows(operator: str | None = None) -> list[Any]:
     """Return the kernels of an operator, or of all, whether or not this machine can run them."""
-    folders = dict.fromkeys(FOLDERS.values() if operator is None else [FOLDERS[operator]])
+    folders = dict.fromkeys(folder for name, folder in FOLDERS.items() if operator in (None, name))
     kernels = [row for folder in folders for row in load(f"{folder}.table.KERNELS")]
     return [row for row in kernels if operator in (None, row.operator)]
 

@@ -169,37 +169,17 @@ def _check_apart(y, value, name):
     return implementation
 
 
-def flat(value, other, word):
-    """Return the words of an array, or those of another where there is none."""
+def operand(value, other, word):
+    """Return how many numbers an array has, its words, and 0; else -1, another array's words, and the number, or 0."""
 
 
-def number(value):
-    """Return a number, or 0 where there is none."""
-
-
-def count(value):
-    """Return how many numbers an array has; -1 if it is none."""
-
-
-@overload(flat, jit_options=OWN_OPTIONS)
-def _flat(value, other, word):
+@overload(operand, jit_options=OWN_OPTIONS)
+def _operand(value, other, word):
     if isinstance(value, types.Array):
-        return lambda value, other, word: words_of(value, word)
-    return lambda value, other, word: words_of(other, word)
-
-
-@overload(number, jit_options=OWN_OPTIONS)
-def _number(value):
+        return lambda value, other, word: (value.size, words_of(value, word), 0)
     if isinstance(value, types.Number):
-        return lambda value: value
-    return lambda value: 0
-
-
-@overload(count, jit_options=OWN_OPTIONS)
-def _count(value):
-    if isinstance(value, types.Array):
-        return lambda value: value.size
-    return lambda value: -1
+        return lambda value, other, word: (-1, words_of(other, word), value)
+    return lambda value, other, word: (-1, words_of(other, word), 0)
 
 
 def _scale_type(field, given):
@@ -278,15 +258,6 @@ def _implementation(a_type, b_type, y_type, has_out):
     numbers = (lhs_sign_flip(a_type), rhs_sign_flip(b_type), y_limits[0], y_limits[1])
     options = tuple(map(np.int64, numbers))
 
-    @register_jitable(**OWN_OPTIONS)
-    def result_of(a, b, out):
-        return out
-
-    @register_jitable(**OWN_OPTIONS)
-    def new_result(a, b, out):
-        return np.empty((a.shape[0], b.shape[1]), scalar)
-
-    make = result_of if has_out else new_result
     multiply_bytes = caller_of("multiply", np.dtype(np.uint8))
 
     def implementation(
@@ -295,25 +266,22 @@ def _implementation(a_type, b_type, y_type, has_out):
         rows, depth, columns = a.shape[0], a.shape[1], b.shape[1]
         if b.shape[0] != depth:
             raise BindingRefusalError("_depth", a.shape, b.shape)
-        counts = (
-            count(a_scale),
-            count(a_zero_point),
-            count(b_scale),
-            count(b_zero_point),
-            count(y_scale),
-            count(y_zero_point),
-        )
-        scales = (flat(a_scale, a, np.float32), flat(b_scale, a, np.float32), flat(y_scale, a, np.float32))
-        zeros = (flat(a_zero_point, a, np.uint8), flat(b_zero_point, a, np.uint8), flat(y_zero_point, a, np.uint8))
-        factors = (np.float32(number(a_scale)), np.float32(number(b_scale)), np.float32(number(y_scale)))
-        a_zero, b_zero, y_zero = number(a_zero_point), number(b_zero_point), number(y_zero_point)
+        a_scales, a_factors, a_factor = operand(a_scale, a, np.float32)
+        b_scales, b_factors, b_factor = operand(b_scale, a, np.float32)
+        y_scales, y_factors, y_factor = operand(y_scale, a, np.float32)
+        a_zeros, a_bytes, a_zero = operand(a_zero_point, a, np.uint8)
+        b_zeros, b_bytes, b_zero = operand(b_zero_point, a, np.uint8)
+        y_zeros, y_bytes, y_zero = operand(y_zero_point, a, np.uint8)
+        factors = (np.float32(a_factor), np.float32(b_factor), np.float32(y_factor))
+        scales, zeros = (a_factors, b_factors, y_factors), (a_bytes, b_bytes, y_bytes)
+        counts = (a_scales, a_zeros, b_scales, b_zeros, y_scales, y_zeros)
         check_scales("a_scale", counts[0], rows, scales[0], factors[0])
         check_zeros("a_zero_point", counts[1], rows, a_zero, a_limits)
         check_scales("b_scale", counts[2], columns, scales[1], factors[1])
         check_zeros("b_zero_point", counts[3], columns, b_zero, b_limits)
         check_scales("y_scale", counts[4], rows, scales[2], factors[2])
         check_zeros("y_zero_point", counts[5], rows, y_zero, y_limits)
-        y = make(a, b, out)
+        y = out if has_out else np.empty((rows, columns), scalar)
         if y.shape != (rows, columns):
             raise BindingRefusalError("_shape", "quantized_matmul", "out", y.shape, (rows, columns))
         check_apart(y, a, "a")

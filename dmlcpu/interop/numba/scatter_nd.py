@@ -180,23 +180,13 @@ def _implementation(dtype, word, index_type, dims, coordinates, reduction, mode,
     scatter_words = caller_of("scatter", word)
     options, scalar, index_scalar = tuple(map(np.int64, numbers)), word.type, index_type.type
 
-    @register_jitable(**OWN_OPTIONS)
-    def output_of(x, indices, updates, out):
-        return out, check_output(x, indices, updates, out)
-
-    @register_jitable(**OWN_OPTIONS)
-    def new_output(x, indices, updates, out):
-        return np.empty_like(x), False
-
-    make = output_of if has_out else new_output
-
     # Numba optimises what is called once more in each caller, so this calls the kernels itself.
     def implementation(x, indices, updates, reduction="none", mode="raise", out=None):
         shape, count = (*x.shape, 1), count_of(indices.shape)
         check(shape, (*updates.shape, 1), dims, indices.shape, coordinates, options[3])
-        y, in_place = make(x, indices, updates, out)
+        y = out if has_out else np.empty_like(x)
         old, new, places = words_of(x, scalar), words_of(updates, scalar), words_of(indices, np.uint32)
-        if in_place:
+        if has_out and check_output(x, indices, updates, out):
             old = old[:0]
         numbers = _shape_on_stack()
         sizes = (in_array(shape, numbers), count, np.int64(coordinates))

@@ -240,18 +240,6 @@ def _implementation(ndim, dtype, constants, is_sorted, axis, index_type, has_out
     strided = not (isinstance(axis, int) and axis in (-1, ndim - 1))  # or it is not known yet
     select = caller_of("columns" if strided else "one" if ndim == 1 else "rows", np.dtype(word))
 
-    @register_jitable(**OWN_OPTIONS)
-    def outputs_of(x, shape, out):
-        values, indices = out
-        check_outputs(x, values, indices, shape)
-        return values, indices
-
-    @register_jitable(**OWN_OPTIONS)
-    def new_outputs(x, shape, out):
-        return np.empty(shape, x.dtype), np.empty(shape, index_scalar)
-
-    make = outputs_of if has_out else new_outputs
-
     # Numba optimises what is called once more in each caller, so this calls the kernels itself.
     def implementation(
         x,
@@ -267,7 +255,12 @@ def _implementation(ndim, dtype, constants, is_sorted, axis, index_type, has_out
     ):
         count = np.int64(k)
         place = check(count, np.int64(axis), x.shape, longest, index_name)
-        values, indices = make(x, tuple_setitem(x.shape, place, count), out)
+        shape = tuple_setitem(x.shape, place, count)
+        if has_out:
+            values, indices = out
+            check_outputs(x, values, indices, shape)
+        else:
+            values, indices = np.empty(shape, x.dtype), np.empty(shape, index_scalar)
         sizes, elements, places = sizes_of(x.shape, place), words_of(x, word), words_of(indices, np.uint32)
         given = (elements, words_of(values, word), places, sizes, count, key_map, options)
         cells = select((*given, words_of(indices, np.int64)[:0]))

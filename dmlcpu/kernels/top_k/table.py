@@ -26,7 +26,7 @@ class Selection(Row):
         return bool(load(f"{self.home}.supports")(problem))
 
     def workspace(self, n: int, k: int, lanes: int) -> tuple[int, int]:
-        """Return how many keys and positions each share needs. lanes: elements of a cache line."""
+        """Return how many keys and positions each share needs. lanes: elements of a line."""
         keys, positions = load(f"{self.home}.workspace")(n, k, lanes)
         return keys, positions
 

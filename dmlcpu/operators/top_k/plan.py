@@ -13,6 +13,7 @@ from dmlcpu.common.arguments import Array, type_name
 from dmlcpu.common.data_types import DATA_TYPES
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.top_k.choose import ELEMENTS_A_WINNER, INSERT_K, LOCKSTEP_WORK, NAMES, choose as fastest
+from dmlcpu.kernels.top_k.groups import LINE
 from dmlcpu.kernels.top_k.keys import FLOAT, SIGNED, UNSIGNED, make_key_map
 from dmlcpu.kernels.top_k.split import most_parts
 from dmlcpu.kernels.top_k.table import Selection
@@ -52,12 +53,11 @@ def _reason(name: str, problem: Problem) -> str:
     """Return why a kernel is the fastest one."""
     beside = f"{problem.columns} columns side by side"
     few = f"fewer than {ELEMENTS_A_WINNER} elements for each winner"
+    is_few = problem.n < ELEMENTS_A_WINNER * problem.k
     return {
         "strided_insert": f"{beside}, k at most {INSERT_K}",
         "lockstep": f"several sequences, n k at most {LOCKSTEP_WORK}",
-        "select_sort": f"fewer than {ELEMENTS_A_WINNER} elements for each winner"
-        if few
-        else "the others do not support it",
+        "select_sort": few if is_few else "the others do not support it",
         "strided_tournament": beside,
         "tournament": f"{ELEMENTS_A_WINNER} elements and more for each winner",
     }[name]
@@ -94,7 +94,7 @@ def plan(
     problem, sequences = _lay_out(shape, axis, k, width, strides)
     entry, reason = choose(problem, width, budget)
     parts = _cut(entry, problem, width, budget)
-    keys, positions = _share_of_workspace(entry, problem, width)
+    keys, positions = _share_of_workspace(entry, problem)
     work = fill(
         WORK,
         is_sorted=ordered,
@@ -144,9 +144,9 @@ def _cut(entry: Selection, problem: Problem, width: int, budget: threads.Budget)
     return budget.parts(work=problem.rows * each, most=problem.rows)
 
 
-def _share_of_workspace(entry: Selection, problem: Problem, width: int) -> tuple[int, int]:
+def _share_of_workspace(entry: Selection, problem: Problem) -> tuple[int, int]:
     """Return how many keys and positions a share has, with the gap to the next."""
-    keys, positions = (length + _GAP for length in entry.workspace(problem.n, problem.k, CACHE_LINE // width))
+    keys, positions = (length + _GAP for length in entry.workspace(problem.n, problem.k, LINE))
     return keys, positions + -positions % (CACHE_LINE // CELL)  # the keys behind start a cache line
 
 
