@@ -40,7 +40,7 @@ class Layout(NamedTuple):
 
 
 class Tasks(NamedTuple):
-    """Who does the work: threads, and the tasks that a product is cut into."""
+    """Threads, and the tasks that each product is cut into."""
 
     threads: int
     row_parts: int
@@ -154,7 +154,7 @@ def _matrix(shape: tuple[int, ...], strides: tuple[int, ...], along_batch: list[
 
 
 def _batch_strides(layout: Layout, ndim: int) -> tuple[int, ...]:
-    """Return the strides of the batch dimensions when they are broadcast to so many."""
+    """Return the strides of the batch dimensions when they are broadcast to `ndim` dimensions."""
     own = layout.strides[:-2]
     pairs = zip(layout.shape, own, strict=False)
     return (0,) * (ndim - len(own)) + tuple(stride if size > 1 else 0 for size, stride in pairs)

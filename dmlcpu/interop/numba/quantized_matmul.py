@@ -140,7 +140,7 @@ OFFERS = {"multiply": Offer(compiled_multiply, signature)}
 def check_count(field, count, length):
     """Refuse an array that has neither one number nor `length` of them."""
     if count not in (-1, 1, length):
-        raise BindingRefusalError("_length", field, count, length)
+        raise BindingRefusalError("length", field, count, length)
 
 
 @register_jitable(**OWN_OPTIONS)
@@ -150,7 +150,7 @@ def check_scales(field, count, length, scales, scale):
     for i in range(1 if count < 0 else count):
         value = scales[i] if count >= 0 else scale
         if not (value > 0 and value - value == 0):
-            raise RefusalError("_scale", field, i, count, value)
+            raise RefusalError("scale", field, i, count, value)
 
 
 def check_apart(y, value, name):
@@ -164,7 +164,7 @@ def _check_apart(y, value, name):
 
     def implementation(y, value, name):
         if share_memory(y, value):
-            raise BindingRefusalError("_shared", "quantized_matmul", "out", name)
+            raise BindingRefusalError("shared", "quantized_matmul", "out", name)
 
     return implementation
 
@@ -249,7 +249,7 @@ def check_zeros(field, count, length, zero, limits):
     """Refuse zero points that are neither one number nor `length` of them, or beyond their type."""
     check_count(field, count, length)
     if zero < limits[0] or zero > limits[1]:
-        raise RefusalError("_zero", field, np.int64(zero), limits[0], limits[1], limits[2])
+        raise RefusalError("zero", field, np.int64(zero), limits[0], limits[1], limits[2])
 
 
 def _implementation(a_type, b_type, y_type, has_out):
@@ -265,7 +265,7 @@ def _implementation(a_type, b_type, y_type, has_out):
     ):
         rows, depth, columns = a.shape[0], a.shape[1], b.shape[1]
         if b.shape[0] != depth:
-            raise BindingRefusalError("_depth", a.shape, b.shape)
+            raise BindingRefusalError("depth", a.shape, b.shape)
         a_scales, a_factors, a_factor = operand(a_scale, a, np.float32)
         b_scales, b_factors, b_factor = operand(b_scale, a, np.float32)
         y_scales, y_factors, y_factor = operand(y_scale, a, np.float32)
@@ -283,7 +283,7 @@ def _implementation(a_type, b_type, y_type, has_out):
         check_zeros("y_zero_point", counts[5], rows, y_zero, y_limits)
         y = out if has_out else np.empty((rows, columns), scalar)
         if y.shape != (rows, columns):
-            raise BindingRefusalError("_shape", "quantized_matmul", "out", y.shape, (rows, columns))
+            raise BindingRefusalError("shape", "quantized_matmul", "out", y.shape, (rows, columns))
         check_apart(y, a, "a")
         check_apart(y, b, "b")
         check_apart(y, a_scale, "a_scale")

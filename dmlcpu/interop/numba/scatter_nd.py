@@ -123,27 +123,27 @@ def fit(shape, dims, indices, x, coordinates):
 def check(shape, updates, dims, indices, coordinates, mode):
     """Refuse shapes that do not fit together. shape, updates: of x and updates, with one dimension more."""
     if indices[-1] != coordinates:
-        raise BindingRefusalError("_coordinates", indices[-1], coordinates)
+        raise BindingRefusalError("coordinates", indices[-1], coordinates)
     if not fit(updates, dims, indices, shape, coordinates):
-        raise BindingRefusalError("_updates", updates, indices, shape, coordinates)
+        raise BindingRefusalError("updates", updates, indices, shape, coordinates)
     if mode == CLIP and count_of(indices) > 0:
         for t in range(coordinates):
             if shape[t] == 0:
-                raise IndexRefusalError("_clip", t)
+                raise IndexRefusalError("clip", t)
 
 
 @register_jitable(**OWN_OPTIONS)
 def check_output(x, indices, updates, out):
     """Refuse an output of another shape, or that shares memory; return whether it is x."""
     if out.shape != x.shape:
-        raise BindingRefusalError("_shape", "scatter_nd", "out", out.shape, x.shape)
+        raise BindingRefusalError("shape", "scatter_nd", "out", out.shape, x.shape)
     if share_memory(out, indices):
-        raise BindingRefusalError("_shared", "scatter_nd", "out", "indices")
+        raise BindingRefusalError("shared", "scatter_nd", "out", "indices")
     if share_memory(out, updates):
-        raise BindingRefusalError("_shared", "scatter_nd", "out", "updates")
+        raise BindingRefusalError("shared", "scatter_nd", "out", "updates")
     in_place = address_of(x) == address_of(out)
     if not in_place and share_memory(out, x):
-        raise BindingRefusalError("_shared", "scatter_nd", "out", "x (it may be x itself, but not a part of it)")
+        raise BindingRefusalError("shared", "scatter_nd", "out", "x (it may be x itself, but not a part of it)")
     return in_place
 
 
@@ -193,7 +193,7 @@ def _implementation(dtype, word, index_type, dims, coordinates, reduction, mode,
         place = scatter_words((old, places, new, words_of(y, scalar), numbers, sizes, options))
         if place != VALID:
             found = words_of(indices, index_scalar)[place]
-            raise IndexRefusalError("_index", place, found, indices.shape, shape, is_signed)
+            raise IndexRefusalError("index", place, found, indices.shape, shape, is_signed)
         return y
 
     return implementation

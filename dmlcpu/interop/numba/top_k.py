@@ -159,13 +159,13 @@ def sizes_of(shape, axis):
 def check(k, axis, shape, longest, index_dtype):
     """Refuse numbers that do not fit; return the axis counted from the first."""
     if axis < -len(shape) or axis >= len(shape):
-        raise RefusalError("_axis", "top_k", axis, len(shape))
+        raise RefusalError("axis", "top_k", axis, len(shape))
     place = axis if axis >= 0 else axis + len(shape)
     n = shape[place]
     if k < 0 or k > n:
-        raise RefusalError("_k", k, n, place)
+        raise RefusalError("k", k, n, place)
     if n - 1 > longest:
-        raise RefusalError("_index_dtype", index_dtype, n)
+        raise RefusalError("index_dtype", index_dtype, n)
     return place
 
 
@@ -173,15 +173,15 @@ def check(k, axis, shape, longest, index_dtype):
 def check_outputs(x, values, indices, shape):
     """Refuse outputs of another shape, or that share memory."""
     if values.shape != shape:
-        raise BindingRefusalError("_shape", "top_k", "out[0]", values.shape, shape)
+        raise BindingRefusalError("shape", "top_k", "out[0]", values.shape, shape)
     if indices.shape != shape:
-        raise BindingRefusalError("_shape", "top_k", "out[1]", indices.shape, shape)
+        raise BindingRefusalError("shape", "top_k", "out[1]", indices.shape, shape)
     if share_memory(values, x):
-        raise BindingRefusalError("_shared", "top_k", "out[0]", "x")
+        raise BindingRefusalError("shared", "top_k", "out[0]", "x")
     if share_memory(values, indices):
-        raise BindingRefusalError("_shared", "top_k", "out[0]", "out[1]")
+        raise BindingRefusalError("shared", "top_k", "out[0]", "out[1]")
     if share_memory(indices, x):
-        raise BindingRefusalError("_shared", "top_k", "out[1]", "x")
+        raise BindingRefusalError("shared", "top_k", "out[1]", "x")
 
 
 @overload(top_k, prefer_literal=True, jit_options=OWN_OPTIONS)

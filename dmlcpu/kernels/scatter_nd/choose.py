@@ -1,4 +1,4 @@
-"""What an update is to the kernels, and who looks for bad indices, for plans and for compiled callers."""
+"""What an update is to the kernels, and when bad indices are looked for: for plans and for compiled callers."""
 
 from dmlcpu.kernels.scatter_nd.reduction import ADD, OVERWRITE
 from dmlcpu.kernels.scatter_nd.work import (
@@ -29,7 +29,7 @@ def kind_of(size: int, is_even: bool, is_packed: bool, in_vectors: bool, reducti
 
 @shared
 def validation_of(mode: int, count: int, can_copy: bool) -> int:
-    """Return who looks for bad indices of updates that are not partitioned, into an output in order.
+    """Return when bad indices are looked for, if updates are not partitioned and the output is in order.
 
     can_copy: a copy of the output costs less than to look at all indices once more.
     """

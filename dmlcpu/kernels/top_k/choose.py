@@ -16,8 +16,7 @@ INSERT_N = 10_000  # at most: elements of a column
 INSERT_COLUMNS = 8  # at least: columns side by side, or most lanes have none
 LOCKSTEP_N = 256  # at most: it keeps positions as words as wide as keys, down to 8 bits
 LOCKSTEP_WORK = 8192  # at most: elements of a sequence times k
-# At least so many elements for each of the k winners, or too many groups have to be looked at again.
-ELEMENTS_A_WINNER = 31
+ELEMENTS_A_WINNER = 31  # at least: with fewer, too many groups have to be looked at again
 
 
 @shared

@@ -18,7 +18,7 @@ class Selection(Row):
     winner: float  # nanoseconds for a winner
 
     def cost(self, problem: Problem, width: int) -> int:
-        """Return about how many nanoseconds a sequence of elements of so many bytes takes on one thread."""
+        """Return about how many nanoseconds a sequence takes on one thread. width: bytes of an element."""
         return int(problem.n * width / 4 * self.element + problem.k * self.winner)
 
     def supports(self, problem: Problem) -> bool:

@@ -4,7 +4,7 @@ import functools
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -97,27 +97,27 @@ def aligned_type(dtype: np.dtype[Any], reduction: str) -> np.dtype[Any]:
 # Many single elements are partitioned first, where that pays. Measured on a Xeon with VNNI with 4,000,000 float32,
 # two threads, ns an update, partitioned and not: into 16 MB 4.9 and 4.3, 64 MB 5.8 and 6.8, as float64 into 128 MB 6.2
 # and 11.5; with 1,000,000 float64 into 128 MB 16 and 17, with fewer it does not pay.
-_PARTITIONED_UPDATES = 1 << 20  # at least so many
-_PARTITIONED_CACHES = 32  # in an output of at least so many second caches
-# Outputs of so many bytes at most are written speculatively, rather than that all indices are looked at twice (Xeon
+_PARTITIONED_UPDATES = 1 << 20  # at least
+_PARTITIONED_CACHES = 32  # at least: second caches that the output would fill
+# Outputs of at most this many bytes are written speculatively: that costs less than to look at all indices twice (Xeon
 # with VNNI).
 _SPECULATIVE_BYTES = 1 << 16
 _LEAST_BUCKETS = 16  # for shares to take turns with
 
-# Who copies x to out.
-IN_PLACE = 0  # nobody: x is out
+# How x is copied to out.
+IN_PLACE = 0  # not at all: x is out
 BY_KERNEL = 1  # the kernels, as both are laid out alike and have no gaps
 BY_NUMPY = 2  # NumPy, before the kernels write
 
 
 @dataclass(frozen=True, slots=True)
 class Buckets:
-    """What updates are partitioned into, and where in the workspace; see the work record."""
+    """What updates are partitioned into, and where that lies in the workspace: fields of the work record."""
 
-    end: int  # cells of the whole workspace
-    count: int = 0  # of buckets, or 0: updates are not partitioned
+    count: int = 0  # 0: updates are not partitioned
     bits: int = 0
-    most: int = 0  # updates that the fullest may hold: if it has more, they are not partitioned
+    span: int = 0
+    shares: int = 0
     counter: int = 0
     spaces: int = 0
     pairs: int = 0
@@ -134,8 +134,9 @@ class Plan:
     apply_buckets: Callable[..., Any] | None
     parts: int  # shares of the updates
     owners: int  # shares of the output
-    validation: int  # who looks for bad indices: BEFOREHAND, BY_BLOCK or SPECULATIVE
+    validation: int  # BEFOREHAND, BY_BLOCK or SPECULATIVE
     buckets: Buckets
+    most: int  # updates that the fullest bucket may hold: if it has more, they are not partitioned
     work: Array  # what all kernels are told
     workspace: Workspace
 
@@ -159,7 +160,8 @@ def plan(
     layout = layout_of(tensors, index_type, reduction_of(dtype, reduction), _HALVES.get(dtype.name, reductions.PLAIN))
     parts, owners = _cut(tensors, layout["ranges"]["count"], copied, budget)
     partitions, reason = _partitions(tensors, layout["slices"]["kind"], budget.kernel)
-    buckets = _buckets(tensors, parts, owners, partitions=partitions, is_forced=budget.kernel is not None)
+    cells = max(parts, owners) * (1 + BLOCK_CELLS)
+    buckets, cells = _buckets(tensors, parts, cells) if partitions else (Buckets(), cells)
     validation = BEFOREHAND if buckets.count else _validation(tensors, MODES[mode], copied)
     has_pass = validation == BEFOREHAND and tensors.count > 0 and (mode == "raise" or buckets.count > 0)
     copies_first = copied == BY_KERNEL and not tensors.is_in_order and owners > 1
@@ -177,8 +179,10 @@ def plan(
         owners=owners,
         validation=validation,
         buckets=buckets,
-        work=_work(layout, MODES[mode], validation, buckets, parts, tensors.span),
-        workspace=Workspace(buckets.end),
+        # With fewer no thread waits long for the fullest.
+        most=tensors.count if budget.kernel else 3 * tensors.count // (2 * max(parts, 2)),
+        work=_work(layout, MODES[mode], validation, buckets),
+        workspace=Workspace(cells),
     )
 
 
@@ -197,7 +201,7 @@ def _cut(tensors: Tensors, ranges: int, copied: int, budget: Budget) -> tuple[in
 
 
 def _validation(tensors: Tensors, mode: int, copied: int) -> int:
-    """Return who looks for bad indices, if updates are not partitioned."""
+    """Return when bad indices are looked for, if updates are not partitioned."""
     if copied == BY_NUMPY or not tensors.is_in_order:
         return BEFOREHAND
     can_copy = tensors.span <= tensors.count and tensors.span * tensors.width <= _SPECULATIVE_BYTES
@@ -219,26 +223,14 @@ def _partitions(tensors: Tensors, kind: int, kernel: str | None) -> tuple[bool, 
     return True, f"at least {_PARTITIONED_UPDATES} updates into at least {least} bytes"
 
 
-def _buckets(tensors: Tensors, parts: int, owners: int, *, partitions: bool, is_forced: bool) -> Buckets:
-    """Return what updates are partitioned into, if they are."""
-    count, span, width = tensors.count, tensors.span, tensors.width
-    blocks_end = max(parts, owners) * (1 + BLOCK_CELLS)
-    if not partitions:
-        return Buckets(end=blocks_end)
-    buckets, bits = _cut_buckets(span, width)
-    counter = -(-blocks_end // _LINE_CELLS) * _LINE_CELLS
+def _buckets(tensors: Tensors, parts: int, cells: int) -> tuple[Buckets, int]:
+    """Return what updates are partitioned into, and the cells of the workspace, of which it is given the first ones."""
+    count, bits = _cut_buckets(tensors.span, tensors.width)
+    counter = -(-cells // _LINE_CELLS) * _LINE_CELLS
     spaces = counter + _LINE_CELLS
     pairs = spaces + parts * SHARE_CELLS
-    return Buckets(
-        count=buckets,
-        bits=bits,
-        # So that no thread waits long for the fullest.
-        most=count if is_forced else 3 * count // (2 * max(parts, 2)),
-        counter=counter,
-        spaces=spaces,
-        pairs=pairs,
-        end=pairs + (count + parts * buckets * PAIRS) * (2 if width == 8 else 1),
-    )
+    cells = pairs + (tensors.count + parts * count * PAIRS) * (2 if tensors.width == 8 else 1)
+    return Buckets(count, bits, tensors.span, parts, counter, spaces, pairs), cells
 
 
 def _cut_buckets(span: int, width: int) -> tuple[int, int]:
@@ -253,24 +245,10 @@ def _cut_buckets(span: int, width: int) -> tuple[int, int]:
     return (span - 1 >> bits) + 1, bits
 
 
-def _work(layout: Fields, mode: int, validation: int, buckets: Buckets, parts: int, span: int) -> Array:
+def _work(layout: Fields, mode: int, validation: int, buckets: Buckets) -> Array:
     """Return the work record."""
-    return fill(
-        WORK,
-        **layout,
-        mode=mode,
-        writing_mode=writing_mode_of(mode, validation),
-        validation=validation,
-        buckets={
-            "count": buckets.count,
-            "bits": buckets.bits,
-            "span": span,
-            "shares": parts,
-            "counter": buckets.counter,
-            "spaces": buckets.spaces,
-            "pairs": buckets.pairs,
-        },
-    )
+    writing_mode, own = writing_mode_of(mode, validation), asdict(buckets)
+    return fill(WORK, **layout, mode=mode, writing_mode=writing_mode, validation=validation, buckets=own)
 
 
 def run(
@@ -288,7 +266,7 @@ def run(
                 return place
         if unlike is not None:
             np.copyto(*unlike)
-        if chosen.partition and chosen.apply_buckets and _is_spread(chosen.buckets, scratch):
+        if chosen.partition and chosen.apply_buckets and _is_spread(chosen, scratch):
             chosen.partition(0, chosen.parts, indices, updates, chosen.work, scratch)
             scratch[chosen.buckets.counter] = 0
             chosen.apply_buckets(0, chosen.parts, x, out, chosen.work, scratch)
@@ -315,7 +293,8 @@ def _reported(parts: int, scratch: Array) -> int:
     return VALID
 
 
-def _is_spread(buckets: Buckets, scratch: Array) -> bool:
-    """Return whether the updates are so spread over the buckets that no thread waits long for the fullest."""
+def _is_spread(chosen: Plan, scratch: Array) -> bool:
+    """Return whether no bucket holds more updates than it may."""
+    buckets = chosen.buckets
     counts = scratch[buckets.spaces : buckets.pairs].view(SHARE_SPACE)["counts"][:, : buckets.count]
-    return bool(counts.sum(axis=0).max() <= buckets.most)
+    return bool(counts.sum(axis=0).max() <= chosen.most)

@@ -34,7 +34,7 @@ _GAP = 128
 
 
 def choose(problem: Problem, width: int, budget: threads.Budget) -> tuple[Selection, str]:
-    """Return the kernel that is fastest for such sequences of elements of so many bytes, and why it is."""
+    """Return the fastest kernel for a problem, and the reason. width: bytes of an element."""
     if budget.kernel:
         entry: Selection = registry.find("top_k", "select", budget.kernel)
         if not entry.supports(problem):
