@@ -22,7 +22,7 @@ from dmlcpu.common.block_reader import (
 from dmlcpu.common.regions import Estimate, Region, Sink, Source, Tensor
 from dmlcpu.common.stand_ins import bind, strides_of
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR
-from dmlcpu.kernels.registry import ROWS
+from dmlcpu.kernels.gemm.table import ROWS
 from dmlcpu.products.operands import PARAMETERS, Call, Rhs, Shape, execute, parameters_of
 from dmlcpu.products.packing import PackedMatrix, pack_b
 from dmlcpu.products.plan import Layout, Plan, plan

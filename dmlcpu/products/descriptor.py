@@ -10,7 +10,7 @@ from dmlcpu.common.arguments import Array
 from dmlcpu.directml.base import Bound, OperatorDesc, Run, View, dml_name, without_leading
 from dmlcpu.directml.checks import check_range
 from dmlcpu.directml.tensor import TensorDesc
-from dmlcpu.kernels.registry import ROWS
+from dmlcpu.kernels.gemm.table import ROWS
 from dmlcpu.products.operands import OPERANDS, PARAMETERS, Call, execute
 from dmlcpu.products.packing import pack_b
 from dmlcpu.products.plan import Layout, flat, plan, rhs, run, word_of

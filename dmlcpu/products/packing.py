@@ -18,7 +18,7 @@ from dmlcpu.kernels.gemm.work import groups_of, panels_of
 from dmlcpu.kernels.walk import merge, walk_of
 from dmlcpu.products.quantization import check_matrix
 from dmlcpu.runtime import threads
-from dmlcpu.runtime.compilation import can_compile, in_python
+from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.memory import aligned_empty, first_word, packed_strides, words
 from dmlcpu.runtime.records import CACHE_LINE, fill
 from dmlcpu.runtime.threads import Budget
@@ -104,8 +104,8 @@ def pack_b(b: ArrayLike) -> PackedMatrix:
     """
     b = check_matrix("pack_b", "b", b, at_least=2)
     *batch, depth, columns = b.shape
-    padded = math.prod(batch) * in_python(panels_of)(columns) * NR
-    panels, sums = aligned_empty(padded * in_python(groups_of)(depth) // 2, np.int64), aligned_empty(padded, np.int64)
+    padded = math.prod(batch) * panels_of(columns) * NR
+    panels, sums = aligned_empty(padded * groups_of(depth) // 2, np.int64), aligned_empty(padded, np.int64)
     sums[...] = 0
     if not can_compile():
         _pack(b, panels, sums)
@@ -138,7 +138,7 @@ def unpack(b: PackedMatrix) -> Array:
 def _rows_of(panels: Array, shape: tuple[int, ...]) -> Array:
     """View panels as bytes in the order of rows: matrices, groups, rows of a group, panels, columns of a panel."""
     *batch, depth, columns = shape
-    in_memory = (math.prod(batch), in_python(panels_of)(columns), in_python(groups_of)(depth), NR, 4)
+    in_memory = (math.prod(batch), panels_of(columns), groups_of(depth), NR, 4)
     return panels.view(_BYTE).reshape(in_memory).transpose(0, 2, 4, 1, 3)
 
 
@@ -149,7 +149,7 @@ def _pack_plan(
     """Return the kernel, the number of parts, and the work record of matrices of this layout."""
     *batch, depth, columns = shape
     matrices = math.prod(batch)
-    parts = budget.parts(work=math.prod(shape) // 8, most=matrices * in_python(panels_of)(columns))
+    parts = budget.parts(work=math.prod(shape) // 8, most=matrices * panels_of(columns))
     sizes, along_batch = merge(batch, strides[:-2])
     work = fill(
         WORK,

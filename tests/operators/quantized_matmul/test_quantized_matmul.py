@@ -295,7 +295,7 @@ def small_blocks(monkeypatch):
     module = sys.modules["dmlcpu.products.plan"]
     module.plan.cache_clear()
     monkeypatch.setattr(module, "second_level_cache", lambda: 1)
-    monkeypatch.setattr(module, "_KEPT_LHS", 0)
+    monkeypatch.setattr("dmlcpu.kernels.gemm.cut.KEPT_LHS", 0)
     yield
     module.plan.cache_clear()
 
