@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from dmlcpu.batch.jobs.outcomes import Failure as Failure
     from dmlcpu.batch.jobs.run import BatchResult as BatchResult, run_jobs as run_jobs
     from dmlcpu.batch.jobs.workers import WorkerError as WorkerError
-    from dmlcpu.common.faults import Fault as Fault, ModelError as ModelError
+    from dmlcpu.common.faults import Fault as Fault
+    from dmlcpu.models.faults import ModelError as ModelError
     from dmlcpu.models.model import Model as Model, load_model as load_model
     from dmlcpu.models.runner import RunError as RunError, Timing as Timing, run_model as run_model
 
@@ -26,7 +27,7 @@ _HOME_OF = {
     "JobsPlan": "batch.jobs.dry_run",
     "ManifestError": "batch.jobs.manifest",
     "Model": "models.model",
-    "ModelError": "common.faults",
+    "ModelError": "models.faults",
     "PlannedJob": "batch.jobs.dry_run",
     "RunError": "models.runner",
     "Timing": "models.runner",

@@ -25,12 +25,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     int
         The exit code: 0 done, 1 failed while running, 2 bad model, jobs or usage; 130 interrupted.
     """
-    if sys.stderr is None:  # it was closed: also, the next file to be opened must not be what libraries write it to
+    if sys.stderr is None:  # it was closed; libraries must not write to the next file that gets its number
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (it stays open)
     try:
         code = _main(argv)
         flush()
-    except BrokenPipeError:  # whoever read the output has gone
+    except BrokenPipeError:  # the reader of the output has gone
         _drop(sys.stdout)
         code = FAILED
     except OSError as error:  # a full disk, most often
@@ -45,9 +45,9 @@ def _main(argv: Sequence[str] | None) -> int:
 
     try:
         args = make_parser().parse_args(argv)
-    except SystemExit as exit_:  # argparse has printed help, or what is wrong
+    except SystemExit as exit_:  # argparse has printed help, or the fault
         return int(exit_.code or DONE)
-    from dmlcpu.common.faults import MissingExtraError
+    from dmlcpu.common.extras import MissingExtraError
 
     with _log_to_stderr(debug=getattr(args, "debug", False)):
         try:
@@ -62,7 +62,7 @@ def _main(argv: Sequence[str] | None) -> int:
 
 
 def _drop(stream: Any) -> None:
-    """Send nowhere what is left in a stream and cannot be written, or Python complains of it when it ends."""
+    """Discard the rest of a stream that cannot be written, or Python complains at exit."""
     try:
         if stream is not None:
             stream.flush()

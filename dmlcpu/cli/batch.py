@@ -102,7 +102,9 @@ def run(jobs: Any, args: argparse.Namespace, directory: str | None = None) -> in
         )
     except JobsError as error:
         if args.json:
-            print(json.dumps({"faults": [_as_dict(fault) for fault in error.faults]}))
+            members = ("place", "id", "field", "found", "allowed")
+            faults = [{name: getattr(fault, name) for name in members} for fault in error.faults]
+            print(json.dumps({"faults": faults}))
         return complain(str(error), REFUSED)
     except DmlError as error:
         option = error.field.replace("_", "-")

@@ -1,4 +1,4 @@
-"""A command for each operator of the table, made from its function: its arguments are the command's options."""
+"""A command for each operator of the table: the arguments of its function are the command's options."""
 
 import argparse
 import functools
@@ -21,13 +21,8 @@ _NAMED = re.compile(r"\w+=")
 
 def command(name: str) -> tuple[str, str, Callable[[argparse.ArgumentParser], None], Handler]:
     """Return name, summary, options and handler of an operator's command."""
-    spelled = name.replace("_", "-")
-    return (
-        spelled,
-        f"run {name} on files",
-        functools.partial(_add_options, name),
-        functools.partial(_main, name),
-    )
+    options, main = functools.partial(_add_options, name), functools.partial(_main, name)
+    return name.replace("_", "-"), f"run {name} on files", options, main
 
 
 def _epilog(name: str, required: Iterable[str]) -> str:
@@ -75,7 +70,7 @@ def _add_options(name: str, parser: argparse.ArgumentParser) -> None:
 
 
 def _documented(function: Any) -> dict[str, tuple[str, str]]:
-    """Return what a function's docstring says of its parameters: type, and the first sentence."""
+    """Return type and first sentence of each parameter in a function's docstring."""
     section = _SECTION.search((inspect.getdoc(function) or "") + "\n\nEnd\n---\n")
     documented: dict[str, tuple[str, str]] = {}
     names: list[str] = []
@@ -96,7 +91,7 @@ def _first_sentence(text: str) -> str:
 
 
 def _value(text: str, *, is_array: bool) -> tuple[str, Any]:
-    """Return an option's value, and whether it is a file or a value: numbers and lists are JSON, as true and null."""
+    """Return the member of jobs for an option, and its value: numbers, lists, true and null are JSON."""
     from dmlcpu.batch.files import SUFFIXES
 
     try:
@@ -123,6 +118,10 @@ def _main(name: str, args: argparse.Namespace) -> int:
     if output is None:
         several = f"a file or a folder, or RESULT=FILE for some of {', '.join(OPERATORS[name].results)}"
         return complain(f"{name}: -o is {' '.join(args.output)}; allowed: {several}", REFUSED)
+    for given, path in zip(args.output, [output] if isinstance(output, str) else output.values(), strict=False):
+        if len(args.files) > 1 and "{" not in path:
+            folder = given.removesuffix(Path(path).suffix)
+            return complain(f"{len(args.files)} inputs need a folder: -o {folder}/", REFUSED)
     members["output"] = output
     place = Place(name.replace("_", "-"), options=functools.partial(_option, name))
     return batch.run(Listing(place.where, Path(), [Entry(place, members)]), args)
@@ -142,7 +141,7 @@ def _option(name: str, field: str) -> str:
 
 
 def _output(given: list[str], results: tuple[str, ...]) -> str | dict[str, str] | None:
-    """Return where results go; None if that is not said in one of the two ways."""
+    """Return the path of each result, or of all; None if `-o` is used in neither of its two ways."""
     pairs = [text.partition("=") for text in given]
     if not all(path or not equals for _, equals, path in pairs) or "" in given:
         return None
@@ -154,6 +153,6 @@ def _output(given: list[str], results: tuple[str, ...]) -> str | dict[str, str] 
 
 
 def _folder_or_file(output: str, suffix: str) -> str:
-    """Return where a file's result goes: a folder stands for a file in it of the same name."""
+    """Return the path of a result; a folder stands for a file in it with the input's name."""
     path = Path(output)
     return f"{output.rstrip('/')}/{{stem}}{suffix}" if output.endswith(("/", "\\")) or path.is_dir() else output

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dmlcpu import __version__
-from dmlcpu.cli import batch, operators, run, tools
+from dmlcpu.cli import batch, info, operators, run, warmup
 from dmlcpu.cli.shared import Handler
 from dmlcpu.operators.table import OPERATORS
 
@@ -85,6 +85,6 @@ def _make() -> tuple[argparse.ArgumentParser, dict[str, _Parser]]:
     add("batch", batch.SUMMARY, batch.add_options, batch.main, batch.EPILOG)
     for name in OPERATORS:
         add(*operators.command(name))
-    add("warmup", tools.WARMUP_SUMMARY, tools.add_warmup_options, tools.warmup, tools.WARMUP_EPILOG)
-    add("info", tools.INFO_SUMMARY, tools.add_info_options, tools.info)
+    add("warmup", warmup.SUMMARY, warmup.add_options, warmup.main, warmup.EPILOG)
+    add("info", info.SUMMARY, info.add_options, info.main)
     return parser, commands

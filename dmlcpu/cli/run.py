@@ -16,54 +16,28 @@ examples:
 Exit codes: 0 done, 1 failed while running, 2 bad model or usage."""
 
 
+# Flags, the least value, the default, what stands for the value in the help, the help.
+_COUNTS = (
+    ("-i", "--dispatch_iterations", 1, 1, "N", "samples to take of each dispatch (default: 1)"),
+    ("-r", "--dispatch_repeat", 1, 1, "N", "runs within a sample; it is their average (default: 1)"),
+    ("-t", "--milliseconds_to_run", 0, None, "MS", "sample each dispatch for MS milliseconds, instead of -i times"),
+    ("-w", "--warmup_samples", 0, 1, "N", "first samples to leave out of the median; one remains (default: 1)"),
+)
+_VERBOSITY = "0: one line a dispatch (default); 1: initialization, cold and hot samples; 2: every sample as well"
+
+
 def add_options(run: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     run.add_argument("model", metavar="MODEL.json", help="the model; comments and trailing commas are allowed")
     options = run.add_argument_group("timing (DxDispatch's options)")
-    options.add_argument(
-        "-i",
-        "--dispatch_iterations",
-        type=at_least(1),
-        default=1,
-        metavar="N",
-        help="samples to take of each dispatch (default: 1)",
-    )
-    options.add_argument(
-        "-r",
-        "--dispatch_repeat",
-        type=at_least(1),
-        default=1,
-        metavar="N",
-        help="runs within a sample; it is their average (default: 1)",
-    )
-    options.add_argument(
-        "-t",
-        "--milliseconds_to_run",
-        type=at_least(0),
-        metavar="MS",
-        help="sample each dispatch for so long, instead of -i times",
-    )
-    options.add_argument(
-        "-w",
-        "--warmup_samples",
-        type=at_least(0),
-        default=1,
-        metavar="N",
-        help="first samples to leave out of the median, as long as one remains (default: 1)",
-    )
-    options.add_argument(
-        "-v",
-        "--timing_verbosity",
-        type=int,
-        choices=(0, 1, 2),
-        default=0,
-        help="0: one line a dispatch (default); 1: initialization, cold and hot samples; 2: every sample as well",
-    )
+    for short, long, least, default, metavar, text in _COUNTS:
+        options.add_argument(short, long, type=at_least(least), default=default, metavar=metavar, help=text)
+    options.add_argument("-v", "--timing_verbosity", type=int, choices=(0, 1, 2), default=0, help=_VERBOSITY)
 
 
 def main(args: argparse.Namespace) -> int:
     """Run the command."""
-    from dmlcpu.batch import ModelError, RunError, Timing, load_model, run_model
+    from dmlcpu.models import ModelError, RunError, Timing, load_model, run_model
 
     try:
         model = load_model(args.model)

@@ -1,4 +1,4 @@
-"""What the commands share: exit codes, complaints, kinds of arguments."""
+"""Shared by all commands: exit codes, messages, kinds of arguments."""
 
 import argparse
 import contextlib
@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 
 DONE, FAILED, REFUSED = 0, 1, 2
-INTERRUPTED = 130  # what shells expect of a program that Ctrl+C ended
+INTERRUPTED = 130  # shells expect it of a program that Ctrl+C ended
 
 Handler = Callable[[argparse.Namespace], int]
 
@@ -18,7 +18,7 @@ def complain(message: str, code: int) -> int:
 
 
 def tell(message: str) -> None:
-    """Print a message to standard error, if that is still there."""
+    """Print a message to standard error, if it is still open."""
     with contextlib.suppress(OSError):
         print(f"dmlcpu: {message}", file=sys.stderr)
 
@@ -53,6 +53,6 @@ def environment_is_right() -> bool:
 
 
 def flush() -> None:
-    """Write out what has been printed."""
+    """Flush standard output."""
     if sys.stdout is not None:  # None: the process was started with its output closed
         sys.stdout.flush()

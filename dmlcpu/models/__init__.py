@@ -1,1 +1,27 @@
-"""DxDispatch models: JSON files of buffers, operators and commands."""
+"""DxDispatch models: JSON files of buffers, operators and commands.
+
+The names load on first use: importing the package imports neither Numba nor NumPy.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dmlcpu.models.faults import ModelError as ModelError
+    from dmlcpu.models.model import Model as Model, load_model as load_model
+    from dmlcpu.models.runner import RunError as RunError, Timing as Timing, run_model as run_model
+
+_HOMES = {"faults": ("ModelError",), "model": ("Model", "load_model"), "runner": ("RunError", "Timing", "run_model")}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = sorted(_HOME_OF)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'dmlcpu.models' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"dmlcpu.models.{_HOME_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,4 +1,4 @@
-"""A model's commands: what is run, in order."""
+"""A model's commands, which run in order."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,17 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
 
-from dmlcpu.common.faults import Faults, Path, listed, shown
+from dmlcpu.common.wording import listed, shown
 from dmlcpu.directml.base import Field
 from dmlcpu.directml.enums import TensorDataType
 from dmlcpu.directml.tensor import TensorDesc
-from dmlcpu.models.dispatchables import (
-    Binding,
-    Buffers,
-    Dispatchable,
-    check_resources,
-    load_bindings,
-)
+from dmlcpu.models.dispatchables import Binding, Buffers, Dispatchable, check_resources, load_bindings
+from dmlcpu.models.faults import Faults, Path
 from dmlcpu.models.onnx_models import OnnxDispatch, OnnxDispatchable, load_onnx_dispatch
 from dmlcpu.models.resources import Buffer
 
@@ -62,9 +57,12 @@ def load_command(
     name = entry["resource"]
     if name not in buffers:
         faults.add((*path, "resource"), repr(name), f"a resource: {listed(buffers)}")
-    if entry["type"] == "print":
-        return _print(entry, path, buffers.get(name), faults)
-    return _write_file(entry, path, buffers.get(name), faults)
+    buffer = buffers.get(name)
+    if entry["type"] == "writeFile":
+        return _write_file(entry, path, buffer, faults)
+    if buffer is not None:
+        _check_typed(buffer, path, faults)
+    return Print(name, entry.get("verbose", False))
 
 
 def _dispatch(
@@ -80,18 +78,15 @@ def _dispatch(
         return None
     if isinstance(dispatchable, OnnxDispatchable):
         return load_onnx_dispatch(dispatchable, given, buffers, path_of_bindings, faults)
-    owned = {
-        field.dml_name: "nothing: a tensor flagged OWNED_BY_DML is bound in the dispatchable's bindings"
-        for field, _ in dispatchable.owned_tensors()
-    }
-    tensors = dispatchable.dispatched_tensors()
-    bindings = load_bindings(given, tensors, buffers, path_of_bindings, faults, others=owned)
+    tensors, owned = dispatchable.dispatched_tensors(), dispatchable.owned_tensors()
+    elsewhere = "a tensor flagged OWNED_BY_DML is bound in the dispatchable's bindings"
+    bindings = load_bindings(given, tensors, owned, elsewhere, buffers, path_of_bindings, faults)
     _check_apart(dispatchable, bindings, path_of_bindings, faults)
     return Dispatch(name, bindings)
 
 
 def _check_apart(dispatchable: Dispatchable, bindings: dict[str, Binding], path: Path, faults: Faults) -> None:
-    """Refuse outputs that lie where another tensor of the same dispatch does."""
+    """Refuse outputs that overlap another tensor of the same dispatch."""
     before: list[tuple[Field, Binding, TensorDesc]] = []
     for field, tensor in dispatchable.dispatched_tensors():  # inputs first: DirectML's order
         if field.dml_name not in bindings:
@@ -123,39 +118,34 @@ def _strides(tensor: TensorDesc) -> tuple[int, ...]:
     return tuple(math.prod(tensor.sizes[i + 1 :]) for i in range(tensor.dimension_count))
 
 
-def _print(entry: dict[str, Any], path: Path, buffer: Buffer | None, faults: Faults) -> Print:
-    if buffer is not None:
-        _check_typed(buffer, path, faults)
-    return Print(entry["resource"], entry.get("verbose", False))
-
-
-def _write_file(entry: dict[str, Any], path: Path, buffer: Buffer | None, faults: Faults) -> WriteFile | None:
+def _write_file(entry: dict[str, Any], path: Path, buffer: Buffer | None, faults: Faults) -> WriteFile:
     target = FilePath(entry["targetPath"])
-    extension = target.suffix.lower()
-    if extension not in (".npy", ".dat", ".bin"):
+    suffix, shape = target.suffix.lower(), None
+    if suffix not in (".npy", ".dat", ".bin"):
         faults.add((*path, "targetPath"), shown(entry["targetPath"]), "a .npy, .dat or .bin file")
-    if buffer is None or extension != ".npy":
-        return WriteFile(entry["resource"], target, None)
-    # DxDispatch takes an empty list for none.
-    shape = tuple(map(int, entry.get("dimensions", ())))
-    if buffer.deferred:
-        return WriteFile(entry["resource"], target, shape or None)
-    _check_typed(buffer, path, faults)
-    shape = shape or (buffer.count,)
-    counts = sorted({buffer.initial.size, buffer.count})
-    if math.prod(shape) not in counts:
-        found = f"{list(shape)}, {math.prod(shape)} elements"
-        allowed = f"{' or '.join(map(str, counts))} elements, as many as {buffer.name!r} has"
-        faults.add((*path, "dimensions"), found, allowed)
+    if buffer is not None and suffix == ".npy":
+        shape = tuple(map(int, entry.get("dimensions", ()))) or None  # DxDispatch takes an empty list for none
+        if not buffer.deferred:
+            _check_typed(buffer, path, faults)
+            shape = shape or (buffer.count,)
+            _check_count(shape, buffer, (*path, "dimensions"), faults)
     return WriteFile(entry["resource"], target, shape)
 
 
+def _check_count(shape: tuple[int, ...], buffer: Buffer, path: Path, faults: Faults) -> None:
+    """Refuse a shape that has neither the elements of the initial values nor those of the whole buffer."""
+    counts = sorted({buffer.initial.size, buffer.count})
+    if math.prod(shape) not in counts:
+        found = f"{list(shape)}, {math.prod(shape)} elements"
+        faults.add(path, found, f"{' or '.join(map(str, counts))} elements, as many as {buffer.name!r} has")
+
+
 def check_deferred(commands: Sequence[Command | None], buffers: Buffers, faults: Faults) -> None:
-    """Note what is printed or written of a deferred buffer before a dispatch has given it anything."""
+    """Note commands that print or write a deferred buffer before a dispatch has filled it."""
     given: set[str] = set()
     for i, command in enumerate(commands):
         if command is None:
-            return  # it might have been what gives it
+            return  # the command at fault may be the one that fills it
         if isinstance(command, OnnxDispatch):
             given |= {place.resource for place in command.outputs.values()}
         elif isinstance(command, Print | WriteFile):

@@ -5,19 +5,20 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from dmlcpu.common.faults import Faults, Path, listed, shown
+from dmlcpu.common.wording import listed, shown
 from dmlcpu.directml.base import Field, OperatorDesc
 from dmlcpu.directml.compiled import compile_operator
 from dmlcpu.directml.enums import TensorFlags
 from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.errors import DmlError
+from dmlcpu.models.faults import Faults, Path
 from dmlcpu.models.resources import Buffer
 from dmlcpu.operators.descs import operator_desc_from_dict
 
 # DirectML's rule for where in a buffer a tensor may start (DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT).
 _OFFSET_ALIGNMENT = 16
 
-# Buffers by name. None: the file has one of that name, but it is at fault.
+# Buffers by name. None: the file has a buffer of that name, but it is at fault.
 Buffers = Mapping[str, Buffer | None]
 Tensors = Iterable[tuple[Field, TensorDesc]]
 
@@ -53,19 +54,10 @@ def load_dispatchable(name: str, entry: dict[str, Any], buffers: Buffers, faults
     if desc is None:
         check_resources(given, buffers, (*path, "bindings"), faults)
         return None
-    dispatchable = Dispatchable(desc, {})
-    owned = load_bindings(
-        given,
-        dispatchable.owned_tensors(),
-        buffers,
-        (*path, "bindings"),
-        faults,
-        others={
-            field.dml_name: "nothing: a tensor that is not flagged OWNED_BY_DML is bound by each dispatch"
-            for field, _ in dispatchable.dispatched_tensors()
-        },
-    )
-    return Dispatchable(desc, owned)
+    bare = Dispatchable(desc, {})
+    elsewhere = "a tensor that is not flagged OWNED_BY_DML is bound by each dispatch"
+    owned, dispatched = bare.owned_tensors(), bare.dispatched_tensors()
+    return Dispatchable(desc, load_bindings(given, owned, dispatched, elsewhere, buffers, (*path, "bindings"), faults))
 
 
 def _load_desc(entry: dict[str, Any], path: Path, faults: Faults) -> OperatorDesc | None:
@@ -100,27 +92,31 @@ def _parts(field: str) -> Path:
 def load_bindings(
     given: dict[str, Any],
     tensors: Tensors,
+    others: Tensors,
+    elsewhere: str,
     buffers: Buffers,
     path: Path,
     faults: Faults,
-    others: Mapping[str, str],
 ) -> dict[str, Binding]:
-    """Return the bindings of `tensors`, noting those that are missing, unknown or too small.
+    """Return the bindings of `tensors`, and note the faults: missing, unknown or too small.
 
-    `others` says, for the operator's other tensors, what is allowed for them here.
+    `others` are the operator's other tensors; `elsewhere` says where they are bound.
     """
     needed = {field.dml_name: tensor for field, tensor in tensors}
+    foreign = {field.dml_name for field, _ in others}
     bindings, met = {}, set()
-    for tensor, source, where in sources(given, {*needed, *others}, path, faults):
+    for tensor, source, where in sources(given, {*needed, *foreign}, path, faults):
         met.add(tensor)
         binding = load_binding(source, buffers, where, faults)
-        if tensor in others:
-            faults.add(where, _described(source), others[tensor])
+        if tensor in foreign:
+            faults.add(where, repr(source if isinstance(source, str) else source["name"]), f"nothing: {elsewhere}")
         elif tensor not in needed or "[" in str(where[-1]):  # elements are not bound by names
             names = dict.fromkeys(name.partition("[")[0] for name in needed)
             faults.add(where, "unknown", f"the tensors {listed(names)}")
         elif binding is not None:
-            _check_size(binding, needed[tensor], buffers, where, faults)
+            bound = needed[tensor]
+            nbytes, sizes = bound.total_tensor_size_in_bytes, ", ".join(map(str, bound.sizes))
+            check_size(binding, nbytes, f"{bound.data_type.name} of sizes {{{sizes}}}", buffers, where, faults)
             bindings[tensor] = binding
     for tensor in needed:
         if tensor not in met and tensor not in given:
@@ -131,9 +127,9 @@ def load_bindings(
 def sources(
     given: dict[str, Any], names: Collection[str], path: Path, faults: Faults
 ) -> Iterator[tuple[str, Any, Path]]:
-    """Yield the tensors that are bound, to what, and where the file says so.
+    """Yield each bound tensor with its source and the source's place in the file.
 
-    Those of an array come one by one, without null, which stands for what is bound elsewhere.
+    The tensors of an array come one by one; null, for a tensor that is bound elsewhere, is left out.
     """
     for tensor, source in given.items():
         where = (*path, tensor)
@@ -148,7 +144,7 @@ def sources(
 
 
 def check_resources(given: dict[str, Any], buffers: Buffers, path: Path, faults: Faults) -> None:
-    """Note what can be said of bindings to an operator that is not known."""
+    """Check the names of resources in the bindings of an operator that is at fault itself."""
     for tensor, source in given.items():
         sources = source if isinstance(source, list) else [source]
         for i, each in enumerate(sources):
@@ -174,17 +170,12 @@ def load_binding(source: Any, buffers: Buffers, path: Path, faults: Faults) -> B
     return Binding(name, offset)
 
 
-def _described(source: Any) -> str:
-    return repr(source if isinstance(source, str) else source["name"])
-
-
-def _check_size(binding: Binding, tensor: TensorDesc, buffers: Buffers, path: Path, faults: Faults) -> None:
+def check_size(binding: Binding, nbytes: int, tensor: str, buffers: Buffers, path: Path, faults: Faults) -> bool:
+    """Return whether a tensor's bytes fit behind its place in a buffer; note the fault if they do not."""
     buffer = buffers[binding.resource]
     assert buffer is not None  # or there would be no binding
-    needed = tensor.total_tensor_size_in_bytes
-    if buffer.size - binding.offset < needed:
-        found = f"{binding.resource!r} of {buffer.size} bytes"
-        if binding.offset:
-            found += f", from byte {binding.offset} on"
-        sizes = ", ".join(map(str, tensor.sizes))
-        faults.add(path, found, f"at least {needed} bytes, for {tensor.data_type.name} of sizes {{{sizes}}}")
+    if buffer.size - binding.offset >= nbytes:
+        return True
+    after = f", from byte {binding.offset} on" if binding.offset else ""
+    faults.add(path, f"{buffer.name!r} of {buffer.size} bytes{after}", f"at least {nbytes} bytes, for {tensor}")
+    return False

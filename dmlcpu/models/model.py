@@ -1,21 +1,23 @@
-"""Loading a DxDispatch model: the whole file is checked, and every fault told, before anything runs."""
+"""Loading a DxDispatch model: the whole file is checked, and all faults are raised together, before anything runs."""
 
 import functools
 import json
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.resources import files
+from importlib import resources
 from os import PathLike
 from pathlib import Path as FilePath
 from typing import Any
 
-from dmlcpu.common.faults import Faults, ModelError, Path, extra, json_path, listed, shown
+from dmlcpu.common.extras import extra
+from dmlcpu.common.wording import listed, shown
 from dmlcpu.models.commands import Command, check_deferred, load_command
 from dmlcpu.models.dispatchables import Buffers, Dispatchable, load_dispatchable
+from dmlcpu.models.faults import Faults, ModelError, Path, json_path
 from dmlcpu.models.onnx_models import OnnxDispatchable, load_onnx_dispatchable
 from dmlcpu.models.relaxed_json import parse
-from dmlcpu.models.resources import Buffer, find_file, load_buffer
+from dmlcpu.models.resources import Buffer, Files, load_buffer
 
 _log = logging.getLogger("dmlcpu")
 
@@ -27,7 +29,7 @@ class Model:
     buffers: dict[str, Buffer]
     dispatchables: dict[str, Dispatchable | OnnxDispatchable]
     commands: list[Command]
-    files: list[FilePath]  # that it was read from, besides the model's own
+    files: list[FilePath]  # that it was read from, beside the model file
 
 
 def load_model(path: str | PathLike[str]) -> Model:
@@ -96,13 +98,14 @@ def load_model(path: str | PathLike[str]) -> Model:
 
 
 def _load(data: dict[str, Any], misshapen: set[Path], folder: FilePath, faults: Faults) -> Model:
-    """Load every entry of the right shape; what names another is still checked as far as that can be."""
+    """Load every entry of the right shape; references to the others are still checked as far as possible."""
+    files = Files(folder)
     buffers = {
-        name: None if ("resources", name) in misshapen else load_buffer(name, entry, folder, faults)
+        name: None if ("resources", name) in misshapen else load_buffer(name, entry, files, faults)
         for name, entry in data["resources"].items()
     }
     dispatchables = {
-        name: None if ("dispatchables", name) in misshapen else _load_dispatchable(name, entry, buffers, folder, faults)
+        name: None if ("dispatchables", name) in misshapen else _load_dispatchable(name, entry, buffers, files, faults)
         for name, entry in data["dispatchables"].items()
     }
     commands = [
@@ -114,41 +117,31 @@ def _load(data: dict[str, Any], misshapen: set[Path], folder: FilePath, faults: 
         {name: buffer for name, buffer in buffers.items() if buffer},
         {name: dispatchable for name, dispatchable in dispatchables.items() if dispatchable},
         [command for command in commands if command],
-        [*_files(data, folder)],
+        files.found,
     )
 
 
-def _files(data: dict[str, Any], folder: FilePath) -> Iterator[FilePath]:
-    """Yield the files that resources and ONNX models are read from."""
-    named = [entry.get("initialValues") for entry in data["resources"].values() if isinstance(entry, dict)]
-    named += [entry for entry in data["dispatchables"].values() if _is_onnx(entry)]
-    for entry in named:
-        source = entry.get("sourcePath") if isinstance(entry, dict) else None
-        if isinstance(source, str) and (found := find_file(source, folder)):
-            yield found
-
-
 def _load_dispatchable(
-    name: str, entry: dict[str, Any], buffers: Buffers, folder: FilePath, faults: Faults
+    name: str, entry: dict[str, Any], buffers: Buffers, files: Files, faults: Faults
 ) -> Dispatchable | OnnxDispatchable | None:
     if _is_onnx(entry):
-        return load_onnx_dispatchable(name, entry, folder, faults)
+        return load_onnx_dispatchable(name, entry, files, faults)
     return load_dispatchable(name, entry, buffers, faults)
 
 
 def _is_onnx(entry: Any) -> bool:
-    return isinstance(entry, dict) and str(entry.get("type")).lower() == "onnx"  # DxDispatch looks at no case
+    return isinstance(entry, dict) and str(entry.get("type")).lower() == "onnx"  # DxDispatch ignores case
 
 
 @functools.cache
 def _schema() -> dict[str, Any]:
-    text = files("dmlcpu.models").joinpath("model_schema.json").read_text("utf-8")
+    text = resources.files("dmlcpu.models").joinpath("model_schema.json").read_text("utf-8")
     schema: dict[str, Any] = json.loads(text)
     return schema
 
 
 def _check_shape(data: Any, faults: Faults) -> None:
-    """Check the file against the JSON Schema; each place's "description" there says what is allowed."""
+    """Check the file against the JSON Schema; a fault's "allowed" is the schema's "description"."""
     for error in extra("jsonschema").Draft202012Validator(_schema()).iter_errors(data):
         path = tuple(error.absolute_path)
         if error.validator == "required":
@@ -160,14 +153,13 @@ def _check_shape(data: Any, faults: Faults) -> None:
 
 
 def _warn_of_unknown_members(data: dict[str, Any], misshapen: set[Path]) -> None:
-    """Log what DxDispatch passes over in silence: a misspelt optional member, most often."""
-    for path, members, kind in _objects(data):
-        if path in misshapen:
-            continue
-        known = (_schema() if kind is None else _schema()["$defs"][kind])["properties"]
-        for name in members:
-            if name not in known:
-                _log.warning("%s is unknown and ignored; known: %s", json_path((*path, name)), listed(known))
+    """Log members that DxDispatch ignores in silence: most often a misspelt optional member."""
+    for path, entry, kind in _objects(data):
+        if path not in misshapen:
+            known = (_schema() if kind is None else _schema()["$defs"][kind])["properties"]
+            for name in entry:
+                if name not in known:
+                    _log.warning("%s is unknown and ignored; known: %s", json_path((*path, name)), listed(known))
 
 
 def _objects(data: dict[str, Any]) -> Iterator[tuple[Path, Any, str | None]]:

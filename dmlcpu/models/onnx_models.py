@@ -6,20 +6,22 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path as FilePath
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dmlcpu.common.faults import Faults, MissingExtraError, Path, json_path, listed
+from dmlcpu.common.arguments import Array
+from dmlcpu.common.extras import MissingExtraError
+from dmlcpu.common.wording import listed
 from dmlcpu.directml.enums import TensorDataType
 from dmlcpu.errors import DmlError
-from dmlcpu.models.dispatchables import Buffers, load_binding, sources
-from dmlcpu.models.resources import DATA_TYPES, Array, Buffer, find_file
+from dmlcpu.models.dispatchables import Binding, Buffers, check_size, load_binding, sources
+from dmlcpu.models.faults import Faults, Path, json_path
+from dmlcpu.models.resources import DATA_TYPES, Buffer, Files
 
 _log = logging.getLogger("dmlcpu")
 
-_FREE = 1  # what DxDispatch takes for a dimension of an input that nothing gives a size
+_FREE = 1  # DxDispatch's size of an input's free dimension
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,7 @@ class OnnxDispatchable:
 
     name: str
     prepared: Any  # dmlcpu.interop.onnx.BackendRep
-    seconds: float  # that it took to prepare it
+    seconds: float  # spent on its preparation
 
 
 class Place(NamedTuple):
@@ -37,7 +39,7 @@ class Place(NamedTuple):
     resource: str
     offset: int
     dtype: np.dtype[Any]
-    shape: tuple[int, ...] | None  # None: the buffer becomes what the model gives, a deferred one
+    shape: tuple[int, ...] | None  # None: the buffer is deferred, and becomes the model's result
 
     @property
     def nbytes(self) -> int:
@@ -91,15 +93,12 @@ def _check_result(name: str, result: Array, place: Place) -> None:
         raise ValueError(f"{name} has the shape {list(result.shape)}; it is bound with {list(place.shape)}")
 
 
-def load_onnx_dispatchable(
-    name: str, entry: dict[str, Any], folder: FilePath, faults: Faults
-) -> OnnxDispatchable | None:
+def load_onnx_dispatchable(name: str, entry: dict[str, Any], files: Files, faults: Faults) -> OnnxDispatchable | None:
     """Return the ONNX model that an entry of `dispatchables` names; None, with the fault noted, if it cannot run."""
     source = entry["sourcePath"]
     where = ("dispatchables", name, "sourcePath")
-    found = find_file(source, folder)
-    if found is None or not found.is_file():
-        faults.add(where, f"{source!r}, no such file", f"a file, relative to {folder} or the current directory")
+    found = files.find(source, where, faults)
+    if found is None:
         return None
     onnx, ours = _packages()
     start = time.perf_counter()
@@ -109,7 +108,7 @@ def load_onnx_dispatchable(
         prepared = ours.prepare(proto)
     except MemoryError:
         raise
-    except Exception as error:  # what Protobuf, ONNX's checker and its operators say of a model
+    except Exception as error:  # Protobuf, ONNX's checker and its operators raise nearly anything
         reason = f"{error.field} is {error.found}" if isinstance(error, DmlError) else " ".join(str(error).split())
         faults.add(where, f"{source!r}, which cannot be run: {reason}", "a valid ONNX model of known operators")
         return None
@@ -125,7 +124,7 @@ def _packages() -> tuple[Any, Any]:
 
 
 def _fix_sizes(proto: Any, entry: dict[str, Any], path: Path) -> None:
-    """Give dimensions of inputs and outputs the sizes that the file says, by name or by denotation."""
+    """Set free dimensions of inputs and outputs to the file's sizes, by name or by denotation."""
     values = [*proto.graph.input, *proto.graph.output]
     dimensions = [each for value in values for each in value.type.tensor_type.shape.dim]
     for member, attribute in (
@@ -157,9 +156,8 @@ def load_onnx_dispatch(
             buffer = buffers[binding.resource]
             assert buffer is not None  # or there would be no binding
             shape = _shape_of(name, source, buffer, dispatchable, where, faults)
-            if shape is not None and _fits(name, tensors[name], shape, buffer, binding.offset, where, faults):
-                dtype = tensors[name].dtype
-                places[name] = Place(binding.resource, binding.offset, dtype, None if buffer.deferred else shape)
+            if shape is not None and _fits(name, tensors[name], shape, binding, buffers, where, faults):
+                places[name] = Place(*binding, tensors[name].dtype, None if buffer.deferred else shape)
     inputs = {name: place for name, place in places.items() if name in prepared.inputs}
     outputs = {name: place for name, place in places.items() if name not in prepared.inputs}
     unbound = dict(_zeros(prepared, given, path, faults))
@@ -202,17 +200,18 @@ def _shape_of(
 
 
 def _known(tensor: Any, free: int | None) -> tuple[int, ...] | None:
-    """Return a tensor's shape, with a size for what the model leaves free; None if it is not known then."""
+    """Return a tensor's shape, with `free` for free dimensions; None if a size is still unknown."""
     sizes = tuple(size if isinstance(size, int) else free for size in tensor.shape)
     return None if None in sizes else sizes  # type: ignore[return-value]
 
 
 def _fits(
-    name: str, tensor: Any, shape: tuple[int, ...], buffer: Buffer, offset: int, path: Path, faults: Faults
+    name: str, tensor: Any, shape: tuple[int, ...], binding: Binding, buffers: Buffers, path: Path, faults: Faults
 ) -> bool:
     """Return whether a buffer can hold a tensor, by its type and its size."""
-    data_type = _data_type(tensor)
+    data_type, buffer = _data_type(tensor), buffers[binding.resource]
     assert data_type is not None
+    assert buffer is not None
     if not _same_kind(buffer.data_type, data_type):
         of = "" if tensor.dtype != np.bool_ else ", for bool"
         faults.add(path, f"{buffer.name!r} of {buffer.data_type.name}", f"{data_type.name} (the type of {name}{of})")
@@ -220,11 +219,7 @@ def _fits(
     if buffer.deferred:
         return True
     needed = math.prod(shape) * tensor.dtype.itemsize
-    if buffer.size - offset < needed:
-        found = f"{buffer.name!r} of {buffer.size} bytes" + (f", from byte {offset} on" if offset else "")
-        faults.add(path, found, f"at least {needed} bytes, for {data_type.name} of shape {list(shape)}")
-        return False
-    return True
+    return check_size(binding, needed, f"{data_type.name} of shape {list(shape)}", buffers, path, faults)
 
 
 def _same_kind(mine: TensorDataType, wanted: TensorDataType) -> bool:
@@ -237,7 +232,7 @@ def _same_kind(mine: TensorDataType, wanted: TensorDataType) -> bool:
 def _zeros(
     prepared: Any, given: Mapping[str, Any], path: Path, faults: Faults
 ) -> Iterator[tuple[str, tuple[np.dtype[Any], tuple[int, ...]]]]:
-    """Yield the inputs that are not bound: zeros, as DxDispatch leaves open what they are."""
+    """Yield the inputs that are not bound, and are zeros here: DxDispatch leaves their values open."""
     for name, tensor in prepared.inputs.items():
         if name in given or name in prepared.defaults:
             continue
@@ -250,7 +245,7 @@ def _zeros(
 
 
 def _check_apart(inputs: dict[str, Place], outputs: dict[str, Place], path: Path, faults: Faults) -> None:
-    """Refuse outputs that lie where another tensor of the same dispatch does."""
+    """Refuse outputs that overlap another tensor of the same dispatch."""
     before = list(inputs.items())
     for name, place in outputs.items():
         for other, its in before:

@@ -2,20 +2,20 @@
 
 import functools
 import os
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path as FilePath
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dmlcpu.common.faults import Faults, Path, listed, shown
+from dmlcpu.batch.files import FileError
+from dmlcpu.common.arguments import Array
+from dmlcpu.common.wording import listed, shown
 from dmlcpu.directml.enums import TensorDataType, full_name
+from dmlcpu.models.faults import Faults, Path
+from dmlcpu.models.values import is_npy, read
 from dmlcpu.runtime.memory import aligned_empty
-
-Array = NDArray[Any]
 
 DATA_TYPES = {member.name: member for member in TensorDataType if member.bits >= 8}
 _TYPE_NAMED = {
@@ -24,10 +24,9 @@ _TYPE_NAMED = {
     for name in (member.name, full_name(member))
 }
 _NOT_FINITE = ("nan", "inf", "-inf")
-# Halfway between the largest number and what would follow it: from here on, conversion gives infinity.
+# Halfway between the largest number and the next power of two: conversion gives infinity from here on.
 _OVERFLOW = {2: 65520, 4: 2**128 - 2**103, 8: 2**1024 - 2**970}
-# A list of a million wrong values is one mistake.
-_MOST_FAULTS = 10
+_MOST_FAULTS = 10  # that one list of values has: a million wrong values are one mistake
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,19 +36,19 @@ class Buffer:
     `data_type` is that of the initial values, UNKNOWN where each has its own. It says how the buffer is printed and
     written to .npy files; tensors of any type may be bound to it.
 
-    Constants and sequences take memory only once allocated: `initial` is one element that stands for all. With a
-    `delta`, each value is the one before it plus delta.
+    Constants and sequences take memory only when they are allocated: `initial` repeats one element. With a `delta`,
+    each value is the one before it plus delta.
     """
 
     name: str
     data_type: TensorDataType
     initial: Array
-    nbytes: int  # sizeInBytes, or what the initial values take
+    nbytes: int  # sizeInBytes, or the bytes of the initial values
     delta: Array | None = None
-    deferred: bool = False  # it becomes what an ONNX model gives, of any size
+    deferred: bool = False  # an ONNX model's result, of any size, replaces it
 
     def allocate(self) -> Array:
-        """Return new memory, as bytes, that holds the initial values and zeros behind them."""
+        """Allocate memory, as bytes, with the initial values and zeros behind them."""
         memory = aligned_empty(self.size, np.uint8)
         end = self.initial.nbytes
         values = memory[:end].view(self.initial.dtype)
@@ -73,35 +72,45 @@ class Buffer:
         return self.nbytes // self.initial.itemsize
 
 
-def load_buffer(name: str, entry: dict[str, Any], folder: FilePath, faults: Faults) -> Buffer | None:
+class Files:
+    """The files that a model names, relative to its folder or to the current one; `found` collects them."""
+
+    def __init__(self, folder: FilePath) -> None:
+        self._folder = folder
+        self.found: list[FilePath] = []
+
+    def find(self, source: str, where: Path, faults: Faults) -> FilePath | None:
+        """Return a file; None, with the fault noted, if it does not exist."""
+        for file in (self._folder / source, FilePath(source)):
+            if os.path.exists(file):
+                self.found.append(file)
+                return file
+        faults.add(where, f"{source!r}, no such file", f"a file, relative to {self._folder} or the current directory")
+        return None
+
+
+def load_buffer(name: str, entry: dict[str, Any], files: Files, faults: Faults) -> Buffer | None:
     """Return the buffer that an entry of `resources` describes; None, with the faults noted, if it is not right."""
     path: Path = ("resources", name)
-    data_type = _declared_type(entry, path, faults)
+    data_type, values = _declared_type(entry, path, faults), entry["initialValues"]
     if data_type is None:
         return None
-    values = entry["initialValues"]
     if values == "deferred":
         nothing = np.empty(0, np.uint8 if data_type is TensorDataType.UNKNOWN else data_type.dtype)
         return Buffer(name, data_type, nothing, 0, deferred=True)
-    values_path = (*path, "initialValues")
     delta = None
     if isinstance(values, dict) and "sourcePath" in values:
-        initial = _from_file(values["sourcePath"], data_type, folder, path, faults)
-    elif data_type is TensorDataType.UNKNOWN and isinstance(values, list) and dict in map(type, values):
-        initial = _mixed(values, values_path, faults)
+        initial = _from_file(values["sourcePath"], data_type, files, path, faults)
+        if initial is not None:
+            data_type = DATA_TYPES[initial.dtype.name.upper()]
     elif data_type is TensorDataType.UNKNOWN:
-        _missing_type(entry, path, faults)
-        return None
+        initial = _mixed(entry, path, faults)
     elif isinstance(values, list):
-        initial = _list(values, data_type, values_path, faults)
-    elif "value" in values:
-        initial = _constant(values, data_type, values_path, faults)
+        initial = _list(values, data_type, (*path, "initialValues"), faults)
     else:
-        initial, delta = _sequence(values, data_type, values_path, faults)
+        initial, delta = _repeated(values, data_type, (*path, "initialValues"), faults)
     if initial is None:
         return None
-    if data_type is TensorDataType.UNKNOWN and "sourcePath" in values:
-        data_type = DATA_TYPES[initial.dtype.name.upper()]
     nbytes = int(entry.get("sizeInBytes", initial.nbytes))
     if nbytes < initial.nbytes:
         faults.add((*path, "sizeInBytes"), str(nbytes), f"at least {initial.nbytes}, the bytes of the initial values")
@@ -117,50 +126,41 @@ def _declared_type(entry: dict[str, Any], path: Path, faults: Faults) -> TensorD
     return data_type
 
 
-def _missing_type(entry: dict[str, Any], path: Path, faults: Faults) -> None:
-    found = shown(entry["initialValuesDataType"]) if "initialValuesDataType" in entry else "missing"
-    faults.add((*path, "initialValuesDataType"), found, listed(DATA_TYPES))
-
-
 def _list(values: list[Any], data_type: TensorDataType, path: Path, faults: Faults) -> Array | None:
     if not values:
         faults.add(path, "an empty list", "at least one value")
         return None
-    fits = _test_of(data_type)
-    wrong = [i for i, value in enumerate(values) if not fits(value)]
-    for i in wrong[:_MOST_FAULTS]:
-        faults.add((*path, i), shown(values[i]), _allowed_values(data_type))
-    if len(wrong) > _MOST_FAULTS:
-        faults.add((*path, wrong[_MOST_FAULTS]), f"{len(wrong)} such values in all", _allowed_values(data_type))
-    return None if wrong else _array(values, data_type)
+    return _converted(values, data_type, lambda i: (*path, i), faults)
 
 
-def _constant(values: dict[str, Any], data_type: TensorDataType, path: Path, faults: Faults) -> Array | None:
-    if not _check_value(values["value"], data_type, (*path, "value"), faults):
-        return None
-    return np.broadcast_to(_array([values["value"]], data_type), int(values["valueCount"]))
-
-
-def _sequence(
+def _repeated(
     values: dict[str, Any], data_type: TensorDataType, path: Path, faults: Faults
 ) -> tuple[Array | None, Array | None]:
-    """Return the first value, standing for all, and delta; None twice, with the faults noted, if they do not fit."""
-    start, delta, count = values["valueStart"], values["valueDelta"], int(values["valueCount"])
-    fits = [_check_value(values[name], data_type, (*path, name), faults) for name in ("valueStart", "valueDelta")]
-    if not all(fits):
+    """Return a constant, or the first value of a sequence, as often as it is repeated; and the sequence's delta."""
+    names = ("value",) if "value" in values else ("valueStart", "valueDelta")
+    given, count = [values[name] for name in names], int(values["valueCount"])
+    array = _converted(given, data_type, lambda i: (*path, names[i]), faults)
+    if array is None:
         return None, None
-    if not isinstance(start, str) and not isinstance(delta, str):
+    if len(given) == 2 and str not in map(type, given):
         number = float if data_type.dtype.kind == "f" else int
-        last = number(start) + number(delta) * (count - 1)
-        if not _fits(last, data_type):
-            faults.add(path, f"a sequence that ends with {last}", _allowed_values(data_type))
+        last = number(given[0]) + number(given[1]) * (count - 1)
+        fits, allowed = _range_of(data_type)
+        if not fits(last):
+            faults.add(path, f"a sequence that ends with {last}", allowed)
             return None, None
-    return np.broadcast_to(_array([start], data_type), count), _array([delta], data_type)
+    return np.broadcast_to(array[:1], count), array[1:] if len(given) == 2 else None
 
 
-def _mixed(items: list[Any], path: Path, faults: Faults) -> Array | None:
-    parts = [_mixed_item(item, (*path, i), faults) for i, item in enumerate(items)]
-    known = [part for part in parts if part is not None]
+def _mixed(entry: dict[str, Any], path: Path, faults: Faults) -> Array | None:
+    """Return values that have a type each, as bytes."""
+    values = entry["initialValues"]
+    if not isinstance(values, list) or not any(isinstance(value, dict) for value in values):
+        found = shown(entry["initialValuesDataType"]) if "initialValuesDataType" in entry else "missing"
+        faults.add((*path, "initialValuesDataType"), found, listed(DATA_TYPES))
+        return None
+    parts = [_mixed_item(item, (*path, "initialValues", i), faults) for i, item in enumerate(values)]
+    known = [part.view(np.uint8) for part in parts if part is not None]
     return np.concatenate(known) if len(known) == len(parts) else None
 
 
@@ -172,25 +172,27 @@ def _mixed_item(item: Any, path: Path, faults: Faults) -> Array | None:
     if not data_type:
         faults.add((*path, "type"), shown(item["type"]), listed(DATA_TYPES))
         return None
-    if not _check_value(item["value"], data_type, (*path, "value"), faults):
+    return _converted([item["value"]], data_type, lambda _: (*path, "value"), faults)
+
+
+def _converted(
+    values: Sequence[Any], data_type: TensorDataType, place: Callable[[int], Path], faults: Faults
+) -> Array | None:
+    """Return values as an array; None, with the faults noted, if some do not fit the type."""
+    fits, allowed = _range_of(data_type)
+    wrong = [i for i, value in enumerate(values) if not fits(value)]
+    for i in wrong[:_MOST_FAULTS]:
+        faults.add(place(i), shown(values[i]), allowed)
+    if len(wrong) > _MOST_FAULTS:
+        faults.add(place(wrong[_MOST_FAULTS]), f"{len(wrong)} such values in all", allowed)
+    if wrong:
         return None
-    return _array([item["value"]], data_type).view(np.uint8)
-
-
-def _check_value(value: Any, data_type: TensorDataType, path: Path, faults: Faults) -> bool:
-    if _fits(value, data_type):
-        return True
-    faults.add(path, shown(value), _allowed_values(data_type))
-    return False
-
-
-def _fits(value: Any, data_type: TensorDataType) -> bool:
-    return _test_of(data_type)(value)
+    return np.array([float(value) if type(value) is str else value for value in values], data_type.dtype)
 
 
 @functools.cache
-def _test_of(data_type: TensorDataType) -> Callable[[Any], bool]:
-    """Return the function that tells whether a JSON value can be an element of a type."""
+def _range_of(data_type: TensorDataType) -> tuple[Callable[[Any], bool], str]:
+    """Return a test of whether a JSON value can be an element of a type, and the values that can, in words."""
     if data_type.dtype.kind == "f":
         overflow = _OVERFLOW[data_type.dtype.itemsize]
 
@@ -199,64 +201,37 @@ def _test_of(data_type: TensorDataType) -> Callable[[Any], bool]:
                 return value.lower() in _NOT_FINITE
             return type(value) in (int, float) and abs(value) < overflow
 
-        return fits_float
+        return fits_float, f'numbers in the range of {data_type.name}, "nan", "inf" or "-inf"'
     low, high = int(np.iinfo(data_type.dtype).min), int(np.iinfo(data_type.dtype).max)
-    return lambda value: type(value) is int and low <= value <= high  # True is no number
+    allowed = f"integers from {low} to {high} ({data_type.name})"
+    return lambda value: type(value) is int and low <= value <= high, allowed  # True is no number
 
 
-def _allowed_values(data_type: TensorDataType) -> str:
-    if data_type.dtype.kind == "f":
-        return f'numbers in the range of {data_type.name}, "nan", "inf" or "-inf"'
-    limits = np.iinfo(data_type.dtype)
-    return f"integers from {limits.min} to {limits.max} ({data_type.name})"
-
-
-def _array(values: list[Any], data_type: TensorDataType) -> Array:
-    """Convert values that fit."""
-    numbers = [float(value) if type(value) is str else value for value in values]
-    return np.array(numbers, data_type.dtype)
-
-
-def find_file(source: str, folder: FilePath) -> FilePath | None:
-    """Return where a file is that a model names: relative to the model's folder, or the current one."""
-    return next((file for file in (folder / source, FilePath(source)) if os.path.exists(file)), None)
-
-
-def _from_file(source: str, data_type: TensorDataType, folder: FilePath, path: Path, faults: Faults) -> Array | None:
-    where = (*path, "initialValues", "sourcePath")
-    extension = FilePath(source).suffix.lower()
-    if extension not in (".npy", ".dat", ".bin"):
+def _from_file(source: str, data_type: TensorDataType, files: Files, path: Path, faults: Faults) -> Array | None:
+    where, suffix = (*path, "initialValues", "sourcePath"), FilePath(source).suffix.lower()
+    if suffix not in (".npy", ".dat", ".bin"):
         faults.add(where, shown(source), "a .npy, .dat or .bin file")
         return None
-    found = find_file(source, folder)
+    found = files.find(source, where, faults)
     if found is None:
-        faults.add(where, f"{source!r}, no such file", f"a file, relative to {folder} or the current directory")
         return None
-    if extension != ".npy" and data_type is TensorDataType.UNKNOWN:
+    if not is_npy(found) and data_type is TensorDataType.UNKNOWN:
         faults.add((*path, "initialValuesDataType"), "no type", f"{listed(DATA_TYPES)} (raw files have none)")
         return None
     try:
-        with found.open("rb") as file:
-            array = _read_npy(file) if extension == ".npy" else np.frombuffer(file.read(), np.uint8)
-    except Exception as error:  # NumPy evaluates .npy headers: a broken one raises nearly anything
-        reason = str(error) or type(error).__name__
-        faults.add(where, f"{source!r}, which cannot be read: {reason}", f"a {extension} file")
+        array = read(found)
+    except (FileError, OSError, MemoryError) as error:
+        reason = f"{error.found} instead of {error.allowed}" if isinstance(error, FileError) else str(error)
+        faults.add(where, f"{source!r}, which cannot be read: {reason or 'not enough memory'}", f"a {suffix} file")
         return None
-    if extension == ".npy":
+    if is_npy(found):
         return _checked_npy(array, source, data_type, path, faults)
     itemsize = data_type.dtype.itemsize
     if not array.size or array.size % itemsize:
-        found_size = f"{source!r} of {array.size} bytes"
-        faults.add(where, found_size, f"a positive multiple of {itemsize} bytes ({data_type.name})")
+        allowed = f"a positive multiple of {itemsize} bytes ({data_type.name})"
+        faults.add(where, f"{source!r} of {array.size} bytes", allowed)
         return None
     return array.view(data_type.dtype)
-
-
-def _read_npy(file: BinaryIO) -> Array:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # NumPy's of files that Python 2 wrote: they are read all the same
-        array: Array = np.lib.format.read_array(file, allow_pickle=False)
-    return array
 
 
 def _checked_npy(array: Array, source: str, data_type: TensorDataType, path: Path, faults: Faults) -> Array | None:
@@ -266,11 +241,10 @@ def _checked_npy(array: Array, source: str, data_type: TensorDataType, path: Pat
     name = array.dtype.name.upper()
     if name not in DATA_TYPES:
         faults.add(where, f"{source!r} of {array.dtype}", listed(DATA_TYPES))
-        return None
-    if data_type not in (TensorDataType.UNKNOWN, DATA_TYPES[name]):
+    elif data_type not in (TensorDataType.UNKNOWN, DATA_TYPES[name]):
         faults.add((*path, "initialValuesDataType"), data_type.name, f"{name}, the type of {source!r}")
-        return None
-    if not array.size:
+    elif not array.size:
         faults.add(where, f"{source!r} of shape {array.shape}", "at least one value")
-        return None
-    return np.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(-1)
+    else:
+        return array.reshape(-1)
+    return None

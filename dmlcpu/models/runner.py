@@ -5,22 +5,21 @@ import functools
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from statistics import fmean, median_high
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dmlcpu.common.faults import Path, json_path
+from dmlcpu.common.arguments import Array
 from dmlcpu.directml.compiled import CompiledOperator, compile_operator
 from dmlcpu.directml.enums import TensorDataType
 from dmlcpu.models.commands import Command, Dispatch, Print, WriteFile
 from dmlcpu.models.dispatchables import Binding, Dispatchable, Tensors
+from dmlcpu.models.faults import Path, json_path
 from dmlcpu.models.model import Model
 from dmlcpu.models.onnx_models import OnnxDispatch, OnnxDispatchable
-from dmlcpu.models.values import flat, lines, write_npy, write_raw
+from dmlcpu.models.values import flat, is_npy, lines, write
 
-Array = NDArray[Any]
 Emit = Callable[[str], None]
 
 
@@ -46,7 +45,7 @@ class RunError(RuntimeError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """How often each dispatch runs and what is told of its times: DxDispatch's timing options.
+    """How often each dispatch runs, and which of its times are printed: DxDispatch's timing options.
 
     Parameters
     ----------
@@ -55,7 +54,7 @@ class Timing:
     repeat : int, default 1
         How many times a sample runs the operator; its time is divided by that.
     milliseconds : float, optional
-        Take samples for so long instead, at least one.
+        Take samples until this time has passed instead, at least one.
     warmup_samples : int, default 1
         How many of the first samples are cold, and left out of the median. At least one sample is always hot.
     verbosity : {0, 1, 2}
@@ -79,13 +78,13 @@ def run_model(model: Model, *, timing: Timing | None = None, emit: Emit = print)
     timing : Timing, optional
         How often each dispatch runs. By default once.
     emit : callable, default print
-        What is called with each line of output.
+        Called with each line of output.
 
     Returns
     -------
     dict of str to ndarray
         The buffers after the last command, flat, each of its initial values' type and length (uint8, whole, where the
-        type is UNKNOWN). Of a deferred one, what was last written to it.
+        type is UNKNOWN). Of a deferred buffer, the last result written to it.
 
     Raises
     ------
@@ -95,7 +94,7 @@ def run_model(model: Model, *, timing: Timing | None = None, emit: Emit = print)
 
     Notes
     -----
-    Effects last, as in DxDispatch: what a dispatch writes is what the next one reads.
+    Effects last, as in DxDispatch: a dispatch reads what the ones before it have written.
 
     Examples
     --------
@@ -134,7 +133,7 @@ def run_model(model: Model, *, timing: Timing | None = None, emit: Emit = print)
 def _failures_at(path: Path) -> Iterator[None]:
     try:
         yield
-    except BrokenPipeError:  # nobody reads the output any more: not the command's failure
+    except BrokenPipeError:  # the reader of the output has gone: not the command's failure
         raise
     except (ValueError, OSError) as error:
         raise RunError(json_path(path), str(error)) from error
@@ -142,15 +141,15 @@ def _failures_at(path: Path) -> Iterator[None]:
         raise RunError(json_path(path), "not enough memory") from error
 
 
+@dataclass(slots=True)
 class _Run:
     """A run under way: the memory of the buffers, and the initialized operators."""
 
-    def __init__(self, model: Model, timing: Timing, emit: Emit) -> None:
-        self.model = model
-        self.timing = timing
-        self.emit = emit
-        self.memory: dict[str, Array] = {}
-        self.operators: dict[str, CompiledOperator] = {}
+    model: Model
+    timing: Timing
+    emit: Emit
+    memory: dict[str, Array] = field(default_factory=dict)
+    operators: dict[str, CompiledOperator] = field(default_factory=dict)
 
     def initialize(self, name: str, dispatchable: Dispatchable | OnnxDispatchable) -> None:
         if isinstance(dispatchable, OnnxDispatchable):
@@ -174,20 +173,18 @@ class _Run:
             self._write_file(command)
 
     def values(self, name: str) -> Array:
-        """Return what the initial values of a buffer have become."""
-        buffer = self.model.buffers[name]
-        if buffer.deferred:
-            return self.memory[name].reshape(-1)
-        if buffer.data_type is TensorDataType.UNKNOWN:
-            return self.memory[name]
-        return self.memory[name][: buffer.initial.nbytes].view(buffer.initial.dtype)
+        """Return a buffer's present values, in the extent of its initial ones."""
+        buffer, memory = self.model.buffers[name], self.memory[name].reshape(-1)
+        if buffer.deferred or buffer.data_type is TensorDataType.UNKNOWN:
+            return memory
+        return memory[: buffer.initial.nbytes].view(buffer.initial.dtype)
 
     def _bound(self, tensors: Tensors, bindings: dict[str, Binding]) -> dict[str, Array]:
-        """Return tensors as views of the memory they are bound to, by the names that operators call them."""
+        """Return tensors as views of the memory they are bound to, by the operator's names for them."""
         arrays = {}
-        for field, tensor in tensors:
-            resource, offset = bindings[field.dml_name]
-            arrays[field.name] = tensor.view(self.memory[resource][offset:])
+        for member, tensor in tensors:
+            resource, offset = bindings[member.dml_name]
+            arrays[member.name] = tensor.view(self.memory[resource][offset:])
         return arrays
 
     def _dispatch(self, command: Dispatch | OnnxDispatch) -> None:
@@ -210,14 +207,14 @@ class _Run:
 
     def _write_file(self, command: WriteFile) -> None:
         memory, buffer = self.memory[command.resource], self.model.buffers[command.resource]
-        if buffer.deferred and command.target.suffix.lower() == ".npy":
-            write_npy(command.target, memory.reshape(command.shape or memory.shape))
+        if buffer.deferred and is_npy(command.target):
+            array = memory.reshape(command.shape or memory.shape)
         elif command.shape is None:
-            write_raw(command.target, memory.reshape(-1).view(np.uint8))
+            array = memory.reshape(-1).view(np.uint8)
         else:
-            dtype = buffer.initial.dtype
-            nbytes = math.prod(command.shape) * dtype.itemsize
-            write_npy(command.target, memory[:nbytes].view(dtype).reshape(command.shape))
+            nbytes = math.prod(command.shape) * buffer.initial.itemsize
+            array = memory[:nbytes].view(buffer.initial.dtype).reshape(command.shape)
+        write(command.target, array)
         self.emit(f"Resource '{command.resource}' written to '{command.target.absolute()}'")
 
 
@@ -240,10 +237,10 @@ def _measure(call: Callable[[], object], timing: Timing) -> list[float]:
 
 
 def _report(name: str, samples: list[float], timing: Timing) -> Iterator[str]:
-    """Yield the lines that tell of a dispatch's times."""
-    cold = min(len(samples) - 1, timing.warmup_samples)
+    """Yield the lines about a dispatch's times."""
+    cold = min(len(samples) - 1, timing.warmup_samples)  # DxDispatch's median: the larger of two in the middle
     if timing.verbosity == 0:
-        yield f"Dispatch '{name}': {len(samples)} iterations, {_median(samples[cold:]):.4f} ms median (CPU)"
+        yield f"Dispatch '{name}': {len(samples)} iterations, {median_high(samples[cold:]):.4f} ms median (CPU)"
         return
     yield f"Dispatch '{name}': {len(samples)} iterations"
     if cold:
@@ -256,12 +253,7 @@ def _report(name: str, samples: list[float], timing: Timing) -> Iterator[str]:
 
 
 def _statistics(samples: list[float]) -> str:
-    average = sum(samples) / len(samples)
     return (
-        f"{len(samples)} samples, {average:.4f} ms average, {min(samples):.4f} ms min, "
-        f"{_median(samples):.4f} ms median, {max(samples):.4f} ms max"
+        f"{len(samples)} samples, {fmean(samples):.4f} ms average, {min(samples):.4f} ms min, "
+        f"{median_high(samples):.4f} ms median, {max(samples):.4f} ms max"
     )
-
-
-def _median(samples: list[float]) -> float:
-    return sorted(samples)[len(samples) // 2]  # DxDispatch's: of two in the middle the larger

@@ -1,14 +1,11 @@
 """Buffers' contents as text and as files."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
 
-import numpy as np
-from numpy.typing import NDArray
-
-Array = NDArray[Any]
+from dmlcpu.batch.files import FileError, create, open_source, raw, write_whole
+from dmlcpu.common.arguments import Array
+from dmlcpu.common.regions import Tensor
 
 
 def flat(values: Array) -> str:
@@ -33,25 +30,22 @@ def _texts(values: Array) -> list[str]:
     return list(map(str, values.tolist()))
 
 
-def write_npy(target: Path, array: Array) -> None:
-    """Write a .npy file."""
-    _replace(target, lambda file: np.lib.format.write_array(file, array, allow_pickle=False))
+def read(path: Path) -> Array:
+    """Read a .npy file, or any other as bytes."""
+    with open_source(path) if is_npy(path) else raw.open_source(path) as source:
+        return source.read()
 
 
-def write_raw(target: Path, memory: Array) -> None:
-    """Write bytes as they are."""
-    _replace(target, lambda file: file.write(memory.data))
-
-
-def _replace(target: Path, write: Callable[[BinaryIO], Any]) -> None:
-    """Write a file beside `target` and put it in its place, so that nobody ever sees half of it."""
-    target = Path(os.path.realpath(target))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+def write(target: Path, array: Array) -> None:
+    """Write a .npy file, or bytes to any other; it appears when it is complete."""
+    tensor, token = Tensor(array.shape, array.dtype), os.urandom(6).hex()
     try:
-        with part.open("wb") as file:
-            write(file)
-        os.replace(part, target)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+        writer = create(target, {"": tensor}, token) if is_npy(target) else raw.create(target, "", tensor, token)
+    except FileError as error:
+        raise FileError(f"{str(target)!r}: {error.found}", error.allowed) from None
+    write_whole(writer, {"": array})
+
+
+def is_npy(path: Path) -> bool:
+    """Return whether a file is NumPy's, by its name."""
+    return path.suffix.lower() == ".npy"

@@ -113,8 +113,8 @@ def test_output_that_is_closed(model: Path, argv: str) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a closed pipe is another error there")
-def test_output_that_nobody_reads(model: Path) -> None:
-    """Like `dmlcpu run model.json | head -1`: no traceback."""
+def test_a_closed_pipe_ends_the_command_without_a_traceback(model: Path) -> None:
+    """As in `dmlcpu run model.json | head -1`."""
     many = json.loads(json.dumps(MODEL))
     many["resources"]["x"]["initialValues"] += [0] * 100_000
     many["commands"][1:] = [{"type": "print", "resource": "x"}] * 3

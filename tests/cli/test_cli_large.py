@@ -19,12 +19,12 @@ print(next(line.split()[1] for line in open("/proc/self/status") if line.startsw
 sys.exit(code)
 """
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="its memory is told by Linux")]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
 
 
 @pytest.fixture
 def block():
-    """The first 256 rows of the file; the next are the same, each moved on by 256 columns, and so on."""
+    """The first 256 rows of the file; each later 256 are the ones before, rolled by 256 columns."""
     return np.random.default_rng(0).standard_normal((256, COLUMNS), np.float32)
 
 
@@ -46,7 +46,7 @@ def folder(block, tmp_path):
 
 
 def winners(folder, axis):
-    """Return what the command finds within 512 MB, and the bytes of memory that it took."""
+    """Return the command's results within 512 MB, and the peak of its memory in bytes."""
     command = ["top-k", "x.npy", "--k", str(K), "--axis", str(axis), "--max-memory", "512M", "-o", f"{axis}.npz", "-q"]
     process = [sys.executable, "-c", MAIN, *command]
     told = subprocess.run(process, cwd=folder, capture_output=True, text=True, check=False, timeout=300)

@@ -139,9 +139,11 @@ def test_again_with_a_manifest(run: Run) -> None:
             "dmlcpu: top_k: -o is valeus=a.npy; allowed: a file or a folder, or RESULT=FILE for some of "
             "values, indices",
         ),
+        (["in/a.npy", "in/b.npy", "-o", "one", "--k", "2"], "dmlcpu: 2 inputs need a folder: -o one/"),
+        (["in/a.npy", "in/b.npy", "-o", "one.npz", "--k", "2"], "dmlcpu: 2 inputs need a folder: -o one/"),
         (
-            ["in/a.npy", "in/b.npy", "-o", "one.npz", "--k", "2"],
-            "  top-k (one.npz): -o: 'one.npz', as at top-k; allowed: a file of its own: {stem} and its like",
+            ["in/a.npy", "in/b.npy", "in/c.npy", "-o", "values=v/{stem}.npy", "-o", "indices=i.npy", "--k", "2"],
+            "dmlcpu: 3 inputs need a folder: -o indices=i/",
         ),
     ],
 )

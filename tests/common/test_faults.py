@@ -1,29 +1,8 @@
 import pickle
 
 from dmlcpu import DmlError
-from dmlcpu.batch import Fault, ModelError
-from dmlcpu.common.faults import Faults, json_path, listed, shown
-
-
-def test_json_paths() -> None:
-    assert json_path(()) == "$"
-    assert json_path(("commands", 0, "bindings", "InputTensor")) == "$.commands[0].bindings.InputTensor"
-    assert json_path(("resources", "my buffer", "a.b")) == '$.resources["my buffer"]["a.b"]'
-
-
-def test_faults_come_once_in_the_order_of_the_file() -> None:
-    faults = Faults()
-    for path in (("b", 10), ("b", 2), ("a", "missing"), ("a", "y"), ("b", 10), (), ("a",)):
-        faults.add(path, "wrong", "right")
-    data = {"a": {"x": 1, "y": 2}, "b": [0] * 11}
-    assert [fault.path for fault in faults.in_order_of(data)] == [
-        "$",
-        "$.a",
-        "$.a.y",
-        "$.a.missing",
-        "$.b[2]",
-        "$.b[10]",
-    ]
+from dmlcpu.batch import Fault, JobFault, JobsError, ModelError
+from dmlcpu.common.faults import FaultsError
 
 
 def test_the_error_says_all() -> None:
@@ -34,15 +13,13 @@ def test_the_error_says_all() -> None:
     assert (error.operator, error.field, error.found, error.allowed) == ("m.json", "$.a", "1", "2")
 
 
-def test_the_error_pickles() -> None:
-    error = pickle.loads(pickle.dumps(ModelError("m.json", [Fault("$.a", "1", "2")])))
-    assert str(error) == "m.json: 1 fault\n  $.a: 1; allowed: 2"
-    assert error.faults == [Fault("$.a", "1", "2")]
-
-
-def test_values_in_messages() -> None:
-    assert shown({"a": 1}) == "an object"
-    assert shown([1, 2]) == "a list of 2"
-    assert [shown(value) for value in (None, True, 1.5, "x")] == ["null", "true", "1.5", "'x'"]
-    assert shown("x" * 1000) == "'" + "x" * 76 + "..."
-    assert listed([]) == "nothing (there are none)"
+def test_faults_of_models_and_of_jobs_are_one_kind_and_raised_as_one_error() -> None:
+    fault = JobFault("jobs.jsonl:3", "a", "attrs.k", "5", "0-4")
+    assert isinstance(fault, Fault)
+    assert (fault.place, fault.id, fault.field) == ("jobs.jsonl:3", "a", "attrs.k")
+    assert (fault.found, fault.allowed) == ("5", "0-4")
+    for error in (ModelError("m.json", [Fault("$.a", "1", "2")]), JobsError("jobs.jsonl", [fault])):
+        assert isinstance(error, FaultsError)
+        assert str(error).startswith(f"{error.operator}: 1 fault\n  ")
+        again = pickle.loads(pickle.dumps(error))
+        assert (type(again), str(again), again.faults) == (type(error), str(error), error.faults)

@@ -1,14 +1,36 @@
 """DxDispatch models as dictionaries: one for each operator, to be changed and saved by the tests."""
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pytest
+
+from dmlcpu.batch import ModelError, Timing, load_model, run_model
 from dmlcpu.operators import OPERATORS
 
+Save = Callable[[Any], Path]
 Change = Callable[[dict[str, Any]], object]
 
 OPERATOR_TYPES = ", ".join(f"DML_OPERATOR_{each.name}" for row in OPERATORS.values() for each in row.descs)
+BOUND = "$.commands[0].bindings"  # in the faults' paths
 ROWS = [0, 1, 10, 11, 3, 2, 9, 8, 4, 5, 6, 7]
+
+
+def run(path: Path, timing: Timing | None = None) -> tuple[list[str], dict[str, np.ndarray]]:
+    """Run a model; return its output, with # for times, and the buffers it leaves."""
+    lines: list[str] = []
+    buffers = run_model(load_model(path), timing=timing, emit=lines.append)
+    return [re.sub(r"\d+\.\d{4} ms", "# ms", line) for line in lines], buffers
+
+
+def faults(path: Path) -> list[str]:
+    """Load a model that is at fault; return its faults as text."""
+    with pytest.raises(ModelError) as caught:
+        load_model(path)
+    return [str(fault) for fault in caught.value.faults]
 
 
 def buffer(data_type: str, values: Any, **more: Any) -> dict[str, Any]:
@@ -23,31 +45,47 @@ def tensor(data_type: str, *sizes: int, **more: Any) -> dict[str, Any]:
     return {"DataType": data_type, "Sizes": list(sizes), **more}
 
 
+def dispatch(dispatchable: str, **bindings: Any) -> dict[str, Any]:
+    return {"type": "dispatch", "dispatchable": dispatchable, "bindings": bindings}
+
+
+def printed(*resources: str) -> list[dict[str, Any]]:
+    return [{"type": "print", "resource": name} for name in resources]
+
+
+def scatter_nd(data_type: str, x: list[int], at: list[int], updates: list[int]) -> dict[str, Any]:
+    """A scatter of these sizes."""
+    desc = {
+        "InputTensor": tensor(data_type, *x),
+        "IndicesTensor": tensor("UINT32", *at),
+        "UpdatesTensor": tensor(data_type, *updates),
+        "OutputTensor": tensor(data_type, *x),
+        "InputDimensionCount": 1,
+        "IndicesDimensionCount": len(at),
+    }
+    return {"type": "SCATTER_ND", "desc": desc}
+
+
+def scattering(x: str, at: str, updates: str, y: str) -> dict[str, str]:
+    return {"InputTensor": x, "IndicesTensor": at, "UpdatesTensor": updates, "OutputTensor": y}
+
+
 def top_k() -> dict[str, Any]:
     """The two largest of each of three rows."""
+    desc = {
+        "InputTensor": tensor("FLOAT32", 1, 1, 3, 4),
+        "OutputValueTensor": tensor("FLOAT32", 1, 1, 3, 2),
+        "OutputIndexTensor": tensor("UINT32", 1, 1, 3, 2),
+        "Axis": 3,
+        "K": 2,
+        "AxisDirection": "DML_AXIS_DIRECTION_DECREASING",
+    }
     return {
         "resources": {"x": buffer("FLOAT32", list(ROWS)), "values": zeros("FLOAT32", 6), "indices": zeros("UINT32", 6)},
-        "dispatchables": {
-            "topk": {
-                "type": "DML_OPERATOR_TOP_K1",
-                "desc": {
-                    "InputTensor": tensor("FLOAT32", 1, 1, 3, 4),
-                    "OutputValueTensor": tensor("FLOAT32", 1, 1, 3, 2),
-                    "OutputIndexTensor": tensor("UINT32", 1, 1, 3, 2),
-                    "Axis": 3,
-                    "K": 2,
-                    "AxisDirection": "DML_AXIS_DIRECTION_DECREASING",
-                },
-            }
-        },
+        "dispatchables": {"topk": {"type": "DML_OPERATOR_TOP_K1", "desc": desc}},
         "commands": [
-            {
-                "type": "dispatch",
-                "dispatchable": "topk",
-                "bindings": {"InputTensor": "x", "OutputValueTensor": "values", "OutputIndexTensor": "indices"},
-            },
-            {"type": "print", "resource": "values"},
-            {"type": "print", "resource": "indices"},
+            dispatch("topk", InputTensor="x", OutputValueTensor="values", OutputIndexTensor="indices"),
+            *printed("values", "indices"),
         ],
     }
 
@@ -61,79 +99,37 @@ def scatter() -> dict[str, Any]:
             "updates": buffer("FLOAT32", [9, 10, 11, 12]),
             "y": zeros("FLOAT32", 8),
         },
-        "dispatchables": {
-            "scatter": {
-                "type": "SCATTER_ND",
-                "desc": {
-                    "InputTensor": tensor("FLOAT32", 1, 8),
-                    "IndicesTensor": tensor("UINT32", 4, 1),
-                    "UpdatesTensor": tensor("FLOAT32", 1, 4),
-                    "OutputTensor": tensor("FLOAT32", 1, 8),
-                    "InputDimensionCount": 1,
-                    "IndicesDimensionCount": 2,
-                },
-            }
-        },
-        "commands": [
-            {
-                "type": "dispatch",
-                "dispatchable": "scatter",
-                "bindings": {
-                    "InputTensor": "x",
-                    "IndicesTensor": "at",
-                    "UpdatesTensor": "updates",
-                    "OutputTensor": "y",
-                },
-            },
-            {"type": "print", "resource": "y"},
-        ],
+        "dispatchables": {"scatter": scatter_nd("FLOAT32", [1, 8], [4, 1], [1, 4])},
+        "commands": [dispatch("scatter", **scattering("x", "at", "updates", "y")), *printed("y")],
     }
 
 
 def matmul(*, owned: bool = False) -> dict[str, Any]:
     """[[1, 2, 3], [4, 5, 6]] times [[1, 0], [0, 1], [-1, 10]], all scales 1."""
-    weights = tensor("INT8", 1, 1, 3, 2, **({"Flags": "DML_TENSOR_FLAG_OWNED_BY_DML"} if owned else {}))
-    one = tensor("FLOAT32", 1, 1, 1, 1)
-    model = {
+    scales = ("AScaleTensor", "BScaleTensor", "OutputScaleTensor")
+    desc = {
+        "ATensor": tensor("UINT8", 1, 1, 2, 3),
+        "BTensor": tensor("INT8", 1, 1, 3, 2, **({"Flags": "DML_TENSOR_FLAG_OWNED_BY_DML"} if owned else {})),
+        **dict.fromkeys(scales, tensor("FLOAT32", 1, 1, 1, 1)),
+        "OutputTensor": tensor("INT8", 1, 1, 2, 2),
+    }
+    made = {
         "resources": {
             "a": buffer("UINT8", [1, 2, 3, 4, 5, 6]),
             "b": buffer("INT8", [1, 0, 0, 1, -1, 10]),
             "one": buffer("FLOAT32", [1]),
             "y": zeros("INT8", 4),
         },
-        "dispatchables": {
-            "matmul": {
-                "type": "QUANTIZED_LINEAR_MATRIX_MULTIPLY",
-                "desc": {
-                    "ATensor": tensor("UINT8", 1, 1, 2, 3),
-                    "AScaleTensor": one,
-                    "BTensor": weights,
-                    "BScaleTensor": one,
-                    "OutputScaleTensor": one,
-                    "OutputTensor": tensor("INT8", 1, 1, 2, 2),
-                },
-            }
-        },
+        "dispatchables": {"matmul": {"type": "QUANTIZED_LINEAR_MATRIX_MULTIPLY", "desc": desc}},
         "commands": [
-            {
-                "type": "dispatch",
-                "dispatchable": "matmul",
-                "bindings": {
-                    "ATensor": "a",
-                    "AScaleTensor": "one",
-                    "BTensor": "b",
-                    "BScaleTensor": "one",
-                    "OutputScaleTensor": "one",
-                    "OutputTensor": "y",
-                },
-            },
-            {"type": "print", "resource": "y"},
+            dispatch("matmul", ATensor="a", BTensor="b", OutputTensor="y", **dict.fromkeys(scales, "one")),
+            *printed("y"),
         ],
     }
     if owned:
-        del model["commands"][0]["bindings"]["BTensor"]
-        model["dispatchables"]["matmul"]["bindings"] = {"BTensor": "b"}
-    return model
+        del made["commands"][0]["bindings"]["BTensor"]
+        made["dispatchables"]["matmul"]["bindings"] = {"BTensor": "b"}
+    return made
 
 
 def change_binding(tensor_name: str, source: Any) -> Change:
@@ -172,3 +168,7 @@ def replace(*path: Any, by: Any) -> Change:
         model[path[-1]] = by
 
     return change
+
+
+def all_of(*changes: Change) -> Change:
+    return lambda model: [change(model) for change in changes]

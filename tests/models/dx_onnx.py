@@ -1,19 +1,12 @@
-"""ONNX models for the tests of their dispatchables, and what running or refusing them gives."""
+"""ONNX models for the tests of their dispatchables."""
 
-import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
-import pytest
-from dx_models import buffer, zeros
+from dx_models import buffer, dispatch, printed, zeros
 from onnx import TensorProto, helper
 
-from dmlcpu.batch import ModelError, Timing, load_model, run_model
-
-Save = Callable[[Any], Path]
 FLOAT = TensorProto.FLOAT
 
 
@@ -48,14 +41,7 @@ def gemm(folder: Path) -> dict[str, Any]:
     return {
         "resources": {"A0": a, "B0": b, "A1": a, "B1": b, "Out": zeros("FLOAT32", 12)},
         "dispatchables": {"gemm": {"type": "onnx", "sourcePath": "gemm.onnx"}},
-        "commands": [
-            {
-                "type": "dispatch",
-                "dispatchable": "gemm",
-                "bindings": {"A0": "A0", "B0": "B0", "A1": "A1", "B1": "B1", "add": "Out"},
-            },
-            {"type": "print", "resource": "Out"},
-        ],
+        "commands": [dispatch("gemm", A0="A0", B0="B0", A1="A1", B1="B1", add="Out"), *printed("Out")],
     }
 
 
@@ -63,15 +49,12 @@ def concat(folder: Path) -> dict[str, Any]:
     """Inputs of free sizes, and an output whose shape the model leaves open."""
     node = helper.make_node("Concat", ["x0", "x1"], ["y"], axis=0)
     save_onnx(
-        folder / "concat.onnx",
-        [node],
-        {"x0": (FLOAT, ["N", 2]), "x1": (FLOAT, ["N", 2])},
-        {"y": (FLOAT, [None, None])},
+        folder / "concat.onnx", [node], {"x0": (FLOAT, ["N", 2]), "x1": (FLOAT, ["N", 2])}, {"y": (FLOAT, [None, None])}
     )
 
-    def dispatch(rows: int, y: Any) -> dict[str, Any]:
+    def concatenated(rows: int, y: Any) -> list[dict[str, Any]]:
         x0, x1 = ({"name": name, "shape": [rows, 2]} for name in ("a", "b"))
-        return {"type": "dispatch", "dispatchable": "concat", "bindings": {"x0": x0, "x1": x1, "y": y}}
+        return [dispatch("concat", x0=x0, x1=x1, y=y), *printed(y["name"])]
 
     return {
         "resources": {
@@ -82,26 +65,11 @@ def concat(folder: Path) -> dict[str, Any]:
         },
         "dispatchables": {"concat": {"type": "onnx", "sourcePath": "concat.onnx"}},
         "commands": [
-            dispatch(1, {"name": "c", "shape": [2, 2]}),
-            {"type": "print", "resource": "c"},
-            dispatch(3, {"name": "c", "shape": [6, 2]}),
-            {"type": "print", "resource": "c"},
-            dispatch(3, {"name": "later"}),
-            {"type": "print", "resource": "later"},
+            *concatenated(1, {"name": "c", "shape": [2, 2]}),
+            *concatenated(3, {"name": "c", "shape": [6, 2]}),
+            *concatenated(3, {"name": "later"}),
         ],
     }
-
-
-def run(path: Path, timing: Timing | None = None) -> tuple[list[str], dict[str, np.ndarray]]:
-    lines: list[str] = []
-    buffers = run_model(load_model(path), timing=timing, emit=lines.append)
-    return [re.sub(r"\d+\.\d{4}", "#", line) for line in lines], buffers
-
-
-def faults(path: Path) -> list[str]:
-    with pytest.raises(ModelError) as caught:
-        load_model(path)
-    return [str(fault) for fault in caught.value.faults]
 
 
 SUMS = "22, 28, 34, 40, 46, 60, 74, 88, 70, 92, 114, 136"

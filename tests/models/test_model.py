@@ -6,13 +6,16 @@ from typing import Any
 
 import pytest
 from dx_models import (
+    BOUND,
     OPERATOR_TYPES,
-    Change,
+    Save,
     add_command,
     add_resource,
+    all_of,
     buffer,
     change_binding,
     change_command,
+    faults,
     matmul,
     remove,
     replace,
@@ -21,15 +24,10 @@ from dx_models import (
 )
 
 from dmlcpu.batch import ModelError, load_model
-from dmlcpu.common.faults import MissingExtraError
+from dmlcpu.common.extras import MissingExtraError
 
-Save = Callable[[Any], Path]
-
-
-def faults(path: Path) -> list[str]:
-    with pytest.raises(ModelError) as caught:
-        load_model(path)
-    return [str(fault) for fault in caught.value.faults]
+B, COUNT, NAME = "$.resources.b", "an integer from 1 to 4294967295", "the name of a resource"
+VALUES = "a list, an object that describes the values, or 'deferred'"
 
 
 @pytest.mark.parametrize("make", [top_k, scatter, matmul, lambda: matmul(owned=True)])
@@ -41,13 +39,13 @@ def test_good_models_load(save: Save, make: Callable[[], dict[str, Any]]) -> Non
     assert len(model.commands) == len(made["commands"])
 
 
-def test_model_without_anything(save: Save) -> None:
+def test_an_empty_model_loads(save: Save) -> None:
     model = load_model(save({"resources": {}, "dispatchables": {}, "commands": []}))
     assert (model.buffers, model.dispatchables, model.commands) == ({}, {}, [])
 
 
-def test_spellings(save: Save, caplog: pytest.LogCaptureFixture) -> None:
-    """Suffixes and full names, wrapped tensors, members that are there for DxDispatch's sake."""
+def test_suffixes_and_full_names_load_the_same_desc(save: Save, caplog: pytest.LogCaptureFixture) -> None:
+    """Wrapped tensors, too, and members that only DxDispatch uses."""
     model = top_k()
     entry = model["dispatchables"]["topk"]
     entry["type"] = "TOP_K1"
@@ -73,124 +71,97 @@ def test_spellings(save: Save, caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.messages == []
 
 
-def test_byte_order_mark(save: Save) -> None:
+def test_a_byte_order_mark_is_skipped(save: Save) -> None:
     path = save(top_k())
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
     load_model(path)
 
 
 SHAPE_FAULTS = [
-    (remove("commands"), ["$.commands: missing; allowed: a list of commands"]),
+    (remove("commands"), "$.commands: missing; allowed: a list of commands"),
     (
-        lambda model: (model.pop("resources"), model.pop("dispatchables")),
-        [
-            "$.resources: missing; allowed: an object of buffers by name",
-            "$.dispatchables: missing; allowed: an object of operators by name",
-        ],
+        all_of(remove("resources"), remove("dispatchables")),
+        "$.resources: missing; allowed: an object of buffers by name",
+        "$.dispatchables: missing; allowed: an object of operators by name",
     ),
-    (replace("resources", by=[]), ["$.resources: a list of 0; allowed: an object of buffers by name"]),
-    (replace("commands", by={}), ["$.commands: an object; allowed: a list of commands"]),
+    (replace("resources", by=[]), "$.resources: a list of 0; allowed: an object of buffers by name"),
+    (replace("commands", by={}), "$.commands: an object; allowed: a list of commands"),
     (
         add_resource("b", [1]),
-        ["$.resources.b: a list of 1; allowed: a buffer: an object with initialValuesDataType and initialValues"],
+        f"{B}: a list of 1; allowed: a buffer: an object with initialValuesDataType and initialValues",
     ),
-    (
-        add_resource("b", {"initialValuesDataType": "INT8"}),
-        ["$.resources.b.initialValues: missing; allowed: a list, an object that describes the values, or 'deferred'"],
-    ),
-    (
-        add_resource("b", buffer("INT8", "later")),
-        ["$.resources.b.initialValues: 'later'; allowed: a list, an object that describes the values, or 'deferred'"],
-    ),
+    (add_resource("b", {"initialValuesDataType": "INT8"}), f"{B}.initialValues: missing; allowed: {VALUES}"),
+    (add_resource("b", buffer("INT8", "later")), f"{B}.initialValues: 'later'; allowed: {VALUES}"),
     (
         add_resource("b", buffer(8, [1], sizeInBytes=0, type="texture")),
-        [
-            "$.resources.b.initialValuesDataType: 8; allowed: the name of a data type",
-            "$.resources.b.sizeInBytes: 0; allowed: an integer from 1 to 34359738368",
-            "$.resources.b.type: 'texture'; allowed: 'buffer'",
-        ],
+        f"{B}.initialValuesDataType: 8; allowed: the name of a data type",
+        f"{B}.sizeInBytes: 0; allowed: an integer from 1 to 34359738368",
+        f"{B}.type: 'texture'; allowed: 'buffer'",
     ),
     (
         add_resource("b", buffer("INT8", {"valueCount": 0, "value": 1})),
-        ["$.resources.b.initialValues.valueCount: 0; allowed: an integer from 1 to 4294967295"],
+        f"{B}.initialValues.valueCount: 0; allowed: {COUNT}",
     ),
     (
         add_resource("b", buffer("INT8", {"valueCount": 1.5, "valueStart": 1})),
-        [
-            "$.resources.b.initialValues.valueCount: 1.5; allowed: an integer from 1 to 4294967295",
-            "$.resources.b.initialValues.valueDelta: missing; allowed: the difference between two values",
-        ],
+        f"{B}.initialValues.valueCount: 1.5; allowed: {COUNT}",
+        f"{B}.initialValues.valueDelta: missing; allowed: the difference between two values",
     ),
     (
         add_resource("b", buffer("INT8", {})),
-        [
-            "$.resources.b.initialValues.valueCount: missing; allowed: an integer from 1 to 4294967295",
-            "$.resources.b.initialValues.value: missing; allowed: the value of every element",
-        ],
+        f"{B}.initialValues.valueCount: missing; allowed: {COUNT}",
+        f"{B}.initialValues.value: missing; allowed: the value of every element",
     ),
     (
         add_resource("b", buffer("INT8", {"sourcePath": "a.npy", "value": 1})),
-        ["$.resources.b.initialValues: an object; allowed: sourcePath alone"],
+        f"{B}.initialValues: an object; allowed: sourcePath alone",
     ),
     (
         add_resource("b", buffer("INT8", {"sourcePath": 5})),
-        ["$.resources.b.initialValues.sourcePath: 5; allowed: the path of a .npy, .dat or .bin file"],
+        f"{B}.initialValues.sourcePath: 5; allowed: the path of a .npy, .dat or .bin file",
     ),
     (
         replace("dispatchables", "topk", by={"desc": {}}),
-        ["$.dispatchables.topk.type: missing; allowed: the name of an operator"],
+        "$.dispatchables.topk.type: missing; allowed: the name of an operator",
     ),
     (
         replace("dispatchables", "topk", "desc", by=None),
-        ["$.dispatchables.topk.desc: null; allowed: an object of the operator's fields"],
+        "$.dispatchables.topk.desc: null; allowed: an object of the operator's fields",
     ),
-    (
-        change_command(1, type="sing"),
-        ["$.commands[1].type: 'sing'; allowed: 'dispatch', 'print' or 'writeFile'"],
-    ),
-    (remove("commands", 1, "type"), ["$.commands[1].type: missing; allowed: 'dispatch', 'print' or 'writeFile'"]),
-    (remove("commands", 1, "resource"), ["$.commands[1].resource: missing; allowed: the name of a resource"]),
-    (change_command(1, verbose="yes"), ["$.commands[1].verbose: 'yes'; allowed: true or false"]),
-    (
-        remove("commands", 0, "bindings"),
-        ["$.commands[0].bindings: missing; allowed: an object of resources by tensor"],
-    ),
-    (
-        change_binding("InputTensor", None),
-        ["$.commands[0].bindings.InputTensor: null; allowed: the name of a resource"],
-    ),
-    (
-        change_binding("InputTensor", ["x", "x"]),
-        ["$.commands[0].bindings.InputTensor: a list of 2; allowed: one resource"],
-    ),
+    (change_command(1, type="sing"), "$.commands[1].type: 'sing'; allowed: 'dispatch', 'print' or 'writeFile'"),
+    (remove("commands", 1, "type"), "$.commands[1].type: missing; allowed: 'dispatch', 'print' or 'writeFile'"),
+    (remove("commands", 1, "resource"), f"$.commands[1].resource: missing; allowed: {NAME}"),
+    (change_command(1, verbose="yes"), "$.commands[1].verbose: 'yes'; allowed: true or false"),
+    (remove("commands", 0, "bindings"), f"{BOUND}: missing; allowed: an object of resources by tensor"),
+    (change_binding("InputTensor", None), f"{BOUND}.InputTensor: null; allowed: {NAME}"),
+    (change_binding("InputTensor", ["x", "x"]), f"{BOUND}.InputTensor: a list of 2; allowed: one resource"),
     (
         change_binding("InputTensor", {"elementOffset": -1}),
-        [
-            "$.commands[0].bindings.InputTensor.elementOffset: -1; allowed: an integer of at least 0",
-            "$.commands[0].bindings.InputTensor.name: missing; allowed: the name of a resource",
-        ],
+        f"{BOUND}.InputTensor.elementOffset: -1; allowed: an integer of at least 0",
+        f"{BOUND}.InputTensor.name: missing; allowed: {NAME}",
     ),
     (
         add_command(type="writeFile", resource="x", targetPath="x.npy", dimensions=[3, 0]),
-        ["$.commands[3].dimensions[1]: 0; allowed: a positive integer"],
+        "$.commands[3].dimensions[1]: 0; allowed: a positive integer",
     ),
 ]
 
 
-@pytest.mark.parametrize(("change", "expected"), SHAPE_FAULTS)
-def test_shape_faults(save: Save, change: Change, expected: list[str]) -> None:
+@pytest.mark.parametrize("case", SHAPE_FAULTS)
+def test_a_changed_model_has_these_faults(save: Save, case: tuple[Any, ...]) -> None:
+    change, *expected = case
     model = top_k()
     change(model)
     assert faults(save(model)) == expected
 
 
-def test_root_that_is_no_object(save: Save) -> None:
+def test_a_root_that_is_no_object_is_a_fault(save: Save) -> None:
     expected = "an object with resources, dispatchables and commands"
     assert faults(save("[]")) == [f"$: a list of 0; allowed: {expected}"]
     assert faults(save("null")) == [f"$: null; allowed: {expected}"]
 
 
-def test_text_that_is_not_utf_8(save: Save) -> None:
+def test_text_that_is_not_utf_8_is_a_fault(save: Save) -> None:
     path = save("")
     path.write_bytes(b'{"\xff')
     assert faults(path) == ["$: not UTF-8 at byte 2; allowed: UTF-8 text"]
@@ -277,12 +248,12 @@ def test_unknown_members_are_ignored_with_a_warning(save: Save, caplog: pytest.L
     assert caplog.records[2].getMessage().endswith("; known: type, resource, verbose")
 
 
-def test_missing_model(tmp_path: Path) -> None:
+def test_a_missing_model_is_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         load_model(tmp_path / "model.json")
 
 
-def test_names_the_missing_extra(save: Save, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_named(save: Save, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jsonschema", None)
     with pytest.raises(MissingExtraError, match=r"needs the package jsonschema: pip install 'dmlcpu\[cli\]'"):
         load_model(save(top_k()))

@@ -1,113 +1,96 @@
 """Dispatchables of type onnx that are refused before anything runs, or fail and write nothing."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from dx_models import add_command, add_resource, buffer, change_binding, remove, replace, top_k, zeros
+from dx_models import (
+    BOUND,
+    Save,
+    add_command,
+    add_resource,
+    all_of,
+    buffer,
+    change_binding,
+    dispatch,
+    faults,
+    remove,
+    replace,
+    run,
+    top_k,
+    zeros,
+)
 
 onnx = pytest.importorskip("onnx")
-from dx_onnx import FLOAT, Save, concat, faults, gemm, run, save_onnx  # noqa: E402
+from dx_onnx import FLOAT, concat, gemm, save_onnx  # noqa: E402
 from onnx import TensorProto, helper  # noqa: E402
 
 from dmlcpu.batch import RunError, load_model, run_model  # noqa: E402
 
+GEMM = "$.dispatchables.gemm"
 FAULTS = [
-    (
-        remove("dispatchables", "gemm", "sourcePath"),
-        ["$.dispatchables.gemm.sourcePath: missing; allowed: the path of a .onnx file"],
-    ),
+    (remove("dispatchables", "gemm", "sourcePath"), f"{GEMM}.sourcePath: missing; allowed: the path of a .onnx file"),
     (
         replace("dispatchables", "gemm", "freeDimensionNameOverrides", by={"N": 0}),
-        ["$.dispatchables.gemm.freeDimensionNameOverrides.N: 0; allowed: a positive integer"],
+        f"{GEMM}.freeDimensionNameOverrides.N: 0; allowed: a positive integer",
     ),
-    (
-        change_binding("A2", "A0"),
-        ["$.commands[0].bindings.A2: unknown; allowed: the tensors add, A0, B0, A1, B1"],
-    ),
-    (
-        change_binding("A0", "A2"),
-        ["$.commands[0].bindings.A0: 'A2'; allowed: a resource: A0, B0, A1, B1, Out"],
-    ),
-    (
-        change_binding("A0", ["A0", "A1"]),
-        ["$.commands[0].bindings.A0: a list of 2; allowed: one resource"],
-    ),
-    (
-        add_resource("A0", zeros("FLOAT64", 6)),
-        ["$.commands[0].bindings.A0: 'A0' of FLOAT64; allowed: FLOAT32 (the type of A0)"],
-    ),
-    (
-        add_resource("A0", zeros("INT32", 6)),
-        ["$.commands[0].bindings.A0: 'A0' of INT32; allowed: FLOAT32 (the type of A0)"],
-    ),
+    (change_binding("A2", "A0"), f"{BOUND}.A2: unknown; allowed: the tensors add, A0, B0, A1, B1"),
+    (change_binding("A0", "A2"), f"{BOUND}.A0: 'A2'; allowed: a resource: A0, B0, A1, B1, Out"),
+    (change_binding("A0", ["A0", "A1"]), f"{BOUND}.A0: a list of 2; allowed: one resource"),
+    (add_resource("A0", zeros("FLOAT64", 6)), f"{BOUND}.A0: 'A0' of FLOAT64; allowed: FLOAT32 (the type of A0)"),
+    (add_resource("A0", zeros("INT32", 6)), f"{BOUND}.A0: 'A0' of INT32; allowed: FLOAT32 (the type of A0)"),
     (
         add_resource("A0", zeros("FLOAT32", 5)),
-        ["$.commands[0].bindings.A0: 'A0' of 20 bytes; allowed: at least 24 bytes, for FLOAT32 of shape [3, 2]"],
+        f"{BOUND}.A0: 'A0' of 20 bytes; allowed: at least 24 bytes, for FLOAT32 of shape [3, 2]",
     ),
     (
         change_binding("B0", {"name": "B0", "elementOffset": 4}),
-        [
-            "$.commands[0].bindings.B0: 'B0' of 32 bytes, from byte 16 on; "
-            "allowed: at least 32 bytes, for FLOAT32 of shape [2, 4]"
-        ],
+        f"{BOUND}.B0: 'B0' of 32 bytes, from byte 16 on; allowed: at least 32 bytes, for FLOAT32 of shape [2, 4]",
     ),
     (
         change_binding("A0", {"name": "A0", "shape": [2, 3]}),
-        ["$.commands[0].bindings.A0.shape: [2, 3]; allowed: [3, 2] (A0 of 'gemm')"],
+        f"{BOUND}.A0.shape: [2, 3]; allowed: [3, 2] (A0 of 'gemm')",
     ),
-    (
-        change_binding("A0", {"name": "A0", "shape": [0]}),
-        ["$.commands[0].bindings.A0.shape[0]: 0; allowed: a positive integer"],
-    ),
+    (change_binding("A0", {"name": "A0", "shape": [0]}), f"{BOUND}.A0.shape[0]: 0; allowed: a positive integer"),
     (
         add_resource("A0", buffer("FLOAT32", "deferred")),
-        ["$.commands[0].bindings.A0: 'A0', which is deferred; allowed: a resource that has values"],
+        f"{BOUND}.A0: 'A0', which is deferred; allowed: a resource that has values",
     ),
     (
         add_resource("Out", buffer("FLOAT64", "deferred")),
-        ["$.commands[0].bindings.add: 'Out' of FLOAT64; allowed: FLOAT32 (the type of add)"],
+        f"{BOUND}.add: 'Out' of FLOAT64; allowed: FLOAT32 (the type of add)",
     ),
     (
-        lambda model: (
-            model["resources"].update(B0=zeros("FLOAT32", 12)),
-            model["commands"][0]["bindings"].update(add="B0"),
-        ),
-        ["$.commands[0].bindings.add: 'B0', which overlaps B0; allowed: memory of its own"],
+        all_of(add_resource("B0", zeros("FLOAT32", 12)), change_binding("add", "B0")),
+        f"{BOUND}.add: 'B0', which overlaps B0; allowed: memory of its own",
     ),
     (
-        lambda model: (
-            model["resources"].update(later=buffer("FLOAT32", "deferred")),
-            model["commands"].insert(0, {"type": "print", "resource": "later"}),
-            model["commands"].append({"type": "writeFile", "resource": "later", "targetPath": "y.npy"}),
+        all_of(
+            add_resource("later", buffer("FLOAT32", "deferred")),
+            lambda model: model["commands"].insert(0, {"type": "print", "resource": "later"}),
+            add_command(type="writeFile", resource="later", targetPath="y.npy"),
         ),
-        [
+        *(
             f"$.commands[{i}].resource: 'later', which is deferred and has nothing yet; "
             "allowed: a resource that a dispatch before has written to"
             for i in (0, 3)
-        ],
+        ),
     ),
     (
-        lambda model: (
-            model["resources"].update(later=buffer("FLOAT32", "deferred")),
-            model["dispatchables"].update(topk=top_k()["dispatchables"]["topk"]),
-            add_command(
-                type="dispatch",
-                dispatchable="topk",
-                bindings={"InputTensor": "later", "OutputValueTensor": "A0", "OutputIndexTensor": "B0"},
-            )(model),
+        all_of(
+            add_resource("later", buffer("FLOAT32", "deferred")),
+            replace("dispatchables", "topk", by=top_k()["dispatchables"]["topk"]),
+            add_command(**dispatch("topk", InputTensor="later", OutputValueTensor="A0", OutputIndexTensor="B0")),
         ),
-        [
-            "$.commands[2].bindings.InputTensor: 'later' of 0 bytes; "
-            "allowed: at least 48 bytes, for FLOAT32 of sizes {1, 1, 3, 4}"
-        ],
+        "$.commands[2].bindings.InputTensor: 'later' of 0 bytes; "
+        "allowed: at least 48 bytes, for FLOAT32 of sizes {1, 1, 3, 4}",
     ),
 ]
 
 
-@pytest.mark.parametrize(("change", "expected"), FAULTS)
-def test_faults(save: Save, folder: Path, change: Callable[[dict[str, Any]], object], expected: list[str]) -> None:
+@pytest.mark.parametrize("case", FAULTS)
+def test_a_changed_model_has_these_faults(save: Save, folder: Path, case: tuple[Any, ...]) -> None:
+    change, *expected = case
     model = gemm(folder)
     change(model)
     assert faults(save(model)) == expected
@@ -122,7 +105,7 @@ def test_an_output_of_open_shape_needs_one(save: Save, folder: Path) -> None:
     ]
 
 
-def test_models_that_cannot_run(save: Save, folder: Path) -> None:
+def test_an_invalid_model_is_a_fault(save: Save, folder: Path) -> None:
     model = gemm(folder)
     (folder / "gemm.onnx").write_bytes(b"no model")
     (fault,) = faults(save(model))
@@ -133,18 +116,15 @@ def test_models_that_cannot_run(save: Save, folder: Path) -> None:
     assert "No Op registered for Foo" in fault
 
 
-def test_what_is_no_tensor_of_directml(save: Save, folder: Path) -> None:
+def test_sequences_and_strings_cannot_be_bound(save: Save, folder: Path) -> None:
     sequence = helper.make_sequence_type_proto(helper.make_tensor_type_proto(FLOAT, [2]))
-    nodes = [
-        helper.make_node("SequenceAt", ["s", "i"], ["y"]),
-        helper.make_node("Identity", ["t"], ["u"]),
-    ]
+    nodes = [helper.make_node("SequenceAt", ["s", "i"], ["y"]), helper.make_node("Identity", ["t"], ["u"])]
     inputs = {"s": sequence, "i": (TensorProto.INT64, []), "t": (TensorProto.STRING, [1])}
     save_onnx(folder / "s.onnx", nodes, inputs, {"y": (FLOAT, [2]), "u": (TensorProto.STRING, [1])})
     model = {
         "resources": {"a": zeros("INT64", 1)},
         "dispatchables": {"s": {"type": "onnx", "sourcePath": "s.onnx"}},
-        "commands": [{"type": "dispatch", "dispatchable": "s", "bindings": {"s": "a", "i": "a"}}],
+        "commands": [dispatch("s", s="a", i="a")],
     }
     assert faults(save(model)) == [
         "$.commands[0].bindings.s: a resource; allowed: nothing: s is no tensor of a type that DirectML has",
@@ -162,7 +142,7 @@ def test_a_result_of_another_shape_writes_nothing(save: Save, folder: Path) -> N
     assert str(caught.value) == "$.commands[0]: y of 'concat' has the shape [2, 2]; it is bound with [3, 2]"
 
 
-def test_a_node_that_fails(save: Save, folder: Path) -> None:
+def test_a_node_that_fails_names_the_dispatch(save: Save, folder: Path) -> None:
     model = gemm(folder)
     node = helper.make_node("Gather", ["A0", "i"], ["add"])
     index = helper.make_tensor("i", TensorProto.INT64, [1], [7])

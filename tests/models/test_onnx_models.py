@@ -1,4 +1,4 @@
-"""Dispatchables of type onnx: what runs, and what is refused before it does."""
+"""Dispatchables of type onnx that run."""
 
 import json
 import sys
@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dx_models import buffer, top_k, zeros
+from dx_models import Save, buffer, dispatch, faults, run, top_k, zeros
 
 onnx = pytest.importorskip("onnx")
-from dx_onnx import FLOAT, SUMS, Save, concat, faults, gemm, run, save_onnx  # noqa: E402
+from dx_onnx import FLOAT, SUMS, concat, gemm, save_onnx  # noqa: E402
 from onnx import TensorProto, helper  # noqa: E402
 
 from dmlcpu.batch import Timing, load_model, run_model  # noqa: E402
 from dmlcpu.cli import main  # noqa: E402
-from dmlcpu.common.faults import MissingExtraError  # noqa: E402
+from dmlcpu.common.extras import MissingExtraError  # noqa: E402
 
 
-def test_fixed_shapes(save: Save, folder: Path) -> None:
+def test_a_model_of_fixed_shapes_runs_as_often_as_asked(save: Save, folder: Path) -> None:
     lines, buffers = run(save(gemm(folder)), Timing(iterations=3))
     assert lines == ["Dispatch 'gemm': 3 iterations, # ms median (CPU)", f"Resource 'Out': {SUMS}"]
     assert buffers["Out"].dtype == np.float32
@@ -44,7 +44,7 @@ def test_shapes_of_bindings_and_deferred_resources(save: Save, folder: Path) -> 
     assert Path("y.bin").read_bytes() == right.tobytes()
 
 
-def test_what_is_deferred_is_kept_apart_from_what_it_came_of(save: Save, folder: Path) -> None:
+def test_a_deferred_resource_does_not_share_memory_with_the_input_it_came_from(save: Save, folder: Path) -> None:
     """The evaluator may give an input as a result; and a run starts anew."""
     save_onnx(
         folder / "same.onnx", [helper.make_node("Identity", ["x"], ["y"])], {"x": (FLOAT, [2])}, {"y": (FLOAT, [2])}
@@ -52,10 +52,7 @@ def test_what_is_deferred_is_kept_apart_from_what_it_came_of(save: Save, folder:
     model = {
         "resources": {"x": buffer("FLOAT32", [1, 2]), "o": zeros("FLOAT32", 2), "y": buffer("UNKNOWN", "deferred")},
         "dispatchables": {"same": {"type": "ONNX", "sourcePath": "same.onnx"}},
-        "commands": [
-            {"type": "dispatch", "dispatchable": "same", "bindings": {"x": "x", "y": "y"}},
-            {"type": "dispatch", "dispatchable": "same", "bindings": {"x": "o", "y": "x"}},
-        ],
+        "commands": [dispatch("same", x="x", y="y"), dispatch("same", x="o", y="x")],
     }
     loaded = load_model(save(model))
     for _ in range(2):
@@ -92,7 +89,9 @@ def test_an_operator_and_an_onnx_model_share_resources(save: Save, folder: Path)
     assert lines[-1].endswith("[5] 1 (0x01)")
 
 
-def test_sizes_of_free_dimensions(save: Save, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_overrides_set_free_dimensions_by_name_and_denotation(
+    save: Save, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     node = helper.make_node("Concat", ["x", "x"], ["y"], axis=1)
     save_onnx(folder / "free.onnx", [node], {"x": (FLOAT, ["N", "C"])}, {"y": (FLOAT, ["N", 4])})
     proto = onnx.load(folder / "free.onnx")
@@ -112,7 +111,7 @@ def test_sizes_of_free_dimensions(save: Save, folder: Path, caplog: pytest.LogCa
                 "desc": {},
             }
         },
-        "commands": [{"type": "dispatch", "dispatchable": "free", "bindings": {"x": "x", "y": "y"}}],
+        "commands": [dispatch("free", x="x", y="y")],
     }
     _, buffers = run(save(model))
     assert buffers["y"].tolist() == [1, 2, 1, 2, 3, 4, 3, 4]
@@ -133,10 +132,7 @@ def test_inputs_that_are_not_bound_are_zeros_or_their_defaults(
     model = {
         "resources": {"x": buffer("FLOAT32", [1, 2]), "y": buffer("FLOAT32", "deferred")},
         "dispatchables": {"sum": {"type": "onnx", "sourcePath": "sum.onnx"}},
-        "commands": [
-            {"type": "dispatch", "dispatchable": "sum", "bindings": {}},
-            {"type": "dispatch", "dispatchable": "sum", "bindings": {"x": "x", "y": "y"}},
-        ],
+        "commands": [dispatch("sum"), dispatch("sum", x="x", y="y")],
     }
     _, buffers = run(save(model))
     assert buffers["y"].tolist() == [11, 22]
@@ -145,13 +141,13 @@ def test_inputs_that_are_not_bound_are_zeros_or_their_defaults(
     ]
 
 
-def test_how_long_it_took_to_prepare_is_told(save: Save, folder: Path) -> None:
+def test_the_time_of_preparation_is_printed_at_verbosity_1(save: Save, folder: Path) -> None:
     lines, _ = run(save(gemm(folder)), Timing(verbosity=1))
     assert lines[:2] == ["Initialize 'gemm': # ms", "Dispatch 'gemm': 1 iterations"]
 
 
 @pytest.mark.parametrize("missing", ["onnx", "dmlcpu.interop.onnx"])
-def test_names_the_missing_extra(
+def test_a_missing_extra_is_named(
     save: Save, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], missing: str
 ) -> None:
     path = save(gemm(folder))
@@ -164,7 +160,7 @@ def test_names_the_missing_extra(
     assert capsys.readouterr().err == f"dmlcpu: {message}\n"
 
 
-def test_comments_and_the_schema_member_are_no_matter(save: Save, folder: Path) -> None:
+def test_comments_and_the_schema_member_are_ignored(save: Save, folder: Path) -> None:
     model = {"$schema": "./_schema.json", **gemm(folder)}
     path = save("// a comment\n" + json.dumps(model).replace('"commands"', '/* and */ "commands"'))
     assert main(["run", str(path)]) == 0

@@ -2,7 +2,8 @@ import sys
 
 import pytest
 
-from dmlcpu.common.faults import Faults, MissingExtraError
+from dmlcpu.common.extras import MissingExtraError
+from dmlcpu.models.faults import Faults
 from dmlcpu.models.relaxed_json import parse
 
 
@@ -23,13 +24,13 @@ from dmlcpu.models.relaxed_json import parse
         ('{"a":1,' + " /* note */" * 100 + "}", {"a": 1}),
     ],
 )
-def test_reads(text: str, value: object) -> None:
+def test_relaxed_text_is_read(text: str, value: object) -> None:
     faults = Faults()
     assert parse(text, faults) == value
     assert not faults
 
 
-def test_keeps_integers_and_the_order_of_names() -> None:
+def test_integers_and_the_order_of_names_are_kept() -> None:
     data = parse('{"b": 1, "a": 1.0, /**/}', Faults())
     assert list(data) == ["b", "a"]
     assert [type(value) for value in data.values()] == [int, float]
@@ -52,14 +53,14 @@ def test_keeps_integers_and_the_order_of_names() -> None:
         ("{a: 1, 'a': 3}", "$.a: the name more than once"),
     ],
 )
-def test_tells_what_is_wrong_and_where(text: str, fault: str) -> None:
+def test_a_fault_has_its_place_or_line_and_column(text: str, fault: str) -> None:
     faults = Faults()
     data = parse(text, faults)
-    (told,) = faults.in_order_of(data)
-    assert f"{told.path}: {told.found}" == fault
+    (found,) = faults.in_order_of(data)
+    assert f"{found.path}: {found.found}" == fault
 
 
-def test_names_the_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "json5", None)
     assert parse("[1, /* needs no json5 */]", Faults()) == [1]
     with pytest.raises(MissingExtraError, match=r"needs the package json5: pip install 'dmlcpu\[cli\]'"):

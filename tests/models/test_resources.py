@@ -1,15 +1,13 @@
-from collections.abc import Callable
+import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from dx_models import buffer, zeros
+from dx_models import Save, buffer, faults as faults_of, zeros
 
-from dmlcpu.batch import ModelError, load_model
+from dmlcpu.batch import load_model
 from dmlcpu.models.resources import Buffer
-
-Save = Callable[[Any], Path]
 
 
 def load(save: Save, **resources: Any) -> dict[str, Buffer]:
@@ -28,9 +26,8 @@ def start(save: Save, entry: dict[str, Any]) -> np.ndarray:
 
 
 def faults(save: Save, entry: dict[str, Any]) -> list[str]:
-    with pytest.raises(ModelError) as caught:
-        load(save, A=entry)
-    return [str(fault).removeprefix("$.resources.A.") for fault in caught.value.faults]
+    path = save({"resources": {"A": entry}, "dispatchables": {}, "commands": []})
+    return [fault.removeprefix("$.resources.A.") for fault in faults_of(path)]
 
 
 INTEGERS = [(f"{u}INT{bits}", np.dtype(f"{u.lower()}int{bits}")) for u in ("", "U") for bits in (8, 16, 32, 64)]
@@ -117,7 +114,7 @@ def test_typed_list(save: Save) -> None:
     made = load(save, A=entry)["A"]
     assert made.size == 256
     assert made.initial.tobytes() == np.uint32(6).tobytes() + b"\xff" + np.float32(1.5).tobytes()
-    del entry["initialValuesDataType"]  # UNKNOWN is what a missing type means
+    del entry["initialValuesDataType"]  # a missing type means UNKNOWN
     assert load(save, A=entry)["A"].initial.tobytes() == made.initial.tobytes()
 
 
@@ -158,7 +155,7 @@ def test_raw_file(save: Save, tmp_path: Path, name: str) -> None:
     assert start(save, buffer("INT16", {"sourcePath": name})).tolist() == [1, 2, 3]
 
 
-def test_where_files_are_looked_for(save: Save, tmp_path: Path) -> None:
+def test_files_are_found_beside_the_model_then_in_the_current_directory(save: Save, tmp_path: Path) -> None:
     entry = {"initialValues": {"sourcePath": "x.npy"}}
     np.save(tmp_path / "cwd" / "x.npy", np.array([1]))
     assert start(save, entry).tolist() == [1]
@@ -168,103 +165,82 @@ def test_where_files_are_looked_for(save: Save, tmp_path: Path) -> None:
     assert start(save, {"initialValues": {"sourcePath": str(tmp_path / "x.npy")}}).tolist() == [3]
 
 
+UINT8, INT8 = "integers from 0 to 255 (UINT8)", "integers from -128 to 127 (INT8)"
+FLOAT16 = 'numbers in the range of FLOAT16, "nan", "inf" or "-inf"'
+ITEM = 'an object {"name": ..., "type": ..., "value": ...}'
 TYPES = "FLOAT32, FLOAT16, UINT32, UINT16, UINT8, INT32, INT16, INT8, FLOAT64, UINT64, INT64"
 
 
-@pytest.mark.parametrize(
-    ("entry", "expected"),
-    [
-        (buffer("FLOAT8", [1]), [f"initialValuesDataType: 'FLOAT8'; allowed: {TYPES}, UNKNOWN"]),
-        (buffer("UINT4", [1]), [f"initialValuesDataType: 'UINT4'; allowed: {TYPES}, UNKNOWN"]),
-        (buffer("UNKNOWN", [1]), [f"initialValuesDataType: 'UNKNOWN'; allowed: {TYPES}"]),
-        ({"initialValues": [1]}, [f"initialValuesDataType: missing; allowed: {TYPES}"]),
-        (
-            {"initialValues": {"valueCount": 1, "value": 1}},
-            [f"initialValuesDataType: missing; allowed: {TYPES}"],
-        ),
-        (buffer("UINT8", []), ["initialValues: an empty list; allowed: at least one value"]),
-        (
-            buffer("UINT8", [1, 256, -1, 2.5, 2.0, "nan", True, None, [1]]),
-            [
-                f"initialValues[{i}]: {found}; allowed: integers from 0 to 255 (UINT8)"
-                for i, found in enumerate(["256", "-1", "2.5", "2.0", "'nan'", "true", "null", "a list of 1"], start=1)
-            ],
-        ),
-        (
-            buffer("FLOAT16", [1, 65520, -1e9, "infinity", False]),
-            [
-                f'initialValues[{i}]: {found}; allowed: numbers in the range of FLOAT16, "nan", "inf" or "-inf"'
-                for i, found in enumerate(["65520", "-1000000000.0", "'infinity'", "false"], start=1)
-            ],
-        ),
-        (
-            buffer("FLOAT32", [3.5e38]),
-            ['initialValues[0]: 3.5e+38; allowed: numbers in the range of FLOAT32, "nan", "inf" or "-inf"'],
-        ),
-        (
-            buffer("INT8", [200] * 12),
-            [
-                *(f"initialValues[{i}]: 200; allowed: integers from -128 to 127 (INT8)" for i in range(10)),
-                "initialValues[10]: 12 such values in all; allowed: integers from -128 to 127 (INT8)",
-            ],
-        ),
-        (
-            buffer("INT8", {"valueCount": 2, "value": 128}),
-            ["initialValues.value: 128; allowed: integers from -128 to 127 (INT8)"],
-        ),
-        (
-            buffer("UINT8", {"valueCount": 2, "valueStart": 0.5, "valueDelta": -1}),
-            [
-                "initialValues.valueStart: 0.5; allowed: integers from 0 to 255 (UINT8)",
-                "initialValues.valueDelta: -1; allowed: integers from 0 to 255 (UINT8)",
-            ],
-        ),
-        (
-            buffer("UINT8", {"valueCount": 257, "valueStart": 0, "valueDelta": 1}),
-            ["initialValues: a sequence that ends with 256; allowed: integers from 0 to 255 (UINT8)"],
-        ),
-        (
-            buffer("FLOAT16", {"valueCount": 3, "valueStart": 0, "valueDelta": 50000}),
-            [
-                "initialValues: a sequence that ends with 100000.0; "
-                'allowed: numbers in the range of FLOAT16, "nan", "inf" or "-inf"'
-            ],
-        ),
-        (
-            buffer("UINT32", [1, 2], sizeInBytes=7),
-            ["sizeInBytes: 7; allowed: at least 8, the bytes of the initial values"],
-        ),
+FAULTS = [
+    (buffer("FLOAT8", [1]), f"initialValuesDataType: 'FLOAT8'; allowed: {TYPES}, UNKNOWN"),
+    (buffer("UINT4", [1]), f"initialValuesDataType: 'UINT4'; allowed: {TYPES}, UNKNOWN"),
+    (buffer("UNKNOWN", [1]), f"initialValuesDataType: 'UNKNOWN'; allowed: {TYPES}"),
+    ({"initialValues": [1]}, f"initialValuesDataType: missing; allowed: {TYPES}"),
+    ({"initialValues": {"valueCount": 1, "value": 1}}, f"initialValuesDataType: missing; allowed: {TYPES}"),
+    (buffer("UINT8", []), "initialValues: an empty list; allowed: at least one value"),
+    (
+        buffer("UINT8", [1, 256, -1, 2.5, 2.0, "nan", True, None, [1]]),
         *(
-            (
-                buffer("UINT8", [1], sizeInBytes=size),
-                [f"sizeInBytes: {size}; allowed: an integer from 1 to 34359738368"],
-            )
-            for size in (2**35 + 1, 2**62, 2**63, 1e300)
+            f"initialValues[{i}]: {found}; allowed: {UINT8}"
+            for i, found in enumerate(["256", "-1", "2.5", "2.0", "'nan'", "true", "null", "a list of 1"], start=1)
         ),
-        (
-            buffer(
-                "UNKNOWN",
-                [{"type": "INT4", "value": 1}, {"type": "UINT8", "value": -1}, 5, {"value": 1}, {"type": "INT8"}],
-            ),
-            [
-                f"initialValues[0].type: 'INT4'; allowed: {TYPES}",
-                "initialValues[1].value: -1; allowed: integers from 0 to 255 (UINT8)",
-                'initialValues[2]: 5; allowed: an object {"name": ..., "type": ..., "value": ...}',
-                'initialValues[3]: an object; allowed: an object {"name": ..., "type": ..., "value": ...}',
-                'initialValues[4]: an object; allowed: an object {"name": ..., "type": ..., "value": ...}',
-            ],
+    ),
+    (
+        buffer("FLOAT16", [1, 65520, -1e9, "infinity", False]),
+        *(
+            f"initialValues[{i}]: {found}; allowed: {FLOAT16}"
+            for i, found in enumerate(["65520", "-1000000000.0", "'infinity'", "false"], start=1)
         ),
-        (
-            buffer("UINT8", {"sourcePath": "cat.png"}),
-            ["initialValues.sourcePath: 'cat.png'; allowed: a .npy, .dat or .bin file"],
+    ),
+    (buffer("FLOAT32", [3.5e38]), f"initialValues[0]: 3.5e+38; allowed: {FLOAT16.replace('16', '32')}"),
+    (
+        buffer("INT8", [200] * 12),
+        *(f"initialValues[{i}]: 200; allowed: {INT8}" for i in range(10)),
+        f"initialValues[10]: 12 such values in all; allowed: {INT8}",
+    ),
+    (buffer("INT8", {"valueCount": 2, "value": 128}), f"initialValues.value: 128; allowed: {INT8}"),
+    (
+        buffer("UINT8", {"valueCount": 2, "valueStart": 0.5, "valueDelta": -1}),
+        f"initialValues.valueStart: 0.5; allowed: {UINT8}",
+        f"initialValues.valueDelta: -1; allowed: {UINT8}",
+    ),
+    (
+        buffer("UINT8", {"valueCount": 257, "valueStart": 0, "valueDelta": 1}),
+        f"initialValues: a sequence that ends with 256; allowed: {UINT8}",
+    ),
+    (
+        buffer("FLOAT16", {"valueCount": 3, "valueStart": 0, "valueDelta": 50000}),
+        f"initialValues: a sequence that ends with 100000.0; allowed: {FLOAT16}",
+    ),
+    (buffer("UINT32", [1, 2], sizeInBytes=7), "sizeInBytes: 7; allowed: at least 8, the bytes of the initial values"),
+    *(
+        (buffer("UINT8", [1], sizeInBytes=size), f"sizeInBytes: {size}; allowed: an integer from 1 to 34359738368")
+        for size in (2**35 + 1, 2**62, 2**63, 1e300)
+    ),
+    (
+        buffer(
+            "UNKNOWN", [{"type": "INT4", "value": 1}, {"type": "UINT8", "value": -1}, 5, {"value": 1}, {"type": "INT8"}]
         ),
-    ],
-)
-def test_faults(save: Save, entry: dict[str, Any], expected: list[str]) -> None:
+        f"initialValues[0].type: 'INT4'; allowed: {TYPES}",
+        f"initialValues[1].value: -1; allowed: {UINT8}",
+        f"initialValues[2]: 5; allowed: {ITEM}",
+        f"initialValues[3]: an object; allowed: {ITEM}",
+        f"initialValues[4]: an object; allowed: {ITEM}",
+    ),
+    (
+        buffer("UINT8", {"sourcePath": "cat.png"}),
+        "initialValues.sourcePath: 'cat.png'; allowed: a .npy, .dat or .bin file",
+    ),
+]
+
+
+@pytest.mark.parametrize("case", FAULTS)
+def test_an_entry_has_these_faults(save: Save, case: tuple[Any, ...]) -> None:
+    entry, *expected = case
     assert faults(save, entry) == expected
 
 
-def test_missing_file(save: Save, tmp_path: Path) -> None:
+def test_a_missing_file_is_a_fault(save: Save, tmp_path: Path) -> None:
     assert faults(save, {"initialValues": {"sourcePath": "x.npy"}}) == [
         "initialValues.sourcePath: 'x.npy', no such file; "
         f"allowed: a file, relative to {tmp_path / 'models'} or the current directory"
@@ -272,7 +248,7 @@ def test_missing_file(save: Save, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["no/such/folder.npy", "x" * 5000 + ".npy", "\0.npy"])
-def test_paths_that_cannot_be(save: Save, name: str) -> None:
+def test_an_impossible_path_is_a_missing_file(save: Save, name: str) -> None:
     (fault,) = faults(save, {"initialValues": {"sourcePath": name}})
     assert fault.startswith(f"initialValues.sourcePath: {name!r}, no such file; allowed: a file, relative to ")
 
@@ -280,84 +256,48 @@ def test_paths_that_cannot_be(save: Save, name: str) -> None:
 @pytest.mark.parametrize(
     ("data_type", "array", "expected"),
     [
-        (
-            "UNKNOWN",
-            np.zeros(2, np.complex64),
-            f"initialValues.sourcePath: 'x.npy' of complex64; allowed: {TYPES}",
-        ),
-        (
-            "FLOAT32",
-            np.zeros(2),
-            "initialValuesDataType: FLOAT32; allowed: FLOAT64, the type of 'x.npy'",
-        ),
-        (
-            "UNKNOWN",
-            np.zeros((2, 0)),
-            "initialValues.sourcePath: 'x.npy' of shape (2, 0); allowed: at least one value",
-        ),
+        ("UNKNOWN", np.zeros(2, np.complex64), f"initialValues.sourcePath: 'x.npy' of complex64; allowed: {TYPES}"),
+        ("FLOAT32", np.zeros(2), "initialValuesDataType: FLOAT32; allowed: FLOAT64, the type of 'x.npy'"),
+        ("UNKNOWN", np.zeros((2, 0)), "initialValues.sourcePath: 'x.npy' of shape (2, 0); allowed: at least one value"),
     ],
 )
-def test_npy_file_that_does_not_fit(
+def test_a_npy_file_of_another_type_or_without_values_is_a_fault(
     save: Save, tmp_path: Path, data_type: str, array: np.ndarray, expected: str
 ) -> None:
     np.save(tmp_path / "models" / "x.npy", array)
     assert faults(save, buffer(data_type, {"sourcePath": "x.npy"})) == [expected]
 
 
-def npy(header: str) -> bytes:
-    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()
-
-
-def npy_of_shape(shape: str) -> bytes:
-    return npy(f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}}}\n")
+def npy(array: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=True)
+    return file.getvalue()
 
 
 @pytest.mark.parametrize(
-    "content",
+    ("content", "found"),
     [
-        b"",
-        b"no such magic",
-        npy("{'descr': broken\n"),
-        npy("{[]: 1}\n"),
-        npy_of_shape("(True,)") + bytes(4),
-        npy_of_shape("(99999999999999999999999,)"),
-        npy_of_shape("(4000000000000000,)"),  # more than there are addresses: no memory
+        (b"no such magic", "a file that does not begin as .npy files do instead of "),
+        (npy(np.arange(100))[:-1], "799 bytes of elements instead of 800, as its"),
+        (npy(np.array([{}])), "Python objects instead of elements of fixed size"),
     ],
 )
-def test_npy_file_that_is_none(save: Save, tmp_path: Path, content: bytes) -> None:
+def test_a_npy_file_that_cannot_be_read_is_a_fault(save: Save, tmp_path: Path, content: bytes, found: str) -> None:
     (tmp_path / "models" / "x.npy").write_bytes(content)
     (fault,) = faults(save, {"initialValues": {"sourcePath": "x.npy"}})
-    assert fault.startswith("initialValues.sourcePath: 'x.npy', which cannot be read: ")
+    assert fault.startswith(f"initialValues.sourcePath: 'x.npy', which cannot be read: {found}")
     assert fault.endswith("; allowed: a .npy file")
 
 
-def test_no_memory_for_a_file(save: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_args: object, **_options: object) -> None:
+def test_no_memory_for_a_file_is_a_fault(save: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(path: Path) -> None:
         raise MemoryError
 
     np.save(tmp_path / "models" / "x.npy", np.arange(3))
-    monkeypatch.setattr(np.lib.format, "read_array", fail)
+    monkeypatch.setattr("dmlcpu.models.resources.read", fail)
     assert faults(save, {"initialValues": {"sourcePath": "x.npy"}}) == [
-        "initialValues.sourcePath: 'x.npy', which cannot be read: MemoryError; allowed: a .npy file"
+        "initialValues.sourcePath: 'x.npy', which cannot be read: not enough memory; allowed: a .npy file"
     ]
-
-
-def test_npy_file_of_python_2(save: Save, tmp_path: Path) -> None:
-    (tmp_path / "models" / "x.npy").write_bytes(npy_of_shape("(3L,)") + np.float32([1, 2, 3]).tobytes())
-    assert start(save, {"initialValues": {"sourcePath": "x.npy"}}).tolist() == [1, 2, 3]
-
-
-def test_npy_file_cut_short(save: Save, tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", np.arange(100))
-    (tmp_path / "models" / "x.npy").write_bytes((tmp_path / "x.npy").read_bytes()[:-1])
-    (fault,) = faults(save, {"initialValues": {"sourcePath": "x.npy"}})
-    assert fault.startswith("initialValues.sourcePath: 'x.npy', which cannot be read: ")
-
-
-def test_npy_files_of_objects_are_not_unpickled(save: Save, tmp_path: Path) -> None:
-    np.save(tmp_path / "models" / "x.npy", np.array([{}]), allow_pickle=True)
-    (fault,) = faults(save, {"initialValues": {"sourcePath": "x.npy"}})
-    assert "Object arrays cannot be loaded" in fault
 
 
 @pytest.mark.parametrize(
@@ -372,12 +312,14 @@ def test_npy_files_of_objects_are_not_unpickled(save: Save, tmp_path: Path) -> N
         ("UNKNOWN", 4, f"initialValuesDataType: no type; allowed: {TYPES} (raw files have none)"),
     ],
 )
-def test_raw_file_that_does_not_fit(save: Save, tmp_path: Path, data_type: str, nbytes: int, expected: str) -> None:
+def test_a_raw_file_of_another_size_or_without_a_type_is_a_fault(
+    save: Save, tmp_path: Path, data_type: str, nbytes: int, expected: str
+) -> None:
     (tmp_path / "models" / "x.bin").write_bytes(bytes(nbytes))
     assert faults(save, buffer(data_type, {"sourcePath": "x.bin"})) == [expected]
 
 
-def test_a_folder_is_no_file(save: Save, tmp_path: Path) -> None:
+def test_a_folder_in_place_of_a_file_is_a_fault(save: Save, tmp_path: Path) -> None:
     (tmp_path / "models" / "x.bin").mkdir()
     (fault,) = faults(save, buffer("UINT8", {"sourcePath": "x.bin"}))
     assert fault.startswith("initialValues.sourcePath: 'x.bin', which cannot be read: ")

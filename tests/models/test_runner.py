@@ -1,27 +1,28 @@
-import re
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from dx_models import ROWS, buffer, matmul, scatter, tensor, top_k, zeros
+from dx_models import (
+    ROWS,
+    Save,
+    buffer,
+    dispatch,
+    matmul,
+    printed,
+    run,
+    scatter,
+    scatter_nd,
+    scattering,
+    tensor,
+    top_k,
+    zeros,
+)
 
 from dmlcpu import reference
 from dmlcpu.batch import RunError, Timing, load_model, run_model
 from dmlcpu.models import runner as runner_module
-
-Save = Callable[[Any], Path]
-
-NUMBER = r"\d+\.\d{4}"
-
-
-def run(path: Path, timing: Timing | None = None) -> tuple[list[str], dict[str, np.ndarray]]:
-    """Run a model; return its output without the dispatches' times, and the buffers it leaves."""
-    lines: list[str] = []
-    buffers = run_model(load_model(path), timing=timing, emit=lines.append)
-    return [re.sub(rf"{NUMBER} ms median", "# ms median", line) for line in lines], buffers
 
 
 def test_top_k(save: Save) -> None:
@@ -31,20 +32,13 @@ def test_top_k(save: Save) -> None:
         "Resource 'values': 11, 10, 9, 8, 7, 6",
         "Resource 'indices': 3, 2, 2, 3, 3, 2",
     ]
-    assert {name: array.dtype.name for name, array in buffers.items()} == {
-        "x": "float32",
-        "values": "float32",
-        "indices": "uint32",
-    }
+    assert [array.dtype.name for array in buffers.values()] == ["float32", "float32", "uint32"]
     np.testing.assert_array_equal(buffers["x"], ROWS)
 
 
 def test_scatter(save: Save) -> None:
     lines, _ = run(save(scatter()))
-    assert lines == [
-        "Dispatch 'scatter': 1 iterations, # ms median (CPU)",
-        "Resource 'y': 1, 11, 3, 10, 9, 6, 7, 12",
-    ]
+    assert lines == ["Dispatch 'scatter': 1 iterations, # ms median (CPU)", "Resource 'y': 1, 11, 3, 10, 9, 6, 7, 12"]
 
 
 def test_scatter_in_place(save: Save) -> None:
@@ -70,29 +64,12 @@ def test_optional_tensors(save: Save) -> None:
 
 
 def test_owned_tensors_are_bound_once(save: Save) -> None:
-    """What is written to the buffer later does not reach the operator, nor does the operator's copy reach it."""
+    """Later writes to the buffer do not reach the operator's copy, nor does the copy reach the buffer."""
     model = matmul(owned=True)
     model["resources"]["at"] = buffer("UINT32", [0])
     model["resources"]["hundred"] = buffer("INT8", [100])
-    model["dispatchables"]["overwrite"] = {
-        "type": "SCATTER_ND",
-        "desc": {
-            "InputTensor": tensor("INT8", 6),
-            "IndicesTensor": tensor("UINT32", 1),
-            "UpdatesTensor": tensor("INT8", 1),
-            "OutputTensor": tensor("INT8", 6),
-            "InputDimensionCount": 1,
-            "IndicesDimensionCount": 1,
-        },
-    }
-    model["commands"].insert(
-        0,
-        {
-            "type": "dispatch",
-            "dispatchable": "overwrite",
-            "bindings": {"InputTensor": "b", "IndicesTensor": "at", "UpdatesTensor": "hundred", "OutputTensor": "b"},
-        },
-    )
+    model["dispatchables"]["overwrite"] = scatter_nd("INT8", [6], [1], [1])
+    model["commands"].insert(0, dispatch("overwrite", **scattering("b", "at", "hundred", "b")))
     lines, buffers = run(save(model))
     assert lines[-1] == "Resource 'y': -2, 32, -2, 65"
     assert buffers["b"].tolist() == [100, 0, 0, 1, -1, 10]
@@ -104,37 +81,15 @@ def test_effects_last_and_buffers_change_type(save: Save) -> None:
     model["resources"]["values"] = zeros("UINT32", 6)
     model["resources"]["marks"] = zeros("UINT8", 5)
     model["resources"]["ones"] = buffer("UINT8", [1] * 6)
-    model["dispatchables"]["mark"] = {
-        "type": "SCATTER_ND",
-        "desc": {
-            "InputTensor": tensor("UINT8", 1, 5),
-            "IndicesTensor": tensor("UINT32", 6, 1),
-            "UpdatesTensor": tensor("UINT8", 1, 6),
-            "OutputTensor": tensor("UINT8", 1, 5),
-            "InputDimensionCount": 1,
-            "IndicesDimensionCount": 2,
-        },
-    }
-    model["commands"] += [
-        {
-            "type": "dispatch",
-            "dispatchable": "mark",
-            "bindings": {
-                "InputTensor": "marks",
-                "IndicesTensor": "indices",
-                "UpdatesTensor": "ones",
-                "OutputTensor": "marks",
-            },
-        },
-        {"type": "print", "resource": "marks"},
-    ]
+    model["dispatchables"]["mark"] = scatter_nd("UINT8", [1, 5], [6, 1], [1, 6])
+    model["commands"] += [dispatch("mark", **scattering("marks", "indices", "ones", "marks")), *printed("marks")]
     lines, _ = run(save(model))
     bits = np.array([11, 10, 9, 8, 7, 6], np.float32).view(np.uint32)
     assert lines[1] == f"Resource 'values': {', '.join(map(str, bits))}"
     assert lines[-1] == "Resource 'marks': 0, 0, 1, 1, 0"  # five, and not the three bytes of padding
 
 
-def test_strides(save: Save) -> None:
+def test_a_tensor_may_have_strides(save: Save) -> None:
     model = top_k()
     model["dispatchables"]["topk"]["desc"]["InputTensor"]["Strides"] = [12, 12, 1, 3]  # the columns of 4 rows of 3
     _, buffers = run(save(model))
@@ -149,14 +104,10 @@ def test_a_broadcast_tensor_of_bytes(save: Save) -> None:
     model = scatter()
     model["resources"]["updates"] = buffer("UINT8", [5, 6, 7, 8])
     model["resources"]["x"] = model["resources"]["y"] = zeros("UINT8", 8)
-    desc = model["dispatchables"]["scatter"]["desc"]
-    desc["InputTensor"] = desc["OutputTensor"] = tensor("UINT8", 8)
-    desc["IndicesTensor"] = tensor("UINT32", 1)
-    desc["UpdatesTensor"] = tensor("UINT8", 1)
-    desc["IndicesDimensionCount"] = 1
+    model["dispatchables"]["scatter"] = scatter_nd("UINT8", [8], [1], [1])
     _, buffers = run(save(model))
     assert buffers["y"].tolist() == [0, 0, 0, 0, 5, 0, 0, 0]
-    desc["InputTensor"] = tensor("UINT8", 8, Strides=[0])
+    model["dispatchables"]["scatter"]["desc"]["InputTensor"] = tensor("UINT8", 8, Strides=[0])
     model["resources"]["x"] = buffer("UINT8", [1, 2, 3, 4, 5, 6, 7, 8])
     _, buffers = run(save(model))
     assert buffers["y"].tolist() == [1, 1, 1, 1, 5, 1, 1, 1]
@@ -173,7 +124,7 @@ def test_tensors_within_a_buffer(save: Save) -> None:
     assert buffers["all"].tolist() == [0] * 4 + ROWS + [11, 10, 9, 8, 7, 6, 0, 0]
 
 
-def test_every_run_starts_anew(save: Save) -> None:
+def test_every_run_starts_with_the_initial_values(save: Save) -> None:
     model = scatter()
     model["commands"][0]["bindings"]["OutputTensor"] = "x"
     model["resources"]["at"] = buffer("UINT32", [0, 1, 2, 3])
@@ -193,10 +144,7 @@ def test_print_verbose(save: Save) -> None:
         ],
     }
     lines, _ = run(save(model))
-    assert lines == [
-        "Resource 'A':\n[0] 1 (0x3C00)\n[1] 0.5 (0x3800)\n[2] nan (0x7E00)",
-        "Resource 'A': 1, 0.5, nan",
-    ]
+    assert lines == ["Resource 'A':\n[0] 1 (0x3C00)\n[1] 0.5 (0x3800)\n[2] nan (0x7E00)", "Resource 'A': 1, 0.5, nan"]
 
 
 def write_model(entry: dict[str, Any], **command: Any) -> dict[str, Any]:
@@ -259,7 +207,7 @@ def test_a_failing_dispatch_writes_nothing_and_is_named(save: Save, tmp_path: Pa
     assert len(lines) == 1
 
 
-def test_a_scale_that_is_refused(save: Save) -> None:
+def test_a_refused_scale_fails_its_command(save: Save) -> None:
     model = matmul()
     model["resources"]["one"] = buffer("FLOAT32", [0])
     with pytest.raises(
@@ -268,14 +216,14 @@ def test_a_scale_that_is_refused(save: Save) -> None:
         run(save(model))
 
 
-def test_a_file_that_cannot_be_written(save: Save, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_fails_its_command(save: Save, tmp_path: Path) -> None:
     (tmp_path / "cwd" / "A.npy").mkdir()
     with pytest.raises(RunError, match=r"^\$\.commands\[0\]: .*A\.npy"):
         run(save(write_model(buffer("UINT8", [1]), targetPath="A.npy")))
     assert [path.name for path in (tmp_path / "cwd").iterdir()] == ["A.npy"]
 
 
-def test_not_enough_memory(save: Save, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_memory_for_a_command_fails_it(save: Save, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(values: np.ndarray) -> str:
         raise MemoryError
 
@@ -284,7 +232,7 @@ def test_not_enough_memory(save: Save, monkeypatch: pytest.MonkeyPatch) -> None:
         run(save(top_k()))
 
 
-def test_not_enough_memory_for_a_resource(save: Save, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_memory_for_a_resource_fails_it(save: Save, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(length: int, dtype: Any) -> np.ndarray:
         if length == 2**35:
             raise MemoryError

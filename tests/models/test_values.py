@@ -1,10 +1,12 @@
+import os
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from dmlcpu.models.values import flat, lines, write_npy, write_raw
+from dmlcpu.batch.files import FileError
+from dmlcpu.models.values import flat, lines, read, write
 
 
 @pytest.mark.parametrize(
@@ -19,56 +21,60 @@ from dmlcpu.models.values import flat, lines, write_npy, write_raw
         (np.array([2**64 - 1], np.uint64), "18446744073709551615"),
     ],
 )
-def test_flat(values: np.ndarray, text: str) -> None:
+def test_values_are_printed_in_one_line_with_six_digits(values: np.ndarray, text: str) -> None:
     assert flat(values) == text
 
 
-def test_lines() -> None:
+def test_verbose_lines_have_position_and_bits() -> None:
     assert lines(np.array([1, -2], np.int16)) == "[0] 1 (0x0001)\n[1] -2 (0xFFFE)"
     text = lines(np.arange(11, dtype=np.float32) / 3).splitlines()
     assert text[:2] == ["[ 0] 0 (0x00000000)", "[ 1] 0.333333 (0x3EAAAAAB)"]
     assert text[10] == "[10] 3.33333 (0x40555555)"
 
 
-def test_write_npy(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["a.npy", "a.NPY", "new/folder/a.npy"])
+def test_a_npy_file_is_written_and_read(tmp_path: Path, name: str) -> None:
     array = np.arange(6, dtype=np.uint16).reshape(2, 3)
-    write_npy(tmp_path / "new" / "folder" / "a.npy", array)
-    read = np.load(tmp_path / "new" / "folder" / "a.npy")
-    assert read.dtype == np.uint16
-    np.testing.assert_array_equal(read, array)
+    write(tmp_path / name, array)
+    np.testing.assert_array_equal(np.load(tmp_path / name), array, strict=True)
+    np.testing.assert_array_equal(read(tmp_path / name), array, strict=True)
 
 
-def test_write_raw_replaces(tmp_path: Path) -> None:
+@pytest.mark.parametrize("link", [False, True])
+def test_a_raw_file_replaces_the_old_one_or_what_a_link_leads_to(tmp_path: Path, link: bool) -> None:
     target = tmp_path / "a.bin"
     target.write_bytes(b"something longer")
-    write_raw(target, np.array([1, 2, 3], np.uint8))
+    if link:
+        if sys.platform == "win32":
+            pytest.skip("links need a privilege there")
+        (tmp_path / "link.bin").symlink_to(target)
+    write(tmp_path / ("link.bin" if link else "a.bin"), np.array([1, 2, 3], np.uint8))
     assert target.read_bytes() == b"\x01\x02\x03"
+    assert read(target).tolist() == [1, 2, 3]
+    assert (tmp_path / "link.bin").is_symlink() == link
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege there")
-def test_write_through_a_link(tmp_path: Path) -> None:
-    (tmp_path / "real.bin").write_bytes(b"old")
-    (tmp_path / "link.bin").symlink_to(tmp_path / "real.bin")
-    write_raw(tmp_path / "link.bin", np.array([7], np.uint8))
-    assert (tmp_path / "link.bin").is_symlink()
-    assert (tmp_path / "real.bin").read_bytes() == b"\x07"
-
-
-def test_nothing_half_written_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(file: object, *_args: object, **_options: object) -> None:
-        file.write(b"half of it")  # type: ignore[attr-defined]
+@pytest.mark.parametrize("name", ["a.npy", "a.bin"])
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    def fail(descriptor: int) -> None:
+        assert len(list(tmp_path.iterdir())) == 2  # the new file stands beside the old one
         raise OSError(28, "No space left on device")
 
-    target = tmp_path / "a.npy"
-    target.write_bytes(b"what was there")
-    monkeypatch.setattr(np.lib.format, "write_array", fail)
+    (tmp_path / name).write_bytes(b"what was there")
+    monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="No space left"):
-        write_npy(target, np.zeros(3))
-    assert [path.name for path in tmp_path.iterdir()] == ["a.npy"]
-    assert target.read_bytes() == b"what was there"
+        write(tmp_path / name, np.zeros(3, np.uint8))
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_bytes() == b"what was there"
+
+
+def test_a_folder_in_the_place_of_a_file_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "a.bin").mkdir()
+    with pytest.raises(FileError, match=r"a\.bin'?: a folder in the place of the output; allowed: a file, or nothing"):
+        write(tmp_path / "a.bin", np.zeros(3, np.uint8))
 
 
 def test_files_have_the_usual_permissions(tmp_path: Path) -> None:
-    write_raw(tmp_path / "a.bin", np.zeros(1, np.uint8))
+    write(tmp_path / "a.bin", np.zeros(1, np.uint8))
     (tmp_path / "usual").write_bytes(b"")
     assert (tmp_path / "a.bin").stat().st_mode == (tmp_path / "usual").stat().st_mode

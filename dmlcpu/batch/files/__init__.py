@@ -1,7 +1,7 @@
 """Arrays in files: opened to be read a region at a time, and written so that no half-written file is ever seen.
 
-One module for each format, found by the suffix of the file's name. What a format's library is needed for is said where
-it is missing; nothing is ever unpickled.
+One module for each format, found by the suffix of the file's name. A missing library is named in the error, with the
+extra that brings it. Nothing is ever unpickled.
 """
 
 import importlib
@@ -11,7 +11,7 @@ from typing import Any
 
 from dmlcpu.batch.files.base import FileError, FileSource
 from dmlcpu.batch.files.identities import identity
-from dmlcpu.batch.files.targets import Writer, remove, stray, sync_folder
+from dmlcpu.batch.files.targets import HeldWriter, Writer, remove, resolved, stray, sync_folder, write_whole
 from dmlcpu.common.regions import Tensor
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "remove",
     "stray",
     "sync_folder",
+    "write_whole",
 ]
 
 _MODULES = {
@@ -39,38 +40,18 @@ _MODULES = {
     ".pb": "onnx_tensors",
 }
 SUFFIXES = tuple(_MODULES)
-ONE_ARRAY = (".npy", ".pb")  # those that hold one, without a name
-IN_REGIONS = (".npy", ".zarr")  # those that are written as regions come; the others hold arrays in memory
-# How many times over these do, at most, while they are written: the libraries copy what they write (measured).
+ONE_ARRAY = (".npy", ".pb")  # formats that hold one array, without a name
+IN_REGIONS = (".npy", ".zarr")  # formats that are written as regions come; the others hold arrays in memory
+# How many copies of the arrays are in memory, at most, while a file is written: the libraries' own copies (measured).
 HELD = {".npz": 1, ".safetensors": 3, ".pb": 4}
 
 
 def open_source(path: str | os.PathLike[str], name: str | None = None, dtype: str | None = None) -> FileSource:
-    """Open an array in a file. Its header is read and checked, and that the file is as long as that says.
+    """Open an array in a file. Its header is checked, and that the file is as long as that says.
 
-    Parameters
-    ----------
-    path : path
-        A file with one of `SUFFIXES`.
-    name : str, optional
-        Which array, of those in an .npz or safetensors file or a zarr group. Needed if there are several.
-    dtype : str, optional
-        The name of a type as wide as the stored one, which the elements are seen as: "bfloat16", for which .npy files
-        have no name.
-
-    Returns
-    -------
-    FileSource
-        The array, in native byte order; to be closed, or used in a ``with`` statement.
-
-    Raises
-    ------
-    FileError
-        The file is not as its format says, holds Python objects or structured elements, or has no such array.
-    OSError
-        It cannot be opened or read.
-    ImportError
-        Its format needs a package that is not installed.
+    `name` says which array, and is needed if the file has several. `dtype` names a type as wide as the stored one, as
+    which the elements are seen: .npy files have no name for bfloat16. Raises FileError for a broken file, Python
+    objects, structured elements or an unknown array; OSError; ImportError if the format needs another package.
 
     Examples
     --------
@@ -87,50 +68,16 @@ def open_source(path: str | os.PathLike[str], name: str | None = None, dtype: st
 
 
 def check_target(path: str | os.PathLike[str], tensors: Mapping[str, Tensor]) -> None:
-    """Refuse what `create` would refuse, but for what only the attempt to write can tell.
-
-    Parameters
-    ----------
-    path, tensors
-        As for `create`.
-
-    Raises
-    ------
-    FileError, OSError, ImportError
-        As of `create`.
-    """
-    text = os.fspath(path)
-    _format(text).check_target(text, tensors)
+    """Raise what `create` would raise before it writes."""
+    _checked(os.fspath(path), tensors)
 
 
 def create(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], token: str) -> Writer:
     """Begin a file of one or several arrays, under a temporary name beside its target.
 
-    .npy files and zarr folders are written as regions come; the other formats hold their arrays in memory until they
-    are finished.
-
-    Parameters
-    ----------
-    path : path
-        A file with one of `SUFFIXES`; its folder is made. Of a symbolic link, what it leads to is replaced.
-    tensors : mapping of str to Tensor
-        Names, shapes and types of the arrays.
-    token : str
-        Hexadecimal digits, others for each attempt, that are part of the temporary name.
-
-    Returns
-    -------
-    Writer
-        Its `sinks` take the elements.
-
-    Raises
-    ------
-    FileError
-        The format cannot hold these arrays, or what is in the target's place is no file.
-    OSError
-        It cannot be written there.
-    ImportError
-        Its format needs a package that is not installed.
+    The target's folder is made; of a symbolic link, the file behind it is replaced. `token`: hexadecimal digits, others
+    for each attempt, for the temporary name. Raises FileError if the format cannot hold these arrays or another kind of
+    thing is in the target's place; OSError; ImportError if the format needs another package.
 
     Examples
     --------
@@ -144,12 +91,22 @@ def create(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], token: s
     ...     np.load(f"{folder}/new/y.npy")
     array([0, 1, 2], dtype=int32)
     """
-    text = os.fspath(path)
-    writer: Writer = _format(text).create(text, tensors, token)
+    module, target = _checked(os.fspath(path), tensors)
+    if hasattr(module, "save"):
+        return HeldWriter(target, tensors, token, module.save)
+    writer: Writer = module.create(target, tensors, token)
     return writer
 
 
+def _checked(path: str, tensors: Mapping[str, Tensor]) -> tuple[Any, str]:
+    """Return the module of a new file's format, and the file to replace, behind links."""
+    module = _format(path)
+    module.check(tensors)
+    return module, resolved(path, folder=path.lower().endswith(".zarr"))
+
+
 def _format(path: str) -> Any:
+    """Return a format's module: `open_source`, `check`, and `save`, or `create` if it is written in regions."""
     suffix = os.path.splitext(path)[1].lower()
     if suffix not in _MODULES:
         raise FileError(f"the suffix {suffix!r}" if suffix else "no suffix", ", ".join(SUFFIXES))

@@ -1,4 +1,4 @@
-"""What the formats share: the error, the source that each of them opens, and types by name."""
+"""Shared by all formats: the error, the source that each of them opens, checks of types and names."""
 
 import errno
 from abc import ABC, abstractmethod
@@ -11,21 +11,15 @@ import numpy as np
 
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.data_types import DATA_TYPES
-from dmlcpu.common.faults import optional
+from dmlcpu.common.extras import optional
 from dmlcpu.common.regions import Region, Tensor
 
 
 class FileError(ValueError):
-    """A file is not what its format says, or does not hold what is asked for.
+    """A file is not what its format says, or lacks the array that is asked for.
 
-    What the operating system refuses (no such file, no permission, no space) stays an OSError.
-
-    Parameters
-    ----------
-    found : str
-        What is there: "1,024 bytes of elements".
-    allowed : str
-        What would have been accepted: "4,096, as its header says".
+    What the operating system refuses (no such file, no permission, no space) stays an OSError. `found` is the
+    file's state ("1,024 bytes of elements"), `allowed` an acceptable one ("4,096, as its header says").
     """
 
     def __init__(self, found: str, allowed: str) -> None:
@@ -40,29 +34,12 @@ class FileError(ValueError):
 class FileSource(ABC):
     """An array in a file: a `Source`, and a context manager that closes the file.
 
-    Parameters
-    ----------
-    stored : Tensor
-        Shape and type as the file has them, in native byte order.
-    dtype : str, optional
-        The name of a type as wide as the stored one, which the elements are seen as.
-
-    Attributes
-    ----------
-    shape : tuple of int
-        Its shape.
-    dtype : numpy.dtype
-        The type of what `read` returns.
-    nbytes : int
-        How many bytes the elements take.
-    in_regions : bool
-        Whether `read` of a region reads little more than that region. Where False, the whole array is read each time.
-    beside_bytes : int
-        How much memory `read` of a small region may take, if that is much.
+    `shape`, `dtype` and `nbytes` describe the array that `read` returns. `stored` describes the file's, in native byte
+    order; `dtype` names a type of the same width, to see the elements as.
     """
 
-    in_regions = True
-    beside_bytes = 0
+    in_regions = True  # False: `read` of a region reads the whole array
+    beside_bytes = 0  # memory that `read` of a small region takes, if that is much
 
     def __init__(self, stored: Tensor, dtype: str | None = None) -> None:
         self.shape = stored.shape
@@ -71,11 +48,11 @@ class FileSource(ABC):
 
     @abstractmethod
     def read(self, region: Region | None = None, into: Array | None = None) -> Array:
-        """Return the elements of a region, by default of all, in C order; `into`: an array of that shape to use."""
+        """Return the elements of a region, by default all, in C order; `into`: an array of that shape to use."""
 
     @abstractmethod
     def close(self) -> None:
-        """Close the file; what has been read stays."""
+        """Close the file; arrays that were read stay."""
 
     def __enter__(self) -> Self:
         return self
@@ -113,7 +90,7 @@ def seen_as(stored: np.dtype[Any], name: str | None) -> np.dtype[Any]:
 
 
 def check_dtype(dtype: np.dtype[Any]) -> None:
-    """Refuse elements that are no plain bytes of one fixed size."""
+    """Refuse elements that are not plain bytes of one fixed size."""
     if dtype.hasobject or dtype.kind in "OT":
         raise FileError("Python objects", "elements of fixed size (nothing is unpickled)")
     if dtype.names is not None or dtype.subdtype is not None or not dtype.itemsize:
@@ -152,15 +129,22 @@ def library(module: str, extra: str) -> ModuleType:
     return optional(module, f"{extra} files need", f"'dmlcpu[{extra}]'")
 
 
+def check_block(region: Region, block: Array, dtype: np.dtype[Any]) -> None:
+    """Refuse what does not fit the region it is written to."""
+    shape = tuple(part.stop - part.start for part in region)
+    if block.shape != shape or block.dtype != dtype:
+        raise TypeError(f"a block of {block.dtype}, shape {block.shape}; allowed: {dtype}, {shape}")
+
+
 @contextmanager
 def refused(allowed: str) -> Iterator[None]:
-    """Turn what libraries raise of broken files, which may be anything, into `FileError`."""
+    """Turn a library's exceptions for broken files, which may be any, into `FileError`."""
     try:
         yield
     except (FileError, ImportError, MemoryError):
         raise
     except Exception as error:
-        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # which broken offsets end in
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # EINVAL comes of broken offsets
             raise
         reason = " ".join(str(error).split()) or type(error).__name__
         raise FileError(f"what cannot be read ({reason})", allowed) from None

@@ -1,4 +1,4 @@
-"""What a file was like when it was read: by this it is told later whether it has changed."""
+"""The identity of a file at a time: a later one differs if the file has changed."""
 
 import hashlib
 import os
@@ -6,20 +6,10 @@ from pathlib import Path
 
 
 def identity(path: str | os.PathLike[str], *, content: bool) -> dict[str, int | str]:
-    """Return what tells one state of a file, or of a folder with all that is in it, from another.
+    """Return the identity of a file, or of a folder with everything in it: another state has another one.
 
-    Parameters
-    ----------
-    path : path
-        A file or a folder.
-    content : bool
-        Whether to read it, and tell it by its bytes instead of by its time.
-
-    Returns
-    -------
-    dict
-        ``size`` in bytes, and ``mtime_ns`` (of a folder: the sum of all in it) or ``sha256``. It can be written as
-        JSON.
+    It has ``size`` in bytes and ``mtime_ns``, for a folder the sum of all times in it. With `content` all is read, and
+    it has ``sha256`` instead. It can be written as JSON.
     """
     if os.path.isdir(path):
         return _of_folder(Path(path), content)
@@ -34,7 +24,7 @@ def identity(path: str | os.PathLike[str], *, content: bool) -> dict[str, int | 
 def _of_folder(folder: Path, content: bool) -> dict[str, int | str]:
     entries = sorted((entry.relative_to(folder).as_posix(), entry) for entry in folder.rglob("*"))
     size = sum(entry.stat().st_size for _, entry in entries if entry.is_file())
-    if not content:  # a folder's own time tells of files that came, went or were replaced
+    if not content:  # a folder's own time changes when files come, go or are replaced
         times = [folder.stat().st_mtime_ns, *(entry.stat().st_mtime_ns for _, entry in entries)]
         return {"size": size, "mtime_ns": sum(times)}  # the latest may be one of the future, that hides later ones
     digest = hashlib.sha256()

@@ -1,4 +1,4 @@
-"""NumPy's .npy: one array. Read and written in regions; of its format this knows the place of the elements."""
+"""NumPy's .npy: one array, read and written in regions. NumPy parses the header, which is checked here."""
 
 import functools
 import io
@@ -7,28 +7,18 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from dmlcpu.batch.files.base import FileError, FileSource, check_dtype, no_name, only_array
-from dmlcpu.batch.files.stored import StoredSink, StoredSource, open_file, write_at
-from dmlcpu.batch.files.targets import FileWriter, Writer, resolved
+from dmlcpu.batch.files.stored import Layout, StoredSource, StoredWriter, open_file
+from dmlcpu.batch.files.targets import Writer
 from dmlcpu.common.regions import Tensor
 
-# NumPy's limit for headers of files that it does not trust.
-_LONGEST_HEADER = 10_000
+_LONGEST_HEADER = 10_000  # NumPy's limit for headers of files that it does not trust
 _MOST_DIMENSIONS = 64
 _PYTHON_2_LONG = re.compile(rb"(?<=\d)L(?=[,)])")
-
-
-class Header(NamedTuple):
-    """What a .npy file says of its elements."""
-
-    tensor: Tensor  # in native byte order
-    fortran: bool
-    swapped: bool
-    offset: int
 
 
 def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
@@ -36,47 +26,32 @@ def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
     no_name(name, ".npy")
     file = open_file(path)
     try:
-        header = read_header(file)
-        check_size(os.fstat(file.fileno()).st_size - header.offset, header)
-        return StoredSource(file, header.offset, header.tensor, dtype, header.fortran, header.swapped)
+        layout = read_header(file)
+        check_size(os.fstat(file.fileno()).st_size - layout.offset, layout)
+        return StoredSource(file, layout, dtype)
     except BaseException:
         file.close()
         raise
 
 
-def check_target(path: str, tensors: Mapping[str, Tensor]) -> str:
-    """Return where a new .npy file goes, or refuse it."""
-    tensor = only_array(tensors, ".npy")
-    header_of(tensor.shape, tensor.dtype)  # refuses types that .npy files cannot hold
-    return resolved(path)
+def check(tensors: Mapping[str, Tensor]) -> None:
+    """Refuse arrays that a .npy file cannot hold."""
+    header_of(*only_array(tensors, ".npy"))
 
 
-def create(path: str, tensors: Mapping[str, Tensor], token: str) -> Writer:
+def create(target: str, tensors: Mapping[str, Tensor], token: str) -> Writer:
     """Begin a .npy file."""
-    target = check_target(path, tensors)
     [(name, tensor)] = tensors.items()
-    return _NpyWriter(target, name, tensor, token)
+    return StoredWriter(target, name, tensor, token, header_of(*tensor))
 
 
-class _NpyWriter(FileWriter):
-    def __init__(self, target: str, name: str, tensor: Tensor, token: str) -> None:
-        header = header_of(tensor.shape, tensor.dtype)
-        super().__init__(target, token)
-        self.sinks = {name: StoredSink(self._file, len(header), tensor)}
-        try:
-            write_at(self._file, 0, np.frombuffer(header, np.uint8))
-        except BaseException:
-            self.discard()
-            raise
-
-
-def read_header(file: Any) -> Header:
+def read_header(file: Any) -> Layout:
     """Read the header of an open .npy file, or of a file in an archive."""
     start = file.read(1024) or b""
     if start[:6] != b"\x93NUMPY":
         raise FileError("a file that does not begin as .npy files do", r"the bytes \x93NUMPY, then a header")
     version = tuple(start[6:8])
-    width = {(1, 0): 2, (2, 0): 4, (3, 0): 4}.get(version)  # of the field that has the length of what follows
+    width = {(1, 0): 2, (2, 0): 4, (3, 0): 4}.get(version)  # of the field with the length of the rest
     if width is None:
         raise FileError(f"a .npy file of version {'.'.join(map(str, version))}", "1.0, 2.0 or 3.0")
     offset = 8 + width + int.from_bytes(start[8 : 8 + width], "little")
@@ -90,8 +65,8 @@ def read_header(file: Any) -> Header:
 
 
 @functools.lru_cache(maxsize=256)
-def _parsed(text: bytes, version: tuple[int, ...]) -> Header:
-    """Parse a header; those of many files are the same."""
+def _parsed(text: bytes, version: tuple[int, ...]) -> Layout:
+    """Parse a header. It is cached: the headers of many files are the same."""
     # Otherwise NumPy warns of Python 2's integers. Versions 2 and 3 differ in the names in structured types.
     plain = io.BytesIO(_PYTHON_2_LONG.sub(b" ", text))
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
@@ -106,18 +81,18 @@ def _parsed(text: bytes, version: tuple[int, ...]) -> Header:
     if stored.itemsize * math.prod(size or 1 for size in shape) > sys.maxsize:
         raise FileError(f"the shape {shape}", "an array that memory can address")
     native = stored.newbyteorder("=")
-    return Header(Tensor(shape, native), fortran, stored != native, 8 + len(text))
+    return Layout(Tensor(shape, native), 8 + len(text), fortran, stored != native)
 
 
-def check_size(found: int, header: Header) -> None:
+def check_size(found: int, layout: Layout) -> None:
     """Refuse a file that is not as long as its header says."""
-    if found != header.tensor.nbytes:
-        raise FileError(f"{found:,} bytes of elements", f"{header.tensor.nbytes:,}, as its header says")
+    if found != layout.tensor.nbytes:
+        raise FileError(f"{found:,} bytes of elements", f"{layout.tensor.nbytes:,}, as its header says")
 
 
 @functools.lru_cache(maxsize=256)
 def header_of(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
-    """Return what stands before the elements, in C order, of an array of a shape and type: what NumPy writes."""
+    """Return NumPy's header of an array in C order."""
     check_dtype(dtype)
     header = io.BytesIO()
     described = {"shape": shape, "fortran_order": False, "descr": np.lib.format.dtype_to_descr(dtype)}

@@ -8,9 +8,8 @@ from typing import IO
 import numpy as np
 
 from dmlcpu.batch.files.base import FileSource, chosen, refused
-from dmlcpu.batch.files.npy import Header, check_size, header_of, read_header
-from dmlcpu.batch.files.stored import as_bytes, open_file
-from dmlcpu.batch.files.targets import HeldWriter, Writer, resolved
+from dmlcpu.batch.files.npy import check_size, header_of, read_header
+from dmlcpu.batch.files.stored import Layout, as_bytes, open_file
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Region, Tensor
 
@@ -26,24 +25,35 @@ def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
             archive = zipfile.ZipFile(file)
             member = archive.getinfo(chosen(name, _names(archive)) + ".npy")
             with archive.open(member) as opened:
-                header = read_header(opened)
-            check_size(member.file_size - header.offset, header)
-            return _NpzSource(file, archive, member, header, dtype)
+                layout = read_header(opened)
+            check_size(member.file_size - layout.offset, layout)
+            return _NpzSource(file, archive, member, layout, dtype)
     except BaseException:
         file.close()
         raise
 
 
-def check_target(path: str, tensors: Mapping[str, Tensor]) -> str:
-    """Return where a new .npz file goes, or refuse it."""
+def check(tensors: Mapping[str, Tensor]) -> None:
+    """Refuse arrays that an .npz file cannot hold: the same as a .npy file."""
     for tensor in tensors.values():
-        header_of(tensor.shape, tensor.dtype)  # refuses types that .npy files cannot hold
-    return resolved(path)
+        header_of(*tensor)
 
 
-def create(path: str, tensors: Mapping[str, Tensor], token: str) -> Writer:
-    """Begin an .npz file."""
-    return _NpzWriter(check_target(path, tensors), tensors, token)
+def save(file: io.FileIO, arrays: Mapping[str, Array]) -> None:
+    """Write what numpy.savez writes, with time stamps that are always the same."""
+    buffered = io.BufferedWriter(file)  # ZipFile ignores that a raw file may take a part only
+    try:
+        with zipfile.ZipFile(buffered, "w") as archive:
+            for name, array in arrays.items():
+                member = zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))
+                member.external_attr = 0o600 << 16
+                with archive.open(member, "w", force_zip64=True) as opened:
+                    opened.write(header_of(array.shape, array.dtype))
+                    opened.write(as_bytes(array).data)
+        buffered.detach()
+    except BaseException:
+        file.close()  # or the buffer would try again to write the rest
+        raise
 
 
 def _names(archive: zipfile.ZipFile) -> list[str]:
@@ -54,13 +64,13 @@ class _NpzSource(FileSource):
     in_regions = False
 
     def __init__(
-        self, file: io.FileIO, archive: zipfile.ZipFile, member: zipfile.ZipInfo, header: Header, dtype: str | None
+        self, file: io.FileIO, archive: zipfile.ZipFile, member: zipfile.ZipInfo, layout: Layout, dtype: str | None
     ) -> None:
-        super().__init__(header.tensor, dtype)
+        super().__init__(layout.tensor, dtype)
         self._file = file
         self._archive = archive
         self._member = member
-        self._header = header
+        self._layout = layout
 
     def close(self) -> None:
         """Close the file."""
@@ -68,14 +78,14 @@ class _NpzSource(FileSource):
         self._file.close()
 
     def read(self, region: Region | None = None, into: Array | None = None) -> Array:
-        """Return the elements of a region, by default of all, in C order; `into`: an array of that shape to use."""
-        fortran = self._header.fortran
+        """Return the elements of a region, by default all, in C order; `into`: an array of that shape to use."""
+        fortran = self._layout.fortran
         whole = self._room(self.shape, into if region is None and not fortran else None)
         with refused(_ALLOWED), self._archive.open(self._member) as member:
-            member.read(self._header.offset)
+            member.read(self._layout.offset)
             _read_into(member, as_bytes(whole))
-        if self._header.swapped:
-            whole.view(self._header.tensor.dtype).byteswap(inplace=True)
+        if self._layout.swapped:
+            whole.view(self._layout.tensor.dtype).byteswap(inplace=True)
         if fortran:
             whole = whole.reshape(self.shape[::-1]).transpose()
         elif region is None:
@@ -94,21 +104,3 @@ def _read_into(member: IO[bytes], into: Array) -> None:
         done += len(piece)
     if done != into.size:
         raise EOFError(f"it ends after {done:,} bytes of elements")
-
-
-class _NpzWriter(HeldWriter):
-    def _complete(self) -> None:
-        """Write what numpy.savez writes, with time stamps that are always the same."""
-        file = io.BufferedWriter(self._file)  # ZipFile does not look at how much a raw file took
-        try:
-            with zipfile.ZipFile(file, "w") as archive:
-                for name, array in self._arrays.items():
-                    member = zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))
-                    member.external_attr = 0o600 << 16
-                    with archive.open(member, "w", force_zip64=True) as opened:
-                        opened.write(header_of(array.shape, array.dtype))
-                        opened.write(as_bytes(array).data)
-            file.detach()
-        except BaseException:
-            self._file.close()  # or what is left in the buffer would be tried again
-            raise

@@ -1,5 +1,6 @@
 """ONNX tensors, one in a .pb file, as ONNX's test data has them. The library reads and writes them whole."""
 
+import io
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,7 +8,6 @@ import numpy as np
 
 from dmlcpu.batch.files.base import FileError, FileSource, library, no_name, only_array, refused
 from dmlcpu.batch.files.stored import open_file, write_at
-from dmlcpu.batch.files.targets import HeldWriter, Writer, resolved
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.data_types import DATA_TYPES
 from dmlcpu.common.regions import Region, Tensor
@@ -34,20 +34,21 @@ def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
     return _OnnxSource(array, dtype)
 
 
-def check_target(path: str, tensors: Mapping[str, Tensor]) -> str:
-    """Return where a new ONNX tensor goes, or refuse it."""
+def check(tensors: Mapping[str, Tensor]) -> None:
+    """Refuse arrays that an ONNX tensor cannot hold."""
     tensor = only_array(tensors, ".pb")
     library("onnx.numpy_helper", "onnx")
     if tensor.dtype.name not in _NAME_OF.values():
         raise FileError(f"elements of {tensor.dtype} for an ONNX tensor", ", ".join(_NAME_OF.values()))
     if tensor.nbytes > _LONGEST:
         raise FileError(f"{tensor.nbytes:,} bytes for an ONNX tensor", f"at most {_LONGEST:,}")
-    return resolved(path)
 
 
-def create(path: str, tensors: Mapping[str, Tensor], token: str) -> Writer:
-    """Begin an ONNX tensor."""
-    return _OnnxWriter(check_target(path, tensors), tensors, token)
+def save(file: io.FileIO, arrays: Mapping[str, Array]) -> None:
+    """Write an ONNX tensor."""
+    [(name, array)] = arrays.items()
+    proto = library("onnx.numpy_helper", "onnx").from_array(array, name)
+    write_at(file, 0, np.frombuffer(proto.SerializeToString(deterministic=True), np.uint8))
 
 
 class _OnnxSource(FileSource):
@@ -62,17 +63,10 @@ class _OnnxSource(FileSource):
         self._array = None
 
     def read(self, region: Region | None = None, into: Array | None = None) -> Array:
-        """Return the elements of a region, by default of all, in C order; `into`: an array of that shape to use."""
+        """Return the elements of a region, by default all, in C order; `into`: an array of that shape to use."""
         if self._array is None:
             raise ValueError("the file is closed")
         part = self._array if region is None else self._array[region]
         array = self._room(np.shape(part), into)
         array[...] = part
         return array
-
-
-class _OnnxWriter(HeldWriter):
-    def _complete(self) -> None:
-        [(name, array)] = self._arrays.items()
-        proto = library("onnx.numpy_helper", "onnx").from_array(array, name)
-        write_at(self._file, 0, np.frombuffer(proto.SerializeToString(deterministic=True), np.uint8))

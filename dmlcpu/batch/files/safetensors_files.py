@@ -1,5 +1,6 @@
 """safetensors files: tensors by name. The library checks and writes them; the elements are read in regions."""
 
+import io
 import json
 import os
 from collections.abc import Mapping
@@ -8,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from dmlcpu.batch.files.base import FileError, FileSource, chosen, library, named, refused
-from dmlcpu.batch.files.stored import StoredSource, open_file, write_at
-from dmlcpu.batch.files.targets import HeldWriter, Writer, resolved
+from dmlcpu.batch.files.stored import Layout, StoredSource, open_file, write_at
+from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Tensor
 
 _ALLOWED = "a safetensors file"
@@ -41,26 +42,27 @@ def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
     file = open_file(path)
     try:
         # In little-endian machines' order, which are all that the package has kernels for.
-        return StoredSource(file, start + entry["data_offsets"][0], stored, dtype)
+        return StoredSource(file, Layout(stored, start + entry["data_offsets"][0]), dtype)
     except BaseException:
         file.close()
         raise
 
 
-def check_target(path: str, tensors: Mapping[str, Tensor]) -> str:
-    """Return where a new safetensors file goes, or refuse it."""
+def check(tensors: Mapping[str, Tensor]) -> None:
+    """Refuse arrays that a safetensors file cannot hold."""
     library("safetensors.numpy", "safetensors")
     for name, tensor in tensors.items():
         if tensor.dtype.name not in _TYPES.values():
             raise FileError(f"elements of {tensor.dtype} for a safetensors file", ", ".join(_TYPES.values()))
         if name == "__metadata__":
             raise FileError(f"the name {name!r}", "any other (safetensors files have it for something else)")
-    return resolved(path)
 
 
-def create(path: str, tensors: Mapping[str, Tensor], token: str) -> Writer:
-    """Begin a safetensors file."""
-    return _SafetensorsWriter(check_target(path, tensors), tensors, token)
+def save(file: io.FileIO, arrays: Mapping[str, Array]) -> None:
+    """Write a safetensors file."""
+    # Not by the library's save_file: its own temporary name would be left behind, and it leaves the mode 0600.
+    data = library("safetensors.numpy", "safetensors").save(dict(arrays))
+    write_at(file, 0, np.frombuffer(data, np.uint8))
 
 
 def _header(path: str) -> tuple[dict[str, Any], int]:
@@ -75,10 +77,3 @@ def _header(path: str) -> tuple[dict[str, Any], int]:
             header = json.loads(file.read(length))
     header.pop("__metadata__", None)
     return dict(sorted(header.items(), key=lambda item: (item[1]["data_offsets"], item[0]))), 8 + length
-
-
-class _SafetensorsWriter(HeldWriter):
-    def _complete(self) -> None:
-        # Not its save_file: that takes another temporary name, which would be left behind, and leaves the mode 0600.
-        data = library("safetensors.numpy", "safetensors").save(self._arrays)
-        write_at(self._file, 0, np.frombuffer(data, np.uint8))

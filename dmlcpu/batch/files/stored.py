@@ -10,22 +10,24 @@ import math
 import os
 import stat
 import threading
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileError, FileSource
+from dmlcpu.batch.files.base import FileError, FileSource, check_block
+from dmlcpu.batch.files.targets import FileWriter
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Region, Tensor
 
-# Short runs of elements are read along with the gaps between them, through this many bytes at a time,
+# Runs of elements shorter than _SHORT are read along with the gaps between them, through _SPAN bytes at a time, if the
+# gaps have no more than _GAP bytes for each run: to read those costs about as much as a call. Longer runs are worth a
+# call each, without a copy.
 _SPAN = 1 << 20
-# if they are shorter than this: longer ones are worth a call each, without a copy;
 _SHORT = 1 << 15
-# and if what is read in vain is no more than this for each: it costs about as much as a call.
 _GAP = 1 << 14
-# An array in Fortran order is read in tiles of so many bytes, in runs of so many: 16 runs of 4-byte elements fill lines
-# of the cache, and a tile stays in the second level. Measured, 16 KiB to 4 MiB: 1.4 to 3.3 GB/s; longer tiles half.
+# An array in Fortran order is read in tiles of _TILE bytes, in runs of _RUN: 16 runs of 4-byte elements fill lines of
+# the cache, and a tile stays in the second level. Measured, 16 KiB to 4 MiB: 1.4 to 3.3 GB/s; longer tiles half.
 _TILE = 1 << 18
 _RUN = 1 << 14
 
@@ -33,7 +35,7 @@ _POSITION = threading.Lock()
 
 
 def open_file(path: str | os.PathLike[str]) -> io.FileIO:
-    """Open a regular file to read it, without a buffer. What is no file, such as a pipe, is refused, not waited for."""
+    """Open a regular file to read it, without a buffer. A pipe, or a device, is refused at once."""
     file = io.FileIO(path, opener=_open)
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
@@ -63,29 +65,24 @@ def write_at(file: io.FileIO, offset: int, data: Array) -> None:
         done += _write_some(file, offset + done, data[done:] if done else data)
 
 
-if hasattr(os, "preadv"):
-
-    def _read_some(file: io.FileIO, offset: int, into: Array) -> int:
+def _read_some(file: io.FileIO, offset: int, into: Array) -> int:
+    if hasattr(os, "preadv"):
         return os.preadv(file.fileno(), [into.data], offset)
+    with _POSITION:  # Windows has no call that takes the position along
+        file.seek(offset)
+        return file.readinto(into.data) or 0
 
-    def _write_some(file: io.FileIO, offset: int, data: Array) -> int:
+
+def _write_some(file: io.FileIO, offset: int, data: Array) -> int:
+    if hasattr(os, "preadv"):
         return os.pwrite(file.fileno(), data.data, offset)
-
-else:  # Windows has no call that takes the position along
-
-    def _read_some(file: io.FileIO, offset: int, into: Array) -> int:
-        with _POSITION:
-            file.seek(offset)
-            return file.readinto(into.data) or 0
-
-    def _write_some(file: io.FileIO, offset: int, data: Array) -> int:
-        with _POSITION:
-            file.seek(offset)
-            return file.write(data.data)
+    with _POSITION:
+        file.seek(offset)
+        return file.write(data.data)
 
 
 def as_bytes(array: Array) -> Array:
-    """Return the bytes of a C-contiguous array; not all types of elements can be given to files as they are."""
+    """Return the bytes of a C-contiguous array: Python's files do not take every type of elements."""
     return array.reshape(-1).view(np.uint8)
 
 
@@ -94,78 +91,59 @@ def plain(itemsize: int) -> np.dtype[Any]:
     return np.dtype(f"u{itemsize}" if itemsize in (1, 2, 4, 8) else f"V{itemsize}")
 
 
+class Layout(NamedTuple):
+    """A file's description of its elements, which lie in it as they do in memory."""
+
+    tensor: Tensor  # in native byte order
+    offset: int  # of the first element, in bytes
+    fortran: bool = False  # the elements of the first dimension lie side by side
+    swapped: bool = False  # they are in the other byte order
+
+
 class StoredSource(FileSource):
-    """An array whose elements lie in a file as they do in memory.
+    """An array whose elements lie in a file as `layout` says. The file is closed with the source."""
 
-    Parameters
-    ----------
-    file : io.FileIO
-        The file; closed with the source.
-    offset : int
-        Where the first element is, in bytes.
-    stored : Tensor
-        Shape and type in native byte order.
-    dtype : str, optional
-        See `FileSource`.
-    fortran : bool, optional
-        Whether the first dimension is the one whose elements lie side by side.
-    swapped : bool, optional
-        Whether the elements are in the other byte order.
-    """
-
-    def __init__(
-        self,
-        file: io.FileIO,
-        offset: int,
-        stored: Tensor,
-        dtype: str | None = None,
-        fortran: bool = False,
-        swapped: bool = False,
-    ) -> None:
-        super().__init__(stored, dtype)
+    def __init__(self, file: io.FileIO, layout: Layout, dtype: str | None = None) -> None:
+        super().__init__(layout.tensor, dtype)
         self._file = file
-        self._offset = offset
-        self._fortran = fortran and len(stored.shape) > 1
-        self._swapped = stored.dtype if swapped else None
+        self._offset = layout.offset
+        self._fortran = layout.fortran and len(self.shape) > 1
+        self._swapped = layout.tensor.dtype if layout.swapped else None
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
 
     def read(self, region: Region | None = None, into: Array | None = None) -> Array:
-        """Return the elements of a region, by default of all, in C order; `into`: an array of that shape to use."""
-        if region is None:
-            array = self._room(self.shape, into)
-            region = tuple(slice(0, size) for size in self.shape) if self._fortran else None
-        else:
-            array = self._room(tuple(part.stop - part.start for part in region), into)
+        """Return the elements of a region, by default all, in C order; `into`: an array of that shape to use."""
+        shape = self.shape if region is None else tuple(part.stop - part.start for part in region)
+        array = self._room(shape, into)
         if not array.size:
             return array
-        if region is None:
+        if shape == self.shape and not self._fortran:
             read_at(self._file, self._offset, as_bytes(array))
-        elif self._fortran:
-            self._read_fortran([part.start for part in region], array.view(plain(array.itemsize)))
         else:
-            steps = strides_of(self.shape, array.itemsize)
-            first = self._offset + sum(part.start * step for part, step in zip(region, steps, strict=True))
-            _fill(self._file, first, steps, array.view(plain(array.itemsize)))
+            starts = [part.start for part in region] if region else [0] * len(shape)
+            fill = self._read_fortran if self._fortran else self._read_c
+            fill(starts, array.view(plain(array.itemsize)))
         if self._swapped is not None:
             array.view(self._swapped).byteswap(inplace=True)
         return array
+
+    def _read_c(self, starts: list[int], into: Array) -> None:
+        steps = strides_of(self.shape, into.itemsize)
+        _fill(self._file, self._offset + _place(starts, steps), steps, into)
 
     def _read_fortran(self, starts: list[int], into: Array) -> None:
         """Fill an array in C order from one in Fortran order, by tiles that are transposed in the cache."""
         steps = strides_of(self.shape[::-1], into.itemsize)
         tile = _tile(into.shape, into.itemsize)
         scratch = np.empty(math.prod(tile), into.dtype)
-        for corner in itertools.product(
-            *(range(0, size, step) for size, step in zip(into.shape, tile, strict=True)),
-        ):
-            target = into[tuple(slice(at, at + step) for at, step in zip(corner, tile, strict=True))]
+        for corner in itertools.product(*map(range, [0] * into.ndim, into.shape, tile)):
+            target = into[tuple(map(slice, corner, map(int.__add__, corner, tile)))]
             block = scratch[: target.size].reshape(target.shape[::-1])
-            places = (start + at for start, at in zip(reversed(starts), reversed(corner), strict=True))
-            first = self._offset + sum(place * step for place, step in zip(places, steps, strict=True))
-            _fill(self._file, first, steps, block)
+            first = _place(list(map(int.__add__, starts, corner))[::-1], steps)
+            _fill(self._file, self._offset + first, steps, block)
             target[...] = block.transpose()
 
 
@@ -175,30 +153,31 @@ def strides_of(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     return tuple(sizes)[::-1][: len(shape)] if shape else ()
 
 
+def _place(starts: Sequence[int], steps: tuple[int, ...]) -> int:
+    """Return the place of an element in a file, in bytes from the first."""
+    return sum(map(int.__mul__, starts, steps))
+
+
 def _tile(shape: tuple[int, ...], itemsize: int) -> list[int]:
     """Return the shape of the tiles: long enough in the first dimensions for the file, in the last for the memory."""
     tile = [1] * len(shape)
-    left = max(1, _RUN // itemsize)
-    for axis, size in enumerate(shape):
-        tile[axis] = min(size, left)
-        left //= tile[axis]
-        if left <= 1:
-            break
-    left = max(1, _TILE // itemsize // math.prod(tile))
-    for axis in reversed(range(len(shape))):
-        wider = min(shape[axis], tile[axis] * left)
-        left = left * tile[axis] // wider
-        tile[axis] = wider
-        if left <= 1:
-            break
+    axes = range(len(shape))
+    for most, order in ((_RUN, axes), (_TILE, reversed(axes))):
+        for axis in order:
+            tile[axis] = min(shape[axis], tile[axis] * max(1, most // itemsize // math.prod(tile)))
     return tile
+
+
+def _squeezed(array: Array, steps: tuple[int, ...]) -> tuple[Array, tuple[int, ...]]:
+    """Drop dimensions of one element."""
+    if 1 not in array.shape:
+        return array, steps
+    return array.squeeze(), tuple(step for size, step in zip(array.shape, steps, strict=True) if size > 1)
 
 
 def _fill(file: io.FileIO, first: int, steps: tuple[int, ...], into: Array) -> None:
     """Read elements that are `steps` bytes apart in the file, the first at `first`."""
-    if 1 in into.shape:
-        steps = tuple(step for size, step in zip(into.shape, steps, strict=True) if size > 1)
-        into = into.squeeze()
+    into, steps = _squeezed(into, steps)
     run, runs = _runs(into.shape, steps, into.itemsize)
     if runs == 1 and into.flags.c_contiguous:
         read_at(file, first, as_bytes(into))
@@ -230,17 +209,7 @@ def _runs(shape: tuple[int, ...], steps: tuple[int, ...], itemsize: int) -> tupl
 
 
 class StoredSink:
-    """An array in C order in a file, of which regions are written.
-
-    Parameters
-    ----------
-    file : io.FileIO
-        The file.
-    offset : int
-        Where its first element is, in bytes.
-    tensor : Tensor
-        Shape and type.
-    """
+    """An array in C order in a file, from the byte `offset` on, that is written by regions."""
 
     def __init__(self, file: io.FileIO, offset: int, tensor: Tensor) -> None:
         self._file = file
@@ -251,15 +220,13 @@ class StoredSink:
     def write(self, region: Region, block: Array) -> None:
         """Write the elements of a region."""
         check_block(region, block, self._dtype)
-        first = self._offset + sum(part.start * step for part, step in zip(region, self._steps, strict=True))
+        first = self._offset + _place([part.start for part in region], self._steps)
         self._write(first, self._steps, block)
 
     def _write(self, first: int, steps: tuple[int, ...], block: Array) -> None:
         if not block.size:
             return
-        if 1 in block.shape:
-            steps = tuple(step for size, step in zip(block.shape, steps, strict=True) if size > 1)
-            block = block.squeeze()
+        block, steps = _squeezed(block, steps)
         runs = _runs(block.shape, steps, block.itemsize)[1]
         if runs == 1 and (block.flags.c_contiguous or block.nbytes <= _SPAN or block.ndim < 2):
             write_at(self._file, first, as_bytes(np.ascontiguousarray(block)))
@@ -269,8 +236,14 @@ class StoredSink:
             self._write(first + row * steps[0], steps, block[row : row + rows])
 
 
-def check_block(region: Region, block: Array, dtype: np.dtype[Any]) -> None:
-    """Refuse what does not fit the region it is written to."""
-    shape = tuple(part.stop - part.start for part in region)
-    if block.shape != shape or block.dtype != dtype:
-        raise TypeError(f"a block of {block.dtype}, shape {block.shape}; allowed: {dtype}, {shape}")
+class StoredWriter(FileWriter):
+    """A writer of one array in C order, which follows a header."""
+
+    def __init__(self, target: str, name: str, tensor: Tensor, token: str, header: bytes = b"") -> None:
+        super().__init__(target, token)
+        self.sinks = {name: StoredSink(self._file, len(header), tensor)}
+        try:
+            write_at(self._file, 0, np.frombuffer(header, np.uint8))
+        except BaseException:
+            self.discard()
+            raise

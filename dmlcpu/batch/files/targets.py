@@ -1,47 +1,40 @@
 """New files: written under a temporary name beside their target, then put in its place in one step."""
 
 import contextlib
+import ctypes
 import errno
 import io
 import os
 import re
 import shutil
 import stat
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileError
-from dmlcpu.batch.files.stored import check_block
+from dmlcpu.batch.files.base import FileError, check_block
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Region, Sink, Tensor
 
-# What Writer names its files: the target's name, then the token of the attempt.
+# Writer's names of files: the target's name, then the token of the attempt; .old: the folder to be replaced.
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]+(\.old)?\.part", re.DOTALL)
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # Linux's
+_NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)  # of a kernel, or a file system, that has none
 _NO_SYNC_OF_FOLDERS = (errno.EACCES, errno.EBADF, errno.EINVAL, errno.ENOTSUP, errno.EPERM)
+
+Save = Callable[[io.FileIO, Mapping[str, Array]], None]
 
 
 class Writer(ABC):
     """A new file, or folder, with one array or several.
 
-    It is written under a temporary name beside the target: `finish`, then `put_in_place`. Until then the target is
-    as it was; `discard` leaves it so. Last, `sync_folder` of its `folder`, of which several may share one.
-
-    Parameters
-    ----------
-    target : str
-        The file to be; its folder is made.
-    token : str
-        Hexadecimal digits, others for each attempt.
-
-    Attributes
-    ----------
-    sinks : dict of str to Sink
-        Where the arrays' elements are to be written, each of them once.
-    folder : str
-        Where the target is.
+    `sinks` take the arrays' elements, each of them once. All is written under a temporary name beside the target:
+    `finish`, then `put_in_place`. Until then the target is as it was; `discard` leaves it so. Last, call `sync_folder`
+    with `folder`, once for all targets in it. `token` is hexadecimal digits, others for each attempt.
     """
 
     def __init__(self, target: str, token: str) -> None:
@@ -52,17 +45,18 @@ class Writer(ABC):
 
     @abstractmethod
     def finish(self) -> None:
-        """Write what is not written yet, and have it all on the disk, under the temporary name."""
+        """Write the rest, and have it all on the disk, under the temporary name."""
 
     def put_in_place(self) -> None:
-        """Replace the target by what has been written. Whoever opens it gets all of the old or all of the new.
+        """Replace the target by the new file: at every moment its name shows all of the old or all of the new.
 
-        Until `sync_folder` has had the folder, that may be undone if the machine loses power.
+        (A zarr folder only where the system can exchange names, see there.) Until `sync_folder` has had the folder, a
+        loss of power may undo the replacement.
         """
         os.replace(self._temporary, self._target)
 
     def discard(self) -> None:
-        """Remove what has been written. Never fails: what cannot be removed is `stray`."""
+        """Remove the temporary file. Never fails: `stray` finds what could not be removed."""
         with contextlib.suppress(OSError):
             os.unlink(self._temporary)
 
@@ -82,45 +76,62 @@ class FileWriter(Writer):
         return io.FileIO(self._temporary, "x")
 
     def finish(self) -> None:
-        """Write what is not written yet, and have it all on the disk, under the temporary name."""
+        """Write the rest, and have it all on the disk, under the temporary name."""
         self._complete()
         os.fsync(self._file.fileno())
         self._file.close()
 
     def _complete(self) -> None:
-        """Write what is not written yet."""
+        """Write the rest."""
 
     def discard(self) -> None:
-        """Remove what has been written. Never fails: what cannot be removed is `stray`."""
+        """Remove the temporary file. Never fails: `stray` finds what could not be removed."""
         with contextlib.suppress(OSError):
             self._file.close()
         super().discard()
 
 
 class HeldWriter(FileWriter):
-    """A writer of a file that is written at once, from arrays held in memory."""
+    """A writer of a file that `save` writes at once, from arrays held in memory."""
 
-    def __init__(self, target: str, tensors: Mapping[str, Tensor], token: str) -> None:
+    def __init__(self, target: str, tensors: Mapping[str, Tensor], token: str, save: Save) -> None:
         # First: if there is no memory for them, nothing has been created.
         self._arrays = {name: np.empty(tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
         super().__init__(target, token)
-        self.sinks = {name: HeldSink(array) for name, array in self._arrays.items()}
+        self._save = save
+        self.sinks = {name: ArraySink(array, array.dtype) for name, array in self._arrays.items()}
+
+    def _complete(self) -> None:
+        self._save(self._file, self._arrays)
 
 
-class HeldSink:
-    """An array in memory, of which regions are written."""
+class ArraySink:
+    """An array, or one of zarr's, that is written by regions."""
 
-    def __init__(self, array: Array) -> None:
+    def __init__(self, array: Any, dtype: np.dtype[Any]) -> None:
         self._array = array
+        self._dtype = dtype
 
     def write(self, region: Region, block: Array) -> None:
         """Write the elements of a region."""
-        check_block(region, block, self._array.dtype)
+        check_block(region, block, self._dtype)
         self._array[region] = block
 
 
+def write_whole(writer: Writer, arrays: Mapping[str, Array]) -> None:
+    """Write arrays that are in memory, and put the file in place; after a failure the target is as it was."""
+    try:
+        for name, array in arrays.items():
+            writer.sinks[name].write(tuple(slice(0, size) for size in array.shape), array)
+        writer.finish()
+        writer.put_in_place()
+    except BaseException:
+        writer.discard()
+        raise
+
+
 def resolved(path: str | os.PathLike[str], folder: bool = False) -> str:
-    """Return what a target's links lead to, refusing what must not be replaced by a file (or by a folder)."""
+    """Return the target behind links, or refuse it if a file (or a zarr folder) must not replace it."""
     target = os.path.abspath(path)
     try:
         mode = os.lstat(target).st_mode
@@ -132,19 +143,34 @@ def resolved(path: str | os.PathLike[str], folder: bool = False) -> str:
     if not (stat.S_ISDIR(mode) if folder else stat.S_ISREG(mode)):
         kind = "a folder" if stat.S_ISDIR(mode) else "a file" if stat.S_ISREG(mode) else "a device or a pipe"
         raise FileError(f"{kind} in the place of the output", f"{'a folder' if folder else 'a file'}, or nothing")
+    if folder and os.listdir(target) and not os.path.exists(os.path.join(target, "zarr.json")):
+        raise FileError("a folder of other files in the place of the output", "a zarr folder of version 3, or nothing")
     if not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), target)
     return target
 
 
+def exchange(one: str, other: str) -> bool:
+    """Exchange the names of two files or folders in one step; return False where the system cannot do that."""
+    libc: Any = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+    if not hasattr(libc, "renameat2"):  # a C library older than Linux's call
+        return False
+    if libc.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0:
+        return True
+    error = ctypes.get_errno()
+    if error in _NO_EXCHANGE:
+        return False
+    raise OSError(error, os.strerror(error), one, None, other)
+
+
 def make_folder(folder: str) -> None:
-    """Make a folder, and those that it is to be in, where they are not there; have their names on the disk."""
+    """Make a folder and the folders around it, where they are missing; have their names on the disk."""
     around = os.path.dirname(folder)
     if os.path.isdir(folder):
         return
     if around != folder:
         make_folder(around)
-    os.makedirs(folder, exist_ok=True)  # somebody else may make it, too
+    os.makedirs(folder, exist_ok=True)  # another process may make it, too
     sync_folder(around)
 
 
@@ -164,49 +190,35 @@ def sync_folder(folder: str) -> None:
 
 
 def stray(targets: Iterable[str | os.PathLike[str]]) -> list[Path]:
-    """Return the temporary files and folders that a killed run has left beside targets, each folder listed once.
+    """Return the temporary files and folders that killed runs have left beside targets; `remove` removes them.
 
-    Parameters
-    ----------
-    targets : iterable of path
-        What the run was to write; it need not be there.
-
-    Returns
-    -------
-    list of Path
-        In the order of their names. `remove` removes them.
+    The targets need not be there. Each folder is listed once.
     """
     folders = _by_folder(targets)
-    links = [entry.path for folder, names in folders.items() for entry in _listed(folder) if _is_link(entry, names)]
+    links = [each.path for folder, names in folders.items() for each in _listed(folder, names) if each.is_symlink()]
     for folder, names in _by_folder(map(os.path.realpath, links)).items():
-        folders.setdefault(folder, set()).update(names)
-    found = []
-    for folder, names in folders.items():
-        for entry in _listed(folder):
-            match = _TEMPORARY.fullmatch(entry.name)
-            if match and match["name"] in names:
-                found.append(Path(entry.path))
-    return sorted(found)
+        folders[folder] = folders.get(folder, set()) | names
+    return sorted(
+        Path(entry.path)
+        for folder, names in folders.items()
+        for entry in _listed(folder)
+        if (match := _TEMPORARY.fullmatch(entry.name)) and match["name"] in names
+    )
 
 
 def _by_folder(targets: Iterable[str | os.PathLike[str]]) -> dict[str, set[str]]:
     """Return the names of targets by their folders."""
     folders: dict[str, set[str]] = {}
-    for target in targets:
-        folder, name = os.path.split(target)
+    for folder, name in map(os.path.split, targets):
         folders.setdefault(folder, set()).add(name)
     return folders
 
 
-def _listed(folder: str) -> list[os.DirEntry[str]]:
-    """Return what is in a folder, which need not be there, and may be one that only can be written to."""
+def _listed(folder: str, names: Container[str] | None = None) -> list[os.DirEntry[str]]:
+    """List a folder, or its entries of some names; nothing if it does not exist or cannot be read."""
     with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:
-        return list(entries)
+        return [entry for entry in entries if names is None or entry.name in names]
     return []
-
-
-def _is_link(entry: os.DirEntry[str], names: set[str]) -> bool:
-    return entry.name in names and entry.is_symlink()
 
 
 def remove(path: str | os.PathLike[str]) -> None:
@@ -215,7 +227,7 @@ def remove(path: str | os.PathLike[str]) -> None:
         os.unlink(path)
     except FileNotFoundError:
         pass
-    except (IsADirectoryError, PermissionError):  # the latter is what macOS says of folders
+    except (IsADirectoryError, PermissionError):  # macOS says the latter of folders
         if not os.path.isdir(path):
             raise
         shutil.rmtree(path)

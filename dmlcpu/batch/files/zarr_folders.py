@@ -1,6 +1,6 @@
 """zarr folders of version 3: one array, or a group of them. Read and written in regions by the library.
 
-Of version 2 none are opened: what it calls filters may unpickle.
+Folders of version 2 are not opened: their filters may unpickle.
 """
 
 import contextlib
@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from dmlcpu.batch.files.base import FileError, FileSource, check_dtype, chosen, library, no_name, refused
-from dmlcpu.batch.files.stored import check_block
-from dmlcpu.batch.files.targets import Writer, make_folder, remove, resolved, sync_folder
+from dmlcpu.batch.files.targets import ArraySink, Writer, exchange, make_folder, remove, sync_folder
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Region, Tensor
 
@@ -35,21 +34,17 @@ def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
     return _ZarrSource(members[chosen(name, sorted(members))], dtype)
 
 
-def check_target(path: str, tensors: Mapping[str, Tensor]) -> str:
-    """Return where a new zarr folder goes, or refuse it."""
+def check(tensors: Mapping[str, Tensor]) -> None:
+    """Refuse arrays that a zarr folder cannot hold."""
     library("zarr", "zarr")
     for tensor in tensors.values():
         if tensor.dtype not in _TYPES:
             raise FileError(f"elements of {tensor.dtype} for a zarr folder", "the types of numbers that NumPy has")
-    target = resolved(path, folder=True)
-    if os.path.isdir(target) and os.listdir(target) and not os.path.exists(os.path.join(target, "zarr.json")):
-        raise FileError("a folder of other files in the place of the output", f"{_ALLOWED}, or nothing")
-    return target
 
 
-def create(path: str, tensors: Mapping[str, Tensor], token: str) -> Writer:
+def create(target: str, tensors: Mapping[str, Tensor], token: str) -> Writer:
     """Begin a zarr folder: an array if there is one, otherwise a group."""
-    return _ZarrWriter(check_target(path, tensors), tensors, token)
+    return _ZarrWriter(target, tensors, token)
 
 
 def _opened(path: str) -> Any:
@@ -60,7 +55,7 @@ def _opened(path: str) -> Any:
     try:
         with refused(_ALLOWED):
             return zarr.open(path, mode="r", zarr_format=3)
-    except FileNotFoundError:  # zarr's own, of a folder without what makes it one of zarr's
+    except FileNotFoundError:  # zarr raises it for a folder without zarr.json
         raise FileError("a folder without zarr.json", _ALLOWED) from None
 
 
@@ -74,7 +69,7 @@ class _ZarrSource(FileSource):
         check_dtype(array.dtype)
         super().__init__(Tensor(tuple(array.shape), array.dtype.newbyteorder("=")), dtype)
         self._array = array
-        self._reading = threading.Lock()  # so that what is read beside a region is there once
+        self._reading = threading.Lock()  # one region at a time: zarr takes memory beside it
         chunk = math.prod(array.chunks) * self.dtype.itemsize  # within shards, which are not read as a whole
         self.beside_bytes = 2 * chunk if chunk > _LARGE else 0
 
@@ -82,7 +77,7 @@ class _ZarrSource(FileSource):
         """Do nothing: zarr opens its files for each region."""
 
     def read(self, region: Region | None = None, into: Array | None = None) -> Array:
-        """Return the elements of a region, by default of all, in C order; `into`: an array of that shape to use."""
+        """Return the elements of a region, by default all, in C order; `into`: an array of that shape to use."""
         if region is None:
             region = tuple(slice(0, size) for size in self.shape)
         with self._reading, refused(_ALLOWED):
@@ -107,7 +102,7 @@ class _ZarrWriter(Writer):
             self.discard()
             raise
 
-    def _create(self, tensors: Mapping[str, Tensor]) -> dict[str, "_ZarrSink"]:
+    def _create(self, tensors: Mapping[str, Tensor]) -> dict[str, ArraySink]:
         zarr = library("zarr", "zarr")
         paths = dict.fromkeys(tensors) if len(tensors) == 1 else {name: name for name in tensors}
         if len(tensors) != 1:
@@ -118,7 +113,7 @@ class _ZarrWriter(Writer):
             array = zarr.create_array(
                 self._temporary, name=path, shape=shape, dtype=dtype, chunks=_chunks(tensors[name]), zarr_format=3
             )
-            sinks[name] = _ZarrSink(array, dtype)
+            sinks[name] = ArraySink(array, dtype)
         return sinks
 
     def finish(self) -> None:
@@ -130,8 +125,16 @@ class _ZarrWriter(Writer):
             sync_folder(folder)
 
     def put_in_place(self) -> None:
-        """Replace the target by what has been written. A folder that was there is first put aside, then removed."""
-        if os.path.isdir(self._target):
+        """Replace the target by the new folder.
+
+        On Linux the two folders exchange names, so at every moment the target is all of the old or all of the new.
+        Where the system has no such call, the old folder is renamed first: between two renames there is no target.
+        """
+        if not os.path.isdir(self._target):
+            os.rename(self._temporary, self._target)
+        elif exchange(self._temporary, self._target):
+            shutil.rmtree(self._temporary, ignore_errors=True)
+        else:
             os.rename(self._target, self._old)
             try:
                 os.rename(self._temporary, self._target)
@@ -139,28 +142,15 @@ class _ZarrWriter(Writer):
                 os.rename(self._old, self._target)
                 raise
             shutil.rmtree(self._old, ignore_errors=True)
-        else:
-            os.rename(self._temporary, self._target)
 
     def discard(self) -> None:
-        """Remove what has been written. Never fails: what cannot be removed is `stray`."""
+        """Remove the temporary folder. Never fails: `stray` finds what could not be removed."""
         with contextlib.suppress(OSError):
             remove(self._temporary)
 
 
-class _ZarrSink:
-    def __init__(self, array: Any, dtype: np.dtype[Any]) -> None:
-        self._array = array
-        self._dtype = dtype
-
-    def write(self, region: Region, block: Array) -> None:
-        """Write the elements of a region."""
-        check_block(region, block, self._dtype)
-        self._array[region] = block
-
-
 def _chunks(tensor: Tensor) -> tuple[int, ...]:
-    """Return the shape of the chunks: whole rows, as regions mostly are, as far as they are not too long."""
+    """Return the shape of the chunks: whole rows, as most regions have, unless they are too long."""
     left = _CHUNK // tensor.dtype.itemsize
     chunks = []
     for size in reversed(tensor.shape):

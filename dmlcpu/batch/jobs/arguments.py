@@ -12,7 +12,7 @@ from dmlcpu.batch.jobs.faults import Place
 from dmlcpu.batch.jobs.job import FileInput, Job
 from dmlcpu.batch.jobs.operations import Operation
 from dmlcpu.common.arguments import Array
-from dmlcpu.common.faults import MissingExtraError
+from dmlcpu.common.extras import MissingExtraError
 from dmlcpu.common.regions import Region
 
 Tell = Callable[[int], None]  # that so many bytes were read

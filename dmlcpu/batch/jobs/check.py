@@ -15,9 +15,11 @@ from dmlcpu.batch.jobs.job import Job
 from dmlcpu.batch.jobs.limits import size
 from dmlcpu.batch.jobs.operations import Operation, is_model, operation_of
 from dmlcpu.batch.jobs.paths import Identity, Names, files_of, identities
-from dmlcpu.common.faults import MissingExtraError, ModelError, listed
+from dmlcpu.common.extras import MissingExtraError
 from dmlcpu.common.regions import Tensor
+from dmlcpu.common.wording import listed
 from dmlcpu.errors import DmlError
+from dmlcpu.models.faults import ModelError
 
 # How TypeErrors tell of arguments of the wrong kind.
 _WRONG_KIND = re.compile(r"\w+: ([\w.]+) is (.+); allowed: (.+)", re.DOTALL)

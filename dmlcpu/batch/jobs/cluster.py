@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 from dmlcpu.batch.jobs.limits import LOCAL
 from dmlcpu.batch.jobs.signals import signals_held_back
 from dmlcpu.batch.jobs.workers import Lost, Serve, WorkerError
-from dmlcpu.common.faults import optional
+from dmlcpu.common.extras import optional
 
 T = TypeVar("T")
 R = TypeVar("R")

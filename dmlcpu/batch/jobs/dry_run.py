@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from dmlcpu.batch.jobs.entries import PathLike
-from dmlcpu.batch.jobs.faults import JobFault, printable
+from dmlcpu.batch.jobs.faults import JobFault
 from dmlcpu.batch.jobs.limits import limits_of, size
 from dmlcpu.batch.jobs.prepare import Options, Todo, prepare
 from dmlcpu.batch.jobs.progress import Silent
 from dmlcpu.common.regions import Tensor
+from dmlcpu.common.wording import printable
 
 
 @dataclass(frozen=True, slots=True)

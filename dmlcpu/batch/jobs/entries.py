@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from dmlcpu.batch.jobs.faults import JobFault, JobsError, Place
-from dmlcpu.common.faults import shown
+from dmlcpu.common.wording import shown
 
 PathLike = str | os.PathLike[str]
 Jobs = PathLike | Iterable[Mapping[str, Any]]

@@ -1,15 +1,16 @@
-"""What is wrong with jobs: each fault with its line, job and field, all of them in one error."""
+"""Faults of jobs: each has its line, job and field."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from dmlcpu.errors import DmlError
+from dmlcpu.common.faults import Fault, FaultsError
+from dmlcpu.common.wording import printable
 
 _MANY = 10
 
 
-@dataclass(frozen=True, slots=True)
-class JobFault:
+@dataclass(frozen=True, slots=True, init=False)
+class JobFault(Fault):
     """One thing that is wrong with a job.
 
     Parameters
@@ -19,7 +20,7 @@ class JobFault:
     id : str
         The job's, or "" if it has none yet.
     field : str
-        The member of the job (``inputs.x``), or what of it (``inputs.x.dtype``).
+        The member of the job (``inputs.x``), or a property of it (``inputs.x.dtype``).
     found : str
         What stands there, or "missing".
     allowed : str
@@ -28,22 +29,23 @@ class JobFault:
 
     place: str
     id: str
-    field: str
-    found: str
-    allowed: str
+
+    def __init__(self, place: str, id: str, field: str, found: str, allowed: str) -> None:
+        Fault.__init__(self, field, found, allowed)
+        object.__setattr__(self, "place", place)
+        object.__setattr__(self, "id", id)
+
+    @property
+    def field(self) -> str:
+        """The member of the job."""
+        return self.path
 
     def __str__(self) -> str:
         job = f" ({printable(self.id)})" if self.id else ""
         return f"{self.place}{job}: {self.reason}"
 
-    @property
-    def reason(self) -> str:
-        """The fault without its place."""
-        before = f"{self.field}: " if self.field else ""
-        return f"{before}{self.found}; allowed: {self.allowed}"
 
-
-class JobsError(DmlError):
+class JobsError(FaultsError):
     """Jobs cannot be run. Nothing has been run, and nothing written.
 
     Parameters
@@ -54,36 +56,28 @@ class JobsError(DmlError):
         Everything that is wrong, in the order of the jobs. `field`, `found` and `allowed` are those of the first.
     """
 
-    def __init__(self, source: str, faults: list[JobFault]) -> None:
-        super().__init__(source, faults[0].field, faults[0].found, faults[0].allowed)
-        self.args = (source, faults)  # what the error is pickled as
-        self.faults = faults
+    faults: list[JobFault]
 
-    def __str__(self) -> str:
-        count = "1 fault" if len(self.faults) == 1 else f"{len(self.faults)} faults"
+    def _lines(self) -> list[str]:
+        """Return a line for each fault; a fault that many jobs share gets one line."""
         alike: dict[str, list[JobFault]] = {}
         for fault in self.faults:
             alike.setdefault(fault.reason, []).append(fault)
-        lines = [f"{self.operator}: {count}"]
+        lines = []
         for fault in self.faults:
             first, *others = alike[fault.reason]
             if len(others) < _MANY:
                 lines.append(str(fault))
-            elif fault is first:  # one line for a mistake that is in very many jobs
+            elif fault is first:
                 lines.append(f"{fault} (and so for {_names(others)})")
-        return "\n  ".join(lines)
+        return lines
 
 
 def _names(faults: list[JobFault]) -> str:
-    """Name the jobs of faults, but not all of very many."""
+    """Name the first jobs at fault, and count the rest."""
     named = [printable(fault.id) or fault.place for fault in faults[:_MANY]]
     rest = [f"{len(faults) - _MANY} others"] if len(faults) > _MANY else []
     return ", ".join([*named, *rest])
-
-
-def printable(text: str) -> str:
-    """Return an id, which names of files may have put the ends of lines or control characters into, for a message."""
-    return text if text.isprintable() else repr(text)[1:-1]
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from dmlcpu.batch.jobs.entries import DEEPEST, Entry, Listing
 from dmlcpu.batch.jobs.faults import Place
 from dmlcpu.batch.jobs.operations import canonical
-from dmlcpu.common.faults import shown
+from dmlcpu.common.wording import shown
 
 _NAME = "::"  # between a file and the name of an array in it
 _FILE_MEMBERS = ("path", "name", "dtype")

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from dmlcpu.common.arguments import Array
-from dmlcpu.common.faults import shown
 from dmlcpu.common.regions import Estimate, Sink, Tensor
+from dmlcpu.common.wording import shown
 from dmlcpu.errors import BindingError
 from dmlcpu.models.commands import Dispatch, WriteFile
 from dmlcpu.models.dispatchables import Dispatchable
@@ -24,8 +24,8 @@ from dmlcpu.models.runner import run_model
 class ModelOperation:
     """A DxDispatch model.
 
-    Its arguments are its resources; one that is not given starts as the model says. Its results are the resources that
-    its commands write to files, in the shapes that they say, or if there are none, all that its dispatches write to.
+    Its arguments are its resources; a resource without an argument has the model's initial values. Its results are the
+    resources that its commands write to files, in the commands' shapes; without such commands, the dispatches' outputs.
     """
 
     first: str | None = None
@@ -42,7 +42,7 @@ class ModelOperation:
         self.results = tuple(self._shapes)
 
     def estimate(self, arguments: Mapping[str, Any]) -> Estimate:
-        """Return what it gives and takes; refuse arrays that do not fit. The kernels are named after dispatchables."""
+        """Return its results and its memory; refuse arrays that do not fit. Dispatchables stand for kernels."""
         for name, value in arguments.items():
             self._check(name, self._model.buffers[name], value)
         buffers = sum(buffer.size for buffer in self._model.buffers.values())
@@ -108,4 +108,4 @@ def _results(model: Model) -> dict[str, tuple[int, ...] | None]:
 
 
 def _say_nothing(_: str) -> None:
-    """Drop a line: what a job prints is nobody's."""
+    """Drop a line of output: a job prints nothing."""

@@ -10,7 +10,6 @@ from typing import Any
 
 from dmlcpu.batch.files import remove, stray
 from dmlcpu.batch.jobs.check import Plan
-from dmlcpu.batch.jobs.faults import printable
 from dmlcpu.batch.jobs.lines import Lines
 from dmlcpu.batch.jobs.manifest import DONE, FAILED, record_of
 from dmlcpu.batch.jobs.prepare import Prepared, Todo
@@ -18,6 +17,7 @@ from dmlcpu.batch.jobs.progress import Silent
 from dmlcpu.batch.jobs.signals import stop_on_signals
 from dmlcpu.batch.jobs.step import Outcome, Task
 from dmlcpu.batch.jobs.workers import Lost
+from dmlcpu.common.wording import printable
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ def test_folder(tmp_path: Path, content: bool) -> None:
 
 
 def test_a_time_of_the_future_hides_no_change(tmp_path: Path) -> None:
-    """Such are left by a clock that went wrong, or another machine's."""
+    """A wrong clock, or another machine's, leaves such times."""
     folder = tmp_path / "x.zarr"
     folder.mkdir()
     for name in ("0", "1"):

@@ -8,7 +8,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from writing import contents, everything, write
+from writing import check_reads, contents, everything, write
 
 from dmlcpu.batch.files import FileError, create, open_source
 from dmlcpu.common.regions import Tensor
@@ -32,17 +32,7 @@ def described(shape: str = "(2, 3)", descr: str = "'<f4'", fortran: str = "False
 def test_reads_what_numpy_writes(tmp_path: Path, shape: tuple[int, ...], dtype: str, order: str) -> None:
     array = np.array(np.random.default_rng(1).integers(0, 99, shape).astype(dtype), order=order)
     np.save(tmp_path / "x.npy", array)
-    with open_source(tmp_path / "x.npy") as source:
-        assert (source.shape, source.dtype, source.nbytes) == (shape, array.dtype.newbyteorder("="), array.nbytes)
-        assert source.in_regions
-        for into in (None, np.empty(shape, source.dtype)):
-            got = source.read(into=into)
-            assert into is None or got is into
-            assert got.dtype.isnative
-            assert got.flags.c_contiguous
-            np.testing.assert_array_equal(got, array)
-        region = tuple(slice(size // 3, size) for size in shape)
-        np.testing.assert_array_equal(source.read(region), array[region])
+    check_reads(tmp_path / "x.npy", array)
 
 
 @pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
@@ -180,19 +170,6 @@ def test_writes_regions_in_any_order(tmp_path: Path) -> None:
     writer.finish()
     writer.put_in_place()
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), array)
-
-
-def test_refuses_what_it_cannot_hold(tmp_path: Path) -> None:
-    one = Tensor((2,), np.dtype("f4"))
-    for tensors, message in [
-        ({"a": one, "b": one}, "2 arrays for a .npy file"),
-        ({}, "0 arrays"),
-        ({"a": Tensor((2,), np.dtype(object))}, "Python objects"),
-        ({"a": Tensor((2,), np.dtype("f4,i4"))}, "structured"),
-    ]:
-        with pytest.raises(FileError, match=message):
-            create(tmp_path / "y.npy", tensors, "0a")
-    assert contents(tmp_path) == []
 
 
 def test_blocks_must_fit(tmp_path: Path) -> None:

@@ -5,10 +5,9 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from writing import contents, write
+from writing import check_reads, write
 
-from dmlcpu.batch.files import FileError, create, open_source
-from dmlcpu.common.regions import Tensor
+from dmlcpu.batch.files import FileError, open_source
 
 ARRAYS = {
     "values": np.arange(24.0).reshape(2, 3, 4),
@@ -23,16 +22,7 @@ def test_reads_what_numpy_writes(tmp_path: Path, save) -> None:  # type: ignore[
     path = tmp_path / "x.npz"
     save(path, **{name if name != "file" else "f": array for name, array in ARRAYS.items()})
     for name, array in ARRAYS.items():
-        with open_source(path, name if name != "file" else "f") as source:
-            assert (source.shape, source.dtype) == (array.shape, array.dtype.newbyteorder("="))
-            assert not source.in_regions
-            for into in (None, np.empty(array.shape, source.dtype)):
-                got = source.read(into=into)
-                assert into is None or got is into
-                assert got.flags.c_contiguous
-                np.testing.assert_array_equal(got, array)
-            region = tuple(slice(size // 3, size) for size in array.shape)
-            np.testing.assert_array_equal(source.read(region), array[region])
+        check_reads(path, array, name if name != "file" else "f", in_regions=False)
 
 
 def test_writes_what_numpy_writes(tmp_path: Path) -> None:
@@ -141,9 +131,3 @@ def test_member_that_ends_early(tmp_path: Path) -> None:
     path.write_bytes(data)
     with open_source(path) as source, pytest.raises(FileError, match="ends after 16 bytes of elements"):
         source.read()
-
-
-def test_refuses_what_it_cannot_hold(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match="Python objects"):
-        create(tmp_path / "y.npz", {"a": Tensor((2,), np.dtype(object))}, "0a")
-    assert contents(tmp_path) == []

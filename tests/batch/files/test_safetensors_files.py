@@ -5,10 +5,9 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from writing import contents, write
+from writing import check_reads, write
 
-from dmlcpu.batch.files import FileError, create, open_source
-from dmlcpu.common.regions import Tensor
+from dmlcpu.batch.files import FileError, open_source
 
 safetensors = pytest.importorskip("safetensors.numpy")
 
@@ -27,11 +26,7 @@ def test_reads(tmp_path: Path, ours: bool) -> None:
     loaded = safetensors.load_file(path) if "bfloat16" in map(str, safetensors._TYPES.values()) else {}
     assert all(loaded[name].tobytes() == ARRAYS[name].tobytes() for name in loaded)
     for name, array in ARRAYS.items():
-        with open_source(path, name) as source:
-            assert (source.shape, source.dtype, source.in_regions) == (array.shape, array.dtype, True)
-            np.testing.assert_array_equal(source.read(), array)
-            region = tuple(slice(size // 3, size) for size in array.shape)
-            np.testing.assert_array_equal(source.read(region), array[region])
+        check_reads(path, array, name)
 
 
 def test_writes_what_the_library_writes(tmp_path: Path) -> None:
@@ -79,10 +74,3 @@ def test_types_that_the_package_has_not(tmp_path: Path) -> None:
     (tmp_path / "x.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(8))
     with pytest.raises(FileError, match="elements of the type F8_E4M3"):
         open_source(tmp_path / "x.safetensors")
-
-
-def test_refuses_what_it_cannot_hold(tmp_path: Path) -> None:
-    for name, dtype, message in [("a", "c16", "complex128"), ("a", "O", "object"), ("__metadata__", "f4", "the name")]:
-        with pytest.raises(FileError, match=message):
-            create(tmp_path / "y.safetensors", {name: Tensor((2,), np.dtype(dtype))}, "0a")
-    assert contents(tmp_path) == []

@@ -1,9 +1,9 @@
 import errno
 import os
 import stat
-from importlib.util import find_spec
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 from writing import contents, everything, write
@@ -15,20 +15,12 @@ ARRAY = np.arange(12, dtype="f4").reshape(3, 4)
 TENSORS = {"y": Tensor(ARRAY.shape, ARRAY.dtype)}
 
 
-def present(package: str | None) -> bool:
-    return package is None or find_spec(package) is not None
+PACKAGES = {".safetensors": "safetensors", ".zarr": "zarr", ".pb": "onnx"}
 
 
-def formats() -> list[object]:
-    packages = {".safetensors": "safetensors", ".zarr": "zarr", ".pb": "onnx"}
-    return [
-        pytest.param(suffix, marks=pytest.mark.skipif(not present(packages.get(suffix)), reason="package not there"))
-        for suffix in SUFFIXES
-    ]
-
-
-@pytest.fixture(params=formats())
+@pytest.fixture(params=SUFFIXES)
 def target(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    pytest.importorskip(PACKAGES.get(request.param, "numpy"))
     return tmp_path / f"y{request.param}"
 
 
@@ -240,3 +232,29 @@ def test_suffixes(tmp_path: Path) -> None:
             create(tmp_path / name, TENSORS, "0a")
         with pytest.raises(FileError, match=message):
             open_source(tmp_path / name)
+
+
+ONE = Tensor((2,), np.dtype("f4"))
+REFUSED = [
+    ("npy", {"a": ONE, "b": ONE}, "2 arrays for a .npy file"),
+    ("npy", {}, "0 arrays"),
+    ("npy", "O", "Python objects"),
+    ("npy", "f4,i4", "structured"),
+    ("npz", "O", "Python objects"),
+    ("safetensors", "c16", "complex128"),
+    ("safetensors", "O", "object"),
+    ("safetensors", {"__metadata__": ONE}, "the name"),
+    ("pb", {"a": ONE, "b": ONE}, "2 arrays for a .pb file"),
+    ("pb", "V2", "for an ONNX tensor"),
+    ("pb", {"a": Tensor((2**29,), np.dtype("f4"))}, "2,147,483,648 bytes"),
+    *(("zarr", dtype, "for a zarr folder") for dtype in ("O", "V2", "S3", ml_dtypes.bfloat16)),
+]
+
+
+@pytest.mark.parametrize(("suffix", "of", "message"), REFUSED)
+def test_arrays_that_a_format_cannot_hold_are_refused(tmp_path: Path, suffix: str, of: object, message: str) -> None:
+    pytest.importorskip(PACKAGES.get(f".{suffix}", "numpy"))
+    tensors = of if isinstance(of, dict) else {"a": Tensor((2,), np.dtype(of))}
+    with pytest.raises(FileError, match=message):
+        create(tmp_path / f"y.{suffix}", tensors, "0a")
+    assert contents(tmp_path) == []

@@ -1,14 +1,19 @@
+import ctypes
+import errno
 import itertools
 import os
 import shutil
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import ml_dtypes
 import numpy as np
 import pytest
-from writing import contents, everything, write
+from writing import check_reads, contents, everything, write
 
-from dmlcpu.batch.files import FileError, check_target, create, open_source, stray
+from dmlcpu.batch.files import FileError, Writer, check_target, create, open_source, remove, stray
+from dmlcpu.batch.files.targets import exchange
 from dmlcpu.batch.files.zarr_folders import _chunks
 from dmlcpu.common.regions import Tensor
 
@@ -24,15 +29,7 @@ def test_reads_what_zarr_writes(tmp_path: Path, dtype: str, shape: tuple[int, ..
     zarr.create_array(tmp_path / "x.zarr", shape=shape, dtype=dtype, chunks=tuple(min(3, n or 1) for n in shape))[
         everything(shape)
     ] = array
-    with open_source(tmp_path / "x.zarr") as source:
-        assert (source.shape, source.dtype, source.in_regions) == (shape, array.dtype.newbyteorder("="), True)
-        into = np.empty(shape, source.dtype)
-        assert source.read(into=into) is into
-        got = source.read()
-        assert got.dtype.isnative
-        assert got.tobytes() == into.tobytes() == array.astype(source.dtype).tobytes()
-        region = tuple(slice(size // 3, size) for size in shape)
-        np.testing.assert_array_equal(source.read(region), array[region])
+    check_reads(tmp_path / "x.zarr", array)
 
 
 def test_writes_regions(tmp_path: Path) -> None:
@@ -115,12 +112,95 @@ def test_other_folders_are_not_replaced(tmp_path: Path) -> None:
     assert (path / "thesis.txt").exists()
 
 
-@pytest.mark.parametrize("killed", [False, True])
-def test_stopped_between_the_renames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: bool) -> None:
-    path = tmp_path / "y.zarr"
-    write(path, y=ARRAY)
-    writer = create(path, {"y": Tensor(ARRAY.shape, ARRAY.dtype)}, "0a")
+@pytest.fixture
+def replacing(tmp_path: Path) -> Writer:
+    """A finished writer whose target, y.zarr, is a folder already."""
+    write(tmp_path / "y.zarr", y=ARRAY)
+    writer = create(tmp_path / "y.zarr", {"y": Tensor(ARRAY.shape, ARRAY.dtype)}, "0a")
+    writer.sinks["y"].write(everything(ARRAY.shape), ARRAY + 1)
     writer.finish()
+    return writer
+
+
+def read(path: Path) -> list[int]:
+    with open_source(path) as source:
+        return source.read().reshape(-1).tolist()
+
+
+OLD, NEW = ARRAY.reshape(-1).tolist(), (ARRAY + 1).reshape(-1).tolist()
+
+
+def can_exchange(folder: Path) -> bool:
+    for name in ("one", "other"):
+        (folder / name).mkdir()
+    try:
+        return exchange(str(folder / "one"), str(folder / "other"))
+    finally:
+        (folder / "one").rmdir()
+        (folder / "other").rmdir()
+
+
+def test_a_watcher_always_finds_a_whole_folder(tmp_path: Path, replacing: Writer) -> None:
+    """The watcher looks before and after every call that Python makes while the folder is replaced."""
+    if not can_exchange(tmp_path):
+        pytest.skip("this system cannot exchange names")
+    wanted = sorted(path.relative_to(tmp_path / "y.zarr") for path in (tmp_path / "y.zarr").rglob("*"))
+    seen = []
+
+    def watch(*_: object) -> None:
+        seen.append(all(os.path.exists(tmp_path / "y.zarr" / path) for path in wanted))
+
+    sys.setprofile(watch)
+    try:
+        replacing.put_in_place()
+    finally:
+        sys.setprofile(None)
+    assert len(seen) > 20
+    assert all(seen)
+    assert read(tmp_path / "y.zarr") == NEW
+    assert contents(tmp_path) == ["y.zarr"]
+
+
+def test_the_old_folder_is_a_stray_if_a_run_is_killed_after_the_exchange(
+    tmp_path: Path, replacing: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not can_exchange(tmp_path):
+        pytest.skip("this system cannot exchange names")
+    monkeypatch.setattr(shutil, "rmtree", lambda *_args, **_options: None)
+    replacing.put_in_place()
+    assert read(tmp_path / "y.zarr") == NEW
+    monkeypatch.undo()
+    [found] = stray([tmp_path / "y.zarr"])
+    assert found.name == ".y.zarr.0a.part"
+    remove(found)
+    assert contents(tmp_path) == ["y.zarr"]
+
+
+@pytest.mark.parametrize("error", [errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EACCES, None])
+def test_the_folder_is_renamed_twice_where_names_cannot_be_exchanged(
+    tmp_path: Path, replacing: Writer, monkeypatch: pytest.MonkeyPatch, error: int | None
+) -> None:
+    def renameat2(*_: object) -> int:
+        ctypes.set_errno(error)
+        return -1
+
+    library = SimpleNamespace(renameat2=renameat2) if error else SimpleNamespace()
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_args, **_options: library)
+    if error == errno.EACCES:
+        with pytest.raises(PermissionError):
+            replacing.put_in_place()
+        replacing.discard()
+    else:
+        replacing.put_in_place()
+    assert read(tmp_path / "y.zarr") == (OLD if error == errno.EACCES else NEW)
+    assert contents(tmp_path) == ["y.zarr"]
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_run_stopped_between_two_renames_leaves_the_old_folder_or_strays(
+    tmp_path: Path, replacing: Writer, monkeypatch: pytest.MonkeyPatch, killed: bool
+) -> None:
     rename = os.rename
 
     def stopped(source: str, target: str) -> None:
@@ -129,23 +209,17 @@ def test_stopped_between_the_renames(tmp_path: Path, monkeypatch: pytest.MonkeyP
         rename(source, target)
 
     with monkeypatch.context() as patch:
+        patch.setattr("dmlcpu.batch.files.zarr_folders.exchange", lambda *_: False)
         patch.setattr(os, "rename", stopped)
         with pytest.raises(OSError, match="stopped"):
-            writer.put_in_place()
+            replacing.put_in_place()
     if killed:
-        assert [found.name for found in stray([path])] == [".y.zarr.0a.old.part", ".y.zarr.0a.part"]
+        found = stray([tmp_path / "y.zarr"])
+        assert [path.name for path in found] == [".y.zarr.0a.old.part", ".y.zarr.0a.part"]
     else:
-        writer.discard()
+        replacing.discard()
         assert contents(tmp_path) == ["y.zarr"]
-        with open_source(path) as source:
-            np.testing.assert_array_equal(source.read(), ARRAY)
-
-
-def test_refuses_what_it_cannot_hold(tmp_path: Path) -> None:
-    for dtype in ("O", "V2", "S3", ml_dtypes.bfloat16):
-        with pytest.raises(FileError, match="for a zarr folder"):
-            create(tmp_path / "y.zarr", {"a": Tensor((2,), np.dtype(dtype))}, "0a")
-    assert contents(tmp_path) == []
+        assert read(tmp_path / "y.zarr") == OLD
 
 
 def test_chunks() -> None:

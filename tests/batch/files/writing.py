@@ -2,7 +2,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dmlcpu.batch.files import create
+from dmlcpu.batch.files import create, open_source, write_whole
 from dmlcpu.common.regions import Tensor
 
 
@@ -12,14 +12,27 @@ def everything(shape: tuple[int, ...]) -> tuple[slice, ...]:
 
 
 def write(path: Path, **arrays: np.ndarray) -> None:
-    """Write arrays as a job does."""
-    writer = create(path, {name: Tensor(array.shape, array.dtype) for name, array in arrays.items()}, "0a1b")
-    for name, array in arrays.items():
-        writer.sinks[name].write(everything(array.shape), array)
-    writer.finish()
-    writer.put_in_place()
+    """Write whole arrays to a file."""
+    tensors = {name: Tensor(array.shape, array.dtype) for name, array in arrays.items()}
+    write_whole(create(path, tensors, "0a1b"), arrays)
 
 
 def contents(folder: Path) -> list[str]:
     """Return the names of all that is in a folder."""
     return sorted(path.name for path in folder.iterdir())
+
+
+def check_reads(path: Path, array: np.ndarray, name: str | None = None, *, in_regions: bool = True) -> None:
+    """Read an array of a file whole, into an array that is there, and a region of it."""
+    with open_source(path, name) as source:
+        native = array.dtype.newbyteorder("=")
+        assert (source.shape, source.dtype, source.nbytes) == (array.shape, native, array.nbytes)
+        assert source.in_regions == in_regions
+        for into in (None, np.empty(array.shape, native)):
+            got = source.read(into=into)
+            assert into is None or got is into
+            assert got.dtype.isnative
+            assert got.flags.c_contiguous
+            assert got.tobytes() == array.astype(native).tobytes()
+        region = tuple(slice(size // 3, size) for size in array.shape)
+        assert source.read(region).tobytes() == array[region].astype(native).tobytes()

@@ -12,7 +12,7 @@ from processes_of_jobs import HERE, begun, ended, eventually, start
 from dmlcpu.batch.jobs import cluster
 from dmlcpu.batch.jobs.cluster import on_cluster
 from dmlcpu.batch.jobs.workers import Lost, WorkerError
-from dmlcpu.common.faults import MissingExtraError
+from dmlcpu.common.extras import MissingExtraError
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")

@@ -1,5 +1,3 @@
-import pickle
-
 from dmlcpu.batch.jobs.faults import JobFault, JobsError, Place
 from dmlcpu.batch.jobs.run import Failure
 
@@ -26,11 +24,6 @@ def test_a_mistake_in_very_many_jobs_has_one_line() -> None:
     names = ", ".join(f"job{number}" for number in range(1, 11))
     assert many == f"  jobs.jsonl:0 (job0): attrs.k: 5000; allowed: 0 to 9 (and so for {names}, 19 others)"
     assert other == "  jobs.jsonl:99 (job99): attrs.k: -1; allowed: 0 to 9"
-
-
-def test_the_error_pickles() -> None:
-    error = pickle.loads(pickle.dumps(JobsError("jobs.jsonl", [fault(1)])))
-    assert error.faults == [fault(1)]
 
 
 def test_a_command_spells_members_its_own_way() -> None:

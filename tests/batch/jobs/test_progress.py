@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dmlcpu.batch.jobs.progress import Progress, Silent
-from dmlcpu.common.faults import MissingExtraError
+from dmlcpu.common.extras import MissingExtraError
 
 
 class Terminal(io.StringIO):

@@ -1,19 +1,47 @@
-"""Compiling kernels ahead of time, into the cache, so that no later process waits for them."""
+"""``dmlcpu warmup``: kernels are compiled into the cache ahead of time, so that later processes only load them."""
 
+import argparse
 import time
 from collections.abc import Sequence
 
-from dmlcpu.common.faults import extra
+from dmlcpu.cli.shared import DONE, REFUSED, complain, environment_is_right
+from dmlcpu.common.extras import extra
 from dmlcpu.operators.table import OPERATORS, Operator
+
+SUMMARY = "compile kernels into the cache"
+EPILOG = """\
+examples:
+  dmlcpu warmup
+  dmlcpu warmup --ops top_k scatter_nd --types float32 int64"""
+
+
+def add_options(warmup: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    types = list(dict.fromkeys(name for operator in OPERATORS.values() for name in operator.types))
+    for kind, names in (("op", list(OPERATORS)), ("type", types)):
+        text = f"some of {', '.join(names)} (default: all)"
+        warmup.add_argument(f"--{kind}s", nargs="+", choices=names, default=names, metavar=kind.upper(), help=text)
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run the command."""
+    cases = chosen(args.ops, args.types)
+    if not cases:
+        allowed = "; ".join(f"{op}: {', '.join(OPERATORS[op].types)}" for op in args.ops)
+        return complain(f"none of these operators has these types; allowed: {allowed}", REFUSED)
+    if not environment_is_right():
+        return REFUSED
+    print(warm_up(cases))
+    return DONE
 
 
 def chosen(ops: Sequence[str], types: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the pairs (operator, type) of these operators and types that there are."""
+    """Return the pairs (operator, type) where the operator has the type."""
     return [(op, name) for op in ops for name in OPERATORS[op].types if name in types]
 
 
 def warm_up(cases: Sequence[tuple[str, str]]) -> str:
-    """Compile what the cases need, with a progress bar where stderr is a terminal; return what was done, in words."""
+    """Compile the kernels of the cases, with a progress bar where stderr is a terminal; return a line about it."""
     tqdm = extra("tqdm").tqdm
 
     from dmlcpu.config import cache_folder
@@ -35,8 +63,8 @@ def warm_up(cases: Sequence[tuple[str, str]]) -> str:
 def _compile(operator: Operator, name: str) -> None:
     from dmlcpu.runtime.threads import limits
 
-    # Every element being worth a share, kernels are compiled, and what launches them on threads; matrices are packed
-    # while examples are made.
+    # grain=1: examples are small, and run on two threads all the same, so that the launchers are compiled, too. The
+    # examples are made within it, as some pack a matrix.
     with limits(2, grain=1):
         for example in operator.examples(name):
             with limits(2, grain=1, kernel=example.kernel):

@@ -3,10 +3,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from processes import run
+from cli_calls import Run
+from processes import run as run_process
 
-from dmlcpu.batch import warmup
-from dmlcpu.common.faults import MissingExtraError
+from dmlcpu.cli import warmup
+from dmlcpu.common.extras import MissingExtraError
 from dmlcpu.config import cache_folder
 from dmlcpu.operators import OPERATORS
 from dmlcpu.runtime.threads import get_num_threads
@@ -14,7 +15,7 @@ from dmlcpu.runtime.threads import get_num_threads
 TESTS = Path(__file__).parents[1]
 
 
-def test_chosen() -> None:
+def test_only_types_that_the_operator_has_are_chosen() -> None:
     assert warmup.chosen(["top_k", "quantized_matmul"], ["int8", "float32"]) == [
         ("top_k", "int8"),
         ("top_k", "float32"),
@@ -23,22 +24,48 @@ def test_chosen() -> None:
     assert warmup.chosen(["quantized_matmul"], ["float32"]) == []
 
 
-def test_warm_up_tells_what_it_did() -> None:
+def test_warm_up_counts_compiled_and_cached_kernels() -> None:
     before = get_num_threads()
     text = warmup.warm_up([("top_k", "int16")])
     assert re.fullmatch(r"compiled \d+ kernels in \d+\.\d s, \d+ were in the cache already: .*", text)
     assert text.endswith(f": {cache_folder()}")
     assert get_num_threads() == before
-    # What is compiled stays so: the same again has nothing to do.
+    # Compiled code is kept: a second call has nothing to do.
     again = warmup.warm_up([("top_k", "int16"), ("top_k", "uint16"), ("top_k", "bfloat16")])
     assert re.fullmatch(r"compiled 0 kernels in \d+\.\d s, 0 were in the cache already: .*", again)
+
+
+def test_unknown_names_are_refused_with_the_known_ones(run: Run) -> None:
+    code, _, err = run("warmup", "--ops", "top_k", "gemm")
+    assert code == 2
+    for part in ("argument --ops: invalid choice: 'gemm'", *OPERATORS):
+        assert part in err[-1]
+    code, _, err = run("warmup", "--types", "float8")
+    assert code == 2
+    for part in ("argument --types: invalid choice: 'float8'", *OPERATORS["top_k"].types):
+        assert part in err[-1]
+
+
+def test_types_that_no_chosen_operator_has_are_refused(run: Run) -> None:
+    assert run("warmup", "--ops", "quantized_matmul", "--types", "float32") == (
+        2,
+        [],
+        ["dmlcpu: none of these operators has these types; allowed: quantized_matmul: int8, uint8"],
+    )
+
+
+def test_the_command_prints_one_line(run: Run) -> None:
+    code, out, err = run("warmup", "--ops", "top_k", "--types", "uint32")
+    assert (code, err) == (0, [])  # no bar: stderr is no terminal
+    (line,) = out
+    assert line.startswith("compiled ")
 
 
 LEFT_TO_COMPILE = """
 import itertools
 import numpy as np
 from conformance.random_calls import maker
-from dmlcpu.batch import warmup
+from dmlcpu.cli import warmup
 from dmlcpu.operators import OPERATORS
 from dmlcpu.operators.top_k.search import Search
 from dmlcpu.runtime.threads import limits
@@ -74,10 +101,10 @@ def test_nothing_is_left_to_compile(op: str, name: str) -> None:
 
     In a process that has compiled nothing else.
     """
-    run(f"OPERATOR, TYPE = {op!r}, {name!r}\n{LEFT_TO_COMPILE}", PYTHONPATH=str(TESTS))
+    run_process(f"OPERATOR, TYPE = {op!r}, {name!r}\n{LEFT_TO_COMPILE}", PYTHONPATH=str(TESTS))
 
 
-def test_names_the_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tqdm", None)
     with pytest.raises(MissingExtraError, match=r"needs the package tqdm: pip install 'dmlcpu\[cli\]'"):
         warmup.warm_up([("top_k", "int16")])

@@ -1,0 +1,75 @@
+"""Faults of a model file: collected while it is loaded, and raised together."""
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from dmlcpu.common.faults import Fault, FaultsError
+
+# A place in the file: the names and list positions that lead there from the root.
+Path = tuple[str | int, ...]
+
+_PLAIN_NAME = re.compile(r"[A-Za-z_$][\w$]*")
+
+
+class ModelError(FaultsError):
+    """A model file cannot be run. Nothing has been run, and nothing written.
+
+    Parameters
+    ----------
+    source : str
+        The file.
+    faults : list of Fault
+        Everything that is wrong, in the order of the file. `operator`, `field`, `found` and `allowed` are those of
+        the first.
+    """
+
+    faults: list[Fault]
+
+
+@dataclass(slots=True)
+class Faults:
+    """The faults found so far in a JSON file."""
+
+    _found: list[tuple[Path, str, str]] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    def add(self, path: Path, found: str, allowed: str) -> None:
+        """Note one fault."""
+        self._found.append((path, found, allowed))
+
+    def entries(self) -> set[Path]:
+        """Return the entries of the file at fault: the first two steps of each path."""
+        return {path[:2] for path, _, _ in self._found}
+
+    def in_order_of(self, data: Any) -> list[Fault]:
+        """Return the faults, each once, in the order in which the file reads."""
+        ordered = sorted(dict.fromkeys(self._found), key=lambda fault: _position(data, fault[0]))
+        return [Fault(json_path(path), found, allowed) for path, found, allowed in ordered]
+
+
+def json_path(path: Path) -> str:
+    """Write a path as a JSON path."""
+    return "$" + "".join(map(_segment, path))
+
+
+def _segment(part: str | int) -> str:
+    if isinstance(part, int):
+        return f"[{part}]"
+    return f".{part}" if _PLAIN_NAME.fullmatch(part) else f"[{json.dumps(part, ensure_ascii=False)}]"
+
+
+def _position(data: Any, path: Path) -> list[int]:
+    """Return the positions of the members that lead to `path`; a missing member counts as the last."""
+    positions = []
+    for part in path:
+        if isinstance(data, dict):
+            positions.append(list(data).index(part) if part in data else len(data))
+            data = data.get(part)
+        elif isinstance(data, list) and isinstance(part, int):
+            positions.append(part)
+            data = data[part] if part < len(data) else None
+    return positions
