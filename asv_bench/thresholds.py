@@ -2,8 +2,8 @@
 
     python asv_bench/thresholds.py [--type float32] [--axis 0]
 
-The thresholds of the plan in dmlcpu/operators/top_k/plan.py come from these tables. Each cell is the best of six runs
-on one thread, in nanoseconds an element. A star marks the kernel that the plan chooses.
+The thresholds of dmlcpu/kernels/top_k/choose.py come from these tables. Each cell is the best of six runs on one
+thread, in nanoseconds an element. A star marks the kernel that the plan chooses.
 """
 
 import argparse

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     )
     from dmlcpu.config import show_config as show_config
     from dmlcpu.directml.compiled import CompiledOperator as CompiledOperator, compile_operator as compile_operator
-    from dmlcpu.directml.dxdispatch import operator_desc_from_dict as operator_desc_from_dict
     from dmlcpu.directml.enums import (
         AxisDirection as AxisDirection,
         FeatureLevel as FeatureLevel,
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
         InvalidDescriptorError as InvalidDescriptorError,
         UnsupportedError as UnsupportedError,
     )
+    from dmlcpu.operators.descs import operator_desc_from_dict as operator_desc_from_dict
     from dmlcpu.operators.table import *  # noqa: F403
     from dmlcpu.products.packing import PackedMatrix as PackedMatrix, pack_b as pack_b
     from dmlcpu.runtime.threads import (
@@ -48,9 +48,9 @@ _HOMES = {
     "dmlcpu.products.packing": ("PackedMatrix", "pack_b"),
     "dmlcpu.config": ("show_config",),
     "dmlcpu.directml.compiled": ("CompiledOperator", "compile_operator"),
-    "dmlcpu.directml.dxdispatch": ("operator_desc_from_dict",),
     "dmlcpu.directml.enums": ("AxisDirection", "FeatureLevel", "OperatorType", "TensorDataType", "TensorFlags"),
     "dmlcpu.directml.tensor": ("TensorDesc",),
+    "dmlcpu.operators.descs": ("operator_desc_from_dict",),
     "dmlcpu.errors": (
         "BindingError",
         "DmlError",

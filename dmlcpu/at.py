@@ -1,7 +1,7 @@
 """NumPy's ``ufunc.at`` by the kernels of scatter_nd: in place, with NumPy's broadcasting, the bits that NumPy gives.
 
-What the kernels do not take, or are not faster at, goes to NumPy itself, errors included: so that a call may be put in
-the place of NumPy's.
+A call that the kernels do not take, or are not faster at, goes to NumPy itself, and so do errors: each function can
+replace NumPy's.
 """
 
 import math
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from dmlcpu.common.arguments import Array, as_array, type_name
 from dmlcpu.common.data_types import DATA_TYPES, NUMBERS
 from dmlcpu.errors import BindingError
-from dmlcpu.operators.scatter_nd.function import execute
+from dmlcpu.operators.scatter_nd.function import Call, execute
 from dmlcpu.runtime.memory import elements_overlap
 
 Indices = ArrayLike | tuple[ArrayLike, ...]
@@ -117,11 +117,11 @@ def put_at(x: Array, indices: Indices, updates: ArrayLike) -> None:
 
 
 _REDUCTIONS = {"add_at": "add", "maximum_at": "max", "minimum_at": "min", "put_at": "none"}
-# Where the kernels overtake NumPy, which needs no plan and has a loop of its own for single elements by one array of
-# indices. Measured on Zen 4, two threads, float32, float64 and int64.
+# From these sizes on the kernels are faster than NumPy, which needs no plan and has a loop of its own for single
+# elements by one array of indices. Measured on Zen 4, two threads, float32, float64 and int64.
 _SINGLE_UPDATES = 200_000  # at least: updates of single elements
 _REDUCED_ELEMENTS = 2_500  # at least: elements of updates to be reduced otherwise; NumPy takes 9 ns for each
-_ASSIGNED_NS = 130_000  # at least: what NumPy takes to assign slices, 10 ns each and a quarter for an element
+_ASSIGNED_NS = 130_000  # at least: NumPy's time to assign slices, 10 ns each and a quarter for an element
 
 
 def _apply(name: str, ufunc: np.ufunc | None, x: Any, indices: Any, updates: Any) -> None:
@@ -138,7 +138,7 @@ def _apply(name: str, ufunc: np.ufunc | None, x: Any, indices: Any, updates: Any
         values = _values(reduction, updates, x, places)
         if values is not None:
             places, values = (each.copy() if np.may_share_memory(each, x) else each for each in (places, values))
-            execute(x, places, values, x, reduction=reduction, operator=name)
+            execute(Call(x, places, values, reduction), x, operator=name)
             return
     if ufunc is None:
         x[indices] = updates

@@ -19,6 +19,11 @@ def tensor(data_type, *sizes, **fields):
     return TensorDesc(TensorDataType[data_type], sizes=sizes, **fields)
 
 
+def described(arrays):
+    """Return packed tensors of the arrays' types and shapes."""
+    return {name: tensor(array.dtype.name.upper(), *array.shape) for name, array in arrays.items()}
+
+
 def top_k_desc(**fields):
     defaults = {
         "input_tensor": tensor("FLOAT32", 1, 1, 3, 4),

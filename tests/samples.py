@@ -122,7 +122,7 @@ def laid_out(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
 
 
 @dataclasses.dataclass
-class Call:
+class Sample:
     """A call of an operator whose result is compared with the reference's, bit for bit."""
 
     operator: str
@@ -156,7 +156,7 @@ def assert_same_bits(found, expected, case: str = "") -> None:
         assert mine.tobytes() == right.tobytes(), f"{case}\nfound\n{mine}\nexpected\n{right}"
 
 
-def calls_of_examples(operator: str, dtype: str) -> list[tuple[Call, str | None]]:
+def calls_of_examples(operator: str, dtype: str) -> list[tuple[Sample, str | None]]:
     """Return an operator's examples of a type as calls, with the kernels to use; also for bfloat16."""
 
     def typed(value: Any) -> Any:
@@ -164,7 +164,7 @@ def calls_of_examples(operator: str, dtype: str) -> list[tuple[Call, str | None]
         return value.astype(ml_dtypes.bfloat16) if stands_in else value
 
     return [
-        (Call(operator, (), {name: typed(value) for name, value in arguments.items()}), kernel)
+        (Sample(operator, (), {name: typed(value) for name, value in arguments.items()}), kernel)
         for arguments, kernel in OPERATORS[operator].examples(dtype)
     ]
 
@@ -173,7 +173,7 @@ def modules_of_calls() -> dict[str, ModuleType]:
     """Return the modules `calls` of the operators' tests, by operator. Each has
 
     - `random_call(rng)`: any call;
-    - `parallel_call(rng)`: a Call that several threads share if the grain is 1;
+    - `parallel_call(rng)`: a Sample that several threads share if the grain is 1;
     - `large_calls(rng)`: the arguments of calls of more than 2 MiB that run in blocks within 1 MiB;
     - `call_with_results_of(nbytes)`: the arguments of a call whose results have at least `nbytes` bytes each.
     """
@@ -188,7 +188,7 @@ def large_calls() -> list[tuple[str, dict[str, Any]]]:
     return [(name, each) for name, module in modules_of_calls().items() for each in module.large_calls(rng)]
 
 
-def random_example(rng: np.random.Generator, operator: str) -> Call:
+def random_example(rng: np.random.Generator, operator: str) -> Sample:
     """Draw one of an operator's examples, of any type, and give its arrays other layouts."""
     types = OPERATORS[operator].types
     calls = calls_of_examples(operator, types[rng.integers(len(types))])

@@ -1,5 +1,6 @@
 import json
 import platform
+from types import SimpleNamespace
 
 import numba
 import numpy as np
@@ -73,8 +74,8 @@ def test_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
             self.stats = self
             self.cache_path = path
 
-    def entries(*paths: str | None) -> list[registry.Entry]:
-        return [registry.Entry("op", "stage", "name", isa.Isa.GENERIC, Compiled(path)) for path in paths]  # type: ignore[arg-type]
+    def entries(*paths: str | None) -> list[SimpleNamespace]:
+        return [SimpleNamespace(kernel=Compiled(path)) for path in paths]
 
     monkeypatch.setattr(registry, "available", lambda: entries("/c/top_k/__pycache__", "/c/scatter_nd/__pycache__"))
     assert cache_folder() == "/c"

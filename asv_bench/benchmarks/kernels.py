@@ -10,7 +10,7 @@ from .peers import Comparison
 
 def alternatives(operator, stage):
     """Return the names of an operator's kernels for a stage, whether or not this machine can run them."""
-    return [entry.name for entry in registry.KERNELS if (entry.operator, entry.stage) == (operator, stage)]
+    return [row.name for row in registry.rows(operator) if row.stage == stage]
 
 
 class KernelComparison(Comparison):

@@ -1,1 +1,1 @@
-"""What several operators share: checks of arguments, data types, packed matrices, the plan of products."""
+"""What all operators share: checks of arguments, data types, arrays that are read and written in regions."""

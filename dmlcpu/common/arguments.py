@@ -10,21 +10,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
-from dmlcpu.runtime.memory import elements_overlap, overlap, spans_meet
+from dmlcpu.runtime.memory import ALIGNED, C_CONTIGUOUS, OWNS_DATA, WRITEABLE, elements_overlap, overlap, spans_meet
 
 Array = NDArray[Any]
 
 _BOOLS = (bool, np.bool_)
+_PLAIN = C_CONTIGUOUS | ALIGNED | WRITEABLE  # flags of an output that needs no further look
 
 
 def as_array(operator: str, field: str, value: Any) -> Array:
     """Return `value` as an array of fixed-size elements in native byte order and aligned, copied only if it must be."""
     array: Array = value if type(value) is np.ndarray else _convert(operator, field, value)
-    if array.dtype.hasobject:
-        found = type(value).__name__ if array.ndim == 0 else f"an array of dtype {array.dtype}"
+    dtype = array.dtype
+    if dtype.hasobject:
+        found = type(value).__name__ if array.ndim == 0 else f"an array of dtype {dtype}"
         raise TypeError(f"{operator}: {field} is {found}; allowed: an array of fixed-size elements")
-    if not array.dtype.isnative:
-        array = array.astype(array.dtype.newbyteorder("="))
+    if not dtype.isnative:
+        array = array.astype(dtype.newbyteorder("="))
     return array if array.flags.aligned else array.copy()
 
 
@@ -40,14 +42,14 @@ def _convert(operator: str, field: str, value: Any) -> Array:
         return np.asarray(value) if str(getattr(value, "dtype", "")) != "torch.bfloat16" else by_bits(value)
     except ValueError as error:  # ragged nested lists
         raise BindingError(operator, field, str(error), "an array, or what numpy.asarray makes one of") from None
-    except (TypeError, RuntimeError, BufferError) as error:  # what libraries say of tensors on devices, sparse ones...
+    except (TypeError, RuntimeError, BufferError) as error:  # of tensors on devices, sparse ones...
         device = str(getattr(value, "device", "cpu"))
         found = type(value).__name__ + ("" if device == "cpu" else f" on device {device}")
         raise TypeError(f"{operator}: {field} is {found} ({error}); allowed: an array that NumPy can read") from error
 
 
 def by_bits(tensor: Any) -> Array:
-    """Return a tensor of torch.bfloat16 as an array; neither PyTorch nor NumPy converts that type."""
+    """Return a tensor of torch.bfloat16 as an array; neither PyTorch nor NumPy converts the type."""
     if tensor.requires_grad:
         return np.asarray(tensor)  # PyTorch refuses that
     try:
@@ -60,7 +62,7 @@ def by_bits(tensor: Any) -> Array:
 
 @functools.lru_cache(maxsize=256)
 def type_name(dtype: np.dtype[Any]) -> str:
-    """Return the name of a type, which NumPy puts together anew, in microseconds, each time it is asked."""
+    """Return the name of a type. Cached: NumPy composes it each time, in microseconds."""
     return dtype.name
 
 
@@ -113,6 +115,9 @@ def check_choice(operator: str, field: str, value: Any, choices: Collection[str]
 
 def check_output(operator: str, field: str, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Return an output as a plain array, or refuse it if it cannot take the result as it is."""
+    is_usual = type(array) is np.ndarray and array.shape == shape and array.dtype is dtype
+    if is_usual and array.flags.num & _PLAIN == _PLAIN:
+        return array  # type: ignore[no-any-return]
     if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
         raise TypeError(f"{operator}: {field} is {type(array).__name__}; allowed: a numpy.ndarray")
     if array.shape != shape:
@@ -125,13 +130,15 @@ def check_output(operator: str, field: str, array: Any, shape: tuple[int, ...], 
         raise BindingError(operator, field, "not aligned to its element size", "an aligned array")
     if not array.flags.c_contiguous and elements_overlap(array.shape, array.strides, array.itemsize):
         raise BindingError(operator, field, "laid out so that elements overlap", "an array whose elements are apart")
-    return np.asarray(array)  # of a matrix or a memory map, the array it is
+    return np.asarray(array)  # a plain view of a matrix or a memory map
 
 
 def check_apart(operator: str, field: str, out: Array, others: Mapping[str, Array]) -> None:
     """Refuse an output that shares memory with one of the other arrays."""
+    flags = out.flags.num & OWNS_DATA
     for name, other in others.items():
-        if overlap(out, other):
+        is_own = out is not other and flags & other.flags.num  # different arrays that own their data share none
+        if not is_own and overlap(out, other):
             raise BindingError(operator, field, f"sharing memory with {name}", "memory of its own")
 
 
@@ -154,6 +161,8 @@ def check_type(operator: str, field: str, dtype: np.dtype[Any], allowed: Collect
 
 def as_array_like(operator: str, name: str, value: Any, other: str, dtype: np.dtype[Any]) -> Array:
     """Return an array of the type of the argument `other`; lists and numbers are converted, arrays have to be of it."""
+    if type(value) is np.ndarray and value.dtype is dtype and value.flags.aligned:
+        return value  # as `as_array` does: the type of `other` has been checked
     if not hasattr(value, "dtype"):
         return _from_list(operator, name, value, f"what {dtype} ({other}'s type) holds", dtype)
     array = as_array(operator, name, value)
@@ -178,7 +187,7 @@ def _from_list(operator: str, name: str, value: Any, allowed: str, dtype: np.dty
 
 
 def _converts(given: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
-    """Return whether a list of one type may be given for another; whether integers fit is told by their values."""
+    """Return whether a list of one type may be given for another; the values decide whether integers fit."""
     if dtype.name == "bfloat16":
         return given.kind in "biuf"
     if given.kind in "iu" and dtype.kind in "iu":

@@ -13,33 +13,33 @@ Region = tuple[slice, ...]
 
 
 class Tensor(NamedTuple):
-    """What is known of an array before it is there."""
+    """The shape and type of an array."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
 
     @property
     def nbytes(self) -> int:
-        """How many bytes its elements take."""
+        """The bytes of its elements."""
         return math.prod(self.shape) * self.dtype.itemsize
 
 
 class Estimate(NamedTuple):
-    """What is told of a call before any of its large arguments is read."""
+    """The results, memory and kernel of a call, found before its large arguments are read."""
 
-    results: Mapping[str, Tensor | None]  # None: only the run tells
-    memory: int  # bytes that it takes in one piece at its peak: arguments, results and workspace
-    least: Callable[[], int]  # which takes longer to find than all the rest
-    kernel: str  # that it runs with in one piece
+    results: Mapping[str, Tensor | None]  # None: known only after the run
+    memory: int  # bytes of the call in one piece at its peak: arguments, results and workspace
+    least: Callable[[], int]  # called when asked for: it takes longer than all the rest
+    kernel: str  # of the call in one piece
 
     @property
     def least_memory(self) -> int:
-        """The fewest bytes that it can do with, in blocks."""
+        """The least bytes that the call needs in blocks."""
         return self.least()
 
 
-class Stopped(Exception):  # noqa: N818 - no error: somebody asked for it
-    """Work was ended before it was done, as somebody asked for it."""
+class Stopped(Exception):  # noqa: N818 - no error: it was requested
+    """Work was ended on request before it was done."""
 
 
 class Source(Protocol):

@@ -1,4 +1,4 @@
-"""What is told of a call whose large arguments are Sources, before any of them is read."""
+"""Stand-ins for Sources, with which the checks of a call run before anything is read."""
 
 import functools
 import inspect
@@ -13,7 +13,7 @@ from dmlcpu.runtime.memory import packed_strides
 
 
 def is_source(value: Any) -> TypeGuard[Source]:
-    """Return whether an argument is read a region at a time."""
+    """Return whether an argument is a Source, which is read a region at a time."""
     return not isinstance(value, np.ndarray) and hasattr(value, "read") and hasattr(value, "shape")
 
 
@@ -38,7 +38,7 @@ def bind(function: Callable[..., Any], arguments: dict[str, Any], sources: Colle
 
 @functools.cache
 def _defaults(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return what the arguments of an operator's function but `out` are by default; `inspect.bind` is much slower."""
+    """Return the defaults of an operator's function, without `out`; `inspect.bind` is much slower."""
     return {name: each.default for name, each in _signature(function).parameters.items()}
 
 
@@ -51,6 +51,6 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
 
 
 def strides_of(array: Array) -> tuple[int, ...]:
-    """Return the strides of an array, and of a stand-in those that the elements have once they are read."""
+    """Return the strides of an array; for a stand-in, those of the array that is read."""
     is_stand_in = array.size > 1 and not any(array.strides)
     return packed_strides(array.shape, array.itemsize) if is_stand_in else array.strides

@@ -1,4 +1,4 @@
-"""The binding rule: what may be given for a tensor, and the array it becomes."""
+"""The binding rule: arrays and buffers that may be given for a tensor, as arrays of its sizes."""
 
 from typing import Any
 
@@ -28,11 +28,13 @@ class Slot:
         self.name = field.name
         self.dml_name = field.dml_name
         self.output = field.output
-        self.plain = ALIGNED | C_CONTIGUOUS | WRITEABLE if field.output else ALIGNED  # the flags of what always fits
+        self.plain = (
+            ALIGNED | C_CONTIGUOUS | WRITEABLE if field.output else ALIGNED
+        )  # flags of an array that always fits
         self.shape = tensor.sizes
         self.dtype = tensor.dtype
         self.strides = tensor.byte_strides
-        # Sizes are rounded up to 4 bytes. Nothing reads that padding, so only a size beyond it is insisted on.
+        # Sizes are rounded up to 4 bytes. Nothing reads that padding: a buffer needs it only if the desc has more.
         asked = tensor.total_tensor_size_in_bytes > tensor.minimum_size_in_bytes
         self.nbytes = tensor.total_tensor_size_in_bytes if asked else tensor.extent_in_bytes
 
@@ -44,7 +46,7 @@ class Slot:
             and value.shape == self.shape
             and value.flags.num & self.plain == self.plain
         ):
-            return value  # nothing to view, nothing to refuse
+            return value
         if isinstance(value, np.ma.MaskedArray):
             raise TypeError(f"{self.operator}: {self.dml_name} is a masked array; allowed: {self.allowed}")
         if isinstance(value, np.ndarray) and value.shape == self.shape and value.dtype == self.dtype:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dmlcpu.common.arguments import Array, check_apart, same_memory
-from dmlcpu.directml.base import Bound, OperatorDesc, Run, fields_of
+from dmlcpu.directml.base import Bound, OperatorDesc, fields_of
 from dmlcpu.directml.binding import Slot
 from dmlcpu.directml.checks import check_kind
 from dmlcpu.directml.enums import FeatureLevel, TensorFlags, full_name
@@ -17,6 +17,7 @@ from dmlcpu.errors import BindingError
 from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.memory import ALIGNED, C_CONTIGUOUS, OWNS_DATA, WRITEABLE
 
+_frombuffer = np.frombuffer  # which takes less time than a view of ravel()
 # Different arrays that own their data share none of it.
 _PACKED = C_CONTIGUOUS | OWNS_DATA | ALIGNED | WRITEABLE
 
@@ -126,9 +127,9 @@ class CompiledOperator:
         "_outputs",
         "_owned",
         "_owned_slots",
+        "_packed",
         "_run",
         "_slots",
-        "_words",
         "desc",
         "feature_level",
     )
@@ -138,29 +139,30 @@ class CompiledOperator:
         self.feature_level = feature_level
         arrays = [field for field in fields_of(type(desc)) if field.length and field.kind is TensorDesc]
         self._arrays = {field.name: field for field in arrays}
-        self._slots: dict[str, Slot] = {}  # what a call binds
-        self._owned_slots: dict[str, Slot] = {}  # what `initialize` binds
+        self._slots: dict[str, Slot] = {}  # bound by calls
+        self._owned_slots: dict[str, Slot] = {}  # bound by `initialize`
         for field, tensor in desc.tensors():
             slots = self._owned_slots if tensor.flags & TensorFlags.OWNED_BY_DML else self._slots
             slots[field.name] = Slot(desc.operator, field, tensor)
         self._inputs = [slot for slot in self._slots.values() if not slot.output]
         self._outputs = [slot for slot in self._slots.values() if slot.output]
         self._in_place = desc.IN_PLACE if desc.IN_PLACE and {*desc.IN_PLACE} <= self._slots.keys() else None
-        self._owned: Bound | None = None if self._owned_slots else {}
-        self._words: list[tuple[str, np.dtype[Any], tuple[int, ...], np.dtype[Any]]] = []
-        self._alike: list[tuple[str, str]] = []
-        self._run: Run
-        if self._owned is not None:
-            self._prepare(self._owned)
-
-    def _prepare(self, owned: Bound) -> None:
-        """Find out how to run, and which tensors have to be packed for the short way."""
-        self._run = self.desc._make_run(owned)
-        slots = [self._slots[name] for name in self._run.words]
-        self._words = [(slot.name, slot.dtype, slot.shape, self._run.words[slot.name]) for slot in slots]
         # Only an array of the same type and shape can be an output and another tensor at once.
-        pairs = itertools.product(self._outputs, slots)
+        pairs = itertools.product(self._outputs, self._slots.values())
         self._alike = [(a.name, b.name) for a, b in pairs if a is not b and (a.dtype, a.shape) == (b.dtype, b.shape)]
+        self._owned: Bound | None = None
+        self._packed: list[tuple[str, np.dtype[Any], tuple[int, ...], np.dtype[Any]]] = []
+        if not self._owned_slots:
+            self._own({})
+
+    def _own(self, owned: Bound) -> None:
+        """Take over the owned tensors, and prepare how to run with them."""
+        self._run = self.desc._make_run(owned)
+        words = self._run.words
+        has_all = words.keys() == self._slots.keys() and not self._arrays
+        slots = [self._slots[name] for name in words] if has_all else []
+        self._packed = [(slot.name, slot.dtype, slot.shape, words[slot.name]) for slot in slots]
+        self._owned = owned
 
     def __repr__(self) -> str:
         return f"<CompiledOperator {self.desc.operator} at {full_name(self.feature_level)}>"
@@ -189,9 +191,8 @@ class CompiledOperator:
             bound[name] = self._owned_slots[name].bind(value)
         for name, slot in self._owned_slots.items():
             if name not in bound:
-                raise BindingError(slot.operator, slot.dml_name, "missing", slot.allowed)
-        self._owned = {name: self.desc._keep(name, array) for name, array in bound.items()}
-        self._prepare(self._owned)
+                _missing(slot)
+        self._own({name: self.desc._keep(name, array) for name, array in bound.items()})
 
     def __call__(self, **tensors: Any) -> Any:
         """Run the operator.
@@ -217,14 +218,14 @@ class CompiledOperator:
         TypeError
             If a value is of the wrong Python kind.
         """
+        if self._packed and can_compile():
+            words = self._packed_words(tensors)
+            if words is not None:
+                return self._run.packed(tensors, words)
         if self._owned is None:
             raise self._uninitialized()
         if self._arrays:
             tensors = self._by_element(tensors)
-        if self._run.packed is not None and can_compile():
-            words = self._packed_words(tensors)
-            if words is not None:
-                return self._run.packed(tensors, words)
         bound = self._owned.copy()
         flags = OWNS_DATA
         for name, value in tensors.items():
@@ -234,14 +235,14 @@ class CompiledOperator:
             bound[name] = array = slot.bind(value)
             flags &= array.flags.num
         if len(tensors) < len(self._slots):
-            self._make_missing(bound)
-        # Different arrays that own their data share none: what most calls bind is seen to be apart at once.
+            bound |= {slot.name: _missing(slot) for slot in self._slots.values() if slot.name not in bound}
+        # Different arrays that own their data share none: no further check for most calls.
         if not flags or len(set(map(id, bound.values()))) < len(bound):
             self._check_apart(bound)
         return self._run.general(bound)
 
     def _by_element(self, values: Bound) -> Bound:
-        """Return what is given for arrays of tensors element by element; None there is for what is bound elsewhere."""
+        """Return the values of arrays of tensors element by element; a None in a list is bound elsewhere, or not."""
         by_element = {name: value for name, value in values.items() if name not in self._arrays}
         for name, field in self._arrays.items():
             if name not in values:
@@ -260,11 +261,18 @@ class CompiledOperator:
         return by_element
 
     def _packed_words(self, tensors: Bound) -> list[Array] | None:
-        """Return the words of all tensors if they are arrays for which there is nothing to view, check or refuse."""
-        if len(tensors) != len(self._words):
-            return None
-        packed = []
-        for name, dtype, shape, word in self._words:
+        """Return the words of all tensors if each is packed in memory of its own; else None.
+
+        Outputs that are not bound are allocated, and added to `tensors`.
+        """
+        if len(tensors) != len(self._packed):
+            for slot in self._outputs:
+                if slot.name not in tensors and slot.strides is None:
+                    tensors[slot.name] = slot.make()
+            if len(tensors) != len(self._packed):
+                return None
+        words = []
+        for name, dtype, shape, word in self._packed:
             array = tensors.get(name)
             if (
                 type(array) is not np.ndarray
@@ -273,18 +281,11 @@ class CompiledOperator:
                 or array.flags.num & _PACKED != _PACKED
             ):
                 return None
-            packed.append(np.frombuffer(array, word))  # which takes less time than a view of ravel()
+            words.append(_frombuffer(array, word))
         for output, other in self._alike:
             if tensors[output] is tensors[other]:
                 return None
-        return packed
-
-    def _make_missing(self, bound: Bound) -> None:
-        for slot in self._slots.values():
-            if slot.name not in bound:
-                if not slot.output:
-                    raise BindingError(slot.operator, slot.dml_name, "missing", slot.allowed)
-                bound[slot.name] = slot.make()
+        return words
 
     def _check_apart(self, bound: Bound) -> None:
         others = {slot.dml_name: bound[slot.name] for slot in self._inputs}
@@ -304,25 +305,24 @@ class CompiledOperator:
         return BindingError(slot.operator, slot.dml_name, "not initialized", f"a call after initialize({names})")
 
     def _stranger(self, name: str, allowed: dict[str, Slot]) -> BindingError:
-        """Say why a tensor cannot be bound here."""
-        operator = self.desc.operator
-        if name in self._owned_slots:
-            return BindingError(
-                operator,
-                self._owned_slots[name].dml_name,
-                "given to the call",
-                f"initialize({_arguments([name])[0]}=...), as it is flagged OWNED_BY_DML",
-            )
-        if name in self._slots:
-            return BindingError(
-                operator,
-                self._slots[name].dml_name,
-                "given to initialize",
-                "a call, as it is not flagged OWNED_BY_DML",
-            )
+        """Return the error about a tensor that cannot be bound here."""
+        operator, owned, bound = self.desc.operator, self._owned_slots.get(name), self._slots.get(name)
+        if owned:
+            way = f"initialize({_arguments([name])[0]}=...), as it is flagged OWNED_BY_DML"
+            return BindingError(operator, owned.dml_name, "given to the call", way)
+        if bound:
+            way = "a call, as it is not flagged OWNED_BY_DML"
+            return BindingError(operator, bound.dml_name, "given to initialize", way)
         return BindingError(operator, name, "not a tensor of the desc", ", ".join(_arguments(allowed)) or "no tensors")
 
 
+def _missing(slot: Slot) -> Array:
+    """Return a new output; refuse a call without an input."""
+    if not slot.output:
+        raise BindingError(slot.operator, slot.dml_name, "missing", slot.allowed)
+    return slot.make()
+
+
 def _arguments(names: Iterable[str]) -> list[str]:
-    """Return the arguments that tensors are given by: those of an array by one."""
+    """Return the arguments that bind tensors; all tensors of an array have one."""
     return list(dict.fromkeys(name.partition("[")[0] for name in names))

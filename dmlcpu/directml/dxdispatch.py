@@ -4,15 +4,14 @@ A fault's `field` is its path below the operator's "desc" object, ``InputTensor.
 whose `operator` is ``operator_desc_from_dict`` lie beside "desc".
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dmlcpu.directml.base import Field, OperatorDesc, fields_of
 from dmlcpu.directml.checks import UINT64_MAX, UINT_MAX
 from dmlcpu.directml.enums import TensorDataType, TensorFlags, full_name, parse_enum
 from dmlcpu.directml.tensor import TensorDesc
-from dmlcpu.errors import InvalidDescriptorError, UnsupportedError
-from dmlcpu.operators.table import OPERATORS
+from dmlcpu.errors import InvalidDescriptorError
 
 _TENSOR_MEMBERS = (
     "DataType",
@@ -27,70 +26,15 @@ _TENSOR_MEMBERS = (
 _IGNORED = ("bindings", "dmlCompileType")
 
 
-def operator_desc_from_dict(d: dict[str, Any]) -> OperatorDesc:
-    """Make an operator desc of its dictionary in a DxDispatch model.
-
-    Parameters
-    ----------
-    d : dict
-        ``{"type": "DML_OPERATOR_TOP_K1", "desc": {...}}``, the desc's fields in DirectML's spelling. Prefixes of
-        enumerated values may be left out (``TOP_K1``, ``FLOAT32``), and so may optional tensors and all of a tensor's
-        fields but DataType and Sizes. A tensor may be wrapped as ``{"Type": "DML_TENSOR_TYPE_BUFFER", "Desc": {...}}``.
-        The members "bindings" and "dmlCompileType" of a dispatchable are ignored.
-
-    Returns
-    -------
-    operator desc
-        Of the class of its type, ``TopK1OperatorDesc`` for instance; equal to the desc whose `to_dict` gave `d`.
-
-    Raises
-    ------
-    InvalidDescriptorError
-        If a field is missing, unknown, of the wrong kind or in contradiction to others. Its `field` is the path below
-        "desc", ``InputTensor.Sizes[2]`` for instance.
-    UnsupportedError
-        If there is no such operator here.
-    TypeError
-        If `d` is not a dictionary.
-
-    Examples
-    --------
-    >>> import dmlcpu
-    >>> desc = dmlcpu.operator_desc_from_dict(
-    ...     {
-    ...         "type": "TOP_K",
-    ...         "desc": {
-    ...             "InputTensor": {"DataType": "FLOAT32", "Sizes": [1, 1, 3, 4]},
-    ...             "OutputValueTensor": {"DataType": "FLOAT32", "Sizes": [1, 1, 3, 2]},
-    ...             "OutputIndexTensor": {"DataType": "UINT32", "Sizes": [1, 1, 3, 2]},
-    ...             "Axis": 3,
-    ...             "K": 2,
-    ...         },
-    ...     }
-    ... )
-    >>> desc.input_tensor.sizes
-    (1, 1, 3, 4)
-    >>> dmlcpu.operator_desc_from_dict(desc.to_dict()) == desc
-    True
-    """
+def desc_from_dict(d: dict[str, Any], class_of: Callable[[Any], type[OperatorDesc]]) -> OperatorDesc:
+    """Make a desc of its dictionary; class_of: returns the class of the descs of a type, or refuses its name."""
     if not isinstance(d, dict):
         raise TypeError(f"operator_desc_from_dict: d is {d!r}; allowed: a dictionary")
     _check_members("operator_desc_from_dict", "", d, required=("type", "desc"), optional=_IGNORED)
-    cls = _class_of(d["type"])
+    cls = class_of(d["type"])
     if not isinstance(d["desc"], dict):
         raise InvalidDescriptorError("operator_desc_from_dict", "desc", repr(d["desc"]), "an object")
     return _operator(cls, d["desc"])
-
-
-def _class_of(name: Any) -> type[OperatorDesc]:
-    """Return the class of an operator type's descs; only its operator is imported."""
-    owners = {full_name(each): (operator, each) for operator in OPERATORS.values() for each in operator.descs}
-    full = name if str(name).startswith("DML_OPERATOR_") else f"DML_OPERATOR_{name}"
-    if full not in owners:
-        raise UnsupportedError("operator_desc_from_dict", "type", repr(name), ", ".join(owners))
-    operator, operator_type = owners[full]
-    cls: type[OperatorDesc] = operator.desc_class(operator_type)
-    return cls
 
 
 def _operator(cls: type[OperatorDesc], desc: dict[str, Any]) -> OperatorDesc:

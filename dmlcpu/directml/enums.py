@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dmlcpu.common.data_types import DATA_TYPES
+from dmlcpu.directml.operator_type import OperatorType as OperatorType
 from dmlcpu.errors import InvalidDescriptorError, UnsupportedError
-from dmlcpu.operators.table import OperatorType as OperatorType
 
 Enumeration = TypeVar("Enumeration", bound=Enum)
 

@@ -1,4 +1,4 @@
-"""What each feature level of DirectML supports: the tables of its reference pages are data of the operators' descs."""
+"""The tables of DirectML's reference pages: what each feature level supports. They are data of the operators' descs."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple

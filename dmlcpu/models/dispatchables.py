@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 from dmlcpu.common.wording import listed, shown
 from dmlcpu.directml.base import Field, OperatorDesc
 from dmlcpu.directml.compiled import compile_operator
-from dmlcpu.directml.dxdispatch import operator_desc_from_dict
 from dmlcpu.directml.enums import TensorFlags
 from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.errors import DmlError
 from dmlcpu.models.faults import Faults, Path
 from dmlcpu.models.resources import Buffer
+from dmlcpu.operators.descs import operator_desc_from_dict
 
 # DirectML's rule for where in a buffer a tensor may start (DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT).
 _OFFSET_ALIGNMENT = 16

@@ -6,10 +6,10 @@ A row is text, so that to list the operators imports none of them.
 import importlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dmlcpu.common.data_types import NUMBERS, QUANTIZED
+from dmlcpu.directml.operator_type import OperatorType
 
 if TYPE_CHECKING:  # `dmlcpu`'s names of the operators for type checkers, which cannot read the table
     from dmlcpu.operators.matmul_integer.descriptor import MatrixMultiplyIntegerOperatorDesc
@@ -23,7 +23,6 @@ if TYPE_CHECKING:  # `dmlcpu`'s names of the operators for type checkers, which 
 
     __all__ = [
         "MatrixMultiplyIntegerOperatorDesc",
-        "OperatorType",
         "QuantizedLinearMatrixMultiplyOperatorDesc",
         "ScatterNDOperatorDesc",
         "TopK",
@@ -34,16 +33,6 @@ if TYPE_CHECKING:  # `dmlcpu`'s names of the operators for type checkers, which 
         "scatter_nd",
         "top_k",
     ]
-
-
-class OperatorType(IntEnum):
-    """DML_OPERATOR_TYPE: the operators this package has."""
-
-    TOP_K = 71
-    SCATTER_ND = 109
-    TOP_K1 = 112
-    MATRIX_MULTIPLY_INTEGER = 117
-    QUANTIZED_LINEAR_MATRIX_MULTIPLY = 118
 
 
 class Example(NamedTuple):

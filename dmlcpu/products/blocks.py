@@ -9,34 +9,33 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dmlcpu.common.arguments import Array
-from dmlcpu.common.blocks import BLOCK, Buffer, as_source, extent, read_blocks, regions_of
+from dmlcpu.common.block_reader import (
+    BLOCK,
+    Buffer,
+    as_source,
+    cut_within,
+    extent,
+    least_memory,
+    read_blocks,
+    regions_of,
+)
 from dmlcpu.common.regions import Estimate, Region, Sink, Source, Tensor
-from dmlcpu.common.stand_ins import strides_of
-from dmlcpu.errors import DmlError
+from dmlcpu.common.stand_ins import bind, strides_of
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR
-from dmlcpu.kernels.registry import ROWS
-from dmlcpu.products.operands import Rhs, Shape, result_shape
+from dmlcpu.kernels.gemm.table import ROWS
+from dmlcpu.products.operands import PARAMETERS, Call, Rhs, Shape, execute, parameters_of
 from dmlcpu.products.packing import PackedMatrix, pack_b
-from dmlcpu.products.plan import PARAMETERS, Layout, Plan, plan
+from dmlcpu.products.plan import Layout, Plan, plan
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.memory import packed_strides
 from dmlcpu.runtime.records import CELL
 
-# Rows that a block has at least, as long as there is memory: with fewer the kernels are slower.
+# Rows of a block, at least, if there is memory: with fewer the kernels are slower.
 _ROWS = 192
 
 
-class Call(NamedTuple):
-    """A product's arguments in their plain forms; a and b are stand-ins if they are Sources."""
-
-    operator: str
-    execute: Callable[..., None]  # the operator's, of the operands and out
-    operands: dict[str, Any]  # matrices a and b, and their parameters, by the names that the plan has for them
-    shape: Shape  # of the result
-    matrix: Shape  # the same with the dimensions that 1-D operands drop
-    keeps: tuple[bool, bool]  # whether the result has the dimension of rows, and that of columns
-    dtype: np.dtype[Any]
+SOURCES = ("a", "b")
 
 
 class Cut(NamedTuple):
@@ -46,64 +45,73 @@ class Cut(NamedTuple):
     columns: int
 
 
-def call_of(operator: str, execute: Callable[..., None], names: tuple[str, ...], checked: Any) -> Call:
-    """Return a call; checked: what the operator's `check` returns; names: of the operands among that."""
-    a, b, batch, dtype, operands = checked
-    named = dict(zip(names, operands, strict=True))
-    matrix = (*batch, named["a"].shape[-2], named["b"].shape[-1])
-    keeps = (a.ndim > 1, b.ndim > 1)
-    return Call(operator, execute, named, result_shape(a.shape, b.shape, batch), matrix, keeps, dtype)
+def blocks_of(
+    function: Callable[..., Any], check: Callable[..., Call]
+) -> tuple[Callable[..., Estimate], Callable[..., None]]:
+    """Return `estimate` and `run`, as each operator's blocks.py has them. check: the checks of the function."""
+
+    def estimate(**arguments: Any) -> Estimate:
+        """Return what a call gives and takes; refuse what the function would. Nothing is read or compiled."""
+        return _estimate(check(**bind(function, arguments, SOURCES)))
+
+    def run(
+        arguments: dict[str, Any], sinks: dict[str, Sink], memory: int, stopping: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Write the product, matrix by matrix: rows of a in blocks, and columns of b if it does not fit."""
+        _run(check(**bind(function, arguments, SOURCES)), arguments, sinks, memory, stopping)
+
+    return estimate, run
 
 
-def estimate(call: Call) -> Estimate:
-    """Return what a call gives and takes; nothing is read or compiled."""
+def _estimate(call: Call) -> Estimate:
     chosen = _plan(call) if can_compile() else None
+    operands = sum(map(_nbytes, (call.a, call.b, *parameters_of(call))))
     return Estimate(
         {"y": Tensor(call.shape, call.dtype)},
-        sum(map(_nbytes, call.operands.values())) + Tensor(call.matrix, call.dtype).nbytes + _workspace(call),
-        partial(_least_memory, call),
+        operands + Tensor(call.matrix, call.dtype).nbytes + _workspace(call),
+        partial(least_memory, _cuts, _needs, call),
         chosen.kernel.name if chosen else "none" if can_compile() else "reference",
     )
 
 
-def _least_memory(call: Call) -> int:
-    """Return the least memory that `run` can do with."""
-    return min(_needs(call, cut) for cut in _cuts(call))
-
-
-def run(call: Call, sources: dict[str, Any], sinks: dict[str, Sink], memory: int, stopping: Callable[[], bool]) -> None:
+def _run(
+    call: Call, sources: dict[str, Any], sinks: dict[str, Sink], memory: int, stopping: Callable[[], bool]
+) -> None:
     """Write the product, matrix by matrix, each by columns of b and rows of a. sources: a and b as they were given."""
     if 0 in call.matrix:
         return
-    cut = next((cut for cut in _cuts(call) if _needs(call, cut) <= memory), None)
-    if cut is None:
-        raise DmlError(call.operator, "memory", f"{memory:,} bytes", f"at least {_least_memory(call):,}")
-    a = _matrices(sources["a"], call.operands["a"])
+    cut = cut_within(call.operator, memory, _cuts, _needs, call)
+    a = _matrices(sources["a"], call.a)
     left = read_blocks(a, (_part(a.shape, region, -1) for region in _regions(call, cut)), stopping)
     right = _right_hand_sides(call, cut, sources["b"], stopping)
-    b: Rhs | None = None
-    out, before = Buffer(), None
+    b, before, out, keeps = call.b, None, Buffer(), _keeps(call)
     for region, (_, rows) in zip(_regions(call, cut), left, strict=True):
-        of_b = _part(call.operands["b"].shape, region, -2)
+        of_b = _part(call.b.shape, region, -2)
         if of_b != before:
             b, before = next(right), of_b
         result = out.array(extent(region), call.dtype)
-        call.execute(*_operands(call, region, rows, b), result)
-        kept = (*region[:-2], *itertools.compress(region[-2:], call.keeps))
+        execute(_part_of(call, region, rows, b), result)
+        kept = (*region[:-2], *itertools.compress(region[-2:], keeps))
         sinks["y"].write(kept, result.reshape(extent(kept)))
 
 
-def _operands(call: Call, region: Region, a: Array, b: Rhs | None) -> list[Any]:
-    """Return what a region of the result is made of; a and b: of its rows and columns."""
-    parts: dict[str, Any] = {"a": a, "b": b}
-    for name, parameter in call.operands.items():
-        if name not in parts:
-            parts[name] = None if parameter is None else parameter[_part(parameter.shape, region)]
-    return [parts[name] for name in call.operands]
+def _keeps(call: Call) -> tuple[bool, bool]:
+    """Return whether the result has the dimension of rows, and that of columns; 1-D operands drop them."""
+    if len(call.shape) != len(call.matrix) - 1:
+        return (len(call.shape) == len(call.matrix),) * 2
+    is_column = call.matrix[-1] == 1
+    return is_column, not is_column
+
+
+def _part_of(call: Call, region: Region, a: Array, b: Rhs) -> Call:
+    """Return the call that gives a region of the result; a and b: its rows and columns."""
+    parameters = zip(PARAMETERS, parameters_of(call), strict=True)
+    parts: dict[str, Any] = {name: each[_part(each.shape, region)] for name, each in parameters if each is not None}
+    return call._replace(a=a, b=b, **parts)
 
 
 class _Vector:
-    """A Source of one dimension as one of matrices, of which each has one row, or one column."""
+    """A Source of one dimension as a matrix of one row, or one column."""
 
     def __init__(self, source: Source, shape: Shape) -> None:
         self.shape, self.dtype = shape, source.dtype
@@ -123,8 +131,8 @@ def _matrices(given: Any, matrices: Array) -> Source:
 
 
 def _right_hand_sides(call: Call, cut: Cut, given: Any, stopping: Callable[[], bool]) -> Iterator[Rhs]:
-    """Yield the right-hand sides of the regions, one when another is needed, packed if several regions need it."""
-    b = call.operands["b"]
+    """Yield a right-hand side for each run of regions that share it, packed if several regions do."""
+    b = call.b
     wanted = (_part(b.shape, region, -2) for region in _regions(call, cut))
     regions = (region for region, _ in itertools.groupby(wanted))
     if isinstance(b, PackedMatrix):
@@ -147,8 +155,8 @@ def _packed_part(b: PackedMatrix, region: Region) -> PackedMatrix:
 
 
 def _packs(call: Call, cut: Cut) -> bool:
-    """Return whether what is read of b is multiplied several times."""
-    is_shared = math.prod(call.operands["b"].shape[:-2]) < math.prod(call.matrix[:-2])
+    """Return whether blocks of b are multiplied several times."""
+    is_shared = math.prod(call.b.shape[:-2]) < math.prod(call.matrix[:-2])
     return cut.rows < call.matrix[-2] or (cut.columns == call.matrix[-1] and is_shared)
 
 
@@ -170,13 +178,13 @@ def _part(shape: Shape, region: Region, whole: int = 0) -> Region:
 
 
 def _cuts(call: Call) -> Iterator[Cut]:
-    """Yield cuts from the one that is best, if there is memory for it, to one that needs least.
+    """Yield cuts from the fastest to one that needs least memory.
 
     a is read again for each block of columns, so these are cut only if b does not fit.
     """
     *_, rows, columns = call.matrix
-    depth = call.operands["a"].shape[-1]
-    is_packed = isinstance(call.operands["b"], PackedMatrix)
+    depth = call.a.shape[-1]
+    is_packed = isinstance(call.b, PackedMatrix)
     height, width = max(1, min(rows, BLOCK // max(depth, columns * call.dtype.itemsize, 1))), columns
     yield Cut(height, width)
     for least_height, least_width in ((_ROWS, NR), (1, 1)):
@@ -189,8 +197,8 @@ def _cuts(call: Call) -> Iterator[Cut]:
 
 
 def _needs(call: Call, cut: Cut) -> int:
-    """Return how many bytes `run` takes with such blocks."""
-    a, b = call.operands["a"], call.operands["b"]
+    """Return the bytes that `run` takes with such blocks."""
+    a, b = call.a, call.b
     depth, result = int(a.shape[-1]), (cut.rows, cut.columns)
     if isinstance(b, PackedMatrix):
         right = _nbytes(b)
@@ -198,40 +206,39 @@ def _needs(call: Call, cut: Cut) -> int:
         padded = (depth + 3) * (cut.columns + NR) + 8 * (cut.columns + NR)
         several = cut.columns < call.matrix[-1] or math.prod(b.shape[:-2]) > 1
         right = (1 + several) * (depth * cut.columns + padded * _packs(call, cut))
-    part = {
-        "a": np.broadcast_to(np.zeros((), a.dtype), (cut.rows, depth)),
-        "b": np.broadcast_to(np.zeros((), b.dtype), (depth, cut.columns)),
-    }
-    workspace = _workspace(call._replace(operands=part, matrix=result))
+    left = np.broadcast_to(np.zeros((), a.dtype), (cut.rows, depth))
+    top = np.broadcast_to(np.zeros((), b.dtype), (depth, cut.columns))
+    parameters: dict[str, Any] = dict.fromkeys(PARAMETERS)
+    workspace = _workspace(call._replace(a=left, b=top, matrix=result, **parameters))
     return 2 * cut.rows * depth + right + Tensor(result, call.dtype).nbytes + workspace
 
 
 def _workspace(call: Call) -> int:
-    """Return how many bytes of workspace a call in one piece takes."""
+    """Return the bytes of workspace of a call in one piece."""
     chosen = _plan(call) if can_compile() else None
     return CELL * chosen.workspace.cells if chosen else 0
 
 
 def _nbytes(operand: Any) -> int:
-    """Return how many bytes an operand takes."""
+    """Return the bytes of an operand."""
     if isinstance(operand, PackedMatrix):
         return int(operand.panels.nbytes + operand.sums.nbytes)
     return 0 if operand is None else int(operand.nbytes)
 
 
 def _plan(call: Call) -> Plan | None:
-    """Return how the kernels work on a call in one piece, or None if its result is empty."""
+    """Return the plan of a call in one piece, or None if its result is empty."""
     if 0 in call.matrix:
         return None
-    a, b = call.operands["a"], call.operands["b"]
+    a = call.a
+    b: Any = call.b
     is_packed = isinstance(b, PackedMatrix)
-    shapes = [None if call.operands.get(name) is None else call.operands[name].shape for name in PARAMETERS]
     return plan(
         call.operator,
         Layout(a.shape, strides_of(a), a.dtype),
         Layout(b.shape, (0,) * b.ndim if is_packed else strides_of(b), b.dtype),
         Layout(call.matrix, packed_strides(call.matrix, call.dtype.itemsize), call.dtype),
-        tuple(shapes),
+        tuple([None if each is None else each.shape for each in parameters_of(call)]),
         b.layout if is_packed else ROWS,
         threads.budget(),
     )

@@ -1,51 +1,115 @@
-"""The operands of products of bytes, as NumPy's matmul takes them."""
+"""A call of a product of bytes: its operands in plain forms, its output, its execution."""
 
-from typing import Any, TypeVar
+import inspect
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from dmlcpu import reference
 from dmlcpu.common.arguments import Array, check_apart, check_output
-from dmlcpu.products.packing import PackedMatrix
-from dmlcpu.products.quantization import check_matrix, common_batch
+from dmlcpu.products.packing import PackedMatrix, unpack
+from dmlcpu.products.plan import multiply
+from dmlcpu.products.quantization import check_matrix, common_batch, scale, zero_point
+from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.results import empty_result
+from dmlcpu.runtime.threads import budget
 
 Rhs = Array | PackedMatrix
 Shape = tuple[int, ...]
-_Operands = TypeVar("_Operands")
-
-# Arguments of a product in their plain forms: a and b, the batch shape and the type of the result, and what the
-# operator's `execute` takes before out.
-Checked = tuple[Array, Rhs, Shape, np.dtype[Any], _Operands]
+ABSENT: Final = object()  # for a scale that an operator does not have
 
 
-def check_operands(operator: str, a: Any, b: Any) -> tuple[Array, Rhs, Array, Rhs, Shape]:
-    """Return two operands that fit together, as they are and as matrices, and the batch shape of their product."""
-    a = check_matrix(operator, "a", a, at_least=1)
+class Call(NamedTuple):
+    """The arguments of a product in their plain forms, but for the output.
+
+    Scales are float32 and zero points of their tensor's type, two-dimensional and more: they broadcast to (..., M, 1)
+    for a and y, to (..., 1, N) for b. None is a zero point of 0, or a scale that the operator does not have.
+    """
+
+    operator: str
+    a: Array  # matrices, as b is
+    a_scale: Array | None
+    a_zero_point: Array | None
+    b: Rhs
+    b_scale: Array | None
+    b_zero_point: Array | None
+    y_scale: Array | None
+    y_zero_point: Array | None
+    dtype: np.dtype[Any]  # of the result
+    matrix: Shape  # the result's, as of matrices
+    shape: Shape  # the result's, without the dimensions that 1-D operands drop
+
+
+OPERANDS = Call._fields[1:9]
+PARAMETERS = tuple(name for name in OPERANDS if name not in ("a", "b"))  # in the kernels' order
+parameters_of: Callable[[Call], tuple[Array | None, ...]] = attrgetter(*PARAMETERS)
+
+
+def check(
+    operator: str,
+    result_type: Callable[[str, Any, Any, np.dtype[Any]], np.dtype[Any]],
+    a: Any,
+    a_scale: Any,
+    a_zero_point: Any,
+    b: Any,
+    b_scale: Any,
+    b_zero_point: Any,
+    y_scale: Any,
+    y_zero_point: Any,
+    out_dtype: Any,
+) -> Call:
+    """Return the arguments in their plain forms, or refuse them.
+
+    result_type: returns the result's type for (operator, out_dtype, y_zero_point, a's type), or refuses out_dtype.
+    """
+    a = check_matrix(operator, "a", a)
     if not isinstance(b, PackedMatrix):
-        b = check_matrix(operator, "b", b, at_least=1)
-    matrix_a = a if a.ndim > 1 else a[None, :]
-    matrix_b = b if b.ndim > 1 else b[:, None]
-    return (
-        a,
-        b,
-        matrix_a,
-        matrix_b,
-        common_batch(operator, ("a", a.shape), ("b", b.shape), matrix_a.shape, matrix_b.shape),
+        b = check_matrix(operator, "b", b)
+    a_type, a_shape, b_shape = a.dtype, a.shape, b.shape
+    left = a_shape if len(a_shape) > 1 else (1, *a_shape)
+    right = b_shape if len(b_shape) > 1 else (*b_shape, 1)
+    batch = common_batch(operator, a_shape, b_shape, left, right)
+    rows, columns, y_rows = (*left[:-1], 1), (*right[:-2], 1, right[-1]), (*batch, left[-2], 1)
+    dtype = result_type(operator, out_dtype, y_zero_point, a_type)
+    return Call(
+        operator,
+        a if left is a_shape else a[None, :],
+        None if a_scale is ABSENT else scale(operator, "a_scale", a_scale, rows, rows=True),
+        zero_point(operator, "a_zero_point", a_zero_point, a_type, rows, rows=True),
+        b if right is b_shape else b[:, None],
+        None if b_scale is ABSENT else scale(operator, "b_scale", b_scale, columns, rows=False),
+        zero_point(operator, "b_zero_point", b_zero_point, b.dtype, columns, rows=False),
+        None if y_scale is ABSENT else scale(operator, "y_scale", y_scale, y_rows, rows=True),
+        zero_point(operator, "y_zero_point", y_zero_point, dtype, y_rows, rows=True),
+        dtype,
+        (*batch, left[-2], right[-1]),
+        (*batch, *a_shape[-2:-1], *(b_shape[-1:] if len(b_shape) > 1 else ())),
     )
 
 
-def result_shape(a: Shape, b: Shape, batch: Shape) -> Shape:
-    """Return the shape of the product of operands of two shapes."""
-    return (*batch, *a[-2:-1], *(b[-1:] if len(b) > 1 else ()))
-
-
-def result_of(operator: str, a: Array, b: Rhs, batch: Shape, out: Any, dtype: np.dtype[Any]) -> tuple[Array, Array]:
-    """Return the output, new or the one given, and a view of it as matrices; 1-D operands drop a dimension."""
-    shape = result_shape(a.shape, b.shape, batch)
+def allocate(call: Call, out: Any) -> Array:
+    """Return the output: a new array, or `out` if it fits."""
     if out is None:
-        out = empty_result(shape, dtype)
-    else:
-        out = check_output(operator, "out", out, shape, dtype)
-        check_apart(operator, "out", out, {"a": a} if isinstance(b, PackedMatrix) else {"a": a, "b": b})
-    result = out if b.ndim > 1 else out[..., None]
-    return out, result if a.ndim > 1 else result[..., None, :]
+        return empty_result(call.shape, call.dtype)
+    result = check_output(call.operator, "out", out, call.shape, call.dtype)
+    check_apart(call.operator, "out", result, {"a": call.a})
+    if not isinstance(call.b, PackedMatrix):
+        check_apart(call.operator, "out", result, {"b": call.b})
+    return result
+
+
+def execute(call: Call, out: Array, *, most_threads: int | None = None) -> None:
+    """Run a call on an output of its `shape`, or of matrices."""
+    if out.size == 0:
+        return
+    if out.ndim < len(call.matrix):
+        out = out.reshape(call.matrix)
+    if can_compile():
+        multiply(call.operator, call.a, call.b, parameters_of(call), out, budget(most_threads))
+        return
+    function = getattr(reference, call.operator)
+    given = call._replace(b=unpack(call.b) if isinstance(call.b, PackedMatrix) else call.b)._asdict()
+    operands = {name: given[name] for name in inspect.signature(function).parameters if name in OPERANDS}
+    function(**operands, out_dtype=out.dtype, out=out)

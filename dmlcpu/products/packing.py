@@ -18,9 +18,9 @@ from dmlcpu.kernels.gemm.work import groups_of, panels_of
 from dmlcpu.kernels.walk import merge, walk_of
 from dmlcpu.products.quantization import check_matrix
 from dmlcpu.runtime import threads
-from dmlcpu.runtime.compilation import can_compile, in_python
+from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.memory import aligned_empty, first_word, packed_strides, words
-from dmlcpu.runtime.records import fill
+from dmlcpu.runtime.records import CACHE_LINE, fill
 from dmlcpu.runtime.threads import Budget
 
 _BYTE = np.dtype(np.uint8)
@@ -57,16 +57,21 @@ class PackedMatrix:
         return f"PackedMatrix(shape={self.shape}, dtype={self.dtype}, layout={self.layout!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickle, (self.shape, self.dtype, self.layout, self.panels, self.sums)
+        return PackedMatrix, (self.shape, self.dtype, self.layout, self.panels, self.sums)
+
+    def __post_init__(self) -> None:
+        """Refuse another layout; copy unpickled arrays that do not lie on a cache line, or cannot be written to."""
+        if self.layout != LAYOUT:
+            raise UnsupportedError("pack_b", "layout", self.layout, LAYOUT)
+        for name, array in (("panels", self.panels), ("sums", self.sums)):
+            if array.ctypes.data % CACHE_LINE or not array.flags.writeable:
+                aligned = aligned_empty(array.size, np.int64)
+                aligned[...] = array
+                object.__setattr__(self, name, aligned)
 
 
-def _unpickle(shape: tuple[int, ...], dtype: np.dtype[Any], layout: str, panels: Array, sums: Array) -> PackedMatrix:
-    """Return a packed matrix whose panels lie on a cache line again, which pickling does not care for."""
-    if layout != LAYOUT:
-        raise UnsupportedError("pack_b", "layout", layout, LAYOUT)
-    aligned = aligned_empty(panels.size, np.int64)
-    aligned[...] = panels
-    return PackedMatrix(shape, dtype, layout, aligned, sums.copy())  # which can be written to again
+# Pickles name the class by its public path, so that they outlive a move of this module.
+PackedMatrix.__module__ = "dmlcpu"
 
 
 def pack_b(b: ArrayLike) -> PackedMatrix:
@@ -99,8 +104,8 @@ def pack_b(b: ArrayLike) -> PackedMatrix:
     """
     b = check_matrix("pack_b", "b", b, at_least=2)
     *batch, depth, columns = b.shape
-    padded = math.prod(batch) * in_python(panels_of)(columns) * NR
-    panels, sums = aligned_empty(padded * in_python(groups_of)(depth) // 2, np.int64), aligned_empty(padded, np.int64)
+    padded = math.prod(batch) * panels_of(columns) * NR
+    panels, sums = aligned_empty(padded * groups_of(depth) // 2, np.int64), aligned_empty(padded, np.int64)
     sums[...] = 0
     if not can_compile():
         _pack(b, panels, sums)
@@ -111,7 +116,7 @@ def pack_b(b: ArrayLike) -> PackedMatrix:
 
 
 def _pack(b: Array, panels: Array, sums: Array) -> None:
-    """Do in NumPy what the kernel does."""
+    """Pack in NumPy, as the kernel does."""
     *_, depth, columns = b.shape
     rows = _rows_of(panels, b.shape)
     batches, groups, four, count, width = rows.shape
@@ -133,7 +138,7 @@ def unpack(b: PackedMatrix) -> Array:
 def _rows_of(panels: Array, shape: tuple[int, ...]) -> Array:
     """View panels as bytes in the order of rows: matrices, groups, rows of a group, panels, columns of a panel."""
     *batch, depth, columns = shape
-    in_memory = (math.prod(batch), in_python(panels_of)(columns), in_python(groups_of)(depth), NR, 4)
+    in_memory = (math.prod(batch), panels_of(columns), groups_of(depth), NR, 4)
     return panels.view(_BYTE).reshape(in_memory).transpose(0, 2, 4, 1, 3)
 
 
@@ -141,10 +146,10 @@ def _rows_of(panels: Array, shape: tuple[int, ...]) -> Array:
 def _pack_plan(
     shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any], budget: Budget
 ) -> tuple[Callable[..., Any], NDArray[np.int64]]:
-    """Return the kernel, for the parts that the work is cut into, and its work record for this layout."""
+    """Return the kernel, for the parts that the work is cut into, and the work record of matrices of this layout."""
     *batch, depth, columns = shape
     matrices = math.prod(batch)
-    parts = budget.parts(work=math.prod(shape) // 8, most=matrices * in_python(panels_of)(columns))
+    parts = budget.parts(work=math.prod(shape) // 8, most=matrices * panels_of(columns))
     sizes, along_batch = merge(batch, strides[:-2])
     work = fill(
         WORK,
@@ -164,16 +169,16 @@ def _pack_plan(
 
 
 def rhs_sign_flip(dtype: np.dtype[Any]) -> int:
-    """Return what makes signed bytes of bytes of this type, by exclusive or: what they stand for is 128 less."""
+    """Return the mask that turns bytes of this type into signed ones, 128 less, by exclusive or."""
     return 0 if dtype == np.int8 else _SIGN
 
 
 def lhs_sign_flip(dtype: np.dtype[Any]) -> int:
-    """Return what makes unsigned bytes of bytes of this type: what they stand for is 128 more."""
+    """Return the mask that turns bytes of this type into unsigned ones, 128 more, by exclusive or."""
     return _SIGN - rhs_sign_flip(dtype)
 
 
 def broadcast_strides(shape: tuple[int, ...], ndim: int) -> tuple[int, ...]:
-    """Return the strides, in items, of a contiguous array when it is broadcast to so many dimensions."""
+    """Return the strides, in items, of a contiguous array when it is broadcast to `ndim` dimensions."""
     own = (1,) * (ndim - len(shape)) + shape
     return tuple(stride if size > 1 else 0 for size, stride in zip(own, packed_strides(own), strict=True))

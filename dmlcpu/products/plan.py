@@ -12,36 +12,18 @@ from numpy.typing import NDArray
 
 from dmlcpu.common.arguments import Array
 from dmlcpu.kernels import registry
-from dmlcpu.kernels.gemm import skinny
-from dmlcpu.kernels.gemm.microkernels.microkernel import NR
+from dmlcpu.kernels.gemm.cut import SKINNY_SUMS, Cut, cut_skinny, cut_tiles
 from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK
-from dmlcpu.kernels.gemm.work import (
-    COUNTER,
-    MOST_PANELS,
-    NARROW,
-    SHARES,
-    WORK,
-    Problem,
-    groups_of,
-    lhs_cells,
-    panels_of,
-    share_cells,
-)
-from dmlcpu.kernels.registry import ROWS, Entry, Product
+from dmlcpu.kernels.gemm.table import ROWS, Product
+from dmlcpu.kernels.gemm.work import COUNTER, NARROW, SHARES, WORK, Problem, groups_of, panels_of
 from dmlcpu.kernels.walk import merge, walk_of
 from dmlcpu.products.packing import PackedMatrix, broadcast_strides, lhs_sign_flip, rhs_sign_flip
-from dmlcpu.runtime.compilation import in_python
 from dmlcpu.runtime.memory import Workspace, first_word, second_level_cache, word_strides, words
 from dmlcpu.runtime.records import fill
 from dmlcpu.runtime.threads import Budget
 
 _log = logging.getLogger("dmlcpu")
 
-# Bytes of a's rows that are kept packed from one block of columns to the next; more of them are packed every time
-# (measured, like those below, on a Xeon with VNNI).
-_KEPT_LHS = 4 << 20
-# Bytes of the sums that a few rows are multiplied into: they stay near while b passes (16 KiB are slower, 256 alike).
-_SKINNY_SUMS = 64 << 10
 # Into how many tasks the work of a thread is cut, so that a fast core can take what a slow one does not get to.
 _TASKS = 4
 BYTE = np.dtype(np.uint8)
@@ -57,23 +39,19 @@ class Layout(NamedTuple):
     dtype: np.dtype[Any]
 
 
-class Cut(NamedTuple):
-    """How the work is cut; see the kernels' work record."""
+class Tasks(NamedTuple):
+    """Threads, and the tasks that each product is cut into."""
 
     threads: int
     row_parts: int
     column_parts: int
-    NC: int
-    slots: int
-    keeps_rows: bool
-    share_cells: int
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """How one set of shapes and layouts is worked on."""
 
-    kernel: Entry
+    kernel: Product
     run: Callable[..., Any]  # it, for the parts that the work is cut into
     work: NDArray[np.int64]  # what it is told
     workspace: Workspace
@@ -95,56 +73,46 @@ def plan(
     """
     *batch, rows, columns = out.shape
     problem = Problem(math.prod(batch), rows, columns, a.shape[-1], b.strides[-1])
-    entry, product, reason = _kernel_for(operator, problem, b_layout, budget.kernel)
+    product, reason = _kernel_for(operator, problem, b_layout, budget.kernel)
     is_packed = b_layout != ROWS
-    cut = _cut_skinny(problem, budget) if product.is_skinny else _cut_tiles(product, problem, is_packed, budget)
-    _log.debug("%s: %s by %s: %s (%s), %d parts", operator, a.shape, b.shape, entry.name, reason, cut.threads)
-    wraps = product.wraps and out.dtype.itemsize == 4
-    is_wide = problem.depth > NARROW and not wraps
+    tasks, cut = _cut_skinny(problem, budget) if product.is_skinny else _cut_tiles(product, problem, is_packed, budget)
+    _log.debug("%s: %s by %s: %s (%s), %d parts", operator, a.shape, b.shape, product.name, reason, tasks.threads)
+    is_wide = problem.depth > NARROW and not (product.epilogue.wraps and out.dtype.itemsize == 4)
     return Plan(
-        entry,
-        entry.kernel.for_parts(cut.threads),
-        fill(WORK, **_sizes(problem, cut, out.dtype), **_arrays(a, b, out, parameters, is_packed, is_wide)),
-        Workspace(SHARES + cut.threads * cut.share_cells),
+        product,
+        product.kernel.for_parts(tasks.threads),
+        fill(WORK, **_sizes(problem, tasks, cut, out.dtype), **_arrays(a, b, out, parameters, is_packed, is_wide)),
+        Workspace(SHARES + tasks.threads * cut.share_cells),
     )
 
 
-def _kernel_for(operator: str, problem: Problem, b_layout: str, name: str | None) -> tuple[Entry, Product, str]:
+def _kernel_for(operator: str, problem: Problem, b_layout: str, name: str | None) -> tuple[Product, str]:
     """Return the kernel that suits a product best, or the one of that name if it can do it, and why it is."""
-    able = [
-        (entry, entry.product)
-        for entry in registry.available(operator, "dot")
-        if name in (None, entry.name)
-        and entry.product is not None
-        and b_layout in entry.product.rhs_layouts
-        and (entry.supports is None or entry.supports(problem))
-    ]
+    named = [row for row in registry.available(operator, "dot") if name in (None, row.name)]
+    able: list[Product] = [row for row in named if row.supports(problem, b_layout)]
     if not able:
         raise LookupError(f"no kernel {name or 'at all'} for this product on this machine")
-    entry, product = max(able, key=lambda pair: (pair[1].is_skinny, pair[0].isa.rank))  # those for few rows come first
+    product = max(able, key=lambda row: (row.is_skinny, row.isa.rank))  # those for few rows come first
     if name:
-        return entry, product, "asked for"
+        return product, "asked for"
     b = "as it lies in memory" if b_layout == ROWS else f"packed as {b_layout}"
     rows = "few rows, " if product.is_skinny else ""
-    return entry, product, f"{rows}B {b}: the highest instruction set of those that can"
+    return product, f"{rows}B {b}: the highest instruction set of those that can"
 
 
-def _sizes(problem: Problem, cut: Cut, dtype: np.dtype[Any]) -> dict[str, Any]:
+def _sizes(problem: Problem, tasks: Tasks, cut: Cut, dtype: np.dtype[Any]) -> dict[str, Any]:
     """Return the fields of the work record that say what is multiplied, and how it is cut."""
     lowest, highest = (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.kind in "iu" else (0, 0)
     return {
         "M": problem.rows,
         "N": problem.columns,
         "K": problem.depth,
-        "groups": in_python(groups_of)(problem.depth),
-        "panels": in_python(panels_of)(problem.columns),
-        "tasks": problem.batches * cut.row_parts * cut.column_parts,
-        "row_parts": cut.row_parts,
-        "column_parts": cut.column_parts,
-        "NC": cut.NC,
-        "slots": cut.slots,
-        "keeps_rows": cut.keeps_rows,
-        "share_cells": cut.share_cells,
+        "groups": groups_of(problem.depth),
+        "panels": panels_of(problem.columns),
+        "tasks": problem.batches * tasks.row_parts * tasks.column_parts,
+        "row_parts": tasks.row_parts,
+        "column_parts": tasks.column_parts,
+        **cut._asdict(),
         "lowest": int(lowest),
         "highest": int(highest),
     }
@@ -184,16 +152,16 @@ def _matrix(shape: tuple[int, ...], strides: tuple[int, ...], along_batch: list[
 
 
 def _batch_strides(layout: Layout, ndim: int) -> tuple[int, ...]:
-    """Return the strides of the batch dimensions when they are broadcast to so many."""
+    """Return the strides of the batch dimensions when they are broadcast to `ndim` dimensions."""
     own = layout.strides[:-2]
     pairs = zip(layout.shape, own, strict=False)
     return (0,) * (ndim - len(own)) + tuple(stride if size > 1 else 0 for size, stride in pairs)
 
 
-def _cut_tiles(product: Product, problem: Problem, is_packed: bool, budget: Budget) -> Cut:
+def _cut_tiles(product: Product, problem: Problem, is_packed: bool, budget: Budget) -> tuple[Tasks, Cut]:
     """Cut a product of packed operands by rows and by columns."""
     batches, rows, columns, depth, _ = problem
-    groups, panels, tiles = in_python(groups_of)(depth), in_python(panels_of)(columns), -(-rows // product.mr)
+    panels, tiles = panels_of(columns), -(-rows // product.mr)
     # In nanoseconds (Zen 4, within a factor of 2).
     reading = columns * depth // (48 if is_packed else 8)  # and packing, if it is not
     work = batches * (rows * columns * depth // product.rate + reading + rows * depth // 8)
@@ -201,17 +169,12 @@ def _cut_tiles(product: Product, problem: Problem, is_packed: bool, budget: Budg
     row_parts, column_parts = parts_of(batches, tiles, panels, threads, not is_packed)
     while threads > 1 and batches * row_parts * column_parts < _TASKS * threads and 2 * column_parts <= panels:
         column_parts *= 2
-    in_cache = second_level_cache() // 2 // max(1, 4 * groups * NR)
-    block = max(1, min(in_cache, MOST_PANELS, -(-panels // column_parts)))
-    slots = -(-tiles // row_parts)
-    keeps_rows = 8 * slots * in_python(lhs_cells)(groups, product.mr) <= _KEPT_LHS
-    slots = slots if keeps_rows else 1
-    cells = share_cells(depth, block, product.mr, slots, not is_packed)
     threads = min(threads, batches * row_parts * column_parts)
-    return Cut(threads, row_parts, column_parts, block, slots, keeps_rows, cells)
+    cut = cut_tiles(rows, columns, depth, product.mr, row_parts, column_parts, is_packed, second_level_cache())
+    return Tasks(threads, row_parts, column_parts), cut
 
 
-def _cut_skinny(problem: Problem, budget: Budget) -> Cut:
+def _cut_skinny(problem: Problem, budget: Budget) -> tuple[Tasks, Cut]:
     """Cut a product of few rows by columns, and these into blocks whose sums stay in the nearest caches."""
     batches, rows, columns, depth, _ = problem
     blocks = -(-columns // BLOCK)
@@ -219,10 +182,8 @@ def _cut_skinny(problem: Problem, budget: Budget) -> Cut:
     column_parts = 1
     while threads > 1 and batches * column_parts < _TASKS * threads and 2 * column_parts <= blocks:
         column_parts *= 2
-    most = _SKINNY_SUMS // ((rows + 1) * 4 * BLOCK)
-    NC = BLOCK // NR * max(1, min(most, -(-blocks // column_parts)))
-    cells = skinny.share_cells(depth, NC, rows)
-    return Cut(min(threads, batches * column_parts), 1, column_parts, NC, 1, True, cells)
+    cut = cut_skinny(rows, columns, depth, column_parts, SKINNY_SUMS)
+    return Tasks(min(threads, batches * column_parts), 1, column_parts), cut
 
 
 def parts_of(batches: int, tiles: int, panels: int, threads: int, packs: bool) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Checks of what only quantized operators have: int8 matrices, scales and zero points."""
+"""Checks of the arguments of quantized operators: int8 matrices, scales and zero points."""
 
 import functools
 from typing import Any
@@ -9,61 +9,61 @@ from dmlcpu.common.arguments import Array, as_array, as_dtype, check_type, type_
 from dmlcpu.common.data_types import QUANTIZED
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
 
+Shape = tuple[int, ...]
+
 _QUANTIZED = {np.dtype(name).num for name in QUANTIZED}
 _FLOATS = (float, np.float32, np.float64)
 _TINY, _HUGE = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 
 
-def check_matrix(operator: str, field: str, value: Any, at_least: int) -> Array:
-    """Return an int8 or uint8 array of at least so many dimensions."""
+def check_matrix(operator: str, field: str, value: Any, at_least: int = 1) -> Array:
+    """Return an int8 or uint8 array of at least this number of dimensions."""
     array = as_array(operator, field, value)
-    if array.dtype.num not in _QUANTIZED:  # sooner looked up than the name
+    if array.dtype.num not in _QUANTIZED:  # a number is looked up faster than a name
         check_type(operator, field, array.dtype, QUANTIZED)
     if array.ndim < at_least:
         raise BindingError(operator, f"{field}.ndim", str(array.ndim), f"at least {at_least}")
     return array
 
 
-def common_batch(
-    operator: str,
-    a: tuple[str, tuple[int, ...]],
-    b: tuple[str, tuple[int, ...]],
-    a_matrix: tuple[int, ...],
-    b_matrix: tuple[int, ...],
-) -> tuple[int, ...]:
-    """Return the batch shape of the product, or refuse operands (name, shape) that do not fit together."""
-    (a_name, a_shape), (b_name, b_shape) = a, b
-    if a_matrix[-1] != b_matrix[-2]:
-        allowed = f"K = {a_matrix[-1]} rows ({a_name}.shape is {a_shape})"
-        raise BindingError(operator, f"{b_name}.shape", str(b_shape), allowed)
-    if a_matrix[:-2] == b_matrix[:-2]:
-        return a_matrix[:-2]
+def common_batch(operator: str, a: Shape, b: Shape, left: Shape, right: Shape) -> Shape:
+    """Return the batch shape of a product, or refuse operands that do not fit together.
+
+    a, b: the shapes of the operands; left, right: those of the matrices that they are.
+    """
+    if left[-1] != right[-2]:
+        raise BindingError(operator, "b.shape", str(b), f"K = {left[-1]} rows (a.shape is {a})")
+    batch = left[:-2]
+    if batch == right[:-2]:
+        return batch
     try:
-        return np.broadcast_shapes(a_matrix[:-2], b_matrix[:-2])
+        return np.broadcast_shapes(batch, right[:-2])
     except ValueError:
-        allowed = f"batch dimensions that broadcast with {a_matrix[:-2]} ({a_name}.shape is {a_shape})"
-        raise BindingError(operator, f"{b_name}.shape", str(b_shape), allowed) from None
+        allowed = f"batch dimensions that broadcast with {batch} (a.shape is {a})"
+        raise BindingError(operator, "b.shape", str(b), allowed) from None
 
 
 def output_type(operator: str, out_dtype: Any, y_zero_point: Any, default: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the type of the product: what is asked for, else the zero point's, else the default."""
+    """Return the type of a quantized product: `out_dtype`, else the zero point's, else the default."""
     if out_dtype is None:
-        zero_type = default if y_zero_point is None else as_array(operator, "y_zero_point", y_zero_point).dtype
+        if y_zero_point is None or type(y_zero_point) is int:
+            return default
+        zero_type = as_array(operator, "y_zero_point", y_zero_point).dtype
         return zero_type if type_name(zero_type) in QUANTIZED else default
     return as_dtype(operator, "out_dtype", out_dtype, QUANTIZED)
 
 
-def scale(operator: str, field: str, value: Any, shape: tuple[int, ...], *, rows: bool) -> Array:
+def scale(operator: str, field: str, value: Any, shape: Shape, *, rows: bool) -> Array:
     """Return a scale as float32 in a shape that broadcasts to `shape`: (..., M, 1) of rows, else (..., 1, N)."""
-    if type(value) in _FLOATS and _TINY < value < _HUGE:  # an ordinary number needs none of the care below
-        return _number(float(value), "float32")
+    if type(value) in _FLOATS and _TINY < value < _HUGE:  # an ordinary number needs no further check
+        return _number(float(value), "f")
     array = as_array(operator, field, value)
     if array.dtype.kind not in "fiu" and type_name(array.dtype) != "bfloat16":
         raise UnsupportedError(operator, f"{field}.dtype", str(array.dtype), "floating types")
     if array.dtype == np.float32:
         array = array.copy()  # an output that shares its memory must not change it
     else:
-        with np.errstate(all="ignore"):  # what overflows is refused as infinite
+        with np.errstate(all="ignore"):  # a number that overflows is refused as infinite
             array = array.astype(np.float32)
     check_scale(operator, field, array)
     return _spread(operator, field, array, shape, rows)
@@ -71,12 +71,12 @@ def scale(operator: str, field: str, value: Any, shape: tuple[int, ...], *, rows
 
 @functools.lru_cache(maxsize=1024)
 def _number(value: float, dtype: str) -> Array:
-    """Return a number as a matrix of one element: who multiplies often gives the same ones."""
+    """Return a number as a matrix of one element. Cached: most calls repeat the numbers of earlier ones."""
     return np.array([[value]], dtype)
 
 
 def zero_point(
-    operator: str, field: str, value: Any, dtype: np.dtype[Any], shape: tuple[int, ...], *, rows: bool
+    operator: str, field: str, value: Any, dtype: np.dtype[Any], shape: Shape, *, rows: bool
 ) -> Array | None:
     """Return a zero point in its tensor's type, in a shape that broadcasts to `shape`; None stays None."""
     if value is None:
@@ -84,7 +84,7 @@ def zero_point(
     if (type(value) is int or type(value) is dtype.type) and (
         0 <= value < 256 if dtype == np.uint8 else -128 <= value < 128
     ):
-        return _number(int(value), type_name(dtype))
+        return _number(int(value), dtype.char)
     array = as_array(operator, field, value)
     if array.dtype == dtype:
         return _spread(operator, field, array.copy(), shape, rows)  # as with scales
@@ -115,7 +115,7 @@ def _bad_element(operator: str, field: str, array: Array, bad: Array, allowed: s
     return DmlError(operator, f"{field}{place}", str(array[where]), allowed)
 
 
-def _spread(operator: str, field: str, array: Array, shape: tuple[int, ...], rows: bool) -> Array:
+def _spread(operator: str, field: str, array: Array, shape: Shape, rows: bool) -> Array:
     """Return a view of `array` with the dimensions of `shape`: (..., length, 1) or (..., 1, length)."""
     length = shape[-2] if rows else shape[-1]
     if array.size == 1:

@@ -5,13 +5,16 @@ import hashlib
 import logging
 import types
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from llvmlite import ir
 from numba import njit
+from numba.extending import register_jitable
 
 from dmlcpu.runtime.cache import KernelCache
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 _log = logging.getLogger("dmlcpu")
 
@@ -38,6 +41,12 @@ def inlined(function: Callable[..., Any]) -> Any:
     then again in each of its callers, and in their callers.
     """
     return njit(**_HELPER_OPTIONS, inline="always")(function)
+
+
+def shared(function: Function) -> Function:
+    """Make a function that plans call as the Python function it is, and that is compiled into kernels that call it."""
+    registered: Function = register_jitable(**_HELPER_OPTIONS)(function)
+    return registered
 
 
 def compile_kernel(function: Callable[..., Any]) -> Any:

@@ -10,6 +10,7 @@ from sphinx.util.docutils import SphinxDirective
 
 from dmlcpu.cli.parser import help_of
 from dmlcpu.kernels import registry
+from dmlcpu.kernels.gemm.table import Product
 
 
 class FeatureLevels(SphinxDirective):
@@ -22,19 +23,19 @@ class FeatureLevels(SphinxDirective):
 
 
 class KernelTable(SphinxDirective):
-    """``.. kernel-table::``: the lines of the registry."""
+    """``.. kernel-table::``: the rows of all tables of kernels."""
 
     def run(self) -> list[nodes.Node]:
         head = ("Operator", "Stage", "Kernel", "Instruction set", "Tile", "Reads B as")
         rows = [
-            (entry.operator, entry.stage, f"``{entry.name}``", entry.isa.name.lower(), *_product(entry.product))
-            for entry in registry.KERNELS
+            (row.operator, row.stage, f"``{row.name}``", row.isa.name.lower(), *_product(row))
+            for row in registry.rows()
         ]
         return self.parse_text_to_nodes(list_table("20 12 34 14 8 12", head, rows))
 
 
-def _product(product: registry.Product | None) -> tuple[str, str]:
-    return (f"{product.mr} x {product.nr}", ", ".join(product.rhs_layouts)) if product else ("", "")
+def _product(row: registry.Row) -> tuple[str, str]:
+    return (f"{row.mr} x {row.nr}", ", ".join(row.rhs_layouts)) if isinstance(row, Product) else ("", "")
 
 
 class CommandHelp(SphinxDirective):

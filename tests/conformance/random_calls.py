@@ -15,12 +15,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from samples import THREADS, Call, assert_same_bits, modules_of_calls, random_example, strided
+from samples import THREADS, Sample, assert_same_bits, modules_of_calls, random_example, strided
 
 from dmlcpu.operators import OPERATORS
 from dmlcpu.runtime.threads import use_budget
 
-Maker = Callable[[np.random.Generator], Call]
+Maker = Callable[[np.random.Generator], Sample]
 
 
 def maker(name: str) -> Maker:
@@ -33,7 +33,7 @@ def maker(name: str) -> Maker:
 RANDOM_CALLS = [maker(name) for name in OPERATORS]
 
 
-def outputs_for(rng: np.random.Generator, call: Call, expected: tuple[np.ndarray, ...]) -> dict[str, object]:
+def outputs_for(rng: np.random.Generator, call: Sample, expected: tuple[np.ndarray, ...]) -> dict[str, object]:
     """Choose the outputs: new arrays, given arrays of some layout, or in place."""
     choice = rng.integers(4)
     native = tuple(right.astype(right.dtype.newbyteorder("=")) for right in expected)

@@ -10,9 +10,9 @@ from desc_builders import OWNED, tensor
 from toy_descs import FLOATS, OPERATOR, SumOperatorDesc, split, sums
 
 from dmlcpu import FeatureLevel, OperatorType, batch, compile_operator, operator_desc_from_dict
-from dmlcpu.directml import dxdispatch
 from dmlcpu.directml.feature_level import FOUR, Allowed, Support, check_support
 from dmlcpu.errors import BindingError, InvalidDescriptorError, UnsupportedError
+from dmlcpu.operators import descs
 from dmlcpu.operators.table import Operator
 
 
@@ -23,7 +23,7 @@ def in_the_table(monkeypatch):
     monkeypatch.setitem(sys.modules, "dmlcpu.operators.sums", ModuleType("dmlcpu.operators.sums"))
     monkeypatch.setitem(sys.modules, module.__name__, module)
     row = Operator("sums", {OperatorType.SCATTER_ND: "SumOperatorDesc"}, ("float32",))
-    monkeypatch.setattr(dxdispatch, "OPERATORS", {"sums": row})
+    monkeypatch.setattr(descs, "OPERATORS", {"sums": row})
 
 
 def test_arrays_are_tuples_of_checked_elements():

@@ -52,6 +52,7 @@ def test_what_is_packed_and_its_own_is_run_without_being_bound(monkeypatch):
     op = compile_operator(top_k1_desc())
     monkeypatch.setattr(op, "_run", op._run._replace(general=None))
     check_top_k(op(input_tensor=ROWS.copy(), output_value_tensor=values, output_index_tensor=indices))
+    check_top_k(op(input_tensor=ROWS.copy(), output_index_tensor=indices))  # an output is allocated
     with pytest.raises(TypeError, match="not callable"):
         op(input_tensor=ROWS[::-1], output_value_tensor=values, output_index_tensor=indices)
 

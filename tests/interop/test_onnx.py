@@ -1,6 +1,5 @@
 """ONNX's own node tests on these kernels, and arguments that these tests do not cover."""
 
-import sys
 import warnings
 
 import numpy as np
@@ -9,7 +8,6 @@ import pytest
 onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper  # noqa: E402
 from onnx.reference import ReferenceEvaluator  # noqa: E402
-from processes import run  # noqa: E402
 
 from dmlcpu.interop import onnx as ours  # noqa: E402
 from dmlcpu.interop.onnx import ops  # noqa: E402
@@ -137,20 +135,3 @@ def test_unsupported_arguments_are_left_to_onnx(taken):
 def test_bad_index_is_named():
     with pytest.raises(IndexError, match=r"indices\[0, 0\] is 5; allowed: -3 to 2"):
         evaluate("ScatterND", [np.zeros(3), np.array([[5]]), np.ones(1)])
-
-
-def test_import_without_onnx_names_the_extra(monkeypatch):
-    code = """
-    import sys
-    sys.modules["onnx"] = sys.modules["onnx.reference"] = sys.modules["onnx.reference.op_run"] = None
-    try:
-        import dmlcpu.interop.onnx
-    except ImportError as error:
-        print(error)
-    """
-    assert run(code).strip() == "dmlcpu.interop.onnx needs the package onnx: pip install 'dmlcpu[onnx]'"
-
-
-def test_package_does_not_import_onnx():
-    assert run("import dmlcpu, sys; dmlcpu.interop, dmlcpu.top_k; print('onnx' in sys.modules)").strip() == "False"
-    assert "onnx" in sys.modules

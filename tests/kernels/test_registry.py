@@ -1,29 +1,61 @@
 import pytest
+from processes import run
 
 from dmlcpu.kernels import registry
 from dmlcpu.runtime import isa
 
 
 def test_names_are_unique_within_a_stage():
-    keys = [(entry.operator, entry.stage, entry.name) for entry in registry.KERNELS]
+    keys = [(row.operator, row.stage, row.name) for row in registry.rows()]
     assert len(set(keys)) == len(keys)
 
 
-def test_every_entry_is_named_after_its_function():
-    assert all(entry.name == entry.kernel.name for entry in registry.KERNELS)
+def test_every_row_is_named_after_the_kernel_it_gives_each_time():
+    assert all(row.name == row.kernel.name for row in registry.rows())
+    assert all(row.kernel is row.kernel for row in registry.rows())
 
 
 def test_every_stage_has_a_kernel_for_any_processor(monkeypatch):
-    stages = {(entry.operator, entry.stage) for entry in registry.KERNELS}
+    stages = {(row.operator, row.stage) for row in registry.rows()}
     monkeypatch.setattr(registry, "allowed", lambda: frozenset({isa.Isa.GENERIC}))
     for operator, stage in stages:
         assert registry.find(operator, stage).isa is isa.Isa.GENERIC
 
 
-def test_every_alternative_of_top_k_has_a_workspace_and_a_cost():
-    assert all(entry.workspace and entry.cost for entry in registry.available("top_k", "select"))
-
-
 def test_an_unknown_kernel():
     with pytest.raises(LookupError, match="no kernel nosuch for top_k select on this machine"):
         registry.find("top_k", "select", "nosuch")
+
+
+CALLS = {
+    "top_k": "dmlcpu.top_k(np.arange(64.0).reshape(1, 64), 8)",
+    "scatter_nd": "dmlcpu.scatter_nd(np.zeros(64), [[3]], [1.0])",
+    "quantized_matmul": "dmlcpu.quantized_matmul([[1]], 1.0, None, [[1]], 1.0, None, 1.0, None)",
+}
+
+
+@pytest.mark.parametrize(("operator", "call"), CALLS.items())
+def test_a_call_imports_kernels_of_its_own_operator_only(operator, call):
+    """Also of those that need it Numba, which looks for extensions when it first loads a kernel: one is dmlcpu's."""
+    code = f"""
+    import sys
+    import numpy as np
+    import dmlcpu
+    {call.replace("[[1]]", "np.ones((1, 1), np.uint8)")}
+    rooms = [f"dmlcpu.kernels.{{folder}}" for folder in ("top_k", "scatter_nd", "gemm")]
+    print(*(room.rpartition(".")[2] for room in rooms if room in sys.modules))
+    """
+    assert run(code).split() == [registry.FOLDERS[operator]]
+
+
+def test_a_product_imports_no_microkernel_that_this_machine_cannot_run():
+    code = """
+    import sys
+    import numpy as np
+    import dmlcpu
+    dmlcpu.quantized_matmul(np.ones((1, 1), np.uint8), 1.0, None, np.ones((1, 1), np.uint8), 1.0, None, 1.0, None)
+    print(*(name.rpartition(".")[2] for name in sys.modules if name.startswith("dmlcpu.kernels.gemm")))
+    """
+    loaded = run(code, DMLCPU_ISA="generic").split()
+    assert "generic" in loaded
+    assert not {"x86", "arm64", "amx", "tiles"} & set(loaded)

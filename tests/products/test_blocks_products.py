@@ -1,6 +1,6 @@
 """Products in blocks, of both operators."""
 
-import importlib
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ from sources import Once, Unreadable, Watched, arguments_of, assert_refused_alik
 import dmlcpu
 from dmlcpu import reference
 from dmlcpu.common.regions import Stopped, Tensor
+from dmlcpu.common.stand_ins import bind
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
 from dmlcpu.operators import OPERATORS
 from dmlcpu.products import blocks as product_blocks
@@ -37,11 +38,41 @@ def small_blocks(monkeypatch):
 
 
 def random_call(operator, seed):
-    return importlib.import_module(f"operators.{operator}.calls").random_call(np.random.default_rng(seed))
+    return import_module(f"operators.{operator}.calls").random_call(np.random.default_rng(seed))
 
 
 def expected(operator, a, b):
     return (getattr(reference, operator)(a=a, b=b, **PARAMETERS[operator]),)
+
+
+@pytest.mark.parametrize(("operator", "dtype"), [("matmul_integer", "int32"), ("quantized_matmul", "uint8")])
+def test_shapes_and_types_are_found_without_reading(operator, dtype):
+    a, b = Unreadable(np.zeros((2, 5, 6), np.uint8)), Unreadable(np.zeros((6, 7), np.int8))
+    estimate, arguments = OPERATORS[operator].blocks.estimate, {"a": a, "b": b, **PARAMETERS[operator]}
+    assert estimate(**arguments).results == {"y": Tensor((2, 5, 7), np.dtype(dtype))}
+    assert estimate(**arguments).memory >= 60 + 42 + 70
+    assert estimate(**arguments).kernel.startswith(("dot", "skinny"))
+    assert estimate(**{**arguments, "a": Unreadable(np.zeros((0, 6), np.uint8))}).kernel == "none"
+
+
+@pytest.mark.parametrize(
+    ("operator", "changed", "error", "message"),
+    [
+        ("matmul_integer", {"a_zero_point": 256}, DmlError, "a_zero_point is 256"),
+        ("matmul_integer", {"b_zero_point": [1, 2]}, BindingError, "b_zero_point.shape"),
+        ("matmul_integer", {"out_dtype": "int16"}, UnsupportedError, "out_dtype is int16"),
+        ("matmul_integer", {"b": np.zeros((5, 7), np.int8)}, BindingError, "b.shape"),
+        ("matmul_integer", {"a": np.zeros((5, 6), np.int16)}, DmlError, "a.dtype is int16"),
+        ("quantized_matmul", {"y_scale": float("nan")}, DmlError, "y_scale is nan"),
+        ("quantized_matmul", {"a_scale": [1.0, 0.0, 1.0, 1.0, 1.0]}, DmlError, r"a_scale\[1\] is 0.0"),
+        ("quantized_matmul", {"y_zero_point": [1, 2]}, BindingError, "y_zero_point.shape"),
+        ("quantized_matmul", {"b": np.zeros((5, 7), np.int8)}, BindingError, "b.shape"),
+        ("quantized_matmul", {"a": np.zeros((5, 6), np.int16)}, DmlError, "a.dtype is int16"),
+    ],
+)
+def test_a_call_that_the_function_refuses_is_refused(operator, changed, error, message):
+    a, b = np.zeros((5, 6), np.uint8), np.zeros((6, 7), np.int8)
+    assert_refused_alike(operator, {"a": a, "b": b, **PARAMETERS[operator], **changed}, error, message)
 
 
 @each_operator
@@ -63,7 +94,8 @@ def test_every_cut(operator, data, seed, block):
     arguments = arguments_of(call)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(product_blocks, "BLOCK", block)
-        cuts = list(product_blocks._cuts(OPERATORS[operator].blocks._call(arguments)))
+        function = import_module(f"dmlcpu.operators.{operator}.function")
+        cuts = list(product_blocks._cuts(function.check(**bind(getattr(function, operator), arguments, ("a", "b")))))
         cut = cuts[data.draw(st.integers(0, len(cuts) - 1))]
         patch.setattr(product_blocks, "_cuts", lambda _: iter([cut]))
         found = in_blocks(operator, arguments)
@@ -86,35 +118,6 @@ def test_packed_weights(operator, b_shape, small_blocks):
     a, b = quantized(rng, (3, 20, 7), np.dtype("uint8")), quantized(rng, b_shape, np.dtype("int8"))
     found = in_blocks(operator, {"a": Watched(a), "b": dmlcpu.pack_b(b), **PARAMETERS[operator]})
     assert_same_bits(found, expected(operator, a, b))
-
-
-@each_operator
-def test_shapes_and_types_are_estimated_without_reading(operator):
-    arguments = {"a": Unreadable(np.zeros((2, 5, 6), np.uint8)), "b": Unreadable(np.zeros((6, 7), np.int8))}
-    arguments, estimate = {**arguments, **PARAMETERS[operator]}, OPERATORS[operator].blocks.estimate
-    dtype = np.dtype("int32" if operator == "matmul_integer" else "uint8")
-    assert estimate(**arguments).results == {"y": Tensor((2, 5, 7), dtype)}
-    assert estimate(**arguments).memory >= 60 + 42 + 70
-    assert estimate(**arguments).kernel.startswith(("dot", "skinny"))
-    assert estimate(**{**arguments, "a": Unreadable(np.zeros((0, 6), np.uint8))}).kernel == "none"
-
-
-@pytest.mark.parametrize(
-    ("operator", "changed", "error", "message"),
-    [
-        ("matmul_integer", {"a_zero_point": 256}, DmlError, "a_zero_point is 256"),
-        ("matmul_integer", {"b_zero_point": [1, 2]}, BindingError, "b_zero_point.shape"),
-        ("matmul_integer", {"out_dtype": "int16"}, UnsupportedError, "out_dtype is int16"),
-        ("quantized_matmul", {"y_scale": float("nan")}, DmlError, "y_scale is nan"),
-        ("quantized_matmul", {"a_scale": [1.0, 0.0, 1.0, 1.0, 1.0]}, DmlError, r"a_scale\[1\] is 0.0"),
-        ("quantized_matmul", {"y_zero_point": [1, 2]}, BindingError, "y_zero_point.shape"),
-        *[(operator, {"b": np.zeros((5, 7), np.int8)}, BindingError, "b.shape") for operator in PARAMETERS],
-        *[(operator, {"a": np.zeros((5, 6), np.int16)}, DmlError, "a.dtype is int16") for operator in PARAMETERS],
-    ],
-)
-def test_refusals_are_those_of_the_function(operator, changed, error, message):
-    a, b = np.zeros((5, 6), np.uint8), np.zeros((6, 7), np.int8)
-    assert_refused_alike(operator, {"a": a, "b": b, **PARAMETERS[operator], **changed}, error, message)
 
 
 @each_operator

@@ -168,11 +168,11 @@ def test_the_digests_are_the_same_in_every_process():
         """
         from dmlcpu.kernels import registry
         from dmlcpu.runtime import jit, layers, pool
-        functions = [layers._launch, pool._launch, pool._serve, *(e.kernel.function for e in registry.KERNELS)]
+        functions = [layers._launch, pool._launch, pool._serve, *(e.kernel.function for e in registry.rows())]
         print([jit.digest(function) for function in functions])
         """
     )
-    functions = [layers._launch, pool._launch, pool._serve, *(entry.kernel.function for entry in registry.KERNELS)]
+    functions = [layers._launch, pool._launch, pool._serve, *(entry.kernel.function for entry in registry.rows())]
     assert found.strip() == str([jit.digest(function) for function in functions])
 
 

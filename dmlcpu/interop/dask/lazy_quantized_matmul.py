@@ -7,11 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from dmlcpu.common.arguments import Array
 from dmlcpu.interop.dask import tasks
-from dmlcpu.interop.dask.arguments import as_dask, at_a_time, da, dask, meta_of, refuse_output, stand_in, without_empty
+from dmlcpu.interop.dask.chunks import as_dask, at_a_time, da, dask, meta_of, refuse_output, stand_in, without_empty
 from dmlcpu.kernels.gemm.work import NARROW
+from dmlcpu.operators.quantized_matmul.function import check
+from dmlcpu.products.operands import PARAMETERS
 from dmlcpu.products.packing import PackedMatrix, unpack
-from dmlcpu.products.quantization import check_matrix, common_batch, output_type, scale, zero_point
+from dmlcpu.products.quantization import scale, zero_point
 
 
 def quantized_matmul(
@@ -72,75 +75,66 @@ def quantized_matmul(
     array([[112,  94],
            [128,  86]], dtype=uint8)
     """
-    operator = "quantized_matmul"
-    refuse_output(operator, out)
-    every = at_a_time(operator, split_every)
-    a = without_empty(as_dask(operator, "a", a))
-    b = without_empty(as_dask(operator, "b", unpack(b) if isinstance(b, PackedMatrix) else b))
-    for name, matrix in (("a", a), ("b", b)):
-        check_matrix(operator, name, stand_in(matrix), at_least=1)
+    refuse_output("quantized_matmul", out)
+    every = at_a_time("quantized_matmul", split_every)
+    a = without_empty(as_dask("quantized_matmul", "a", a))
+    b = without_empty(as_dask("quantized_matmul", "b", unpack(b) if isinstance(b, PackedMatrix) else b))
+    values = (a_scale, a_zero_point, b_scale, b_zero_point, y_scale, y_zero_point)
+    given = dict(zip(PARAMETERS, values, strict=True))
+    lazy = {
+        name: as_dask("quantized_matmul", name, value)
+        for name, value in given.items()
+        if dask.is_dask_collection(value)
+    }
+    # Types and shapes of lazy parameters are checked here, values in tasks: stand-ins are 1, which each may be.
+    stand_ins = given | {name: stand_in(array, 1) for name, array in lazy.items()}
+    call = check(a=stand_in(a), b=stand_in(b), **stand_ins, out_dtype=out_dtype)
     matrix_a, matrix_b = a if a.ndim > 1 else a[None, :], b if b.ndim > 1 else b[:, None]
-    batch = common_batch(operator, ("a", a.shape), ("b", b.shape), matrix_a.shape, matrix_b.shape)
-    rows, columns = matrix_a.shape[-2], matrix_b.shape[-1]
-    zero = as_dask(operator, "y_zero_point", y_zero_point) if dask.is_dask_collection(y_zero_point) else y_zero_point
-    dtype = output_type(operator, out_dtype, stand_in(zero) if zero is not y_zero_point else zero, a.dtype)
 
     # Dimensions by their numbers: batch, rows, columns of y; then K.
-    m, n, depth = len(batch), len(batch) + 1, len(batch) + 2
-    of_y = tuple(range(len(batch)))
-    of_a, of_b = of_y[len(batch) + 2 - matrix_a.ndim :], of_y[len(batch) + 2 - matrix_b.ndim :]
-    row_shape, column_shape, y_shape = (*matrix_a.shape[:-1], 1), (*matrix_b.shape[:-2], 1, columns), (*batch, rows, 1)
-    parameters = [
-        _parameter("a_scale", a_scale, None, row_shape, of_y, m),
-        _parameter("a_zero_point", a_zero_point, a.dtype, row_shape, of_y, m),
-        _parameter("b_scale", b_scale, None, column_shape, of_y, n),
-        _parameter("b_zero_point", b_zero_point, b.dtype, column_shape, of_y, n),
-        _parameter("y_scale", y_scale, None, y_shape, of_y, m),
-        _parameter("y_zero_point", y_zero_point, dtype, y_shape, of_y, m),
+    of_y = tuple(range(len(call.matrix) - 2))
+    m, n, depth = range(len(of_y), len(of_y) + 3)
+    of_a, of_b = of_y[len(of_y) + 2 - matrix_a.ndim :], of_y[len(of_y) + 2 - matrix_b.ndim :]
+    a_scales, a_zeros, b_scales, b_zeros, y_scales, y_zeros = parameters = [
+        _parameter(name, lazy.get(name), getattr(call, name), of_y) for name in PARAMETERS
     ]
-    a_scales, a_zeros, b_scales, b_zeros, y_scales, y_zeros = parameters
     left, right, target = (matrix_a, (*of_a, m, depth)), (matrix_b, (*of_b, depth, n)), (*of_y, m, n)
-    if 0 in (*batch, rows, columns):
-        y = da.empty((*batch, rows, columns), dtype=dtype)
+    if 0 in call.matrix:
+        y = da.empty(call.matrix, dtype=call.dtype)
     elif matrix_a.numblocks[-1] == matrix_b.numblocks[-2] == 1:
-        pairs = (left, a_scales, a_zeros, right, b_scales, b_zeros, y_scales, y_zeros)
-        y = _blockwise(tasks.product, target, *pairs, dtype=dtype)
+        y = _blockwise(tasks.product, target, left, right, *parameters, dtype=call.dtype)
     else:
         sum_type = np.dtype(np.int32 if matrix_a.shape[-1] <= NARROW else np.int64)
         sums = _blockwise(
-            tasks.partial_sums, (*of_y, depth, m, n), left, a_zeros, right, b_zeros, dtype=sum_type, sizes={depth: 1}
+            tasks.partial_sums, (*of_y, depth, m, n), left, right, a_zeros, b_zeros, dtype=sum_type, sizes={depth: 1}
         ).sum(axis=-3, dtype=sum_type, split_every=every)
-        y = _blockwise(tasks.requantize, target, (sums, target), a_scales, b_scales, y_scales, y_zeros, dtype=dtype)
+        scales = (a_scales, b_scales, y_scales)
+        y = _blockwise(tasks.requantize, target, (sums, target), *scales, y_zeros, dtype=call.dtype)
     y = y if b.ndim > 1 else y[..., 0]
     return y if a.ndim > 1 else y[(..., 0, slice(None)) if b.ndim > 1 else (..., 0)]
 
 
 def _parameter(
-    field: str, value: Any, dtype: np.dtype[Any] | None, shape: tuple[int, ...], of_y: tuple[int, ...], last: int
-) -> tuple[Any, tuple[int, ...] | None]:
-    """Return a scale, or a zero point of a type, and which dimensions of y it has; `last` stands for rows or columns.
+    name: str, lazy: da.Array | None, spread: Array | None, of_y: tuple[int, ...]
+) -> tuple[da.Array | None, tuple[int, ...] | None]:
+    """Return a scale or zero point without its dimension of size 1, and the dimensions of y that it has.
 
-    shape: what it has to broadcast to. The dimension of size 1 is left out.
+    spread: it, or its stand-in if it is lazy, in its plain form; None is a zero point that is not given.
     """
-    operator, is_rows = "quantized_matmul", last == len(of_y)
-    check: Any = partial(scale, operator, field) if dtype is None else partial(zero_point, operator, field, dtype=dtype)
-    if value is None and dtype is not None:
+    is_rows = not name.startswith("b")
+    if spread is None:
         return None, None
-    if not dask.is_dask_collection(value):
-        spread = check(value=value, shape=shape, rows=is_rows)
+    if lazy is None:
         array = da.from_array(spread[..., 0] if is_rows else spread[..., 0, :], chunks=-1)
     else:
-        value = as_dask(operator, field, value)
-        spread = check(value=stand_in(value, 1), shape=shape, rows=is_rows)  # refuses types and shapes
-        array = value.map_blocks(
-            tasks.checked_parameter, check=check, field=field, meta=meta_of(value.ndim, spread.dtype)
-        )
-        array = without_empty(array)
+        convert: Any = scale if name.endswith("scale") else partial(zero_point, dtype=spread.dtype)
+        checked = partial(tasks.checked_parameter, check=partial(convert, "quantized_matmul", name), field=name)
+        array = without_empty(lazy.map_blocks(checked, meta=meta_of(lazy.ndim, spread.dtype)))
         if array.size == 1:
             array = array.reshape((1,))
         elif array.ndim > 1:
             array = array[..., 0] if is_rows else array[..., 0, :]
-    return array, (*of_y[len(of_y) + 1 - array.ndim :], last)
+    return array, (*of_y[len(of_y) + 1 - array.ndim :], len(of_y) + (not is_rows))
 
 
 def _blockwise(

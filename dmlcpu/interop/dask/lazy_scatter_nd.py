@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from dmlcpu.interop.dask import tasks
-from dmlcpu.interop.dask.arguments import (
+from dmlcpu.interop.dask.chunks import (
     HighLevelGraph,
     as_dask,
     at_a_time,
@@ -17,7 +17,7 @@ from dmlcpu.interop.dask.arguments import (
     stand_in,
     without_empty,
 )
-from dmlcpu.operators.scatter_nd import function as scatter_nd_function
+from dmlcpu.operators.scatter_nd.function import check
 
 
 def scatter_nd(
@@ -80,12 +80,10 @@ def scatter_nd(
     is_lazy = dask.is_dask_collection(updates)
     updates = as_dask("scatter_nd", "updates", updates) if is_lazy else updates
     given = stand_in(updates) if is_lazy else updates
-    _, _, given = scatter_nd_function.check(stand_in(x), stand_in(indices), given, reduction, mode)
-    if mode == "clip":
-        scatter_nd_function.check_clip(stand_in(x), stand_in(indices), "scatter_nd", "indices")
+    call = check(stand_in(x), stand_in(indices), given, reduction, mode)
     shape, coordinates = indices.shape, indices.shape[-1]
-    x = x.astype(stand_in(x).dtype)
-    updates = updates if is_lazy else da.from_array(given)
+    x = x.astype(call.x.dtype)
+    updates = updates if is_lazy else da.from_array(call.updates)
     indices, updates = _in_a_row(indices, updates, x.chunks[coordinates:], by_updates=is_lazy)
 
     token = dask.base.tokenize(x, indices, updates, reduction, mode, every, shape)
@@ -97,7 +95,7 @@ def scatter_nd(
         sizes = x.shape[:coordinates]
         for u, start in zip(groups, (0, *itertools.accumulate(indices.chunks[0])), strict=False):
             graph[of["range"], u] = (partial(tasks.first_out, sizes=sizes, start=start), (indices.name, u, 0))
-        refuse = partial(tasks.refuse_out, shape=shape, dtype=stand_in(indices).dtype, x_shape=x.shape)
+        refuse = partial(tasks.refuse_out, shape=shape, dtype=call.indices.dtype, x_shape=x.shape)
         graph[of["range"]] = (refuse, [(of["range"], u) for u in groups])
     split = partial(tasks.split, chunks=x.chunks[:coordinates], mode=mode)
     places = list(itertools.product(*map(range, x.numblocks[:coordinates])))

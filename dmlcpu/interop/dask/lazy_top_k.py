@@ -9,9 +9,8 @@ from numpy.typing import DTypeLike
 
 from dmlcpu.common.arguments import as_integer
 from dmlcpu.interop.dask import tasks
-from dmlcpu.interop.dask.arguments import as_dask, at_a_time, da, dask, meta_of, refuse_output, stand_in
-from dmlcpu.operators.top_k import function as top_k_function
-from dmlcpu.operators.top_k.function import TopK
+from dmlcpu.interop.dask.chunks import as_dask, at_a_time, da, dask, meta_of, refuse_output, stand_in
+from dmlcpu.operators.top_k.function import TopK, check
 
 
 def top_k(
@@ -78,12 +77,10 @@ def top_k(
     if dask.is_dask_collection(k):
         raise TypeError(f"top_k: k is {type(k).__name__}; allowed: an integer")
     k = as_integer("top_k", "k", k)
-    options: dict[str, Any] = {"mode": mode, "largest": largest, "nan": nan, "index_dtype": index_dtype}
-    top_k_function.top_k(stand_in(x), 0, axis=axis, sorted=sorted, **options)  # refuses what it does not take
-    _, k, _, axis, index_type = top_k_function.check(stand_in(x), k, axis, index_dtype)
-    every = at_a_time("top_k", split_every)
-    options["index_dtype"] = index_type
-    dtype, last = stand_in(x).dtype, {**options, "sorted": sorted}
+    call = check(stand_in(x), k, axis, mode, largest, sorted, nan, None, index_dtype)
+    every, axis, dtype = at_a_time("top_k", split_every), call.axis, call.x.dtype
+    options: dict[str, Any] = {"largest": call.largest, "nan": nan, "index_dtype": call.index_dtype}
+    last = {**options, "sorted": call.sorted}
     pairs = x.map_blocks(
         tasks.top_k_of_chunk,
         k=k,
@@ -108,5 +105,5 @@ def top_k(
     )
     return TopK(
         winners.map_blocks(tasks.top_k_values, meta=meta_of(x.ndim, dtype)),
-        winners.map_blocks(tasks.top_k_indices, meta=meta_of(x.ndim, index_type)),
+        winners.map_blocks(tasks.top_k_indices, meta=meta_of(x.ndim, call.index_dtype)),
     )

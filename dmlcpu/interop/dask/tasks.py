@@ -1,4 +1,4 @@
-"""What tasks of `dmlcpu.interop.dask` compute: functions of NumPy arrays, which do not know Dask."""
+"""The tasks of `dmlcpu.interop.dask`: functions of NumPy arrays, which do not know Dask."""
 
 import contextlib
 import math
@@ -16,15 +16,16 @@ from dmlcpu.operators.matmul_integer.function import matmul_integer
 from dmlcpu.operators.quantized_matmul.function import quantized_matmul
 from dmlcpu.operators.scatter_nd.function import is_out, refuse_value, scatter_nd
 from dmlcpu.operators.top_k.function import top_k
+from dmlcpu.products.operands import PARAMETERS
 from dmlcpu.runtime.threads import limit_threads
 
 Pair = tuple[Array, Array]
 
 
 def _threads() -> contextlib.AbstractContextManager[None]:
-    """Leave the other cores to the scheduler's other tasks; the single-threaded scheduler has none in this process.
+    """Use one thread, unless this is the single-threaded scheduler: other tasks run on the other cores.
 
-    A worker cannot know how many others its machine has, so one with a single thread does not take all cores either.
+    A worker with a single thread uses one core, too: it does not know how many workers its machine has.
     """
     is_only = threading.current_thread() is threading.main_thread() and multiprocessing.parent_process() is None
     return contextlib.nullcontext() if is_only else limit_threads(1)
@@ -157,44 +158,26 @@ def checked_parameter(block: Array, *, check: Callable[..., Array], field: str, 
         raise
 
 
-def _of_rows(parameter: Array | None) -> Array | None:
-    """Return a parameter with the dimension of size 1 that it lacks."""
-    return None if parameter is None else parameter[..., :, None]
-
-
-def _of_columns(parameter: Array | None) -> Array | None:
-    """Return a parameter with the dimension of size 1 that it lacks."""
-    return None if parameter is None else parameter[..., None, :]
-
-
-def product(
-    a: list[Array],
-    a_scale: Array,
-    a_zero_point: Array | None,
-    b: list[Array],
-    b_scale: Array,
-    b_zero_point: Array | None,
-    y_scale: Array,
-    y_zero_point: Array | None,
-    *,
-    dtype: np.dtype[Any],
-) -> Array:
+def product(a: list[Array], b: list[Array], *parameters: Array | None, dtype: np.dtype[Any]) -> Array:
     """Return a chunk of y, whose sums are in one chunk of a and one of b. Parameters lack the dimension of size 1."""
-    rows, columns = (a_scale[..., :, None], _of_rows(a_zero_point)), (b_scale[..., None, :], _of_columns(b_zero_point))
+    operands = {name: _spread(name, each) for name, each in zip(PARAMETERS, parameters, strict=True)}
     with _threads():
-        return quantized_matmul(
-            a[0], *rows, b[0], *columns, y_scale[..., :, None], _of_rows(y_zero_point), out_dtype=dtype
-        )
+        return quantized_matmul(a=a[0], b=b[0], **operands, out_dtype=dtype)
 
 
-def partial_sums(
-    a: Array, a_zero_point: Array | None, b: Array, b_zero_point: Array | None, *, dtype: np.dtype[Any]
-) -> Array:
+def _spread(name: str, parameter: Array | None) -> Any:
+    """Return a parameter with the dimension of size 1 that it lacks."""
+    if parameter is None:
+        return None
+    return parameter[..., None, :] if name.startswith("b") else parameter[..., :, None]
+
+
+def partial_sums(a: Array, b: Array, a_zero: Array | None, b_zero: Array | None, *, dtype: np.dtype[Any]) -> Array:
     """Return the exact sums over the K of a chunk, shape (..., 1, M, N): long ones are made of some that fit int32."""
-    a_zero_point, b_zero_point = _of_rows(a_zero_point), _of_columns(b_zero_point)
+    a_zero, b_zero = _spread("a", a_zero), _spread("b", b_zero)
     with _threads():
         sums = [
-            matmul_integer(a[..., k : k + NARROW], a_zero_point, b[..., k : k + NARROW, :], b_zero_point)
+            matmul_integer(a[..., k : k + NARROW], a_zero, b[..., k : k + NARROW, :], b_zero)
             for k in range(0, a.shape[-1] or 1, NARROW)
         ]
     total = sums[0].astype(dtype, copy=False)

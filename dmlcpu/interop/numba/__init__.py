@@ -1,12 +1,33 @@
 """`dmlcpu.top_k`, `scatter_nd` and `quantized_matmul` for functions that users compile with Numba.
 
-Numba finds this by the entry point ``numba_extensions`` when it compiles something for the first time.
+Numba finds this by the entry point ``numba_extensions`` when it first compiles or loads something, which may be a
+kernel of this package. So the functions are imported only when a caller names them.
 """
+
+from importlib import import_module
+from types import FunctionType
+from typing import Any
+
+_MODULES = {f"dmlcpu.operators.{name}.function.{name}": name for name in ("top_k", "scatter_nd", "quantized_matmul")}
 
 
 def _init() -> None:
-    """Tell Numba what the functions are in compiled code; nothing is compiled."""
+    """Have Numba ask here what functions are in compiled code; nothing is compiled."""
     from dmlcpu.runtime.compilation import can_compile
 
     if can_compile():  # helpers that were made while compilation is off cannot be called from compiled code
-        from dmlcpu.interop.numba import quantized_matmul, scatter_nd, top_k  # noqa: F401
+        from numba.extending import typeof_impl
+
+        typeof_impl.register(FunctionType)(_typeof)
+
+
+def _typeof(function: Any, context: Any) -> Any:
+    """Let Numba know one of the functions before it looks that up; it goes on as without this."""
+    from numba.core.registry import cpu_target
+    from numba.extending import typeof_impl
+
+    module = _MODULES.get(f"{function.__module__}.{function.__qualname__}")
+    if module is not None:
+        import_module(f"{__name__}.{module}")
+        cpu_target.typing_context.refresh()
+    return typeof_impl.dispatch(object)(function, context)

@@ -7,7 +7,9 @@ dmlcpu that is there, compiled for the processor that is there.
 """
 
 import functools
-from typing import Any
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
@@ -18,31 +20,42 @@ _CELL = ir.IntType(64)
 # Of what callers pass. Those on disk go on passing it, so a change of it is another version.
 VERSION = 1
 
-_functions: dict[str, tuple[Any, Any]] = {}
+# The modules beside this one that have what callers may call, in their OFFERS.
+_MODULES = {
+    "one": "top_k",
+    "rows": "top_k",
+    "columns": "top_k",
+    "scatter": "scatter_nd",
+    "multiply": "quantized_matmul",
+}
+
 _addresses: dict[str, tuple[int, Any]] = {}
 
 
-def offer(name: str, make: Any, signature: Any) -> None:
-    """Let callers have a compiled function that returns an int64: make() is it, signature(word) its arguments' types.
+class Offer(NamedTuple):
+    """A compiled function that returns an int64, for arrays of words of some types."""
 
-    It is made when a caller is compiled. This module is imported whenever a process first compiles something, which is
-    no reason to ask what instructions the processor has: for AMX that is a request to the system.
-    """
-    _functions[f"{VERSION} {name}"] = make, signature
+    # It is made when a caller is compiled, and not before: only then is the processor asked for its instructions, which
+    # for AMX is a request to the system.
+    make: Callable[[], Any]
+    signature: Callable[[Any], Any]  # its arguments' types, given that of the words
+
+
+def _offer(key: str) -> tuple[Offer, Any]:
+    """Return what a caller names, and the type of its words."""
+    version, name, word = key.split(" ")
+    if version != str(VERSION) or name not in _MODULES:
+        raise RuntimeError(f"dmlcpu has no {key!r} for a function compiled earlier: clear Numba's cache of it")
+    offers = import_module(f"dmlcpu.interop.numba.{_MODULES[name]}").OFFERS
+    return offers[name], types.Array(getattr(types, word), 1, "C")
 
 
 def address_of_kernel(key: str) -> int:
     """Return where the machine code is that a caller names."""
-    # Without a lock: whoever compiles a caller holds Numba's own, and comes here. To do it twice does no harm.
+    # Without a lock: Numba's own is held while a caller is compiled. To do it twice does no harm.
     if key not in _addresses:
-        from dmlcpu.interop.numba import quantized_matmul, scatter_nd, top_k  # noqa: F401  # which offer theirs
-
-        name, _, word = key.rpartition(" ")
-        if name not in _functions:
-            raise RuntimeError(f"dmlcpu has no {key!r} for a function compiled earlier: clear Numba's cache of it")
-        make, signature_of = _functions[name]
-        compiled = make()
-        signature = signature_of(types.Array(getattr(types, word), 1, "C"))
+        offer, words = _offer(key)
+        compiled, signature = offer.make(), offer.signature(words)
         compiled.compile(signature)
         result = compiled.overloads[signature]
         assert result.signature.return_type == types.int64
@@ -55,7 +68,8 @@ def address_of_kernel(key: str) -> int:
 def caller_of(name: str, word: np.dtype[Any]) -> Any:
     """Return an intrinsic that calls what is offered for arrays of a type, given the arguments as a tuple."""
     key = f"{VERSION} {name} {word.name}"
-    kinds = _functions[f"{VERSION} {name}"][1](types.Array(getattr(types, word.name), 1, "C"))
+    offer, words = _offer(key)
+    kinds = offer.signature(words)
 
     @intrinsic
     def call(_context, arguments):

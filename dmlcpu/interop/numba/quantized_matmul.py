@@ -9,7 +9,9 @@ from numba.extending import overload, register_jitable
 from numba.np.numpy_support import as_dtype
 
 from dmlcpu.common.data_types import DATA_TYPES, QUANTIZED
-from dmlcpu.interop.numba.arguments import (
+from dmlcpu.interop.numba.calls import Offer, caller_of
+from dmlcpu.interop.numba.memory import stack_of, words_of
+from dmlcpu.interop.numba.refusals import (
     STACK,
     BindingRefusalError,
     RefusalError,
@@ -21,44 +23,28 @@ from dmlcpu.interop.numba.arguments import (
     refusal,
     share_memory,
 )
-from dmlcpu.interop.numba.calls import caller_of, offer
-from dmlcpu.interop.numba.memory import stack_of, words_of
 from dmlcpu.kernels import registry
-from dmlcpu.kernels.gemm.microkernels.microkernel import MR, NR, PREFETCH
-from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK
-from dmlcpu.kernels.gemm.skinny import MOST_ROWS, step_of
-from dmlcpu.kernels.gemm.work import (
-    COUNTER,
-    MOST_PANELS,
-    NARROW,
-    SHARES,
-    SPACE_CELLS,
-    WORK,
-    groups_of,
-    lhs_cells,
-    panels_of,
-)
+from dmlcpu.kernels.gemm.cut import SKINNY_SUMS, cut_skinny, cut_tiles, fits_few_rows, fixed_cells
+from dmlcpu.kernels.gemm.microkernels.microkernel import MR, NR
+from dmlcpu.kernels.gemm.work import COUNTER, NARROW, SHARES, WORK, groups_of, panels_of
 from dmlcpu.operators.quantized_matmul.function import quantized_matmul
 from dmlcpu.products.packing import lhs_sign_flip, rhs_sign_flip
 from dmlcpu.runtime.intrinsics import address_of, as_words, either
 from dmlcpu.runtime.jit import OWN_OPTIONS, device
+from dmlcpu.runtime.memory import second_level_cache
 from dmlcpu.runtime.records import CACHE_LINE, CELL, cells_of, record_at
 from dmlcpu.runtime.variants import variant
 
 _record_on_stack, _numbers_on_stack = stack_of(cells_of(WORK)), stack_of(CACHE_LINE // CELL)
 _scratch_on_stack = stack_of(STACK)
 _LINE_CELLS = CACHE_LINE // CELL
-_BLOCK_BYTES, _KEPT_CELLS, _SUMS = 512 << 10, (4 << 20) // CELL, 64 << 10  # as in the plan of products
+_CACHE = second_level_cache()
 
 
 def _best(*, is_skinny):
     """Return the kernel of the highest instruction set, but AMX, whose tiles take too much of a stack."""
-    able = registry.available("quantized_matmul", "dot")
-    return next(
-        entry.kernel.share
-        for entry in able
-        if entry.product is not None and entry.product.is_skinny == is_skinny and (is_skinny or entry.product.mr == MR)
-    )
+    able = (row for row in registry.available("quantized_matmul", "dot") if row.is_skinny == is_skinny)
+    return next(row.kernel.share for row in able if is_skinny or row.mr == MR)
 
 
 _product: Any = None  # this one and the next are in compiled_multiply
@@ -67,30 +53,21 @@ _skinny: Any = None
 
 @device
 def cut(rows, depth, columns):
-    """Return whether to take the skinny kernel, NC, the packed tiles of a that are kept, and the workspace's cells."""
-    groups, panels = groups_of(depth), panels_of(columns)
-    if rows <= MOST_ROWS and 0 < depth <= NARROW and columns >= BLOCK:
-        cells = SHARES + SPACE_CELLS + lhs_cells(groups, rows + 1)
-        blocks = min(_SUMS // ((rows + 1) * 4 * BLOCK), (columns + BLOCK - 1) // BLOCK)
-        while blocks > 1 and cells + (rows + 1) * step_of(blocks * (BLOCK // NR)) // 2 > STACK:
-            blocks -= 1
-        NC = BLOCK // NR * max(1, blocks)
-        return True, NC, 1, cells + (rows + 1) * step_of(NC) // 2
-    NC = max(1, min(_BLOCK_BYTES // max(1, 4 * groups * NR), MOST_PANELS, panels))
-    slots, tile = (rows + MR - 1) // MR, lhs_cells(groups, MR)
-    if panels <= NC or slots * tile > _KEPT_CELLS:
-        slots = 1
-    return False, NC, slots, SHARES + SPACE_CELLS + slots * tile + (NC * groups + PREFETCH) * NR // 2
+    """Return whether to take the skinny kernel, and how the work is cut, so that it fits the stack if it can."""
+    if fits_few_rows(rows, columns, depth, 1):
+        room = CELL * (STACK - SHARES - fixed_cells(rows, depth)) - (rows + 1) * 4 * NR
+        return True, cut_skinny(rows, columns, depth, 1, min(SKINNY_SUMS, room))
+    return False, cut_tiles(rows, columns, depth, MR, 1, 1, False, _CACHE)
 
 
 @device
-def fill(works, sizes, counts, options, NC, slots, cells):
+def fill(works, sizes, counts, options, own):
     """Write the work record of contiguous matrices."""
     rows, depth, columns = sizes
     work = record_at(works, 0, WORK)
     work.M, work.N, work.K, work.groups, work.panels = rows, columns, depth, groups_of(depth), panels_of(columns)
-    work.tasks, work.row_parts, work.column_parts, work.NC, work.slots = 1, 1, 1, NC, slots
-    work.keeps_rows, work.share_cells, work.is_wide = slots > 1, cells - SHARES, depth > NARROW
+    work.tasks, work.row_parts, work.column_parts, work.NC, work.slots = 1, 1, 1, own.NC, own.slots
+    work.keeps_rows, work.share_cells, work.is_wide = own.keeps_rows, own.share_cells, depth > NARROW
     work.a_sign_flip, work.b_sign_flip, work.lowest, work.highest = options
     work.b_is_packed = 0
     work.walk.dims, work.walk.sizes[0] = 1, 1
@@ -118,11 +95,12 @@ def multiply(a, b, scales, zeros, y, sizes, numbers, counts, options, spare):
     rows, depth, columns = sizes
     if rows * columns == 0:
         return np.int64(0)
-    is_skinny, NC, slots, cells = cut(rows, depth, columns)
+    is_skinny, own = cut(rows, depth, columns)
+    cells = SHARES + own.share_cells
     if cells > STACK and cells + _LINE_CELLS > spare.size:
         return np.int64(cells + _LINE_CELLS)
     works, cells_of_numbers = _record_on_stack(), _numbers_on_stack()
-    fill(works, sizes, counts, options, NC, slots, cells)
+    fill(works, sizes, counts, options, own)
     scratch = either(cells > STACK, spare, -address_of(spare, 0) // CELL % _LINE_CELLS, _scratch_on_stack())
     scratch[COUNTER] = 0
     floats, bytes_ = as_words(cells_of_numbers, 0, np.float32), as_words(cells_of_numbers, _LINE_CELLS // 2, np.uint8)
@@ -155,14 +133,14 @@ def compiled_multiply():
     return variant(multiply, "multiply", _product=_best(is_skinny=False), _skinny=_best(is_skinny=True)).share
 
 
-offer("multiply", compiled_multiply, signature)
+OFFERS = {"multiply": Offer(compiled_multiply, signature)}
 
 
 @register_jitable(**OWN_OPTIONS)
 def check_count(field, count, length):
     """Refuse an array that has neither one number nor `length` of them."""
     if count not in (-1, 1, length):
-        raise BindingRefusalError("_length", field, count, length)
+        raise BindingRefusalError("length", field, count, length)
 
 
 @register_jitable(**OWN_OPTIONS)
@@ -172,7 +150,7 @@ def check_scales(field, count, length, scales, scale):
     for i in range(1 if count < 0 else count):
         value = scales[i] if count >= 0 else scale
         if not (value > 0 and value - value == 0):
-            raise RefusalError("_scale", field, i, count, value)
+            raise RefusalError("scale", field, i, count, value)
 
 
 def check_apart(y, value, name):
@@ -186,42 +164,22 @@ def _check_apart(y, value, name):
 
     def implementation(y, value, name):
         if share_memory(y, value):
-            raise BindingRefusalError("_shared", "quantized_matmul", "out", name)
+            raise BindingRefusalError("shared", "quantized_matmul", "out", name)
 
     return implementation
 
 
-def flat(value, other, word):
-    """Return the words of an array, or those of another where there is none."""
+def operand(value, other, word):
+    """Return how many numbers an array has, its words, and 0; else -1, another array's words, and the number, or 0."""
 
 
-def number(value):
-    """Return a number, or 0 where there is none."""
-
-
-def count(value):
-    """Return how many numbers an array has; -1 if it is none."""
-
-
-@overload(flat, jit_options=OWN_OPTIONS)
-def _flat(value, other, word):
+@overload(operand, jit_options=OWN_OPTIONS)
+def _operand(value, other, word):
     if isinstance(value, types.Array):
-        return lambda value, other, word: words_of(value, word)
-    return lambda value, other, word: words_of(other, word)
-
-
-@overload(number, jit_options=OWN_OPTIONS)
-def _number(value):
+        return lambda value, other, word: (value.size, words_of(value, word), 0)
     if isinstance(value, types.Number):
-        return lambda value: value
-    return lambda value: 0
-
-
-@overload(count, jit_options=OWN_OPTIONS)
-def _count(value):
-    if isinstance(value, types.Array):
-        return lambda value: value.size
-    return lambda value: -1
+        return lambda value, other, word: (-1, words_of(other, word), value)
+    return lambda value, other, word: (-1, words_of(other, word), 0)
 
 
 def _scale_type(field, given):
@@ -291,7 +249,7 @@ def check_zeros(field, count, length, zero, limits):
     """Refuse zero points that are neither one number nor `length` of them, or beyond their type."""
     check_count(field, count, length)
     if zero < limits[0] or zero > limits[1]:
-        raise RefusalError("_zero", field, np.int64(zero), limits[0], limits[1], limits[2])
+        raise RefusalError("zero", field, np.int64(zero), limits[0], limits[1], limits[2])
 
 
 def _implementation(a_type, b_type, y_type, has_out):
@@ -300,15 +258,6 @@ def _implementation(a_type, b_type, y_type, has_out):
     numbers = (lhs_sign_flip(a_type), rhs_sign_flip(b_type), y_limits[0], y_limits[1])
     options = tuple(map(np.int64, numbers))
 
-    @register_jitable(**OWN_OPTIONS)
-    def result_of(a, b, out):
-        return out
-
-    @register_jitable(**OWN_OPTIONS)
-    def new_result(a, b, out):
-        return np.empty((a.shape[0], b.shape[1]), scalar)
-
-    make = result_of if has_out else new_result
     multiply_bytes = caller_of("multiply", np.dtype(np.uint8))
 
     def implementation(
@@ -316,28 +265,25 @@ def _implementation(a_type, b_type, y_type, has_out):
     ):
         rows, depth, columns = a.shape[0], a.shape[1], b.shape[1]
         if b.shape[0] != depth:
-            raise BindingRefusalError("_depth", a.shape, b.shape)
-        counts = (
-            count(a_scale),
-            count(a_zero_point),
-            count(b_scale),
-            count(b_zero_point),
-            count(y_scale),
-            count(y_zero_point),
-        )
-        scales = (flat(a_scale, a, np.float32), flat(b_scale, a, np.float32), flat(y_scale, a, np.float32))
-        zeros = (flat(a_zero_point, a, np.uint8), flat(b_zero_point, a, np.uint8), flat(y_zero_point, a, np.uint8))
-        factors = (np.float32(number(a_scale)), np.float32(number(b_scale)), np.float32(number(y_scale)))
-        a_zero, b_zero, y_zero = number(a_zero_point), number(b_zero_point), number(y_zero_point)
+            raise BindingRefusalError("depth", a.shape, b.shape)
+        a_scales, a_factors, a_factor = operand(a_scale, a, np.float32)
+        b_scales, b_factors, b_factor = operand(b_scale, a, np.float32)
+        y_scales, y_factors, y_factor = operand(y_scale, a, np.float32)
+        a_zeros, a_bytes, a_zero = operand(a_zero_point, a, np.uint8)
+        b_zeros, b_bytes, b_zero = operand(b_zero_point, a, np.uint8)
+        y_zeros, y_bytes, y_zero = operand(y_zero_point, a, np.uint8)
+        factors = (np.float32(a_factor), np.float32(b_factor), np.float32(y_factor))
+        scales, zeros = (a_factors, b_factors, y_factors), (a_bytes, b_bytes, y_bytes)
+        counts = (a_scales, a_zeros, b_scales, b_zeros, y_scales, y_zeros)
         check_scales("a_scale", counts[0], rows, scales[0], factors[0])
         check_zeros("a_zero_point", counts[1], rows, a_zero, a_limits)
         check_scales("b_scale", counts[2], columns, scales[1], factors[1])
         check_zeros("b_zero_point", counts[3], columns, b_zero, b_limits)
         check_scales("y_scale", counts[4], rows, scales[2], factors[2])
         check_zeros("y_zero_point", counts[5], rows, y_zero, y_limits)
-        y = make(a, b, out)
+        y = out if has_out else np.empty((rows, columns), scalar)
         if y.shape != (rows, columns):
-            raise BindingRefusalError("_shape", "quantized_matmul", "out", y.shape, (rows, columns))
+            raise BindingRefusalError("shape", "quantized_matmul", "out", y.shape, (rows, columns))
         check_apart(y, a, "a")
         check_apart(y, b, "b")
         check_apart(y, a_scale, "a_scale")

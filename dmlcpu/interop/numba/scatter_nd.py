@@ -4,9 +4,11 @@ import numpy as np
 from numba.core import types
 from numba.extending import overload, register_jitable
 
-from dmlcpu.common.data_types import DATA_TYPES, INDICES
+from dmlcpu.common.data_types import INDICES
 from dmlcpu.errors import UnsupportedError
-from dmlcpu.interop.numba.arguments import (
+from dmlcpu.interop.numba.calls import Offer, caller_of
+from dmlcpu.interop.numba.memory import stack_of, words_of
+from dmlcpu.interop.numba.refusals import (
     BindingRefusalError,
     IndexRefusalError,
     array_type,
@@ -17,29 +19,14 @@ from dmlcpu.interop.numba.arguments import (
     refusal,
     share_memory,
 )
-from dmlcpu.interop.numba.calls import caller_of, offer
-from dmlcpu.interop.numba.memory import stack_of, words_of
 from dmlcpu.kernels.scatter_nd.apply import apply
-from dmlcpu.kernels.scatter_nd.reduction import ADD, OVERWRITE, PLAIN, is_reduced_in_vectors
+from dmlcpu.kernels.scatter_nd.choose import kind_of, validation_of, writing_mode_of
+from dmlcpu.kernels.scatter_nd.reduction import PLAIN, is_reduced_in_vectors
 from dmlcpu.kernels.scatter_nd.validate import validate
-from dmlcpu.kernels.scatter_nd.work import (
-    BEFOREHAND,
-    BLOCK,
-    BLOCK_CELLS,
-    BY_BLOCK,
-    CLIP,
-    DROP,
-    ELEMENTS,
-    PACKED_ELEMENTS,
-    RAISE,
-    ROWS,
-    SLICES,
-    VALID,
-    WORK,
-)
+from dmlcpu.kernels.scatter_nd.work import BEFOREHAND, BLOCK_CELLS, BY_BLOCK, CLIP, RAISE, VALID, WORK
 from dmlcpu.kernels.walk import MAX_DIMS
 from dmlcpu.operators.scatter_nd.function import scatter_nd
-from dmlcpu.operators.scatter_nd.plan import MODES, REDUCTIONS, reduction_of
+from dmlcpu.operators.scatter_nd.plan import MODES, REDUCTIONS, aligned_type, reduction_of
 from dmlcpu.runtime.intrinsics import address_of
 from dmlcpu.runtime.jit import OWN_OPTIONS, compile_kernel, device
 from dmlcpu.runtime.records import cells_of, record_at
@@ -66,16 +53,13 @@ def fill(works, shape, count, coordinates, options):
     tuples.walk.dims, tuples.walk.sizes[0], tuples.strides[0] = 1, count, coordinates * (1 + is_wide)
     tuples.is_wide, tuples.is_signed, tuples.out_start = is_wide, is_signed, 0
     work.updates.start, work.updates.walk.dims, work.updates.walk.sizes[0], work.updates.strides[0] = 0, 1, count, size
-    if size == 1:
-        slices.kind = PACKED_ELEMENTS if coordinates == 1 else ELEMENTS
-    else:
-        slices.kind = ROWS if in_vectors and reduction in (OVERWRITE, ADD) else SLICES
+    slices.kind = kind_of(size, True, coordinates == 1, in_vectors != 0, reduction)
     slices.is_packed, slices.in_vectors, slices.runs, slices.length = 1, in_vectors, 1, size
     slices.walk.dims, slices.walk.sizes[0], slices.out_strides[0], slices.updates_strides[0] = 1, 1, 0, 0
     slices.out_step, slices.updates_step = 1, 1
     work.reduction, work.half, work.mode = reduction, PLAIN, mode
-    work.validation = BY_BLOCK if mode == RAISE and count <= BLOCK else BEFOREHAND
-    work.writing_mode = DROP if mode == RAISE and count > BLOCK else mode
+    work.validation = validation_of(mode, count, False)
+    work.writing_mode = writing_mode_of(mode, work.validation)
     work.ranges.count, work.ranges.size = ranges, size
     work.buckets.count = 0
 
@@ -106,7 +90,7 @@ def signature(words):
 
 
 SCATTER = compile_kernel(scatter)
-offer("scatter", lambda: SCATTER, signature)
+OFFERS = {"scatter": Offer(lambda: SCATTER, signature)}
 
 
 @register_jitable(**OWN_OPTIONS)
@@ -140,27 +124,27 @@ def fit(shape, dims, indices, x, coordinates):
 def check(shape, updates, dims, indices, coordinates, mode):
     """Refuse shapes that do not fit together. shape, updates: of x and updates, with one dimension more."""
     if indices[-1] != coordinates:
-        raise BindingRefusalError("_coordinates", indices[-1], coordinates)
+        raise BindingRefusalError("coordinates", indices[-1], coordinates)
     if not fit(updates, dims, indices, shape, coordinates):
-        raise BindingRefusalError("_updates", updates, indices, shape, coordinates)
+        raise BindingRefusalError("updates", updates, indices, shape, coordinates)
     if mode == CLIP and count_of(indices) > 0:
         for t in range(coordinates):
             if shape[t] == 0:
-                raise IndexRefusalError("_clip", t)
+                raise IndexRefusalError("clip", t)
 
 
 @register_jitable(**OWN_OPTIONS)
 def check_output(x, indices, updates, out):
     """Refuse an output of another shape, or that shares memory; return whether it is x."""
     if out.shape != x.shape:
-        raise BindingRefusalError("_shape", "scatter_nd", "out", out.shape, x.shape)
+        raise BindingRefusalError("shape", "scatter_nd", "out", out.shape, x.shape)
     if share_memory(out, indices):
-        raise BindingRefusalError("_shared", "scatter_nd", "out", "indices")
+        raise BindingRefusalError("shared", "scatter_nd", "out", "indices")
     if share_memory(out, updates):
-        raise BindingRefusalError("_shared", "scatter_nd", "out", "updates")
+        raise BindingRefusalError("shared", "scatter_nd", "out", "updates")
     in_place = address_of(x, 0) == address_of(out, 0)
     if not in_place and share_memory(out, x):
-        raise BindingRefusalError("_shared", "scatter_nd", "out", "x (it may be x itself, but not a part of it)")
+        raise BindingRefusalError("shared", "scatter_nd", "out", "x (it may be x itself, but not a part of it)")
     return in_place
 
 
@@ -186,43 +170,31 @@ def _scatter_nd(x, indices, updates, reduction="none", mode="raise", out=None):
         number = reduction_of(dtype, how)
     except UnsupportedError as error:
         raise refusal("scatter_nd", error.field, error.found, error.allowed) from None
-    return _implementation(dtype, index_type, updates.ndim, coordinates, number, MODES[beyond], is_given(out))
+    word = aligned_type(dtype, how)
+    return _implementation(dtype, word, index_type, updates.ndim, coordinates, number, MODES[beyond], is_given(out))
 
 
-def _implementation(dtype, index_type, dims, coordinates, reduction, mode, has_out):
+def _implementation(dtype, word, index_type, dims, coordinates, reduction, mode, has_out):
     """Return the function that callers get."""
-    word = np.dtype(f"u{min(dtype.alignment, 8)}")
-    if reduction != OVERWRITE:
-        word = np.dtype(DATA_TYPES[dtype.name].computed_as)
     in_vectors, is_signed = is_reduced_in_vectors(reduction, PLAIN), index_type.kind == "i"
     numbers = (dtype.itemsize // word.itemsize, reduction, in_vectors, mode, index_type.itemsize == 8, is_signed)
     scatter_words = caller_of("scatter", word)
     options, scalar, index_scalar = tuple(map(np.int64, numbers)), word.type, index_type.type
 
-    @register_jitable(**OWN_OPTIONS)
-    def output_of(x, indices, updates, out):
-        return out, check_output(x, indices, updates, out)
-
-    @register_jitable(**OWN_OPTIONS)
-    def new_output(x, indices, updates, out):
-        return np.empty_like(x), False
-
-    make = output_of if has_out else new_output
-
     # Numba optimises what is called once more in each caller, so this calls the kernels itself.
     def implementation(x, indices, updates, reduction="none", mode="raise", out=None):
         shape, count = (*x.shape, 1), count_of(indices.shape)
         check(shape, (*updates.shape, 1), dims, indices.shape, coordinates, options[3])
-        y, in_place = make(x, indices, updates, out)
+        y = out if has_out else np.empty_like(x)
         old, new, places = words_of(x, scalar), words_of(updates, scalar), words_of(indices, np.uint32)
-        if in_place:
+        if has_out and check_output(x, indices, updates, out):
             old = old[:0]
         numbers = _shape_on_stack()
         sizes = (in_array(shape, numbers), count, np.int64(coordinates))
         place = scatter_words((old, places, new, words_of(y, scalar), numbers, sizes, options))
         if place != VALID:
             found = words_of(indices, index_scalar)[place]
-            raise IndexRefusalError("_index", place, found, indices.shape, shape, is_signed)
+            raise IndexRefusalError("index", place, found, indices.shape, shape, is_signed)
         return y
 
     return implementation

@@ -8,7 +8,9 @@ from numba.cpython.unsafe.tuple import tuple_setitem
 from numba.extending import overload, register_jitable
 
 from dmlcpu.common.data_types import DATA_TYPES, INDICES, NUMBERS
-from dmlcpu.interop.numba.arguments import (
+from dmlcpu.interop.numba.calls import Offer, caller_of
+from dmlcpu.interop.numba.memory import stack_of, words_of
+from dmlcpu.interop.numba.refusals import (
     STACK,
     BindingRefusalError,
     RefusalError,
@@ -22,73 +24,58 @@ from dmlcpu.interop.numba.arguments import (
     refusal,
     share_memory,
 )
-from dmlcpu.interop.numba.calls import caller_of, offer
-from dmlcpu.interop.numba.memory import stack_of, words_of
-from dmlcpu.kernels.top_k.groups import GROUP, LINE, capacity
+from dmlcpu.kernels.top_k.choose import (
+    LOCKSTEP,
+    SELECT_SORT,
+    STRIDED_INSERT,
+    STRIDED_TOURNAMENT,
+    TOURNAMENT,
+    choose,
+)
 from dmlcpu.kernels.top_k.keys import KeyMap, make_key_map
-from dmlcpu.kernels.top_k.lockstep import LONGEST, STARTS, lockstep
-from dmlcpu.kernels.top_k.order import CELLS as SORTING_CELLS
-from dmlcpu.kernels.top_k.select_sort import most_chosen, select_sort
-from dmlcpu.kernels.top_k.strided_insert import LINES as INSERT_LINES, strided_insert
-from dmlcpu.kernels.top_k.strided_tournament import COLUMNS, strided_tournament
-from dmlcpu.kernels.top_k.tournament import tournament
+from dmlcpu.kernels.top_k.lockstep import lockstep, workspace as workspace_of_lockstep
+from dmlcpu.kernels.top_k.select_sort import select_sort, workspace as workspace_of_select_sort
+from dmlcpu.kernels.top_k.strided_insert import strided_insert, workspace as workspace_of_insert
+from dmlcpu.kernels.top_k.strided_tournament import (
+    strided_tournament,
+    workspace as workspace_of_strided_tournament,
+)
+from dmlcpu.kernels.top_k.tournament import tournament, workspace as workspace_of_tournament
 from dmlcpu.kernels.top_k.work import WORK
 from dmlcpu.operators.top_k.function import TopK, top_k
-from dmlcpu.operators.top_k.plan import (
-    ELEMENTS_A_WINNER,
-    INDEX_WORD,
-    INSERT_COLUMNS,
-    INSERT_K,
-    INSERT_N,
-    KINDS,
-    LOCKSTEP_WORK,
-)
+from dmlcpu.operators.top_k.plan import INDEX_WORD, KINDS
 from dmlcpu.runtime.intrinsics import either, line_of
 from dmlcpu.runtime.jit import OWN_OPTIONS, device
 from dmlcpu.runtime.records import CACHE_LINE, CELL, cells_of, record_at
 from dmlcpu.runtime.variants import variant
 
 _on_stack, _record_on_stack = stack_of(STACK), stack_of(cells_of(WORK))
-_POSITIONS_OF_STARTS = cells_of(STARTS)
 _LINE_CELLS = CACHE_LINE // CELL
-_INSERT, _LOCKSTEP, _SELECT_SORT, _TOURNAMENT = range(4)
 _insert, _lockstep, _select_sort = strided_insert.share, lockstep.share, select_sort.share
 _tournament, STRIDED = tournament.share, False  # whether the axis is not the last
 
 
 @device
-def choose(outer, n, inner, k):
-    """Return which kernel is fastest; see `choose` of the plan."""
-    if inner >= INSERT_COLUMNS and k <= INSERT_K and n <= INSERT_N:
-        return _INSERT
-    if n <= LONGEST and n * k <= LOCKSTEP_WORK and outer * inner > 1:
-        return _LOCKSTEP
-    return _SELECT_SORT if n < ELEMENTS_A_WINNER * k else _TOURNAMENT
+def workspace(kernel, n, k, lanes):
+    """Return how many keys and positions a kernel needs."""
+    if kernel == STRIDED_INSERT:
+        return workspace_of_insert(n, k, lanes)
+    if kernel == LOCKSTEP:
+        return workspace_of_lockstep(n, k, lanes)
+    if kernel == SELECT_SORT:
+        return workspace_of_select_sort(n, k, lanes)
+    if kernel == STRIDED_TOURNAMENT:
+        return workspace_of_strided_tournament(n, k, lanes)
+    return workspace_of_tournament(n, k, lanes)
 
 
 @device
-def workspace(kernel, n, k, lanes, strided):
-    """Return how many keys and positions a kernel needs; see the functions of that name beside the kernels.
-
-    Two of them reckon with lines of bytes, the longest there are; here it is known how long lines are.
-    """
-    if kernel == _INSERT:
-        columns = INSERT_LINES * lanes
-        return (k + 1) * columns, k * columns // 2
-    if kernel == _LOCKSTEP:
-        return 2 * (n + k) * lanes, _POSITIONS_OF_STARTS
-    if kernel == _SELECT_SORT:
-        most = most_chosen(k) + LINE
-        return n + most, k + 3 * most + SORTING_CELLS
-    maxima = n // GROUP * (1 + COLUMNS) + GROUP if strided else n // GROUP + GROUP * LINE
-    return k + capacity(k) + maxima + LINE, k + 3 * capacity(k) + SORTING_CELLS
-
-
-@device
-def plan(x, outer, n, inner, k, strided):
+def plan(x, rows, n, inner, k, strided):
     """Return the kernel, the keys and positions of its workspace, and all of that in cells."""
-    kernel = choose(outer, n, inner, k)
-    keys, positions = workspace(kernel, n, k, line_of(x), strided)
+    kernel = choose(rows, n, k, inner, inner)
+    if strided and kernel == TOURNAMENT:  # the other one is compiled in its place
+        kernel = STRIDED_TOURNAMENT
+    keys, positions = workspace(kernel, n, k, line_of(x))
     positions += -positions % _LINE_CELLS  # the keys behind start a cache line
     return kernel, keys, positions, positions + (keys * x.itemsize + CELL - 1) // CELL
 
@@ -122,21 +109,21 @@ def select(x, values, indices, sizes, k, key_map, options, spare):
     is_sorted, index_words = options
     if outer * n * inner == 0 or k == 0:
         return np.int64(0)
-    kernel, keys, positions, cells = plan(x, outer, n, inner, k, STRIDED)
+    kernel, keys, positions, cells = plan(x, outer * inner, n, inner, k, STRIDED)
     if cells > STACK and cells > spare.size:
         return np.int64(cells)
     works = _record_on_stack()
     work = fill(works, outer, n, inner, k, key_map, is_sorted, index_words)
     work.workspace.keys, work.workspace.positions = keys, positions
     scratch = either(cells > STACK, spare, 0, _on_stack())
-    if kernel == _SELECT_SORT:
+    if kernel == SELECT_SORT:
         _select_sort(0, 1, x, values, indices, works, scratch)
-    elif kernel == _TOURNAMENT:
-        _tournament(0, 1, x, values, indices, works, scratch)
-    elif kernel == _LOCKSTEP:
+    elif kernel == LOCKSTEP:
         _lockstep(0, 1, x, values, indices, works, scratch)
-    else:
+    elif kernel == STRIDED_INSERT:
         _insert(0, 1, x, values, indices, works, scratch)
+    else:
+        _tournament(0, 1, x, values, indices, works, scratch)
     return np.int64(0)
 
 
@@ -155,8 +142,7 @@ SELECT = {
     "rows": variant(select, "select_rows", STRIDED=False, **NEVER).share,
     "columns": variant(select, "select_columns", STRIDED=True, **ALONG).share,
 }
-for name in SELECT:
-    offer(name, functools.partial(SELECT.get, name), signature)
+OFFERS = {name: Offer(functools.partial(SELECT.get, name), signature) for name in SELECT}
 
 
 @device
@@ -173,13 +159,13 @@ def sizes_of(shape, axis):
 def check(k, axis, shape, longest, index_dtype):
     """Refuse numbers that do not fit; return the axis counted from the first."""
     if axis < -len(shape) or axis >= len(shape):
-        raise RefusalError("_axis", "top_k", axis, len(shape))
+        raise RefusalError("axis", "top_k", axis, len(shape))
     place = axis if axis >= 0 else axis + len(shape)
     n = shape[place]
     if k < 0 or k > n:
-        raise RefusalError("_k", k, n, place)
+        raise RefusalError("k", k, n, place)
     if n - 1 > longest:
-        raise RefusalError("_index_dtype", index_dtype, n)
+        raise RefusalError("index_dtype", index_dtype, n)
     return place
 
 
@@ -187,15 +173,15 @@ def check(k, axis, shape, longest, index_dtype):
 def check_outputs(x, values, indices, shape):
     """Refuse outputs of another shape, or that share memory."""
     if values.shape != shape:
-        raise BindingRefusalError("_shape", "top_k", "out[0]", values.shape, shape)
+        raise BindingRefusalError("shape", "top_k", "out[0]", values.shape, shape)
     if indices.shape != shape:
-        raise BindingRefusalError("_shape", "top_k", "out[1]", indices.shape, shape)
+        raise BindingRefusalError("shape", "top_k", "out[1]", indices.shape, shape)
     if share_memory(values, x):
-        raise BindingRefusalError("_shared", "top_k", "out[0]", "x")
+        raise BindingRefusalError("shared", "top_k", "out[0]", "x")
     if share_memory(values, indices):
-        raise BindingRefusalError("_shared", "top_k", "out[0]", "out[1]")
+        raise BindingRefusalError("shared", "top_k", "out[0]", "out[1]")
     if share_memory(indices, x):
-        raise BindingRefusalError("_shared", "top_k", "out[1]", "x")
+        raise BindingRefusalError("shared", "top_k", "out[1]", "x")
 
 
 @overload(top_k, prefer_literal=True, jit_options=OWN_OPTIONS)
@@ -254,18 +240,6 @@ def _implementation(ndim, dtype, constants, is_sorted, axis, index_type, has_out
     strided = not (isinstance(axis, int) and axis in (-1, ndim - 1))  # or it is not known yet
     select = caller_of("columns" if strided else "one" if ndim == 1 else "rows", np.dtype(word))
 
-    @register_jitable(**OWN_OPTIONS)
-    def outputs_of(x, shape, out):
-        values, indices = out
-        check_outputs(x, values, indices, shape)
-        return values, indices
-
-    @register_jitable(**OWN_OPTIONS)
-    def new_outputs(x, shape, out):
-        return np.empty(shape, x.dtype), np.empty(shape, index_scalar)
-
-    make = outputs_of if has_out else new_outputs
-
     # Numba optimises what is called once more in each caller, so this calls the kernels itself.
     def implementation(
         x,
@@ -281,7 +255,12 @@ def _implementation(ndim, dtype, constants, is_sorted, axis, index_type, has_out
     ):
         count = np.int64(k)
         place = check(count, np.int64(axis), x.shape, longest, index_name)
-        values, indices = make(x, tuple_setitem(x.shape, place, count), out)
+        shape = tuple_setitem(x.shape, place, count)
+        if has_out:
+            values, indices = out
+            check_outputs(x, values, indices, shape)
+        else:
+            values, indices = np.empty(shape, x.dtype), np.empty(shape, index_scalar)
         sizes, elements, places = sizes_of(x.shape, place), words_of(x, word), words_of(indices, np.uint32)
         given = (elements, words_of(values, word), places, sizes, count, key_map, options)
         cells = select((*given, words_of(indices, np.int64)[:0]))

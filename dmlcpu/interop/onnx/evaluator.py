@@ -15,7 +15,7 @@ from dmlcpu.errors import BindingError, UnsupportedError
 from dmlcpu.interop.onnx.ops import OPS, Product
 from dmlcpu.products.packing import PackedMatrix, pack_b
 
-NAME = "onnx"  # what errors say they are of
+NAME = "onnx"  # the operator that errors name
 
 Model: TypeAlias = onnx.ModelProto | bytes | str | PathLike[str]
 
@@ -29,11 +29,11 @@ class Evaluator(ReferenceEvaluator):  # type: ignore[misc]
     def pack_weights(self, around: Mapping[str, Any], packed: dict[int, PackedMatrix], seen: set[int]) -> None:
         """Pack constant weights.
 
-        around: the constants of the graphs that this one lies in; packed: what is, by its array; seen: the functions
-        that have been looked at, as each of them has all that are before it.
+        around: the constants of the graphs that this one lies in; packed: matrices by their arrays; seen:
+        functions that are done, as each function holds all that are before it.
         """
         constants = {**around, **self.rt_inits_}
-        for name in self.input_names:  # what may be given is not constant
+        for name in self.input_names:  # an input may be given, so it is not constant
             constants.pop(name, None)
         for node in self.rt_nodes_:  # in the order in which they run
             if isinstance(node, ConstantCommon) and not node.has_linked_attribute:
@@ -50,7 +50,7 @@ class Evaluator(ReferenceEvaluator):  # type: ignore[misc]
 
 
 def _packed(b: Any, packed: dict[int, PackedMatrix]) -> PackedMatrix | None:
-    """Pack a constant once, whoever multiplies by it; None: it is not one, or not one that can be packed."""
+    """Return a constant packed, once for all nodes; None if the input is no constant, or cannot be packed."""
     if not isinstance(b, np.ndarray) or b.ndim < 2 or b.dtype.name not in QUANTIZED:
         return None
     if id(b) not in packed:
@@ -77,6 +77,6 @@ def evaluator_of(proto: Any, **options: Any) -> Evaluator:
     try:
         return Evaluator(proto, **options)
     except NotImplementedError as error:
-        reason = str(error).partition(",")[0].partition("\n")[0]  # behind it come all operators that there are
+        reason = str(error).partition(",")[0].partition("\n")[0]  # a list of all operators follows
         allowed = "operators that ONNX's reference evaluator has"
         raise UnsupportedError(NAME, "a node", f"unknown ({reason})", allowed) from error

@@ -18,7 +18,7 @@ from dmlcpu.operators.scatter_nd.function import scatter_nd
 from dmlcpu.operators.top_k.function import top_k
 from dmlcpu.products.packing import PackedMatrix
 
-# What the functions do not take, strings for instance, is left to ONNX's own implementation.
+# ONNX's own implementation computes arguments that the functions refuse, strings for instance.
 _NOT_TAKEN = (UnsupportedError, TypeError)
 
 
@@ -66,7 +66,7 @@ class ScatterElements(_ReferenceScatterElements):  # type: ignore[misc]
 
 
 def _check_elements(data: Array, indices: Array, axis: int) -> None:
-    """Refuse what would be another scatter, or tuples that its caller does not know of."""
+    """Refuse arguments in ONNX's words, as errors of scatter_nd would name tuples that the caller has not given."""
     if indices.dtype.kind not in "iu":
         raise BindingError("ScatterElements", "indices.dtype", str(indices.dtype), "int32, int64")
     if indices.ndim != data.ndim:
@@ -83,9 +83,9 @@ def _check_elements(data: Array, indices: Array, axis: int) -> None:
 
 
 class Product(OpRun):  # type: ignore[misc]
-    """What the products share: input B may be constant, and then it is packed once."""
+    """The base of products. A constant input B is packed once."""
 
-    B: int  # which input it is
+    B: int  # its number among the inputs
     packed: PackedMatrix | None = None
 
     def rhs(self, b: Array) -> Array | PackedMatrix:
@@ -99,22 +99,13 @@ class QLinearMatMul(Product, _ReferenceQLinearMatMul):  # type: ignore[misc]
     op_domain = ""
     B = 3
 
-    def _run(
-        self,
-        a: Array,
-        a_scale: Array,
-        a_zero_point: Array,
-        b: Array,
-        b_scale: Array,
-        b_zero_point: Array,
-        y_scale: Array,
-        y_zero_point: Array,
-    ) -> tuple[Array]:
-        of_a, others = (a, a_scale, a_zero_point), (b_scale, b_zero_point, y_scale, y_zero_point)
+    def _run(self, *operands: Array) -> tuple[Array]:
+        given: list[Any] = [*operands]
+        given[self.B] = self.rhs(operands[self.B])
         try:
-            return (quantized_matmul(*of_a, self.rhs(b), *others),)
+            return (quantized_matmul(*given),)
         except _NOT_TAKEN:
-            return super()._run(*of_a, b, *others)  # type: ignore[no-any-return]
+            return super()._run(*operands)  # type: ignore[no-any-return]
 
 
 class MatMulInteger(Product, _ReferenceMatMulInteger):  # type: ignore[misc]

@@ -70,8 +70,8 @@ def _keep_for_scatter_nd(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> N
 def _gradient_of_scatter_nd(ctx: Any, y: Tensor) -> tuple[Tensor | None, ...]:
     """Return the gradients of x and of the updates.
 
-    With "add", x has that of y, and an update that of its place. Without a reduction, the last update of a place has
-    that of the place, the others have none; x has that of y where there is no update.
+    With "add", x gets the gradient of y, and an update that of its place. Without a reduction, the last update of a
+    place gets that of the place, earlier ones get zero; x gets that of y where there is no update.
     """
     if ctx.reduction not in ("none", "add"):
         raise UnsupportedError("scatter_nd", "reduction of what requires a gradient", repr(ctx.reduction), "none, add")
@@ -80,17 +80,17 @@ def _gradient_of_scatter_nd(ctx: Any, y: Tensor) -> tuple[Tensor | None, ...]:
     count, of_x, slices = sizes.numel(), y, y.reshape(sizes.numel(), rest.numel())
     places = _places(indices.reshape(indices.shape[:-1].numel(), len(sizes)), sizes, ctx.mode)
     if ctx.reduction == "none":
-        numbers, nobody = torch.arange(places.shape[0]), y.new_full([count + 1], -1, dtype=torch.int64)
-        last = torch.ops.dmlcpu.scatter_nd(nobody, places[:, None], numbers)
+        numbers, none = torch.arange(places.shape[0]), y.new_full([count + 1], -1, dtype=torch.int64)
+        last = torch.ops.dmlcpu.scatter_nd(none, places[:, None], numbers)
         places = torch.where(last[places] == numbers, places, count)
-        # Selected, not multiplied: zero times what is infinite is NaN.
+        # Selected, not multiplied: zero times infinity is NaN.
         of_x = torch.where(last[:count, None] < 0, slices, 0).reshape(ctx.shape)
     of_updates = torch.cat([slices, slices.new_zeros(1, rest.numel())])[places]
     return of_x, None, of_updates.reshape(*indices.shape[:-1], *rest), None, None
 
 
 def _places(tuples: Tensor, sizes: torch.Size, mode: str) -> Tensor:
-    """Return where index tuples point, of the first dimensions flattened; those of no place point behind the last."""
+    """Return the places of index tuples in the flattened first dimensions; those out of range point behind the last."""
     places = tuples.new_zeros(tuples.shape[:1], dtype=torch.int64)
     counts = tuples.new_ones(tuples.shape[:1], dtype=torch.bool)
     for coordinate, size in enumerate(sizes):

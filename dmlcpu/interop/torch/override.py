@@ -1,4 +1,4 @@
-"""What an operator of PyTorch that is taken over consists of."""
+"""An operator of PyTorch that these kernels take over."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -15,14 +15,14 @@ Kind = tuple[str, ...]  # of calls: type, form and what else decides how fast th
 
 
 class Override(NamedTuple):
-    """One operator. Functions take the arguments of a call, if it is not said otherwise."""
+    """One operator. Functions take the arguments of a call, unless a comment says otherwise."""
 
     name: str  # as people type it
     operator: str  # PyTorch's full name of the overload
     # About how much work a call is: what is read, written or added; of the first argument, and a tuple of the others.
     size: Callable[[Any, tuple[Any, ...]], int]
     least: int  # size; PyTorch is faster below on any machine, as a call of these functions takes 8 microseconds
-    refusal: Callable[..., str]  # why a call is not taken, or nothing; what takes long to find out is left to `run`
+    refusal: Callable[..., str]  # why a call is not taken, or nothing; `run` does the checks that take long
     # Calls of one kind are worth it from some size on, which is measured; a sample is what it is measured with.
     kind: Callable[..., Kind]
     sample: Callable[[Kind, int], tuple[Any, ...]]  # arguments of a kind and a size

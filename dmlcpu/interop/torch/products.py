@@ -2,12 +2,14 @@
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from dmlcpu.interop.torch.override import ARGUMENTS, TYPE, Kind, Override, as_operand, numbers
 from dmlcpu.interop.torch.tensors import as_array
-from dmlcpu.operators.matmul_integer.function import execute
+from dmlcpu.operators.matmul_integer.function import check
+from dmlcpu.products.operands import execute
 
 _FEW_ROWS = 8
 
@@ -25,7 +27,8 @@ def _refusal(a: Tensor, b: Tensor) -> str:
 
 def _run(a: Tensor, b: Tensor) -> Tensor:
     result = _empty(a, b)
-    execute(as_operand(a), None, as_operand(b), None, as_array(result), most_threads=torch.get_num_threads())
+    call = check(as_operand(a), None, as_operand(b), None, np.int32)
+    execute(call, as_array(result), most_threads=torch.get_num_threads())
     return result
 
 

@@ -21,12 +21,12 @@ from dmlcpu.interop.torch.override import (
     as_target,
     numbers,
 )
-from dmlcpu.operators.scatter_nd.function import execute
+from dmlcpu.operators.scatter_nd.function import Call, execute
 
 
 def _reduce(x: Tensor, places: Array, updates: Array, reduction: str) -> Tensor:
     target = as_target(x, places, updates)
-    execute(target, places, updates, target, reduction=reduction, most_threads=torch.get_num_threads())
+    execute(Call(target, places, updates, reduction), target, most_threads=torch.get_num_threads())
     return x
 
 

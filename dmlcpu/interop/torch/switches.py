@@ -1,4 +1,4 @@
-"""Which of PyTorch's operators are taken over: switched on and off, and what came of each call."""
+"""PyTorch's operators that these kernels take over: switched on and off, with counts of their calls."""
 
 import contextlib
 import logging
@@ -64,7 +64,7 @@ def enable(include: Iterable[str] | None = None, exclude: Iterable[str] = ()) ->
     ----------
     include : iterable of str, optional
         Names of operators: ``topk``, ``_int_mm``, ``index_add_``, ``index_put_``, ``scatter_add_``, ``scatter_``; by
-        default all. Those that are not named are given back to PyTorch.
+        default all. The others are given back to PyTorch.
     exclude : iterable of str
         Names to leave out.
 
@@ -78,7 +78,8 @@ def enable(include: Iterable[str] | None = None, exclude: Iterable[str] = ()) ->
     Notes
     -----
     The kernels are entered in PyTorch's dispatcher for the CPU, beneath autograd, ``torch.func`` and autocast, which go
-    on working. A call that they do not take goes to PyTorch's own kernel, as does one that raises; `report` tells why.
+    on working. A call that they do not take goes to PyTorch's own kernel, as does one that raises; `report` counts the
+    reasons.
 
     Values and indices are PyTorch's, but for what it leaves open: which of several equal elements `topk` returns (here
     the first), which of several updates of one element remains (here the last), and in which order updates are added
@@ -185,9 +186,9 @@ def _names(function: str, include: Iterable[str] | None, exclude: Iterable[str])
     return set(given["include"]) - set(given["exclude"])
 
 
-# PyTorch's kernel, called as such, holds Python's lock. That stops no other thread for longer than Python itself does
-# (5 ms), if the call is not very large. One that is goes by an overload that writes to outputs, where there is one with
-# the same kernel: that takes 3 microseconds more.
+# PyTorch's kernel, called directly, holds Python's lock. In small calls that stops no other thread for longer than
+# Python itself does (5 ms). A very large call goes to an overload with outputs and the same kernel, if there is one: it
+# releases the lock, and takes 3 microseconds more.
 _LONG = 256  # times as large as the least size
 
 
@@ -197,7 +198,7 @@ def _kernel(switch: _Switch) -> Callable[..., Any]:
     size_of, least, refusal, run, aside = override.size, override.least, override.refusal, override.run, override.aside
     original = torch.library.get_kernel(override.operator, "CPU").call_boxed
 
-    # Small calls, of which there are many, go by with as little code as can be.
+    # Small calls are frequent, so they run through little code.
     def kernel(keyset: Any, x: Any, *others: Any, **kwargs: Any) -> Any:
         if type(x) in PLAIN:
             size = size_of(x, others)

@@ -1,4 +1,4 @@
-"""From which size on a call of a kind is worth taking over: measured once on each machine, then kept in a file.
+"""The sizes from which calls of a kind are taken over: measured once on each machine, then kept in a file.
 
 A decision must not change from one run of a program to the next, as the order of equal elements would change with it.
 """
@@ -32,13 +32,13 @@ SLOWER = "PyTorch is faster"
 MEASURING = "within a measurement"
 FORKED = "not measured before the fork"
 
-# Ours must take so much less time than PyTorch's, or the next measurement might say otherwise.
+# Our time as a share of PyTorch's, at most: with less of a lead the next measurement might say otherwise.
 _GAIN = 0.9
 _DISPATCH_US = 2  # that PyTorch takes to call a kernel in Python; on Zen 4
 _ROUNDS = 5, 25  # at least and, if they take no longer than _MOST_NS, at most
 _LEAST_NS, _MOST_NS = 200_000, 20_000_000  # of a round; of all
 _LONG_US = 10_000  # calls that take longer are no longer measured: larger ones are taken for alike
-_BUSY = 1.2  # that many times as many processes as processors
+_BUSY = 1.2  # processes for each processor
 _CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 
 _Key = tuple[str, int, Kind]  # operator, threads, kind of call
@@ -70,7 +70,7 @@ def loss(override: Override, original: Callable[..., Any], size: int, *args: Any
 
 
 def _find(override: Override, original: Callable[..., Any], key: _Key) -> _Won | None:
-    """Return what the file has on a kind of call, or what is measured now; None if it cannot be measured."""
+    """Return the measurement of a kind of call, from the file or made now; None if it cannot be made."""
     path = _path()
     _won.update(_load(path))
     # PyTorch's threads stay behind when a process forks, and it waits for them: parallel operators may not be called.
@@ -125,7 +125,7 @@ def _times(*calls: Callable[[], Any]) -> list[float]:
 
 
 def _is_busy() -> bool:
-    """Return whether more runs on this machine than it has processors for, so that figures are of this hour only."""
+    """Return whether the machine is overloaded, so that figures hold for this hour only."""
     return hasattr(os, "getloadavg") and os.getloadavg()[0] > _BUSY * (os.cpu_count() or 1)
 
 
@@ -155,7 +155,7 @@ def _load(path: Path | None) -> dict[_Key, _Won]:
 
 
 def _save(path: Path | None) -> None:
-    """Add what was measured to a file; whoever reads it meanwhile finds the one from before or all of the new one."""
+    """Add measurements to the file. It is replaced at once: a reader finds all of the old or all of the new."""
     if path is None:
         return
     rows = [[operator, count, kind, [*won.items()]] for (operator, count, kind), won in (_won | _load(path)).items()]

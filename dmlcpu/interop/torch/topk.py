@@ -15,7 +15,7 @@ from dmlcpu.interop.torch.override import (
     numbers,
 )
 from dmlcpu.interop.torch.tensors import as_array
-from dmlcpu.operators.top_k.function import execute
+from dmlcpu.operators.top_k.function import Call, execute
 
 _Pair = tuple[Tensor, Tensor]
 
@@ -38,7 +38,8 @@ def _run(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = 
     shape[dim] = k
     values, indices = x.new_empty(shape), x.new_empty(shape, dtype=torch.int64)
     outputs = as_array(values), as_array(indices)
-    execute(as_array(x), k, dim % x.ndim, largest, *outputs, ordered=sorted, most_threads=torch.get_num_threads())
+    call = Call(as_array(x), k, None, dim % x.ndim, outputs[1].dtype, largest, sorted)
+    execute(call, outputs, most_threads=torch.get_num_threads())
     return values, indices
 
 

@@ -16,12 +16,10 @@ from typing import NamedTuple
 import numpy as np
 
 from dmlcpu.kernels.gemm.epilogue import REQUANTIZE, Epilogue, Tile
-from dmlcpu.kernels.gemm.microkernels import amx
 from dmlcpu.kernels.gemm.microkernels.generic import GENERIC
-from dmlcpu.kernels.gemm.microkernels.microkernel import KC, MR, NR, ROW_STEP, Microkernel, make_dot
-from dmlcpu.kernels.gemm.microkernels.x86 import AVX512VNNI
+from dmlcpu.kernels.gemm.microkernels.microkernel import KC, MR, NR, ROW_STEP, TALLEST, Microkernel, make_dot
 from dmlcpu.kernels.gemm.pack import pack_panels, pack_rows
-from dmlcpu.kernels.gemm.work import COUNTER, SPACE, TALLEST, WORK, Arrays, lhs_cells, lhs_of, origin_of, space_of
+from dmlcpu.kernels.gemm.work import COUNTER, SPACE, WORK, Arrays, lhs_cells, lhs_of, origin_of, space_of
 from dmlcpu.kernels.gemm.zero_points import any_b_zero, load_a_zeros, load_bias, start, start_wide
 from dmlcpu.kernels.walk import share
 from dmlcpu.runtime.atomics import fetch_add
@@ -196,20 +194,3 @@ def make_product(microkernel: Microkernel, using: Epilogue) -> Kernel:
     rows, columns, depth = microkernel.block
     name = f"dot_u8s8{using.suffix}_{rows}x{columns}x{depth}_{microkernel.name}"
     return variant(product, name, **dots, **using.names())
-
-
-def make_amx_product(using: Epilogue) -> Kernel:
-    """Return the product by the tile registers of AMX; the vector unit multiplies the remaining rows."""
-    return variant(
-        product,
-        f"dot_u8s8{using.suffix}_32x32x64_amx",
-        MR=amx.MR,
-        HALF=amx.TILE_ROWS,
-        dot_mr=amx.make_tile_dot(amx.MR),
-        dot_half=amx.make_tile_dot(amx.TILE_ROWS),
-        dot_4=make_dot(4, AVX512VNNI),
-        dot_1=make_dot(1, AVX512VNNI),
-        begin=amx.configure_tiles,
-        end=amx.release_tiles,
-        **using.names(),
-    )

@@ -13,21 +13,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dmlcpu.kernels.gemm.cut import step_of
 from dmlcpu.kernels.gemm.epilogue import REQUANTIZE, Epilogue, Tile
 from dmlcpu.kernels.gemm.microkernels.generic import GENERIC
-from dmlcpu.kernels.gemm.microkernels.microkernel import KC, NR, ROW_STEP, Microkernel
+from dmlcpu.kernels.gemm.microkernels.microkernel import KC, NR, ROW_STEP, TALLEST, Microkernel
 from dmlcpu.kernels.gemm.microkernels.rows import add_row
 from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK, DEPTH, make_add_products, make_unfold
 from dmlcpu.kernels.gemm.pack import pack_rows
 from dmlcpu.kernels.gemm.product import product
 from dmlcpu.kernels.gemm.work import (
     MOST_PANELS,
-    NARROW,
     SPACE,
-    SPACE_CELLS,
-    TALLEST,
-    Problem,
-    groups_of,
     lhs_cells,
     lhs_of,
     origin_of,
@@ -36,14 +32,12 @@ from dmlcpu.kernels.gemm.work import (
 )
 from dmlcpu.kernels.gemm.zero_points import any_b_zero, load_a_zeros, load_bias, start
 from dmlcpu.kernels.walk import share
-from dmlcpu.runtime.compilation import in_python
 from dmlcpu.runtime.intrinsics import as_words
 from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.kernel import Kernel
 from dmlcpu.runtime.records import record_at
 from dmlcpu.runtime.variants import specialized, variant
 
-MOST_ROWS = 16  # with more rows, packing b pays (Xeon with VNNI)
 ONES = np.uint32(0x01010101)
 PASS = DEPTH // 4  # words of a row of a at a time
 
@@ -58,12 +52,6 @@ class Columns(NamedTuple):
     first: int
     last: int
     blocks: int  # whole blocks of BLOCK; the remaining columns are among the last BLOCK columns of b
-
-
-def supports(problem: Problem) -> bool:
-    """Return whether the kernel can do a product: sums fit int32, and BLOCK bytes of b are contiguous."""
-    fits = problem.rows <= MOST_ROWS and 0 < problem.depth <= NARROW
-    return fits and problem.columns >= BLOCK and problem.column_step == 1
 
 
 @inlined
@@ -102,12 +90,6 @@ def complete_rows(words, work):
         if group >= groups:
             for row in range(rows):
                 words[at + row * ROW_STEP] = 0
-
-
-@device
-def step_of(NC):
-    """Return the distance of rows of a block's accumulators: a whole panel beyond the block's end is readable."""
-    return (NC + 1) * NR
 
 
 @device
@@ -152,13 +134,6 @@ def hand_over(panel, panels, columns, row_sums, has_b_zero, acc, origin, arrays,
             add_row(space.acc, row * NR, acc, row * step + place)
         tile = Tile(0, work.M, j, min(NR, work.N - first - j), origin.y + (first + j) * work.y.column)
         epilogue(space.acc, tile, origin, arrays, work, space)
-
-
-def share_cells(depth: int, block: int, rows: int) -> int:
-    """Return the workspace of a share: the record, the packed rows of a, and the sums of a block of columns."""
-    lhs: int = in_python(lhs_cells)(in_python(groups_of)(depth), rows + 1)
-    sums: int = (rows + 1) * in_python(step_of)(block) // 2
-    return SPACE_CELLS + lhs + sums
 
 
 def make_skinny(microkernel: Microkernel, using: Epilogue) -> Kernel:

@@ -8,16 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dmlcpu.kernels.gemm.microkernels import amx
-from dmlcpu.kernels.gemm.microkernels.microkernel import KC, NR, PREFETCH, ROW_STEP
+from dmlcpu.kernels.gemm.microkernels.microkernel import KC, NR, ROW_STEP, TALLEST
 from dmlcpu.kernels.walk import STRIDES, WALK
-from dmlcpu.runtime.compilation import in_python
-from dmlcpu.runtime.jit import device
+from dmlcpu.runtime.jit import device, shared
 from dmlcpu.runtime.records import CACHE_LINE, CELL, cells_of, record
 
 # Up to this K the final sum fits an int32, whatever wrapped before: 255 * 255 * 33025 < 2**31.
 NARROW = 33_025
-TALLEST = amx.MR  # rows of any tile
 # The most panels whose columns are prepared together: more gain nothing and take more space.
 MOST_PANELS = 32
 
@@ -146,14 +143,14 @@ def origin_of(batch, work):
     return Origin(a, b, y, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero)
 
 
-@device
-def groups_of(depth):
+@shared
+def groups_of(depth: int) -> int:
     """Return how many words a row of `depth` bytes takes."""
     return (depth + 3) // 4
 
 
-@device
-def panels_of(columns):
+@shared
+def panels_of(columns: int) -> int:
     """Return how many panels `columns` columns take."""
     return (columns + NR - 1) // NR
 
@@ -170,19 +167,10 @@ def lhs_of(part, work):
     return space_of(part, work) + SPACE_CELLS
 
 
-@device
-def lhs_cells(groups, rows):
+@shared
+def lhs_cells(groups: int, rows: int) -> int:
     """Return the workspace of a packed tile of a."""
     return TALLEST + (groups + KC - 1) // KC * rows * ROW_STEP // 2
 
 
 SPACE_CELLS = cells_of(SPACE)
-
-
-def share_cells(depth: int, block: int, rows: int, slots: int, packs: bool) -> int:
-    """Return the workspace of a share: the record, packed tiles of a, and a block of b if it is packed here."""
-    groups: int = in_python(groups_of)(depth)
-    # Microkernels prefetch this far beyond the end: without a gap they would take the next share's tile from its core.
-    rhs = (block * groups + PREFETCH) * NR // 2 if packs else 0
-    lhs: int = slots * in_python(lhs_cells)(groups, rows)
-    return SPACE_CELLS + lhs + rhs

@@ -21,9 +21,8 @@ from dmlcpu.kernels.top_k.lines import greatest_line
 from dmlcpu.kernels.top_k.order import CELLS, sort
 from dmlcpu.kernels.top_k.threshold import bits_of_line, collect, count_at_least, kth_greatest
 from dmlcpu.kernels.top_k.work import Candidates
-from dmlcpu.runtime.compilation import in_python
 from dmlcpu.runtime.intrinsics import line_of
-from dmlcpu.runtime.jit import device, inlined
+from dmlcpu.runtime.jit import device, inlined, shared
 
 GROUP = 16  # elements in a group
 # Folded maxima for each winner: with fewer, more groups reach the bound; more take longer.
@@ -41,18 +40,19 @@ class Sequence(NamedTuple):
     n: Any
 
 
-@device
-def capacity(k):
+@shared
+def capacity(k: int) -> int:
     """Return the most candidates. When less than a tile of space is left, all but k are dropped."""
     return 4 * k + 16 + TILE
 
 
-def workspace(k: int, groups: int) -> tuple[int, int]:
+@shared
+def workspace_of_groups(k: int, groups: int) -> tuple[int, int]:
     """Return how many keys and positions a selection needs. groups: the most maxima.
 
     Keys: of k winners, of the candidates, the maxima. Positions: of the winners, of the candidates, and of the sort.
     """
-    candidates = in_python(capacity)(k)
+    candidates = capacity(k)
     return k + candidates + groups + LINE, k + 3 * candidates + CELLS
 
 

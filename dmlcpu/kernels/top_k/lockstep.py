@@ -7,30 +7,31 @@ first, without a comparison of positions and without a branch.
 
 import numpy as np
 
+from dmlcpu.kernels.top_k.choose import LOCKSTEP_N
 from dmlcpu.kernels.top_k.groups import LINE
 from dmlcpu.kernels.top_k.keys import key_map_of, load_keys
 from dmlcpu.kernels.top_k.lines import insert
 from dmlcpu.kernels.top_k.work import WORK, Candidates, Problem, workspace_of, write_winner
 from dmlcpu.kernels.walk import offsets, share
 from dmlcpu.runtime.intrinsics import line_of
-from dmlcpu.runtime.jit import inlined
+from dmlcpu.runtime.jit import inlined, shared
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import cells_of, record, record_at
 
-# Positions are as wide as keys, which may have 8 bits.
-LONGEST = 256
 # Where the sequences of a block begin in each tensor.
 STARTS = record(x=(np.int64, LINE), values=(np.int64, LINE), indices=(np.int64, LINE))
+STARTS_CELLS = cells_of(STARTS)
 
 
 def supports(problem: Problem) -> bool:
     """Return whether the kernel can do this."""
-    return problem.n <= LONGEST
+    return problem.n <= LOCKSTEP_N
 
 
-def workspace(n: int, k: int) -> tuple[int, int]:
+@shared
+def workspace(n: int, k: int, lanes: int) -> tuple[int, int]:
     """Return how many keys and positions each share needs."""
-    return 2 * (n + k) * LINE, cells_of(STARTS)
+    return 2 * (n + k) * lanes, STARTS_CELLS
 
 
 @kernel

@@ -4,23 +4,28 @@ from dmlcpu.kernels.top_k.groups import LINE
 from dmlcpu.kernels.top_k.keys import key_map_of, load_keys
 from dmlcpu.kernels.top_k.order import CELLS, sort
 from dmlcpu.kernels.top_k.threshold import collect, kth_greatest
-from dmlcpu.kernels.top_k.work import WORK, start_of, workspace_of, write_winners
+from dmlcpu.kernels.top_k.work import WORK, Problem, start_of, workspace_of, write_winners
 from dmlcpu.kernels.walk import share
-from dmlcpu.runtime.compilation import in_python
-from dmlcpu.runtime.jit import device
+from dmlcpu.runtime.jit import device, shared
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import record_at
 
 
-@device
-def most_chosen(k):
+@shared
+def most_chosen(k: int) -> int:
     """Return how many elements may be sorted to find k: sorting a few more is cheaper than an exact threshold."""
     return k + k // 8 + 2
 
 
-def workspace(n: int, k: int) -> tuple[int, int]:
+def supports(_: Problem) -> bool:
+    """Return whether the kernel can do this."""
+    return True
+
+
+@shared
+def workspace(n: int, k: int, lanes: int) -> tuple[int, int]:
     """Return how many keys and positions each share needs."""
-    capacity = in_python(most_chosen)(k) + LINE
+    capacity = most_chosen(k) + LINE
     return n + capacity, k + 3 * capacity + CELLS
 
 

@@ -2,7 +2,7 @@
 
 from dmlcpu.kernels.top_k.groups import GROUP, Sequence, capacity
 from dmlcpu.kernels.top_k.keys import key_map_of
-from dmlcpu.kernels.top_k.tournament import group_maxima, select
+from dmlcpu.kernels.top_k.tournament import group_maxima, select, supports as supports, workspace as workspace
 from dmlcpu.kernels.top_k.work import WORK, Problem, start_of, workspace_of, write_winners
 from dmlcpu.kernels.walk import share
 from dmlcpu.runtime.jit import inlined

@@ -5,7 +5,7 @@ Few later elements beat the k-th winner so far, so filtering takes no longer tha
 
 import numpy as np
 
-from dmlcpu.kernels.top_k.blocks import block_at, block_count
+from dmlcpu.kernels.top_k.column_blocks import block_at, block_count
 from dmlcpu.kernels.top_k.keys import key_map_of, key_of, load_keys
 from dmlcpu.kernels.top_k.lines import exceed, lowest_bit
 from dmlcpu.kernels.top_k.strided_tournament import COLUMNS, PREFETCH

@@ -8,21 +8,19 @@ displaced key moves on to the next place in the same way. So of equal elements t
 
 import numpy as np
 
-from dmlcpu.kernels.top_k.blocks import block_at, block_count
-from dmlcpu.kernels.top_k.groups import LINE
+from dmlcpu.kernels.top_k.column_blocks import block_at, block_count
 from dmlcpu.kernels.top_k.keys import key_map_of, load_keys
 from dmlcpu.kernels.top_k.lines import exceed, insert, insert_after_equals
 from dmlcpu.kernels.top_k.work import WORK, Candidates, Problem, start_of, workspace_of, write_winner
 from dmlcpu.kernels.walk import share
 from dmlcpu.runtime.intrinsics import as_words, line_of, prefetch
-from dmlcpu.runtime.jit import device
+from dmlcpu.runtime.jit import device, shared
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import record_at
 
 # Lines of columns in a block. Measured on a Xeon with VNNI, 10,000 x 1,000 float32 along axis 0, k 10, two threads, ms:
 # 4 lines 7.5, 8 lines 3.6, 16 lines 2.5.
 LINES = 16
-COLUMNS = LINES * LINE
 # Prefetch distance in lines of the input: processors do not foresee jumps from line to line. Same measurement: 8 lines
 # 2.5 ms, 16 lines 2.8.
 PREFETCH = 8
@@ -33,9 +31,11 @@ def supports(problem: Problem) -> bool:
     return problem.columns > 1 and problem.n < 2**32
 
 
-def workspace(n: int, k: int) -> tuple[int, int]:
+@shared
+def workspace(n: int, k: int, lanes: int) -> tuple[int, int]:
     """Return how many keys and positions each share needs: a line of newcomers, and k winners of each column."""
-    return (k + 1) * COLUMNS, k * COLUMNS // 2
+    columns = LINES * lanes
+    return (k + 1) * columns, k * columns // 2
 
 
 @kernel

@@ -8,14 +8,14 @@ column is ever copied.
 import numpy as np
 
 from dmlcpu.kernels.top_k import groups
-from dmlcpu.kernels.top_k.blocks import block_at, block_count
-from dmlcpu.kernels.top_k.groups import GROUP, Sequence, append_group, capacity
+from dmlcpu.kernels.top_k.column_blocks import block_at, block_count
+from dmlcpu.kernels.top_k.groups import GROUP, Sequence, append_group, capacity, workspace_of_groups
 from dmlcpu.kernels.top_k.keys import key_map_of, key_of, load_keys
 from dmlcpu.kernels.top_k.lines import lowest_bit
 from dmlcpu.kernels.top_k.work import WORK, Candidates, Problem, start_of, workspace_of, write_winners
 from dmlcpu.kernels.walk import share
 from dmlcpu.runtime.intrinsics import line_of, prefetch
-from dmlcpu.runtime.jit import device, inlined
+from dmlcpu.runtime.jit import device, inlined, shared
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import record_at
 from dmlcpu.runtime.variants import specialized
@@ -32,9 +32,10 @@ def supports(problem: Problem) -> bool:
     return problem.columns > 1 and problem.n >= GROUP * problem.k
 
 
-def workspace(n: int, k: int) -> tuple[int, int]:
+@shared
+def workspace(n: int, k: int, lanes: int) -> tuple[int, int]:
     """Return how many keys and positions each share needs: the maxima of a block, and the space of one column."""
-    keys, positions = groups.workspace(k, n // GROUP + GROUP)
+    keys, positions = workspace_of_groups(k, n // GROUP + GROUP)
     return keys + n // GROUP * COLUMNS, positions
 
 

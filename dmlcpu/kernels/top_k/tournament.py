@@ -7,13 +7,13 @@ Elements behind the last whole tile are groups of one. groups.py describes the u
 import numpy as np
 
 from dmlcpu.kernels.top_k import groups
-from dmlcpu.kernels.top_k.groups import GROUP, LINE, Sequence, append_group, capacity
+from dmlcpu.kernels.top_k.groups import GROUP, Sequence, append_group, capacity, workspace_of_groups
 from dmlcpu.kernels.top_k.keys import key_map_of, key_of, load_keys
 from dmlcpu.kernels.top_k.lines import lowest_bit, reach
 from dmlcpu.kernels.top_k.work import WORK, Problem, start_of, workspace_of, write_winners
 from dmlcpu.kernels.walk import share
 from dmlcpu.runtime.intrinsics import line_of, prefetch
-from dmlcpu.runtime.jit import device, inlined
+from dmlcpu.runtime.jit import device, inlined, shared
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import record_at
 from dmlcpu.runtime.variants import specialized
@@ -30,10 +30,11 @@ def supports(problem: Problem) -> bool:
     return problem.step == 1 and problem.n >= GROUP * problem.k
 
 
-def workspace(n: int, k: int) -> tuple[int, int]:
+@shared
+def workspace(n: int, k: int, lanes: int) -> tuple[int, int]:
     """Return how many keys and positions each share needs."""
-    # Elements that do not fill a tile, at most GROUP lines of single bytes, are groups of one.
-    return groups.workspace(k, n // GROUP + GROUP * LINE)
+    # Elements that do not fill a tile are groups of one.
+    return workspace_of_groups(k, n // GROUP + GROUP * lanes)
 
 
 @kernel

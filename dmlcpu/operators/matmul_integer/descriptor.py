@@ -3,13 +3,10 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dmlcpu.common.arguments import Array
 from dmlcpu.directml.enums import FeatureLevel, OperatorType
 from dmlcpu.directml.feature_level import FOUR, Allowed, Support, types
 from dmlcpu.directml.tensor import TensorDesc
-from dmlcpu.operators.matmul_integer.function import execute
-from dmlcpu.products.descriptor import Parameters, ProductDesc
-from dmlcpu.products.packing import PackedMatrix
+from dmlcpu.products.descriptor import ProductDesc
 
 _BYTES = types("INT8 UINT8")
 
@@ -92,7 +89,3 @@ class MatrixMultiplyIntegerOperatorDesc(ProductDesc):
     def _check(self) -> None:
         self._check_product()
         self._check_zero_points()
-
-    def _multiply(self, a: Array, b: Array | PackedMatrix, parameters: Parameters, out: Array) -> None:
-        _, a_zero_point, _, b_zero_point, *_ = parameters
-        execute(a, a_zero_point, b, b_zero_point, out)

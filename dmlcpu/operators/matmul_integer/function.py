@@ -6,16 +6,10 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from dmlcpu.common.arguments import Array, as_dtype
-from dmlcpu.products.operands import Checked, Rhs, check_operands, result_of
-from dmlcpu.products.packing import PackedMatrix, unpack
-from dmlcpu.products.plan import multiply
-from dmlcpu.products.quantization import zero_point
-from dmlcpu.reference import matmul_integer as reference_matmul_integer
-from dmlcpu.runtime.compilation import can_compile
-from dmlcpu.runtime.threads import budget
+from dmlcpu.products.operands import ABSENT, Call, allocate, check as check_product, execute
+from dmlcpu.products.packing import PackedMatrix
 
-_Operands = tuple[Array, Array | None, Rhs, Array | None]
-_SUMS = ("int32", "int64")
+_INT32 = np.dtype(np.int32)
 
 
 def matmul_integer(
@@ -79,37 +73,20 @@ def matmul_integer(
     array([[ 10, -10],
            [ 10, -10]], dtype=int32)
     """
-    a, b, batch, dtype, operands = check(a, a_zero_point, b, b_zero_point, out_dtype)
-    out, result = result_of("matmul_integer", a, b, batch, out, dtype)
-    execute(*operands, result)
+    call = check(a, a_zero_point, b, b_zero_point, out_dtype)
+    out = allocate(call, out)
+    execute(call, out)
     return out
 
 
-def check(a: Any, a_zero_point: Any, b: Any, b_zero_point: Any, out_dtype: Any) -> Checked[_Operands]:
-    """Return all arguments but out in their plain forms, or refuse them."""
-    a, b, matrix_a, matrix_b, batch = check_operands("matmul_integer", a, b)
-    dtype = as_dtype("matmul_integer", "out_dtype", out_dtype, _SUMS)
-    rows, columns = (*matrix_a.shape[:-1], 1), (*matrix_b.shape[:-2], 1, matrix_b.shape[-1])
-    a_zero = zero_point("matmul_integer", "a_zero_point", a_zero_point, a.dtype, rows, rows=True)
-    b_zero = zero_point("matmul_integer", "b_zero_point", b_zero_point, b.dtype, columns, rows=False)
-    return a, b, batch, dtype, (matrix_a, a_zero, matrix_b, b_zero)
+def check(a: Any, a_zero_point: Any, b: Any, b_zero_point: Any, out_dtype: Any) -> Call:
+    """Return the arguments in their plain forms, or refuse them."""
+    y_zero_point = None
+    return check_product(
+        "matmul_integer", _sum_type, a, ABSENT, a_zero_point, b, ABSENT, b_zero_point, ABSENT, y_zero_point, out_dtype
+    )
 
 
-def execute(
-    a: Array,
-    a_zero_point: Array | None,
-    b: Array | PackedMatrix,
-    b_zero_point: Array | None,
-    out: Array,
-    *,
-    most_threads: int | None = None,
-) -> None:
-    """Run on checked arrays of two dimensions and more; zero points broadcast to (..., M, 1) and (..., 1, N)."""
-    if out.size == 0:
-        return
-    if not can_compile():
-        plain = unpack(b) if isinstance(b, PackedMatrix) else b
-        reference_matmul_integer(a, a_zero_point, plain, b_zero_point, out_dtype=out.dtype, out=out)
-        return
-    parameters = (None, a_zero_point, None, b_zero_point, None, None)
-    multiply("matmul_integer", a, b, parameters, out, budget(most_threads))
+def _sum_type(operator: str, out_dtype: Any, *_: Any) -> np.dtype[Any]:
+    """Return the type of the sums, or refuse it."""
+    return _INT32 if out_dtype is np.int32 else as_dtype(operator, "out_dtype", out_dtype, ("int32", "int64"))

@@ -3,13 +3,10 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dmlcpu.common.arguments import Array
 from dmlcpu.directml.enums import FeatureLevel, OperatorType
 from dmlcpu.directml.feature_level import FOUR, Allowed, Support, types
 from dmlcpu.directml.tensor import TensorDesc
-from dmlcpu.operators.quantized_matmul.function import execute
-from dmlcpu.products.descriptor import Parameters, ProductDesc
-from dmlcpu.products.packing import PackedMatrix
+from dmlcpu.products.descriptor import ProductDesc
 
 
 def _level(since: FeatureLevel, matrices: range, values: range) -> Support:
@@ -108,11 +105,6 @@ class QuantizedLinearMatrixMultiplyOperatorDesc(ProductDesc):
 
     def _check(self) -> None:
         self._check_product()
-        self._check_rows("AScaleTensor", self.a_scale_tensor)
-        self._check_columns("BScaleTensor", self.b_scale_tensor)
-        self._check_rows("OutputScaleTensor", self.output_scale_tensor)
+        for name in self.POSITIVE:
+            self._check_values(name, getattr(self, name))
         self._check_zero_points()
-
-    def _multiply(self, a: Array, b: Array | PackedMatrix, parameters: Parameters, out: Array) -> None:
-        a_scale, a_zero_point, b_scale, b_zero_point, y_scale, y_zero_point = parameters
-        execute(a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point, out)  # type: ignore[arg-type]  # all scales are bound

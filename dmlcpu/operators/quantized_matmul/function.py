@@ -1,19 +1,13 @@
 """QUANTIZED_LINEAR_MATRIX_MULTIPLY: dequantize A and B, multiply, quantize; exact to the bit."""
 
-from typing import Any
+from functools import partial
 
 from numpy.typing import ArrayLike, DTypeLike
 
 from dmlcpu.common.arguments import Array
-from dmlcpu.products.operands import Checked, Rhs, check_operands, result_of
-from dmlcpu.products.packing import PackedMatrix, unpack
-from dmlcpu.products.plan import multiply
-from dmlcpu.products.quantization import output_type, scale, zero_point
-from dmlcpu.reference import quantized_matmul as reference_quantized_matmul
-from dmlcpu.runtime.compilation import can_compile
-from dmlcpu.runtime.threads import budget
-
-_Operands = tuple[Array, Array, Array | None, Rhs, Array, Array | None, Array, Array | None]
+from dmlcpu.products.operands import allocate, check as check_product, execute
+from dmlcpu.products.packing import PackedMatrix
+from dmlcpu.products.quantization import output_type
 
 
 def quantized_matmul(
@@ -86,66 +80,10 @@ def quantized_matmul(
     array([[112,  94],
            [128,  86]], dtype=uint8)
     """
-    a, b, batch, dtype, operands = check(
-        a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point, out_dtype
-    )
-    out, result = result_of("quantized_matmul", a, b, batch, out, dtype)
-    execute(*operands, result)
+    call = check(a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point, out_dtype)
+    out = allocate(call, out)
+    execute(call, out)
     return out
 
 
-def check(
-    a: Any,
-    a_scale: Any,
-    a_zero_point: Any,
-    b: Any,
-    b_scale: Any,
-    b_zero_point: Any,
-    y_scale: Any,
-    y_zero_point: Any,
-    out_dtype: Any,
-) -> Checked[_Operands]:
-    """Return all arguments but out in their plain forms, or refuse them."""
-    a, b, matrix_a, matrix_b, batch = check_operands("quantized_matmul", a, b)
-    dtype = output_type("quantized_matmul", out_dtype, y_zero_point, a.dtype)
-    rows, columns = (*matrix_a.shape[:-1], 1), (*matrix_b.shape[:-2], 1, matrix_b.shape[-1])
-    y_rows = (*batch, *rows[-2:])
-    operands = (
-        matrix_a,
-        scale("quantized_matmul", "a_scale", a_scale, rows, rows=True),
-        zero_point("quantized_matmul", "a_zero_point", a_zero_point, a.dtype, rows, rows=True),
-        matrix_b,
-        scale("quantized_matmul", "b_scale", b_scale, columns, rows=False),
-        zero_point("quantized_matmul", "b_zero_point", b_zero_point, b.dtype, columns, rows=False),
-        scale("quantized_matmul", "y_scale", y_scale, y_rows, rows=True),
-        zero_point("quantized_matmul", "y_zero_point", y_zero_point, dtype, y_rows, rows=True),
-    )
-    return a, b, batch, dtype, operands
-
-
-def execute(
-    a: Array,
-    a_scale: Array,
-    a_zero_point: Array | None,
-    b: Array | PackedMatrix,
-    b_scale: Array,
-    b_zero_point: Array | None,
-    y_scale: Array,
-    y_zero_point: Array | None,
-    out: Array,
-) -> None:
-    """Run on checked arrays of two dimensions and more.
-
-    Scales are float32 and zero points of their tensor's type, in shapes that broadcast to (..., M, 1) for a and y, to
-    (..., 1, N) for b.
-    """
-    if out.size == 0:
-        return
-    if not can_compile():
-        plain = unpack(b) if isinstance(b, PackedMatrix) else b
-        reference_quantized_matmul(
-            a, a_scale, a_zero_point, plain, b_scale, b_zero_point, y_scale, y_zero_point, out_dtype=out.dtype, out=out
-        )
-        return
-    parameters = (a_scale, a_zero_point, b_scale, b_zero_point, y_scale, y_zero_point)
-    multiply("quantized_matmul", a, b, parameters, out, budget())
+check = partial(check_product, "quantized_matmul", output_type)

@@ -1,6 +1,5 @@
 """scatter_nd on arrays that are read, and a result that is written, a block at a time."""
 
-import math
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
@@ -8,11 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dmlcpu.common.arguments import Array
-from dmlcpu.common.blocks import BLOCK, as_source, read_blocks, regions_of, tile_of
+from dmlcpu.common.block_reader import BLOCK, as_source, cut_within, least_memory, read_blocks, regions_of, tile_of
 from dmlcpu.common.regions import Estimate, Region, Sink, Source, Tensor
 from dmlcpu.common.stand_ins import bind, strides_of
-from dmlcpu.errors import DmlError
-from dmlcpu.operators.scatter_nd.function import check, check_clip, execute, is_out, refuse_value, scatter_nd
+from dmlcpu.operators.scatter_nd.function import Call, check, execute, is_out, refuse_value, scatter_nd
 from dmlcpu.operators.scatter_nd.plan import BY_KERNEL, Plan, element_type, plan
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.compilation import can_compile
@@ -20,37 +18,12 @@ from dmlcpu.runtime.records import CELL
 
 SOURCES = ("x", "indices", "updates")
 
-# Bytes of x that a block has for each tuple, at least: to read and write them takes longer than to look at the tuple.
+# Bytes of x in a block for each tuple, at least: reading and writing them takes longer than a look at the tuple.
 _LEAST_BYTES_A_TUPLE = 64
-# Bytes for each coordinate that is counted from the start of x, then of a block, with what tells those that are not.
+# Bytes for each coordinate that is converted: counted from the start of x, then of a block, and two flags.
 _CONVERTED = 3 * 8 + 2
-# Bytes for each byte of indices that are only looked at: two blocks, and what tells those that are out of range.
+# Bytes for each byte of indices that are only checked: two blocks, and flags of coordinates out of range.
 _SCANNED = 6
-
-
-class Call(NamedTuple):
-    """A call's arguments in their plain forms."""
-
-    x: Array  # if it is a Source, a stand-in; so are the next two
-    indices: Array
-    updates: Array
-    reduction: str
-    mode: str
-
-    @property
-    def coordinates(self) -> int:
-        """How many a tuple has."""
-        return int(self.indices.shape[-1])
-
-    @property
-    def number(self) -> int:
-        """How many updates there are."""
-        return math.prod(self.indices.shape[:-1])
-
-    @property
-    def slice_bytes(self) -> int:
-        """Bytes of an update."""
-        return math.prod(self.x.shape[self.coordinates :]) * self.x.itemsize
 
 
 class Cut(NamedTuple):
@@ -72,7 +45,7 @@ def estimate(**arguments: Any) -> Estimate:
     return Estimate(
         {"y": Tensor(call.x.shape, call.x.dtype)},
         2 * call.x.nbytes + call.indices.nbytes + converted + call.updates.nbytes + workspace,
-        partial(_least_memory, call),
+        partial(least_memory, _cuts, _needs, call),
         name,
     )
 
@@ -85,9 +58,7 @@ def run(
     Updates are read again for each block of x, unless there is memory to keep them.
     """
     call = _call(arguments)
-    cut = next((cut for cut in _cuts(call) if _needs(call, cut) <= memory), None)
-    if cut is None:
-        raise DmlError("scatter_nd", "memory", f"{memory:,} bytes", f"at least {_least_memory(call):,}")
+    cut = cut_within("scatter_nd", memory, _cuts, _needs, call)
     x, indices, updates = (as_source(arguments[name], getattr(call, name)) for name in SOURCES)
     if call.mode == "raise":
         _refuse_out(call, indices, stopping, min(BLOCK, memory // _SCANNED))
@@ -105,7 +76,7 @@ def run(
 def _pieces(
     call: Call, cut: Cut, indices: Source, updates: Source, region: Region, stopping: Callable[[], bool]
 ) -> Iterator[tuple[Array, Array]]:
-    """Yield indices and updates, block by block; without coordinates only what a block of x needs of each."""
+    """Yield indices and updates, block by block; without coordinates, only the part that a block of x needs."""
     outer, coordinates = call.indices.shape[:-1], call.coordinates
     if call.updates.size == 0:
         return
@@ -143,7 +114,7 @@ def _places(call: Call, indices: Array) -> Array:
 
 
 def _apply_all(call: Call, pieces: Iterable[tuple[Array, Array]], region: Region, block: Array) -> None:
-    """Apply updates to a block of x, in place; what was read of them is gone before more is for another block."""
+    """Apply updates to a block of x, in place. A piece is freed before the next is read."""
     for places, values in pieces:
         _apply(call, places, values, region, block)
 
@@ -152,18 +123,18 @@ def _apply(call: Call, places: Array, values: Array, region: Region, block: Arra
     """Apply updates to a block of x, in place; places: indices, or if x is cut what `_places` makes of them."""
     mode = call.mode
     if call.coordinates and block.shape[0] < call.x.shape[0]:
-        # What lies before the block becomes a huge number, and is dropped as what lies behind it.
+        # Indices before the block become huge numbers, and are dropped like those behind it.
         places, mode = places.copy(), "drop"
         places[..., 0] -= region[0].start
         places = places.view(np.uint64)
-    execute(block, places, values, block, reduction=call.reduction, mode=mode)
+    execute(Call(block, places, values, call.reduction, mode), block)
 
 
 def _cuts(call: Call) -> Iterator[Cut]:
-    """Yield cuts from the one that is best, if there is memory for it, to the one that needs least.
+    """Yield cuts from the fastest to the one that needs least memory.
 
-    Updates are kept in memory, and x is read in blocks that are large beside the work on all tuples. Else both are
-    cut, x as little as possible: for each of its blocks all updates are read again.
+    First, updates are kept in memory, and blocks of x are large beside the work on all tuples. Then both are cut, x as
+    little as possible: for each of its blocks all updates are read again.
     """
     rows, count = call.x.shape[0] if call.x.ndim else 1, call.number
     row = max(1, call.x.nbytes // max(1, rows))
@@ -186,13 +157,8 @@ def _cuts(call: Call) -> Iterator[Cut]:
         yield Cut(size, tuples)
 
 
-def _least_memory(call: Call) -> int:
-    """Return the least memory that `run` can do with."""
-    return min(_needs(call, cut) for cut in _cuts(call))
-
-
 def _needs(call: Call, cut: Cut) -> int:
-    """Return how many bytes `run` takes with such blocks."""
+    """Return the bytes that `run` takes with such blocks."""
     rows = call.x.shape[0] if call.x.ndim else 1
     row, coordinates = call.x.nbytes // max(1, rows), call.coordinates
     slices = call.slice_bytes if coordinates else cut.rows * row
@@ -210,15 +176,11 @@ def _needs(call: Call, cut: Cut) -> int:
 
 def _call(arguments: dict[str, Any]) -> Call:
     """Return the arguments in their plain forms, or refuse them."""
-    bound = bind(scatter_nd, arguments, SOURCES)
-    call = Call(*check(**bound), bound["reduction"], bound["mode"])
-    if call.mode == "clip":
-        check_clip(call.x, call.indices, "scatter_nd", "indices")
-    return call
+    return check(**bind(scatter_nd, arguments, SOURCES))
 
 
 def _plan(call: Call) -> Plan:
-    """Return how the kernels work on a call in one piece."""
+    """Return the plan of a call in one piece."""
     x, indices, updates, reduction, mode = call
     element = element_type(x, updates, x, reduction)
     strides = (strides_of(x), strides_of(indices), strides_of(updates))

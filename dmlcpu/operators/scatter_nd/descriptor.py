@@ -1,7 +1,7 @@
 """DML_SCATTER_ND: a copy of a tensor in which indexed elements or slices are replaced."""
 
-import functools
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import ClassVar
 
 import numpy as np
@@ -12,11 +12,10 @@ from dmlcpu.directml.checks import check_range
 from dmlcpu.directml.enums import FeatureLevel, OperatorType, TensorDataType
 from dmlcpu.directml.feature_level import FOUR, ONE_TO_EIGHT, UP_TO_32, Allowed, Support, types
 from dmlcpu.directml.tensor import TensorDesc
-from dmlcpu.errors import InvalidDescriptorError
 from dmlcpu.kernels.scatter_nd.work import VALID
-from dmlcpu.operators.scatter_nd.function import execute, out_of_range
+from dmlcpu.operators.scatter_nd.function import Call, execute, out_of_range
 from dmlcpu.operators.scatter_nd.layout import INDEX_WORD
-from dmlcpu.operators.scatter_nd.plan import BY_KERNEL, Plan, plan, run
+from dmlcpu.operators.scatter_nd.plan import BY_KERNEL, plan, run
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.memory import packed_strides
 
@@ -103,11 +102,7 @@ class ScatterNDOperatorDesc(OperatorDesc):
 
     def _check(self) -> None:
         x, indices, updates, output = (tensor for _, tensor in self.tensors())
-        for field, tensor in (
-            ("IndicesTensor", indices),
-            ("UpdatesTensor", updates),
-            ("OutputTensor", output),
-        ):
+        for field, tensor in (("IndicesTensor", indices), ("UpdatesTensor", updates), ("OutputTensor", output)):
             self._check_same_count(field, tensor, "InputTensor", x)
         self._check_same_type("UpdatesTensor", updates, "InputTensor", x)
         self._check_same_type("OutputTensor", output, "InputTensor", x)
@@ -125,21 +120,12 @@ class ScatterNDOperatorDesc(OperatorDesc):
     def _check_updates(self) -> None:
         D = self.input_tensor.dimension_count
         tuple_size = self.indices_tensor.sizes[-1]
-        check_range(
-            self.operator,
-            f"IndicesTensor.Sizes[{D - 1}]",
-            tuple_size,
-            1,
-            self.input_dimension_count,
-            "coordinates of an index tuple, up to InputDimensionCount",
-        )
-        sizes = self.updates_shape
+        sizes, meaning = self.updates_shape, "coordinates of an index tuple, up to InputDimensionCount"
+        check_range(self.operator, f"IndicesTensor.Sizes[{D - 1}]", tuple_size, 1, self.input_dimension_count, meaning)
         reason = f"IndicesTensor.Sizes[{D - self.indices_dimension_count}:{D - 1}]"
         reason += f" + InputTensor.Sizes[{D - self.input_dimension_count + tuple_size}:{D}]"
         if len(sizes) > D:
-            raise InvalidDescriptorError(
-                self.operator, "UpdatesTensor.DimensionCount", str(D), f"{len(sizes)}, for {sizes} ({reason})"
-            )
+            raise self._refusal("UpdatesTensor.DimensionCount", D, f"{len(sizes)}, for {sizes} ({reason})")
         self._check_sizes("UpdatesTensor", self.updates_tensor, (1,) * (D - len(sizes)) + sizes, reason)
 
     @property
@@ -166,18 +152,15 @@ class ScatterNDOperatorDesc(OperatorDesc):
         ]
         word, widths = np.dtype(f"u{dtype.itemsize}"), (dtype.itemsize, index_type.itemsize, dtype.itemsize)
         strides = tuple(map(packed_strides, shapes, widths))
-        request = (shapes[0], dtype, word, shapes[1], index_type, strides, "none", "raise", BY_KERNEL)
-
-        @functools.lru_cache(maxsize=8)
-        def plan_within(budget: threads.Budget) -> Plan:
-            return plan(*request, budget)
+        layout = (shapes[0], dtype, word, shapes[1], index_type, strides, "none", "raise", BY_KERNEL)
+        plan_within = lru_cache(maxsize=8)(partial(plan, *layout))
 
         def general(bound: Bound) -> Array:
             x, output = bound["input_tensor"], bound["output_tensor"]
             out = drop_input(output)
             x = out if x is output else drop_input(x)
-            indices, updates = drop_indices(bound["indices_tensor"]), drop_updates(bound["updates_tensor"])
-            execute(x, indices, updates, out, operator=self.operator, field="IndicesTensor")
+            call = Call(x, drop_indices(bound["indices_tensor"]), drop_updates(bound["updates_tensor"]))
+            execute(call, out, operator=self.operator, field="IndicesTensor")
             result: Array = output
             return result
 
@@ -190,4 +173,4 @@ class ScatterNDOperatorDesc(OperatorDesc):
             return out
 
         words = {"input_tensor": word, "indices_tensor": INDEX_WORD, "updates_tensor": word, "output_tensor": word}
-        return Run(general) if owned else Run(general, words, packed)
+        return Run(general, words, packed)

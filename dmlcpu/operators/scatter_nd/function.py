@@ -1,6 +1,7 @@
 """SCATTER_ND: a copy of the input in which index tuples say where updates overwrite, or reduce into, elements."""
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -34,6 +35,31 @@ from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.memory import words
 from dmlcpu.runtime.results import empty_result
 from dmlcpu.runtime.threads import budget
+
+
+class Call(NamedTuple):
+    """The arguments of a call in their plain forms, but for the output."""
+
+    x: Array
+    indices: Array
+    updates: Array
+    reduction: str = "none"
+    mode: str = "raise"
+
+    @property
+    def coordinates(self) -> int:
+        """The number of coordinates of an index tuple."""
+        return int(self.indices.shape[-1])
+
+    @property
+    def number(self) -> int:
+        """The number of updates."""
+        return math.prod(self.indices.shape[:-1])
+
+    @property
+    def slice_bytes(self) -> int:
+        """The size of an update."""
+        return math.prod(self.x.shape[self.coordinates :]) * self.x.itemsize
 
 
 def scatter_nd(
@@ -102,99 +128,93 @@ def scatter_nd(
     >>> dmlcpu.scatter_nd(bins, [[0], [2], [2]], [1, 1, 1], reduction="add", out=bins)
     array([1, 0, 2])
     """
-    x, indices, updates = check(x, indices, updates, reduction, mode)
-    result = allocate(x, indices, updates, out)
-    in_place = out is not None and same_memory(x, result)
-    execute(result if in_place else x, indices, updates, result, reduction=reduction, mode=mode)
+    call = check(x, indices, updates, reduction, mode)
+    result = allocate(call, out)
+    if out is not None and call.x is not result and same_memory(call.x, result):
+        call = call._replace(x=result)
+    execute(call, result)
     return result
 
 
-def check(x: Any, indices: Any, updates: Any, reduction: Any, mode: Any) -> tuple[Array, Array, Array]:
-    """Return the array arguments as arrays that fit together, or refuse them."""
+def check(x: Any, indices: Any, updates: Any, reduction: Any, mode: Any) -> Call:
+    """Return the arguments in their plain forms, or refuse them."""
     x = as_array("scatter_nd", "x", x)
-    check_choice("scatter_nd", "reduction", reduction, REDUCTIONS)
-    check_choice("scatter_nd", "mode", mode, MODES)
-    reduction_of(x.dtype, reduction)
+    if type(reduction) is not str or reduction not in REDUCTIONS:  # faster than the call that says what is wrong
+        check_choice("scatter_nd", "reduction", reduction, REDUCTIONS)
+    if type(mode) is not str or mode not in MODES:
+        check_choice("scatter_nd", "mode", mode, MODES)
+    if reduction != "none":
+        reduction_of(x.dtype, reduction)
     indices = as_array("scatter_nd", "indices", indices)
     if indices.dtype.kind not in "iu":
         raise UnsupportedError("scatter_nd", "indices.dtype", str(indices.dtype), "any integer type")
-    if indices.ndim == 0:
+    sizes, outer = x.shape, indices.shape
+    if not outer:
         raise BindingError("scatter_nd", "indices.ndim", "0", "at least 1 (the last dimension holds a tuple)")
-    coordinates = indices.shape[-1]
-    if coordinates > x.ndim:
+    coordinates = outer[-1]
+    if coordinates > len(sizes):
         allowed = f"0 to {x.ndim} (x has {x.ndim} dimensions)"
         raise BindingError("scatter_nd", "indices.shape[-1]", str(coordinates), allowed)
     updates = as_array_like("scatter_nd", "updates", updates, "x", x.dtype)
-    shape = indices.shape[:-1] + x.shape[coordinates:]
+    shape = outer[:-1] + sizes[coordinates:]
     if updates.shape != shape:
         allowed = f"{shape} (indices.shape[:-1] + x.shape[{coordinates}:]; updates are not broadcast)"
         raise BindingError("scatter_nd", "updates.shape", str(updates.shape), allowed)
-    return x, indices, updates
+    if mode == "clip" and indices.size and 0 in sizes[:coordinates]:
+        allowed = f"none: dimension {sizes.index(0)} has 0 elements"
+        raise IndexOutOfRangeError("scatter_nd", "indices", "clipped into an empty dimension", allowed)
+    return Call(x, indices, updates, reduction, mode)
 
 
-def allocate(x: Array, indices: Array, updates: Array, out: Array | None) -> Array:
+def allocate(call: Call, out: Array | None) -> Array:
     """Return the array the result is written to: a new one, or `out` if it fits."""
+    x = call.x
     if out is None:
         return empty_result(x.shape, x.dtype)
     out = check_output("scatter_nd", "out", out, x.shape, x.dtype)
-    check_apart("scatter_nd", "out", out, {"indices": indices, "updates": updates})
+    check_apart("scatter_nd", "out", out, {"indices": call.indices, "updates": call.updates})
     if not same_memory(x, out):
         check_apart("scatter_nd", "out", out, {"x (it may be x itself, but not a part of it)": x})
     return out
 
 
 def execute(
-    x: Array,
-    indices: Array,
-    updates: Array,
+    call: Call,
     out: Array,
     *,
-    reduction: str = "none",
-    mode: str = "raise",
     operator: str = "scatter_nd",
     field: str = "indices",
     most_threads: int | None = None,
 ) -> None:
-    """Run on checked arrays of any strides, in place if x is out; errors about an index name `operator` and `field`."""
-    if mode == "clip":
-        check_clip(x, indices, operator, field)
+    """Run a call, in place if its x is out; an error about an index names `operator` and `field`."""
+    x, indices, updates, reduction, mode = call
     if indices.itemsize < 4:
         indices = indices.astype(np.int64)
-    if not can_compile():
-        place = _by_reference(x, indices, updates, out, reduction, mode)
-        if place != VALID:
-            raise out_of_range(indices, place, x.shape, operator, field)
-        return
-    element = element_type(x, updates, out, reduction)
-    copied = IN_PLACE if x is out else BY_KERNEL if x.flags.num & out.flags.num & CONTIGUOUS else BY_NUMPY
-    strides = (out.strides, indices.strides, updates.strides)
-    spent = budget(most_threads)
-    chosen = plan(x.shape, x.dtype, element, indices.shape, indices.dtype, strides, reduction, mode, copied, spent)
-    # T == 0: there are no indices, and each update goes to the one place there is. No updates: none is read.
-    flat_indices = words(indices, INDEX_WORD) if indices.size else np.zeros(2, INDEX_WORD)
-    flat_out = words(out, element) if out.size else np.zeros(1, element)
-    flat_updates = words(updates, element) if updates.size else flat_out
-    flat_x = words(x, element) if copied == BY_KERNEL and x.size else flat_out[:0]
-    place = run(chosen, flat_x, flat_indices, flat_updates, flat_out, unlike=(out, x) if copied == BY_NUMPY else None)
+    if can_compile():
+        element = element_type(x, updates, out, reduction)
+        copied = IN_PLACE if x is out else BY_KERNEL if x.flags.num & out.flags.num & CONTIGUOUS else BY_NUMPY
+        strides, spent = (out.strides, indices.strides, updates.strides), budget(most_threads)
+        chosen = plan(x.shape, x.dtype, element, indices.shape, indices.dtype, strides, reduction, mode, copied, spent)
+        # T == 0: there are no indices, and each update goes to the one place there is. No updates: none is read.
+        flat_indices = words(indices, INDEX_WORD) if indices.size else np.zeros(2, INDEX_WORD)
+        flat_out = words(out, element) if out.size else np.zeros(1, element)
+        flat_updates = words(updates, element) if updates.size else flat_out
+        flat_x = words(x, element) if copied == BY_KERNEL and x.size else flat_out[:0]
+        unlike = (out, x) if copied == BY_NUMPY else None
+        place = run(chosen, flat_x, flat_indices, flat_updates, flat_out, unlike=unlike)
+    else:
+        place = _by_reference(call, out)
     if place != VALID:
         raise out_of_range(indices, place, x.shape, operator, field)
 
 
-def check_clip(x: Array, indices: Array, operator: str, field: str) -> None:
-    """Refuse to clip indices into a dimension without elements."""
-    if indices.size and 0 in x.shape[: indices.shape[-1]]:
-        raise IndexOutOfRangeError(
-            operator, field, "clipped into an empty dimension", f"none: dimension {x.shape.index(0)} has 0 elements"
-        )
-
-
-def _by_reference(x: Array, indices: Array, updates: Array, out: Array, reduction: str, mode: str) -> int:
-    """Do what `run` does in plain NumPy."""
-    if mode == "raise":
-        bad = is_out(indices, x.shape[: indices.shape[-1]])
+def _by_reference(call: Call, out: Array) -> int:
+    """Run in plain NumPy; return the place of the first bad index, or VALID."""
+    if call.mode == "raise":
+        bad = is_out(call.indices, call.x.shape[: call.coordinates])
         if bad.any():
             return int(bad.argmax())
-    reference_scatter_nd(x, indices, updates, reduction=reduction, mode=mode, out=out)
+    reference_scatter_nd(**call._asdict(), out=out)
     return VALID
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dmlcpu.kernels.scatter_nd import reduction as reductions
-from dmlcpu.kernels.scatter_nd.work import ELEMENTS, PACKED_ELEMENTS, ROWS, SLICES
+from dmlcpu.kernels.scatter_nd.choose import kind_of
 from dmlcpu.kernels.walk import merge, walk_of
 from dmlcpu.runtime.memory import first_word, packed_strides, word_strides
 
@@ -142,10 +142,8 @@ def _slices(tensors: Tensors, reduction: int, half: int) -> Fields:
 
 def _kind(tensors: Tensors, tuples: Fields, updates: Fields, slices: Fields, reduction: int) -> int:
     """Return what an update is to the kernels."""
-    is_even = updates["walk"]["dims"] == 1
-    if is_even and tensors.slice_size == 1 and tensors.count > 0:
-        is_index = tensors.coordinates == 1 and tuples["walk"]["dims"] == 1
-        steps = (updates["strides"][0], tuples["strides"][0], *tuples["out_steps"])
-        return PACKED_ELEMENTS if is_index and steps == (1, 1 + tuples["is_wide"], 1) else ELEMENTS
-    is_row = is_even and slices["runs"] == 1 and slices["in_vectors"]
-    return ROWS if is_row and reduction in (reductions.OVERWRITE, reductions.ADD) else SLICES
+    is_even = tensors.count > 0 and updates["walk"]["dims"] == slices["runs"] == 1
+    is_index = tensors.coordinates == tuples["walk"]["dims"] == 1
+    steps = (updates["strides"][0], tuples["strides"][0], *tuples["out_steps"])
+    is_packed = is_index and steps == (1, 1 + tuples["is_wide"], 1)
+    return kind_of(tensors.slice_size, is_even, is_packed, slices["in_vectors"], reduction)

@@ -4,7 +4,7 @@ import functools
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,10 @@ from dmlcpu.common.data_types import DATA_TYPES
 from dmlcpu.errors import UnsupportedError
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.scatter_nd import reduction as reductions
+from dmlcpu.kernels.scatter_nd.choose import validation_of, writing_mode_of
 from dmlcpu.kernels.scatter_nd.work import (
     BEFOREHAND,
-    BLOCK,
     BLOCK_CELLS,
-    BY_BLOCK,
     CLIP,
     DROP,
     ELEMENTS,
@@ -82,40 +81,43 @@ def reduction_of(dtype: np.dtype[Any], reduction: str) -> int:
 def element_type(x: Array, updates: Array, out: Array, reduction: str) -> np.dtype[Any]:
     """Return the type the kernel sees: the numbers to compute with, else the widest words all elements consist of."""
     dtype = out.dtype
-    if reduction != "none":
-        return np.dtype(_COMPUTED_AS[type_name(dtype)])
-    if dtype.alignment > 1 or dtype.itemsize == 1:  # aligned arrays: no need to look at addresses
-        return _WORDS[min(dtype.alignment, 8)]
+    if reduction != "none" or dtype.alignment > 1 or dtype.itemsize == 1:
+        return aligned_type(dtype, reduction)
     arrays = (x, updates, out)
     places = (dtype.itemsize, 8, *(place for array in arrays for place in (array.ctypes.data, *array.strides)))
     multiple = functools.reduce(lambda a, b: a | b, map(abs, places))
     return _WORDS[multiple & -multiple]  # the lowest bit set anywhere
 
 
+def aligned_type(dtype: np.dtype[Any], reduction: str) -> np.dtype[Any]:
+    """Return the same of aligned arrays: there is no need to look at addresses."""
+    return _WORDS[min(dtype.alignment, 8)] if reduction == "none" else np.dtype(_COMPUTED_AS[type_name(dtype)])
+
+
 # Many single elements are partitioned first, where that pays. Measured on a Xeon with VNNI with 4,000,000 float32,
 # two threads, ns an update, partitioned and not: into 16 MB 4.9 and 4.3, 64 MB 5.8 and 6.8, as float64 into 128 MB 6.2
 # and 11.5; with 1,000,000 float64 into 128 MB 16 and 17, with fewer it does not pay.
-_PARTITIONED_UPDATES = 1 << 20  # at least so many
-_PARTITIONED_CACHES = 32  # in an output of at least so many second caches
-# Outputs of so many bytes at most are written speculatively, rather than that all indices are looked at twice (Xeon
+_PARTITIONED_UPDATES = 1 << 20  # at least
+_PARTITIONED_CACHES = 32  # at least: second caches that the output would fill
+# Outputs of at most this many bytes are written speculatively: that costs less than to look at all indices twice (Xeon
 # with VNNI).
 _SPECULATIVE_BYTES = 1 << 16
 _LEAST_BUCKETS = 16  # for shares to take turns with
 
-# Who copies x to out.
-IN_PLACE = 0  # nobody: x is out
+# How x is copied to out.
+IN_PLACE = 0  # not at all: x is out
 BY_KERNEL = 1  # the kernels, as both are laid out alike and have no gaps
 BY_NUMPY = 2  # NumPy, before the kernels write
 
 
 @dataclass(frozen=True, slots=True)
 class Buckets:
-    """What updates are partitioned into, and where in the workspace; see the work record."""
+    """What updates are partitioned into, and where that lies in the workspace: fields of the work record."""
 
-    end: int  # cells of the whole workspace
-    count: int = 0  # of buckets, or 0: updates are not partitioned
+    count: int = 0  # 0: updates are not partitioned
     bits: int = 0
-    most: int = 0  # updates that the fullest may hold: if it has more, they are not partitioned
+    span: int = 0
+    shares: int = 0
     counter: int = 0
     spaces: int = 0
     pairs: int = 0
@@ -128,12 +130,13 @@ class Plan:
     validate: Callable[..., Any] | None  # the kernels, for the parts of each; not all work needs each
     copy: Callable[..., Any] | None
     apply: Callable[..., Any]
-    partition: Callable[..., Any]
-    apply_buckets: Callable[..., Any]
+    partition: Callable[..., Any] | None
+    apply_buckets: Callable[..., Any] | None
     parts: int  # shares of the updates
     owners: int  # shares of the output
-    validation: int  # who looks for bad indices: BEFOREHAND, BY_BLOCK or SPECULATIVE
+    validation: int  # BEFOREHAND, BY_BLOCK or SPECULATIVE
     buckets: Buckets
+    most: int  # updates that the fullest bucket may hold: if it has more, they are not partitioned
     work: Array  # what all kernels are told
     workspace: Workspace
 
@@ -157,28 +160,35 @@ def plan(
     layout = layout_of(tensors, index_type, reduction_of(dtype, reduction), _HALVES.get(dtype.name, reductions.PLAIN))
     parts, owners = _cut(tensors, layout["ranges"]["count"], copied, budget)
     partitions, reason = _partitions(tensors, layout["slices"]["kind"], budget.kernel)
-    buckets = _buckets(tensors, parts, owners, partitions=partitions, is_forced=budget.kernel is not None)
-    validation = BEFOREHAND if mode != "raise" or copied == BY_NUMPY or buckets.count else _validation(tensors)
+    cells = max(parts, owners) * (1 + BLOCK_CELLS)
+    buckets, cells = _buckets(tensors, parts, cells) if partitions else (Buckets(), cells)
+    validation = BEFOREHAND if buckets.count else _validation(tensors, MODES[mode], copied)
     has_pass = validation == BEFOREHAND and tensors.count > 0 and (mode == "raise" or buckets.count > 0)
     copies_first = copied == BY_KERNEL and not tensors.is_in_order and owners > 1
-    kernels = {entry.name: entry.kernel for entry in registry.available("scatter_nd")}
     _log.debug(
         "scatter_nd: %d updates of %d words into %s: %s (%s), %d parts",
         *(tensors.count, tensors.slice_size, shape, "apply_buckets" if buckets.count else "apply", reason, parts),
     )
     return Plan(
-        validate=kernels["validate"].for_parts(parts) if has_pass else None,
-        copy=kernels["copy"].for_parts(owners) if copies_first else None,
-        apply=kernels["apply"].for_parts(owners),
-        partition=kernels["partition"].for_parts(parts),
-        apply_buckets=kernels["apply_buckets"].for_parts(parts),
+        validate=_kernel("validate", parts) if has_pass else None,
+        copy=_kernel("copy", owners) if copies_first else None,
+        apply=_kernel("apply", owners),
+        partition=_kernel("partition", parts) if buckets.count else None,
+        apply_buckets=_kernel("apply_buckets", parts) if buckets.count else None,
         parts=parts,
         owners=owners,
         validation=validation,
         buckets=buckets,
-        work=_work(layout, MODES[mode], validation, buckets, parts, tensors.span),
-        workspace=Workspace(buckets.end),
+        # With fewer no thread waits long for the fullest.
+        most=tensors.count if budget.kernel else 3 * tensors.count // (2 * max(parts, 2)),
+        work=_work(layout, MODES[mode], validation, buckets),
+        workspace=Workspace(cells),
     )
+
+
+def _kernel(name: str, parts: int) -> Callable[..., Any]:
+    run: Callable[..., Any] = registry.find("scatter_nd", name).kernel.for_parts(parts)
+    return run
 
 
 def _cut(tensors: Tensors, ranges: int, copied: int, budget: Budget) -> tuple[int, int]:
@@ -190,15 +200,12 @@ def _cut(tensors: Tensors, ranges: int, copied: int, budget: Budget) -> tuple[in
     return budget.parts(count * max(tensors.coordinates, 1), most=count), budget.parts(work, most=ranges)
 
 
-def _validation(tensors: Tensors) -> int:
-    """Return who looks for indices that raise an error, if updates are not partitioned."""
-    if not tensors.is_in_order:
+def _validation(tensors: Tensors, mode: int, copied: int) -> int:
+    """Return when bad indices are looked for, if updates are not partitioned."""
+    if copied == BY_NUMPY or not tensors.is_in_order:
         return BEFOREHAND
-    if 0 < tensors.count <= BLOCK:
-        return BY_BLOCK
-    # To copy the output must be less than to look at the indices once more.
-    is_less = tensors.count > BLOCK and tensors.count >= tensors.span
-    return SPECULATIVE if is_less and tensors.span * tensors.width <= _SPECULATIVE_BYTES else BEFOREHAND
+    can_copy = tensors.span <= tensors.count and tensors.span * tensors.width <= _SPECULATIVE_BYTES
+    return validation_of(mode, tensors.count, can_copy)
 
 
 def _partitions(tensors: Tensors, kind: int, kernel: str | None) -> tuple[bool, str]:
@@ -216,26 +223,14 @@ def _partitions(tensors: Tensors, kind: int, kernel: str | None) -> tuple[bool, 
     return True, f"at least {_PARTITIONED_UPDATES} updates into at least {least} bytes"
 
 
-def _buckets(tensors: Tensors, parts: int, owners: int, *, partitions: bool, is_forced: bool) -> Buckets:
-    """Return what updates are partitioned into, if they are."""
-    count, span, width = tensors.count, tensors.span, tensors.width
-    blocks_end = max(parts, owners) * (1 + BLOCK_CELLS)
-    if not partitions:
-        return Buckets(end=blocks_end)
-    buckets, bits = _cut_buckets(span, width)
-    counter = -(-blocks_end // _LINE_CELLS) * _LINE_CELLS
+def _buckets(tensors: Tensors, parts: int, cells: int) -> tuple[Buckets, int]:
+    """Return what updates are partitioned into, and the cells of the workspace, of which it is given the first ones."""
+    count, bits = _cut_buckets(tensors.span, tensors.width)
+    counter = -(-cells // _LINE_CELLS) * _LINE_CELLS
     spaces = counter + _LINE_CELLS
     pairs = spaces + parts * SHARE_CELLS
-    return Buckets(
-        count=buckets,
-        bits=bits,
-        # So that no thread waits long for the fullest.
-        most=count if is_forced else 3 * count // (2 * max(parts, 2)),
-        counter=counter,
-        spaces=spaces,
-        pairs=pairs,
-        end=pairs + (count + parts * buckets * PAIRS) * (2 if width == 8 else 1),
-    )
+    cells = pairs + (tensors.count + parts * count * PAIRS) * (2 if tensors.width == 8 else 1)
+    return Buckets(count, bits, tensors.span, parts, counter, spaces, pairs), cells
 
 
 def _cut_buckets(span: int, width: int) -> tuple[int, int]:
@@ -250,25 +245,10 @@ def _cut_buckets(span: int, width: int) -> tuple[int, int]:
     return (span - 1 >> bits) + 1, bits
 
 
-def _work(layout: Fields, mode: int, validation: int, buckets: Buckets, parts: int, span: int) -> Array:
+def _work(layout: Fields, mode: int, validation: int, buckets: Buckets) -> Array:
     """Return the work record."""
-    return fill(
-        WORK,
-        **layout,
-        mode=mode,
-        # What was validated before is in range, or somebody has changed it since.
-        writing_mode=DROP if mode == RAISE and validation == BEFOREHAND else mode,
-        validation=validation,
-        buckets={
-            "count": buckets.count,
-            "bits": buckets.bits,
-            "span": span,
-            "shares": parts,
-            "counter": buckets.counter,
-            "spaces": buckets.spaces,
-            "pairs": buckets.pairs,
-        },
-    )
+    writing_mode, own = writing_mode_of(mode, validation), asdict(buckets)
+    return fill(WORK, **layout, mode=mode, writing_mode=writing_mode, validation=validation, buckets=own)
 
 
 def run(
@@ -286,7 +266,7 @@ def run(
                 return place
         if unlike is not None:
             np.copyto(*unlike)
-        if chosen.buckets.count and _is_spread(chosen.buckets, scratch):
+        if chosen.partition and chosen.apply_buckets and _is_spread(chosen, scratch):
             chosen.partition(indices, updates, chosen.work, scratch)
             scratch[chosen.buckets.counter] = 0
             chosen.apply_buckets(x, out, chosen.work, scratch)
@@ -313,7 +293,8 @@ def _reported(parts: int, scratch: Array) -> int:
     return VALID
 
 
-def _is_spread(buckets: Buckets, scratch: Array) -> bool:
-    """Return whether the updates are so spread over the buckets that no thread waits long for the fullest."""
+def _is_spread(chosen: Plan, scratch: Array) -> bool:
+    """Return whether no bucket holds more updates than it may."""
+    buckets = chosen.buckets
     counts = scratch[buckets.spaces : buckets.pairs].view(SHARE_SPACE)["counts"][:, : buckets.count]
-    return bool(counts.sum(axis=0).max() <= buckets.most)
+    return bool(counts.sum(axis=0).max() <= chosen.most)

@@ -5,17 +5,28 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from dmlcpu.common.arguments import Array
-from dmlcpu.common.blocks import BLOCK, BlockReader, Buffer, as_source, extent, read_blocks, regions_of, tile_of
+from dmlcpu.common.block_reader import (
+    BLOCK,
+    BlockReader,
+    Buffer,
+    as_source,
+    cut_within,
+    extent,
+    least_memory,
+    read_blocks,
+    regions_of,
+    tile_of,
+)
 from dmlcpu.common.regions import Estimate, Region, Sink, Tensor
 from dmlcpu.common.stand_ins import bind, is_source, strides_of
-from dmlcpu.errors import DmlError
-from dmlcpu.operators.top_k.function import check_all, execute, fill_behind, places_beyond, top_k
-from dmlcpu.operators.top_k.plan import ELEMENTS_A_WINNER, Plan, plan
+from dmlcpu.kernels.top_k.choose import ELEMENTS_A_WINNER
+from dmlcpu.operators.top_k.function import Call, check, execute, fill_behind, places_beyond, top_k
+from dmlcpu.operators.top_k.plan import Plan, plan
 from dmlcpu.operators.top_k.search import Search, search_bytes
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.compilation import can_compile
@@ -24,29 +35,15 @@ from dmlcpu.runtime.records import CELL
 
 SOURCES = ("x",)
 
-# Bytes that are read at once, at least, where only a part of the inner dimensions is: as long as there is memory.
+# Bytes that are read at once where the inner dimensions are cut; at least, if there is memory.
 _RUN = 1 << 16
-# Places along the axis that are read at once, at least, of sequences side by side. Of 8 to 64 none is better by more
-# than what such figures vary by, for lines of 1 and 4 MiB (k 5, one file of 2 GiB, one worker, Zen 4).
+# Places along the axis that are read at once, at least, of sequences side by side. With 8 to 64 times are alike, for
+# lines of 1 and 4 MiB (k 5, one file of 2 GiB, one worker, Zen 4).
 _LINES = 32
-# Bytes for each winner of sequences that are cut: positions, those before, those that are kept, what tells them, and
-# what NumPy takes meanwhile.
+# Bytes for each winner of sequences that are cut: positions of this block and of the one before, those that are kept,
+# NumPy's temporaries, and a flag.
 _MERGING = 6 * 8 + 1
 Shape = tuple[int, ...]
-
-
-class Call(NamedTuple):
-    """A call's arguments in their plain forms, as `check_all` returns them."""
-
-    x: Array  # if it is a Source, a stand-in
-    k: int
-    counts: Array | None
-    axis: int
-    index_type: np.dtype[Any]
-    largest: bool
-    ordered: bool
-    nan_last: bool
-    fill: Array | None
 
 
 def estimate(**arguments: Any) -> Estimate:
@@ -55,9 +52,9 @@ def estimate(**arguments: Any) -> Estimate:
     shape, strides = _winners(call, call.x.shape), strides_of(call.x)
     chosen = _plan(call, call.x.shape, strides) if can_compile() else None
     return Estimate(
-        {"values": Tensor(shape, call.x.dtype), "indices": Tensor(shape, call.index_type)},
+        {"values": Tensor(shape, call.x.dtype), "indices": Tensor(shape, call.index_dtype)},
         call.x.nbytes + _working(call, call.x.shape, strides),
-        partial(_least_memory, call),
+        partial(least_memory, _tiles, _needs, call),
         chosen.kernel.name if chosen else "none" if can_compile() else "reference",
     )
 
@@ -65,16 +62,14 @@ def estimate(**arguments: Any) -> Estimate:
 def run(
     arguments: dict[str, Any], sinks: dict[str, Sink], memory: int, stopping: Callable[[], bool] = lambda: False
 ) -> None:
-    """Write the winners of x, worked through in blocks within so many bytes; they are sorted, asked for or not.
+    """Write the winners of x, block by block within `memory` bytes; they are always sorted.
 
-    A sequence that is too long for a block is cut, and each part of it searched together with the winners so far.
+    A sequence that is too long for a block is cut, and each part is searched together with the winners so far.
     """
     call = _call(arguments)
     if call.k == 0 or call.x.size == 0:
         return
-    tile = next((tile for tile in _tiles(call) if _needs(call, tile) <= memory), None)
-    if tile is None:
-        raise DmlError("top_k", "memory", f"{memory:,} bytes", f"at least {_least_memory(call):,}")
+    tile = cut_within("top_k", memory, _tiles, _needs, call)
     x = as_source(arguments["x"], call.x)
     blocks = BlockReader(x, stopping, _workers(call, tile, memory) if is_source(arguments["x"]) else 1)
     if tile[call.axis] == call.x.shape[call.axis]:
@@ -89,7 +84,7 @@ def run(
 
 
 def _workers(call: Call, tile: Shape, memory: int) -> int:
-    """Return how many threads are to have blocks of their own: all or one, if there are too few of them, or memory."""
+    """Return the number of threads that read blocks of their own: all, or one if blocks or memory are too few."""
     workers, n, size = threads.budget().threads, call.x.shape[call.axis], tile[call.axis]
     counts = (-(-whole // part) for whole, part in zip(call.x.shape, tile, strict=True))
     blocks = n // size if size < n else math.prod(counts)
@@ -107,10 +102,8 @@ def _whole(call: Call, tile: Shape, blocks: BlockReader, sinks: dict[str, Sink])
         values, indices = Buffer(), Buffer()
         for region, block in blocks.take(regions):
             shape = _winners(call, block.shape)
-            found = values.array(shape, call.x.dtype), indices.array(shape, call.index_type)
-            execute(
-                block, call.k, call.axis, call.largest, *found, nan_last=call.nan_last, most_threads=blocks.most_threads
-            )
+            found = values.array(shape, call.x.dtype), indices.array(shape, call.index_dtype)
+            execute(_of_block(call, block), found, most_threads=blocks.most_threads)
             with writing:
                 _write(call, region, *found, sinks)
 
@@ -118,7 +111,7 @@ def _whole(call: Call, tile: Shape, blocks: BlockReader, sinks: dict[str, Sink])
 
 
 def _searched(call: Call, tile: Shape, region: Region, blocks: BlockReader) -> tuple[Array, Array]:
-    """Return the winners of sequences side by side, of which each thread reads and searches a part by itself.
+    """Return the winners of sequences side by side. Each thread reads and searches a part of all of them.
 
     On 8 GiB, k 100, two threads of Zen 4, that takes 1.5 s; with one worker, 2.5 s.
     """
@@ -142,7 +135,7 @@ def _searched(call: Call, tile: Shape, region: Region, blocks: BlockReader) -> t
 
 
 def _joined(call: Call, blocks: Iterator[tuple[Region, Array]]) -> Iterator[tuple[Region, Array, Array]]:
-    """Yield the winners of sequences of which each block is a part, with room for the winners so far before it."""
+    """Yield the winners of sequences whose parts come in blocks; a block has room in front for the winners so far."""
     axis, n = call.axis, call.x.shape[call.axis]
     values, positions, spare = Buffer(), Buffer(), Buffer()
     winners, indices = call.x, call.x  # none yet
@@ -155,7 +148,7 @@ def _joined(call: Call, blocks: Iterator[tuple[Region, Array]]) -> Iterator[tupl
         shape = _winners(call, block.shape)
         winners = values.array(shape, call.x.dtype)
         found = positions.array(shape, np.dtype(np.int64))
-        execute(block, call.k, axis, call.largest, winners, found, nan_last=call.nan_last)
+        execute(_of_block(call, block), (winners, found))
         if start:
             kept = np.take_along_axis(indices, np.minimum(found, call.k - 1), axis)
             found += start - call.k
@@ -165,21 +158,25 @@ def _joined(call: Call, blocks: Iterator[tuple[Region, Array]]) -> Iterator[tupl
             yield region, winners, indices
 
 
+def _of_block(call: Call, block: Array) -> Call:
+    """Return the call on a block, whose winners are sorted; `_write` fills the places behind them."""
+    return call._replace(x=block, counts=None, sorted=True)
+
+
 def _write(call: Call, region: Region, values: Array, indices: Array, sinks: dict[str, Sink]) -> None:
     """Write the winners of a region's sequences."""
     axis = call.axis
     if call.counts is not None:
         sequences = region[:axis] + region[axis + 1 :]
-        counts = np.broadcast_to(call.counts, call.x.shape[:axis] + call.x.shape[axis + 1 :])[sequences]
-        indices = indices.astype(call.index_type, copy=False)
-        fill_behind(values, indices, call.fill, places_beyond(counts, call.k, counts.shape, axis))
+        indices = indices.astype(call.index_dtype, copy=False)
+        fill_behind((values, indices), call.fill, places_beyond(call.counts[sequences], call.k, axis))
     written = (*region[:axis], slice(0, call.k), *region[axis + 1 :])
     sinks["values"].write(written, values)
-    sinks["indices"].write(written, indices.astype(call.index_type, copy=False))
+    sinks["indices"].write(written, indices.astype(call.index_dtype, copy=False))
 
 
 def _regions(call: Call, tile: Shape) -> Iterator[Region]:
-    """Yield the regions of x: of all parts of the same sequences one after the other, then of the next ones."""
+    """Yield the regions of x: all parts of the same sequences one after the other, then those of the next ones."""
     for region in _sequences(call, tile):
         yield from _cut(call, tile, region, 0, call.x.shape[call.axis])
 
@@ -201,15 +198,15 @@ def _cut(call: Call, tile: Shape, region: Region, start: int, stop: int) -> Iter
 
 
 def _tiles(call: Call) -> Iterator[Shape]:
-    """Yield blocks from the one that is best, if there is memory for it, to the smallest.
+    """Yield blocks from the fastest to the smallest.
 
-    Sequences are cut only where blocks have no more than one of each of the dimensions before the axis: so the places
-    before a block in memory are those before it along the axis.
+    Sequences are cut only if a block has one place of each dimension before the axis: so the places before a block in
+    memory are those before it along the axis.
     """
     shape, axis, width = call.x.shape, call.axis, call.x.itemsize
     n, inner = shape[axis], list(shape[axis + 1 :])
     row = math.prod(inner) * width  # bytes of all inner elements at one place along the axis
-    # Fewer elements at a time take the kernels longer, but for those that only look for what beats the winners so far.
+    # With fewer elements at a time kernels take longer, except the filter, which only compares with the last winners.
     efficient = min(n, (2 if _filters(call) else ELEMENTS_A_WINNER) * call.k)
     outer = list(tile_of(shape[:axis], BLOCK // max(1, n * row)))
     size = n if math.prod(outer) > 1 else _even(n, max(efficient, BLOCK // max(1, row)))
@@ -231,25 +228,25 @@ def _tiles(call: Call) -> Iterator[Shape]:
 
 
 def _filters(call: Call) -> bool:
-    """Return whether parts of sequences are only searched for what beats the winners so far: sequences side by side."""
+    """Return whether the filter searches parts of sequences: it is for sequences side by side."""
     n, columns = call.x.shape[call.axis], math.prod(call.x.shape[call.axis + 1 :])
     return can_compile() and columns > 1 and n >= ELEMENTS_A_WINNER * call.k
 
 
 def _even(n: int, least: int) -> int:
-    """Return the size of parts of n elements that are about alike, and at least so large."""
+    """Return the size of about equal parts of n elements, of `least` elements or more."""
     return -(-n // max(1, n // max(1, least)))
 
 
 def _sizes(n: int, size: int, least: int) -> Iterator[int]:
-    """Yield smaller and smaller sizes of parts of n elements, down to about so many."""
+    """Yield smaller and smaller sizes of parts of n elements, down to about `least`."""
     while (smaller := _even(n, max(least, size // 2))) < size:
         yield smaller
         size = smaller
 
 
 def _halvings(tile: list[int], least: int) -> Iterator[list[int]]:
-    """Yield smaller and smaller tiles, down to so many elements: the first dimension above 1 is halved each time."""
+    """Yield smaller and smaller tiles, down to `least` elements: the first dimension above 1 is halved each time."""
     tile = list(tile)
     while math.prod(tile) > least and max(tile, default=1) > 1:
         first = next(place for place, size in enumerate(tile) if size > 1)
@@ -257,13 +254,8 @@ def _halvings(tile: list[int], least: int) -> Iterator[list[int]]:
         yield list(tile)
 
 
-def _least_memory(call: Call) -> int:
-    """Return the least memory that `run` can do with."""
-    return min(_needs(call, tile) for tile in _tiles(call))
-
-
 def _needs(call: Call, tile: Shape) -> int:
-    """Return how many bytes `run` takes with such blocks of x."""
+    """Return the bytes that `run` takes with such blocks of x."""
     axis = call.axis
     is_cut = tile[axis] < call.x.shape[axis]
     if is_cut and _filters(call):
@@ -280,7 +272,7 @@ def _needs(call: Call, tile: Shape) -> int:
 
 def _call(arguments: dict[str, Any]) -> Call:
     """Return the arguments in their plain forms, or refuse them."""
-    return Call(*check_all(**bind(top_k, arguments, SOURCES)))
+    return check(**bind(top_k, arguments, SOURCES))
 
 
 def _winners(call: Call, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -289,32 +281,21 @@ def _winners(call: Call, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _plan(call: Call, shape: tuple[int, ...], strides: tuple[int, ...]) -> Plan | None:
-    """Return how the kernels work on a block of x, or None if it has no winners."""
+    """Return the plan for a block of x, or None if it has no winners."""
     winners, width = _winners(call, shape), call.x.itemsize
     if 0 in winners:
         return None
-    index_width = call.index_type.itemsize
-    all_strides = (strides, packed_strides(winners, width), packed_strides(winners, index_width))
-    budget = threads.budget()
-    return plan(
-        shape,
-        call.x.dtype,
-        call.axis,
-        call.k,
-        call.largest,
-        index_width,
-        all_strides,
-        budget,
-        call.ordered,
-        call.nan_last,
-    )
+    width_of_index = call.index_dtype.itemsize
+    layout = (strides, packed_strides(winners, width), packed_strides(winners, width_of_index))
+    x = (shape, call.x.dtype, call.axis, call.k, call.largest)
+    return plan(*x, width_of_index, layout, threads.budget(), call.sorted, call.nan_last)
 
 
 def _working(call: Call, shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
-    """Return how many bytes beside x itself the work on a block of x takes."""
+    """Return the bytes that the work on a block takes, without the block itself."""
     winners = Tensor(_winners(call, shape), call.x.dtype)
     chosen = _plan(call, shape, strides) if can_compile() else None
     workspace = CELL * chosen.workspace.cells if chosen else 0
-    indices = winners._replace(dtype=call.index_type)
+    indices = winners._replace(dtype=call.index_dtype)
     beyond = 0 if call.counts is None else winners._replace(dtype=np.dtype(bool)).nbytes
     return winners.nbytes + indices.nbytes + workspace + beyond

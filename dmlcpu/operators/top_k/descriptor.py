@@ -1,7 +1,7 @@
 """DML_TOP_K1 and DML_TOP_K: the K largest or smallest elements of each sequence."""
 
-import functools
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import ClassVar
 
 import numpy as np
@@ -12,8 +12,8 @@ from dmlcpu.directml.checks import check_range
 from dmlcpu.directml.enums import AxisDirection, FeatureLevel, OperatorType, TensorDataType
 from dmlcpu.directml.feature_level import FOUR, ONE_TO_EIGHT, UP_TO_32, Allowed, Support, types
 from dmlcpu.directml.tensor import TensorDesc
-from dmlcpu.operators.top_k.function import TopK, execute
-from dmlcpu.operators.top_k.plan import INDEX_WORD, Plan, plan, run
+from dmlcpu.operators.top_k.function import Call, TopK, execute
+from dmlcpu.operators.top_k.plan import INDEX_WORD, plan, run
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.memory import packed_strides
 
@@ -65,21 +65,18 @@ class _TopKBase(OperatorDesc):
         return getattr(self, "axis_direction", AxisDirection.DECREASING) is AxisDirection.DECREASING
 
     def _make_run(self, owned: Bound) -> Run:
-        x, outputs = self.input_tensor, (self.output_value_tensor, self.output_index_tensor)
-        strides = tuple([packed_strides(tensor.sizes, tensor.dtype.itemsize) for tensor in (x, *outputs)])
-        k, axis, largest = self.k, self.axis, self.largest
-        request = (x.sizes, x.dtype, axis, k, largest, outputs[1].dtype.itemsize, strides)
-
-        @functools.lru_cache(maxsize=8)
-        def plan_within(budget: threads.Budget) -> Plan:
-            return plan(*request, budget, True, False)
+        x, values, indices = self.input_tensor, self.output_value_tensor, self.output_index_tensor
+        k, axis, largest, index_dtype = self.k, self.axis, self.largest, indices.dtype
+        strides = tuple([packed_strides(each.sizes, each.dtype.itemsize) for each in (x, values, indices)])
+        shape = (x.sizes, x.dtype, axis, k, largest, index_dtype.itemsize, strides)
+        plan_within = lru_cache(maxsize=8)(partial(plan, *shape, ordered=True, nan_last=False))
 
         def result(bound: Bound) -> TopK:
             return TopK(bound["output_value_tensor"], bound["output_index_tensor"])
 
         def general(bound: Bound) -> TopK:
             outputs = result(bound)
-            execute(bound["input_tensor"], k, axis, largest, *outputs)
+            execute(Call(bound["input_tensor"], k, None, axis, index_dtype, largest), outputs)
             return outputs
 
         def packed(bound: Bound, words: list[Array]) -> TopK:
@@ -88,7 +85,7 @@ class _TopKBase(OperatorDesc):
 
         word = np.dtype(f"u{x.dtype.itemsize}")
         words = {"input_tensor": word, "output_value_tensor": word, "output_index_tensor": INDEX_WORD}
-        return Run(general) if owned else Run(general, words, packed)
+        return Run(general, words, packed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from dmlcpu.directml.enums import AxisDirection
 from dmlcpu.directml.tensor import describe
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.top_k.strided_tournament import COLUMNS
+from dmlcpu.kernels.top_k.table import Selection
 from dmlcpu.kernels.top_k.work import Problem
 from dmlcpu.operators.table import Example
 from dmlcpu.operators.top_k.descriptor import TopK1OperatorDesc, TopKOperatorDesc
@@ -53,10 +54,10 @@ def desc_examples() -> Iterator[tuple[OperatorDesc, dict[str, Array]]]:
     yield TopK1OperatorDesc(**fields, axis_direction=AxisDirection.DECREASING), {"input_tensor": x}
 
 
-def _axis_for(entry: registry.Entry) -> int:
+def _axis_for(entry: Selection) -> int:
     """Return an axis along which a kernel can select."""
     for axis, problem in _PROBLEMS.items():
-        if entry.supports is None or entry.supports(problem):
+        if entry.supports(problem):
             return axis
     raise LookupError(f"{entry.name} supports none of the examples; add one that it does")
 

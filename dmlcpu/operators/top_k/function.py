@@ -28,9 +28,10 @@ from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.memory import words
 from dmlcpu.runtime.results import empty_result
 
-# Dictionaries, in which a name is found sooner than in a tuple.
+# Dictionaries: a look-up takes less time than in a tuple.
 _TYPES = dict.fromkeys(NUMBERS)
 _HIGHEST = {name: DATA_TYPES[name].highest for name in INDICES}
+_INT64 = np.dtype(np.int64)
 
 
 class TopK(NamedTuple):
@@ -46,6 +47,20 @@ class TopK(NamedTuple):
 
     values: Array
     indices: Array
+
+
+class Call(NamedTuple):
+    """The arguments of a call in their plain forms, but for the outputs."""
+
+    x: Array
+    k: int  # the greatest of counts, if there are any
+    counts: Array | None  # a number for each sequence, of x's shape without the axis
+    axis: int
+    index_dtype: np.dtype[Any]
+    largest: bool
+    sorted: bool = True
+    nan_last: bool = False
+    fill: Array | None = None  # what is written behind the winners of a sequence, if there are counts
 
 
 def top_k(
@@ -136,34 +151,42 @@ def top_k(
            [  9.,   8.,   3.]], dtype=float32), indices=array([[ 3, -1, -1],
            [ 2,  3,  0]]))
     """
-    x, k, counts, axis, index_type, is_largest, ordered, nan_last, fill = check_all(
-        x, k, axis, mode, largest, sorted, nan, fill_value, index_dtype
-    )
-    if counts is not None:  # looked at now: outputs may share their memory
-        beyond = places_beyond(counts, k, (*x.shape[:axis], *x.shape[axis + 1 :]), axis)
-    values, indices = allocate(x, k, axis, index_type, out)
-    execute(x, k, axis, is_largest, values, indices, ordered=ordered, nan_last=nan_last)
-    if counts is not None:
-        fill_behind(values, indices, fill, beyond)
-    return TopK(values, indices)
+    call = check(x, k, axis, mode, largest, sorted, nan, fill_value, index_dtype)
+    result = allocate(call, out)
+    execute(call, result)
+    return result
 
 
-def check_all(
+def check(
     x: Any, k: Any, axis: Any, mode: Any, largest: Any, sorted: Any, nan: Any, fill_value: Any, index_dtype: Any
-) -> tuple[Array, int, Array | None, int, np.dtype[Any], bool, bool, bool, Array | None]:
-    """Return all arguments but out in their plain forms, or refuse them.
-
-    They are those of `check`; whether the largest are selected, are sorted, and NaN is last; and what fills places.
-    """
+) -> Call:
+    """Return the arguments in their plain forms, or refuse them."""
     is_largest = True if mode is None and largest is None else _direction(mode, largest)
-    x, k, counts, axis, index_type = check(x, k, axis, index_dtype)
-    ordered = sorted is True or check_flag("top_k", "sorted", sorted)
+    x = as_array("top_k", "x", x)
+    check_type("top_k", "x", x.dtype, _TYPES)
+    shape = x.shape
+    if not shape:
+        raise DmlError("top_k", "x.ndim", "0", "at least 1")
+    axis = as_axis("top_k", "axis", axis, "x", len(shape))
+    counts = None if type(k) is int else _counts(k, x, axis)
+    if type(k) is not int:
+        k = as_integer("top_k", "k", k) if counts is None else int(counts.max(initial=0))
+    n = shape[axis]
+    if not 0 <= k <= n:
+        raise DmlError("top_k", "k", str(k), f"0 to {n} (the elements along axis {axis})")
+    index_type = _INT64
+    if index_dtype is not np.int64:
+        index_type = as_dtype("top_k", "index_dtype", index_dtype, _HIGHEST)
+        if n - 1 > _HIGHEST[type_name(index_type)]:
+            raise DmlError("top_k", "index_dtype", str(index_type), f"a type that holds {n - 1}")
+    is_sorted = sorted is True or check_flag("top_k", "sorted", sorted)
     if nan != "greatest":
         check_choice("top_k", "nan", nan, ("greatest", "last"))
     if counts is None:
-        return x, k, None, axis, index_type, is_largest, ordered, nan == "last", None
+        return Call(x, k, None, axis, index_type, is_largest, is_sorted, nan == "last")
+    counts = np.broadcast_to(counts, (*shape[:axis], *shape[axis + 1 :]))
     fill = _fill(fill_value, x.dtype, is_largest)
-    return x, k, counts, axis, index_type, is_largest, True, nan == "last", fill
+    return Call(x, k, counts, axis, index_type, is_largest, True, nan == "last", fill)
 
 
 def _direction(mode: Any, largest: Any) -> bool:
@@ -174,23 +197,6 @@ def _direction(mode: Any, largest: Any) -> bool:
         raise TypeError("top_k: mode and largest are both given; allowed: one of them, as they say the same")
     check_choice("top_k", "mode", mode, ("largest", "smallest"))
     return bool(mode == "largest")
-
-
-def check(x: Any, k: Any, axis: Any, index_dtype: Any) -> tuple[Array, int, Array | None, int, np.dtype[Any]]:
-    """Return the arguments in their plain forms, or refuse them; k is one number, and one for each sequence or None."""
-    x = as_array("top_k", "x", x)
-    check_type("top_k", "x", x.dtype, _TYPES)
-    if x.ndim == 0:
-        raise DmlError("top_k", "x.ndim", "0", "at least 1")
-    axis = as_axis("top_k", "axis", axis, "x", x.ndim)
-    counts = None if type(k) is int else _counts(k, x, axis)
-    k = as_integer("top_k", "k", k) if counts is None else int(counts.max(initial=0))
-    if not 0 <= k <= x.shape[axis]:
-        raise DmlError("top_k", "k", str(k), f"0 to {x.shape[axis]} (the elements along axis {axis})")
-    index_type = as_dtype("top_k", "index_dtype", index_dtype, _HIGHEST)
-    if x.shape[axis] - 1 > _HIGHEST[type_name(index_type)]:
-        raise DmlError("top_k", "index_dtype", str(index_type), f"a type that holds {x.shape[axis] - 1}")
-    return x, k, counts, axis, index_type
 
 
 def _counts(k: Any, x: Array, axis: int) -> Array | None:
@@ -216,20 +222,21 @@ def _counts(k: Any, x: Array, axis: int) -> Array | None:
     return counts
 
 
-def places_beyond(counts: Array, k: int, sequences: tuple[int, ...], axis: int) -> Array:
-    """Return which places of the results lie behind the last element of their sequence."""
-    places = np.arange(k).reshape(-1, *[1] * (len(sequences) - axis))
-    return np.asarray(np.expand_dims(np.broadcast_to(counts, sequences), axis) <= places)
+def places_beyond(counts: Array, k: int, axis: int) -> Array:
+    """Return which of k places along the axis lie behind the last winner of their sequence."""
+    places = np.arange(k).reshape(-1, *[1] * (counts.ndim - axis))
+    return np.asarray(np.expand_dims(counts, axis) <= places)
 
 
-def fill_behind(values: Array, indices: Array, fill: Any, beyond: Array) -> None:
-    """Write what stands behind the last elements of sequences, where `beyond` says."""
-    np.copyto(values, fill, where=beyond)
+def fill_behind(out: tuple[Array, Array], fill: Array | None, beyond: Array) -> None:
+    """Write what stands behind the last winners of sequences, in the places `beyond`."""
+    values, indices = out
+    np.copyto(values, fill, where=beyond)  # type: ignore[arg-type]  # there is one where there are counts
     np.copyto(indices, np.array(-1).astype(indices.dtype), where=beyond)
 
 
 def _fill(fill_value: Any, dtype: np.dtype[Any], is_largest: bool) -> Array:
-    """Return what stands behind the elements of a sequence."""
+    """Return what is written behind the winners of a sequence."""
     if fill_value is not None:
         fill = as_array_like("top_k", "fill_value", fill_value, "x", dtype)
         if fill.ndim:
@@ -241,41 +248,37 @@ def _fill(fill_value: Any, dtype: np.dtype[Any], is_largest: bool) -> Array:
     return np.array(data_type.lowest if is_largest else data_type.highest, dtype)
 
 
-def allocate(x: Array, k: int, axis: int, index_type: np.dtype[Any], out: Any) -> tuple[Array, Array]:
+def allocate(call: Call, out: Any) -> TopK:
     """Return the output arrays: new ones, or those of `out` if they fit."""
-    shape = (*x.shape[:axis], k, *x.shape[axis + 1 :])
+    x, axis, shape = call.x, call.axis, call.x.shape
+    shape = (*shape[:axis], call.k, *shape[axis + 1 :])
     if out is None:
-        return empty_result(shape, x.dtype), empty_result(shape, index_type)
+        return TopK(empty_result(shape, x.dtype), empty_result(shape, call.index_dtype))
     if not isinstance(out, tuple) or len(out) != 2:
         raise TypeError(f"top_k: out is {type(out).__name__}; allowed: a tuple (values, indices) of two arrays")
     values, indices = out
     values = check_output("top_k", "out[0]", values, shape, x.dtype)
-    indices = check_output("top_k", "out[1]", indices, shape, index_type)
+    indices = check_output("top_k", "out[1]", indices, shape, call.index_dtype)
     check_apart("top_k", "out[0]", values, {"x": x, "out[1]": indices})
     check_apart("top_k", "out[1]", indices, {"x": x})
-    return values, indices
+    return TopK(values, indices)
 
 
-def execute(
-    x: Array,
-    k: int,
-    axis: int,
-    largest: bool,
-    values: Array,
-    indices: Array,
-    *,
-    ordered: bool = True,
-    nan_last: bool = False,
-    most_threads: int | None = None,
-) -> None:
-    """Run on checked arrays of any strides."""
+def execute(call: Call, out: tuple[Array, Array], *, most_threads: int | None = None) -> None:
+    """Run a call on arrays of any strides."""
+    x, axis, (values, indices) = call.x, call.axis, out
     if values.size == 0:
         return
-    if not can_compile():
-        options: dict[str, Any] = {"largest": largest, "nan": "last" if nan_last else "greatest"}
-        reference_top_k(x, k, axis=axis, **options, index_dtype=indices.dtype, out=(values, indices))
-        return
-    strides = (x.strides, values.strides, indices.strides)
-    budget = threads.budget(most_threads)
-    chosen = plan(x.shape, x.dtype, axis, k, largest, indices.itemsize, strides, budget, ordered, nan_last)
-    run(chosen, words(x, chosen.word), words(values, chosen.word), words(indices, INDEX_WORD))
+    # Looked at before anything is written: outputs may share the memory of counts.
+    beyond = None if call.counts is None else places_beyond(call.counts, call.k, axis)
+    if can_compile():
+        strides = (x.strides, values.strides, indices.strides)
+        budget = threads.budget(most_threads)
+        options = (call.sorted, call.nan_last)
+        chosen = plan(x.shape, x.dtype, axis, call.k, call.largest, indices.itemsize, strides, budget, *options)
+        run(chosen, words(x, chosen.word), words(values, chosen.word), words(indices, INDEX_WORD))
+    else:
+        nan = "last" if call.nan_last else "greatest"
+        reference_top_k(x, call.k, axis=axis, largest=call.largest, nan=nan, index_dtype=indices.dtype, out=out)
+    if beyond is not None:
+        fill_behind(out, call.fill, beyond)

@@ -12,8 +12,11 @@ import numpy as np
 from dmlcpu.common.arguments import Array, type_name
 from dmlcpu.common.data_types import DATA_TYPES
 from dmlcpu.kernels import registry
-from dmlcpu.kernels.top_k import lockstep, split, strided_insert, strided_tournament, tournament
+from dmlcpu.kernels.top_k.choose import ELEMENTS_A_WINNER, INSERT_K, LOCKSTEP_WORK, NAMES, choose as fastest
+from dmlcpu.kernels.top_k.groups import LINE
 from dmlcpu.kernels.top_k.keys import FLOAT, SIGNED, UNSIGNED, make_key_map
+from dmlcpu.kernels.top_k.split import most_parts
+from dmlcpu.kernels.top_k.table import Selection
 from dmlcpu.kernels.top_k.work import WORK, Problem
 from dmlcpu.kernels.walk import merge, walk_of
 from dmlcpu.runtime import threads
@@ -29,53 +32,42 @@ KINDS = {"b": UNSIGNED, "u": UNSIGNED, "i": SIGNED, "f": FLOAT}  # by the kind o
 # written by both.
 _GAP = 128
 
-# Where one kernel overtakes another; measured by asv_bench/thresholds.py on a Xeon with VNNI. On Zen 4 the chosen one
-# is within a tenth of the fastest, too, but for three: lockstep takes 1.2 to 1.7 times as long as select_sort for k of
-# 32 and 64, and 1.5 times as long as tournament for 256 elements and k 1; strided_insert with k 16 and 512 elements and
-# more takes 1.5 to 2.4 times as long as strided_tournament.
-INSERT_K = 16  # at most: winners in a vector lane
-INSERT_N = 10_000  # at most: elements of a column
-INSERT_COLUMNS = 8  # at least: columns side by side, or most lanes have none
-LOCKSTEP_WORK = 8192  # at most: elements of a sequence times k
-# At least so many elements for each of the k winners, or too many groups have to be looked at again.
-ELEMENTS_A_WINNER = 31
 
-
-def cost(entry: registry.Entry, problem: Problem, width: int) -> int:
-    """Return about how many nanoseconds a sequence takes on one thread."""
-    assert entry.cost is not None
-    element, winner = entry.cost
-    return int(problem.n * width / 4 * element + problem.k * winner)
-
-
-def choose(problem: Problem, width: int, budget: threads.Budget) -> tuple[str, str]:
-    """Return the name of the kernel that is fastest for such sequences of elements of so many bytes, and why it is."""
+def choose(problem: Problem, width: int, budget: threads.Budget) -> tuple[Selection, str]:
+    """Return the fastest kernel for a problem, and the reason. width: bytes of an element."""
     if budget.kernel:
-        return budget.kernel, "asked for"
-    few = problem.k <= INSERT_K and problem.n <= INSERT_N
-    if strided_insert.supports(problem) and few and problem.columns >= INSERT_COLUMNS:
-        return "strided_insert", f"{problem.columns} columns side by side, k at most {INSERT_K}"
-    if lockstep.supports(problem) and problem.n * problem.k <= LOCKSTEP_WORK and problem.rows > 1:
-        return "lockstep", f"several sequences, n k at most {LOCKSTEP_WORK}"
-    if problem.n < ELEMENTS_A_WINNER * problem.k:
-        return "select_sort", f"fewer than {ELEMENTS_A_WINNER} elements for each winner"
-    if strided_tournament.supports(problem):
-        return "strided_tournament", f"{problem.columns} columns side by side"
-    if not tournament.supports(problem):
-        return "select_sort", "the others do not support it"
-    # Shares of a sequence have to be merged, so each must be worth twice as much as others.
-    each = cost(registry.find("top_k", "select", "split"), problem, width)
-    shares = budget.parts(each // 2, split.most_parts(problem))
-    if problem.rows * 2 <= budget.threads and shares > 1:
-        return "split", "two threads and more for each sequence"
-    return "tournament", f"{ELEMENTS_A_WINNER} elements and more for each winner"
+        entry: Selection = registry.find("top_k", "select", budget.kernel)
+        if not entry.supports(problem):
+            raise LookupError(f"the kernel {entry.name} does not support {problem}")
+        return entry, "asked for"
+    name = NAMES[fastest(*problem)]
+    if name == "tournament" and problem.rows * 2 <= budget.threads:
+        # Shares of a sequence have to be merged, so each must be worth twice as much as others.
+        split: Selection = registry.find("top_k", "select", "split")
+        if budget.parts(split.cost(problem, width) // 2, most_parts(problem)) > 1:
+            return split, "two threads and more for each sequence"
+    return registry.find("top_k", "select", name), _reason(name, problem)
+
+
+def _reason(name: str, problem: Problem) -> str:
+    """Return why a kernel is the fastest one."""
+    beside = f"{problem.columns} columns side by side"
+    few = f"fewer than {ELEMENTS_A_WINNER} elements for each winner"
+    is_few = problem.n < ELEMENTS_A_WINNER * problem.k
+    return {
+        "strided_insert": f"{beside}, k at most {INSERT_K}",
+        "lockstep": f"several sequences, n k at most {LOCKSTEP_WORK}",
+        "select_sort": few if is_few else "the others do not support it",
+        "strided_tournament": beside,
+        "tournament": f"{ELEMENTS_A_WINNER} elements and more for each winner",
+    }[name]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """How one shape, layout and type is worked on."""
 
-    kernel: registry.Entry
+    kernel: Selection
     run: Callable[..., Any]  # the kernel, for the parts that the work is cut into
     merge: Callable[..., Any] | None  # what makes the result of split sequences
     work: Array  # the work record that the kernels are given
@@ -99,10 +91,7 @@ def plan(
     """Choose the kernel and cut the work. strides: of x, values and indices."""
     data_type, width = DATA_TYPES[type_name(dtype)], dtype.itemsize
     problem, sequences = _lay_out(shape, axis, k, width, strides)
-    name, reason = choose(problem, width, budget)
-    entry = registry.find("top_k", "select", name)
-    if entry.supports and not entry.supports(problem):
-        raise LookupError(f"the kernel {entry.name} does not support {problem}")
+    entry, reason = choose(problem, width, budget)
     parts = _cut(entry, problem, width, budget)
     keys, positions = _share_of_workspace(entry, problem)
     work = fill(
@@ -113,7 +102,7 @@ def plan(
         workspace={"keys": keys, "positions": positions},
         **sequences,
     )
-    _log.debug("top_k: %s, k %d along axis %d: %s (%s), %d parts", shape, k, axis, name, reason, parts)
+    _log.debug("top_k: %s, k %d along axis %d: %s (%s), %d parts", shape, k, axis, entry.name, reason, parts)
     merge_parts = None
     if entry.name == "split":
         merge_parts = functools.partial(registry.find("top_k", "merge").kernel.share, 0, parts)
@@ -148,18 +137,17 @@ def _lay_out(
     return problem, {**counts, "walk": walk_of(sizes), "x": x, "values": values, "indices": indices}
 
 
-def _cut(entry: registry.Entry, problem: Problem, width: int, budget: threads.Budget) -> int:
+def _cut(entry: Selection, problem: Problem, width: int, budget: threads.Budget) -> int:
     """Return how many parts the work is worth; of `split`, as many for each sequence."""
-    each = cost(entry, problem, width)
+    each = entry.cost(problem, width)
     if entry.name == "split":
-        return problem.rows * budget.parts(work=each, most=split.most_parts(problem))
+        return problem.rows * budget.parts(work=each, most=most_parts(problem))
     return budget.parts(work=problem.rows * each, most=problem.rows)
 
 
-def _share_of_workspace(entry: registry.Entry, problem: Problem) -> tuple[int, int]:
+def _share_of_workspace(entry: Selection, problem: Problem) -> tuple[int, int]:
     """Return how many keys and positions a share has, with the gap to the next."""
-    assert entry.workspace is not None
-    keys, positions = (length + _GAP for length in entry.workspace(problem.n, problem.k))
+    keys, positions = (length + _GAP for length in entry.workspace(problem.n, problem.k, LINE))
     return keys, positions + -positions % (CACHE_LINE // CELL)  # the keys behind start a cache line
 
 

@@ -1,4 +1,4 @@
-"""Searching sequences side by side that come a block at a time."""
+"""A search through sequences side by side, a block at a time."""
 
 from typing import Any
 
@@ -7,12 +7,12 @@ import numpy as np
 from dmlcpu.common.arguments import Array
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.top_k.strided_tournament import COLUMNS
-from dmlcpu.operators.top_k.function import execute
+from dmlcpu.operators.top_k.function import Call, execute
 from dmlcpu.operators.top_k.plan import plan
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.memory import words
 
-# Room for so many candidates for each of the k winners. 8 GiB, k 100, take as long with 1 as with 2 or 3 (Zen 4).
+# Places for candidates, for each of the k winners. 8 GiB, k 100, take as long with 1 as with 2 or 3 (Zen 4).
 _CANDIDATES = 2
 # What the kernel takes for an element, in nanoseconds on one thread (Zen 4, float32: 0.2 if nothing is found, to 0.5).
 _COST = 0.3
@@ -20,38 +20,21 @@ _INT64 = np.dtype(np.int64)
 
 
 def search_bytes(columns: int, k: int, dtype: np.dtype[Any]) -> int:
-    """Return how many bytes a search takes beside what the work on a block takes."""
+    """Return the bytes of a search, without those of the work on a block."""
     width, index, flag = dtype.itemsize, _INT64.itemsize, 1
     held = (1 + _CANDIDATES) * k  # winners and candidates
-    arrays = held * (width + index + flag) + k * (width + 2 * index)  # flag: of `behind`; merged, places, what is taken
-    counts = 3 * index + 4 * width  # counts, those before, numbers of columns; bounds, shares and what is told
+    arrays = held * (width + index + flag) + k * (width + 2 * index)  # flag: of `behind`; then merged and places
+    counts = 3 * index + 4 * width  # counts, copies of them, numbers of columns; bounds and shares
     select_sort = threads.budget().threads * (held * (width + index) + 4096)
     return columns * (arrays + counts) + select_sort
 
 
 class Search:
-    """The k winners of each column of an array that comes in blocks of rows, of which the first has k at least.
+    """The k winners of each column of an array that comes in blocks of rows; the first block has k rows at least.
 
-    Searches among different rows of the same columns, each in a thread of its own, pass by more if they know of each
-    other: of n searches each tells the element that k / n of its winners reach. The least of these is reached by k
-    elements, so what does not reach it is no winner.
-
-    Parameters
-    ----------
-    columns : int
-        How many columns there are.
-    k : int
-        How many winners each has.
-    dtype : numpy.dtype
-        The type of the elements.
-    largest, nan_last : bool
-        What wins.
-    most_threads : int, optional
-        How many threads the search may use at most.
-    shares : list of arrays or None, optional
-        What each of the searches has told; at first None.
-    own : int
-        Which of them this one is.
+    Several searches, one a thread, may look at different rows of the same columns. They share bounds and so skip more:
+    each of n searches writes the element that k / n of its winners reach to `shares[own]`. As k elements reach the
+    least of these, an element that does not reach it is no winner.
     """
 
     def __init__(
@@ -80,7 +63,7 @@ class Search:
         """Look at the next rows; start: the position of the first."""
         if not self._counts.any():
             self._take(block, start, 0)
-            self._tell()
+            self._share_bounds()
             return
         before = self._counts.copy()
         if self._filter(block, start):
@@ -107,34 +90,34 @@ class Search:
         return self._values[:, : self._k].T, self._indices[:, : self._k].T
 
     def _take(self, block: Array, start: int, place: int) -> None:
-        """Write the winners of a block behind those that there are: none, or the winners so far."""
+        """Write the winners of a block from a place on: 0, or k, behind the winners so far."""
         held = slice(place, place + self._k)
         self._select(block, 0, self._values[:, held].T, self._indices[:, held].T)
         self._indices[:, held] += start
         self._counts[...] = place + self._k
 
-    def _tell(self) -> None:
-        """Tell new winners."""
+    def _share_bounds(self) -> None:
+        """Note the last winners, and write the bound for the other searches."""
         self._bounds[...] = self._values[:, self._k - 1]
         self._shares[self._own] = self._values[:, -(-self._k // len(self._shares)) - 1].copy()
 
-    def _told(self) -> Array:
-        """Return what all searches have told, (any, columns) but flat; nothing if there is one, or one has not yet."""
-        told = [share for share in self._shares if share is not None]
-        return np.concatenate(told) if len(told) == len(self._shares) > 1 else self._bounds[:0]
+    def _shared_bounds(self) -> Array:
+        """Return the bounds of all searches, (searches, columns) but flat; nothing unless there are several and all."""
+        shared = [share for share in self._shares if share is not None]
+        return np.concatenate(shared) if len(shared) == len(self._shares) > 1 else self._bounds[:0]
 
     def _select(self, block: Array, axis: int, values: Array, indices: Array) -> None:
         """Write the winners along an axis of a block."""
-        options: dict[str, Any] = {"nan_last": self._nan_last, "most_threads": self._most_threads}
-        execute(block, self._k, axis, self._largest, values, indices, **options)
+        call = Call(block, self._k, None, axis, indices.dtype, self._largest, nan_last=self._nan_last)
+        execute(call, (values, indices), most_threads=self._most_threads)
 
     def _filter(self, block: Array, start: int) -> bool:
-        """Append what beats the last winners to the candidates; return whether there was room."""
+        """Append elements that beat the last winners to the candidates; return whether all found a place."""
         k, budget = self._k, threads.budget(self._most_threads)
         strides = (block.strides, self._merged.T.strides, self._places.T.strides)
         chosen = plan(block.shape, block.dtype, 0, k, self._largest, 8, strides, budget, True, self._nan_last)
         parts = budget.parts(int(block.size * _COST), -(-block.shape[1] // COLUMNS))
-        arrays = (block, self._bounds, self._told(), self._values.reshape(-1))
+        arrays = (block, self._bounds, self._shared_bounds(), self._values.reshape(-1))
         x, bounds, shares, values = (words(each, chosen.word) for each in arrays)
         scratch = np.empty(parts * 2 * COLUMNS, chosen.word)
         found = (self._counts, values, self._indices.reshape(-1))
@@ -142,7 +125,7 @@ class Search:
         return bool(self._counts.max() <= self._values.shape[1])
 
     def _merge(self) -> None:
-        """Make winners of winners and candidates."""
+        """Select the winners among winners and candidates."""
         k, most = self._k, int(self._counts.max())
         if most == k:
             return
@@ -151,7 +134,7 @@ class Search:
         np.copyto(self._values[:, k:most], self._bounds[:, None], where=behind)
         self._select(self._values[:, :most], 1, self._merged, self._places)
         self._values[:, :k] = self._merged
-        self._tell()
+        self._share_bounds()
         # Numbers in the flat array: NumPy's take is faster by them than by pairs.
         self._places += np.arange(self._counts.size)[:, None] * self._values.shape[1]
         self._indices[:, :k] = self._indices.reshape(-1).take(self._places, mode="clip")

@@ -1,7 +1,6 @@
 """Common to all functions on Dask arrays: refusals, graphs, schedulers, threads."""
 
 import os
-import sys
 import threading
 
 import numpy as np
@@ -186,23 +185,6 @@ def test_without_compiling():
     print((found == dmlcpu.quantized_matmul(*arguments)).all())
     """
     assert run(code, NUMBA_DISABLE_JIT="1").strip() == "True"
-
-
-def test_import_without_dask_names_the_extra():
-    code = """
-    import sys
-    sys.modules["dask"] = sys.modules["dask.array"] = None
-    try:
-        import dmlcpu.interop.dask
-    except ImportError as error:
-        print(error)
-    """
-    assert run(code).strip() == "dmlcpu.interop.dask needs the package dask: pip install 'dmlcpu[dask]'"
-
-
-def test_package_does_not_import_dask():
-    assert run("import dmlcpu, sys; dmlcpu.interop, dmlcpu.top_k; print('dask' in sys.modules)").strip() == "False"
-    assert "dask" in sys.modules
 
 
 def test_top_k_keeps_any_bits():

@@ -22,7 +22,7 @@ def test_the_entry_point():
     assert found.load() is ours._init
 
 
-def test_numba_finds_it_at_the_first_compilation_and_nothing_is_compiled_then():
+def test_numba_finds_it_at_the_first_compilation_and_nothing_is_compiled_or_imported_then():
     code = """
     import sys
     import dmlcpu
@@ -31,6 +31,8 @@ def test_numba_finds_it_at_the_first_compilation_and_nothing_is_compiled_then():
     assert "dmlcpu.interop.numba" not in sys.modules
     from numba import njit
     njit(lambda: 1)()
+    assert "dmlcpu.interop.numba" in sys.modules
+    assert not [name for name in sys.modules if name.startswith("dmlcpu.interop.numba.")]
     from dmlcpu.runtime import isa
     assert not isa.detected.cache_info().currsize  # the system was not asked for AMX
     from dmlcpu.interop.numba import quantized_matmul, scatter_nd, top_k as selections

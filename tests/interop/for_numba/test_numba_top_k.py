@@ -12,9 +12,7 @@ import dmlcpu
 from dmlcpu import reference
 from dmlcpu.interop.numba import top_k as selections
 from dmlcpu.kernels import registry
-from dmlcpu.kernels.top_k.work import Problem
-from dmlcpu.operators.top_k import plan as top_k_plan
-from dmlcpu.runtime.threads import Budget
+from dmlcpu.kernels.top_k.choose import NAMES
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int8, np.uint16, np.bool_])
@@ -117,27 +115,16 @@ def test_top_k_into_arrays_allocates_nothing():
     assert_same_bits((values, indices), reference.top_k(x, 10))
 
 
-def test_top_ks_choice_and_workspace_are_those_of_the_plan():
-    names = {0: "strided_insert", 1: "lockstep", 2: "select_sort", 3: "tournament"}
-    budget = Budget(1, 1, None)
-    choose = selections.choose.py_func
-    for outer, n, inner, k in itertools.product(
-        (1, 3), (1, 9, 64, 256, 257, 5000, 20_000), (1, 2, 8, 100), (1, 8, 16, 17, 300)
-    ):
-        if k > n:
-            continue
-        step, columns = inner, inner
-        name, _ = top_k_plan.choose(Problem(outer * inner, n, k, step, columns), 4, budget)
-        number = choose(outer, n, inner, k)
-        assert names[number] == name.replace("strided_tournament", "tournament")
-        entry = registry.find("top_k", "select", name)
-        mine = workspace_of(number, n, k, 64, inner > 1)
-        assert mine == entry.workspace(n, k)
+def test_top_ks_workspace_is_that_of_the_kernels_of_the_table():
+    for row in registry.rows("top_k"):
+        if row.name in NAMES:
+            kernel = NAMES.index(row.name)
+            assert workspace_of(kernel, 5000, 17, 16) == row.workspace(5000, 17, 16)
 
 
 @njit
-def workspace_of(kernel, n, k, lanes, strided):
-    return selections.workspace(kernel, n, k, lanes, strided)
+def workspace_of(kernel, n, k, lanes):
+    return selections.workspace(kernel, n, k, lanes)
 
 
 @njit

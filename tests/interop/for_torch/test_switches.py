@@ -304,21 +304,3 @@ def test_workers_of_a_data_loader():
         assert got.tolist() == [[(n - 1 + i) % n, (n - 2 + i) % n, (n - 3 + i) % n] for i in range(8)]
         """
     )
-
-
-def test_package_does_not_import_torch():
-    run("import sys, dmlcpu, dmlcpu.interop; assert 'torch' not in sys.modules")
-
-
-def test_without_torch():
-    said = run(
-        """
-        import sys
-        sys.modules["torch"] = None
-        try:
-            import dmlcpu.interop.torch
-        except ImportError as error:
-            print(error)
-        """
-    )
-    assert said.strip() == "dmlcpu.interop.torch needs the package torch: pip install 'dmlcpu[torch]'"

@@ -5,13 +5,13 @@ import pytest
 from samples import quantized
 
 from dmlcpu.kernels import registry
-from dmlcpu.kernels.gemm import pack, skinny
+from dmlcpu.kernels.gemm import table
+from dmlcpu.kernels.gemm.cut import MOST_ROWS
 from dmlcpu.kernels.gemm.epilogue import Epilogue
-from dmlcpu.kernels.gemm.microkernels.generic import GENERIC
 from dmlcpu.kernels.gemm.microkernels.microkernel import MR, NR
 from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK
-from dmlcpu.kernels.gemm.product import make_product
-from dmlcpu.kernels.registry import ROWS, Entry, Product
+from dmlcpu.kernels.gemm.pack import LAYOUT
+from dmlcpu.kernels.gemm.table import ROWS, Product
 from dmlcpu.products.plan import multiply, plan
 from dmlcpu.runtime.isa import Isa
 from dmlcpu.runtime.jit import device
@@ -40,18 +40,19 @@ def scaled(acc, tile, origin, arrays, work, space):
 
 
 SCALED = Epilogue("_scaled", False, prepare_columns, prepare_rows, scaled)
-VECTORS = Product(MR, NR, (pack.LAYOUT, ROWS), GENERIC.rate, GENERIC)
-FEW_ROWS = Product(skinny.MOST_ROWS, BLOCK, (ROWS,), GENERIC.rate, GENERIC, is_skinny=True)
+OPERATOR = ("scaled_matmul", "dot")
+VECTORS = ("product.make_product", "generic.GENERIC", SCALED, MR, NR, (LAYOUT, ROWS))
+FEW_ROWS = ("skinny.make_skinny", "generic.GENERIC", SCALED, MOST_ROWS, BLOCK, (ROWS,))
 
 
 @pytest.mark.parametrize("name", ["dot_u8s8_scaled_4x8x4_generic", "skinny_u8s8_scaled_16x16_generic"])
 def test_custom_epilogue(monkeypatch, name):
     """It gives float32, with a scale for each row and each column."""
     is_skinny = name.startswith("skinny")
-    made, row = (skinny.make_skinny, FEW_ROWS) if is_skinny else (make_product, VECTORS)
-    entry = Entry("scaled_matmul", "dot", name, Isa.GENERIC, made(GENERIC, SCALED), product=row)
-    assert entry.kernel.name == name
-    monkeypatch.setattr(registry, "KERNELS", (*registry.KERNELS, entry))
+    row = Product(*OPERATOR, name, Isa.GENERIC, *(FEW_ROWS if is_skinny else VECTORS))
+    assert row.kernel.name == name
+    monkeypatch.setattr(table, "KERNELS", (*table.KERNELS, row))
+    monkeypatch.setitem(registry.FOLDERS, "scaled_matmul", "gemm")
     rng = np.random.default_rng(5)
     for rows, depth, columns in ((13, 300, 170),) if is_skinny else ((13, 300, 70), (30, 33_100, 65)):
         a, b = quantized(rng, (rows, depth), np.dtype(np.uint8)), quantized(rng, (depth, columns), np.dtype(np.int8))
@@ -62,4 +63,4 @@ def test_custom_epilogue(monkeypatch, name):
             multiply("scaled_matmul", a, b, parameters, y, budget())
         exact = a.astype(np.int64) @ b.astype(np.int64)
         np.testing.assert_array_equal(y, exact.astype(np.float32) * (scales[0] * scales[1]), err_msg=f"{rows} rows")
-    plan.cache_clear()  # it has a kernel that is no longer in the registry
+    plan.cache_clear()  # it has a kernel that is no longer in the table

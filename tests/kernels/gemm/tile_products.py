@@ -3,7 +3,7 @@
 import numpy as np
 
 from dmlcpu.kernels import registry
-from dmlcpu.kernels.gemm.microkernels.microkernel import KC, NR, ROW_STEP, Microkernel
+from dmlcpu.kernels.gemm.microkernels.microkernel import KC, MR, NR, ROW_STEP, Microkernel
 from dmlcpu.runtime.memory import aligned_empty
 
 LHS, RHS = 16, NR  # where the operands begin in their arrays
@@ -11,8 +11,8 @@ LHS, RHS = 16, NR  # where the operands begin in their arrays
 
 def microkernels(*, is_skinny: bool) -> list[Microkernel]:
     """Return the microkernels of the products that can run here."""
-    products = [entry.product for entry in registry.available("quantized_matmul", "dot")]
-    return [product.microkernel for product in products if product.microkernel and product.is_skinny == is_skinny]
+    rows = [row for row in registry.available("quantized_matmul", "dot") if row.mr <= MR or row.is_skinny]
+    return [registry.load(f"gemm.microkernels.{row.microkernel}") for row in rows if row.is_skinny == is_skinny]
 
 
 def check_products(dot, rows, groups):

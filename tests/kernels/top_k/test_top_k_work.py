@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from dmlcpu.kernels.top_k import blocks, keys, work as top_k_work
+from dmlcpu.kernels.top_k import column_blocks, keys, work as top_k_work
 from dmlcpu.kernels.top_k.work import WORK
 from dmlcpu.kernels.walk import merge, walk_of
 from dmlcpu.runtime.kernel import kernel
@@ -42,12 +42,12 @@ def write_winners(x, start, works, row, positions, values, indices):
 
 @njit
 def block_count(works, most):
-    return blocks.block_count(record_at(works, 0, WORK), most)
+    return column_blocks.block_count(record_at(works, 0, WORK), most)
 
 
 @njit
 def block_at(works, most, number):
-    return blocks.block_at(record_at(works, 0, WORK), most, number)
+    return column_blocks.block_at(record_at(works, 0, WORK), most, number)
 
 
 def make_work(sizes=(1,), strides=((0,), (0,), (0,)), steps=(1, 1, 1), **fields):

@@ -5,10 +5,24 @@ from typing import Any
 
 import numpy as np
 from operators.quantized_matmul.calls import matrix, parameter
-from samples import Call, laid_out, quantized
+from samples import Sample, laid_out, quantized
 
 
-def random_call(rng: np.random.Generator) -> Call:
+def parallel_call(rng: np.random.Generator) -> Sample:
+    return Sample("matmul_integer", (matrix(rng, (40, 50), "uint8"), 3, matrix(rng, (50, 60), "int8"), None), {})
+
+
+def large_calls(rng: np.random.Generator) -> Iterator[dict[str, Any]]:
+    a, b = matrix(rng, (2000, 800), "int8"), matrix(rng, (800, 900), "uint8")
+    yield {"a": a, "a_zero_point": None, "b": b, "b_zero_point": matrix(rng, (900,), "uint8")}
+
+
+def call_with_results_of(nbytes: int) -> dict[str, Any]:
+    row = np.ones((1, int((nbytes / 4) ** 0.5) + 1), np.uint8)
+    return {"a": row.T, "a_zero_point": None, "b": row, "b_zero_point": None}
+
+
+def random_call(rng: np.random.Generator) -> Sample:
     types = [np.dtype(t) for t in rng.choice(["int8", "uint8"], 2)]
     rows, columns = (int(n) for n in rng.integers(1, 80, 2))
     depth = int(rng.choice([0, 1, 2, 15, 31, 32, 33, 63, 64, 100, 255, 257]))
@@ -20,18 +34,4 @@ def random_call(rng: np.random.Generator) -> Call:
         laid_out(rng, quantized(rng, (*batch, depth, columns), types[1])),
         parameter(rng, batch, columns, False, types[1]),
     )
-    return Call("matmul_integer", args, {"out_dtype": rng.choice(["int32", "int64"])})
-
-
-def parallel_call(rng: np.random.Generator) -> Call:
-    return Call("matmul_integer", (matrix(rng, (40, 50), "uint8"), 3, matrix(rng, (50, 60), "int8"), None), {})
-
-
-def large_calls(rng: np.random.Generator) -> Iterator[dict[str, Any]]:
-    a, b = matrix(rng, (2000, 800), "int8"), matrix(rng, (800, 900), "uint8")
-    yield {"a": a, "a_zero_point": None, "b": b, "b_zero_point": matrix(rng, (900,), "uint8")}
-
-
-def call_with_results_of(nbytes: int) -> dict[str, Any]:
-    row = np.ones((1, int((nbytes / 4) ** 0.5) + 1), np.uint8)
-    return {"a": row.T, "a_zero_point": None, "b": row, "b_zero_point": None}
+    return Sample("matmul_integer", args, {"out_dtype": rng.choice(["int32", "int64"])})

@@ -6,7 +6,6 @@ from samples import assert_same_bits
 
 import dmlcpu
 from dmlcpu import reference
-from dmlcpu.errors import BindingError, DmlError, UnsupportedError
 from dmlcpu.products.plan import plan
 from dmlcpu.runtime.threads import use_budget
 
@@ -47,22 +46,6 @@ def test_sums_far_beyond_32_bits_with_zero_points():
         assert_same_bits((found,), (reference.matmul_integer(*arguments, out_dtype=dtype),))
 
 
-@pytest.mark.parametrize("a_shape", [(0, 4), (3, 0), (2, 0, 4), (0, 3, 4)])
-def test_empty_operands(a_shape):
-    y = product(np.zeros(a_shape, np.uint8), 3, np.zeros((a_shape[-1], 2), np.int8), 5)
-    assert y.shape == (*a_shape[:-1], 2)
-    assert (y == 0).all()
-    assert product(b=np.zeros((2, 0), np.int8)).shape == (2, 0)
-
-
-def test_vectors_drop_their_dimension():
-    assert product(A[0]).tolist() == [50, -50]
-    assert product(b=B[:, 0]).tolist() == [50, 110]
-    y = product(A[0], b=B[:, 0])
-    assert y.shape == ()
-    assert y == 50
-
-
 def test_zero_points_in_every_shape_allowed():
     a = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
     b = np.arange(8, dtype=np.int8).reshape(1, 4, 2)
@@ -73,21 +56,6 @@ def test_zero_points_in_every_shape_allowed():
     assert product(a, np.tile(of_a, (2, 1, 1)), b, [[[1, 0]]]).tolist() == expected
 
 
-def test_packed_batches_broadcast():
-    b = np.arange(-30, 30, dtype=np.int8).reshape(5, 3, 4)
-    a = np.arange(6, dtype=np.uint8).reshape(2, 3)
-    assert product(a, b=dmlcpu.pack_b(b)).tolist() == product(a, b=b).tolist()
-    assert product(a[0], b=dmlcpu.pack_b(b)).shape == (5, 4)
-
-
-@pytest.mark.parametrize("dtype", [np.int32, np.int64])
-def test_out_of_any_strides_is_written_and_returned(dtype):
-    room = np.zeros((4, 4), dtype)
-    out = room[::2, ::-2]
-    assert product(out=out, out_dtype=dtype) is out
-    assert room.tolist() == [[0, -50, 0, 50], [0] * 4, [0, -110, 0, 110], [0] * 4]
-
-
 def test_zero_points_may_lie_in_the_output():
     out = np.zeros((2, 2), np.int32)
     inside = out.reshape(-1).view(np.uint8)[:2]
@@ -96,40 +64,18 @@ def test_zero_points_may_lie_in_the_output():
 
 
 @pytest.mark.parametrize(
-    ("changed", "error", "message"),
+    ("options", "error", "message"),
     [
-        ({"a": A.astype(np.int32)}, UnsupportedError, "a.dtype is int32; allowed: int8, uint8"),
-        ({"b": B.astype(float)}, UnsupportedError, "b.dtype is float64; allowed: int8, uint8"),
-        ({"a": A[0, 0]}, BindingError, "a.ndim is 0; allowed: at least 1"),
-        ({"b": B[:1]}, BindingError, "b.shape is (1, 2); allowed: K = 2 rows (a.shape is (2, 2))"),
-        (
-            {"a_zero": [1, 2, 3]},
-            BindingError,
-            "a_zero_point.shape is (3,); allowed: one number, (2,), or a shape that broadcasts to (2, 1)",
-        ),
-        ({"a_zero": np.int8(3)}, UnsupportedError, "a_zero_point.dtype is int8; allowed: uint8 (its tensor's type)"),
-        ({"b_zero": [[0, 128]]}, DmlError, "b_zero_point[0, 1] is 128; allowed: -128 to 127 (int8)"),
         ({"out_dtype": "spam"}, TypeError, "out_dtype is 'spam'; allowed: int32, int64"),
-        ({"out_dtype": None}, UnsupportedError, "out_dtype is None; allowed: int32, int64"),
-        ({"out_dtype": "f4"}, UnsupportedError, "out_dtype is float32; allowed: int32, int64"),
-        ({"out": np.zeros((2, 2), np.int64)}, BindingError, "out.dtype is int64; allowed: int32"),
-        ({"out": [0]}, TypeError, "out is list; allowed: a numpy.ndarray"),
+        ({"out_dtype": None}, dmlcpu.UnsupportedError, "out_dtype is None; allowed: int32, int64"),
+        ({"out_dtype": "f4"}, dmlcpu.UnsupportedError, "out_dtype is float32; allowed: int32, int64"),
+        ({"out": np.zeros((2, 2), np.int64)}, dmlcpu.BindingError, "out.dtype is int64; allowed: int32"),
     ],
 )
-def test_refusals(changed, error, message):
+def test_refusals(options, error, message):
     with pytest.raises(error) as caught:
-        product(**changed)
+        product(**options)
     assert str(caught.value) == f"matmul_integer: {message}"
-
-
-def test_a_refusal_writes_nothing():
-    memory = np.full(16, 1, np.uint8)
-    a, out = memory[:4].reshape(2, 2), memory.view(np.int32).reshape(2, 2)
-    with pytest.raises(dmlcpu.BindingError, match="out is sharing memory with a; allowed: memory of its own"):
-        product(a, out=out)
-    with pytest.raises(dmlcpu.DmlError, match="b_zero_point is 300"):
-        product(b_zero=300, out=out)
-    assert (memory == 1).all()
 
 
 def test_few_rows_have_a_kernel_of_their_own(caplog):

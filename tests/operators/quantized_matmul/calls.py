@@ -4,33 +4,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from samples import Call, laid_out, quantized
+from samples import Sample, laid_out, quantized
 
 
-def random_call(rng: np.random.Generator) -> Call:
-    types = [np.dtype(t) for t in rng.choice(["int8", "uint8"], 3)]
-    rows, columns = (int(n) for n in rng.integers(1, 80, 2))
-    depth = int(rng.choice([0, 1, 2, 15, 31, 32, 33, 63, 64, 100, 255, 257]))
-    batch = ((), (2,), (3, 2))[rng.integers(3)]
-    a_batch = tuple(n if rng.random() < 0.7 else 1 for n in batch)[int(rng.integers(0, len(batch) + 1)) :]
-    a, b = quantized(rng, (*a_batch, rows, depth), types[0]), quantized(rng, (*batch, depth, columns), types[1])
-    y_zero = parameter(rng, batch, rows, True, types[2])
-    args = (
-        laid_out(rng, a),
-        parameter(rng, a_batch, rows, True),
-        parameter(rng, a_batch, rows, True, types[0]),
-        laid_out(rng, b),
-        parameter(rng, batch, columns, False),
-        parameter(rng, batch, columns, False, types[1]),
-        parameter(rng, batch, rows, True) * np.float32(max(depth, 1) * 60),
-        y_zero,
-    )
-    return Call("quantized_matmul", args, {} if y_zero is not None else {"out_dtype": types[2]})
-
-
-def parallel_call(rng: np.random.Generator) -> Call:
+def parallel_call(rng: np.random.Generator) -> Sample:
     a, b = matrix(rng, (40, 50), "uint8"), matrix(rng, (50, 60), "int8")
-    return Call("quantized_matmul", (a, 0.1, 3, b, 0.2, None, 4.0, 100), {})
+    return Sample("quantized_matmul", (a, 0.1, 3, b, 0.2, None, 4.0, 100), {})
 
 
 def large_calls(rng: np.random.Generator) -> Iterator[dict[str, Any]]:
@@ -56,6 +35,27 @@ def call_with_results_of(nbytes: int) -> dict[str, Any]:
 def matrix(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray:
     limits = np.iinfo(dtype)
     return rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
+
+
+def random_call(rng: np.random.Generator) -> Sample:
+    types = [np.dtype(t) for t in rng.choice(["int8", "uint8"], 3)]
+    rows, columns = (int(n) for n in rng.integers(1, 80, 2))
+    depth = int(rng.choice([0, 1, 2, 15, 31, 32, 33, 63, 64, 100, 255, 257]))
+    batch = ((), (2,), (3, 2))[rng.integers(3)]
+    a_batch = tuple(n if rng.random() < 0.7 else 1 for n in batch)[int(rng.integers(0, len(batch) + 1)) :]
+    a, b = quantized(rng, (*a_batch, rows, depth), types[0]), quantized(rng, (*batch, depth, columns), types[1])
+    y_zero = parameter(rng, batch, rows, True, types[2])
+    args = (
+        laid_out(rng, a),
+        parameter(rng, a_batch, rows, True),
+        parameter(rng, a_batch, rows, True, types[0]),
+        laid_out(rng, b),
+        parameter(rng, batch, columns, False),
+        parameter(rng, batch, columns, False, types[1]),
+        parameter(rng, batch, rows, True) * np.float32(max(depth, 1) * 60),
+        y_zero,
+    )
+    return Sample("quantized_matmul", args, {} if y_zero is not None else {"out_dtype": types[2]})
 
 
 def parameter(

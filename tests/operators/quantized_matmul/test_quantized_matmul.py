@@ -10,7 +10,6 @@ from samples import assert_same_bits
 
 import dmlcpu
 from dmlcpu import reference
-from dmlcpu.errors import BindingError, DmlError, UnsupportedError
 from dmlcpu.products.plan import parts_of, plan
 from dmlcpu.runtime.threads import use_budget
 
@@ -88,16 +87,6 @@ def test_zero_stays_zero_where_the_multiplier_overflows():
     assert y.tolist() == [[9], [255]]
 
 
-@pytest.mark.parametrize("a_shape", [(0, 4), (3, 0), (2, 0, 4), (0, 3, 4)])
-def test_empty_operands(a_shape):
-    a = np.zeros(a_shape, np.uint8)
-    y = product(a, b=np.zeros((a_shape[-1], 2), np.int8), y_zero=np.int8(-7))
-    assert y.shape == (*a_shape[:-1], 2)
-    assert y.dtype == np.int8
-    assert (y == -7).all()
-    assert product(A, b=np.zeros((2, 0), np.int8)).shape == (2, 0)
-
-
 def test_parameters_of_no_rows_or_columns():
     none = np.zeros((0, 2), np.uint8)
     assert product(none, np.ones(0), np.zeros(0, np.uint8), y_scale=np.ones(0)).shape == (0, 2)
@@ -119,14 +108,6 @@ def test_a_zero_point_of_another_library():
             return np.array(-3, np.int8)
 
     assert product(y_zero=Tensor()).dtype == np.int8
-
-
-def test_vectors_drop_their_dimension():
-    assert product(A[0], b=B).shape == (2,)
-    assert product(A, b=B[:, 0]).tolist() == [50, 110]
-    y = product(A[0], b=B[:, 0])
-    assert y.shape == ()
-    assert y == 50
 
 
 def test_parameters_in_every_shape_allowed():
@@ -157,7 +138,6 @@ def test_packed_weights_are_a_copy_and_survive_pickling():
     b[...] = 0
     for weights in (packed, pickle.loads(pickle.dumps(packed))):
         assert product(b=weights).tolist() == product(b=B).tolist()
-    assert pickle.loads(pickle.dumps(packed, 5)).sums.flags.writeable
     assert packed.shape == (2, 2)
     assert packed.ndim == 2
     assert packed.dtype == np.int8
@@ -165,71 +145,41 @@ def test_packed_weights_are_a_copy_and_survive_pickling():
         packed.shape = (1, 4)
 
 
-def test_a_packed_matrix_of_another_form_is_refused():
-    rebuild, arguments = dmlcpu.pack_b(B).__reduce__()
-    with pytest.raises(dmlcpu.UnsupportedError, match="pack_b: layout is s8_k8_n8; allowed: s8_k4_n32"):
-        rebuild(*arguments[:2], "s8_k8_n8", *arguments[3:])
+def test_pack_b_refuses_vectors():
+    with pytest.raises(dmlcpu.BindingError, match=r"^pack_b: b.ndim is 1; allowed: at least 2$"):
+        dmlcpu.pack_b(B[0])
 
 
-def test_packed_batches_broadcast():
-    b = np.arange(-30, 30, dtype=np.int8).reshape(5, 3, 4)
-    a = np.arange(6, dtype=np.uint8).reshape(2, 3)
-    assert product(a, b=dmlcpu.pack_b(b)).tolist() == product(a, b=b).tolist()
-    assert product(a[0], b=dmlcpu.pack_b(b)).shape == (5, 4)
-
-
-def test_out_of_any_strides_is_written_and_returned():
-    room = np.zeros((4, 4), np.uint8)
-    out = room[::2, ::-2]
-    assert product(a_scale=0.5, out=out) is out
-    assert room.tolist() == [[0, 0, 0, 25], [0] * 4, [0, 0, 0, 55], [0] * 4]
+POSITIVE = "finite float32 numbers greater than 0"
 
 
 @pytest.mark.parametrize(
-    ("changed", "error", "message"),
+    ("options", "error", "message"),
     [
-        ({"a": A.astype(np.int32)}, UnsupportedError, "a.dtype is int32; allowed: int8, uint8"),
-        ({"b": B.astype(np.float32)}, UnsupportedError, "b.dtype is float32; allowed: int8, uint8"),
-        ({"a": A[0, 0]}, BindingError, "a.ndim is 0; allowed: at least 1"),
-        ({"b": B[:1]}, BindingError, "b.shape is (1, 2); allowed: K = 2 rows (a.shape is (2, 2))"),
-        (
-            {"a": np.zeros((3, 1, 2), np.uint8), "b": np.zeros((2, 2, 1), np.int8)},
-            BindingError,
-            "b.shape is (2, 2, 1); allowed: batch dimensions that broadcast with (3,) (a.shape is (3, 1, 2))",
-        ),
-        ({"a_scale": [1.0, 0.0]}, DmlError, "a_scale[1] is 0.0; allowed: finite float32 numbers greater than 0"),
-        ({"b_scale": -1}, DmlError, "b_scale is -1.0; allowed: finite float32 numbers greater than 0"),
-        ({"y_scale": np.nan}, DmlError, "y_scale is nan; allowed: finite float32 numbers greater than 0"),
-        ({"y_scale": 1e300}, DmlError, "y_scale is inf; allowed: finite float32 numbers greater than 0"),
+        ({"a_scale": [1.0, 0.0]}, dmlcpu.DmlError, f"a_scale[1] is 0.0; allowed: {POSITIVE}"),
+        ({"b_scale": -1}, dmlcpu.DmlError, f"b_scale is -1.0; allowed: {POSITIVE}"),
+        ({"y_scale": np.nan}, dmlcpu.DmlError, f"y_scale is nan; allowed: {POSITIVE}"),
+        ({"y_scale": 1e300}, dmlcpu.DmlError, f"y_scale is inf; allowed: {POSITIVE}"),
         (
             {"a_scale": [1.0, 2.0, 3.0]},
-            BindingError,
+            dmlcpu.BindingError,
             "a_scale.shape is (3,); allowed: one number, (2,), or a shape that broadcasts to (2, 1)",
         ),
-        ({"b_scale": ["x"]}, UnsupportedError, "b_scale.dtype is <U1; allowed: floating types"),
-        ({"a_zero": np.int8(3)}, UnsupportedError, "a_zero_point.dtype is int8; allowed: uint8 (its tensor's type)"),
-        ({"b_zero": [[0, 128]]}, DmlError, "b_zero_point[0, 1] is 128; allowed: -128 to 127 (int8)"),
+        ({"b_scale": ["x"]}, dmlcpu.UnsupportedError, "b_scale.dtype is <U1; allowed: floating types"),
         (
             {"y_zero": np.int8(3), "out_dtype": np.uint8},
-            UnsupportedError,
+            dmlcpu.UnsupportedError,
             "y_zero_point.dtype is int8; allowed: uint8 (its tensor's type)",
         ),
         ({"out_dtype": "spam"}, TypeError, "out_dtype is 'spam'; allowed: int8, uint8"),
-        ({"out_dtype": np.int32}, UnsupportedError, "out_dtype is int32; allowed: int8, uint8"),
-        ({"out": np.zeros((2, 2), np.int8)}, BindingError, "out.dtype is int8; allowed: uint8"),
-        ({"out": A}, BindingError, "out is sharing memory with a; allowed: memory of its own"),
+        ({"out_dtype": np.int32}, dmlcpu.UnsupportedError, "out_dtype is int32; allowed: int8, uint8"),
+        ({"out": np.zeros((2, 2), np.int8)}, dmlcpu.BindingError, "out.dtype is int8; allowed: uint8"),
     ],
 )
-def test_refusals(changed, error, message):
+def test_refusals(options, error, message):
     with pytest.raises(error) as caught:
-        product(**changed)
+        product(**options)
     assert str(caught.value) == f"quantized_matmul: {message}"
-
-
-def test_pack_b_refuses_a_vector():
-    with pytest.raises(BindingError) as caught:
-        dmlcpu.pack_b(B[0])
-    assert str(caught.value) == "pack_b: b.ndim is 1; allowed: at least 2"
 
 
 @pytest.mark.parametrize("name", ["a_zero_point", "y_zero_point", "a_scale"])
@@ -295,7 +245,7 @@ def small_blocks(monkeypatch):
     module = sys.modules["dmlcpu.products.plan"]
     module.plan.cache_clear()
     monkeypatch.setattr(module, "second_level_cache", lambda: 1)
-    monkeypatch.setattr(module, "_KEPT_LHS", 0)
+    monkeypatch.setattr("dmlcpu.kernels.gemm.cut.KEPT_LHS", 0)
     yield
     module.plan.cache_clear()
 

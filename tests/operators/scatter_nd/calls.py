@@ -4,10 +4,27 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from samples import INDEX_TYPES, NUMERIC_TYPES, OTHER_TYPES, Call, laid_out, random_shape, values
+from samples import INDEX_TYPES, NUMERIC_TYPES, OTHER_TYPES, Sample, laid_out, random_shape, values
 
 
-def random_call(rng: np.random.Generator) -> Call:
+def parallel_call(rng: np.random.Generator) -> Sample:
+    updates = rng.standard_normal(4000, dtype=np.float32)
+    return Sample("scatter_nd", (np.zeros(7, np.float32), rng.integers(0, 7, (4000, 1)), updates), {"reduction": "add"})
+
+
+def large_calls(rng: np.random.Generator) -> Iterator[dict[str, Any]]:
+    x = rng.random((3000, 500), np.float32)
+    flat, few = x.ravel(), rng.random(90_000, np.float32)
+    yield {"x": x, "indices": rng.integers(-3000, 3000, (1500, 1)), "updates": x[:1500], "reduction": "add"}
+    yield {"x": x, "indices": np.zeros((3, 0), int), "updates": np.stack([x] * 3)}
+    yield {"x": flat, "indices": rng.integers(0, x.size, (90_000, 1)), "updates": few}
+
+
+def call_with_results_of(nbytes: int) -> dict[str, Any]:
+    return {"x": np.zeros(nbytes // 4, np.uint32), "indices": np.zeros((0, 1), int), "updates": np.zeros(0, np.uint32)}
+
+
+def random_call(rng: np.random.Generator) -> Sample:
     reduction = str(rng.choice(["none", "none", "add", "mul", "min", "max"]))
     types = [*NUMERIC_TYPES, *OTHER_TYPES] if reduction == "none" else NUMERIC_TYPES
     types = [t for t in types if t.kind != "c"] if reduction in ("min", "max") else types
@@ -27,21 +44,4 @@ def random_call(rng: np.random.Generator) -> Call:
     if outer:  # one tuple, repeated along itself, is another tuple
         indices = laid_out(rng, indices)
     arguments = (laid_out(rng, values(rng, shape, dtype)), indices, laid_out(rng, updates))
-    return Call("scatter_nd", arguments, {"reduction": reduction, "mode": mode})
-
-
-def parallel_call(rng: np.random.Generator) -> Call:
-    updates = rng.standard_normal(4000, dtype=np.float32)
-    return Call("scatter_nd", (np.zeros(7, np.float32), rng.integers(0, 7, (4000, 1)), updates), {"reduction": "add"})
-
-
-def large_calls(rng: np.random.Generator) -> Iterator[dict[str, Any]]:
-    x = rng.random((3000, 500), np.float32)
-    flat, few = x.ravel(), rng.random(90_000, np.float32)
-    yield {"x": x, "indices": rng.integers(-3000, 3000, (1500, 1)), "updates": x[:1500], "reduction": "add"}
-    yield {"x": x, "indices": np.zeros((3, 0), int), "updates": np.stack([x] * 3)}
-    yield {"x": flat, "indices": rng.integers(0, x.size, (90_000, 1)), "updates": few}
-
-
-def call_with_results_of(nbytes: int) -> dict[str, Any]:
-    return {"x": np.zeros(nbytes // 4, np.uint32), "indices": np.zeros((0, 1), int), "updates": np.zeros(0, np.uint32)}
+    return Sample("scatter_nd", arguments, {"reduction": reduction, "mode": mode})

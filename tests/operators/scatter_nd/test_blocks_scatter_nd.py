@@ -151,15 +151,6 @@ def test_an_array_that_is_given_is_left_as_it_is():
     assert not x.any()
 
 
-def test_too_little_memory_is_refused():
-    x = np.zeros((50, 1000), np.float32)
-    arguments = {"x": Unreadable(x), "indices": [[1]], "updates": Unreadable(x[:1])}
-    least = blocks.estimate(**arguments).least_memory
-    assert least < x.nbytes
-    with pytest.raises(DmlError, match=f"memory is {least - 1:,} bytes; allowed: at least {least:,}"):
-        blocks.run(arguments, {}, least - 1, lambda: False)
-
-
 def test_it_stops_between_blocks(small_blocks):
     x = np.zeros((50, 400), np.float32)
     looks = iter([False, False, True])

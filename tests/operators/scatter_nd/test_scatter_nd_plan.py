@@ -120,4 +120,4 @@ def test_a_plan_says_why_it_took_the_kernel(caplog, shape, kernel, reason):
 
 
 def test_who_asks_for_buckets_gets_them_however_full_they_are():
-    assert chosen(floats(1_000), tuples(50, 1), floats(50), kernel="apply_buckets", threads=2).buckets.most == 50
+    assert chosen(floats(1_000), tuples(50, 1), floats(50), kernel="apply_buckets", threads=2).most == 50

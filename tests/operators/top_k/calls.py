@@ -4,24 +4,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from samples import INDEX_TYPES, TOP_K_TYPES, Call, laid_out, random_shape, values
+from samples import INDEX_TYPES, TOP_K_TYPES, Sample, laid_out, random_shape, values
 
 
-def random_call(rng: np.random.Generator) -> Call:
-    dtype = TOP_K_TYPES[rng.integers(len(TOP_K_TYPES))]
-    dimensions = int(rng.integers(1, 9)) if rng.random() < 0.2 else int(rng.integers(1, 4))
-    shape = random_shape(rng, {1: 600, 2: 60, 3: 14}.get(dimensions, 3), dimensions)
-    axis = int(rng.integers(-dimensions, dimensions))
-    n = shape[axis]
-    k = int(rng.integers(0, n + 1)) if rng.random() < 0.7 else numbers_of_winners(rng, shape, axis)
-    x = laid_out(rng, values(rng, shape, dtype))
-    direction = ({}, {"largest": False}, {"mode": "largest"}, {"mode": "smallest"})[rng.integers(4)]
-    nan = str(rng.choice(["greatest", "last"]))
-    return Call("top_k", (x, k), {**direction, "axis": axis, "nan": nan, "index_dtype": INDEX_TYPES[rng.integers(4)]})
-
-
-def parallel_call(rng: np.random.Generator) -> Call:
-    return Call("top_k", (rng.standard_normal((50, 300), dtype=np.float32), 20), {})
+def parallel_call(rng: np.random.Generator) -> Sample:
+    return Sample("top_k", (rng.standard_normal((50, 300), dtype=np.float32), 20), {})
 
 
 def large_calls(rng: np.random.Generator) -> Iterator[dict[str, Any]]:
@@ -33,6 +20,19 @@ def large_calls(rng: np.random.Generator) -> Iterator[dict[str, Any]]:
 
 def call_with_results_of(nbytes: int) -> dict[str, Any]:
     return {"x": np.zeros((nbytes // 8, 2), np.uint32), "k": 2}
+
+
+def random_call(rng: np.random.Generator) -> Sample:
+    dtype = TOP_K_TYPES[rng.integers(len(TOP_K_TYPES))]
+    dimensions = int(rng.integers(1, 9)) if rng.random() < 0.2 else int(rng.integers(1, 4))
+    shape = random_shape(rng, {1: 600, 2: 60, 3: 14}.get(dimensions, 3), dimensions)
+    axis = int(rng.integers(-dimensions, dimensions))
+    n = shape[axis]
+    k = int(rng.integers(0, n + 1)) if rng.random() < 0.7 else numbers_of_winners(rng, shape, axis)
+    x = laid_out(rng, values(rng, shape, dtype))
+    direction = ({}, {"largest": False}, {"mode": "largest"}, {"mode": "smallest"})[rng.integers(4)]
+    nan = str(rng.choice(["greatest", "last"]))
+    return Sample("top_k", (x, k), {**direction, "axis": axis, "nan": nan, "index_dtype": INDEX_TYPES[rng.integers(4)]})
 
 
 def numbers_of_winners(rng: np.random.Generator, shape: tuple[int, ...], axis: int) -> np.ndarray | int:

@@ -12,7 +12,7 @@ from sources import Once, Unreadable, Watched, arguments_of, in_blocks
 
 import dmlcpu
 from dmlcpu import reference
-from dmlcpu.common.blocks import InMemory
+from dmlcpu.common.block_reader import InMemory
 from dmlcpu.common.regions import Stopped, Tensor
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
 from dmlcpu.operators.top_k import blocks, search
@@ -136,13 +136,6 @@ def test_what_the_function_refuses_is_refused(arguments, error, message):
             dmlcpu.top_k(x, **arguments)
         assert type(refused.value) is type(of_function.value)
         assert refused.value.args == of_function.value.args
-
-
-def test_too_little_memory_is_refused():
-    arguments = {"x": Unreadable(np.zeros((5, 6000), np.float32)), "k": 1}
-    least = blocks.estimate(**arguments).least_memory
-    with pytest.raises(DmlError, match=f"memory is {least - 1:,} bytes; allowed: at least {least:,}"):
-        blocks.run(arguments, {}, least - 1, lambda: False)
 
 
 def test_it_stops_between_blocks(small_blocks):

@@ -92,7 +92,7 @@ def test_a_search_finds_what_the_reference_finds(dtype):
 @pytest.mark.parametrize("dtype", TOP_K_TYPES, ids=str)
 def test_searches_among_different_rows_find_it_together(dtype):
     rng = np.random.default_rng(15)
-    told = set()
+    counts = set()
     for (name, _, options), count in itertools.product(block_cases(dtype), (2, 3)):
         columns, k = int(rng.integers(1, 200)), int(rng.integers(1, 8))
         x = list(DISTRIBUTIONS.values())[rng.integers(3)](rng, (60 * count, columns), dtype)
@@ -104,12 +104,12 @@ def test_searches_among_different_rows_find_it_together(dtype):
             blocks.sort(key=lambda block: (block[0] == 1, block[1]))
         for own, start in blocks:
             searches[own].look_at(x[start : start + 12], start)
-            told.add(searches[own]._told().size // columns)
+            counts.add(searches[own]._shared_bounds().size // columns)
         for other in searches[1:]:
             searches[0].add(other)
         expected = reference.top_k(x, k, axis=0, **options)
         assert_same_bits(searches[0].winners(), expected, f"{dtype}, {name}, {columns} columns, {k=}, {count} searches")
-    assert told == {0, 2, 3}
+    assert counts == {0, 2, 3}
 
 
 @pytest.mark.parametrize("room", [1, 3])

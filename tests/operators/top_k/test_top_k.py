@@ -11,7 +11,7 @@ from dmlcpu import reference
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
 from dmlcpu.kernels.top_k.work import WORK
 from dmlcpu.operators import OPERATORS
-from dmlcpu.operators.top_k.function import allocate
+from dmlcpu.operators.top_k.function import Call, allocate
 from dmlcpu.operators.top_k.plan import plan
 from dmlcpu.runtime.threads import budget, use_budget
 
@@ -259,7 +259,7 @@ GRID = np.zeros((6, 4), np.float32)
     ],
 )
 def test_a_plan_says_how_the_sequences_lie(x, axis, rows, columns, is_packed):
-    values, indices = allocate(x, 1, axis, np.dtype(np.int64), None)
+    values, indices = allocate(Call(x, 1, None, axis, np.dtype(np.int64), True), None)
     strides = x.strides, values.strides, indices.strides
     work = plan(x.shape, x.dtype, axis, 1, True, 8, strides, budget(), True, False).work.view(WORK)[0]
     assert (work["n"], work["k"], work["rows"]) == (x.shape[axis], 1, rows)

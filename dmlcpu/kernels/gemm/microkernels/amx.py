@@ -24,8 +24,6 @@ from dmlcpu.runtime import isa
 from dmlcpu.runtime.intrinsics import emit_prefetch
 from dmlcpu.runtime.records import CACHE_LINE
 
-MR = 32  # rows of the tallest tile of a product
-RATE = 1000  # products in a nanosecond on one thread, not measured
 TILE_ROWS, TILE_WORDS = 16, 16  # of a register
 _ACC, _LHS, _RHS = 0, 4, 6  # the first register of each kind
 _POINTER = BYTE.as_pointer()

@@ -34,9 +34,8 @@ def _make_dot_product(instruction: str) -> Any:
 
 
 _SDOT, _USDOT = _make_dot_product("sdot"), _make_dot_product("usdot")
-_RATE = 80  # of two instructions a cycle, of 16 products each, at 2.5 GHz; not measured
 # sdot takes signed bytes on both sides.
 DOTPROD = Microkernel(
-    Isa.DOTPROD, _as_signed, as_it_is, _SDOT, registers=32, lanes=4, vectors=4, rows=4, rate=_RATE, lhs_offset=128
+    Isa.DOTPROD, _as_signed, as_it_is, _SDOT, registers=32, lanes=4, vectors=4, rows=4, lhs_offset=128
 )
-I8MM = Microkernel(Isa.I8MM, as_it_is, as_it_is, _USDOT, registers=32, lanes=4, vectors=4, rows=6, rate=_RATE)
+I8MM = Microkernel(Isa.I8MM, as_it_is, as_it_is, _USDOT, registers=32, lanes=4, vectors=4, rows=6)

@@ -43,5 +43,5 @@ def _pair_products(builder: Any, a: Any, b: Any) -> Any:
 
 
 GENERIC = Microkernel(
-    Isa.GENERIC, widen_unsigned, widen_signed, multiply_widened, registers=16, lanes=4, vectors=2, rows=4, rate=45
+    Isa.GENERIC, widen_unsigned, widen_signed, multiply_widened, registers=16, lanes=4, vectors=2, rows=4
 )

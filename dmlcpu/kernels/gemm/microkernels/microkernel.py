@@ -21,6 +21,7 @@ from dmlcpu.runtime.isa import Isa
 from dmlcpu.runtime.records import CACHE_LINE
 
 MR = 12  # rows of the tallest tile of a vector unit
+TALLEST = 32  # rows of the tallest tile of any: AMX's
 NR = 32  # columns of a tile, and of a panel of the right-hand side
 KC = 256  # the most words of a row of the left-hand side
 # Words from row to row: a cache line more than a chunk, because rows a power of two apart compete for the same cache
@@ -46,7 +47,6 @@ class Microkernel(NamedTuple):
     lanes: int  # words of a register
     vectors: int
     rows: int
-    rate: int  # products in a nanosecond on one thread, within a factor of 2 (measured on Zen 4, but for ARM)
     # `prepare_lhs` subtracts this from each byte of the left, to multiply signed bytes. The column sums of the
     # right-hand side, times this, correct the result.
     lhs_offset: int = 0

@@ -17,10 +17,6 @@ def _vpdpbusd(builder: Any, acc: Any, lhs: tuple[Any, ...], rhs: tuple[Any, ...]
     return builder.call(function, [acc, *lhs, *rhs])
 
 
-AVX2 = Microkernel(
-    Isa.AVX2, widen_unsigned, widen_signed, multiply_widened, registers=16, lanes=8, vectors=2, rows=4, rate=90
-)
-AVXVNNI = Microkernel(Isa.AVXVNNI, as_it_is, as_it_is, _vpdpbusd, registers=16, lanes=8, vectors=2, rows=6, rate=150)
-AVX512VNNI = Microkernel(
-    Isa.AVX512VNNI, as_it_is, as_it_is, _vpdpbusd, registers=32, lanes=16, vectors=2, rows=12, rate=180
-)
+AVX2 = Microkernel(Isa.AVX2, widen_unsigned, widen_signed, multiply_widened, registers=16, lanes=8, vectors=2, rows=4)
+AVXVNNI = Microkernel(Isa.AVXVNNI, as_it_is, as_it_is, _vpdpbusd, registers=16, lanes=8, vectors=2, rows=6)
+AVX512VNNI = Microkernel(Isa.AVX512VNNI, as_it_is, as_it_is, _vpdpbusd, registers=32, lanes=16, vectors=2, rows=12)

@@ -1,4 +1,6 @@
-"""Checks of arguments: what types tell is refused when a caller is compiled, the rest raises errors when it runs."""
+"""What callers are refused: by types when they are compiled, by values when they run."""
+
+from typing import Any
 
 import numpy as np
 from numba.core import types
@@ -10,8 +12,8 @@ from dmlcpu.runtime.intrinsics import address_of
 from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.records import CELL
 
-# A thread's own stack holds a workspace of up to so many cells, 96 KiB: little beside the least that systems give a
-# thread (512 KiB), and enough for the 40 largest of 150,000 float32.
+# Cells of the largest workspace on a thread's own stack, 96 KiB: little beside the least that systems give a thread
+# (512 KiB), and enough for the 40 largest of 150,000 float32.
 STACK = 96 * 1024 // CELL
 
 
@@ -101,11 +103,11 @@ def output_type(operator, field, given, ndim, dtype):
 
 
 # What compiled code raises. It passes numbers, and Python makes the text of them: Numba takes seconds to compile text.
-# Whoever catches such an error finds it to be of the class that it is derived from.
+# An error that is caught is of the class that it is derived from.
 
 
 class _Made:
-    """Of the name of a function of WORDS, and of what that takes."""
+    """An error of a name in WORDS, and of what these words are made of."""
 
     def __init__(self, name, *found):
         super().__init__(*WORDS[name](*found))
@@ -124,43 +126,10 @@ class IndexRefusalError(_Made, IndexOutOfRangeError):
     """An `IndexOutOfRangeError` made in this way."""
 
 
-def _axis(operator, axis, ndim):
-    return operator, "axis", str(axis), f"{-ndim} to {ndim - 1} (x has {ndim} dimensions)"
-
-
-def _shape(operator, field, found, allowed):
-    return operator, f"{field}.shape", str(found), str(allowed)
-
-
-def _shared(operator, field, other):
-    return operator, field, f"sharing memory with {other}", "memory of its own"
-
-
-def _k(k, n, axis):
-    return "top_k", "k", str(k), f"0 to {n} (the elements along axis {axis})"
-
-
-def _index_dtype(name, n):
-    return "top_k", "index_dtype", name, f"a type that holds {n - 1}"
-
-
 def _updates(found, indices, x, coordinates):
     """Say what shape updates should have; the shapes of updates and of x have one more dimension."""
     allowed = f"{(*indices[:-1], *x[coordinates:-1])} (indices.shape[:-1] + x.shape[{coordinates}:]"
     return "scatter_nd", "updates.shape", str(found[:-1]), f"{allowed}; updates are not broadcast)"
-
-
-def _coordinates(found, coordinates):
-    return "scatter_nd", "indices.shape[-1]", str(found), f"{coordinates} (by the dimensions of updates)"
-
-
-def _clip(dimension):
-    return (
-        "scatter_nd",
-        "indices",
-        "clipped into an empty dimension",
-        f"none: dimension {dimension} has 0 elements",
-    )
 
 
 def _index(place, found, indices, x, is_signed):
@@ -172,40 +141,23 @@ def _index(place, found, indices, x, is_signed):
     return "scatter_nd", f"indices[{where}]", str(found), f"{allowed} ({of})"
 
 
-def _depth(a, b):
-    return "quantized_matmul", "b.shape", str(b), f"K = {a[1]} rows (a.shape is {a})"
-
-
-def _length(field, found, length):
-    return "quantized_matmul", f"{field}.shape", f"({found},)", f"one number, or ({length},)"
-
-
-def _scale(field, i, count, value):
-    place = f"{field}[{i}]" if count > 1 else field
-    return "quantized_matmul", place, str(value), "finite float32 numbers greater than 0"
-
-
-def _zero(field, value, lowest, highest, name):
-    return "quantized_matmul", field, str(value), f"{lowest} to {highest} ({name})"
-
-
-WORDS = {
-    each.__name__: each
-    for each in (
-        _axis,
-        _shape,
-        _shared,
-        _k,
-        _index_dtype,
-        _updates,
-        _coordinates,
-        _clip,
-        _index,
-        _depth,
-        _length,
-        _scale,
-        _zero,
-    )
+_SCATTER, _PRODUCT = "scatter_nd", "quantized_matmul"
+_CLIPPED, _POSITIVE = "clipped into an empty dimension", "finite float32 numbers greater than 0"
+# Of each error the operator, the field, what was found and what is allowed.
+WORDS: dict[str, Any] = {
+    "axis": lambda op, axis, ndim: (op, "axis", str(axis), f"{-ndim} to {ndim - 1} (x has {ndim} dimensions)"),
+    "shape": lambda op, field, found, allowed: (op, f"{field}.shape", str(found), str(allowed)),
+    "shared": lambda op, field, other: (op, field, f"sharing memory with {other}", "memory of its own"),
+    "k": lambda k, n, axis: ("top_k", "k", str(k), f"0 to {n} (the elements along axis {axis})"),
+    "index_dtype": lambda name, n: ("top_k", "index_dtype", name, f"a type that holds {n - 1}"),
+    "updates": _updates,
+    "coordinates": lambda n, T: (_SCATTER, "indices.shape[-1]", str(n), f"{T} (by the dimensions of updates)"),
+    "clip": lambda d: (_SCATTER, "indices", _CLIPPED, f"none: dimension {d} has 0 elements"),
+    "index": _index,
+    "depth": lambda a, b: (_PRODUCT, "b.shape", str(b), f"K = {a[1]} rows (a.shape is {a})"),
+    "length": lambda field, n, most: (_PRODUCT, f"{field}.shape", f"({n},)", f"one number, or ({most},)"),
+    "scale": lambda field, i, n, x: (_PRODUCT, f"{field}[{i}]" if n > 1 else field, str(x), _POSITIVE),
+    "zero": lambda field, x, low, high, name: (_PRODUCT, field, str(x), f"{low} to {high} ({name})"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Arrays in blocks: how they are cut, and how they are read while others are worked on."""
+"""Arrays in blocks: the sizes and regions of blocks, and a reader that is one block ahead."""
 
 import itertools
 import threading
@@ -11,11 +11,13 @@ import numpy as np
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Region, Source, Stopped, Tensor
 from dmlcpu.common.stand_ins import is_source
+from dmlcpu.errors import DmlError
 from dmlcpu.runtime.memory import aligned_empty
 
 T = TypeVar("T")
+C = TypeVar("C")
 
-# Bytes of a block, if it may be chosen: two of them stay in the last cache, where the kernels find what was just read.
+# Bytes of a block, unless memory is short: two blocks stay in the last cache, where kernels find what was just read.
 # Measured with top_k on 8 GiB, k 100 (Zen 4): along rows 4 and 8 MiB, along columns 2 to 16 MiB are about alike.
 BLOCK = 8 << 20
 
@@ -59,7 +61,7 @@ def regions_of(shape: tuple[int, ...], tile: tuple[int, ...]) -> Iterator[Region
 
 
 def tile_of(shape: tuple[int, ...], most: int) -> tuple[int, ...]:
-    """Return the largest tile of at most so many elements, and one at least, that lie behind one another in C order."""
+    """Return the largest tile of at most `most` elements that are contiguous in C order; it has one at least."""
     tile: list[int] = []
     for n in reversed(shape):
         size = max(1, min(n, most))
@@ -68,8 +70,24 @@ def tile_of(shape: tuple[int, ...], most: int) -> tuple[int, ...]:
     return tuple(reversed(tile))
 
 
+def least_memory(cuts: Callable[[C], Iterable[T]], needs: Callable[[C, T], int], call: C) -> int:
+    """Return the least memory that a call needs in blocks. cuts: the sizes of blocks; needs: bytes with such blocks."""
+    return min(needs(call, cut) for cut in cuts(call))
+
+
+def cut_within(
+    operator: str, memory: int, cuts: Callable[[C], Iterable[T]], needs: Callable[[C, T], int], call: C
+) -> T:
+    """Return the first of the cuts, the best one first, that the memory is enough for; refuse the call if none is."""
+    for cut in cuts(call):
+        if needs(call, cut) <= memory:
+            return cut
+    least = least_memory(cuts, needs, call)
+    raise DmlError(operator, "memory", f"{memory:,} bytes", f"at least {least:,}")
+
+
 class Buffer:
-    """Memory that is used for one block after another: fresh memory for each would have to be cleared by the system."""
+    """Memory for one block after another: the system would clear fresh memory for each."""
 
     def __init__(self) -> None:
         self._bytes = aligned_empty(0, np.uint8)
@@ -78,7 +96,7 @@ class Buffer:
         """Return an uninitialised array, in the place of the one before."""
         nbytes = Tensor(shape, dtype).nbytes
         if nbytes > self._bytes.size:
-            self._bytes = aligned_empty(0, np.uint8)  # two are never there at once
+            self._bytes = aligned_empty(0, np.uint8)  # frees the old memory before the new one is allocated
             self._bytes = aligned_empty(nbytes, np.uint8)
         return self._bytes[:nbytes].view(dtype).reshape(shape)
 
@@ -92,10 +110,10 @@ def read_blocks(
     front: int = 0,
     copies: bool = False,
 ) -> Iterator[tuple[Region, Array]]:
-    """Yield each region with its elements, while a thread reads the next. An array is good until the next is asked for.
+    """Yield each region with its elements, while a thread reads the next one. An array is valid until then.
 
-    front: so many places are left free along the axis before each block; all dimensions before it must be 1.
-    copies: the arrays may be written to.
+    front: the number of places to leave free along the axis before each block; all dimensions before it must be 1.
+    copies: the caller may write to the arrays.
     """
     if isinstance(source, InMemory) and not front and not copies:
         for region in regions:
@@ -128,36 +146,22 @@ def read_blocks(
 class BlockReader:
     """Blocks of an array for one or more workers.
 
-    For one, a thread reads the next block while the one before is worked on, by all threads of a kernel. Several are
-    threads that each read and work by themselves: what one has read lies in its core's caches.
-
-    Parameters
-    ----------
-    source : Source
-        The array.
-    stopping : callable
-        Asked before each block is read; a worker to which it says yes raises Stopped.
-    workers : int
-        How many there are.
-
-    Attributes
-    ----------
-    workers : int
-        How many there are.
-    most_threads : int or None
-        How many threads each may use in kernels; None: as many as there are.
+    One worker has a thread that reads the next block while all threads of a kernel work on the one before. Several are
+    threads that each read and work by themselves: what one has read lies in its core's caches. A worker raises Stopped
+    if `stopping` returns True before a block is read.
     """
 
     def __init__(self, source: Source, stopping: Callable[[], bool], workers: int) -> None:
-        self.workers, self.most_threads = workers, None if workers == 1 else 1
+        self.workers = workers
+        self.most_threads = None if workers == 1 else 1  # that each worker may use in kernels; None: all
         self._source, self._stopping = source, stopping
         self._ended = False
         self._taking = threading.Lock()
 
     def take(self, regions: Iterator[Region]) -> Iterator[tuple[Region, Array]]:
-        """Yield regions, none empty, with their elements, which are good until the next is asked for.
+        """Yield regions, none empty, with their elements, which are valid until the next is requested.
 
-        Several workers may take from the same regions: each gets those that no other has got.
+        Several workers may take from the same iterator: each region goes to one of them.
         """
         if self.workers == 1:
             yield from read_blocks(self._source, regions, self._stopping)
@@ -172,7 +176,7 @@ class BlockReader:
             yield region, self._source.read(region, buffer.array(extent(region), self._source.dtype))
 
     def in_workers(self, serve: Callable[[int], T]) -> list[T]:
-        """Call a function with each worker's number; once one has raised, nobody gets any more blocks."""
+        """Call a function with each worker's number; when one has raised, the others get no more blocks."""
         if self.workers == 1:
             return [serve(0)]
         with ThreadPoolExecutor(self.workers, "dmlcpu-block") as pool:
@@ -187,6 +191,6 @@ class BlockReader:
 
 
 def _stop_if(stopping: Callable[[], bool]) -> None:
-    """Raise Stopped if somebody has asked for it."""
+    """Raise Stopped if the caller asks for it."""
     if stopping():
         raise Stopped

@@ -1,4 +1,4 @@
-"""Arguments of `dmlcpu.interop.dask`: what is made an array of Dask's, and what is refused. Dask is imported here."""
+"""Arguments as Dask's arrays, and stand-ins for them. Dask is imported here."""
 
 import math
 from typing import Any
@@ -36,7 +36,7 @@ def as_dask(operator: str, field: str, value: Any) -> da.Array:
             found = type(value).__name__
             raise TypeError(f"{operator}: {field} is {found}; allowed: an array, as dask.array.from_delayed makes one")
         value = da.asarray(value)
-    elif not isinstance(value, np.memmap):  # of which Dask reads nothing to name it
+    elif not isinstance(value, np.memmap):  # Dask names it without reading it
         value = as_array(operator, field, value)
     array = value if isinstance(value, da.Array) else da.from_array(value)
     if type(array._meta) is not np.ndarray:
@@ -54,7 +54,7 @@ def stand_in(array: da.Array, value: int | None = None) -> Array:
 
 
 def meta_of(dimensions: int, dtype: np.dtype[Any]) -> Array:
-    """Return what tells Dask of its chunks' kind."""
+    """Return an empty array, from which Dask learns the kind of chunks."""
     return np.empty((0,) * dimensions, dtype)
 
 
@@ -65,7 +65,7 @@ def refuse_output(operator: str, out: Any) -> None:
 
 
 def at_a_time(operator: str, value: Any) -> int:
-    """Return how many chunks to bring together at a time."""
+    """Return the number of chunks to reduce at a time."""
     every = as_integer(operator, "split_every", dask.config.get("split_every", None) or 4 if value is None else value)
     if every < 2:
         raise DmlError(operator, "split_every", str(every), "at least 2")

@@ -3,10 +3,11 @@ import tracemalloc
 import numpy as np
 import pytest
 from samples import large_calls
-from sources import Watched
+from sources import Unreadable, Watched
 
-from dmlcpu.common.blocks import InMemory, extent, read_blocks, regions_of, tile_of
+from dmlcpu.common.block_reader import InMemory, extent, read_blocks, regions_of, tile_of
 from dmlcpu.common.regions import Stopped
+from dmlcpu.errors import DmlError
 from dmlcpu.operators import OPERATORS
 
 
@@ -76,3 +77,13 @@ def test_blocks_stay_within_the_memory_limit(operator, arguments, monkeypatch):
     finally:
         tracemalloc.stop()
     assert peak - before < 1.05 * limit + (64 << 10)  # small Python objects
+
+
+@pytest.mark.parametrize(("operator", "arguments"), large_calls())
+def test_too_little_memory_is_refused_before_anything_is_read(operator, arguments):
+    blocks = OPERATORS[operator].blocks
+    unread = set(blocks.SOURCES) - {"indices"}  # indices are validated first
+    sources = {name: Unreadable(value) if name in unread else value for name, value in arguments.items()}
+    least = blocks.estimate(**sources).least_memory
+    with pytest.raises(DmlError, match=f"memory is {least - 1:,} bytes; allowed: at least {least:,}"):
+        blocks.run(sources, {}, least - 1, lambda: False)

@@ -1,0 +1,68 @@
+"""The cut of a product's work, and the workspace of a share, for plans and for compiled callers."""
+
+from typing import NamedTuple
+
+from dmlcpu.kernels.gemm.microkernels.microkernel import NR, PREFETCH
+from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK
+from dmlcpu.kernels.gemm.work import MOST_PANELS, NARROW, SPACE_CELLS, groups_of, lhs_cells, panels_of
+from dmlcpu.runtime.jit import shared
+
+MOST_ROWS = 16  # with more rows, packing b pays (Xeon with VNNI)
+# Bytes of a's rows that are kept packed from one block of columns to the next; more are packed again for each block
+# (measured, like the next, on a Xeon with VNNI).
+KEPT_LHS = 4 << 20
+# Bytes of the sums of a few rows: they stay in a near cache while b is read (16 KiB are slower, 256 alike).
+SKINNY_SUMS = 64 << 10
+
+
+class Cut(NamedTuple):
+    """How a share works; see the work record."""
+
+    NC: int
+    slots: int
+    keeps_rows: bool
+    share_cells: int
+
+
+@shared
+def fits_few_rows(rows: int, columns: int, depth: int, column_step: int) -> bool:
+    """Return whether the kernel for few rows can do a product: sums fit int32, and BLOCK bytes of b are contiguous."""
+    return rows <= MOST_ROWS and 0 < depth <= NARROW and columns >= BLOCK and column_step == 1
+
+
+@shared
+def cut_tiles(
+    rows: int, columns: int, depth: int, mr: int, row_parts: int, column_parts: int, is_packed: bool, cache: int
+) -> Cut:
+    """Return how a product of packed operands is cut. mr: rows of its tallest tile; cache: bytes of the second one."""
+    groups, panels = groups_of(depth), panels_of(columns)
+    NC = max(1, min(cache // 2 // max(1, 4 * groups * NR), MOST_PANELS, -(-panels // column_parts)))
+    tiles, tile = -(-rows // mr), lhs_cells(groups, mr)
+    slots = -(-tiles // row_parts)
+    # Each block of columns reads all rows again.
+    keeps_rows = panels > NC and 8 * slots * tile <= KEPT_LHS
+    if not keeps_rows:
+        slots = 1
+    # Microkernels prefetch this far beyond the end: without a gap they would take the next share's tile from its core.
+    rhs = 0 if is_packed else (NC * groups + PREFETCH) * NR // 2
+    return Cut(NC, slots, keeps_rows, SPACE_CELLS + slots * tile + rhs)
+
+
+@shared
+def cut_skinny(rows: int, columns: int, depth: int, column_parts: int, sums: int) -> Cut:
+    """Return how a product of few rows is cut. sums: bytes that the sums of a block of columns may take."""
+    blocks = -(-columns // BLOCK)
+    NC = BLOCK // NR * max(1, min(sums // ((rows + 1) * 4 * BLOCK), -(-blocks // column_parts)))
+    return Cut(NC, 1, True, fixed_cells(rows, depth) + (rows + 1) * step_of(NC) // 2)
+
+
+@shared
+def fixed_cells(rows: int, depth: int) -> int:
+    """Return the workspace of a share of few rows without the sums: the record, and the packed rows of a."""
+    return SPACE_CELLS + lhs_cells(groups_of(depth), rows + 1)
+
+
+@shared
+def step_of(NC: int) -> int:
+    """Return the distance of rows of a block's accumulators: a whole panel beyond the block's end is readable."""
+    return (NC + 1) * NR

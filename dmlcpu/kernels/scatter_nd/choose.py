@@ -1,0 +1,44 @@
+"""What an update is to the kernels, and when bad indices are looked for: for plans and for compiled callers."""
+
+from dmlcpu.kernels.scatter_nd.reduction import ADD, OVERWRITE
+from dmlcpu.kernels.scatter_nd.work import (
+    BEFOREHAND,
+    BLOCK,
+    BY_BLOCK,
+    DROP,
+    ELEMENTS,
+    PACKED_ELEMENTS,
+    RAISE,
+    ROWS,
+    SLICES,
+    SPECULATIVE,
+)
+from dmlcpu.runtime.jit import shared
+
+
+@shared
+def kind_of(size: int, is_even: bool, is_packed: bool, in_vectors: bool, reduction: int) -> int:
+    """Return what an update of `size` words is.
+
+    is_even: it is one run, evenly spaced from the next; is_packed: of one index, and all lies side by side.
+    """
+    if is_even and size == 1:
+        return PACKED_ELEMENTS if is_packed else ELEMENTS
+    return ROWS if is_even and in_vectors and reduction in (OVERWRITE, ADD) else SLICES
+
+
+@shared
+def validation_of(mode: int, count: int, can_copy: bool) -> int:
+    """Return when bad indices are looked for, if updates are not partitioned and the output is in order.
+
+    can_copy: a copy of the output costs less than to look at all indices once more.
+    """
+    if mode == RAISE and 0 < count <= BLOCK:
+        return BY_BLOCK
+    return SPECULATIVE if mode == RAISE and count > BLOCK and can_copy else BEFOREHAND
+
+
+@shared
+def writing_mode_of(mode: int, validation: int) -> int:
+    """Return the mode of the kernels that write: what was validated is in range, or was changed since."""
+    return DROP if mode == RAISE and validation == BEFOREHAND else mode

@@ -1,0 +1,33 @@
+"""The choice among the kernels of top_k, for plans and for compiled callers.
+
+The thresholds were measured by asv_bench/thresholds.py on a Xeon with VNNI. On Zen 4 the chosen kernel is within a
+tenth of the fastest, too, with three exceptions: lockstep takes 1.2 to 1.7 times as long as select_sort for k of 32 and
+64, and 1.5 times as long as tournament for 256 elements and k 1; strided_insert with k 16 and 512 elements and more
+takes 1.5 to 2.4 times as long as strided_tournament.
+"""
+
+from dmlcpu.runtime.jit import shared
+
+NAMES = ("lockstep", "tournament", "strided_insert", "strided_tournament", "select_sort")
+LOCKSTEP, TOURNAMENT, STRIDED_INSERT, STRIDED_TOURNAMENT, SELECT_SORT = range(len(NAMES))
+
+INSERT_K = 16  # at most: winners in a vector lane
+INSERT_N = 10_000  # at most: elements of a column
+INSERT_COLUMNS = 8  # at least: columns side by side, or most lanes have none
+LOCKSTEP_N = 256  # at most: its positions are as wide as keys, which may have 8 bits
+LOCKSTEP_WORK = 8192  # at most: elements of a sequence times k
+ELEMENTS_A_WINNER = 31  # at least: with fewer, too many groups have to be looked at again
+
+
+@shared
+def choose(rows: int, n: int, k: int, step: int, columns: int) -> int:
+    """Return which of NAMES is fastest on one thread; the arguments are a Problem's."""
+    if columns >= INSERT_COLUMNS and k <= INSERT_K and n <= INSERT_N:
+        return STRIDED_INSERT
+    if rows > 1 and n <= LOCKSTEP_N and n * k <= LOCKSTEP_WORK:
+        return LOCKSTEP
+    if n < ELEMENTS_A_WINNER * k:
+        return SELECT_SORT
+    if columns > 1:
+        return STRIDED_TOURNAMENT
+    return TOURNAMENT if step == 1 else SELECT_SORT

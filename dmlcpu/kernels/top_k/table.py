@@ -1,0 +1,43 @@
+"""The kernels of top_k."""
+
+from dataclasses import dataclass
+
+from dmlcpu.kernels.registry import Row, load
+from dmlcpu.kernels.top_k.work import Problem
+from dmlcpu.runtime.isa import Isa
+
+
+@dataclass(frozen=True, slots=True)
+class Selection(Row):
+    """A kernel that selects.
+
+    Its two times tell within a factor of 2 what a sequence takes on one thread (Zen 4).
+    """
+
+    element: float  # nanoseconds for an element of 4 bytes
+    winner: float  # nanoseconds for a winner
+
+    def cost(self, problem: Problem, width: int) -> int:
+        """Return about how many nanoseconds a sequence takes on one thread. width: bytes of an element."""
+        return int(problem.n * width / 4 * self.element + problem.k * self.winner)
+
+    def supports(self, problem: Problem) -> bool:
+        """Return whether the kernel can do this."""
+        return bool(load(f"{self.home}.supports")(problem))
+
+    def workspace(self, n: int, k: int, lanes: int) -> tuple[int, int]:
+        """Return how many keys and positions each share needs. lanes: elements of a line."""
+        keys, positions = load(f"{self.home}.workspace")(n, k, lanes)
+        return keys, positions
+
+
+KERNELS = (
+    Selection("top_k", "select", "lockstep", Isa.GENERIC, "top_k.lockstep", element=0.5, winner=8),
+    Selection("top_k", "select", "tournament", Isa.GENERIC, "top_k.tournament", element=0.2, winner=45),
+    Selection("top_k", "select", "split", Isa.GENERIC, "top_k.split", element=0.2, winner=45),
+    Row("top_k", "merge", "merge", Isa.GENERIC, "top_k.split"),
+    Selection("top_k", "select", "strided_insert", Isa.GENERIC, "top_k.strided_insert", element=0.6, winner=2),
+    Selection("top_k", "select", "strided_tournament", Isa.GENERIC, "top_k.strided_tournament", element=1, winner=120),
+    Selection("top_k", "select", "select_sort", Isa.GENERIC, "top_k.select_sort", element=2, winner=10),
+    Row("top_k", "filter", "strided_filter", Isa.GENERIC, "top_k.strided_filter"),
+)

@@ -1,0 +1,69 @@
+"""Descs of all operators by their types: the table says which class a type has."""
+
+from typing import Any
+
+from dmlcpu.directml.base import OperatorDesc
+from dmlcpu.directml.dxdispatch import desc_from_dict
+from dmlcpu.directml.enums import full_name
+from dmlcpu.errors import UnsupportedError
+from dmlcpu.operators.table import OPERATORS
+
+
+def operator_desc_from_dict(d: dict[str, Any]) -> OperatorDesc:
+    """Make an operator desc of its dictionary in a DxDispatch model.
+
+    Parameters
+    ----------
+    d : dict
+        ``{"type": "DML_OPERATOR_TOP_K1", "desc": {...}}``, the desc's fields in DirectML's spelling. Prefixes of
+        enumerated values may be left out (``TOP_K1``, ``FLOAT32``), and so may optional tensors and all of a tensor's
+        fields but DataType and Sizes. A tensor may be wrapped as ``{"Type": "DML_TENSOR_TYPE_BUFFER", "Desc": {...}}``.
+        The members "bindings" and "dmlCompileType" of a dispatchable are ignored.
+
+    Returns
+    -------
+    operator desc
+        Of the class of its type, ``TopK1OperatorDesc`` for instance; equal to the desc whose `to_dict` gave `d`.
+
+    Raises
+    ------
+    InvalidDescriptorError
+        If a field is missing, unknown, of the wrong kind or in contradiction to others. Its `field` is the path below
+        "desc", ``InputTensor.Sizes[2]`` for instance.
+    UnsupportedError
+        If there is no such operator here.
+    TypeError
+        If `d` is not a dictionary.
+
+    Examples
+    --------
+    >>> import dmlcpu
+    >>> desc = dmlcpu.operator_desc_from_dict(
+    ...     {
+    ...         "type": "TOP_K",
+    ...         "desc": {
+    ...             "InputTensor": {"DataType": "FLOAT32", "Sizes": [1, 1, 3, 4]},
+    ...             "OutputValueTensor": {"DataType": "FLOAT32", "Sizes": [1, 1, 3, 2]},
+    ...             "OutputIndexTensor": {"DataType": "UINT32", "Sizes": [1, 1, 3, 2]},
+    ...             "Axis": 3,
+    ...             "K": 2,
+    ...         },
+    ...     }
+    ... )
+    >>> desc.input_tensor.sizes
+    (1, 1, 3, 4)
+    >>> dmlcpu.operator_desc_from_dict(desc.to_dict()) == desc
+    True
+    """
+    return desc_from_dict(d, _class_of)
+
+
+def _class_of(name: Any) -> type[OperatorDesc]:
+    """Return the class of an operator type's descs; only its operator is imported."""
+    owners = {full_name(each): (operator, each) for operator in OPERATORS.values() for each in operator.descs}
+    full = name if str(name).startswith("DML_OPERATOR_") else f"DML_OPERATOR_{name}"
+    if full not in owners:
+        raise UnsupportedError("operator_desc_from_dict", "type", repr(name), ", ".join(owners))
+    operator, operator_type = owners[full]
+    cls: type[OperatorDesc] = operator.desc_class(operator_type)
+    return cls

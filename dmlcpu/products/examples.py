@@ -1,0 +1,32 @@
+"""What the examples of products share: small matrices, and a plain call as a desc."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dmlcpu.common.arguments import Array
+from dmlcpu.directml.base import OperatorDesc
+from dmlcpu.directml.enums import TensorFlags
+from dmlcpu.directml.tensor import describe
+
+
+def matrix(rows: int, dtype: str) -> Array:
+    """Return a matrix of 64 columns."""
+    return (np.arange(rows * 64) * 37 % 101).astype(dtype).reshape(rows, 64)
+
+
+def desc_example(
+    desc_class: Any, parameters: Mapping[str, float], output: np.dtype[Any]
+) -> tuple[OperatorDesc, dict[str, Array]]:
+    """Return a product of int8 matrices as a desc, with the inputs to bind: all but A are owned."""
+    a, constants = matrix(16, "int8"), {"b_tensor": matrix(64, "int8")}
+    for name, number in parameters.items():
+        dtype = np.float32 if name.endswith("scale") else np.int8
+        constants[f"{name.replace('y_', 'output_')}_tensor"] = np.array([[number]], dtype)
+    desc: OperatorDesc = desc_class(
+        a_tensor=describe(a),
+        output_tensor=describe(np.empty((16, 64), output)),
+        **{name: describe(array, TensorFlags.OWNED_BY_DML) for name, array in constants.items()},
+    )
+    return desc, {"a_tensor": a, **constants}
