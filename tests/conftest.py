@@ -15,6 +15,14 @@ def thread_count(request):
         yield request.param
 
 
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """Let operators read blocks of 512 bytes, where they may choose."""
+    for name in ("operators.top_k", "operators.scatter_nd", "products"):
+        monkeypatch.setattr(f"dmlcpu.{name}.blocks.BLOCK", 512)
+    monkeypatch.setattr("dmlcpu.operators.top_k.blocks._RUN", 64)
+
+
 @pytest.fixture(autouse=True)
 def _same_threads_afterwards():
     before = threads.get_num_threads()

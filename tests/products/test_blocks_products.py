@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from samples import assert_same_bits, quantized
-from sources import Once, Unreadable, Watched, arguments_of, assert_refused_alike, in_blocks
+from sources import Unreadable, Watched, arguments_of, assert_refused_alike, in_blocks
 
 import dmlcpu
 from dmlcpu import reference
-from dmlcpu.common.regions import Stopped, Tensor
+from dmlcpu.common.regions import Tensor
 from dmlcpu.common.stand_ins import bind
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
 from dmlcpu.operators import OPERATORS
@@ -29,12 +29,6 @@ PARAMETERS = {
     },
 }
 each_operator = pytest.mark.parametrize("operator", PARAMETERS)
-
-
-@pytest.fixture
-def small_blocks(monkeypatch):
-    """Blocks of 512 bytes, if they may be chosen."""
-    monkeypatch.setattr(product_blocks, "BLOCK", 512)
 
 
 def random_call(operator, seed):
@@ -73,13 +67,6 @@ def test_shapes_and_types_are_found_without_reading(operator, dtype):
 def test_a_call_that_the_function_refuses_is_refused(operator, changed, error, message):
     a, b = np.zeros((5, 6), np.uint8), np.zeros((6, 7), np.int8)
     assert_refused_alike(operator, {"a": a, "b": b, **PARAMETERS[operator], **changed}, error, message)
-
-
-@each_operator
-@pytest.mark.parametrize("seed", range(20))
-def test_random_calls_in_the_least_memory(operator, seed, small_blocks):
-    call = random_call(operator, seed)
-    assert_same_bits(in_blocks(operator, arguments_of(call)), call.expected(), str(seed))
 
 
 @each_operator
@@ -130,25 +117,3 @@ def test_both_are_read_once_if_b_fits(operator, small_blocks):
     assert sources["a"].reads > 40
     assert sources["a"].read_bytes == a.nbytes
     assert sources["b"].reads == 1
-
-
-@each_operator
-def test_too_little_memory_is_refused(operator):
-    blocks = OPERATORS[operator].blocks
-    arguments = {"a": Unreadable(np.zeros((500, 60), np.uint8)), "b": Unreadable(np.zeros((60, 70), np.int8))}
-    arguments |= PARAMETERS[operator]
-    least = blocks.estimate(**arguments).least_memory
-    with pytest.raises(DmlError, match=f"memory is {least - 1:,} bytes; allowed: at least {least:,}"):
-        blocks.run(arguments, {}, least - 1, lambda: False)
-
-
-@each_operator
-def test_it_stops_between_blocks(operator, small_blocks):
-    blocks = OPERATORS[operator].blocks
-    looks = iter([False, False, True])
-    a, b = Watched(np.zeros((500, 60), np.uint8)), Watched(np.zeros((60, 70), np.int8))
-    arguments = {"a": a, "b": b, **PARAMETERS[operator]}
-    sink = Once(blocks.estimate(**arguments).results["y"])
-    with pytest.raises(Stopped):
-        blocks.run(arguments, {"y": sink}, 1 << 22, lambda: next(looks))
-    assert 0 < sink.times.sum() < sink.times.size

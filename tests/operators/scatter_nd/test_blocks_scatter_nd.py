@@ -3,33 +3,14 @@
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
-from operators.scatter_nd.calls import random_call
 from samples import INDEX_TYPES, NUMERIC_TYPES, assert_same_bits, random_shape, values
-from sources import Once, Unreadable, Watched, arguments_of, in_blocks
+from sources import Unreadable, Watched, in_blocks
 
 import dmlcpu
 from dmlcpu import reference
-from dmlcpu.common.regions import Stopped, Tensor
+from dmlcpu.common.regions import Tensor
 from dmlcpu.errors import BindingError, DmlError, IndexOutOfRangeError, UnsupportedError
 from dmlcpu.operators.scatter_nd import blocks
-
-
-@pytest.fixture
-def small_blocks(monkeypatch):
-    """Blocks of 512 bytes, if they may be chosen."""
-    monkeypatch.setattr(blocks, "BLOCK", 512)
-
-
-@pytest.mark.parametrize("seed", range(30))
-def test_random_calls_in_the_least_memory(seed, small_blocks):
-    call = random_call(np.random.default_rng(seed))
-    assert_same_bits(in_blocks("scatter_nd", arguments_of(call)), call.expected(), str(seed))
-
-
-@pytest.mark.parametrize("seed", range(30, 80))
-def test_random_calls_in_small_blocks(seed, small_blocks):
-    call = random_call(np.random.default_rng(seed))
-    assert_same_bits(in_blocks("scatter_nd", arguments_of(call), 1 << 20), call.expected(), str(seed))
 
 
 @settings(max_examples=80, deadline=None)
@@ -149,13 +130,3 @@ def test_an_array_that_is_given_is_left_as_it_is():
     found = in_blocks("scatter_nd", {"x": x, "indices": [[1]], "updates": [[1.0, 2.0]]})
     assert found[0][1].tolist() == [1, 2]
     assert not x.any()
-
-
-def test_it_stops_between_blocks(small_blocks):
-    x = np.zeros((50, 400), np.float32)
-    looks = iter([False, False, True])
-    arguments = {"x": Watched(x), "indices": [[1]], "updates": x[:1], "mode": "drop"}
-    sink = Once(Tensor(x.shape, x.dtype))
-    with pytest.raises(Stopped):
-        blocks.run(arguments, {"y": sink}, 1 << 16, lambda: next(looks))
-    assert 0 < sink.times.sum() < x.size

@@ -6,9 +6,8 @@ import tracemalloc
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
-from operators.top_k.calls import random_call
 from samples import TOP_K_TYPES, assert_same_bits, values
-from sources import Once, Unreadable, Watched, arguments_of, in_blocks
+from sources import Once, Unreadable, Watched, in_blocks
 
 import dmlcpu
 from dmlcpu import reference
@@ -17,25 +16,6 @@ from dmlcpu.common.regions import Stopped, Tensor
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
 from dmlcpu.operators.top_k import blocks, search
 from dmlcpu.runtime.threads import use_budget
-
-
-@pytest.fixture
-def small_blocks(monkeypatch):
-    """Blocks of 512 bytes, if they may be chosen."""
-    monkeypatch.setattr(blocks, "BLOCK", 512)
-    monkeypatch.setattr(blocks, "_RUN", 64)
-
-
-@pytest.mark.parametrize("seed", range(60))
-def test_random_calls_in_the_least_memory(seed, small_blocks):
-    call = random_call(np.random.default_rng(seed))
-    assert_same_bits(in_blocks("top_k", arguments_of(call)), call.expected(), str(seed))
-
-
-@pytest.mark.parametrize("seed", range(60, 120))
-def test_random_calls_in_small_blocks(seed, small_blocks):
-    call = random_call(np.random.default_rng(seed))
-    assert_same_bits(in_blocks("top_k", arguments_of(call), 1 << 20), call.expected(), str(seed))
 
 
 @settings(max_examples=150, deadline=None)
@@ -136,15 +116,6 @@ def test_what_the_function_refuses_is_refused(arguments, error, message):
             dmlcpu.top_k(x, **arguments)
         assert type(refused.value) is type(of_function.value)
         assert refused.value.args == of_function.value.args
-
-
-def test_it_stops_between_blocks(small_blocks):
-    x = Watched(np.zeros((50, 400), np.float32))
-    looks = iter([False, False, True])
-    sinks = {name: Once(tensor) for name, tensor in blocks.estimate(x=x, k=1).results.items()}
-    with pytest.raises(Stopped):
-        blocks.run({"x": x, "k": 1}, sinks, 1 << 20, lambda: next(looks))
-    assert 0 < sinks["values"].times.sum() < 10
 
 
 def test_an_error_in_reading_is_the_callers(small_blocks):
