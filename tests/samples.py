@@ -175,7 +175,8 @@ def modules_of_calls() -> dict[str, ModuleType]:
     - `random_call(rng)`: any call;
     - `parallel_call(rng)`: a Sample that several threads share if the grain is 1;
     - `large_calls(rng)`: the arguments of calls of more than 2 MiB that run in blocks within 1 MiB;
-    - `call_with_results_of(nbytes)`: the arguments of a call whose results have at least `nbytes` bytes each.
+    - `call_with_results_of(nbytes)`: the arguments of a call whose results have at least `nbytes` bytes each;
+    - `call_in_blocks()`: the arguments of a call in many blocks, and memory for more than one of them.
     """
     folder = Path(__file__).parent / "operators"
     names = [name for name in OPERATORS if (folder / name / "calls.py").exists()]

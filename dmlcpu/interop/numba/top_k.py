@@ -32,7 +32,7 @@ from dmlcpu.kernels.top_k.choose import (
     TOURNAMENT,
     choose,
 )
-from dmlcpu.kernels.top_k.keys import KeyMap, make_key_map
+from dmlcpu.kernels.top_k.keys import KINDS, KeyMap, make_key_map
 from dmlcpu.kernels.top_k.lockstep import lockstep, workspace as workspace_of_lockstep
 from dmlcpu.kernels.top_k.select_sort import select_sort, workspace as workspace_of_select_sort
 from dmlcpu.kernels.top_k.strided_insert import strided_insert, workspace as workspace_of_insert
@@ -43,7 +43,7 @@ from dmlcpu.kernels.top_k.strided_tournament import (
 from dmlcpu.kernels.top_k.tournament import tournament, workspace as workspace_of_tournament
 from dmlcpu.kernels.top_k.work import WORK
 from dmlcpu.operators.top_k.function import TopK, top_k
-from dmlcpu.operators.top_k.plan import INDEX_WORD, KINDS
+from dmlcpu.operators.top_k.plan import INDEX_WORD
 from dmlcpu.runtime.intrinsics import either, line_of
 from dmlcpu.runtime.jit import OWN_OPTIONS, device
 from dmlcpu.runtime.records import CACHE_LINE, CELL, cells_of, record_at

@@ -16,6 +16,7 @@ from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.records import record
 
 UNSIGNED, SIGNED, FLOAT = 0, 1, 2
+KINDS = {"b": UNSIGNED, "u": UNSIGNED, "i": SIGNED, "f": FLOAT}  # by the kind of a data type
 
 
 class KeyMap(NamedTuple):

@@ -14,7 +14,7 @@ from dmlcpu.common.data_types import DATA_TYPES
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.top_k.choose import ELEMENTS_A_WINNER, INSERT_K, LOCKSTEP_WORK, NAMES, choose as fastest
 from dmlcpu.kernels.top_k.groups import LINE
-from dmlcpu.kernels.top_k.keys import FLOAT, SIGNED, UNSIGNED, make_key_map
+from dmlcpu.kernels.top_k.keys import KINDS, make_key_map
 from dmlcpu.kernels.top_k.split import most_parts
 from dmlcpu.kernels.top_k.table import Selection
 from dmlcpu.kernels.top_k.work import WORK, Problem
@@ -26,7 +26,6 @@ from dmlcpu.runtime.records import CACHE_LINE, CELL, fill
 _log = logging.getLogger("dmlcpu")
 
 INDEX_WORD = np.dtype(np.uint32)
-KINDS = {"b": UNSIGNED, "u": UNSIGNED, "i": SIGNED, "f": FLOAT}  # by the kind of a data type
 
 # Between the workspaces of two threads, in elements: no cache line, nor the next one that processors fetch with it, is
 # written by both.

@@ -35,3 +35,9 @@ def random_call(rng: np.random.Generator) -> Sample:
         parameter(rng, batch, columns, False, types[1]),
     )
     return Sample("matmul_integer", args, {"out_dtype": rng.choice(["int32", "int64"])})
+
+
+def call_in_blocks() -> tuple[dict[str, Any], int]:
+    """Return a call in many blocks, and memory for more than one of them."""
+    a, b = np.zeros((500, 60), np.uint8), np.zeros((60, 70), np.int8)
+    return {"a": a, "a_zero_point": 5, "b": b, "b_zero_point": 3}, 1 << 22

@@ -67,3 +67,10 @@ def parameter(
     if zero_of is None:
         return np.asarray(rng.uniform(1e-3, 2, shape)).astype(rng.choice(["float32", "float16"]))
     return None if rng.random() < 0.2 else np.asarray(quantized(rng, shape, zero_of))
+
+
+def call_in_blocks() -> tuple[dict[str, Any], int]:
+    """Return a call in many blocks, and memory for more than one of them."""
+    matrices = {"a": np.zeros((500, 60), np.uint8), "b": np.zeros((60, 70), np.int8)}
+    scales = {"a_scale": 0.5, "b_scale": 0.25, "y_scale": 8.0}
+    return {**matrices, **scales, "a_zero_point": 5, "b_zero_point": 3, "y_zero_point": None}, 1 << 22

@@ -45,3 +45,10 @@ def random_call(rng: np.random.Generator) -> Sample:
         indices = laid_out(rng, indices)
     arguments = (laid_out(rng, values(rng, shape, dtype)), indices, laid_out(rng, updates))
     return Sample("scatter_nd", arguments, {"reduction": reduction, "mode": mode})
+
+
+def call_in_blocks() -> tuple[dict[str, Any], int]:
+    """Return a call in many blocks, and memory for more than one of them."""
+    x, updates = np.zeros((50, 400), np.float32), np.zeros((1, 400), np.float32)
+    # Mode "drop": indices are not checked before the first block.
+    return {"x": x, "indices": [[1]], "updates": updates, "mode": "drop"}, 1 << 16

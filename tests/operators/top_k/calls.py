@@ -43,3 +43,8 @@ def numbers_of_winners(rng: np.random.Generator, shape: tuple[int, ...], axis: i
     kept = [size if rng.random() < 0.7 else 1 for size in kept]
     k = rng.integers(0, n + 1, kept).astype(rng.choice(["int64", "uint8", "int16"]) if n < 200 else "int64")
     return k if kept else int(k)
+
+
+def call_in_blocks() -> tuple[dict[str, Any], int]:
+    """Return a call in many blocks, and memory for more than one of them."""
+    return {"x": np.zeros((50, 400), np.float32), "k": 1}, 1 << 20
