@@ -1,0 +1,32 @@
+"""The diff that docs/adding_an_operator.rst explains."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("git") is None, reason="git applies the diff")
+def test_argmax_of_the_page_passes_the_tests_of_operators(tmp_path):
+    for folder in ("dmlcpu", "docs", "tests"):
+        ignored = shutil.ignore_patterns("__pycache__", "_build")
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=ignored)
+    for file in ("pyproject.toml", "setup.cfg"):
+        shutil.copy(ROOT / file, tmp_path)
+    subprocess.run(["git", "apply", "docs/argmax.diff"], cwd=tmp_path, check=True)
+    tests = ["tests/operators/argmax", "tests/operators/test_table.py", "tests/operators/test_blocks.py"]
+    chosen = ["-k", "argmax or ARGMAX or type_checkers or one_row"]
+    found = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests, *chosen],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert found.returncode == 0, found.stdout
