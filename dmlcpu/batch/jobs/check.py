@@ -1,45 +1,25 @@
-"""Checking jobs before anything runs: every fault of every job is noted, and each good job gets a plan."""
+"""Checking jobs before anything runs: every fault of every job is noted, and each good job becomes a task."""
 
 import contextlib
 import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from dmlcpu.batch.files import HELD, IN_REGIONS, ONE_ARRAY, SUFFIXES, FileError, check_target
-from dmlcpu.batch.jobs.arguments import OpenArguments, found_and_allowed, named_inputs, open_arguments
 from dmlcpu.batch.jobs.faults import Place
-from dmlcpu.batch.jobs.job import Job
+from dmlcpu.batch.jobs.job import Identity, Job, Task
 from dmlcpu.batch.jobs.limits import size
+from dmlcpu.batch.jobs.open_inputs import OpenArguments, found_and_allowed, named_inputs, open_arguments
 from dmlcpu.batch.jobs.operations import Operation, is_model, operation_of
-from dmlcpu.batch.jobs.paths import Identity, Names, files_of, identities
+from dmlcpu.batch.jobs.paths import Names, files_of, identities
 from dmlcpu.common.faults import MissingExtraError, ModelError, listed
 from dmlcpu.common.regions import Tensor
 from dmlcpu.errors import DmlError
 
 # How TypeErrors tell of arguments of the wrong kind.
 _WRONG_KIND = re.compile(r"\w+: ([\w.]+) is (.+); allowed: (.+)", re.DOTALL)
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A job that fits, and how it is run."""
-
-    job: Job
-    shapes: Mapping[str, tuple[int, ...]]  # of the inputs that are large
-    results: Mapping[str, Tensor | None]  # those that are written; None: only the run tells
-    kernel: str
-    read_bytes: int
-    peak_bytes: int  # of memory, about
-    block_bytes: int | None  # what blocks may take, if it is run in blocks; None: it is run in one piece
-    inputs: Mapping[str, Identity]  # the files as they were when they were checked
-
-    @property
-    def written_bytes(self) -> int:
-        """How many bytes the results take, as far as that is known."""
-        return sum(tensor.nbytes for tensor in self.results.values() if tensor)
 
 
 class Checker:
@@ -51,8 +31,8 @@ class Checker:
         self._content = content
         self._folders: dict[str, str | None] = {}
 
-    def plan(self, place: Place, job: Job) -> Plan | None:
-        """Return the plan of a job; None, with its faults noted, if it cannot run."""
+    def task(self, place: Place, job: Job) -> Task | None:
+        """Return what a job takes to run; None, with its faults noted, if it cannot run."""
         operation = self._operation(place, job)
         if operation is None:
             return None
@@ -142,7 +122,7 @@ class Checker:
         opened: OpenArguments,
         wanted: tuple[str, ...],
         inputs: Mapping[str, Identity],
-    ) -> Plan | None:
+    ) -> Task | None:
         arguments = opened.all
         try:
             estimate = operation.estimate(arguments)
@@ -173,15 +153,18 @@ class Checker:
             less = f"; {' and '.join(IN_REGIONS)} are read and written in blocks" if held else ""
             place.refuse("", found, f"{size(self._memory)} (the maximal memory, shared by the workers{less})")
             return None
-        return Plan(
+        return Task(
+            place.where,
+            place.id,
+            [],
             job,
+            inputs,
             {name: source.shape for name, source in opened.sources.items()},
             {name: tensors[name] for name in wanted},
             estimate.kernel,
             opened.nbytes,
             min(peak, self._memory),
             self._memory - held if peak > self._memory else None,
-            inputs,
         )
 
     def _held(self, job: Job, tensors: Mapping[str, Tensor | None]) -> int:

@@ -6,8 +6,9 @@ from typing import Any
 
 from dmlcpu.batch.jobs.entries import PathLike
 from dmlcpu.batch.jobs.faults import JobFault, printable
+from dmlcpu.batch.jobs.job import Task
 from dmlcpu.batch.jobs.limits import limits_of, size
-from dmlcpu.batch.jobs.prepare import Options, Todo, prepare
+from dmlcpu.batch.jobs.prepare import Options, prepare
 from dmlcpu.batch.jobs.progress import Silent
 from dmlcpu.common.regions import Tensor
 
@@ -142,25 +143,22 @@ def plan_jobs(
         only_look=True,
     )
     prepared = prepare(jobs, options, Silent())
-    return JobsPlan([_planned(each) for each in prepared.todo], prepared.done_before, prepared.left_out)
+    return JobsPlan([_planned(task) for task in prepared.todo], prepared.done_before, prepared.left_out)
 
 
-def _planned(todo: Todo) -> PlannedJob:
-    place, plan = todo.place, todo.plan
-    if plan is None:
-        return PlannedJob(place.id, place.where, None, {}, {}, None, 0, 0, 0, False, place.faults)
+def _planned(task: Task) -> PlannedJob:
     return PlannedJob(
-        place.id,
-        place.where,
-        plan.job.op,
-        {name: str(shape) for name, shape in plan.shapes.items()},
-        {name: _shown(tensor) for name, tensor in plan.results.items()},
-        plan.kernel,
-        plan.read_bytes,
-        plan.written_bytes,
-        plan.peak_bytes,
-        plan.block_bytes is not None,
-        [],
+        task.id,
+        task.where,
+        task.job.op if task.job and not task.faults else None,
+        {name: str(shape) for name, shape in task.shapes.items()},
+        {name: _shown(tensor) for name, tensor in task.results.items()},
+        task.kernel,
+        task.read_bytes,
+        task.written_bytes,
+        task.peak_bytes,
+        task.block_bytes is not None,
+        task.faults,
     )
 
 

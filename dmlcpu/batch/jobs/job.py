@@ -8,9 +8,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dmlcpu.batch.jobs.entries import DEEPEST, Entry, Listing
-from dmlcpu.batch.jobs.faults import Place
+from dmlcpu.batch.jobs.faults import JobFault, Place
 from dmlcpu.batch.jobs.operations import canonical
 from dmlcpu.common.faults import shown
+from dmlcpu.common.regions import Tensor
+
+_NOTHING: Mapping[str, Any] = {}
+Identity = dict[str, Any]  # what tells one state of a file from another
 
 _NAME = "::"  # between a file and the name of an array in it
 _FILE_MEMBERS = ("path", "name", "dtype")
@@ -62,6 +66,27 @@ class Job(NamedTuple):
         for result, path in self.output.items():
             targets[path] = (*targets.get(path, ()), result)
         return dict(targets)
+
+
+class Task(NamedTuple):
+    """A job that is not done, on its way from the check to its outcome, whichever process carries it out."""
+
+    where: str  # it stands
+    id: str
+    faults: list[JobFault]  # if there are any, it cannot run, and only `job` may be known besides
+    job: Job | None  # None: its entry has faults
+    inputs: Mapping[str, Identity] = _NOTHING  # its files as they were when they were checked
+    shapes: Mapping[str, tuple[int, ...]] = _NOTHING  # of the inputs that are large
+    results: Mapping[str, Tensor | None] = _NOTHING  # those that are written; None: only the run tells
+    kernel: str | None = None
+    read_bytes: int = 0
+    peak_bytes: int = 0  # of memory, about
+    block_bytes: int | None = None  # what blocks may take, if it is run in blocks; None: it is run in one piece
+
+    @property
+    def written_bytes(self) -> int:
+        """How many bytes the results take, as far as that is known."""
+        return sum(tensor.nbytes for tensor in self.results.values() if tensor)
 
 
 def jobs_of(listing: Listing) -> Iterator[tuple[Place, Job | None]]:

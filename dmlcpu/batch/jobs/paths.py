@@ -3,13 +3,10 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from dmlcpu.batch.files import identity
-from dmlcpu.batch.jobs.job import Job
+from dmlcpu.batch.jobs.job import Identity, Job
 from dmlcpu.batch.jobs.operations import is_model, operation_of
-
-Identity = dict[str, Any]
 
 
 def files_of(job: Job) -> Iterator[str]:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from dmlcpu.batch.files import SUFFIXES, identity
-from dmlcpu.batch.jobs.check import Checker, Plan, check_apart
+from dmlcpu.batch.jobs.check import Checker, check_apart
 from dmlcpu.batch.jobs.entries import Jobs, Listing, PathLike, is_stream, read_jobs
 from dmlcpu.batch.jobs.faults import JobFault, Place
-from dmlcpu.batch.jobs.job import Job, jobs_of
+from dmlcpu.batch.jobs.job import Job, Task, jobs_of
 from dmlcpu.batch.jobs.limits import Limits
 from dmlcpu.batch.jobs.lines import as_line
 from dmlcpu.batch.jobs.manifest import DONE, FAILED, Manifest, Record
@@ -35,21 +35,12 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Todo:
-    """A job that is not done."""
-
-    place: Place
-    job: Job | None  # None: its entry has faults
-    plan: Plan | None  # None: it cannot run
-
-
-@dataclass(frozen=True, slots=True)
 class Prepared:
     """All jobs: those to do, and how many are left out."""
 
     source: str
     directory: Path
-    todo: list[Todo]
+    todo: list[Task]
     named: list[Job]  # all, also those that are not run
     done_before: int
     left_out: int  # not done either, but only those recorded as failed are to be run
@@ -58,7 +49,7 @@ class Prepared:
     @property
     def faults(self) -> list[JobFault]:
         """Everything that is wrong."""
-        return [fault for each in self.todo for fault in each.place.faults]
+        return [fault for task in self.todo for fault in task.faults]
 
     @property
     def jobs(self) -> int:
@@ -116,7 +107,7 @@ def _compare(
     checker = Checker(listing.directory, options.limits.memory, content=options.content_hash)
     todo, done_before, left_out = [], 0, 0
     for place, job in progress.checking(pairs, len(pairs)):
-        plan = None
+        task = None
         if job and not place.faults:
             record = records.get(job.id)
             if record and not options.force and _is_done(record, job, listing.directory, options.content_hash):
@@ -125,8 +116,8 @@ def _compare(
             if options.retry_failed and (record is None or record.get("outcome") != FAILED):
                 left_out += 1
                 continue
-            plan = checker.plan(place, job)
-        todo.append(Todo(place, job, plan))
+            task = checker.task(place, job)
+        todo.append(task or Task(place.where, place.id, place.faults, job))
     named = [job for _, job in pairs if job]
     return Prepared(listing.source, listing.directory, todo, named, done_before, left_out, manifest)
 

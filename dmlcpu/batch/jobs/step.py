@@ -11,26 +11,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dmlcpu.batch.files import FileError, Writer, create, identity, sync_folder
-from dmlcpu.batch.jobs.arguments import InputError, OpenArguments, Tell, open_arguments
-from dmlcpu.batch.jobs.job import Job
+from dmlcpu.batch.jobs.job import Identity, Task
+from dmlcpu.batch.jobs.open_inputs import InputError, OpenArguments, Tell, open_arguments
 from dmlcpu.batch.jobs.operations import Operation, operation_of
-from dmlcpu.batch.jobs.paths import Identity
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Region, Sink, Stopped, Tensor
 from dmlcpu.errors import DmlError
 from dmlcpu.runtime.threads import at_most
 
 _log = logging.getLogger("dmlcpu")
-
-
-class Task(NamedTuple):
-    """A job that has been checked, as it is sent to whoever carries it out."""
-
-    job: Job
-    inputs: Mapping[str, Identity]  # its files as they were when they were checked
-    peak_bytes: int
-    block_bytes: int | None  # to work within, in blocks; None: it is run in one piece
-    results: Mapping[str, Tensor]  # that are written, as far as they are known
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +29,6 @@ class Settings:
     directory: Path
     threads: int
     memory: int  # bytes
-    bundle: int = 0  # so many files of small jobs are brought to the disk together; 0: jobs are large, for a pipeline
 
 
 class Outcome(NamedTuple):
@@ -69,7 +57,10 @@ class Step:
     """A task on its way."""
 
     def __init__(self, task: Task, settings: Settings, tell: Tell) -> None:
+        assert task.job is not None
         self.task = task
+        self.targets = task.job.targets
+        self._job = task.job
         self._settings = settings
         self._tell = tell
         self.error: str | None = None
@@ -93,7 +84,7 @@ class Step:
             if not isinstance(error, Exception) or isinstance(error, Stopped):
                 raise
             self.error = _in_words(error)
-            _log.debug("%s failed", self.task.job.id, exc_info=error)
+            _log.debug("%s failed", self._job.id, exc_info=error)
         finally:
             self._seconds += time.perf_counter() - start
 
@@ -115,8 +106,8 @@ class Step:
     def read(self) -> None:
         """Open the files, and read them if they fit in memory."""
         self._check_unchanged()
-        self._operation = operation_of(self.task.job.op, self._settings.directory)
-        self._opened = open_arguments(self.task.job, self._operation, self._settings.directory)
+        self._operation = operation_of(self._job.op, self._settings.directory)
+        self._opened = open_arguments(self._job, self._operation, self._settings.directory)
         if self.task.block_bytes is None:
             self._arguments = self._opened.in_memory()
             self.close()
@@ -133,15 +124,16 @@ class Step:
     def _compute_in_blocks(self, memory: int, stopping: Callable[[], bool]) -> None:
         assert self._opened is not None
         sinks: dict[str, Sink] = dict.fromkeys(self._operation.results, _Nowhere())
-        for path, tensors in self._tensors(self.task.results).items():
+        known = {name: tensor for name, tensor in self.task.results.items() if tensor}
+        for path, tensors in self._tensors(known).items():
             sinks |= self._create(path, tensors).sinks
         arguments = self._opened.for_blocks(self._tell)
         self._operation.run_in_blocks(arguments, sinks, memory, stopping)
         self.close()
 
     def write(self) -> None:
-        """Write the results under temporary names, if that is not done yet."""
-        if self.task.block_bytes is None:
+        """Write the results under temporary names, unless that is done already."""
+        if self._results:
             tensors = {name: Tensor(array.shape, array.dtype) for name, array in self._results.items()}
             for path, wanted in self._tensors(tensors).items():
                 sinks = self._create(path, wanted).sinks
@@ -188,8 +180,7 @@ class Step:
 
     def _tensors(self, results: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
         """Return what goes to each file."""
-        targets = self.task.job.targets
-        return {path: {name: results[name] for name in names or results} for path, names in targets.items()}
+        return {path: {name: results[name] for name in names or results} for path, names in self.targets.items()}
 
     def _check_unchanged(self) -> None:
         for path, before in self.task.inputs.items():
@@ -202,13 +193,14 @@ class Step:
 
 
 def finished(steps: list[Step]) -> list[Outcome]:
-    """Bring written results to the disk and put them in place; return what became of the tasks.
+    """Write results, bring them to the disk and put them in place; return the outcomes of the tasks.
 
-    Files first, then their names: what a file system writes for the first of several files or names, is for all.
+    Files come first, then their names: when a file system writes the first of them, it writes the others, too.
     """
     failures: dict[str, OSError | None] = {}
     try:
         for step in steps:
+            step.attempt(step.write)
             step.attempt(step.finish)
         for step in steps:
             step.attempt(step.put_in_place)

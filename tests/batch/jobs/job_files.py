@@ -46,13 +46,11 @@ def save_jobs(folder: Path, jobs: Iterable[Mapping[str, Any]], name: str = "jobs
 
 
 def records(jobs: Path) -> dict[str, dict[str, Any]]:
-    """Return what the manifest of a file of jobs says; fail unless each job has one line, and a whole one."""
+    """Return what the last line of each job in a manifest says; none of a job that has only started."""
     header, *lines = Path(f"{jobs}.manifest.jsonl").read_bytes().splitlines()
     assert json.loads(header) == {"dmlcpu": "manifest", "version": 1}
-    loaded = [json.loads(line) for line in lines]
-    found = {record["id"]: record for record in loaded}
-    assert len(found) == len(loaded)
-    return found
+    found = {record["id"]: record for record in map(json.loads, lines)}
+    return {id_: record for id_, record in found.items() if record["outcome"] != "started"}
 
 
 def outcomes(jobs: Path) -> dict[str, str]:

@@ -192,12 +192,12 @@ CHECKING = """\
 import signal, sys, threading
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell may have had ignored
 from dmlcpu.batch.jobs.check import Checker
-real = Checker.plan
+real = Checker.task
 def slow(self, place, job):
     print("checking", flush=True)
     threading.Event().wait(0.2)
     return real(self, place, job)
-Checker.plan = slow
+Checker.task = slow
 from dmlcpu.cli import main
 sys.exit(main(sys.argv[1:]))
 """

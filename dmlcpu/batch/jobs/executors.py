@@ -1,0 +1,317 @@
+"""The executors that jobs run on: loky's processes, a Dask cluster, or one that a program passes."""
+
+import contextlib
+import logging
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from concurrent.futures import BrokenExecutor, Executor
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection
+from types import ModuleType
+from typing import Any
+
+from dmlcpu.batch.jobs.dispatch import WorkerError, stop_chunks
+from dmlcpu.batch.jobs.limits import LOCAL
+from dmlcpu.batch.jobs.signals import signals_held_back
+from dmlcpu.common.faults import optional
+
+_STARTS = 3  # executors in a row whose workers die before they are ready
+_PATIENCE = 10.0  # seconds for a scheduler to answer
+_CENSUS = 1.0  # seconds between looks at how many workers a cluster has
+_GONE = "the cluster's scheduler is gone"
+
+# In loky's processes, before Python starts: no module of the current folder is taken for one of Python's, and a worker
+# that holds large arrays is not replaced for that.
+_OF_LOKY = {"PYTHONSAFEPATH": "1", "LOKY_MAX_MEMORY_LEAK_SIZE": "1e18"}
+
+
+class Given:
+    """An executor that a program passes, and shuts down itself.
+
+    Chunks in this process, as of a ThreadPoolExecutor, can be stopped; others end after their second.
+    """
+
+    def __init__(self, executor: Executor, count: int) -> None:
+        self.run = uuid.uuid4().hex
+        self.executor = executor
+        self._count = count
+
+    def __enter__(self) -> "Given":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        stop_chunks(self.run)
+
+    def count(self) -> int:
+        """Return how many chunks can run at the same time."""
+        return self._count
+
+    def stop(self) -> None:
+        """Have the chunks in this process return."""
+        stop_chunks(self.run)
+
+    def renew(self, reason: str) -> None:
+        """Raise WorkerError: only the program can make its executor anew."""
+        raise WorkerError(f"the executor is broken: {reason}")
+
+
+class Processes:
+    """loky's processes on this machine.
+
+    loky's workers survive a coordinator that is killed, and cannot be told to stop. So each has a thread that waits for
+    the ends of two pipes: the system closes them, too, when the coordinator dies.
+    """
+
+    def __init__(self, count: int, environment: Mapping[str, str]) -> None:
+        self.run = uuid.uuid4().hex
+        self.executor: Any = None
+        self._count = count
+        self._environment = {**_OF_LOKY, **environment}
+        self._going, self._until_stopped = multiprocessing.Pipe(duplex=False)
+        self._alive, self._until_closed = multiprocessing.Pipe(duplex=False)
+
+    def __enter__(self) -> "Processes":
+        try:
+            self._start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for pipe in (self._until_stopped, self._until_closed, self._going, self._alive):
+            pipe.close()
+        if self.executor is not None:
+            self.executor.shutdown(kill_workers=True)
+
+    def _start(self) -> None:
+        loky = check_loky()
+        _start_trackers()
+        for _ in range(_STARTS):
+            self.executor = loky.ProcessPoolExecutor(
+                self._count,
+                env=self._environment,
+                initializer=_begin_worker,
+                initargs=(self.run, self._going, self._alive),
+            )
+            # Workers inherit that signals are held back: Ctrl+C reaches all, and this process decides what follows.
+            with signals_held_back(signal.SIGINT, signal.SIGTERM):
+                ready = self.executor.submit(os.getpid)
+            try:
+                ready.result()
+                return
+            except BrokenExecutor as error:
+                reason = " ".join(str(error).split())
+                self.executor.shutdown(kill_workers=True)
+        raise WorkerError(f"workers do not start: {reason}")
+
+    def count(self) -> int:
+        """Return how many chunks can run at the same time."""
+        return self._count
+
+    def stop(self) -> None:
+        """Have the chunks return after the items at hand."""
+        self._until_stopped.close()
+
+    def renew(self, _: str) -> None:
+        """Start new processes."""
+        self.executor.shutdown(kill_workers=True)
+        self._start()
+
+
+def check_loky() -> ModuleType:
+    """Return loky, or raise ImportError."""
+    return optional("loky", "several processes need", "'dmlcpu[cli]'")
+
+
+def _start_trackers() -> None:
+    """Start the processes that clean up after loky and multiprocessing, with `_OF_LOKY` and without a word of theirs.
+
+    They are started before signals are held back: to start them lets signals in again.
+    """
+    from loky.backend import resource_tracker as tracker_of_loky  # type: ignore[import-untyped]
+
+    variables = {"PYTHONSAFEPATH": "1", "PYTHONWARNINGS": "ignore"}
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        if sys.platform != "win32":
+            resource_tracker.ensure_running()
+        tracker_of_loky.ensure_running()
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+def _begin_worker(run: str, going: Connection, alive: Connection) -> None:
+    """Begin a process of loky's: leave standard input and output to the coordinator, and watch it."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(nothing, 1)
+    os.close(nothing)
+
+    def watch() -> None:
+        going.poll(None)
+        stop_chunks(run)
+        alive.poll(None)
+        os._exit(1)  # no process is left that could record an outcome
+
+    threading.Thread(target=watch, name="dmlcpu-watch", daemon=True).start()
+
+
+class Cluster:
+    """A Dask cluster: one at an address, or a local one that ends with the run."""
+
+    def __init__(self, address: str, count: int) -> None:
+        self.run = uuid.uuid4().hex
+        self.executor: Any = None
+        self._address = address
+        self._workers = count  # of a local cluster
+        self._threads = 0  # of all workers
+        self._counted = -_CENSUS
+        self._open = contextlib.ExitStack()
+
+    def __enter__(self) -> "Cluster":
+        check_cluster(self._address)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_quiet())
+            self._client = stack.enter_context(_client(self._address, self._workers))
+            self.executor = self._client.get_executor(pure=False)
+            self._open = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def count(self) -> int:
+        """Return how many chunks can run at the same time: as many as all workers have threads."""
+        now = time.monotonic()
+        if now - self._counted > _CENSUS:
+            with _scheduler_there():
+                self._threads, self._counted = sum(self._client.nthreads().values()), now
+        return self._threads
+
+    def stop(self) -> None:
+        """Have the chunks return after the items at hand."""
+        with _scheduler_there():
+            self._client.run(_stop_chunks, self.run, wait=False, on_error="ignore")
+
+    def renew(self, reason: str) -> None:
+        """Raise WorkerError: Dask replaces workers by itself, so its executor is never broken."""
+        raise WorkerError(f"{_GONE}: {reason}")
+
+
+async def _stop_chunks(run: str) -> None:
+    """Do as `stop_chunks`."""  # a coroutine: the client need not wait for it
+    stop_chunks(run)
+
+
+def check_cluster(address: str) -> None:
+    """Raise what is known to prevent a run on a cluster, before anything is done.
+
+    Raises
+    ------
+    ImportError
+        If Dask's scheduler is not installed.
+    WorkerError
+        If no scheduler answers at the address.
+    RuntimeError
+        If this process is a worker of a local cluster that imports the script which is to start it.
+    """
+    distributed = _distributed()
+    if address != LOCAL:
+        _check_address(distributed, address)
+    # multiprocessing has not told such a worker yet what it is for.
+    elif getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise RuntimeError(
+            "a script that starts a local cluster is imported by each of its workers: "
+            'start it under `if __name__ == "__main__":`'
+        )
+
+
+def _check_address(distributed: ModuleType, address: str) -> None:
+    """Raise WorkerError if no scheduler answers. A client that cannot connect may hang at exit."""
+    try:
+        protocol, place = distributed.comm.addressing.parse_address(address)
+        if protocol in ("tcp", "tls"):
+            socket.create_connection(distributed.comm.addressing.parse_host_port(place), _PATIENCE).close()
+    except (OSError, ValueError) as error:
+        raise WorkerError(f"no scheduler at {address}: {error}") from None
+
+
+@contextlib.contextmanager
+def _scheduler_there() -> Iterator[None]:
+    """Say in plain words that the scheduler does not answer."""
+    try:
+        yield
+    except OSError as error:
+        raise WorkerError(f"{_GONE}: {error}") from None
+
+
+@contextlib.contextmanager
+def _client(address: str, workers: int) -> Iterator[Any]:
+    """Connect to a cluster; a local one lives as long as the connection."""
+    distributed = _distributed()
+    with contextlib.ExitStack() as stack:
+        if address == LOCAL:
+            try:
+                cluster = _local_cluster(distributed, workers)
+            except RuntimeError as error:
+                advice = 'a script has to start them under `if __name__ == "__main__":`'
+                raise WorkerError(f"the cluster's workers do not start ({error}); {advice}") from None
+            address = stack.enter_context(cluster).scheduler_address
+        try:
+            client = distributed.Client(address, set_as_default=False, timeout=_PATIENCE)
+        except (OSError, ValueError) as error:
+            raise WorkerError(f"no scheduler at {address}: {error}") from None
+        yield stack.enter_context(client)
+
+
+def _local_cluster(distributed: ModuleType, workers: int) -> Any:
+    """Start a scheduler in this process, and workers that listen on this machine only."""
+    from dask import config
+
+    # Workers inherit that SIGINT is held back. Starting multiprocessing's tracker lets it in again: it comes first.
+    if sys.platform != "win32":
+        resource_tracker.ensure_running()
+    with config.set({"distributed.scheduler.allowed-failures": 0}), signals_held_back(signal.SIGINT):
+        return distributed.LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=True,
+            host="127.0.0.1",
+            dashboard_address=None,
+            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # its web server, which cannot be left out
+            memory_limit=0,  # or Dask would kill workers that hold large arrays
+            silence_logs=logging.CRITICAL,
+        )
+
+
+def _distributed() -> ModuleType:
+    return optional("distributed", "a cluster needs", "'dmlcpu[cluster]'")
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep what Dask logs of dead workers off the terminal: the run tells it in its own words."""
+    _distributed()  # it sets up its loggers
+    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] in ("distributed", "tornado")]
+    loggers = [logging.getLogger(name) for name in names]
+
+    def none(_record: logging.LogRecord) -> bool:
+        return False
+
+    for logger in loggers:
+        logger.addFilter(none)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(none)
