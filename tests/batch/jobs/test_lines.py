@@ -123,5 +123,5 @@ def test_a_pipe(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="of POSIX")
 def test_a_process_that_is_started_meanwhile_does_not_have_the_file(tmp_path: Path) -> None:
     lines = Lines(tmp_path / "log")
-    assert not os.get_inheritable(lines._file)
+    assert not os.get_inheritable(lines.file)
     lines.close()

@@ -55,7 +55,7 @@ def workers_of(process_id: int) -> list[int]:
     for child in below:
         with contextlib.suppress(FileNotFoundError):
             line = Path(f"/proc/{child}/cmdline").read_bytes()
-            found += [child] if b"worker_process" in line or b"spawn_main" in line else []
+            found += [child] if b"popen_loky" in line or b"spawn_main" in line else []
     return found
 
 
@@ -80,7 +80,7 @@ def test_threads_are_counted(tmp_path: Path) -> None:
             threading.Event().wait(0.02)
         assert (run.wait(), run.stderr.read()) == (0, "")
     assert len(most) == 16
-    # The main one, one each for items and reading, two that write.
+    # The main one, one each for watching the coordinator and reading, two that write.
     assert max(most.values()) <= 5
     assert len(contents(tmp_path / "out")) == count
 
