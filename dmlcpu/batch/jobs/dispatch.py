@@ -177,7 +177,7 @@ class _Dispatcher:
         try:
             future = self._workers.executor.submit(_serve_chunk, self._workers.run, pickled)
         except BrokenExecutor as error:
-            self._broken = _death(error) or ""
+            self._broken = death_of(error) or ""
             self._suspects.appendleft(positions) if alone else self._waiting.extendleft(reversed(positions))
             return
         self._in_flight[future] = positions, alone
@@ -188,7 +188,7 @@ class _Dispatcher:
         if future.cancelled():
             raise WorkerError("the workers' scheduler is gone")
         if error := future.exception():
-            reason = _death(error)
+            reason = death_of(error)
             if reason is None:
                 raise WorkerError(f"a worker failed: {type(error).__name__}: {error}")
             if isinstance(error, BrokenExecutor):
@@ -223,7 +223,7 @@ class _Dispatcher:
             self._suspects.appendleft(positions)
 
 
-def _death(error: BaseException) -> str | None:
+def death_of(error: BaseException) -> str | None:
     """Return how a worker died; None if an error is not about that."""
     if type(error).__name__ == "KilledWorker":  # of Dask
         return "worker of the cluster died"

@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from types import ModuleType
 from typing import Any
 
-from dmlcpu.batch.jobs.dispatch import WorkerError, stop_chunks
+from dmlcpu.batch.jobs.dispatch import WorkerError, death_of, stop_chunks
 from dmlcpu.batch.jobs.limits import LOCAL
 from dmlcpu.batch.jobs.signals import signals_held_back
 from dmlcpu.common.faults import optional
@@ -27,9 +27,9 @@ _PATIENCE = 10.0  # seconds for a scheduler to answer
 _CENSUS = 1.0  # seconds between looks at how many workers a cluster has
 _GONE = "the cluster's scheduler is gone"
 
-# In loky's processes, before Python starts: no module of the current folder is taken for one of Python's, and a worker
-# that holds large arrays is not replaced for that.
-_OF_LOKY = {"PYTHONSAFEPATH": "1", "LOKY_MAX_MEMORY_LEAK_SIZE": "1e18"}
+# In loky's processes, before Python starts: no module of the current folder is taken for one of Python's, a worker that
+# holds large arrays is not replaced for that, and one that dies prints nothing.
+_OF_LOKY = {"PYTHONSAFEPATH": "1", "LOKY_MAX_MEMORY_LEAK_SIZE": "1e18", "PYTHONFAULTHANDLER": ""}
 
 
 class Given:
@@ -108,7 +108,7 @@ class Processes:
                 ready.result()
                 return
             except BrokenExecutor as error:
-                reason = " ".join(str(error).split())
+                reason = death_of(error)
                 self.executor.shutdown(kill_workers=True)
         raise WorkerError(f"workers do not start: {reason}")
 

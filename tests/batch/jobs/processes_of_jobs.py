@@ -41,8 +41,8 @@ def children(process_id):
 
 
 def begun(folder):
-    """Return the processes that have begun an item of `serving.slow`."""
-    return [int(path.name.partition("-")[2]) for path in folder.glob("begun-*")]
+    """Return the process of each thread that has begun an item of `serving.slow`."""
+    return [int(path.name.split("-")[1]) for path in folder.glob("begun-*")]
 
 
 def start(code, *arguments, **options):

@@ -60,7 +60,7 @@ def slow(folder, items, stopping):
     for item in items:
         if stopping():
             return
-        Path(folder, f"begun-{os.getpid()}").touch()
+        Path(folder, f"begun-{os.getpid()}-{threading.get_ident()}").touch()
         while not Path(folder, "go").exists():
             time.sleep(0.01)
         yield [item]

@@ -6,6 +6,7 @@ import random
 import signal
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -91,12 +92,14 @@ def test_results_are_equal_however_they_are_made(tmp_path: Path) -> None:
     save_inputs(tmp_path, 12, (50, 200))
     kinds: list[dict[str, Any]] = [{}, {"workers": 2}, {"threads": 3}, {"workers": 2, "scheduler": "local"}]
     found = []
-    for number, options in enumerate(kinds):
-        made = [best(f"{name:04}", output=f"out{number}/{name}.npz") for name in range(12)]
-        result = run_jobs(made, directory=tmp_path, **options)
-        assert (result.done, result.failures) == (12, [])
-        found.append(contents(tmp_path / f"out{number}"))
-    assert found[1:] == found[:1] * 3
+    with ThreadPoolExecutor(2) as executor:
+        for number, options in enumerate([*kinds, {"executor": executor}, {"executor": executor, "workers": 1}]):
+            made = [best(f"{name:04}", output=f"out{number}/{name}.npz") for name in range(12)]
+            result = run_jobs(made, directory=tmp_path, **options)
+            assert (result.done, result.failures) == (12, [])
+            found.append(contents(tmp_path / f"out{number}"))
+        assert executor.submit(int).result() == 0  # the program's own: it is not shut down
+    assert found[1:] == found[:1] * 5
 
 
 @pytest.mark.parametrize("options", [{"workers": 2}, {"scheduler": "local"}], ids=["processes", "dask"])
