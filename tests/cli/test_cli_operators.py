@@ -136,7 +136,11 @@ def test_again_with_a_manifest(run: Run) -> None:
         ),
         (
             ["in/a.npy", "in/b.npy", "-o", "one.npz", "--k", "2"],
-            "  top-k (one.npz): -o: 'one.npz', as at top-k; allowed: a file of its own: {stem} and its like",
+            "  top-k: -o: 'one.npz' for 2 inputs, which need a folder; allowed: -o one/",
+        ),
+        (
+            ["in/a.npy", "in/b.npy", "-o", "values=x", "--k", "2"],
+            "  top-k: -o: 'x' for 2 inputs, which need a folder; allowed: -o values=x/",
         ),
     ],
 )

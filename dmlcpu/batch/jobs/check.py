@@ -9,11 +9,10 @@ from pathlib import Path
 
 from dmlcpu.batch.files import HELD, IN_REGIONS, ONE_ARRAY, SUFFIXES, FileError, check_target
 from dmlcpu.batch.jobs.faults import Place
-from dmlcpu.batch.jobs.job import Identity, Job, Task
+from dmlcpu.batch.jobs.job import Identity, Job, Names, Task, files_of, identities
 from dmlcpu.batch.jobs.limits import size
 from dmlcpu.batch.jobs.open_inputs import OpenArguments, found_and_allowed, named_inputs, open_arguments
 from dmlcpu.batch.jobs.operations import Operation, is_model, operation_of
-from dmlcpu.batch.jobs.paths import Names, files_of, identities
 from dmlcpu.common.faults import MissingExtraError, ModelError, listed
 from dmlcpu.common.regions import Tensor
 from dmlcpu.errors import DmlError
@@ -38,7 +37,9 @@ class Checker:
             return None
         self._check_names(place, job, operation)
         wanted = self._wanted(place, job, operation)
-        inputs = self._identities(place, job)
+        inputs: dict[str, Identity] = {}
+        with contextlib.suppress(OSError):  # a file that is missing is noted when it is opened
+            inputs = identities(job, self.directory, content=self._content)
         with open_arguments(job, operation, self.directory, place) as opened:
             if place.faults:
                 return None
@@ -106,13 +107,6 @@ class Checker:
                 reason = f"{there} is read-only"
             self._folders[folder] = reason
         return self._folders[folder]
-
-    def _identities(self, place: Place, job: Job) -> dict[str, Identity]:
-        """Return what tells the job's files from others; one that is not there is noted when it is opened."""
-        try:
-            return identities(job, self.directory, content=self._content)
-        except OSError:
-            return {}
 
     def _fit(
         self,
@@ -222,7 +216,7 @@ def check_apart(pairs: Iterable[tuple[Place, Job | None]], directory: Path) -> l
             if file in inputs:
                 place.refuse("output", f"{path!r}, an input at {inputs[file]}", "a file that no job reads")
             if file in targets:
-                place.refuse("output", f"{path!r}, as at {targets[file]}", "a file of its own: {stem} and its like")
+                place.refuse("output", f"{path!r}, as at {targets[file]}", "a file of its own")
             targets.setdefault(file, place.where)
             # What is in a zarr folder is a part of it, and goes when it is replaced.
             if any(folder in inputs or folder in folders for folder in _around(file)):

@@ -5,10 +5,11 @@ import pickle
 import queue
 import time
 import traceback
+import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future
-from typing import Any, NamedTuple, Protocol, TypeVar
+from concurrent.futures import BrokenExecutor, Future
+from typing import Any, NamedTuple, Self, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -38,20 +39,31 @@ class WorkerError(RuntimeError):
     """Workers cannot start or are gone, or the function that serves raised; the message has the traceback."""
 
 
-class Workers(Protocol):
-    """An executor, and how a dispatcher treats it."""
+class Workers:
+    """An executor that a program passes and shuts down itself, and how a dispatcher treats it."""
 
-    run: str  # a name that no other run has
-    executor: Executor
+    def __init__(self, executor: Any, count: int) -> None:
+        self.run = uuid.uuid4().hex
+        self.executor = executor
+        self._count = count
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def count(self) -> int:
         """Return how many chunks can run at the same time."""
+        return self._count
 
     def stop(self) -> None:
-        """Have `stop_chunks` called in the workers, as far as they can be reached."""
+        """Have the chunks return after the items at hand; here those of threads do, others return after a second."""
+        stop_chunks(self.run)
 
     def renew(self, reason: str) -> None:
-        """Replace an executor that is broken, or raise WorkerError."""
+        """Replace an executor that is broken; here only the program could do that."""
+        raise WorkerError(f"the executor is broken: {reason}")
 
 
 class _Done(NamedTuple):

@@ -9,7 +9,7 @@ from dmlcpu.batch.jobs.faults import JobFault, printable
 from dmlcpu.batch.jobs.job import Task
 from dmlcpu.batch.jobs.limits import limits_of, size
 from dmlcpu.batch.jobs.prepare import Options, prepare
-from dmlcpu.batch.jobs.progress import Silent
+from dmlcpu.batch.jobs.progress import Progress
 from dmlcpu.common.regions import Tensor
 
 
@@ -142,7 +142,7 @@ def plan_jobs(
         retry_failed=retry_failed,
         only_look=True,
     )
-    prepared = prepare(jobs, options, Silent())
+    prepared = prepare(jobs, options, Progress(shown=False))
     return JobsPlan([_planned(task) for task in prepared.todo], prepared.done_before, prepared.left_out)
 
 

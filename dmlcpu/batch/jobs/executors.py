@@ -9,15 +9,14 @@ import socket
 import sys
 import threading
 import time
-import uuid
 from collections.abc import Iterator, Mapping
-from concurrent.futures import BrokenExecutor, Executor
+from concurrent.futures import BrokenExecutor
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from types import ModuleType
-from typing import Any
+from typing import Any, Self
 
-from dmlcpu.batch.jobs.dispatch import WorkerError, death_of, stop_chunks
+from dmlcpu.batch.jobs.dispatch import WorkerError, Workers, death_of, stop_chunks
 from dmlcpu.batch.jobs.limits import LOCAL
 from dmlcpu.batch.jobs.signals import signals_held_back
 from dmlcpu.common.faults import optional
@@ -32,37 +31,7 @@ _GONE = "the cluster's scheduler is gone"
 _OF_LOKY = {"PYTHONSAFEPATH": "1", "LOKY_MAX_MEMORY_LEAK_SIZE": "1e18", "PYTHONFAULTHANDLER": ""}
 
 
-class Given:
-    """An executor that a program passes, and shuts down itself.
-
-    Chunks in this process, as of a ThreadPoolExecutor, can be stopped; others end after their second.
-    """
-
-    def __init__(self, executor: Executor, count: int) -> None:
-        self.run = uuid.uuid4().hex
-        self.executor = executor
-        self._count = count
-
-    def __enter__(self) -> "Given":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        stop_chunks(self.run)
-
-    def count(self) -> int:
-        """Return how many chunks can run at the same time."""
-        return self._count
-
-    def stop(self) -> None:
-        """Have the chunks in this process return."""
-        stop_chunks(self.run)
-
-    def renew(self, reason: str) -> None:
-        """Raise WorkerError: only the program can make its executor anew."""
-        raise WorkerError(f"the executor is broken: {reason}")
-
-
-class Processes:
+class Processes(Workers):
     """loky's processes on this machine.
 
     loky's workers survive a coordinator that is killed, and cannot be told to stop. So each has a thread that waits for
@@ -70,14 +39,12 @@ class Processes:
     """
 
     def __init__(self, count: int, environment: Mapping[str, str]) -> None:
-        self.run = uuid.uuid4().hex
-        self.executor: Any = None
-        self._count = count
+        super().__init__(None, count)
         self._environment = {**_OF_LOKY, **environment}
         self._going, self._until_stopped = multiprocessing.Pipe(duplex=False)
         self._alive, self._until_closed = multiprocessing.Pipe(duplex=False)
 
-    def __enter__(self) -> "Processes":
+    def __enter__(self) -> Self:
         try:
             self._start()
         except BaseException:
@@ -86,10 +53,12 @@ class Processes:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for pipe in (self._until_stopped, self._until_closed, self._going, self._alive):
-            pipe.close()
-        if self.executor is not None:
-            self.executor.shutdown(kill_workers=True)
+        try:
+            if self.executor is not None:
+                self.executor.shutdown(kill_workers=True)
+        finally:
+            for pipe in (self._until_stopped, self._until_closed, self._going, self._alive):
+                pipe.close()
 
     def _start(self) -> None:
         loky = check_loky()
@@ -111,10 +80,6 @@ class Processes:
                 reason = death_of(error)
                 self.executor.shutdown(kill_workers=True)
         raise WorkerError(f"workers do not start: {reason}")
-
-    def count(self) -> int:
-        """Return how many chunks can run at the same time."""
-        return self._count
 
     def stop(self) -> None:
         """Have the chunks return after the items at hand."""
@@ -166,23 +131,22 @@ def _begin_worker(run: str, going: Connection, alive: Connection) -> None:
     threading.Thread(target=watch, name="dmlcpu-watch", daemon=True).start()
 
 
-class Cluster:
+class Cluster(Workers):
     """A Dask cluster: one at an address, or a local one that ends with the run."""
 
     def __init__(self, address: str, count: int) -> None:
-        self.run = uuid.uuid4().hex
-        self.executor: Any = None
+        super().__init__(None, count)  # processes of a local cluster
         self._address = address
-        self._workers = count  # of a local cluster
         self._threads = 0  # of all workers
         self._counted = -_CENSUS
         self._open = contextlib.ExitStack()
 
-    def __enter__(self) -> "Cluster":
+    def __enter__(self) -> Self:
         check_cluster(self._address)
         with contextlib.ExitStack() as stack:
-            stack.enter_context(_quiet())
-            self._client = stack.enter_context(_client(self._address, self._workers))
+            # What Dask logs of workers that die, the run tells in its own words.
+            stack.enter_context(_distributed().utils.silence_logging_cmgr(logging.CRITICAL))
+            self._client = stack.enter_context(_client(self._address, self._count))
             self.executor = self._client.get_executor(pure=False)
             self._open = stack.pop_all()
         return self
@@ -191,7 +155,7 @@ class Cluster:
         self._open.close()
 
     def count(self) -> int:
-        """Return how many chunks can run at the same time: as many as all workers have threads."""
+        """Return how many threads all workers have."""
         now = time.monotonic()
         if now - self._counted > _CENSUS:
             with _scheduler_there():
@@ -202,10 +166,6 @@ class Cluster:
         """Have the chunks return after the items at hand."""
         with _scheduler_there():
             self._client.run(_stop_chunks, self.run, wait=False, on_error="ignore")
-
-    def renew(self, reason: str) -> None:
-        """Raise WorkerError: Dask replaces workers by itself, so its executor is never broken."""
-        raise WorkerError(f"{_GONE}: {reason}")
 
 
 async def _stop_chunks(run: str) -> None:
@@ -296,22 +256,3 @@ def _local_cluster(distributed: ModuleType, workers: int) -> Any:
 
 def _distributed() -> ModuleType:
     return optional("distributed", "a cluster needs", "'dmlcpu[cluster]'")
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep what Dask logs of dead workers off the terminal: the run tells it in its own words."""
-    _distributed()  # it sets up its loggers
-    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] in ("distributed", "tornado")]
-    loggers = [logging.getLogger(name) for name in names]
-
-    def none(_record: logging.LogRecord) -> bool:
-        return False
-
-    for logger in loggers:
-        logger.addFilter(none)
-    try:
-        yield
-    finally:
-        for logger in loggers:
-            logger.removeFilter(none)

@@ -62,6 +62,8 @@ class Lines:
         if self.error is None:
             try:
                 os.fsync(self.file)
+                if not os.fstat(self.file).st_nlink:
+                    raise FileNotFoundError(errno.ENOENT, "the file was removed during the run")
             except OSError as error:
                 if error.errno not in _NO_SYNC:
                     self.error = error

@@ -1,6 +1,5 @@
 """The manifest: what became of each job, so that the same command again does only what is not done."""
 
-import errno
 import json
 import os
 from collections.abc import Iterable, Mapping
@@ -52,7 +51,7 @@ class Manifest:
     def __init__(self, path: Path, *, lock: bool = True) -> None:
         self.path = path
         self.records: dict[str, Record] = {}
-        self._lines: Lines | None = None
+        self.lines: Lines | None = None
         self._size = 0
         if path.exists() and not path.is_file():  # a device or a pipe
             raise ManifestError(f"{path} is no regular file; allowed: a file, by --manifest")
@@ -70,10 +69,10 @@ class Manifest:
 
     def _open(self) -> None:
         """Open the file, and lock it."""
-        self._lines = Lines(self.path)
+        self.lines = Lines(self.path)
         try:
             if fcntl is not None:
-                fcntl.flock(self._lines.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(self.lines.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._refuse_second()
 
@@ -96,43 +95,31 @@ class Manifest:
 
     def begin(self, ids: Iterable[str]) -> None:
         """Begin a run of these jobs: record that the done ones are started. From now on outcomes are recorded."""
-        if self._lines is None:
+        if self.lines is None:
             self._open()
-        assert self._lines is not None
-        if os.fstat(self._lines.file).st_size != self._size:  # a run that began after this one has looked
+        assert self.lines is not None
+        if os.fstat(self.lines.file).st_size != self._size:  # a run that began after this one has looked
             self._refuse_second()
         started = [id_ for id_ in ids if self.records.get(id_, {}).get("outcome") == DONE]
         header = [] if self._size else [_HEADER]
-        self._lines.append(*header, *({"id": id_, "outcome": STARTED} for id_ in started))
+        self.lines.append(*header, *({"id": id_, "outcome": STARTED} for id_ in started))
         if started:
-            self._lines.sync()
-            if self._lines.error:
-                raise self._lines.error
+            self.lines.sync()
+            if self.lines.error:
+                raise self.lines.error
         for id_ in started:
             del self.records[id_]
 
     def record(self, id_: str, record: Record) -> None:
         """Record a job's outcome."""
-        assert self._lines is not None
-        self._lines.append({"id": id_, **record})
-
-    def sync(self) -> None:
-        """Bring the file to the disk; if that fails, `error` says why."""
-        if self._lines:
-            self._lines.sync()
-            if not os.fstat(self._lines.file).st_nlink:
-                self._lines.error = FileNotFoundError(errno.ENOENT, "the file was removed during the run")
-
-    @property
-    def error(self) -> OSError | None:
-        """Why outcomes are not in the file, if they are not."""
-        return self._lines.error if self._lines else None
+        assert self.lines is not None
+        self.lines.append({"id": id_, **record})
 
     def close(self) -> None:
         """Bring the file to the disk, close and unlock it."""
-        if self._lines:
-            self._lines.close()
-            self._lines = None
+        if self.lines:
+            self.lines.close()
+            self.lines = None
 
 
 def _loaded(line: bytes) -> Any:

@@ -18,8 +18,8 @@ from dmlcpu.common.regions import Region
 Tell = Callable[[int], None]  # that so many bytes were read
 
 
-class InputError(Exception):
-    """A job's input cannot be read: which, what is found and what is allowed, in words."""
+class JobError(Exception):
+    """A job has failed, for a reason in words."""
 
 
 @dataclass(slots=True)
@@ -136,10 +136,10 @@ def open_arguments(job: Job, operation: Operation, directory: Path, place: Place
     return opened
 
 
-def input_error(name: str, path: str, error: Exception) -> InputError:
+def input_error(name: str, path: str, error: Exception) -> JobError:
     """Return the error about an input that could be read when it was checked."""
     found, allowed = found_and_allowed(path, error)
-    return InputError(f"inputs.{name}: {found}; allowed: {allowed}")
+    return JobError(f"inputs.{name}: {found}; allowed: {allowed}")
 
 
 def found_and_allowed(path: str, error: Exception, allowed: str = "a file that can be read") -> tuple[str, str]:

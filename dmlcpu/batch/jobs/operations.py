@@ -69,7 +69,7 @@ def operation_of(op: str, directory: Path) -> Operation:
 @functools.lru_cache(maxsize=16)
 def _model(path: Path, _: int) -> Operation:
     """Return a model; a file that has changed since is another one."""
-    from dmlcpu.batch.jobs.model_operation import ModelOperation
+    from dmlcpu.models.operation import ModelOperation
 
     return ModelOperation(path)
 

@@ -15,7 +15,7 @@ from dmlcpu.batch.jobs.job import Task
 from dmlcpu.batch.jobs.lines import Lines
 from dmlcpu.batch.jobs.manifest import DONE, FAILED, record_of
 from dmlcpu.batch.jobs.prepare import Prepared
-from dmlcpu.batch.jobs.progress import Silent
+from dmlcpu.batch.jobs.progress import Progress
 from dmlcpu.batch.jobs.signals import stop_on_signals
 from dmlcpu.batch.jobs.step import Outcome
 
@@ -45,7 +45,7 @@ class Failure:
 class Run:
     """A run under way: what it has done, and where that is recorded."""
 
-    def __init__(self, prepared: Prepared, log: Path | None, told: Silent, max_failures: int | None) -> None:
+    def __init__(self, prepared: Prepared, log: Path | None, told: Progress, max_failures: int | None) -> None:
         self.done = self.failed = 0
         self.failures: list[Failure] = []
         self.interrupted = False
@@ -114,7 +114,7 @@ class Run:
 
     def _check_records(self) -> None:
         """Count it as a failure if outcomes could not be recorded."""
-        for what, lines in (("manifest", self._manifest), ("log", self._log)):
+        for what, lines in (("manifest", self._manifest and self._manifest.lines), ("log", self._log)):
             if lines:
                 lines.sync()
             if lines and lines.error:

@@ -10,13 +10,12 @@ from dmlcpu.batch.files import SUFFIXES, identity
 from dmlcpu.batch.jobs.check import Checker, check_apart
 from dmlcpu.batch.jobs.entries import Jobs, Listing, PathLike, is_stream, read_jobs
 from dmlcpu.batch.jobs.faults import JobFault, Place
-from dmlcpu.batch.jobs.job import Job, Task, jobs_of
+from dmlcpu.batch.jobs.job import Job, Names, Task, files_of, identities, jobs_of
 from dmlcpu.batch.jobs.limits import Limits
 from dmlcpu.batch.jobs.lines import as_line
 from dmlcpu.batch.jobs.manifest import DONE, FAILED, Manifest, Record
 from dmlcpu.batch.jobs.operations import MODEL, version_of
-from dmlcpu.batch.jobs.paths import Names, files_of, identities
-from dmlcpu.batch.jobs.progress import Silent
+from dmlcpu.batch.jobs.progress import Progress
 from dmlcpu.errors import DmlError
 from dmlcpu.runtime.threads import at_most
 
@@ -72,7 +71,7 @@ def _is_of(path: PathLike, jobs: Iterable[Job], directory: Path) -> bool:
     return any(names.of(each) == file for job in jobs for each in (*files_of(job), *job.targets))
 
 
-def prepare(jobs: Jobs, options: Options, progress: Silent) -> Prepared:
+def prepare(jobs: Jobs, options: Options, progress: Progress) -> Prepared:
     """Read, compare and check jobs. The manifest is locked from here on, unless it is only looked at."""
     listing = read_jobs(jobs, None if options.directory is None else Path(options.directory))
     pairs = check_apart(jobs_of(listing), listing.directory)
@@ -101,7 +100,7 @@ def _compare(
     pairs: list[tuple[Place, Job | None]],
     manifest: Manifest | None,
     options: Options,
-    progress: Silent,
+    progress: Progress,
 ) -> Prepared:
     records: Mapping[str, Record] = manifest.records if manifest else {}
     checker = Checker(listing.directory, options.limits.memory, content=options.content_hash)

@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from dmlcpu.batch.jobs.limits import Limits, at_least, limits_of
 from dmlcpu.batch.jobs.open_inputs import Tell
 from dmlcpu.batch.jobs.outcomes import Failure, Run
 from dmlcpu.batch.jobs.prepare import Options, prepare
-from dmlcpu.batch.jobs.progress import Progress, Silent
+from dmlcpu.batch.jobs.progress import Progress
 from dmlcpu.batch.jobs.serve import serve
 from dmlcpu.batch.jobs.signals import terminated_as_interrupted
 from dmlcpu.batch.jobs.step import Outcome, Settings
@@ -203,7 +202,7 @@ def run_jobs(
         force=force,
         retry_failed=retry_failed,
     )
-    told = Progress() if progress else Silent()
+    told = Progress(shown=progress)
     with terminated_as_interrupted():
         prepared = prepare(jobs, options, told)
     try:
@@ -229,7 +228,7 @@ def _outcomes(
     directory: Path,
     *,
     limits: Limits,
-    crew: Callable[[int], AbstractContextManager[Workers] | None],
+    crew: Callable[[int], Workers | None],
     retries: int,
     tell: Tell,
     stopping: Callable[[], bool],
@@ -240,17 +239,15 @@ def _outcomes(
     if workers is None:
         yield from enumerate(itertools.chain.from_iterable(work(tasks, stopping, tell)))
     elif tasks:
-        with workers as entered:
-            yield from dispatch(work, tasks, entered, retries=retries, stopping=stopping)
+        with workers:
+            yield from dispatch(work, tasks, workers, retries=retries, stopping=stopping)
 
 
-def _workers(
-    limits: Limits, scheduler: str | None, executor: Executor | None, tasks: int
-) -> AbstractContextManager[Workers] | None:
+def _workers(limits: Limits, scheduler: str | None, executor: Executor | None, tasks: int) -> Workers | None:
     """Return the workers that tasks are handed to; None: they run in this process."""
     count = min(limits.workers, tasks)
     if executor is not None:
-        return executors.Given(executor, limits.workers)
+        return Workers(executor, limits.workers)
     if scheduler:
         return executors.Cluster(scheduler, count)
     if limits.workers == 1:

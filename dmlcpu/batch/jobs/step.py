@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from dmlcpu.batch.files import FileError, Writer, create, identity, sync_folder
 from dmlcpu.batch.jobs.job import Identity, Task
-from dmlcpu.batch.jobs.open_inputs import InputError, OpenArguments, Tell, open_arguments
+from dmlcpu.batch.jobs.open_inputs import JobError, OpenArguments, Tell, open_arguments
 from dmlcpu.batch.jobs.operations import Operation, operation_of
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Region, Sink, Stopped, Tensor
@@ -39,10 +39,6 @@ class Outcome(NamedTuple):
     outputs: Mapping[str, Identity]
 
 
-class _JobError(Exception):
-    """A job has failed, for a reason in words."""
-
-
 @contextlib.contextmanager
 def _writing(path: str) -> Iterator[None]:
     """Name the file of the job, where the system names a temporary one."""
@@ -50,7 +46,7 @@ def _writing(path: str) -> Iterator[None]:
         yield
     except (OSError, FileError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
-        raise _JobError(f"output: {path!r}: {reason or error}") from error
+        raise JobError(f"output: {path!r}: {reason or error}") from error
 
 
 class Step:
@@ -187,9 +183,9 @@ class Step:
             try:
                 now = identity(os.path.join(self._settings.directory, path), content=False)
             except OSError as error:
-                raise _JobError(f"inputs: {path!r}: {error.strerror or error}") from error
+                raise JobError(f"inputs: {path!r}: {error.strerror or error}") from error
             if any(before[key] != value for key, value in now.items()):
-                raise _JobError(f"inputs: {path!r} has changed since it was checked")
+                raise JobError(f"inputs: {path!r} has changed since it was checked")
 
 
 def finished(steps: list[Step]) -> list[Outcome]:
@@ -234,4 +230,4 @@ def _in_words(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return "not enough memory"
     text = " ".join(str(error).split("\n"))
-    return text if isinstance(error, DmlError | InputError | _JobError) else f"{type(error).__name__}: {text}"
+    return text if isinstance(error, DmlError | JobError) else f"{type(error).__name__}: {text}"

@@ -15,8 +15,8 @@ import serving
 from processes_of_jobs import HERE, begun
 
 from dmlcpu.batch.jobs import dispatch as dispatch_module
-from dmlcpu.batch.jobs.dispatch import Lost, WorkerError, dispatch
-from dmlcpu.batch.jobs.executors import Cluster, Given, Processes
+from dmlcpu.batch.jobs.dispatch import Lost, WorkerError, Workers, dispatch
+from dmlcpu.batch.jobs.executors import Cluster, Processes
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="of POSIX")
 EVERYWHERE = pytest.mark.parametrize("kind", ["loky", "dask", "threads"])
@@ -28,7 +28,7 @@ def started(kind, count=2):
     """Start workers: "local" is a Dask cluster of a run's own, "dask" one that is there already."""
     with contextlib.ExitStack() as stack:
         if kind == "threads":
-            workers = Given(stack.enter_context(ThreadPoolExecutor(count)), count)
+            workers = Workers(stack.enter_context(ThreadPoolExecutor(count)), count)
         elif kind == "loky":
             workers = Processes(count, {})
         elif kind == "local":
@@ -126,7 +126,7 @@ def test_stopping_before_anything_begins_serves_no_item():
 
 @POSIX
 @IN_PROCESSES
-@pytest.mark.parametrize("retries", [0, 2])
+@pytest.mark.parametrize("retries", [0, 1])
 def test_items_that_kill_their_worker_are_lost_and_no_others(kind, tmp_path, retries, capfd):
     items = [-value if value in (1, 20, 21) else value for value in range(40)]
     serve = partial(serving.dying, tmp_path, 99, signal.SIGKILL)
@@ -190,7 +190,7 @@ def test_a_broken_executor_of_the_program_ends_the_run(tmp_path):
     serve = partial(serving.dying, tmp_path, 99, "exit")
     with (
         ProcessPoolExecutor(2, context) as executor,
-        Given(executor, 2) as workers,
+        Workers(executor, 2) as workers,
         pytest.raises(WorkerError, match="the executor is broken: worker died"),
     ):
         list(served(workers, serve, [1, -2, 3]))

@@ -20,8 +20,9 @@ def saved(path: Path, again: set[str] | None = None, **outcomes: str) -> None:
     manifest.begin(again or set())
     for id_, outcome in outcomes.items():
         manifest.record(id_, {"outcome": outcome})
+    assert manifest.lines is not None
+    assert manifest.lines.error is None
     manifest.close()
-    assert manifest.error is None
 
 
 def recorded(path: Path) -> dict[str, str]:
@@ -89,9 +90,10 @@ def test_a_manifest_that_is_removed_during_a_run_is_an_error(tmp_path: Path) -> 
     manifest.begin(set())
     (tmp_path / "manifest").unlink()
     manifest.record("a", {"outcome": "done"})
-    manifest.sync()
-    assert manifest.error is not None
-    assert manifest.error.strerror == "the file was removed during the run"
+    assert manifest.lines is not None
+    manifest.lines.sync()
+    assert manifest.lines.error is not None
+    assert manifest.lines.error.strerror == "the file was removed during the run"
     manifest.close()
 
 

@@ -12,7 +12,7 @@ from job_files import outcomes, save_jobs
 import dmlcpu
 from dmlcpu.batch import JobsError, plan_jobs, run_jobs
 from dmlcpu.batch.jobs.operations import is_model, operation_of, version_of
-from dmlcpu.batch.jobs.progress import Silent
+from dmlcpu.batch.jobs.progress import Progress
 from dmlcpu.operators import OPERATORS
 
 GENERATOR = np.random.default_rng(3)
@@ -67,7 +67,7 @@ def expected(op: str, arrays: dict[str, np.ndarray], attrs: dict[str, Any]) -> d
 def test_in_one_piece_and_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
     """The results' files are the same, byte for byte, and hold the function's results; what blocks read is told."""
     told: list[int] = []
-    monkeypatch.setattr(Silent, "read", lambda self, nbytes: told.append(nbytes))
+    monkeypatch.setattr(Progress, "read", lambda self, nbytes: told.append(nbytes))
     op, (arrays, attrs) = call.split()[0], CALLS[call]
     for name, array in arrays.items():
         np.save(tmp_path / f"{name}.npy", array)
