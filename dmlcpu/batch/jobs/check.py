@@ -17,12 +17,12 @@ from dmlcpu.common.faults import MissingExtraError, ModelError, listed
 from dmlcpu.common.regions import Tensor
 from dmlcpu.errors import DmlError
 
-# How TypeErrors tell of arguments of the wrong kind.
+# The message of a TypeError about an argument of the wrong kind.
 _WRONG_KIND = re.compile(r"\w+: ([\w.]+) is (.+); allowed: (.+)", re.DOTALL)
 
 
 class Checker:
-    """What jobs are checked against: the directory that paths are relative to, and memory."""
+    """Checks jobs against a directory, which paths are relative to, and a limit of memory."""
 
     def __init__(self, directory: Path, memory: int, *, content: bool) -> None:
         self.directory = directory
@@ -95,7 +95,7 @@ class Checker:
         return tuple(name for name in operation.results if name in wanted)
 
     def _folder_fault(self, folder: str) -> str | None:
-        """Return why no file can be made in a folder, which need not be there yet."""
+        """Return why no file can be made in a folder, which need not exist yet."""
         if folder not in self._folders:
             there = Path(folder)
             while not os.path.exists(there) and there != there.parent:
@@ -123,7 +123,7 @@ class Checker:
         except (DmlError, TypeError) as error:
             self._note(place, job, error)
             return None
-        except Exception as error:  # what nobody has thought of is a job's fault, too, and does not end all the others
+        except Exception as error:  # an error that no check foresees is a fault of this job only
             place.refuse("", f"{type(error).__name__}: {' '.join(str(error).split())}", "what the operator's page says")
             return None
         tensors, peak = estimate.results, estimate.memory
@@ -162,7 +162,7 @@ class Checker:
         )
 
     def _held(self, job: Job, tensors: Mapping[str, Tensor | None]) -> int:
-        """Return the bytes of results that are in memory until their file is written, as it cannot be in regions."""
+        """Return the bytes of results whose files are not written in regions: they stay in memory until then."""
         held = 0
         for path, names in job.targets.items():
             copies = HELD.get(os.path.splitext(path)[1].lower(), 0)
@@ -170,7 +170,7 @@ class Checker:
         return held
 
     def _note(self, place: Place, job: Job, error: Exception) -> None:
-        """Note what an operator has refused, under the member of the job that gives the argument."""
+        """Note a refusal of an operator, under the member of the job that gives the argument."""
         if isinstance(error, DmlError):
             field, found, allowed = error.field, error.found, error.allowed
         elif match := _WRONG_KIND.fullmatch(str(error)):
@@ -184,7 +184,7 @@ class Checker:
 
 
 def _target_fault(file: str) -> str | None:
-    """Return why a file cannot be replaced, or made, where that is plain from its name."""
+    """Return why a file cannot be replaced or made, as far as its name tells."""
     try:
         is_folder = stat.S_ISDIR(os.stat(file).st_mode)
     except FileNotFoundError:
@@ -197,7 +197,7 @@ def _target_fault(file: str) -> str | None:
 
 
 def check_apart(pairs: Iterable[tuple[Place, Job | None]], directory: Path) -> list[tuple[Place, Job | None]]:
-    """Return the jobs, without those whose id another has; note these, and targets that are written or read twice."""
+    """Return the jobs without duplicates of an id. Note such duplicates, and targets that are written or read twice."""
     pairs = list(pairs)
     names = Names(directory)
     inputs = {names.of(path): place.where for place, job in pairs if job for path in files_of(job)}
@@ -218,7 +218,7 @@ def check_apart(pairs: Iterable[tuple[Place, Job | None]], directory: Path) -> l
             if file in targets:
                 place.refuse("output", f"{path!r}, as at {targets[file]}", "a file of its own")
             targets.setdefault(file, place.where)
-            # What is in a zarr folder is a part of it, and goes when it is replaced.
+            # A file in a zarr folder is a part of it: replacing the folder removes the file.
             if any(folder in inputs or folder in folders for folder in _around(file)):
                 place.refuse("output", f"{path!r}, within an input or an output", "a file outside of it")
             if file in around_inputs:

@@ -3,6 +3,7 @@
 import math
 import pickle
 import queue
+import threading
 import time
 import traceback
 import uuid
@@ -14,18 +15,19 @@ from typing import Any, NamedTuple, Self, TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 
-# Yields results, one for each item and in order, in lists of those that come together. When the second argument returns
-# True, it yields the results that are finished, and ends.
+# Yields one result for each item, in order, in lists of several that are finished together. When the second argument
+# returns True, it yields the results that are finished, and ends.
 Serve = Callable[[Iterator[T], Callable[[], bool]], Iterator[list[R]]]
 
 _TICK = 0.1  # seconds between looks at stopping() while no chunk ends
-_CHUNK = 0.4  # seconds that a chunk is to take: beside them, the few milliseconds that an executor needs are little
+_CHUNK = 0.4  # seconds that a chunk is to take: much more than the few milliseconds that an executor needs for one
 _LONGEST = 1.0  # seconds after which a chunk returns its results, and leaves its other items to later chunks
 _MOST = 512  # items in a chunk
 _CHUNKS = 2  # in flight for each worker: one runs, one waits
 
-# In a worker: the runs that were told to stop.
+# In a worker: the runs that were told to stop, and whether a chunk has run.
 _stopped: set[str] = set()
+_settled = threading.Event()
 
 
 class Lost(NamedTuple):
@@ -40,7 +42,9 @@ class WorkerError(RuntimeError):
 
 
 class Workers:
-    """An executor that a program passes and shuts down itself, and how a dispatcher treats it."""
+    """An executor and how a dispatcher uses it. This one is a program's own, which the program shuts down."""
+
+    settling = 0.0  # seconds that the first chunk in a process waits
 
     def __init__(self, executor: Any, count: int) -> None:
         self.run = uuid.uuid4().hex
@@ -58,11 +62,11 @@ class Workers:
         return self._count
 
     def stop(self) -> None:
-        """Have the chunks return after the items at hand; here those of threads do, others return after a second."""
+        """Have the chunks return after the items at hand. Only threads hear it here; others return after a second."""
         stop_chunks(self.run)
 
     def renew(self, reason: str) -> None:
-        """Replace an executor that is broken; here only the program could do that."""
+        """Replace a broken executor. Only the program could do that here."""
         raise WorkerError(f"the executor is broken: {reason}")
 
 
@@ -74,8 +78,11 @@ class _Done(NamedTuple):
     fault: str | None
 
 
-def _serve_chunk(run: str, pickled: bytes) -> _Done:
+def _serve_chunk(run: str, pickled: bytes, settling: float) -> _Done:
     """Serve items in a worker."""
+    if settling and not _settled.is_set():
+        time.sleep(settling)
+    _settled.set()
     start = time.monotonic()
     results: list[Any] = []
 
@@ -110,9 +117,9 @@ def dispatch(
     workers : Workers
         Where the chunks run.
     retries : int
-        How often an item is tried again after a worker died of it. If a worker dies of a chunk, it is not known of
-        which item, or whether of another chunk: the chunk is tried once more while no other runs, then each of its
-        items. Only an item that is alone is given up.
+        How often an item is tried again after its worker died. When a worker dies, any item in flight may be the cause.
+        So each chunk in flight is tried once more while no other runs; if its worker dies again, each of its items is
+        tried alone. Only an item that was alone is given up.
     stopping : callable
         Asked about ten times a second. Once it returns True, workers finish the items that they are at; the others get
         no result.
@@ -187,7 +194,7 @@ class _Dispatcher:
         # Pickled here: Dask would look for tasks and futures in it.
         pickled = pickle.dumps((self._serve, [self._items[position] for position in positions]))
         try:
-            future = self._workers.executor.submit(_serve_chunk, self._workers.run, pickled)
+            future = self._workers.executor.submit(_serve_chunk, self._workers.run, pickled, self._workers.settling)
         except BrokenExecutor as error:
             self._broken = death_of(error) or ""
             self._suspects.appendleft(positions) if alone else self._waiting.extendleft(reversed(positions))

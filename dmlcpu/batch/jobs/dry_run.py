@@ -117,7 +117,7 @@ def plan_jobs(
     Raises
     ------
     JobsError
-        If the file of jobs is none.
+        If the file of jobs cannot be parsed.
     ManifestError, DmlError, OSError, ImportError
         As of `run_jobs`.
 

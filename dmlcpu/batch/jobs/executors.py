@@ -1,6 +1,7 @@
 """The executors that jobs run on: loky's processes, a Dask cluster, or one that a program passes."""
 
 import contextlib
+import io
 import logging
 import multiprocessing
 import os
@@ -11,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import BrokenExecutor
+from contextlib import redirect_stderr, redirect_stdout
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from types import ModuleType
@@ -62,6 +64,7 @@ class Processes(Workers):
 
     def _start(self) -> None:
         loky = check_loky()
+        _open_standard_streams()
         _start_trackers()
         for _ in range(_STARTS):
             self.executor = loky.ProcessPoolExecutor(
@@ -71,7 +74,9 @@ class Processes(Workers):
                 initargs=(self.run, self._going, self._alive),
             )
             # Workers inherit that signals are held back: Ctrl+C reaches all, and this process decides what follows.
-            with signals_held_back(signal.SIGINT, signal.SIGTERM):
+            # loky flushes the streams, which need not be there.
+            streams = redirect_stdout(sys.stdout or io.StringIO()), redirect_stderr(sys.stderr or io.StringIO())
+            with signals_held_back(signal.SIGINT, signal.SIGTERM), streams[0], streams[1]:
                 ready = self.executor.submit(os.getpid)
             try:
                 ready.result()
@@ -96,10 +101,18 @@ def check_loky() -> ModuleType:
     return optional("loky", "several processes need", "'dmlcpu[cli]'")
 
 
-def _start_trackers() -> None:
-    """Start the processes that clean up after loky and multiprocessing, with `_OF_LOKY` and without a word of theirs.
+def _open_standard_streams() -> None:
+    """Open the standard streams that are closed, or a pipe to a worker could take the number of one of them."""
+    while (file := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(file)
 
-    They are started before signals are held back: to start them lets signals in again.
+
+def _start_trackers() -> None:
+    """Start the processes that clean up after loky and multiprocessing.
+
+    No module of the current folder is taken for one of Python's there, either, and they print no warnings if this
+    process is killed. They start before signals are held back, because starting one lets signals in again.
     """
     from loky.backend import resource_tracker as tracker_of_loky  # type: ignore[import-untyped]
 
@@ -117,6 +130,7 @@ def _start_trackers() -> None:
 
 def _begin_worker(run: str, going: Connection, alive: Connection) -> None:
     """Begin a process of loky's: leave standard input and output to the coordinator, and watch it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it cannot be held back
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     os.dup2(nothing, 1)
@@ -133,6 +147,8 @@ def _begin_worker(run: str, going: Connection, alive: Connection) -> None:
 
 class Cluster(Workers):
     """A Dask cluster: one at an address, or a local one that ends with the run."""
+
+    settling = 0.5  # Dask's nanny gives up a worker that dies while it starts: a first item may not kill it at once
 
     def __init__(self, address: str, count: int) -> None:
         super().__init__(None, count)  # processes of a local cluster

@@ -16,7 +16,7 @@ from dmlcpu.common.faults import shown
 from dmlcpu.common.regions import Tensor
 
 _NOTHING: Mapping[str, Any] = {}
-Identity = dict[str, Any]  # what tells one state of a file from another
+Identity = dict[str, Any]  # size, time of change and more: differs when a file has changed
 
 _NAME = "::"  # between a file and the name of an array in it
 _FILE_MEMBERS = ("path", "name", "dtype")
@@ -73,13 +73,13 @@ class Job(NamedTuple):
 class Task(NamedTuple):
     """A job that is not done, on its way from the check to its outcome, whichever process carries it out."""
 
-    where: str  # it stands
+    where: str  # the file and line of the job
     id: str
-    faults: list[JobFault]  # if there are any, it cannot run, and only `job` may be known besides
+    faults: list[JobFault]  # with any, the job cannot run, and the fields after `job` are empty
     job: Job | None  # None: its entry has faults
     inputs: Mapping[str, Identity] = _NOTHING  # its files as they were when they were checked
     shapes: Mapping[str, tuple[int, ...]] = _NOTHING  # of the inputs that are large
-    results: Mapping[str, Tensor | None] = _NOTHING  # those that are written; None: only the run tells
+    results: Mapping[str, Tensor | None] = _NOTHING  # that are written; None: not known before the run
     kernel: str | None = None
     read_bytes: int = 0
     peak_bytes: int = 0  # of memory, about
@@ -87,7 +87,7 @@ class Task(NamedTuple):
 
     @property
     def written_bytes(self) -> int:
-        """How many bytes the results take, as far as that is known."""
+        """How many bytes the results take, as far as they are known."""
         return sum(tensor.nbytes for tensor in self.results.values() if tensor)
 
 
@@ -266,7 +266,7 @@ def files_of(job: Job) -> Iterator[str]:
 
 
 def identities(job: Job, directory: Path, *, content: bool) -> dict[str, Identity]:
-    """Return what tells the files that a job's results come from, from others."""
+    """Return the identities of the files that a job's results come from."""
     paths = [*files_of(job)]
     if is_model(job.op):
         paths += [os.path.relpath(path, directory) for path in operation_of(job.op, directory).files]
@@ -280,7 +280,7 @@ def identities(job: Job, directory: Path, *, content: bool) -> dict[str, Identit
 
 
 class Names:
-    """One name for each file, whichever way a job goes to it: over links, `..` or the root."""
+    """One name for each file, however a job spells it: by links, with `..` or from the root."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

@@ -1,4 +1,4 @@
-"""A file of JSON lines that only ever gains whole ones, whatever happens to the process or the disk."""
+"""A file of JSON lines that gains whole lines only, even if the process is killed or the disk is full."""
 
 import errno
 import json
@@ -11,14 +11,14 @@ _NO_SYNC = (errno.EINVAL, errno.ENOTSUP)  # of pipes and terminals: there is not
 
 
 def as_line(record: Mapping[str, Any]) -> bytes:
-    """Return a record as a line of JSON; of names of files that are not UTF-8, such bytes are escaped."""
+    """Return a record as a line of JSON. In names of files, bytes that are not UTF-8 are escaped."""
     return json.dumps(record, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
 
 
 class Lines:
     """A file that lines are appended to.
 
-    Each line is one write. What a full disk takes only a part of is taken back, and written with a later line.
+    If a full disk takes only a part of a write, that part is removed, and the lines are written with later ones.
     """
 
     def __init__(self, path: Path) -> None:

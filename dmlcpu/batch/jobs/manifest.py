@@ -34,18 +34,17 @@ def record_of(job: Job, inputs: Mapping[str, Any], outcome: str, seconds: float,
 
 
 class ManifestError(ValueError):
-    """A manifest cannot be used: it is none, or another run is using it."""
+    """A manifest cannot be used: the file is something else, or another run uses it."""
 
 
 class Manifest:
-    """The recorded outcomes of jobs: a file that lines are appended to, of which the last line of each id counts.
+    """The recorded outcomes of jobs, in a file that is only appended to. The last line of each id counts.
 
-    Before a job that is recorded as done runs again, a line says that it has started: so a run that is killed leaves it
-    not done. If a job has failed, that stays known until its next outcome, or a run that was killed would hide it from
-    --retry-failed.
+    Before a job that is recorded as done runs again, a line says that it has started: if the run is killed, the job is
+    not done. A job that has failed stays recorded as failed until its next outcome, so that --retry-failed finds it.
 
-    The file is locked as long as it is open; the system unlocks it when the process ends, however it does. One that is
-    not there yet is made by `begin`.
+    The file is locked while it is open; the system unlocks it when the process ends, even by SIGKILL. `begin` creates a
+    file that does not exist.
     """
 
     def __init__(self, path: Path, *, lock: bool = True) -> None:
@@ -86,7 +85,7 @@ class Manifest:
             raise ManifestError(f"{self.path} is there and no manifest of dmlcpu; allowed: another file, by --manifest")
         for line in lines:
             record = _loaded(line)
-            if not isinstance(record, dict) or not isinstance(record.get("id"), str):  # torn, or somebody's own
+            if not isinstance(record, dict) or not isinstance(record.get("id"), str):  # torn, or not written by a run
                 continue
             if record.get("outcome") != STARTED:
                 self.records[record["id"]] = record
@@ -98,7 +97,7 @@ class Manifest:
         if self.lines is None:
             self._open()
         assert self.lines is not None
-        if os.fstat(self.lines.file).st_size != self._size:  # a run that began after this one has looked
+        if os.fstat(self.lines.file).st_size != self._size:  # another run has begun since this one read the file
             self._refuse_second()
         started = [id_ for id_ in ids if self.records.get(id_, {}).get("outcome") == DONE]
         header = [] if self._size else [_HEADER]

@@ -1,4 +1,4 @@
-"""A job's arguments: its files opened, and put beside the values that it gives."""
+"""A job's arguments: its open files, and the values that it gives."""
 
 import os
 import threading
@@ -15,7 +15,7 @@ from dmlcpu.common.arguments import Array
 from dmlcpu.common.faults import MissingExtraError
 from dmlcpu.common.regions import Region
 
-Tell = Callable[[int], None]  # that so many bytes were read
+Tell = Callable[[int], None]  # called with a number of bytes that were read
 
 
 class JobError(Exception):
@@ -24,7 +24,7 @@ class JobError(Exception):
 
 @dataclass(slots=True)
 class OpenArguments:
-    """The arguments of a job: of the operation's sources open files, all others in memory."""
+    """The arguments of a job: open files for the operation's sources, all others in memory."""
 
     values: dict[str, Any]
     sources: dict[str, FileSource] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class OpenArguments:
 
     @property
     def whole_bytes(self) -> int:
-        """How many bytes those sources take that are read whole, as their format cannot be read in regions."""
+        """How many bytes the sources take that cannot be read in regions, but only whole."""
         return sum(source.nbytes for source in self.sources.values() if not source.in_regions)
 
     @property
@@ -71,9 +71,9 @@ class OpenArguments:
         return {**self.values, **{name: self._read(name) for name in self.sources}}
 
     def for_blocks(self, tell: Tell) -> dict[str, Any]:
-        """Return all arguments, of sources only those read that cannot be read in regions.
+        """Return all arguments. Sources that can be read in regions stay open files, the others are read.
 
-        tell: told how many bytes of the others are read, whenever some are.
+        tell: called with the number of bytes whenever a region is read.
         """
         return {
             **self.values,
@@ -91,7 +91,7 @@ class OpenArguments:
 
 
 class _Told:
-    """A source that tells how many bytes of it are read: each once, even if it is read again."""
+    """A source that tells how many of its bytes are read. Bytes that are read again are not counted again."""
 
     def __init__(self, source: FileSource, tell: Tell) -> None:
         self.shape, self.dtype = source.shape, source.dtype
@@ -143,7 +143,7 @@ def input_error(name: str, path: str, error: Exception) -> JobError:
 
 
 def found_and_allowed(path: str, error: Exception, allowed: str = "a file that can be read") -> tuple[str, str]:
-    """Return what is wrong with a file, and what would not be."""
+    """Return what is wrong with a file, and what is allowed."""
     if isinstance(error, FileError):
         return f"{path!r}: {error.found}", error.allowed
     if isinstance(error, FileNotFoundError):

@@ -1,4 +1,4 @@
-"""A run under way: what becomes of its jobs is counted, recorded and told."""
+"""A run under way: outcomes of jobs are counted, recorded and told."""
 
 import contextlib
 import os
@@ -43,7 +43,7 @@ class Failure:
 
 
 class Run:
-    """A run under way: what it has done, and where that is recorded."""
+    """A run under way: its counts and failures, and where they are recorded."""
 
     def __init__(self, prepared: Prepared, log: Path | None, told: Progress, max_failures: int | None) -> None:
         self.done = self.failed = 0
@@ -94,7 +94,7 @@ class Run:
         """Remove temporary files that a killed run, or worker, has left."""
         directory, jobs = self._prepared.directory, [task.job for task in self._prepared.todo if task.job]
         for path in stray(os.path.join(directory, target) for job in jobs for target in job.targets):
-            with contextlib.suppress(OSError):  # somebody else's: it does no harm
+            with contextlib.suppress(OSError):  # of another user: it does no harm
                 remove(path)
 
     def _finished(self, task: Task, outcome: Outcome) -> None:

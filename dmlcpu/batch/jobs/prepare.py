@@ -1,4 +1,4 @@
-"""From a file of jobs to what there is to do: read, compared with the manifest, checked."""
+"""From a file of jobs to tasks: it is read, compared with the manifest, and checked."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -40,9 +40,9 @@ class Prepared:
     source: str
     directory: Path
     todo: list[Task]
-    named: list[Job]  # all, also those that are not run
+    named: list[Job]  # all jobs, also those that do not run
     done_before: int
-    left_out: int  # not done either, but only those recorded as failed are to be run
+    left_out: int  # not done, but not recorded as failed, where only failed jobs run
     manifest: Manifest | None
 
     @property
@@ -72,7 +72,7 @@ def _is_of(path: PathLike, jobs: Iterable[Job], directory: Path) -> bool:
 
 
 def prepare(jobs: Jobs, options: Options, progress: Progress) -> Prepared:
-    """Read, compare and check jobs. The manifest is locked from here on, unless it is only looked at."""
+    """Read, compare and check jobs. Unless `only_look`, the manifest is locked from here on."""
     listing = read_jobs(jobs, None if options.directory is None else Path(options.directory))
     pairs = check_apart(jobs_of(listing), listing.directory)
     path = _manifest_beside(jobs) if options.manifest is None else Path(options.manifest)
@@ -80,7 +80,7 @@ def prepare(jobs: Jobs, options: Options, progress: Progress) -> Prepared:
         raise DmlError("run_jobs", "manifest", repr(os.fspath(path)), "a file that is not one of the jobs'")
     manifest = Manifest(path, lock=not options.only_look) if path else None
     try:
-        with at_most(options.limits.threads):  # what kernels are chosen may depend on it
+        with at_most(options.limits.threads):  # the choice of kernels may depend on it
             return _compare(listing, pairs, manifest, options, progress)
     except BaseException:
         if manifest:

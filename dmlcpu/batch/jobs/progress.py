@@ -1,4 +1,4 @@
-"""What is told of a run while it goes on, on standard error: a bar on a terminal, and lines."""
+"""Progress of a run on standard error: a bar on a terminal, and lines."""
 
 import contextlib
 import io
@@ -13,11 +13,11 @@ T = TypeVar("T")
 
 
 class Progress:
-    """A bar of tqdm's on a terminal: jobs, bytes, bytes a second, the time left, failures; elsewhere only the lines."""
+    """tqdm's bar on a terminal, with jobs, bytes, bytes a second, the time left and failures; elsewhere lines only."""
 
     def __init__(self, *, shown: bool = True) -> None:
         self._tqdm = extra("tqdm").tqdm if shown else None
-        closed = not shown or sys.stderr is None or sys.stderr.closed  # None: since the process was started
+        closed = not shown or sys.stderr is None or sys.stderr.closed  # None: it was closed when the process started
         self._stream: Any = _Heedless(io.StringIO() if closed else sys.stderr)
         self._bar: Any = None
         self._jobs = self._count = self._failed = 0
@@ -57,14 +57,14 @@ class Progress:
         )
 
     def read(self, nbytes: int) -> None:
-        """Count bytes of a job that goes on; may be called by any thread."""
+        """Count bytes of a job that is not finished; any thread may call it."""
         with self._counting:
-            if self._bar is not None:  # a run that is interrupted does not wait for its threads
+            if self._bar is not None:  # threads of an interrupted run may come late
                 self._ahead += nbytes
                 self._bar.update(nbytes)
 
     def finished(self, nbytes: int, *, failed: bool) -> None:
-        """Count a job that has read so many bytes, with those that were counted before."""
+        """Count a job, and those of its bytes that `read` has not counted."""
         with self._counting:
             if self._bar is None:
                 return
@@ -87,7 +87,7 @@ class Progress:
 
 
 class _Heedless:
-    """A stream that may break: its terminal is closed, its disk full. The run goes on, and nobody is told."""
+    """A stream whose errors are ignored: the run goes on when its terminal is closed or its disk is full."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

@@ -1,4 +1,4 @@
-"""`run_jobs`: jobs are checked, those that are done are left out, the others run here, in workers or on a cluster."""
+"""`run_jobs`: jobs are checked, done ones are left out, the others run here, in workers or on a cluster."""
 
 import functools
 import itertools
@@ -92,8 +92,8 @@ def run_jobs(
 ) -> BatchResult:
     """Run operators and DxDispatch models over many files.
 
-    All jobs are checked first. What becomes of each is recorded in the manifest: the same call again does only what is
-    missing, failed or changed.
+    All jobs are checked first. The outcome of each is recorded in the manifest: the same call again runs only jobs that
+    are missing, have failed or have changed.
 
     Parameters
     ----------
@@ -110,8 +110,8 @@ def run_jobs(
     workers : int, optional
         How many processes; by default 1, and then jobs run in this one. A cluster at an address has its own.
     threads : int, optional
-        How many threads each worker computes with; by default so many that all have one for each core, and on a
-        cluster 1.
+        How many threads each worker computes with; by default the workers share the cores evenly, and on a cluster
+        each has 1.
     max_memory : int or str, optional
         Bytes for arrays, of all workers together; "512M" and "4G" are understood. By default half of the memory there
         is. At a scheduler's address it is what each job may take, by default 1 GiB. Larger .npy files and zarr arrays
@@ -126,7 +126,7 @@ def run_jobs(
     keep_going : bool, default False
         Run the jobs that are right even if others are not.
     max_failures : int, optional
-        Stop after so many failures.
+        Stop after this number of failures.
     force : bool, default False
         Run all jobs, whatever the manifest says.
     retry_failed : bool, default False
@@ -146,7 +146,7 @@ def run_jobs(
     JobsError
         If a job is not right, and not `keep_going`: its `faults` are all that is wrong, and nothing has been run.
     ManifestError
-        If the manifest is none, or another run is using it.
+        If the manifest is another kind of file, or another run uses it.
     WorkerError
         If workers do not start, a cluster's scheduler is not there or gone, or `executor` breaks. Outcomes until then
         are recorded.
@@ -252,6 +252,6 @@ def _workers(limits: Limits, scheduler: str | None, executor: Executor | None, t
         return executors.Cluster(scheduler, count)
     if limits.workers == 1:
         return None
-    # No thread that only waits: NumPy's and SciPy's libraries would start one for each core in each worker.
+    # NumPy's and SciPy's libraries would start a thread for each core in each worker, all of which would only wait.
     threads = {"DMLCPU_NUM_THREADS": str(limits.threads), "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     return executors.Processes(count, threads)

@@ -37,7 +37,7 @@ def serve(
 
 
 class _Loop:
-    """The tasks under way: those that are read ahead, those that wait to be written together, those that are written.
+    """The tasks under way: read ahead, waiting to be written together, being written.
 
     Together they take no more memory than the settings allow, except that one task is always under way.
     """
@@ -69,14 +69,14 @@ class _Loop:
                     break
                 # A failure is told at once: it may end the run.
                 yield from self._written(wait_for_all=step.error is not None)
-            elif self._next:  # there is no memory for it before others are finished
+            elif self._next:  # it waits for memory of the tasks that are written
                 yield from self._written(wait_for_all=True)
             else:
                 break
         yield from self._written(wait_for_all=True)
 
     def close(self) -> None:
-        """End the threads. What is being written is finished, the rest is discarded."""
+        """End the threads. Files that are being written are finished, the rest is discarded."""
         self._reader.shutdown(cancel_futures=True)
         self._writers.shutdown(cancel_futures=True)
         under_way = [self._bundle, *(steps for steps, future in self._writing if future.cancelled())]

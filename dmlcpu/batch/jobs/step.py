@@ -32,7 +32,7 @@ class Settings:
 
 
 class Outcome(NamedTuple):
-    """What became of a task."""
+    """The outcome of a task."""
 
     error: str | None  # None: done
     seconds: float
@@ -41,7 +41,7 @@ class Outcome(NamedTuple):
 
 @contextlib.contextmanager
 def _writing(path: str) -> Iterator[None]:
-    """Name the file of the job, where the system names a temporary one."""
+    """Replace the temporary name in the system's errors by the name that the job gives."""
     try:
         yield
     except (OSError, FileError) as error:
@@ -69,7 +69,7 @@ class Step:
         self._outputs: dict[str, Identity] = {}
 
     def attempt(self, action: Callable[[], None]) -> None:
-        """Do something unless the task has failed already; a failure is kept in words, and leaves no temporary file."""
+        """Do something unless the task has failed. A failure is kept as text, and temporary files are removed."""
         if self.error is not None:
             return
         start = time.perf_counter()
@@ -85,7 +85,7 @@ class Step:
             self._seconds += time.perf_counter() - start
 
     def outcome(self) -> Outcome:
-        """Return what became of the task."""
+        """Return the outcome of the task."""
         return Outcome(self.error, self._seconds, self._outputs)
 
     def close(self) -> None:
@@ -140,13 +140,13 @@ class Step:
         self._results = {}
 
     def finish(self) -> None:
-        """Have the results on the disk, under temporary names."""
+        """Bring the results to the disk, under temporary names."""
         for path, writer in self._writers.items():
             with _writing(path):
                 writer.finish()
 
     def put_in_place(self) -> None:
-        """Give the results their names, if the files they come from are still what they were."""
+        """Give the results their names, if the inputs have not changed since they were checked."""
         self._check_unchanged()
         for path, writer in self._writers.items():
             with _writing(path):
@@ -158,9 +158,9 @@ class Step:
                 self._outputs[path] = identity(os.path.join(self._settings.directory, path), content=False)
 
     def sync_folders(self, failures: dict[str, OSError | None]) -> None:
-        """Have the names on the disk; failures: of folders that were synced before, and of those that are now.
+        """Sync the folders of the results; failures: results of earlier syncs by folder, to which this adds.
 
-        No folder is synced again: the system tells of a failure once.
+        Each folder is synced once, because the system reports a failure once.
         """
         for path, writer in self._writers.items():
             if writer.folder not in failures:
@@ -210,14 +210,14 @@ def finished(steps: list[Step]) -> list[Outcome]:
 
 
 class _Nowhere:
-    """Takes a result that is not wanted."""
+    """A sink for results that are not wanted."""
 
     def write(self, region: Region, block: Array) -> None:
         pass
 
 
 def _failure(action: Callable[[str], None], path: str) -> OSError | None:
-    """Do something; return why the system has refused it, if it has."""
+    """Do something; return the system's error, if there is one."""
     try:
         action(path)
     except OSError as error:

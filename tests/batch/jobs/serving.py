@@ -13,7 +13,7 @@ def doubled(items, stopping):
 
 
 def dying(folder, times, how, items, stopping):
-    """Die of negative items, each so many times; note each try."""
+    """Die of negative items, each as often as `times` says; note each try."""
     for item in items:
         if item < 0:
             tried = Path(folder, f"{-item}")

@@ -14,7 +14,7 @@ def lines_of(path: Path) -> list[object]:
 
 
 def full_disk(monkeypatch: pytest.MonkeyPatch, taken: int) -> list[int]:
-    """Let the disk take so many bytes more; how many can be changed."""
+    """Let the disk take a number of bytes more, which is returned and can be changed."""
     left = [taken]
 
     def write(file: int, content: bytes) -> int:

@@ -101,7 +101,7 @@ class Closed(Terminal):
         raise BrokenPipeError
 
 
-def test_a_run_goes_on_when_nobody_can_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_goes_on_when_standard_error_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     closed = io.StringIO()
     closed.close()
     for stream in (Closed(), closed, None):

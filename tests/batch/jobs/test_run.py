@@ -154,7 +154,9 @@ def test_what_is_logged(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("most", [1, 2, 100])
-def test_so_many_failures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, most: int) -> None:
+def test_a_run_stops_after_max_failures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, most: int
+) -> None:
     from dmlcpu.batch.jobs import run as run_module
 
     def break_and_run(*args: Any, **more: Any) -> Any:
