@@ -40,7 +40,7 @@ class Checker:
         inputs: dict[str, Identity] = {}
         with contextlib.suppress(OSError):  # a file that is missing is noted when it is opened
             inputs = identities(job, self.directory, content=self._content)
-        with open_arguments(job, operation, self.directory, place) as opened:
+        with contextlib.closing(open_arguments(job, operation, self.directory, place)) as opened:
             if place.faults:
                 return None
             return self._fit(place, job, operation, opened, wanted, inputs)

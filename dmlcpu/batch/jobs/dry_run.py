@@ -8,7 +8,7 @@ from dmlcpu.batch.jobs.entries import PathLike
 from dmlcpu.batch.jobs.faults import JobFault, printable
 from dmlcpu.batch.jobs.job import Task
 from dmlcpu.batch.jobs.limits import limits_of, size
-from dmlcpu.batch.jobs.prepare import Options, prepare
+from dmlcpu.batch.jobs.prepare import prepare
 from dmlcpu.batch.jobs.progress import Progress
 from dmlcpu.common.regions import Tensor
 
@@ -133,16 +133,17 @@ def plan_jobs(
     >>> plan.jobs[0].outputs
     {'values': '(2,) float32', 'indices': '(2,) int64'}
     """
-    options = Options(
+    prepared = prepare(
+        jobs,
+        Progress(shown=False),
         directory=directory,
         manifest=manifest,
         limits=limits_of(workers, threads, max_memory, scheduler),
+        lock=False,
         content_hash=content_hash,
         force=force,
         retry_failed=retry_failed,
-        only_look=True,
     )
-    prepared = prepare(jobs, options, Progress(shown=False))
     return JobsPlan([_planned(task) for task in prepared.todo], prepared.done_before, prepared.left_out)
 
 

@@ -162,8 +162,15 @@ class Cluster(Workers):
         with contextlib.ExitStack() as stack:
             # What Dask logs of workers that die, the run tells in its own words.
             stack.enter_context(_distributed().utils.silence_logging_cmgr(logging.CRITICAL))
-            self._client = stack.enter_context(_client(self._address, self._count))
-            self.executor = self._client.get_executor(pure=False)
+            address = self._address
+            if address == LOCAL:
+                address = stack.enter_context(_local_cluster(_distributed(), self._count)).scheduler_address
+            try:
+                client = _distributed().Client(address, set_as_default=False, timeout=_PATIENCE)
+            except (OSError, ValueError) as error:
+                raise WorkerError(f"no scheduler at {address}: {error}") from None
+            self._client = stack.enter_context(client)
+            self.executor = client.get_executor(pure=False)
             self._open = stack.pop_all()
         return self
 
@@ -231,25 +238,6 @@ def _scheduler_there() -> Iterator[None]:
         raise WorkerError(f"{_GONE}: {error}") from None
 
 
-@contextlib.contextmanager
-def _client(address: str, workers: int) -> Iterator[Any]:
-    """Connect to a cluster; a local one lives as long as the connection."""
-    distributed = _distributed()
-    with contextlib.ExitStack() as stack:
-        if address == LOCAL:
-            try:
-                cluster = _local_cluster(distributed, workers)
-            except RuntimeError as error:
-                advice = 'a script has to start them under `if __name__ == "__main__":`'
-                raise WorkerError(f"the cluster's workers do not start ({error}); {advice}") from None
-            address = stack.enter_context(cluster).scheduler_address
-        try:
-            client = distributed.Client(address, set_as_default=False, timeout=_PATIENCE)
-        except (OSError, ValueError) as error:
-            raise WorkerError(f"no scheduler at {address}: {error}") from None
-        yield stack.enter_context(client)
-
-
 def _local_cluster(distributed: ModuleType, workers: int) -> Any:
     """Start a scheduler in this process, and workers that listen on this machine only."""
     from dask import config
@@ -258,16 +246,20 @@ def _local_cluster(distributed: ModuleType, workers: int) -> Any:
     if sys.platform != "win32":
         resource_tracker.ensure_running()
     with config.set({"distributed.scheduler.allowed-failures": 0}), signals_held_back(signal.SIGINT):
-        return distributed.LocalCluster(
-            n_workers=workers,
-            threads_per_worker=1,
-            processes=True,
-            host="127.0.0.1",
-            dashboard_address=None,
-            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # its web server, which cannot be left out
-            memory_limit=0,  # or Dask would kill workers that hold large arrays
-            silence_logs=logging.CRITICAL,
-        )
+        try:
+            return distributed.LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                processes=True,
+                host="127.0.0.1",
+                dashboard_address=None,
+                scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # its web server, which cannot be left out
+                memory_limit=0,  # or Dask would kill workers that hold large arrays
+                silence_logs=logging.CRITICAL,
+            )
+        except RuntimeError as error:
+            advice = 'a script has to start them under `if __name__ == "__main__":`'
+            raise WorkerError(f"the cluster's workers do not start ({error}); {advice}") from None
 
 
 def _distributed() -> ModuleType:

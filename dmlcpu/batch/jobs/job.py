@@ -179,7 +179,8 @@ def _job(
         output = _normal(fill(output, "output"))
     else:
         output = {name: _normal(fill(path, f"output.{name}")) for name, path in output.items()}
-    place.id = fill(members["id"], "id") if "id" in members else _id_of(output)
+    by_default = output if isinstance(output, str) else ", ".join(output.values())
+    place.id = fill(members["id"], "id") if "id" in members else by_default
     inputs, attrs = {}, dict(members["attrs"])
     for name, value in members["inputs"].items():
         if isinstance(value, str | dict):
@@ -218,10 +219,6 @@ def _can_be_named(path: str) -> bool:
 def _normal(path: str) -> str:
     """Return a path without `./`, so that a file has one name."""
     return str(Path(path))
-
-
-def _id_of(output: str | dict[str, str]) -> str:
-    return output if isinstance(output, str) else ", ".join(output.values())
 
 
 def _file_input(place: Place, field: str, value: Any, fill: Callable[[str, str], str]) -> FileInput:

@@ -2,13 +2,11 @@
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from dmlcpu.batch.jobs.job import Job
 from dmlcpu.batch.jobs.lines import Lines
-from dmlcpu.batch.jobs.operations import version_of
 
 try:
     import fcntl
@@ -19,18 +17,6 @@ _HEADER = {"dmlcpu": "manifest", "version": 1}
 DONE, FAILED, STARTED = "done", "failed", "started"
 
 Record = dict[str, Any]
-
-
-def record_of(job: Job, inputs: Mapping[str, Any], outcome: str, seconds: float, **more: Any) -> Record:
-    """Return what the manifest says of a job, besides its id."""
-    return {
-        "job": job.description,
-        "version": version_of(job.op),
-        "inputs": inputs,
-        "outcome": outcome,
-        "seconds": round(seconds, 6),
-        **more,
-    }
 
 
 class ManifestError(ValueError):
@@ -109,10 +95,10 @@ class Manifest:
         for id_ in started:
             del self.records[id_]
 
-    def record(self, id_: str, record: Record) -> None:
+    def record(self, record: Record) -> None:
         """Record a job's outcome."""
         assert self.lines is not None
-        self.lines.append({"id": id_, **record})
+        self.lines.append(record)
 
     def close(self) -> None:
         """Bring the file to the disk, close and unlock it."""

@@ -28,23 +28,12 @@ class OpenArguments:
 
     values: dict[str, Any]
     sources: dict[str, FileSource] = field(default_factory=dict)
-    _paths: dict[str, str] = field(default_factory=dict)
-
-    def __enter__(self) -> "OpenArguments":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    paths: dict[str, str] = field(default_factory=dict)  # of the sources
 
     def close(self) -> None:
         """Close the files."""
         for source in self.sources.values():
             source.close()
-
-    def add(self, name: str, source: FileSource, path: str) -> None:
-        """Add an open file."""
-        self.sources[name] = source
-        self._paths[name] = path
 
     @property
     def all(self) -> dict[str, Any]:
@@ -87,7 +76,7 @@ class OpenArguments:
         try:
             return self.sources[name].read()
         except (OSError, FileError) as error:
-            raise input_error(name, self._paths[name], error) from error
+            raise input_error(name, self.paths[name], error) from error
 
 
 class _Told:
@@ -124,7 +113,7 @@ def open_arguments(job: Job, operation: Operation, directory: Path, place: Place
         try:
             source = open_source(os.path.join(directory, each.path), each.name, each.dtype)
             if name in operation.sources:
-                opened.add(name, source, each.path)
+                opened.sources[name], opened.paths[name] = source, each.path
             else:
                 with source:
                     opened.values[name] = source.read()

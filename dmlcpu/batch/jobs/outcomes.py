@@ -13,7 +13,8 @@ from dmlcpu.batch.jobs.dispatch import Lost
 from dmlcpu.batch.jobs.faults import printable
 from dmlcpu.batch.jobs.job import Task
 from dmlcpu.batch.jobs.lines import Lines
-from dmlcpu.batch.jobs.manifest import DONE, FAILED, record_of
+from dmlcpu.batch.jobs.manifest import DONE, FAILED
+from dmlcpu.batch.jobs.operations import version_of
 from dmlcpu.batch.jobs.prepare import Prepared
 from dmlcpu.batch.jobs.progress import Progress
 from dmlcpu.batch.jobs.signals import stop_on_signals
@@ -101,8 +102,17 @@ class Run:
         """Count, record and tell what became of a job."""
         state = DONE if outcome.error is None else FAILED
         if self._manifest and task.job:
-            more = {"outputs": outcome.outputs} if outcome.error is None else {"error": outcome.error}
-            self._manifest.record(task.id, record_of(task.job, task.inputs, state, outcome.seconds, **more))
+            self._manifest.record(
+                {
+                    "id": task.id,
+                    "job": task.job.description,
+                    "version": version_of(task.job.op),
+                    "inputs": task.inputs,
+                    "outcome": state,
+                    "seconds": round(outcome.seconds, 6),
+                    **({"outputs": outcome.outputs} if outcome.error is None else {"error": outcome.error}),
+                }
+            )
         if outcome.error is None:
             self.done += 1
         else:

@@ -20,19 +20,6 @@ from dmlcpu.errors import DmlError
 from dmlcpu.runtime.threads import at_most
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """How jobs are checked and compared."""
-
-    directory: PathLike | None
-    manifest: PathLike | None
-    limits: Limits
-    content_hash: bool
-    force: bool
-    retry_failed: bool
-    only_look: bool = False
-
-
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """All jobs: those to do, and how many are left out."""
@@ -71,20 +58,32 @@ def _is_of(path: PathLike, jobs: Iterable[Job], directory: Path) -> bool:
     return any(names.of(each) == file for job in jobs for each in (*files_of(job), *job.targets))
 
 
-def prepare(jobs: Jobs, options: Options, progress: Progress) -> Prepared:
-    """Read, compare and check jobs. Unless `only_look`, the manifest is locked from here on."""
-    listing = read_jobs(jobs, None if options.directory is None else Path(options.directory))
+def prepare(
+    jobs: Jobs,
+    progress: Progress,
+    *,
+    directory: PathLike | None,
+    manifest: PathLike | None,
+    limits: Limits,
+    lock: bool,
+    **how: bool,
+) -> Prepared:
+    """Read, compare and check jobs; how: `content_hash`, `force`, `retry_failed`, as of `run_jobs`.
+
+    With `lock`, the manifest is locked from here on.
+    """
+    listing = read_jobs(jobs, None if directory is None else Path(directory))
     pairs = check_apart(jobs_of(listing), listing.directory)
-    path = _manifest_beside(jobs) if options.manifest is None else Path(options.manifest)
+    path = _manifest_beside(jobs) if manifest is None else Path(manifest)
     if path and _is_of(path, [job for _, job in pairs if job], listing.directory):
         raise DmlError("run_jobs", "manifest", repr(os.fspath(path)), "a file that is not one of the jobs'")
-    manifest = Manifest(path, lock=not options.only_look) if path else None
+    recorded = Manifest(path, lock=lock) if path else None
     try:
-        with at_most(options.limits.threads):  # the choice of kernels may depend on it
-            return _compare(listing, pairs, manifest, options, progress)
+        with at_most(limits.threads):  # the choice of kernels may depend on it
+            return _compare(listing, progress.checking(pairs, len(pairs)), recorded, limits, **how)
     except BaseException:
-        if manifest:
-            manifest.close()
+        if recorded:
+            recorded.close()
         raise
 
 
@@ -97,27 +96,30 @@ def _manifest_beside(jobs: Jobs) -> Path | None:
 
 def _compare(
     listing: Listing,
-    pairs: list[tuple[Place, Job | None]],
+    pairs: Iterable[tuple[Place, Job | None]],
     manifest: Manifest | None,
-    options: Options,
-    progress: Progress,
+    limits: Limits,
+    *,
+    content_hash: bool,
+    force: bool,
+    retry_failed: bool,
 ) -> Prepared:
     records: Mapping[str, Record] = manifest.records if manifest else {}
-    checker = Checker(listing.directory, options.limits.memory, content=options.content_hash)
-    todo, done_before, left_out = [], 0, 0
-    for place, job in progress.checking(pairs, len(pairs)):
+    checker = Checker(listing.directory, limits.memory, content=content_hash)
+    todo, named, done_before, left_out = [], [], 0, 0
+    for place, job in pairs:
         task = None
+        named += [job] if job else []
         if job and not place.faults:
             record = records.get(job.id)
-            if record and not options.force and _is_done(record, job, listing.directory, options.content_hash):
+            if record and not force and _is_done(record, job, listing.directory, content_hash):
                 done_before += 1
                 continue
-            if options.retry_failed and (record is None or record.get("outcome") != FAILED):
+            if retry_failed and (record is None or record.get("outcome") != FAILED):
                 left_out += 1
                 continue
             task = checker.task(place, job)
         todo.append(task or Task(place.where, place.id, place.faults, job))
-    named = [job for _, job in pairs if job]
     return Prepared(listing.source, listing.directory, todo, named, done_before, left_out, manifest)
 
 

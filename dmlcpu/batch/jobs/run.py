@@ -18,7 +18,7 @@ from dmlcpu.batch.jobs.job import Task
 from dmlcpu.batch.jobs.limits import Limits, at_least, limits_of
 from dmlcpu.batch.jobs.open_inputs import Tell
 from dmlcpu.batch.jobs.outcomes import Failure, Run
-from dmlcpu.batch.jobs.prepare import Options, prepare
+from dmlcpu.batch.jobs.prepare import prepare
 from dmlcpu.batch.jobs.progress import Progress
 from dmlcpu.batch.jobs.serve import serve
 from dmlcpu.batch.jobs.signals import terminated_as_interrupted
@@ -194,17 +194,19 @@ def run_jobs(
         executors.check_cluster(scheduler)
     elif limits.workers > 1 and executor is None:
         executors.check_loky()
-    options = Options(
-        directory=directory,
-        manifest=manifest,
-        limits=limits,
-        content_hash=content_hash,
-        force=force,
-        retry_failed=retry_failed,
-    )
     told = Progress(shown=progress)
     with terminated_as_interrupted():
-        prepared = prepare(jobs, options, told)
+        prepared = prepare(
+            jobs,
+            told,
+            directory=directory,
+            manifest=manifest,
+            limits=limits,
+            lock=True,
+            content_hash=content_hash,
+            force=force,
+            retry_failed=retry_failed,
+        )
     try:
         if prepared.faults and not keep_going:
             raise JobsError(prepared.source, prepared.faults)

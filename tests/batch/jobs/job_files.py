@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -97,12 +97,15 @@ def start(*argv: object, **options: Any) -> "subprocess.Popen[str]":
     return subprocess.Popen([sys.executable, "-m", "dmlcpu", *map(str, argv)], **settings | options)
 
 
+def eventually(true: Callable[[], bool], seconds: float = 30) -> None:
+    """Wait for something."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.005)
+
+
 def until(true: Callable[[], bool], process: Any) -> None:
     """Wait for something that a process does."""
-    pause = threading.Event()
-    for _ in range(6000):
-        if true():
-            return
-        assert process.poll() is None, process.communicate()
-        pause.wait(0.005)
-    raise AssertionError("it did not happen in time")
+    eventually(lambda: true() or process.poll() is not None)
+    assert true(), process.communicate()

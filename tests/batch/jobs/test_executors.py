@@ -9,7 +9,8 @@ from functools import partial
 
 import pytest
 import serving
-from processes_of_jobs import HERE, begun, children, ended, eventually, start
+from job_files import eventually
+from processes_of_jobs import HERE, begun, children, ended, start
 
 from dmlcpu.batch.jobs import executors
 from dmlcpu.batch.jobs.dispatch import WorkerError, dispatch

@@ -19,7 +19,7 @@ def saved(path: Path, again: set[str] | None = None, **outcomes: str) -> None:
     manifest = Manifest(path)
     manifest.begin(again or set())
     for id_, outcome in outcomes.items():
-        manifest.record(id_, {"outcome": outcome})
+        manifest.record({"id": id_, "outcome": outcome})
     assert manifest.lines is not None
     assert manifest.lines.error is None
     manifest.close()
@@ -45,7 +45,7 @@ def test_a_job_that_is_done_and_starts_again_has_no_record_until_its_outcome(tmp
     manifest.begin({"a", "c"})
     assert path.read_text() == before + '{"id": "a", "outcome": "started"}\n'
     assert recorded(path) == {"b": "done"}
-    manifest.record("a", {"outcome": "failed"})
+    manifest.record({"id": "a", "outcome": "failed"})
     assert recorded(path) == {"a": "failed", "b": "done"}
     manifest.close()
 
@@ -89,7 +89,7 @@ def test_a_manifest_that_is_removed_during_a_run_is_an_error(tmp_path: Path) -> 
     manifest = Manifest(tmp_path / "manifest")
     manifest.begin(set())
     (tmp_path / "manifest").unlink()
-    manifest.record("a", {"outcome": "done"})
+    manifest.record({"id": "a", "outcome": "done"})
     assert manifest.lines is not None
     manifest.lines.sync()
     assert manifest.lines.error is not None
@@ -187,7 +187,7 @@ from pathlib import Path
 from dmlcpu.batch.jobs.manifest import Manifest
 manifest = Manifest(Path(sys.argv[1]))
 manifest.begin(set())
-manifest.record("a", {"outcome": "done"})
+manifest.record({"id": "a", "outcome": "done"})
 print("held", flush=True)
 sys.stdin.read()
 """

@@ -12,17 +12,12 @@ from typing import Any
 
 import pytest
 from job_files import assert_best, best, contents, each_best, outcomes, save_inputs, save_jobs, start, until
+from processes_of_jobs import children
 
 from dmlcpu.batch import run_jobs
 from dmlcpu.batch.jobs import run as run_module
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="of Linux")
-
-
-def children(process_id: int) -> list[int]:
-    """Return the processes that any thread of a process has started."""
-    lists = [each.read_text() for each in Path(f"/proc/{process_id}/task").glob("*/children")]
-    return [int(number) for text in lists for number in text.split()]
 
 
 @LINUX

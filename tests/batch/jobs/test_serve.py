@@ -129,7 +129,7 @@ def test_names_are_on_the_disk_before_an_outcome_is_told(jobs: Path, monkeypatch
     monkeypatch.setattr("dmlcpu.batch.jobs.step.sync_folder", lambda folder: synced.append([*contents(Path(folder))]))
     for number, outcome in enumerate(serve(jobs)):
         assert outcome.error is None
-        assert f"{ALL[number]}.npz" in synced[number // 3]
+        assert any(f"{ALL[number]}.npz" in names for names in synced)
     assert len(synced) == -(-COUNT // 3)  # once for a bundle
 
 
