@@ -1,4 +1,4 @@
-"""Carrying out jobs in this process: one thread reads ahead, this one computes, two bring results to the disk."""
+"""Carrying out jobs in this process: one thread reads ahead, this one computes, others bring results to the disk."""
 
 import time
 from collections import deque
@@ -17,7 +17,8 @@ _SMALL = 1 << 20
 # of 4: 0.96 ms each with 8 files, 0.92 with 16, 0.85 with 32.)
 _BUNDLE = 32
 _LONGEST = 0.1  # seconds of small jobs after which their files are brought to the disk, however few they are
-# Threads that bring files to the disk: while one waits for it, another can write (on ext4 three and more gain nothing).
+# Threads that write large files: while one waits for the disk, another can write (on ext4 three and more gain nothing).
+# For the files of small jobs one is enough; a second one takes time from this thread.
 _WRITERS = 2
 _AHEAD = 8  # jobs that are read ahead, at most
 
@@ -56,6 +57,7 @@ class _Loop:
         self._writing: deque[tuple[list[Step], Future[list[Outcome]]]] = deque()
         self._reader = ThreadPoolExecutor(1, "dmlcpu-read")
         self._writers = ThreadPoolExecutor(_WRITERS, "dmlcpu-write")
+        self._bundler = ThreadPoolExecutor(1, "dmlcpu-sync")
 
     def outcomes(self) -> Iterator[list[Outcome]]:
         """Do all that `serve` does, except for ending the threads."""
@@ -79,6 +81,7 @@ class _Loop:
         """End the threads. Files that are being written are finished, the rest is discarded."""
         self._reader.shutdown(cancel_futures=True)
         self._writers.shutdown(cancel_futures=True)
+        self._bundler.shutdown(cancel_futures=True)
         under_way = [self._bundle, *(steps for steps, future in self._writing if future.cancelled())]
         for step in [*(step for step, _ in self._ahead), *(step for steps in under_way for step in steps)]:
             step.discard()
@@ -104,7 +107,7 @@ class _Loop:
         step.attempt(lambda: step.compute(self._stopping))
         if read:
             self._submit_bundle()
-            self._submit([step])
+            self._writing.append(([step], self._writers.submit(finished, [step])))
             return
         step.attempt(step.write)
         if not self._bundle:
@@ -116,11 +119,8 @@ class _Loop:
 
     def _submit_bundle(self) -> None:
         if self._bundle:
-            self._submit(self._bundle)
+            self._writing.append((self._bundle, self._bundler.submit(finished, self._bundle)))
             self._bundle, self._files = [], 0
-
-    def _submit(self, steps: list[Step]) -> None:
-        self._writing.append((steps, self._writers.submit(finished, steps)))
 
     def _written(self, *, wait_for_all: bool) -> Iterator[list[Outcome]]:
         """Yield the outcomes of what is written; first wait until the writers have little left to do, or nothing."""
