@@ -7,12 +7,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dmlcpu.batch.jobs.dispatch import WorkerError as WorkerError
     from dmlcpu.batch.jobs.dry_run import JobsPlan as JobsPlan, PlannedJob as PlannedJob, plan_jobs as plan_jobs
     from dmlcpu.batch.jobs.faults import JobFault as JobFault, JobsError as JobsError
     from dmlcpu.batch.jobs.manifest import ManifestError as ManifestError
     from dmlcpu.batch.jobs.outcomes import Failure as Failure
     from dmlcpu.batch.jobs.run import BatchResult as BatchResult, run_jobs as run_jobs
-    from dmlcpu.batch.jobs.workers import WorkerError as WorkerError
     from dmlcpu.common.faults import Fault as Fault
     from dmlcpu.models.faults import ModelError as ModelError
     from dmlcpu.models.model import Model as Model, load_model as load_model
@@ -31,7 +31,7 @@ _HOME_OF = {
     "PlannedJob": "batch.jobs.dry_run",
     "RunError": "models.runner",
     "Timing": "models.runner",
-    "WorkerError": "batch.jobs.workers",
+    "WorkerError": "batch.jobs.dispatch",
     "load_model": "models.model",
     "plan_jobs": "batch.jobs.dry_run",
     "run_jobs": "batch.jobs.run",

@@ -1,4 +1,4 @@
-"""``dmlcpu batch``, and how jobs are run and told of, which the operators' commands share."""
+"""``dmlcpu batch``; and running jobs and showing their outcomes, also for the operators' commands."""
 
 import argparse
 import json
@@ -12,8 +12,8 @@ EXIT_CODES = "Exit codes: 0 all done, 1 some failed, 2 usage or jobs that are no
 EPILOG = f"""\
 JOBS is a file of JSON Lines or TOML, or "-": JSON Lines on standard input. A job is
   {{"id": ..., "op": ..., "inputs": {{...}}, "attrs": {{...}}, "output": ...}}
-Paths are relative to the file of jobs. All jobs are checked before any runs. What becomes of each is recorded in the
-manifest: the same command again does only what is missing, failed or changed.
+Paths are relative to the file of jobs. All jobs are checked before any runs. The outcome of each is recorded in the
+manifest: the same command again runs only jobs that are missing, have failed or have changed.
 
 examples:
   dmlcpu batch jobs.toml --dry-run            show what would be done
@@ -47,10 +47,10 @@ def add_run_options(parser: argparse.ArgumentParser, manifest: str) -> None:
 
     how = parser.add_argument_group("how")
     how.add_argument("--jobs", type=at_least(1), default=1, metavar="N", help="worker processes (default: 1)")
-    threads = "threads of each worker (default: so many that all have one for each core; on a cluster 1)"
+    threads = "threads of each worker (default: workers share the cores evenly; on a cluster 1)"
     how.add_argument("--threads", type=at_least(1), metavar="T", help=threads)
     memory = (
-        "memory for arrays, of all workers together, as in 512M or 4G (default: half of what there is); "
+        "memory for arrays, of all workers together, as in 512M or 4G (default: half of the memory); "
         "at a scheduler's address of each job (default: 1G)"
     )
     how.add_argument("--max-memory", metavar="SIZE", help=memory)
@@ -154,5 +154,5 @@ def _show_plan(plan: Any, args: argparse.Namespace) -> int:
 
 
 def _as_dict(value: Any) -> dict[str, Any]:
-    """Return a frozen dataclass's fields, those that hold no others."""
+    """Return a dataclass's fields as they are."""
     return {name: getattr(value, name) for name in value.__slots__}

@@ -339,13 +339,15 @@ def test_a_bar_while_jobs_are_checked(folder: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX shells close files so")
-@pytest.mark.parametrize("where", ["2>&-", "2>/dev/full", "2>&1 >&- | true"])
-def test_nobody_to_tell(folder: Path, where: str) -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("where", ["2>&-", "2>/dev/full", "2>&1 >&- | true", "<&- >&- 2>&-"])
+def test_nobody_to_tell(folder: Path, where: str, workers: int) -> None:
     """A closed terminal, a full disk, `2>&1 | head`: everything is done all the same, and nothing said elsewhere."""
     if "full" in where and not os.path.exists("/dev/full"):
         pytest.skip("no /dev/full here")
     (folder / "in" / "b.npy").write_bytes(b"")
-    script = f'{{ sleep 0.2; "$PYTHON" -m dmlcpu batch jobs.toml --keep-going; echo $? > code; }} {where}'
+    command = f"-m dmlcpu batch jobs.toml --keep-going --jobs {workers}"
+    script = f'{{ sleep 0.2; "$PYTHON" {command}; echo $? > code; }} {where}'
     env = {**environment(), "PYTHON": sys.executable}
     done = subprocess.run(script, shell=True, env=env, capture_output=True, text=True, timeout=300)
     assert done.stdout == ""

@@ -1,51 +1,30 @@
-"""Checking jobs before anything runs: every fault of every job is noted, and each good job gets a plan."""
+"""Checking jobs before anything runs: every fault of every job is noted, and each good job becomes a task."""
 
 import contextlib
 import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from dmlcpu.batch.files import HELD, IN_REGIONS, ONE_ARRAY, SUFFIXES, FileError, check_target
-from dmlcpu.batch.jobs.arguments import OpenArguments, found_and_allowed, named_inputs, open_arguments
 from dmlcpu.batch.jobs.faults import Place
-from dmlcpu.batch.jobs.job import Job
+from dmlcpu.batch.jobs.job import Identity, Job, Names, Task, files_of, identities
 from dmlcpu.batch.jobs.limits import size
+from dmlcpu.batch.jobs.open_inputs import OpenArguments, found_and_allowed, named_inputs, open_arguments
 from dmlcpu.batch.jobs.operations import Operation, is_model, operation_of
-from dmlcpu.batch.jobs.paths import Identity, Names, files_of, identities
 from dmlcpu.common.extras import MissingExtraError
 from dmlcpu.common.regions import Tensor
 from dmlcpu.common.wording import listed
 from dmlcpu.errors import DmlError
 from dmlcpu.models.faults import ModelError
 
-# How TypeErrors tell of arguments of the wrong kind.
+# The message of a TypeError about an argument of the wrong kind.
 _WRONG_KIND = re.compile(r"\w+: ([\w.]+) is (.+); allowed: (.+)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A job that fits, and how it is run."""
-
-    job: Job
-    shapes: Mapping[str, tuple[int, ...]]  # of the inputs that are large
-    results: Mapping[str, Tensor | None]  # those that are written; None: only the run tells
-    kernel: str
-    read_bytes: int
-    peak_bytes: int  # of memory, about
-    block_bytes: int | None  # what blocks may take, if it is run in blocks; None: it is run in one piece
-    inputs: Mapping[str, Identity]  # the files as they were when they were checked
-
-    @property
-    def written_bytes(self) -> int:
-        """How many bytes the results take, as far as that is known."""
-        return sum(tensor.nbytes for tensor in self.results.values() if tensor)
-
-
 class Checker:
-    """What jobs are checked against: the directory that paths are relative to, and memory."""
+    """Checks jobs against a directory, which paths are relative to, and a limit of memory."""
 
     def __init__(self, directory: Path, memory: int, *, content: bool) -> None:
         self.directory = directory
@@ -53,15 +32,17 @@ class Checker:
         self._content = content
         self._folders: dict[str, str | None] = {}
 
-    def plan(self, place: Place, job: Job) -> Plan | None:
-        """Return the plan of a job; None, with its faults noted, if it cannot run."""
+    def task(self, place: Place, job: Job) -> Task | None:
+        """Return what a job takes to run; None, with its faults noted, if it cannot run."""
         operation = self._operation(place, job)
         if operation is None:
             return None
         self._check_names(place, job, operation)
         wanted = self._wanted(place, job, operation)
-        inputs = self._identities(place, job)
-        with open_arguments(job, operation, self.directory, place) as opened:
+        inputs: dict[str, Identity] = {}
+        with contextlib.suppress(OSError):  # a file that is missing is noted when it is opened
+            inputs = identities(job, self.directory, content=self._content)
+        with contextlib.closing(open_arguments(job, operation, self.directory, place)) as opened:
             if place.faults:
                 return None
             return self._fit(place, job, operation, opened, wanted, inputs)
@@ -116,7 +97,7 @@ class Checker:
         return tuple(name for name in operation.results if name in wanted)
 
     def _folder_fault(self, folder: str) -> str | None:
-        """Return why no file can be made in a folder, which need not be there yet."""
+        """Return why no file can be made in a folder, which need not exist yet."""
         if folder not in self._folders:
             there = Path(folder)
             while not os.path.exists(there) and there != there.parent:
@@ -129,13 +110,6 @@ class Checker:
             self._folders[folder] = reason
         return self._folders[folder]
 
-    def _identities(self, place: Place, job: Job) -> dict[str, Identity]:
-        """Return what tells the job's files from others; one that is not there is noted when it is opened."""
-        try:
-            return identities(job, self.directory, content=self._content)
-        except OSError:
-            return {}
-
     def _fit(
         self,
         place: Place,
@@ -144,14 +118,14 @@ class Checker:
         opened: OpenArguments,
         wanted: tuple[str, ...],
         inputs: Mapping[str, Identity],
-    ) -> Plan | None:
+    ) -> Task | None:
         arguments = opened.all
         try:
             estimate = operation.estimate(arguments)
         except (DmlError, TypeError) as error:
             self._note(place, job, error)
             return None
-        except Exception as error:  # what nobody has thought of is a job's fault, too, and does not end all the others
+        except Exception as error:  # an error that no check foresees is a fault of this job only
             place.refuse("", f"{type(error).__name__}: {' '.join(str(error).split())}", "what the operator's page says")
             return None
         tensors, peak = estimate.results, estimate.memory
@@ -175,19 +149,22 @@ class Checker:
             less = f"; {' and '.join(IN_REGIONS)} are read and written in blocks" if held else ""
             place.refuse("", found, f"{size(self._memory)} (the maximal memory, shared by the workers{less})")
             return None
-        return Plan(
+        return Task(
+            place.where,
+            place.id,
+            [],
             job,
+            inputs,
             {name: source.shape for name, source in opened.sources.items()},
             {name: tensors[name] for name in wanted},
             estimate.kernel,
             opened.nbytes,
             min(peak, self._memory),
             self._memory - held if peak > self._memory else None,
-            inputs,
         )
 
     def _held(self, job: Job, tensors: Mapping[str, Tensor | None]) -> int:
-        """Return the bytes of results that are in memory until their file is written, as it cannot be in regions."""
+        """Return the bytes of results whose files are not written in regions: they stay in memory until then."""
         held = 0
         for path, names in job.targets.items():
             copies = HELD.get(os.path.splitext(path)[1].lower(), 0)
@@ -195,7 +172,7 @@ class Checker:
         return held
 
     def _note(self, place: Place, job: Job, error: Exception) -> None:
-        """Note what an operator has refused, under the member of the job that gives the argument."""
+        """Note a refusal of an operator, under the member of the job that gives the argument."""
         if isinstance(error, DmlError):
             field, found, allowed = error.field, error.found, error.allowed
         elif match := _WRONG_KIND.fullmatch(str(error)):
@@ -209,7 +186,7 @@ class Checker:
 
 
 def _target_fault(file: str) -> str | None:
-    """Return why a file cannot be replaced, or made, where that is plain from its name."""
+    """Return why a file cannot be replaced or made, as far as its name tells."""
     try:
         is_folder = stat.S_ISDIR(os.stat(file).st_mode)
     except FileNotFoundError:
@@ -222,7 +199,7 @@ def _target_fault(file: str) -> str | None:
 
 
 def check_apart(pairs: Iterable[tuple[Place, Job | None]], directory: Path) -> list[tuple[Place, Job | None]]:
-    """Return the jobs, without those whose id another has; note these, and targets that are written or read twice."""
+    """Return the jobs without duplicates of an id. Note such duplicates, and targets that are written or read twice."""
     pairs = list(pairs)
     names = Names(directory)
     inputs = {names.of(path): place.where for place, job in pairs if job for path in files_of(job)}
@@ -241,9 +218,9 @@ def check_apart(pairs: Iterable[tuple[Place, Job | None]], directory: Path) -> l
             if file in inputs:
                 place.refuse("output", f"{path!r}, an input at {inputs[file]}", "a file that no job reads")
             if file in targets:
-                place.refuse("output", f"{path!r}, as at {targets[file]}", "a file of its own: {stem} and its like")
+                place.refuse("output", f"{path!r}, as at {targets[file]}", "a file of its own")
             targets.setdefault(file, place.where)
-            # What is in a zarr folder is a part of it, and goes when it is replaced.
+            # A file in a zarr folder is a part of it: replacing the folder removes the file.
             if any(folder in inputs or folder in folders for folder in _around(file)):
                 place.refuse("output", f"{path!r}, within an input or an output", "a file outside of it")
             if file in around_inputs:

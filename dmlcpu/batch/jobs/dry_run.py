@@ -6,9 +6,10 @@ from typing import Any
 
 from dmlcpu.batch.jobs.entries import PathLike
 from dmlcpu.batch.jobs.faults import JobFault
+from dmlcpu.batch.jobs.job import Task
 from dmlcpu.batch.jobs.limits import limits_of, size
-from dmlcpu.batch.jobs.prepare import Options, Todo, prepare
-from dmlcpu.batch.jobs.progress import Silent
+from dmlcpu.batch.jobs.prepare import prepare
+from dmlcpu.batch.jobs.progress import Progress
 from dmlcpu.common.regions import Tensor
 from dmlcpu.common.wording import printable
 
@@ -117,7 +118,7 @@ def plan_jobs(
     Raises
     ------
     JobsError
-        If the file of jobs is none.
+        If the file of jobs cannot be parsed.
     ManifestError, DmlError, OSError, ImportError
         As of `run_jobs`.
 
@@ -133,35 +134,33 @@ def plan_jobs(
     >>> plan.jobs[0].outputs
     {'values': '(2,) float32', 'indices': '(2,) int64'}
     """
-    options = Options(
+    prepared = prepare(
+        jobs,
+        Progress(shown=False),
         directory=directory,
         manifest=manifest,
         limits=limits_of(workers, threads, max_memory, scheduler),
+        lock=False,
         content_hash=content_hash,
         force=force,
         retry_failed=retry_failed,
-        only_look=True,
     )
-    prepared = prepare(jobs, options, Silent())
-    return JobsPlan([_planned(each) for each in prepared.todo], prepared.done_before, prepared.left_out)
+    return JobsPlan([_planned(task) for task in prepared.todo], prepared.done_before, prepared.left_out)
 
 
-def _planned(todo: Todo) -> PlannedJob:
-    place, plan = todo.place, todo.plan
-    if plan is None:
-        return PlannedJob(place.id, place.where, None, {}, {}, None, 0, 0, 0, False, place.faults)
+def _planned(task: Task) -> PlannedJob:
     return PlannedJob(
-        place.id,
-        place.where,
-        plan.job.op,
-        {name: str(shape) for name, shape in plan.shapes.items()},
-        {name: _shown(tensor) for name, tensor in plan.results.items()},
-        plan.kernel,
-        plan.read_bytes,
-        plan.written_bytes,
-        plan.peak_bytes,
-        plan.block_bytes is not None,
-        [],
+        task.id,
+        task.where,
+        task.job.op if task.job and not task.faults else None,
+        {name: str(shape) for name, shape in task.shapes.items()},
+        {name: _shown(tensor) for name, tensor in task.results.items()},
+        task.kernel,
+        task.read_bytes,
+        task.written_bytes,
+        task.peak_bytes,
+        task.block_bytes is not None,
+        task.faults,
     )
 
 

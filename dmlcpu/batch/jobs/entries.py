@@ -1,4 +1,4 @@
-"""Files of jobs as they stand: JSON Lines and TOML, each entry with its place."""
+"""Reading files of jobs: JSON Lines and TOML, each entry with its place."""
 
 import io
 import json
@@ -44,7 +44,7 @@ class Listing:
 
 
 def is_stream(jobs: str | os.PathLike[str]) -> bool:
-    """Return whether jobs come from standard input, or a pipe or device: nothing is kept beside these."""
+    """Return whether jobs come from standard input, a pipe or a device. Such a source has no folder for a manifest."""
     path = Path(jobs)
     return jobs == STDIN or (path.exists() and not path.is_file() and not path.is_dir())
 
@@ -95,7 +95,7 @@ def _of_program(jobs: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Place, Any]
 
 
 def _as_in_json(value: Any, deepest: int = 2 + DEEPEST) -> Any:
-    """Return paths and NumPy's scalars, of which a program may make its jobs, as JSON has them."""
+    """Return a program's value in the types of JSON: paths as text, NumPy's scalars as numbers."""
     if isinstance(value, Mapping) and deepest:
         return {name: _as_in_json(each, deepest - 1) for name, each in value.items()}
     if isinstance(value, list | tuple) and deepest:

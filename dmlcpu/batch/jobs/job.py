@@ -1,16 +1,22 @@
 """A job: one operation on named files; and how entries become jobs."""
 
+import functools
 import glob
 import os
 import string
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dmlcpu.batch.files import identity
 from dmlcpu.batch.jobs.entries import DEEPEST, Entry, Listing
-from dmlcpu.batch.jobs.faults import Place
-from dmlcpu.batch.jobs.operations import canonical
+from dmlcpu.batch.jobs.faults import JobFault, Place
+from dmlcpu.batch.jobs.operations import canonical, is_model, operation_of
+from dmlcpu.common.regions import Tensor
 from dmlcpu.common.wording import shown
+
+_NOTHING: Mapping[str, Any] = {}
+Identity = dict[str, Any]  # size, time of change and more: differs when a file has changed
 
 _NAME = "::"  # between a file and the name of an array in it
 _FILE_MEMBERS = ("path", "name", "dtype")
@@ -64,6 +70,27 @@ class Job(NamedTuple):
         return dict(targets)
 
 
+class Task(NamedTuple):
+    """A job that is not done, on its way from the check to its outcome, whichever process carries it out."""
+
+    where: str  # the file and line of the job
+    id: str
+    faults: list[JobFault]  # with any, the job cannot run, and the fields after `job` are empty
+    job: Job | None  # None: its entry has faults
+    inputs: Mapping[str, Identity] = _NOTHING  # its files as they were when they were checked
+    shapes: Mapping[str, tuple[int, ...]] = _NOTHING  # of the inputs that are large
+    results: Mapping[str, Tensor | None] = _NOTHING  # that are written; None: not known before the run
+    kernel: str | None = None
+    read_bytes: int = 0
+    peak_bytes: int = 0  # of memory, about
+    block_bytes: int | None = None  # what blocks may take, if it is run in blocks; None: it is run in one piece
+
+    @property
+    def written_bytes(self) -> int:
+        """How many bytes the results take, as far as they are known."""
+        return sum(tensor.nbytes for tensor in self.results.values() if tensor)
+
+
 def jobs_of(listing: Listing) -> Iterator[tuple[Place, Job | None]]:
     """Yield the jobs, in order, each with its place; None: the place has faults."""
     for entry in listing.entries:
@@ -84,8 +111,11 @@ def _for_each_file(entry: Entry, directory: Path) -> Iterator[tuple[Place, Job |
         paths = sorted(glob.glob(pattern, root_dir=directory, recursive=True))
         if not paths:
             entry.place.refuse("glob", f"{pattern!r}, which matches no file", f"a pattern of files in {directory}")
+    if len(paths) > 1:
+        _check_outputs(entry, len(paths))
     if entry.place.faults:
         yield entry.place, None
+        return
     base = _fixed_part(pattern) if pattern is not None else ""
     found = []
     for number, path in enumerate(paths):
@@ -94,6 +124,15 @@ def _for_each_file(entry: Entry, directory: Path) -> Iterator[tuple[Place, Job |
         found.append((path, place, _job(place, entry.members, _placeholders(path, file, base, number), file)))
     made = {target for _, _, job in found if job for target in job.targets} if pattern is not None else set()
     yield from ((place, job) for path, place, job in found if _normal(path) not in made)  # not what these jobs write
+
+
+def _check_outputs(entry: Entry, count: int) -> None:
+    """Note outputs that would be the same file for several inputs."""
+    output = entry.members.get("output", {})
+    for name, path in {"": output}.items() if isinstance(output, str) else output.items():
+        if "{" not in path:
+            allowed = "a path with {stem} or {path}, which gives each input a file of its own"
+            entry.place.refuse(f"output.{name}" if name else "output", f"{path!r} for {count} inputs", allowed)
 
 
 def _fixed_part(pattern: str) -> str:
@@ -129,13 +168,14 @@ def _job(
         place.refuse(f"attrs.{name}", "given in inputs, too", "one of both")
     if place.faults:
         return None
-    fill = _Filler(place, placeholders)
+    fill = functools.partial(_filled, place, placeholders)
     output = members["output"]
     if isinstance(output, str):
         output = _normal(fill(output, "output"))
     else:
         output = {name: _normal(fill(path, f"output.{name}")) for name, path in output.items()}
-    place.id = fill(members["id"], "id") if "id" in members else _id_of(output)
+    by_default = output if isinstance(output, str) else ", ".join(output.values())
+    place.id = fill(members["id"], "id") if "id" in members else by_default
     inputs, attrs = {}, dict(members["attrs"])
     for name, value in members["inputs"].items():
         if isinstance(value, str | dict):
@@ -176,11 +216,7 @@ def _normal(path: str) -> str:
     return str(Path(path))
 
 
-def _id_of(output: str | dict[str, str]) -> str:
-    return output if isinstance(output, str) else ", ".join(output.values())
-
-
-def _file_input(place: Place, field: str, value: Any, fill: "_Filler") -> FileInput:
+def _file_input(place: Place, field: str, value: Any, fill: Callable[[str, str], str]) -> FileInput:
     if isinstance(value, str):
         return FileInput(*_split(fill(value, field)))
     for member, text in value.items():
@@ -196,29 +232,56 @@ def _file_input(place: Place, field: str, value: Any, fill: "_Filler") -> FileIn
     return FileInput(**filled)
 
 
-class _Filler:
-    """Puts a file's names in place of `{stem}` and its like; in a job for one file, text stays as it is."""
-
-    def __init__(self, place: Place, placeholders: dict[str, str] | None) -> None:
-        self._place = place
-        self._placeholders = placeholders
-
-    def __call__(self, text: str, field: str) -> str:
-        if self._placeholders is None:
+def _filled(place: Place, placeholders: dict[str, str] | None, text: str, field: str) -> str:
+    """Put a file's names in place of `{stem}` and the others; in a job for one file, text stays as it is."""
+    if placeholders is None:
+        return text
+    filled = ""
+    try:
+        parts = list(string.Formatter().parse(text))
+    except ValueError as error:
+        place.refuse(field, f"{text!r}: {error}", "{{ and }} for braces that stand for themselves")
+        return text
+    for literal, name, _, _ in parts:
+        if name is not None and name not in placeholders:
+            place.refuse(field, f"{{{name}}}", ", ".join(f"{{{each}}}" for each in placeholders))
             return text
-        filled = ""
-        try:
-            parts = list(string.Formatter().parse(text))
-        except ValueError as error:
-            self._place.refuse(field, f"{text!r}: {error}", "{{ and }} for braces that stand for themselves")
-            return text
-        for literal, name, _, _ in parts:
-            filled += literal
-            if name is None:
-                continue
-            if name not in self._placeholders:
-                allowed = ", ".join(f"{{{each}}}" for each in self._placeholders)
-                self._place.refuse(field, f"{{{name}}}", allowed)
-                return text
-            filled += self._placeholders[name]
-        return filled
+        filled += literal + ("" if name is None else placeholders[name])
+    return filled
+
+
+def files_of(job: Job) -> Iterator[str]:
+    """Yield the files that a job's results come from."""
+    if is_model(job.op):
+        yield job.op
+    yield from (each.path for each in job.inputs.values())
+
+
+def identities(job: Job, directory: Path, *, content: bool) -> dict[str, Identity]:
+    """Return the identities of the files that a job's results come from."""
+    paths = [*files_of(job)]
+    if is_model(job.op):
+        paths += [os.path.relpath(path, directory) for path in operation_of(job.op, directory).files]
+    found = {}
+    for path in paths:
+        file = os.path.join(directory, path)
+        found[path] = identity(file, content=False)
+        if content:
+            found[path] |= identity(file, content=True)
+    return found
+
+
+class Names:
+    """One name for each file, however a job spells it: by links, with `..` or from the root."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._folders: dict[str, str] = {}
+
+    def of(self, path: str) -> str:
+        """Return the one name of a file that need not be there."""
+        folder, name = os.path.split(os.path.join(self._directory, path))
+        if folder not in self._folders:
+            self._folders[folder] = os.path.realpath(folder)
+        file = os.path.normpath(os.path.join(self._folders[folder], name))
+        return os.path.realpath(file) if os.path.islink(file) else file

@@ -1,4 +1,4 @@
-"""How many processes, threads and bytes of memory a run takes; and how numbers of bytes are read and shown."""
+"""Limits of processes, threads and memory; and how numbers of bytes are read and shown."""
 
 import re
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from dmlcpu.runtime.quota import memory_limit
 _SIZE = re.compile(r"(\d+(?:\.\d*)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 _LEAST_MEMORY = 1 << 20
 LOCAL = "local"  # a scheduler of the run's own
-_ELSEWHERE = 1 << 30  # bytes of a job on a cluster, of whose machines nothing is known
+_ELSEWHERE = 1 << 30  # bytes of a job on a cluster, whose machines are not known
 
 
 @dataclass(frozen=True, slots=True)

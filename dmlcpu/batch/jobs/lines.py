@@ -1,4 +1,4 @@
-"""A file of JSON lines that only ever gains whole ones, whatever happens to the process or the disk."""
+"""A file of JSON lines that gains whole lines only, even if the process is killed or the disk is full."""
 
 import errno
 import json
@@ -11,46 +11,37 @@ _NO_SYNC = (errno.EINVAL, errno.ENOTSUP)  # of pipes and terminals: there is not
 
 
 def as_line(record: Mapping[str, Any]) -> bytes:
-    """Return a record as a line of JSON; of names of files that are not UTF-8, such bytes are escaped."""
+    """Return a record as a line of JSON. In names of files, bytes that are not UTF-8 are escaped."""
     return json.dumps(record, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
 
 
 class Lines:
     """A file that lines are appended to.
 
-    Each line is one write. What a full disk takes only a part of is taken back, and written with a later line.
+    If a full disk takes only a part of a write, that part is removed, and the lines are written with later ones.
     """
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
         self.error: OSError | None = None  # why the pending lines are not in the file
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o666)
+        self.file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o666)
         self._pending = b""
-        if self._is_torn():
-            self._pending = b"\n"
 
-    def _is_torn(self) -> bool:
-        """Return whether the file's last line has no end: a machine has lost power."""
-        size = os.fstat(self._file).st_size
-        if not size:
-            return False
-        os.lseek(self._file, size - 1, os.SEEK_SET)
-        return os.read(self._file, 1) != b"\n"
-
-    def append(self, record: Mapping[str, Any]) -> None:
-        """Append a line; if it cannot be written, `error` says why, and it is tried again with the next."""
-        self._pending += as_line(record)
+    def append(self, *records: Mapping[str, Any]) -> None:
+        """Append lines, in one write; if that fails, `error` says why, and it is tried again with the next."""
+        self._pending += b"".join(map(as_line, records))
         self._write()
 
     def _write(self) -> None:
         if not self._pending:
             return
-        size = os.fstat(self._file).st_size
+        size = os.fstat(self.file).st_size
         try:
-            written = os.write(self._file, self._pending)
-            if written < len(self._pending):
-                os.ftruncate(self._file, size)
+            content = b"\n" + self._pending if self._is_torn(size) else self._pending
+            written = os.write(self.file, content)
+            if written < len(content):
+                os.ftruncate(self.file, size)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # nothing else takes a part of a write
         except OSError as error:
             error.filename = str(self.path)
@@ -58,12 +49,21 @@ class Lines:
         else:
             self._pending, self.error = b"", None
 
+    def _is_torn(self, size: int) -> bool:
+        """Return whether the file's last line has no end: a machine has lost power."""
+        if not size:
+            return False
+        os.lseek(self.file, size - 1, os.SEEK_SET)
+        return os.read(self.file, 1) != b"\n"
+
     def sync(self) -> None:
         """Bring all lines to the disk."""
         self._write()
         if self.error is None:
             try:
-                os.fsync(self._file)
+                os.fsync(self.file)
+                if not os.fstat(self.file).st_nlink:
+                    raise FileNotFoundError(errno.ENOENT, "the file was removed during the run")
             except OSError as error:
                 if error.errno not in _NO_SYNC:
                     self.error = error
@@ -71,4 +71,4 @@ class Lines:
     def close(self) -> None:
         """Close the file; lines that could not be written are lost, and `error` says why."""
         self.sync()
-        os.close(self._file)
+        os.close(self.file)

@@ -1,4 +1,4 @@
-"""What a job may run: an operator of the table, or a DxDispatch model; both seen alike."""
+"""What a job may run: an operator of the table or a DxDispatch model, with one interface."""
 
 import functools
 import inspect
@@ -20,7 +20,7 @@ class Operation(Protocol):
     parameters: tuple[str, ...]  # all names of arguments
     first: str | None  # the argument that a glob's file is for, if the job gives no other
     required: tuple[str, ...]
-    defaults: Mapping[str, Any]  # of arguments that the function wants to be given, but a job need not
+    defaults: Mapping[str, Any]  # of arguments that the function requires and a job may leave out
     sources: tuple[str, ...]  # arguments that are large, and need not be in memory
     results: tuple[str, ...]
     files: tuple[Path, ...]  # that it was read from
@@ -34,7 +34,7 @@ class Operation(Protocol):
     def run_in_blocks(
         self, arguments: Arguments, sinks: Mapping[str, Sink], memory: int, stopping: Callable[[], bool]
     ) -> None:
-        """Run within so many bytes."""
+        """Run in blocks that take at most `memory` bytes."""
 
 
 def is_model(op: str) -> bool:
@@ -48,15 +48,15 @@ def canonical(op: str) -> str:
 
 
 def version_of(op: str) -> str:
-    """Return the version of what an `op` means: results of another one are computed anew."""
+    """Return the version of an `op`: results of another version are computed anew."""
     if is_model(op):
-        return ", ".join(["model 1", *map(version_of, OPERATORS)])  # any of which may be in it
+        return ", ".join(["model 1", *map(version_of, OPERATORS)])  # a model may contain each of them
     name = canonical(op)
     return f"{name} {OPERATORS[name].version}" if name in OPERATORS else ""
 
 
 def operation_of(op: str, directory: Path) -> Operation:
-    """Return what a job's `op` names, or raise LookupError with what is allowed; a model's own errors come through."""
+    """Return what a job's `op` names, or raise LookupError with the names that are allowed, or a model's own errors."""
     if is_model(op):
         path = directory / op
         return _model(path, path.stat().st_mtime_ns)
@@ -69,7 +69,7 @@ def operation_of(op: str, directory: Path) -> Operation:
 @functools.lru_cache(maxsize=16)
 def _model(path: Path, _: int) -> Operation:
     """Return a model; a file that has changed since is another one."""
-    from dmlcpu.batch.jobs.model_operation import ModelOperation
+    from dmlcpu.models.operation import ModelOperation
 
     return ModelOperation(path)
 

@@ -1,4 +1,4 @@
-"""A run under way: what becomes of its jobs is counted, recorded and told."""
+"""A run under way: outcomes of jobs are counted, recorded and told."""
 
 import contextlib
 import os
@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from dmlcpu.batch.files import remove, stray
-from dmlcpu.batch.jobs.check import Plan
+from dmlcpu.batch.jobs.dispatch import Lost
+from dmlcpu.batch.jobs.job import Task
 from dmlcpu.batch.jobs.lines import Lines
-from dmlcpu.batch.jobs.manifest import DONE, FAILED, record_of
-from dmlcpu.batch.jobs.prepare import Prepared, Todo
-from dmlcpu.batch.jobs.progress import Silent
+from dmlcpu.batch.jobs.manifest import DONE, FAILED
+from dmlcpu.batch.jobs.operations import version_of
+from dmlcpu.batch.jobs.prepare import Prepared
+from dmlcpu.batch.jobs.progress import Progress
 from dmlcpu.batch.jobs.signals import stop_on_signals
-from dmlcpu.batch.jobs.step import Outcome, Task
-from dmlcpu.batch.jobs.workers import Lost
+from dmlcpu.batch.jobs.step import Outcome
 from dmlcpu.common.wording import printable
 
 
@@ -43,9 +44,9 @@ class Failure:
 
 
 class Run:
-    """A run under way: what it has done, and where that is recorded."""
+    """A run under way: its counts and failures, and where they are recorded."""
 
-    def __init__(self, prepared: Prepared, log: Path | None, told: Silent, max_failures: int | None) -> None:
+    def __init__(self, prepared: Prepared, log: Path | None, told: Progress, max_failures: int | None) -> None:
         self.done = self.failed = 0
         self.failures: list[Failure] = []
         self.interrupted = False
@@ -64,88 +65,66 @@ class Run:
             self._log.close()
 
     def execute(self, outcomes: Callable[..., Iterator[tuple[int, Outcome | Lost]]]) -> None:
-        """Run what can run, and record all outcomes; outcomes: what runs tasks."""
+        """Run what can run, and record all outcomes; outcomes: runs tasks, and yields what becomes of them."""
         todo = self._prepared.todo
         self._remove_strays()
         if self._manifest:
-            self._manifest.begin({each.job.id for each in todo if each.job})
-        for each in todo:
-            if each.plan is None:
-                self._refused(each)
-        good = [(each, each.plan) for each in todo if each.plan]
-        tasks = [_task(plan) for _, plan in good]
-        self._told.start(len(tasks), sum(plan.read_bytes for _, plan in good), self.failed)
+            self._manifest.begin(task.id for task in todo)
+        for task in todo:
+            if task.faults:
+                error = "; ".join(fault.reason for fault in task.faults)
+                self._finished(task, Outcome(error, 0.0, {}))
+        tasks = [task for task in todo if not task.faults]
+        self._told.start(len(tasks), sum(task.read_bytes for task in tasks), self.failed)
         with stop_on_signals(self._told.say) as asked:
 
             def stopping() -> bool:
                 return asked.is_set() or (self._most is not None and self.failed >= self._most)
 
             for position, outcome in outcomes(tasks, self._prepared.directory, stopping=stopping):
-                self._finished(*good[position], outcome)
+                task = tasks[position]
+                if isinstance(outcome, Lost):
+                    outcome = Outcome(outcome.reason, 0.0, {})
+                self._finished(task, outcome)
+                self._told.finished(task.read_bytes, failed=outcome.error is not None)
             self.interrupted = asked.is_set()
         self._remove_strays()  # of workers that died: the next run need not look at jobs that are done
         self._check_records()
 
     def _remove_strays(self) -> None:
         """Remove temporary files that a killed run, or worker, has left."""
-        directory, jobs = self._prepared.directory, [each.job for each in self._prepared.todo if each.job]
+        directory, jobs = self._prepared.directory, [task.job for task in self._prepared.todo if task.job]
         for path in stray(os.path.join(directory, target) for job in jobs for target in job.targets):
-            with contextlib.suppress(OSError):  # somebody else's: it is in nobody's way
+            with contextlib.suppress(OSError):  # of another user: it does no harm
                 remove(path)
 
-    def _refused(self, todo: Todo) -> None:
-        """Record a job that cannot run."""
-        error = "; ".join(fault.reason for fault in todo.place.faults)
-        if todo.job:
-            self._record(todo.job.id, record_of(todo.job, {}, FAILED, 0.0, error=error))
-        self._fail(todo, error)
-        self._write_log(todo, FAILED, 0.0, error)
-
-    def _finished(self, todo: Todo, plan: Plan, outcome: Outcome | Lost) -> None:
-        """Record what became of a job."""
-        if isinstance(outcome, Lost):
-            outcome = Outcome(outcome.reason, 0.0, {})
+    def _finished(self, task: Task, outcome: Outcome) -> None:
+        """Count, record and tell what became of a job."""
         state = DONE if outcome.error is None else FAILED
-        more = {"outputs": outcome.outputs} if outcome.error is None else {"error": outcome.error}
-        self._record(plan.job.id, record_of(plan.job, plan.inputs, state, outcome.seconds, **more))
-        self._write_log(todo, state, outcome.seconds, outcome.error)
-        self._told.finished(plan.read_bytes, failed=outcome.error is not None)
+        if self._manifest and task.job:
+            self._manifest.record(
+                {
+                    "id": task.id,
+                    "job": task.job.description,
+                    "version": version_of(task.job.op),
+                    "inputs": task.inputs,
+                    "outcome": state,
+                    "seconds": round(outcome.seconds, 6),
+                    **({"outputs": outcome.outputs} if outcome.error is None else {"error": outcome.error}),
+                }
+            )
         if outcome.error is None:
             self.done += 1
         else:
-            self._fail(todo, outcome.error)
-
-    def _record(self, id_: str, record: dict[str, Any]) -> None:
-        if self._manifest:
-            self._manifest.record(id_, record)
-
-    def _fail(self, todo: Todo, error: str) -> None:
-        failure = Failure(todo.place.id, todo.place.where, error)
-        self.failed += 1
-        self.failures.append(failure)
-        self._told.say(f"failed: {failure}")
-
-    def _write_log(self, todo: Todo, outcome: str, seconds: float, error: str | None) -> None:
-        if not self._log:
-            return
-        plan = todo.plan
-        self._log.append(
-            {
-                "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
-                "id": todo.place.id,
-                "outcome": outcome,
-                "op": todo.job.op if todo.job else None,
-                "shapes": {name: list(shape) for name, shape in plan.shapes.items()} if plan else None,
-                "kernel": plan.kernel if plan else None,
-                "milliseconds": round(seconds * 1000, 3),
-                "bytes": plan.read_bytes if plan else 0,
-                "error": error,
-            }
-        )
+            self.failed += 1
+            self.failures.append(Failure(task.id, task.where, outcome.error))
+            self._told.say(f"failed: {self.failures[-1]}")
+        if self._log:
+            self._log.append(_log_line(task, state, outcome))
 
     def _check_records(self) -> None:
         """Count it as a failure if outcomes could not be recorded."""
-        for what, lines in (("manifest", self._manifest), ("log", self._log)):
+        for what, lines in (("manifest", self._manifest and self._manifest.lines), ("log", self._log)):
             if lines:
                 lines.sync()
             if lines and lines.error:
@@ -154,6 +133,15 @@ class Run:
                 self._told.say(f"failed: {self.failures[-1]}")
 
 
-def _task(plan: Plan) -> Task:
-    results = {name: tensor for name, tensor in plan.results.items() if tensor}
-    return Task(plan.job, plan.inputs, plan.peak_bytes, plan.block_bytes, results)
+def _log_line(task: Task, state: str, outcome: Outcome) -> dict[str, Any]:
+    return {
+        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "id": task.id,
+        "outcome": state,
+        "op": task.job.op if task.job else None,
+        "shapes": None if task.faults else {name: list(shape) for name, shape in task.shapes.items()},
+        "kernel": task.kernel,
+        "milliseconds": round(outcome.seconds * 1000, 3),
+        "bytes": task.read_bytes,
+        "error": outcome.error,
+    }

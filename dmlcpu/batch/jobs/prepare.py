@@ -1,4 +1,4 @@
-"""From a file of jobs to what there is to do: read, compared with the manifest, checked."""
+"""From a file of jobs to tasks: it is read, compared with the manifest, and checked."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -7,40 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from dmlcpu.batch.files import SUFFIXES, identity
-from dmlcpu.batch.jobs.check import Checker, Plan, check_apart
+from dmlcpu.batch.jobs.check import Checker, check_apart
 from dmlcpu.batch.jobs.entries import Jobs, Listing, PathLike, is_stream, read_jobs
 from dmlcpu.batch.jobs.faults import JobFault, Place
-from dmlcpu.batch.jobs.job import Job, jobs_of
+from dmlcpu.batch.jobs.job import Job, Names, Task, files_of, identities, jobs_of
 from dmlcpu.batch.jobs.limits import Limits
 from dmlcpu.batch.jobs.lines import as_line
 from dmlcpu.batch.jobs.manifest import DONE, FAILED, Manifest, Record
 from dmlcpu.batch.jobs.operations import MODEL, version_of
-from dmlcpu.batch.jobs.paths import Names, files_of, identities
-from dmlcpu.batch.jobs.progress import Silent
+from dmlcpu.batch.jobs.progress import Progress
 from dmlcpu.errors import DmlError
 from dmlcpu.runtime.threads import limit_threads
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """How jobs are checked and compared."""
-
-    directory: PathLike | None
-    manifest: PathLike | None
-    limits: Limits
-    content_hash: bool
-    force: bool
-    retry_failed: bool
-    only_look: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Todo:
-    """A job that is not done."""
-
-    place: Place
-    job: Job | None  # None: its entry has faults
-    plan: Plan | None  # None: it cannot run
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +26,16 @@ class Prepared:
 
     source: str
     directory: Path
-    todo: list[Todo]
-    named: list[Job]  # all, also those that are not run
+    todo: list[Task]
+    named: list[Job]  # all jobs, also those that do not run
     done_before: int
-    left_out: int  # not done either, but only those recorded as failed are to be run
+    left_out: int  # not done, but not recorded as failed, where only failed jobs run
     manifest: Manifest | None
 
     @property
     def faults(self) -> list[JobFault]:
         """Everything that is wrong."""
-        return [fault for each in self.todo for fault in each.place.faults]
+        return [fault for task in self.todo for fault in task.faults]
 
     @property
     def jobs(self) -> int:
@@ -81,20 +58,32 @@ def _is_of(path: PathLike, jobs: Iterable[Job], directory: Path) -> bool:
     return any(names.of(each) == file for job in jobs for each in (*files_of(job), *job.targets))
 
 
-def prepare(jobs: Jobs, options: Options, progress: Silent) -> Prepared:
-    """Read, compare and check jobs. The manifest is locked from here on, unless it is only looked at."""
-    listing = read_jobs(jobs, None if options.directory is None else Path(options.directory))
+def prepare(
+    jobs: Jobs,
+    progress: Progress,
+    *,
+    directory: PathLike | None,
+    manifest: PathLike | None,
+    limits: Limits,
+    lock: bool,
+    **how: bool,
+) -> Prepared:
+    """Read, compare and check jobs; how: `content_hash`, `force`, `retry_failed`, as of `run_jobs`.
+
+    With `lock`, the manifest is locked from here on.
+    """
+    listing = read_jobs(jobs, None if directory is None else Path(directory))
     pairs = check_apart(jobs_of(listing), listing.directory)
-    path = _manifest_beside(jobs) if options.manifest is None else Path(options.manifest)
+    path = _manifest_beside(jobs) if manifest is None else Path(manifest)
     if path and _is_of(path, [job for _, job in pairs if job], listing.directory):
         raise DmlError("run_jobs", "manifest", repr(os.fspath(path)), "a file that is not one of the jobs'")
-    manifest = Manifest(path, lock=not options.only_look) if path else None
+    recorded = Manifest(path, lock=lock) if path else None
     try:
-        with limit_threads(options.limits.threads):  # what kernels are chosen may depend on it
-            return _compare(listing, pairs, manifest, options, progress)
+        with limit_threads(limits.threads):  # the choice of kernels may depend on it
+            return _compare(listing, progress.checking(pairs, len(pairs)), recorded, limits, **how)
     except BaseException:
-        if manifest:
-            manifest.close()
+        if recorded:
+            recorded.close()
         raise
 
 
@@ -107,27 +96,30 @@ def _manifest_beside(jobs: Jobs) -> Path | None:
 
 def _compare(
     listing: Listing,
-    pairs: list[tuple[Place, Job | None]],
+    pairs: Iterable[tuple[Place, Job | None]],
     manifest: Manifest | None,
-    options: Options,
-    progress: Silent,
+    limits: Limits,
+    *,
+    content_hash: bool,
+    force: bool,
+    retry_failed: bool,
 ) -> Prepared:
     records: Mapping[str, Record] = manifest.records if manifest else {}
-    checker = Checker(listing.directory, options.limits.memory, content=options.content_hash)
-    todo, done_before, left_out = [], 0, 0
-    for place, job in progress.checking(pairs, len(pairs)):
-        plan = None
+    checker = Checker(listing.directory, limits.memory, content=content_hash)
+    todo, named, done_before, left_out = [], [], 0, 0
+    for place, job in pairs:
+        task = None
+        named += [job] if job else []
         if job and not place.faults:
             record = records.get(job.id)
-            if record and not options.force and _is_done(record, job, listing.directory, options.content_hash):
+            if record and not force and _is_done(record, job, listing.directory, content_hash):
                 done_before += 1
                 continue
-            if options.retry_failed and (record is None or record.get("outcome") != FAILED):
+            if retry_failed and (record is None or record.get("outcome") != FAILED):
                 left_out += 1
                 continue
-            plan = checker.plan(place, job)
-        todo.append(Todo(place, job, plan))
-    named = [job for _, job in pairs if job]
+            task = checker.task(place, job)
+        todo.append(task or Task(place.where, place.id, place.faults, job))
     return Prepared(listing.source, listing.directory, todo, named, done_before, left_out, manifest)
 
 

@@ -1,4 +1,4 @@
-"""What is told of a run while it goes on, on standard error: a bar on a terminal, and lines."""
+"""Progress of a run on standard error: a bar on a terminal, and lines."""
 
 import contextlib
 import io
@@ -12,35 +12,12 @@ from dmlcpu.common.extras import extra
 T = TypeVar("T")
 
 
-class Silent:
-    """Tells nothing."""
+class Progress:
+    """tqdm's bar on a terminal, with jobs, bytes, bytes a second, the time left and failures; elsewhere lines only."""
 
-    def say(self, line: str) -> None:
-        """Print a line."""
-
-    def checking(self, jobs: Iterable[T], count: int) -> Iterator[T]:
-        """Yield jobs while they are checked."""
-        yield from jobs
-
-    def start(self, jobs: int, nbytes: int, failed: int) -> None:
-        """Begin with so many jobs that read so many bytes; others have failed already."""
-
-    def read(self, nbytes: int) -> None:
-        """Count bytes of a job that goes on; may be called by any thread."""
-
-    def finished(self, nbytes: int, *, failed: bool) -> None:
-        """Count a job that has read so many bytes, with those that were counted before."""
-
-    def close(self) -> None:
-        """End."""
-
-
-class Progress(Silent):
-    """A bar of tqdm's on a terminal: jobs, bytes, bytes a second, the time left, failures; elsewhere only the lines."""
-
-    def __init__(self) -> None:
-        self._tqdm = extra("tqdm").tqdm
-        closed = sys.stderr is None or sys.stderr.closed  # None: since the process was started
+    def __init__(self, *, shown: bool = True) -> None:
+        self._tqdm = extra("tqdm").tqdm if shown else None
+        closed = not shown or sys.stderr is None or sys.stderr.closed  # None: it was closed when the process started
         self._stream: Any = _Heedless(io.StringIO() if closed else sys.stderr)
         self._bar: Any = None
         self._jobs = self._count = self._failed = 0
@@ -49,19 +26,23 @@ class Progress(Silent):
 
     def say(self, line: str) -> None:
         """Print a line."""
-        if self._bar is None:
+        if self._tqdm is None or self._bar is None:
             print(f"dmlcpu: {line}", file=self._stream, flush=True)
         else:
             self._tqdm.write(f"dmlcpu: {line}", file=self._stream)
 
     def checking(self, jobs: Iterable[T], count: int) -> Iterator[T]:
-        """Yield jobs while they are checked, under a bar if it takes long."""
+        """Return jobs that are checked while they are taken, under a bar if that takes long."""
+        if self._tqdm is None:
+            return iter(jobs)
         # disable=None: no bar where it is no terminal
         settings = {"leave": False, "disable": None, "delay": 0.5, "unit": " jobs", "file": self._stream}
-        yield from self._tqdm(jobs, "checking", count, **settings)
+        return iter(self._tqdm(jobs, "checking", count, **settings))
 
     def start(self, jobs: int, nbytes: int, failed: int) -> None:
-        """Show the bar."""
+        """Begin with some jobs, and the bytes that they read; others have failed already."""
+        if self._tqdm is None:
+            return
         self._jobs, self._failed = jobs, failed
         self._bar = self._tqdm(
             desc=self._counts(),
@@ -76,15 +57,17 @@ class Progress(Silent):
         )
 
     def read(self, nbytes: int) -> None:
-        """Count bytes of a job that goes on; may be called by any thread."""
+        """Count bytes of a job that is not finished; any thread may call it."""
         with self._counting:
-            if self._bar is not None:  # a run that is interrupted does not wait for its threads
+            if self._bar is not None:  # threads of an interrupted run may come late
                 self._ahead += nbytes
                 self._bar.update(nbytes)
 
     def finished(self, nbytes: int, *, failed: bool) -> None:
-        """Count a job that has read so many bytes, with those that were counted before."""
+        """Count a job, and those of its bytes that `read` has not counted."""
         with self._counting:
+            if self._bar is None:
+                return
             self._count += 1
             self._failed += failed
             self._bar.set_description(self._counts(), refresh=False)
@@ -104,7 +87,7 @@ class Progress(Silent):
 
 
 class _Heedless:
-    """A stream that may break: its terminal is closed, its disk full. The run goes on, and nobody is told."""
+    """A stream whose errors are ignored: the run goes on when its terminal is closed or its disk is full."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

@@ -1,31 +1,29 @@
-"""`run_jobs`: jobs are checked, those that are done are left out, the others run here, in workers or on a cluster."""
+"""`run_jobs`: jobs are checked, done ones are left out, the others run here, in workers or on a cluster."""
 
 import functools
 import itertools
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dmlcpu.batch.jobs.arguments import Tell
+from dmlcpu.batch.jobs import executors
+from dmlcpu.batch.jobs.dispatch import Lost, Workers, dispatch
 from dmlcpu.batch.jobs.entries import PathLike
 from dmlcpu.batch.jobs.faults import JobsError
+from dmlcpu.batch.jobs.job import Task
 from dmlcpu.batch.jobs.limits import Limits, at_least, limits_of
+from dmlcpu.batch.jobs.open_inputs import Tell
 from dmlcpu.batch.jobs.outcomes import Failure, Run
-from dmlcpu.batch.jobs.prepare import Options, prepare
-from dmlcpu.batch.jobs.progress import Progress, Silent
+from dmlcpu.batch.jobs.prepare import prepare
+from dmlcpu.batch.jobs.progress import Progress
+from dmlcpu.batch.jobs.serve import serve
 from dmlcpu.batch.jobs.signals import terminated_as_interrupted
-from dmlcpu.batch.jobs.step import Outcome, Settings, Task
-from dmlcpu.batch.jobs.work import serve
-from dmlcpu.batch.jobs.workers import Lost, in_processes
+from dmlcpu.batch.jobs.step import Outcome, Settings
 from dmlcpu.errors import DmlError
-
-# Jobs that take less memory on average are small: so many of their files are brought to the disk together. (10,000 jobs
-# of 64 KB in one process, ext4, Zen 4, medians of 4: 0.96 ms each with 8, 0.92 with 16, 0.85 with 32.)
-_SMALL = 1 << 20
-_BUNDLE = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +81,7 @@ def run_jobs(
     threads: int | None = None,
     max_memory: int | str | None = None,
     scheduler: str | None = None,
+    executor: Executor | None = None,
     retries: int = 2,
     keep_going: bool = False,
     max_failures: int | None = None,
@@ -93,8 +92,8 @@ def run_jobs(
 ) -> BatchResult:
     """Run operators and DxDispatch models over many files.
 
-    All jobs are checked first. What becomes of each is recorded in the manifest: the same call again does only what is
-    missing, failed or changed.
+    All jobs are checked first. The outcome of each is recorded in the manifest: the same call again runs only jobs that
+    are missing, have failed or have changed.
 
     Parameters
     ----------
@@ -111,20 +110,23 @@ def run_jobs(
     workers : int, optional
         How many processes; by default 1, and then jobs run in this one. A cluster at an address has its own.
     threads : int, optional
-        How many threads each worker computes with; by default so many that all have one for each core, and on a
-        cluster 1.
+        How many threads each worker computes with; by default the workers share the cores evenly, and on a cluster
+        each has 1.
     max_memory : int or str, optional
         Bytes for arrays, of all workers together; "512M" and "4G" are understood. By default half of the memory there
         is. At a scheduler's address it is what each job may take, by default 1 GiB. Larger .npy files and zarr arrays
         are worked through in blocks.
     scheduler : str, optional
         "local" or the address of a Dask scheduler: jobs run on its workers, which see the same files by the same paths.
+    executor : concurrent.futures.Executor, optional
+        The program's own workers, such as mpi4py's or a pool of threads; the program shuts it down. `workers` says how
+        many it has, if the executor does not say so itself. All see the same files by the same paths.
     retries : int, default 2
         How often a job is tried again whose worker was lost.
     keep_going : bool, default False
         Run the jobs that are right even if others are not.
     max_failures : int, optional
-        Stop after so many failures.
+        Stop after this number of failures.
     force : bool, default False
         Run all jobs, whatever the manifest says.
     retry_failed : bool, default False
@@ -144,9 +146,10 @@ def run_jobs(
     JobsError
         If a job is not right, and not `keep_going`: its `faults` are all that is wrong, and nothing has been run.
     ManifestError
-        If the manifest is none, or another run is using it.
+        If the manifest is another kind of file, or another run uses it.
     WorkerError
-        If workers do not start, or a cluster's scheduler is not there or gone; outcomes until then are recorded.
+        If workers do not start, a cluster's scheduler is not there or gone, or `executor` breaks. Outcomes until then
+        are recorded.
     DmlError
         If another argument does not fit.
     OSError
@@ -177,27 +180,33 @@ def run_jobs(
     array([9, 8])
     """
     start = time.perf_counter()
-    if scheduler:
-        from dmlcpu.batch.jobs import cluster
-
-        cluster.check(scheduler)
+    if scheduler and executor is not None:
+        raise DmlError("run_jobs", "executor", "given beside scheduler", "one of both")
+    if executor is not None and workers is None:
+        workers = getattr(executor, "_max_workers", None) or getattr(executor, "num_workers", 1)
     if max_failures is not None:
         at_least(1, "max_failures", max_failures)
     at_least(0, "retries", retries)
     if force and retry_failed:
         raise DmlError("run_jobs", "force", "True beside retry_failed", "one of both")
     limits = limits_of(workers, threads, max_memory, scheduler)
-    options = Options(
-        directory=directory,
-        manifest=manifest,
-        limits=limits,
-        content_hash=content_hash,
-        force=force,
-        retry_failed=retry_failed,
-    )
-    told = Progress() if progress else Silent()
+    if scheduler:
+        executors.check_cluster(scheduler)
+    elif limits.workers > 1 and executor is None:
+        executors.check_loky()
+    told = Progress(shown=progress)
     with terminated_as_interrupted():
-        prepared = prepare(jobs, options, told)
+        prepared = prepare(
+            jobs,
+            told,
+            directory=directory,
+            manifest=manifest,
+            limits=limits,
+            lock=True,
+            content_hash=content_hash,
+            force=force,
+            retry_failed=retry_failed,
+        )
     try:
         if prepared.faults and not keep_going:
             raise JobsError(prepared.source, prepared.faults)
@@ -205,10 +214,10 @@ def run_jobs(
             raise DmlError("run_jobs", "log", repr(os.fspath(log)), "a file that is not one of the jobs'")
         if prepared.done_before:
             told.say(f"resuming: {prepared.done_before} of {prepared.jobs} done, {len(prepared.todo)} to do")
+        crew = functools.partial(_workers, limits, scheduler, executor)
+        carry_out = functools.partial(_outcomes, limits=limits, crew=crew, retries=retries, tell=told.read)
         with Run(prepared, None if log is None else Path(log), told, max_failures) as run:
-            run.execute(
-                functools.partial(_outcomes, limits=limits, scheduler=scheduler, retries=retries, tell=told.read)
-            )
+            run.execute(carry_out)
     finally:
         if prepared.manifest:
             prepared.manifest.close()
@@ -221,25 +230,30 @@ def _outcomes(
     directory: Path,
     *,
     limits: Limits,
-    scheduler: str | None,
+    crew: Callable[[int], Workers | None],
     retries: int,
     tell: Tell,
     stopping: Callable[[], bool],
 ) -> Iterator[tuple[int, Outcome | Lost]]:
-    """Yield the outcomes of tasks, run in this process, in others or on a cluster, with their positions."""
-    bundle = _BUNDLE if sum(task.peak_bytes for task in tasks) < _SMALL * len(tasks) else 0
-    work = functools.partial(serve, Settings(directory.absolute(), limits.threads, limits.memory, bundle))
-    if scheduler:
-        from dmlcpu.batch.jobs.cluster import on_cluster
+    """Yield the outcomes of tasks, with their positions; crew: returns the workers for a number of tasks, if any."""
+    work = functools.partial(serve, Settings(directory.absolute(), limits.threads, limits.memory))
+    workers = crew(len(tasks))
+    if workers is None:
+        yield from enumerate(itertools.chain.from_iterable(work(tasks, stopping, tell)))
+    elif tasks:
+        with workers:
+            yield from dispatch(work, tasks, workers, retries=retries, stopping=stopping)
 
-        yield from on_cluster(
-            work, tasks, address=scheduler, workers=limits.workers, retries=retries, stopping=stopping
-        )
-    elif limits.workers > 1:
-        # No thread that only waits: NumPy's and SciPy's libraries would start one for each core in each worker.
-        threads = {"DMLCPU_NUM_THREADS": str(limits.threads), "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-        yield from in_processes(
-            work, tasks, workers=limits.workers, retries=retries, stopping=stopping, environment=threads
-        )
-    else:
-        yield from enumerate(itertools.chain.from_iterable(work(iter(tasks), stopping, tell)))
+
+def _workers(limits: Limits, scheduler: str | None, executor: Executor | None, tasks: int) -> Workers | None:
+    """Return the workers that tasks are handed to; None: they run in this process."""
+    count = min(limits.workers, tasks)
+    if executor is not None:
+        return Workers(executor, limits.workers)
+    if scheduler:
+        return executors.Cluster(scheduler, count)
+    if limits.workers == 1:
+        return None
+    # NumPy's and SciPy's libraries would start a thread for each core in each worker, all of which would only wait.
+    threads = {"DMLCPU_NUM_THREADS": str(limits.threads), "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    return executors.Processes(count, threads)

@@ -1,4 +1,4 @@
-"""Signals: of Ctrl+C and termination the first asks to stop, the second stops at once."""
+"""Signals: the first Ctrl+C or SIGTERM asks to stop, the second stops at once."""
 
 import signal
 import threading
@@ -13,7 +13,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 def stop_on_signals(tell: Callable[[str], None]) -> Iterator[threading.Event]:
     """Yield an event that the first signal sets; a second one raises KeyboardInterrupt.
 
-    Outside of the main thread, which alone gets signals, nothing sets the event.
+    Only the main thread gets signals: in another one nothing sets the event.
     """
     asked = threading.Event()
 
@@ -40,7 +40,7 @@ def terminated_as_interrupted() -> Iterator[None]:
 
 @contextmanager
 def signals_held_back(*signals: signal.Signals) -> Iterator[None]:
-    """Let signals to this thread, and to processes started in it, wait; workers let them in when they can answer."""
+    """Block signals for this thread and for the processes that it starts, which inherit that."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -53,7 +53,7 @@ def signals_held_back(*signals: signal.Signals) -> Iterator[None]:
 
 @contextmanager
 def _handlers(handlers: Mapping[signal.Signals, Callable[[int, FrameType | None], None]]) -> Iterator[None]:
-    """Set handlers of signals for a while; the main thread alone gets signals."""
+    """Set handlers of signals for a while, if this is the main thread, which gets the signals."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -11,26 +11,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dmlcpu.batch.files import FileError, Writer, create, identity, sync_folder
-from dmlcpu.batch.jobs.arguments import InputError, OpenArguments, Tell, open_arguments
-from dmlcpu.batch.jobs.job import Job
+from dmlcpu.batch.jobs.job import Identity, Task
+from dmlcpu.batch.jobs.open_inputs import JobError, OpenArguments, Tell, open_arguments
 from dmlcpu.batch.jobs.operations import Operation, operation_of
-from dmlcpu.batch.jobs.paths import Identity
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Region, Sink, Stopped, Tensor
 from dmlcpu.errors import DmlError
 from dmlcpu.runtime.threads import limit_threads
 
 _log = logging.getLogger("dmlcpu")
-
-
-class Task(NamedTuple):
-    """A job that has been checked, as it is sent to whoever carries it out."""
-
-    job: Job
-    inputs: Mapping[str, Identity]  # its files as they were when they were checked
-    peak_bytes: int
-    block_bytes: int | None  # to work within, in blocks; None: it is run in one piece
-    results: Mapping[str, Tensor]  # that are written, as far as they are known
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,36 +29,34 @@ class Settings:
     directory: Path
     threads: int
     memory: int  # bytes
-    bundle: int = 0  # so many files of small jobs are brought to the disk together; 0: jobs are large, for a pipeline
 
 
 class Outcome(NamedTuple):
-    """What became of a task."""
+    """The outcome of a task."""
 
     error: str | None  # None: done
     seconds: float
     outputs: Mapping[str, Identity]
 
 
-class _JobError(Exception):
-    """A job has failed, for a reason in words."""
-
-
 @contextlib.contextmanager
 def _writing(path: str) -> Iterator[None]:
-    """Name the file of the job, where the system names a temporary one."""
+    """Replace the temporary name in the system's errors by the name that the job gives."""
     try:
         yield
     except (OSError, FileError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
-        raise _JobError(f"output: {path!r}: {reason or error}") from error
+        raise JobError(f"output: {path!r}: {reason or error}") from error
 
 
 class Step:
     """A task on its way."""
 
     def __init__(self, task: Task, settings: Settings, tell: Tell) -> None:
+        assert task.job is not None
         self.task = task
+        self.targets = task.job.targets
+        self._job = task.job
         self._settings = settings
         self._tell = tell
         self.error: str | None = None
@@ -82,7 +69,7 @@ class Step:
         self._outputs: dict[str, Identity] = {}
 
     def attempt(self, action: Callable[[], None]) -> None:
-        """Do something unless the task has failed already; a failure is kept in words, and leaves no temporary file."""
+        """Do something unless the task has failed. A failure is kept as text, and temporary files are removed."""
         if self.error is not None:
             return
         start = time.perf_counter()
@@ -93,12 +80,12 @@ class Step:
             if not isinstance(error, Exception) or isinstance(error, Stopped):
                 raise
             self.error = _in_words(error)
-            _log.debug("%s failed", self.task.job.id, exc_info=error)
+            _log.debug("%s failed", self._job.id, exc_info=error)
         finally:
             self._seconds += time.perf_counter() - start
 
     def outcome(self) -> Outcome:
-        """Return what became of the task."""
+        """Return the outcome of the task."""
         return Outcome(self.error, self._seconds, self._outputs)
 
     def close(self) -> None:
@@ -115,8 +102,8 @@ class Step:
     def read(self) -> None:
         """Open the files, and read them if they fit in memory."""
         self._check_unchanged()
-        self._operation = operation_of(self.task.job.op, self._settings.directory)
-        self._opened = open_arguments(self.task.job, self._operation, self._settings.directory)
+        self._operation = operation_of(self._job.op, self._settings.directory)
+        self._opened = open_arguments(self._job, self._operation, self._settings.directory)
         if self.task.block_bytes is None:
             self._arguments = self._opened.in_memory()
             self.close()
@@ -133,15 +120,16 @@ class Step:
     def _compute_in_blocks(self, memory: int, stopping: Callable[[], bool]) -> None:
         assert self._opened is not None
         sinks: dict[str, Sink] = dict.fromkeys(self._operation.results, _Nowhere())
-        for path, tensors in self._tensors(self.task.results).items():
+        known = {name: tensor for name, tensor in self.task.results.items() if tensor}
+        for path, tensors in self._tensors(known).items():
             sinks |= self._create(path, tensors).sinks
         arguments = self._opened.for_blocks(self._tell)
         self._operation.run_in_blocks(arguments, sinks, memory, stopping)
         self.close()
 
     def write(self) -> None:
-        """Write the results under temporary names, if that is not done yet."""
-        if self.task.block_bytes is None:
+        """Write the results under temporary names, unless that is done already."""
+        if self._results:
             tensors = {name: Tensor(array.shape, array.dtype) for name, array in self._results.items()}
             for path, wanted in self._tensors(tensors).items():
                 sinks = self._create(path, wanted).sinks
@@ -152,13 +140,13 @@ class Step:
         self._results = {}
 
     def finish(self) -> None:
-        """Have the results on the disk, under temporary names."""
+        """Bring the results to the disk, under temporary names."""
         for path, writer in self._writers.items():
             with _writing(path):
                 writer.finish()
 
     def put_in_place(self) -> None:
-        """Give the results their names, if the files they come from are still what they were."""
+        """Give the results their names, if the inputs have not changed since they were checked."""
         self._check_unchanged()
         for path, writer in self._writers.items():
             with _writing(path):
@@ -170,9 +158,9 @@ class Step:
                 self._outputs[path] = identity(os.path.join(self._settings.directory, path), content=False)
 
     def sync_folders(self, failures: dict[str, OSError | None]) -> None:
-        """Have the names on the disk; failures: of folders that were synced before, and of those that are now.
+        """Sync the folders of the results; failures: results of earlier syncs by folder, to which this adds.
 
-        No folder is synced again: the system tells of a failure once.
+        Each folder is synced once, because the system reports a failure once.
         """
         for path, writer in self._writers.items():
             if writer.folder not in failures:
@@ -188,27 +176,27 @@ class Step:
 
     def _tensors(self, results: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
         """Return what goes to each file."""
-        targets = self.task.job.targets
-        return {path: {name: results[name] for name in names or results} for path, names in targets.items()}
+        return {path: {name: results[name] for name in names or results} for path, names in self.targets.items()}
 
     def _check_unchanged(self) -> None:
         for path, before in self.task.inputs.items():
             try:
                 now = identity(os.path.join(self._settings.directory, path), content=False)
             except OSError as error:
-                raise _JobError(f"inputs: {path!r}: {error.strerror or error}") from error
+                raise JobError(f"inputs: {path!r}: {error.strerror or error}") from error
             if any(before[key] != value for key, value in now.items()):
-                raise _JobError(f"inputs: {path!r} has changed since it was checked")
+                raise JobError(f"inputs: {path!r} has changed since it was checked")
 
 
 def finished(steps: list[Step]) -> list[Outcome]:
-    """Bring written results to the disk and put them in place; return what became of the tasks.
+    """Write results, bring them to the disk and put them in place; return the outcomes of the tasks.
 
-    Files first, then their names: what a file system writes for the first of several files or names, is for all.
+    Files come first, then their names: when a file system writes the first of them, it writes the others, too.
     """
     failures: dict[str, OSError | None] = {}
     try:
         for step in steps:
+            step.attempt(step.write)
             step.attempt(step.finish)
         for step in steps:
             step.attempt(step.put_in_place)
@@ -222,14 +210,14 @@ def finished(steps: list[Step]) -> list[Outcome]:
 
 
 class _Nowhere:
-    """Takes a result that is not wanted."""
+    """A sink for results that are not wanted."""
 
     def write(self, region: Region, block: Array) -> None:
         pass
 
 
 def _failure(action: Callable[[str], None], path: str) -> OSError | None:
-    """Do something; return why the system has refused it, if it has."""
+    """Do something; return the system's error, if there is one."""
     try:
         action(path)
     except OSError as error:
@@ -242,4 +230,4 @@ def _in_words(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return "not enough memory"
     text = " ".join(str(error).split("\n"))
-    return text if isinstance(error, DmlError | InputError | _JobError) else f"{type(error).__name__}: {text}"
+    return text if isinstance(error, DmlError | JobError) else f"{type(error).__name__}: {text}"

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -46,13 +46,11 @@ def save_jobs(folder: Path, jobs: Iterable[Mapping[str, Any]], name: str = "jobs
 
 
 def records(jobs: Path) -> dict[str, dict[str, Any]]:
-    """Return what the manifest of a file of jobs says; fail unless each job has one line, and a whole one."""
+    """Return what the last line of each job in a manifest says; none of a job that has only started."""
     header, *lines = Path(f"{jobs}.manifest.jsonl").read_bytes().splitlines()
     assert json.loads(header) == {"dmlcpu": "manifest", "version": 1}
-    loaded = [json.loads(line) for line in lines]
-    found = {record["id"]: record for record in loaded}
-    assert len(found) == len(loaded)
-    return found
+    found = {record["id"]: record for record in map(json.loads, lines)}
+    return {id_: record for id_, record in found.items() if record["outcome"] != "started"}
 
 
 def outcomes(jobs: Path) -> dict[str, str]:
@@ -99,12 +97,15 @@ def start(*argv: object, **options: Any) -> "subprocess.Popen[str]":
     return subprocess.Popen([sys.executable, "-m", "dmlcpu", *map(str, argv)], **settings | options)
 
 
+def eventually(true: Callable[[], bool], seconds: float = 30) -> None:
+    """Wait for something."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.005)
+
+
 def until(true: Callable[[], bool], process: Any) -> None:
     """Wait for something that a process does."""
-    pause = threading.Event()
-    for _ in range(6000):
-        if true():
-            return
-        assert process.poll() is None, process.communicate()
-        pause.wait(0.005)
-    raise AssertionError("it did not happen in time")
+    eventually(lambda: true() or process.poll() is not None)
+    assert true(), process.communicate()

@@ -1,7 +1,7 @@
 """Runs of jobs that are killed: a process that has imported everything, and loaded the kernel, forks for each of them.
 
 Half of them are killed so long after they began, half so long after they recorded some outcomes. Prints for each how
-many outcomes were recorded then, and waits for a line: whoever reads it looks at the files before the next run begins.
+many outcomes were recorded then, and waits for a line: the test looks at the files before the next run begins.
 """
 
 import os

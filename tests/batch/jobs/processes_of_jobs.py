@@ -1,28 +1,11 @@
 """What tests of worker processes ask of processes."""
 
-import os
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
-
-
-def eventually(true, seconds=30):
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.01)
-
-
-def gone(process_id):
-    try:
-        os.kill(process_id, 0)
-    except ProcessLookupError:
-        return True
-    return False
 
 
 def ended(process_id):
@@ -34,15 +17,14 @@ def ended(process_id):
 
 
 def children(process_id):
-    try:
-        return Path(f"/proc/{process_id}/task/{process_id}/children").read_text()
-    except (FileNotFoundError, ProcessLookupError):  # it has ended
-        return ""
+    """Return the processes that any thread of a process has started."""
+    lists = [each.read_text() for each in Path(f"/proc/{process_id}/task").glob("*/children")]
+    return [int(number) for text in lists for number in text.split()]
 
 
 def begun(folder):
-    """Return the processes that have begun an item of `serving.slow`."""
-    return [int(path.name.partition("-")[2]) for path in folder.glob("begun-*")]
+    """Return the process of each thread that has begun an item of `serving.slow`."""
+    return [int(path.name.split("-")[1]) for path in folder.glob("begun-*")]
 
 
 def start(code, *arguments, **options):

@@ -1,11 +1,9 @@
 """Functions that serve items, for worker processes: these import this module by its name."""
 
 import os
-import signal
 import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 
@@ -14,25 +12,8 @@ def doubled(items, stopping):
         yield [2 * item]
 
 
-def process_ids(items, stopping):
-    for _ in items:
-        yield [os.getpid()]
-
-
-def two_ahead(items, stopping):
-    """Finish an item only once the next was taken, unless there is none."""
-    with ThreadPoolExecutor(1) as reader:
-        coming = reader.submit(next, items, None)
-        while (item := coming.result()) is not None:
-            coming = reader.submit(next, items, None)
-            # Only at the end may there be nothing to take.
-            if not item["last"]:
-                coming.result(timeout=30)
-            yield [item["value"]]
-
-
 def dying(folder, times, how, items, stopping):
-    """Die of negative items, each so many times; note each try."""
+    """Die of negative items, each as often as `times` says; note each try."""
     for item in items:
         if item < 0:
             tried = Path(folder, f"{-item}")
@@ -46,13 +27,13 @@ def dying(folder, times, how, items, stopping):
 def die(how):
     if how == "exit":
         os._exit(3)
-    if how == "fork":  # what is left holds the pipe
-        if os.fork() == 0:
-            time.sleep(20)
-            os._exit(0)
-        os._exit(3)
     os.kill(os.getpid(), how)
     time.sleep(60)
+
+
+def environment(name, items, stopping):
+    for _ in items:
+        yield [os.environ.get(name)]
 
 
 def raising(items, stopping):
@@ -62,10 +43,6 @@ def raising(items, stopping):
         yield [item]
 
 
-def ending(items, stopping):
-    yield [next(items)]
-
-
 def locking(items, stopping):
     for _ in items:
         yield [threading.Lock()]  # cannot be pickled
@@ -73,6 +50,7 @@ def locking(items, stopping):
 
 def printing(items, stopping):
     for item in items:
+        os.write(1, b"written")
         print("printed", flush=True)
         yield [sys.stdin.read() + str(item)]
 
@@ -82,30 +60,8 @@ def slow(folder, items, stopping):
     for item in items:
         if stopping():
             return
-        Path(folder, f"begun-{os.getpid()}").touch()
+        Path(folder, f"begun-{os.getpid()}-{threading.get_ident()}").touch()
         while not Path(folder, "go").exists():
-            time.sleep(0.01)
-        yield [item]
-
-
-def terminated(folder, items, stopping):
-    """Send the process SIGTERM while it is at an item, the first time that there is one."""
-    for item in items:
-        if stopping():
-            return
-        first = Path(folder, "first")
-        if not first.exists():
-            first.touch()
-            os.kill(os.getpid(), signal.SIGTERM)
-        yield [item]
-
-
-def waiting(folder, items, stopping):
-    """Wait in the second item until the result of the first is told."""
-    for item in items:
-        end = time.monotonic() + 20
-        while item == 1 and not Path(folder, "told").exists():
-            assert time.monotonic() < end
             time.sleep(0.01)
         yield [item]
 
@@ -152,21 +108,3 @@ def sleeping(items, stopping):
 
 def nothing(items, stopping):
     yield from ()
-
-
-class LoadsOnce:
-    """Is loaded by the first process that tries; others wait for ever."""
-
-    def __init__(self, folder):
-        self.folder = folder
-
-    def __reduce__(self):
-        return load_once, (self.folder,)
-
-
-def load_once(folder):
-    try:
-        Path(folder, "loaded").touch(exist_ok=False)
-    except FileExistsError:
-        time.sleep(3600)
-    return doubled

@@ -14,7 +14,7 @@ def lines_of(path: Path) -> list[object]:
 
 
 def full_disk(monkeypatch: pytest.MonkeyPatch, taken: int) -> list[int]:
-    """Let the disk take so many bytes more; how many can be changed."""
+    """Let the disk take a number of bytes more, which is returned and can be changed."""
     left = [taken]
 
     def write(file: int, content: bytes) -> int:
@@ -123,5 +123,5 @@ def test_a_pipe(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="of POSIX")
 def test_a_process_that_is_started_meanwhile_does_not_have_the_file(tmp_path: Path) -> None:
     lines = Lines(tmp_path / "log")
-    assert not os.get_inheritable(lines._file)
+    assert not os.get_inheritable(lines.file)
     lines.close()

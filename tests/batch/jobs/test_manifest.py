@@ -19,30 +19,43 @@ def saved(path: Path, again: set[str] | None = None, **outcomes: str) -> None:
     manifest = Manifest(path)
     manifest.begin(again or set())
     for id_, outcome in outcomes.items():
-        manifest.record(id_, {"outcome": outcome})
+        manifest.record({"id": id_, "outcome": outcome})
+    assert manifest.lines is not None
+    assert manifest.lines.error is None
     manifest.close()
-    assert manifest.error is None
+
+
+def recorded(path: Path) -> dict[str, str]:
+    return {id_: record["outcome"] for id_, record in Manifest(path, lock=False).records.items()}
 
 
 def test_outcomes_are_found_again(tmp_path: Path) -> None:
     path = tmp_path / "new" / "manifest"
     saved(path, a="done", b="failed")
     assert path.read_text() == f'{HEADER}{{"id": "a", "outcome": "done"}}\n{{"id": "b", "outcome": "failed"}}\n'
-    manifest = Manifest(path)
-    assert manifest.records == {"a": {"id": "a", "outcome": "done"}, "b": {"id": "b", "outcome": "failed"}}
-    manifest.close()
+    assert recorded(path) == {"a": "done", "b": "failed"}
     assert [entry.name for entry in path.parent.iterdir()] == ["manifest"]
 
 
-def test_a_job_that_is_run_again_has_no_record_until_it_is_done(tmp_path: Path) -> None:
+def test_a_job_that_is_done_and_starts_again_has_no_record_until_its_outcome(tmp_path: Path) -> None:
     path = tmp_path / "manifest"
     saved(path, a="done", b="done")
+    before = path.read_text()
     manifest = Manifest(path)
     manifest.begin({"a", "c"})
-    assert path.read_text() == f'{HEADER}{{"id": "b", "outcome": "done"}}\n'
-    manifest.record("a", {"outcome": "failed"})
-    assert path.read_text() == f'{HEADER}{{"id": "b", "outcome": "done"}}\n{{"id": "a", "outcome": "failed"}}\n'
+    assert path.read_text() == before + '{"id": "a", "outcome": "started"}\n'
+    assert recorded(path) == {"b": "done"}
+    manifest.record({"id": "a", "outcome": "failed"})
+    assert recorded(path) == {"a": "failed", "b": "done"}
     manifest.close()
+
+
+def test_a_manifest_of_before_goes_on(tmp_path: Path) -> None:
+    """Without lines of jobs that have started."""
+    path = tmp_path / "manifest"
+    path.write_text(f'{HEADER}{{"id": "a", "outcome": "done"}}\n{{"id": "b", "outcome": "failed"}}\n')
+    saved(path, {"b"}, b="done")
+    assert recorded(path) == {"a": "done", "b": "done"}
 
 
 def test_a_manifest_that_is_only_read_stays_as_it_is(tmp_path: Path) -> None:
@@ -59,33 +72,29 @@ def test_a_manifest_that_is_only_read_stays_as_it_is(tmp_path: Path) -> None:
     assert not (tmp_path / "no").exists()
 
 
-def test_a_job_that_is_tried_again_has_failed_until_it_has_another_outcome(tmp_path: Path) -> None:
+@pytest.mark.parametrize("line", ["", '{"id": "b", "outcome": "started"}\n'])
+def test_a_job_that_has_failed_and_starts_again_has_failed_until_its_outcome(tmp_path: Path, line: str) -> None:
     path = tmp_path / "manifest"
     saved(path, a="failed", b="failed", c="done")
     saved(path, {"a", "b"})  # a run that was ended before any job
-    assert {id_: record["outcome"] for id_, record in Manifest(path, lock=False).records.items()} == {
-        "a": "failed",
-        "b": "failed",
-        "c": "done",
-    }
+    with path.open("a") as file:
+        file.write(line)
+    assert recorded(path) == {"a": "failed", "b": "failed", "c": "done"}
     saved(path, {"a", "b"}, a="done")
-    assert sorted(path.read_text().splitlines()[1:]) == [
-        '{"id": "a", "outcome": "done"}',
-        '{"id": "b", "outcome": "failed"}',
-        '{"id": "c", "outcome": "done"}',
-    ]
+    assert recorded(path) == {"a": "done", "b": "failed", "c": "done"}
 
 
-def test_a_manifest_that_is_removed_during_a_run_is_written_again(tmp_path: Path) -> None:
-    path = tmp_path / "manifest"
-    saved(path, a="done")
-    manifest = Manifest(path)
+@POSIX
+def test_a_manifest_that_is_removed_during_a_run_is_an_error(tmp_path: Path) -> None:
+    manifest = Manifest(tmp_path / "manifest")
     manifest.begin(set())
-    manifest.record("b", {"outcome": "done"})
-    path.unlink()
-    manifest.record("c", {"outcome": "done"})
+    (tmp_path / "manifest").unlink()
+    manifest.record({"id": "a", "outcome": "done"})
+    assert manifest.lines is not None
+    manifest.lines.sync()
+    assert manifest.lines.error is not None
+    assert manifest.lines.error.strerror == "the file was removed during the run"
     manifest.close()
-    assert sorted(Manifest(path, lock=False).records) == ["a", "b", "c"]
 
 
 @POSIX
@@ -132,18 +141,16 @@ def test_an_empty_file_is_a_manifest_without_jobs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("torn", ['{"id": "b", "outco', "\0\0\0\0", "[]", '{"id": 3}', "3", '{"id": "b"', b"\xff"])
-def test_lines_that_nothing_can_be_made_of(tmp_path: Path, torn: str | bytes) -> None:
-    """A machine that loses power may leave such; the other lines count, and the next run drops them."""
+def test_lines_that_nothing_can_be_made_of_are_passed_over(tmp_path: Path, torn: str | bytes) -> None:
+    """A machine that loses power may leave such lines; what is appended to a torn one is whole."""
     path = tmp_path / "manifest"
     saved(path, a="done", c="done")
     header, a, c = path.read_bytes().splitlines(keepends=True)
     for content in (header + a + as_bytes(torn) + b"\n" + c, header + a + c + as_bytes(torn)):
         path.write_bytes(content)
-        manifest = Manifest(path)
-        assert sorted(manifest.records) == ["a", "c"]
-        manifest.begin(set())
-        manifest.close()
-        assert path.read_bytes() == header + a + c
+        saved(path, d="done")
+        assert sorted(recorded(path)) == ["a", "c", "d"]
+        assert path.read_bytes().startswith(content)
 
 
 def as_bytes(text: str | bytes) -> bytes:
@@ -153,19 +160,23 @@ def as_bytes(text: str | bytes) -> bytes:
 def test_the_last_line_of_a_job_counts(tmp_path: Path) -> None:
     path = tmp_path / "manifest"
     path.write_text(f'{HEADER}{{"id": "a", "outcome": "failed"}}\n{{"id": "a", "outcome": "done"}}\n')
-    saved(path)
-    assert path.read_text() == f'{HEADER}{{"id": "a", "outcome": "done"}}\n'
+    assert recorded(path) == {"a": "done"}
 
 
 @POSIX
-def test_one_run_at_a_time(tmp_path: Path) -> None:
+def test_a_second_run_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "manifest"
-    held = Manifest(path)
+    first, second, third = Manifest(path), Manifest(path), Manifest(path)
+    assert list(tmp_path.iterdir()) == []  # a run that finds faults leaves nothing
+    first.begin(set())
+    with pytest.raises(ManifestError, match="manifest is in use by another run"):
+        second.begin(set())
     with pytest.raises(ManifestError, match="manifest is in use by another run"):
         Manifest(path)
-    held.close()
+    first.close()
+    with pytest.raises(ManifestError, match="manifest is in use by another run"):
+        third.begin(set())  # it does not know the outcomes of the first
     Manifest(path).close()
-    assert list(tmp_path.iterdir()) == []
 
 
 @POSIX
@@ -176,7 +187,7 @@ from pathlib import Path
 from dmlcpu.batch.jobs.manifest import Manifest
 manifest = Manifest(Path(sys.argv[1]))
 manifest.begin(set())
-manifest.record("a", {"outcome": "done"})
+manifest.record({"id": "a", "outcome": "done"})
 print("held", flush=True)
 sys.stdin.read()
 """
@@ -188,26 +199,26 @@ sys.stdin.read()
             Manifest(tmp_path / "manifest")
         process.send_signal(signal.SIGKILL)
         process.wait()
-    (tmp_path / ".manifest.part").write_text("half of a man")  # it might have been at this
     manifest = Manifest(tmp_path / "manifest")
     assert list(manifest.records) == ["a"]
     manifest.close()
     assert [entry.name for entry in tmp_path.iterdir()] == ["manifest"]
 
 
-def test_a_manifest_that_cannot_be_written_anew_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("call", ["write", "fsync"])
+def test_done_jobs_do_not_start_again_unless_that_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
     path = tmp_path / "manifest"
     saved(path, a="done", b="done")
-    before = path.read_text()
     manifest = Manifest(path)
-    monkeypatch.setattr("dmlcpu.batch.jobs.manifest.os.fsync", fail)
-    with pytest.raises(OSError, match="No space left"):
-        manifest.begin({"a"})
-    manifest.close()
-    assert path.read_text() == before
-    monkeypatch.undo()
-    Manifest(path).close()
-    assert [entry.name for entry in tmp_path.iterdir()] == ["manifest"]
+    with monkeypatch.context() as patch:
+        patch.setattr(f"dmlcpu.batch.jobs.lines.os.{call}", fail)
+        with pytest.raises(OSError, match="No space left"):
+            manifest.begin({"a"})
+        manifest.close()
+    if call == "write":
+        assert recorded(path) == {"a": "done", "b": "done"}
 
 
 def fail(*_: object) -> None:

@@ -13,7 +13,7 @@ from samples import as_tuple, large_calls
 import dmlcpu
 from dmlcpu.batch import JobsError, plan_jobs, run_jobs
 from dmlcpu.batch.jobs.operations import is_model, operation_of, version_of
-from dmlcpu.batch.jobs.progress import Silent
+from dmlcpu.batch.jobs.progress import Progress
 from dmlcpu.operators import OPERATORS
 
 
@@ -23,7 +23,7 @@ def test_in_one_piece_and_in_blocks(
 ) -> None:
     """The results' files are the same, byte for byte, and hold the function's results; progress counts all blocks."""
     told: list[int] = []
-    monkeypatch.setattr(Silent, "read", lambda self, nbytes: told.append(nbytes))
+    monkeypatch.setattr(Progress, "read", lambda self, nbytes: told.append(nbytes))
     arrays = {name: value for name, value in arguments.items() if isinstance(value, np.ndarray)}
     attrs = {name: value for name, value in arguments.items() if name not in arrays}
     for name, array in arrays.items():

@@ -74,7 +74,7 @@ def test_a_result_that_is_gone_or_was_changed(jobs: Path) -> None:
     assert done_again(jobs) == []
 
 
-def test_a_result_that_nobody_recorded_is_made_again(jobs: Path) -> None:
+def test_a_result_without_a_record_is_made_again(jobs: Path) -> None:
     forget(jobs, "0002")
     assert done_again(jobs) == ["0002"]
 
@@ -192,7 +192,7 @@ def test_a_failure_is_tried_again(jobs: Path) -> None:
         {"version": None},
     ],
 )
-def test_a_record_that_somebody_edited(jobs: Path, change: dict[str, Any]) -> None:
+def test_an_edited_record_counts_as_no_record(jobs: Path, change: dict[str, Any]) -> None:
     manifest = Path(f"{jobs}.manifest.jsonl")
     lines = [json.loads(line) for line in manifest.read_text().splitlines()]
     for line in lines:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dmlcpu.batch.jobs.progress import Progress, Silent
+from dmlcpu.batch.jobs.progress import Progress
 from dmlcpu.common.extras import MissingExtraError
 
 
@@ -16,7 +16,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def follow(progress: Silent) -> None:
+def follow(progress: Progress) -> None:
     assert list(progress.checking(iter("abc"), 3)) == ["a", "b", "c"]
     progress.say("resuming")
     progress.start(2, 2048, 0)
@@ -34,7 +34,7 @@ def test_lines_only_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str
 
 
 def test_silence(capsys: pytest.CaptureFixture[str]) -> None:
-    follow(Silent())
+    follow(Progress(shown=False))
     assert capsys.readouterr() == ("", "")
 
 
@@ -101,7 +101,7 @@ class Closed(Terminal):
         raise BrokenPipeError
 
 
-def test_a_run_goes_on_when_nobody_can_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_goes_on_when_standard_error_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     closed = io.StringIO()
     closed.close()
     for stream in (Closed(), closed, None):

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -153,7 +154,9 @@ def test_what_is_logged(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("most", [1, 2, 100])
-def test_so_many_failures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, most: int) -> None:
+def test_a_run_stops_after_max_failures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, most: int
+) -> None:
     from dmlcpu.batch.jobs import run as run_module
 
     def break_and_run(*args: Any, **more: Any) -> Any:
@@ -356,6 +359,7 @@ def test_errors_can_be_pickled(tmp_path: Path) -> None:
         ({"max_failures": 0}, "max_failures is 0; allowed: at least 1"),
         ({"retries": -1}, "retries is -1; allowed: at least 0"),
         ({"force": True, "retry_failed": True}, "force"),
+        ({"executor": ThreadPoolExecutor(), "scheduler": "local"}, "executor is given beside scheduler"),
     ],
 )
 def test_options_that_do_not_fit(tmp_path: Path, options: dict[str, Any], error: str) -> None:

@@ -6,13 +6,24 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from job_files import command, contents, each_best, environment, outcomes, records, save_inputs, save_jobs, start
+from job_files import (
+    command,
+    contents,
+    each_best,
+    environment,
+    eventually,
+    outcomes,
+    records,
+    save_inputs,
+    save_jobs,
+    start,
+)
 
 from dmlcpu.batch import run_jobs
 
@@ -56,15 +67,6 @@ def processes(mark: str) -> list[str]:
         except OSError:
             continue
     return found
-
-
-def eventually(true: Callable[[], bool]) -> None:
-    pause = threading.Event()
-    for _ in range(1000):
-        if true():
-            return
-        pause.wait(0.01)
-    raise AssertionError("it did not happen in time")
 
 
 def assert_nothing_half_written(jobs: Path, undisturbed: Path) -> None:
@@ -192,12 +194,12 @@ CHECKING = """\
 import signal, sys, threading
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell may have had ignored
 from dmlcpu.batch.jobs.check import Checker
-real = Checker.plan
+real = Checker.task
 def slow(self, place, job):
     print("checking", flush=True)
     threading.Event().wait(0.2)
     return real(self, place, job)
-Checker.plan = slow
+Checker.task = slow
 from dmlcpu.cli import main
 sys.exit(main(sys.argv[1:]))
 """

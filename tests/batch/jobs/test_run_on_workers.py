@@ -6,22 +6,18 @@ import random
 import signal
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from job_files import assert_best, best, contents, each_best, outcomes, save_inputs, save_jobs, start, until
+from processes_of_jobs import children
 
 from dmlcpu.batch import run_jobs
 from dmlcpu.batch.jobs import run as run_module
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="of Linux")
-
-
-def children(process_id: int) -> list[int]:
-    """Return the processes that any thread of a process has started."""
-    lists = [each.read_text() for each in Path(f"/proc/{process_id}/task").glob("*/children")]
-    return [int(number) for text in lists for number in text.split()]
 
 
 @LINUX
@@ -55,7 +51,7 @@ def workers_of(process_id: int) -> list[int]:
     for child in below:
         with contextlib.suppress(FileNotFoundError):
             line = Path(f"/proc/{child}/cmdline").read_bytes()
-            found += [child] if b"worker_process" in line or b"spawn_main" in line else []
+            found += [child] if b"popen_loky" in line or b"spawn_main" in line else []
     return found
 
 
@@ -80,7 +76,7 @@ def test_threads_are_counted(tmp_path: Path) -> None:
             threading.Event().wait(0.02)
         assert (run.wait(), run.stderr.read()) == (0, "")
     assert len(most) == 16
-    # The main one, one each for items and reading, two that write.
+    # The main one, one each for watching the coordinator and reading, two that write.
     assert max(most.values()) <= 5
     assert len(contents(tmp_path / "out")) == count
 
@@ -91,12 +87,14 @@ def test_results_are_equal_however_they_are_made(tmp_path: Path) -> None:
     save_inputs(tmp_path, 12, (50, 200))
     kinds: list[dict[str, Any]] = [{}, {"workers": 2}, {"threads": 3}, {"workers": 2, "scheduler": "local"}]
     found = []
-    for number, options in enumerate(kinds):
-        made = [best(f"{name:04}", output=f"out{number}/{name}.npz") for name in range(12)]
-        result = run_jobs(made, directory=tmp_path, **options)
-        assert (result.done, result.failures) == (12, [])
-        found.append(contents(tmp_path / f"out{number}"))
-    assert found[1:] == found[:1] * 3
+    with ThreadPoolExecutor(2) as executor:
+        for number, options in enumerate([*kinds, {"executor": executor}, {"executor": executor, "workers": 1}]):
+            made = [best(f"{name:04}", output=f"out{number}/{name}.npz") for name in range(12)]
+            result = run_jobs(made, directory=tmp_path, **options)
+            assert (result.done, result.failures) == (12, [])
+            found.append(contents(tmp_path / f"out{number}"))
+        assert executor.submit(int).result() == 0  # the program's own: it is not shut down
+    assert found[1:] == found[:1] * 5
 
 
 @pytest.mark.parametrize("options", [{"workers": 2}, {"scheduler": "local"}], ids=["processes", "dask"])

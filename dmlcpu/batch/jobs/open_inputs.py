@@ -1,4 +1,4 @@
-"""A job's arguments: its files opened, and put beside the values that it gives."""
+"""A job's arguments: its open files, and the values that it gives."""
 
 import os
 import threading
@@ -15,36 +15,25 @@ from dmlcpu.common.arguments import Array
 from dmlcpu.common.extras import MissingExtraError
 from dmlcpu.common.regions import Region
 
-Tell = Callable[[int], None]  # that so many bytes were read
+Tell = Callable[[int], None]  # called with a number of bytes that were read
 
 
-class InputError(Exception):
-    """A job's input cannot be read: which, what is found and what is allowed, in words."""
+class JobError(Exception):
+    """A job has failed, for a reason in words."""
 
 
 @dataclass(slots=True)
 class OpenArguments:
-    """The arguments of a job: of the operation's sources open files, all others in memory."""
+    """The arguments of a job: open files for the operation's sources, all others in memory."""
 
     values: dict[str, Any]
     sources: dict[str, FileSource] = field(default_factory=dict)
-    _paths: dict[str, str] = field(default_factory=dict)
-
-    def __enter__(self) -> "OpenArguments":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    paths: dict[str, str] = field(default_factory=dict)  # of the sources
 
     def close(self) -> None:
         """Close the files."""
         for source in self.sources.values():
             source.close()
-
-    def add(self, name: str, source: FileSource, path: str) -> None:
-        """Add an open file."""
-        self.sources[name] = source
-        self._paths[name] = path
 
     @property
     def all(self) -> dict[str, Any]:
@@ -58,7 +47,7 @@ class OpenArguments:
 
     @property
     def whole_bytes(self) -> int:
-        """How many bytes those sources take that are read whole, as their format cannot be read in regions."""
+        """How many bytes the sources take that cannot be read in regions, but only whole."""
         return sum(source.nbytes for source in self.sources.values() if not source.in_regions)
 
     @property
@@ -71,9 +60,9 @@ class OpenArguments:
         return {**self.values, **{name: self._read(name) for name in self.sources}}
 
     def for_blocks(self, tell: Tell) -> dict[str, Any]:
-        """Return all arguments, of sources only those read that cannot be read in regions.
+        """Return all arguments. Sources that can be read in regions stay open files, the others are read.
 
-        tell: told how many bytes of the others are read, whenever some are.
+        tell: called with the number of bytes whenever a region is read.
         """
         return {
             **self.values,
@@ -87,11 +76,11 @@ class OpenArguments:
         try:
             return self.sources[name].read()
         except (OSError, FileError) as error:
-            raise input_error(name, self._paths[name], error) from error
+            raise input_error(name, self.paths[name], error) from error
 
 
 class _Told:
-    """A source that tells how many bytes of it are read: each once, even if it is read again."""
+    """A source that tells how many of its bytes are read. Bytes that are read again are not counted again."""
 
     def __init__(self, source: FileSource, tell: Tell) -> None:
         self.shape, self.dtype = source.shape, source.dtype
@@ -124,7 +113,7 @@ def open_arguments(job: Job, operation: Operation, directory: Path, place: Place
         try:
             source = open_source(os.path.join(directory, each.path), each.name, each.dtype)
             if name in operation.sources:
-                opened.add(name, source, each.path)
+                opened.sources[name], opened.paths[name] = source, each.path
             else:
                 with source:
                     opened.values[name] = source.read()
@@ -136,14 +125,14 @@ def open_arguments(job: Job, operation: Operation, directory: Path, place: Place
     return opened
 
 
-def input_error(name: str, path: str, error: Exception) -> InputError:
+def input_error(name: str, path: str, error: Exception) -> JobError:
     """Return the error about an input that could be read when it was checked."""
     found, allowed = found_and_allowed(path, error)
-    return InputError(f"inputs.{name}: {found}; allowed: {allowed}")
+    return JobError(f"inputs.{name}: {found}; allowed: {allowed}")
 
 
 def found_and_allowed(path: str, error: Exception, allowed: str = "a file that can be read") -> tuple[str, str]:
-    """Return what is wrong with a file, and what would not be."""
+    """Return what is wrong with a file, and what is allowed."""
     if isinstance(error, FileError):
         return f"{path!r}: {error.found}", error.allowed
     if isinstance(error, FileNotFoundError):

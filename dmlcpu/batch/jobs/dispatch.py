@@ -1,0 +1,258 @@
+"""Items handed in chunks to the workers of an executor; an item is blamed for a worker's death only if it was alone."""
+
+import math
+import pickle
+import queue
+import threading
+import time
+import traceback
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Future
+from typing import Any, NamedTuple, Self, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+# Yields one result for each item, in order, in lists of several that are finished together. When the second argument
+# returns True, it yields the results that are finished, and ends.
+Serve = Callable[[Iterator[T], Callable[[], bool]], Iterator[list[R]]]
+
+_TICK = 0.1  # seconds between looks at stopping() while no chunk ends
+_CHUNK = 0.4  # seconds that a chunk is to take: much more than the few milliseconds that an executor needs for one
+_LONGEST = 1.0  # seconds after which a chunk returns its results, and leaves its other items to later chunks
+_MOST = 512  # items in a chunk
+_CHUNKS = 2  # in flight for each worker: one runs, one waits
+
+# In a worker: the runs that were told to stop, and whether a chunk has run.
+_stopped: set[str] = set()
+_settled = threading.Event()
+
+
+class Lost(NamedTuple):
+    """What comes in place of a result if workers died of an item."""
+
+    reason: str
+    tries: int
+
+
+class WorkerError(RuntimeError):
+    """Workers cannot start or are gone, or the function that serves raised; the message has the traceback."""
+
+
+class Workers:
+    """An executor and how a dispatcher uses it. This one is a program's own, which the program shuts down."""
+
+    settling = 0.0  # seconds that the first chunk in a process waits
+
+    def __init__(self, executor: Any, count: int) -> None:
+        self.run = uuid.uuid4().hex
+        self.executor = executor
+        self._count = count
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def count(self) -> int:
+        """Return how many chunks can run at the same time."""
+        return self._count
+
+    def stop(self) -> None:
+        """Have the chunks return after the items at hand. Only threads hear it here; others return after a second."""
+        stop_chunks(self.run)
+
+    def renew(self, reason: str) -> None:
+        """Replace a broken executor. Only the program could do that here."""
+        raise WorkerError(f"the executor is broken: {reason}")
+
+
+class _Done(NamedTuple):
+    """What a chunk returns: pickled results of its first items; how long it took; the traceback if `serve` raised."""
+
+    results: bytes
+    seconds: float
+    fault: str | None
+
+
+def _serve_chunk(run: str, pickled: bytes, settling: float) -> _Done:
+    """Serve items in a worker."""
+    if settling and not _settled.is_set():
+        time.sleep(settling)
+    _settled.set()
+    start = time.monotonic()
+    results: list[Any] = []
+
+    def stopping() -> bool:
+        return run in _stopped or (bool(results) and time.monotonic() - start > _LONGEST)
+
+    try:
+        serve, items = pickle.loads(pickled)
+        for some in serve(iter(items), stopping):
+            results.extend(some)
+        return _Done(pickle.dumps(results), time.monotonic() - start, None)
+    except Exception:
+        return _Done(b"", 0.0, traceback.format_exc())
+
+
+def stop_chunks(run: str) -> None:
+    """Have the chunks of a run in this process finish the items at hand and return."""
+    _stopped.add(run)
+
+
+def dispatch(
+    serve: Serve[T, R], items: Sequence[T], workers: Workers, *, retries: int, stopping: Callable[[], bool]
+) -> Iterator[tuple[int, R | Lost]]:
+    """Hand items to workers, and yield results as they come.
+
+    Parameters
+    ----------
+    serve : callable
+        See `Serve`. It is pickled, as are items and results, and may run in a thread that is not the main thread.
+    items : sequence
+        What to hand out, in this order.
+    workers : Workers
+        Where the chunks run.
+    retries : int
+        How often an item is tried again after its worker died. When a worker dies, any item in flight may be the cause.
+        So each chunk in flight is tried once more while no other runs; if its worker dies again, each of its items is
+        tried alone. Only an item that was alone is given up.
+    stopping : callable
+        Asked about ten times a second. Once it returns True, workers finish the items that they are at; the others get
+        no result.
+
+    Yields
+    ------
+    tuple
+        The position of an item, and its result, or `Lost`.
+
+    Raises
+    ------
+    WorkerError
+        If `serve` raises, or the workers are gone.
+    """
+    yield from _Dispatcher(serve, items, workers, retries, stopping).results()
+
+
+class _Dispatcher:
+    """The chunks of one run."""
+
+    def __init__(
+        self,
+        serve: Serve[Any, Any],
+        items: Sequence[Any],
+        workers: Workers,
+        retries: int,
+        stopping: Callable[[], bool],
+    ) -> None:
+        self._serve = serve
+        self._items = items
+        self._workers = workers
+        self._retries = retries
+        self._asked_to_stop = stopping
+        self._waiting = deque(range(len(items)))
+        self._suspects: deque[tuple[int, ...]] = deque()  # chunks during which a worker died
+        self._tries: dict[int, int] = {}
+        self._in_flight: dict[Future[_Done], tuple[tuple[int, ...], bool]] = {}  # positions; whether alone in flight
+        self._ended: queue.SimpleQueue[Future[_Done]] = queue.SimpleQueue()
+        self._pace = math.inf  # seconds that an item takes
+        self._broken = ""  # why the executor takes no chunks any more
+        self._stopping = False
+
+    def results(self) -> Iterator[tuple[int, Any]]:
+        """Hand out the items, and yield the results."""
+        while self._in_flight or ((self._waiting or self._suspects) and not self._stopping):
+            if not self._stopping and self._asked_to_stop():
+                self._stopping = True
+                self._workers.stop()
+            if not self._stopping:
+                self._hand_out()
+            try:
+                future = self._ended.get(timeout=_TICK)
+            except queue.Empty:
+                continue
+            yield from self._results_of(future)
+
+    def _hand_out(self) -> None:
+        if self._broken:
+            if self._in_flight:  # these end at once
+                return
+            self._workers.renew(self._broken)
+            self._broken = ""
+        most = _CHUNKS * self._workers.count()
+        while self._waiting and len(self._in_flight) < most and not self._broken:
+            share = math.ceil(len(self._waiting) / most)
+            size = max(1, min(int(_CHUNK / self._pace), share, _MOST))
+            self._submit(tuple(self._waiting.popleft() for _ in range(min(size, len(self._waiting)))), alone=False)
+        if self._suspects and not self._waiting and not self._in_flight and not self._broken:
+            self._submit(self._suspects.popleft(), alone=True)
+
+    def _submit(self, positions: tuple[int, ...], *, alone: bool) -> None:
+        # Pickled here: Dask would look for tasks and futures in it.
+        pickled = pickle.dumps((self._serve, [self._items[position] for position in positions]))
+        try:
+            future = self._workers.executor.submit(_serve_chunk, self._workers.run, pickled, self._workers.settling)
+        except BrokenExecutor as error:
+            self._broken = death_of(error) or ""
+            self._suspects.appendleft(positions) if alone else self._waiting.extendleft(reversed(positions))
+            return
+        self._in_flight[future] = positions, alone
+        future.add_done_callback(self._ended.put)
+
+    def _results_of(self, future: Future[_Done]) -> Iterator[tuple[int, Any]]:
+        positions, alone = self._in_flight.pop(future)
+        if future.cancelled():
+            raise WorkerError("the workers' scheduler is gone")
+        if error := future.exception():
+            reason = death_of(error)
+            if reason is None:
+                raise WorkerError(f"a worker failed: {type(error).__name__}: {error}")
+            if isinstance(error, BrokenExecutor):
+                self._broken = reason
+            yield from self._lost(positions, reason, alone=alone)
+            return
+        done = future.result()
+        if done.fault is not None:
+            raise WorkerError(f"a worker failed:\n{done.fault}")
+        results = pickle.loads(done.results)
+        if not results and not self._stopping:
+            raise WorkerError("a worker failed: it ended before its items")
+        if results:
+            pace = max(done.seconds / len(results), 1e-6)
+            self._pace = pace if self._pace == math.inf else (self._pace + pace) / 2
+        self._waiting.extendleft(reversed(positions[len(results) :]))
+        if not self._stopping:
+            self._hand_out()  # before the results are dealt with: no worker waits meanwhile
+        yield from zip(positions, results, strict=False)
+
+    def _lost(self, positions: tuple[int, ...], reason: str, *, alone: bool) -> Iterator[tuple[int, Lost]]:
+        """Have the items of a chunk tried again whose worker died; yield the item that is given up."""
+        for position in positions:
+            self._tries[position] = self._tries.get(position, 0) + 1
+        if not alone:
+            self._suspects.append(positions)
+        elif len(positions) > 1:
+            self._suspects.extendleft((position,) for position in reversed(positions))
+        elif self._tries[positions[0]] > self._retries:
+            yield positions[0], Lost(reason, self._tries[positions[0]])
+        else:
+            self._suspects.appendleft(positions)
+
+
+def death_of(error: BaseException) -> str | None:
+    """Return how a worker died; None if an error is not about that."""
+    if type(error).__name__ == "KilledWorker":  # of Dask
+        return "worker of the cluster died"
+    if not isinstance(error, BrokenExecutor):
+        return None
+    # loky's message has "The exit codes of the workers are {SIGKILL(-9), EXIT(3)}".
+    _, _, codes = str(error).partition("workers are {")
+    name, _, code = codes.partition("}")[0].partition(", ")[0].rstrip(")").partition("(")
+    if not code:
+        return "worker died"
+    if name.startswith("SIG"):
+        return f"worker killed by {name}"
+    return f"worker killed by signal {code[1:]}" if code.startswith("-") else f"worker exited with code {code}"

@@ -1,0 +1,266 @@
+"""The executors that jobs run on: loky's processes, a Dask cluster, or one that a program passes."""
+
+import contextlib
+import io
+import logging
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import BrokenExecutor
+from contextlib import redirect_stderr, redirect_stdout
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection
+from types import ModuleType
+from typing import Any, Self
+
+from dmlcpu.batch.jobs.dispatch import WorkerError, Workers, death_of, stop_chunks
+from dmlcpu.batch.jobs.limits import LOCAL
+from dmlcpu.batch.jobs.signals import signals_held_back
+from dmlcpu.common.extras import optional
+
+_STARTS = 3  # executors in a row whose workers die before they are ready
+_PATIENCE = 10.0  # seconds for a scheduler to answer
+_CENSUS = 1.0  # seconds between looks at how many workers a cluster has
+_GONE = "the cluster's scheduler is gone"
+
+# In loky's processes, before Python starts: no module of the current folder is taken for one of Python's, a worker that
+# holds large arrays is not replaced for that, and one that dies prints nothing.
+_OF_LOKY = {"PYTHONSAFEPATH": "1", "LOKY_MAX_MEMORY_LEAK_SIZE": "1e18", "PYTHONFAULTHANDLER": ""}
+
+
+class Processes(Workers):
+    """loky's processes on this machine.
+
+    loky's workers survive a coordinator that is killed, and cannot be told to stop. So each has a thread that waits for
+    the ends of two pipes: the system closes them, too, when the coordinator dies.
+    """
+
+    def __init__(self, count: int, environment: Mapping[str, str]) -> None:
+        super().__init__(None, count)
+        self._environment = {**_OF_LOKY, **environment}
+        self._going, self._until_stopped = multiprocessing.Pipe(duplex=False)
+        self._alive, self._until_closed = multiprocessing.Pipe(duplex=False)
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            if self.executor is not None:
+                self.executor.shutdown(kill_workers=True)
+        finally:
+            for pipe in (self._until_stopped, self._until_closed, self._going, self._alive):
+                pipe.close()
+
+    def _start(self) -> None:
+        loky = check_loky()
+        _open_standard_streams()
+        _start_trackers()
+        for _ in range(_STARTS):
+            self.executor = loky.ProcessPoolExecutor(
+                self._count,
+                env=self._environment,
+                initializer=_begin_worker,
+                initargs=(self.run, self._going, self._alive),
+            )
+            # Workers inherit that signals are held back: Ctrl+C reaches all, and this process decides what follows.
+            # loky flushes the streams, which need not be there.
+            streams = redirect_stdout(sys.stdout or io.StringIO()), redirect_stderr(sys.stderr or io.StringIO())
+            with signals_held_back(signal.SIGINT, signal.SIGTERM), streams[0], streams[1]:
+                ready = self.executor.submit(os.getpid)
+            try:
+                ready.result()
+                return
+            except BrokenExecutor as error:
+                reason = death_of(error)
+                self.executor.shutdown(kill_workers=True)
+        raise WorkerError(f"workers do not start: {reason}")
+
+    def stop(self) -> None:
+        """Have the chunks return after the items at hand."""
+        self._until_stopped.close()
+
+    def renew(self, _: str) -> None:
+        """Start new processes."""
+        self.executor.shutdown(kill_workers=True)
+        self._start()
+
+
+def check_loky() -> ModuleType:
+    """Return loky, or raise ImportError."""
+    return optional("loky", "several processes need", "'dmlcpu[cli]'")
+
+
+def _open_standard_streams() -> None:
+    """Open the standard streams that are closed, or a pipe to a worker could take the number of one of them."""
+    while (file := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(file)
+
+
+def _start_trackers() -> None:
+    """Start the processes that clean up after loky and multiprocessing.
+
+    No module of the current folder is taken for one of Python's there, either, and they print no warnings if this
+    process is killed. They start before signals are held back, because starting one lets signals in again.
+    """
+    from loky.backend import resource_tracker as tracker_of_loky  # type: ignore[import-untyped]
+
+    variables = {"PYTHONSAFEPATH": "1", "PYTHONWARNINGS": "ignore"}
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        if sys.platform != "win32":
+            resource_tracker.ensure_running()
+        tracker_of_loky.ensure_running()
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+def _begin_worker(run: str, going: Connection, alive: Connection) -> None:
+    """Begin a process of loky's: leave standard input and output to the coordinator, and watch it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it cannot be held back
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(nothing, 1)
+    os.close(nothing)
+
+    def watch() -> None:
+        going.poll(None)
+        stop_chunks(run)
+        alive.poll(None)
+        os._exit(1)  # no process is left that could record an outcome
+
+    threading.Thread(target=watch, name="dmlcpu-watch", daemon=True).start()
+
+
+class Cluster(Workers):
+    """A Dask cluster: one at an address, or a local one that ends with the run."""
+
+    settling = 0.5  # Dask's nanny gives up a worker that dies while it starts: a first item may not kill it at once
+
+    def __init__(self, address: str, count: int) -> None:
+        super().__init__(None, count)  # processes of a local cluster
+        self._address = address
+        self._threads = 0  # of all workers
+        self._counted = -_CENSUS
+        self._open = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        check_cluster(self._address)
+        with contextlib.ExitStack() as stack:
+            # What Dask logs of workers that die, the run tells in its own words.
+            stack.enter_context(_distributed().utils.silence_logging_cmgr(logging.CRITICAL))
+            address = self._address
+            if address == LOCAL:
+                address = stack.enter_context(_local_cluster(_distributed(), self._count)).scheduler_address
+            try:
+                client = _distributed().Client(address, set_as_default=False, timeout=_PATIENCE)
+            except (OSError, ValueError) as error:
+                raise WorkerError(f"no scheduler at {address}: {error}") from None
+            self._client = stack.enter_context(client)
+            self.executor = client.get_executor(pure=False)
+            self._open = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def count(self) -> int:
+        """Return how many threads all workers have."""
+        now = time.monotonic()
+        if now - self._counted > _CENSUS:
+            with _scheduler_there():
+                self._threads, self._counted = sum(self._client.nthreads().values()), now
+        return self._threads
+
+    def stop(self) -> None:
+        """Have the chunks return after the items at hand."""
+        with _scheduler_there():
+            self._client.run(_stop_chunks, self.run, wait=False, on_error="ignore")
+
+
+async def _stop_chunks(run: str) -> None:
+    """Do as `stop_chunks`."""  # a coroutine: the client need not wait for it
+    stop_chunks(run)
+
+
+def check_cluster(address: str) -> None:
+    """Raise what is known to prevent a run on a cluster, before anything is done.
+
+    Raises
+    ------
+    ImportError
+        If Dask's scheduler is not installed.
+    WorkerError
+        If no scheduler answers at the address.
+    RuntimeError
+        If this process is a worker of a local cluster that imports the script which is to start it.
+    """
+    distributed = _distributed()
+    if address != LOCAL:
+        _check_address(distributed, address)
+    # multiprocessing has not told such a worker yet what it is for.
+    elif getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise RuntimeError(
+            "a script that starts a local cluster is imported by each of its workers: "
+            'start it under `if __name__ == "__main__":`'
+        )
+
+
+def _check_address(distributed: ModuleType, address: str) -> None:
+    """Raise WorkerError if no scheduler answers. A client that cannot connect may hang at exit."""
+    try:
+        protocol, place = distributed.comm.addressing.parse_address(address)
+        if protocol in ("tcp", "tls"):
+            socket.create_connection(distributed.comm.addressing.parse_host_port(place), _PATIENCE).close()
+    except (OSError, ValueError) as error:
+        raise WorkerError(f"no scheduler at {address}: {error}") from None
+
+
+@contextlib.contextmanager
+def _scheduler_there() -> Iterator[None]:
+    """Say in plain words that the scheduler does not answer."""
+    try:
+        yield
+    except OSError as error:
+        raise WorkerError(f"{_GONE}: {error}") from None
+
+
+def _local_cluster(distributed: ModuleType, workers: int) -> Any:
+    """Start a scheduler in this process, and workers that listen on this machine only."""
+    from dask import config
+
+    # Workers inherit that SIGINT is held back. Starting multiprocessing's tracker lets it in again: it comes first.
+    if sys.platform != "win32":
+        resource_tracker.ensure_running()
+    with config.set({"distributed.scheduler.allowed-failures": 0}), signals_held_back(signal.SIGINT):
+        try:
+            return distributed.LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                processes=True,
+                host="127.0.0.1",
+                dashboard_address=None,
+                scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # its web server, which cannot be left out
+                memory_limit=0,  # or Dask would kill workers that hold large arrays
+                silence_logs=logging.CRITICAL,
+            )
+        except RuntimeError as error:
+            advice = 'a script has to start them under `if __name__ == "__main__":`'
+            raise WorkerError(f"the cluster's workers do not start ({error}); {advice}") from None
+
+
+def _distributed() -> ModuleType:
+    return optional("distributed", "a cluster needs", "'dmlcpu[cluster]'")

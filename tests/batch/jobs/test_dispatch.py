@@ -1,0 +1,194 @@
+"""The dispatcher over processes of loky's, a Dask cluster and a pool of threads."""
+
+import contextlib
+import multiprocessing
+import os
+import random
+import signal
+import sys
+import threading
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
+
+import pytest
+import serving
+from processes_of_jobs import HERE, begun
+
+from dmlcpu.batch.jobs import dispatch as dispatch_module
+from dmlcpu.batch.jobs.dispatch import Lost, WorkerError, Workers, dispatch
+from dmlcpu.batch.jobs.executors import Cluster, Processes
+
+POSIX = pytest.mark.skipif(sys.platform == "win32", reason="of POSIX")
+EVERYWHERE = pytest.mark.parametrize("kind", ["loky", "dask", "threads"])
+
+
+@contextlib.contextmanager
+def started(kind, count=2):
+    """Start workers: "local" is a Dask cluster of a run's own, "dask" one that is there already."""
+    with contextlib.ExitStack() as stack:
+        if kind == "threads":
+            workers = Workers(stack.enter_context(ThreadPoolExecutor(count)), count)
+        elif kind == "loky":
+            workers = Processes(count, {})
+        elif kind == "local":
+            pytest.importorskip("distributed")
+            workers = Cluster("local", count)
+        else:
+            cluster = pytest.importorskip("distributed").LocalCluster(
+                n_workers=count,
+                threads_per_worker=1,
+                processes=False,
+                dashboard_address=None,
+                scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
+            )
+            workers = Cluster(stack.enter_context(cluster).scheduler_address, 0)
+        yield stack.enter_context(workers)
+
+
+@pytest.fixture(autouse=True)
+def _modules_of_tests(monkeypatch):
+    """Let workers of Dask import `serving`."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]))
+
+
+def served(workers, serve, items, retries=1, stopping=lambda: False):
+    return dispatch(serve, items, workers, retries=retries, stopping=stopping)
+
+
+@EVERYWHERE
+def test_each_item_is_served_once(kind):
+    with started(kind) as workers:
+        for count in (0, 1, 500):
+            results = list(served(workers, serving.doubled, range(count)))
+            assert sorted(results) == [(position, 2 * position) for position in range(count)]
+
+
+@EVERYWHERE
+def test_a_chunk_returns_the_items_that_it_has_no_time_for(kind, monkeypatch):
+    if kind == "loky":
+        pytest.skip("its processes count their calls themselves")
+    monkeypatch.setattr(dispatch_module, "_LONGEST", 0.05)
+    serving.calls.clear()
+    items = [*[0.0] * 100, *[0.03] * 20, *[0.0] * 100]
+    with started(kind) as workers:
+        results = list(served(workers, serving.sleeping, items))
+    assert sorted(results) == list(enumerate(items))
+    assert 10 <= len(serving.calls) <= 60
+
+
+def test_all_workers_work_until_the_end():
+    """The last items are shared evenly."""
+    with started("loky") as workers:
+        results = list(served(workers, partial(serving.pausing, 0.05), range(40)))
+    per_worker = [process for _, (_, process) in results]
+    assert sorted(map(per_worker.count, set(per_worker)))[0] >= 14
+
+
+@EVERYWHERE
+@pytest.mark.parametrize(
+    ("serve", "message"),
+    [
+        (serving.raising, r'(?s)Traceback.*in raising\n.*raise ValueError\("item three"\)\nValueError: item three'),
+        (serving.locking, "(?s)Traceback.*pickle"),
+        (serving.NoLoading(), "(?s)Traceback.*ValueError: invalid literal for int"),
+        (serving.nothing, "ended before its items"),
+    ],
+    ids=["raises", "result", "loading", "ends"],
+)
+def test_a_fault_of_the_function_ends_the_run(kind, serve, message):
+    with started(kind) as workers, pytest.raises(WorkerError, match=message):
+        list(served(workers, serve, range(10)))
+
+
+@EVERYWHERE
+def test_stopping_finishes_the_items_that_have_begun_and_no_others(kind, tmp_path):
+    looks = []
+
+    def stopping():
+        if len(begun(tmp_path)) < 2:
+            return False
+        looks.append(None)
+        if len(looks) == 3:  # twice no: not only at once
+            threading.Timer(0.7, (tmp_path / "go").touch).start()
+        return len(looks) >= 3
+
+    with started(kind) as workers:
+        results = list(served(workers, partial(serving.slow, tmp_path), range(50), stopping=stopping))
+    assert len(results) == 2
+    assert all(position == result for position, result in results)
+
+
+def test_stopping_before_anything_begins_serves_no_item():
+    with started("threads") as workers:
+        assert list(served(workers, serving.doubled, range(5), stopping=lambda: True)) == []
+
+
+@POSIX
+@pytest.mark.parametrize(("kind", "retries"), [("loky", 0), ("loky", 2), ("local", 1)])
+def test_items_that_kill_their_worker_are_lost_and_no_others(kind, tmp_path, retries, capfd):
+    items = [-value if value in (1, 21) else value for value in range(40)]
+    serve = partial(serving.dying, tmp_path, 99, signal.SIGKILL)
+    with started(kind) as workers:
+        results = dict(served(workers, serve, items, retries))
+    lost = {position: result for position, result in results.items() if isinstance(result, Lost)}
+    assert sorted(lost) == [1, 21]
+    for position in lost:
+        # One that has died with others in flight, or in a chunk with others, may not be the one to blame.
+        assert len((tmp_path / str(position)).read_text()) <= max(retries + 1, 3)
+        assert (
+            lost[position].reason == {"loky": "worker killed by SIGKILL", "local": "worker of the cluster died"}[kind]
+        )
+        assert lost[position].tries >= retries + 1
+    assert {position: results[position] for position in results if position not in lost} == {
+        position: 2 * item for position, item in enumerate(items) if item >= 0
+    }
+    assert capfd.readouterr() == ("", "")
+
+
+@POSIX
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSEGV, "exit"])
+def test_an_item_that_kills_once_is_tried_again(tmp_path, how):
+    items = [*range(20), -20, *range(21, 40)]
+    with started("loky") as workers:
+        results = dict(served(workers, partial(serving.dying, tmp_path, 1, how), items))
+    assert results == {position: 2 * item for position, item in enumerate(items)}
+    assert (tmp_path / "20").read_text() == "xx"
+
+
+@POSIX
+def test_the_reason_tells_how_a_worker_died(tmp_path):
+    with started("loky", 1) as workers:
+        ((_, lost),) = served(workers, partial(serving.dying, tmp_path, 99, "exit"), [-1], retries=1)
+        assert lost.reason == "worker exited with code 3"
+        how = signal.SIGRTMIN + 1
+        ((_, lost),) = served(workers, partial(serving.dying, tmp_path, 99, how), [-1], retries=0)
+        assert lost.reason == f"worker killed by signal {signal.SIGRTMIN + 1}"
+
+
+@POSIX
+@pytest.mark.parametrize(("kind", "kills"), [("loky", 6), ("local", 1)])
+def test_workers_killed_at_random_lose_no_item(kind, kills):
+    chance = random.Random(17)
+    results, killed = {}, set()
+    with started(kind) as workers:
+        for position, (value, process) in served(workers, partial(serving.pausing, 0.005), range(300), retries=30):
+            assert position not in results
+            results[position] = value
+            if len(killed) < kills and process not in killed and chance.random() < 0.1:
+                with contextlib.suppress(ProcessLookupError):  # loky has ended it, as another one died
+                    os.kill(process, signal.SIGKILL)
+                    killed.add(process)
+    assert len(killed) == kills
+    assert results == dict(enumerate(range(300)))
+
+
+@POSIX
+def test_a_broken_executor_of_the_program_ends_the_run(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    serve = partial(serving.dying, tmp_path, 99, "exit")
+    with (
+        ProcessPoolExecutor(2, context) as executor,
+        Workers(executor, 2) as workers,
+        pytest.raises(WorkerError, match="the executor is broken: worker died"),
+    ):
+        list(served(workers, serve, [1, -2, 3]))

@@ -1,0 +1,223 @@
+"""What is particular to processes of loky's, and to a Dask cluster: how they begin and end."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+
+import pytest
+import serving
+from job_files import eventually
+from processes_of_jobs import HERE, begun, children, ended, start
+
+from dmlcpu.batch.jobs import executors
+from dmlcpu.batch.jobs.dispatch import WorkerError, dispatch
+from dmlcpu.batch.jobs.executors import Cluster, Processes
+from dmlcpu.common.extras import MissingExtraError
+
+POSIX = pytest.mark.skipif(sys.platform == "win32", reason="of POSIX")
+KINDS = pytest.mark.parametrize("kind", ["Processes(2, {})", "Cluster('local', 2)"], ids=["loky", "dask"])
+
+
+@pytest.fixture(autouse=True)
+def _modules_of_tests(monkeypatch):
+    """Let workers import `serving`."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]))
+
+
+def served(workers, serve, items, stopping=lambda: False):
+    with workers:
+        yield from dispatch(serve, items, workers, retries=1, stopping=stopping)
+
+
+def test_processes_have_the_environment_that_is_given():
+    assert [*served(Processes(1, {"MKL_NUM_THREADS": "7"}), partial(serving.environment, "MKL_NUM_THREADS"), [0])] == [
+        (0, "7")
+    ]
+    assert os.environ.get("PYTHONSAFEPATH") is None  # as it is in workers
+
+
+@POSIX
+def test_processes_that_cannot_start_are_an_error(monkeypatch, tmp_path):
+    next(served(Processes(1, {}), serving.doubled, [1]))  # the trackers of loky and multiprocessing run from here on
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\necho x >> {tmp_path}/starts\nexit 7\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    with pytest.raises(WorkerError, match="workers do not start: worker exited with code 7"):
+        list(served(Processes(1, {}), serving.doubled, range(10)))
+    assert len((tmp_path / "starts").read_text().split()) == 3
+
+
+@POSIX
+def test_closing_ends_all_processes():
+    run = served(Processes(2, {}), partial(serving.pausing, 0.01), range(1000))
+    ids = {next(run)[1][1] for _ in range(20)}
+    assert not any(map(ended, ids))
+    run.close()
+    assert all(map(ended, ids))
+
+
+RUNS_FOR_LONG = """
+    import signal
+    from functools import partial
+    import serving
+    from dmlcpu.batch.jobs.dispatch import dispatch
+    from dmlcpu.batch.jobs.executors import Cluster, Processes
+
+    if __name__ == "__main__":
+        asked = []
+        signal.signal(signal.SIGINT, lambda *_: asked.append(1))
+        serve = partial(serving.slow, sys.argv[1])
+        print("up", flush=True)
+        with {kind} as workers:
+            results = list(dispatch(serve, range(9), workers, retries=0, stopping=lambda: bool(asked)))
+        print(len(results), len(asked))
+"""
+
+
+@POSIX
+@KINDS
+def test_workers_end_when_the_coordinator_is_killed(tmp_path, kind):
+    coordinator = start(RUNS_FOR_LONG.format(kind=kind), tmp_path)
+    eventually(lambda: len(begun(tmp_path)) == 2)
+    coordinator.kill()
+    eventually(lambda: all(map(ended, begun(tmp_path))))
+    output, errors = coordinator.communicate(timeout=30)
+    assert output == "up\n"
+    if "Processes" in kind:
+        assert errors == ""
+
+
+@POSIX
+@KINDS
+def test_ctrl_c_that_reaches_the_workers_lets_them_finish_their_items(tmp_path, kind):
+    coordinator = start(RUNS_FOR_LONG.format(kind=kind), tmp_path, process_group=0)
+    eventually(lambda: len(begun(tmp_path)) == 2)
+    os.killpg(coordinator.pid, signal.SIGINT)
+    with pytest.raises(subprocess.TimeoutExpired):
+        coordinator.communicate(timeout=1.0)
+    (tmp_path / "go").touch()
+    output, errors = coordinator.communicate(timeout=30)
+    assert errors == ""
+    assert output == "up\n2 1\n"
+    assert all(map(ended, begun(tmp_path)))
+
+
+@POSIX
+def test_ctrl_c_while_processes_start_ends_the_run(tmp_path):
+    for pause in (0.0, 0.1, 0.2, 0.4):
+        coordinator = start(RUNS_FOR_LONG.format(kind="Processes(2, {})"), tmp_path, process_group=0)
+        assert coordinator.stdout.readline() == "up\n"
+        eventually(lambda pid=coordinator.pid: children(pid))
+        time.sleep(pause)
+        os.killpg(coordinator.pid, signal.SIGINT)
+        (tmp_path / "go").touch()
+        output, errors = coordinator.communicate(timeout=30)
+        assert errors == ""
+        assert int(output.split()[0]) <= 9
+        (tmp_path / "go").unlink()
+
+
+UNGUARDED = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import serving
+from dmlcpu.batch.jobs.dispatch import dispatch
+from dmlcpu.batch.jobs.executors import Processes
+
+print("the script runs", flush=True)
+with Processes(2, {}) as workers:
+    results = dispatch(serving.printing, range(3), workers, retries=0, stopping=lambda: False)
+    print(sorted(results), sys.stdin.read())
+"""
+
+
+def test_a_script_needs_no_guard(tmp_path):
+    """Processes leave the standard streams alone, and take no module of the current folder for one of Python's."""
+    (tmp_path / "scripts").mkdir()
+    script = tmp_path / "scripts" / "script.py"
+    script.write_text(UNGUARDED)
+    for name in ("multiprocessing", "loky", "signal"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('not this one')")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    process = subprocess.run(
+        [sys.executable, "-W", "error", str(script), str(HERE)],
+        input="input",
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert process.stderr == ""
+    assert process.stdout == "the script runs\n[(0, '0'), (1, '1'), (2, '2')] input\n"
+
+
+def test_no_loky_is_told_before_anything_runs(monkeypatch):
+    monkeypatch.setitem(sys.modules, "loky", None)
+    with pytest.raises(MissingExtraError, match=r"need the package loky: pip install 'dmlcpu\[cli\]'"):
+        executors.check_loky()
+
+
+def test_a_local_cluster_listens_on_this_machine_only():
+    pytest.importorskip("distributed")
+    results = dict(served(Cluster("local", 2), serving.addresses, range(4)))
+    assert sorted(results) == [0, 1, 2, 3]
+    assert {address for addresses in results.values() for address in addresses} == {"127.0.0.1"}
+
+
+def test_no_scheduler_is_an_error():
+    dask = pytest.importorskip("dask")
+    pytest.importorskip("distributed")
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "200ms"}),
+        pytest.raises(WorkerError, match=r"no scheduler at tcp://127\.0\.0\.1:9: "),
+    ):
+        list(served(Cluster("tcp://127.0.0.1:9", 2), serving.doubled, range(3)))
+    with pytest.raises(WorkerError, match="no scheduler at nonsense://x: "):
+        list(served(Cluster("nonsense://x", 2), serving.doubled, range(3)))
+
+
+@POSIX
+def test_a_scheduler_that_is_gone_is_an_error(tmp_path):
+    pytest.importorskip("distributed")
+    with subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "distributed.cli.dask_scheduler",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "0",
+            "--no-dashboard",
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as scheduler:
+        address = next(line for line in scheduler.stderr if "Scheduler at:" in line).rpartition(" ")[2].strip()
+        run = served(Cluster(address, 2), serving.doubled, range(3), stopping=lambda: scheduler.kill() or False)
+        with pytest.raises(WorkerError, match="scheduler is gone"):
+            list(run)
+
+
+def test_no_distributed_is_told_before_anything_runs(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(MissingExtraError, match=r"needs the package distributed: pip install 'dmlcpu\[cluster\]'"):
+        executors.check_cluster("local")
+
+
+def test_a_script_that_starts_a_local_cluster_needs_a_guard(tmp_path):
+    pytest.importorskip("distributed")
+    script = tmp_path / "script.py"
+    script.write_text("from dmlcpu.batch.jobs.executors import Cluster\nwith Cluster('local', 1):\n    pass\n")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(HERE), *sys.path]))}
+    process = subprocess.run(
+        [sys.executable, str(script)], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert process.returncode == 1
+    assert 'start it under `if __name__ == "__main__":`' in process.stderr
