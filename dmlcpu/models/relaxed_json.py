@@ -26,18 +26,18 @@ class _Repeating(dict[str, Any]):
 def parse(text: str, faults: Faults) -> Any:
     """Return the value `text` holds; None, with the faults noted, if it is not well formed."""
     if not text.strip():
-        faults.add((), "an empty file", "a DxDispatch model")
+        faults.add("an empty file", "a DxDispatch model")
         return None
     try:
         data = _parsed(text)
         for path, names in _repeated_names(data):
             for name in names:
-                faults.add((*path, name), "the name more than once", "each name once in an object")
+                faults.at(*path, name).add("the name more than once", "each name once in an object")
     except RecursionError:
-        faults.add((), "lists or objects nested too deeply to be read", "a DxDispatch model")
+        faults.add("lists or objects nested too deeply to be read", "a DxDispatch model")
         return None
     except ValueError as error:
-        faults.add((), _in_words(str(error)), "JSON, with comments and trailing commas")
+        faults.add(_in_words(str(error)), "JSON, with comments and trailing commas")
         return None
     return data
 

@@ -183,8 +183,8 @@ class _Run:
         """Return tensors as views of the memory they are bound to, by the operator's names for them."""
         arrays = {}
         for member, tensor in tensors:
-            resource, offset = bindings[member.dml_name]
-            arrays[member.name] = tensor.view(self.memory[resource][offset:])
+            binding = bindings[member.dml_name]
+            arrays[member.name] = tensor.view(self.memory[binding.resource][binding.offset :])
         return arrays
 
     def _dispatch(self, command: Dispatch | OnnxDispatch) -> None:

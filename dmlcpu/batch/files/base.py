@@ -50,8 +50,7 @@ class FileSource(ABC):
     def read(self, region: Region | None = None, into: Array | None = None) -> Array:
         """Return the elements of a region, by default all, in C order; `into`: an array of that shape to use."""
 
-    @abstractmethod
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - not all keep a file open
         """Close the file; arrays that were read stay."""
 
     def __enter__(self) -> Self:
@@ -67,6 +66,12 @@ class FileSource(ABC):
         if into.shape != shape or into.dtype != self.dtype or not into.flags.c_contiguous:
             raise TypeError(f"into is of {into.dtype}, shape {into.shape}; allowed: {self.dtype}, {shape}, in C order")
         return into
+
+    def _copied(self, part: Array, into: Array | None) -> Array:
+        """Return a part of the array as `read` does."""
+        array = self._room(np.shape(part), into)
+        array[...] = part
+        return array
 
 
 def named(name: str) -> np.dtype[Any]:
