@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dmlcpu.batch.files.stored import strides_of
 from dmlcpu.common.wording import listed, shown
 from dmlcpu.directml.enums import TensorDataType
-from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.models.dispatchables import Binding, Buffers, Dispatchable, check_resources, load_bindings, overlaps
 from dmlcpu.models.faults import Faults
 from dmlcpu.models.onnx_models import OnnxDispatch, OnnxDispatchable, load_onnx_dispatch
@@ -91,16 +91,11 @@ def _check_apart(dispatchable: Dispatchable, bindings: dict[str, Binding], fault
         (field, tensor), (other_field, other_tensor) = tensors[name], tensors[other]
         allowed = "memory of its own"
         if (field.name, other_field.name) == dispatchable.desc.IN_PLACE:
-            if bindings[name].offset == bindings[other].offset and _strides(tensor) == _strides(other_tensor):
+            strides, its = (each.strides or strides_of(each.sizes, 1) for each in (tensor, other_tensor))
+            if bindings[name].offset == bindings[other].offset and strides == its:
                 continue
             allowed += f", or exactly {other}'s, with the same strides"
         faults.at(name).add(f"{bindings[name].resource!r}, which overlaps {other}", allowed)
-
-
-def _strides(tensor: TensorDesc) -> tuple[int, ...]:
-    if tensor.strides is not None:
-        return tensor.strides
-    return tuple(math.prod(tensor.sizes[i + 1 :]) for i in range(tensor.dimension_count))
 
 
 def _write_file(entry: dict[str, Any], buffer: Buffer | None, faults: Faults) -> WriteFile:

@@ -53,18 +53,19 @@ class OnnxDispatch:
     """Run an ONNX model."""
 
     dispatchable: str
+    prepared: Any  # dmlcpu.interop.onnx.BackendRep
     inputs: dict[str, Place]
     outputs: dict[str, Place]
     zeros: dict[str, Tensor]  # inputs that are not bound
 
-    def run(self, prepared: Any, memory: dict[str, Array]) -> None:
+    def run(self, memory: dict[str, Array]) -> None:
         """Run the model once on the buffers' memory; nothing is written unless all results fit."""
         inputs = {name: np.zeros(*tensor) for name, tensor in self.zeros.items()}
         for name, place in self.inputs.items():
             array = place.view(memory[place.resource])
             inputs[name] = array != 0 if place.dtype == np.bool_ else array
         try:
-            results = dict(zip(prepared.outputs, prepared.run(inputs), strict=True))
+            results = dict(zip(self.prepared.outputs, self.prepared.run(inputs), strict=True))
         except MemoryError:
             raise
         except Exception as error:  # operators of ONNX's reference evaluator raise nearly anything
@@ -157,7 +158,9 @@ def load_onnx_dispatch(
     unbound = dict(_zeros(prepared, given, faults))
     for name, other in overlaps(inputs, outputs):
         faults.at(name).add(f"{outputs[name].resource!r}, which overlaps {other}", "memory of its own")
-    return OnnxDispatch(dispatchable.name, inputs, outputs, unbound) if len(places) == len(given) else None
+    if len(places) < len(given):
+        return None
+    return OnnxDispatch(dispatchable.name, prepared, inputs, outputs, unbound)
 
 
 def _data_type(tensor: Any) -> TensorDataType | None:

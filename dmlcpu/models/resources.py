@@ -106,7 +106,7 @@ def load_buffer(name: str, entry: dict[str, Any], files: Files, faults: Faults) 
     elif data_type is TensorDataType.UNKNOWN:
         initial = _mixed(entry, faults)
     elif isinstance(values, list):
-        initial = _list(values, data_type, faults.at("initialValues"))
+        initial = _converted(values, range(len(values)), data_type, faults.at("initialValues"))
     else:
         initial, delta = _repeated(values, data_type, faults.at("initialValues"))
     if initial is None:
@@ -116,13 +116,6 @@ def load_buffer(name: str, entry: dict[str, Any], files: Files, faults: Faults) 
         faults.at("sizeInBytes").add(str(nbytes), f"at least {initial.nbytes}, the bytes of the initial values")
         return None
     return Buffer(name, data_type, initial, nbytes, delta)
-
-
-def _list(values: list[Any], data_type: TensorDataType, faults: Faults) -> Array | None:
-    if not values:
-        faults.add("an empty list", "at least one value")
-        return None
-    return _converted(values, range(len(values)), data_type, faults)
 
 
 def _repeated(values: dict[str, Any], data_type: TensorDataType, faults: Faults) -> tuple[Array | None, Array | None]:
@@ -169,6 +162,9 @@ def _converted(
     values: Sequence[Any], names: Sequence[str | int], data_type: TensorDataType, faults: Faults
 ) -> Array | None:
     """Return values as an array; None, with the faults noted at their names, if some do not fit the type."""
+    if not values:
+        faults.add("an empty list", "at least one value")
+        return None
     fits, allowed = _range_of(data_type)
     wrong = [i for i, value in enumerate(values) if not fits(value)]
     for i in wrong[:_MOST_FAULTS]:

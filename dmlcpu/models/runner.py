@@ -189,11 +189,10 @@ class _Run:
 
     def _dispatch(self, command: Dispatch | OnnxDispatch) -> None:
         name = command.dispatchable
-        dispatchable = self.model.dispatchables[name]
         if isinstance(command, OnnxDispatch):
-            assert isinstance(dispatchable, OnnxDispatchable)
-            call = functools.partial(command.run, dispatchable.prepared, self.memory)
+            call = functools.partial(command.run, self.memory)
         else:
+            dispatchable = self.model.dispatchables[name]
             assert isinstance(dispatchable, Dispatchable)
             arrays = self._bound(dispatchable.dispatched_tensors(), command.bindings)
             call = functools.partial(self.operators[name], **arrays)
