@@ -3,9 +3,9 @@
 import errno
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import ModuleType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +31,7 @@ class FileError(ValueError):
         return f"{self.found}; allowed: {self.allowed}"
 
 
-class FileSource(ABC):
+class FileSource(AbstractContextManager["FileSource", None], ABC):
     """An array in a file: a `Source`, and a context manager that closes the file.
 
     `shape`, `dtype` and `nbytes` describe the array that `read` returns. `stored` describes the file's, in native byte
@@ -50,11 +50,8 @@ class FileSource(ABC):
     def read(self, region: Region | None = None, into: Array | None = None) -> Array:
         """Return the elements of a region, by default all, in C order; `into`: an array of that shape to use."""
 
-    def close(self) -> None:  # noqa: B027 - not all keep a file open
+    def close(self) -> None:
         """Close the file; arrays that were read stay."""
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
