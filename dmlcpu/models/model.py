@@ -101,21 +101,18 @@ def _load(data: dict[str, Any], misshapen: set[Path], folder: FilePath, faults: 
     """Load every entry of the right shape; references to the others are still checked as far as possible."""
     files = Files(folder)
 
-    def entries(member: str) -> Iterator[tuple[Any, Any, Faults]]:
+    def loadable(member: str) -> Iterator[tuple[Any, Any, Faults]]:
         for name, entry in _entries(data[member]):
             yield name, None if (member, name) in misshapen else entry, faults.at(member, name)
 
-    buffers = {name: entry and load_buffer(name, entry, files, here) for name, entry, here in entries("resources")}
-    dispatchables = {
-        name: entry
-        and (
-            load_onnx_dispatchable(name, entry, files, here)
-            if _is_onnx(entry)
-            else load_dispatchable(entry, buffers, here)
-        )
-        for name, entry, here in entries("dispatchables")
-    }
-    commands = [entry and load_command(entry, buffers, dispatchables, here) for _, entry, here in entries("commands")]
+    buffers = {name: entry and load_buffer(name, entry, files, here) for name, entry, here in loadable("resources")}
+    dispatchables: dict[str, Dispatchable | OnnxDispatchable | None] = {}
+    for name, entry, here in loadable("dispatchables"):
+        if _is_onnx(entry):
+            dispatchables[name] = load_onnx_dispatchable(name, entry, files, here)
+        else:
+            dispatchables[name] = entry and load_dispatchable(entry, buffers, here)
+    commands = [entry and load_command(entry, buffers, dispatchables, here) for _, entry, here in loadable("commands")]
     check_deferred(commands, buffers, faults.at("commands"))
     return Model(
         {name: buffer for name, buffer in buffers.items() if buffer},
@@ -130,10 +127,8 @@ def _is_onnx(entry: Any) -> bool:
 
 
 @functools.cache
-def _schema() -> dict[str, Any]:
-    text = resources.files("dmlcpu.models").joinpath("model_schema.json").read_text("utf-8")
-    schema: dict[str, Any] = json.loads(text)
-    return schema
+def _schema() -> Any:
+    return json.loads(resources.files("dmlcpu.models").joinpath("model_schema.json").read_text("utf-8"))
 
 
 def _check_shape(data: Any, faults: Faults) -> None:
@@ -161,13 +156,12 @@ def _warn_of_unknown_members(data: dict[str, Any], misshapen: set[Path]) -> None
                     _log.warning("%s is unknown and ignored; known: %s", json_path((*path, name)), listed(known))
 
 
-def _schema_of(path: Path, entry: dict[str, Any]) -> dict[str, Any]:
+def _schema_of(path: Path, entry: dict[str, Any]) -> Any:
     """Return the part of the schema for the file or one of its entries."""
     if not path:
         return _schema()
     kinds = {"resources": "resource", "dispatchables": "onnx" if _is_onnx(entry) else "operator"}
-    schema: dict[str, Any] = _schema()["$defs"][kinds.get(str(path[0])) or entry["type"]]
-    return schema
+    return _schema()["$defs"][kinds.get(str(path[0])) or entry["type"]]
 
 
 def _entries(entries: dict[str, Any] | list[Any]) -> Iterable[tuple[Any, Any]]:
