@@ -15,6 +15,7 @@ from dmlcpu.operators.table import OPERATORS
 
 # Of numpydoc: the parameters, each with its type and an indented text.
 _SECTION = re.compile(r"^ *Parameters\n *-+\n(.*?)\n\n *\w+\n *-+\n", re.MULTILINE | re.DOTALL)
+_PARAMETER = re.compile(r"^(\w[\w, ]*) : (.*)((?:\n +.*)*)", re.MULTILINE)
 _ARRAY = "array_like"
 _NAMED = re.compile(r"\w+=")
 
@@ -72,18 +73,11 @@ def _add_options(name: str, parser: argparse.ArgumentParser) -> None:
 def _documented(function: Any) -> dict[str, tuple[str, str]]:
     """Return type and first sentence of each parameter in a function's docstring."""
     section = _SECTION.search((inspect.getdoc(function) or "") + "\n\nEnd\n---\n")
-    documented: dict[str, tuple[str, str]] = {}
-    names: list[str] = []
-    for line in section[1].split("\n") if section else []:
-        if line and not line.startswith(" "):
-            left, _, kind = line.partition(" : ")
-            names = left.split(", ")
-            documented |= dict.fromkeys(names, (kind, ""))
-        else:
-            for name in names:
-                kind, text = documented[name]
-                documented[name] = (kind, f"{text} {line.strip()}".strip())
-    return {name: (kind, _first_sentence(text)) for name, (kind, text) in documented.items()}
+    return {
+        name: (kind, _first_sentence(" ".join(text.split())))
+        for names, kind, text in _PARAMETER.findall(section[1] if section else "")
+        for name in names.split(", ")
+    }
 
 
 def _first_sentence(text: str) -> str:

@@ -28,18 +28,23 @@ class ModelError(FaultsError):
     faults: list[Fault]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Faults:
-    """The faults found so far in a JSON file."""
+    """The faults found so far in a JSON file, and the place in it that is being checked."""
 
+    path: Path = ()
     _found: list[tuple[Path, str, str]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self._found)
 
-    def add(self, path: Path, found: str, allowed: str) -> None:
-        """Note one fault."""
-        self._found.append((path, found, allowed))
+    def at(self, *parts: str | int) -> "Faults":
+        """Return the same faults, for a place within this one."""
+        return Faults((*self.path, *parts), self._found)
+
+    def add(self, found: str, allowed: str) -> None:
+        """Note a fault at the place."""
+        self._found.append((self.path, found, allowed))
 
     def entries(self) -> set[Path]:
         """Return the entries of the file at fault: the first two steps of each path."""

@@ -3,7 +3,7 @@
 import functools
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib import resources
 from os import PathLike
@@ -13,7 +13,7 @@ from typing import Any
 from dmlcpu.common.extras import extra
 from dmlcpu.common.wording import listed, shown
 from dmlcpu.models.commands import Command, check_deferred, load_command
-from dmlcpu.models.dispatchables import Buffers, Dispatchable, load_dispatchable
+from dmlcpu.models.dispatchables import Dispatchable, load_dispatchable
 from dmlcpu.models.faults import Faults, ModelError, Path, json_path
 from dmlcpu.models.onnx_models import OnnxDispatchable, load_onnx_dispatchable
 from dmlcpu.models.relaxed_json import parse
@@ -84,7 +84,7 @@ def load_model(path: str | PathLike[str]) -> Model:
     try:
         data = parse(source.read_text("utf-8-sig"), faults)
     except UnicodeDecodeError as error:
-        faults.add((), f"not UTF-8 at byte {error.start}", "UTF-8 text")
+        faults.add(f"not UTF-8 at byte {error.start}", "UTF-8 text")
     if data is not None or not faults:  # a file that holds null has no fault yet
         _check_shape(data, faults)
     misshapen = faults.entries()
@@ -100,19 +100,20 @@ def load_model(path: str | PathLike[str]) -> Model:
 def _load(data: dict[str, Any], misshapen: set[Path], folder: FilePath, faults: Faults) -> Model:
     """Load every entry of the right shape; references to the others are still checked as far as possible."""
     files = Files(folder)
-    buffers = {
-        name: None if ("resources", name) in misshapen else load_buffer(name, entry, files, faults)
-        for name, entry in data["resources"].items()
-    }
-    dispatchables = {
-        name: None if ("dispatchables", name) in misshapen else _load_dispatchable(name, entry, buffers, files, faults)
-        for name, entry in data["dispatchables"].items()
-    }
-    commands = [
-        None if ("commands", i) in misshapen else load_command(i, entry, buffers, dispatchables, faults)
-        for i, entry in enumerate(data["commands"])
-    ]
-    check_deferred(commands, buffers, faults)
+
+    def loadable(member: str) -> Iterator[tuple[Any, Any, Faults]]:
+        for name, entry in _entries(data[member]):
+            yield name, None if (member, name) in misshapen else entry, faults.at(member, name)
+
+    buffers = {name: entry and load_buffer(name, entry, files, here) for name, entry, here in loadable("resources")}
+    dispatchables: dict[str, Dispatchable | OnnxDispatchable | None] = {}
+    for name, entry, here in loadable("dispatchables"):
+        if _is_onnx(entry):
+            dispatchables[name] = load_onnx_dispatchable(name, entry, files, here)
+        else:
+            dispatchables[name] = entry and load_dispatchable(entry, buffers, here)
+    commands = [entry and load_command(entry, buffers, dispatchables, here) for _, entry, here in loadable("commands")]
+    check_deferred(commands, buffers, faults.at("commands"))
     return Model(
         {name: buffer for name, buffer in buffers.items() if buffer},
         {name: dispatchable for name, dispatchable in dispatchables.items() if dispatchable},
@@ -121,53 +122,48 @@ def _load(data: dict[str, Any], misshapen: set[Path], folder: FilePath, faults: 
     )
 
 
-def _load_dispatchable(
-    name: str, entry: dict[str, Any], buffers: Buffers, files: Files, faults: Faults
-) -> Dispatchable | OnnxDispatchable | None:
-    if _is_onnx(entry):
-        return load_onnx_dispatchable(name, entry, files, faults)
-    return load_dispatchable(name, entry, buffers, faults)
-
-
 def _is_onnx(entry: Any) -> bool:
     return isinstance(entry, dict) and str(entry.get("type")).lower() == "onnx"  # DxDispatch ignores case
 
 
 @functools.cache
-def _schema() -> dict[str, Any]:
-    text = resources.files("dmlcpu.models").joinpath("model_schema.json").read_text("utf-8")
-    schema: dict[str, Any] = json.loads(text)
-    return schema
+def _schema() -> Any:
+    return json.loads(resources.files("dmlcpu.models").joinpath("model_schema.json").read_text("utf-8"))
 
 
 def _check_shape(data: Any, faults: Faults) -> None:
     """Check the file against the JSON Schema; a fault's "allowed" is the schema's "description"."""
     for error in extra("jsonschema").Draft202012Validator(_schema()).iter_errors(data):
-        path = tuple(error.absolute_path)
+        path = error.absolute_path
         if error.validator == "required":
             for name in error.validator_value:
                 if name not in error.instance:
-                    faults.add((*path, name), "missing", error.schema["properties"][name]["description"])
+                    faults.at(*path, name).add("missing", error.schema["properties"][name]["description"])
         else:
-            faults.add(path, shown(error.instance), error.schema["description"])
+            faults.at(*path).add(shown(error.instance), error.schema["description"])
 
 
 def _warn_of_unknown_members(data: dict[str, Any], misshapen: set[Path]) -> None:
     """Log members that DxDispatch ignores in silence: most often a misspelt optional member."""
-    for path, entry, kind in _objects(data):
+    objects: list[tuple[Path, Any]] = [((), data)]
+    for member in ("resources", "dispatchables", "commands"):
+        objects += [((member, name), entry) for name, entry in _entries(data[member])]
+    for path, entry in objects:
         if path not in misshapen:
-            known = (_schema() if kind is None else _schema()["$defs"][kind])["properties"]
+            known = _schema_of(path, entry)["properties"]
             for name in entry:
                 if name not in known:
                     _log.warning("%s is unknown and ignored; known: %s", json_path((*path, name)), listed(known))
 
 
-def _objects(data: dict[str, Any]) -> Iterator[tuple[Path, Any, str | None]]:
-    """Yield each object with members of its own, its place and its kind in the schema."""
-    yield (), data, None
-    for name, entry in data["resources"].items():
-        yield ("resources", name), entry, "resource"
-    for name, entry in data["dispatchables"].items():
-        yield ("dispatchables", name), entry, "onnx" if _is_onnx(entry) else "operator"
-    for i, entry in enumerate(data["commands"]):
-        yield ("commands", i), entry, entry.get("type") if isinstance(entry, dict) else None
+def _schema_of(path: Path, entry: dict[str, Any]) -> Any:
+    """Return the part of the schema for the file or one of its entries."""
+    if not path:
+        return _schema()
+    kinds = {"resources": "resource", "dispatchables": "onnx" if _is_onnx(entry) else "operator"}
+    return _schema()["$defs"][kinds.get(str(path[0])) or entry["type"]]
+
+
+def _entries(entries: dict[str, Any] | list[Any]) -> Iterable[tuple[Any, Any]]:
+    """Return the members of an object by name, or of a list by position."""
+    return entries.items() if isinstance(entries, dict) else enumerate(entries)

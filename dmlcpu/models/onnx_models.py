@@ -4,19 +4,20 @@ import importlib
 import logging
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.extras import MissingExtraError
+from dmlcpu.common.regions import Tensor
 from dmlcpu.common.wording import listed
 from dmlcpu.directml.enums import TensorDataType
 from dmlcpu.errors import DmlError
-from dmlcpu.models.dispatchables import Binding, Buffers, check_size, load_binding, sources
-from dmlcpu.models.faults import Faults, Path, json_path
+from dmlcpu.models.dispatchables import Binding, Buffers, check_size, load_binding, overlaps, sources
+from dmlcpu.models.faults import Faults, json_path
 from dmlcpu.models.resources import DATA_TYPES, Buffer, Files
 
 _log = logging.getLogger("dmlcpu")
@@ -33,18 +34,12 @@ class OnnxDispatchable:
     seconds: float  # spent on its preparation
 
 
-class Place(NamedTuple):
-    """Where in a buffer a tensor lies."""
+@dataclass(frozen=True, slots=True)
+class Place(Binding):
+    """A tensor in a buffer."""
 
-    resource: str
-    offset: int
     dtype: np.dtype[Any]
     shape: tuple[int, ...] | None  # None: the buffer is deferred, and becomes the model's result
-
-    @property
-    def nbytes(self) -> int:
-        """How many bytes the tensor has."""
-        return math.prod(self.shape or ()) * self.dtype.itemsize
 
     def view(self, memory: Array) -> Array:
         """Return the tensor's elements in a buffer's memory; bool as bytes."""
@@ -58,18 +53,19 @@ class OnnxDispatch:
     """Run an ONNX model."""
 
     dispatchable: str
+    prepared: Any  # dmlcpu.interop.onnx.BackendRep
     inputs: dict[str, Place]
     outputs: dict[str, Place]
-    zeros: dict[str, tuple[np.dtype[Any], tuple[int, ...]]]  # inputs that are not bound
+    zeros: dict[str, Tensor]  # inputs that are not bound
 
-    def run(self, prepared: Any, memory: dict[str, Array]) -> None:
+    def run(self, memory: dict[str, Array]) -> None:
         """Run the model once on the buffers' memory; nothing is written unless all results fit."""
-        inputs = {name: np.zeros(shape, dtype) for name, (dtype, shape) in self.zeros.items()}
+        inputs = {name: np.zeros(*tensor) for name, tensor in self.zeros.items()}
         for name, place in self.inputs.items():
             array = place.view(memory[place.resource])
             inputs[name] = array != 0 if place.dtype == np.bool_ else array
         try:
-            results = dict(zip(prepared.outputs, prepared.run(inputs), strict=True))
+            results = dict(zip(self.prepared.outputs, self.prepared.run(inputs), strict=True))
         except MemoryError:
             raise
         except Exception as error:  # operators of ONNX's reference evaluator raise nearly anything
@@ -96,21 +92,21 @@ def _check_result(name: str, result: Array, place: Place) -> None:
 def load_onnx_dispatchable(name: str, entry: dict[str, Any], files: Files, faults: Faults) -> OnnxDispatchable | None:
     """Return the ONNX model that an entry of `dispatchables` names; None, with the fault noted, if it cannot run."""
     source = entry["sourcePath"]
-    where = ("dispatchables", name, "sourcePath")
-    found = files.find(source, where, faults)
+    found = files.find(source, faults.at("sourcePath"))
     if found is None:
         return None
     onnx, ours = _packages()
     start = time.perf_counter()
     try:
         proto = onnx.load(found)
-        _fix_sizes(proto, entry, ("dispatchables", name))
+        _fix_sizes(proto, entry, faults.path)
         prepared = ours.prepare(proto)
     except MemoryError:
         raise
     except Exception as error:  # Protobuf, ONNX's checker and its operators raise nearly anything
         reason = f"{error.field} is {error.found}" if isinstance(error, DmlError) else " ".join(str(error).split())
-        faults.add(where, f"{source!r}, which cannot be run: {reason}", "a valid ONNX model of known operators")
+        allowed = "a valid ONNX model of known operators"
+        faults.at("sourcePath").add(f"{source!r}, which cannot be run: {reason}", allowed)
         return None
     return OnnxDispatchable(name, prepared, time.perf_counter() - start)
 
@@ -123,7 +119,7 @@ def _packages() -> tuple[Any, Any]:
         raise MissingExtraError(message) from None
 
 
-def _fix_sizes(proto: Any, entry: dict[str, Any], path: Path) -> None:
+def _fix_sizes(proto: Any, entry: dict[str, Any], path: tuple[str | int, ...]) -> None:
     """Set free dimensions of inputs and outputs to the file's sizes, by name or by denotation."""
     values = [*proto.graph.input, *proto.graph.output]
     dimensions = [each for value in values for each in value.type.tensor_type.shape.dim]
@@ -140,62 +136,65 @@ def _fix_sizes(proto: Any, entry: dict[str, Any], path: Path) -> None:
 
 
 def load_onnx_dispatch(
-    dispatchable: OnnxDispatchable, given: dict[str, Any], buffers: Buffers, path: Path, faults: Faults
+    dispatchable: OnnxDispatchable, given: dict[str, Any], buffers: Buffers, faults: Faults
 ) -> OnnxDispatch | None:
     """Return a dispatch with its bindings; None, with the faults noted, if some are missing, unknown or do not fit."""
     prepared = dispatchable.prepared
     tensors = {**prepared.outputs, **prepared.inputs}
     places: dict[str, Place] = {}
-    for name, source, where in sources(given, (), path, faults):  # an ONNX model has no arrays of tensors
-        binding = load_binding(source, buffers, where, faults)
+    for name, source, here in sources(given, (), faults):  # an ONNX model has no arrays of tensors
+        buffer, offset = load_binding(source, buffers, here)
         if name not in tensors:
-            faults.add(where, "unknown", f"the tensors {listed(tensors)}")
-        elif tensors[name] is None or _data_type(tensors[name]) is None:
-            faults.add(where, "a resource", f"nothing: {name} is no tensor of a type that DirectML has")
-        elif binding is not None:
-            buffer = buffers[binding.resource]
-            assert buffer is not None  # or there would be no binding
-            shape = _shape_of(name, source, buffer, dispatchable, where, faults)
-            if shape is not None and _fits(name, tensors[name], shape, binding, buffers, where, faults):
-                places[name] = Place(*binding, tensors[name].dtype, None if buffer.deferred else shape)
+            here.add("unknown", f"the tensors {listed(tensors)}")
+        elif _data_type(tensors[name]) is None:
+            here.add("a resource", f"nothing: {name} is no tensor of a type that DirectML has")
+        elif buffer is not None:
+            shape = _shape_of(name, source, buffer, dispatchable, here)
+            place = None if shape is None else _place(name, tensors[name], shape, buffer, offset, here)
+            if place is not None:
+                places[name] = place
     inputs = {name: place for name, place in places.items() if name in prepared.inputs}
     outputs = {name: place for name, place in places.items() if name not in prepared.inputs}
-    unbound = dict(_zeros(prepared, given, path, faults))
-    _check_apart(inputs, outputs, path, faults)
-    return OnnxDispatch(dispatchable.name, inputs, outputs, unbound) if len(places) == len(given) else None
+    unbound = dict(_zeros(prepared, given, faults))
+    for name, other in overlaps(inputs, outputs):
+        faults.at(name).add(f"{outputs[name].resource!r}, which overlaps {other}", "memory of its own")
+    if len(places) < len(given):
+        return None
+    return OnnxDispatch(dispatchable.name, prepared, inputs, outputs, unbound)
 
 
 def _data_type(tensor: Any) -> TensorDataType | None:
     """Return DirectML's type of a tensor's elements, if it has one."""
-    name = "uint8" if tensor.dtype == np.bool_ else str(tensor.dtype)
-    return DATA_TYPES.get(name.upper())
+    if tensor is None:
+        return None
+    return DATA_TYPES.get("UINT8" if tensor.dtype == np.bool_ else str(tensor.dtype).upper())
 
 
 def _shape_of(
-    name: str, source: Any, buffer: Buffer, dispatchable: OnnxDispatchable, path: Path, faults: Faults
+    name: str, source: Any, buffer: Buffer, dispatchable: OnnxDispatchable, faults: Faults
 ) -> tuple[int, ...] | None:
     """Return the shape that a tensor is bound with: the binding's, or the model's; of a deferred one it is open."""
     is_input = name in dispatchable.prepared.inputs
     tensor = (dispatchable.prepared.inputs if is_input else dispatchable.prepared.outputs)[name]
+    details = source if isinstance(source, dict) else {}
     if buffer.deferred:
         if is_input:
-            faults.add(path, f"{buffer.name!r}, which is deferred", "a resource that has values")
+            faults.add(f"{buffer.name!r}, which is deferred", "a resource that has values")
             return None
         for field in ("shape", "elementOffset"):
-            if isinstance(source, dict) and source.get(field):
-                faults.add((*path, field), str(source[field]), f"nothing: {buffer.name!r} is deferred")
+            if details.get(field):
+                faults.at(field).add(str(details[field]), f"nothing: {buffer.name!r} is deferred")
                 return None
         return ()
-    chosen = source.get("shape") if isinstance(source, dict) else None
-    if chosen:  # DxDispatch takes an empty list for none
+    if chosen := details.get("shape"):  # DxDispatch takes an empty list for none
         if not tensor.fits(chosen):
-            faults.add((*path, "shape"), str(chosen), f"{tensor} ({name} of {dispatchable.name!r})")
+            faults.at("shape").add(str(chosen), f"{tensor} ({name} of {dispatchable.name!r})")
             return None
         return tuple(map(int, chosen))
     shape = _known(tensor, _FREE if is_input else None)
     if shape is None:
         allowed = f"a binding with a shape{'' if is_input else ', or a deferred resource'}"
-        faults.add(path, repr(buffer.name), f"{allowed}: of {name} the model says {tensor}")
+        faults.add(repr(buffer.name), f"{allowed}: of {name} the model says {tensor}")
     return shape
 
 
@@ -205,21 +204,18 @@ def _known(tensor: Any, free: int | None) -> tuple[int, ...] | None:
     return None if None in sizes else sizes  # type: ignore[return-value]
 
 
-def _fits(
-    name: str, tensor: Any, shape: tuple[int, ...], binding: Binding, buffers: Buffers, path: Path, faults: Faults
-) -> bool:
-    """Return whether a buffer can hold a tensor, by its type and its size."""
-    data_type, buffer = _data_type(tensor), buffers[binding.resource]
+def _place(name: str, tensor: Any, shape: tuple[int, ...], buffer: Buffer, offset: int, faults: Faults) -> Place | None:
+    """Return a tensor's place in a buffer; None, with the fault noted, if the type or the size does not fit."""
+    data_type = _data_type(tensor)
     assert data_type is not None
-    assert buffer is not None
     if not _same_kind(buffer.data_type, data_type):
         of = "" if tensor.dtype != np.bool_ else ", for bool"
-        faults.add(path, f"{buffer.name!r} of {buffer.data_type.name}", f"{data_type.name} (the type of {name}{of})")
-        return False
-    if buffer.deferred:
-        return True
-    needed = math.prod(shape) * tensor.dtype.itemsize
-    return check_size(binding, needed, f"{data_type.name} of shape {list(shape)}", buffers, path, faults)
+        faults.add(f"{buffer.name!r} of {buffer.data_type.name}", f"{data_type.name} (the type of {name}{of})")
+        return None
+    nbytes = math.prod(shape) * tensor.dtype.itemsize
+    place = Place(buffer.name, offset, nbytes, tensor.dtype, None if buffer.deferred else shape)
+    fits = buffer.deferred or check_size(place, buffer, f"{data_type.name} of shape {list(shape)}", faults)
+    return place if fits else None
 
 
 def _same_kind(mine: TensorDataType, wanted: TensorDataType) -> bool:
@@ -229,32 +225,14 @@ def _same_kind(mine: TensorDataType, wanted: TensorDataType) -> bool:
     return mine.bits == wanted.bits and mine.dtype.kind in "iu" and wanted.dtype.kind in "iu"
 
 
-def _zeros(
-    prepared: Any, given: Mapping[str, Any], path: Path, faults: Faults
-) -> Iterator[tuple[str, tuple[np.dtype[Any], tuple[int, ...]]]]:
+def _zeros(prepared: Any, given: dict[str, Any], faults: Faults) -> Iterator[tuple[str, Tensor]]:
     """Yield the inputs that are not bound, and are zeros here: DxDispatch leaves their values open."""
     for name, tensor in prepared.inputs.items():
         if name in given or name in prepared.defaults:
             continue
-        shape = None if tensor is None or _data_type(tensor) is None else _known(tensor, _FREE)
+        shape = None if _data_type(tensor) is None else _known(tensor, _FREE)
         if shape is None:
-            faults.add((*path, name), "missing", "the name of a resource")
+            faults.at(name).add("missing", "the name of a resource")
         else:
-            _log.warning("%s is missing; zeros are taken", json_path((*path, name)))
-            yield name, (tensor.dtype, shape)
-
-
-def _check_apart(inputs: dict[str, Place], outputs: dict[str, Place], path: Path, faults: Faults) -> None:
-    """Refuse outputs that overlap another tensor of the same dispatch."""
-    before = list(inputs.items())
-    for name, place in outputs.items():
-        for other, its in before:
-            if _meet(place, its):
-                faults.add((*path, name), f"{place.resource!r}, which overlaps {other}", "memory of its own")
-        before.append((name, place))
-
-
-def _meet(a: Place, b: Place) -> bool:
-    if a.resource != b.resource:
-        return False
-    return a.shape is None or (a.offset < b.offset + b.nbytes and b.offset < a.offset + a.nbytes)
+            _log.warning("%s is missing; zeros are taken", json_path((*faults.path, name)))
+            yield name, Tensor(shape, tensor.dtype)

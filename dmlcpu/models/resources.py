@@ -13,8 +13,8 @@ from dmlcpu.batch.files import FileError
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.wording import listed, shown
 from dmlcpu.directml.enums import TensorDataType, full_name
-from dmlcpu.models.faults import Faults, Path
-from dmlcpu.models.values import is_npy, read
+from dmlcpu.models.faults import Faults
+from dmlcpu.models.values import read
 from dmlcpu.runtime.memory import aligned_empty
 
 DATA_TYPES = {member.name: member for member in TensorDataType if member.bits >= 8}
@@ -79,67 +79,50 @@ class Files:
         self._folder = folder
         self.found: list[FilePath] = []
 
-    def find(self, source: str, where: Path, faults: Faults) -> FilePath | None:
+    def find(self, source: str, faults: Faults) -> FilePath | None:
         """Return a file; None, with the fault noted, if it does not exist."""
         for file in (self._folder / source, FilePath(source)):
             if os.path.exists(file):
                 self.found.append(file)
                 return file
-        faults.add(where, f"{source!r}, no such file", f"a file, relative to {self._folder} or the current directory")
+        faults.add(f"{source!r}, no such file", f"a file, relative to {self._folder} or the current directory")
         return None
 
 
 def load_buffer(name: str, entry: dict[str, Any], files: Files, faults: Faults) -> Buffer | None:
     """Return the buffer that an entry of `resources` describes; None, with the faults noted, if it is not right."""
-    path: Path = ("resources", name)
-    data_type, values = _declared_type(entry, path, faults), entry["initialValues"]
+    text, values = entry.get("initialValuesDataType", "UNKNOWN"), entry["initialValues"]
+    data_type, delta = _TYPE_NAMED.get(text), None
     if data_type is None:
+        faults.at("initialValuesDataType").add(shown(text), listed([*DATA_TYPES, "UNKNOWN"]))
         return None
     if values == "deferred":
         nothing = np.empty(0, np.uint8 if data_type is TensorDataType.UNKNOWN else data_type.dtype)
         return Buffer(name, data_type, nothing, 0, deferred=True)
-    delta = None
     if isinstance(values, dict) and "sourcePath" in values:
-        initial = _from_file(values["sourcePath"], data_type, files, path, faults)
+        initial = _from_file(values["sourcePath"], data_type, files, faults)
         if initial is not None:
             data_type = DATA_TYPES[initial.dtype.name.upper()]
     elif data_type is TensorDataType.UNKNOWN:
-        initial = _mixed(entry, path, faults)
+        initial = _mixed(entry, faults)
     elif isinstance(values, list):
-        initial = _list(values, data_type, (*path, "initialValues"), faults)
+        initial = _converted(values, range(len(values)), data_type, faults.at("initialValues"))
     else:
-        initial, delta = _repeated(values, data_type, (*path, "initialValues"), faults)
+        initial, delta = _repeated(values, data_type, faults.at("initialValues"))
     if initial is None:
         return None
     nbytes = int(entry.get("sizeInBytes", initial.nbytes))
     if nbytes < initial.nbytes:
-        faults.add((*path, "sizeInBytes"), str(nbytes), f"at least {initial.nbytes}, the bytes of the initial values")
+        faults.at("sizeInBytes").add(str(nbytes), f"at least {initial.nbytes}, the bytes of the initial values")
         return None
     return Buffer(name, data_type, initial, nbytes, delta)
 
 
-def _declared_type(entry: dict[str, Any], path: Path, faults: Faults) -> TensorDataType | None:
-    text = entry.get("initialValuesDataType", "UNKNOWN")
-    data_type = _TYPE_NAMED.get(text)
-    if data_type is None:
-        faults.add((*path, "initialValuesDataType"), shown(text), listed([*DATA_TYPES, "UNKNOWN"]))
-    return data_type
-
-
-def _list(values: list[Any], data_type: TensorDataType, path: Path, faults: Faults) -> Array | None:
-    if not values:
-        faults.add(path, "an empty list", "at least one value")
-        return None
-    return _converted(values, data_type, lambda i: (*path, i), faults)
-
-
-def _repeated(
-    values: dict[str, Any], data_type: TensorDataType, path: Path, faults: Faults
-) -> tuple[Array | None, Array | None]:
+def _repeated(values: dict[str, Any], data_type: TensorDataType, faults: Faults) -> tuple[Array | None, Array | None]:
     """Return a constant, or the first value of a sequence, as often as it is repeated; and the sequence's delta."""
     names = ("value",) if "value" in values else ("valueStart", "valueDelta")
     given, count = [values[name] for name in names], int(values["valueCount"])
-    array = _converted(given, data_type, lambda i: (*path, names[i]), faults)
+    array = _converted(given, names, data_type, faults)
     if array is None:
         return None, None
     if len(given) == 2 and str not in map(type, given):
@@ -147,44 +130,47 @@ def _repeated(
         last = number(given[0]) + number(given[1]) * (count - 1)
         fits, allowed = _range_of(data_type)
         if not fits(last):
-            faults.add(path, f"a sequence that ends with {last}", allowed)
+            faults.add(f"a sequence that ends with {last}", allowed)
             return None, None
     return np.broadcast_to(array[:1], count), array[1:] if len(given) == 2 else None
 
 
-def _mixed(entry: dict[str, Any], path: Path, faults: Faults) -> Array | None:
+def _mixed(entry: dict[str, Any], faults: Faults) -> Array | None:
     """Return values that have a type each, as bytes."""
     values = entry["initialValues"]
     if not isinstance(values, list) or not any(isinstance(value, dict) for value in values):
         found = shown(entry["initialValuesDataType"]) if "initialValuesDataType" in entry else "missing"
-        faults.add((*path, "initialValuesDataType"), found, listed(DATA_TYPES))
+        faults.at("initialValuesDataType").add(found, listed(DATA_TYPES))
         return None
-    parts = [_mixed_item(item, (*path, "initialValues", i), faults) for i, item in enumerate(values)]
+    parts = [_mixed_item(item, faults.at("initialValues", i)) for i, item in enumerate(values)]
     known = [part.view(np.uint8) for part in parts if part is not None]
     return np.concatenate(known) if len(known) == len(parts) else None
 
 
-def _mixed_item(item: Any, path: Path, faults: Faults) -> Array | None:
+def _mixed_item(item: Any, faults: Faults) -> Array | None:
     if not isinstance(item, dict) or not isinstance(item.get("type"), str) or "value" not in item:
-        faults.add(path, shown(item), 'an object {"name": ..., "type": ..., "value": ...}')
+        faults.add(shown(item), 'an object {"name": ..., "type": ..., "value": ...}')
         return None
     data_type = _TYPE_NAMED.get(item["type"])
     if not data_type:
-        faults.add((*path, "type"), shown(item["type"]), listed(DATA_TYPES))
+        faults.at("type").add(shown(item["type"]), listed(DATA_TYPES))
         return None
-    return _converted([item["value"]], data_type, lambda _: (*path, "value"), faults)
+    return _converted([item["value"]], ["value"], data_type, faults)
 
 
 def _converted(
-    values: Sequence[Any], data_type: TensorDataType, place: Callable[[int], Path], faults: Faults
+    values: Sequence[Any], names: Sequence[str | int], data_type: TensorDataType, faults: Faults
 ) -> Array | None:
-    """Return values as an array; None, with the faults noted, if some do not fit the type."""
+    """Return values as an array; None, with the faults noted at their names, if some do not fit the type."""
+    if not values:
+        faults.add("an empty list", "at least one value")
+        return None
     fits, allowed = _range_of(data_type)
     wrong = [i for i, value in enumerate(values) if not fits(value)]
     for i in wrong[:_MOST_FAULTS]:
-        faults.add(place(i), shown(values[i]), allowed)
+        faults.at(names[i]).add(shown(values[i]), allowed)
     if len(wrong) > _MOST_FAULTS:
-        faults.add(place(wrong[_MOST_FAULTS]), f"{len(wrong)} such values in all", allowed)
+        faults.at(names[wrong[_MOST_FAULTS]]).add(f"{len(wrong)} such values in all", allowed)
     if wrong:
         return None
     return np.array([float(value) if type(value) is str else value for value in values], data_type.dtype)
@@ -207,44 +193,43 @@ def _range_of(data_type: TensorDataType) -> tuple[Callable[[Any], bool], str]:
     return lambda value: type(value) is int and low <= value <= high, allowed  # True is no number
 
 
-def _from_file(source: str, data_type: TensorDataType, files: Files, path: Path, faults: Faults) -> Array | None:
-    where, suffix = (*path, "initialValues", "sourcePath"), FilePath(source).suffix.lower()
+def _from_file(source: str, data_type: TensorDataType, files: Files, faults: Faults) -> Array | None:
+    here, suffix = faults.at("initialValues", "sourcePath"), FilePath(source).suffix.lower()
     if suffix not in (".npy", ".dat", ".bin"):
-        faults.add(where, shown(source), "a .npy, .dat or .bin file")
+        here.add(shown(source), "a .npy, .dat or .bin file")
         return None
-    found = files.find(source, where, faults)
+    found = files.find(source, here)
     if found is None:
         return None
-    if not is_npy(found) and data_type is TensorDataType.UNKNOWN:
-        faults.add((*path, "initialValuesDataType"), "no type", f"{listed(DATA_TYPES)} (raw files have none)")
+    if suffix != ".npy" and data_type is TensorDataType.UNKNOWN:
+        faults.at("initialValuesDataType").add("no type", f"{listed(DATA_TYPES)} (raw files have none)")
         return None
     try:
         array = read(found)
     except (FileError, OSError, MemoryError) as error:
         reason = f"{error.found} instead of {error.allowed}" if isinstance(error, FileError) else str(error)
-        faults.add(where, f"{source!r}, which cannot be read: {reason or 'not enough memory'}", f"a {suffix} file")
+        here.add(f"{source!r}, which cannot be read: {reason or 'not enough memory'}", f"a {suffix} file")
         return None
-    if is_npy(found):
-        return _checked_npy(array, source, data_type, path, faults)
+    if suffix == ".npy":
+        return _checked_npy(array, source, data_type, faults)
     itemsize = data_type.dtype.itemsize
     if not array.size or array.size % itemsize:
-        allowed = f"a positive multiple of {itemsize} bytes ({data_type.name})"
-        faults.add(where, f"{source!r} of {array.size} bytes", allowed)
+        here.add(f"{source!r} of {array.size} bytes", f"a positive multiple of {itemsize} bytes ({data_type.name})")
         return None
     return array.view(data_type.dtype)
 
 
-def _checked_npy(array: Array, source: str, data_type: TensorDataType, path: Path, faults: Faults) -> Array | None:
-    where = (*path, "initialValues", "sourcePath")
+def _checked_npy(array: Array, source: str, data_type: TensorDataType, faults: Faults) -> Array | None:
+    here = faults.at("initialValues", "sourcePath")
     if array.dtype == np.bool_:
         array = array.view(np.uint8)
     name = array.dtype.name.upper()
     if name not in DATA_TYPES:
-        faults.add(where, f"{source!r} of {array.dtype}", listed(DATA_TYPES))
+        here.add(f"{source!r} of {array.dtype}", listed(DATA_TYPES))
     elif data_type not in (TensorDataType.UNKNOWN, DATA_TYPES[name]):
-        faults.add((*path, "initialValuesDataType"), data_type.name, f"{name}, the type of {source!r}")
+        faults.at("initialValuesDataType").add(data_type.name, f"{name}, the type of {source!r}")
     elif not array.size:
-        faults.add(where, f"{source!r} of shape {array.shape}", "at least one value")
+        here.add(f"{source!r} of shape {array.shape}", "at least one value")
     else:
         return array.reshape(-1)
     return None

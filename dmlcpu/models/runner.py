@@ -183,17 +183,16 @@ class _Run:
         """Return tensors as views of the memory they are bound to, by the operator's names for them."""
         arrays = {}
         for member, tensor in tensors:
-            resource, offset = bindings[member.dml_name]
-            arrays[member.name] = tensor.view(self.memory[resource][offset:])
+            binding = bindings[member.dml_name]
+            arrays[member.name] = tensor.view(self.memory[binding.resource][binding.offset :])
         return arrays
 
     def _dispatch(self, command: Dispatch | OnnxDispatch) -> None:
         name = command.dispatchable
-        dispatchable = self.model.dispatchables[name]
         if isinstance(command, OnnxDispatch):
-            assert isinstance(dispatchable, OnnxDispatchable)
-            call = functools.partial(command.run, dispatchable.prepared, self.memory)
+            call = functools.partial(command.run, self.memory)
         else:
+            dispatchable = self.model.dispatchables[name]
             assert isinstance(dispatchable, Dispatchable)
             arrays = self._bound(dispatchable.dispatched_tensors(), command.bindings)
             call = functools.partial(self.operators[name], **arrays)

@@ -3,7 +3,11 @@
 import os
 from pathlib import Path
 
-from dmlcpu.batch.files import FileError, create, open_source, raw, write_whole
+import numpy as np
+
+from dmlcpu.batch.files import FileError, create, open_source, write_whole
+from dmlcpu.batch.files.stored import StoredWriter, open_file
+from dmlcpu.batch.files.targets import resolved
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Tensor
 
@@ -32,7 +36,10 @@ def _texts(values: Array) -> list[str]:
 
 def read(path: Path) -> Array:
     """Read a .npy file, or any other as bytes."""
-    with open_source(path) if is_npy(path) else raw.open_source(path) as source:
+    if not is_npy(path):
+        with open_file(path) as file:
+            return np.frombuffer(file.readall(), np.uint8)
+    with open_source(path) as source:
         return source.read()
 
 
@@ -40,7 +47,10 @@ def write(target: Path, array: Array) -> None:
     """Write a .npy file, or bytes to any other; it appears when it is complete."""
     tensor, token = Tensor(array.shape, array.dtype), os.urandom(6).hex()
     try:
-        writer = create(target, {"": tensor}, token) if is_npy(target) else raw.create(target, "", tensor, token)
+        if is_npy(target):
+            writer = create(target, {"": tensor}, token)
+        else:
+            writer = StoredWriter(resolved(target), "", tensor, token)
     except FileError as error:
         raise FileError(f"{str(target)!r}: {error.found}", error.allowed) from None
     write_whole(writer, {"": array})

@@ -99,24 +99,18 @@ def test_again_with_a_manifest(run: Run) -> None:
     assert json.loads(run(argv[0], "in/c.npy", *argv[1:])[1][0])["done"] == 1
 
 
+OUTPUTS = "allowed: a file or a folder, or RESULT=FILE for some of values, indices"
+
+
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (
-            ["in/a.npy", "-o", "", "--k", "2"],
-            "dmlcpu: top_k: -o is ; allowed: a file or a folder, or RESULT=FILE for some of values, indices",
-        ),
-        (
-            ["in/a.npy", "-o", "values=", "--k", "2"],
-            "dmlcpu: top_k: -o is values=; allowed: a file or a folder, or RESULT=FILE for some of values, indices",
-        ),
+        (["in/a.npy", "-o", "", "--k", "2"], f"dmlcpu: top_k: -o is ; {OUTPUTS}"),
+        (["in/a.npy", "-o", "values=", "--k", "2"], f"dmlcpu: top_k: -o is values=; {OUTPUTS}"),
         (["in/a.npy", "--k", "2"], "dmlcpu top-k: error: the following arguments are required: -o/--output"),
         (["in/a.npy", "-o", "out/"], "dmlcpu top-k: error: the following arguments are required: --k"),
         (["in/a.npy", "-o", "out/", "--k", "2", "--kk", "2"], "dmlcpu top-k: error: unrecognized arguments: --kk 2"),
-        (
-            ["in/a.npy", "-o", "out/", "-o", "b/", "--k", "2"],
-            "dmlcpu: top_k: -o is out/ b/; allowed: a file or a folder, or RESULT=FILE for some of values, indices",
-        ),
+        (["in/a.npy", "-o", "out/", "-o", "b/", "--k", "2"], f"dmlcpu: top_k: -o is out/ b/; {OUTPUTS}"),
         (
             ["in/a.npy", "-o", "out/", "--k", "two"],
             "dmlcpu top-k: error: argument --k: 'two'; allowed: a number, a list, or a file "
@@ -134,11 +128,7 @@ def test_again_with_a_manifest(run: Run) -> None:
             ["in/no.npy", "-o", "out/", "--k", "2"],
             "  top-k (out/no.npz): IN: 'in/no.npy', which does not exist; allowed: a file",
         ),
-        (
-            ["in/a.npy", "-o", "valeus=a.npy", "--k", "2"],
-            "dmlcpu: top_k: -o is valeus=a.npy; allowed: a file or a folder, or RESULT=FILE for some of "
-            "values, indices",
-        ),
+        (["in/a.npy", "-o", "valeus=a.npy", "--k", "2"], f"dmlcpu: top_k: -o is valeus=a.npy; {OUTPUTS}"),
         (["in/a.npy", "in/b.npy", "-o", "one", "--k", "2"], "dmlcpu: 2 inputs need a folder: -o one/"),
         (["in/a.npy", "in/b.npy", "-o", "one.npz", "--k", "2"], "dmlcpu: 2 inputs need a folder: -o one/"),
         (

@@ -12,7 +12,6 @@ from dmlcpu.batch import ModelError, Timing, load_model, run_model
 from dmlcpu.operators import OPERATORS
 
 Save = Callable[[Any], Path]
-Change = Callable[[dict[str, Any]], object]
 
 OPERATOR_TYPES = ", ".join(f"DML_OPERATOR_{each.name}" for row in OPERATORS.values() for each in row.descs)
 BOUND = "$.commands[0].bindings"  # in the faults' paths
@@ -132,43 +131,27 @@ def matmul(*, owned: bool = False) -> dict[str, Any]:
     return made
 
 
-def change_binding(tensor_name: str, source: Any) -> Change:
-    return lambda model: model["commands"][0]["bindings"].update({tensor_name: source})
+def changed(model: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """Put values at places of a model, by their JSON paths; an ellipsis removes what stands there."""
+    for path, value in changes.items():
+        _, *parents, last = [int(part) if part.isdigit() else part for part in re.findall(r"[$\w]+", path)]
+        place: Any = model
+        for part in parents:
+            place = place[part]
+        if value is ...:
+            del place[last]
+        elif isinstance(place, list) and last == len(place):
+            place.append(value)
+        else:
+            place[last] = value
+    return model
 
 
-def change_desc(**fields: Any) -> Change:
-    return lambda model: next(iter(model["dispatchables"].values()))["desc"].update(fields)
-
-
-def change_command(i: int, **members: Any) -> Change:
-    return lambda model: model["commands"][i].update(members)
-
-
-def add_command(**members: Any) -> Change:
-    return lambda model: model["commands"].append(members)
-
-
-def add_resource(name: str, entry: Any) -> Change:
-    return lambda model: model["resources"].update({name: entry})
-
-
-def remove(*path: Any) -> Change:
-    def change(model: Any) -> None:
-        for part in path[:-1]:
-            model = model[part]
-        del model[path[-1]]
-
-    return change
-
-
-def replace(*path: Any, by: Any) -> Change:
-    def change(model: Any) -> None:
-        for part in path[:-1]:
-            model = model[part]
-        model[path[-1]] = by
-
-    return change
-
-
-def all_of(*changes: Change) -> Change:
-    return lambda model: [change(model) for change in changes]
+def check_faults(save: Save, model: dict[str, Any], case: tuple[Any, ...]) -> None:
+    """Check a case: changes, then the faults that the changed model has, without a path at the first change's place."""
+    changes, *expected = case
+    path = save(changed(model, changes))
+    if expected:
+        assert faults(path) == [each if each.startswith("$") else f"{next(iter(changes))}: {each}" for each in expected]
+    else:
+        load_model(path)

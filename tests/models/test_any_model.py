@@ -12,21 +12,8 @@ from hypothesis import given, settings, strategies as st
 
 from dmlcpu.batch import ModelError, load_model
 
-WORDS = [
-    "x",
-    "INT8",
-    "FLOAT32",
-    "UNKNOWN",
-    "nan",
-    "value",
-    "name",
-    "type",
-    "Desc",
-    "print",
-    "writeFile",
-    "a.npy",
-    "TOP_K",
-]
+TYPES = ["INT8", "FLOAT32", "UNKNOWN", "TOP_K"]
+WORDS = ["x", "nan", "value", "name", "type", "Desc", "print", "writeFile", "a.npy", *TYPES]
 SCALARS = (
     st.none()
     | st.booleans()

@@ -5,28 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dx_models import (
-    BOUND,
-    OPERATOR_TYPES,
-    Save,
-    add_command,
-    add_resource,
-    all_of,
-    buffer,
-    change_binding,
-    change_command,
-    faults,
-    matmul,
-    remove,
-    replace,
-    scatter,
-    top_k,
-)
+from dx_models import BOUND, OPERATOR_TYPES, Save, buffer, check_faults, faults, matmul, scatter, top_k
 
 from dmlcpu.batch import ModelError, load_model
 from dmlcpu.common.extras import MissingExtraError
 
 B, COUNT, NAME = "$.resources.b", "an integer from 1 to 4294967295", "the name of a resource"
+TOPK, INPUT = "$.dispatchables.topk", f"{BOUND}.InputTensor"
 VALUES = "a list, an object that describes the values, or 'deferred'"
 
 
@@ -77,71 +62,60 @@ def test_a_byte_order_mark_is_skipped(save: Save) -> None:
     load_model(path)
 
 
+def values(**members: Any) -> dict[str, Any]:
+    return buffer("INT8", members)
+
+
 SHAPE_FAULTS = [
-    (remove("commands"), "$.commands: missing; allowed: a list of commands"),
+    ({"$.commands": ...}, "missing; allowed: a list of commands"),
     (
-        all_of(remove("resources"), remove("dispatchables")),
-        "$.resources: missing; allowed: an object of buffers by name",
+        {"$.resources": ..., "$.dispatchables": ...},
+        "missing; allowed: an object of buffers by name",
         "$.dispatchables: missing; allowed: an object of operators by name",
     ),
-    (replace("resources", by=[]), "$.resources: a list of 0; allowed: an object of buffers by name"),
-    (replace("commands", by={}), "$.commands: an object; allowed: a list of commands"),
+    ({"$.resources": []}, "a list of 0; allowed: an object of buffers by name"),
+    ({"$.commands": {}}, "an object; allowed: a list of commands"),
+    ({B: [1]}, "a list of 1; allowed: a buffer: an object with initialValuesDataType and initialValues"),
+    ({B: {"initialValuesDataType": "INT8"}}, f"{B}.initialValues: missing; allowed: {VALUES}"),
+    ({B: buffer("INT8", "later")}, f"{B}.initialValues: 'later'; allowed: {VALUES}"),
     (
-        add_resource("b", [1]),
-        f"{B}: a list of 1; allowed: a buffer: an object with initialValuesDataType and initialValues",
-    ),
-    (add_resource("b", {"initialValuesDataType": "INT8"}), f"{B}.initialValues: missing; allowed: {VALUES}"),
-    (add_resource("b", buffer("INT8", "later")), f"{B}.initialValues: 'later'; allowed: {VALUES}"),
-    (
-        add_resource("b", buffer(8, [1], sizeInBytes=0, type="texture")),
+        {B: buffer(8, [1], sizeInBytes=0, type="texture")},
         f"{B}.initialValuesDataType: 8; allowed: the name of a data type",
         f"{B}.sizeInBytes: 0; allowed: an integer from 1 to 34359738368",
         f"{B}.type: 'texture'; allowed: 'buffer'",
     ),
+    ({B: values(valueCount=0, value=1)}, f"{B}.initialValues.valueCount: 0; allowed: {COUNT}"),
     (
-        add_resource("b", buffer("INT8", {"valueCount": 0, "value": 1})),
-        f"{B}.initialValues.valueCount: 0; allowed: {COUNT}",
-    ),
-    (
-        add_resource("b", buffer("INT8", {"valueCount": 1.5, "valueStart": 1})),
+        {B: values(valueCount=1.5, valueStart=1)},
         f"{B}.initialValues.valueCount: 1.5; allowed: {COUNT}",
         f"{B}.initialValues.valueDelta: missing; allowed: the difference between two values",
     ),
     (
-        add_resource("b", buffer("INT8", {})),
+        {B: values()},
         f"{B}.initialValues.valueCount: missing; allowed: {COUNT}",
         f"{B}.initialValues.value: missing; allowed: the value of every element",
     ),
+    ({B: values(sourcePath="a.npy", value=1)}, f"{B}.initialValues: an object; allowed: sourcePath alone"),
     (
-        add_resource("b", buffer("INT8", {"sourcePath": "a.npy", "value": 1})),
-        f"{B}.initialValues: an object; allowed: sourcePath alone",
-    ),
-    (
-        add_resource("b", buffer("INT8", {"sourcePath": 5})),
+        {B: values(sourcePath=5)},
         f"{B}.initialValues.sourcePath: 5; allowed: the path of a .npy, .dat or .bin file",
     ),
+    ({TOPK: {"desc": {}}}, f"{TOPK}.type: missing; allowed: the name of an operator"),
+    ({f"{TOPK}.desc": None}, "null; allowed: an object of the operator's fields"),
+    ({"$.commands[1].type": "sing"}, "'sing'; allowed: 'dispatch', 'print' or 'writeFile'"),
+    ({"$.commands[1].type": ...}, "missing; allowed: 'dispatch', 'print' or 'writeFile'"),
+    ({"$.commands[1].resource": ...}, f"missing; allowed: {NAME}"),
+    ({"$.commands[1].verbose": "yes"}, "'yes'; allowed: true or false"),
+    ({BOUND: ...}, "missing; allowed: an object of resources by tensor"),
+    ({INPUT: None}, f"null; allowed: {NAME}"),
+    ({INPUT: ["x", "x"]}, "a list of 2; allowed: one resource"),
     (
-        replace("dispatchables", "topk", by={"desc": {}}),
-        "$.dispatchables.topk.type: missing; allowed: the name of an operator",
+        {INPUT: {"elementOffset": -1}},
+        f"{INPUT}.elementOffset: -1; allowed: an integer of at least 0",
+        f"{INPUT}.name: missing; allowed: {NAME}",
     ),
     (
-        replace("dispatchables", "topk", "desc", by=None),
-        "$.dispatchables.topk.desc: null; allowed: an object of the operator's fields",
-    ),
-    (change_command(1, type="sing"), "$.commands[1].type: 'sing'; allowed: 'dispatch', 'print' or 'writeFile'"),
-    (remove("commands", 1, "type"), "$.commands[1].type: missing; allowed: 'dispatch', 'print' or 'writeFile'"),
-    (remove("commands", 1, "resource"), f"$.commands[1].resource: missing; allowed: {NAME}"),
-    (change_command(1, verbose="yes"), "$.commands[1].verbose: 'yes'; allowed: true or false"),
-    (remove("commands", 0, "bindings"), f"{BOUND}: missing; allowed: an object of resources by tensor"),
-    (change_binding("InputTensor", None), f"{BOUND}.InputTensor: null; allowed: {NAME}"),
-    (change_binding("InputTensor", ["x", "x"]), f"{BOUND}.InputTensor: a list of 2; allowed: one resource"),
-    (
-        change_binding("InputTensor", {"elementOffset": -1}),
-        f"{BOUND}.InputTensor.elementOffset: -1; allowed: an integer of at least 0",
-        f"{BOUND}.InputTensor.name: missing; allowed: {NAME}",
-    ),
-    (
-        add_command(type="writeFile", resource="x", targetPath="x.npy", dimensions=[3, 0]),
+        {"$.commands[3]": {"type": "writeFile", "resource": "x", "targetPath": "x.npy", "dimensions": [3, 0]}},
         "$.commands[3].dimensions[1]: 0; allowed: a positive integer",
     ),
 ]
@@ -149,10 +123,7 @@ SHAPE_FAULTS = [
 
 @pytest.mark.parametrize("case", SHAPE_FAULTS)
 def test_a_changed_model_has_these_faults(save: Save, case: tuple[Any, ...]) -> None:
-    change, *expected = case
-    model = top_k()
-    change(model)
-    assert faults(save(model)) == expected
+    check_faults(save, top_k(), case)
 
 
 def test_a_root_that_is_no_object_is_a_fault(save: Save) -> None:

@@ -10,7 +10,7 @@ def test_paths_are_written_as_json_paths() -> None:
 def test_faults_come_once_in_the_order_of_the_file() -> None:
     faults = Faults()
     for path in (("b", 10), ("b", 2), ("a", "missing"), ("a", "y"), ("b", 10), (), ("a",)):
-        faults.add(path, "wrong", "right")
+        faults.at(*path).add("wrong", "right")
     data = {"a": {"x": 1, "y": 2}, "b": [0] * 11}
     assert [fault.path for fault in faults.in_order_of(data)] == [
         "$",

@@ -2,23 +2,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import dx_models as dx
 import numpy as np
 import pytest
-from dx_models import (
-    ROWS,
-    Save,
-    buffer,
-    dispatch,
-    matmul,
-    printed,
-    run,
-    scatter,
-    scatter_nd,
-    scattering,
-    tensor,
-    top_k,
-    zeros,
-)
+from dx_models import ROWS, Save, buffer, dispatch, run, scatter, scatter_nd, tensor, top_k, zeros
 
 from dmlcpu import reference
 from dmlcpu.batch import RunError, Timing, load_model, run_model
@@ -50,12 +37,12 @@ def test_scatter_in_place(save: Save) -> None:
 
 @pytest.mark.parametrize("owned", [False, True])
 def test_matmul(save: Save, owned: bool) -> None:
-    lines, _ = run(save(matmul(owned=owned)))
+    lines, _ = run(save(dx.matmul(owned=owned)))
     assert lines == ["Dispatch 'matmul': 1 iterations, # ms median (CPU)", "Resource 'y': -2, 32, -2, 65"]
 
 
 def test_optional_tensors(save: Save) -> None:
-    model = matmul()
+    model = dx.matmul()
     model["resources"]["zero"] = buffer("UINT8", [1])
     model["dispatchables"]["matmul"]["desc"]["AZeroPointTensor"] = tensor("UINT8", 1, 1, 1, 1)
     model["commands"][0]["bindings"]["AZeroPointTensor"] = "zero"
@@ -65,11 +52,11 @@ def test_optional_tensors(save: Save) -> None:
 
 def test_owned_tensors_are_bound_once(save: Save) -> None:
     """Later writes to the buffer do not reach the operator's copy, nor does the copy reach the buffer."""
-    model = matmul(owned=True)
+    model = dx.matmul(owned=True)
     model["resources"]["at"] = buffer("UINT32", [0])
     model["resources"]["hundred"] = buffer("INT8", [100])
     model["dispatchables"]["overwrite"] = scatter_nd("INT8", [6], [1], [1])
-    model["commands"].insert(0, dispatch("overwrite", **scattering("b", "at", "hundred", "b")))
+    model["commands"].insert(0, dispatch("overwrite", **dx.scattering("b", "at", "hundred", "b")))
     lines, buffers = run(save(model))
     assert lines[-1] == "Resource 'y': -2, 32, -2, 65"
     assert buffers["b"].tolist() == [100, 0, 0, 1, -1, 10]
@@ -82,7 +69,7 @@ def test_effects_last_and_buffers_change_type(save: Save) -> None:
     model["resources"]["marks"] = zeros("UINT8", 5)
     model["resources"]["ones"] = buffer("UINT8", [1] * 6)
     model["dispatchables"]["mark"] = scatter_nd("UINT8", [1, 5], [6, 1], [1, 6])
-    model["commands"] += [dispatch("mark", **scattering("marks", "indices", "ones", "marks")), *printed("marks")]
+    model["commands"] += [dispatch("mark", **dx.scattering("marks", "indices", "ones", "marks")), *dx.printed("marks")]
     lines, _ = run(save(model))
     bits = np.array([11, 10, 9, 8, 7, 6], np.float32).view(np.uint32)
     assert lines[1] == f"Resource 'values': {', '.join(map(str, bits))}"
@@ -208,7 +195,7 @@ def test_a_failing_dispatch_writes_nothing_and_is_named(save: Save, tmp_path: Pa
 
 
 def test_a_refused_scale_fails_its_command(save: Save) -> None:
-    model = matmul()
+    model = dx.matmul()
     model["resources"]["one"] = buffer("FLOAT32", [0])
     with pytest.raises(
         RunError, match=r"^\$\.commands\[0\]: DML_OPERATOR_QUANTIZED_LINEAR_MATRIX_MULTIPLY: AScaleTensor"

@@ -52,15 +52,6 @@ def open_source(path: str | os.PathLike[str], name: str | None = None, dtype: st
     `name` says which array, and is needed if the file has several. `dtype` names a type as wide as the stored one, as
     which the elements are seen: .npy files have no name for bfloat16. Raises FileError for a broken file, Python
     objects, structured elements or an unknown array; OSError; ImportError if the format needs another package.
-
-    Examples
-    --------
-    >>> import tempfile, numpy as np
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     np.save(f"{folder}/x.npy", np.arange(6.0).reshape(2, 3))
-    ...     with open_source(f"{folder}/x.npy") as x:
-    ...         print(x.shape, x.dtype, x.read((slice(1, 2), slice(0, 2))))
-    (2, 3) float64 [[3. 4.]]
     """
     text = os.fspath(path)
     opened: FileSource = _format(text).open_source(text, name, dtype)
@@ -78,18 +69,6 @@ def create(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], token: s
     The target's folder is made; of a symbolic link, the file behind it is replaced. `token`: hexadecimal digits, others
     for each attempt, for the temporary name. Raises FileError if the format cannot hold these arrays or another kind of
     thing is in the target's place; OSError; ImportError if the format needs another package.
-
-    Examples
-    --------
-    >>> import tempfile, numpy as np
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     writer = create(f"{folder}/new/y.npy", {"y": Tensor((3,), np.dtype("i4"))}, "1f")
-    ...     writer.sinks["y"].write((slice(0, 3),), np.arange(3, dtype="i4"))
-    ...     writer.finish()
-    ...     writer.put_in_place()
-    ...     sync_folder(writer.folder)
-    ...     np.load(f"{folder}/new/y.npy")
-    array([0, 1, 2], dtype=int32)
     """
     module, target = _checked(os.fspath(path), tensors)
     if hasattr(module, "save"):

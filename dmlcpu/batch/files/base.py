@@ -3,9 +3,9 @@
 import errno
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import ModuleType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +31,7 @@ class FileError(ValueError):
         return f"{self.found}; allowed: {self.allowed}"
 
 
-class FileSource(ABC):
+class FileSource(AbstractContextManager["FileSource", None], ABC):
     """An array in a file: a `Source`, and a context manager that closes the file.
 
     `shape`, `dtype` and `nbytes` describe the array that `read` returns. `stored` describes the file's, in native byte
@@ -50,12 +50,8 @@ class FileSource(ABC):
     def read(self, region: Region | None = None, into: Array | None = None) -> Array:
         """Return the elements of a region, by default all, in C order; `into`: an array of that shape to use."""
 
-    @abstractmethod
     def close(self) -> None:
         """Close the file; arrays that were read stay."""
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
@@ -67,6 +63,12 @@ class FileSource(ABC):
         if into.shape != shape or into.dtype != self.dtype or not into.flags.c_contiguous:
             raise TypeError(f"into is of {into.dtype}, shape {into.shape}; allowed: {self.dtype}, {shape}, in C order")
         return into
+
+    def _copied(self, part: Array, into: Array | None) -> Array:
+        """Return a part of the array as `read` does."""
+        array = self._room(np.shape(part), into)
+        array[...] = part
+        return array
 
 
 def named(name: str) -> np.dtype[Any]:

@@ -73,12 +73,10 @@ class _NpzSource(FileSource):
         self._layout = layout
 
     def close(self) -> None:
-        """Close the file."""
         self._archive.close()
         self._file.close()
 
     def read(self, region: Region | None = None, into: Array | None = None) -> Array:
-        """Return the elements of a region, by default all, in C order; `into`: an array of that shape to use."""
         fortran = self._layout.fortran
         whole = self._room(self.shape, into if region is None and not fortran else None)
         with refused(_ALLOWED), self._archive.open(self._member) as member:
@@ -90,10 +88,7 @@ class _NpzSource(FileSource):
             whole = whole.reshape(self.shape[::-1]).transpose()
         elif region is None:
             return whole
-        part = whole if region is None else whole[region]
-        array = self._room(part.shape, into)
-        array[...] = part
-        return array
+        return self._copied(whole if region is None else whole[region], into)
 
 
 def _read_into(member: IO[bytes], into: Array) -> None:

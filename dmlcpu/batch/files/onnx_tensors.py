@@ -59,14 +59,9 @@ class _OnnxSource(FileSource):
         self._array: Array | None = array.view(self.dtype)
 
     def close(self) -> None:
-        """Let the elements go."""
         self._array = None
 
     def read(self, region: Region | None = None, into: Array | None = None) -> Array:
-        """Return the elements of a region, by default all, in C order; `into`: an array of that shape to use."""
         if self._array is None:
             raise ValueError("the file is closed")
-        part = self._array if region is None else self._array[region]
-        array = self._room(np.shape(part), into)
-        array[...] = part
-        return array
+        return self._copied(self._array if region is None else self._array[region], into)

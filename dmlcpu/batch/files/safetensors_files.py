@@ -11,24 +11,14 @@ import numpy as np
 from dmlcpu.batch.files.base import FileError, FileSource, chosen, library, named, refused
 from dmlcpu.batch.files.stored import Layout, StoredSource, open_file, write_at
 from dmlcpu.common.arguments import Array
+from dmlcpu.common.data_types import DATA_TYPES
 from dmlcpu.common.regions import Tensor
 
 _ALLOWED = "a safetensors file"
 _TYPES = {
-    "BOOL": "bool",
-    "U8": "uint8",
-    "U16": "uint16",
-    "U32": "uint32",
-    "U64": "uint64",
-    "I8": "int8",
-    "I16": "int16",
-    "I32": "int32",
-    "I64": "int64",
-    "F16": "float16",
-    "BF16": "bfloat16",
-    "F32": "float32",
-    "F64": "float64",
-    "C64": "complex64",
+    {"bool": "BOOL", "bfloat16": "BF16"}.get(row.name, f"{row.kind.upper()}{row.bits}"): row.name
+    for row in DATA_TYPES.values()
+    if 8 <= row.bits <= 64
 }
 
 

@@ -124,19 +124,18 @@ class StoredSource(FileSource):
             read_at(self._file, self._offset, as_bytes(array))
         else:
             starts = [part.start for part in region] if region else [0] * len(shape)
-            fill = self._read_fortran if self._fortran else self._read_c
-            fill(starts, array.view(plain(array.itemsize)))
+            steps = strides_of(self.shape[::-1] if self._fortran else self.shape, array.itemsize)
+            into = array.view(plain(array.itemsize))
+            if self._fortran:
+                self._read_fortran(starts, steps, into)
+            else:
+                _fill(self._file, self._offset + _place(starts, steps), steps, into)
         if self._swapped is not None:
             array.view(self._swapped).byteswap(inplace=True)
         return array
 
-    def _read_c(self, starts: list[int], into: Array) -> None:
-        steps = strides_of(self.shape, into.itemsize)
-        _fill(self._file, self._offset + _place(starts, steps), steps, into)
-
-    def _read_fortran(self, starts: list[int], into: Array) -> None:
+    def _read_fortran(self, starts: list[int], steps: tuple[int, ...], into: Array) -> None:
         """Fill an array in C order from one in Fortran order, by tiles that are transposed in the cache."""
-        steps = strides_of(self.shape[::-1], into.itemsize)
         tile = _tile(into.shape, into.itemsize)
         scratch = np.empty(math.prod(tile), into.dtype)
         for corner in itertools.product(*map(range, [0] * into.ndim, into.shape, tile)):

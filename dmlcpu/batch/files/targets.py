@@ -67,22 +67,15 @@ class FileWriter(Writer):
     def __init__(self, target: str, token: str) -> None:
         super().__init__(target, token)
         try:
-            self._file = self._create()
+            self._file = io.FileIO(self._temporary, "x")
         except FileNotFoundError:
             make_folder(self.folder)
-            self._file = self._create()
-
-    def _create(self) -> io.FileIO:
-        return io.FileIO(self._temporary, "x")
+            self._file = io.FileIO(self._temporary, "x")
 
     def finish(self) -> None:
-        """Write the rest, and have it all on the disk, under the temporary name."""
-        self._complete()
+        """Have it all on the disk, under the temporary name."""
         os.fsync(self._file.fileno())
         self._file.close()
-
-    def _complete(self) -> None:
-        """Write the rest."""
 
     def discard(self) -> None:
         """Remove the temporary file. Never fails: `stray` finds what could not be removed."""
@@ -101,8 +94,10 @@ class HeldWriter(FileWriter):
         self._save = save
         self.sinks = {name: ArraySink(array, array.dtype) for name, array in self._arrays.items()}
 
-    def _complete(self) -> None:
+    def finish(self) -> None:
+        """Write the arrays, and have them on the disk, under the temporary name."""
         self._save(self._file, self._arrays)
+        super().finish()
 
 
 class ArraySink:

@@ -73,21 +73,13 @@ class _ZarrSource(FileSource):
         chunk = math.prod(array.chunks) * self.dtype.itemsize  # within shards, which are not read as a whole
         self.beside_bytes = 2 * chunk if chunk > _LARGE else 0
 
-    def close(self) -> None:
-        """Do nothing: zarr opens its files for each region."""
-
     def read(self, region: Region | None = None, into: Array | None = None) -> Array:
-        """Return the elements of a region, by default all, in C order; `into`: an array of that shape to use."""
         if region is None:
             region = tuple(slice(0, size) for size in self.shape)
         with self._reading, refused(_ALLOWED):
             part = np.asarray(self._array[region])
         native = np.ascontiguousarray(part, part.dtype.newbyteorder("=")).reshape(part.shape).view(self.dtype)
-        if into is None:
-            return native
-        array = self._room(part.shape, into)
-        array[...] = native
-        return array
+        return native if into is None else self._copied(native, into)
 
 
 class _ZarrWriter(Writer):
@@ -104,20 +96,16 @@ class _ZarrWriter(Writer):
 
     def _create(self, tensors: Mapping[str, Tensor]) -> dict[str, ArraySink]:
         zarr = library("zarr", "zarr")
-        paths = dict.fromkeys(tensors) if len(tensors) == 1 else {name: name for name in tensors}
-        if len(tensors) != 1:
+        group = len(tensors) != 1
+        if group:
             zarr.create_group(self._temporary, zarr_format=3)
         sinks = {}
-        for name, path in paths.items():
-            shape, dtype = tensors[name]
-            array = zarr.create_array(
-                self._temporary, name=path, shape=shape, dtype=dtype, chunks=_chunks(tensors[name]), zarr_format=3
-            )
-            sinks[name] = ArraySink(array, dtype)
+        for name, (shape, dtype) in tensors.items():
+            within = {"name": name if group else None, "chunks": _chunks(tensors[name]), "zarr_format": 3}
+            sinks[name] = ArraySink(zarr.create_array(self._temporary, shape=shape, dtype=dtype, **within), dtype)
         return sinks
 
     def finish(self) -> None:
-        """Have it all on the disk, under the temporary name."""
         for folder, _, files in os.walk(self._temporary):
             for name in files:
                 with open(os.path.join(folder, name), "rb+") as file:
@@ -144,7 +132,6 @@ class _ZarrWriter(Writer):
             shutil.rmtree(self._old, ignore_errors=True)
 
     def discard(self) -> None:
-        """Remove the temporary folder. Never fails: `stray` finds what could not be removed."""
         with contextlib.suppress(OSError):
             remove(self._temporary)
 
