@@ -60,25 +60,27 @@ _HOMES = {
     ),
     "dmlcpu.runtime.threads": ("get_num_threads", "set_num_threads"),
 }
-
-
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 if not TYPE_CHECKING:  # with __getattr__, type checkers would accept any name
 
     def __getattr__(name: str) -> object:
-        from importlib import import_module
-
-        if name in _MODULES:
-            value = import_module(f"dmlcpu.{name}")
-        elif name == "__all__":
-            value = __dir__()
+        if name == "__all__":
+            value: object = __dir__()
+        elif name in _MODULES:
+            value = _load(f"dmlcpu.{name}")
         elif home := _HOME_OF.get(name) or _homes_of_operators().get(name):
-            value = getattr(import_module(home), name)
+            value = getattr(_load(home), name)
         else:
             raise AttributeError(f"module 'dmlcpu' has no attribute {name!r}")
         globals()[name] = value  # the next lookup finds it without this function
         return value
+
+
+def _load(module: str) -> object:
+    from importlib import import_module  # only for a name that exists: at interpreter shutdown no import works
+
+    return import_module(module)
 
 
 def __dir__() -> list[str]:
