@@ -72,6 +72,12 @@ class ProductDesc(OperatorDesc):
 
     def _make_run(self, owned: Bound) -> Run:
         views = {name: _view(getattr(self, name, None), operand) for operand, name in _FIELDS.items()}
+        known = [view(owned[name]) if name in owned else None for name, view in views.items()]
+        asked = [
+            (place, name, view)
+            for place, (name, view) in enumerate(views.items())
+            if getattr(self, name, None) and name not in owned
+        ]
         scales = [name for name in self.POSITIVE if name not in owned]
         given = self._given(owned)
         tensors = (self.a_tensor, self.b_tensor, self.output_tensor)
@@ -87,7 +93,9 @@ class ProductDesc(OperatorDesc):
 
         def general(bound: Bound) -> Array:
             check(bound)
-            operands = [view(bound[name]) if name in bound else None for name, view in views.items()]
+            operands = known.copy()
+            for place, name, view in asked:
+                operands[place] = view(bound[name])
             out: Array = bound["output_tensor"]
             execute(Call._make([self.KERNELS, *operands, out.dtype, out.shape, out.shape]), out)
             return out
@@ -103,7 +111,7 @@ class ProductDesc(OperatorDesc):
 
         words = {field.name: word_of(tensor.dtype) for field, tensor in self.tensors() if field.name not in owned}
         arrays, places = list(given.values()), [list(given).index(name) for name in words]
-        return Run(general, words, packed)
+        return Run(general, packed, words)
 
     def _given(self, owned: Bound) -> Bound:
         """Return what the kernel is given, in its order, as far as that is known before a call."""

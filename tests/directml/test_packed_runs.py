@@ -47,7 +47,7 @@ def test_however_tensors_are_bound_the_results_are_the_same(form):
     np.testing.assert_array_equal(out, [[1, 11, 3, 10, 9, 6, 7, 12]])
 
 
-def test_what_is_packed_and_its_own_is_run_without_being_bound(monkeypatch):
+def test_packed_tensors_run_without_views(monkeypatch):
     values, indices = outputs()
     op = compile_operator(top_k1_desc())
     monkeypatch.setattr(op, "_run", op._run._replace(general=None))

@@ -173,4 +173,4 @@ class ScatterNDOperatorDesc(OperatorDesc):
             return out
 
         words = {"input_tensor": word, "indices_tensor": INDEX_WORD, "updates_tensor": word, "output_tensor": word}
-        return Run(general, words, packed)
+        return Run(general, packed, words)

@@ -85,7 +85,7 @@ class _TopKBase(OperatorDesc):
 
         word = np.dtype(f"u{x.dtype.itemsize}")
         words = {"input_tensor": word, "output_value_tensor": word, "output_index_tensor": INDEX_WORD}
-        return Run(general, words, packed)
+        return Run(general, packed, words)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
