@@ -1,5 +1,7 @@
 """Small valid descs that the descriptor tests start from; keyword arguments replace fields."""
 
+import numpy as np
+
 from dmlcpu import (
     AxisDirection,
     MatrixMultiplyIntegerOperatorDesc,
@@ -8,6 +10,7 @@ from dmlcpu import (
     TensorDataType,
     TensorDesc,
     TensorFlags,
+    TopK,
     TopK1OperatorDesc,
     TopKOperatorDesc,
 )
@@ -46,6 +49,21 @@ def top_k1_desc(**fields):
         "axis_direction": AxisDirection.DECREASING,
     }
     return TopK1OperatorDesc(**{**defaults, **fields})
+
+
+ROWS = np.array([[[[0, 1, 10, 11], [3, 2, 9, 8], [4, 5, 6, 7]]]], np.float32)
+
+
+def outputs():
+    """Outputs for `top_k_desc`, with other numbers in them."""
+    return np.full((1, 1, 3, 2), -7, np.float32), np.full((1, 1, 3, 2), 77, np.uint32)
+
+
+def check_top_k(result):
+    """Compare a result with the winners of ROWS."""
+    assert isinstance(result, TopK)
+    np.testing.assert_array_equal(result.values, [[[[11, 10], [9, 8], [7, 6]]]])
+    np.testing.assert_array_equal(result.indices, [[[[3, 2], [2, 3], [3, 2]]]])
 
 
 def scatter_desc(**fields):

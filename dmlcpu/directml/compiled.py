@@ -118,20 +118,6 @@ class CompiledOperator:
            [1]], dtype=uint32)
     """
 
-    __slots__ = (
-        "_alike",
-        "_arrays",
-        "_in_place",
-        "_inputs",
-        "_outputs",
-        "_owned",
-        "_owned_slots",
-        "_run",
-        "_slots",
-        "desc",
-        "feature_level",
-    )
-
     def __init__(self, desc: OperatorDesc, feature_level: FeatureLevel) -> None:
         self.desc = desc
         self.feature_level = feature_level
@@ -142,7 +128,6 @@ class CompiledOperator:
         for field, tensor in desc.tensors():
             slots = self._owned_slots if tensor.flags & TensorFlags.OWNED_BY_DML else self._slots
             slots[field.name] = Slot(desc.operator, field, tensor)
-        self._inputs = [slot for slot in self._slots.values() if not slot.output]
         self._outputs = [slot for slot in self._slots.values() if slot.output]
         self._in_place = desc.IN_PLACE if desc.IN_PLACE and {*desc.IN_PLACE} <= self._slots.keys() else None
         # Only an array of the same type and shape can be an output and another tensor at once.
@@ -265,7 +250,7 @@ class CompiledOperator:
         return by_element
 
     def _check_apart(self, bound: Bound) -> None:
-        others = {slot.dml_name: bound[slot.name] for slot in self._inputs}
+        others = {slot.dml_name: bound[slot.name] for slot in self._slots.values() if not slot.output}
         if self._in_place:
             output, input_ = self._in_place
             if same_memory(bound[input_], bound[output]):

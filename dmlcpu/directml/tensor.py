@@ -8,13 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlcpu.common.arguments import as_integer
-from dmlcpu.directml.checks import (
-    UINT64_MAX,
-    UINT_MAX,
-    check_kind,
-    check_range,
-    set_field,
-)
+from dmlcpu.directml.checks import UINT64_MAX, UINT_MAX, check_kind, check_range, set_field
 from dmlcpu.directml.enums import TensorDataType, TensorFlags, full_name
 from dmlcpu.errors import InvalidDescriptorError
 from dmlcpu.runtime.memory import elements_overlap

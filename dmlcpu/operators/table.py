@@ -129,9 +129,7 @@ OPERATORS = {
             QUANTIZED,
         ),
         Operator(
-            "matmul_integer",
-            {OperatorType.MATRIX_MULTIPLY_INTEGER: "MatrixMultiplyIntegerOperatorDesc"},
-            QUANTIZED,
+            "matmul_integer", {OperatorType.MATRIX_MULTIPLY_INTEGER: "MatrixMultiplyIntegerOperatorDesc"}, QUANTIZED
         ),
     )
 }

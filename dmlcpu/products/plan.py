@@ -17,8 +17,8 @@ from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK
 from dmlcpu.kernels.gemm.table import ROWS, Product
 from dmlcpu.kernels.gemm.work import COUNTER, NARROW, SHARES, WORK, Problem, groups_of, panels_of
 from dmlcpu.kernels.walk import merge, walk_of
-from dmlcpu.products.packing import PackedMatrix, broadcast_strides, lhs_sign_flip, rhs_sign_flip
-from dmlcpu.runtime.memory import Workspace, first_word, second_level_cache, word_strides, words
+from dmlcpu.products.packing import PackedMatrix, broadcast_strides, lhs_sign_flip, matrix_fields, rhs_sign_flip
+from dmlcpu.runtime.memory import Workspace, second_level_cache, word_strides, words
 from dmlcpu.runtime.records import fill
 from dmlcpu.runtime.threads import Budget
 
@@ -132,9 +132,9 @@ def _arrays(
     )
     return {
         "walk": walk_of(sizes),
-        "a": _matrix(a.shape, a.strides, strides[0]),
-        "b": _matrix(b.shape, b.strides, strides[1]),
-        "y": _matrix(out.shape, out_strides, strides[2]),
+        "a": matrix_fields(a.shape, a.strides, strides[0]),
+        "b": matrix_fields(b.shape, b.strides, strides[1]),
+        "y": matrix_fields(out.shape, out_strides, strides[2]),
         "a_sign_flip": lhs_sign_flip(a.dtype),
         "b_sign_flip": rhs_sign_flip(b.dtype),
         "b_is_packed": is_packed,
@@ -145,10 +145,6 @@ def _arrays(
         "same_start": steps["a_zero"] == 0 and a.shape[-1] > 0 and not is_wide,
         **{name: {"step": steps[name], "strides": along} for name, along in zip(PARAMETERS, strides[3:], strict=True)},
     }
-
-
-def _matrix(shape: tuple[int, ...], strides: tuple[int, ...], along_batch: list[int]) -> dict[str, Any]:
-    return {"start": first_word(shape, strides), "row": strides[-2], "column": strides[-1], "strides": along_batch}
 
 
 def _batch_strides(layout: Layout, ndim: int) -> tuple[int, ...]:

@@ -118,10 +118,7 @@ REFUSED_OUTPUTS = [
         np.broadcast_to(np.zeros((2, 1), np.int32), (2, 1)),
         "OutputValueTensor is read-only; allowed: an array that can be written to",
     ),
-    (
-        np.zeros(9, np.uint8)[1:],
-        "OutputValueTensor is not aligned to its element size; allowed: an aligned array",
-    ),
+    (np.zeros(9, np.uint8)[1:], "OutputValueTensor is not aligned to its element size; allowed: an aligned array"),
     (
         np.ndarray((2, 1), np.int32, np.zeros(9, np.uint8), offset=1),
         "OutputValueTensor is not aligned to its element size; allowed: an aligned array",

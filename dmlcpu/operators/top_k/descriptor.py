@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from dmlcpu.common.arguments import Array
-from dmlcpu.directml.base import Bound, OperatorDesc, Run
+from dmlcpu.directml.base import Bound, OperatorDesc, Run, dml_name
 from dmlcpu.directml.checks import check_range
 from dmlcpu.directml.enums import AxisDirection, FeatureLevel, OperatorType, TensorDataType
 from dmlcpu.directml.feature_level import FOUR, ONE_TO_EIGHT, UP_TO_32, Allowed, Support, types
@@ -51,13 +51,11 @@ class _TopKBase(OperatorDesc):
         check_range(self.operator, "Axis", self.axis, 0, last, "below InputTensor.DimensionCount")
         check_range(self.operator, "K", self.k, 1, sizes[self.axis], f"InputTensor.Sizes[{self.axis}]")
         selected = (*sizes[: self.axis], self.k, *sizes[self.axis + 1 :])
-        for field, tensor in (
-            ("OutputValueTensor", self.output_value_tensor),
-            ("OutputIndexTensor", self.output_index_tensor),
-        ):
-            self._check_same_count(field, tensor, "InputTensor", self.input_tensor)
-            self._check_sizes(field, tensor, selected, f"InputTensor.Sizes with K = {self.k} at Axis {self.axis}")
-        self._check_same_type("OutputValueTensor", self.output_value_tensor, "InputTensor", self.input_tensor)
+        reason = f"InputTensor.Sizes with K = {self.k} at Axis {self.axis}"
+        for name in self.OUTPUTS:
+            self._check_same_count(name, "input_tensor")
+            self._check_sizes(dml_name(name), getattr(self, name), selected, reason)
+        self._check_same_type("output_value_tensor", "input_tensor")
 
     @property
     def largest(self) -> bool:

@@ -9,8 +9,10 @@ from sources import Unreadable, Watched, in_blocks
 import dmlcpu
 from dmlcpu import reference
 from dmlcpu.common.regions import Tensor
+from dmlcpu.common.stand_ins import bind
 from dmlcpu.errors import BindingError, DmlError, IndexOutOfRangeError, UnsupportedError
 from dmlcpu.operators.scatter_nd import blocks
+from dmlcpu.operators.scatter_nd.function import check
 
 
 @settings(max_examples=80, deadline=None)
@@ -36,7 +38,7 @@ def test_every_cut(data, rows, seed, reduction, mode):
     sources = {"x": Watched(x), "indices": Watched(indices), "updates": Watched(updates)}
     arguments = {**sources, "reduction": reduction, "mode": mode}
     expected = reference.scatter_nd(x, indices, updates, reduction=reduction, mode=mode)
-    call = blocks._call(arguments)
+    call = check(**bind(dmlcpu.scatter_nd, arguments, blocks.SOURCES))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "BLOCK", data.draw(st.sampled_from([16, 256, 1 << 20])))
         cuts = list(blocks._cuts(call))
