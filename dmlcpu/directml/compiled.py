@@ -214,17 +214,15 @@ class CompiledOperator:
             bound[slot.name] = array = _missing(slot)
             flags &= array.flags.num | OWNS_DATA
         # New outputs share no memory, nor do different arrays that own their data: no further check for most calls.
-        if len(new) < len(self._outputs) and (not flags & OWNS_DATA or self._has_twins(bound)):
+        if len(new) < len(self._outputs) and (
+            not flags & OWNS_DATA or any(bound[a] is bound[b] for a, b in self._alike)
+        ):
             self._check_apart(bound)
         run = self._run
         if run.packed and flags & _PACKED == _PACKED and can_compile() and not self._is_in_place(bound):
             flat = _frombuffer if flags & WRITEABLE else words
             return run.packed(bound, [flat(bound[name], word) for name, word in run.words.items()])
         return run.general(bound)
-
-    def _has_twins(self, bound: Bound) -> bool:
-        """Return whether an output is bound to the same array as another tensor."""
-        return any(bound[output] is bound[other] for output, other in self._alike)
 
     def _is_in_place(self, bound: Bound) -> bool:
         """Return whether the output is the input."""

@@ -13,15 +13,7 @@ from dmlcpu.directml.enums import TensorDataType, TensorFlags, full_name, parse_
 from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.errors import InvalidDescriptorError
 
-_TENSOR_MEMBERS = (
-    "DataType",
-    "Sizes",
-    "Flags",
-    "DimensionCount",
-    "Strides",
-    "TotalTensorSizeInBytes",
-    "GuaranteedBaseOffsetAlignment",
-)
+_OPTIONAL = ("Flags", "DimensionCount", "Strides", "TotalTensorSizeInBytes", "GuaranteedBaseOffsetAlignment")
 # Members of a dispatchable that say nothing about the operator.
 _IGNORED = ("bindings", "dmlCompileType")
 
@@ -86,7 +78,7 @@ def _object(operator: str, path: str, value: Any) -> dict[str, Any]:
 
 
 def _buffer(operator: str, path: str, members: dict[str, Any]) -> TensorDesc:
-    _check_members(operator, path, members, required=_TENSOR_MEMBERS[:2], optional=_TENSOR_MEMBERS[2:])
+    _check_members(operator, path, members, required=("DataType", "Sizes"), optional=_OPTIONAL)
     given = {name: member for name, member in members.items() if member is not None}
 
     def integer(name: str, default: int, most: int = UINT_MAX) -> int:

@@ -9,6 +9,7 @@ from dmlcpu.errors import UnsupportedError
 if TYPE_CHECKING:
     from dmlcpu.directml.base import OperatorDesc
 
+Types = tuple[TensorDataType, ...]
 FOUR = range(4, 5)
 ONE_TO_EIGHT = range(1, 9)
 
@@ -17,7 +18,7 @@ class Allowed(NamedTuple):
     """What one tensor may be."""
 
     dimensions: range
-    types: tuple[TensorDataType, ...]
+    types: Types
     required: bool = False  # although the desc's field is optional: it became so at a later level
 
 
@@ -32,7 +33,7 @@ class Support(NamedTuple):
         return self.tensors[name] if name in self.tensors else self.tensors[name.partition("[")[0]]
 
 
-def types(names: str) -> tuple[TensorDataType, ...]:
+def types(names: str) -> Types:
     """Return data types by their names in DirectML, apart by spaces."""
     return tuple(TensorDataType[name] for name in names.split())
 

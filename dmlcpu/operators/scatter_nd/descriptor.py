@@ -9,8 +9,8 @@ import numpy as np
 from dmlcpu.common.arguments import Array
 from dmlcpu.directml.base import Bound, OperatorDesc, Run, without_leading
 from dmlcpu.directml.checks import check_range
-from dmlcpu.directml.enums import FeatureLevel, OperatorType, TensorDataType
-from dmlcpu.directml.feature_level import FOUR, ONE_TO_EIGHT, UP_TO_32, Allowed, Support, types
+from dmlcpu.directml.enums import FeatureLevel, OperatorType
+from dmlcpu.directml.feature_level import FOUR, ONE_TO_EIGHT, UP_TO_32, Allowed, Support, Types, types
 from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.kernels.scatter_nd.work import VALID
 from dmlcpu.operators.scatter_nd.function import Call, execute, out_of_range
@@ -20,9 +20,7 @@ from dmlcpu.runtime import threads
 from dmlcpu.runtime.memory import packed_strides
 
 
-def _level(
-    since: FeatureLevel, dimensions: range, values: tuple[TensorDataType, ...], indices: tuple[TensorDataType, ...]
-) -> Support:
+def _level(since: FeatureLevel, dimensions: range, values: Types, indices: Types) -> Support:
     tensors = dict.fromkeys(("InputTensor", "UpdatesTensor", "OutputTensor"), Allowed(dimensions, values))
     return Support(since, {**tensors, "IndicesTensor": Allowed(dimensions, indices)})
 

@@ -9,8 +9,8 @@ import numpy as np
 from dmlcpu.common.arguments import Array
 from dmlcpu.directml.base import Bound, OperatorDesc, Run, dml_name
 from dmlcpu.directml.checks import check_range
-from dmlcpu.directml.enums import AxisDirection, FeatureLevel, OperatorType, TensorDataType
-from dmlcpu.directml.feature_level import FOUR, ONE_TO_EIGHT, UP_TO_32, Allowed, Support, types
+from dmlcpu.directml.enums import AxisDirection, FeatureLevel, OperatorType
+from dmlcpu.directml.feature_level import FOUR, ONE_TO_EIGHT, UP_TO_32, Allowed, Support, Types, types
 from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.operators.top_k.function import Call, TopK, execute
 from dmlcpu.operators.top_k.plan import INDEX_WORD, plan, run
@@ -18,9 +18,7 @@ from dmlcpu.runtime import threads
 from dmlcpu.runtime.memory import packed_strides
 
 
-def _level(
-    since: FeatureLevel, dimensions: range, values: tuple[TensorDataType, ...], indices: tuple[TensorDataType, ...]
-) -> Support:
+def _level(since: FeatureLevel, dimensions: range, values: Types, indices: Types) -> Support:
     value, index = Allowed(dimensions, values), Allowed(dimensions, indices)
     return Support(since, {"InputTensor": value, "OutputValueTensor": value, "OutputIndexTensor": index})
 
