@@ -37,7 +37,7 @@ class Cut(NamedTuple):
 
 
 def estimate(function: Callable[..., Any], check: Callable[..., Call], /, **arguments: Any) -> Estimate:
-    """Return what a call gives and takes; refuse what the function would. Nothing is read or compiled.
+    """Return the results and the memory of a call; refuse what the function refuses. Nothing is read or compiled.
 
     check: the function's checks. Each operator's blocks.py fills in both.
     """

@@ -41,11 +41,11 @@ class Layout(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How one set of shapes and layouts is worked on."""
+    """The kernel and the work record for one set of shapes and layouts."""
 
     kernel: Product
-    run: Callable[..., Any]  # it, for the parts that the work is cut into
-    work: NDArray[np.int64]  # what it is told
+    run: Callable[..., Any]  # the kernel, for the parts that the work is cut into
+    work: NDArray[np.int64]  # the work record
     workspace: Workspace
 
 

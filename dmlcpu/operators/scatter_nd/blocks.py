@@ -34,7 +34,7 @@ class Cut(NamedTuple):
 
 
 def estimate(**arguments: Any) -> Estimate:
-    """Return what a call gives and takes; refuse what the function would. Of Sources only indices may be read."""
+    """Return the results and the memory of a call; refuse what the function refuses. Only indices may be read."""
     call = check(**bind(scatter_nd, arguments, SOURCES))
     if call.mode == "raise":
         _refuse_out(call, as_source(arguments["indices"], call.indices), lambda: False, BLOCK)

@@ -63,7 +63,7 @@ def tensors_of(
 
 
 def layout_of(tensors: Tensors, index_type: np.dtype[Any], reduction: int, half: int) -> Fields:
-    """Return those fields of the work record that tell how tensors lie, and what becomes of elements."""
+    """Return the fields of the work record about the layout of tensors and the reduction."""
     tuples, slices = _tuples(tensors, index_type), _slices(tensors, reduction, half)
     outer = tensors.outer
     sizes, strides = merge(outer, tensors.updates[: len(outer)])

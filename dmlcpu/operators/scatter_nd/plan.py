@@ -117,7 +117,7 @@ class Buckets:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How one set of shapes, layouts and types is worked on."""
+    """The kernels and the work record for one set of shapes, layouts and types."""
 
     validate: Callable[..., Any] | None  # the kernels, for the parts of each; not all work needs each
     copy: Callable[..., Any] | None
@@ -129,7 +129,7 @@ class Plan:
     validation: int  # BEFOREHAND, BY_BLOCK or SPECULATIVE
     buckets: Buckets
     most: int  # updates that the fullest bucket may hold: if it has more, they are not partitioned
-    work: Array  # what all kernels are told
+    work: Array  # the work record of all kernels
     workspace: Workspace
 
 

@@ -3,7 +3,7 @@
 import itertools
 import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -46,7 +46,7 @@ Shape = tuple[int, ...]
 
 
 def estimate(**arguments: Any) -> Estimate:
-    """Return what a call gives and takes; refuse what the function would. Nothing is read or compiled."""
+    """Return the results and the memory of a call; refuse what the function refuses. Nothing is read or compiled."""
     call = check(**bind(top_k, arguments, SOURCES))
     shape, strides = call.winners(call.x.shape), strides_of(call.x)
     chosen = _plan(call, call.x.shape, strides) if can_compile() else None
@@ -199,34 +199,54 @@ def _tiles(call: Call) -> Iterator[Shape]:
     memory are those before it along the axis.
     """
     shape, axis, width = call.x.shape, call.axis, call.x.itemsize
-    n, inner = shape[axis], shape[axis + 1 :]
+    n, inner = shape[axis], list(shape[axis + 1 :])
     row = math.prod(inner) * width  # bytes of all inner elements at one place along the axis
     # With fewer elements at a time kernels take longer, except the filter, which only compares with the last winners.
     efficient = min(n, (2 if _filters(call) else ELEMENTS_A_WINNER) * call.k)
-    outer = tile_of(shape[:axis], BLOCK // max(1, n * row))
-    size = n
-    if math.prod(outer) <= 1:  # parts of about the same size
-        size = -(-n // max(1, n // max(1, efficient, BLOCK // max(1, row))))
-    tile = [*outer, size, *inner]
-    yield tuple(tile)
-    before, along, after = range(axis), (axis,), range(axis + 1, len(shape))
-    for dimensions, least in ((before, 1), (along, efficient), (after, _RUN // width), (along, call.k), (after, 1)):
-        yield from _halvings(tile, dimensions, least)
-
-
-def _halvings(tile: list[int], dimensions: Sequence[int], least: int) -> Iterator[Shape]:
-    """Halve the first of some dimensions that is above 1, until they have `least` elements together."""
-    lowest = least if len(dimensions) == 1 else 1
-    while math.prod(tile[d] for d in dimensions) > max(1, least):
-        first = next(d for d in dimensions if tile[d] > 1)
-        tile[first] = max(-(-tile[first] // 2), lowest)
-        yield tuple(tile)
+    outer = list(tile_of(shape[:axis], BLOCK // max(1, n * row)))
+    size = n if math.prod(outer) > 1 else _even(n, max(efficient, BLOCK // max(1, row)))
+    yield (*outer, size, *inner)
+    for tile in _halvings(outer, 1):
+        yield (*tile, size, *inner)
+    outer = [1] * axis
+    for smaller in _sizes(n, size, efficient):
+        size = smaller
+        yield (*outer, size, *inner)
+    for tile in _halvings(inner, _RUN // width):
+        inner = tile
+        yield (*outer, size, *inner)
+    for smaller in _sizes(n, size, call.k):
+        size = smaller
+        yield (*outer, size, *inner)
+    for tile in _halvings(inner, 1):
+        yield (*outer, size, *tile)
 
 
 def _filters(call: Call) -> bool:
     """Return whether the filter searches parts of sequences: it is for sequences side by side."""
     n, columns = call.x.shape[call.axis], math.prod(call.x.shape[call.axis + 1 :])
     return can_compile() and columns > 1 and n >= ELEMENTS_A_WINNER * call.k
+
+
+def _even(n: int, least: int) -> int:
+    """Return the size of about equal parts of n elements, of `least` elements or more."""
+    return -(-n // max(1, n // max(1, least)))
+
+
+def _sizes(n: int, size: int, least: int) -> Iterator[int]:
+    """Yield smaller and smaller sizes of parts of n elements, down to about `least`."""
+    while (smaller := _even(n, max(least, size // 2))) < size:
+        yield smaller
+        size = smaller
+
+
+def _halvings(tile: list[int], least: int) -> Iterator[list[int]]:
+    """Yield smaller and smaller tiles, down to `least` elements: the first dimension above 1 is halved each time."""
+    tile = list(tile)
+    while math.prod(tile) > least and max(tile, default=1) > 1:
+        first = next(place for place, size in enumerate(tile) if size > 1)
+        tile[first] = -(-tile[first] // 2)
+        yield list(tile)
 
 
 def _needs(call: Call, tile: Shape) -> int:

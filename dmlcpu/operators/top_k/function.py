@@ -254,7 +254,8 @@ def _fill(fill_value: Any, dtype: np.dtype[Any], is_largest: bool) -> Array:
 
 def allocate(call: Call, out: Any) -> TopK:
     """Return the output arrays: new ones, or those of `out` if they fit."""
-    x, shape = call.x, call.winners(call.x.shape)
+    x, axis, shape = call.x, call.axis, call.x.shape
+    shape = (*shape[:axis], call.k, *shape[axis + 1 :])  # `winners` written out: a method takes longer
     if out is None:
         return TopK(empty_result(shape, x.dtype), empty_result(shape, call.index_dtype))
     if not isinstance(out, tuple) or len(out) != 2:
@@ -272,7 +273,7 @@ def execute(call: Call, out: tuple[Array, Array], *, most_threads: int | None = 
     x, axis, (values, indices) = call.x, call.axis, out
     if values.size == 0:
         return
-    # Looked at before anything is written: outputs may share the memory of counts.
+    # Computed before anything is written: outputs may share the memory of counts.
     beyond = None if call.counts is None else places_beyond(call.counts, call.k, axis)
     if can_compile():
         strides = (x.strides, values.strides, indices.strides)
