@@ -164,15 +164,17 @@ def test_optional_tensors(absent):
 
 
 OBJECT = "an object with DataType and Sizes"
+VALUE = "a value: it has no default"
+FIELDS = "InputTensor, OutputValueTensor, OutputIndexTensor, Axis, K, AxisDirection"
 UINT = "an integer from 0 to 4294967295"
 MEMBERS = "DataType, Sizes, Flags, DimensionCount, Strides, TotalTensorSizeInBytes, GuaranteedBaseOffsetAlignment"
 TYPES = ", ".join(member.name for member in TensorDataType)
 
 # What is put into the desc, the fault's path, what was found, what is allowed.
 FAULTS = [
-    ({"Axis": ...}, "Axis", "missing", "a value: it has no default"),
-    ({"InputTensor": ...}, "InputTensor", "missing", "a value: it has no default"),
-    ({"axis": 3}, "axis", "unknown", "InputTensor, OutputValueTensor, OutputIndexTensor, Axis, K, AxisDirection"),
+    ({"Axis": ...}, "Axis", "missing", VALUE),
+    ({"InputTensor": ...}, "InputTensor", "missing", VALUE),
+    ({"axis": 3}, "axis", "unknown", FIELDS),
     ({"Axis": "3"}, "Axis", "'3'", UINT),
     ({"Axis": None}, "Axis", "None", UINT),
     ({"Axis": 3.0}, "Axis", "3.0", UINT),
@@ -184,8 +186,8 @@ FAULTS = [
     ({"AxisDirection": 1}, "AxisDirection", "1", "INCREASING, DECREASING"),
     ({"InputTensor": None}, "InputTensor", "None", OBJECT),
     ({"InputTensor": [1, 1, 3, 4]}, "InputTensor", "[1, 1, 3, 4]", OBJECT),
-    ({"InputTensor": x_tensor(DataType=...)}, "InputTensor.DataType", "missing", "a value: it has no default"),
-    ({"InputTensor": x_tensor(Sizes=...)}, "InputTensor.Sizes", "missing", "a value: it has no default"),
+    ({"InputTensor": x_tensor(DataType=...)}, "InputTensor.DataType", "missing", VALUE),
+    ({"InputTensor": x_tensor(Sizes=...)}, "InputTensor.Sizes", "missing", VALUE),
     ({"InputTensor": x_tensor(Sises=[1])}, "InputTensor.Sises", "unknown", MEMBERS),
     ({"InputTensor": x_tensor(DataType="float32")}, "InputTensor.DataType", "'float32'", TYPES),
     ({"InputTensor": x_tensor(DataType="UNKNOWN")}, "InputTensor.DataType", "UNKNOWN", TYPES.removeprefix("UNKNOWN, ")),
