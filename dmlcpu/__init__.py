@@ -9,12 +9,7 @@ if TYPE_CHECKING:
     __all__: list[str]
 
     from dmlcpu import batch as batch, interop as interop, reference as reference
-    from dmlcpu.at import (
-        add_at as add_at,
-        maximum_at as maximum_at,
-        minimum_at as minimum_at,
-        put_at as put_at,
-    )
+    from dmlcpu.at import add_at as add_at, maximum_at as maximum_at, minimum_at as minimum_at, put_at as put_at
     from dmlcpu.config import show_config as show_config
     from dmlcpu.directml.compiled import CompiledOperator as CompiledOperator, compile_operator as compile_operator
     from dmlcpu.directml.enums import (
@@ -35,10 +30,7 @@ if TYPE_CHECKING:
     from dmlcpu.operators.descs import operator_desc_from_dict as operator_desc_from_dict
     from dmlcpu.operators.table import *  # noqa: F403
     from dmlcpu.products.packing import PackedMatrix as PackedMatrix, pack_b as pack_b
-    from dmlcpu.runtime.threads import (
-        get_num_threads as get_num_threads,
-        set_num_threads as set_num_threads,
-    )
+    from dmlcpu.runtime.threads import get_num_threads as get_num_threads, set_num_threads as set_num_threads
 
 __version__ = "0.1.0"
 
@@ -51,34 +43,30 @@ _HOMES = {
     "dmlcpu.directml.enums": ("AxisDirection", "FeatureLevel", "OperatorType", "TensorDataType", "TensorFlags"),
     "dmlcpu.directml.tensor": ("TensorDesc",),
     "dmlcpu.operators.descs": ("operator_desc_from_dict",),
-    "dmlcpu.errors": (
-        "BindingError",
-        "DmlError",
-        "IndexOutOfRangeError",
-        "InvalidDescriptorError",
-        "UnsupportedError",
-    ),
+    "dmlcpu.errors": ("BindingError", "DmlError", "IndexOutOfRangeError", "InvalidDescriptorError", "UnsupportedError"),
     "dmlcpu.runtime.threads": ("get_num_threads", "set_num_threads"),
 }
-
-
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 if not TYPE_CHECKING:  # with __getattr__, type checkers would accept any name
 
     def __getattr__(name: str) -> object:
-        from importlib import import_module
-
-        if name in _MODULES:
-            value = import_module(f"dmlcpu.{name}")
-        elif name == "__all__":
-            value = __dir__()
+        if name == "__all__":
+            value: object = __dir__()
+        elif name in _MODULES:
+            value = _load(f"dmlcpu.{name}")
         elif home := _HOME_OF.get(name) or _homes_of_operators().get(name):
-            value = getattr(import_module(home), name)
+            value = getattr(_load(home), name)
         else:
             raise AttributeError(f"module 'dmlcpu' has no attribute {name!r}")
         globals()[name] = value  # the next lookup finds it without this function
         return value
+
+
+def _load(module: str) -> object:
+    from importlib import import_module  # only for a name that exists: at interpreter shutdown no import works
+
+    return import_module(module)
 
 
 def __dir__() -> list[str]:

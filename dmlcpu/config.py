@@ -36,7 +36,9 @@ def config() -> dict[str, Any]:
         "versions", "compilation", "isa", "threads", "results", "cache" and "operators" are dictionaries, "kernels" is a
         list of them.
     """
-    from numba import config as settings
+    import llvmlite
+    import numba
+    import numpy as np
 
     from dmlcpu.kernels import registry
     from dmlcpu.operators.table import OPERATORS
@@ -44,7 +46,14 @@ def config() -> dict[str, Any]:
     from dmlcpu.runtime.compilation import can_compile
 
     return {
-        "versions": _versions(),
+        "versions": {
+            "dmlcpu": __version__,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "numba": numba.__version__,
+            "llvmlite": llvmlite.__version__,
+            "platform": f"{sys.platform} {platform.machine()}",
+        },
         "compilation": {
             "state": "on" if can_compile() else "switched off: results come from dmlcpu.reference",
             "NUMBA_DISABLE_JIT": os.environ.get("NUMBA_DISABLE_JIT"),
@@ -57,7 +66,7 @@ def config() -> dict[str, Any]:
         "threads": {
             "used": threads.get_num_threads(),
             "DMLCPU_NUM_THREADS": os.environ.get("DMLCPU_NUM_THREADS"),
-            "NUMBA_NUM_THREADS": settings.NUMBA_NUM_THREADS,
+            "NUMBA_NUM_THREADS": numba.config.NUMBA_NUM_THREADS,
             "cpu_quota": quota.cpu_quota(),
             **threads.layer().describe(),
         },
@@ -74,21 +83,6 @@ def config() -> dict[str, Any]:
             {"operator": entry.operator, "stage": entry.stage, "name": entry.name, "isa": entry.isa.name.lower()}
             for entry in registry.available()
         ],
-    }
-
-
-def _versions() -> dict[str, str]:
-    import llvmlite
-    import numba
-    import numpy as np
-
-    return {
-        "dmlcpu": __version__,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "numba": numba.__version__,
-        "llvmlite": llvmlite.__version__,
-        "platform": f"{sys.platform} {platform.machine()}",
     }
 
 

@@ -1,5 +1,7 @@
 """Small valid descs that the descriptor tests start from; keyword arguments replace fields."""
 
+import numpy as np
+
 from dmlcpu import (
     AxisDirection,
     MatrixMultiplyIntegerOperatorDesc,
@@ -8,6 +10,7 @@ from dmlcpu import (
     TensorDataType,
     TensorDesc,
     TensorFlags,
+    TopK,
     TopK1OperatorDesc,
     TopKOperatorDesc,
 )
@@ -24,28 +27,36 @@ def described(arrays):
     return {name: tensor(array.dtype.name.upper(), *array.shape) for name, array in arrays.items()}
 
 
+TOP_K = {
+    "input_tensor": tensor("FLOAT32", 1, 1, 3, 4),
+    "output_value_tensor": tensor("FLOAT32", 1, 1, 3, 2),
+    "output_index_tensor": tensor("UINT32", 1, 1, 3, 2),
+    "axis": 3,
+    "k": 2,
+}
+
+
 def top_k_desc(**fields):
-    defaults = {
-        "input_tensor": tensor("FLOAT32", 1, 1, 3, 4),
-        "output_value_tensor": tensor("FLOAT32", 1, 1, 3, 2),
-        "output_index_tensor": tensor("UINT32", 1, 1, 3, 2),
-        "axis": 3,
-        "k": 2,
-    }
-    return TopKOperatorDesc(**{**defaults, **fields})
+    return TopKOperatorDesc(**{**TOP_K, **fields})
 
 
 def top_k1_desc(**fields):
-    plain = top_k_desc()
-    defaults = {
-        "input_tensor": plain.input_tensor,
-        "output_value_tensor": plain.output_value_tensor,
-        "output_index_tensor": plain.output_index_tensor,
-        "axis": 3,
-        "k": 2,
-        "axis_direction": AxisDirection.DECREASING,
-    }
-    return TopK1OperatorDesc(**{**defaults, **fields})
+    return TopK1OperatorDesc(**{**TOP_K, "axis_direction": AxisDirection.DECREASING, **fields})
+
+
+ROWS = np.array([[[[0, 1, 10, 11], [3, 2, 9, 8], [4, 5, 6, 7]]]], np.float32)
+
+
+def outputs():
+    """Outputs for `top_k_desc`, with other numbers in them."""
+    return np.full((1, 1, 3, 2), -7, np.float32), np.full((1, 1, 3, 2), 77, np.uint32)
+
+
+def check_top_k(result):
+    """Compare a result with the winners of ROWS."""
+    assert isinstance(result, TopK)
+    np.testing.assert_array_equal(result.values, [[[[11, 10], [9, 8], [7, 6]]]])
+    np.testing.assert_array_equal(result.indices, [[[[3, 2], [2, 3], [3, 2]]]])
 
 
 def scatter_desc(**fields):

@@ -71,9 +71,9 @@ def in_blocks(operator: str, arguments: dict, memory: int | None = None, stoppin
 
 
 def assert_refused_alike(operator: str, arguments: dict, error: type[Exception], message: str) -> None:
-    """Check that a call is refused before anything is read, with the function's error."""
+    """Check that a call is refused before anything but indices is read, with the function's error."""
     row = OPERATORS[operator]
-    sources = {name: Unreadable(arguments[name]) for name in row.blocks.SOURCES}
+    sources = {name: (Watched if name == "indices" else Unreadable)(arguments[name]) for name in row.blocks.SOURCES}
     with pytest.raises(error, match=message) as refused:
         row.blocks.estimate(**{**arguments, **sources})
     with pytest.raises(error) as of_function:

@@ -15,7 +15,6 @@ from dmlcpu.errors import DmlError
 from dmlcpu.runtime.memory import aligned_empty
 
 T = TypeVar("T")
-C = TypeVar("C")
 
 # Bytes of a block, unless memory is short: two blocks stay in the last cache, where kernels find what was just read.
 # Measured with top_k on 8 GiB, k 100 (Zen 4): along rows 4 and 8 MiB, along columns 2 to 16 MiB are about alike.
@@ -70,20 +69,14 @@ def tile_of(shape: tuple[int, ...], most: int) -> tuple[int, ...]:
     return tuple(reversed(tile))
 
 
-def least_memory(cuts: Callable[[C], Iterable[T]], needs: Callable[[C, T], int], call: C) -> int:
-    """Return the least memory that a call needs in blocks. cuts: the sizes of blocks; needs: bytes with such blocks."""
-    return min(needs(call, cut) for cut in cuts(call))
-
-
-def cut_within(
-    operator: str, memory: int, cuts: Callable[[C], Iterable[T]], needs: Callable[[C, T], int], call: C
-) -> T:
-    """Return the first of the cuts, the best one first, that the memory is enough for; refuse the call if none is."""
-    for cut in cuts(call):
-        if needs(call, cut) <= memory:
+def cut_within(operator: str, memory: int, cuts: Iterable[T], needs: Callable[[T], int]) -> T:
+    """Return the first cut, the fastest one first, that the memory suffices for. needs: the bytes that a cut takes."""
+    asked = []
+    for cut in cuts:
+        asked.append(needs(cut))
+        if asked[-1] <= memory:
             return cut
-    least = least_memory(cuts, needs, call)
-    raise DmlError(operator, "memory", f"{memory:,} bytes", f"at least {least:,}")
+    raise DmlError(operator, "memory", f"{memory:,} bytes", f"at least {min(asked):,}")
 
 
 class Buffer:

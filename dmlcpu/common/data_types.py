@@ -1,4 +1,4 @@
-"""The table of data types: one row each, which everything that lists types reads. It imports nothing heavy."""
+"""The table of data types, one row for each. It imports nothing heavy."""
 
 from typing import NamedTuple
 

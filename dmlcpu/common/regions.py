@@ -29,7 +29,7 @@ class Estimate(NamedTuple):
 
     results: Mapping[str, Tensor | None]  # None: known only after the run
     memory: int  # bytes of the call in one piece at its peak: arguments, results and workspace
-    least: Callable[[], int]  # called when asked for: it takes longer than all the rest
+    least: Callable[[], int]  # computed on demand: it takes longer than all the rest
     kernel: str  # of the call in one piece
 
     @property

@@ -22,11 +22,11 @@ def bind(function: Callable[..., Any], arguments: dict[str, Any], sources: Colle
 
     A stand-in has the Source's shape and type, and takes no memory: it is for the function's own checks.
     """
-    defaults = _defaults(function)
+    signature, defaults = _signature(function)
     bound = {**defaults, **arguments}
     if len(bound) > len(defaults) or any(value is inspect.Parameter.empty for value in bound.values()):
         try:
-            _signature(function).bind(**arguments)  # says what is wrong
+            signature.bind(**arguments)  # says what is wrong
         except TypeError as error:
             raise TypeError(f"{function.__name__}() {error}") from None
     for name in sources:
@@ -37,17 +37,11 @@ def bind(function: Callable[..., Any], arguments: dict[str, Any], sources: Colle
 
 
 @functools.cache
-def _defaults(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the defaults of an operator's function, without `out`; `inspect.bind` is much slower."""
-    return {name: each.default for name, each in _signature(function).parameters.items()}
-
-
-@functools.cache
-def _signature(function: Callable[..., Any]) -> inspect.Signature:
-    """Return the signature of an operator's function without `out`."""
+def _signature(function: Callable[..., Any]) -> tuple[inspect.Signature, dict[str, Any]]:
+    """Return the signature and the defaults of an operator's function, without `out`; `inspect.bind` is much slower."""
     signature = inspect.signature(function)
     named = [each for each in signature.parameters.values() if each.name != "out"]
-    return signature.replace(parameters=named)
+    return signature.replace(parameters=named), {each.name: each.default for each in named}
 
 
 def strides_of(array: Array) -> tuple[int, ...]:

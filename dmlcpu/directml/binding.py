@@ -28,9 +28,8 @@ class Slot:
         self.name = field.name
         self.dml_name = field.dml_name
         self.output = field.output
-        self.plain = (
-            ALIGNED | C_CONTIGUOUS | WRITEABLE if field.output else ALIGNED
-        )  # flags of an array that always fits
+        # Flags of an array that fits as it is.
+        self.plain = ALIGNED | C_CONTIGUOUS | WRITEABLE if field.output else ALIGNED
         self.shape = tensor.sizes
         self.dtype = tensor.dtype
         self.strides = tensor.byte_strides

@@ -15,11 +15,10 @@ from dmlcpu.directml.feature_level import check_support
 from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.errors import BindingError
 from dmlcpu.runtime.compilation import can_compile
-from dmlcpu.runtime.memory import ALIGNED, C_CONTIGUOUS, OWNS_DATA, WRITEABLE
+from dmlcpu.runtime.memory import ALIGNED, C_CONTIGUOUS, OWNS_DATA, WRITEABLE, words
 
-_frombuffer = np.frombuffer  # which takes less time than a view of ravel()
-# Different arrays that own their data share none of it.
-_PACKED = C_CONTIGUOUS | OWNS_DATA | ALIGNED | WRITEABLE
+_frombuffer = np.frombuffer  # takes less time than a view of ravel()
+_PACKED = C_CONTIGUOUS | ALIGNED
 
 
 def compile_operator(desc: OperatorDesc, *, feature_level: FeatureLevel = FeatureLevel.LEVEL_6_4) -> "CompiledOperator":
@@ -119,21 +118,6 @@ class CompiledOperator:
            [1]], dtype=uint32)
     """
 
-    __slots__ = (
-        "_alike",
-        "_arrays",
-        "_in_place",
-        "_inputs",
-        "_outputs",
-        "_owned",
-        "_owned_slots",
-        "_packed",
-        "_run",
-        "_slots",
-        "desc",
-        "feature_level",
-    )
-
     def __init__(self, desc: OperatorDesc, feature_level: FeatureLevel) -> None:
         self.desc = desc
         self.feature_level = feature_level
@@ -144,24 +128,18 @@ class CompiledOperator:
         for field, tensor in desc.tensors():
             slots = self._owned_slots if tensor.flags & TensorFlags.OWNED_BY_DML else self._slots
             slots[field.name] = Slot(desc.operator, field, tensor)
-        self._inputs = [slot for slot in self._slots.values() if not slot.output]
         self._outputs = [slot for slot in self._slots.values() if slot.output]
         self._in_place = desc.IN_PLACE if desc.IN_PLACE and {*desc.IN_PLACE} <= self._slots.keys() else None
         # Only an array of the same type and shape can be an output and another tensor at once.
         pairs = itertools.product(self._outputs, self._slots.values())
         self._alike = [(a.name, b.name) for a, b in pairs if a is not b and (a.dtype, a.shape) == (b.dtype, b.shape)]
         self._owned: Bound | None = None
-        self._packed: list[tuple[str, np.dtype[Any], tuple[int, ...], np.dtype[Any]]] = []
         if not self._owned_slots:
             self._own({})
 
     def _own(self, owned: Bound) -> None:
         """Take over the owned tensors, and prepare how to run with them."""
         self._run = self.desc._make_run(owned)
-        words = self._run.words
-        has_all = words.keys() == self._slots.keys() and not self._arrays
-        slots = [self._slots[name] for name in words] if has_all else []
-        self._packed = [(slot.name, slot.dtype, slot.shape, words[slot.name]) for slot in slots]
         self._owned = owned
 
     def __repr__(self) -> str:
@@ -218,28 +196,37 @@ class CompiledOperator:
         TypeError
             If a value is of the wrong Python kind.
         """
-        if self._packed and can_compile():
-            words = self._packed_words(tensors)
-            if words is not None:
-                return self._run.packed(tensors, words)
         if self._owned is None:
             raise self._uninitialized()
         if self._arrays:
             tensors = self._by_element(tensors)
         bound = self._owned.copy()
-        flags = OWNS_DATA
+        flags = _PACKED | OWNS_DATA | WRITEABLE
         for name, value in tensors.items():
             slot = self._slots.get(name)
             if slot is None:
                 raise self._stranger(name, self._slots)
             bound[name] = array = slot.bind(value)
             flags &= array.flags.num
-        if len(tensors) < len(self._slots):
-            bound |= {slot.name: _missing(slot) for slot in self._slots.values() if slot.name not in bound}
-        # Different arrays that own their data share none: no further check for most calls.
-        if not flags or len(set(map(id, bound.values()))) < len(bound):
+        is_complete = len(tensors) == len(self._slots)
+        new = [] if is_complete else [slot for slot in self._slots.values() if slot.name not in bound]
+        for slot in new:
+            bound[slot.name] = array = _missing(slot)
+            flags &= array.flags.num | OWNS_DATA
+        # New outputs share no memory, nor do different arrays that own their data: no further check for most calls.
+        if len(new) < len(self._outputs) and (
+            not flags & OWNS_DATA or any(bound[a] is bound[b] for a, b in self._alike)
+        ):
             self._check_apart(bound)
-        return self._run.general(bound)
+        run = self._run
+        if run.packed and flags & _PACKED == _PACKED and can_compile() and not self._is_in_place(bound):
+            flat = _frombuffer if flags & WRITEABLE else words
+            return run.packed(bound, [flat(bound[name], word) for name, word in run.words.items()])
+        return run.general(bound)
+
+    def _is_in_place(self, bound: Bound) -> bool:
+        """Return whether the output is the input."""
+        return self._in_place is not None and bound[self._in_place[0]] is bound[self._in_place[1]]
 
     def _by_element(self, values: Bound) -> Bound:
         """Return the values of arrays of tensors element by element; a None in a list is bound elsewhere, or not."""
@@ -260,35 +247,8 @@ class CompiledOperator:
                 by_element[element.name] = value
         return by_element
 
-    def _packed_words(self, tensors: Bound) -> list[Array] | None:
-        """Return the words of all tensors if each is packed in memory of its own; else None.
-
-        Outputs that are not bound are allocated, and added to `tensors`.
-        """
-        if len(tensors) != len(self._packed):
-            for slot in self._outputs:
-                if slot.name not in tensors and slot.strides is None:
-                    tensors[slot.name] = slot.make()
-            if len(tensors) != len(self._packed):
-                return None
-        words = []
-        for name, dtype, shape, word in self._packed:
-            array = tensors.get(name)
-            if (
-                type(array) is not np.ndarray
-                or array.dtype is not dtype
-                or array.shape != shape
-                or array.flags.num & _PACKED != _PACKED
-            ):
-                return None
-            words.append(_frombuffer(array, word))
-        for output, other in self._alike:
-            if tensors[output] is tensors[other]:
-                return None
-        return words
-
     def _check_apart(self, bound: Bound) -> None:
-        others = {slot.dml_name: bound[slot.name] for slot in self._inputs}
+        others = {slot.dml_name: bound[slot.name] for slot in self._slots.values() if not slot.output}
         if self._in_place:
             output, input_ = self._in_place
             if same_memory(bound[input_], bound[output]):

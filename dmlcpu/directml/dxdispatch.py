@@ -13,15 +13,7 @@ from dmlcpu.directml.enums import TensorDataType, TensorFlags, full_name, parse_
 from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.errors import InvalidDescriptorError
 
-_TENSOR_MEMBERS = (
-    "DataType",
-    "Sizes",
-    "Flags",
-    "DimensionCount",
-    "Strides",
-    "TotalTensorSizeInBytes",
-    "GuaranteedBaseOffsetAlignment",
-)
+_OPTIONAL = ("Flags", "DimensionCount", "Strides", "TotalTensorSizeInBytes", "GuaranteedBaseOffsetAlignment")
 # Members of a dispatchable that say nothing about the operator.
 _IGNORED = ("bindings", "dmlCompileType")
 
@@ -72,11 +64,11 @@ def _tensor(operator: str, path: str, value: Any) -> TensorDesc:
     kind = members.pop("Type", "DML_TENSOR_TYPE_BUFFER")
     if kind not in ("DML_TENSOR_TYPE_BUFFER", "BUFFER"):
         raise InvalidDescriptorError(operator, f"{path}.Type", repr(kind), "DML_TENSOR_TYPE_BUFFER")
-    if "Desc" not in members:
-        return _buffer(operator, path, members)
-    _check_members(operator, path, members, required=("Desc",), optional=())
-    path = f"{path}.Desc"
-    return _buffer(operator, path, _object(operator, path, members["Desc"]))
+    if "Desc" in members:
+        _check_members(operator, path, members, required=("Desc",), optional=())
+        path = f"{path}.Desc"
+        members = _object(operator, path, members["Desc"])
+    return _buffer(operator, path, members)
 
 
 def _object(operator: str, path: str, value: Any) -> dict[str, Any]:
@@ -86,7 +78,7 @@ def _object(operator: str, path: str, value: Any) -> dict[str, Any]:
 
 
 def _buffer(operator: str, path: str, members: dict[str, Any]) -> TensorDesc:
-    _check_members(operator, path, members, required=_TENSOR_MEMBERS[:2], optional=_TENSOR_MEMBERS[2:])
+    _check_members(operator, path, members, required=("DataType", "Sizes"), optional=_OPTIONAL)
     given = {name: member for name, member in members.items() if member is not None}
 
     def integer(name: str, default: int, most: int = UINT_MAX) -> int:
@@ -101,7 +93,10 @@ def _buffer(operator: str, path: str, members: dict[str, Any]) -> TensorDesc:
     total = integer("TotalTensorSizeInBytes", 0, UINT64_MAX)
     alignment = integer("GuaranteedBaseOffsetAlignment", 0)
     data_type = parse_enum(TensorDataType, members["DataType"], operator, f"{path}.DataType")
-    flags = _flags(operator, f"{path}.Flags", given.get("Flags", "NONE"))
+    names = given.get("Flags", [])
+    flags = TensorFlags.NONE
+    for name in names if isinstance(names, list) else [names]:
+        flags |= parse_enum(TensorFlags, name, operator, f"{path}.Flags")
     try:
         return TensorDesc(
             data_type,
@@ -114,14 +109,6 @@ def _buffer(operator: str, path: str, members: dict[str, Any]) -> TensorDesc:
         )
     except InvalidDescriptorError as error:
         raise InvalidDescriptorError(operator, f"{path}.{error.field}", error.found, error.allowed) from None
-
-
-def _flags(operator: str, path: str, value: Any) -> TensorFlags:
-    names = value if isinstance(value, list) else [value]
-    flags = TensorFlags.NONE
-    for name in names:
-        flags |= parse_enum(TensorFlags, name, operator, path)
-    return flags
 
 
 def _integers(operator: str, path: str, value: Any) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from dmlcpu.errors import UnsupportedError
 if TYPE_CHECKING:
     from dmlcpu.directml.base import OperatorDesc
 
+Types = tuple[TensorDataType, ...]
 FOUR = range(4, 5)
 ONE_TO_EIGHT = range(1, 9)
 
@@ -17,7 +18,7 @@ class Allowed(NamedTuple):
     """What one tensor may be."""
 
     dimensions: range
-    types: tuple[TensorDataType, ...]
+    types: Types
     required: bool = False  # although the desc's field is optional: it became so at a later level
 
 
@@ -32,7 +33,7 @@ class Support(NamedTuple):
         return self.tensors[name] if name in self.tensors else self.tensors[name.partition("[")[0]]
 
 
-def types(names: str) -> tuple[TensorDataType, ...]:
+def types(names: str) -> Types:
     """Return data types by their names in DirectML, apart by spaces."""
     return tuple(TensorDataType[name] for name in names.split())
 
@@ -47,24 +48,23 @@ def check_support(desc: "OperatorDesc", level: FeatureLevel) -> None:
         allowed = f"{full_name(rows[0].since)} or later (it introduced the operator)"
         raise UnsupportedError(desc.operator, "FeatureLevel", full_name(level), allowed)
     current = [row for row in rows if row.since <= level][-1]
+    at = full_name(level)
     for field, tensor in desc.tensors():
         name, count, data_type = field.dml_name, tensor.dimension_count, tensor.data_type
-        here = current.allowed(name)
+        here, all_rows = current.allowed(name), [(row.since, row.allowed(name)) for row in rows]
         if count not in here.dimensions:
-            later = (row.since for row in rows if count in row.allowed(name).dimensions)
-            allowed = f"{_span(here.dimensions)} at {full_name(level)} ({_first(str(count), later)})"
+            since = _first(str(count), (since for since, row in all_rows if count in row.dimensions))
+            allowed = f"{_span(here.dimensions)} at {at} ({since})"
             raise UnsupportedError(desc.operator, f"{name}.DimensionCount", str(count), allowed)
         if data_type not in here.types:
-            later = (row.since for row in rows if data_type in row.allowed(name).types)
-            names = ", ".join(member.name for member in here.types)
-            allowed = f"{names} at {full_name(level)} ({_first(data_type.name, later)})"
+            since = _first(data_type.name, (since for since, row in all_rows if data_type in row.types))
+            allowed = f"{', '.join(member.name for member in here.types)} at {at} ({since})"
             raise UnsupportedError(desc.operator, f"{name}.DataType", data_type.name, allowed)
     present = {field.dml_name.partition("[")[0] for field, _ in desc.tensors()}
     for name, here in current.tensors.items():
         if here.required and name not in present:
-            later = (row.since for row in rows if not row.tensors[name].required)
-            allowed = f"a tensor at {full_name(level)} ({_first('optional', later)})"
-            raise UnsupportedError(desc.operator, name, "missing", allowed)
+            since = _first("optional", (row.since for row in rows if not row.tensors[name].required))
+            raise UnsupportedError(desc.operator, name, "missing", f"a tensor at {at} ({since})")
 
 
 def _span(dimensions: range) -> str:

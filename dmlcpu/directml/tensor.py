@@ -8,13 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlcpu.common.arguments import as_integer
-from dmlcpu.directml.checks import (
-    UINT64_MAX,
-    UINT_MAX,
-    check_kind,
-    check_range,
-    set_field,
-)
+from dmlcpu.directml.checks import UINT64_MAX, UINT_MAX, check_kind, check_range, set_field
 from dmlcpu.directml.enums import TensorDataType, TensorFlags, full_name
 from dmlcpu.errors import InvalidDescriptorError
 from dmlcpu.runtime.memory import elements_overlap
@@ -82,14 +76,17 @@ class TensorDesc:
             set_field(self, "strides", _integers("Strides", self.strides))
         self._check_layout()
 
-        if self.total_tensor_size_in_bytes is None:
-            set_field(self, "total_tensor_size_in_bytes", self.minimum_size_in_bytes)
-        for name, dml_name in (
-            ("total_tensor_size_in_bytes", "TotalTensorSizeInBytes"),
-            ("guaranteed_base_offset_alignment", "GuaranteedBaseOffsetAlignment"),
-        ):
-            set_field(self, name, as_integer(OPERATOR, dml_name, getattr(self, name)))
-        self._check_buffer()
+        total, alignment = self.total_tensor_size_in_bytes, self.guaranteed_base_offset_alignment
+        total = self.minimum_size_in_bytes if total is None else as_integer(OPERATOR, "TotalTensorSizeInBytes", total)
+        set_field(self, "total_tensor_size_in_bytes", total)
+        alignment = as_integer(OPERATOR, "GuaranteedBaseOffsetAlignment", alignment)
+        set_field(self, "guaranteed_base_offset_alignment", alignment)
+
+        check_range(OPERATOR, "TotalTensorSizeInBytes", total, self.minimum_size_in_bytes, UINT64_MAX)
+        itemsize = max(1, self.data_type.bits // 8)
+        if alignment and (not itemsize <= alignment <= UINT_MAX or alignment & (alignment - 1)):
+            allowed = f"0, or a power of two from {itemsize} to {2**31}"
+            raise InvalidDescriptorError(OPERATOR, "GuaranteedBaseOffsetAlignment", str(alignment), allowed)
 
     def _check_layout(self) -> None:
         if self.data_type is TensorDataType.UNKNOWN:
@@ -109,16 +106,6 @@ class TensorDesc:
             raise InvalidDescriptorError(OPERATOR, "Strides", found, f"{len(self.sizes)}, one for each size")
         for i, stride in enumerate(self.strides):
             check_range(OPERATOR, f"Strides[{i}]", stride, 0, UINT_MAX)
-
-    def _check_buffer(self) -> None:
-        total, least = self.total_tensor_size_in_bytes, self.minimum_size_in_bytes
-        check_range(OPERATOR, "TotalTensorSizeInBytes", total, least, UINT64_MAX)
-        alignment, itemsize = self.guaranteed_base_offset_alignment, max(1, self.data_type.bits // 8)
-        if alignment == 0:
-            return
-        if not itemsize <= alignment <= UINT_MAX or alignment & (alignment - 1):
-            allowed = f"0, or a power of two from {itemsize} to {2**31}"
-            raise InvalidDescriptorError(OPERATOR, "GuaranteedBaseOffsetAlignment", str(alignment), allowed)
 
     @property
     def dimension_count(self) -> int:

@@ -1,4 +1,4 @@
-"""The operators: a folder each, and the table that says which there are."""
+"""The operators: a folder for each, and the table that lists them."""
 
 from dmlcpu.directml.operator_type import OperatorType as OperatorType
 from dmlcpu.operators.table import OPERATORS as OPERATORS, Operator as Operator

@@ -1,7 +1,4 @@
-"""The table of operators: one row each, which everything that lists operators reads.
-
-A row is text, so that to list the operators imports none of them.
-"""
+"""The table of operators, one row for each. A row is text: listing the operators imports none of them."""
 
 import importlib
 from collections.abc import Iterator, Mapping
@@ -46,8 +43,8 @@ class Example(NamedTuple):
 class Operator:
     """An operator: what it is called, and where its parts are.
 
-    The version is raised whenever a call that is taken gives other bits than before, or other results are named: who
-    has kept earlier results knows by it that they are to be made again.
+    The version is raised when a valid call gives other bits than before, or when results get other names. Results that
+    an earlier version stored must then be computed again.
     """
 
     name: str  # of its folder, its function, the reference, its page and its kernels
@@ -64,13 +61,13 @@ class Operator:
 
     @property
     def blocks(self) -> Any:
-        """The module that tells of calls on arrays that are not in memory, and runs them in blocks.
+        """The module that estimates calls on arrays that are not in memory, and runs them in blocks.
 
         It has SOURCES, the names of the arguments that may be Sources, and these functions of all arguments of the
         function but `out`:
 
-        - ``estimate(**arguments)``: what a call gives and takes, an Estimate; refuses what the function would.
-        - ``run(arguments, sinks, memory, stopping)``: writes the results to sinks, in blocks within so much memory.
+        - ``estimate(**arguments)``: an Estimate of a call; refuses what the function refuses.
+        - ``run(arguments, sinks, memory, stopping)``: writes the results to sinks, in blocks within `memory` bytes.
           Raises Stopped between two blocks if stopping() is true.
         """
         return self._module("blocks")
@@ -93,7 +90,7 @@ class Operator:
 
     @property
     def typical(self) -> str:
-        """The type to take where one is enough."""
+        """The type for uses that need only one."""
         return "float32" if "float32" in self.types else self.types[0]
 
     def desc_examples(self) -> Iterator[tuple[Any, dict[str, Any]]]:
@@ -129,9 +126,7 @@ OPERATORS = {
             QUANTIZED,
         ),
         Operator(
-            "matmul_integer",
-            {OperatorType.MATRIX_MULTIPLY_INTEGER: "MatrixMultiplyIntegerOperatorDesc"},
-            QUANTIZED,
+            "matmul_integer", {OperatorType.MATRIX_MULTIPLY_INTEGER: "MatrixMultiplyIntegerOperatorDesc"}, QUANTIZED
         ),
     )
 }

@@ -9,16 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dmlcpu.common.arguments import Array
-from dmlcpu.common.block_reader import (
-    BLOCK,
-    Buffer,
-    as_source,
-    cut_within,
-    extent,
-    least_memory,
-    read_blocks,
-    regions_of,
-)
+from dmlcpu.common.block_reader import BLOCK, Buffer, as_source, cut_within, extent, read_blocks, regions_of
 from dmlcpu.common.regions import Estimate, Region, Sink, Source, Tensor
 from dmlcpu.common.stand_ins import bind, strides_of
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR
@@ -45,45 +36,38 @@ class Cut(NamedTuple):
     columns: int
 
 
-def blocks_of(
-    function: Callable[..., Any], check: Callable[..., Call]
-) -> tuple[Callable[..., Estimate], Callable[..., None]]:
-    """Return `estimate` and `run`, as each operator's blocks.py has them. check: the checks of the function."""
+def estimate(function: Callable[..., Any], check: Callable[..., Call], /, **arguments: Any) -> Estimate:
+    """Return the results and the memory of a call; refuse what the function refuses. Nothing is read or compiled.
 
-    def estimate(**arguments: Any) -> Estimate:
-        """Return what a call gives and takes; refuse what the function would. Nothing is read or compiled."""
-        return _estimate(check(**bind(function, arguments, SOURCES)))
-
-    def run(
-        arguments: dict[str, Any], sinks: dict[str, Sink], memory: int, stopping: Callable[[], bool] = lambda: False
-    ) -> None:
-        """Write the product, matrix by matrix: rows of a in blocks, and columns of b if it does not fit."""
-        _run(check(**bind(function, arguments, SOURCES)), arguments, sinks, memory, stopping)
-
-    return estimate, run
-
-
-def _estimate(call: Call) -> Estimate:
+    check: the function's checks. Each operator's blocks.py fills in both.
+    """
+    call = check(**bind(function, arguments, SOURCES))
     chosen = _plan(call) if can_compile() else None
     operands = sum(map(_nbytes, (call.a, call.b, *parameters_of(call))))
     return Estimate(
         {"y": Tensor(call.shape, call.dtype)},
         operands + Tensor(call.matrix, call.dtype).nbytes + _workspace(call),
-        partial(least_memory, _cuts, _needs, call),
+        lambda: min(map(partial(_needs, call), _cuts(call))),
         chosen.kernel.name if chosen else "none" if can_compile() else "reference",
     )
 
 
-def _run(
-    call: Call, sources: dict[str, Any], sinks: dict[str, Sink], memory: int, stopping: Callable[[], bool]
+def run(
+    function: Callable[..., Any],
+    check: Callable[..., Call],
+    arguments: dict[str, Any],
+    sinks: dict[str, Sink],
+    memory: int,
+    stopping: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Write the product, matrix by matrix, each by columns of b and rows of a. sources: a and b as they were given."""
+    """Write the product, matrix by matrix: rows of a in blocks, and columns of b if it does not fit."""
+    call = check(**bind(function, arguments, SOURCES))
     if 0 in call.matrix:
         return
-    cut = cut_within(call.operator, memory, _cuts, _needs, call)
-    a = _matrices(sources["a"], call.a)
+    cut = cut_within(call.operator, memory, _cuts(call), partial(_needs, call))
+    a = _matrices(arguments["a"], call.a)
     left = read_blocks(a, (_part(a.shape, region, -1) for region in _regions(call, cut)), stopping)
-    right = _right_hand_sides(call, cut, sources["b"], stopping)
+    right = _right_hand_sides(call, cut, arguments["b"], stopping)
     b, before, out, keeps = call.b, None, Buffer(), _keeps(call)
     for region, (_, rows) in zip(_regions(call, cut), left, strict=True):
         of_b = _part(call.b.shape, region, -2)

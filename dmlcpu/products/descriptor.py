@@ -34,36 +34,33 @@ class ProductDesc(OperatorDesc):
     b_tensor: TensorDesc
     output_tensor: TensorDesc
 
-    def _check_product(self) -> None:
+    def _check(self) -> None:
         a, b, y = self.a_tensor, self.b_tensor, self.output_tensor
         check_range(self.operator, "ATensor.DimensionCount", a.dimension_count, 2, 8)
-        self._check_same_count("BTensor", b, "ATensor", a)
-        self._check_same_count("OutputTensor", y, "ATensor", a)
+        self._check_same_count("b_tensor", "a_tensor")
+        self._check_same_count("output_tensor", "a_tensor")
         *batch, M, K = a.sizes
         N = b.sizes[-1]
         self._check_sizes("BTensor", b, (*batch, K, N), "{..., K, N}, ATensor being {..., M, K}")
         self._check_sizes("OutputTensor", y, (*batch, M, N), "{..., M, N}")
-
-    def _check_values(self, name: str, tensor: TensorDesc) -> None:
-        """Check the sizes of a scale or zero point, by the name of its field."""
-        field, is_column = dml_name(name), name.startswith("b")
-        per = (self.b_tensor.sizes[-1],) if is_column else (self.a_tensor.sizes[-2], 1)
-        meaning = "one for each column" if is_column else "one for each row"
-        D = tensor.dimension_count
-        one = (1,) * D
-        each = (1,) * (D - len(per)) + per
-        if tensor.sizes == one or tensor.sizes == each:
-            return
-        allowed = f"{one}, or {each} ({meaning})" if len(each) == D and each != one else f"{one}"
-        raise self._refusal(f"{field}.Sizes", tensor.sizes, allowed)
-
-    def _check_zero_points(self) -> None:
+        for name in self.POSITIVE:
+            self._check_values(name)
         for of in ("a", "b", "output"):
-            zero_point = getattr(self, f"{of}_zero_point_tensor", None)
-            if zero_point is not None:
-                self._check_values(f"{of}_zero_point_tensor", zero_point)
-                field, tensor = dml_name(f"{of}_zero_point_tensor"), f"{of}_tensor"
-                self._check_same_type(field, zero_point, dml_name(tensor), getattr(self, tensor))
+            name = f"{of}_zero_point_tensor"
+            if getattr(self, name, None) is not None:
+                self._check_values(name)
+                self._check_same_type(name, f"{of}_tensor")
+
+    def _check_values(self, name: str) -> None:
+        """Check the sizes of a scale or zero point."""
+        is_column, sizes = name.startswith("b"), getattr(self, name).sizes
+        per = (self.b_tensor.sizes[-1],) if is_column else (self.a_tensor.sizes[-2], 1)
+        one = (1,) * len(sizes)
+        each = (1,) * (len(sizes) - len(per)) + per
+        if sizes not in (one, each):
+            meaning = "one for each column" if is_column else "one for each row"
+            allowed = f"{one}, or {each} ({meaning})" if len(each) == len(one) and each != one else f"{one}"
+            raise self._refusal(f"{dml_name(name)}.Sizes", sizes, allowed)
 
     def _keep(self, name: str, array: Array) -> Any:
         if name in self.POSITIVE:
@@ -72,6 +69,12 @@ class ProductDesc(OperatorDesc):
 
     def _make_run(self, owned: Bound) -> Run:
         views = {name: _view(getattr(self, name, None), operand) for operand, name in _FIELDS.items()}
+        known = [view(owned[name]) if name in owned else None for name, view in views.items()]
+        asked = [
+            (place, name, view)
+            for place, (name, view) in enumerate(views.items())
+            if getattr(self, name, None) and name not in owned
+        ]
         scales = [name for name in self.POSITIVE if name not in owned]
         given = self._given(owned)
         tensors = (self.a_tensor, self.b_tensor, self.output_tensor)
@@ -87,7 +90,9 @@ class ProductDesc(OperatorDesc):
 
         def general(bound: Bound) -> Array:
             check(bound)
-            operands = [view(bound[name]) if name in bound else None for name, view in views.items()]
+            operands = known.copy()
+            for place, name, view in asked:
+                operands[place] = view(bound[name])
             out: Array = bound["output_tensor"]
             execute(Call._make([self.KERNELS, *operands, out.dtype, out.shape, out.shape]), out)
             return out
@@ -103,7 +108,7 @@ class ProductDesc(OperatorDesc):
 
         words = {field.name: word_of(tensor.dtype) for field, tensor in self.tensors() if field.name not in owned}
         arrays, places = list(given.values()), [list(given).index(name) for name in words]
-        return Run(general, words, packed)
+        return Run(general, packed, words)
 
     def _given(self, owned: Bound) -> Bound:
         """Return what the kernel is given, in its order, as far as that is known before a call."""

@@ -1,6 +1,6 @@
-"""What the examples of products share: small matrices, and a plain call as a desc."""
+"""What the examples of products share: small calls, and a plain one as a desc."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -9,11 +9,19 @@ from dmlcpu.common.arguments import Array
 from dmlcpu.directml.base import OperatorDesc
 from dmlcpu.directml.enums import TensorFlags
 from dmlcpu.directml.tensor import describe
+from dmlcpu.products.packing import pack_b
 
 
 def matrix(rows: int, dtype: str) -> Array:
     """Return a matrix of 64 columns."""
     return (np.arange(rows * 64) * 37 % 101).astype(dtype).reshape(rows, 64)
+
+
+def calls(dtype: str, **more: Any) -> Iterator[dict[str, Any]]:
+    """Yield the arguments of a call of few rows, which have a kernel of their own, then of many and a packed matrix."""
+    b = matrix(64, "int8")
+    yield {"a": matrix(16, dtype), "b": b, **more}
+    yield {"a": matrix(96, dtype), "b": pack_b(b), **more}
 
 
 def desc_example(

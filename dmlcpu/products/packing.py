@@ -158,14 +158,14 @@ def _pack_plan(
         sign_flip=rhs_sign_flip(dtype),
         matrices=matrices,
         walk=walk_of(sizes),
-        b={
-            "start": first_word(shape, strides),
-            "row": strides[-2],
-            "column": strides[-1],
-            "strides": along_batch,
-        },
+        b=matrix_fields(shape, strides, along_batch),
     )
     return registry.find("quantized_matmul", "pack").kernel.for_parts(parts), work
+
+
+def matrix_fields(shape: tuple[int, ...], strides: tuple[int, ...], along_batch: list[int]) -> dict[str, Any]:
+    """Return the fields of a work record about a matrix; strides in items."""
+    return {"start": first_word(shape, strides), "row": strides[-2], "column": strides[-1], "strides": along_batch}
 
 
 def rhs_sign_flip(dtype: np.dtype[Any]) -> int:

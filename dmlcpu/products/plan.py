@@ -17,8 +17,8 @@ from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK
 from dmlcpu.kernels.gemm.table import ROWS, Product
 from dmlcpu.kernels.gemm.work import COUNTER, NARROW, SHARES, WORK, Problem, groups_of, panels_of
 from dmlcpu.kernels.walk import merge, walk_of
-from dmlcpu.products.packing import PackedMatrix, broadcast_strides, lhs_sign_flip, rhs_sign_flip
-from dmlcpu.runtime.memory import Workspace, first_word, second_level_cache, word_strides, words
+from dmlcpu.products.packing import PackedMatrix, broadcast_strides, lhs_sign_flip, matrix_fields, rhs_sign_flip
+from dmlcpu.runtime.memory import Workspace, second_level_cache, word_strides, words
 from dmlcpu.runtime.records import fill
 from dmlcpu.runtime.threads import Budget
 
@@ -39,21 +39,13 @@ class Layout(NamedTuple):
     dtype: np.dtype[Any]
 
 
-class Tasks(NamedTuple):
-    """Threads, and the tasks that each product is cut into."""
-
-    threads: int
-    row_parts: int
-    column_parts: int
-
-
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How one set of shapes and layouts is worked on."""
+    """The kernel and the work record for one set of shapes and layouts."""
 
     kernel: Product
-    run: Callable[..., Any]  # it, for the parts that the work is cut into
-    work: NDArray[np.int64]  # what it is told
+    run: Callable[..., Any]  # the kernel, for the parts that the work is cut into
+    work: NDArray[np.int64]  # the work record
     workspace: Workspace
 
 
@@ -75,14 +67,19 @@ def plan(
     problem = Problem(math.prod(batch), rows, columns, a.shape[-1], b.strides[-1])
     product, reason = _kernel_for(operator, problem, b_layout, budget.kernel)
     is_packed = b_layout != ROWS
-    tasks, cut = _cut_skinny(problem, budget) if product.is_skinny else _cut_tiles(product, problem, is_packed, budget)
-    _log.debug("%s: %s by %s: %s (%s), %d parts", operator, a.shape, b.shape, product.name, reason, tasks.threads)
+    cuts = _cut_skinny(problem, budget) if product.is_skinny else _cut_tiles(product, problem, is_packed, budget)
+    threads, row_parts, column_parts, cut = cuts
+    _log.debug("%s: %s by %s: %s (%s), %d parts", operator, a.shape, b.shape, product.name, reason, threads)
     is_wide = problem.depth > NARROW and not (product.epilogue.wraps and out.dtype.itemsize == 4)
     return Plan(
         product,
-        product.kernel.for_parts(tasks.threads),
-        fill(WORK, **_sizes(problem, tasks, cut, out.dtype), **_arrays(a, b, out, parameters, is_packed, is_wide)),
-        Workspace(SHARES + tasks.threads * cut.share_cells),
+        product.kernel.for_parts(threads),
+        fill(
+            WORK,
+            **_sizes(problem, row_parts, column_parts, cut, out.dtype),
+            **_arrays(a, b, out, parameters, is_packed, is_wide),
+        ),
+        Workspace(SHARES + threads * cut.share_cells),
     )
 
 
@@ -100,7 +97,7 @@ def _kernel_for(operator: str, problem: Problem, b_layout: str, name: str | None
     return product, f"{rows}B {b}: the highest instruction set of those that can"
 
 
-def _sizes(problem: Problem, tasks: Tasks, cut: Cut, dtype: np.dtype[Any]) -> dict[str, Any]:
+def _sizes(problem: Problem, row_parts: int, column_parts: int, cut: Cut, dtype: np.dtype[Any]) -> dict[str, Any]:
     """Return the fields of the work record that say what is multiplied, and how it is cut."""
     lowest, highest = (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.kind in "iu" else (0, 0)
     return {
@@ -109,9 +106,9 @@ def _sizes(problem: Problem, tasks: Tasks, cut: Cut, dtype: np.dtype[Any]) -> di
         "K": problem.depth,
         "groups": groups_of(problem.depth),
         "panels": panels_of(problem.columns),
-        "tasks": problem.batches * tasks.row_parts * tasks.column_parts,
-        "row_parts": tasks.row_parts,
-        "column_parts": tasks.column_parts,
+        "tasks": problem.batches * row_parts * column_parts,
+        "row_parts": row_parts,
+        "column_parts": column_parts,
         **cut._asdict(),
         "lowest": int(lowest),
         "highest": int(highest),
@@ -132,9 +129,9 @@ def _arrays(
     )
     return {
         "walk": walk_of(sizes),
-        "a": _matrix(a.shape, a.strides, strides[0]),
-        "b": _matrix(b.shape, b.strides, strides[1]),
-        "y": _matrix(out.shape, out_strides, strides[2]),
+        "a": matrix_fields(a.shape, a.strides, strides[0]),
+        "b": matrix_fields(b.shape, b.strides, strides[1]),
+        "y": matrix_fields(out.shape, out_strides, strides[2]),
         "a_sign_flip": lhs_sign_flip(a.dtype),
         "b_sign_flip": rhs_sign_flip(b.dtype),
         "b_is_packed": is_packed,
@@ -147,10 +144,6 @@ def _arrays(
     }
 
 
-def _matrix(shape: tuple[int, ...], strides: tuple[int, ...], along_batch: list[int]) -> dict[str, Any]:
-    return {"start": first_word(shape, strides), "row": strides[-2], "column": strides[-1], "strides": along_batch}
-
-
 def _batch_strides(layout: Layout, ndim: int) -> tuple[int, ...]:
     """Return the strides of the batch dimensions when they are broadcast to `ndim` dimensions."""
     own = layout.strides[:-2]
@@ -158,8 +151,8 @@ def _batch_strides(layout: Layout, ndim: int) -> tuple[int, ...]:
     return (0,) * (ndim - len(own)) + tuple(stride if size > 1 else 0 for size, stride in pairs)
 
 
-def _cut_tiles(product: Product, problem: Problem, is_packed: bool, budget: Budget) -> tuple[Tasks, Cut]:
-    """Cut a product of packed operands by rows and by columns."""
+def _cut_tiles(product: Product, problem: Problem, is_packed: bool, budget: Budget) -> tuple[int, int, int, Cut]:
+    """Cut a product of packed operands; return threads, parts of the rows, parts of the columns, and blocks."""
     batches, rows, columns, depth, _ = problem
     panels, tiles = panels_of(columns), -(-rows // product.mr)
     # In nanoseconds (Zen 4, within a factor of 2).
@@ -171,10 +164,10 @@ def _cut_tiles(product: Product, problem: Problem, is_packed: bool, budget: Budg
         column_parts *= 2
     threads = min(threads, batches * row_parts * column_parts)
     cut = cut_tiles(rows, columns, depth, product.mr, row_parts, column_parts, is_packed, second_level_cache())
-    return Tasks(threads, row_parts, column_parts), cut
+    return threads, row_parts, column_parts, cut
 
 
-def _cut_skinny(problem: Problem, budget: Budget) -> tuple[Tasks, Cut]:
+def _cut_skinny(problem: Problem, budget: Budget) -> tuple[int, int, int, Cut]:
     """Cut a product of few rows by columns, and these into blocks whose sums stay in the nearest caches."""
     batches, rows, columns, depth, _ = problem
     blocks = -(-columns // BLOCK)
@@ -183,7 +176,7 @@ def _cut_skinny(problem: Problem, budget: Budget) -> tuple[Tasks, Cut]:
     while threads > 1 and batches * column_parts < _TASKS * threads and 2 * column_parts <= blocks:
         column_parts *= 2
     cut = cut_skinny(rows, columns, depth, column_parts, SKINNY_SUMS)
-    return Tasks(min(threads, batches * column_parts), 1, column_parts), cut
+    return min(threads, batches * column_parts), 1, column_parts, cut
 
 
 def parts_of(batches: int, tiles: int, panels: int, threads: int, packs: bool) -> tuple[int, int]:

@@ -30,11 +30,7 @@ def test_amx_kernel_is_right_under_emulation():
         "DMLCPU_ISA": "amx",
     }
     plugin = ["-p", "no:faulthandler", "-p", "emulated_amx", "-p", "no:xdist", "-p", "no:cacheprovider", "-s", "-q"]
-    chosen = [
-        "operators/quantized_matmul",
-        "operators/matmul_integer",
-        "kernels/gemm/test_amx.py",
-    ]
+    chosen = ["operators/quantized_matmul", "operators/matmul_integer", "kernels/gemm/test_amx.py"]
     command = [sys.executable, "-m", "pytest", *plugin, "-k", "amx or matmul", *chosen]
     ran = subprocess.run(command, cwd=TESTS, env=environment, capture_output=True, text=True, timeout=500)
     assert ran.returncode == 0, ran.stdout + ran.stderr

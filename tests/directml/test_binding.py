@@ -111,21 +111,14 @@ def test_what_an_output_may_be(form):
 
 
 Y_ALLOWED = "an array of int32 and shape (2, 1), or a contiguous 1-D buffer of int32 or uint8 of at least 8 bytes"
+READ_ONLY = "OutputValueTensor is read-only; allowed: an array that can be written to"
+UNALIGNED = "OutputValueTensor is not aligned to its element size; allowed: an aligned array"
 REFUSED_OUTPUTS = [
-    (bytes(8), "OutputValueTensor is read-only; allowed: an array that can be written to"),
-    (memoryview(bytes(8)), "OutputValueTensor is read-only; allowed: an array that can be written to"),
-    (
-        np.broadcast_to(np.zeros((2, 1), np.int32), (2, 1)),
-        "OutputValueTensor is read-only; allowed: an array that can be written to",
-    ),
-    (
-        np.zeros(9, np.uint8)[1:],
-        "OutputValueTensor is not aligned to its element size; allowed: an aligned array",
-    ),
-    (
-        np.ndarray((2, 1), np.int32, np.zeros(9, np.uint8), offset=1),
-        "OutputValueTensor is not aligned to its element size; allowed: an aligned array",
-    ),
+    (bytes(8), READ_ONLY),
+    (memoryview(bytes(8)), READ_ONLY),
+    (np.broadcast_to(np.zeros((2, 1), np.int32), (2, 1)), READ_ONLY),
+    (np.zeros(9, np.uint8)[1:], UNALIGNED),
+    (np.ndarray((2, 1), np.int32, np.zeros(9, np.uint8), offset=1), UNALIGNED),
     (
         np.ndarray((2, 1), np.int32, np.zeros(4, np.uint8), strides=(0, 4)),
         "OutputValueTensor is laid out so that elements overlap; allowed: an array whose elements are apart",
@@ -148,7 +141,7 @@ def test_an_output_that_is_no_array_is_a_type_error():
     assert str(caught.value) == f"DML_OPERATOR_TOP_K: OutputValueTensor is list; allowed: {Y_ALLOWED}"
 
 
-def test_an_counted_by_the_sizes_is_the_tensor_even_if_it_could_be_the_buffer():
+def test_an_array_of_the_sizes_is_the_tensor_even_if_it_could_be_the_buffer():
     # In one dimension both forms look alike; the array's own strides count.
     op = compile_operator(
         top_k_desc(

@@ -2,28 +2,15 @@ import threading
 
 import numpy as np
 import pytest
-from desc_builders import OWNED, small_scatter_desc, tensor, top_k1_desc, top_k_desc
+from desc_builders import OWNED, ROWS, check_top_k, outputs, small_scatter_desc, tensor, top_k1_desc, top_k_desc
 from hypothesis import given, settings, strategies as st
 
-from dmlcpu import AxisDirection, FeatureLevel, TopK, compile_operator, reference
+from dmlcpu import AxisDirection, FeatureLevel, compile_operator, reference
 from dmlcpu.errors import BindingError
 
-ROWS = np.array([[[[0, 1, 10, 11], [3, 2, 9, 8], [4, 5, 6, 7]]]], np.float32)
-VALUES = [[[[11, 10], [9, 8], [7, 6]]]]
-INDICES = [[[[3, 2], [2, 3], [3, 2]]]]
 X_ALLOWED = (
     "an array of float32 and shape (1, 1, 3, 4), or a contiguous 1-D buffer of float32 or uint8 of at least 48 bytes"
 )
-
-
-def outputs():
-    return np.full((1, 1, 3, 2), -7, np.float32), np.full((1, 1, 3, 2), 77, np.uint32)
-
-
-def check_top_k(result):
-    assert isinstance(result, TopK)
-    np.testing.assert_array_equal(result.values, VALUES)
-    np.testing.assert_array_equal(result.indices, INDICES)
 
 
 def test_compile_operator_takes_descs_and_levels_only():

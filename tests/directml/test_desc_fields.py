@@ -75,14 +75,7 @@ def test_refused_fields(fields, error, message):
 def test_dictionaries():
     desc = sums(bias_tensor=None, greatest_tensor=tensor("FLOAT32", 1))
     d = desc.to_dict()
-    assert list(d["desc"]) == [
-        "InputCount",
-        "InputTensors",
-        "WeightCount",
-        "Weights",
-        "OutputTensor",
-        "GreatestTensor",
-    ]
+    assert list(d["desc"]) == ["InputCount", "InputTensors", "WeightCount", "Weights", "OutputTensor", "GreatestTensor"]
     assert (d["desc"]["InputCount"], d["desc"]["WeightCount"], d["desc"]["Weights"]) == (2, 2, [3, 10])
     assert operator_desc_from_dict(json.loads(json.dumps(d))) == desc
     del d["desc"]["InputCount"], d["desc"]["WeightCount"]  # they can be counted
@@ -271,10 +264,7 @@ def test_a_list_of_one_tensor_may_be_left_out_in_models(tmp_path):
     ("bindings", "fault"),
     [
         ({"InputTensors": ["a"]}, "$.commands[0].bindings.InputTensors[1]: missing; allowed: the name of a resource"),
-        (
-            {"InputTensors": ["a", "c"]},
-            "$.commands[0].bindings.InputTensors[1]: 'c'; allowed: a resource: a, b, out",
-        ),
+        ({"InputTensors": ["a", "c"]}, "$.commands[0].bindings.InputTensors[1]: 'c'; allowed: a resource: a, b, out"),
         (
             {"InputTensors": ["a", "b", "a"]},
             "$.commands[0].bindings.InputTensors[2]: unknown; allowed: the tensors InputTensors, OutputTensor",

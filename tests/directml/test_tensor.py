@@ -97,18 +97,12 @@ REFUSED = [
     ({"sizes": (3, 0)}, "Sizes[1] is 0; allowed: 1 to 4294967295"),
     ({"sizes": (-1, 3)}, "Sizes[0] is -1; allowed: 1 to 4294967295"),
     ({"sizes": (1, 2**32)}, "Sizes[1] is 4294967296; allowed: 1 to 4294967295"),
-    (
-        {"sizes": (2**16, 2**16)},
-        "Sizes is (65536, 65536), 4294967296 elements; allowed: at most 4294967295 elements",
-    ),
+    ({"sizes": (2**16, 2**16)}, "Sizes is (65536, 65536), 4294967296 elements; allowed: at most 4294967295 elements"),
     ({"strides": (1,)}, "Strides is (1,), 1 strides; allowed: 2, one for each size"),
     ({"strides": ()}, "Strides is (), 0 strides; allowed: 2, one for each size"),
     ({"strides": (1, -1)}, "Strides[1] is -1; allowed: 0 to 4294967295"),
     ({"strides": (2**32, 1)}, "Strides[0] is 4294967296; allowed: 0 to 4294967295"),
-    (
-        {"total_tensor_size_in_bytes": 23},
-        "TotalTensorSizeInBytes is 23; allowed: 24 to 18446744073709551615",
-    ),
+    ({"total_tensor_size_in_bytes": 23}, "TotalTensorSizeInBytes is 23; allowed: 24 to 18446744073709551615"),
     ({"total_tensor_size_in_bytes": 0}, "TotalTensorSizeInBytes is 0; allowed: 24 to 18446744073709551615"),
     (
         {"total_tensor_size_in_bytes": 24, "strides": (4, 1)},

@@ -71,11 +71,7 @@ def test_a_call_that_the_function_refuses_is_refused(operator, changed, error, m
 
 @each_operator
 @settings(max_examples=40, deadline=None)
-@given(
-    data=st.data(),
-    seed=st.integers(60, 1000),
-    block=st.sampled_from([64, 1024, 1 << 20]),
-)
+@given(data=st.data(), seed=st.integers(60, 1000), block=st.sampled_from([64, 1024, 1 << 20]))
 def test_every_cut(operator, data, seed, block):
     call = random_call(operator, seed)
     arguments = arguments_of(call)

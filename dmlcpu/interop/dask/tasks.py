@@ -14,7 +14,7 @@ from dmlcpu.errors import DmlError
 from dmlcpu.kernels.gemm.work import NARROW
 from dmlcpu.operators.matmul_integer.function import matmul_integer
 from dmlcpu.operators.quantized_matmul.function import quantized_matmul
-from dmlcpu.operators.scatter_nd.function import is_out, refuse_value, scatter_nd
+from dmlcpu.operators.scatter_nd.function import is_out, out_of_range, scatter_nd
 from dmlcpu.operators.top_k.function import top_k
 from dmlcpu.products.operands import PARAMETERS
 from dmlcpu.runtime.threads import limit_threads
@@ -85,7 +85,7 @@ def refuse_out(
     bad = [each for each in found if each is not None]
     if bad:
         place, value = min(bad)
-        refuse_value(value, place, (shape, dtype), x_shape)
+        raise out_of_range(value, place, (shape, dtype), x_shape)
 
 
 def split(

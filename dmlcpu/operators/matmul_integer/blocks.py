@@ -1,6 +1,9 @@
 """matmul_integer on matrices that are read, and a result that is written, a block at a time."""
 
-from dmlcpu.operators.matmul_integer.function import check, matmul_integer
-from dmlcpu.products.blocks import SOURCES as SOURCES, blocks_of
+from functools import partial
 
-estimate, run = blocks_of(matmul_integer, check)
+from dmlcpu.operators.matmul_integer.function import check, matmul_integer
+from dmlcpu.products.blocks import SOURCES as SOURCES, estimate as estimate_of, run as run_of
+
+estimate = partial(estimate_of, matmul_integer, check)
+run = partial(run_of, matmul_integer, check)

@@ -85,7 +85,3 @@ class MatrixMultiplyIntegerOperatorDesc(ProductDesc):
     b_tensor: TensorDesc
     b_zero_point_tensor: TensorDesc | None = None
     output_tensor: TensorDesc
-
-    def _check(self) -> None:
-        self._check_product()
-        self._check_zero_points()

@@ -8,19 +8,15 @@ from dmlcpu.common.arguments import Array
 from dmlcpu.directml.base import OperatorDesc
 from dmlcpu.operators.matmul_integer.descriptor import MatrixMultiplyIntegerOperatorDesc
 from dmlcpu.operators.table import Example
-from dmlcpu.products.examples import desc_example, matrix
-from dmlcpu.products.packing import pack_b
+from dmlcpu.products.examples import calls, desc_example
 
 _ZERO_POINTS = {"a_zero_point": 3, "b_zero_point": -2}
 
 
 def examples(dtype: str) -> Iterator[Example]:
-    """Yield a plain call, whose few rows have a kernel of their own, then many rows and a packed matrix, then int64."""
-    b = matrix(64, "int8")
+    """Yield calls with sums of both types; the first is a plain one."""
     for sums in ("int32", "int64"):
-        more = {**_ZERO_POINTS, "out_dtype": sums}
-        yield Example({"a": matrix(16, dtype), "b": b, **more})
-        yield Example({"a": matrix(96, dtype), "b": pack_b(b), **more})
+        yield from map(Example, calls(dtype, **_ZERO_POINTS, out_dtype=sums))
 
 
 def desc_examples() -> Iterator[tuple[OperatorDesc, dict[str, Array]]]:

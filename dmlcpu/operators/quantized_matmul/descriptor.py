@@ -102,9 +102,3 @@ class QuantizedLinearMatrixMultiplyOperatorDesc(ProductDesc):
     output_scale_tensor: TensorDesc
     output_zero_point_tensor: TensorDesc | None = None
     output_tensor: TensorDesc
-
-    def _check(self) -> None:
-        self._check_product()
-        for name in self.POSITIVE:
-            self._check_values(name, getattr(self, name))
-        self._check_zero_points()

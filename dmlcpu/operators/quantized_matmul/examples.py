@@ -8,8 +8,7 @@ from dmlcpu.common.arguments import Array
 from dmlcpu.directml.base import OperatorDesc
 from dmlcpu.operators.quantized_matmul.descriptor import QuantizedLinearMatrixMultiplyOperatorDesc
 from dmlcpu.operators.table import Example
-from dmlcpu.products.examples import desc_example, matrix
-from dmlcpu.products.packing import pack_b
+from dmlcpu.products.examples import calls, desc_example
 
 _PARAMETERS = {
     "a_scale": 0.5,
@@ -22,10 +21,8 @@ _PARAMETERS = {
 
 
 def examples(dtype: str) -> Iterator[Example]:
-    """Yield a plain call, whose few rows have a kernel of their own, then one of many rows and a packed matrix."""
-    b = matrix(64, "int8")
-    yield Example({"a": matrix(16, dtype), "b": b, **_PARAMETERS, "out_dtype": dtype})
-    yield Example({"a": matrix(96, dtype), "b": pack_b(b), **_PARAMETERS, "out_dtype": dtype})
+    """Yield calls of all kernels; the first is a plain one."""
+    yield from map(Example, calls(dtype, **_PARAMETERS, out_dtype=dtype))
 
 
 def desc_examples() -> Iterator[tuple[OperatorDesc, dict[str, Array]]]:

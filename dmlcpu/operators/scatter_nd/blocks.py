@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dmlcpu.common.arguments import Array
-from dmlcpu.common.block_reader import BLOCK, as_source, cut_within, least_memory, read_blocks, regions_of, tile_of
+from dmlcpu.common.block_reader import BLOCK, as_source, cut_within, read_blocks, regions_of, tile_of
 from dmlcpu.common.regions import Estimate, Region, Sink, Source, Tensor
 from dmlcpu.common.stand_ins import bind, strides_of
-from dmlcpu.operators.scatter_nd.function import Call, check, execute, is_out, refuse_value, scatter_nd
+from dmlcpu.operators.scatter_nd.function import Call, check, execute, is_out, out_of_range, scatter_nd
 from dmlcpu.operators.scatter_nd.plan import BY_KERNEL, Plan, element_type, plan
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.compilation import can_compile
@@ -34,8 +34,8 @@ class Cut(NamedTuple):
 
 
 def estimate(**arguments: Any) -> Estimate:
-    """Return what a call gives and takes; refuse what the function would. Of Sources only indices may be read."""
-    call = _call(arguments)
+    """Return the results and the memory of a call; refuse what the function refuses. Only indices may be read."""
+    call = check(**bind(scatter_nd, arguments, SOURCES))
     if call.mode == "raise":
         _refuse_out(call, as_source(arguments["indices"], call.indices), lambda: False, BLOCK)
     converted = 8 * call.indices.size if call.indices.itemsize < 4 else 0
@@ -45,7 +45,7 @@ def estimate(**arguments: Any) -> Estimate:
     return Estimate(
         {"y": Tensor(call.x.shape, call.x.dtype)},
         2 * call.x.nbytes + call.indices.nbytes + converted + call.updates.nbytes + workspace,
-        partial(least_memory, _cuts, _needs, call),
+        lambda: min(map(partial(_needs, call), _cuts(call))),
         name,
     )
 
@@ -57,8 +57,8 @@ def run(
 
     Updates are read again for each block of x, unless there is memory to keep them.
     """
-    call = _call(arguments)
-    cut = cut_within("scatter_nd", memory, _cuts, _needs, call)
+    call = check(**bind(scatter_nd, arguments, SOURCES))
+    cut = cut_within("scatter_nd", memory, _cuts(call), partial(_needs, call))
     x, indices, updates = (as_source(arguments[name], getattr(call, name)) for name in SOURCES)
     if call.mode == "raise":
         _refuse_out(call, indices, stopping, min(BLOCK, memory // _SCANNED))
@@ -114,20 +114,15 @@ def _places(call: Call, indices: Array) -> Array:
 
 
 def _apply_all(call: Call, pieces: Iterable[tuple[Array, Array]], region: Region, block: Array) -> None:
-    """Apply updates to a block of x, in place. A piece is freed before the next is read."""
+    """Apply updates to a block of x, in place. pieces: indices, or if x is cut what `_places` makes of them."""
+    is_cut = call.coordinates > 0 and block.shape[0] < call.x.shape[0]
     for places, values in pieces:
-        _apply(call, places, values, region, block)
-
-
-def _apply(call: Call, places: Array, values: Array, region: Region, block: Array) -> None:
-    """Apply updates to a block of x, in place; places: indices, or if x is cut what `_places` makes of them."""
-    mode = call.mode
-    if call.coordinates and block.shape[0] < call.x.shape[0]:
-        # Indices before the block become huge numbers, and are dropped like those behind it.
-        places, mode = places.copy(), "drop"
-        places[..., 0] -= region[0].start
-        places = places.view(np.uint64)
-    execute(Call(block, places, values, call.reduction, mode), block)
+        if is_cut:
+            # Indices before the block become huge numbers, and are dropped like those behind it.
+            places = places.copy()
+            places[..., 0] -= region[0].start
+            places = places.view(np.uint64)
+        execute(Call(block, places, values, call.reduction, "drop" if is_cut else call.mode), block)
 
 
 def _cuts(call: Call) -> Iterator[Cut]:
@@ -174,11 +169,6 @@ def _needs(call: Call, cut: Cut) -> int:
     return blocks + pieces + workspace
 
 
-def _call(arguments: dict[str, Any]) -> Call:
-    """Return the arguments in their plain forms, or refuse them."""
-    return check(**bind(scatter_nd, arguments, SOURCES))
-
-
 def _plan(call: Call) -> Plan:
     """Return the plan of a call in one piece."""
     x, indices, updates, reduction, mode = call
@@ -197,5 +187,5 @@ def _refuse_out(call: Call, indices: Source, stopping: Callable[[], bool], most:
         bad = is_out(block, sizes)
         if bad.any():
             place = int(bad.argmax())
-            refuse_value(int(block.flat[place]), start + place, (indices.shape, indices.dtype), call.x.shape)
+            raise out_of_range(block.flat[place], start + place, (indices.shape, indices.dtype), call.x.shape)
         start += block.size

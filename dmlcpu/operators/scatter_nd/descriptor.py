@@ -9,8 +9,8 @@ import numpy as np
 from dmlcpu.common.arguments import Array
 from dmlcpu.directml.base import Bound, OperatorDesc, Run, without_leading
 from dmlcpu.directml.checks import check_range
-from dmlcpu.directml.enums import FeatureLevel, OperatorType, TensorDataType
-from dmlcpu.directml.feature_level import FOUR, ONE_TO_EIGHT, UP_TO_32, Allowed, Support, types
+from dmlcpu.directml.enums import FeatureLevel, OperatorType
+from dmlcpu.directml.feature_level import FOUR, ONE_TO_EIGHT, UP_TO_32, Allowed, Support, Types, types
 from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.kernels.scatter_nd.work import VALID
 from dmlcpu.operators.scatter_nd.function import Call, execute, out_of_range
@@ -20,9 +20,7 @@ from dmlcpu.runtime import threads
 from dmlcpu.runtime.memory import packed_strides
 
 
-def _level(
-    since: FeatureLevel, dimensions: range, values: tuple[TensorDataType, ...], indices: tuple[TensorDataType, ...]
-) -> Support:
+def _level(since: FeatureLevel, dimensions: range, values: Types, indices: Types) -> Support:
     tensors = dict.fromkeys(("InputTensor", "UpdatesTensor", "OutputTensor"), Allowed(dimensions, values))
     return Support(since, {**tensors, "IndicesTensor": Allowed(dimensions, indices)})
 
@@ -101,21 +99,20 @@ class ScatterNDOperatorDesc(OperatorDesc):
     indices_dimension_count: int
 
     def _check(self) -> None:
-        x, indices, updates, output = (tensor for _, tensor in self.tensors())
-        for field, tensor in (("IndicesTensor", indices), ("UpdatesTensor", updates), ("OutputTensor", output)):
-            self._check_same_count(field, tensor, "InputTensor", x)
-        self._check_same_type("UpdatesTensor", updates, "InputTensor", x)
-        self._check_same_type("OutputTensor", output, "InputTensor", x)
-        self._check_sizes("OutputTensor", output, x.sizes, "InputTensor.Sizes")
-        self._check_dropped("InputDimensionCount", self.input_dimension_count, "InputTensor", x)
-        self._check_dropped("IndicesDimensionCount", self.indices_dimension_count, "IndicesTensor", indices)
+        for name in ("indices_tensor", "updates_tensor", "output_tensor"):
+            self._check_same_count(name, "input_tensor")
+        for name in ("updates_tensor", "output_tensor"):
+            self._check_same_type(name, "input_tensor")
+        self._check_sizes("OutputTensor", self.output_tensor, self.input_tensor.sizes, "InputTensor.Sizes")
+        self._check_dropped("Input", self.input_dimension_count, self.input_tensor)
+        self._check_dropped("Indices", self.indices_dimension_count, self.indices_tensor)
         self._check_updates()
 
-    def _check_dropped(self, field: str, count: int, name: str, tensor: TensorDesc) -> None:
+    def _check_dropped(self, name: str, count: int, tensor: TensorDesc) -> None:
         leading_ones = next((i for i, n in enumerate(tensor.sizes) if n > 1), tensor.dimension_count - 1)
         least = tensor.dimension_count - leading_ones
-        reason = f"{name}.Sizes are {tensor.sizes}, and only leading 1s may be left out"
-        check_range(self.operator, field, count, least, tensor.dimension_count, reason)
+        reason = f"{name}Tensor.Sizes are {tensor.sizes}, and only leading 1s may be left out"
+        check_range(self.operator, f"{name}DimensionCount", count, least, tensor.dimension_count, reason)
 
     def _check_updates(self) -> None:
         D = self.input_tensor.dimension_count
@@ -167,10 +164,10 @@ class ScatterNDOperatorDesc(OperatorDesc):
         def packed(bound: Bound, words: list[Array]) -> Array:
             place = run(plan_within(threads.budget()), *words)
             if place != VALID:
-                indices = drop_indices(bound["indices_tensor"])
-                raise out_of_range(indices, place, shapes[0], self.operator, "IndicesTensor")
+                value = bound["indices_tensor"].flat[place]
+                raise out_of_range(value, place, (shapes[1], index_type), shapes[0], self.operator, "IndicesTensor")
             out: Array = bound["output_tensor"]
             return out
 
         words = {"input_tensor": word, "indices_tensor": INDEX_WORD, "updates_tensor": word, "output_tensor": word}
-        return Run(general, words, packed)
+        return Run(general, packed, words)

@@ -27,10 +27,7 @@ def desc_examples() -> Iterator[tuple[OperatorDesc, dict[str, Array]]]:
     inputs = {"input_tensor": x[None], "indices_tensor": indices, "updates_tensor": updates[None]}
     tensors = {name: describe(array) for name, array in inputs.items()}
     desc = ScatterNDOperatorDesc(
-        **tensors,
-        output_tensor=tensors["input_tensor"],
-        input_dimension_count=1,
-        indices_dimension_count=2,
+        **tensors, output_tensor=tensors["input_tensor"], input_dimension_count=1, indices_dimension_count=2
     )
     yield desc, {name: np.ascontiguousarray(array) for name, array in inputs.items()}
 

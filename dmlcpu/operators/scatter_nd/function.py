@@ -6,15 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dmlcpu.common.arguments import (
-    Array,
-    as_array,
-    as_array_like,
-    check_apart,
-    check_choice,
-    check_output,
-    same_memory,
-)
+from dmlcpu.common.arguments import Array, as_array, as_array_like, check_apart, check_choice, check_output, same_memory
 from dmlcpu.errors import BindingError, IndexOutOfRangeError, UnsupportedError
 from dmlcpu.kernels.scatter_nd.work import VALID
 from dmlcpu.operators.scatter_nd.layout import INDEX_WORD
@@ -179,12 +171,7 @@ def allocate(call: Call, out: Array | None) -> Array:
 
 
 def execute(
-    call: Call,
-    out: Array,
-    *,
-    operator: str = "scatter_nd",
-    field: str = "indices",
-    most_threads: int | None = None,
+    call: Call, out: Array, *, operator: str = "scatter_nd", field: str = "indices", most_threads: int | None = None
 ) -> None:
     """Run a call, in place if its x is out; an error about an index names `operator` and `field`."""
     x, indices, updates, reduction, mode = call
@@ -205,7 +192,7 @@ def execute(
     else:
         place = _by_reference(call, out)
     if place != VALID:
-        raise out_of_range(indices, place, x.shape, operator, field)
+        raise out_of_range(indices.flat[place], place, (indices.shape, indices.dtype), x.shape, operator, field)
 
 
 def _by_reference(call: Call, out: Array) -> int:
@@ -226,24 +213,24 @@ def is_out(indices: Array, sizes: tuple[int, ...]) -> Array:
     return np.asarray((indices < -limits) | (indices >= limits))
 
 
-def refuse_value(
-    value: int, place: int, indices: tuple[tuple[int, ...], np.dtype[Any]], shape: tuple[int, ...]
-) -> None:
-    """Raise the error about a coordinate and its place in C order. indices: their shape and type; shape: of x."""
-    stand_in = np.broadcast_to(np.array(value, indices[1] if indices[1].itemsize >= 4 else np.int64), indices[0])
-    raise out_of_range(stand_in, place, shape, "scatter_nd", "indices")
-
-
-def out_of_range(indices: Array, place: int, shape: tuple[int, ...], operator: str, field: str) -> IndexOutOfRangeError:
-    """Return the error about the coordinate at a place that `run` returned."""
-    number, coordinate = divmod(place, indices.shape[-1])
-    where = (*map(int, np.unravel_index(number, indices.shape[:-1])), coordinate)
+def out_of_range(
+    value: int,
+    place: int,
+    indices: tuple[tuple[int, ...], np.dtype[Any]],
+    shape: tuple[int, ...],
+    operator: str = "scatter_nd",
+    field: str = "indices",
+) -> IndexOutOfRangeError:
+    """Return the error about a coordinate and its place in C order. indices: their shape and type; shape: of x."""
+    outer, dtype = indices
+    number, coordinate = divmod(place, outer[-1])
+    where = (*map(int, np.unravel_index(number, outer[:-1])), coordinate)
     size = shape[coordinate]
-    lowest = 0 if indices.dtype.kind == "u" else -size
+    lowest = 0 if dtype.kind == "u" and dtype.itemsize >= 4 else -size  # shorter ones are read as int64
     allowed = f"{lowest} to {size - 1}" if size else "none"
     return IndexOutOfRangeError(
         operator,
         f"{field}[{', '.join(map(str, where))}]",
-        str(indices[where]),
+        str(value),
         f"{allowed} (coordinate {coordinate} of tuple {number}; that dimension has {size} elements)",
     )

@@ -22,36 +22,16 @@ class Tensors:
     shape: tuple[int, ...]  # of out
     outer: tuple[int, ...]  # of the tuples, and of the updates
     coordinates: int  # of a tuple
+    count: int  # of updates
     width: int  # bytes of a word
     element: int  # words of an element
+    slice_shape: tuple[int, ...]  # of an update
+    slice_size: int  # words of an update
     out: tuple[int, ...]
     indices: tuple[int, ...]  # here words are INDEX_WORD
     updates: tuple[int, ...]
-
-    @property
-    def count(self) -> int:
-        """How many updates there are."""
-        return math.prod(self.outer)
-
-    @property
-    def slice_shape(self) -> tuple[int, ...]:
-        """The shape of an update."""
-        return self.shape[self.coordinates :]
-
-    @property
-    def slice_size(self) -> int:
-        """Words of an update."""
-        return math.prod(self.slice_shape) * self.element
-
-    @property
-    def span(self) -> int:
-        """Words from out's first to its last."""
-        return sum((n - 1) * abs(stride) for n, stride in zip(self.shape, self.out, strict=True)) + self.element
-
-    @property
-    def is_in_order(self) -> bool:
-        """Whether out is packed, in C order."""
-        return self.out == packed_strides(self.shape, self.element)
+    span: int  # words from out's first to its last
+    is_in_order: bool  # out is packed, in C order
 
 
 def tensors_of(
@@ -62,36 +42,40 @@ def tensors_of(
     strides: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]],
 ) -> Tensors:
     """Return shapes and strides as the kernels see them; strides: of out, indices and updates, in bytes."""
-    width = element.itemsize
+    *outer, coordinates = indices_shape
+    width, slice_shape = element.itemsize, shape[coordinates:]
+    size, out = dtype.itemsize // width, word_strides(strides[0], width)
     return Tensors(
         shape=shape,
-        outer=indices_shape[:-1],
-        coordinates=indices_shape[-1],
+        outer=tuple(outer),
+        coordinates=coordinates,
+        count=math.prod(outer),
         width=width,
-        element=dtype.itemsize // width,
-        out=word_strides(strides[0], width),
+        element=size,
+        slice_shape=slice_shape,
+        slice_size=math.prod(slice_shape) * size,
+        out=out,
         indices=word_strides(strides[1], INDEX_WORD.itemsize),
         updates=word_strides(strides[2], width),
+        span=sum((n - 1) * abs(stride) for n, stride in zip(shape, out, strict=True)) + size,
+        is_in_order=out == packed_strides(shape, size),
     )
 
 
 def layout_of(tensors: Tensors, index_type: np.dtype[Any], reduction: int, half: int) -> Fields:
-    """Return those fields of the work record that tell how tensors lie, and what becomes of elements."""
-    tuples, updates = _tuples(tensors, index_type), _updates(tensors)
-    slices = _slices(tensors, reduction, half)
+    """Return the fields of the work record about the layout of tensors and the reduction."""
+    tuples, slices = _tuples(tensors, index_type), _slices(tensors, reduction, half)
+    outer = tensors.outer
+    sizes, strides = merge(outer, tensors.updates[: len(outer)])
+    start = first_word(outer + tensors.slice_shape, tensors.updates)
+    updates = {"start": start, "walk": walk_of(sizes), "strides": strides}
     slices["kind"] = _kind(tensors, tuples, updates, slices, reduction)
     # What is owned are whole slices where these lie one after the other, else words.
     ranges = {"count": tensors.span, "size": 1}
     if tensors.is_in_order:
         ranges = {"count": math.prod(tensors.shape[: tensors.coordinates]), "size": tensors.slice_size}
-    return {
-        "tuples": tuples,
-        "updates": updates,
-        "slices": slices,
-        "ranges": ranges,
-        "reduction": reduction,
-        "half": half,
-    }
+    parts = {"tuples": tuples, "updates": updates, "slices": slices, "ranges": ranges}
+    return {**parts, "reduction": reduction, "half": half}
 
 
 def _tuples(tensors: Tensors, index_type: np.dtype[Any]) -> Fields:
@@ -110,13 +94,6 @@ def _tuples(tensors: Tensors, index_type: np.dtype[Any]) -> Fields:
         "out_start": first_word(tensors.shape, tensors.out),
         "out_steps": tensors.out[:coordinates],
     }
-
-
-def _updates(tensors: Tensors) -> Fields:
-    outer = tensors.outer
-    sizes, strides = merge(outer, tensors.updates[: len(outer)])
-    start = first_word(outer + tensors.slice_shape, tensors.updates)
-    return {"start": start, "walk": walk_of(sizes), "strides": strides}
 
 
 def _slices(tensors: Tensors, reduction: int, half: int) -> Fields:

@@ -31,7 +31,7 @@ from dmlcpu.kernels.scatter_nd.work import (
     VALID,
     WORK,
 )
-from dmlcpu.operators.scatter_nd.layout import Fields, Tensors, layout_of, tensors_of
+from dmlcpu.operators.scatter_nd.layout import Tensors, layout_of, tensors_of
 from dmlcpu.runtime.memory import C_CONTIGUOUS, F_CONTIGUOUS, Workspace, second_level_cache
 from dmlcpu.runtime.records import CACHE_LINE, CELL, fill
 from dmlcpu.runtime.threads import Budget
@@ -63,19 +63,11 @@ def reduction_of(dtype: np.dtype[Any], reduction: str) -> int:
     if reduction == "none":
         return reductions.OVERWRITE
     name = type_name(dtype)
-    if name not in _COMPUTED_AS:
-        raise UnsupportedError(
-            "scatter_nd", f"x.dtype with reduction {reduction!r}", str(dtype), ", ".join(_COMPUTED_AS)
-        )
-    if name == "bool":
-        return _BOOL_REDUCTIONS[reduction]
-    if dtype.kind == "c":
-        if reduction not in _COMPLEX_REDUCTIONS:
-            raise UnsupportedError(
-                "scatter_nd", f"x.dtype with reduction {reduction!r}", str(dtype), "a type whose values are ordered"
-            )
-        return _COMPLEX_REDUCTIONS[reduction]
-    return REDUCTIONS[reduction]
+    known = _BOOL_REDUCTIONS if name == "bool" else _COMPLEX_REDUCTIONS if dtype.kind == "c" else REDUCTIONS
+    if name in _COMPUTED_AS and reduction in known:
+        return known[reduction]
+    allowed = "a type whose values are ordered" if name in _COMPUTED_AS else ", ".join(_COMPUTED_AS)
+    raise UnsupportedError("scatter_nd", f"x.dtype with reduction {reduction!r}", str(dtype), allowed)
 
 
 def element_type(x: Array, updates: Array, out: Array, reduction: str) -> np.dtype[Any]:
@@ -125,7 +117,7 @@ class Buckets:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How one set of shapes, layouts and types is worked on."""
+    """The kernels and the work record for one set of shapes, layouts and types."""
 
     validate: Callable[..., Any] | None  # the kernels, for the parts of each; not all work needs each
     copy: Callable[..., Any] | None
@@ -137,7 +129,7 @@ class Plan:
     validation: int  # BEFOREHAND, BY_BLOCK or SPECULATIVE
     buckets: Buckets
     most: int  # updates that the fullest bucket may hold: if it has more, they are not partitioned
-    work: Array  # what all kernels are told
+    work: Array  # the work record of all kernels
     workspace: Workspace
 
 
@@ -181,7 +173,14 @@ def plan(
         buckets=buckets,
         # With fewer no thread waits long for the fullest.
         most=tensors.count if budget.kernel else 3 * tensors.count // (2 * max(parts, 2)),
-        work=_work(layout, MODES[mode], validation, buckets),
+        work=fill(
+            WORK,
+            **layout,
+            mode=MODES[mode],
+            writing_mode=writing_mode_of(MODES[mode], validation),
+            validation=validation,
+            buckets=asdict(buckets),
+        ),
         workspace=Workspace(cells),
     )
 
@@ -225,30 +224,17 @@ def _partitions(tensors: Tensors, kind: int, kernel: str | None) -> tuple[bool, 
 
 def _buckets(tensors: Tensors, parts: int, cells: int) -> tuple[Buckets, int]:
     """Return what updates are partitioned into, and the cells of the workspace, of which it is given the first ones."""
-    count, bits = _cut_buckets(tensors.span, tensors.width)
+    span, width = tensors.span, tensors.width
+    bits = (second_level_cache() // 4 // width).bit_length() - 1
+    bits = max(min(bits, (span // _LEAST_BUCKETS).bit_length() - 1), 0)
+    while (span - 1 >> bits) >= MOST_BUCKETS:  # an offset within a bucket has at most 32 bits, up to 2**40 words
+        bits += 1
+    count = (span - 1 >> bits) + 1
     counter = -(-cells // _LINE_CELLS) * _LINE_CELLS
     spaces = counter + _LINE_CELLS
     pairs = spaces + parts * SHARE_CELLS
-    cells = pairs + (tensors.count + parts * count * PAIRS) * (2 if tensors.width == 8 else 1)
-    return Buckets(count, bits, tensors.span, parts, counter, spaces, pairs), cells
-
-
-def _cut_buckets(span: int, width: int) -> tuple[int, int]:
-    """Return how many buckets an output of `span` words is cut into, and the bits of an offset within one.
-
-    Those are at most 32, up to 2**40 words.
-    """
-    bits = (second_level_cache() // 4 // width).bit_length() - 1
-    bits = max(min(bits, (span // _LEAST_BUCKETS).bit_length() - 1), 0)
-    while (span - 1 >> bits) >= MOST_BUCKETS:
-        bits += 1
-    return (span - 1 >> bits) + 1, bits
-
-
-def _work(layout: Fields, mode: int, validation: int, buckets: Buckets) -> Array:
-    """Return the work record."""
-    writing_mode, own = writing_mode_of(mode, validation), asdict(buckets)
-    return fill(WORK, **layout, mode=mode, writing_mode=writing_mode, validation=validation, buckets=own)
+    cells = pairs + (tensors.count + parts * count * PAIRS) * (2 if width == 8 else 1)
+    return Buckets(count, bits, span, parts, counter, spaces, pairs), cells
 
 
 def run(

@@ -17,7 +17,6 @@ from dmlcpu.common.block_reader import (
     as_source,
     cut_within,
     extent,
-    least_memory,
     read_blocks,
     regions_of,
     tile_of,
@@ -47,14 +46,14 @@ Shape = tuple[int, ...]
 
 
 def estimate(**arguments: Any) -> Estimate:
-    """Return what a call gives and takes; refuse what the function would. Nothing is read or compiled."""
-    call = _call(arguments)
-    shape, strides = _winners(call, call.x.shape), strides_of(call.x)
+    """Return the results and the memory of a call; refuse what the function refuses. Nothing is read or compiled."""
+    call = check(**bind(top_k, arguments, SOURCES))
+    shape, strides = call.winners(call.x.shape), strides_of(call.x)
     chosen = _plan(call, call.x.shape, strides) if can_compile() else None
     return Estimate(
         {"values": Tensor(shape, call.x.dtype), "indices": Tensor(shape, call.index_dtype)},
         call.x.nbytes + _working(call, call.x.shape, strides),
-        partial(least_memory, _tiles, _needs, call),
+        lambda: min(map(partial(_needs, call), _tiles(call))),
         chosen.kernel.name if chosen else "none" if can_compile() else "reference",
     )
 
@@ -66,10 +65,10 @@ def run(
 
     A sequence that is too long for a block is cut, and each part is searched together with the winners so far.
     """
-    call = _call(arguments)
+    call = check(**bind(top_k, arguments, SOURCES))
     if call.k == 0 or call.x.size == 0:
         return
-    tile = cut_within("top_k", memory, _tiles, _needs, call)
+    tile = cut_within("top_k", memory, _tiles(call), partial(_needs, call))
     x = as_source(arguments["x"], call.x)
     blocks = BlockReader(x, stopping, _workers(call, tile, memory) if is_source(arguments["x"]) else 1)
     if tile[call.axis] == call.x.shape[call.axis]:
@@ -78,7 +77,9 @@ def run(
         for region in _sequences(call, tile):
             _write(call, region, *_searched(call, tile, region, blocks), sinks)
     else:
-        joined = read_blocks(x, _regions(call, tile), stopping, axis=call.axis, front=call.k)
+        n = call.x.shape[call.axis]
+        regions = (part for whole in _sequences(call, tile) for part in _cut(call, tile, whole, 0, n))
+        joined = read_blocks(x, regions, stopping, axis=call.axis, front=call.k)
         for region, values, indices in _joined(call, joined):
             _write(call, region, values, indices, sinks)
 
@@ -101,7 +102,7 @@ def _whole(call: Call, tile: Shape, blocks: BlockReader, sinks: dict[str, Sink])
     def serve(_number: int) -> None:
         values, indices = Buffer(), Buffer()
         for region, block in blocks.take(regions):
-            shape = _winners(call, block.shape)
+            shape = call.winners(block.shape)
             found = values.array(shape, call.x.dtype), indices.array(shape, call.index_dtype)
             execute(_of_block(call, block), found, most_threads=blocks.most_threads)
             with writing:
@@ -130,7 +131,7 @@ def _searched(call: Call, tile: Shape, region: Region, blocks: BlockReader) -> t
     for other in others:
         first.add(other)
     values, indices = first.winners()
-    shape = _winners(call, extent(region))
+    shape = call.winners(extent(region))
     return values.reshape(shape), indices.reshape(shape)
 
 
@@ -145,7 +146,7 @@ def _joined(call: Call, blocks: Iterator[tuple[Region, Array]]) -> Iterator[tupl
             block[(slice(None),) * axis + (slice(call.k),)] = winners
         else:
             block = block[(slice(None),) * axis + (slice(call.k, None),)]
-        shape = _winners(call, block.shape)
+        shape = call.winners(block.shape)
         winners = values.array(shape, call.x.dtype)
         found = positions.array(shape, np.dtype(np.int64))
         execute(_of_block(call, block), (winners, found))
@@ -173,12 +174,6 @@ def _write(call: Call, region: Region, values: Array, indices: Array, sinks: dic
     written = (*region[:axis], slice(0, call.k), *region[axis + 1 :])
     sinks["values"].write(written, values)
     sinks["indices"].write(written, indices.astype(call.index_dtype, copy=False))
-
-
-def _regions(call: Call, tile: Shape) -> Iterator[Region]:
-    """Yield the regions of x: all parts of the same sequences one after the other, then those of the next ones."""
-    for region in _sequences(call, tile):
-        yield from _cut(call, tile, region, 0, call.x.shape[call.axis])
 
 
 def _sequences(call: Call, tile: Shape) -> Iterator[Region]:
@@ -264,25 +259,15 @@ def _needs(call: Call, tile: Shape) -> int:
         return 2 * Tensor(tile, call.x.dtype).nbytes + working + search_bytes(block[1], call.k, call.x.dtype)
     front = call.k if is_cut else 0
     shape = (*tile[:axis], tile[axis] + front, *tile[axis + 1 :])
-    merging = _MERGING * math.prod(_winners(call, tile)) if front else 0
+    merging = _MERGING * math.prod(call.winners(tile)) if front else 0
     return (
         2 * Tensor(shape, call.x.dtype).nbytes + _working(call, shape, packed_strides(shape, call.x.itemsize)) + merging
     )
 
 
-def _call(arguments: dict[str, Any]) -> Call:
-    """Return the arguments in their plain forms, or refuse them."""
-    return check(**bind(top_k, arguments, SOURCES))
-
-
-def _winners(call: Call, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape of the winners of a block of x."""
-    return (*shape[: call.axis], call.k, *shape[call.axis + 1 :])
-
-
 def _plan(call: Call, shape: tuple[int, ...], strides: tuple[int, ...]) -> Plan | None:
     """Return the plan for a block of x, or None if it has no winners."""
-    winners, width = _winners(call, shape), call.x.itemsize
+    winners, width = call.winners(shape), call.x.itemsize
     if 0 in winners:
         return None
     width_of_index = call.index_dtype.itemsize
@@ -293,7 +278,7 @@ def _plan(call: Call, shape: tuple[int, ...], strides: tuple[int, ...]) -> Plan 
 
 def _working(call: Call, shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
     """Return the bytes that the work on a block takes, without the block itself."""
-    winners = Tensor(_winners(call, shape), call.x.dtype)
+    winners = Tensor(call.winners(shape), call.x.dtype)
     chosen = _plan(call, shape, strides) if can_compile() else None
     workspace = CELL * chosen.workspace.cells if chosen else 0
     indices = winners._replace(dtype=call.index_dtype)

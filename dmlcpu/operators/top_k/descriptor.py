@@ -7,10 +7,10 @@ from typing import ClassVar
 import numpy as np
 
 from dmlcpu.common.arguments import Array
-from dmlcpu.directml.base import Bound, OperatorDesc, Run
+from dmlcpu.directml.base import Bound, OperatorDesc, Run, dml_name
 from dmlcpu.directml.checks import check_range
-from dmlcpu.directml.enums import AxisDirection, FeatureLevel, OperatorType, TensorDataType
-from dmlcpu.directml.feature_level import FOUR, ONE_TO_EIGHT, UP_TO_32, Allowed, Support, types
+from dmlcpu.directml.enums import AxisDirection, FeatureLevel, OperatorType
+from dmlcpu.directml.feature_level import FOUR, ONE_TO_EIGHT, UP_TO_32, Allowed, Support, Types, types
 from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.operators.top_k.function import Call, TopK, execute
 from dmlcpu.operators.top_k.plan import INDEX_WORD, plan, run
@@ -18,9 +18,7 @@ from dmlcpu.runtime import threads
 from dmlcpu.runtime.memory import packed_strides
 
 
-def _level(
-    since: FeatureLevel, dimensions: range, values: tuple[TensorDataType, ...], indices: tuple[TensorDataType, ...]
-) -> Support:
+def _level(since: FeatureLevel, dimensions: range, values: Types, indices: Types) -> Support:
     value, index = Allowed(dimensions, values), Allowed(dimensions, indices)
     return Support(since, {"InputTensor": value, "OutputValueTensor": value, "OutputIndexTensor": index})
 
@@ -51,13 +49,11 @@ class _TopKBase(OperatorDesc):
         check_range(self.operator, "Axis", self.axis, 0, last, "below InputTensor.DimensionCount")
         check_range(self.operator, "K", self.k, 1, sizes[self.axis], f"InputTensor.Sizes[{self.axis}]")
         selected = (*sizes[: self.axis], self.k, *sizes[self.axis + 1 :])
-        for field, tensor in (
-            ("OutputValueTensor", self.output_value_tensor),
-            ("OutputIndexTensor", self.output_index_tensor),
-        ):
-            self._check_same_count(field, tensor, "InputTensor", self.input_tensor)
-            self._check_sizes(field, tensor, selected, f"InputTensor.Sizes with K = {self.k} at Axis {self.axis}")
-        self._check_same_type("OutputValueTensor", self.output_value_tensor, "InputTensor", self.input_tensor)
+        reason = f"InputTensor.Sizes with K = {self.k} at Axis {self.axis}"
+        for name in self.OUTPUTS:
+            self._check_same_count(name, "input_tensor")
+            self._check_sizes(dml_name(name), getattr(self, name), selected, reason)
+        self._check_same_type("output_value_tensor", "input_tensor")
 
     @property
     def largest(self) -> bool:
@@ -85,7 +81,7 @@ class _TopKBase(OperatorDesc):
 
         word = np.dtype(f"u{x.dtype.itemsize}")
         words = {"input_tensor": word, "output_value_tensor": word, "output_index_tensor": INDEX_WORD}
-        return Run(general, words, packed)
+        return Run(general, packed, words)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,6 @@ from dmlcpu.directml.enums import AxisDirection
 from dmlcpu.directml.tensor import describe
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.top_k.strided_tournament import COLUMNS
-from dmlcpu.kernels.top_k.table import Selection
 from dmlcpu.kernels.top_k.work import Problem
 from dmlcpu.operators.table import Example
 from dmlcpu.operators.top_k.descriptor import TopK1OperatorDesc, TopKOperatorDesc
@@ -20,11 +19,8 @@ from dmlcpu.runtime.compilation import can_compile
 
 _K = 8  # of the plain call
 _N = 128
-# By axis, what the kernels are asked whether they support.
-_PROBLEMS = {
-    1: Problem(rows=_N, n=_N, k=1, step=1, columns=1),
-    0: Problem(rows=_N, n=_N, k=1, step=_N, columns=_N),
-}
+# By axis. A kernel needs one that it supports.
+_PROBLEMS = {1: Problem(rows=_N, n=_N, k=1, step=1, columns=1), 0: Problem(rows=_N, n=_N, k=1, step=_N, columns=_N)}
 
 
 def examples(dtype: str) -> Iterator[Example]:
@@ -32,7 +28,8 @@ def examples(dtype: str) -> Iterator[Example]:
     yield Example({"x": _numbers((1, 64), dtype), "k": _K})
     x = _numbers((_N, _N), dtype)
     for entry in registry.available("top_k", "select"):
-        yield Example({"x": x, "k": 1, "axis": _axis_for(entry)}, entry.name)
+        axis = min(axis for axis, problem in _PROBLEMS.items() if entry.supports(problem))
+        yield Example({"x": x, "k": 1, "axis": axis}, entry.name)
     if can_compile():
         lines = _numbers((_N, 2 * COLUMNS), dtype)  # columns for two threads
         search = Search(2 * COLUMNS, 1, lines.dtype, largest=True, nan_last=False)
@@ -52,14 +49,6 @@ def desc_examples() -> Iterator[tuple[OperatorDesc, dict[str, Array]]]:
     }
     yield TopKOperatorDesc(**fields), {"input_tensor": x}
     yield TopK1OperatorDesc(**fields, axis_direction=AxisDirection.DECREASING), {"input_tensor": x}
-
-
-def _axis_for(entry: Selection) -> int:
-    """Return an axis along which a kernel can select."""
-    for axis, problem in _PROBLEMS.items():
-        if entry.supports(problem):
-            return axis
-    raise LookupError(f"{entry.name} supports none of the examples; add one that it does")
 
 
 def _numbers(shape: tuple[int, int], dtype: str) -> Array:

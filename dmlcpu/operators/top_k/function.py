@@ -62,6 +62,10 @@ class Call(NamedTuple):
     nan_last: bool = False
     fill: Array | None = None  # what is written behind the winners of a sequence, if there are counts
 
+    def winners(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of the winners of a block of x."""
+        return (*shape[: self.axis], self.k, *shape[self.axis + 1 :])
+
 
 def top_k(
     x: ArrayLike,
@@ -251,7 +255,7 @@ def _fill(fill_value: Any, dtype: np.dtype[Any], is_largest: bool) -> Array:
 def allocate(call: Call, out: Any) -> TopK:
     """Return the output arrays: new ones, or those of `out` if they fit."""
     x, axis, shape = call.x, call.axis, call.x.shape
-    shape = (*shape[:axis], call.k, *shape[axis + 1 :])
+    shape = (*shape[:axis], call.k, *shape[axis + 1 :])  # `winners` written out: a method takes longer
     if out is None:
         return TopK(empty_result(shape, x.dtype), empty_result(shape, call.index_dtype))
     if not isinstance(out, tuple) or len(out) != 2:
@@ -269,7 +273,7 @@ def execute(call: Call, out: tuple[Array, Array], *, most_threads: int | None = 
     x, axis, (values, indices) = call.x, call.axis, out
     if values.size == 0:
         return
-    # Looked at before anything is written: outputs may share the memory of counts.
+    # Computed before anything is written: outputs may share the memory of counts.
     beyond = None if call.counts is None else places_beyond(call.counts, call.k, axis)
     if can_compile():
         strides = (x.strides, values.strides, indices.strides)

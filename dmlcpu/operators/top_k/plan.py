@@ -64,12 +64,12 @@ def _reason(name: str, problem: Problem) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How one shape, layout and type is worked on."""
+    """The kernel and the work record for one shape, layout and type."""
 
     kernel: Selection
     run: Callable[..., Any]  # the kernel, for the parts that the work is cut into
-    merge: Callable[..., Any] | None  # what makes the result of split sequences
-    work: Array  # the work record that the kernels are given
+    merge: Callable[..., Any] | None  # merges the results of split sequences
+    work: Array  # the work record of the kernels
     word: np.dtype[Any]  # what the kernels see elements as
     workspace: Workspace
 

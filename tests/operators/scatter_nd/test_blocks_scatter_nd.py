@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from samples import INDEX_TYPES, NUMERIC_TYPES, assert_same_bits, random_shape, values
-from sources import Unreadable, Watched, in_blocks
+from sources import Unreadable, Watched, assert_refused_alike, in_blocks
 
 import dmlcpu
 from dmlcpu import reference
 from dmlcpu.common.regions import Tensor
+from dmlcpu.common.stand_ins import bind
 from dmlcpu.errors import BindingError, DmlError, IndexOutOfRangeError, UnsupportedError
 from dmlcpu.operators.scatter_nd import blocks
+from dmlcpu.operators.scatter_nd.function import check
 
 
 @settings(max_examples=80, deadline=None)
@@ -36,7 +38,7 @@ def test_every_cut(data, rows, seed, reduction, mode):
     sources = {"x": Watched(x), "indices": Watched(indices), "updates": Watched(updates)}
     arguments = {**sources, "reduction": reduction, "mode": mode}
     expected = reference.scatter_nd(x, indices, updates, reduction=reduction, mode=mode)
-    call = blocks._call(arguments)
+    call = check(**bind(dmlcpu.scatter_nd, arguments, blocks.SOURCES))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "BLOCK", data.draw(st.sampled_from([16, 256, 1 << 20])))
         cuts = list(blocks._cuts(call))
@@ -102,13 +104,7 @@ def test_what_the_function_refuses_is_refused(changed, error, message, small_blo
         "updates": np.zeros((2, 1), np.float32),
         **changed,
     }
-    sources = {**given_as, "x": Unreadable(given_as["x"]), "updates": Unreadable(given_as["updates"])}
-    with pytest.raises(error, match=message) as refused:
-        blocks.estimate(**{**sources, "indices": Watched(sources["indices"])})
-    with pytest.raises(error) as of_function:
-        dmlcpu.scatter_nd(**given_as)
-    assert type(refused.value) is type(of_function.value)
-    assert refused.value.args == of_function.value.args
+    assert_refused_alike("scatter_nd", given_as, error, message)
 
 
 def test_the_first_bad_index_of_many_is_named(small_blocks):

@@ -11,6 +11,17 @@ def parallel_call(rng: np.random.Generator) -> Sample:
     return Sample("top_k", (rng.standard_normal((50, 300), dtype=np.float32), 20), {})
 
 
+_ROWS = [[0, 1, 10, 11], [3, 2, 9, 8], [4, 5, 6, 7]]
+_TIED = [[1, 2, 2, 3], [3, 4, 5, 5], [6, 6, 6, 6]]
+# The examples of DirectML's page: rows, axis, k, largest, values, indices.
+EXAMPLES = [
+    (_ROWS, 3, 2, True, [[11, 10], [9, 8], [7, 6]], [[3, 2], [2, 3], [3, 2]]),
+    (_ROWS, 2, 2, True, [[4, 5, 10, 11], [3, 2, 9, 8]], [[2, 2, 0, 0], [1, 1, 1, 1]]),
+    (_TIED, 3, 3, True, [[3, 2, 2], [5, 5, 4], [6, 6, 6]], [[3, 1, 2], [2, 3, 1], [0, 1, 2]]),
+    (_TIED, 3, 3, False, [[1, 2, 2], [3, 4, 5], [6, 6, 6]], [[0, 1, 2], [0, 1, 2], [0, 1, 2]]),
+]
+
+
 def large_calls(rng: np.random.Generator) -> Iterator[dict[str, Any]]:
     x = rng.random((3000, 500), np.float32)
     yield {"x": x, "k": 9}

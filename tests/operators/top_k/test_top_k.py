@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as hnp
+from operators.top_k.calls import EXAMPLES
 from samples import INDEX_TYPES, TOP_K_TYPES, assert_same_bits
 
 import dmlcpu
@@ -15,21 +16,10 @@ from dmlcpu.operators.top_k.function import Call, allocate
 from dmlcpu.operators.top_k.plan import plan
 from dmlcpu.runtime.threads import budget, use_budget
 
-ROWS = np.array([[0, 1, 10, 11], [3, 2, 9, 8], [4, 5, 6, 7]], np.float32).reshape(1, 1, 3, 4)
-TIES = np.array([[1, 2, 2, 3], [3, 4, 5, 5], [6, 6, 6, 6]], np.float32).reshape(1, 1, 3, 4)
 
-
-@pytest.mark.parametrize(
-    ("x", "axis", "k", "largest", "values", "indices"),
-    [
-        (ROWS, 3, 2, True, [[11, 10], [9, 8], [7, 6]], [[3, 2], [2, 3], [3, 2]]),
-        (ROWS, 2, 2, True, [[4, 5, 10, 11], [3, 2, 9, 8]], [[2, 2, 0, 0], [1, 1, 1, 1]]),
-        (TIES, 3, 3, True, [[3, 2, 2], [5, 5, 4], [6, 6, 6]], [[3, 1, 2], [2, 3, 1], [0, 1, 2]]),
-        (TIES, 3, 3, False, [[1, 2, 2], [3, 4, 5], [6, 6, 6]], [[0, 1, 2], [0, 1, 2], [0, 1, 2]]),
-    ],
-)
-def test_the_examples_of_the_directml_page(x, axis, k, largest, values, indices):
-    found = dmlcpu.top_k(x, k, axis=axis, largest=largest, index_dtype=np.uint32)
+@pytest.mark.parametrize(("rows", "axis", "k", "largest", "values", "indices"), EXAMPLES)
+def test_the_examples_of_the_directml_page(rows, axis, k, largest, values, indices):
+    found = dmlcpu.top_k(np.array([[rows]], np.float32), k, axis=axis, largest=largest, index_dtype=np.uint32)
     assert found.values.tolist() == [[values]]
     assert found.indices.tolist() == [[indices]]
     assert found.indices.dtype == np.uint32
@@ -122,12 +112,7 @@ def test_lists_and_torch_like_objects():
 X = np.zeros((2, 3), np.float32)
 
 
-def _values():
-    return np.zeros((2, 1), np.float32)
-
-
-def _indices():
-    return np.zeros((2, 1), np.int64)
+VALUES, INDICES = np.zeros((2, 1), np.float32), np.zeros((2, 1), np.int64)  # never written
 
 
 @pytest.mark.parametrize(
@@ -184,23 +169,23 @@ def _indices():
         ({"index_dtype": np.int16}, UnsupportedError, "index_dtype is int16; allowed: int64, int32, uint64, uint32"),
         ({"index_dtype": ">i8"}, UnsupportedError, "index_dtype is >i8; allowed: int64, int32, uint64, uint32"),
         ({"index_dtype": None}, UnsupportedError, "index_dtype is None; allowed: int64, int32, uint64, uint32"),
-        ({"out": _values()}, TypeError, "out is ndarray; allowed: a tuple (values, indices) of two arrays"),
-        ({"out": ([[0.0], [0.0]], _indices())}, TypeError, "out[0] is list; allowed: a numpy.ndarray"),
-        ({"k": 2, "out": (_values(), _indices())}, BindingError, "out[0].shape is (2, 1); allowed: (2, 2)"),
-        ({"out": (_values(), _values())}, BindingError, "out[1].dtype is float32; allowed: int64"),
-        ({"out": (X[:, :1], _indices())}, BindingError, "out[0] is sharing memory with x; allowed: memory of its own"),
+        ({"out": VALUES}, TypeError, "out is ndarray; allowed: a tuple (values, indices) of two arrays"),
+        ({"out": ([[0.0], [0.0]], INDICES)}, TypeError, "out[0] is list; allowed: a numpy.ndarray"),
+        ({"k": 2, "out": (VALUES, INDICES)}, BindingError, "out[0].shape is (2, 1); allowed: (2, 2)"),
+        ({"out": (VALUES, VALUES)}, BindingError, "out[1].dtype is float32; allowed: int64"),
+        ({"out": (X[:, :1], INDICES)}, BindingError, "out[0] is sharing memory with x; allowed: memory of its own"),
         (
-            {"out": (np.broadcast_to(np.float32(0), (2, 1)), _indices())},
+            {"out": (np.broadcast_to(np.float32(0), (2, 1)), INDICES)},
             BindingError,
             "out[0] is read-only; allowed: an array that can be written to",
         ),
         (
-            {"out": (np.lib.stride_tricks.as_strided(_values(), (2, 1), (0, 4)), _indices())},
+            {"out": (np.lib.stride_tricks.as_strided(VALUES, (2, 1), (0, 4)), INDICES)},
             BindingError,
             "out[0] is laid out so that elements overlap; allowed: an array whose elements are apart",
         ),
         (
-            {"out": (np.zeros(9, np.uint8)[1:].view(np.float32).reshape(2, 1), _indices())},
+            {"out": (np.zeros(9, np.uint8)[1:].view(np.float32).reshape(2, 1), INDICES)},
             BindingError,
             "out[0] is not aligned to its element size; allowed: an aligned array",
         ),

@@ -2,26 +2,16 @@ import functools
 
 import numpy as np
 import pytest
-from desc_builders import OWNED, tensor, top_k1_desc, top_k_desc
+from desc_builders import OWNED, ROWS, tensor, top_k1_desc, top_k_desc
 from feature_levels import ANY, FLOATS, FOUR, TO_32, WITH_64, check_row, top_k as typed
+from operators.top_k.calls import EXAMPLES
 
 from dmlcpu import AxisDirection, OperatorType, TensorDataType, compile_operator
 from dmlcpu.errors import InvalidDescriptorError
 
-ROWS = [[0, 1, 10, 11], [3, 2, 9, 8], [4, 5, 6, 7]]
-TIED = [[1, 2, 2, 3], [3, 4, 5, 5], [6, 6, 6, 6]]
 
-# The spec's examples: rows, axis, k, direction, values, indices.
-EXAMPLES = [
-    (ROWS, 3, 2, "DECREASING", [[11, 10], [9, 8], [7, 6]], [[3, 2], [2, 3], [3, 2]]),
-    (ROWS, 2, 2, "DECREASING", [[4, 5, 10, 11], [3, 2, 9, 8]], [[2, 2, 0, 0], [1, 1, 1, 1]]),
-    (TIED, 3, 3, "DECREASING", [[3, 2, 2], [5, 5, 4], [6, 6, 6]], [[3, 1, 2], [2, 3, 1], [0, 1, 2]]),
-    (TIED, 3, 3, "INCREASING", [[1, 2, 2], [3, 4, 5], [6, 6, 6]], [[0, 1, 2], [0, 1, 2], [0, 1, 2]]),
-]
-
-
-@pytest.mark.parametrize(("rows", "axis", "k", "direction", "values", "indices"), EXAMPLES)
-def test_the_examples_of_the_reference_page(rows, axis, k, direction, values, indices):
+@pytest.mark.parametrize(("rows", "axis", "k", "largest", "values", "indices"), EXAMPLES)
+def test_the_examples_of_the_reference_page(rows, axis, k, largest, values, indices):
     sizes = (1, 1, len(values), len(values[0]))
     fields = {
         "output_value_tensor": tensor("FLOAT32", *sizes),
@@ -30,8 +20,9 @@ def test_the_examples_of_the_reference_page(rows, axis, k, direction, values, in
         "k": k,
     }
     x = np.array([[rows]], np.float32)
-    results = [compile_operator(top_k1_desc(**fields, axis_direction=AxisDirection[direction]))(input_tensor=x)]
-    if direction == "DECREASING":
+    direction = AxisDirection.DECREASING if largest else AxisDirection.INCREASING
+    results = [compile_operator(top_k1_desc(**fields, axis_direction=direction))(input_tensor=x)]
+    if largest:
         results.append(compile_operator(top_k_desc(**fields))(input_tensor=x))
     for result in results:
         assert result.values.dtype == np.float32
@@ -60,7 +51,7 @@ def test_fields():
 def test_k_may_be_all_of_the_elements():
     sizes = (1, 1, 3, 4)
     desc = top_k_desc(output_value_tensor=tensor("FLOAT32", *sizes), output_index_tensor=tensor("UINT32", *sizes), k=4)
-    values, _ = compile_operator(desc)(input_tensor=np.array([[ROWS]], np.float32))
+    values, _ = compile_operator(desc)(input_tensor=ROWS)
     np.testing.assert_array_equal(values, [[[[11, 10, 1, 0], [9, 8, 3, 2], [7, 6, 5, 4]]]])
 
 
