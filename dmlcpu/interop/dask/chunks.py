@@ -1,32 +1,15 @@
-"""Arguments as Dask's arrays, and stand-ins for them. Dask is imported here."""
+"""Arguments as Dask's arrays, and stand-ins for them."""
 
 import math
 from typing import Any
 
+import dask
+import dask.array as da
 import numpy as np
+from dask.delayed import Delayed
 
 from dmlcpu.common.arguments import Array, as_array, as_integer
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
-
-try:
-    import dask
-    import dask.array as da
-    from dask.delayed import Delayed
-    from dask.highlevelgraph import HighLevelGraph
-except ImportError as error:
-    raise ImportError("dmlcpu.interop.dask needs the package dask: pip install 'dmlcpu[dask]'") from error
-
-__all__ = [
-    "HighLevelGraph",
-    "as_dask",
-    "at_a_time",
-    "da",
-    "dask",
-    "meta_of",
-    "refuse_output",
-    "stand_in",
-    "without_empty",
-]
 
 
 def as_dask(operator: str, field: str, value: Any) -> da.Array:

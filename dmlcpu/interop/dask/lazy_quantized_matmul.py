@@ -4,12 +4,14 @@ import itertools
 from functools import partial
 from typing import Any
 
+import dask
+import dask.array as da
 import numpy as np
 from numpy.typing import DTypeLike
 
 from dmlcpu.common.arguments import Array
 from dmlcpu.interop.dask import tasks
-from dmlcpu.interop.dask.chunks import as_dask, at_a_time, da, dask, meta_of, refuse_output, stand_in, without_empty
+from dmlcpu.interop.dask.chunks import as_dask, at_a_time, meta_of, refuse_output, stand_in, without_empty
 from dmlcpu.kernels.gemm.work import NARROW
 from dmlcpu.operators.quantized_matmul.function import check
 from dmlcpu.products.operands import PARAMETERS
@@ -110,8 +112,7 @@ def quantized_matmul(
         ).sum(axis=-3, dtype=sum_type, split_every=every)
         scales = (a_scales, b_scales, y_scales)
         y = _blockwise(tasks.requantize, target, (sums, target), *scales, y_zeros, dtype=call.dtype)
-    y = y if b.ndim > 1 else y[..., 0]
-    return y if a.ndim > 1 else y[(..., 0, slice(None)) if b.ndim > 1 else (..., 0)]
+    return y[..., slice(None) if a.ndim > 1 else 0, slice(None) if b.ndim > 1 else 0]
 
 
 def _parameter(

@@ -5,18 +5,12 @@ import math
 from functools import partial
 from typing import Any
 
+import dask
+import dask.array as da
+from dask.highlevelgraph import HighLevelGraph
+
 from dmlcpu.interop.dask import tasks
-from dmlcpu.interop.dask.chunks import (
-    HighLevelGraph,
-    as_dask,
-    at_a_time,
-    da,
-    dask,
-    meta_of,
-    refuse_output,
-    stand_in,
-    without_empty,
-)
+from dmlcpu.interop.dask.chunks import as_dask, at_a_time, meta_of, refuse_output, stand_in, without_empty
 from dmlcpu.operators.scatter_nd.function import check
 
 
@@ -104,7 +98,7 @@ def scatter_nd(
             graph[of["split"], u, *rest] = (split, (indices.name, u, 0), (updates.name, u, *rest))
         for number, place in enumerate(places):
             for u in groups:
-                graph[of["piece"], u, *place, *rest] = (tasks.piece, (of["split"], u, *rest), number)
+                graph[of["piece"], u, *place, *rest] = (dict.get, (of["split"], u, *rest), number)
             block = (x.name, *place, *rest)
             for first in groups[::every]:
                 pieces = [(of["piece"], u, *place, *rest) for u in groups[first : first + every]]

@@ -37,14 +37,11 @@ def top_k_of_chunk(
     """Return the winners of a chunk, and their positions in the whole array. starts: of the chunks along the axis."""
     with _threads():
         values, indices = top_k(x, min(k, x.shape[axis]), axis=axis, **options)
-    start = starts[block_id[axis]]
-    if start:
-        indices += indices.dtype.type(start)
-    return values, indices
+    return values, indices + indices.dtype.type(starts[block_id[axis]])
 
 
 def same(pair: Pair, axis: Any, keepdims: bool) -> Pair:
-    """Return a pair: winners are what is reduced."""
+    """Return a pair as it is: da.reduction asks for a function of chunks, and these hold winners already."""
     return pair
 
 
@@ -57,16 +54,6 @@ def merge(pairs: list[Pair], *, k: int, axis: tuple[int], keepdims: bool, option
     with _threads():
         values, places = top_k(values, min(k, values.shape[along]), axis=along, **options)
     return values, np.take_along_axis(indices, places, along)
-
-
-def top_k_values(pair: Pair) -> Array:
-    """Return the values of winners."""
-    return pair[0]
-
-
-def top_k_indices(pair: Pair) -> Array:
-    """Return the positions of winners."""
-    return pair[1]
 
 
 def first_out(indices: Array, *, sizes: tuple[int, ...], start: int) -> tuple[int, int] | None:
@@ -88,9 +75,7 @@ def refuse_out(
         refuse_value(value, place, (shape, dtype), x_shape)
 
 
-def split(
-    indices: Array, updates: Array, *, chunks: tuple[tuple[int, ...], ...], mode: str
-) -> dict[int, tuple[Array, Array]]:
+def split(indices: Array, updates: Array, *, chunks: tuple[tuple[int, ...], ...], mode: str) -> dict[int, Pair]:
     """Return the updates of each chunk of x, by its number, in update order, with indices into that chunk.
 
     chunks: of the dimensions that indices have coordinates for. What is out of range belongs to none, unless clipped.
@@ -122,22 +107,17 @@ def split(
     return {int(each): (places[part], updates[part]) for each, part in zip(owners, parts, strict=True)}
 
 
-def piece(pieces: dict[int, tuple[Array, Array]], chunk: int) -> tuple[Array, Array] | None:
-    """Return the updates of one chunk of x, or None."""
-    return pieces.get(chunk)
-
-
-def apply(block: Array, pieces: list[tuple[Array, Array] | None], *, reduction: str) -> Array:
-    """Return a chunk with updates applied, one piece after the other."""
+def apply(block: Array, pieces: list[Pair | None], *, reduction: str) -> Array:
+    """Return a chunk with updates applied, one piece after the other; None is a piece without updates."""
     result = None
     with _threads():
-        for indices, updates in [each for each in pieces if each is not None]:
+        for indices, updates in filter(None, pieces):
             result = scatter_nd(block if result is None else result, indices, updates, reduction=reduction, out=result)
     return as_array("scatter_nd", "x", block).copy() if result is None else result
 
 
 def checked(block: Array, refused: None) -> Array:
-    """Return a chunk; it is asked for after all indices have been checked."""
+    """Return a chunk. Its task depends on `refuse_out`, so it fails if any index is out of range."""
     return block
 
 
