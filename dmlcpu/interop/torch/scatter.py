@@ -1,6 +1,7 @@
 """aten::index_add_, index_put_, scatter_add_ and scatter_: all of them are scatter_nd in place."""
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from dmlcpu.interop.torch.override import (
     numbers,
 )
 from dmlcpu.operators.scatter_nd.function import Call, execute
+
+aten = torch.ops.aten
 
 
 def _reduce(x: Tensor, places: Array, updates: Array, reduction: str) -> Tensor:
@@ -46,29 +49,11 @@ def _refuse_rows(x: Tensor, dim: int, index: Tensor, source: Tensor, types: froz
     return ""
 
 
-def _update_rows(x: Tensor, index: Tensor, source: Tensor, reduction: str) -> Tensor:
-    if x.ndim == 0 or source.shape[1:] != x.shape[1:] or index.shape[0] != source.shape[0]:
-        raise PassOnError(ARGUMENTS)
-    # As unsigned numbers, negative ones are out of range, which they are in PyTorch.
-    return _reduce(x, as_operand(index).view(np.uint64)[:, None], as_operand(source), reduction)
-
-
 def _refuse_index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> str:
     return ARGUMENTS if index.ndim != 1 or alpha != 1 else _refuse_rows(x, dim, index, source, SUMMED)
 
 
-def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
-    return _update_rows(x, index, source, "add")
-
-
-def _index_add_aside(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
-    torch.ops.aten.index_add.out(x, dim, index, source, alpha=alpha, out=x)
-    return x
-
-
-def _refuse_scatter(
-    x: Tensor, dim: int, index: Tensor, source: Tensor, types: frozenset[torch.dtype] = ASSIGNED
-) -> str:
+def _refuse_scatter(x: Tensor, dim: int, index: Tensor, source: Tensor, types: frozenset[torch.dtype]) -> str:
     if index.shape != source.shape or index.ndim == 0:
         return ARGUMENTS
     if any(index.stride()[1:]):
@@ -76,31 +61,13 @@ def _refuse_scatter(
     return _refuse_rows(x, dim, index, source, types)
 
 
-def _refuse_scatter_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> str:
-    return _refuse_scatter(x, dim, index, source, SUMMED)
-
-
-def _of_rows(index: Tensor) -> Tensor:
-    """Return the index of each row, which all of its elements have."""
-    return index.movedim(0, -1)[(0,) * (index.ndim - 1)]
-
-
-def _scatter(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    return _update_rows(x, _of_rows(index), source, "none")
-
-
-def _scatter_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    return _update_rows(x, _of_rows(index), source, "add")
-
-
-def _scatter_aside(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    torch.ops.aten.scatter.src_out(x, dim, index, source, out=x)
-    return x
-
-
-def _scatter_add_aside(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    torch.ops.aten.scatter_add.out(x, dim, index, source, out=x)
-    return x
+def _update_rows(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1, reduction: str) -> Tensor:
+    if index.ndim > 1:  # scatter_ has an index for each element; `_refuse_scatter` leaves only the same ones in a row
+        index = index.movedim(0, -1)[(0,) * (index.ndim - 1)]
+    if x.ndim == 0 or source.shape[1:] != x.shape[1:] or index.shape[0] != source.shape[0]:
+        raise PassOnError(ARGUMENTS)
+    # As unsigned numbers, negative ones are out of range, which they are in PyTorch.
+    return _reduce(x, as_operand(index).view(np.uint64)[:, None], as_operand(source), reduction)
 
 
 # Forms of rows: how many elements each has at most, and has in samples.
@@ -188,18 +155,37 @@ def _sample_index_put(kind: Kind, size: int) -> tuple[Any, ...]:
 _LEAST, _RUNGS = 1 << 12, tuple(1 << power for power in range(12, 23, 2))  # elements of the updates
 
 
-def _rows(name: str, overload: str, sample: Any, refusal: Any, run: Any, aside: Any) -> Override:
-    """Return an operator of updates of rows."""
-    operator = f"aten::{name}{overload}"
+def _rows(name: str, operator: str, with_output: Any, sample: Any, refusal: Any, reduction: str) -> Override:
+    """Return an operator of updates of rows. with_output: PyTorch's overload that writes to an argument."""
+
+    def aside(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        with_output(x, *args, out=x, **kwargs)
+        return x
+
+    run = partial(_update_rows, reduction=reduction)
     return Override(name, operator, _size_of_rows, _LEAST, refusal, _kind_of_rows, sample, _RUNGS, run, aside)
 
 
 SCATTER = (
-    _rows("index_add_", "", _sample_rows, _refuse_index_add, _index_add, _index_add_aside),
-    _rows("scatter_add_", "", _sample_scatter, _refuse_scatter_add, _scatter_add, _scatter_add_aside),
-    _rows("scatter_", ".src", _sample_scatter, _refuse_scatter, _scatter, _scatter_aside),
+    _rows("index_add_", "aten::index_add_", aten.index_add.out, _sample_rows, _refuse_index_add, "add"),
+    _rows(
+        "scatter_add_",
+        "aten::scatter_add_",
+        aten.scatter_add.out,
+        _sample_scatter,
+        partial(_refuse_scatter, types=SUMMED),
+        "add",
+    ),
+    _rows(
+        "scatter_",
+        "aten::scatter_.src",
+        aten.scatter.src_out,
+        _sample_scatter,
+        partial(_refuse_scatter, types=ASSIGNED),
+        "none",
+    ),
     Override(
-        name="index_put_",
+        "index_put_",
         operator="aten::_index_put_impl_",  # what index_put_ and the gradient of x[i] call
         size=_size_of_index_put,
         least=_LEAST,
