@@ -38,7 +38,7 @@ from dmlcpu.runtime.variants import variant
 _record_on_stack, _numbers_on_stack = stack_of(cells_of(WORK)), stack_of(CACHE_LINE // CELL)
 _scratch_on_stack = stack_of(STACK)
 _LINE_CELLS = CACHE_LINE // CELL
-_CACHE = second_level_cache()
+_CACHE, _HIGHEST = second_level_cache(), np.uint64(np.iinfo(np.int64).max)
 
 
 def _best(*, is_skinny):
@@ -137,36 +137,40 @@ OFFERS = {"multiply": Offer(compiled_multiply, signature)}
 
 
 @register_jitable(**OWN_OPTIONS)
-def check_count(field, count, length):
-    """Refuse an array that has neither one number nor `length` of them."""
-    if count not in (-1, 1, length):
-        raise BindingRefusalError("length", field, count, length)
+def check_parameters(lengths, counts, scales, factors, zeros, limits):
+    """Refuse scales and zero points of a, b and y. lengths: how many each may have, but for a single one."""
+    for i in range(3):
+        check_count(2 * i, counts[2 * i], lengths[i])
+        for j in range(abs(counts[2 * i])):
+            value = scales[i][j] if counts[2 * i] >= 0 else factors[i]
+            if not (value > 0 and value - value == 0):
+                raise RefusalError("scale", 2 * i, j, counts[2 * i], value)
+        check_count(2 * i + 1, counts[2 * i + 1], lengths[i])
+        if zeros[i] < limits[i][0] or zeros[i] > limits[i][1]:
+            raise RefusalError("zero", 2 * i + 1, zeros[i], limits[i][0], limits[i][1])
 
 
 @register_jitable(**OWN_OPTIONS)
-def check_scales(field, count, length, scales, scale):
-    """Refuse scales that are neither one number nor `length` of them, or not positive. count: -1 for a number."""
-    check_count(field, count, length)
-    for i in range(1 if count < 0 else count):
-        value = scales[i] if count >= 0 else scale
-        if not (value > 0 and value - value == 0):
-            raise RefusalError("scale", field, i, count, value)
+def check_count(parameter, count, length):
+    """Refuse an array that has neither one number nor `length` of them. count: -1 for a number."""
+    if count not in (-1, 1, length):
+        raise BindingRefusalError("length", parameter, count, length)
 
 
-def check_apart(y, value, name):
-    """Refuse an output that shares memory with an array; numbers and None have none."""
-
-
-@overload(check_apart, jit_options=OWN_OPTIONS)
-def _check_apart(y, value, name):
-    if not isinstance(value, types.Array):
-        return lambda y, value, name: None
-
-    def implementation(y, value, name):
-        if share_memory(y, value):
-            raise BindingRefusalError("shared", "quantized_matmul", "out", name)
-
-    return implementation
+@register_jitable(**OWN_OPTIONS)
+def check_output(out, shape, matrices, counts, scales, zeros):
+    """Refuse an output of another shape, or that shares memory with an operand."""
+    if out.shape != shape:
+        raise BindingRefusalError("shape", "quantized_matmul", "out", out.shape, shape)
+    if share_memory(out, matrices[0]):
+        raise BindingRefusalError("shared", "quantized_matmul", "out", "a")
+    if share_memory(out, matrices[1]):
+        raise BindingRefusalError("shared", "quantized_matmul", "out", "b")
+    for i in range(3):
+        if counts[2 * i] > 0 and share_memory(out, scales[i]):
+            raise BindingRefusalError("parameter", 2 * i)
+        if counts[2 * i + 1] > 0 and share_memory(out, zeros[i]):
+            raise BindingRefusalError("parameter", 2 * i + 1)
 
 
 def operand(value, other, word):
@@ -175,11 +179,17 @@ def operand(value, other, word):
 
 @overload(operand, jit_options=OWN_OPTIONS)
 def _operand(value, other, word):
+    is_scale = word.dtype == types.float32
     if isinstance(value, types.Array):
-        return lambda value, other, word: (value.size, words_of(value, word), 0)
+        zero = np.float32(0) if is_scale else np.int64(0)
+        return lambda value, other, word: (value.size, words_of(value, word), zero)
+    if is_scale:
+        return lambda value, other, word: (-1, words_of(other, word), np.float32(value))
+    if value == types.uint64:  # what int64 does not hold is too large in any case
+        return lambda value, other, word: (-1, words_of(other, word), np.int64(min(value, _HIGHEST)))
     if isinstance(value, types.Number):
-        return lambda value, other, word: (-1, words_of(other, word), value)
-    return lambda value, other, word: (-1, words_of(other, word), 0)
+        return lambda value, other, word: (-1, words_of(other, word), np.int64(value))
+    return lambda value, other, word: (-1, words_of(other, word), np.int64(0))
 
 
 def _scale_type(field, given):
@@ -239,25 +249,15 @@ def _quantized_matmul(
 
 
 def _limits(dtype):
-    """Return the lowest and the highest number of a type, and its name."""
+    """Return the lowest and the highest number of a type."""
     row = DATA_TYPES[dtype.name]
-    return np.int64(row.lowest), np.int64(row.highest), dtype.name
-
-
-@register_jitable(**OWN_OPTIONS)
-def check_zeros(field, count, length, zero, limits):
-    """Refuse zero points that are neither one number nor `length` of them, or beyond their type."""
-    check_count(field, count, length)
-    if zero < limits[0] or zero > limits[1]:
-        raise RefusalError("zero", field, np.int64(zero), limits[0], limits[1], limits[2])
+    return np.int64(row.lowest), np.int64(row.highest)
 
 
 def _implementation(a_type, b_type, y_type, has_out):
     """Return the function that callers get."""
-    scalar, (a_limits, b_limits, y_limits) = y_type.type, map(_limits, (a_type, b_type, y_type))
-    numbers = (lhs_sign_flip(a_type), rhs_sign_flip(b_type), y_limits[0], y_limits[1])
-    options = tuple(map(np.int64, numbers))
-
+    scalar, limits = y_type.type, tuple(map(_limits, (a_type, b_type, y_type)))
+    options = (np.int64(lhs_sign_flip(a_type)), np.int64(rhs_sign_flip(b_type)), *limits[2])
     multiply_bytes = caller_of("multiply", np.dtype(np.uint8))
 
     def implementation(
@@ -266,35 +266,22 @@ def _implementation(a_type, b_type, y_type, has_out):
         rows, depth, columns = a.shape[0], a.shape[1], b.shape[1]
         if b.shape[0] != depth:
             raise BindingRefusalError("depth", a.shape, b.shape)
-        a_scales, a_factors, a_factor = operand(a_scale, a, np.float32)
-        b_scales, b_factors, b_factor = operand(b_scale, a, np.float32)
-        y_scales, y_factors, y_factor = operand(y_scale, a, np.float32)
+        a_scales, a_floats, a_factor = operand(a_scale, a, np.float32)
         a_zeros, a_bytes, a_zero = operand(a_zero_point, a, np.uint8)
+        b_scales, b_floats, b_factor = operand(b_scale, a, np.float32)
         b_zeros, b_bytes, b_zero = operand(b_zero_point, a, np.uint8)
+        y_scales, y_floats, y_factor = operand(y_scale, a, np.float32)
         y_zeros, y_bytes, y_zero = operand(y_zero_point, a, np.uint8)
-        factors = (np.float32(a_factor), np.float32(b_factor), np.float32(y_factor))
-        scales, zeros = (a_factors, b_factors, y_factors), (a_bytes, b_bytes, y_bytes)
         counts = (a_scales, a_zeros, b_scales, b_zeros, y_scales, y_zeros)
-        check_scales("a_scale", counts[0], rows, scales[0], factors[0])
-        check_zeros("a_zero_point", counts[1], rows, a_zero, a_limits)
-        check_scales("b_scale", counts[2], columns, scales[1], factors[1])
-        check_zeros("b_zero_point", counts[3], columns, b_zero, b_limits)
-        check_scales("y_scale", counts[4], rows, scales[2], factors[2])
-        check_zeros("y_zero_point", counts[5], rows, y_zero, y_limits)
+        scales, zeros = (a_floats, b_floats, y_floats), (a_bytes, b_bytes, y_bytes)
+        factors, points = (a_factor, b_factor, y_factor), (a_zero, b_zero, y_zero)
+        check_parameters((rows, columns, rows), counts, scales, factors, points, limits)
+        matrices = (words_of(a, np.uint8), words_of(b, np.uint8))
+        if has_out:
+            check_output(out, (rows, columns), matrices, counts, scales, zeros)
         y = out if has_out else np.empty((rows, columns), scalar)
-        if y.shape != (rows, columns):
-            raise BindingRefusalError("shape", "quantized_matmul", "out", y.shape, (rows, columns))
-        check_apart(y, a, "a")
-        check_apart(y, b, "b")
-        check_apart(y, a_scale, "a_scale")
-        check_apart(y, a_zero_point, "a_zero_point")
-        check_apart(y, b_scale, "b_scale")
-        check_apart(y, b_zero_point, "b_zero_point")
-        check_apart(y, y_scale, "y_scale")
-        check_apart(y, y_zero_point, "y_zero_point")
         numbers = (*factors, np.uint8(a_zero), np.uint8(b_zero), np.uint8(y_zero))
-        matrices, places = (words_of(a, np.uint8), words_of(b, np.uint8)), words_of(y, np.uint8)
-        given = (*matrices, scales, zeros, places, (rows, depth, columns), numbers, counts, options)
+        given = (*matrices, scales, zeros, words_of(y, np.uint8), (rows, depth, columns), numbers, counts, options)
         cells = multiply_bytes((*given, words_of(y, np.int64)[:0]))
         if cells > 0:
             multiply_bytes((*given, np.empty(cells, np.int64)))

@@ -8,6 +8,7 @@ from numba.core.errors import TypingError
 from numba.np.numpy_support import as_dtype
 
 from dmlcpu.errors import BindingError, DmlError, IndexOutOfRangeError
+from dmlcpu.products.operands import PARAMETERS
 from dmlcpu.runtime.intrinsics import address_of
 from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.records import CELL
@@ -155,9 +156,11 @@ WORDS: dict[str, Any] = {
     "clip": lambda d: (_SCATTER, "indices", _CLIPPED, f"none: dimension {d} has 0 elements"),
     "index": _index,
     "depth": lambda a, b: (_PRODUCT, "b.shape", str(b), f"K = {a[1]} rows (a.shape is {a})"),
-    "length": lambda field, n, most: (_PRODUCT, f"{field}.shape", f"({n},)", f"one number, or ({most},)"),
-    "scale": lambda field, i, n, x: (_PRODUCT, f"{field}[{i}]" if n > 1 else field, str(x), _POSITIVE),
-    "zero": lambda field, x, low, high, name: (_PRODUCT, field, str(x), f"{low} to {high} ({name})"),
+    # Parameters of products come by their numbers in PARAMETERS.
+    "parameter": lambda i: WORDS["shared"](_PRODUCT, "out", PARAMETERS[i]),
+    "length": lambda i, n, most: (_PRODUCT, f"{PARAMETERS[i]}.shape", f"({n},)", f"one number, or ({most},)"),
+    "scale": lambda i, j, n, x: (_PRODUCT, PARAMETERS[i] + f"[{j}]" * (n > 1), str(x), _POSITIVE),
+    "zero": lambda i, x, low, high: (_PRODUCT, PARAMETERS[i], str(x), f"{low} to {high} ({'u' * (low == 0)}int8)"),
 }
 
 

@@ -186,16 +186,7 @@ def check_outputs(x, values, indices, shape):
 
 @overload(top_k, prefer_literal=True, jit_options=OWN_OPTIONS)
 def _top_k(
-    x,
-    k,
-    axis=-1,
-    mode=None,
-    largest=None,
-    sorted=True,
-    nan="greatest",
-    fill_value=None,
-    index_dtype=np.int64,
-    out=None,
+    x, k, axis=-1, mode=None, largest=None, sorted=True, nan="greatest", fill_value=None, index_dtype=np.int64, out=None
 ):
     """Return top_k for arguments of these types. Numba has no arguments that are passed by keyword only."""
     dtype = array_type("top_k", "x", x)
