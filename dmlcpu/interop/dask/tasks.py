@@ -167,13 +167,7 @@ def partial_sums(a: Array, b: Array, a_zero: Array | None, b_zero: Array | None,
 
 
 def requantize(
-    sums: Array,
-    a_scale: Array,
-    b_scale: Array,
-    y_scale: Array,
-    y_zero_point: Array | None,
-    *,
-    dtype: np.dtype[Any],
+    sums: Array, a_scale: Array, b_scale: Array, y_scale: Array, y_zero_point: Array | None, *, dtype: np.dtype[Any]
 ) -> Array:
     """Return what quantized_matmul makes of exact sums, by the same float32 operations in the same order."""
     limits = np.iinfo(dtype)

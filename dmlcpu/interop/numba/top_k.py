@@ -24,22 +24,12 @@ from dmlcpu.interop.numba.refusals import (
     refusal,
     share_memory,
 )
-from dmlcpu.kernels.top_k.choose import (
-    LOCKSTEP,
-    SELECT_SORT,
-    STRIDED_INSERT,
-    STRIDED_TOURNAMENT,
-    TOURNAMENT,
-    choose,
-)
+from dmlcpu.kernels.top_k.choose import LOCKSTEP, SELECT_SORT, STRIDED_INSERT, STRIDED_TOURNAMENT, TOURNAMENT, choose
 from dmlcpu.kernels.top_k.keys import KeyMap, make_key_map
 from dmlcpu.kernels.top_k.lockstep import lockstep, workspace as workspace_of_lockstep
 from dmlcpu.kernels.top_k.select_sort import select_sort, workspace as workspace_of_select_sort
 from dmlcpu.kernels.top_k.strided_insert import strided_insert, workspace as workspace_of_insert
-from dmlcpu.kernels.top_k.strided_tournament import (
-    strided_tournament,
-    workspace as workspace_of_strided_tournament,
-)
+from dmlcpu.kernels.top_k.strided_tournament import strided_tournament, workspace as workspace_of_strided_tournament
 from dmlcpu.kernels.top_k.tournament import tournament, workspace as workspace_of_tournament
 from dmlcpu.kernels.top_k.work import WORK
 from dmlcpu.operators.top_k.function import TopK, top_k

@@ -111,12 +111,7 @@ def test_scatter_nd_in_place_allocates_nothing_and_refuses_before_it_writes():
 
 def test_scatter_nds_errors():
     x = np.zeros((3, 4), np.float32)
-    for indices, updates in [
-        ([[0], [3]], (2, 4)),
-        ([[0], [-4]], (2, 4)),
-        ([[0], [1]], (2, 3)),
-        ([[0], [1]], (1, 4)),
-    ]:
+    for indices, updates in [([[0], [3]], (2, 4)), ([[0], [-4]], (2, 4)), ([[0], [1]], (2, 3)), ([[0], [1]], (1, 4))]:
         args = x, np.array(indices), np.zeros(updates, np.float32)
         assert error_of(scattered, *args) == error_of(dmlcpu.scatter_nd, *args)
     error, message, _ = error_of(scattered, x, np.zeros((2, 2), np.int64), np.zeros((2, 4), np.float32))
