@@ -56,5 +56,5 @@ def at_a_time(operator: str, value: Any) -> int:
 
 
 def without_empty(array: da.Array) -> da.Array:
-    """Return an array without empty chunks, which Dask's broadcasting and reshaping do not take in all cases."""
+    """Return an array without empty chunks: Dask's broadcasting and reshaping fail on some of them."""
     return array.rechunk(tuple(tuple(size for size in sizes if size) or (0,) for sizes in array.chunks))

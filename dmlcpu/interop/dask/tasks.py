@@ -1,4 +1,4 @@
-"""The tasks of `dmlcpu.interop.dask`: functions of NumPy arrays, which do not know Dask."""
+"""The tasks of `dmlcpu.interop.dask`: functions of NumPy arrays, without Dask."""
 
 import contextlib
 import math
@@ -23,10 +23,7 @@ Pair = tuple[Array, Array]
 
 
 def _threads() -> contextlib.AbstractContextManager[None]:
-    """Use one thread, unless this is the single-threaded scheduler: other tasks run on the other cores.
-
-    A worker with a single thread uses one core, too: it does not know how many workers its machine has.
-    """
+    """Use one thread, unless Dask's scheduler is the synchronous one: other tasks and workers use the other cores."""
     is_only = threading.current_thread() is threading.main_thread() and multiprocessing.parent_process() is None
     return contextlib.nullcontext() if is_only else limit_threads(1)
 
@@ -78,7 +75,7 @@ def refuse_out(
 def split(indices: Array, updates: Array, *, chunks: tuple[tuple[int, ...], ...], mode: str) -> dict[int, Pair]:
     """Return the updates of each chunk of x, by its number, in update order, with indices into that chunk.
 
-    chunks: of the dimensions that indices have coordinates for. What is out of range belongs to none, unless clipped.
+    chunks: of the dimensions that indices have coordinates for. Tuples out of range are dropped, unless mode is "clip".
     """
     sizes = np.array([sum(each) for each in chunks], np.int64)
     bad = is_out(indices, tuple(sizes))
@@ -100,7 +97,7 @@ def split(indices: Array, updates: Array, *, chunks: tuple[tuple[int, ...], ...]
         block = np.searchsorted(ends, places[:, number], side="right")
         owner = owner * len(each) + block
         places[:, number] -= np.concatenate([[0], ends])[block]
-    few = math.prod(map(len, chunks)) <= 1 << 16  # of 16 bits NumPy sorts in linear time
+    few = math.prod(map(len, chunks)) <= 1 << 16  # NumPy sorts 16-bit integers in linear time
     order = np.argsort(owner.astype(np.uint16) if few else owner, kind="stable")
     owners, first = np.unique(owner[order], return_index=True)
     parts = np.split(order, first[1:]) if len(owners) else []
@@ -122,7 +119,7 @@ def checked(block: Array, refused: None) -> Array:
 
 
 def checked_parameter(block: Array, *, check: Callable[..., Array], field: str, block_info: Any) -> Array:
-    """Return a chunk of scales or zero points converted, or refuse its first bad element as the function does."""
+    """Return a converted chunk of scales or zero points, or refuse its first bad element by its place in the array."""
     try:
         return check(value=block.ravel(), shape=(block.size, 1), rows=True).reshape(block.shape)
     except DmlError:
@@ -139,7 +136,7 @@ def checked_parameter(block: Array, *, check: Callable[..., Array], field: str, 
 
 
 def product(a: list[Array], b: list[Array], *parameters: Array | None, dtype: np.dtype[Any]) -> Array:
-    """Return a chunk of y, whose sums are in one chunk of a and one of b. Parameters lack the dimension of size 1."""
+    """Return a chunk of y from single chunks of a and b. Parameters lack the dimension of size 1."""
     operands = {name: _spread(name, each) for name, each in zip(PARAMETERS, parameters, strict=True)}
     with _threads():
         return quantized_matmul(a=a[0], b=b[0], **operands, out_dtype=dtype)
@@ -153,7 +150,7 @@ def _spread(name: str, parameter: Array | None) -> Any:
 
 
 def partial_sums(a: Array, b: Array, a_zero: Array | None, b_zero: Array | None, *, dtype: np.dtype[Any]) -> Array:
-    """Return the exact sums over the K of a chunk, shape (..., 1, M, N): long ones are made of some that fit int32."""
+    """Return a chunk's exact sums over K, shape (..., 1, M, N): a long one is added up from parts that fit int32."""
     a_zero, b_zero = _spread("a", a_zero), _spread("b", b_zero)
     with _threads():
         sums = [
@@ -169,13 +166,13 @@ def partial_sums(a: Array, b: Array, a_zero: Array | None, b_zero: Array | None,
 def requantize(
     sums: Array, a_scale: Array, b_scale: Array, y_scale: Array, y_zero_point: Array | None, *, dtype: np.dtype[Any]
 ) -> Array:
-    """Return what quantized_matmul makes of exact sums, by the same float32 operations in the same order."""
+    """Return exact sums requantized by the float32 operations of quantized_matmul, in its order."""
     limits = np.iinfo(dtype)
     zero = np.float32(0) if y_zero_point is None else y_zero_point[..., :, None].astype(np.float32)
     with np.errstate(all="ignore"):
         mul = a_scale[..., :, None] * b_scale[..., None, :] / y_scale[..., :, None]
         y = np.where(sums == 0, np.float32(0), sums.astype(np.float32) * mul)
     np.rint(y, out=y)
-    np.clip(y, limits.min - zero, limits.max - zero, out=y)  # small integers, which float32 has
+    np.clip(y, limits.min - zero, limits.max - zero, out=y)  # small integers, exact in float32
     y += zero
     return y.astype(dtype)

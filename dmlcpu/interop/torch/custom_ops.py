@@ -69,8 +69,8 @@ def _keep_for_scatter_nd(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> N
 def _gradient_of_scatter_nd(ctx: Any, y: Tensor) -> tuple[Tensor | None, ...]:
     """Return the gradients of x and of the updates.
 
-    With "add", x gets the gradient of y, and an update that of its place. Without a reduction, the last update of a
-    place gets that of the place, earlier ones get zero; x gets that of y where there is no update.
+    With "add", x gets the gradient of y, and each update the gradient of its place. Without a reduction, the last
+    update of a place gets its gradient, and earlier updates get zero; x gets the gradients of places without an update.
     """
     if ctx.reduction not in ("none", "add"):
         raise UnsupportedError("scatter_nd", "reduction of what requires a gradient", repr(ctx.reduction), "none, add")
@@ -89,7 +89,7 @@ def _gradient_of_scatter_nd(ctx: Any, y: Tensor) -> tuple[Tensor | None, ...]:
 
 
 def _places(tuples: Tensor, sizes: torch.Size, mode: str) -> Tensor:
-    """Return the places of index tuples in the flattened first dimensions; those out of range point behind the last."""
+    """Return the places of index tuples in the flattened first dimensions; out of range, the place after the last."""
     places = tuples.new_zeros(tuples.shape[:1], dtype=torch.int64)
     counts = tuples.new_ones(tuples.shape[:1], dtype=torch.bool)
     for coordinate, size in enumerate(sizes):

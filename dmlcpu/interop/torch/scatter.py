@@ -70,7 +70,7 @@ def _update_rows(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: A
     return _reduce(x, as_operand(index).view(np.uint64)[:, None], as_operand(source), reduction)
 
 
-# Forms of rows: how many elements each has at most, and has in samples.
+# Forms of rows: the most elements of a row, and the elements of a row in samples.
 _FORMS = {"elements": (1, 1), "short rows": (32, 16), "rows": (256, 128), "long rows": (math.inf, 1024)}
 
 
