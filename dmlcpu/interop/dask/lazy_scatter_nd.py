@@ -33,8 +33,8 @@ def scatter_nd(
     x : dask.array.Array or array_like, shape (d0, d1, ...)
     indices : dask.array.Array or array_like of integers, shape (..., T)
     updates : dask.array.Array or array_like of x's type, shape indices.shape[:-1] + x.shape[T:]
-        Updates are read by their chunks, or by those of indices if updates are not lazy. If indices have two dimensions,
-        these are chunks of the first; otherwise the leading dimensions are flattened before.
+        Updates are read by their chunks, or by those of indices if updates are not lazy. Unless indices have two
+        dimensions, the leading ones are flattened before.
     reduction, mode
         As for `dmlcpu.scatter_nd`.
     split_every : int, optional
