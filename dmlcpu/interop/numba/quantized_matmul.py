@@ -1,4 +1,4 @@
-"""quantized_matmul in compiled code: two matrices, one thread; what is small is packed on the stack."""
+"""quantized_matmul in compiled code: two matrices, one thread; small matrices are packed on the stack."""
 
 import functools
 from typing import Any
@@ -28,6 +28,7 @@ from dmlcpu.kernels.gemm.cut import SKINNY_SUMS, cut_skinny, cut_tiles, fits_few
 from dmlcpu.kernels.gemm.microkernels.microkernel import MR, NR
 from dmlcpu.kernels.gemm.work import COUNTER, NARROW, SHARES, WORK, groups_of, panels_of
 from dmlcpu.operators.quantized_matmul.function import quantized_matmul
+from dmlcpu.products.operands import PARAMETERS
 from dmlcpu.products.packing import lhs_sign_flip, rhs_sign_flip
 from dmlcpu.runtime.intrinsics import address_of, as_words, either
 from dmlcpu.runtime.jit import OWN_OPTIONS, device
@@ -47,13 +48,13 @@ def _best(*, is_skinny):
     return next(row.kernel.share for row in able if is_skinny or row.mr == MR)
 
 
-_product: Any = None  # this one and the next are in compiled_multiply
+_product: Any = None  # `compiled_multiply` replaces these two names
 _skinny: Any = None
 
 
 @device
 def cut(rows, depth, columns):
-    """Return whether to take the skinny kernel, and how the work is cut, so that it fits the stack if it can."""
+    """Return whether to take the skinny kernel, and the cut of the work, which fits the stack if possible."""
     if fits_few_rows(rows, columns, depth, 1):
         room = CELL * (STACK - SHARES - fixed_cells(rows, depth)) - (rows + 1) * 4 * NR
         return True, cut_skinny(rows, columns, depth, 1, min(SKINNY_SUMS, room))
@@ -74,7 +75,7 @@ def fill(works, sizes, counts, options, own):
     work.a.start, work.a.row, work.a.column, work.a.strides[0] = 0, depth, 1, 0
     work.b.start, work.b.row, work.b.column, work.b.strides[0] = 0, columns, 1, 0
     work.y.start, work.y.row, work.y.column, work.y.strides[0] = 0, columns, 1, 0
-    # From row to row, or column to column: 1 if there are several numbers.
+    # The step from row to row, or column to column: 1 if there are several numbers.
     a_scale, a_zero, b_scale, b_zero, y_scale, y_zero = counts
     work.a_scale.step, work.a_zero.step, work.b_scale.step = a_scale > 1, a_zero > 1, b_scale > 1
     work.b_zero.step, work.y_scale.step, work.y_zero.step = b_zero > 1, y_scale > 1, y_zero > 1
@@ -86,11 +87,10 @@ def fill(works, sizes, counts, options, own):
 
 
 def multiply(a, b, scales, zeros, y, sizes, numbers, counts, options, spare):
-    """Multiply bytes on one thread; return 0, or how many cells a workspace has to have.
+    """Multiply bytes on one thread; return 0, or the cells of the workspace that is missing.
 
-    scales, zeros: of a, b and y, flat; numbers: scales and zeros where there is no array; counts: how many the arrays
-    have, -1 for none, in the kernels' order; options: see `fill`; spare: a workspace, which may be empty if the
-    stack has room for one.
+    scales, zeros: flat arrays of a, b and y; numbers: scales and zeros that are single numbers; counts: sizes of the
+    arrays in the kernels' order, -1 for a number; options: see `fill`; spare: a workspace, empty if the stack has room.
     """
     rows, depth, columns = sizes
     if rows * columns == 0:
@@ -113,12 +113,11 @@ def multiply(a, b, scales, zeros, y, sizes, numbers, counts, options, spare):
         _skinny(0, 1, a, b, none, none, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, y, works, scratch)
     else:
         _product(0, 1, a, b, none, none, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, y, works, scratch)
-
     return np.int64(0)
 
 
 def signature(bytes_):
-    """Return the types of what `multiply` takes."""
+    """Return the types of the arguments of `multiply`."""
     number, floats = types.int64, types.Array(types.float32, 1, "C")
     scales, zeros = types.UniTuple(floats, 3), types.UniTuple(bytes_, 3)
     numbers = types.Tuple((*[types.float32] * 3, *[types.uint8] * 3))
@@ -138,7 +137,7 @@ OFFERS = {"multiply": Offer(compiled_multiply, signature)}
 
 @register_jitable(**OWN_OPTIONS)
 def check_parameters(lengths, counts, scales, factors, zeros, limits):
-    """Refuse scales and zero points of a, b and y. lengths: how many each may have, but for a single one."""
+    """Refuse bad scales and zero points of a, b and y. lengths: of their arrays, which may also have one element."""
     for i in range(3):
         check_count(2 * i, counts[2 * i], lengths[i])
         for j in range(abs(counts[2 * i])):
@@ -174,7 +173,7 @@ def check_output(out, shape, matrices, counts, scales, zeros):
 
 
 def operand(value, other, word):
-    """Return how many numbers an array has, its words, and 0; else -1, another array's words, and the number, or 0."""
+    """Return an array's size, its words, and 0; for a number or None -1, the words of `other`, and the number or 0."""
 
 
 @overload(operand, jit_options=OWN_OPTIONS)
@@ -193,7 +192,7 @@ def _operand(value, other, word):
 
 
 def _scale_type(field, given):
-    """Refuse what is no scale."""
+    """Refuse an argument that is not a scale."""
     if isinstance(given, types.Number) and not isinstance(given, types.Complex):
         return
     if array_type("quantized_matmul", field, given) != np.float32 or given.ndim > 1:
@@ -203,7 +202,7 @@ def _scale_type(field, given):
 
 
 def _zero_type(field, given, dtype):
-    """Refuse what is no zero point of a type."""
+    """Refuse an argument that is not a zero point for a tensor of a type."""
     if not is_given(given):
         return
     found = as_dtype(types.unliteral(given)) if isinstance(given, types.Integer) else None
@@ -218,7 +217,7 @@ def _zero_type(field, given, dtype):
 
 
 def _result_type(out_dtype, y_zero_point, default):
-    """Return the type of the product: what is asked for, else the zero point's, else the default."""
+    """Return the type of the product: `out_dtype`, else the zero point's, else the default."""
     if is_given(out_dtype):
         dtype = data_type("quantized_matmul", "out_dtype", out_dtype)
         check_type("quantized_matmul", "out_dtype", dtype, QUANTIZED)
@@ -232,20 +231,21 @@ def _quantized_matmul(
     a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point, out_dtype=None, out=None
 ):
     """Return quantized_matmul for arguments of these types. Numba has no arguments that are passed by keyword only."""
-    dtypes = [array_type("quantized_matmul", field, each) for field, each in (("a", a), ("b", b))]
-    for field, each, dtype in zip("ab", (a, b), dtypes, strict=True):
-        check_type("quantized_matmul", field, dtype, QUANTIZED)
+    dtypes = {field: array_type("quantized_matmul", field, each) for field, each in (("a", a), ("b", b))}
+    for field, each in (("a", a), ("b", b)):
+        check_type("quantized_matmul", field, dtypes[field], QUANTIZED)
         if each.ndim != 2:
             raise refusal("quantized_matmul", f"{field}.ndim", each.ndim, "2, in compiled code")
-    y_type = _result_type(out_dtype, y_zero_point, dtypes[0])
-    for field, each in (("a_scale", a_scale), ("b_scale", b_scale), ("y_scale", y_scale)):
-        _scale_type(field, each)
-    zeros = (("a_zero_point", a_zero_point), ("b_zero_point", b_zero_point), ("y_zero_point", y_zero_point))
-    for (field, each), dtype in zip(zeros, (*dtypes, y_type), strict=True):
-        _zero_type(field, each, dtype)
+    dtypes["y"] = _result_type(out_dtype, y_zero_point, dtypes["a"])
+    given = (a_scale, a_zero_point, b_scale, b_zero_point, y_scale, y_zero_point)
+    for name, each in zip(PARAMETERS, given, strict=True):
+        if name.endswith("scale"):
+            _scale_type(name, each)
+        else:
+            _zero_type(name, each, dtypes[name[0]])
     if is_given(out):
-        output_type("quantized_matmul", "out", out, 2, y_type)
-    return _implementation(dtypes[0], dtypes[1], y_type, is_given(out))
+        output_type("quantized_matmul", "out", out, 2, dtypes["y"])
+    return _implementation(*dtypes.values(), is_given(out))
 
 
 def _limits(dtype):
