@@ -245,7 +245,7 @@ def _quantized_matmul(
             _zero_type(name, each, dtypes[name[0]])
     if is_given(out):
         output_type("quantized_matmul", "out", out, 2, dtypes["y"])
-    return _implementation(*dtypes.values(), is_given(out))
+    return _implementation(dtypes["a"], dtypes["b"], dtypes["y"], is_given(out))
 
 
 def _limits(dtype):

@@ -49,8 +49,10 @@ def _refuse_rows(x: Tensor, dim: int, index: Tensor, source: Tensor, types: froz
     return ""
 
 
-def _refuse_index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> str:
-    return ARGUMENTS if index.ndim != 1 or alpha != 1 else _refuse_rows(x, dim, index, source, SUMMED)
+def _refuse_index_add(
+    x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1, types: frozenset[torch.dtype]
+) -> str:
+    return ARGUMENTS if index.ndim != 1 or alpha != 1 else _refuse_rows(x, dim, index, source, types)
 
 
 def _refuse_scatter(x: Tensor, dim: int, index: Tensor, source: Tensor, types: frozenset[torch.dtype]) -> str:
@@ -121,21 +123,15 @@ def _refuse_index_put(
     return ""
 
 
-def _broadcasts(shape: torch.Size, target: tuple[int, ...]) -> bool:
-    """Return whether a shape can be broadcast to another."""
-    pairs = zip(reversed(shape), reversed(target), strict=False)
-    return len(shape) <= len(target) and all(own in (1, size) for own, size in pairs)
-
-
 def _index_put(x: Tensor, indices: list[Tensor], values: Tensor, accumulate: bool = False, *_: Any) -> Tensor:
     arrays = [as_operand(each) for each in indices]
     if len(arrays) > x.ndim or any(each.shape != arrays[0].shape for each in arrays):
         raise PassOnError(ARGUMENTS)
     places = arrays[0][..., None] if len(arrays) == 1 else np.stack(arrays, axis=-1)
-    shape = (*places.shape[:-1], *x.shape[len(arrays) :])
-    if not _broadcasts(values.shape, shape):
-        raise PassOnError(ARGUMENTS)
-    updates: Array = np.broadcast_to(as_operand(values), shape)
+    try:
+        updates: Array = np.broadcast_to(as_operand(values), (*places.shape[:-1], *x.shape[len(arrays) :]))
+    except ValueError:
+        raise PassOnError(ARGUMENTS) from None
     return _reduce(x, places, updates, "add" if accumulate else "none")
 
 
@@ -162,28 +158,15 @@ def _rows(name: str, operator: str, with_output: Any, sample: Any, refusal: Any,
         with_output(x, *args, out=x, **kwargs)
         return x
 
+    refusal = partial(refusal, types=SUMMED if reduction == "add" else ASSIGNED)
     run = partial(_update_rows, reduction=reduction)
     return Override(name, operator, _size_of_rows, _LEAST, refusal, _kind_of_rows, sample, _RUNGS, run, aside)
 
 
 SCATTER = (
     _rows("index_add_", "aten::index_add_", aten.index_add.out, _sample_rows, _refuse_index_add, "add"),
-    _rows(
-        "scatter_add_",
-        "aten::scatter_add_",
-        aten.scatter_add.out,
-        _sample_scatter,
-        partial(_refuse_scatter, types=SUMMED),
-        "add",
-    ),
-    _rows(
-        "scatter_",
-        "aten::scatter_.src",
-        aten.scatter.src_out,
-        _sample_scatter,
-        partial(_refuse_scatter, types=ASSIGNED),
-        "none",
-    ),
+    _rows("scatter_add_", "aten::scatter_add_", aten.scatter_add.out, _sample_scatter, _refuse_scatter, "add"),
+    _rows("scatter_", "aten::scatter_.src", aten.scatter.src_out, _sample_scatter, _refuse_scatter, "none"),
     Override(
         "index_put_",
         operator="aten::_index_put_impl_",  # what index_put_ and the gradient of x[i] call
