@@ -25,27 +25,27 @@ def add_at(x: Array, indices: Indices, updates: ArrayLike) -> None:
     Parameters
     ----------
     x : ndarray
-        What is added to.
+        The array that is changed.
     indices : array_like of integers, or tuple of them
-        As in ``x[indices]``: an array for each of the first dimensions; they are broadcast. A mask is taken, too.
+        As in ``x[indices]``: an array for each of the first dimensions; they are broadcast. A mask is allowed, too.
     updates : array_like
         Broadcast to the shape of ``x[indices]``.
 
     Raises
     ------
     IndexError
-        If an index is out of range; nothing has been written then. The kernels' is an `IndexOutOfRangeError`.
+        If an index is out of range; nothing has been written then. The kernels raise an `IndexOutOfRangeError`.
     BindingError
         If x is read-only.
 
     Notes
     -----
-    The result is that of ``np.add.at`` to the bit: updates of one place are applied one after the other, and the sum of
-    each is rounded to x's type. Which bits a NaN has that comes of a sum is promised neither here nor by NumPy. The
-    kernels report no overflow (``np.errstate``).
+    The result is that of ``np.add.at`` to the bit: updates of one place are applied one after the other, and each sum
+    is rounded to x's type. The bits of a NaN that results from a sum are not specified, here or in NumPy. The kernels
+    report no overflow (``np.errstate``).
 
-    NumPy itself is called for small calls, at which it is faster; where it would compute in another type than x's; and
-    for types, indices and memory that the kernels do not take.
+    NumPy itself carries out small calls, which it does faster; calls that it computes in another type than x's; and
+    calls with types, indices or memory that the kernels do not take.
 
     Examples
     --------
@@ -68,8 +68,8 @@ def add_at(x: Array, indices: Indices, updates: ArrayLike) -> None:
 def maximum_at(x: Array, indices: Indices, updates: ArrayLike) -> None:
     """Replace what indices name by the maximum of itself and the updates, in place: ``np.maximum.at``.
 
-    The arguments are those of `add_at`. NaN propagates, as in NumPy. Of -0.0 and +0.0 that which was there remains; in
-    NumPy it depends on the processor.
+    The arguments are those of `add_at`. NaN propagates, as in NumPy. Between -0.0 and +0.0 the old one remains; in
+    NumPy that depends on the processor.
 
     Examples
     --------
@@ -85,8 +85,8 @@ def maximum_at(x: Array, indices: Indices, updates: ArrayLike) -> None:
 def minimum_at(x: Array, indices: Indices, updates: ArrayLike) -> None:
     """Replace what indices name by the minimum of itself and the updates, in place: ``np.minimum.at``.
 
-    The arguments are those of `add_at`. NaN propagates, as in NumPy. Of -0.0 and +0.0 that which was there remains; in
-    NumPy it depends on the processor.
+    The arguments are those of `add_at`. NaN propagates, as in NumPy. Between -0.0 and +0.0 the old one remains; in
+    NumPy that depends on the processor.
 
     Examples
     --------
@@ -117,8 +117,8 @@ def put_at(x: Array, indices: Indices, updates: ArrayLike) -> None:
 
 
 _REDUCTIONS = {"add_at": "add", "maximum_at": "max", "minimum_at": "min", "put_at": "none"}
-# From these sizes on the kernels are faster than NumPy, which needs no plan and has a loop of its own for single
-# elements by one array of indices. Measured on Zen 4, two threads, float32, float64 and int64.
+# From these sizes on the kernels are faster than NumPy, which needs no plan and has a special loop for single elements
+# with one array of indices. Measured on Zen 4, two threads, float32, float64 and int64.
 _SINGLE_UPDATES = 200_000  # at least: updates of single elements
 _REDUCED_ELEMENTS = 2_500  # at least: elements of updates to be reduced otherwise; NumPy takes 9 ns for each
 _ASSIGNED_NS = 130_000  # at least: NumPy's time to assign slices, 10 ns each and a quarter for an element
@@ -184,7 +184,7 @@ def _takes(reduction: str, x: Array) -> bool:
 
 
 def _values(reduction: str, updates: Any, x: Array, places: Array) -> Array | None:
-    """Return updates in x's type and the shape of what places name; None if NumPy has to say what they mean."""
+    """Return updates in x's type and the shape of the elements at places; None if they are left to NumPy."""
     shape = places.shape[:-1] + x.shape[places.shape[-1] :]
     try:
         given = np.asarray(updates)
@@ -196,7 +196,7 @@ def _values(reduction: str, updates: Any, x: Array, places: Array) -> Array | No
         values = np.broadcast_to(values, shape)
     except (TypeError, ValueError, OverflowError):
         return None
-    # Single elements side by side are what kernels read fastest.
+    # Kernels read contiguous single elements fastest.
     return np.ascontiguousarray(values) if len(shape) == 1 else as_array("add_at", "updates", values)
 
 

@@ -12,13 +12,8 @@ from onnx.reference import ReferenceEvaluator  # noqa: E402
 from dmlcpu.interop import onnx as ours  # noqa: E402
 from dmlcpu.interop.onnx import ops  # noqa: E402
 
-PREFIXES = {
-    "test_top_k": 7,
-    "test_scatternd": 7,
-    "test_qlinearmatmul": 8,
-    "test_scatter_elements": 7,
-    "test_matmulinteger": 1,
-}
+# How many tests begin with each name, at least.
+COUNTS = {"top_k": 7, "scatternd": 7, "qlinearmatmul": 8, "scatter_elements": 7, "matmulinteger": 1}
 
 
 @pytest.fixture(scope="module")
@@ -49,10 +44,10 @@ def by_evaluator(model, inputs):
 
 
 @pytest.mark.parametrize("run_case", [by_evaluator, ours.run_model], ids=["evaluator", "backend"])
-@pytest.mark.parametrize("prefix", PREFIXES)
-def test_node_tests_of_onnx_pass(node_tests, taken, prefix, run_case):
-    cases = [case for case in node_tests if case.name.startswith(prefix)]
-    assert len(cases) >= PREFIXES[prefix]
+@pytest.mark.parametrize("name", COUNTS)
+def test_node_tests_of_onnx_pass(node_tests, taken, name, run_case):
+    cases = [case for case in node_tests if case.name.startswith(f"test_{name}")]
+    assert len(cases) >= COUNTS[name]
     for case in cases:
         for inputs, outputs in case.data_sets:
             found = run_case(case.model, inputs)
@@ -66,15 +61,10 @@ def evaluate(op, inputs, *, outputs=1, opset=21, **attributes):
     names = [f"i{i}" if array is not None else "" for i, array in enumerate(inputs)]
     given = {name: np.asarray(array) for name, array in zip(names, inputs, strict=True) if name}
     results = [f"o{i}" for i in range(outputs)]
-    graph = helper.make_graph(
-        [helper.make_node(op, names, results, **attributes)],
-        op,
-        [
-            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(x.dtype), None)
-            for name, x in given.items()
-        ],
-        [helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None) for name in results],
-    )
+    types = {name: helper.np_dtype_to_tensor_dtype(x.dtype) for name, x in given.items()}
+    inputs = [helper.make_tensor_value_info(name, each, None) for name, each in types.items()]
+    open_results = [helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None) for name in results]
+    graph = helper.make_graph([helper.make_node(op, names, results, **attributes)], op, inputs, open_results)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
     return ReferenceEvaluator(model, new_ops=ours.OPS).run(None, given)
 
@@ -98,9 +88,8 @@ def test_topk_in_every_later_version(taken):
 
 def test_scatter_elements_along_an_axis_with_fewer_indices(taken):
     x, indices = np.zeros((3, 4), np.float32), np.array([[2, -1], [0, 1]])
-    (found,) = evaluate(
-        "ScatterElements", [x, indices, np.array([[1, 2], [3, 4]], np.float32)], axis=1, reduction="add"
-    )
+    updates = np.array([[1, 2], [3, 4]], np.float32)
+    (found,) = evaluate("ScatterElements", [x, indices, updates], axis=1, reduction="add")
     assert found.tolist() == [[0, 0, 1, 2], [3, 4, 0, 0], [0, 0, 0, 0]]
     assert taken == ["scatter_nd"]
 

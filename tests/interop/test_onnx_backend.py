@@ -120,17 +120,11 @@ def test_weights_of_branches_and_functions_are_packed(packings, multiplied):
         node = helper.make_node("MatMulInteger", ["x", weights], [name])
         own = [numpy_helper.from_array(~W1, "own")] if weights == "own" else []
         branches[name] = helper.make_graph([node], name, [], [info(name, np.int32, [5, 16])], own)
-    product = helper.make_function(
-        "mine",
-        "Product",
-        ["a"],
-        ["b"],
-        [
-            helper.make_node("Constant", [], ["w"], value=numpy_helper.from_array(W1)),
-            helper.make_node("MatMulInteger", ["a", "w"], ["b"]),
-        ],
-        [helper.make_opsetid("", 21)],
-    )
+    body = [
+        helper.make_node("Constant", [], ["w"], value=numpy_helper.from_array(W1)),
+        helper.make_node("MatMulInteger", ["a", "w"], ["b"]),
+    ]
+    product = helper.make_function("mine", "Product", ["a"], ["b"], body, [helper.make_opsetid("", 21)])
     nodes = [
         helper.make_node("If", ["which"], ["y"], **branches),
         helper.make_node("Product", ["x"], ["z"], domain="mine"),
@@ -149,11 +143,8 @@ def test_weights_of_branches_and_functions_are_packed(packings, multiplied):
 
 
 def test_other_operators_run_as_in_onnx():
-    model = model_of(
-        [helper.make_node("Softmax", ["x"], ["y"], axis=0)],
-        [info("x", np.float32, [3, 2])],
-        [info("y", np.float32, [3, 2])],
-    )
+    node = helper.make_node("Softmax", ["x"], ["y"], axis=0)
+    model = model_of([node], [info("x", np.float32, [3, 2])], [info("y", np.float32, [3, 2])])
     x = np.arange(6, dtype=np.float32).reshape(3, 2)
     np.testing.assert_array_equal(ours.run_model(model, [x])[0], ReferenceEvaluator(model).run(None, {"x": x})[0])
 
@@ -243,10 +234,8 @@ def test_one_node(multiplied):
 
 def test_many_functions_are_prepared():
     names = [f"F{i}" for i in range(40)]
-    functions = [
-        helper.make_function("m", name, ["a"], ["b"], [helper.make_node("Neg", ["a"], ["b"])], opset("m"))
-        for name in names
-    ]
+    body = [helper.make_node("Neg", ["a"], ["b"])]
+    functions = [helper.make_function("m", name, ["a"], ["b"], body, opset("m")) for name in names]
     nodes = [helper.make_node(name, [f"x{i}"], [f"x{i + 1}"], domain="m") for i, name in enumerate(names)]
     inputs, outputs = [info("x0", np.float32, [2])], [info("x40", np.float32, [2])]
     (y,) = ours.prepare(model_of(nodes, inputs, outputs, functions=functions, domains=["m"])).run([np.ones(2, "f4")])

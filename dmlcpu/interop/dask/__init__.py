@@ -1,5 +1,10 @@
 """The functions on Dask's arrays: lazy, chunked in any way, and with the functions' results to the last bit."""
 
+try:
+    import dask.array  # noqa: F401
+except ImportError as error:
+    raise ImportError("dmlcpu.interop.dask needs the package dask: pip install 'dmlcpu[dask]'") from error
+
 from dmlcpu.interop.dask.lazy_quantized_matmul import quantized_matmul
 from dmlcpu.interop.dask.lazy_scatter_nd import scatter_nd
 from dmlcpu.interop.dask.lazy_top_k import top_k

@@ -1,32 +1,15 @@
-"""Arguments as Dask's arrays, and stand-ins for them. Dask is imported here."""
+"""Arguments as Dask's arrays, and stand-ins for them."""
 
 import math
 from typing import Any
 
+import dask
+import dask.array as da
 import numpy as np
+from dask.delayed import Delayed
 
 from dmlcpu.common.arguments import Array, as_array, as_integer
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
-
-try:
-    import dask
-    import dask.array as da
-    from dask.delayed import Delayed
-    from dask.highlevelgraph import HighLevelGraph
-except ImportError as error:
-    raise ImportError("dmlcpu.interop.dask needs the package dask: pip install 'dmlcpu[dask]'") from error
-
-__all__ = [
-    "HighLevelGraph",
-    "as_dask",
-    "at_a_time",
-    "da",
-    "dask",
-    "meta_of",
-    "refuse_output",
-    "stand_in",
-    "without_empty",
-]
 
 
 def as_dask(operator: str, field: str, value: Any) -> da.Array:
@@ -73,5 +56,5 @@ def at_a_time(operator: str, value: Any) -> int:
 
 
 def without_empty(array: da.Array) -> da.Array:
-    """Return an array without empty chunks, which Dask's broadcasting and reshaping do not take in all cases."""
+    """Return an array without empty chunks: Dask's broadcasting and reshaping fail on some of them."""
     return array.rechunk(tuple(tuple(size for size in sizes if size) or (0,) for sizes in array.chunks))

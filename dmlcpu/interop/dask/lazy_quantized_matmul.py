@@ -4,12 +4,14 @@ import itertools
 from functools import partial
 from typing import Any
 
+import dask
+import dask.array as da
 import numpy as np
 from numpy.typing import DTypeLike
 
 from dmlcpu.common.arguments import Array
 from dmlcpu.interop.dask import tasks
-from dmlcpu.interop.dask.chunks import as_dask, at_a_time, da, dask, meta_of, refuse_output, stand_in, without_empty
+from dmlcpu.interop.dask.chunks import as_dask, at_a_time, meta_of, refuse_output, stand_in, without_empty
 from dmlcpu.kernels.gemm.work import NARROW
 from dmlcpu.operators.quantized_matmul.function import check
 from dmlcpu.products.operands import PARAMETERS
@@ -86,7 +88,7 @@ def quantized_matmul(
         for name, value in given.items()
         if dask.is_dask_collection(value)
     }
-    # Types and shapes of lazy parameters are checked here, values in tasks: stand-ins are 1, which each may be.
+    # Types and shapes of lazy parameters are checked here, values in tasks. Stand-ins are 1, which is always valid.
     stand_ins = given | {name: stand_in(array, 1) for name, array in lazy.items()}
     call = check(a=stand_in(a), b=stand_in(b), **stand_ins, out_dtype=out_dtype)
     matrix_a, matrix_b = a if a.ndim > 1 else a[None, :], b if b.ndim > 1 else b[:, None]
@@ -110,8 +112,7 @@ def quantized_matmul(
         ).sum(axis=-3, dtype=sum_type, split_every=every)
         scales = (a_scales, b_scales, y_scales)
         y = _blockwise(tasks.requantize, target, (sums, target), *scales, y_zeros, dtype=call.dtype)
-    y = y if b.ndim > 1 else y[..., 0]
-    return y if a.ndim > 1 else y[(..., 0, slice(None)) if b.ndim > 1 else (..., 0)]
+    return y[..., slice(None) if a.ndim > 1 else 0, slice(None) if b.ndim > 1 else 0]
 
 
 def _parameter(
@@ -119,7 +120,7 @@ def _parameter(
 ) -> tuple[da.Array | None, tuple[int, ...] | None]:
     """Return a scale or zero point without its dimension of size 1, and the dimensions of y that it has.
 
-    spread: it, or its stand-in if it is lazy, in its plain form; None is a zero point that is not given.
+    spread: the parameter, or the stand-in of a lazy one, in its plain form; None is a zero point that is not given.
     """
     is_rows = not name.startswith("b")
     if spread is None:
@@ -142,9 +143,9 @@ def _blockwise(
 ) -> da.Array:
     """Return a function of chunks; pairs: an array, and its dimensions by the numbers of `target`.
 
-    sizes: of the chunks of a dimension of the result, if they are others.
+    sizes: chunk sizes of dimensions of the result that differ from those of the arguments.
     """
-    # Here and not by da.blockwise, which warns that there are more chunks than before: products have as many.
+    # da.blockwise would warn about the growing number of chunks, which is usual for products.
     chunks, arrays = da.core.unify_chunks(*itertools.chain.from_iterable(pairs), warn=False)
     return da.blockwise(
         partial(function, dtype=dtype),

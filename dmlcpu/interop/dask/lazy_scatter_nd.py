@@ -5,18 +5,12 @@ import math
 from functools import partial
 from typing import Any
 
+import dask
+import dask.array as da
+from dask.highlevelgraph import HighLevelGraph
+
 from dmlcpu.interop.dask import tasks
-from dmlcpu.interop.dask.chunks import (
-    HighLevelGraph,
-    as_dask,
-    at_a_time,
-    da,
-    dask,
-    meta_of,
-    refuse_output,
-    stand_in,
-    without_empty,
-)
+from dmlcpu.interop.dask.chunks import as_dask, at_a_time, meta_of, refuse_output, stand_in, without_empty
 from dmlcpu.operators.scatter_nd.function import check
 
 
@@ -39,8 +33,8 @@ def scatter_nd(
     x : dask.array.Array or array_like, shape (d0, d1, ...)
     indices : dask.array.Array or array_like of integers, shape (..., T)
     updates : dask.array.Array or array_like of x's type, shape indices.shape[:-1] + x.shape[T:]
-        The chunks of updates, or else those of indices, say how updates are read: along their first dimension, if
-        indices have two, else along all dimensions but the last, one behind the other.
+        Updates are read by their chunks, or by those of indices if updates are not lazy. Unless indices have two
+        dimensions, the leading ones are flattened before.
     reduction, mode
         As for `dmlcpu.scatter_nd`.
     split_every : int, optional
@@ -104,13 +98,13 @@ def scatter_nd(
             graph[of["split"], u, *rest] = (split, (indices.name, u, 0), (updates.name, u, *rest))
         for number, place in enumerate(places):
             for u in groups:
-                graph[of["piece"], u, *place, *rest] = (tasks.piece, (of["split"], u, *rest), number)
+                graph[of["piece"], u, *place, *rest] = (dict.get, (of["split"], u, *rest), number)
             block = (x.name, *place, *rest)
             for first in groups[::every]:
                 pieces = [(of["piece"], u, *place, *rest) for u in groups[first : first + every]]
                 before, block = block, (of["apply"], first, *place, *rest)
                 graph[block] = (partial(tasks.apply, reduction=reduction), before, pieces)
-            # The whole result is refused with any bad index; all chunks of indices have been seen by now.
+            # Any bad index refuses the whole result, so each chunk waits for the check of all indices.
             graph[name, *place, *rest] = (tasks.checked, block, of["range"]) if mode == "raise" else block
     layers = HighLevelGraph.from_collections(name, graph, dependencies=[x, indices, updates])
     return da.Array(layers, name, x.chunks, meta=meta_of(x.ndim, x.dtype))
@@ -130,7 +124,7 @@ def _in_a_row(indices: da.Array, updates: da.Array, rest: Any, *, by_updates: bo
 
 
 def _reshaped(array: da.Array, shape: tuple[int, ...]) -> da.Array:
-    """Reshape, also what is empty or has empty chunks, which Dask does not take in all cases."""
+    """Return an array reshaped; it may be empty, or have empty chunks."""
     if array.size == 0:
         return da.empty(shape, dtype=array.dtype)
     return without_empty(array).reshape(shape)

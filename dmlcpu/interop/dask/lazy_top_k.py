@@ -2,14 +2,17 @@
 
 import itertools
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
+import dask
+import dask.array as da
 import numpy as np
 from numpy.typing import DTypeLike
 
 from dmlcpu.common.arguments import as_integer
 from dmlcpu.interop.dask import tasks
-from dmlcpu.interop.dask.chunks import as_dask, at_a_time, da, dask, meta_of, refuse_output, stand_in
+from dmlcpu.interop.dask.chunks import as_dask, at_a_time, meta_of, refuse_output, stand_in
 from dmlcpu.operators.top_k.function import TopK, check
 
 
@@ -104,6 +107,6 @@ def top_k(
         meta=meta_of(x.ndim, dtype),
     )
     return TopK(
-        winners.map_blocks(tasks.top_k_values, meta=meta_of(x.ndim, dtype)),
-        winners.map_blocks(tasks.top_k_indices, meta=meta_of(x.ndim, call.index_dtype)),
+        winners.map_blocks(itemgetter(0), token="top_k_values", meta=meta_of(x.ndim, dtype)),
+        winners.map_blocks(itemgetter(1), token="top_k_indices", meta=meta_of(x.ndim, call.index_dtype)),
     )

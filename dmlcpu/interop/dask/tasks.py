@@ -1,4 +1,4 @@
-"""The tasks of `dmlcpu.interop.dask`: functions of NumPy arrays, which do not know Dask."""
+"""The tasks of `dmlcpu.interop.dask`: functions of NumPy arrays, without Dask."""
 
 import contextlib
 import math
@@ -23,10 +23,7 @@ Pair = tuple[Array, Array]
 
 
 def _threads() -> contextlib.AbstractContextManager[None]:
-    """Use one thread, unless this is the single-threaded scheduler: other tasks run on the other cores.
-
-    A worker with a single thread uses one core, too: it does not know how many workers its machine has.
-    """
+    """Use one thread, unless Dask's scheduler is the synchronous one: other tasks and workers use the other cores."""
     is_only = threading.current_thread() is threading.main_thread() and multiprocessing.parent_process() is None
     return contextlib.nullcontext() if is_only else limit_threads(1)
 
@@ -37,14 +34,11 @@ def top_k_of_chunk(
     """Return the winners of a chunk, and their positions in the whole array. starts: of the chunks along the axis."""
     with _threads():
         values, indices = top_k(x, min(k, x.shape[axis]), axis=axis, **options)
-    start = starts[block_id[axis]]
-    if start:
-        indices += indices.dtype.type(start)
-    return values, indices
+    return values, indices + indices.dtype.type(starts[block_id[axis]])
 
 
 def same(pair: Pair, axis: Any, keepdims: bool) -> Pair:
-    """Return a pair: winners are what is reduced."""
+    """Return a pair as it is: da.reduction asks for a function of chunks, and these hold winners already."""
     return pair
 
 
@@ -57,16 +51,6 @@ def merge(pairs: list[Pair], *, k: int, axis: tuple[int], keepdims: bool, option
     with _threads():
         values, places = top_k(values, min(k, values.shape[along]), axis=along, **options)
     return values, np.take_along_axis(indices, places, along)
-
-
-def top_k_values(pair: Pair) -> Array:
-    """Return the values of winners."""
-    return pair[0]
-
-
-def top_k_indices(pair: Pair) -> Array:
-    """Return the positions of winners."""
-    return pair[1]
 
 
 def first_out(indices: Array, *, sizes: tuple[int, ...], start: int) -> tuple[int, int] | None:
@@ -88,12 +72,10 @@ def refuse_out(
         raise out_of_range(value, place, (shape, dtype), x_shape)
 
 
-def split(
-    indices: Array, updates: Array, *, chunks: tuple[tuple[int, ...], ...], mode: str
-) -> dict[int, tuple[Array, Array]]:
+def split(indices: Array, updates: Array, *, chunks: tuple[tuple[int, ...], ...], mode: str) -> dict[int, Pair]:
     """Return the updates of each chunk of x, by its number, in update order, with indices into that chunk.
 
-    chunks: of the dimensions that indices have coordinates for. What is out of range belongs to none, unless clipped.
+    chunks: of the dimensions that indices have coordinates for. Tuples out of range are dropped, unless mode is "clip".
     """
     sizes = np.array([sum(each) for each in chunks], np.int64)
     bad = is_out(indices, tuple(sizes))
@@ -115,34 +97,29 @@ def split(
         block = np.searchsorted(ends, places[:, number], side="right")
         owner = owner * len(each) + block
         places[:, number] -= np.concatenate([[0], ends])[block]
-    few = math.prod(map(len, chunks)) <= 1 << 16  # of 16 bits NumPy sorts in linear time
+    few = math.prod(map(len, chunks)) <= 1 << 16  # NumPy sorts 16-bit integers in linear time
     order = np.argsort(owner.astype(np.uint16) if few else owner, kind="stable")
     owners, first = np.unique(owner[order], return_index=True)
     parts = np.split(order, first[1:]) if len(owners) else []
     return {int(each): (places[part], updates[part]) for each, part in zip(owners, parts, strict=True)}
 
 
-def piece(pieces: dict[int, tuple[Array, Array]], chunk: int) -> tuple[Array, Array] | None:
-    """Return the updates of one chunk of x, or None."""
-    return pieces.get(chunk)
-
-
-def apply(block: Array, pieces: list[tuple[Array, Array] | None], *, reduction: str) -> Array:
-    """Return a chunk with updates applied, one piece after the other."""
+def apply(block: Array, pieces: list[Pair | None], *, reduction: str) -> Array:
+    """Return a chunk with updates applied, one piece after the other; None is a piece without updates."""
     result = None
     with _threads():
-        for indices, updates in [each for each in pieces if each is not None]:
+        for indices, updates in filter(None, pieces):
             result = scatter_nd(block if result is None else result, indices, updates, reduction=reduction, out=result)
     return as_array("scatter_nd", "x", block).copy() if result is None else result
 
 
 def checked(block: Array, refused: None) -> Array:
-    """Return a chunk; it is asked for after all indices have been checked."""
+    """Return a chunk. Its task depends on `refuse_out`, so it fails if any index is out of range."""
     return block
 
 
 def checked_parameter(block: Array, *, check: Callable[..., Array], field: str, block_info: Any) -> Array:
-    """Return a chunk of scales or zero points converted, or refuse its first bad element as the function does."""
+    """Return a converted chunk of scales or zero points, or refuse its first bad element by its place in the array."""
     try:
         return check(value=block.ravel(), shape=(block.size, 1), rows=True).reshape(block.shape)
     except DmlError:
@@ -159,7 +136,7 @@ def checked_parameter(block: Array, *, check: Callable[..., Array], field: str, 
 
 
 def product(a: list[Array], b: list[Array], *parameters: Array | None, dtype: np.dtype[Any]) -> Array:
-    """Return a chunk of y, whose sums are in one chunk of a and one of b. Parameters lack the dimension of size 1."""
+    """Return a chunk of y from single chunks of a and b. Parameters lack the dimension of size 1."""
     operands = {name: _spread(name, each) for name, each in zip(PARAMETERS, parameters, strict=True)}
     with _threads():
         return quantized_matmul(a=a[0], b=b[0], **operands, out_dtype=dtype)
@@ -173,7 +150,7 @@ def _spread(name: str, parameter: Array | None) -> Any:
 
 
 def partial_sums(a: Array, b: Array, a_zero: Array | None, b_zero: Array | None, *, dtype: np.dtype[Any]) -> Array:
-    """Return the exact sums over the K of a chunk, shape (..., 1, M, N): long ones are made of some that fit int32."""
+    """Return a chunk's exact sums over K, shape (..., 1, M, N): a long one is added up from parts that fit int32."""
     a_zero, b_zero = _spread("a", a_zero), _spread("b", b_zero)
     with _threads():
         sums = [
@@ -187,21 +164,15 @@ def partial_sums(a: Array, b: Array, a_zero: Array | None, b_zero: Array | None,
 
 
 def requantize(
-    sums: Array,
-    a_scale: Array,
-    b_scale: Array,
-    y_scale: Array,
-    y_zero_point: Array | None,
-    *,
-    dtype: np.dtype[Any],
+    sums: Array, a_scale: Array, b_scale: Array, y_scale: Array, y_zero_point: Array | None, *, dtype: np.dtype[Any]
 ) -> Array:
-    """Return what quantized_matmul makes of exact sums, by the same float32 operations in the same order."""
+    """Return exact sums requantized by the float32 operations of quantized_matmul, in its order."""
     limits = np.iinfo(dtype)
     zero = np.float32(0) if y_zero_point is None else y_zero_point[..., :, None].astype(np.float32)
     with np.errstate(all="ignore"):
         mul = a_scale[..., :, None] * b_scale[..., None, :] / y_scale[..., :, None]
         y = np.where(sums == 0, np.float32(0), sums.astype(np.float32) * mul)
     np.rint(y, out=y)
-    np.clip(y, limits.min - zero, limits.max - zero, out=y)  # small integers, which float32 has
+    np.clip(y, limits.min - zero, limits.max - zero, out=y)  # small integers, exact in float32
     y += zero
     return y.astype(dtype)

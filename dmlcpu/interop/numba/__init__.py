@@ -1,7 +1,7 @@
 """`dmlcpu.top_k`, `scatter_nd` and `quantized_matmul` for functions that users compile with Numba.
 
-Numba finds this by the entry point ``numba_extensions`` when it first compiles or loads something, which may be a
-kernel of this package. So the functions are imported only when a caller names them.
+Numba finds this module by the entry point ``numba_extensions`` when it first compiles or loads a function, perhaps a
+kernel of this package. So the modules of the functions are imported only when a caller names one.
 """
 
 from importlib import import_module
@@ -12,17 +12,17 @@ _MODULES = {f"dmlcpu.operators.{name}.function.{name}": name for name in ("top_k
 
 
 def _init() -> None:
-    """Have Numba ask here what functions are in compiled code; nothing is compiled."""
+    """Let Numba ask `_typeof` for the types of functions; nothing is compiled."""
     from dmlcpu.runtime.compilation import can_compile
 
-    if can_compile():  # helpers that were made while compilation is off cannot be called from compiled code
+    if can_compile():  # helpers made while compilation is off cannot be called from compiled code
         from numba.extending import typeof_impl
 
         typeof_impl.register(FunctionType)(_typeof)
 
 
 def _typeof(function: Any, context: Any) -> Any:
-    """Let Numba know one of the functions before it looks that up; it goes on as without this."""
+    """Import the module of one of the functions; then answer as Numba does for any function."""
     from numba.core.registry import cpu_target
     from numba.extending import typeof_impl
 

@@ -1,9 +1,9 @@
 """How compiled callers reach the kernels: by an address that each process asks for once.
 
-Were the kernels part of their callers, as what compiled functions call usually is, Numba would optimise them once more
-in every caller: that took two seconds for each, and eight for one with a parallel loop. So a caller has a cell for the
-address, and asks Python for it while that is empty. A caller that Numba keeps on disk also gets the kernels of the
-dmlcpu that is there, compiled for the processor that is there.
+Numba usually compiles a callee into its caller, and would optimise the kernels again for every caller: two seconds
+each, and eight for a caller with a parallel loop. Instead, a caller has a cell for the kernel's address, and asks
+Python for it while the cell is empty. So a caller that Numba loads from disk gets the kernels of the installed dmlcpu,
+compiled for the present processor.
 """
 
 import functools
@@ -17,10 +17,9 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 _CELL = ir.IntType(64)
-# Of what callers pass. Those on disk go on passing it, so a change of it is another version.
-VERSION = 1
+VERSION = 1  # of the signatures below: callers on disk go on using them, so any change needs a new version
 
-# The modules beside this one that have what callers may call, in their OFFERS.
+# The modules of the kernels, which are in their OFFERS.
 _MODULES = {
     "one": "top_k",
     "rows": "top_k",
@@ -35,14 +34,14 @@ _addresses: dict[str, tuple[int, Any]] = {}
 class Offer(NamedTuple):
     """A compiled function that returns an int64, for arrays of words of some types."""
 
-    # It is made when a caller is compiled, and not before: only then is the processor asked for its instructions, which
-    # for AMX is a request to the system.
+    # Called when a caller is compiled, and not before: it asks for the processor's instruction sets, and asking for AMX
+    # is a request to the system.
     make: Callable[[], Any]
-    signature: Callable[[Any], Any]  # its arguments' types, given that of the words
+    signature: Callable[[Any], Any]  # the types of its arguments, given the type of the words
 
 
 def _offer(key: str) -> tuple[Offer, Any]:
-    """Return what a caller names, and the type of its words."""
+    """Return the offer that a key names, and the type of its words."""
     version, name, word = key.split(" ")
     if version != str(VERSION) or name not in _MODULES:
         raise RuntimeError(f"dmlcpu has no {key!r} for a function compiled earlier: clear Numba's cache of it")
@@ -51,8 +50,8 @@ def _offer(key: str) -> tuple[Offer, Any]:
 
 
 def address_of_kernel(key: str) -> int:
-    """Return where the machine code is that a caller names."""
-    # Without a lock: Numba's own is held while a caller is compiled. To do it twice does no harm.
+    """Return the address of the machine code that a key names."""
+    # No lock: Numba holds its own while it compiles a caller, and doing this twice does no harm.
     if key not in _addresses:
         offer, words = _offer(key)
         compiled, signature = offer.make(), offer.signature(words)
@@ -60,13 +59,13 @@ def address_of_kernel(key: str) -> int:
         result = compiled.overloads[signature]
         assert result.signature.return_type == types.int64
         code = result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
-        _addresses[key] = code, result  # which keeps the code where it is
+        _addresses[key] = code, result  # the result keeps the code alive
     return _addresses[key][0]
 
 
 @functools.cache
 def caller_of(name: str, word: np.dtype[Any]) -> Any:
-    """Return an intrinsic that calls what is offered for arrays of a type, given the arguments as a tuple."""
+    """Return an intrinsic that calls an offered function for words of a type, with a tuple of arguments."""
     key = f"{VERSION} {name} {word.name}"
     offer, words = _offer(key)
     kinds = offer.signature(words)
@@ -74,7 +73,7 @@ def caller_of(name: str, word: np.dtype[Any]) -> Any:
     @intrinsic
     def call(_context, arguments):
         def generate(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
-            address_of_kernel(key)  # compiled now, and not in the middle of a parallel loop
+            address_of_kernel(key)  # compiles the kernel now, and not within a parallel loop
             function = context.call_conv.get_function_type(types.int64, kinds).as_pointer()
             pointer = builder.inttoptr(_emit_address(context, builder, key), function)
             members = cgutils.unpack_tuple(builder, values[0])
@@ -91,7 +90,7 @@ def caller_of(name: str, word: np.dtype[Any]) -> Any:
 
 
 def _emit_address(context: Any, builder: Any, key: str) -> Any:
-    """Emit the address of a kernel: what a cell of the caller's module holds, or Python says."""
+    """Emit the address of a kernel: from a cell of the caller's module, or from Python while the cell is empty."""
     cell = cgutils.add_global_variable(builder.module, _CELL, f".dmlcpu.{key}")
     cell.initializer, cell.linkage = ir.Constant(_CELL, 0), "internal"
     known = builder.load_atomic(cell, "monotonic", align=8)

@@ -1,4 +1,4 @@
-"""What compiled callers need to call kernels: words of their arrays, and memory on the stack."""
+"""Intrinsics for compiled callers: the words of an array, and memory on the stack."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ _CELL = ir.IntType(8 * CELL)
 def words_of(_context, array, word):
     """Return the memory of a contiguous array as flat words of a type like np.uint32, alive as long as the array.
 
-    They can be written to even if the array cannot, as those of `dmlcpu.runtime.memory.words`.
+    They are writable even if the array is not, as in `dmlcpu.runtime.memory.words`.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -32,7 +32,8 @@ def words_of(_context, array, word):
 def stack_of(cells: int) -> Any:
     """Make an intrinsic that returns `cells` int64, uninitialised, on the stack of the function that calls it.
 
-    They start a cache line. That function is never inlined: its memory is free again when it returns, also in a loop.
+    They start a cache line. The calling function is never inlined, so that its memory is free when it returns, also in
+    a loop.
     """
 
     @intrinsic

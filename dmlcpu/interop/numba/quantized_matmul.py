@@ -1,4 +1,4 @@
-"""quantized_matmul in compiled code: two matrices, one thread; what is small is packed on the stack."""
+"""quantized_matmul in compiled code: two matrices, one thread; small matrices are packed on the stack."""
 
 import functools
 from typing import Any
@@ -28,6 +28,7 @@ from dmlcpu.kernels.gemm.cut import SKINNY_SUMS, cut_skinny, cut_tiles, fits_few
 from dmlcpu.kernels.gemm.microkernels.microkernel import MR, NR
 from dmlcpu.kernels.gemm.work import COUNTER, NARROW, SHARES, WORK, groups_of, panels_of
 from dmlcpu.operators.quantized_matmul.function import quantized_matmul
+from dmlcpu.products.operands import PARAMETERS
 from dmlcpu.products.packing import lhs_sign_flip, rhs_sign_flip
 from dmlcpu.runtime.intrinsics import address_of, as_words, either
 from dmlcpu.runtime.jit import OWN_OPTIONS, device
@@ -38,7 +39,7 @@ from dmlcpu.runtime.variants import variant
 _record_on_stack, _numbers_on_stack = stack_of(cells_of(WORK)), stack_of(CACHE_LINE // CELL)
 _scratch_on_stack = stack_of(STACK)
 _LINE_CELLS = CACHE_LINE // CELL
-_CACHE = second_level_cache()
+_CACHE, _HIGHEST = second_level_cache(), np.uint64(np.iinfo(np.int64).max)
 
 
 def _best(*, is_skinny):
@@ -47,13 +48,13 @@ def _best(*, is_skinny):
     return next(row.kernel.share for row in able if is_skinny or row.mr == MR)
 
 
-_product: Any = None  # this one and the next are in compiled_multiply
+_product: Any = None  # `compiled_multiply` replaces these two names
 _skinny: Any = None
 
 
 @device
 def cut(rows, depth, columns):
-    """Return whether to take the skinny kernel, and how the work is cut, so that it fits the stack if it can."""
+    """Return whether to take the skinny kernel, and the cut of the work, which fits the stack if possible."""
     if fits_few_rows(rows, columns, depth, 1):
         room = CELL * (STACK - SHARES - fixed_cells(rows, depth)) - (rows + 1) * 4 * NR
         return True, cut_skinny(rows, columns, depth, 1, min(SKINNY_SUMS, room))
@@ -74,7 +75,7 @@ def fill(works, sizes, counts, options, own):
     work.a.start, work.a.row, work.a.column, work.a.strides[0] = 0, depth, 1, 0
     work.b.start, work.b.row, work.b.column, work.b.strides[0] = 0, columns, 1, 0
     work.y.start, work.y.row, work.y.column, work.y.strides[0] = 0, columns, 1, 0
-    # From row to row, or column to column: 1 if there are several numbers.
+    # The step from row to row, or column to column: 1 if there are several numbers.
     a_scale, a_zero, b_scale, b_zero, y_scale, y_zero = counts
     work.a_scale.step, work.a_zero.step, work.b_scale.step = a_scale > 1, a_zero > 1, b_scale > 1
     work.b_zero.step, work.y_scale.step, work.y_zero.step = b_zero > 1, y_scale > 1, y_zero > 1
@@ -86,11 +87,10 @@ def fill(works, sizes, counts, options, own):
 
 
 def multiply(a, b, scales, zeros, y, sizes, numbers, counts, options, spare):
-    """Multiply bytes on one thread; return 0, or how many cells a workspace has to have.
+    """Multiply bytes on one thread; return 0, or the cells of the workspace that is missing.
 
-    scales, zeros: of a, b and y, flat; numbers: scales and zeros where there is no array; counts: how many the arrays
-    have, -1 for none, in the kernels' order; options: see `fill`; spare: a workspace, which may be empty if the
-    stack has room for one.
+    scales, zeros: flat arrays of a, b and y; numbers: scales and zeros that are single numbers; counts: sizes of the
+    arrays in the kernels' order, -1 for a number; options: see `fill`; spare: a workspace, empty if the stack has room.
     """
     rows, depth, columns = sizes
     if rows * columns == 0:
@@ -113,12 +113,11 @@ def multiply(a, b, scales, zeros, y, sizes, numbers, counts, options, spare):
         _skinny(0, 1, a, b, none, none, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, y, works, scratch)
     else:
         _product(0, 1, a, b, none, none, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, y, works, scratch)
-
     return np.int64(0)
 
 
 def signature(bytes_):
-    """Return the types of what `multiply` takes."""
+    """Return the types of the arguments of `multiply`."""
     number, floats = types.int64, types.Array(types.float32, 1, "C")
     scales, zeros = types.UniTuple(floats, 3), types.UniTuple(bytes_, 3)
     numbers = types.Tuple((*[types.float32] * 3, *[types.uint8] * 3))
@@ -137,53 +136,63 @@ OFFERS = {"multiply": Offer(compiled_multiply, signature)}
 
 
 @register_jitable(**OWN_OPTIONS)
-def check_count(field, count, length):
-    """Refuse an array that has neither one number nor `length` of them."""
-    if count not in (-1, 1, length):
-        raise BindingRefusalError("length", field, count, length)
+def check_parameters(lengths, counts, scales, factors, zeros, limits):
+    """Refuse bad scales and zero points of a, b and y. lengths: of their arrays, which may also have one element."""
+    for i in range(3):
+        check_count(2 * i, counts[2 * i], lengths[i])
+        for j in range(abs(counts[2 * i])):
+            value = scales[i][j] if counts[2 * i] >= 0 else factors[i]
+            if not (value > 0 and value - value == 0):
+                raise RefusalError("scale", 2 * i, j, counts[2 * i], value)
+        check_count(2 * i + 1, counts[2 * i + 1], lengths[i])
+        if zeros[i] < limits[i][0] or zeros[i] > limits[i][1]:
+            raise RefusalError("zero", 2 * i + 1, zeros[i], limits[i][0], limits[i][1])
 
 
 @register_jitable(**OWN_OPTIONS)
-def check_scales(field, count, length, scales, scale):
-    """Refuse scales that are neither one number nor `length` of them, or not positive. count: -1 for a number."""
-    check_count(field, count, length)
-    for i in range(1 if count < 0 else count):
-        value = scales[i] if count >= 0 else scale
-        if not (value > 0 and value - value == 0):
-            raise RefusalError("scale", field, i, count, value)
+def check_count(parameter, count, length):
+    """Refuse an array that has neither one number nor `length` of them. count: -1 for a number."""
+    if count not in (-1, 1, length):
+        raise BindingRefusalError("length", parameter, count, length)
 
 
-def check_apart(y, value, name):
-    """Refuse an output that shares memory with an array; numbers and None have none."""
-
-
-@overload(check_apart, jit_options=OWN_OPTIONS)
-def _check_apart(y, value, name):
-    if not isinstance(value, types.Array):
-        return lambda y, value, name: None
-
-    def implementation(y, value, name):
-        if share_memory(y, value):
-            raise BindingRefusalError("shared", "quantized_matmul", "out", name)
-
-    return implementation
+@register_jitable(**OWN_OPTIONS)
+def check_output(out, shape, matrices, counts, scales, zeros):
+    """Refuse an output of another shape, or that shares memory with an operand."""
+    if out.shape != shape:
+        raise BindingRefusalError("shape", "quantized_matmul", "out", out.shape, shape)
+    if share_memory(out, matrices[0]):
+        raise BindingRefusalError("shared", "quantized_matmul", "out", "a")
+    if share_memory(out, matrices[1]):
+        raise BindingRefusalError("shared", "quantized_matmul", "out", "b")
+    for i in range(3):
+        if counts[2 * i] > 0 and share_memory(out, scales[i]):
+            raise BindingRefusalError("parameter", 2 * i)
+        if counts[2 * i + 1] > 0 and share_memory(out, zeros[i]):
+            raise BindingRefusalError("parameter", 2 * i + 1)
 
 
 def operand(value, other, word):
-    """Return how many numbers an array has, its words, and 0; else -1, another array's words, and the number, or 0."""
+    """Return an array's size, its words, and 0; for a number or None -1, the words of `other`, and the number or 0."""
 
 
 @overload(operand, jit_options=OWN_OPTIONS)
 def _operand(value, other, word):
+    is_scale = word.dtype == types.float32
     if isinstance(value, types.Array):
-        return lambda value, other, word: (value.size, words_of(value, word), 0)
+        zero = np.float32(0) if is_scale else np.int64(0)
+        return lambda value, other, word: (value.size, words_of(value, word), zero)
+    if is_scale:
+        return lambda value, other, word: (-1, words_of(other, word), np.float32(value))
+    if value == types.uint64:  # what int64 does not hold is too large in any case
+        return lambda value, other, word: (-1, words_of(other, word), np.int64(min(value, _HIGHEST)))
     if isinstance(value, types.Number):
-        return lambda value, other, word: (-1, words_of(other, word), value)
-    return lambda value, other, word: (-1, words_of(other, word), 0)
+        return lambda value, other, word: (-1, words_of(other, word), np.int64(value))
+    return lambda value, other, word: (-1, words_of(other, word), np.int64(0))
 
 
 def _scale_type(field, given):
-    """Refuse what is no scale."""
+    """Refuse an argument that is not a scale."""
     if isinstance(given, types.Number) and not isinstance(given, types.Complex):
         return
     if array_type("quantized_matmul", field, given) != np.float32 or given.ndim > 1:
@@ -193,7 +202,7 @@ def _scale_type(field, given):
 
 
 def _zero_type(field, given, dtype):
-    """Refuse what is no zero point of a type."""
+    """Refuse an argument that is not a zero point for a tensor of a type."""
     if not is_given(given):
         return
     found = as_dtype(types.unliteral(given)) if isinstance(given, types.Integer) else None
@@ -208,7 +217,7 @@ def _zero_type(field, given, dtype):
 
 
 def _result_type(out_dtype, y_zero_point, default):
-    """Return the type of the product: what is asked for, else the zero point's, else the default."""
+    """Return the type of the product: `out_dtype`, else the zero point's, else the default."""
     if is_given(out_dtype):
         dtype = data_type("quantized_matmul", "out_dtype", out_dtype)
         check_type("quantized_matmul", "out_dtype", dtype, QUANTIZED)
@@ -222,42 +231,33 @@ def _quantized_matmul(
     a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point, out_dtype=None, out=None
 ):
     """Return quantized_matmul for arguments of these types. Numba has no arguments that are passed by keyword only."""
-    dtypes = [array_type("quantized_matmul", field, each) for field, each in (("a", a), ("b", b))]
-    for field, each, dtype in zip("ab", (a, b), dtypes, strict=True):
-        check_type("quantized_matmul", field, dtype, QUANTIZED)
+    dtypes = {field: array_type("quantized_matmul", field, each) for field, each in (("a", a), ("b", b))}
+    for field, each in (("a", a), ("b", b)):
+        check_type("quantized_matmul", field, dtypes[field], QUANTIZED)
         if each.ndim != 2:
             raise refusal("quantized_matmul", f"{field}.ndim", each.ndim, "2, in compiled code")
-    y_type = _result_type(out_dtype, y_zero_point, dtypes[0])
-    for field, each in (("a_scale", a_scale), ("b_scale", b_scale), ("y_scale", y_scale)):
-        _scale_type(field, each)
-    zeros = (("a_zero_point", a_zero_point), ("b_zero_point", b_zero_point), ("y_zero_point", y_zero_point))
-    for (field, each), dtype in zip(zeros, (*dtypes, y_type), strict=True):
-        _zero_type(field, each, dtype)
+    dtypes["y"] = _result_type(out_dtype, y_zero_point, dtypes["a"])
+    given = (a_scale, a_zero_point, b_scale, b_zero_point, y_scale, y_zero_point)
+    for name, each in zip(PARAMETERS, given, strict=True):
+        if name.endswith("scale"):
+            _scale_type(name, each)
+        else:
+            _zero_type(name, each, dtypes[name[0]])
     if is_given(out):
-        output_type("quantized_matmul", "out", out, 2, y_type)
-    return _implementation(dtypes[0], dtypes[1], y_type, is_given(out))
+        output_type("quantized_matmul", "out", out, 2, dtypes["y"])
+    return _implementation(dtypes["a"], dtypes["b"], dtypes["y"], is_given(out))
 
 
 def _limits(dtype):
-    """Return the lowest and the highest number of a type, and its name."""
+    """Return the lowest and the highest number of a type."""
     row = DATA_TYPES[dtype.name]
-    return np.int64(row.lowest), np.int64(row.highest), dtype.name
-
-
-@register_jitable(**OWN_OPTIONS)
-def check_zeros(field, count, length, zero, limits):
-    """Refuse zero points that are neither one number nor `length` of them, or beyond their type."""
-    check_count(field, count, length)
-    if zero < limits[0] or zero > limits[1]:
-        raise RefusalError("zero", field, np.int64(zero), limits[0], limits[1], limits[2])
+    return np.int64(row.lowest), np.int64(row.highest)
 
 
 def _implementation(a_type, b_type, y_type, has_out):
     """Return the function that callers get."""
-    scalar, (a_limits, b_limits, y_limits) = y_type.type, map(_limits, (a_type, b_type, y_type))
-    numbers = (lhs_sign_flip(a_type), rhs_sign_flip(b_type), y_limits[0], y_limits[1])
-    options = tuple(map(np.int64, numbers))
-
+    scalar, limits = y_type.type, tuple(map(_limits, (a_type, b_type, y_type)))
+    options = (np.int64(lhs_sign_flip(a_type)), np.int64(rhs_sign_flip(b_type)), *limits[2])
     multiply_bytes = caller_of("multiply", np.dtype(np.uint8))
 
     def implementation(
@@ -266,35 +266,22 @@ def _implementation(a_type, b_type, y_type, has_out):
         rows, depth, columns = a.shape[0], a.shape[1], b.shape[1]
         if b.shape[0] != depth:
             raise BindingRefusalError("depth", a.shape, b.shape)
-        a_scales, a_factors, a_factor = operand(a_scale, a, np.float32)
-        b_scales, b_factors, b_factor = operand(b_scale, a, np.float32)
-        y_scales, y_factors, y_factor = operand(y_scale, a, np.float32)
+        a_scales, a_floats, a_factor = operand(a_scale, a, np.float32)
         a_zeros, a_bytes, a_zero = operand(a_zero_point, a, np.uint8)
+        b_scales, b_floats, b_factor = operand(b_scale, a, np.float32)
         b_zeros, b_bytes, b_zero = operand(b_zero_point, a, np.uint8)
+        y_scales, y_floats, y_factor = operand(y_scale, a, np.float32)
         y_zeros, y_bytes, y_zero = operand(y_zero_point, a, np.uint8)
-        factors = (np.float32(a_factor), np.float32(b_factor), np.float32(y_factor))
-        scales, zeros = (a_factors, b_factors, y_factors), (a_bytes, b_bytes, y_bytes)
         counts = (a_scales, a_zeros, b_scales, b_zeros, y_scales, y_zeros)
-        check_scales("a_scale", counts[0], rows, scales[0], factors[0])
-        check_zeros("a_zero_point", counts[1], rows, a_zero, a_limits)
-        check_scales("b_scale", counts[2], columns, scales[1], factors[1])
-        check_zeros("b_zero_point", counts[3], columns, b_zero, b_limits)
-        check_scales("y_scale", counts[4], rows, scales[2], factors[2])
-        check_zeros("y_zero_point", counts[5], rows, y_zero, y_limits)
+        scales, zeros = (a_floats, b_floats, y_floats), (a_bytes, b_bytes, y_bytes)
+        factors, points = (a_factor, b_factor, y_factor), (a_zero, b_zero, y_zero)
+        check_parameters((rows, columns, rows), counts, scales, factors, points, limits)
+        matrices = (words_of(a, np.uint8), words_of(b, np.uint8))
+        if has_out:
+            check_output(out, (rows, columns), matrices, counts, scales, zeros)
         y = out if has_out else np.empty((rows, columns), scalar)
-        if y.shape != (rows, columns):
-            raise BindingRefusalError("shape", "quantized_matmul", "out", y.shape, (rows, columns))
-        check_apart(y, a, "a")
-        check_apart(y, b, "b")
-        check_apart(y, a_scale, "a_scale")
-        check_apart(y, a_zero_point, "a_zero_point")
-        check_apart(y, b_scale, "b_scale")
-        check_apart(y, b_zero_point, "b_zero_point")
-        check_apart(y, y_scale, "y_scale")
-        check_apart(y, y_zero_point, "y_zero_point")
         numbers = (*factors, np.uint8(a_zero), np.uint8(b_zero), np.uint8(y_zero))
-        matrices, places = (words_of(a, np.uint8), words_of(b, np.uint8)), words_of(y, np.uint8)
-        given = (*matrices, scales, zeros, places, (rows, depth, columns), numbers, counts, options)
+        given = (*matrices, scales, zeros, words_of(y, np.uint8), (rows, depth, columns), numbers, counts, options)
         cells = multiply_bytes((*given, words_of(y, np.int64)[:0]))
         if cells > 0:
             multiply_bytes((*given, np.empty(cells, np.int64)))

@@ -1,4 +1,4 @@
-"""What callers are refused: by types when they are compiled, by values when they run."""
+"""The errors of compiled callers: about types when they are compiled, about values when they run."""
 
 from typing import Any
 
@@ -8,22 +8,23 @@ from numba.core.errors import TypingError
 from numba.np.numpy_support import as_dtype
 
 from dmlcpu.errors import BindingError, DmlError, IndexOutOfRangeError
+from dmlcpu.products.operands import PARAMETERS
 from dmlcpu.runtime.intrinsics import address_of
 from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.records import CELL
 
-# Cells of the largest workspace on a thread's own stack, 96 KiB: little beside the least that systems give a thread
-# (512 KiB), and enough for the 40 largest of 150,000 float32.
+# Cells of the largest workspace on a thread's own stack: 96 KiB are a small part of the smallest usual stack (512 KiB),
+# and enough for the 40 largest of 150,000 float32.
 STACK = 96 * 1024 // CELL
 
 
 def refusal(operator, field, found, allowed):
-    """Return the error about what a type tells, in the words of all errors."""
+    """Return the error about a type, worded as all errors are."""
     return TypingError(f"{operator}: {field} is {found}; allowed: {allowed}")
 
 
 def constant(operator, field, given):
-    """Return the value of an argument that has to be known when its caller is compiled."""
+    """Return the value of an argument that has to be constant."""
     if isinstance(given, types.Literal):
         return given.literal_value
     if isinstance(given, types.Omitted):
@@ -92,7 +93,7 @@ def check_type(operator, field, dtype, allowed):
 
 
 def output_type(operator, field, given, ndim, dtype):
-    """Refuse an output whose type tells that it cannot take a result."""
+    """Refuse an output that by its type cannot take a result."""
     found = array_type(operator, field, given)
     if given.ndim != ndim:
         raise refusal(operator, f"{field}.ndim", given.ndim, str(ndim))
@@ -102,12 +103,12 @@ def output_type(operator, field, given, ndim, dtype):
         raise refusal(operator, field, "read-only", "an array that can be written to")
 
 
-# What compiled code raises. It passes numbers, and Python makes the text of them: Numba takes seconds to compile text.
-# An error that is caught is of the class that it is derived from.
+# The errors of compiled code. It passes numbers, and Python makes the text: Numba takes seconds to compile text. An
+# error changes its class to the public base, so that callers catch that.
 
 
 class _Made:
-    """An error of a name in WORDS, and of what these words are made of."""
+    """An error with a text by a name in WORDS and that function's arguments."""
 
     def __init__(self, name, *found):
         super().__init__(*WORDS[name](*found))
@@ -143,7 +144,7 @@ def _index(place, found, indices, x, is_signed):
 
 _SCATTER, _PRODUCT = "scatter_nd", "quantized_matmul"
 _CLIPPED, _POSITIVE = "clipped into an empty dimension", "finite float32 numbers greater than 0"
-# Of each error the operator, the field, what was found and what is allowed.
+# For each error: operator, field, found, allowed.
 WORDS: dict[str, Any] = {
     "axis": lambda op, axis, ndim: (op, "axis", str(axis), f"{-ndim} to {ndim - 1} (x has {ndim} dimensions)"),
     "shape": lambda op, field, found, allowed: (op, f"{field}.shape", str(found), str(allowed)),
@@ -155,9 +156,11 @@ WORDS: dict[str, Any] = {
     "clip": lambda d: (_SCATTER, "indices", _CLIPPED, f"none: dimension {d} has 0 elements"),
     "index": _index,
     "depth": lambda a, b: (_PRODUCT, "b.shape", str(b), f"K = {a[1]} rows (a.shape is {a})"),
-    "length": lambda field, n, most: (_PRODUCT, f"{field}.shape", f"({n},)", f"one number, or ({most},)"),
-    "scale": lambda field, i, n, x: (_PRODUCT, f"{field}[{i}]" if n > 1 else field, str(x), _POSITIVE),
-    "zero": lambda field, x, low, high, name: (_PRODUCT, field, str(x), f"{low} to {high} ({name})"),
+    # Parameters of products come by their numbers in PARAMETERS.
+    "parameter": lambda i: WORDS["shared"](_PRODUCT, "out", PARAMETERS[i]),
+    "length": lambda i, n, most: (_PRODUCT, f"{PARAMETERS[i]}.shape", f"({n},)", f"one number, or ({most},)"),
+    "scale": lambda i, j, n, x: (_PRODUCT, PARAMETERS[i] + f"[{j}]" * (n > 1), str(x), _POSITIVE),
+    "zero": lambda i, x, low, high: (_PRODUCT, PARAMETERS[i], str(x), f"{low} to {high} ({'u' * (low == 0)}int8)"),
 }
 
 

@@ -65,10 +65,10 @@ def fill(works, shape, count, coordinates, options):
 
 
 def scatter(x, indices, updates, out, shape, dims, options):
-    """Copy x to out unless it is empty, and apply the updates; return where the first bad index is, or VALID.
+    """Copy x to out unless it is empty, and apply the updates; return the place of the first bad index, or VALID.
 
-    shape: of x, and 1 behind; dims: how many of these there are, how many updates, and how many coordinates of a tuple;
-    options: see `fill`.
+    shape: of x, and 1 behind; dims: the length of shape, the number of updates, and of coordinates of a tuple; options:
+    see `fill`.
     """
     dimensions, count, coordinates = dims
     works = _record_on_stack()
@@ -83,7 +83,7 @@ def scatter(x, indices, updates, out, shape, dims, options):
 
 
 def signature(words):
-    """Return the types of what `scatter` takes."""
+    """Return the types of the arguments of `scatter`."""
     number = types.int64
     places, shape = types.Array(types.uint32, 1, "C"), types.Array(number, 1, "C")
     return words, places, words, words, shape, types.UniTuple(number, 3), types.UniTuple(number, 6)
@@ -103,7 +103,7 @@ def in_array(shape, numbers):
 
 @device
 def count_of(shape):
-    """Return how many tuples there are."""
+    """Return the number of tuples."""
     count = 1
     for d in range(len(shape) - 1):
         count *= shape[d]
@@ -181,7 +181,7 @@ def _implementation(dtype, word, index_type, dims, coordinates, reduction, mode,
     scatter_words = caller_of("scatter", word)
     options, scalar, index_scalar = tuple(map(np.int64, numbers)), word.type, index_type.type
 
-    # Numba optimises what is called once more in each caller, so this calls the kernels itself.
+    # Numba optimises each callee again in every caller, so there is no helper between this and the kernels.
     def implementation(x, indices, updates, reduction="none", mode="raise", out=None):
         shape, count = (*x.shape, 1), count_of(indices.shape)
         check(shape, (*updates.shape, 1), dims, indices.shape, coordinates, options[3])

@@ -1,4 +1,4 @@
-"""top_k in compiled code: its plan for one thread and contiguous arrays, made and kept on the stack."""
+"""top_k in compiled code: one thread, contiguous arrays, and a plan on the stack."""
 
 import functools
 
@@ -24,22 +24,12 @@ from dmlcpu.interop.numba.refusals import (
     refusal,
     share_memory,
 )
-from dmlcpu.kernels.top_k.choose import (
-    LOCKSTEP,
-    SELECT_SORT,
-    STRIDED_INSERT,
-    STRIDED_TOURNAMENT,
-    TOURNAMENT,
-    choose,
-)
+from dmlcpu.kernels.top_k.choose import LOCKSTEP, SELECT_SORT, STRIDED_INSERT, STRIDED_TOURNAMENT, TOURNAMENT, choose
 from dmlcpu.kernels.top_k.keys import KINDS, KeyMap, make_key_map
 from dmlcpu.kernels.top_k.lockstep import lockstep, workspace as workspace_of_lockstep
 from dmlcpu.kernels.top_k.select_sort import select_sort, workspace as workspace_of_select_sort
 from dmlcpu.kernels.top_k.strided_insert import strided_insert, workspace as workspace_of_insert
-from dmlcpu.kernels.top_k.strided_tournament import (
-    strided_tournament,
-    workspace as workspace_of_strided_tournament,
-)
+from dmlcpu.kernels.top_k.strided_tournament import strided_tournament, workspace as workspace_of_strided_tournament
 from dmlcpu.kernels.top_k.tournament import tournament, workspace as workspace_of_tournament
 from dmlcpu.kernels.top_k.work import WORK
 from dmlcpu.operators.top_k.function import TopK, top_k
@@ -71,9 +61,9 @@ def workspace(kernel, n, k, lanes):
 
 @device
 def plan(x, rows, n, inner, k, strided):
-    """Return the kernel, the keys and positions of its workspace, and all of that in cells."""
+    """Return the kernel, the keys and positions of its workspace, and the size of the workspace in cells."""
     kernel = choose(rows, n, k, inner, inner)
-    if strided and kernel == TOURNAMENT:  # the other one is compiled in its place
+    if strided and kernel == TOURNAMENT:  # which "columns" has not
         kernel = STRIDED_TOURNAMENT
     keys, positions = workspace(kernel, n, k, line_of(x))
     positions += -positions % _LINE_CELLS  # the keys behind start a cache line
@@ -100,10 +90,10 @@ def fill(works, outer, n, inner, k, key_map, is_sorted, index_words):
 
 
 def select(x, values, indices, sizes, k, key_map, options, spare):
-    """Select in all sequences on one thread; return 0, or how many cells a workspace has to have.
+    """Select in all sequences on one thread; return 0, or the cells of the workspace that is missing.
 
-    sizes: those before the axis, n, those behind; options: whether the winners have to be in order, and the words of an
-    index; spare: a workspace, which may be empty if the stack has room for one.
+    sizes: the product of the sizes before the axis, n, the product behind; options: whether winners are sorted, and the
+    words of an index; spare: a workspace, empty if the stack has room.
     """
     outer, n, inner = sizes
     is_sorted, index_words = options
@@ -128,19 +118,18 @@ def select(x, values, indices, sizes, k, key_map, options, spare):
 
 
 def signature(words):
-    """Return the types of what `select` takes."""
+    """Return the types of the arguments of `select`."""
     number = types.int64
     key_map = types.NamedUniTuple(types.uint64, len(KeyMap._fields), KeyMap)
     places, spare = types.Array(types.uint32, 1, "C"), types.Array(number, 1, "C")
     return words, words, places, types.UniTuple(number, 3), number, key_map, types.UniTuple(number, 2), spare
 
 
-# A kernel that is never chosen has the place of one that is there anyway.
-NEVER, ALONG = {"_insert": _select_sort}, {"_tournament": strided_tournament.share}
+# Kernels that are never chosen are replaced by one that is compiled in any case.
 SELECT = {
-    "one": variant(select, "select_one", STRIDED=False, _lockstep=_select_sort, **NEVER).share,
-    "rows": variant(select, "select_rows", STRIDED=False, **NEVER).share,
-    "columns": variant(select, "select_columns", STRIDED=True, **ALONG).share,
+    "one": variant(select, "select_one", STRIDED=False, _lockstep=_select_sort, _insert=_select_sort).share,
+    "rows": variant(select, "select_rows", STRIDED=False, _insert=_select_sort).share,
+    "columns": variant(select, "select_columns", STRIDED=True, _tournament=strided_tournament.share).share,
 }
 OFFERS = {name: Offer(functools.partial(SELECT.get, name), signature) for name in SELECT}
 
@@ -186,16 +175,7 @@ def check_outputs(x, values, indices, shape):
 
 @overload(top_k, prefer_literal=True, jit_options=OWN_OPTIONS)
 def _top_k(
-    x,
-    k,
-    axis=-1,
-    mode=None,
-    largest=None,
-    sorted=True,
-    nan="greatest",
-    fill_value=None,
-    index_dtype=np.int64,
-    out=None,
+    x, k, axis=-1, mode=None, largest=None, sorted=True, nan="greatest", fill_value=None, index_dtype=np.int64, out=None
 ):
     """Return top_k for arguments of these types. Numba has no arguments that are passed by keyword only."""
     dtype = array_type("top_k", "x", x)
@@ -237,10 +217,10 @@ def _implementation(ndim, dtype, constants, is_sorted, axis, index_type, has_out
     key_map, longest = KeyMap(*map(np.uint64, constants)), DATA_TYPES[index_name].highest
     options = (np.int64(is_sorted), np.int64(index_type.itemsize // INDEX_WORD.itemsize))
     axis = axis.literal_value if isinstance(axis, types.Literal) else getattr(axis, "value", axis)
-    strided = not (isinstance(axis, int) and axis in (-1, ndim - 1))  # or it is not known yet
+    strided = not (isinstance(axis, int) and axis in (-1, ndim - 1))  # perhaps, if the axis is not constant
     select = caller_of("columns" if strided else "one" if ndim == 1 else "rows", np.dtype(word))
 
-    # Numba optimises what is called once more in each caller, so this calls the kernels itself.
+    # Numba optimises each callee again in every caller, so there is no helper between this and the kernels.
     def implementation(
         x,
         k,

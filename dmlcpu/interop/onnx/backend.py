@@ -16,13 +16,13 @@ _PLAIN = "biufc"  # kinds of the types that NumPy has itself
 
 
 class Tensor(NamedTuple):
-    """What a model says of an input or output that is a tensor."""
+    """The type and shape that a model declares for an input or output."""
 
     dtype: np.dtype[Any] | None  # None: the model leaves it open
     shape: tuple[int | str | None, ...]  # a name stands for a size that is not fixed, None for any
 
     def fits(self, sizes: Sequence[int]) -> bool:
-        """Return whether a shape is what the model says.
+        """Return whether a shape is one that the model allows.
 
         Parameters
         ----------
@@ -47,9 +47,9 @@ class BackendRep(base.BackendRep):  # type: ignore[misc]
     Attributes
     ----------
     inputs, outputs : dict of str to Tensor or None
-        What the model says of each, in its order; None of what is no tensor. Inputs that have a default are `defaults`.
+        The declared type and shape of each, in the model's order; None for an input or output that is not a tensor.
     defaults : frozenset of str
-        Inputs that need not be given, because an initializer has their name.
+        Names of the inputs that need not be given, because an initializer has their name.
     """
 
     def __init__(self, model: onnx.ModelProto) -> None:
@@ -65,7 +65,7 @@ class BackendRep(base.BackendRep):  # type: ignore[misc]
         Parameters
         ----------
         inputs : mapping of str to array, or sequence of arrays
-            By name, or in the model's order without those that have a default. One array alone is the first.
+            By name, or the inputs without a default in the model's order. A single array is the first of them.
         **kwargs
             ONNX's interface has them; none has an effect.
 
@@ -77,7 +77,7 @@ class BackendRep(base.BackendRep):  # type: ignore[misc]
         Raises
         ------
         BindingError
-            If an input is missing or unknown, or of another type or shape than the model says.
+            If an input is missing or unknown, or its type or shape differs from the model's.
         TypeError
             If `inputs` is none of these.
         """
@@ -282,7 +282,7 @@ class Backend(base.Backend):  # type: ignore[misc]
 
 
 def _tensor(kind: onnx.TypeProto) -> Tensor | None:
-    """Return what a type says of a tensor; None if it is not one."""
+    """Return the type and shape of a tensor; None if the value is not a tensor."""
     if not kind.HasField("tensor_type"):
         return None
     tensor = kind.tensor_type
@@ -304,7 +304,7 @@ def _newest(domain: str) -> int:
 
 
 def _checked(field: str, value: Any, tensor: Tensor | None) -> Any:
-    """Return an input as an array of the type and shape that the model says; what is no tensor as it is."""
+    """Return an input as an array, or refuse a type or shape that the model does not allow. tensor: None allows all."""
     if tensor is None:
         return value
     if value is None:
@@ -321,9 +321,7 @@ def _checked(field: str, value: Any, tensor: Tensor | None) -> Any:
     return array
 
 
-def _described(name: str, value: Any) -> onnx.ValueInfoProto:
-    if not isinstance(value, np.ndarray):
-        return onnx.ValueInfoProto(name=name)
+def _described(name: str, value: Array) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
 
 

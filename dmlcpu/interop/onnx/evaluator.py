@@ -29,8 +29,8 @@ class Evaluator(ReferenceEvaluator):  # type: ignore[misc]
     def pack_weights(self, around: Mapping[str, Any], packed: dict[int, PackedMatrix], seen: set[int]) -> None:
         """Pack constant weights.
 
-        around: the constants of the graphs that this one lies in; packed: matrices by their arrays; seen:
-        functions that are done, as each function holds all that are before it.
+        around: constants of the surrounding graphs; packed: matrices, by ids of their arrays; seen: ids of functions
+        that are done, because each function holds all earlier ones.
         """
         constants = {**around, **self.rt_inits_}
         for name in self.input_names:  # an input may be given, so it is not constant

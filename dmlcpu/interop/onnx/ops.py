@@ -15,54 +15,55 @@ from dmlcpu.errors import BindingError, IndexOutOfRangeError, UnsupportedError
 from dmlcpu.operators.matmul_integer.function import matmul_integer
 from dmlcpu.operators.quantized_matmul.function import quantized_matmul
 from dmlcpu.operators.scatter_nd.function import scatter_nd
-from dmlcpu.operators.top_k.function import top_k
+from dmlcpu.operators.top_k.function import TopK as TopKResult, top_k
 from dmlcpu.products.packing import PackedMatrix
 
-# ONNX's own implementation computes arguments that the functions refuse, strings for instance.
-_NOT_TAKEN = (UnsupportedError, TypeError)
+
+class _Operator(OpRun):  # type: ignore[misc]
+    """The base of operators: `compute` calls the function; ONNX's own `_run` computes what that refuses."""
+
+    op_domain = ""
+
+    def _run(self, *inputs: Any, **attributes: Any) -> tuple[Any, ...]:
+        try:
+            return self.compute(*inputs, **attributes)  # type: ignore[no-any-return]
+        except (UnsupportedError, TypeError):  # strings, for instance
+            return super()._run(*inputs, **attributes)  # type: ignore[no-any-return]
 
 
-class TopK(_ReferenceTopK):  # type: ignore[misc]
+class TopK(_Operator, _ReferenceTopK):  # type: ignore[misc]
     """ONNX TopK, versions 1 to 24, by `dmlcpu.top_k`."""
 
-    op_domain = ""
-
-    def _run(self, data: Array, k: Any, axis: int = -1, largest: int = 1, sorted: int = 1) -> tuple[Array, Array]:
+    def _run(self, data: Array, k: Any, **attributes: Any) -> tuple[Any, ...]:
         if np.size(k) != 1:  # of version 1 an attribute
             raise BindingError("TopK", "K.shape", str(np.shape(k)), "(1,)")
-        number = int(np.asarray(k).item())
-        try:
-            return top_k(data, number, axis=axis, largest=bool(largest), sorted=bool(sorted))
-        except _NOT_TAKEN:
-            return super()._run(data, [number], axis=axis, largest=largest, sorted=sorted)  # type: ignore[no-any-return]
+        return super()._run(data, [int(np.asarray(k).item())], **attributes)
+
+    def compute(self, data: Array, k: list[int], axis: int = -1, largest: int = 1, sorted: int = 1) -> TopKResult:
+        """Return values and indices."""
+        return top_k(data, k[0], axis=axis, largest=bool(largest), sorted=bool(sorted))
 
 
-class ScatterND(_ReferenceScatterND):  # type: ignore[misc]
+class ScatterND(_Operator, _ReferenceScatterND):  # type: ignore[misc]
     """ONNX ScatterND, versions 11 to 18, by `dmlcpu.scatter_nd`."""
 
-    op_domain = ""
-
-    def _run(self, data: Array, indices: Array, updates: Array, reduction: str = "none") -> tuple[Array]:
-        try:
-            return (scatter_nd(data, indices, updates, reduction=reduction),)
-        except _NOT_TAKEN:
-            return super()._run(data, indices, updates, reduction=reduction)  # type: ignore[no-any-return]
+    def compute(self, data: Array, indices: Array, updates: Array, reduction: str = "none") -> tuple[Array]:
+        """Return the updated copy of data."""
+        return (scatter_nd(data, indices, updates, reduction=reduction),)
 
 
-class ScatterElements(_ReferenceScatterElements):  # type: ignore[misc]
+class ScatterElements(_Operator, _ReferenceScatterElements):  # type: ignore[misc]
     """ONNX ScatterElements, versions 11 to 18, by `dmlcpu.scatter_nd` of one index tuple an element."""
 
-    op_domain = ""
-
-    def _run(self, data: Array, indices: Array, updates: Array, axis: int = 0, reduction: str = "none") -> tuple[Array]:
+    def compute(
+        self, data: Array, indices: Array, updates: Array, axis: int = 0, reduction: str = "none"
+    ) -> tuple[Array]:
+        """Return the updated copy of data."""
         axis = as_axis("ScatterElements", "axis", axis, "data", data.ndim)
         _check_elements(data, indices, axis)
         tuples = np.moveaxis(np.indices(indices.shape, np.int64), 0, -1)
         tuples[..., axis] = indices
-        try:
-            return (scatter_nd(data, tuples, updates, reduction=reduction),)
-        except _NOT_TAKEN:
-            return super()._run(data, indices, updates, axis=axis, reduction=reduction)  # type: ignore[no-any-return]
+        return (scatter_nd(data, tuples, updates, reduction=reduction),)
 
 
 def _check_elements(data: Array, indices: Array, axis: int) -> None:
@@ -82,45 +83,37 @@ def _check_elements(data: Array, indices: Array, axis: int) -> None:
         )
 
 
-class Product(OpRun):  # type: ignore[misc]
+class Product(_Operator):
     """The base of products. A constant input B is packed once."""
 
     B: int  # its number among the inputs
     packed: PackedMatrix | None = None
 
-    def rhs(self, b: Array) -> Array | PackedMatrix:
-        """Return B as the kernels read it fastest."""
-        return b if self.packed is None else self.packed
+    def with_packed(self, *operands: Any) -> list[Any]:
+        """Return the inputs, with B as the kernels read it fastest."""
+        b = operands[self.B] if self.packed is None else self.packed
+        return [*operands[: self.B], b, *operands[self.B + 1 :]]
 
 
 class QLinearMatMul(Product, _ReferenceQLinearMatMul):  # type: ignore[misc]
     """ONNX QLinearMatMul, versions 10 and 21, by `dmlcpu.quantized_matmul`."""
 
-    op_domain = ""
     B = 3
 
-    def _run(self, *operands: Array) -> tuple[Array]:
-        given: list[Any] = [*operands]
-        given[self.B] = self.rhs(operands[self.B])
-        try:
-            return (quantized_matmul(*given),)
-        except _NOT_TAKEN:
-            return super()._run(*operands)  # type: ignore[no-any-return]
+    def compute(self, *operands: Array) -> tuple[Array]:
+        """Return the quantized product."""
+        return (quantized_matmul(*self.with_packed(*operands)),)
 
 
 class MatMulInteger(Product, _ReferenceMatMulInteger):  # type: ignore[misc]
     """ONNX MatMulInteger, version 10, by `dmlcpu.matmul_integer`."""
 
-    op_domain = ""
     B = 1
 
-    def _run(
-        self, a: Array, b: Array, a_zero_point: Array | None = None, b_zero_point: Array | None = None
-    ) -> tuple[Array]:
-        try:
-            return (matmul_integer(a, a_zero_point, self.rhs(b), b_zero_point),)
-        except _NOT_TAKEN:
-            return super()._run(a, b, a_zero_point, b_zero_point)  # type: ignore[no-any-return]
+    def compute(self, *operands: Array) -> tuple[Array]:
+        """Return the product; zero points may be missing."""
+        a, b, a_zero, b_zero = (*self.with_packed(*operands), None, None)[:4]
+        return (matmul_integer(a, a_zero, b, b_zero),)
 
 
 OPS: list[type[OpRun]] = [TopK, ScatterND, ScatterElements, QLinearMatMul, MatMulInteger]

@@ -14,6 +14,7 @@ from dmlcpu.interop.torch.tensors import as_array, as_tensor
 from dmlcpu.operators.quantized_matmul import function as quantized_matmul_function
 from dmlcpu.operators.scatter_nd import function as scatter_nd_function
 from dmlcpu.operators.top_k import function as top_k_function
+from dmlcpu.products.operands import OPERANDS
 
 
 @torch.library.custom_op("dmlcpu::top_k", mutates_args=(), device_types="cpu")
@@ -26,9 +27,7 @@ def top_k(
 
 
 @top_k.register_fake
-def _(
-    x: Tensor, k: int, axis: int = -1, largest: bool = True, sorted: bool = True, nan: str = "greatest"
-) -> tuple[Tensor, Tensor]:
+def _(x: Tensor, k: int, axis: int = -1, *_: Any) -> tuple[Tensor, Tensor]:
     shape, axis = list(x.shape), as_axis("top_k", "axis", axis, "x", x.ndim)
     torch._check(0 <= k <= shape[axis], lambda: f"top_k: k is {k}; allowed: 0 to {shape[axis]}")
     shape[axis] = k
@@ -57,7 +56,7 @@ def scatter_nd(x: Tensor, indices: Tensor, updates: Tensor, reduction: str = "no
 
 
 @scatter_nd.register_fake
-def _(x: Tensor, indices: Tensor, updates: Tensor, reduction: str = "none", mode: str = "raise") -> Tensor:
+def _(x: Tensor, *_: Any) -> Tensor:
     return x.new_empty(x.shape)
 
 
@@ -70,8 +69,8 @@ def _keep_for_scatter_nd(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> N
 def _gradient_of_scatter_nd(ctx: Any, y: Tensor) -> tuple[Tensor | None, ...]:
     """Return the gradients of x and of the updates.
 
-    With "add", x gets the gradient of y, and an update that of its place. Without a reduction, the last update of a
-    place gets that of the place, earlier ones get zero; x gets that of y where there is no update.
+    With "add", x gets the gradient of y, and each update the gradient of its place. Without a reduction, the last
+    update of a place gets its gradient, and earlier updates get zero; x gets the gradients of places without an update.
     """
     if ctx.reduction not in ("none", "add"):
         raise UnsupportedError("scatter_nd", "reduction of what requires a gradient", repr(ctx.reduction), "none, add")
@@ -90,7 +89,7 @@ def _gradient_of_scatter_nd(ctx: Any, y: Tensor) -> tuple[Tensor | None, ...]:
 
 
 def _places(tuples: Tensor, sizes: torch.Size, mode: str) -> Tensor:
-    """Return the places of index tuples in the flattened first dimensions; those out of range point behind the last."""
+    """Return the places of index tuples in the flattened first dimensions; out of range, the place after the last."""
     places = tuples.new_zeros(tuples.shape[:1], dtype=torch.int64)
     counts = tuples.new_ones(tuples.shape[:1], dtype=torch.bool)
     for coordinate, size in enumerate(sizes):
@@ -106,43 +105,33 @@ def _places(tuples: Tensor, sizes: torch.Size, mode: str) -> Tensor:
 scatter_nd.register_autograd(_gradient_of_scatter_nd, setup_context=_keep_for_scatter_nd)
 
 
-@torch.library.custom_op("dmlcpu::quantized_matmul", mutates_args=(), device_types="cpu")
-def quantized_matmul(
-    a: Tensor,
-    a_scale: Tensor,
-    a_zero_point: Tensor | None,
-    b: Tensor,
-    b_scale: Tensor,
-    b_zero_point: Tensor | None,
-    y_scale: Tensor,
-    y_zero_point: Tensor | None,
-    out_dtype: torch.dtype | None = None,
-) -> Tensor:
+_OPERANDS = ", ".join(f"Tensor{'?' if name.endswith('zero_point') else ''} {name}" for name in OPERANDS)
+_SCHEMA = f"({_OPERANDS}, ScalarType? out_dtype=None) -> Tensor"
+
+
+def _named(arguments: tuple[Any, ...]) -> dict[str, Any]:
+    """Return the arguments of a product by their names. PyTorch leaves out_dtype out if it is None."""
+    return {"out_dtype": None, **dict(zip((*OPERANDS, "out_dtype"), arguments, strict=False))}
+
+
+@torch.library.custom_op("dmlcpu::quantized_matmul", mutates_args=(), device_types="cpu", schema=_SCHEMA)
+def quantized_matmul(*arguments: Any) -> Tensor:
     """`dmlcpu.quantized_matmul` of tensors."""
-    operands = (a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point)
-    arrays: Any = [None if operand is None else as_array(operand) for operand in operands]
-    dtype = None if out_dtype is None else str(out_dtype).removeprefix("torch.")
-    return as_tensor(quantized_matmul_function.quantized_matmul(*arrays, out_dtype=dtype))
+    given = _named(arguments)
+    given |= {name: as_array(given[name]) for name in OPERANDS if given[name] is not None}
+    if given["out_dtype"] is not None:
+        given["out_dtype"] = str(given["out_dtype"]).removeprefix("torch.")
+    return as_tensor(quantized_matmul_function.quantized_matmul(**given))
 
 
 @quantized_matmul.register_fake
-def _(
-    a: Tensor,
-    a_scale: Tensor,
-    a_zero_point: Tensor | None,
-    b: Tensor,
-    b_scale: Tensor,
-    b_zero_point: Tensor | None,
-    y_scale: Tensor,
-    y_zero_point: Tensor | None,
-    out_dtype: torch.dtype | None = None,
-) -> Tensor:
-    if out_dtype is None:
-        out_dtype = a.dtype
-        if y_zero_point is not None and y_zero_point.dtype in (torch.int8, torch.uint8):
-            out_dtype = y_zero_point.dtype
+def _(*arguments: Any) -> Tensor:
+    given = _named(arguments)
+    a, b, zero_point = given["a"], given["b"], given["y_zero_point"]
+    takes_zeros_type = zero_point is not None and zero_point.dtype in (torch.int8, torch.uint8)
+    dtype = given["out_dtype"] or (zero_point.dtype if takes_zeros_type else a.dtype)
     K = b.shape[max(b.ndim - 2, 0)]
     torch._check(a.shape[-1] == K, lambda: f"quantized_matmul: b has {K} rows; allowed: K = {a.shape[-1]}")
     batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     rows, columns = a.shape[-2:-1], b.shape[-1:] if b.ndim > 1 else ()
-    return a.new_empty((*batch, *rows, *columns), dtype=out_dtype)
+    return a.new_empty((*batch, *rows, *columns), dtype=dtype)

@@ -11,31 +11,30 @@ from dmlcpu.common.arguments import Array
 from dmlcpu.interop.torch.tensors import HAS_BFLOAT16, PLAIN, as_array
 from dmlcpu.runtime.memory import spans_meet
 
-Kind = tuple[str, ...]  # of calls: type, form and what else decides how fast they are
+Kind = tuple[str, ...]  # the properties of a call that its speed depends on: type, form and others
 
 
 class Override(NamedTuple):
     """One operator. Functions take the arguments of a call, unless a comment says otherwise."""
 
-    name: str  # as people type it
+    name: str  # in `enable` and `report`
     operator: str  # PyTorch's full name of the overload
-    # About how much work a call is: what is read, written or added; of the first argument, and a tuple of the others.
+    # The work of a call, in elements that are read, written or added; of the first argument, and a tuple of the others.
     size: Callable[[Any, tuple[Any, ...]], int]
-    least: int  # size; PyTorch is faster below on any machine, as a call of these functions takes 8 microseconds
-    refusal: Callable[..., str]  # why a call is not taken, or nothing; `run` does the checks that take long
-    # Calls of one kind are worth it from some size on, which is measured; a sample is what it is measured with.
-    kind: Callable[..., Kind]
-    sample: Callable[[Kind, int], tuple[Any, ...]]  # arguments of a kind and a size
+    least: int  # PyTorch is faster at smaller sizes on any machine: a call of these functions takes 8 microseconds
+    refusal: Callable[..., str]  # the reason not to take a call, or ""; slow checks are left to `run`
+    kind: Callable[..., Kind]  # a threshold of size is measured for each kind
+    sample: Callable[[Kind, int], tuple[Any, ...]]  # arguments of a kind and a size, to be measured
     rungs: tuple[int, ...]  # sizes that are measured
-    run: Callable[..., Any]  # raises PassOnError, before it writes, if the call cannot be taken after all
+    run: Callable[..., Any]  # raises PassOnError, before it writes, if a slow check fails
     aside: Callable[..., Any] | None  # PyTorch's kernel, by another overload; see switches.py
 
 
 class PassOnError(Exception):
-    """Why a call is not taken after all."""
+    """The reason not to take a call, found by `run`."""
 
 
-# Why a call is passed on. What PyTorch refuses is among ARGUMENTS, so that it is PyTorch that says so.
+# Reasons to pass a call on. Bad arguments are passed on as ARGUMENTS: PyTorch raises its own errors about them.
 SMALL = "small"
 TYPE = "type"
 ARGUMENTS = "arguments"
@@ -70,6 +69,6 @@ def as_target(tensor: Tensor, *others: Array) -> Array:
 
 
 def numbers(shape: tuple[int, ...], dtype: str) -> Tensor:
-    """Return numbers in random order that all types hold."""
+    """Return random numbers that every type holds."""
     small = np.random.default_rng(1).integers(0, 127, shape, dtype=np.int8)
     return torch.from_numpy(small).to(getattr(torch, dtype))

@@ -1,6 +1,7 @@
 """aten::index_add_, index_put_, scatter_add_ and scatter_: all of them are scatter_nd in place."""
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from dmlcpu.interop.torch.override import (
     numbers,
 )
 from dmlcpu.operators.scatter_nd.function import Call, execute
+
+aten = torch.ops.aten
 
 
 def _reduce(x: Tensor, places: Array, updates: Array, reduction: str) -> Tensor:
@@ -46,29 +49,13 @@ def _refuse_rows(x: Tensor, dim: int, index: Tensor, source: Tensor, types: froz
     return ""
 
 
-def _update_rows(x: Tensor, index: Tensor, source: Tensor, reduction: str) -> Tensor:
-    if x.ndim == 0 or source.shape[1:] != x.shape[1:] or index.shape[0] != source.shape[0]:
-        raise PassOnError(ARGUMENTS)
-    # As unsigned numbers, negative ones are out of range, which they are in PyTorch.
-    return _reduce(x, as_operand(index).view(np.uint64)[:, None], as_operand(source), reduction)
-
-
-def _refuse_index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> str:
-    return ARGUMENTS if index.ndim != 1 or alpha != 1 else _refuse_rows(x, dim, index, source, SUMMED)
-
-
-def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
-    return _update_rows(x, index, source, "add")
-
-
-def _index_add_aside(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
-    torch.ops.aten.index_add.out(x, dim, index, source, alpha=alpha, out=x)
-    return x
-
-
-def _refuse_scatter(
-    x: Tensor, dim: int, index: Tensor, source: Tensor, types: frozenset[torch.dtype] = ASSIGNED
+def _refuse_index_add(
+    x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1, types: frozenset[torch.dtype]
 ) -> str:
+    return ARGUMENTS if index.ndim != 1 or alpha != 1 else _refuse_rows(x, dim, index, source, types)
+
+
+def _refuse_scatter(x: Tensor, dim: int, index: Tensor, source: Tensor, types: frozenset[torch.dtype]) -> str:
     if index.shape != source.shape or index.ndim == 0:
         return ARGUMENTS
     if any(index.stride()[1:]):
@@ -76,34 +63,16 @@ def _refuse_scatter(
     return _refuse_rows(x, dim, index, source, types)
 
 
-def _refuse_scatter_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> str:
-    return _refuse_scatter(x, dim, index, source, SUMMED)
+def _update_rows(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1, reduction: str) -> Tensor:
+    if index.ndim > 1:  # scatter_ has an index for each element; `_refuse_scatter` leaves only the same ones in a row
+        index = index.movedim(0, -1)[(0,) * (index.ndim - 1)]
+    if x.ndim == 0 or source.shape[1:] != x.shape[1:] or index.shape[0] != source.shape[0]:
+        raise PassOnError(ARGUMENTS)
+    # As unsigned numbers, negative ones are out of range, which they are in PyTorch.
+    return _reduce(x, as_operand(index).view(np.uint64)[:, None], as_operand(source), reduction)
 
 
-def _of_rows(index: Tensor) -> Tensor:
-    """Return the index of each row, which all of its elements have."""
-    return index.movedim(0, -1)[(0,) * (index.ndim - 1)]
-
-
-def _scatter(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    return _update_rows(x, _of_rows(index), source, "none")
-
-
-def _scatter_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    return _update_rows(x, _of_rows(index), source, "add")
-
-
-def _scatter_aside(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    torch.ops.aten.scatter.src_out(x, dim, index, source, out=x)
-    return x
-
-
-def _scatter_add_aside(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    torch.ops.aten.scatter_add.out(x, dim, index, source, out=x)
-    return x
-
-
-# Forms of rows: how many elements each has at most, and has in samples.
+# Forms of rows: the most elements of a row, and the elements of a row in samples.
 _FORMS = {"elements": (1, 1), "short rows": (32, 16), "rows": (256, 128), "long rows": (math.inf, 1024)}
 
 
@@ -154,21 +123,15 @@ def _refuse_index_put(
     return ""
 
 
-def _broadcasts(shape: torch.Size, target: tuple[int, ...]) -> bool:
-    """Return whether a shape can be broadcast to another."""
-    pairs = zip(reversed(shape), reversed(target), strict=False)
-    return len(shape) <= len(target) and all(own in (1, size) for own, size in pairs)
-
-
 def _index_put(x: Tensor, indices: list[Tensor], values: Tensor, accumulate: bool = False, *_: Any) -> Tensor:
     arrays = [as_operand(each) for each in indices]
     if len(arrays) > x.ndim or any(each.shape != arrays[0].shape for each in arrays):
         raise PassOnError(ARGUMENTS)
     places = arrays[0][..., None] if len(arrays) == 1 else np.stack(arrays, axis=-1)
-    shape = (*places.shape[:-1], *x.shape[len(arrays) :])
-    if not _broadcasts(values.shape, shape):
-        raise PassOnError(ARGUMENTS)
-    updates: Array = np.broadcast_to(as_operand(values), shape)
+    try:
+        updates: Array = np.broadcast_to(as_operand(values), (*places.shape[:-1], *x.shape[len(arrays) :]))
+    except ValueError:
+        raise PassOnError(ARGUMENTS) from None
     return _reduce(x, places, updates, "add" if accumulate else "none")
 
 
@@ -188,18 +151,24 @@ def _sample_index_put(kind: Kind, size: int) -> tuple[Any, ...]:
 _LEAST, _RUNGS = 1 << 12, tuple(1 << power for power in range(12, 23, 2))  # elements of the updates
 
 
-def _rows(name: str, overload: str, sample: Any, refusal: Any, run: Any, aside: Any) -> Override:
-    """Return an operator of updates of rows."""
-    operator = f"aten::{name}{overload}"
+def _rows(name: str, operator: str, with_output: Any, sample: Any, refusal: Any, reduction: str) -> Override:
+    """Return an operator of updates of rows. with_output: PyTorch's overload that writes to an argument."""
+
+    def aside(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        with_output(x, *args, out=x, **kwargs)
+        return x
+
+    refusal = partial(refusal, types=SUMMED if reduction == "add" else ASSIGNED)
+    run = partial(_update_rows, reduction=reduction)
     return Override(name, operator, _size_of_rows, _LEAST, refusal, _kind_of_rows, sample, _RUNGS, run, aside)
 
 
 SCATTER = (
-    _rows("index_add_", "", _sample_rows, _refuse_index_add, _index_add, _index_add_aside),
-    _rows("scatter_add_", "", _sample_scatter, _refuse_scatter_add, _scatter_add, _scatter_add_aside),
-    _rows("scatter_", ".src", _sample_scatter, _refuse_scatter, _scatter, _scatter_aside),
+    _rows("index_add_", "aten::index_add_", aten.index_add.out, _sample_rows, _refuse_index_add, "add"),
+    _rows("scatter_add_", "aten::scatter_add_", aten.scatter_add.out, _sample_scatter, _refuse_scatter, "add"),
+    _rows("scatter_", "aten::scatter_.src", aten.scatter.src_out, _sample_scatter, _refuse_scatter, "none"),
     Override(
-        name="index_put_",
+        "index_put_",
         operator="aten::_index_put_impl_",  # what index_put_ and the gradient of x[i] call
         size=_size_of_index_put,
         least=_LEAST,

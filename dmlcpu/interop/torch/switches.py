@@ -1,4 +1,4 @@
-"""PyTorch's operators that these kernels take over: switched on and off, with counts of their calls."""
+"""The switches of PyTorch's operators: `enable`, `disable`, `accelerated`, and counts of calls in `report`."""
 
 import contextlib
 import logging
@@ -24,17 +24,17 @@ _log = logging.getLogger("dmlcpu")
 
 @dataclass
 class _Switch:
-    """Of one operator."""
+    """The switch of one operator."""
 
     override: Override
     is_on: bool = False
-    library: Any = None  # which entered the kernel in PyTorch's dispatcher; None: it is not entered
+    library: Any = None  # registers the kernel in PyTorch's dispatcher; None: it is not registered
     taken: int = 0
-    small: int = 0  # calls that were passed on for that reason; the others:
+    small: int = 0  # calls passed on because they are small; the frequent reason has the faster counter
     passed_on: Counter[str] = field(default_factory=Counter)
 
     def enter(self) -> None:
-        """Enter the kernel in the dispatcher, if it is not."""
+        """Register the kernel in the dispatcher, unless it is registered."""
         if self.library is not None:
             return
         kernel = _kernel(self)
@@ -53,7 +53,7 @@ class _Switch:
 
 
 _SWITCHES = {override.name: _Switch(override) for override in (TOPK, INT_MM, *SCATTER)}
-# Another thread may be about to call a kernel that PyTorch has just dropped (pytorch/pytorch#125234), so none is freed.
+# Kernels are never freed: another thread may be about to call one that PyTorch has dropped (pytorch/pytorch#125234).
 _kept: list[Any] = []
 
 
@@ -77,18 +77,17 @@ def enable(include: Iterable[str] | None = None, exclude: Iterable[str] = ()) ->
 
     Notes
     -----
-    The kernels are entered in PyTorch's dispatcher for the CPU, beneath autograd, ``torch.func`` and autocast, which go
-    on working. A call that they do not take goes to PyTorch's own kernel, as does one that raises; `report` counts the
-    reasons.
+    The kernels are registered in PyTorch's dispatcher for the CPU, beneath autograd, ``torch.func`` and autocast, which
+    go on working. A call that the kernels do not take, or in which they raise, goes to PyTorch's own kernel; `report`
+    counts the reasons.
 
-    Values and indices are PyTorch's, but for what it leaves open: which of several equal elements `topk` returns (here
-    the first), which of several updates of one element remains (here the last), and in which order updates are added
-    (here that of the updates).
+    Values and indices are PyTorch's, except where PyTorch leaves them open: of several equal elements `topk` returns
+    the first here, of several updates of one element the last remains, and updates are added in their order.
 
-    How large a call must be to be worth it is measured where it runs, at the first call of its kind, and kept in the
-    folder of compiled kernels.
+    The size from which these kernels are faster is measured on each machine, at the first call of a kind, and kept in
+    the folder of compiled kernels.
 
-    It holds for the whole process. Call it, and `disable`, while no other thread runs one of these operators.
+    The switch holds for the whole process. Call `enable` and `disable` while no other thread runs these operators.
 
     Examples
     --------
@@ -115,7 +114,7 @@ def disable() -> None:
 
 @contextlib.contextmanager
 def accelerated(include: Iterable[str] | None = None, exclude: Iterable[str] = ()) -> Iterator[None]:
-    """Do what `enable` does for the time of a ``with``, then switch back to what was on before, in the whole process.
+    """Enable operators within a ``with`` statement, in the whole process; afterwards restore the earlier switches.
 
     Parameters
     ----------
@@ -124,8 +123,8 @@ def accelerated(include: Iterable[str] | None = None, exclude: Iterable[str] = (
 
     Notes
     -----
-    The kernels stay entered, switched off, so that entering again is cheap: until `disable`, a call of one of these
-    operators takes about 2 microseconds more than without.
+    Afterwards the kernels stay registered, but switched off, because registering is slow: until `disable`, a call of
+    one of these operators takes about 2 microseconds longer.
 
     Examples
     --------
@@ -144,18 +143,18 @@ def accelerated(include: Iterable[str] | None = None, exclude: Iterable[str] = (
         yield
     finally:
         for name, switch in _SWITCHES.items():
-            gone = name in names and not switch.is_on  # within: by `disable`, or because it failed
+            gone = name in names and not switch.is_on  # switched off within: by `disable`, or because it failed
             switch.is_on = before[name] and switch.library is not None and not gone
 
 
 def report() -> dict[str, dict[str, Any]]:
-    """Return what came of the calls since the process began.
+    """Return how many calls were taken and passed on since the process began.
 
     Returns
     -------
     dict
-        For each operator a dictionary: "on", "taken" (calls that these kernels carried out), and "passed on": for each
-        reason the number of calls that went to PyTorch's kernel.
+        For each operator a dictionary: "on", "taken" (number of calls that these kernels carried out), and "passed on"
+        (reason -> number of calls that went to PyTorch's kernel).
 
     Examples
     --------
@@ -174,7 +173,7 @@ def report() -> dict[str, dict[str, Any]]:
 
 
 def _names(function: str, include: Iterable[str] | None, exclude: Iterable[str]) -> set[str]:
-    """Return the operators that are meant, or refuse a name."""
+    """Return the names that are included and not excluded, or refuse one."""
     given = {"include": _SWITCHES if include is None else include, "exclude": exclude}
     for argument, names in given.items():
         if isinstance(names, str) or not isinstance(names, Iterable):
@@ -186,14 +185,14 @@ def _names(function: str, include: Iterable[str] | None, exclude: Iterable[str])
     return set(given["include"]) - set(given["exclude"])
 
 
-# PyTorch's kernel, called directly, holds Python's lock. In small calls that stops no other thread for longer than
-# Python itself does (5 ms). A very large call goes to an overload with outputs and the same kernel, if there is one: it
-# releases the lock, and takes 3 microseconds more.
+# PyTorch's kernel, called directly, holds the GIL. Small calls hold it for less than Python's own switch interval (5
+# ms). A very large call goes to an overload with outputs, if there is one: that has the same kernel, releases the GIL,
+# and takes 3 microseconds more.
 _LONG = 256  # times as large as the least size
 
 
 def _kernel(switch: _Switch) -> Callable[..., Any]:
-    """Return what PyTorch calls in the place of its own kernel."""
+    """Return the function that PyTorch calls instead of its own kernel."""
     override, passed_on = switch.override, switch.passed_on
     size_of, least, refusal, run, aside = override.size, override.least, override.refusal, override.run, override.aside
     original = torch.library.get_kernel(override.operator, "CPU").call_boxed
@@ -211,7 +210,7 @@ def _kernel(switch: _Switch) -> Callable[..., Any]:
         return original(keyset, x, *others, **kwargs)
 
     def large(size: int, keyset: Any, *args: Any, **kwargs: Any) -> Any:
-        with torch._C.DisableTorchFunction():  # modes and subclasses shall see PyTorch's call, and none of these
+        with torch._C.DisableTorchFunction():  # modes and subclasses see the user's call, but not the calls in here
             if switch.is_on:
                 try:
                     reason = "" if can_compile() else NO_COMPILATION
@@ -231,11 +230,11 @@ def _kernel(switch: _Switch) -> Callable[..., Any]:
 
 
 def _failed(switch: _Switch, error: Exception) -> str:
-    """Return the reason to pass a call on; an operator that would fail every time is switched off."""
+    """Return the reason to pass a call on; switch the operator off after an unexpected error."""
     if isinstance(error, PassOnError):
         return str(error)
     if isinstance(error, DmlError | MemoryError):
-        return type(error).__name__  # PyTorch says what is wrong with the arguments
+        return type(error).__name__  # PyTorch raises its own error
     switch.is_on = False
     reason = f"{type(error).__name__}: {error}"
     _log.warning("%s is given back to PyTorch, as it raised %s", switch.override.name, reason)

@@ -1,6 +1,6 @@
-"""The sizes from which calls of a kind are taken over: measured once on each machine, then kept in a file.
+"""The sizes from which calls of a kind are taken: measured once on each machine, then kept in a file.
 
-A decision must not change from one run of a program to the next, as the order of equal elements would change with it.
+A decision must not change between runs of a program, because the order of equal elements would change with it.
 """
 
 import contextlib
@@ -32,12 +32,12 @@ SLOWER = "PyTorch is faster"
 MEASURING = "within a measurement"
 FORKED = "not measured before the fork"
 
-# Our time as a share of PyTorch's, at most: with less of a lead the next measurement might say otherwise.
+# At most this share of PyTorch's time: a smaller lead might be gone in the next measurement.
 _GAIN = 0.9
-_DISPATCH_US = 2  # that PyTorch takes to call a kernel in Python; on Zen 4
-_ROUNDS = 5, 25  # at least and, if they take no longer than _MOST_NS, at most
+_DISPATCH_US = 2  # PyTorch's time to call a kernel in Python, on Zen 4
+_ROUNDS = 5, 25  # the least number, and the most, which _MOST_NS may cut short
 _LEAST_NS, _MOST_NS = 200_000, 20_000_000  # of a round; of all
-_LONG_US = 10_000  # calls that take longer are no longer measured: larger ones are taken for alike
+_LONG_US = 10_000  # after a longer call no larger size is measured: the decision for this one holds for them
 _BUSY = 1.2  # processes for each processor
 _CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 
@@ -49,7 +49,7 @@ _is_forked = False
 
 
 def loss(override: Override, original: Callable[..., Any], size: int, *args: Any, **kwargs: Any) -> str:
-    """Return why a call is not worth taking, or nothing. original: PyTorch's kernel."""
+    """Return the reason not to take a call of this size, or "". original: PyTorch's kernel."""
     key = override.operator, min(torch.get_num_threads(), threads.get_num_threads()), override.kind(*args, **kwargs)
     won = _won.get(key)
     if won is None:
@@ -73,7 +73,7 @@ def _find(override: Override, original: Callable[..., Any], key: _Key) -> _Won |
     """Return the measurement of a kind of call, from the file or made now; None if it cannot be made."""
     path = _path()
     _won.update(_load(path))
-    # PyTorch's threads stay behind when a process forks, and it waits for them: parallel operators may not be called.
+    # A forked child has none of PyTorch's threads, but PyTorch waits for them: its parallel operators would hang.
     if key not in _won and not _is_forked:
         _won[key] = _measure(override, original, key[2])
         if not _is_busy():
@@ -105,7 +105,7 @@ def _take(override: Override, args: tuple[Any, ...]) -> None:
 
 
 def _times(*calls: Callable[[], Any]) -> list[float]:
-    """Return the microseconds of each, the least of several rounds, in which they take turns."""
+    """Return the microseconds of each call: the least of several rounds, in which the calls take turns."""
     counts, best = [], [float("inf")] * len(calls)
     for call in calls:
         call()  # compiles
@@ -125,18 +125,18 @@ def _times(*calls: Callable[[], Any]) -> list[float]:
 
 
 def _is_busy() -> bool:
-    """Return whether the machine is overloaded, so that figures hold for this hour only."""
+    """Return whether the machine is overloaded, so that measurements should not be kept."""
     return hasattr(os, "getloadavg") and os.getloadavg()[0] > _BUSY * (os.cpu_count() or 1)
 
 
 def _folder() -> str | None:
-    """Return where compiled kernels are kept; None if nowhere."""
+    """Return the folder of compiled kernels; None without one."""
     folder: str | None = registry.find("top_k", "select").kernel.share.stats.cache_path if can_compile() else None
     return folder
 
 
 def _path() -> Path | None:
-    """Return the file for this machine and these versions; None if kernels are kept nowhere."""
+    """Return the file for this machine and these versions; None without a folder."""
     folder = _folder()
     if folder is None:
         return None
@@ -146,7 +146,7 @@ def _path() -> Path | None:
 
 
 def _load(path: Path | None) -> dict[_Key, _Won]:
-    """Return what a file holds; nothing if it cannot be read or is damaged."""
+    """Return the measurements in a file; none if it is missing or damaged."""
     try:
         rows = json.loads(path.read_text()) if path else []
         return {(operator, count, tuple(kind)): dict(won) for operator, count, kind, won in rows}
@@ -155,7 +155,7 @@ def _load(path: Path | None) -> dict[_Key, _Won]:
 
 
 def _save(path: Path | None) -> None:
-    """Add measurements to the file. It is replaced at once: a reader finds all of the old or all of the new."""
+    """Add measurements to the file, which is replaced atomically."""
     if path is None:
         return
     rows = [[operator, count, kind, [*won.items()]] for (operator, count, kind), won in (_won | _load(path)).items()]
@@ -164,14 +164,14 @@ def _save(path: Path | None) -> None:
         unfinished.write_text(json.dumps(rows))
         os.replace(unfinished, path)
     except OSError as error:
-        _log.debug("what was measured could not be saved (%s)", error)
+        _log.debug("measurements could not be saved (%s)", error)
         with contextlib.suppress(OSError):
             unfinished.unlink()
 
 
 def _after_fork_in_child() -> None:
     global _measuring, _is_forked
-    _measuring = threading.Lock()  # a thread that was left behind may have held the other
+    _measuring = threading.Lock()  # a thread of the parent may have held the old one
     _is_forked = True
 
 

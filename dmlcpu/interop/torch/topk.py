@@ -5,15 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dmlcpu.interop.torch.override import (
-    ARGUMENTS,
-    NAMES,
-    ORDERED,
-    TYPE,
-    Kind,
-    Override,
-    numbers,
-)
+from dmlcpu.interop.torch.override import ARGUMENTS, NAMES, ORDERED, TYPE, Kind, Override, numbers
 from dmlcpu.interop.torch.tensors import as_array
 from dmlcpu.operators.top_k.function import Call, execute
 
@@ -43,9 +35,9 @@ def _run(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = 
     return values, indices
 
 
-def _aside(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> _Pair:
-    outputs = {"values": x.new_empty(0), "indices": x.new_empty(0, dtype=torch.int64)}
-    pair: _Pair = torch.ops.aten.topk.values(x, k, dim, largest, sorted, **outputs)
+def _aside(x: Tensor, *args: Any) -> _Pair:
+    values, indices = x.new_empty(0), x.new_empty(0, dtype=torch.int64)
+    pair: _Pair = torch.ops.aten.topk.values(x, *args, values=values, indices=indices)
     return pair
 
 

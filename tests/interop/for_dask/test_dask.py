@@ -10,12 +10,7 @@ dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 from dask_arrays import assert_equals  # noqa: E402
 from processes import run  # noqa: E402
-from samples import (  # noqa: E402
-    assert_same_bits,
-    few_values,
-    quantized,
-    random_bits,
-)
+from samples import assert_same_bits, few_values, quantized, random_bits  # noqa: E402
 
 import dmlcpu  # noqa: E402
 from dmlcpu.errors import BindingError, DmlError, IndexOutOfRangeError, UnsupportedError  # noqa: E402
@@ -47,11 +42,7 @@ ONES = (1.0, None)
         (lambda: ours.top_k(x8.astype(object), 1), TypeError, "top_k: x is an array of dtype object"),
         (lambda: ours.top_k(unknown(x8), 1), BindingError, r"top_k: x.shape is \(nan,\); allowed: known sizes"),
         (lambda: ours.top_k(da.ma.masked_equal(x8, 1), 1), TypeError, "x is a dask array of MaskedArray"),
-        (
-            lambda: ours.top_k(dask.delayed(np.zeros(8)), 1),
-            TypeError,
-            "allowed: an array, as dask",
-        ),
+        (lambda: ours.top_k(dask.delayed(np.zeros(8)), 1), TypeError, "allowed: an array, as dask"),
         (lambda: ours.top_k(x8, 1, out=x8), UnsupportedError, "top_k: out is Array; allowed: None"),
         (lambda: ours.scatter_nd(x8, x8, x8), UnsupportedError, "scatter_nd: indices.dtype is float64"),
         (lambda: ours.scatter_nd(x8, [[1]], x8), BindingError, r"updates.shape is \(8,\); allowed: \(1,\)"),

@@ -6,9 +6,7 @@ import pytest
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 from dask_arrays import assert_equals, chunked  # noqa: E402
-from samples import (  # noqa: E402
-    quantized,
-)
+from samples import quantized  # noqa: E402
 
 import dmlcpu  # noqa: E402
 from dmlcpu.errors import DmlError  # noqa: E402

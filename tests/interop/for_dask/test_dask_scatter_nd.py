@@ -8,12 +8,7 @@ import pytest
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 from dask_arrays import assert_equals, chunked  # noqa: E402
-from samples import (  # noqa: E402
-    COMPLEX,
-    NUMERIC_TYPES,
-    OTHER_TYPES,
-    values,
-)
+from samples import COMPLEX, NUMERIC_TYPES, OTHER_TYPES, values  # noqa: E402
 
 import dmlcpu  # noqa: E402
 from dmlcpu.errors import IndexOutOfRangeError  # noqa: E402

@@ -8,12 +8,7 @@ import pytest
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 from dask_arrays import assert_equals, chunked  # noqa: E402
-from samples import (  # noqa: E402
-    INDEX_TYPES,
-    TOP_K_TYPES,
-    assert_same_bits,
-    values,
-)
+from samples import INDEX_TYPES, TOP_K_TYPES, assert_same_bits, values  # noqa: E402
 
 import dmlcpu  # noqa: E402
 from dmlcpu.interop import dask as ours  # noqa: E402

@@ -46,6 +46,3 @@ def refusal_of(function, *args):
     with pytest.raises(TypingError) as caught:
         function(*args)
     return str(caught.value)
-
-
-# How Numba finds it

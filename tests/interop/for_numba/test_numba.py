@@ -56,9 +56,6 @@ def test_without_compilation_callers_are_python():
     assert run(code, NUMBA_DISABLE_JIT="1").strip() == "[1]"
 
 
-# top_k
-
-
 @njit(parallel=True)
 def in_parallel(x, k, values, indices):
     for row in prange(len(x)):
@@ -113,9 +110,6 @@ def test_every_threading_layer_runs_it_and_the_callers_cache_is_used(tmp_path):
         found = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
         assert (found.returncode, found.stderr) == (0, "")
         assert found.stdout.split() == [layer, str(int(times > 0))]
-
-
-# scatter_nd
 
 
 def test_a_caller_that_names_what_is_no_longer_there():

@@ -1,5 +1,7 @@
 """The results of PyTorch's operators with and without these kernels."""
 
+import contextlib
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,26 @@ HALVES = ("float16", "bfloat16")
 
 def taken(ours, name):
     return ours.report()[name]["taken"]
+
+
+@contextlib.contextmanager
+def takes(ours, name, calls=1):
+    """Hold that these kernels take calls of an operator."""
+    before = taken(ours, name)
+    yield
+    assert taken(ours, name) == before + calls
+
+
+def outcomes(ours, call):
+    """Return what a call returns, or its error, with these kernels and without."""
+    found = []
+    for switch in (ours.enable, ours.disable):
+        switch()
+        try:
+            found.append(call())
+        except (RuntimeError, IndexError) as error:
+            found.append((type(error), str(error)))
+    return found
 
 
 def passed_on(ours, name):
@@ -30,9 +52,8 @@ def numbers(shape, dtype, seed=0, *, is_distinct=False):
 @pytest.mark.parametrize(("shape", "k", "dim"), [((50,), 3, 0), ((4, 30), 30, -1), ((30, 4), 7, 0), ((3, 9, 2), 2, 1)])
 def test_topk(forced, dtype, largest, shape, k, dim):
     x = numbers(shape, dtype, is_distinct=True) - 30
-    before = taken(forced, "topk")
-    values, indices = torch.topk(x, k, dim, largest)
-    assert taken(forced, "topk") == before + 1
+    with takes(forced, "topk"):
+        values, indices = torch.topk(x, k, dim, largest)
     forced.disable()
     expected = torch.topk(x, k, dim, largest)
     assert torch.equal(values, expected.values)
@@ -71,9 +92,8 @@ def test_layouts(forced):
 
 def test_topk_with_out_is_passed_on(forced):
     x, values, indices = numbers((40,), "float32"), torch.empty(3), torch.empty(3, dtype=torch.int64)
-    before = taken(forced, "topk")
-    torch.topk(x, 3, out=(values, indices))
-    assert taken(forced, "topk") == before
+    with takes(forced, "topk", calls=0):
+        torch.topk(x, 3, out=(values, indices))
     assert torch.equal(values, x.sort(descending=True).values[:3])
 
 
@@ -81,21 +101,14 @@ def test_topk_with_out_is_passed_on(forced):
 def test_empty_results_and_errors_are_those_of_pytorch(forced, sizes):
     x = torch.zeros(sizes)
     for k in (0, 1, 9, -1):
-        outcomes = []
-        for switch in (forced.enable, forced.disable):
-            switch()
-            try:
-                outcomes.append([each.shape for each in torch.topk(x, k)])
-            except (RuntimeError, IndexError) as error:
-                outcomes.append((type(error), str(error)))
-        assert outcomes[0] == outcomes[1]
+        mine, theirs = outcomes(forced, lambda k=k: [each.shape for each in torch.topk(x, k)])
+        assert mine == theirs
 
 
 def test_gradients(forced):
     x = numbers((5, 40), "float64", is_distinct=True).requires_grad_()
-    before = taken(forced, "topk")
-    x.topk(3).values.square().sum().backward()
-    assert taken(forced, "topk") == before + 1
+    with takes(forced, "topk"):
+        x.topk(3).values.square().sum().backward()
     expected = torch.zeros(5, 40, dtype=torch.float64)
     indices = x.detach().sort(descending=True).indices[:, :3]
     expected.scatter_(1, indices, 2 * x.detach().gather(1, indices))
@@ -123,10 +136,9 @@ def test_updates_in_place(forced, name, shape, dtype):
     adds = "add" in name
     index = torch.tensor([4, 0, 4, 9, 2, 4]) if adds else torch.tensor([4, 0, 9, 2])
     x, source = numbers((10, *shape), dtype), numbers((len(index), *shape), dtype, seed=1)
-    operator, got = name.split()[0], x.clone()
-    before = taken(forced, operator)
-    assert IN_PLACE[name](got, index, source) is got
-    assert taken(forced, operator) == before + (not adds or dtype not in HALVES)
+    got = x.clone()
+    with takes(forced, name.split()[0], calls=not adds or dtype not in HALVES):
+        assert IN_PLACE[name](got, index, source) is got
     forced.disable()
     assert torch.equal(got, IN_PLACE[name](x.clone(), index, source))
 
@@ -134,21 +146,18 @@ def test_updates_in_place(forced, name, shape, dtype):
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("name", ["index_add_", "index_put_ add", "scatter_add_"])
 def test_sums_of_halves_equal_those_of_pytorch(forced, name, dtype):
-    results = []
-    for switch in (forced.enable, forced.disable):
-        switch()
-        x, source = torch.zeros(2, 3, dtype=getattr(torch, dtype)), torch.ones(5000, 3, dtype=getattr(torch, dtype))
-        results.append(IN_PLACE[name](x, torch.ones(5000, dtype=torch.int64), source))
-    assert torch.equal(*results)
+    x, source = torch.zeros(2, 3, dtype=getattr(torch, dtype)), torch.ones(5000, 3, dtype=getattr(torch, dtype))
+    index = torch.ones(5000, dtype=torch.int64)
+    assert torch.equal(*outcomes(forced, lambda: IN_PLACE[name](x.clone(), index, source)))
 
 
 @pytest.mark.parametrize("dtype", ["bool", "complex64"])
 @pytest.mark.parametrize("name", ["index_put_", "scatter_"])
 def test_types_that_can_only_be_assigned(forced, name, dtype):
     x, index, source = numbers((10, 3), dtype), torch.tensor([4, 0]), numbers((2, 3), dtype, seed=1)
-    before, got = taken(forced, name), x.clone()
-    IN_PLACE[name](got, index, source)
-    assert taken(forced, name) == before + 1
+    got = x.clone()
+    with takes(forced, name):
+        IN_PLACE[name](got, index, source)
     x[index] = source
     assert torch.equal(got, x)
 
@@ -165,9 +174,8 @@ def test_index_put_takes_several_negative_indices_and_broadcasts_values(forced, 
     rows, columns = torch.tensor([[0, -1], [2, 1]]), torch.tensor([[3, 2], [-4, 1]])
     for values in (torch.tensor(5.0), torch.arange(2.0), torch.arange(4.0).reshape(2, 2), torch.ones(2, 1)):
         got, expected = torch.ones(3, 4), torch.ones(3, 4)
-        before = taken(forced, "index_put_")
-        got.index_put_((rows, columns), values, accumulate)
-        assert taken(forced, "index_put_") == before + 1
+        with takes(forced, "index_put_"):
+            got.index_put_((rows, columns), values, accumulate)
         forced.disable()
         expected.index_put_((rows, columns), values, accumulate)
         forced.enable()
@@ -189,15 +197,15 @@ BAD = {
 @pytest.mark.parametrize("name", IN_PLACE)
 @pytest.mark.parametrize("case", BAD)
 def test_unsupported_arguments_give_the_outcome_of_pytorch(forced, name, case):
-    outcomes = []
-    for switch in (forced.enable, forced.disable):
-        switch()
-        x, index, source = (each.clone() for each in BAD[case])
-        try:
-            outcomes.append(IN_PLACE[name](x, index, source).tolist())
-        except (RuntimeError, IndexError) as error:
-            outcomes.append((type(error), str(error), x.tolist()))
-    assert outcomes[0] == outcomes[1]
+    tensors, (x, index, source) = [], BAD[case]
+
+    def call():
+        tensors.append(x.clone())
+        return IN_PLACE[name](tensors[-1], index, source).tolist()
+
+    mine, theirs = outcomes(forced, call)
+    assert mine == theirs
+    assert torch.equal(*tensors)  # also after an error
     assert forced.report()[name.split()[0]]["on"] is False  # by disable, and not by a failure
     forced.enable()
     assert forced.report()[name.split()[0]]["on"] is True
@@ -252,9 +260,8 @@ def test_subclasses_are_left_alone(forced):
     before = passed_on(forced, "topk").get("subclass of Tensor", 0)
     assert torch.topk(torch.arange(9.0).as_subclass(Tagged), 2).values.tolist() == [8, 7]
     assert passed_on(forced, "topk")["subclass of Tensor"] == before + 1
-    before = taken(forced, "topk")
-    torch.topk(torch.nn.Parameter(torch.arange(9.0)), 2)
-    assert taken(forced, "topk") == before + 1
+    with takes(forced, "topk"):
+        torch.topk(torch.nn.Parameter(torch.arange(9.0)), 2)
 
 
 @pytest.mark.parametrize("shape", [(1, 7, 5), (20, 64, 40), (33, 1, 8)])
@@ -263,19 +270,14 @@ def test_int_mm(forced, shape, order):
     M, K, N = shape
     generator = np.random.default_rng(3)
     a, b = (torch.from_numpy(generator.integers(-128, 128, each, dtype=np.int8)) for each in ((M, K), (K, N)))
-    before = taken(forced, "_int_mm")
-    got = torch._int_mm(a, b if order == "rows" else b.T.contiguous().T)
-    assert taken(forced, "_int_mm") == before + 1
+    with takes(forced, "_int_mm"):
+        got = torch._int_mm(a, b if order == "rows" else b.T.contiguous().T)
     assert got.dtype is torch.int32
     assert torch.equal(got, (a.int()[:, :, None] * b.int()).sum(dim=1, dtype=torch.int32))
 
 
 def test_int_mm_raises_the_errors_of_pytorch(forced):
     for a, b in ((torch.zeros(2, 3), torch.zeros(3, 4)), (torch.zeros(2, 3).char(), torch.zeros(4, 4).char())):
-        errors = []
-        for switch in (forced.enable, forced.disable):
-            switch()
-            with pytest.raises(RuntimeError) as caught:
-                torch._int_mm(a, b)
-            errors.append(str(caught.value))
-        assert errors[0] == errors[1]
+        mine, theirs = outcomes(forced, lambda a=a, b=b: torch._int_mm(a, b))
+        assert mine == theirs
+        assert mine[0] is RuntimeError
