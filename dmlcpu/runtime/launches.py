@@ -10,6 +10,8 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from dmlcpu.runtime.intrinsics import emitted
+
 _INT, _LONG = ir.IntType(32), ir.IntType(64)
 _ENTRY = ir.FunctionType(ir.VoidType(), [_LONG])
 _NEXT, _PARTS, _ADDRESS, _ARGS = range(4)
@@ -46,7 +48,7 @@ def _emit_call(context: Any, builder: Any, address: Any, part: Any, parts: Any, 
 
 
 @intrinsic
-def call(_context, address, part, parts, args):  # type: ignore[no-untyped-def]
+def call(_context, address, part, parts, args):
     """Call the compiled function of (part, parts, *args) at an address; it returns nothing."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -58,7 +60,7 @@ def call(_context, address, part, parts, args):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def make_launch(_context, address, parts, args):  # type: ignore[no-untyped-def]
+def make_launch(_context, address, parts, args):
     """Return the address of a launch, which lasts as long as the function that calls this."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -72,7 +74,7 @@ def make_launch(_context, address, parts, args):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def take_part(_context, launch, args):  # type: ignore[no-untyped-def]
+def take_part(_context, launch, args):
     """Return the number of the launch's next part, each once; from the number of parts on, none is left."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -82,7 +84,7 @@ def take_part(_context, launch, args):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def entry_of(_context, args):  # type: ignore[no-untyped-def]
+def entry_of(_context, args):
     """Return the address of the function that takes parts of a launch with such arguments until none is left."""
 
     def generate(context: Any, builder: Any, signature: Any, _arguments: Any) -> Any:
@@ -106,13 +108,7 @@ def entry_of(_context, args):  # type: ignore[no-untyped-def]
     return types.intp(args), generate
 
 
-@intrinsic
-def enter(_context, entry, launch):  # type: ignore[no-untyped-def]
+@emitted
+def enter(builder, entry, launch):
     """Call a launch's entry."""
-
-    def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        entry, launch = arguments
-        builder.call(builder.inttoptr(entry, _ENTRY.as_pointer()), [launch])
-        return context.get_dummy_value()
-
-    return types.void(types.intp, types.intp), generate
+    builder.call(builder.inttoptr(entry, _ENTRY.as_pointer()), [launch])
