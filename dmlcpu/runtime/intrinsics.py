@@ -16,7 +16,7 @@ from dmlcpu.runtime.records import CACHE_LINE
 
 _LEAST_LANES = 16  # LLVM unrolls shorter loops instead of making vectors of them
 _POINTER = ir.IntType(8).as_pointer()
-_INT = ir.IntType(32)
+_INT, _LONG = ir.IntType(32), ir.IntType(64)
 
 
 class Elements:
@@ -50,7 +50,7 @@ def emitted(emit: Callable[..., Any]) -> Any:
     Arrays come as `Elements`, numbers as LLVM's values. A number is an intp unless its annotation is another type of
     Numba's; `Any` leaves its type as it is. The annotation of the function is the type of the result.
     """
-    kinds = emit.__annotations__  # part of the digest of kernels, like `emit`: see jit.py
+    kinds: dict[str, Any] = emit.__annotations__  # part of the digest of kernels, like `emit`: see jit.py
     names = emit.__code__.co_varnames[1 : emit.__code__.co_argcount]
 
     @functools.wraps(emit)  # whose first parameter Numba leaves out, as it would `_context`
@@ -75,7 +75,7 @@ def emitted(emit: Callable[..., Any]) -> Any:
 @emitted
 def address_of(builder, array, index) -> types.int64:
     """Return the address of array[index]; of an array of several dimensions, of its element `index` in memory."""
-    return builder.ptrtoint(array.at(index), ir.IntType(64))
+    return builder.ptrtoint(array.at(index), _LONG)
 
 
 def flat_array(context: Any, builder: Any, kind: Any, data: Any, length: Any) -> Any:
@@ -110,7 +110,7 @@ def line_of(_builder, array) -> types.intp:
 
     They fill a cache line; 64-bit elements fill two.
     """
-    return ir.IntType(types.intp.bitwidth)(array.lanes)
+    return _LONG(array.lanes)
 
 
 @emitted
