@@ -51,6 +51,7 @@ def emitted(emit: Callable[..., Any]) -> Any:
     Numba's; `Any` leaves its type as it is. The annotation of the function is the type of the result.
     """
     kinds: dict[str, Any] = emit.__annotations__  # part of the digest of kernels, like `emit`: see jit.py
+    result: Any = kinds.get("return", types.void)
     names = emit.__code__.co_varnames[1 : emit.__code__.co_argcount]
 
     @functools.wraps(emit)  # whose first parameter Numba leaves out, as it would `_context`
@@ -59,15 +60,15 @@ def emitted(emit: Callable[..., Any]) -> Any:
             kind if isinstance(kind, types.Array) or kinds.get(name) is Any else kinds.get(name, types.intp)
             for name, kind in zip(names, given, strict=True)
         ]
-        return kinds.get("return", types.void)(*declared), generate
+        return result(*declared), generate
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         values = [
             Elements(context, builder, kind, value) if isinstance(kind, types.Array) else value
             for kind, value in zip(signature.args, arguments, strict=True)
         ]
-        result = emit(builder, *values)
-        return context.get_dummy_value() if result is None else result
+        value = emit(builder, *values)
+        return context.get_dummy_value() if value is None else value
 
     return intrinsic(typing)
 

@@ -17,8 +17,8 @@ _ENTRY = ir.FunctionType(ir.VoidType(), [_LONG])
 _NEXT, _PARTS, _ADDRESS, _ARGS = range(4)
 
 
-def _launch_type(context: Any, args: Any) -> Any:
-    return ir.LiteralStructType([_LONG, _LONG, _LONG, context.get_value_type(args)])
+def _launch_type(args: Any) -> Any:
+    return ir.LiteralStructType([_LONG, _LONG, _LONG, args])
 
 
 def _field(builder: Any, launch: Any, number: int) -> Any:
@@ -59,28 +59,19 @@ def call(_context, address, part, parts, args):
     return types.void(types.intp, types.intp, types.intp, args), generate
 
 
-@intrinsic
-def make_launch(_context, address, parts, args):
+@emitted
+def make_launch(builder, address, parts, args: Any) -> types.intp:
     """Return the address of a launch, which lasts as long as the function that calls this."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        address, parts, args = arguments
-        launch = cgutils.alloca_once(builder, _launch_type(context, signature.args[2]))
-        for number, value in ((_NEXT, _LONG(0)), (_PARTS, parts), (_ADDRESS, address), (_ARGS, args)):
-            builder.store(value, _field(builder, launch, number))
-        return builder.ptrtoint(launch, _LONG)
-
-    return types.intp(types.intp, types.intp, args), generate
+    launch = cgutils.alloca_once(builder, _launch_type(args.type))
+    for number, value in ((_NEXT, _LONG(0)), (_PARTS, parts), (_ADDRESS, address), (_ARGS, args)):
+        builder.store(value, _field(builder, launch, number))
+    return builder.ptrtoint(launch, _LONG)
 
 
-@intrinsic
-def take_part(_context, launch, args):
+@emitted
+def take_part(builder, launch, args: Any) -> types.intp:
     """Return the number of the launch's next part, each once; from the number of parts on, none is left."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return _take(builder, builder.inttoptr(arguments[0], _launch_type(context, signature.args[1]).as_pointer()))
-
-    return types.intp(types.intp, args), generate
+    return _take(builder, builder.inttoptr(launch, _launch_type(args.type).as_pointer()))
 
 
 @intrinsic
@@ -91,7 +82,7 @@ def entry_of(_context, args):
         function = ir.Function(builder.module, _ENTRY, builder.module.get_unique_name("dmlcpu_entry"))
         function.linkage = "internal"
         inner = ir.IRBuilder(function.append_basic_block("entry"))
-        launch = inner.inttoptr(function.args[0], _launch_type(context, signature.args[0]).as_pointer())
+        launch = inner.inttoptr(function.args[0], _launch_type(context.get_value_type(signature.args[0])).as_pointer())
         parts, address, args = [inner.load(_field(inner, launch, number)) for number in (_PARTS, _ADDRESS, _ARGS)]
         next_part, work, done = [function.append_basic_block(name) for name in ("next", "work", "done")]
         inner.branch(next_part)

@@ -10,14 +10,8 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils
 
-from dmlcpu.kernels.gemm.microkernels.microkernel import (
-    NR,
-    PREFETCH,
-    ROW_STEP,
-    Operands,
-    emit_dot,
-    make_tile_operation,
-)
+from dmlcpu.kernels.gemm.microkernels import microkernel as vectors
+from dmlcpu.kernels.gemm.microkernels.microkernel import NR, PREFETCH, ROW_STEP, Operands, make_tile_operation
 from dmlcpu.kernels.gemm.microkernels.vectors import BYTE
 from dmlcpu.kernels.gemm.microkernels.x86 import AVX512VNNI
 from dmlcpu.runtime import isa
@@ -73,7 +67,7 @@ def _emit_dot(builder: Any, x: Operands, rows: int) -> None:
         a_rest = builder.gep(x.a, [done])
         b_rest = builder.gep(x.b, [builder.mul(done, number(NR))])
         rest = Operands(a_rest, b_rest, builder.sub(x.groups, done), c_in=x.acc, step=number(NR), acc=x.acc)
-        emit_dot(builder, rest, AVX512VNNI, rows)
+        vectors.emit_dot(builder, rest, AVX512VNNI, rows)
 
 
 def _emit_step(builder: Any, rows: int, x: Operands, group: Any) -> None:
