@@ -1,4 +1,4 @@
-"""Words of memory that several threads read and write, and how one of them waits for another. cells: int64, flat."""
+"""Atomic operations on words of memory, and waiting for another thread to change one. cells: int64, flat."""
 
 import platform
 import sys

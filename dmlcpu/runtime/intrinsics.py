@@ -1,4 +1,4 @@
-"""Operations on arrays that Numba has no name for, and how such operations are made.
+"""Operations on arrays that Numba lacks, and `emitted`, which makes such operations.
 
 Each works on every little-endian processor that LLVM knows.
 """

@@ -13,8 +13,8 @@ _LONG = ir.IntType(64)
 def copy_range(builder, source, target, first, last):
     """Copy source[first:last] to the same place in another array of that type, with which it shares no memory.
 
-    This is the system's own memcpy. It writes what no cache will hold without reading it first, but decides by the
-    length of this copy alone; see `stream`.
+    This is the system's memcpy. It writes long copies past the caches, but decides by the length of this copy alone;
+    see `stream`.
     """
     nbytes = builder.mul(builder.sub(last, first), first.type(source.nbytes))
     cgutils.raw_memcpy(builder, target.at(first), source.at(first), nbytes, 1)

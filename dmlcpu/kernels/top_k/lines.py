@@ -1,6 +1,6 @@
-"""Vector operations on lines of keys, each `line_of` elements long, and on the bits that tell of one line.
+"""Vector operations on lines of keys, and on integers with a bit for each key of a line.
 
-A line is as long as those of the operation's first array.
+A line has `line_of` elements, of the first array of the operation.
 """
 
 from typing import Any

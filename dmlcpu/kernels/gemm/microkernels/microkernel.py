@@ -40,8 +40,8 @@ class Microkernel(NamedTuple):
     """
 
     isa: Isa
-    prepare_lhs: Callable[[Any, Any], tuple[Any, ...]]  # called once with each vector of copies of a word of the left
-    prepare_rhs: Callable[[Any, Any], tuple[Any, ...]]  # and once with each vector of the right
+    prepare_lhs: Callable[[Any, Any], tuple[Any, ...]]  # (builder, vector): of one word of the left in all lanes
+    prepare_rhs: Callable[[Any, Any], tuple[Any, ...]]  # (builder, vector): of words of the right
     multiply: Callable[..., Any]  # (builder, acc, lhs, rhs) -> acc
     registers: int  # of the vector unit
     lanes: int  # words of a register
