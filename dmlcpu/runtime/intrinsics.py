@@ -24,9 +24,18 @@ class Elements:
 
     def __init__(self, context: Any, builder: Any, kind: Any, value: Any) -> None:
         self._builder, self._array = builder, context.make_array(kind)(context, builder, value)
+        self._dtype = kind.dtype
         self.element = context.get_data_type(kind.dtype)  # LLVM's type
-        self.nbytes: int = context.get_abi_sizeof(self.element)
-        self.lanes = max(CACHE_LINE // self.nbytes, _LEAST_LANES)  # see `line_of`
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of an element; to ask LLVM would compile a module."""
+        return int(self._dtype.bitwidth) // 8
+
+    @property
+    def lanes(self) -> int:
+        """The elements of a line, see `line_of`."""
+        return max(CACHE_LINE // self.nbytes, _LEAST_LANES)
 
     def at(self, index: Any) -> Any:
         """Emit the address of an element; of an array of several dimensions, by its number in memory."""

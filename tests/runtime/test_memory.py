@@ -166,9 +166,6 @@ def test_second_level_cache(monkeypatch, tmp_path, told, size):
         (tmp_path / f"index{number}" / "size").write_text(f"{text}\n")
     monkeypatch.setattr(memory, "_CACHES", tmp_path)
     assert memory.second_level_cache.__wrapped__() == size
-
-
-def test_second_level_cache_where_the_system_does_not_tell(monkeypatch, tmp_path):
     monkeypatch.setattr(memory, "_CACHES", tmp_path / "nosuch")
     assert memory.second_level_cache.__wrapped__() == 1 << 20
 

@@ -16,8 +16,9 @@ def copy_range(builder, source, target, first, last):
     This is the system's memcpy. It writes long copies past the caches, but decides by the length of this copy alone;
     see `stream`.
     """
+    here, there = source.at(first), target.at(first)
     nbytes = builder.mul(builder.sub(last, first), first.type(source.nbytes))
-    cgutils.raw_memcpy(builder, target.at(first), source.at(first), nbytes, 1)
+    cgutils.raw_memcpy(builder, there, here, nbytes, 1)
 
 
 @emitted

@@ -26,23 +26,14 @@ def _walk(builder: Any, count: Any, lanes: int, emit: Callable[[Any, int], None]
         width //= 2
 
 
-@emitted
-def copy_run(builder, out, o, updates, u, count):
-    """Copy updates[u : u + count] to out[o:]; both are of one type and share no memory."""
+def _emit_run(builder: Any, out: Any, o: Any, updates: Any, u: Any, count: Any, combine: Any = None) -> None:
+    """Emit the overwriting of a run, or the update of its elements by combine(builder, mine, update)."""
 
     def emit(index: Any, width: int) -> None:
-        out.store(updates.load(builder.add(u, index), width), builder.add(o, index))
-
-    _walk(builder, count, CACHE_LINE // out.nbytes, emit)
-
-
-@emitted
-def add_run(builder, out, o, updates, u, count):
-    """Add updates[u : u + count] to out[o:]; both are of one type and share no memory."""
-
-    def emit(index: Any, width: int) -> None:
-        at = builder.add(o, index)
-        out.store(_add(builder, out.load(at, width), updates.load(builder.add(u, index), width)), at)
+        at, new = builder.add(o, index), updates.load(builder.add(u, index), width)
+        if combine:
+            new = combine(builder, out.load(at, width), new)
+        out.store(new, at)
 
     _walk(builder, count, CACHE_LINE // out.nbytes, emit)
 
@@ -55,3 +46,15 @@ def _add(builder: Any, mine: Any, update: Any) -> Any:
     total = builder.fadd(mine, update)
     nan = ir.Constant(kind, [float("nan")] * kind.count)
     return builder.select(builder.fcmp_unordered("uno", total, total), nan, total)
+
+
+@emitted
+def copy_run(builder, out, o, updates, u, count):
+    """Copy updates[u : u + count] to out[o:]; both are of one type and share no memory."""
+    _emit_run(builder, out, o, updates, u, count)
+
+
+@emitted
+def add_run(builder, out, o, updates, u, count):
+    """Add updates[u : u + count] to out[o:]; both are of one type and share no memory."""
+    _emit_run(builder, out, o, updates, u, count, _add)

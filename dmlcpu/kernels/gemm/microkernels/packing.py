@@ -40,7 +40,7 @@ def pack_groups(builder, b, start, step, count, sign_flip, words, first, sums, c
         word, total = constant(row, 0x80808080), builder.load(totals)
         for i in range(4):
             source = builder.add(group, builder.mul(step, number(i)))
-            emit_prefetch(builder, b.at(builder.add(source, number(PREFETCH))))
+            emit_prefetch(builder, builder.gep(b.at(source), [number(PREFETCH)]))
             wide = builder.zext(builder.xor(b.load(source, NR), to_unsigned), row)
             total = builder.add(total, wide)
             word = builder.xor(word, builder.shl(wide, constant(row, 8 * i)))
