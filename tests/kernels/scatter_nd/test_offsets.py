@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from jitted import jitted
+from samples import INDEX_TYPES
 
 from dmlcpu.kernels.scatter_nd import offsets
 
@@ -12,9 +13,6 @@ add_lines = jitted(offsets.add_lines)
 select_range = jitted(offsets.select_range)
 select_values = jitted(offsets.select_values)
 select_indices = jitted(offsets.select_indices)
-
-
-INDEX_TYPES = [np.dtype(name) for name in ("int32", "uint32", "int64", "uint64")]
 
 
 def as_words(indices):
