@@ -1,4 +1,4 @@
-"""Which kernels there are: the table of each operator, imported when it is asked for.
+"""All kernels, by the tables of the operators; each table is imported when it is first read.
 
 Kernels with the same operator and stage are alternatives that give the same bits; the operator's plan chooses.
 """
@@ -20,7 +20,7 @@ FOLDERS = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A kernel as a table has it: text, so that nothing is imported before the kernel is asked for."""
+    """A kernel in a table. It is text, so that a kernel's module is imported when the kernel is first used."""
 
     operator: str
     stage: str

@@ -1,15 +1,13 @@
-"""Words of memory that several threads read and write, and how one of them waits for another. cells: int64, flat."""
+"""Atomic operations on words of memory, and waiting for another thread to change one. cells: int64, flat."""
 
 import platform
 import sys
-from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils, types
-from numba.extending import intrinsic
 
-from dmlcpu.runtime.intrinsics import address, address_of
+from dmlcpu.runtime.intrinsics import address_of, emitted
 from dmlcpu.runtime.jit import device
 
 _ORDER = "seq_cst"  # a thread that sees the word sees all that was written before it
@@ -24,79 +22,55 @@ _CHECKS = 32  # of a word between two looks at the clock, some microseconds
 _syscall: Any = types.ExternalFunction("syscall", types.int64(*[types.int64] * 7))
 
 
-def _at_cell(emit: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what generates an intrinsic of (cells, index, *values) by emit(builder, address of the cell, *values)."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return emit(builder, address(context, builder, signature, arguments, 0, arguments[1]), *arguments[2:])
-
-    return generate
-
-
-@intrinsic
-def load(_context, cells, index):  # type: ignore[no-untyped-def]
+@emitted
+def load(builder, cells, index) -> types.int64:
     """Return cells[index] as it is now."""
-    return types.int64(cells, types.intp), _at_cell(lambda builder, cell: builder.load_atomic(cell, _ORDER, 8))
+    return builder.load_atomic(cells.at(index), _ORDER, 8)
 
 
-@intrinsic
-def exchange(_context, cells, index, value):  # type: ignore[no-untyped-def]
+@emitted
+def exchange(builder, cells, index, value: types.int64) -> types.int64:
     """Set cells[index] and return what it was."""
-    generate = _at_cell(lambda builder, cell, value: builder.atomic_rmw("xchg", cell, value, _ORDER))
-    return types.int64(cells, types.intp, types.int64), generate
+    return builder.atomic_rmw("xchg", cells.at(index), value, _ORDER)
 
 
-@intrinsic
-def compare_exchange(_context, cells, index, expected, value):  # type: ignore[no-untyped-def]
+@emitted
+def compare_exchange(builder, cells, index, expected: types.int64, value: types.int64) -> types.int64:
     """Set cells[index] if it is as expected; return what it was."""
-
-    def emit(builder: Any, cell: Any, expected: Any, value: Any) -> Any:
-        return builder.extract_value(builder.cmpxchg(cell, expected, value, _ORDER, _ORDER), 0)
-
-    return types.int64(cells, types.intp, types.int64, types.int64), _at_cell(emit)
+    return builder.extract_value(builder.cmpxchg(cells.at(index), expected, value, _ORDER, _ORDER), 0)
 
 
-@intrinsic
-def fetch_add(_context, cells, index):  # type: ignore[no-untyped-def]
+@emitted
+def fetch_add(builder, cells, index) -> types.int64:
     """Return cells[index] and add 1 to it; other memory may be seen in another order."""
-    generate = _at_cell(lambda builder, cell: builder.atomic_rmw("add", cell, _LONG(1), "monotonic"))
-    return types.int64(cells, types.intp), generate
+    return builder.atomic_rmw("add", cells.at(index), _LONG(1), "monotonic")
 
 
-@intrinsic
-def relax(_context):  # type: ignore[no-untyped-def]
+@emitted
+def relax(builder):
     """Let the processor rest for a moment within a loop that waits for another core."""
-
-    def generate(context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:
-        if platform.machine() == "x86_64":
-            pause = ir.FunctionType(ir.VoidType(), [])
-            builder.call(builder.module.declare_intrinsic("llvm.x86.sse2.pause", [], pause), [])
-        elif platform.machine() == "aarch64":  # isb takes about as long as x86's pause; yield takes no time
-            barrier = ir.FunctionType(ir.VoidType(), [ir.IntType(32)])
-            builder.call(builder.module.declare_intrinsic("llvm.aarch64.isb", [], barrier), [ir.IntType(32)(15)])
-        return context.get_dummy_value()
-
-    return types.void(), generate
+    if platform.machine() == "x86_64":
+        pause = ir.FunctionType(ir.VoidType(), [])
+        builder.call(builder.module.declare_intrinsic("llvm.x86.sse2.pause", [], pause), [])
+    elif platform.machine() == "aarch64":  # isb takes about as long as x86's pause; yield takes no time
+        barrier = ir.FunctionType(ir.VoidType(), [ir.IntType(32)])
+        builder.call(builder.module.declare_intrinsic("llvm.aarch64.isb", [], barrier), [ir.IntType(32)(15)])
 
 
-@intrinsic
-def nanoseconds(_context):  # type: ignore[no-untyped-def]
+@emitted
+def nanoseconds(builder) -> types.int64:
     """Return the system's monotonic clock, in nanoseconds."""
-
-    def generate(_context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:
-        pair = ir.ArrayType(_LONG, 2)
-        time = cgutils.alloca_once(builder, pair)
-        function = ir.FunctionType(ir.IntType(32), [ir.IntType(32), pair.as_pointer()])
-        clock_gettime = cgutils.get_or_insert_function(builder.module, function, "clock_gettime")
-        builder.call(clock_gettime, [ir.IntType(32)(_MONOTONIC), time])
-        seconds, fraction = [builder.extract_value(builder.load(time), i) for i in (0, 1)]
-        return builder.add(builder.mul(seconds, _LONG(10**9)), fraction)
-
-    return types.int64(), generate
+    pair = ir.ArrayType(_LONG, 2)
+    time = cgutils.alloca_once(builder, pair)
+    function = ir.FunctionType(ir.IntType(32), [ir.IntType(32), pair.as_pointer()])
+    clock_gettime = cgutils.get_or_insert_function(builder.module, function, "clock_gettime")
+    builder.call(clock_gettime, [ir.IntType(32)(_MONOTONIC), time])
+    seconds, fraction = [builder.extract_value(builder.load(time), i) for i in (0, 1)]
+    return builder.add(builder.mul(seconds, _LONG(10**9)), fraction)
 
 
 @device
-def spin(cells, index, value, most):  # type: ignore[no-untyped-def]
+def spin(cells, index, value, most):
     """Wait awake for cells[index] to change, at most `most` nanoseconds; return whether it is still `value`."""
     end = 0
     while True:
@@ -112,13 +86,13 @@ def spin(cells, index, value, most):  # type: ignore[no-untyped-def]
 
 
 @device
-def sleep(cells, index, value):  # type: ignore[no-untyped-def]
+def sleep(cells, index, value):
     """Wait asleep until cells[index], whose value fits 32 bits, has changed and `wake` was called."""
     while load(cells, index) == value:
         _syscall(FUTEX, address_of(cells, index), _WAIT, value, 0, 0, 0)
 
 
 @device
-def wake(cells, index):  # type: ignore[no-untyped-def]
+def wake(cells, index):
     """Wake the thread that sleeps until cells[index] changes."""
     _syscall(FUTEX, address_of(cells, index), _WAKE, 1, 0, 0, 0)

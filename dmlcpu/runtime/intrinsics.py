@@ -1,5 +1,10 @@
-"""Operations on arrays that Numba has no name for. Each works on every little-endian processor that LLVM knows."""
+"""Operations on arrays that Numba lacks, and `emitted`, which makes such operations.
 
+Each works on every little-endian processor that LLVM knows.
+"""
+
+import functools
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -11,28 +16,76 @@ from dmlcpu.runtime.records import CACHE_LINE
 
 _LEAST_LANES = 16  # LLVM unrolls shorter loops instead of making vectors of them
 _POINTER = ir.IntType(8).as_pointer()
-_INT = ir.IntType(32)
+_INT, _LONG = ir.IntType(32), ir.IntType(64)
 
 
-def lanes_of(context: Any, element: Any) -> int:
-    """Return how many elements of a type make a line, see `line_of`."""
-    nbytes: int = context.get_abi_sizeof(context.get_data_type(element))
-    return max(CACHE_LINE // nbytes, _LEAST_LANES)
+class Elements:
+    """An array argument of an intrinsic, while its code is emitted."""
+
+    def __init__(self, context: Any, builder: Any, kind: Any, value: Any) -> None:
+        self._builder, self._array = builder, context.make_array(kind)(context, builder, value)
+        self._dtype = kind.dtype
+        self.element = context.get_data_type(kind.dtype)  # LLVM's type
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of an element; to ask LLVM would compile a module."""
+        return int(self._dtype.bitwidth) // 8
+
+    @property
+    def lanes(self) -> int:
+        """The elements of a line, see `line_of`."""
+        return max(CACHE_LINE // self.nbytes, _LEAST_LANES)
+
+    def at(self, index: Any) -> Any:
+        """Emit the address of an element; of an array of several dimensions, by its number in memory."""
+        return self._builder.gep(self._array.data, [index])
+
+    def load(self, index: Any, lanes: int) -> Any:
+        """Emit the load of a vector of elements from `index` on."""
+        return self._builder.load(self._vector_at(index, lanes), align=self.nbytes)
+
+    def store(self, vector: Any, index: Any, align: int = 0) -> Any:
+        """Emit the store of a vector from `index` on; align: in bytes, if it is more than that of an element."""
+        return self._builder.store(vector, self._vector_at(index, vector.type.count), align=align or self.nbytes)
+
+    def _vector_at(self, index: Any, lanes: int) -> Any:
+        return self._builder.bitcast(self.at(index), ir.VectorType(self.element, lanes).as_pointer())
 
 
-def address(context: Any, builder: Any, signature: Any, arguments: Any, array: int, index: Any) -> Any:
-    """Emit the address of the element `index` of an argument."""
-    return builder.gep(context.make_array(signature.args[array])(context, builder, arguments[array]).data, [index])
+def emitted(emit: Callable[..., Any]) -> Any:
+    """Make an intrinsic of emit(builder, *arguments), which emits its code and returns the result, if it has one.
 
+    Arrays come as `Elements`, numbers as LLVM's values. A number is an intp unless its annotation is another type of
+    Numba's; `Any` leaves its type as it is. The annotation of the function is the type of the result.
+    """
+    kinds: dict[str, Any] = emit.__annotations__  # part of the digest of kernels, like `emit`: see jit.py
+    result: Any = kinds.get("return", types.void)
+    names = emit.__code__.co_varnames[1 : emit.__code__.co_argcount]
 
-@intrinsic
-def address_of(_context, array, index):  # type: ignore[no-untyped-def]
-    """Return the address of array[index]; of an array of several dimensions, of its element `index` in memory."""
+    @functools.wraps(emit)  # whose first parameter Numba leaves out, as it would `_context`
+    def typing(_context: Any, *given: Any) -> Any:
+        declared = [
+            kind if isinstance(kind, types.Array) or kinds.get(name) is Any else kinds.get(name, types.intp)
+            for name, kind in zip(names, given, strict=True)
+        ]
+        return result(*declared), generate
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.ptrtoint(address(context, builder, signature, arguments, 0, arguments[1]), ir.IntType(64))
+        values = [
+            Elements(context, builder, kind, value) if isinstance(kind, types.Array) else value
+            for kind, value in zip(signature.args, arguments, strict=True)
+        ]
+        value = emit(builder, *values)
+        return context.get_dummy_value() if value is None else value
 
-    return types.int64(array, types.intp), generate
+    return intrinsic(typing)
+
+
+@emitted
+def address_of(builder, array, index) -> types.int64:
+    """Return the address of array[index]; of an array of several dimensions, of its element `index` in memory."""
+    return builder.ptrtoint(array.at(index), _LONG)
 
 
 def flat_array(context: Any, builder: Any, kind: Any, data: Any, length: Any) -> Any:
@@ -61,36 +114,25 @@ def splat(builder: Any, value: Any, lanes: int) -> Any:
     return builder.shuffle_vector(first, first, ir.Constant(ir.VectorType(_INT, lanes), [_INT(0)] * lanes))
 
 
-@intrinsic
-def line_of(_context, array):  # type: ignore[no-untyped-def]
+@emitted
+def line_of(_builder, array) -> types.intp:
     """Return how many elements of an array are compared at a time, as a constant: loops up to it have known bounds.
 
     They fill a cache line; 64-bit elements fill two.
     """
-
-    def generate(context: Any, _builder: Any, signature: Any, _arguments: Any) -> Any:
-        return context.get_constant(types.intp, lanes_of(context, signature.args[0].dtype))
-
-    return types.intp(array), generate
+    return _LONG(array.lanes)
 
 
-@intrinsic
-def prefetch(_context, array, index):  # type: ignore[no-untyped-def]
+@emitted
+def prefetch(builder, array, index):
     """Prefetch the `line_of` elements from array[index] on; beyond the array it does no harm."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        place = builder.bitcast(address(context, builder, signature, arguments, 0, arguments[1]), _POINTER)
-        element = signature.args[0].dtype
-        nbytes = lanes_of(context, element) * context.get_abi_sizeof(context.get_data_type(element))
-        for offset in range(0, nbytes, CACHE_LINE):
-            emit_prefetch(builder, builder.gep(place, [_INT(offset)]))
-        return context.get_dummy_value()
-
-    return types.void(array, types.intp), generate
+    place = builder.bitcast(array.at(index), _POINTER)
+    for offset in range(0, array.lanes * array.nbytes, CACHE_LINE):
+        emit_prefetch(builder, builder.gep(place, [_INT(offset)]))
 
 
 @intrinsic
-def as_words(_context, cells, start, like):  # type: ignore[no-untyped-def]
+def as_words(_context, cells, start, like):
     """Return cells[start:] as elements of the type that `like` is or has, in the same memory.
 
     cells: contiguous, and alive as long as the result; Numba's own `view` compiles for half a second.
@@ -108,7 +150,7 @@ def as_words(_context, cells, start, like):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def either(_context, condition, one, first, other):  # type: ignore[no-untyped-def]
+def either(_context, condition, one, first, other):
     """Return one[first:] if a condition holds, else other, as a flat array; both are of one type.
 
     They are alive as long as the result. Numba has no variable that is one of two arrays of different shapes.

@@ -44,7 +44,7 @@ def inlined(function: Callable[..., Any]) -> Any:
 
 
 def shared(function: Function) -> Function:
-    """Make a function that plans call as the Python function it is, and that is compiled into kernels that call it."""
+    """Make a function for plans and for kernels: plans call it as Python, kernels compile it."""
     registered: Function = register_jitable(**_HELPER_OPTIONS)(function)
     return registered
 

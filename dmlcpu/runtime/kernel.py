@@ -35,7 +35,7 @@ class Kernel:
         return made.get("_share") or made.setdefault("_share", compile_kernel(self.function))
 
     def for_parts(self, parts: int) -> Callable[..., Any]:
-        """Return what does all shares when called with (...); one share is called directly, in C."""
+        """Return a function of (...) that does all shares; a single share is called directly, in C."""
         return functools.partial(self, parts) if parts > 1 else functools.partial(self.share, 0, 1)
 
     def __call__(self, parts: int, *args: Any) -> None:

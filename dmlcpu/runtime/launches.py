@@ -10,13 +10,15 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from dmlcpu.runtime.intrinsics import emitted
+
 _INT, _LONG = ir.IntType(32), ir.IntType(64)
 _ENTRY = ir.FunctionType(ir.VoidType(), [_LONG])
 _NEXT, _PARTS, _ADDRESS, _ARGS = range(4)
 
 
-def _launch_type(context: Any, args: Any) -> Any:
-    return ir.LiteralStructType([_LONG, _LONG, _LONG, context.get_value_type(args)])
+def _launch_type(args: Any) -> Any:
+    return ir.LiteralStructType([_LONG, _LONG, _LONG, args])
 
 
 def _field(builder: Any, launch: Any, number: int) -> Any:
@@ -46,7 +48,7 @@ def _emit_call(context: Any, builder: Any, address: Any, part: Any, parts: Any, 
 
 
 @intrinsic
-def call(_context, address, part, parts, args):  # type: ignore[no-untyped-def]
+def call(_context, address, part, parts, args):
     """Call the compiled function of (part, parts, *args) at an address; it returns nothing."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -57,39 +59,30 @@ def call(_context, address, part, parts, args):  # type: ignore[no-untyped-def]
     return types.void(types.intp, types.intp, types.intp, args), generate
 
 
-@intrinsic
-def make_launch(_context, address, parts, args):  # type: ignore[no-untyped-def]
+@emitted
+def make_launch(builder, address, parts, args: Any) -> types.intp:
     """Return the address of a launch, which lasts as long as the function that calls this."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        address, parts, args = arguments
-        launch = cgutils.alloca_once(builder, _launch_type(context, signature.args[2]))
-        for number, value in ((_NEXT, _LONG(0)), (_PARTS, parts), (_ADDRESS, address), (_ARGS, args)):
-            builder.store(value, _field(builder, launch, number))
-        return builder.ptrtoint(launch, _LONG)
-
-    return types.intp(types.intp, types.intp, args), generate
+    launch = cgutils.alloca_once(builder, _launch_type(args.type))
+    for number, value in ((_NEXT, _LONG(0)), (_PARTS, parts), (_ADDRESS, address), (_ARGS, args)):
+        builder.store(value, _field(builder, launch, number))
+    return builder.ptrtoint(launch, _LONG)
 
 
-@intrinsic
-def take_part(_context, launch, args):  # type: ignore[no-untyped-def]
+@emitted
+def take_part(builder, launch, args: Any) -> types.intp:
     """Return the number of the launch's next part, each once; from the number of parts on, none is left."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return _take(builder, builder.inttoptr(arguments[0], _launch_type(context, signature.args[1]).as_pointer()))
-
-    return types.intp(types.intp, args), generate
+    return _take(builder, builder.inttoptr(launch, _launch_type(args.type).as_pointer()))
 
 
 @intrinsic
-def entry_of(_context, args):  # type: ignore[no-untyped-def]
+def entry_of(_context, args):
     """Return the address of the function that takes parts of a launch with such arguments until none is left."""
 
     def generate(context: Any, builder: Any, signature: Any, _arguments: Any) -> Any:
         function = ir.Function(builder.module, _ENTRY, builder.module.get_unique_name("dmlcpu_entry"))
         function.linkage = "internal"
         inner = ir.IRBuilder(function.append_basic_block("entry"))
-        launch = inner.inttoptr(function.args[0], _launch_type(context, signature.args[0]).as_pointer())
+        launch = inner.inttoptr(function.args[0], _launch_type(context.get_value_type(signature.args[0])).as_pointer())
         parts, address, args = [inner.load(_field(inner, launch, number)) for number in (_PARTS, _ADDRESS, _ARGS)]
         next_part, work, done = [function.append_basic_block(name) for name in ("next", "work", "done")]
         inner.branch(next_part)
@@ -106,13 +99,7 @@ def entry_of(_context, args):  # type: ignore[no-untyped-def]
     return types.intp(args), generate
 
 
-@intrinsic
-def enter(_context, entry, launch):  # type: ignore[no-untyped-def]
+@emitted
+def enter(builder, entry, launch):
     """Call a launch's entry."""
-
-    def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        entry, launch = arguments
-        builder.call(builder.inttoptr(entry, _ENTRY.as_pointer()), [launch])
-        return context.get_dummy_value()
-
-    return types.void(types.intp, types.intp), generate
+    builder.call(builder.inttoptr(entry, _ENTRY.as_pointer()), [launch])

@@ -71,9 +71,9 @@ class Workspace:
 
 @functools.cache
 def second_level_cache() -> int:
-    """Return the bytes of each core's second-level cache; where the system does not tell, a usual size.
+    """Return the bytes of each core's second-level cache, or a usual size if the system does not say.
 
-    Linux tells in files; Python's `os.sysconf` does not know the names of caches.
+    Linux says so in files; Python's `os.sysconf` has no names for caches.
     """
     for cache in sorted(_CACHES.glob("index*")):
         try:

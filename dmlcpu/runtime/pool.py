@@ -73,7 +73,7 @@ _getaffinity: Any = types.ExternalFunction("sched_getaffinity", types.int32(type
 _setaffinity: Any = types.ExternalFunction("sched_setaffinity", types.int32(types.int32, types.int64, types.int64))
 
 
-def _serve(boxes, first, awake):  # type: ignore[no-untyped-def]
+def _serve(boxes, first, awake):
     """Be the helper of the box at boxes[first]: do what is posted; sleep when nothing came for `awake` nanoseconds."""
     box = record_at(boxes, first, BOX)
     while True:
@@ -90,7 +90,7 @@ def _serve(boxes, first, awake):  # type: ignore[no-untyped-def]
 
 
 @device
-def _measure_waking(box):  # type: ignore[no-untyped-def]
+def _measure_waking(box):
     """Count how long waking took into the average."""
     if box.woken_at != 0:  # it is 0 if the helper rose by chance before it was woken
         took = min(max(nanoseconds() - box.woken_at, 0), _LONGEST_WAKING)
@@ -99,7 +99,7 @@ def _measure_waking(box):  # type: ignore[no-untyped-def]
 
 
 @device
-def _unsteer(box):  # type: ignore[no-untyped-def]
+def _unsteer(box):
     """Allow the helper on all of the waker's processors again."""
     if box.steered:
         box.steered = 0
@@ -107,7 +107,7 @@ def _unsteer(box):  # type: ignore[no-untyped-def]
 
 
 @device
-def _wake_elsewhere(box):  # type: ignore[no-untyped-def]
+def _wake_elsewhere(box):
     """Wake a helper on a processor that the caller may use and is not on."""
     if _getaffinity(0, 8 * _SET, address_of(box.allowed, 0)) == 0:
         here = _getcpu()
@@ -123,7 +123,7 @@ def _wake_elsewhere(box):  # type: ignore[no-untyped-def]
     wake(box.state, 0)
 
 
-def _launch(address, parts, args, boxes):  # type: ignore[no-untyped-def]
+def _launch(address, parts, args, boxes):
     """Do all parts of a kernel call, with the help of helpers that are free when a part is begun."""
     launch, entry = make_launch(address, parts, args), entry_of(args)
     begin = nanoseconds()
@@ -142,7 +142,7 @@ def _launch(address, parts, args, boxes):  # type: ignore[no-untyped-def]
 
 
 @device
-def _recruit(boxes, mine, wanted, entry, launch):  # type: ignore[no-untyped-def]
+def _recruit(boxes, mine, wanted, entry, launch):
     """Post a launch in up to `wanted` free boxes; return the first box of the caller's chain, and how many it took."""
     helpers = 0
     for first in range(0, boxes.size, _CELLS):
@@ -159,7 +159,7 @@ def _recruit(boxes, mine, wanted, entry, launch):  # type: ignore[no-untyped-def
 
 
 @device
-def _dismiss(box, patience):  # type: ignore[no-untyped-def]
+def _dismiss(box, patience):
     """Take a launch back if the helper has not begun, else wait until it is done; then let others have the box."""
     if compare_exchange(box.state, 0, _POSTED, _FREE) == _RUNNING:
         at_work = spin(box.state, 0, _RUNNING, patience)

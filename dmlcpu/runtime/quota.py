@@ -12,7 +12,7 @@ _MOUNT = re.compile(r"\S+ \S+ \S+ (\S+) /(\S+) .* - (cgroup2?) \S+ (\S+)")  # ro
 
 
 def cpu_quota(root: Path = Path("/")) -> float | None:
-    """Return how many cores' time the process may use, or None if no file tells of a limit."""
+    """Return how many cores' time the process may use, or None if no file has a limit."""
     found = [quota for group in _groups(root, "cpu") if (quota := _quota(group)) is not None]
     return min(found, default=None)
 

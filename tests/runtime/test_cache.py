@@ -246,17 +246,13 @@ def test_a_stale_file_is_replaced_without_a_warning(process, tmp_path, monkeypat
     assert only_file(tmp_path) == path
 
 
-def test_a_missing_file_is_no_damage(process, tmp_path):
-    run(process())
-    only_file(tmp_path).unlink()
-    assert run(process()) == (0, 1)
-    assert run(process()) == (1, 0)
-
-
-def test_the_folder_is_known(process, tmp_path):
+def test_a_file_missing_from_the_folder_of_the_cache_is_no_damage(process, tmp_path):
     kernel = process()
     run(kernel)
     assert Path(kernel.share.stats.cache_path) == only_file(tmp_path).parent
+    only_file(tmp_path).unlink()
+    assert run(process()) == (0, 1)
+    assert run(process()) == (1, 0)
 
 
 def test_kernels_are_compiled_without_a_writable_folder(monkeypatch, tmp_path):

@@ -73,26 +73,22 @@ def test_without_permission_amx_is_not_used_and_one_line_says_so(machine, caplog
     ]
 
 
-@pytest.mark.parametrize(("number", "bound"), list(enumerate(["generic", "avx2", "avxvnni", "AVX512VNNI", "amx"])))
-def test_the_environment_is_an_upper_bound(machine, monkeypatch, number, bound):
-    asked = machine(AMX)
-    monkeypatch.setenv("DMLCPU_ISA", bound)
-    assert isa.allowed() == frozenset(X86_SETS[: number + 1])
-    assert asked == (["amx"] if bound == "amx" else [])  # permission is not asked for in vain
-
-
 @pytest.mark.parametrize(
-    ("bound", "expected"),
+    ("features", "bound", "expected"),
     [
-        ("generic", {Isa.GENERIC}),
-        ("dotprod", {Isa.GENERIC, Isa.DOTPROD}),
-        ("i8mm", {Isa.GENERIC, Isa.DOTPROD, Isa.I8MM}),
+        *[(AMX, one.name.lower(), X86_SETS[: n + 1]) for n, one in enumerate(X86_SETS)],
+        (VNNI, "AVX512VNNI", X86_SETS[:4]),
+        (I8MM, "generic", {Isa.GENERIC}),
+        (I8MM, "dotprod", {Isa.GENERIC, Isa.DOTPROD}),
+        (I8MM, "i8mm", {Isa.GENERIC, Isa.DOTPROD, Isa.I8MM}),
+        (AVX2, "amx", {Isa.GENERIC, Isa.AVX2}),  # the bound promises nothing that the machine lacks
     ],
 )
-def test_the_bounds_of_arm(machine, monkeypatch, bound, expected):
-    machine(I8MM)
+def test_the_environment_is_an_upper_bound(machine, monkeypatch, features, bound, expected):
+    asked = machine(features)
     monkeypatch.setenv("DMLCPU_ISA", bound)
-    assert isa.allowed() == expected
+    assert isa.allowed() == frozenset(expected)
+    assert asked == (["amx"] if Isa.AMX in expected else [])  # permission is not asked for in vain
 
 
 @pytest.mark.parametrize(
@@ -109,12 +105,6 @@ def test_a_bound_of_another_architecture_leaves_the_generic_kernels(
     assert [record.message for record in caplog.records] == [
         f"DMLCPU_ISA is {bound}, which is a bound for {architecture}; using GENERIC"
     ]
-
-
-def test_the_bound_promises_nothing_the_machine_lacks(machine, monkeypatch):
-    machine(AVX2)
-    monkeypatch.setenv("DMLCPU_ISA", "amx")
-    assert isa.allowed() == {Isa.GENERIC, Isa.AVX2}
 
 
 def test_an_unknown_bound(machine, monkeypatch):

@@ -52,6 +52,7 @@ import numpy as np
 from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
+from dmlcpu.runtime.intrinsics import emitted
 from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.records import record
 
@@ -85,9 +86,13 @@ def combine(context, a, b):
         return emit(builder, wide, arguments[1])
     return types.int64(types.int64, types.int64), generate
 
+@emitted
+def as_given(builder, a: types.|int64 |) -> types.int64:
+    return builder.sext(a, ir.IntType(64))
+
 @device
 def helper(a, b):
-    return combine(a, b) |+| STEP + TABLE[1000]
+    return combine(as_given(a), b) |+| STEP + TABLE[1000]
 
 @inlined
 def text(pair):
@@ -112,6 +117,7 @@ CHANGES = {
     "a constant of a class that an intrinsic uses": ("|2|", "3"),
     "a property that an intrinsic uses": ("|1|", "3"),
     "a function that an intrinsic uses": ("|mul|", "sdiv"),
+    "the type of an intrinsic's argument": ("|int64 |", "int32"),
     "a helper": ("|+|", "-"),
     "an inlined helper": ("|-|", "+"),
     "what the second of two functions of one text closes over": ("|7|", "8"),

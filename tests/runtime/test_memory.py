@@ -45,15 +45,11 @@ def test_a_workspace_is_used_again_by_the_same_thread_and_not_by_another():
     assert others != [mine]
 
 
-def test_one_workspace_serves_many_calls_at_once():
+def test_a_nested_call_allocates_a_block():
     address_of_workspace()  # the thread has a block now
-    shared = Workspace(1000)
+    shared = Workspace(1000)  # one serves calls at the same time, too
     with shared as outer, shared as inner:
         assert outer.ctypes.data != inner.ctypes.data
-
-
-def test_a_nested_call_allocates_a_block():
-    address_of_workspace()
     with Workspace(1000) as outer:
         addresses = {address_of_workspace() for _ in range(3)}
         assert outer.ctypes.data not in addresses
@@ -170,9 +166,6 @@ def test_second_level_cache(monkeypatch, tmp_path, told, size):
         (tmp_path / f"index{number}" / "size").write_text(f"{text}\n")
     monkeypatch.setattr(memory, "_CACHES", tmp_path)
     assert memory.second_level_cache.__wrapped__() == size
-
-
-def test_second_level_cache_where_the_system_does_not_tell(monkeypatch, tmp_path):
     monkeypatch.setattr(memory, "_CACHES", tmp_path / "nosuch")
     assert memory.second_level_cache.__wrapped__() == 1 << 20
 

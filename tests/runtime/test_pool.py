@@ -197,20 +197,6 @@ def test_an_interrupt_while_a_helper_starts_gives_its_box_no_second_helper(monke
     assert len(started) == 1
 
 
-def test_launch_does_without_helpers_where_threads_are_greenlets(monkeypatch, caplog):
-    """gevent runs a thread's target in the thread that starts it; a helper would never return there."""
-    monkeypatch.setattr(threading.Thread, "start", lambda thread: thread.run())
-    caplog.set_level(logging.DEBUG, "dmlcpu")
-    pool = Pool(2)
-    for _ in range(2):
-        done = cells(3)
-        run(pool, count, 3, done)
-        assert done.tolist() == [1] * 3
-    assert [record.message for record in caplog.records] == [
-        "no thread could be started (threads are greenlets here); there are 0"
-    ]
-
-
 def test_waking_is_measured_when_a_sleeping_helper_is_woken():
     pool = Pool(1)
     assert pool.is_asleep()
@@ -256,10 +242,19 @@ def test_helpers_sleep_at_once_if_awake_is_0():
     rested(pool)
 
 
-def test_launch_does_all_parts_where_no_thread_can_be_started(monkeypatch, caplog):
-    def start(_thread):
-        raise RuntimeError("can't start new thread")
+def fail_to_start(_thread):
+    raise RuntimeError("can't start new thread")
 
+
+@pytest.mark.parametrize(
+    ("start", "reason"),
+    [
+        (fail_to_start, "can't start new thread"),
+        # gevent runs a thread's target in the thread that starts it; a helper would never return there.
+        (lambda thread: thread.run(), "threads are greenlets here"),
+    ],
+)
+def test_launch_does_all_parts_where_no_thread_can_be_started(monkeypatch, caplog, start, reason):
     monkeypatch.setattr(threading.Thread, "start", start)
     caplog.set_level(logging.DEBUG, "dmlcpu")
     pool = Pool(3)
@@ -267,9 +262,7 @@ def test_launch_does_all_parts_where_no_thread_can_be_started(monkeypatch, caplo
         done = cells(4)
         run(pool, count, 4, done)
         assert done.tolist() == [1] * 4
-    assert [record.message for record in caplog.records] == [
-        "no thread could be started (can't start new thread); there are 0"
-    ]
+    assert [record.message for record in caplog.records] == [f"no thread could be started ({reason}); there are 0"]
 
 
 def test_describe_says_how_many_helpers_there_are_and_how_they_wait():

@@ -51,31 +51,11 @@ def test_helpers_of_helpers_see_the_new_name():
     assert result(variant(book, "threefold", FACTOR=3, step=double)) == [2 * v * 3 + 2 * v for v in range(4)]
 
 
-def test_the_original_helpers_are_as_they_were():
-    variant(book, "doubled", step=double)
-    assert book.__globals__["step"] is step
-    assert story.py_func.__globals__["step"] is step
-
-
-def test_helpers_that_do_not_reach_the_name_are_shared():
-    scope = variant(book, "doubled", step=double).function.__globals__
-    copied = scope["chapter"]
-    assert copied is not chapter
-    assert copied.targetoptions == chapter.targetoptions
-    assert copied.py_func.__globals__["story"] is not story
-    assert copied.py_func.__globals__["story"].py_func.__globals__["unconcerned"] is unconcerned
-
-
 def test_a_variant_has_a_name_and_a_digest_of_its_own():
     plain, doubled = variant(book, "plain", step=step), variant(book, "doubled", step=double)
     assert (plain.name, doubled.name) == ("plain", "doubled")
     assert jit.digest(plain.function) != jit.digest(doubled.function)
     assert jit.digest(doubled.function) == jit.digest(variant(book, "doubled", step=double).function)
-
-
-def test_a_name_that_nothing_uses_is_refused():
-    with pytest.raises(NameError, match=r"^variant doubled: nothing in book is called stride$"):
-        variant(book, "doubled", stride=double)
 
 
 doubled_story, doubled_chapter = specialized(story, step=double), specialized(chapter, step=double)
@@ -91,12 +71,17 @@ def test_a_kernel_may_use_a_helper_and_a_specialized_copy_of_it():
     assert result(Kernel(two_stories)) == expected
 
 
-def test_a_specialized_helper_is_compiled_as_the_original():
+def test_a_specialized_helper_is_compiled_as_the_original_which_stays_as_it_was():
+    variant(book, "doubled", step=double)
     for helper, copied in ((story, doubled_story), (chapter, doubled_chapter)):
         assert copied is not helper
         assert copied.targetoptions == helper.targetoptions
         assert copied.py_func.__name__ == helper.py_func.__name__
-    assert story.py_func.__globals__["step"] is step
+    assert book.__globals__["step"] is story.py_func.__globals__["step"] is step
+
+
+def test_helpers_that_do_not_reach_the_name_are_shared():
+    assert doubled_chapter.py_func.__globals__["story"] is not story
     assert doubled_story.py_func.__globals__["unconcerned"] is unconcerned
 
 
@@ -110,6 +95,8 @@ def test_every_specialized_copy_counts_in_the_digest(monkeypatch):
     assert jit.digest(two_stories) != before
 
 
-def test_a_name_that_nothing_in_a_helper_uses_is_refused():
+def test_a_name_that_nothing_uses_is_refused():
+    with pytest.raises(NameError, match=r"^variant doubled: nothing in book is called stride$"):
+        variant(book, "doubled", stride=double)
     with pytest.raises(NameError, match=r"^specialized: nothing in story is called stride$"):
         specialized(story, step=double, stride=double)

@@ -21,15 +21,7 @@ from dmlcpu.kernels.gemm.microkernels.rows import add_row
 from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK, DEPTH, make_add_products, make_unfold
 from dmlcpu.kernels.gemm.pack import pack_rows
 from dmlcpu.kernels.gemm.product import product
-from dmlcpu.kernels.gemm.work import (
-    MOST_PANELS,
-    SPACE,
-    lhs_cells,
-    lhs_of,
-    origin_of,
-    panels_of,
-    space_of,
-)
+from dmlcpu.kernels.gemm.work import MOST_PANELS, SPACE, lhs_cells, lhs_of, origin_of, panels_of, space_of
 from dmlcpu.kernels.gemm.zero_points import any_b_zero, load_a_zeros, load_bias, start
 from dmlcpu.kernels.walk import share
 from dmlcpu.runtime.intrinsics import as_words

@@ -13,7 +13,6 @@ from dmlcpu.kernels.registry import Row, load
 from dmlcpu.runtime.isa import Isa
 
 ROWS = "rows"  # the layout of a right-hand side as it is in memory
-_ANY = (LAYOUT, ROWS)
 
 # Products in a nanosecond on one thread, within a factor of 2: measured on Zen 4, but for AMX and ARM. Of ARM it is two
 # instructions a cycle, of 16 products each, at 2.5 GHz.
@@ -63,44 +62,35 @@ class Product(Row):
         return rhs_layout in self.rhs_layouts and (not self.is_skinny or fits_few_rows(*problem[1:]))
 
 
-def _vectors(operator: str, name: str, isa: Isa, microkernel: str, epilogue: Epilogue) -> Product:
-    return Product(operator, "dot", name, isa, "product.make_product", microkernel, epilogue, MR, NR, _ANY)
+# The function that makes a kernel, its tallest tile, and the right-hand sides that it takes.
+_VECTORS = "product.make_product", MR, NR, (LAYOUT, ROWS)
+_TILES = "tiles.make_amx_product", TALLEST, NR, (LAYOUT, ROWS)
+_SKINNY = "skinny.make_skinny", MOST_ROWS, BLOCK, (ROWS,)
 
 
-def _tiles(operator: str, name: str, isa: Isa, microkernel: str, epilogue: Epilogue) -> Product:
-    return Product(operator, "dot", name, isa, "tiles.make_amx_product", microkernel, epilogue, TALLEST, NR, _ANY)
-
-
-def _skinny(operator: str, name: str, isa: Isa, microkernel: str, epilogue: Epilogue) -> Product:
-    return Product(operator, "dot", name, isa, "skinny.make_skinny", microkernel, epilogue, MOST_ROWS, BLOCK, (ROWS,))
+def _rows(how: tuple[str, int, int, tuple[str, ...]], microkernel: str, *names: str) -> list[Product]:
+    """Return the rows of quantized_matmul and matmul_integer for kernels of these names, which end with their set."""
+    operators = ("quantized_matmul", names[0], REQUANTIZE), ("matmul_integer", names[1], SUMS)
+    home, mr, nr, rhs_layouts = how
+    isa = Isa[names[0].rpartition("_")[2].upper()]
+    return [
+        Product(op, "dot", name, isa, home, microkernel, using, mr, nr, rhs_layouts) for op, name, using in operators
+    ]
 
 
 KERNELS = (
     Row("quantized_matmul", "pack", "pack", Isa.GENERIC, "gemm.pack"),
-    _vectors("quantized_matmul", "dot_u8s8_4x8x4_generic", Isa.GENERIC, "generic.GENERIC", REQUANTIZE),
-    _vectors("quantized_matmul", "dot_u8s8_4x16x4_avx2", Isa.AVX2, "x86.AVX2", REQUANTIZE),
-    _vectors("quantized_matmul", "dot_u8s8_6x16x4_avxvnni", Isa.AVXVNNI, "x86.AVXVNNI", REQUANTIZE),
-    _vectors("quantized_matmul", "dot_u8s8_12x32x4_avx512vnni", Isa.AVX512VNNI, "x86.AVX512VNNI", REQUANTIZE),
-    _tiles("quantized_matmul", "dot_u8s8_32x32x64_amx", Isa.AMX, "x86.AVX512VNNI", REQUANTIZE),
-    _vectors("quantized_matmul", "dot_u8s8_4x16x4_dotprod", Isa.DOTPROD, "arm64.DOTPROD", REQUANTIZE),
-    _vectors("quantized_matmul", "dot_u8s8_6x16x4_i8mm", Isa.I8MM, "arm64.I8MM", REQUANTIZE),
-    _skinny("quantized_matmul", "skinny_u8s8_16x16_generic", Isa.GENERIC, "generic.GENERIC", REQUANTIZE),
-    _skinny("quantized_matmul", "skinny_u8s8_32x16_avx2", Isa.AVX2, "x86.AVX2", REQUANTIZE),
-    _skinny("quantized_matmul", "skinny_u8s8_32x16_avxvnni", Isa.AVXVNNI, "x86.AVXVNNI", REQUANTIZE),
-    _skinny("quantized_matmul", "skinny_u8s8_64x16_avx512vnni", Isa.AVX512VNNI, "x86.AVX512VNNI", REQUANTIZE),
-    _skinny("quantized_matmul", "skinny_u8s8_16x16_dotprod", Isa.DOTPROD, "arm64.DOTPROD", REQUANTIZE),
-    _skinny("quantized_matmul", "skinny_u8s8_16x16_i8mm", Isa.I8MM, "arm64.I8MM", REQUANTIZE),
-    _vectors("matmul_integer", "dot_u8s8_s32_4x8x4_generic", Isa.GENERIC, "generic.GENERIC", SUMS),
-    _vectors("matmul_integer", "dot_u8s8_s32_4x16x4_avx2", Isa.AVX2, "x86.AVX2", SUMS),
-    _vectors("matmul_integer", "dot_u8s8_s32_6x16x4_avxvnni", Isa.AVXVNNI, "x86.AVXVNNI", SUMS),
-    _vectors("matmul_integer", "dot_u8s8_s32_12x32x4_avx512vnni", Isa.AVX512VNNI, "x86.AVX512VNNI", SUMS),
-    _tiles("matmul_integer", "dot_u8s8_s32_32x32x64_amx", Isa.AMX, "x86.AVX512VNNI", SUMS),
-    _vectors("matmul_integer", "dot_u8s8_s32_4x16x4_dotprod", Isa.DOTPROD, "arm64.DOTPROD", SUMS),
-    _vectors("matmul_integer", "dot_u8s8_s32_6x16x4_i8mm", Isa.I8MM, "arm64.I8MM", SUMS),
-    _skinny("matmul_integer", "skinny_u8s8_s32_16x16_generic", Isa.GENERIC, "generic.GENERIC", SUMS),
-    _skinny("matmul_integer", "skinny_u8s8_s32_32x16_avx2", Isa.AVX2, "x86.AVX2", SUMS),
-    _skinny("matmul_integer", "skinny_u8s8_s32_32x16_avxvnni", Isa.AVXVNNI, "x86.AVXVNNI", SUMS),
-    _skinny("matmul_integer", "skinny_u8s8_s32_64x16_avx512vnni", Isa.AVX512VNNI, "x86.AVX512VNNI", SUMS),
-    _skinny("matmul_integer", "skinny_u8s8_s32_16x16_dotprod", Isa.DOTPROD, "arm64.DOTPROD", SUMS),
-    _skinny("matmul_integer", "skinny_u8s8_s32_16x16_i8mm", Isa.I8MM, "arm64.I8MM", SUMS),
+    *_rows(_VECTORS, "generic.GENERIC", "dot_u8s8_4x8x4_generic", "dot_u8s8_s32_4x8x4_generic"),
+    *_rows(_VECTORS, "x86.AVX2", "dot_u8s8_4x16x4_avx2", "dot_u8s8_s32_4x16x4_avx2"),
+    *_rows(_VECTORS, "x86.AVXVNNI", "dot_u8s8_6x16x4_avxvnni", "dot_u8s8_s32_6x16x4_avxvnni"),
+    *_rows(_VECTORS, "x86.AVX512VNNI", "dot_u8s8_12x32x4_avx512vnni", "dot_u8s8_s32_12x32x4_avx512vnni"),
+    *_rows(_TILES, "x86.AVX512VNNI", "dot_u8s8_32x32x64_amx", "dot_u8s8_s32_32x32x64_amx"),
+    *_rows(_VECTORS, "arm64.DOTPROD", "dot_u8s8_4x16x4_dotprod", "dot_u8s8_s32_4x16x4_dotprod"),
+    *_rows(_VECTORS, "arm64.I8MM", "dot_u8s8_6x16x4_i8mm", "dot_u8s8_s32_6x16x4_i8mm"),
+    *_rows(_SKINNY, "generic.GENERIC", "skinny_u8s8_16x16_generic", "skinny_u8s8_s32_16x16_generic"),
+    *_rows(_SKINNY, "x86.AVX2", "skinny_u8s8_32x16_avx2", "skinny_u8s8_s32_32x16_avx2"),
+    *_rows(_SKINNY, "x86.AVXVNNI", "skinny_u8s8_32x16_avxvnni", "skinny_u8s8_s32_32x16_avxvnni"),
+    *_rows(_SKINNY, "x86.AVX512VNNI", "skinny_u8s8_64x16_avx512vnni", "skinny_u8s8_s32_64x16_avx512vnni"),
+    *_rows(_SKINNY, "arm64.DOTPROD", "skinny_u8s8_16x16_dotprod", "skinny_u8s8_s32_16x16_dotprod"),
+    *_rows(_SKINNY, "arm64.I8MM", "skinny_u8s8_16x16_i8mm", "skinny_u8s8_s32_16x16_i8mm"),
 )

@@ -17,16 +17,7 @@ from dmlcpu.kernels.scatter_nd.offsets import LANES, select_indices, select_rang
 from dmlcpu.kernels.scatter_nd.owned import copy_owned, even_range, lines_of, sampled_range
 from dmlcpu.kernels.scatter_nd.reduction import OVERWRITE, Run, update_elements, update_run
 from dmlcpu.kernels.scatter_nd.rows import add_run, copy_run
-from dmlcpu.kernels.scatter_nd.work import (
-    BLOCK,
-    BY_BLOCK,
-    PACKED_ELEMENTS,
-    ROWS,
-    SLICES,
-    VALID,
-    WORK,
-    block_of,
-)
+from dmlcpu.kernels.scatter_nd.work import BLOCK, BY_BLOCK, PACKED_ELEMENTS, ROWS, SLICES, VALID, WORK, block_of
 from dmlcpu.kernels.walk import offset
 from dmlcpu.runtime.intrinsics import as_words, line_of, prefetch
 from dmlcpu.runtime.jit import device, inlined

@@ -4,10 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic
+from numba.core import cgutils
 
-from dmlcpu.runtime.intrinsics import address
+from dmlcpu.runtime.intrinsics import emitted
 from dmlcpu.runtime.records import CACHE_LINE
 
 _LONG = ir.IntType(64)
@@ -27,31 +26,16 @@ def _walk(builder: Any, count: Any, lanes: int, emit: Callable[[Any, int], None]
         width //= 2
 
 
-def _generator(combine: Callable[[Any, Any, Any], Any] | None) -> Callable[..., Any]:
-    """Return the code generator of an intrinsic(out, o, updates, u, count)."""
+def _emit_run(builder: Any, out: Any, o: Any, updates: Any, u: Any, count: Any, combine: Any = None) -> None:
+    """Emit the overwriting of a run, or the update of its elements by combine(builder, mine, update)."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        _, o, _, u, count = arguments
-        element = context.get_data_type(signature.args[0].dtype)
-        nbytes = context.get_abi_sizeof(element)
+    def emit(index: Any, width: int) -> None:
+        at, new = builder.add(o, index), updates.load(builder.add(u, index), width)
+        if combine:
+            new = combine(builder, out.load(at, width), new)
+        out.store(new, at)
 
-        def emit(index: Any, width: int) -> None:
-            there, update = (
-                builder.bitcast(
-                    address(context, builder, signature, arguments, array, builder.add(begin, index)),
-                    ir.VectorType(element, width).as_pointer(),
-                )
-                for array, begin in ((0, o), (2, u))
-            )
-            new = builder.load(update, align=nbytes)
-            if combine:
-                new = combine(builder, builder.load(there, align=nbytes), new)
-            builder.store(new, there, align=nbytes)
-
-        _walk(builder, count, CACHE_LINE // nbytes, emit)
-        return context.get_dummy_value()
-
-    return generate
+    _walk(builder, count, CACHE_LINE // out.nbytes, emit)
 
 
 def _add(builder: Any, mine: Any, update: Any) -> Any:
@@ -64,13 +48,13 @@ def _add(builder: Any, mine: Any, update: Any) -> Any:
     return builder.select(builder.fcmp_unordered("uno", total, total), nan, total)
 
 
-@intrinsic
-def copy_run(_context, out, o, updates, u, count):
+@emitted
+def copy_run(builder, out, o, updates, u, count):
     """Copy updates[u : u + count] to out[o:]; both are of one type and share no memory."""
-    return types.void(out, types.intp, updates, types.intp, types.intp), _generator(None)
+    _emit_run(builder, out, o, updates, u, count)
 
 
-@intrinsic
-def add_run(_context, out, o, updates, u, count):
+@emitted
+def add_run(builder, out, o, updates, u, count):
     """Add updates[u : u + count] to out[o:]; both are of one type and share no memory."""
-    return types.void(out, types.intp, updates, types.intp, types.intp), _generator(_add)
+    _emit_run(builder, out, o, updates, u, count, _add)

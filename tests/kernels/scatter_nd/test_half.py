@@ -11,17 +11,15 @@ float32_to_float16, float32_to_bfloat16 = jitted(half.float32_to_float16), jitte
 ALL = np.arange(2**16, dtype=np.uint32)
 
 
-def test_every_float16_widens_exactly():
-    found = np.array([float16_to_float32(bits) for bits in ALL])
+@pytest.mark.parametrize(
+    ("widen", "type_"), [(float16_to_float32, np.float16), (bfloat16_to_float32, ml_dtypes.bfloat16)]
+)
+def test_every_number_widens_exactly(widen, type_):
+    found = np.array([widen(bits) for bits in ALL])
     with np.errstate(invalid="ignore"):  # signalling NaNs
-        expected = ALL.astype(np.uint16).view(np.float16).astype(np.float32)
+        expected = ALL.astype(np.uint16).view(type_).astype(np.float32)
     np.testing.assert_array_equal(found, expected)
     assert (np.signbit(found) == np.signbit(expected)).all()
-
-
-def test_every_bfloat16_widens_exactly():
-    found = np.array([bfloat16_to_float32(bits) for bits in ALL])
-    np.testing.assert_array_equal(found, (ALL << 16).view(np.float32))
 
 
 def neighbourhoods(type_):

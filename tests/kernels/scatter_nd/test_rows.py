@@ -11,35 +11,25 @@ COMPILED = [dtype for dtype in (*INTEGERS, *FLOATS) if dtype in ("f4", "f8") or 
 BEGIN, GAP = 3, 5  # neither starts a vector
 
 
-copy_run = jitted(rows.copy_run)
-add_run = jitted(rows.add_run)
+def overwritten(before, updates):
+    return updates
 
 
-def runs(dtype):
-    rng = np.random.default_rng(7)
+def added(before, updates):
+    """Return sums, which wrap, and have one NaN."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = before + updates
+    return np.where(total == total, total, total.dtype.type(np.nan)) if total.dtype in FLOATS else total
+
+
+@pytest.mark.parametrize(("operation", "expect"), [(rows.copy_run, overwritten), (rows.add_run, added)])
+@pytest.mark.parametrize("dtype", COMPILED, ids=str)
+def test_a_run_is_updated_and_nothing_beside_it(dtype, operation, expect):
+    rng, update = np.random.default_rng(7), jitted(operation)
     most = 3 * 64 // dtype.itemsize
-    return specials(rng, (most + 9,), dtype), specials(rng, (most + 9,), dtype), most
-
-
-@pytest.mark.parametrize("dtype", COMPILED, ids=str)
-def test_copy_run(dtype):
-    before, updates, most = runs(dtype)
+    before, updates = specials(rng, (most + 9,), dtype), specials(rng, (most + 9,), dtype)
     for count in range(most + 1):
         out, expected = before.copy(), before.copy()
-        copy_run(out, BEGIN, updates, GAP, count)
-        expected[BEGIN : BEGIN + count] = updates[GAP : GAP + count]
-        assert out.tobytes() == expected.tobytes()
-
-
-@pytest.mark.parametrize("dtype", COMPILED, ids=str)
-def test_add_run_wraps_and_gives_one_nan(dtype):
-    before, updates, most = runs(dtype)
-    for count in range(most + 1):
-        out, expected = before.copy(), before.copy()
-        add_run(out, BEGIN, updates, GAP, count)
-        with np.errstate(over="ignore", invalid="ignore"):
-            total = before[BEGIN : BEGIN + count] + updates[GAP : GAP + count]
-        expected[BEGIN : BEGIN + count] = (
-            np.where(total == total, total, dtype.type(np.nan)) if dtype in FLOATS else total
-        )
+        update(out, BEGIN, updates, GAP, count)
+        expected[BEGIN : BEGIN + count] = expect(before[BEGIN : BEGIN + count], updates[GAP : GAP + count])
         assert out.tobytes() == expected.tobytes()

@@ -49,26 +49,16 @@ def test_greatest_line(dtype, count):
     assert target.tolist() == [0, *expected.tolist(), 0]
 
 
+@pytest.mark.parametrize("operation", [insert, insert_after_equals], ids=["before equals", "after equals"])
 @pytest.mark.parametrize("dtype", WIDTHS)
-def test_insert_keeps_lists_in_order_and_the_newcomer_before_its_equals(dtype):
+def test_insert_keeps_lists_in_order(dtype, operation):
+    """Equal keys are inserted before their equals from the last position on, and after them from the first."""
     lanes = lanes_of(np.zeros(0, dtype))
-    words = random_words(dtype, (30, lanes)) % 5  # many ties
+    words = random_words(dtype, (30, lanes)) % 5 + 1  # many ties
     best, positions = np.zeros((4, lanes), dtype), np.zeros((4, lanes), np.uint16)
-    for i in range(29, -1, -1):
-        insert(words.reshape(-1), i * lanes, i, best.reshape(-1), positions.reshape(-1), 0, lanes, 4)
-    order = np.argsort(words[::-1], axis=0, kind="stable")[::-1][:4]  # from the last, the greatest, the first of equals
-    assert (positions == 29 - order).all()
-    assert (best == np.take_along_axis(words, 29 - order, axis=0)).all()
-
-
-@pytest.mark.parametrize("dtype", WIDTHS)
-def test_insert_after_equals_keeps_lists_in_order(dtype):
-    lanes = lanes_of(np.zeros(0, dtype))
-    words = random_words(dtype, (30, lanes)) % 5 + 1
-    best, positions = np.zeros((4, lanes), dtype), np.zeros((4, lanes), np.uint16)
-    for i in range(30):
-        insert_after_equals(words.reshape(-1), i * lanes, i, best.reshape(-1), positions.reshape(-1), 0, lanes, 4)
-    order = 29 - np.argsort(words[::-1], axis=0, kind="stable")[::-1][:4]
+    for i in range(30) if operation is insert_after_equals else range(29, -1, -1):
+        operation(words.reshape(-1), i * lanes, i, best.reshape(-1), positions.reshape(-1), 0, lanes, 4)
+    order = 29 - np.argsort(words[::-1], axis=0, kind="stable")[::-1][:4]  # the greatest, the first of equals
     assert (positions == order).all()
     assert (best == np.take_along_axis(words, order, axis=0)).all()
 

@@ -4,24 +4,18 @@ Four hold the accumulators of 32 rows and 32 columns, two the left-hand side, tw
 products.
 """
 
+import functools
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic
+from numba.core import cgutils
 
-from dmlcpu.kernels.gemm.microkernels.microkernel import (
-    NR,
-    PREFETCH,
-    ROW_STEP,
-    Operands,
-    emit_dot,
-    make_tile_operation,
-)
+from dmlcpu.kernels.gemm.microkernels import microkernel as vectors
+from dmlcpu.kernels.gemm.microkernels.microkernel import NR, PREFETCH, ROW_STEP, Operands, make_tile_operation
 from dmlcpu.kernels.gemm.microkernels.vectors import BYTE
 from dmlcpu.kernels.gemm.microkernels.x86 import AVX512VNNI
 from dmlcpu.runtime import isa
-from dmlcpu.runtime.intrinsics import emit_prefetch
+from dmlcpu.runtime.intrinsics import emit_prefetch, emitted
 from dmlcpu.runtime.records import CACHE_LINE
 
 TILE_ROWS, TILE_WORDS = 16, 16  # of a register
@@ -37,29 +31,19 @@ def _call(builder: Any, name: str, *arguments: Any) -> None:
     builder.call(builder.module.declare_intrinsic(f"llvm.x86.{name}", (), kind), arguments)
 
 
-@intrinsic
-def configure_tiles(_context):
+@emitted
+def configure_tiles(builder):
     """Configure all tile registers of this thread at full size; this zeroes them."""
     isa.require(isa.Isa.AMX)
-
-    def generate(context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:
-        shapes = cgutils.alloca_once_value(builder, cgutils.create_constant_array(BYTE, _SHAPES))
-        _call(builder, "ldtilecfg", builder.bitcast(shapes, _POINTER))
-        return context.get_dummy_value()
-
-    return types.void(), generate
+    shapes = cgutils.alloca_once_value(builder, cgutils.create_constant_array(BYTE, _SHAPES))
+    _call(builder, "ldtilecfg", builder.bitcast(shapes, _POINTER))
 
 
-@intrinsic
-def release_tiles(_context):
+@emitted
+def release_tiles(builder):
     """Release the tile registers, so that the system need not save them for this thread."""
     isa.require(isa.Isa.AMX)
-
-    def generate(context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:
-        _call(builder, "tilerelease")
-        return context.get_dummy_value()
-
-    return types.void(), generate
+    _call(builder, "tilerelease")
 
 
 def make_tile_dot(rows: int) -> Any:
@@ -67,10 +51,10 @@ def make_tile_dot(rows: int) -> Any:
 
     Registers take 16 words along K; the vector unit multiplies the remaining words.
     """
-    return make_tile_operation(isa.Isa.AMX, lambda builder, operands: _emit_dot(builder, rows, operands))
+    return make_tile_operation(isa.Isa.AMX, functools.partial(_emit_dot, rows=rows))
 
 
-def _emit_dot(builder: Any, rows: int, x: Operands) -> None:
+def _emit_dot(builder: Any, x: Operands, rows: int) -> None:
     number = x.groups.type
     _move_acc(builder, "tileloadd64", rows, x.c_in, x.step)
     steps = builder.sdiv(x.groups, number(TILE_WORDS))
@@ -83,7 +67,7 @@ def _emit_dot(builder: Any, rows: int, x: Operands) -> None:
         a_rest = builder.gep(x.a, [done])
         b_rest = builder.gep(x.b, [builder.mul(done, number(NR))])
         rest = Operands(a_rest, b_rest, builder.sub(x.groups, done), c_in=x.acc, step=number(NR), acc=x.acc)
-        emit_dot(builder, AVX512VNNI, rows, rest)
+        vectors.emit_dot(builder, rest, AVX512VNNI, rows)
 
 
 def _emit_step(builder: Any, rows: int, x: Operands, group: Any) -> None:

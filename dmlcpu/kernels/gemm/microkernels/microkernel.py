@@ -8,15 +8,15 @@ word of the left is copied to all lanes of a vector. With a vector of words of t
 which are added to that lane's accumulator. Accumulators wrap at 32 bits, so they are exact whenever the result fits.
 """
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from numba.core import cgutils, types
-from numba.extending import intrinsic
+from numba.core import cgutils
 
 from dmlcpu.kernels.gemm.microkernels.vectors import WORD, constant, load, store, vector
 from dmlcpu.runtime import isa
-from dmlcpu.runtime.intrinsics import address, emit_prefetch, splat
+from dmlcpu.runtime.intrinsics import emit_prefetch, emitted, splat
 from dmlcpu.runtime.isa import Isa
 from dmlcpu.runtime.records import CACHE_LINE
 
@@ -40,8 +40,8 @@ class Microkernel(NamedTuple):
     """
 
     isa: Isa
-    prepare_lhs: Callable[[Any, Any], tuple[Any, ...]]  # called once with each vector of copies of a word of the left
-    prepare_rhs: Callable[[Any, Any], tuple[Any, ...]]  # and once with each vector of the right
+    prepare_lhs: Callable[[Any, Any], tuple[Any, ...]]  # (builder, vector): of one word of the left in all lanes
+    prepare_rhs: Callable[[Any, Any], tuple[Any, ...]]  # (builder, vector): of words of the right
     multiply: Callable[..., Any]  # (builder, acc, lhs, rhs) -> acc
     registers: int  # of the vector unit
     lanes: int  # words of a register
@@ -98,34 +98,21 @@ def make_dot(rows: int, microkernel: Microkernel) -> Any:
     if NR % microkernel.block[1] or microkernel.rows > MR:  # it would write beyond the tile
         found = f"{microkernel.rows} rows and {microkernel.block[1]} columns"
         raise ValueError(f"a microkernel of {found}; allowed: at most {MR} rows, and columns that divide {NR}")
-    return make_tile_operation(
-        microkernel.isa, lambda builder, operands: emit_dot(builder, microkernel, rows, operands)
-    )
+    return make_tile_operation(microkernel.isa, functools.partial(emit_dot, microkernel=microkernel, rows=rows))
 
 
-def make_tile_operation(needs: Isa, emit: Callable[[Any, Operands], None]) -> Any:
-    """Return an intrinsic with the arguments of make_dot's, whose code `emit` writes."""
+def make_tile_operation(needs: Isa, emit: Callable[..., None]) -> Any:
+    """Return an intrinsic with the arguments of make_dot's, whose code emit(builder, operands) writes."""
 
-    @intrinsic
-    def dot(_context, a, a_start, b, b_start, groups, c_in, first, step, acc):
+    @emitted
+    def dot(builder, a, a_start, b, b_start, groups, c_in, first, step, acc):
         isa.require(needs)
-
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            def place(array: int, index: Any) -> Any:
-                return address(context, builder, signature, arguments, array, index)
-
-            _, a_start, _, b_start, groups, _, first, step, _ = arguments
-            places = place(0, a_start), place(2, b_start), groups, place(5, first), step, place(8, step.type(0))
-            emit(builder, Operands(*places))
-            return context.get_dummy_value()
-
-        index = types.intp
-        return types.void(a, index, b, index, index, c_in, index, index, acc), generate
+        emit(builder, Operands(a.at(a_start), b.at(b_start), groups, c_in.at(first), step, acc.at(step.type(0))))
 
     return dot
 
 
-def emit_dot(builder: Any, microkernel: Microkernel, rows: int, x: Operands) -> None:
+def emit_dot(builder: Any, x: Operands, microkernel: Microkernel, rows: int) -> None:
     """Emit the code of `make_dot`."""
     _, columns, _ = microkernel.block
     for first in range(0, rows, microkernel.rows):

@@ -4,16 +4,14 @@ Two rounds of interleaving within 16 bytes, which every vector unit can do, turn
 words. This permutes the columns; `unfold` restores their order in the end.
 """
 
-import functools
 from typing import Any, NamedTuple
 
-from numba.core import cgutils, types
-from numba.extending import intrinsic
+from numba.core import cgutils
 
 from dmlcpu.kernels.gemm.microkernels.microkernel import ROW_STEP, Microkernel, emit_column_sum, emit_correction
 from dmlcpu.kernels.gemm.microkernels.vectors import BYTE, HALF, WORD, constant, load, shuffle, store, vector
 from dmlcpu.runtime import isa
-from dmlcpu.runtime.intrinsics import address, emit_prefetch, splat
+from dmlcpu.runtime.intrinsics import emit_prefetch, emitted, splat
 
 BLOCK = 64  # columns at a time
 DEPTH = 16  # rows of B at a time
@@ -42,27 +40,19 @@ def make_add_products(microkernel: Microkernel) -> Any:
     - acc: int32, folded accumulators from acc[at] on, rows acc_step apart
     """
 
-    @intrinsic
-    def add(_context, b, start, step, depth, blocks, sign_flip, a, first, rows, acc, at, acc_step):
+    @emitted
+    def add(builder, b, start, step, depth, blocks, sign_flip, a, first, rows, acc, at, acc_step):
         isa.require(microkernel.isa)
-
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            place = functools.partial(address, context, builder, signature, arguments)
-            _, start, step, depth, blocks, sign_flip, _, first, rows, _, at, acc_step = arguments
-            flips = splat(builder, builder.trunc(sign_flip, BYTE), 4 * microkernel.lanes)
-            b_rows = _rows_of_b(builder, place(0, start), step, depth)
-            x = _Operands(b_rows, flips, place(6, first), rows, place(9, at), acc_step)
-            prefetch = builder.mul(step.type(DEPTH), step)  # the next rows
-            with cgutils.for_range(builder, blocks, intp=step.type) as loop:
-                column = builder.mul(loop.index, step.type(BLOCK))
-                for row in b_rows:
-                    emit_prefetch(builder, builder.gep(row, [builder.add(column, prefetch)]))
-                for inner in range(0, BLOCK, _VECTORS * microkernel.lanes):
-                    _emit_columns(builder, microkernel, x, builder.add(column, step.type(inner)))
-            return context.get_dummy_value()
-
-        index = types.intp
-        return types.void(b, index, index, index, index, index, a, index, index, acc, index, index), generate
+        flips = splat(builder, builder.trunc(sign_flip, BYTE), 4 * microkernel.lanes)
+        b_rows = _rows_of_b(builder, b.at(start), step, depth)
+        x = _Operands(b_rows, flips, a.at(first), rows, acc.at(at), acc_step)
+        prefetch = builder.mul(step.type(DEPTH), step)  # the next rows
+        with cgutils.for_range(builder, blocks, intp=step.type) as loop:
+            column = builder.mul(loop.index, step.type(BLOCK))
+            for row in b_rows:
+                emit_prefetch(builder, builder.gep(row, [builder.add(column, prefetch)]))
+            for inner in range(0, BLOCK, _VECTORS * microkernel.lanes):
+                _emit_columns(builder, microkernel, x, builder.add(column, step.type(inner)))
 
     return add
 
@@ -156,16 +146,11 @@ def make_unfold(microkernel: Microkernel) -> Any:
     # Vector v has four of each 16 columns, from 4 * v on.
     order = [v * lanes + 4 * part + i for part in range(lanes // 4) for v in range(_VECTORS) for i in range(4)]
 
-    @intrinsic
-    def unfold(_context, acc, first):
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            for inner in range(0, BLOCK, _VECTORS * lanes):
-                index = builder.add(arguments[1], arguments[1].type(inner))
-                place = address(context, builder, signature, arguments, 0, index)
-                folded = load(builder, place, _VECTORS * lanes, 4)
-                store(builder, shuffle(builder, folded, folded, order), place, 4)
-            return context.get_dummy_value()
-
-        return types.void(acc, types.intp), generate
+    @emitted
+    def unfold(builder, acc, first):
+        for inner in range(0, BLOCK, _VECTORS * lanes):
+            index = builder.add(first, first.type(inner))
+            folded = acc.load(index, _VECTORS * lanes)
+            acc.store(shuffle(builder, folded, folded, order), index)
 
     return unfold
