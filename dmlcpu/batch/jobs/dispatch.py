@@ -195,8 +195,8 @@ class _Dispatcher:
         pickled = pickle.dumps((self._serve, [self._items[position] for position in positions]))
         try:
             future = self._workers.executor.submit(_serve_chunk, self._workers.run, pickled, self._workers.settling)
-        except BrokenExecutor as error:
-            self._broken = death_of(error) or ""
+        except RuntimeError as error:  # of an executor that is broken, or was shut down
+            self._broken = death_of(error) or str(error)
             self._suspects.appendleft(positions) if alone else self._waiting.extendleft(reversed(positions))
             return
         self._in_flight[future] = positions, alone

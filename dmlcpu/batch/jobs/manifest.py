@@ -103,6 +103,9 @@ class Manifest:
     def close(self) -> None:
         """Bring the file to the disk, close and unlock it."""
         if self.lines:
+            self.lines.sync()
+            if fcntl is not None:  # a process that was forked meanwhile has the file open, too
+                fcntl.flock(self.lines.file, fcntl.LOCK_UN)
             self.lines.close()
             self.lines = None
 

@@ -182,6 +182,13 @@ def test_workers_killed_at_random_lose_no_item(kind, kills):
     assert results == dict(enumerate(range(300)))
 
 
+def test_an_executor_that_was_shut_down_is_an_error():
+    workers = Workers(ThreadPoolExecutor(1), 1)
+    workers.executor.shutdown()
+    with workers, pytest.raises(WorkerError, match="the executor is broken: cannot schedule new futures"):
+        list(served(workers, serving.doubled, [1]))
+
+
 @POSIX
 def test_a_broken_executor_of_the_program_ends_the_run(tmp_path):
     context = multiprocessing.get_context("spawn")
