@@ -1,6 +1,7 @@
 """Checking jobs before anything runs: every fault of every job is noted, and each good job becomes a task."""
 
 import contextlib
+import functools
 import os
 import re
 import stat
@@ -24,16 +25,16 @@ _WRONG_KIND = re.compile(r"\w+: ([\w.]+) is (.+); allowed: (.+)", re.DOTALL)
 
 
 class Checker:
-    """Checks jobs against a directory, which paths are relative to, and a limit of memory."""
+    """Checks jobs whose paths are relative to a directory, and which may take some bytes of memory."""
 
     def __init__(self, directory: Path, memory: int, *, content: bool) -> None:
         self.directory = directory
         self._memory = memory
         self._content = content
-        self._folders: dict[str, str | None] = {}
+        self._folder_fault = functools.cache(_folder_fault)
 
     def task(self, place: Place, job: Job) -> Task | None:
-        """Return what a job takes to run; None, with its faults noted, if it cannot run."""
+        """Return the task of a job; None, with its faults noted, if it cannot run."""
         operation = self._operation(place, job)
         if operation is None:
             return None
@@ -50,25 +51,20 @@ class Checker:
     def _operation(self, place: Place, job: Job) -> Operation | None:
         try:
             return operation_of(job.op, self.directory)
-        except LookupError as error:
+        except (LookupError, MissingExtraError) as error:
             place.refuse("op", repr(job.op), str(error))
         except OSError as error:
             place.refuse("op", f"{job.op!r}: {error.strerror}", "a file that can be read")
         except ModelError as error:
             for fault in error.faults:
                 place.refuse("op", f"{job.op!r} at {fault.path}: {fault.found}", fault.allowed)
-        except MissingExtraError as error:
-            place.refuse("op", repr(job.op), str(error))
         return None
 
     def _check_names(self, place: Place, job: Job, operation: Operation) -> None:
         named = named_inputs(job, operation)
-        for name in named:
-            if name not in operation.parameters:
-                place.refuse(f"inputs.{name}", "unknown", listed(operation.parameters))
-        for name in job.attrs:
-            if name not in operation.parameters:
-                place.refuse(f"attrs.{name}", "unknown", listed(operation.parameters))
+        for path in (*(f"inputs.{name}" for name in named), *(f"attrs.{name}" for name in job.attrs)):
+            if path.partition(".")[2] not in operation.parameters:
+                place.refuse(path, "unknown", listed(operation.parameters))
         for name in operation.required:
             if name not in named and name not in job.attrs:
                 large = name in operation.sources
@@ -96,20 +92,6 @@ class Checker:
                 place.refuse("output", f"{path!r}: {reason}", "a file in a folder that can be written to")
         return tuple(name for name in operation.results if name in wanted)
 
-    def _folder_fault(self, folder: str) -> str | None:
-        """Return why no file can be made in a folder, which need not exist yet."""
-        if folder not in self._folders:
-            there = Path(folder)
-            while not os.path.exists(there) and there != there.parent:
-                there = there.parent
-            reason = None
-            if not there.is_dir():
-                reason = f"{there} is no folder"
-            elif not os.access(there, os.W_OK | os.X_OK):
-                reason = f"{there} is read-only"
-            self._folders[folder] = reason
-        return self._folders[folder]
-
     def _fit(
         self,
         place: Place,
@@ -119,9 +101,9 @@ class Checker:
         wanted: tuple[str, ...],
         inputs: Mapping[str, Identity],
     ) -> Task | None:
-        arguments = opened.all
+        sources = opened.sources.values()
         try:
-            estimate = operation.estimate(arguments)
+            estimate = operation.estimate({**opened.values, **opened.sources})
         except (DmlError, TypeError) as error:
             self._note(place, job, error)
             return None
@@ -141,8 +123,9 @@ class Checker:
             return None
         whole = sum(tensor.nbytes for tensor in tensors.values() if tensor)
         held = self._held(job, tensors)
-        peak = max(peak + opened.beside_bytes, whole + held)  # the latter when the inputs are not needed any more
-        held += opened.whole_bytes + opened.beside_bytes
+        beside = sum(source.beside_bytes for source in sources)
+        peak = max(peak + beside, whole + held)  # the latter when the inputs are not needed any more
+        held += beside + sum(source.nbytes for source in sources if not source.in_regions)
         if peak > self._memory and (needed := min(peak, estimate.least_memory + held)) > self._memory:
             of_it = f", {size(held)} of it for files that are read or written whole" if held <= peak and held else ""
             found = f"a job that needs {size(needed)} of memory{of_it}"
@@ -158,13 +141,13 @@ class Checker:
             {name: source.shape for name, source in opened.sources.items()},
             {name: tensors[name] for name in wanted},
             estimate.kernel,
-            opened.nbytes,
+            sum(source.nbytes for source in sources),
             min(peak, self._memory),
             self._memory - held if peak > self._memory else None,
         )
 
     def _held(self, job: Job, tensors: Mapping[str, Tensor | None]) -> int:
-        """Return the bytes of results whose files are not written in regions: they stay in memory until then."""
+        """Return the bytes of results that stay in memory because their files are written whole."""
         held = 0
         for path, names in job.targets.items():
             copies = HELD.get(os.path.splitext(path)[1].lower(), 0)
@@ -185,8 +168,18 @@ class Checker:
         place.refuse(f"{member}.{field}", found, allowed)
 
 
+def _folder_fault(folder: str) -> str | None:
+    """Return why no file can be made in a folder, which need not exist yet."""
+    there = Path(folder)
+    while not os.path.exists(there) and there != there.parent:
+        there = there.parent
+    if not there.is_dir():
+        return f"{there} is no folder"
+    return None if os.access(there, os.W_OK | os.X_OK) else f"{there} is read-only"
+
+
 def _target_fault(file: str) -> str | None:
-    """Return why a file cannot be replaced or made, as far as its name tells."""
+    """Return why a file cannot be made or replaced, judged by what has its name now."""
     try:
         is_folder = stat.S_ISDIR(os.stat(file).st_mode)
     except FileNotFoundError:

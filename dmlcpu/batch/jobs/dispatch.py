@@ -7,10 +7,11 @@ import threading
 import time
 import traceback
 import uuid
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Future
-from typing import Any, NamedTuple, Self, TypeVar
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -20,7 +21,7 @@ R = TypeVar("R")
 Serve = Callable[[Iterator[T], Callable[[], bool]], Iterator[list[R]]]
 
 _TICK = 0.1  # seconds between looks at stopping() while no chunk ends
-_CHUNK = 0.4  # seconds that a chunk is to take: much more than the few milliseconds that an executor needs for one
+_CHUNK = 0.4  # seconds that a chunk should take: much more than an executor's few milliseconds for each
 _LONGEST = 1.0  # seconds after which a chunk returns its results, and leaves its other items to later chunks
 _MOST = 512  # items in a chunk
 _CHUNKS = 2  # in flight for each worker: one runs, one waits
@@ -31,18 +32,17 @@ _settled = threading.Event()
 
 
 class Lost(NamedTuple):
-    """What comes in place of a result if workers died of an item."""
+    """The result of an item that killed its workers."""
 
     reason: str
-    tries: int
 
 
 class WorkerError(RuntimeError):
-    """Workers cannot start or are gone, or the function that serves raised; the message has the traceback."""
+    """Workers do not start, are gone, or have met an error that is no job's; then the message has the traceback."""
 
 
-class Workers:
-    """An executor and how a dispatcher uses it. This one is a program's own, which the program shuts down."""
+class Workers(AbstractContextManager["Workers"]):
+    """An executor and how a dispatcher uses it. This class is for a program's own, which the program shuts down."""
 
     settling = 0.0  # seconds that the first chunk in a process waits
 
@@ -50,9 +50,6 @@ class Workers:
         self.run = uuid.uuid4().hex
         self.executor = executor
         self._count = count
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
@@ -62,20 +59,20 @@ class Workers:
         return self._count
 
     def stop(self) -> None:
-        """Have the chunks return after the items at hand. Only threads hear it here; others return after a second."""
+        """Have the chunks return after the items at hand. Here only threads see this; processes go on for a second."""
         stop_chunks(self.run)
 
     def renew(self, reason: str) -> None:
-        """Replace a broken executor. Only the program could do that here."""
+        """Replace a broken executor. A program's executor cannot be replaced."""
         raise WorkerError(f"the executor is broken: {reason}")
 
 
 class _Done(NamedTuple):
-    """What a chunk returns: pickled results of its first items; how long it took; the traceback if `serve` raised."""
+    """What a chunk returns."""
 
-    results: bytes
+    results: bytes  # pickled, of the first items
     seconds: float
-    fault: str | None
+    fault: str | None  # the traceback if `serve` raised
 
 
 def _serve_chunk(run: str, pickled: bytes, settling: float) -> _Done:
@@ -106,33 +103,17 @@ def stop_chunks(run: str) -> None:
 def dispatch(
     serve: Serve[T, R], items: Sequence[T], workers: Workers, *, retries: int, stopping: Callable[[], bool]
 ) -> Iterator[tuple[int, R | Lost]]:
-    """Hand items to workers, and yield results as they come.
+    """Hand items to workers in chunks; yield the position and the result of each item as they come.
 
-    Parameters
-    ----------
-    serve : callable
-        See `Serve`. It is pickled, as are items and results, and may run in a thread that is not the main thread.
-    items : sequence
-        What to hand out, in this order.
-    workers : Workers
-        Where the chunks run.
-    retries : int
-        How often an item is tried again after its worker died. When a worker dies, any item in flight may be the cause.
-        So each chunk in flight is tried once more while no other runs; if its worker dies again, each of its items is
-        tried alone. Only an item that was alone is given up.
-    stopping : callable
-        Asked about ten times a second. Once it returns True, workers finish the items that they are at; the others get
-        no result.
+    `serve`, items and results are pickled. `serve` may run in a thread that is not the main thread. If it raises, or
+    the workers are gone, that is a WorkerError.
 
-    Yields
-    ------
-    tuple
-        The position of an item, and its result, or `Lost`.
+    When a worker dies, any item in flight may be the cause. So each chunk in flight is tried again while no other runs.
+    If its worker dies again, each of its items is tried alone, up to `retries` times. Only an item that was alone is
+    given up.
 
-    Raises
-    ------
-    WorkerError
-        If `serve` raises, or the workers are gone.
+    `stopping` is called about ten times a second. Once it returns True, workers finish the items at hand, and the other
+    items get no result.
     """
     yield from _Dispatcher(serve, items, workers, retries, stopping).results()
 
@@ -141,12 +122,7 @@ class _Dispatcher:
     """The chunks of one run."""
 
     def __init__(
-        self,
-        serve: Serve[Any, Any],
-        items: Sequence[Any],
-        workers: Workers,
-        retries: int,
-        stopping: Callable[[], bool],
+        self, serve: Serve[Any, Any], items: Sequence[Any], workers: Workers, retries: int, stopping: Callable[[], bool]
     ) -> None:
         self._serve = serve
         self._items = items
@@ -155,7 +131,7 @@ class _Dispatcher:
         self._asked_to_stop = stopping
         self._waiting = deque(range(len(items)))
         self._suspects: deque[tuple[int, ...]] = deque()  # chunks during which a worker died
-        self._tries: dict[int, int] = {}
+        self._tries: Counter[int] = Counter()
         self._in_flight: dict[Future[_Done], tuple[tuple[int, ...], bool]] = {}  # positions; whether alone in flight
         self._ended: queue.SimpleQueue[Future[_Done]] = queue.SimpleQueue()
         self._pace = math.inf  # seconds that an item takes
@@ -195,8 +171,8 @@ class _Dispatcher:
         pickled = pickle.dumps((self._serve, [self._items[position] for position in positions]))
         try:
             future = self._workers.executor.submit(_serve_chunk, self._workers.run, pickled, self._workers.settling)
-        except BrokenExecutor as error:
-            self._broken = death_of(error) or ""
+        except RuntimeError as error:  # of an executor that is broken, or was shut down
+            self._broken = death_of(error) or str(error)
             self._suspects.appendleft(positions) if alone else self._waiting.extendleft(reversed(positions))
             return
         self._in_flight[future] = positions, alone
@@ -229,15 +205,14 @@ class _Dispatcher:
         yield from zip(positions, results, strict=False)
 
     def _lost(self, positions: tuple[int, ...], reason: str, *, alone: bool) -> Iterator[tuple[int, Lost]]:
-        """Have the items of a chunk tried again whose worker died; yield the item that is given up."""
-        for position in positions:
-            self._tries[position] = self._tries.get(position, 0) + 1
+        """Have the items of a dead worker's chunk tried again; yield the item that is given up."""
+        self._tries.update(positions)
         if not alone:
             self._suspects.append(positions)
         elif len(positions) > 1:
             self._suspects.extendleft((position,) for position in reversed(positions))
         elif self._tries[positions[0]] > self._retries:
-            yield positions[0], Lost(reason, self._tries[positions[0]])
+            yield positions[0], Lost(reason)
         else:
             self._suspects.appendleft(positions)
 

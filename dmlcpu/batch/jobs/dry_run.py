@@ -10,7 +10,6 @@ from dmlcpu.batch.jobs.job import Task
 from dmlcpu.batch.jobs.limits import limits_of, size
 from dmlcpu.batch.jobs.prepare import prepare
 from dmlcpu.batch.jobs.progress import Progress
-from dmlcpu.common.regions import Tensor
 from dmlcpu.common.wording import printable
 
 
@@ -154,7 +153,7 @@ def _planned(task: Task) -> PlannedJob:
         task.where,
         task.job.op if task.job and not task.faults else None,
         {name: str(shape) for name, shape in task.shapes.items()},
-        {name: _shown(tensor) for name, tensor in task.results.items()},
+        {name: f"{each.shape} {each.dtype}" if each else "what the model gives" for name, each in task.results.items()},
         task.kernel,
         task.read_bytes,
         task.written_bytes,
@@ -162,7 +161,3 @@ def _planned(task: Task) -> PlannedJob:
         task.block_bytes is not None,
         task.faults,
     )
-
-
-def _shown(tensor: Tensor | None) -> str:
-    return "what the model gives" if tensor is None else f"{tensor.shape} {tensor.dtype}"

@@ -20,15 +20,14 @@ PathLike = str | os.PathLike[str]
 Jobs = PathLike | Iterable[Mapping[str, Any]]
 
 STDIN = "-"
-DEEPEST = 64  # lists in one another: as many as NumPy has dimensions
+DEEPEST = 64  # nested lists: as many as an array of NumPy's has dimensions
 MEMBERS = ("id", "op", "inputs", "attrs", "output", "glob", "files")
-_TOML = (".toml",)
 _HEADER = re.compile(r"^\s*\[\[\s*job\s*\]\]", re.MULTILINE)
 
 
 @dataclass(slots=True)
 class Entry:
-    """What a file says of one job, or of one for each file of a glob, with the defaults filled in."""
+    """A job as a file gives it, or a pattern for several, with the defaults filled in."""
 
     place: Place
     members: dict[str, Any]
@@ -36,7 +35,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Entries, and what their paths are relative to."""
+    """Entries, and the folder of relative paths."""
 
     source: str
     directory: Path
@@ -57,15 +56,16 @@ def read_jobs(jobs: Jobs | Listing, directory: Path | None) -> Listing:
     if isinstance(jobs, Listing):
         return jobs
     if not isinstance(jobs, str | os.PathLike):
-        return Listing("jobs", directory or Path(), _with_defaults(_of_program(jobs)))
+        found = ((Place(f"jobs[{number}]"), _as_in_json(job)) for number, job in enumerate(jobs))
+        return Listing("jobs", directory or Path(), _with_defaults(found))
     if jobs == STDIN:
         text = _decoded(_standard_input(), "standard input")
         return Listing("standard input", directory or Path(), _with_defaults(_lines(text, "standard input", "line ")))
     path = Path(jobs)
     stream = is_stream(path)
     text = _decoded(path.read_bytes(), str(path))
-    found = _tables(path, text) if path.suffix.lower() in _TOML else _lines(text, str(path), f"{path}:")
-    return Listing(str(path), directory or (Path() if stream else path.parent), _with_defaults(found))
+    pairs = _tables(path, text) if path.suffix.lower() == ".toml" else _lines(text, str(path), f"{path}:")
+    return Listing(str(path), directory or (Path() if stream else path.parent), _with_defaults(pairs))
 
 
 def _refuse_file(source: str, found: str, allowed: str) -> NoReturn:
@@ -87,11 +87,6 @@ def _decoded(content: bytes, source: str) -> str:
         return content.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         _refuse_file(source, f"not UTF-8 at byte {error.start}", "UTF-8 text")
-
-
-def _of_program(jobs: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Place, Any]]:
-    for number, job in enumerate(jobs):
-        yield Place(f"jobs[{number}]"), _as_in_json(job)
 
 
 def _as_in_json(value: Any, deepest: int = 2 + DEEPEST) -> Any:
@@ -130,16 +125,12 @@ def _parsed(text: str, before: str) -> Iterator[tuple[Place, Any]]:
         yield place, found
 
 
-class _DuplicateError(ValueError):
-    """A JSON object has a member twice."""
-
-
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise _DuplicateError(f"{twice!r} twice")
+        raise ValueError(f"{twice!r} twice")
     return members
 
 
@@ -219,10 +210,7 @@ _ALLOWED = {
 
 
 def _merged(defaults: dict[str, Any], members: dict[str, Any]) -> dict[str, Any]:
-    """Return a job's members; of inputs and attrs, each that the job does not give is the defaults'.
-
-    Those of the defaults are for their operator: a job that names another has its own only.
-    """
+    """Return a job's members. The defaults complete them; inputs and attrs only if the operator is the default one."""
     merged = {**defaults, **members}
     if merged.get("op") != defaults.get("op", merged.get("op")):
         defaults = {}

@@ -26,10 +26,9 @@ from dmlcpu.common.extras import optional
 _STARTS = 3  # executors in a row whose workers die before they are ready
 _PATIENCE = 10.0  # seconds for a scheduler to answer
 _CENSUS = 1.0  # seconds between looks at how many workers a cluster has
-_GONE = "the cluster's scheduler is gone"
 
-# In loky's processes, before Python starts: no module of the current folder is taken for one of Python's, a worker that
-# holds large arrays is not replaced for that, and one that dies prints nothing.
+# The environment of loky's processes. They import nothing from the current folder; a worker that holds large arrays is
+# not replaced for that; one that dies prints nothing.
 _OF_LOKY = {"PYTHONSAFEPATH": "1", "LOKY_MAX_MEMORY_LEAK_SIZE": "1e18", "PYTHONFAULTHANDLER": ""}
 
 
@@ -109,10 +108,9 @@ def _open_standard_streams() -> None:
 
 
 def _start_trackers() -> None:
-    """Start the processes that clean up after loky and multiprocessing.
+    """Start the processes that clean up after loky and multiprocessing, before signals are held back.
 
-    No module of the current folder is taken for one of Python's there, either, and they print no warnings if this
-    process is killed. They start before signals are held back, because starting one lets signals in again.
+    Starting one lets signals in again. They import nothing from the current folder, and print no warnings.
     """
     from loky.backend import resource_tracker as tracker_of_loky  # type: ignore[import-untyped]
 
@@ -148,7 +146,7 @@ def _begin_worker(run: str, going: Connection, alive: Connection) -> None:
 class Cluster(Workers):
     """A Dask cluster: one at an address, or a local one that ends with the run."""
 
-    settling = 0.5  # Dask's nanny gives up a worker that dies while it starts: a first item may not kill it at once
+    settling = 0.5  # Dask's nanny does not replace a worker that dies while it starts
 
     def __init__(self, address: str, count: int) -> None:
         super().__init__(None, count)  # processes of a local cluster
@@ -160,7 +158,7 @@ class Cluster(Workers):
     def __enter__(self) -> Self:
         check_cluster(self._address)
         with contextlib.ExitStack() as stack:
-            # What Dask logs of workers that die, the run tells in its own words.
+            # The run tells of workers that die; Dask need not log it.
             stack.enter_context(_distributed().utils.silence_logging_cmgr(logging.CRITICAL))
             address = self._address
             if address == LOCAL:
@@ -197,36 +195,20 @@ async def _stop_chunks(run: str) -> None:
 
 
 def check_cluster(address: str) -> None:
-    """Raise what is known to prevent a run on a cluster, before anything is done.
-
-    Raises
-    ------
-    ImportError
-        If Dask's scheduler is not installed.
-    WorkerError
-        If no scheduler answers at the address.
-    RuntimeError
-        If this process is a worker of a local cluster that imports the script which is to start it.
-    """
-    distributed = _distributed()
+    """Refuse a cluster that cannot be used: ImportError without Dask, WorkerError without a scheduler."""
+    addressing = _distributed().comm.addressing
     if address != LOCAL:
-        _check_address(distributed, address)
-    # multiprocessing has not told such a worker yet what it is for.
-    elif getattr(multiprocessing.current_process(), "_inheriting", False):
+        try:  # a client that cannot connect may hang at exit
+            protocol, place = addressing.parse_address(address)
+            if protocol in ("tcp", "tls"):
+                socket.create_connection(addressing.parse_host_port(place), _PATIENCE).close()
+        except (OSError, ValueError) as error:
+            raise WorkerError(f"no scheduler at {address}: {error}") from None
+    elif getattr(multiprocessing.current_process(), "_inheriting", False):  # a worker that imports the main script
         raise RuntimeError(
             "a script that starts a local cluster is imported by each of its workers: "
             'start it under `if __name__ == "__main__":`'
         )
-
-
-def _check_address(distributed: ModuleType, address: str) -> None:
-    """Raise WorkerError if no scheduler answers. A client that cannot connect may hang at exit."""
-    try:
-        protocol, place = distributed.comm.addressing.parse_address(address)
-        if protocol in ("tcp", "tls"):
-            socket.create_connection(distributed.comm.addressing.parse_host_port(place), _PATIENCE).close()
-    except (OSError, ValueError) as error:
-        raise WorkerError(f"no scheduler at {address}: {error}") from None
 
 
 @contextlib.contextmanager
@@ -235,7 +217,7 @@ def _scheduler_there() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise WorkerError(f"{_GONE}: {error}") from None
+        raise WorkerError(f"the cluster's scheduler is gone: {error}") from None
 
 
 def _local_cluster(distributed: ModuleType, workers: int) -> Any:

@@ -75,9 +75,8 @@ class JobsError(FaultsError):
 
 def _names(faults: list[JobFault]) -> str:
     """Name the first jobs at fault, and count the rest."""
-    named = [printable(fault.id) or fault.place for fault in faults[:_MANY]]
-    rest = [f"{len(faults) - _MANY} others"] if len(faults) > _MANY else []
-    return ", ".join([*named, *rest])
+    named = ", ".join(printable(fault.id) or fault.place for fault in faults[:_MANY])
+    return f"{named}, {len(faults) - _MANY} others" if len(faults) > _MANY else named
 
 
 @dataclass(slots=True)

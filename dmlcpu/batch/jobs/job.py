@@ -29,7 +29,7 @@ class FileInput(NamedTuple):
 
     path: str
     name: str | None = None  # of an array in a file that holds several
-    dtype: str | None = None  # what its bits are seen as
+    dtype: str | None = None  # its bits are read as this type
 
     @property
     def described(self) -> str | dict[str, str]:
@@ -45,8 +45,8 @@ class Job(NamedTuple):
 
     id: str
     op: str
-    inputs: Mapping[str, FileInput]  # "": the file of a glob, for whatever argument it is
-    attrs: Mapping[str, Any]  # arguments that are given as they are
+    inputs: Mapping[str, FileInput]  # "": the file of a glob, before its argument is known
+    attrs: Mapping[str, Any]  # arguments given by value
     output: str | Mapping[str, str]  # a file for all results, or one for each that is wanted
 
     @property
@@ -123,7 +123,7 @@ def _for_each_file(entry: Entry, directory: Path) -> Iterator[tuple[Place, Job |
         file = FileInput(path) if pattern is not None else FileInput(*_split(path))
         found.append((path, place, _job(place, entry.members, _placeholders(path, file, base, number), file)))
     made = {target for _, _, job in found if job for target in job.targets} if pattern is not None else set()
-    yield from ((place, job) for path, place, job in found if _normal(path) not in made)  # not what these jobs write
+    yield from ((place, job) for path, place, job in found if _normal(path) not in made)  # outputs are no inputs
 
 
 def _check_outputs(entry: Entry, count: int) -> None:
@@ -143,7 +143,7 @@ def _fixed_part(pattern: str) -> str:
 
 
 def _placeholders(path: str, file: FileInput, base: str, number: int) -> dict[str, str]:
-    """Return what stands for `{path}` and the others: of a file, the folder below the pattern's fixed part."""
+    """Return the values of `{path}` and the other placeholders; `{folder}` is relative to `base`."""
     parent, name = os.path.split(file.path)
     folder = os.path.relpath(parent or ".", base) if base else "."
     stem = os.path.splitext(name)[0]
@@ -152,7 +152,7 @@ def _placeholders(path: str, file: FileInput, base: str, number: int) -> dict[st
 
 
 def _split(path: str) -> tuple[str, str | None]:
-    """Return a file, and the name of the array in it that is meant, if it is given."""
+    """Split FILE::NAME; without a name, it is None."""
     file, separator, name = path.rpartition(_NAME)
     return (file, name) if separator else (path, None)
 
@@ -233,7 +233,7 @@ def _file_input(place: Place, field: str, value: Any, fill: Callable[[str, str],
 
 
 def _filled(place: Place, placeholders: dict[str, str] | None, text: str, field: str) -> str:
-    """Put a file's names in place of `{stem}` and the others; in a job for one file, text stays as it is."""
+    """Fill in `{stem}` and the other placeholders; a job without a pattern has none."""
     if placeholders is None:
         return text
     filled = ""
@@ -276,12 +276,10 @@ class Names:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._folders: dict[str, str] = {}
+        self._folder = functools.cache(os.path.realpath)
 
     def of(self, path: str) -> str:
         """Return the one name of a file that need not be there."""
         folder, name = os.path.split(os.path.join(self._directory, path))
-        if folder not in self._folders:
-            self._folders[folder] = os.path.realpath(folder)
-        file = os.path.normpath(os.path.join(self._folders[folder], name))
+        file = os.path.normpath(os.path.join(self._folder(folder), name))
         return os.path.realpath(file) if os.path.islink(file) else file

@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from dmlcpu.batch.jobs.lines import Lines
 
@@ -59,11 +59,8 @@ class Manifest:
             if fcntl is not None:
                 fcntl.flock(self.lines.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            self._refuse_second()
-
-    def _refuse_second(self) -> NoReturn:
-        self.close()
-        raise ManifestError(f"{self.path} is in use by another run")
+            self.close()
+            raise ManifestError(f"{self.path} is in use by another run") from None
 
     def _read(self, content: bytes) -> None:
         header, *lines = content.splitlines() or [b""]
@@ -84,7 +81,8 @@ class Manifest:
             self._open()
         assert self.lines is not None
         if os.fstat(self.lines.file).st_size != self._size:  # another run has begun since this one read the file
-            self._refuse_second()
+            self.close()
+            raise ManifestError(f"{self.path} is in use by another run")
         started = [id_ for id_ in ids if self.records.get(id_, {}).get("outcome") == DONE]
         header = [] if self._size else [_HEADER]
         self.lines.append(*header, *({"id": id_, "outcome": STARTED} for id_ in started))
@@ -103,6 +101,9 @@ class Manifest:
     def close(self) -> None:
         """Bring the file to the disk, close and unlock it."""
         if self.lines:
+            self.lines.sync()
+            if fcntl is not None:  # a process that was forked meanwhile has the file open, too
+                fcntl.flock(self.lines.file, fcntl.LOCK_UN)
             self.lines.close()
             self.lines = None
 

@@ -35,42 +35,15 @@ class OpenArguments:
         for source in self.sources.values():
             source.close()
 
-    @property
-    def all(self) -> dict[str, Any]:
-        """Values and sources by the arguments' names."""
-        return {**self.values, **self.sources}
-
-    @property
-    def nbytes(self) -> int:
-        """How many bytes the sources' elements take."""
-        return sum(source.nbytes for source in self.sources.values())
-
-    @property
-    def whole_bytes(self) -> int:
-        """How many bytes the sources take that cannot be read in regions, but only whole."""
-        return sum(source.nbytes for source in self.sources.values() if not source.in_regions)
-
-    @property
-    def beside_bytes(self) -> int:
-        """How many bytes reading takes besides."""
-        return sum(source.beside_bytes for source in self.sources.values())
-
     def in_memory(self) -> dict[str, Any]:
         """Return all arguments, sources read as a whole."""
         return {**self.values, **{name: self._read(name) for name in self.sources}}
 
     def for_blocks(self, tell: Tell) -> dict[str, Any]:
-        """Return all arguments. Sources that can be read in regions stay open files, the others are read.
-
-        tell: called with the number of bytes whenever a region is read.
-        """
-        return {
-            **self.values,
-            **{
-                name: _Told(source, tell) if source.in_regions else self._read(name)
-                for name, source in self.sources.items()
-            },
-        }
+        """Return all arguments: files that can be read in regions stay open, the others are read."""
+        sources = self.sources.items()
+        read = {name: _Told(source, tell) if source.in_regions else self._read(name) for name, source in sources}
+        return {**self.values, **read}
 
     def _read(self, name: str) -> Array:
         try:

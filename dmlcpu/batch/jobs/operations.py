@@ -26,7 +26,7 @@ class Operation(Protocol):
     files: tuple[Path, ...]  # that it was read from
 
     def estimate(self, arguments: Arguments) -> Estimate:
-        """Return what it gives and takes; refuse arguments that do not fit."""
+        """Return the results' shapes and the memory it takes; refuse arguments that do not fit."""
 
     def run(self, arguments: Arguments) -> Mapping[str, Array]:
         """Run in one piece, on arrays in memory."""

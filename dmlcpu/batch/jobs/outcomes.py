@@ -43,7 +43,7 @@ class Failure:
         return f"{self.place} ({printable(self.id)}): {self.error}" if self.id else f"{self.place}: {self.error}"
 
 
-class Run:
+class Run(contextlib.AbstractContextManager["Run"]):
     """A run under way: its counts and failures, and where they are recorded."""
 
     def __init__(self, prepared: Prepared, log: Path | None, told: Progress, max_failures: int | None) -> None:
@@ -56,16 +56,13 @@ class Run:
         self._told = told
         self._most = max_failures
 
-    def __enter__(self) -> "Run":
-        return self
-
     def __exit__(self, *_: object) -> None:
         self._told.close()
         if self._log:
             self._log.close()
 
     def execute(self, outcomes: Callable[..., Iterator[tuple[int, Outcome | Lost]]]) -> None:
-        """Run what can run, and record all outcomes; outcomes: runs tasks, and yields what becomes of them."""
+        """Run the tasks that have no faults, by `outcomes`; record the outcomes of all."""
         todo = self._prepared.todo
         self._remove_strays()
         if self._manifest:
@@ -88,7 +85,7 @@ class Run:
                 self._finished(task, outcome)
                 self._told.finished(task.read_bytes, failed=outcome.error is not None)
             self.interrupted = asked.is_set()
-        self._remove_strays()  # of workers that died: the next run need not look at jobs that are done
+        self._remove_strays()  # left by workers that died: the next run looks only at jobs that are not done
         self._check_records()
 
     def _remove_strays(self) -> None:
@@ -99,7 +96,7 @@ class Run:
                 remove(path)
 
     def _finished(self, task: Task, outcome: Outcome) -> None:
-        """Count, record and tell what became of a job."""
+        """Count, record and tell the outcome of a job."""
         state = DONE if outcome.error is None else FAILED
         if self._manifest and task.job:
             self._manifest.record(

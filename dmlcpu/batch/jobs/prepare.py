@@ -8,8 +8,8 @@ from typing import Any
 
 from dmlcpu.batch.files import SUFFIXES, identity
 from dmlcpu.batch.jobs.check import Checker, check_apart
-from dmlcpu.batch.jobs.entries import Jobs, Listing, PathLike, is_stream, read_jobs
-from dmlcpu.batch.jobs.faults import JobFault, Place
+from dmlcpu.batch.jobs.entries import Jobs, PathLike, is_stream, read_jobs
+from dmlcpu.batch.jobs.faults import JobFault
 from dmlcpu.batch.jobs.job import Job, Names, Task, files_of, identities, jobs_of
 from dmlcpu.batch.jobs.limits import Limits
 from dmlcpu.batch.jobs.lines import as_line
@@ -66,25 +66,40 @@ def prepare(
     manifest: PathLike | None,
     limits: Limits,
     lock: bool,
-    **how: bool,
+    content_hash: bool,
+    force: bool,
+    retry_failed: bool,
 ) -> Prepared:
-    """Read, compare and check jobs; how: `content_hash`, `force`, `retry_failed`, as of `run_jobs`.
-
-    With `lock`, the manifest is locked from here on.
-    """
+    """Read jobs, leave out those that are done, and check the others. The manifest stays locked if `lock` is true."""
     listing = read_jobs(jobs, None if directory is None else Path(directory))
     pairs = check_apart(jobs_of(listing), listing.directory)
+    named = [job for _, job in pairs if job]
     path = _manifest_beside(jobs) if manifest is None else Path(manifest)
-    if path and _is_of(path, [job for _, job in pairs if job], listing.directory):
+    if path and _is_of(path, named, listing.directory):
         raise DmlError("run_jobs", "manifest", repr(os.fspath(path)), "a file that is not one of the jobs'")
     recorded = Manifest(path, lock=lock) if path else None
+    records: Mapping[str, Record] = recorded.records if recorded else {}
+    checker = Checker(listing.directory, limits.memory, content=content_hash)
+    todo, done_before, left_out = [], 0, 0
     try:
         with limit_threads(limits.threads):  # the choice of kernels may depend on it
-            return _compare(listing, progress.checking(pairs, len(pairs)), recorded, limits, **how)
+            for place, job in progress.checking(pairs, len(pairs)):
+                task = None
+                if job and not place.faults:
+                    record = records.get(job.id)
+                    if record and not force and _is_done(record, job, listing.directory, content_hash):
+                        done_before += 1
+                        continue
+                    if retry_failed and (record is None or record.get("outcome") != FAILED):
+                        left_out += 1
+                        continue
+                    task = checker.task(place, job)
+                todo.append(task or Task(place.where, place.id, place.faults, job))
     except BaseException:
         if recorded:
             recorded.close()
         raise
+    return Prepared(listing.source, listing.directory, todo, named, done_before, left_out, recorded)
 
 
 def _manifest_beside(jobs: Jobs) -> Path | None:
@@ -92,35 +107,6 @@ def _manifest_beside(jobs: Jobs) -> Path | None:
     if not isinstance(jobs, str | os.PathLike) or is_stream(jobs):
         return None
     return Path(f"{os.fspath(jobs)}.manifest.jsonl")
-
-
-def _compare(
-    listing: Listing,
-    pairs: Iterable[tuple[Place, Job | None]],
-    manifest: Manifest | None,
-    limits: Limits,
-    *,
-    content_hash: bool,
-    force: bool,
-    retry_failed: bool,
-) -> Prepared:
-    records: Mapping[str, Record] = manifest.records if manifest else {}
-    checker = Checker(listing.directory, limits.memory, content=content_hash)
-    todo, named, done_before, left_out = [], [], 0, 0
-    for place, job in pairs:
-        task = None
-        named += [job] if job else []
-        if job and not place.faults:
-            record = records.get(job.id)
-            if record and not force and _is_done(record, job, listing.directory, content_hash):
-                done_before += 1
-                continue
-            if retry_failed and (record is None or record.get("outcome") != FAILED):
-                left_out += 1
-                continue
-            task = checker.task(place, job)
-        todo.append(task or Task(place.where, place.id, place.faults, job))
-    return Prepared(listing.source, listing.directory, todo, named, done_before, left_out, manifest)
 
 
 def _is_done(record: Record, job: Job, directory: Path, content_hash: bool) -> bool:

@@ -214,10 +214,9 @@ def run_jobs(
             raise DmlError("run_jobs", "log", repr(os.fspath(log)), "a file that is not one of the jobs'")
         if prepared.done_before:
             told.say(f"resuming: {prepared.done_before} of {prepared.jobs} done, {len(prepared.todo)} to do")
-        crew = functools.partial(_workers, limits, scheduler, executor)
-        carry_out = functools.partial(_outcomes, limits=limits, crew=crew, retries=retries, tell=told.read)
+        outcomes = functools.partial(_outcomes, limits, scheduler, executor, retries, told.read)
         with Run(prepared, None if log is None else Path(log), told, max_failures) as run:
-            run.execute(carry_out)
+            run.execute(outcomes)
     finally:
         if prepared.manifest:
             prepared.manifest.close()
@@ -226,34 +225,31 @@ def run_jobs(
 
 
 def _outcomes(
+    limits: Limits,
+    scheduler: str | None,
+    executor: Executor | None,
+    retries: int,
+    tell: Tell,
     tasks: list[Task],
     directory: Path,
     *,
-    limits: Limits,
-    crew: Callable[[int], Workers | None],
-    retries: int,
-    tell: Tell,
     stopping: Callable[[], bool],
 ) -> Iterator[tuple[int, Outcome | Lost]]:
-    """Yield the outcomes of tasks, with their positions; crew: returns the workers for a number of tasks, if any."""
+    """Yield the outcomes of tasks, with their positions."""
     work = functools.partial(serve, Settings(directory.absolute(), limits.threads, limits.memory))
-    workers = crew(len(tasks))
-    if workers is None:
-        yield from enumerate(itertools.chain.from_iterable(work(tasks, stopping, tell)))
-    elif tasks:
-        with workers:
-            yield from dispatch(work, tasks, workers, retries=retries, stopping=stopping)
-
-
-def _workers(limits: Limits, scheduler: str | None, executor: Executor | None, tasks: int) -> Workers | None:
-    """Return the workers that tasks are handed to; None: they run in this process."""
-    count = min(limits.workers, tasks)
+    workers: Workers
+    if not tasks:
+        return
     if executor is not None:
-        return Workers(executor, limits.workers)
-    if scheduler:
-        return executors.Cluster(scheduler, count)
-    if limits.workers == 1:
-        return None
-    # NumPy's and SciPy's libraries would start a thread for each core in each worker, all of which would only wait.
-    threads = {"DMLCPU_NUM_THREADS": str(limits.threads), "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    return executors.Processes(count, threads)
+        workers = Workers(executor, limits.workers)
+    elif scheduler:
+        workers = executors.Cluster(scheduler, min(limits.workers, len(tasks)))
+    elif limits.workers == 1:
+        yield from enumerate(itertools.chain.from_iterable(work(tasks, stopping, tell)))
+        return
+    else:
+        # NumPy's and SciPy's libraries would start a thread for each core in each worker, which would only wait.
+        threads = {"DMLCPU_NUM_THREADS": str(limits.threads), "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        workers = executors.Processes(min(limits.workers, len(tasks)), threads)
+    with workers:
+        yield from dispatch(work, tasks, workers, retries=retries, stopping=stopping)

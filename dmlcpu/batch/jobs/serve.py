@@ -79,9 +79,8 @@ class _Loop:
 
     def close(self) -> None:
         """End the threads. Files that are being written are finished, the rest is discarded."""
-        self._reader.shutdown(cancel_futures=True)
-        self._writers.shutdown(cancel_futures=True)
-        self._bundler.shutdown(cancel_futures=True)
+        for threads in (self._reader, self._writers, self._bundler):
+            threads.shutdown(cancel_futures=True)
         under_way = [self._bundle, *(steps for steps, future in self._writing if future.cancelled())]
         for step in [*(step for step, _ in self._ahead), *(step for steps in under_way for step in steps)]:
             step.discard()

@@ -164,7 +164,11 @@ class Step:
         """
         for path, writer in self._writers.items():
             if writer.folder not in failures:
-                failures[writer.folder] = _failure(sync_folder, writer.folder)
+                failures[writer.folder] = None
+                try:
+                    sync_folder(writer.folder)
+                except OSError as error:
+                    failures[writer.folder] = error
             with _writing(path):
                 if failure := failures[writer.folder]:
                     raise failure
@@ -214,15 +218,6 @@ class _Nowhere:
 
     def write(self, region: Region, block: Array) -> None:
         pass
-
-
-def _failure(action: Callable[[str], None], path: str) -> OSError | None:
-    """Do something; return the system's error, if there is one."""
-    try:
-        action(path)
-    except OSError as error:
-        return error
-    return None
 
 
 def _in_words(error: Exception) -> str:

@@ -180,6 +180,18 @@ def test_a_second_run_is_refused(tmp_path: Path) -> None:
 
 
 @POSIX
+def test_closing_unlocks_a_file_that_a_forked_process_has_open(tmp_path: Path) -> None:
+    manifest = Manifest(tmp_path / "manifest")
+    manifest.begin(set())
+    assert manifest.lines is not None
+    argv = [sys.executable, "-c", "input()"]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, pass_fds=[manifest.lines.file]) as forked:
+        manifest.close()
+        Manifest(tmp_path / "manifest").close()
+        forked.communicate(b"\n")
+
+
+@POSIX
 def test_the_lock_of_a_process_that_was_killed_is_free(tmp_path: Path) -> None:
     code = """\
 import sys
