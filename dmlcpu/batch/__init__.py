@@ -14,29 +14,26 @@ if TYPE_CHECKING:
     from dmlcpu.batch.jobs.outcomes import Failure as Failure
     from dmlcpu.batch.jobs.run import BatchResult as BatchResult, run_jobs as run_jobs
     from dmlcpu.common.faults import Fault as Fault
-    from dmlcpu.models.faults import ModelError as ModelError
-    from dmlcpu.models.model import Model as Model, load_model as load_model
-    from dmlcpu.models.runner import RunError as RunError, Timing as Timing, run_model as run_model
+    from dmlcpu.models import (
+        Model as Model,
+        ModelError as ModelError,
+        RunError as RunError,
+        Timing as Timing,
+        load_model as load_model,
+        run_model as run_model,
+    )
 
-_HOME_OF = {
-    "BatchResult": "batch.jobs.run",
-    "Failure": "batch.jobs.outcomes",
-    "Fault": "common.faults",
-    "JobFault": "batch.jobs.faults",
-    "JobsError": "batch.jobs.faults",
-    "JobsPlan": "batch.jobs.dry_run",
-    "ManifestError": "batch.jobs.manifest",
-    "Model": "models.model",
-    "ModelError": "models.faults",
-    "PlannedJob": "batch.jobs.dry_run",
-    "RunError": "models.runner",
-    "Timing": "models.runner",
-    "WorkerError": "batch.jobs.dispatch",
-    "load_model": "models.model",
-    "plan_jobs": "batch.jobs.dry_run",
-    "run_jobs": "batch.jobs.run",
-    "run_model": "models.runner",
+_HOMES = {
+    "batch.jobs.dispatch": ("WorkerError",),
+    "batch.jobs.dry_run": ("JobsPlan", "PlannedJob", "plan_jobs"),
+    "batch.jobs.faults": ("JobFault", "JobsError"),
+    "batch.jobs.manifest": ("ManifestError",),
+    "batch.jobs.outcomes": ("Failure",),
+    "batch.jobs.run": ("BatchResult", "run_jobs"),
+    "common.faults": ("Fault",),
+    "models": ("Model", "ModelError", "RunError", "Timing", "load_model", "run_model"),
 }
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = sorted(_HOME_OF)
 
