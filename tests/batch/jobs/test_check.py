@@ -11,6 +11,7 @@ import pytest
 from job_files import best, contents, save_inputs
 
 from dmlcpu.batch import JobsError, plan_jobs, run_jobs
+from dmlcpu.operators import OPERATORS
 
 AS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 
@@ -94,7 +95,7 @@ def test_without_permission(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("job", "fault"),
     [
-        ({"op": "topk"}, "op: 'topk'; allowed: top_k, scatter_nd, quantized_matmul, matmul_integer, or a DxDispatch"),
+        ({"op": "topk"}, f"op: 'topk'; allowed: {', '.join(OPERATORS)}, or a DxDispatch"),
         ({"op": "no.json"}, "op: 'no.json': No such file or directory; allowed: a file that can be read"),
         ({"attrs": {}}, "attrs.k: missing; allowed: a value"),
         ({"inputs": {}}, "inputs.x: missing; allowed: a file"),
