@@ -36,7 +36,7 @@ CALLS = {
 
 @pytest.mark.parametrize(("operator", "call"), CALLS.items())
 def test_a_call_imports_kernels_of_its_own_operator_only(operator, call):
-    """Also of those that need it Numba, which looks for extensions when it first loads a kernel: one is dmlcpu's."""
+    """Numba loads its extensions with the first kernel, among them dmlcpu's: these import no kernels either."""
     code = f"""
     import sys
     import numpy as np
