@@ -66,7 +66,7 @@ def add_at(x: Array, indices: Indices, updates: ArrayLike) -> None:
 
 
 def maximum_at(x: Array, indices: Indices, updates: ArrayLike) -> None:
-    """Replace what indices name by the maximum of itself and the updates, in place: ``np.maximum.at``.
+    """Replace the elements that indices name by greater updates, in place: ``np.maximum.at``.
 
     The arguments are those of `add_at`. NaN propagates, as in NumPy. Between -0.0 and +0.0 the old one remains; in
     NumPy that depends on the processor.
@@ -83,7 +83,7 @@ def maximum_at(x: Array, indices: Indices, updates: ArrayLike) -> None:
 
 
 def minimum_at(x: Array, indices: Indices, updates: ArrayLike) -> None:
-    """Replace what indices name by the minimum of itself and the updates, in place: ``np.minimum.at``.
+    """Replace the elements that indices name by smaller updates, in place: ``np.minimum.at``.
 
     The arguments are those of `add_at`. NaN propagates, as in NumPy. Between -0.0 and +0.0 the old one remains; in
     NumPy that depends on the processor.

@@ -50,7 +50,7 @@ class Writer(ABC):
     def put_in_place(self) -> None:
         """Replace the target atomically: a reader finds the old file or the new one.
 
-        A zarr folder needs a system that exchanges names. Until `sync_folder`, a power failure may undo the replacement.
+        A zarr folder needs a system that exchanges names. A power failure before `sync_folder` may undo the change.
         """
         os.replace(self._temporary, self._target)
 

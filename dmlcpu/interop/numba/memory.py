@@ -27,10 +27,9 @@ def words_of(_context, array, word):
 
 
 def stack_of(cells: int) -> Any:
-    """Make an intrinsic that returns `cells` int64, uninitialised, on the stack of the function that calls it.
+    """Make an intrinsic that allocates `cells` int64, uninitialised, on the stack of its caller.
 
-    They start a cache line. The calling function is never inlined, so that its memory is free when it returns, also in
-    a loop.
+    They start a cache line. The caller is never inlined, so its memory is free when it returns, also in a loop.
     """
 
     @intrinsic

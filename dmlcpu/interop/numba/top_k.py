@@ -63,7 +63,7 @@ def workspace(kernel, n, k, lanes):
 def plan(x, rows, n, inner, k, strided):
     """Return the kernel, the keys and positions of its workspace, and the size of the workspace in cells."""
     kernel = choose(rows, n, k, inner, inner)
-    if strided and kernel == TOURNAMENT:  # which "columns" has not
+    if strided and kernel == TOURNAMENT:  # "columns" has the strided one instead
         kernel = STRIDED_TOURNAMENT
     keys, positions = workspace(kernel, n, k, line_of(x))
     positions += -positions % _LINE_CELLS  # aligns the keys behind them to a cache line

@@ -38,5 +38,5 @@ def stream(builder, source, first, target, place, count):
 
 @emitted
 def fence(builder):
-    """Let other threads see all that this one wrote before they see what it writes next."""
+    """Make the earlier writes of this thread visible to others before its later ones."""
     builder.fence("seq_cst")

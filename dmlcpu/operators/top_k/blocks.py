@@ -90,7 +90,7 @@ def _workers(call: Call, tile: Shape, memory: int) -> int:
 
 
 def _whole(call: Call, tile: Shape, blocks: BlockReader, sinks: dict[str, Sink]) -> None:
-    """Write the winners of blocks of whole sequences. 8 GiB take 1.15 s, with one worker 1.8 s (Zen 4, two threads)."""
+    """Write the winners of blocks of whole sequences. 8 GiB take 1.15 s, with one worker 1.8 s (Zen 4)."""
     regions, writing = _sequences(call, tile), threading.Lock()
 
     def serve(_number: int) -> None:
@@ -106,7 +106,7 @@ def _whole(call: Call, tile: Shape, blocks: BlockReader, sinks: dict[str, Sink])
 
 
 def _searched(call: Call, tile: Shape, region: Region, blocks: BlockReader) -> tuple[Array, Array]:
-    """Return the winners of sequences side by side; each thread searches a part. 8 GiB: 1.5 s, with one worker 2.5 s."""
+    """Return the winners of sequences side by side; each thread searches a part. 8 GiB: 1.5 s, by one 2.5 s (Zen 4)."""
     n, columns = call.x.shape[call.axis], math.prod(extent(region[call.axis + 1 :]))
     shares: list[Array | None] = [None] * blocks.workers
     options: dict[str, Any] = {"largest": call.largest, "nan_last": call.nan_last, "most_threads": blocks.most_threads}
