@@ -66,7 +66,7 @@ def add_at(x: Array, indices: Indices, updates: ArrayLike) -> None:
 
 
 def maximum_at(x: Array, indices: Indices, updates: ArrayLike) -> None:
-    """Replace what indices name by the maximum of itself and the updates, in place: ``np.maximum.at``.
+    """Replace the elements that indices name by greater updates, in place: ``np.maximum.at``.
 
     The arguments are those of `add_at`. NaN propagates, as in NumPy. Between -0.0 and +0.0 the old one remains; in
     NumPy that depends on the processor.
@@ -83,7 +83,7 @@ def maximum_at(x: Array, indices: Indices, updates: ArrayLike) -> None:
 
 
 def minimum_at(x: Array, indices: Indices, updates: ArrayLike) -> None:
-    """Replace what indices name by the minimum of itself and the updates, in place: ``np.minimum.at``.
+    """Replace the elements that indices name by smaller updates, in place: ``np.minimum.at``.
 
     The arguments are those of `add_at`. NaN propagates, as in NumPy. Between -0.0 and +0.0 the old one remains; in
     NumPy that depends on the processor.
@@ -102,8 +102,8 @@ def minimum_at(x: Array, indices: Indices, updates: ArrayLike) -> None:
 def put_at(x: Array, indices: Indices, updates: ArrayLike) -> None:
     """Assign updates to what indices name, in place: ``x[indices] = updates``.
 
-    The arguments are those of `add_at`; updates are cast to x's type, as NumPy's assignment does. The last of several
-    updates of one place is what remains.
+    The arguments are those of `add_at`; updates are cast to x's type, as NumPy's assignment does. Of several updates of
+    one place the last wins.
 
     Examples
     --------
@@ -125,10 +125,10 @@ _ASSIGNED_NS = 130_000  # at least: NumPy's time to assign slices, 10 ns each an
 
 
 def _apply(name: str, ufunc: np.ufunc | None, x: Any, indices: Any, updates: Any) -> None:
-    """Reduce into x by the kernels where they take it and it pays, else by NumPy's own; ufunc: None assigns."""
+    """Reduce into x by the kernels if they take the call and are faster, else by NumPy; ufunc None assigns."""
     if not isinstance(x, np.ndarray):
         raise TypeError(f"{name}: x is {type(x).__name__}; allowed: a numpy.ndarray")
-    if not x.flags.writeable:  # which NumPy's ufunc.at writes to
+    if not x.flags.writeable:  # ufunc.at would write to it
         raise BindingError(name, "x", "read-only", "an array that can be written to")
     x = np.asarray(x) if type(x) is np.memmap else x
     reduction = _REDUCTIONS[name]
@@ -164,7 +164,6 @@ def _index_arrays(indices: Any, x: Array, ufunc: np.ufunc | None) -> list[Array]
 
 
 def _pays(reduction: str, arrays: list[Array], x: Array) -> bool:
-    """Return whether the kernels are faster."""
     count, size = arrays[0].size, math.prod(x.shape[len(arrays) :])
     if arrays[0].ndim == 0:
         return False
@@ -203,8 +202,8 @@ def _values(reduction: str, updates: Any, x: Array, places: Array) -> Array | No
 def _is_computed_as(dtype: np.dtype[Any], given: Array) -> bool:
     """Return whether NumPy computes in a type, or in a wider one with the same result.
 
-    The sum of two float32 is rounded to the same float32 if it is rounded to float64 before, so a number may come in
-    the wider type if the type has it. Integers wrap in either.
+    The sum of two float32 is the same float32, rounded at once or to float64 first. So a number may have a wider type,
+    if its value fits `dtype`. Integers wrap in either.
     """
     computed = np.result_type(dtype, given.dtype)
     if computed == dtype:

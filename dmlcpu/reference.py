@@ -146,7 +146,6 @@ def _combined(mine: Array, update: Array, reduction: str) -> Array:
 
 
 def _is_nan(x: Array) -> Array:
-    """Return which elements are NaN, for any type."""
     with np.errstate(invalid="ignore"):  # NumPy reports a signalling NaN
         result: Array = np.not_equal(x, x)
         return result
@@ -165,7 +164,7 @@ def quantized_matmul(
     out_dtype: DTypeLike | None = None,
     out: Array | None = None,
 ) -> Array:
-    """Multiply in int64 and requantize, a line a formula. See `dmlcpu.quantized_matmul`.
+    """Multiply in int64 and requantize, one formula a line. See `dmlcpu.quantized_matmul`.
 
     Examples
     --------

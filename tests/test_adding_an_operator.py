@@ -16,7 +16,7 @@ def test_argmax_of_the_page_passes_the_tests_of_operators(tmp_path):
     for folder in ("dmlcpu", "docs", "tests"):
         ignored = shutil.ignore_patterns("__pycache__", "_build")
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=ignored)
-    for file in ("pyproject.toml", "setup.cfg"):
+    for file in ("CHANGELOG.md", "pyproject.toml", "setup.cfg"):
         shutil.copy(ROOT / file, tmp_path)
     subprocess.run(["git", "apply", "docs/argmax.diff"], cwd=tmp_path, check=True)
     tests = ["tests/operators/argmax", "tests/operators/test_table.py", "tests/operators/test_blocks.py"]

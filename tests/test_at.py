@@ -205,7 +205,7 @@ def test_updates_are_repeated_for_indices_of_several_dimensions(monkeypatch, pay
     assert x.tolist() == [4, 40, 4, 40]
 
 
-def test_memory_maps(tmp_path, calls):
+def test_memory_map_is_updated_by_the_kernels(tmp_path, calls):
     x = np.memmap(tmp_path / "x", np.float64, "w+", shape=(4,))
     dmlcpu.add_at(x, [1, 1], [2.0, 3.0])
     assert x.tolist() == [0, 5, 0, 0]

@@ -37,7 +37,7 @@ def test_a_name_is_looked_up_once():
 
 
 def test_other_names_do_not_load_the_table_of_operators():
-    """They can be had in a process that has forked while another thread imported the table."""
+    """So a process that forks while another thread imports the table can load them."""
     code = """
     import sys
     import dmlcpu

@@ -154,5 +154,4 @@ def _show_plan(plan: Any, args: argparse.Namespace) -> int:
 
 
 def _as_dict(value: Any) -> dict[str, Any]:
-    """Return a dataclass's fields as they are."""
     return {name: getattr(value, name) for name in value.__slots__}

@@ -44,7 +44,6 @@ def _epilog(name: str, required: Iterable[str]) -> str:
 
 
 def _add_options(name: str, parser: argparse.ArgumentParser) -> None:
-    """Add the arguments: files, and one for each parameter of the operator's function."""
     from dmlcpu.batch.jobs.operations import operation_of
 
     operator, operation = OPERATORS[name], operation_of(name, Path())
@@ -99,7 +98,6 @@ def _value(text: str, *, is_array: bool) -> tuple[str, Any]:
 
 
 def _main(name: str, args: argparse.Namespace) -> int:
-    """Run the command of an operator."""
     from dmlcpu.batch.jobs.entries import Entry, Listing
     from dmlcpu.batch.jobs.faults import Place
 

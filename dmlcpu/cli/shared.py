@@ -39,7 +39,7 @@ def at_least(least: int) -> Callable[[str], int]:
 
 
 def environment_is_right() -> bool:
-    """Check the environment variables that would otherwise fail in the middle of something."""
+    """Check the environment variables that would otherwise fail in the middle of a command."""
     from dmlcpu.runtime import isa, results, threads
 
     try:

@@ -187,7 +187,7 @@ def _from_list(operator: str, name: str, value: Any, allowed: str, dtype: np.dty
 
 
 def _converts(given: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
-    """Return whether a list of one type may be given for another; the values decide whether integers fit."""
+    """Return whether lists of type `given` may become `dtype`; integers are checked by their values."""
     if dtype.name == "bfloat16":
         return given.kind in "biuf"
     if given.kind in "iu" and dtype.kind in "iu":

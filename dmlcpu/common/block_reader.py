@@ -184,6 +184,5 @@ class BlockReader:
 
 
 def _stop_if(stopping: Callable[[], bool]) -> None:
-    """Raise Stopped if the caller asks for it."""
     if stopping():
         raise Stopped

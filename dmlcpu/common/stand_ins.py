@@ -18,10 +18,7 @@ def is_source(value: Any) -> TypeGuard[Source]:
 
 
 def bind(function: Callable[..., Any], arguments: dict[str, Any], sources: Collection[str]) -> dict[str, Any]:
-    """Return all arguments of a call but `out`, in the function's order, with a stand-in for each Source.
-
-    A stand-in has the Source's shape and type, and takes no memory: it is for the function's own checks.
-    """
+    """Return all arguments but `out`, in the function's order; a Source becomes a stand-in without memory."""
     signature, defaults = _signature(function)
     bound = {**defaults, **arguments}
     if len(bound) > len(defaults) or any(value is inspect.Parameter.empty for value in bound.values()):

@@ -156,13 +156,13 @@ class OperatorDesc:
             raise self._refusal(f"{field}.Sizes", tensor.sizes, f"{sizes} ({reason})")
 
     def _check_same_count(self, name: str, like: str) -> None:
-        """Refuse a tensor that has not as many dimensions as another; names of fields."""
+        """Refuse a tensor with another number of dimensions; name, like: fields."""
         found, count = (getattr(self, each).dimension_count for each in (name, like))
         if found != count:
             raise self._refusal(f"{dml_name(name)}.DimensionCount", found, f"{count} ({dml_name(like)}.DimensionCount)")
 
     def _check_same_type(self, name: str, like: str) -> None:
-        """Refuse a tensor that has not the data type of another; names of fields."""
+        """Refuse a tensor with another data type; name, like: fields."""
         found, wanted = (getattr(self, each).data_type.name for each in (name, like))
         if found != wanted:
             raise self._refusal(f"{dml_name(name)}.DataType", found, f"{wanted} ({dml_name(like)}.DataType)")

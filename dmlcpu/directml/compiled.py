@@ -165,7 +165,7 @@ class CompiledOperator:
         bound = {}
         for name, value in self._by_element(owned).items():
             if name not in self._owned_slots:
-                raise self._stranger(name, self._owned_slots)
+                raise self._unbindable(name, self._owned_slots)
             bound[name] = self._owned_slots[name].bind(value)
         for name, slot in self._owned_slots.items():
             if name not in bound:
@@ -205,7 +205,7 @@ class CompiledOperator:
         for name, value in tensors.items():
             slot = self._slots.get(name)
             if slot is None:
-                raise self._stranger(name, self._slots)
+                raise self._unbindable(name, self._slots)
             bound[name] = array = slot.bind(value)
             flags &= array.flags.num
         is_complete = len(tensors) == len(self._slots)
@@ -225,7 +225,6 @@ class CompiledOperator:
         return run.general(bound)
 
     def _is_in_place(self, bound: Bound) -> bool:
-        """Return whether the output is the input."""
         return self._in_place is not None and bound[self._in_place[0]] is bound[self._in_place[1]]
 
     def _by_element(self, values: Bound) -> Bound:
@@ -264,7 +263,7 @@ class CompiledOperator:
         names = ", ".join(f"{name}=..." for name in _arguments(self._owned_slots))
         return BindingError(slot.operator, slot.dml_name, "not initialized", f"a call after initialize({names})")
 
-    def _stranger(self, name: str, allowed: dict[str, Slot]) -> BindingError:
+    def _unbindable(self, name: str, allowed: dict[str, Slot]) -> BindingError:
         """Return the error about a tensor that cannot be bound here."""
         operator, owned, bound = self.desc.operator, self._owned_slots.get(name), self._slots.get(name)
         if owned:

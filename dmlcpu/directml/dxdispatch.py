@@ -19,7 +19,7 @@ _IGNORED = ("bindings", "dmlCompileType")
 
 
 def desc_from_dict(d: dict[str, Any], class_of: Callable[[Any], type[OperatorDesc]]) -> OperatorDesc:
-    """Make a desc of its dictionary; class_of: returns the class of the descs of a type, or refuses its name."""
+    """Make a desc from its dictionary; class_of: returns a type's class of descs, or refuses the type."""
     if not isinstance(d, dict):
         raise TypeError(f"operator_desc_from_dict: d is {d!r}; allowed: a dictionary")
     _check_members("operator_desc_from_dict", "", d, required=("type", "desc"), optional=_IGNORED)

@@ -73,6 +73,6 @@ def _span(dimensions: range) -> str:
 
 
 def _first(what: str, levels: Iterator[FeatureLevel]) -> str:
-    """Say from which of the levels on something holds."""
+    """Name the first level at which something holds."""
     first = next(levels, None)
     return f"{what} at no feature level" if first is None else f"{what} from {full_name(first)} on"

@@ -1,6 +1,6 @@
-"""All kernels, by the tables of the operators; each table is imported when it is first read.
+"""All kernels, by the operators' tables, which are imported when they are first read.
 
-Kernels with the same operator and stage are alternatives that give the same bits; the operator's plan chooses.
+Kernels of one operator and stage are alternatives that give the same bits; the operator's plan chooses.
 """
 
 from dataclasses import dataclass

@@ -47,11 +47,11 @@ class Faults:
         self._found.append((self.path, found, allowed))
 
     def entries(self) -> set[Path]:
-        """Return the entries of the file at fault: the first two steps of each path."""
+        """Return the faulty entries of the file: the first two parts of each path."""
         return {path[:2] for path, _, _ in self._found}
 
     def in_order_of(self, data: Any) -> list[Fault]:
-        """Return the faults, each once, in the order in which the file reads."""
+        """Return the distinct faults in the file's order."""
         ordered = sorted(dict.fromkeys(self._found), key=lambda fault: _position(data, fault[0]))
         return [Fault(json_path(path), found, allowed) for path, found, allowed in ordered]
 

@@ -165,5 +165,4 @@ def _schema_of(path: Path, entry: dict[str, Any]) -> Any:
 
 
 def _entries(entries: dict[str, Any] | list[Any]) -> Iterable[tuple[Any, Any]]:
-    """Return the members of an object by name, or of a list by position."""
     return entries.items() if isinstance(entries, dict) else enumerate(entries)

@@ -30,10 +30,7 @@ def parse(text: str, faults: Faults) -> Any:
 
 
 def _parsed(text: str) -> Any:
-    """Parse text, with objects as tuples of pairs.
-
-    With json where that can be: json5 takes hundreds of times as long, but tells where a fault is.
-    """
+    """Parse text; objects become tuples of pairs. json5 locates faults, but takes hundreds of times as long."""
     with contextlib.suppress(json.JSONDecodeError):
         return json.loads(text, object_pairs_hook=tuple)
     plain = text

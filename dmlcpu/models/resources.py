@@ -56,7 +56,7 @@ class Buffer:
         if self.delta is not None:
             values[1:] = self.delta
             with np.errstate(over="ignore", invalid="ignore"):  # sequences that start, or go on, with infinity
-                # As DxDispatch does: each sum is rounded to the type.
+                # Like DxDispatch, round each sum to the type.
                 np.add.accumulate(values, dtype=values.dtype, out=values)
         memory[end:] = 0
         return memory

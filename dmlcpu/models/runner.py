@@ -133,7 +133,7 @@ def run_model(model: Model, *, timing: Timing | None = None, emit: Emit = print)
 def _failures_at(path: Path) -> Iterator[None]:
     try:
         yield
-    except BrokenPipeError:  # the reader of the output has gone: not the command's failure
+    except BrokenPipeError:  # the output's reader closed it: the command did not fail
         raise
     except (ValueError, OSError) as error:
         raise RunError(json_path(path), str(error)) from error

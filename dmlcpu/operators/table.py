@@ -82,9 +82,9 @@ class Operator:
         return getattr(self._module("descriptor"), self.descs[operator_type])
 
     def examples(self, dtype: str) -> Iterator[Example]:
-        """Yield small calls that between them compile all that a type needs; the first is a plain one.
+        """Yield small calls that together compile all that a type needs; the first is a plain one.
 
-        They are of a type of NumPy's own: those of bfloat16 of float16, which the same kernels serve.
+        For bfloat16 they are of float16, which NumPy has and the same kernels serve.
         """
         yield from self._module("examples").examples("float16" if dtype == "bfloat16" else dtype)
 

@@ -162,10 +162,7 @@ def _part(shape: Shape, region: Region, whole: int = 0) -> Region:
 
 
 def _cuts(call: Call) -> Iterator[Cut]:
-    """Yield cuts from the fastest to one that needs least memory.
-
-    a is read again for each block of columns, so these are cut only if b does not fit.
-    """
+    """Yield cuts, the fastest first. Columns are cut only if b does not fit: each block of them reads a again."""
     *_, rows, columns = call.matrix
     depth = call.a.shape[-1]
     is_packed = isinstance(call.b, PackedMatrix)
@@ -198,20 +195,17 @@ def _needs(call: Call, cut: Cut) -> int:
 
 
 def _workspace(call: Call) -> int:
-    """Return the bytes of workspace of a call in one piece."""
     chosen = _plan(call) if can_compile() else None
     return CELL * chosen.workspace.cells if chosen else 0
 
 
 def _nbytes(operand: Any) -> int:
-    """Return the bytes of an operand."""
     if isinstance(operand, PackedMatrix):
         return int(operand.panels.nbytes + operand.sums.nbytes)
     return 0 if operand is None else int(operand.nbytes)
 
 
 def _plan(call: Call) -> Plan | None:
-    """Return the plan of a call in one piece, or None if its result is empty."""
     if 0 in call.matrix:
         return None
     a = call.a

@@ -52,7 +52,6 @@ class ProductDesc(OperatorDesc):
                 self._check_same_type(name, f"{of}_tensor")
 
     def _check_values(self, name: str) -> None:
-        """Check the sizes of a scale or zero point."""
         is_column, sizes = name.startswith("b"), getattr(self, name).sizes
         per = (self.b_tensor.sizes[-1],) if is_column else (self.a_tensor.sizes[-2], 1)
         one = (1,) * len(sizes)

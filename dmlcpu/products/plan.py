@@ -59,10 +59,7 @@ def plan(
     b_layout: str,
     budget: Budget,
 ) -> Plan:
-    """Choose the kernel and cut the work.
-
-    parameters: the shapes of scales and zero points, in the kernels' order; b_layout: how b is packed, or ROWS.
-    """
+    """Choose the kernel and cut the work. parameters: shapes, in the kernels' order; b_layout: as packed, or ROWS."""
     *batch, rows, columns = out.shape
     problem = Problem(math.prod(batch), rows, columns, a.shape[-1], b.strides[-1])
     product, reason = _kernel_for(operator, problem, b_layout, budget.kernel)
@@ -89,12 +86,12 @@ def _kernel_for(operator: str, problem: Problem, b_layout: str, name: str | None
     able: list[Product] = [row for row in named if row.supports(problem, b_layout)]
     if not able:
         raise LookupError(f"no kernel {name or 'at all'} for this product on this machine")
-    product = max(able, key=lambda row: (row.is_skinny, row.isa.rank))  # those for few rows come first
+    product = max(able, key=lambda row: (row.is_skinny, row.isa.rank))  # kernels for few rows come first
     if name:
         return product, "asked for"
     b = "as it lies in memory" if b_layout == ROWS else f"packed as {b_layout}"
     rows = "few rows, " if product.is_skinny else ""
-    return product, f"{rows}B {b}: the highest instruction set of those that can"
+    return product, f"{rows}B {b}: the highest instruction set that supports it"
 
 
 def _sizes(problem: Problem, row_parts: int, column_parts: int, cut: Cut, dtype: np.dtype[Any]) -> dict[str, Any]:
@@ -180,10 +177,7 @@ def _cut_skinny(problem: Problem, budget: Budget) -> tuple[int, int, int, Cut]:
 
 
 def parts_of(batches: int, tiles: int, panels: int, threads: int, packs: bool) -> tuple[int, int]:
-    """Return into how many parts to cut the rows and the columns of each product, so that all threads finish early.
-
-    Parts of the rows each pack all columns of b again, if it is not packed.
-    """
+    """Return into how many parts to cut rows and columns for the least time; parts of the rows pack b again."""
 
     def time(parts: tuple[int, int]) -> tuple[int, int]:
         tasks = batches * parts[0] * parts[1]

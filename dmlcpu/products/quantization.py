@@ -27,10 +27,7 @@ def check_matrix(operator: str, field: str, value: Any, at_least: int = 1) -> Ar
 
 
 def common_batch(operator: str, a: Shape, b: Shape, left: Shape, right: Shape) -> Shape:
-    """Return the batch shape of a product, or refuse operands that do not fit together.
-
-    a, b: the shapes of the operands; left, right: those of the matrices that they are.
-    """
+    """Return the batch shape of a product, or refuse its operands. a, b: their shapes; left, right: as matrices."""
     if left[-1] != right[-2]:
         raise BindingError(operator, "b.shape", str(b), f"K = {left[-1]} rows (a.shape is {a})")
     batch = left[:-2]

@@ -51,10 +51,7 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
 
 
 class Files:
-    """The files of one function's entries, as Numba's cache uses them: in a folder, their names begin with `base`.
-
-    An entry that was saved with another state is stale.
-    """
+    """The files of a function's entries, whose names begin with `base`; an entry saved with another state is stale."""
 
     def __init__(self, folder: Path, base: str, state: object) -> None:
         self._folder, self._base, self._state = folder, base, state

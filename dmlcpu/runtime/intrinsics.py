@@ -116,10 +116,7 @@ def splat(builder: Any, value: Any, lanes: int) -> Any:
 
 @emitted
 def line_of(_builder, array) -> types.intp:
-    """Return how many elements of an array are compared at a time, as a constant: loops up to it have known bounds.
-
-    They fill a cache line; 64-bit elements fill two.
-    """
+    """Return how many elements fill a cache line (64 bits: two lines), as a constant: loops get fixed bounds."""
     return _LONG(array.lanes)
 
 

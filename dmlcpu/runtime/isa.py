@@ -20,10 +20,7 @@ _AVX512VNNI = f"{_AVX2} avx512f avx512bw avx512vl avx512dq avx512vnni"
 
 
 class Isa(Enum):
-    """Instruction sets that kernels are written for: architecture, rank within it, and lists of LLVM's feature names.
-
-    A target needs one of the lists.
-    """
+    """Instruction sets: architecture, rank, and lists of LLVM's feature names; a target needs one of the lists."""
 
     GENERIC = "", 0, ""
     AVX2 = _X86, 1, _AVX2

@@ -42,7 +42,6 @@ def _launch(address, parts, args):  # type: ignore[no-untyped-def]
 
 @functools.cache
 def _launcher() -> Any:
-    """Return the compiled function that launches kernels on Numba's threads."""
     return compile_lazily(_launch, parallel=True)
 
 

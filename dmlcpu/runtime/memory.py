@@ -71,10 +71,7 @@ class Workspace:
 
 @functools.cache
 def second_level_cache() -> int:
-    """Return the bytes of each core's second-level cache, or a usual size if the system does not say.
-
-    Linux says so in files; Python's `os.sysconf` has no names for caches.
-    """
+    """Return the bytes of each core's second-level cache, or a usual size if the system does not say."""
     for cache in sorted(_CACHES.glob("index*")):
         try:
             level, size = ((cache / name).read_text().strip() for name in ("level", "size"))

@@ -40,7 +40,7 @@ BOX = record(
     CACHE_LINE,
     state=(np.int64, 1),  # in a cache line of its own, because its helper watches it
     owner=(np.int64, 1),  # 1 while a caller has it
-    following=np.int64,  # the next box of its caller, or _NOBODY
+    following=np.int64,  # the next box of its caller, or _NO_BOX
     entry=np.int64,
     launch=np.int64,
     thread=np.int64,  # the helper's number in the system
@@ -55,7 +55,7 @@ _CELLS = cells_of(BOX)
 # The states of a box. Its owner posts, takes back and awaits; its helper runs, and frees it when it is done.
 _FREE, _ASLEEP, _POSTED, _RUNNING, _AWAITED = range(5)
 
-_NOBODY = -1
+_NO_BOX = -1
 AVAILABLE = bool(FUTEX)
 
 # In nanoseconds. How long a helper stays awake after its last work: of 0.06 to 1.4 ms, 0.6 was best for calls in a row.
@@ -127,7 +127,7 @@ def _launch(address, parts, args, boxes):
     """Do all parts of a kernel call, with the help of helpers that are free when a part is begun."""
     launch, entry = make_launch(address, parts, args), entry_of(args)
     begin = nanoseconds()
-    mine, helpers = _NOBODY, 0
+    mine, helpers = _NO_BOX, 0
     part = take_part(launch, args)
     while part < parts:
         mine, more = _recruit(boxes, mine, parts - part - 1 - helpers, entry, launch)
@@ -135,7 +135,7 @@ def _launch(address, parts, args, boxes):
         call(address, part, parts, args)
         part = take_part(launch, args)
     patience = max(_WAIT, (nanoseconds() - begin) // _IMBALANCE)
-    while mine != _NOBODY:
+    while mine != _NO_BOX:
         box = record_at(boxes, mine, BOX)
         mine = box.following
         _dismiss(box, patience)

@@ -206,10 +206,7 @@ def use_budget(threads: int, grain: int = GRAIN, kernel: str | None = None) -> I
 
 @contextlib.contextmanager
 def limit_threads(threads: int) -> Iterator[None]:
-    """Let calls of this thread use at most `threads` threads for a while; calls of other threads are not limited.
-
-    A limit around this one, and `set_num_threads`, still hold.
-    """
+    """Limit calls of this thread to `threads` threads for a while; `set_num_threads` and outer limits still hold."""
     global _has_own
     before = _own.most
     _own.most = min(threads, before or threads)

@@ -67,7 +67,7 @@ def test_version_and_help(run: Run) -> None:
     ("error", "code", "message"),
     [(KeyboardInterrupt, 130, "dmlcpu: interrupted"), (MemoryError, 1, "dmlcpu: not enough memory")],
 )
-def test_interruption(
+def test_interrupted_command_prints_one_line_and_returns_a_code(
     run: Run, model: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException], code: int, message: str
 ) -> None:
     def fail(*_args: object, **_options: object) -> None:

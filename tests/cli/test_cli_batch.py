@@ -341,8 +341,8 @@ def test_a_bar_while_jobs_are_checked(folder: Path) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX shells close files so")
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("where", ["2>&-", "2>/dev/full", "2>&1 >&- | true", "<&- >&- 2>&-"])
-def test_nobody_to_tell(folder: Path, where: str, workers: int) -> None:
-    """A closed terminal, a full disk, `2>&1 | head`: everything is done all the same, and nothing said elsewhere."""
+def test_jobs_finish_when_progress_cannot_be_written(folder: Path, where: str, workers: int) -> None:
+    """A closed terminal, a full disk, `2>&1 | head`: all jobs run, and nothing is printed elsewhere."""
     if "full" in where and not os.path.exists("/dev/full"):
         pytest.skip("no /dev/full here")
     (folder / "in" / "b.npy").write_bytes(b"")

@@ -30,7 +30,6 @@ def block():
 
 @pytest.fixture
 def folder(block, tmp_path):
-    """A folder with a file of 8 GiB."""
     if shutil.disk_usage(tmp_path).free < 12 << 30:
         pytest.skip("there is no space for a file of 8 GiB")
     header = {"descr": "<f4", "fortran_order": False, "shape": (ROWS, COLUMNS)}
@@ -56,7 +55,6 @@ def winners(folder, axis):
 
 
 def check_rows(block, values, indices):
-    """Check the winners of rows here and there."""
     for start in (0, 256, ROWS // 2, ROWS - 256):
         expected = dmlcpu.top_k(np.roll(block, start, 1), K)
         assert values[start : start + 256].tobytes() == expected.values.tobytes()
@@ -64,7 +62,6 @@ def check_rows(block, values, indices):
 
 
 def check_columns(block, values, indices):
-    """Check the winners of columns here and there."""
     row = np.arange(ROWS)[:, None]
     for first in range(0, COLUMNS, COLUMNS // 32):
         columns = np.arange(first, first + 8)

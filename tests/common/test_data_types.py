@@ -58,6 +58,6 @@ def test_computed_type_has_words_that_fill_the_element(row):
         assert word.computed_as == word.name
 
 
-def test_lists():
+def test_lists_of_types_agree_with_the_table():
     assert set(NUMBERS) == set(DATA_TYPES) - {"complex64", "complex128", "int4", "uint4"}
     assert all(DATA_TYPES[name].kind in "iu" for name in (*INDICES, *QUANTIZED))

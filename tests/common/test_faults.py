@@ -5,7 +5,7 @@ from dmlcpu.batch import Fault, JobFault, JobsError, ModelError
 from dmlcpu.common.faults import FaultsError
 
 
-def test_the_error_says_all() -> None:
+def test_error_lists_each_fault_with_what_is_allowed() -> None:
     error = ModelError("m.json", [Fault("$.a", "1", "2"), Fault("$.b", "'x'", "y, z")])
     assert str(error) == "m.json: 2 faults\n  $.a: 1; allowed: 2\n  $.b: 'x'; allowed: y, z"
     assert str(ModelError("m.json", error.faults[:1])) == "m.json: 1 fault\n  $.a: 1; allowed: 2"

@@ -202,7 +202,7 @@ def test_elements_that_do_not_share_memory(sizes, strides):
     assert tensor("INT8", *sizes, strides=strides).elements_overlap() is False
 
 
-def test_elements_that_nobody_can_tell_apart_in_time_share_memory():
+def test_elements_overlap_if_the_search_exhausts_its_budget():
     strides = (3802099646, 3953824853, 2321362740, 3259522618, 4234527205, 3886662520, 3450201865, 4194451972)
     assert tensor("INT8", *[5] * 8, strides=strides).elements_overlap() is True
 

@@ -41,7 +41,7 @@ def test_matmul(save: Save, owned: bool) -> None:
     assert lines == ["Dispatch 'matmul': 1 iterations, # ms median (CPU)", "Resource 'y': -2, 32, -2, 65"]
 
 
-def test_optional_tensors(save: Save) -> None:
+def test_an_optional_tensor_may_be_bound(save: Save) -> None:
     model = dx.matmul()
     model["resources"]["zero"] = buffer("UINT8", [1])
     model["dispatchables"]["matmul"]["desc"]["AZeroPointTensor"] = tensor("UINT8", 1, 1, 1, 1)

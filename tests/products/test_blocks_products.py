@@ -72,7 +72,7 @@ def test_a_call_that_the_function_refuses_is_refused(operator, changed, error, m
 @each_operator
 @settings(max_examples=40, deadline=None)
 @given(data=st.data(), seed=st.integers(60, 1000), block=st.sampled_from([64, 1024, 1 << 20]))
-def test_every_cut(operator, data, seed, block):
+def test_every_cut_gives_the_bits_of_the_reference(operator, data, seed, block):
     call = random_call(operator, seed)
     arguments = arguments_of(call)
     with pytest.MonkeyPatch.context() as patch:
@@ -96,7 +96,7 @@ def test_vectors(operator, a_shape, b_shape, small_blocks):
 
 @each_operator
 @pytest.mark.parametrize("b_shape", [(7, 50), (3, 7, 50)])
-def test_packed_weights(operator, b_shape, small_blocks):
+def test_packed_weights_are_multiplied_in_blocks(operator, b_shape, small_blocks):
     rng = np.random.default_rng(0)
     a, b = quantized(rng, (3, 20, 7), np.dtype("uint8")), quantized(rng, b_shape, np.dtype("int8"))
     found = in_blocks(operator, {"a": Watched(a), "b": dmlcpu.pack_b(b), **PARAMETERS[operator]})

@@ -47,7 +47,6 @@ def refused(function, *args, outputs, **kwargs):
 
 
 def plain(code: str) -> str:
-    """Run code without compilation."""
     return run(SHOW + textwrap.dedent(code), NUMBA_DISABLE_JIT="1", PYTHONPATH=_PATH)
 
 
@@ -163,7 +162,7 @@ def test_indices_out_of_range_are_dropped_or_clipped() -> None:
 
 
 def by(who: str, code: str) -> str:
-    """Return code in which WHO is the way that packed, or packs, the matrices."""
+    """Return code in which WHO names the way that packs the matrices."""
     return f"WHO = {who!r}\n{textwrap.dedent(code)}"
 
 
@@ -277,7 +276,7 @@ def test_descriptors_that_own_tensors() -> None:
     assert len(lines) == 2 * 2 * (1 + 1 + 1 + 2 + 1 + 1)
 
 
-def test_descriptors_refuse_the_same() -> None:
+def test_descriptors_refuse_the_same_calls() -> None:
     code = """
     operator, given = compile_operator(small_scatter_desc()), given_for(small_scatter_desc())
     given["indices_tensor"][:, 0] = 7, 0, -9, 8

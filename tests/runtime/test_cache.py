@@ -26,7 +26,7 @@ def double_all(part, parts, x):
 
 @pytest.fixture
 def process(monkeypatch, tmp_path):
-    """Return a function that makes what a new process starts with: a kernel not compiled, and nothing warned of."""
+    """Return a function that restores the state of a new process: no kernel compiled, no warning given."""
 
     def start():
         monkeypatch.setattr(cache, "_warned", False)

@@ -171,7 +171,7 @@ def test_second_level_cache(monkeypatch, tmp_path, told, size):
 
 
 def test_second_level_cache_is_what_this_machine_has():
-    """Against another source: a replaced one only tells that the replacement is read."""
+    """The other test replaces the source; this one compares with a second source."""
     try:
         told = subprocess.run(["getconf", "LEVEL2_CACHE_SIZE"], capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):

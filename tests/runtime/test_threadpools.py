@@ -108,7 +108,7 @@ def test_its_import_leaves_the_environment_alone(setting):
 
 
 @pytest.mark.parametrize("installed", ["None", "types.ModuleType('threadpoolctl')"], ids=["absent", "too old"])
-def test_without_it_nothing_happens(installed):
+def test_package_works_without_a_usable_threadpoolctl(installed):
     run(
         f"""
         import sys, types

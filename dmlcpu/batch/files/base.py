@@ -113,13 +113,13 @@ def chosen(name: str | None, names: list[str]) -> str:
 
 
 def no_name(name: str | None, suffix: str) -> None:
-    """Refuse a name where the file holds one array without any."""
+    """Refuse a name for a file whose one array has none."""
     if name is not None:
         raise FileError(f"the name {name!r}", f"none ({suffix} files hold one array)")
 
 
 def only_array(tensors: Mapping[str, Tensor], suffix: str) -> Tensor:
-    """Return the one array that is to go to a file of a format that holds no more."""
+    """Return the only array for a format that holds one."""
     if len(tensors) != 1:
         raise FileError(f"{len(tensors)} arrays for a {suffix} file", "1 (.npz, .safetensors and .zarr hold several)")
     [tensor] = tensors.values()
@@ -132,7 +132,7 @@ def library(module: str, extra: str) -> ModuleType:
 
 
 def check_block(region: Region, block: Array, dtype: np.dtype[Any]) -> None:
-    """Refuse what does not fit the region it is written to."""
+    """Refuse a block that does not fit its region."""
     shape = tuple(part.stop - part.start for part in region)
     if block.shape != shape or block.dtype != dtype:
         raise TypeError(f"a block of {block.dtype}, shape {block.shape}; allowed: {dtype}, {shape}")

@@ -31,7 +31,7 @@ def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
     stored = Tensor(tuple(entry["shape"]), named(_TYPES[entry["dtype"]]))
     file = open_file(path)
     try:
-        # In little-endian machines' order, which are all that the package has kernels for.
+        # The file is little-endian, as are all processors that the package has kernels for.
         return StoredSource(file, Layout(stored, start + entry["data_offsets"][0]), dtype)
     except BaseException:
         file.close()

@@ -168,7 +168,6 @@ def _tile(shape: tuple[int, ...], itemsize: int) -> list[int]:
 
 
 def _squeezed(array: Array, steps: tuple[int, ...]) -> tuple[Array, tuple[int, ...]]:
-    """Drop dimensions of one element."""
     if 1 not in array.shape:
         return array, steps
     return array.squeeze(), tuple(step for size, step in zip(array.shape, steps, strict=True) if size > 1)

@@ -48,10 +48,9 @@ class Writer(ABC):
         """Write the rest, and have it all on the disk, under the temporary name."""
 
     def put_in_place(self) -> None:
-        """Replace the target by the new file: at every moment its name shows all of the old or all of the new.
+        """Replace the target atomically: a reader finds the old file or the new one.
 
-        (A zarr folder only where the system can exchange names, see there.) Until `sync_folder` has had the folder, a
-        loss of power may undo the replacement.
+        A zarr folder needs a system that exchanges names. A power failure before `sync_folder` may undo the change.
         """
         os.replace(self._temporary, self._target)
 
@@ -170,7 +169,7 @@ def make_folder(folder: str) -> None:
 
 
 def sync_folder(folder: str) -> None:
-    """Have a folder's names on the disk, where the system can."""
+    """Sync a folder, so that its names are on the disk, where the system can."""
     if os.name == "nt":
         return
     try:
@@ -185,10 +184,7 @@ def sync_folder(folder: str) -> None:
 
 
 def stray(targets: Iterable[str | os.PathLike[str]]) -> list[Path]:
-    """Return the temporary files and folders that killed runs have left beside targets; `remove` removes them.
-
-    The targets need not be there. Each folder is listed once.
-    """
+    """Return the temporary files and folders that killed runs left beside targets; `remove` removes them."""
     folders = _by_folder(targets)
     links = [each.path for folder, names in folders.items() for each in _listed(folder, names) if each.is_symlink()]
     for folder, names in _by_folder(map(os.path.realpath, links)).items():
@@ -202,7 +198,6 @@ def stray(targets: Iterable[str | os.PathLike[str]]) -> list[Path]:
 
 
 def _by_folder(targets: Iterable[str | os.PathLike[str]]) -> dict[str, set[str]]:
-    """Return the names of targets by their folders."""
     folders: dict[str, set[str]] = {}
     for folder, name in map(os.path.split, targets):
         folders.setdefault(folder, set()).add(name)

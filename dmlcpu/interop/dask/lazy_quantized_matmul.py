@@ -93,7 +93,7 @@ def quantized_matmul(
     call = check(a=stand_in(a), b=stand_in(b), **stand_ins, out_dtype=out_dtype)
     matrix_a, matrix_b = a if a.ndim > 1 else a[None, :], b if b.ndim > 1 else b[:, None]
 
-    # Dimensions by their numbers: batch, rows, columns of y; then K.
+    # Number the dimensions: batch, rows and columns of y, then K.
     of_y = tuple(range(len(call.matrix) - 2))
     m, n, depth = range(len(of_y), len(of_y) + 3)
     of_a, of_b = of_y[len(of_y) + 2 - matrix_a.ndim :], of_y[len(of_y) + 2 - matrix_b.ndim :]
@@ -141,9 +141,9 @@ def _parameter(
 def _blockwise(
     function: Any, target: tuple[int, ...], *pairs: Any, dtype: np.dtype[Any], sizes: dict[int, int] | None = None
 ) -> da.Array:
-    """Return a function of chunks; pairs: an array, and its dimensions by the numbers of `target`.
+    """Apply a function to chunks. pairs: arrays, each with its dimensions, numbered as in `target`.
 
-    sizes: chunk sizes of dimensions of the result that differ from those of the arguments.
+    sizes: the result's chunk sizes, where they differ from the arguments'.
     """
     # da.blockwise would warn about the growing number of chunks, which is usual for products.
     chunks, arrays = da.core.unify_chunks(*itertools.chain.from_iterable(pairs), warn=False)

@@ -33,8 +33,8 @@ def scatter_nd(
     x : dask.array.Array or array_like, shape (d0, d1, ...)
     indices : dask.array.Array or array_like of integers, shape (..., T)
     updates : dask.array.Array or array_like of x's type, shape indices.shape[:-1] + x.shape[T:]
-        Updates are read by their chunks, or by those of indices if updates are not lazy. Unless indices have two
-        dimensions, the leading ones are flattened before.
+        Updates are read by their chunks, or by those of indices if updates are not lazy. The leading dimensions of
+        indices are flattened to one.
     reduction, mode
         As for `dmlcpu.scatter_nd`.
     split_every : int, optional
@@ -50,7 +50,7 @@ def scatter_nd(
     Raises
     ------
     IndexOutOfRangeError
-        When it is computed: if any index is out of range and `mode` is "raise", whichever chunk is asked for.
+        On compute, if `mode` is "raise" and any index is out of range, even for a chunk that is not asked for.
     DmlError
         If an argument does not fit, or sizes of chunks are unknown.
     TypeError

@@ -38,7 +38,7 @@ def top_k_of_chunk(
 
 
 def same(pair: Pair, axis: Any, keepdims: bool) -> Pair:
-    """Return a pair as it is: da.reduction asks for a function of chunks, and these hold winners already."""
+    """Return a pair unchanged: da.reduction needs a function of chunks, and the chunks hold winners already."""
     return pair
 
 
@@ -65,7 +65,7 @@ def first_out(indices: Array, *, sizes: tuple[int, ...], start: int) -> tuple[in
 def refuse_out(
     found: list[tuple[int, int] | None], *, shape: tuple[int, ...], dtype: np.dtype[Any], x_shape: tuple[int, ...]
 ) -> None:
-    """Raise the function's error about the first coordinate out of range. shape, dtype: of all indices."""
+    """Raise the function's error about the first coordinate out of range. shape, dtype: of the whole indices."""
     bad = [each for each in found if each is not None]
     if bad:
         place, value = min(bad)

@@ -14,10 +14,7 @@ _CELL = ir.IntType(8 * CELL)
 
 @intrinsic
 def words_of(_context, array, word):
-    """Return the memory of a contiguous array as flat words of a type like np.uint32, alive as long as the array.
-
-    They are writable even if the array is not, as in `dmlcpu.runtime.memory.words`.
-    """
+    """Return a contiguous array's memory as flat, writable words of a type like np.uint32, valid while the array is."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         source = context.make_array(signature.args[0])(context, builder, arguments[0])
@@ -30,10 +27,9 @@ def words_of(_context, array, word):
 
 
 def stack_of(cells: int) -> Any:
-    """Make an intrinsic that returns `cells` int64, uninitialised, on the stack of the function that calls it.
+    """Make an intrinsic that allocates `cells` int64, uninitialised, on the stack of its caller.
 
-    They start a cache line. The calling function is never inlined, so that its memory is free when it returns, also in
-    a loop.
+    They start a cache line. The caller is never inlined, so its memory is free when it returns, also in a loop.
     """
 
     @intrinsic

@@ -87,7 +87,7 @@ def fill(works, sizes, counts, options, own):
 
 
 def multiply(a, b, scales, zeros, y, sizes, numbers, counts, options, spare):
-    """Multiply bytes on one thread; return 0, or the cells of the workspace that is missing.
+    """Multiply bytes on one thread; return 0, or the cells of the workspace that it lacks.
 
     scales, zeros: flat arrays of a, b and y; numbers: scales and zeros that are single numbers; counts: sizes of the
     arrays in the kernels' order, -1 for a number; options: see `fill`; spare: a workspace, empty if the stack has room.
@@ -192,7 +192,6 @@ def _operand(value, other, word):
 
 
 def _scale_type(field, given):
-    """Refuse an argument that is not a scale."""
     if isinstance(given, types.Number) and not isinstance(given, types.Complex):
         return
     if array_type("quantized_matmul", field, given) != np.float32 or given.ndim > 1:
@@ -249,13 +248,11 @@ def _quantized_matmul(
 
 
 def _limits(dtype):
-    """Return the lowest and the highest number of a type."""
     row = DATA_TYPES[dtype.name]
     return np.int64(row.lowest), np.int64(row.highest)
 
 
 def _implementation(a_type, b_type, y_type, has_out):
-    """Return the function that callers get."""
     scalar, limits = y_type.type, tuple(map(_limits, (a_type, b_type, y_type)))
     options = (np.int64(lhs_sign_flip(a_type)), np.int64(rhs_sign_flip(b_type)), *limits[2])
     multiply_bytes = caller_of("multiply", np.dtype(np.uint8))

@@ -175,7 +175,6 @@ def _scatter_nd(x, indices, updates, reduction="none", mode="raise", out=None):
 
 
 def _implementation(dtype, word, index_type, dims, coordinates, reduction, mode, has_out):
-    """Return the function that callers get."""
     in_vectors, is_signed = is_reduced_in_vectors(reduction, PLAIN), index_type.kind == "i"
     numbers = (dtype.itemsize // word.itemsize, reduction, in_vectors, mode, index_type.itemsize == 8, is_signed)
     scatter_words = caller_of("scatter", word)

@@ -63,10 +63,10 @@ def workspace(kernel, n, k, lanes):
 def plan(x, rows, n, inner, k, strided):
     """Return the kernel, the keys and positions of its workspace, and the size of the workspace in cells."""
     kernel = choose(rows, n, k, inner, inner)
-    if strided and kernel == TOURNAMENT:  # which "columns" has not
+    if strided and kernel == TOURNAMENT:  # "columns" has the strided one instead
         kernel = STRIDED_TOURNAMENT
     keys, positions = workspace(kernel, n, k, line_of(x))
-    positions += -positions % _LINE_CELLS  # the keys behind start a cache line
+    positions += -positions % _LINE_CELLS  # aligns the keys behind them to a cache line
     return kernel, keys, positions, positions + (keys * x.itemsize + CELL - 1) // CELL
 
 
@@ -90,7 +90,7 @@ def fill(works, outer, n, inner, k, key_map, is_sorted, index_words):
 
 
 def select(x, values, indices, sizes, k, key_map, options, spare):
-    """Select in all sequences on one thread; return 0, or the cells of the workspace that is missing.
+    """Select in all sequences on one thread; return 0, or the cells of the workspace that it lacks.
 
     sizes: the product of the sizes before the axis, n, the product behind; options: whether winners are sorted, and the
     words of an index; spare: a workspace, empty if the stack has room.
@@ -212,7 +212,6 @@ def _direction(mode, largest):
 
 
 def _implementation(ndim, dtype, constants, is_sorted, axis, index_type, has_out):
-    """Return the function that callers get."""
     word, index_scalar, index_name = np.dtype(f"u{dtype.itemsize}").type, index_type.type, index_type.name
     key_map, longest = KeyMap(*map(np.uint64, constants)), DATA_TYPES[index_name].highest
     options = (np.int64(is_sorted), np.int64(index_type.itemsize // INDEX_WORD.itemsize))

@@ -139,7 +139,7 @@ class Backend(base.Backend):  # type: ignore[misc]
         model : onnx.ModelProto, bytes, str or os.PathLike
             The model, or its file.
         device : str, default "CPU"
-            As ONNX writes devices.
+            In ONNX's notation.
         **kwargs
             No effect.
 
@@ -162,7 +162,7 @@ class Backend(base.Backend):  # type: ignore[misc]
         model : onnx.ModelProto, bytes, str or os.PathLike
             The model, or its file, beside which external data are looked for.
         device : str, default "CPU"
-            As ONNX writes devices.
+            In ONNX's notation.
         **kwargs
             No effect.
 
@@ -196,7 +196,7 @@ class Backend(base.Backend):  # type: ignore[misc]
         inputs : mapping of str to array, or sequence of arrays
             By name, or in the model's order.
         device : str, default "CPU"
-            As ONNX writes devices.
+            In ONNX's notation.
         **kwargs
             No effect.
 
@@ -218,9 +218,9 @@ class Backend(base.Backend):  # type: ignore[misc]
         node : onnx.NodeProto
             The node.
         inputs : sequence of arrays
-            Of each input that the node names.
+            One for each input that the node names.
         device : str, default "CPU"
-            As ONNX writes devices.
+            In ONNX's notation.
         outputs_info : optional
             ONNX's interface has it; it has no effect.
         **kwargs
@@ -239,7 +239,7 @@ class Backend(base.Backend):  # type: ignore[misc]
             If the node is not valid.
         """
         cls._check_device(device)
-        if node.domain == "ai.onnx":  # the other name of the domain without one
+        if node.domain == "ai.onnx":  # an alias of the default domain
             node, given = onnx.NodeProto(), node
             node.CopyFrom(given)
             node.domain = ""
@@ -298,7 +298,6 @@ def _size(dimension: Any) -> int | str | None:
 
 
 def _newest(domain: str) -> int:
-    """Return the newest version of a domain that the package onnx has."""
     versions = [each.since_version for each in onnx.defs.get_all_schemas() if each.domain == domain]
     return onnx.defs.onnx_opset_version() if domain == "" else max(versions, default=1)
 

@@ -35,7 +35,7 @@ class TopK(_Operator, _ReferenceTopK):  # type: ignore[misc]
     """ONNX TopK, versions 1 to 24, by `dmlcpu.top_k`."""
 
     def _run(self, data: Array, k: Any, **attributes: Any) -> tuple[Any, ...]:
-        if np.size(k) != 1:  # of version 1 an attribute
+        if np.size(k) != 1:  # in version 1 k is an attribute
             raise BindingError("TopK", "K.shape", str(np.shape(k)), "(1,)")
         return super()._run(data, [int(np.asarray(k).item())], **attributes)
 
@@ -67,7 +67,7 @@ class ScatterElements(_Operator, _ReferenceScatterElements):  # type: ignore[mis
 
 
 def _check_elements(data: Array, indices: Array, axis: int) -> None:
-    """Refuse arguments in ONNX's words, as errors of scatter_nd would name tuples that the caller has not given."""
+    """Refuse arguments in ONNX's words: errors of scatter_nd would name index tuples, and there are none."""
     if indices.dtype.kind not in "iu":
         raise BindingError("ScatterElements", "indices.dtype", str(indices.dtype), "int32, int64")
     if indices.ndim != data.ndim:

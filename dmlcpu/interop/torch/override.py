@@ -19,7 +19,7 @@ class Override(NamedTuple):
 
     name: str  # in `enable` and `report`
     operator: str  # PyTorch's full name of the overload
-    # The work of a call, in elements that are read, written or added; of the first argument, and a tuple of the others.
+    # The work in elements that are read, written or added. Its arguments: the first one, and a tuple of the others.
     size: Callable[[Any, tuple[Any, ...]], int]
     least: int  # PyTorch is faster at smaller sizes on any machine: a call of these functions takes 8 microseconds
     refusal: Callable[..., str]  # the reason not to take a call, or ""; slow checks are left to `run`

@@ -130,7 +130,6 @@ def _is_busy() -> bool:
 
 
 def _folder() -> str | None:
-    """Return the folder of compiled kernels; None without one."""
     folder: str | None = registry.find("top_k", "select").kernel.share.stats.cache_path if can_compile() else None
     return folder
 

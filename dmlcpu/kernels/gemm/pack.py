@@ -112,7 +112,7 @@ def pack_run(b, place, first, last, width, K, matrix, sign_flip, words, sums):
 
 @device
 def pack_columns(b, place, first, last, matrix, sign_flip, words, sums):
-    """Do the same for whole groups of columns whose bytes are contiguous."""
+    """Pack whole groups of columns whose bytes are contiguous; add to the sums."""
     flips = EVERY_HIGH_BIT if sign_flip else np.uint32(0)
     for j in range(NR):
         for group in range(first, last):

@@ -62,7 +62,7 @@ def start(height, column, row_sums, has_b_zero, work, space):
 
 @device
 def start_wide(height, column, row_sums, column_sums, work, space):
-    """Do the same in float64; the int32 accumulators of a chunk of K start with 0."""
+    """Do as `start` in float64; the int32 accumulators of a chunk of K start with 0."""
     for row in range(height):
         a_zero = np.float64(space.rows.a_zero[row])
         rest = np.float64(row_sums[row] - work.K * space.rows.a_zero[row])

@@ -29,7 +29,7 @@ def kind_of(size: int, is_even: bool, is_packed: bool, in_vectors: bool, reducti
 
 @shared
 def validation_of(mode: int, count: int, can_copy: bool) -> int:
-    """Return when bad indices are looked for, if updates are not partitioned and the output is in order.
+    """Return when indices are validated, if updates are not partitioned and the output is in order.
 
     can_copy: a copy of the output costs less than to look at all indices once more.
     """

@@ -11,7 +11,7 @@ _LONG = ir.IntType(64)
 
 @emitted
 def copy_range(builder, source, target, first, last):
-    """Copy source[first:last] to the same place in another array of that type, with which it shares no memory.
+    """Copy source[first:last] to the same place in another array of that type, which shares no memory with it.
 
     This is the system's memcpy. It writes long copies past the caches, but decides by the length of this copy alone;
     see `stream`.
@@ -38,5 +38,5 @@ def stream(builder, source, first, target, place, count):
 
 @emitted
 def fence(builder):
-    """Let other threads see all that this one wrote before they see what it writes next."""
+    """Make the earlier writes of this thread visible to others before its later ones."""
     builder.fence("seq_cst")

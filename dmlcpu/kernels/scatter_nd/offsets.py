@@ -151,7 +151,7 @@ def select_range(builder, offsets, count, first, last, own, numbers) -> types.in
 
 @emitted
 def select_values(builder, offsets, count, first, last, values, begin, own, chosen) -> types.intp:
-    """Do the same, but write the elements of values[begin:] there to chosen. count: a multiple of LANES."""
+    """Do as `select_range`, but write the selected of values[begin:] to chosen. count: a multiple of LANES."""
     found = cgutils.alloca_once_value(builder, _LONG(0))
     with _lines(builder, count) as (index, _):
         here, value = offsets.load(index, LANES), values.load(builder.add(begin, index), LANES)

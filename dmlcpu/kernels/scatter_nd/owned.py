@@ -1,7 +1,4 @@
-"""Owner computes: each share alone writes and copies its range of the output.
-
-So the thread that copies a range also updates it.
-"""
+"""Owner computes: each share alone writes its range of the output; the thread that copies a range updates it."""
 
 from typing import NamedTuple
 

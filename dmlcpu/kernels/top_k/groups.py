@@ -42,7 +42,7 @@ class Sequence(NamedTuple):
 
 @shared
 def capacity(k: int) -> int:
-    """Return the most candidates. When less than a tile of space is left, all but k are dropped."""
+    """Return the capacity for candidates. When less than a tile of it is left, all but k are dropped."""
     return 4 * k + 16 + TILE
 
 
@@ -77,10 +77,7 @@ def lower_bound(maxima, k, folded):
 
 @inlined
 def append_group(x, sequence, position, stride, key_map, least, candidates, found):
-    """Append the elements of one group that reach a bound; return the number of candidates.
-
-    The group: the elements at `position`, position + stride, ...
-    """
+    """Append the elements at `position`, position + stride, ... that reach a bound; return the candidates' number."""
     for _ in range(GROUP):
         key = key_of(x[np.uintp(sequence.start + position * sequence.step)], key_map)
         candidates.keys[np.uintp(found)] = key

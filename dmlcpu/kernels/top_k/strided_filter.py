@@ -23,7 +23,7 @@ def strided_filter(part, parts, x, bounds, shares, first_position, counts, value
 
     Both are (sequences, most), but flat. bounds: an element of each sequence that others must exceed. shares: (any,
     sequences), but flat; elements must reach the least of their sequence. counts: the elements found in each sequence,
-    counted also when there is no space for more. scratch: words of x, two blocks of columns for each part.
+    with those that had no space. scratch: words of x, two blocks of columns for each part.
     """
     work = record_at(works, 0, WORK)
     key_map, most, lanes = key_map_of(x, work.key_map), values.size // counts.size, line_of(x)

@@ -77,10 +77,7 @@ def insert_columns(x, start, width, work, key_map, newcomers, winners):
 
 @device
 def write_columns(x, start, width, work, row, positions, values, indices):
-    """Write the winners of `width` sequences from `row` on, a line of each output at a time.
-
-    positions: (k, columns), but flat.
-    """
+    """Write the winners of `width` sequences from `row` on, line by line; positions: (k, columns), but flat."""
     columns, x_step, last, is_wide = LINES * line_of(x), work.x.step, work.walk.dims - 1, work.index_words == 2
     v_side, i_side = work.values.strides[last], work.indices.strides[last]  # to the next sequence
     for j in range(work.k):

@@ -77,10 +77,7 @@ def group_maxima(x, start, step, width, key_map, maxima):
 
 @inlined
 def column_maxima(x, sequence, key_map, block_maxima, maxima):
-    """Write the greatest key of each group of a column; return the written part of maxima.
-
-    block_maxima: the maxima of its whole groups, COLUMNS apart.
-    """
+    """Write the maxima of a column's groups and return them. block_maxima: of whole groups, COLUMNS apart."""
     whole, rest = sequence.n // GROUP, sequence.n % GROUP
     for group in range(whole):
         maxima[group] = block_maxima[group * COLUMNS]

@@ -9,10 +9,7 @@ from dmlcpu.runtime.isa import Isa
 
 @dataclass(frozen=True, slots=True)
 class Selection(Row):
-    """A kernel that selects.
-
-    Its two times tell within a factor of 2 what a sequence takes on one thread (Zen 4).
-    """
+    """A kernel that selects; its times for a sequence on one thread hold within a factor of 2 (Zen 4)."""
 
     element: float  # nanoseconds for an element of 4 bytes
     winner: float  # nanoseconds for a winner

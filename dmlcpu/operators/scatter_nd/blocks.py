@@ -53,10 +53,7 @@ def estimate(**arguments: Any) -> Estimate:
 def run(
     arguments: dict[str, Any], sinks: dict[str, Sink], memory: int, stopping: Callable[[], bool] = lambda: False
 ) -> None:
-    """Write a copy of x with updates applied: x in blocks of its first dimension, with blocks of updates to each.
-
-    Updates are read again for each block of x, unless there is memory to keep them.
-    """
+    """Write a copy of x with updates applied, by blocks of x; each reads all updates, unless memory holds them."""
     call = check(**bind(scatter_nd, arguments, SOURCES))
     cut = cut_within("scatter_nd", memory, _cuts(call), partial(_needs, call))
     x, indices, updates = (as_source(arguments[name], getattr(call, name)) for name in SOURCES)
@@ -170,7 +167,6 @@ def _needs(call: Call, cut: Cut) -> int:
 
 
 def _plan(call: Call) -> Plan:
-    """Return the plan of a call in one piece."""
     x, indices, updates, reduction, mode = call
     element = element_type(x, updates, x, reduction)
     strides = (strides_of(x), strides_of(indices), strides_of(updates))

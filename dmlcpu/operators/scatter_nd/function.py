@@ -77,9 +77,9 @@ def scatter_nd(
         Index tuples into the first T dimensions of x, 0 <= T <= x.ndim. Negative indices count from the end. With
         T == 0 each update replaces the whole of x.
     updates : array_like of x's type, shape indices.shape[:-1] + x.shape[T:]
-        One element, or slice, a tuple. Updates are not broadcast.
+        One element or slice for each tuple. Updates are not broadcast.
     reduction : {"none", "add", "mul", "min", "max"}
-        How an update meets the element that is there. Integers wrap; for bool, add is or and mul is and; min and max
+        How an update is combined with the element. Integers wrap; for bool, add is or and mul is and; min and max
         propagate NaN; float16 and bfloat16 are rounded after every update. A NaN that a sum or product gives is the
         quiet NaN without payload.
     mode : {"raise", "drop", "clip"}
@@ -108,8 +108,8 @@ def scatter_nd(
     The semantics are those of DirectML's ``DML_SCATTER_ND_OPERATOR_DESC``, with the reductions of ONNX ScatterND 18,
     and the modes of `numpy.take`. DirectML leaves duplicates undefined; here they are defined.
 
-    A new array of 32 MiB to 1 GiB may lie in memory that an earlier result had, and then does not own its data: it
-    cannot be resized in place.
+    A new array of 32 MiB to 1 GiB may reuse the memory of an earlier result. It does not own its data then, and cannot
+    be resized in place.
 
     Examples
     --------

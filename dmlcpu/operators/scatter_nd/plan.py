@@ -200,7 +200,7 @@ def _cut(tensors: Tensors, ranges: int, copied: int, budget: Budget) -> tuple[in
 
 
 def _validation(tensors: Tensors, mode: int, copied: int) -> int:
-    """Return when bad indices are looked for, if updates are not partitioned."""
+    """Return when indices are validated, if updates are not partitioned."""
     if copied == BY_NUMPY or not tensors.is_in_order:
         return BEFOREHAND
     can_copy = tensors.span <= tensors.count and tensors.span * tensors.width <= _SPECULATIVE_BYTES
@@ -223,7 +223,7 @@ def _partitions(tensors: Tensors, kind: int, kernel: str | None) -> tuple[bool, 
 
 
 def _buckets(tensors: Tensors, parts: int, cells: int) -> tuple[Buckets, int]:
-    """Return what updates are partitioned into, and the cells of the workspace, of which it is given the first ones."""
+    """Return the buckets, and the cells of the workspace with them; cells: of the workspace before the buckets."""
     span, width = tensors.span, tensors.width
     bits = (second_level_cache() // 4 // width).bit_length() - 1
     bits = max(min(bits, (span // _LEAST_BUCKETS).bit_length() - 1), 0)
@@ -242,7 +242,7 @@ def run(
 ) -> int:
     """Carry out a plan on the words of the arrays; return where the first bad index is, or VALID.
 
-    x: empty if it is out, or if it is laid out unlike out: then `unlike` are out and x themselves.
+    x is empty if it is `out`, or if its layout differs from out's. Then `unlike` is (out, x).
     """
     with chosen.workspace as scratch:
         if chosen.validate:

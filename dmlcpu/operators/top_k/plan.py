@@ -137,7 +137,7 @@ def _lay_out(
 
 
 def _cut(entry: Selection, problem: Problem, width: int, budget: threads.Budget) -> int:
-    """Return how many parts the work is worth; of `split`, as many for each sequence."""
+    """Return into how many parts to cut the work; `split` cuts each sequence into equally many."""
     each = entry.cost(problem, width)
     if entry.name == "split":
         return problem.rows * budget.parts(work=each, most=most_parts(problem))

@@ -20,10 +20,10 @@ _INT64 = np.dtype(np.int64)
 
 
 def search_bytes(columns: int, k: int, dtype: np.dtype[Any]) -> int:
-    """Return the bytes of a search, without those of the work on a block."""
+    """Return the bytes of a search, besides those of the work on a block."""
     width, index, flag = dtype.itemsize, _INT64.itemsize, 1
     held = (1 + _CANDIDATES) * k  # winners and candidates
-    arrays = held * (width + index + flag) + k * (width + 2 * index)  # flag: of `behind`; then merged and places
+    arrays = held * (width + index + flag) + k * (width + 2 * index)  # flag: `behind`; then `merged`, places
     counts = 3 * index + 4 * width  # counts, copies of them, numbers of columns; bounds and shares
     select_sort = threads.budget().threads * (held * (width + index) + 4096)
     return columns * (arrays + counts) + select_sort

@@ -144,7 +144,7 @@ def test_into_must_fit(tmp_path: Path) -> None:
                 source.read(into=into)
 
 
-def test_names(tmp_path: Path) -> None:
+def test_a_name_is_refused_as_the_file_has_one_array(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.ones(3))
     with pytest.raises(FileError, match="the name 'a'"):
         open_source(tmp_path / "x.npy", "a")

@@ -107,7 +107,7 @@ def test_members_that_lie(tmp_path: Path) -> None:
             open_source(path)
 
 
-def test_of_two_members_of_one_name_the_later_counts(tmp_path: Path) -> None:
+def test_later_of_two_members_of_one_name_is_read(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the name
         for value in (1.0, 2.0):

@@ -134,7 +134,7 @@ def test_read_only_target_stays(target: Path, monkeypatch: pytest.MonkeyPatch) -
     assert contents(target.parent) == [target.name]
 
 
-def test_folder_that_is_a_file(target: Path) -> None:
+def test_target_below_a_file_is_refused(target: Path) -> None:
     (target.parent / "file").write_bytes(b"")
     with pytest.raises(OSError):
         create(target.parent / "file" / target.name, TENSORS, "0a")

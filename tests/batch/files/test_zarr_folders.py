@@ -77,7 +77,7 @@ def test_bad_folders(tmp_path: Path) -> None:
         open_source(path)
 
 
-def test_bad_chunks(tmp_path: Path) -> None:
+def test_truncated_chunk_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "x.zarr", y=np.arange(1000))
     [chunk] = [path for path in (tmp_path / "x.zarr").rglob("*") if path.is_file() and path.name != "zarr.json"]
     chunk.write_bytes(chunk.read_bytes()[:20])
@@ -232,7 +232,7 @@ def test_chunks() -> None:
     assert chunks(8, 1 << 24) == (1, 1 << 20)
 
 
-def test_types_as_other_formats_are_read_with(tmp_path: Path) -> None:
+def test_target_takes_a_type_that_was_swapped_back(tmp_path: Path) -> None:
     """A type that was swapped is equal to NumPy's own, but not the same object."""
     dtype = np.dtype(">f4").newbyteorder("=")
     assert dtype.isbuiltin != 1

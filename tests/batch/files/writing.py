@@ -12,7 +12,6 @@ def everything(shape: tuple[int, ...]) -> tuple[slice, ...]:
 
 
 def write(path: Path, **arrays: np.ndarray) -> None:
-    """Write whole arrays to a file."""
     tensors = {name: Tensor(array.shape, array.dtype) for name, array in arrays.items()}
     write_whole(create(path, tensors, "0a1b"), arrays)
 

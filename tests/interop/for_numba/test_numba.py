@@ -22,7 +22,7 @@ def test_the_entry_point():
     assert found.load() is ours._init
 
 
-def test_numba_finds_it_at_the_first_compilation_and_nothing_is_compiled_or_imported_then():
+def test_first_compilation_loads_the_entry_point_and_compiles_no_kernel():
     code = """
     import sys
     import dmlcpu

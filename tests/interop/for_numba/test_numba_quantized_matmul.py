@@ -88,8 +88,7 @@ def test_what_quantized_matmul_refuses_when_a_caller_is_compiled():
         assert f"quantized_matmul: {words}" in refusal_of(by_some_numbers, *args)
 
 
-def test_products_of_a_workspace_that_the_stack_has_room_for():
-    """What the page on this says."""
+def test_stack_holds_the_workspaces_that_the_page_names():
     assert max(cells_of_a_product(*sizes) for sizes in ((64, 64, 256), (16, 1000, 64))) <= STACK
     assert cells_of_a_product(64, 512, 512) > STACK
 

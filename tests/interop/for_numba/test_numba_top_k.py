@@ -29,7 +29,7 @@ def test_top_k_of_every_width(dtype):
 
 @pytest.mark.parametrize(("n", "k"), [(5000, 7), (5000, 400), (70_000, 1), (300_000, 60_000), (300_000, 100)])
 def test_top_k_of_long_sequences(n, k):
-    """Also of those that the stack has no room for."""
+    """Some workspaces are too large for the stack."""
     x = few_values(np.random.default_rng(n), (n,), np.dtype(np.float32)) + np.arange(n, dtype=np.float32) % 1000
     assert_same_bits(largest(x, k), reference.top_k(x, k))
 

@@ -222,7 +222,7 @@ CALLS = """
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-def test_a_fork():  # whose child hangs with PyTorch's own kernel
+def test_topk_returns_in_a_forked_child():  # PyTorch's own kernel hangs there
     run(
         CALLS
         + """

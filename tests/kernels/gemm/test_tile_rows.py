@@ -74,7 +74,7 @@ def test_requantize(dtype, lowest, highest, zeros):
 
 @pytest.mark.parametrize("spread", [0, 20, 60])
 def test_scales_are_rounded_as_by_a_division(spread):
-    """Also next to the middle between two numbers, which a quotient can approach but not reach."""
+    """Also next to the middle between two float32, which a quotient approaches but never reaches."""
     near = RNG.integers(2**23, 2**24, (2_000, NR)).astype(np.float32)
     scales = np.ldexp(near, RNG.integers(-spread, spread + 1, near.shape), dtype=np.float32)
     for row, y in zip(scales, RNG.integers(2**23, 2**24, len(scales)), strict=True):

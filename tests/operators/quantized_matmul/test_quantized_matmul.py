@@ -225,9 +225,9 @@ def test_single_products(zero, factor, scale):
 @pytest.mark.parametrize(
     ("rows", "packs", "reason"),
     [
-        (1, False, r"skinny_\w+ \(few rows, B as it lies in memory: the highest instruction set of those that can\)"),
-        (1, True, r"dot_\w+ \(B packed as s8_k4_n32: the highest instruction set of those that can\)"),
-        (99, False, r"dot_\w+ \(B as it lies in memory: the highest instruction set of those that can\)"),
+        (1, False, r"skinny_\w+ \(few rows, B as it lies in memory: the highest instruction set that supports it\)"),
+        (1, True, r"dot_\w+ \(B packed as s8_k4_n32: the highest instruction set that supports it\)"),
+        (99, False, r"dot_\w+ \(B as it lies in memory: the highest instruction set that supports it\)"),
     ],
 )
 def test_a_plan_says_why_it_took_the_kernel(caplog, rows, packs, reason):

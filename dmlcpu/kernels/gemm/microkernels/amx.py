@@ -47,10 +47,7 @@ def release_tiles(builder):
 
 
 def make_tile_dot(rows: int) -> Any:
-    """Return what `make_dot` returns, for 16 or 32 rows and a thread with tile registers.
-
-    Registers take 16 words along K; the vector unit multiplies the remaining words.
-    """
+    """Return a dot as `make_dot` does, by tiles for 16 or 32 rows; the vector unit multiplies the last words of K."""
     return make_tile_operation(isa.Isa.AMX, functools.partial(_emit_dot, rows=rows))
 
 
@@ -101,6 +98,5 @@ def _move_acc(builder: Any, name: str, rows: int, first: Any, step: Any) -> None
 
 
 def _move(builder: Any, name: str, register: int, first: Any, step: Any) -> None:
-    """Load or store a register. step: words between rows in memory."""
     step_bytes = builder.mul(step, step.type(4))
     _call(builder, name, BYTE(register), builder.bitcast(first, _POINTER), step_bytes)

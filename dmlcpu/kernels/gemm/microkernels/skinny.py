@@ -69,7 +69,7 @@ def _rows_of_b(builder: Any, first: Any, step: Any, depth: Any) -> list[Any]:
 
 
 def _emit_columns(builder: Any, microkernel: Microkernel, x: _Operands, column: Any) -> None:
-    """Emit the products of the columns from `column` on that one vector of bytes holds."""
+    """Emit the products of the columns of one vector of bytes, from `column` on."""
     at_once = DEPTH if microkernel.registers == 32 else 4  # rows of B whose words stay in registers
     for top in range(0, DEPTH, at_once):
         places = [builder.gep(row, [column]) for row in x.b_rows[top : top + at_once]]
