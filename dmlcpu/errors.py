@@ -1,12 +1,6 @@
 """The exceptions of the package: every refusal is a DmlError."""
 
-__all__ = [
-    "BindingError",
-    "DmlError",
-    "IndexOutOfRangeError",
-    "InvalidDescriptorError",
-    "UnsupportedError",
-]
+__all__ = ["BindingError", "DmlError", "IndexOutOfRangeError", "InvalidDescriptorError", "UnsupportedError"]
 
 
 class DmlError(ValueError):

@@ -10,12 +10,7 @@ from typing import Any
 from dmlcpu.runtime.isa import Isa, allowed
 
 # The folder whose table has an operator's kernels.
-FOLDERS = {
-    "top_k": "top_k",
-    "scatter_nd": "scatter_nd",
-    "quantized_matmul": "gemm",
-    "matmul_integer": "gemm",
-}
+FOLDERS = {"top_k": "top_k", "scatter_nd": "scatter_nd", "quantized_matmul": "gemm", "matmul_integer": "gemm"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class OnnxDispatchable:
 
 
 @dataclass(frozen=True, slots=True)
-class Place(Binding):
+class OnnxBinding(Binding):
     """A tensor in a buffer."""
 
     dtype: np.dtype[Any]
@@ -54,8 +54,8 @@ class OnnxDispatch:
 
     dispatchable: str
     prepared: Any  # dmlcpu.interop.onnx.BackendRep
-    inputs: dict[str, Place]
-    outputs: dict[str, Place]
+    inputs: dict[str, OnnxBinding]
+    outputs: dict[str, OnnxBinding]
     zeros: dict[str, Tensor]  # inputs that are not bound
 
     def run(self, memory: dict[str, Array]) -> None:
@@ -82,7 +82,7 @@ class OnnxDispatch:
                 place.view(memory[place.resource])[...] = results[name]
 
 
-def _check_result(name: str, result: Array, place: Place) -> None:
+def _check_result(name: str, result: Array, place: OnnxBinding) -> None:
     if result.dtype != place.dtype:
         raise ValueError(f"{name} is of {result.dtype}, though the model says {place.dtype}")
     if place.shape is not None and result.shape != place.shape:
@@ -141,7 +141,7 @@ def load_onnx_dispatch(
     """Return a dispatch with its bindings; None, with the faults noted, if some are missing, unknown or do not fit."""
     prepared = dispatchable.prepared
     tensors = {**prepared.outputs, **prepared.inputs}
-    places: dict[str, Place] = {}
+    places: dict[str, OnnxBinding] = {}
     for name, source, here in sources(given, (), faults):  # an ONNX model has no arrays of tensors
         buffer, offset = load_binding(source, buffers, here)
         if name not in tensors:
@@ -204,7 +204,9 @@ def _known(tensor: Any, free: int | None) -> tuple[int, ...] | None:
     return None if None in sizes else sizes  # type: ignore[return-value]
 
 
-def _place(name: str, tensor: Any, shape: tuple[int, ...], buffer: Buffer, offset: int, faults: Faults) -> Place | None:
+def _place(
+    name: str, tensor: Any, shape: tuple[int, ...], buffer: Buffer, offset: int, faults: Faults
+) -> OnnxBinding | None:
     """Return a tensor's place in a buffer; None, with the fault noted, if the type or the size does not fit."""
     data_type = _data_type(tensor)
     assert data_type is not None
@@ -213,7 +215,7 @@ def _place(name: str, tensor: Any, shape: tuple[int, ...], buffer: Buffer, offse
         faults.add(f"{buffer.name!r} of {buffer.data_type.name}", f"{data_type.name} (the type of {name}{of})")
         return None
     nbytes = math.prod(shape) * tensor.dtype.itemsize
-    place = Place(buffer.name, offset, nbytes, tensor.dtype, None if buffer.deferred else shape)
+    place = OnnxBinding(buffer.name, offset, nbytes, tensor.dtype, None if buffer.deferred else shape)
     fits = buffer.deferred or check_size(place, buffer, f"{data_type.name} of shape {list(shape)}", faults)
     return place if fits else None
 

@@ -105,7 +105,7 @@ class NumbaLayer:
     def _start(self) -> None:
         """Start the layer and measure what a launch takes after a rest."""
         start()
-        nothing = cfunc(types.void(types.intp, types.intp))(_nothing)
+        nothing = cfunc(types.void(types.intp, types.intp))(lambda _part, _parts: None)
         times = []
         for _ in range(_TRIALS + 1):  # the first compiles
             time.sleep(_REST)
@@ -126,10 +126,6 @@ class NumbaLayer:
     def close(self) -> None:
         """Launch nothing any more, which a forked child must not."""
         self._closed = True
-
-
-def _nothing(part, parts):  # type: ignore[no-untyped-def]
-    pass
 
 
 def start() -> None:
