@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import pytest
 from job_files import ROOT, assert_best, best, contents, each_best, environment, outcomes, save_inputs, save_jobs
 
 from dmlcpu.batch import BatchResult, run_jobs
+from dmlcpu.batch.files import targets
 from dmlcpu.batch.files.targets import FileWriter
 from dmlcpu.batch.jobs import run as run_module
 
@@ -134,9 +136,9 @@ def full_disk(monkeypatch: pytest.MonkeyPatch, stage: str, fails: Callable[[str]
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     class File(io.FileIO):
-        def __init__(self, path: str) -> None:
+        def __init__(self, path: str, mode: str) -> None:
             check("create", path)
-            super().__init__(path, "x")
+            super().__init__(path, mode)
 
         def write(self, content: Any) -> int:
             written = super().write(bytes(content)[:10])
@@ -156,7 +158,7 @@ def full_disk(monkeypatch: pytest.MonkeyPatch, stage: str, fails: Callable[[str]
         real_replace(source, target)
 
     real_pwrite, real_fsync, real_replace = os.pwrite, os.fsync, os.replace
-    monkeypatch.setattr(FileWriter, "_create", lambda writer: File(writer._temporary))
+    monkeypatch.setattr(targets, "io", SimpleNamespace(FileIO=File))
     monkeypatch.setattr(os, "pwrite", pwrite)
     monkeypatch.setattr(os, "fsync", fsync)
     monkeypatch.setattr(os, "replace", replace)
