@@ -121,7 +121,7 @@ def scatter_nd(
     array([1, 0, 2])
     """
     call = check(x, indices, updates, reduction, mode)
-    result = allocate(call, out)
+    result = empty_result(call.x.shape, call.x.dtype) if out is None else allocate(call, out)
     if out is not None and call.x is not result and same_memory(call.x, result):
         call = call._replace(x=result)
     execute(call, result)
@@ -158,11 +158,9 @@ def check(x: Any, indices: Any, updates: Any, reduction: Any, mode: Any) -> Call
     return Call(x, indices, updates, reduction, mode)
 
 
-def allocate(call: Call, out: Array | None) -> Array:
-    """Return the array the result is written to: a new one, or `out` if it fits."""
+def allocate(call: Call, out: Array) -> Array:
+    """Return `out` if the result can be written to it, or refuse it."""
     x = call.x
-    if out is None:
-        return empty_result(x.shape, x.dtype)
     out = check_output("scatter_nd", "out", out, x.shape, x.dtype)
     check_apart("scatter_nd", "out", out, {"indices": call.indices, "updates": call.updates})
     if not same_memory(x, out):
