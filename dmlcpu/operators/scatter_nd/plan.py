@@ -81,6 +81,7 @@ def element_type(x: Array, updates: Array, out: Array, reduction: str) -> np.dty
     return _WORDS[multiple & -multiple]  # the lowest bit set anywhere
 
 
+@functools.lru_cache(maxsize=256)
 def aligned_type(dtype: np.dtype[Any], reduction: str) -> np.dtype[Any]:
     """Return the same of aligned arrays: there is no need to look at addresses."""
     return _WORDS[min(dtype.alignment, 8)] if reduction == "none" else np.dtype(_COMPUTED_AS[type_name(dtype)])
