@@ -142,8 +142,9 @@ class CompiledOperator:
         """Take over the owned tensors, and prepare how to run with them."""
         self._run = self.desc._make_run(owned)
         self._owned = owned
-        slots = [self._slots[name] for name in self._run.words]
-        self._packed = [(slot.name, slot.dtype, slot.shape, self._run.words[slot.name]) for slot in slots]
+        # What `_packed_words` looks for; nothing if the kernels also read owned tensors.
+        words = self._run.words if self._run.words.keys() <= self._slots.keys() else {}
+        self._packed = [(name, self._slots[name].dtype, self._slots[name].shape, word) for name, word in words.items()]
 
     def __repr__(self) -> str:
         return f"<CompiledOperator {self.desc.operator} at {full_name(self.feature_level)}>"
@@ -204,7 +205,7 @@ class CompiledOperator:
         if self._arrays:
             tensors = self._by_element(tensors)
         run = self._run
-        if run.packed and len(tensors) == len(self._packed) and can_compile():
+        if run.packed and 0 < len(tensors) == len(self._packed) and can_compile():
             packed = self._packed_words(tensors)
             if packed is not None:
                 return run.packed(tensors, packed)
