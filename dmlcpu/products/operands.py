@@ -38,7 +38,7 @@ class Call(NamedTuple):
     y_scale: Array | None
     y_zero_point: Array | None
     dtype: np.dtype[Any]  # of the result
-    matrix: Shape  # the result's, as of matrices
+    matrix: Shape  # the result's, with the dimensions that 1-D operands drop
     shape: Shape  # the result's, without the dimensions that 1-D operands drop
 
 
