@@ -18,7 +18,7 @@ _SMALL = 1 << 20
 _BUNDLE = 32
 _LONGEST = 0.1  # seconds of small jobs after which their files are brought to the disk, however few they are
 # Threads that write large files: while one waits for the disk, another can write (on ext4 three and more gain nothing).
-# For the files of small jobs one is enough; a second one takes time from this thread.
+# For the files of small jobs a second one gains nothing (3,000 jobs of 64 KB, Zen 4).
 _WRITERS = 2
 _AHEAD = 8  # jobs that are read ahead, at most
 
