@@ -13,10 +13,9 @@ from dmlcpu.common.block_reader import BLOCK, Buffer, as_source, cut_within, ext
 from dmlcpu.common.regions import Estimate, Region, Sink, Source, Tensor
 from dmlcpu.common.stand_ins import bind, strides_of
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR
-from dmlcpu.kernels.gemm.table import ROWS
 from dmlcpu.products.operands import PARAMETERS, Call, Rhs, Shape, execute, parameters_of
 from dmlcpu.products.packing import PackedMatrix, pack_b
-from dmlcpu.products.plan import Layout, Plan, plan
+from dmlcpu.products.plan import Layout, Plan, form_of, plan
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.memory import packed_strides
@@ -135,7 +134,9 @@ def _packed_part(b: PackedMatrix, region: Region) -> PackedMatrix:
     for n, where in zip(batch, region, strict=False):
         place = place * n + where.start
     panels, sums = b.panels.reshape(each, -1)[place], b.sums.reshape(each, -1)[place]
-    return PackedMatrix((*[1] * len(batch), *b.shape[-2:]), b.dtype, b.layout, panels, sums)
+    return PackedMatrix(
+        (*[1] * len(batch), *b.shape[-2:]), b.dtype, b.layout, panels, sums, 0 if b.saturating == 0 else None
+    )
 
 
 def _packs(call: Call, cut: Cut) -> bool:
@@ -217,6 +218,6 @@ def _plan(call: Call) -> Plan | None:
         Layout(b.shape, (0,) * b.ndim if is_packed else strides_of(b), b.dtype),
         Layout(call.matrix, packed_strides(call.matrix, call.dtype.itemsize), call.dtype),
         tuple([None if each is None else each.shape for each in parameters_of(call)]),
-        b.layout if is_packed else ROWS,
+        *form_of(b),
         threads.budget(),
     )

@@ -10,10 +10,9 @@ from dmlcpu.common.arguments import Array
 from dmlcpu.directml.base import Bound, OperatorDesc, Run, View, dml_name, without_leading
 from dmlcpu.directml.checks import check_range
 from dmlcpu.directml.tensor import TensorDesc
-from dmlcpu.kernels.gemm.table import ROWS
 from dmlcpu.products.operands import OPERANDS, PARAMETERS, Call, execute
 from dmlcpu.products.packing import pack_b
-from dmlcpu.products.plan import Layout, flat, plan, rhs, run, word_of
+from dmlcpu.products.plan import Layout, flat, form_of, plan, rhs, run, word_of
 from dmlcpu.products.quantization import check_scale
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.memory import packed_strides
@@ -80,8 +79,8 @@ class ProductDesc(OperatorDesc):
         layouts = [Layout(each.sizes, packed_strides(each.sizes, each.dtype.itemsize), each.dtype) for each in tensors]
         parameters = [getattr(self, _FIELDS[operand], None) for operand in PARAMETERS]
         sizes = tuple([None if tensor is None else (1, *tensor.sizes)[-2:] for tensor in parameters])
-        b_layout = owned["b_tensor"].layout if "b_tensor" in owned else ROWS
-        plan_within = lru_cache(maxsize=8)(partial(plan, self.KERNELS, *layouts, sizes, b_layout))
+        form = form_of(owned.get("b_tensor"))
+        plan_within = lru_cache(maxsize=8)(partial(plan, self.KERNELS, *layouts, sizes, *form))
 
         def check(bound: Bound) -> None:
             for name in scales:

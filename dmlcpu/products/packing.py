@@ -20,7 +20,7 @@ from dmlcpu.products.quantization import check_matrix
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.memory import aligned_empty, first_word, packed_strides, words
-from dmlcpu.runtime.records import CACHE_LINE, fill
+from dmlcpu.runtime.records import CACHE_LINE, CELL, fill
 from dmlcpu.runtime.threads import Budget
 
 _BYTE = np.dtype(np.uint8)
@@ -40,6 +40,10 @@ class PackedMatrix:
     layout : str
         The name of the packed form: signed bytes, four along K in a word, panels of 32 columns. The kernels of all
         instruction sets read it, so a packed matrix can be stored or sent to another machine.
+    saturating : int or None
+        How many pairs of its bytes do not fit AVX2's instruction for bytes, which adds two products in 16 bits: the
+        fewer, the faster are products on processors with AVX2 alone. Results are exact in any case. None if it is not
+        known, as for matrices packed by earlier versions.
     """
 
     shape: tuple[int, ...]
@@ -47,6 +51,7 @@ class PackedMatrix:
     layout: str
     panels: Array  # int64, flat: (batches, panels, groups of four rows, 32 columns) words of 32 bits
     sums: Array  # int64, flat: (batches, padded columns)
+    saturating: int | None = None
 
     @property
     def ndim(self) -> int:
@@ -57,7 +62,7 @@ class PackedMatrix:
         return f"PackedMatrix(shape={self.shape}, dtype={self.dtype}, layout={self.layout!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return PackedMatrix, (self.shape, self.dtype, self.layout, self.panels, self.sums)
+        return PackedMatrix, (self.shape, self.dtype, self.layout, self.panels, self.sums, self.saturating)
 
     def __post_init__(self) -> None:
         """Refuse another layout; copy unpickled arrays that do not lie on a cache line, or cannot be written to."""
@@ -107,12 +112,15 @@ def pack_b(b: ArrayLike) -> PackedMatrix:
     padded = math.prod(batch) * panels_of(columns) * NR
     panels, sums = aligned_empty(padded * groups_of(depth) // 2, np.int64), aligned_empty(padded, np.int64)
     sums[...] = 0
+    saturating = None
     if not can_compile():
         _pack(b, panels, sums)
     elif b.size:
-        run, work = _pack_plan(b.shape, b.strides, b.dtype, threads.budget())
-        run(words(b, _BYTE), panels.view(np.uint32), sums, work)
-    return PackedMatrix(b.shape, b.dtype, LAYOUT, panels, sums)
+        parts, run, work = _pack_plan(b.shape, b.strides, b.dtype, threads.budget())
+        found = np.zeros(parts * CACHE_LINE // CELL, np.int64)
+        run(words(b, _BYTE), panels.view(np.uint32), sums, found, work)
+        saturating = int(found.sum())
+    return PackedMatrix(b.shape, b.dtype, LAYOUT, panels, sums, saturating)
 
 
 def _pack(b: Array, panels: Array, sums: Array) -> None:
@@ -145,8 +153,8 @@ def _rows_of(panels: Array, shape: tuple[int, ...]) -> Array:
 @functools.lru_cache(maxsize=1024)
 def _pack_plan(
     shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any], budget: Budget
-) -> tuple[Callable[..., Any], NDArray[np.int64]]:
-    """Return the kernel, for the parts that the work is cut into, and the work record of matrices of this layout."""
+) -> tuple[int, Callable[..., Any], NDArray[np.int64]]:
+    """Return the number of parts, the kernel for them, and the work record of matrices of this layout."""
     *batch, depth, columns = shape
     matrices = math.prod(batch)
     parts = budget.parts(work=math.prod(shape) // 8, most=matrices * panels_of(columns))
@@ -160,7 +168,7 @@ def _pack_plan(
         walk=walk_of(sizes),
         b=matrix_fields(shape, strides, along_batch),
     )
-    return registry.find("quantized_matmul", "pack").kernel.for_parts(parts), work
+    return parts, registry.find("quantized_matmul", "pack").kernel.for_parts(parts), work
 
 
 def matrix_fields(shape: tuple[int, ...], strides: tuple[int, ...], along_batch: list[int]) -> dict[str, Any]:

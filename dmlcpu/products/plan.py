@@ -57,14 +57,23 @@ def plan(
     out: Layout,
     parameters: tuple[tuple[int, ...] | None, ...],
     b_layout: str,
+    is_exact: bool,
     budget: Budget,
 ) -> Plan:
-    """Choose the kernel and cut the work. parameters: shapes, in the kernels' order; b_layout: as packed, or ROWS."""
+    """Choose the kernel and cut the work.
+
+    parameters: shapes, in the kernels' order; b_layout: as packed, or ROWS; is_exact: no pair of bytes of b saturates.
+    """
     *batch, rows, columns = out.shape
     problem = Problem(math.prod(batch), rows, columns, a.shape[-1], b.strides[-1])
     product, reason = _kernel_for(operator, problem, b_layout, budget.kernel)
     is_packed = b_layout != ROWS
-    cuts = _cut_skinny(problem, budget) if product.is_skinny else _cut_tiles(product, problem, is_packed, budget)
+    has_forms = product.has_forms and not is_exact
+    cuts = (
+        _cut_skinny(problem, budget)
+        if product.is_skinny
+        else _cut_tiles(product, problem, is_packed, has_forms, budget)
+    )
     threads, row_parts, column_parts, cut = cuts
     _log.debug("%s: %s by %s: %s (%s), %d parts", operator, a.shape, b.shape, product.name, reason, threads)
     is_wide = problem.depth > NARROW and not (product.epilogue.wraps and out.dtype.itemsize == 4)
@@ -75,6 +84,7 @@ def plan(
             WORK,
             **_sizes(problem, row_parts, column_parts, cut, out.dtype),
             **_arrays(a, b, out, parameters, is_packed, is_wide),
+            is_exact=is_exact,
         ),
         Workspace(SHARES + threads * cut.share_cells),
     )
@@ -148,7 +158,9 @@ def _batch_strides(layout: Layout, ndim: int) -> tuple[int, ...]:
     return (0,) * (ndim - len(own)) + tuple(stride if size > 1 else 0 for size, stride in pairs)
 
 
-def _cut_tiles(product: Product, problem: Problem, is_packed: bool, budget: Budget) -> tuple[int, int, int, Cut]:
+def _cut_tiles(
+    product: Product, problem: Problem, is_packed: bool, has_forms: bool, budget: Budget
+) -> tuple[int, int, int, Cut]:
     """Cut a product of packed operands; return threads, parts of the rows, parts of the columns, and blocks."""
     batches, rows, columns, depth, _ = problem
     panels, tiles = panels_of(columns), -(-rows // product.mr)
@@ -160,7 +172,8 @@ def _cut_tiles(product: Product, problem: Problem, is_packed: bool, budget: Budg
     while threads > 1 and batches * row_parts * column_parts < _TASKS * threads and 2 * column_parts <= panels:
         column_parts *= 2
     threads = min(threads, batches * row_parts * column_parts)
-    cut = cut_tiles(rows, columns, depth, product.mr, row_parts, column_parts, is_packed, second_level_cache())
+    cache = second_level_cache()
+    cut = cut_tiles(rows, columns, depth, product.mr, row_parts, column_parts, is_packed, has_forms, cache)
     return threads, row_parts, column_parts, cut
 
 
@@ -199,9 +212,13 @@ def multiply(
     shapes = tuple([None if parameter is None else parameter.shape for parameter in parameters])
     a_layout, out_layout = Layout(a.shape, a.strides, a.dtype), Layout(out.shape, out.strides, out.dtype)
     b_layout = Layout(b.shape, (0,) * b.ndim if isinstance(b, PackedMatrix) else b.strides, b.dtype)
-    form = b.layout if isinstance(b, PackedMatrix) else ROWS
-    chosen = plan(operator, a_layout, b_layout, out_layout, shapes, form, budget)
+    chosen = plan(operator, a_layout, b_layout, out_layout, shapes, *form_of(b), budget)
     run(chosen, bytes_of(a), *rhs(b), *[flat(parameter) for parameter in parameters], words(out, word_of(out.dtype)))
+
+
+def form_of(b: Array | PackedMatrix | None) -> tuple[str, bool]:
+    """Return the layout of a right-hand side, and whether it is known that no pair of its bytes saturates."""
+    return (b.layout, b.saturating == 0) if isinstance(b, PackedMatrix) else (ROWS, False)
 
 
 def word_of(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -45,11 +45,12 @@ _CACHE, _HIGHEST = second_level_cache(), np.uint64(np.iinfo(np.int64).max)
 def _best(*, is_skinny):
     """Return the kernel of the highest instruction set, but AMX, whose tiles take too much of a stack."""
     able = (row for row in registry.available("quantized_matmul", "dot") if row.is_skinny == is_skinny)
-    return next(row.kernel.share for row in able if is_skinny or row.mr == MR)
+    return next(row for row in able if is_skinny or row.mr == MR)
 
 
-_product: Any = None  # `compiled_multiply` replaces these two names
+_product: Any = None  # `compiled_multiply` replaces these names
 _skinny: Any = None
+_has_forms = False
 
 
 @device
@@ -58,7 +59,7 @@ def cut(rows, depth, columns):
     if fits_few_rows(rows, columns, depth, 1):
         room = CELL * (STACK - SHARES - fixed_cells(rows, depth)) - (rows + 1) * 4 * NR
         return True, cut_skinny(rows, columns, depth, 1, min(SKINNY_SUMS, room))
-    return False, cut_tiles(rows, columns, depth, MR, 1, 1, False, _CACHE)
+    return False, cut_tiles(rows, columns, depth, MR, 1, 1, False, _has_forms, _CACHE)
 
 
 @device
@@ -68,9 +69,10 @@ def fill(works, sizes, counts, options, own):
     work = record_at(works, 0, WORK)
     work.M, work.N, work.K, work.groups, work.panels = rows, columns, depth, groups_of(depth), panels_of(columns)
     work.tasks, work.row_parts, work.column_parts, work.NC, work.slots = 1, 1, 1, own.NC, own.slots
-    work.keeps_rows, work.share_cells, work.is_wide = own.keeps_rows, own.share_cells, depth > NARROW
+    work.keeps_rows, work.row_words, work.share_cells = own.keeps_rows, own.row_words, own.share_cells
+    work.is_wide = depth > NARROW
     work.a_sign_flip, work.b_sign_flip, work.lowest, work.highest = options
-    work.b_is_packed = 0
+    work.b_is_packed, work.is_exact = 0, 0
     work.walk.dims, work.walk.sizes[0] = 1, 1
     work.a.start, work.a.row, work.a.column, work.a.strides[0] = 0, depth, 1, 0
     work.b.start, work.b.row, work.b.column, work.b.strides[0] = 0, columns, 1, 0
@@ -129,7 +131,9 @@ def signature(bytes_):
 @functools.cache
 def compiled_multiply():
     """Return `multiply` with the kernels for this processor."""
-    return variant(multiply, "multiply", _product=_best(is_skinny=False), _skinny=_best(is_skinny=True)).share
+    tiles, skinny = _best(is_skinny=False), _best(is_skinny=True)
+    names = {"_product": tiles.kernel.share, "_skinny": skinny.kernel.share, "_has_forms": tiles.has_forms}
+    return variant(multiply, "multiply", **names).share
 
 
 OFFERS = {"multiply": Offer(compiled_multiply, signature)}

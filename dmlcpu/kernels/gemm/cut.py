@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-from dmlcpu.kernels.gemm.microkernels.microkernel import NR, PREFETCH
+from dmlcpu.kernels.gemm.microkernels.microkernel import NR
 from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK
-from dmlcpu.kernels.gemm.work import MOST_PANELS, NARROW, SPACE_CELLS, groups_of, lhs_cells, panels_of
+from dmlcpu.kernels.gemm.work import MOST_PANELS, NARROW, SPACE_CELLS, groups_of, lhs_cells, panels_of, rhs_cells
 from dmlcpu.runtime.jit import shared
 
 MOST_ROWS = 16  # with more rows, packing b pays (Xeon with VNNI)
@@ -21,6 +21,7 @@ class Cut(NamedTuple):
     NC: int
     slots: int
     keeps_rows: bool
+    row_words: int
     share_cells: int
 
 
@@ -32,20 +33,31 @@ def fits_few_rows(rows: int, columns: int, depth: int, column_step: int) -> bool
 
 @shared
 def cut_tiles(
-    rows: int, columns: int, depth: int, mr: int, row_parts: int, column_parts: int, is_packed: bool, cache: int
+    rows: int,
+    columns: int,
+    depth: int,
+    mr: int,
+    row_parts: int,
+    column_parts: int,
+    is_packed: bool,
+    has_forms: bool,
+    cache: int,
 ) -> Cut:
-    """Return how a product of packed operands is cut. mr: rows of its tallest tile; cache: bytes of the second one."""
+    """Return how a product of packed operands is cut.
+
+    mr: rows of its tallest tile; has_forms: bytes may become int16; cache: bytes of the second one.
+    """
     groups, panels = groups_of(depth), panels_of(columns)
-    NC = max(1, min(cache // 2 // max(1, 4 * groups * NR), MOST_PANELS, -(-panels // column_parts)))
-    tiles, tile = -(-rows // mr), lhs_cells(groups, mr)
+    row_words = 2 * groups if has_forms else groups
+    NC = max(1, min(cache // 2 // max(1, 4 * row_words * NR), MOST_PANELS, -(-panels // column_parts)))
+    tiles, tile = -(-rows // mr), lhs_cells(row_words, mr)
     slots = -(-tiles // row_parts)
     # Each block of columns reads all rows again.
     keeps_rows = panels > NC and 8 * slots * tile <= KEPT_LHS
     if not keeps_rows:
         slots = 1
-    # Microkernels prefetch this far beyond the end: without a gap they would take the next share's tile from its core.
-    rhs = 0 if is_packed else (NC * groups + PREFETCH) * NR // 2
-    return Cut(NC, slots, keeps_rows, SPACE_CELLS + slots * tile + rhs)
+    rhs = (0 if is_packed else rhs_cells(NC, groups)) + (rhs_cells(NC, row_words) if has_forms else 0)
+    return Cut(NC, slots, keeps_rows, row_words, SPACE_CELLS + slots * tile + rhs)
 
 
 @shared
@@ -53,7 +65,7 @@ def cut_skinny(rows: int, columns: int, depth: int, column_parts: int, sums: int
     """Return how a product of few rows is cut. sums: bytes that the sums of a block of columns may take."""
     blocks = -(-columns // BLOCK)
     NC = BLOCK // NR * max(1, min(sums // ((rows + 1) * 4 * BLOCK), -(-blocks // column_parts)))
-    return Cut(NC, 1, True, fixed_cells(rows, depth) + (rows + 1) * step_of(NC) // 2)
+    return Cut(NC, 1, True, groups_of(depth), fixed_cells(rows, depth) + (rows + 1) * step_of(NC) // 2)
 
 
 @shared

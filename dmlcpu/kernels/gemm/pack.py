@@ -7,6 +7,7 @@ along K, NR). Every instruction set reads this one layout. Edges are filled with
 
 import numpy as np
 
+from dmlcpu.kernels.gemm.microkernels.forms import count_saturating
 from dmlcpu.kernels.gemm.microkernels.microkernel import KC, NR, ROW_STEP
 from dmlcpu.kernels.gemm.microkernels.packing import STEP, load_word, pack_groups, pack_words, sum_of_words
 from dmlcpu.kernels.gemm.work import MATRIX, groups_of, panels_of
@@ -14,7 +15,7 @@ from dmlcpu.kernels.walk import WALK, offset, share
 from dmlcpu.runtime.intrinsics import as_words
 from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.kernel import kernel
-from dmlcpu.runtime.records import record, record_at
+from dmlcpu.runtime.records import CACHE_LINE, CELL, record, record_at
 
 LAYOUT = f"s8_k4_n{NR}"  # signed bytes, four along K in a word, panels of NR columns
 
@@ -76,12 +77,13 @@ def pack_row(a, place, is_there, row, tall, work, words, wants_sum):
 
 
 @device
-def pack_panels(b, place, first, last, N, K, matrix, sign_flip, words, sums):
+def pack_panels(b, place, first, last, N, K, matrix, sign_flip, words, sums, counts):
     """Pack panels first, ..., last - 1 of the matrix at b[place], one after the other, and sum their columns.
 
-    words: uint32 (panels, groups, NR), sums: int64 (panels, NR), but flat.
+    words: uint32 (panels, groups, NR), sums: int64 (panels, NR), but flat. Return how many pairs of bytes saturate, if
+    `counts` holds: see forms.py.
     """
-    groups = groups_of(K)
+    groups, saturating = groups_of(K), 0
     for j in range((last - first) * NR):
         sums[j] = 0
     for run in range(0, groups, RUN):
@@ -89,6 +91,10 @@ def pack_panels(b, place, first, last, N, K, matrix, sign_flip, words, sums):
             number, width = panel - first, min(NR, N - panel * NR)
             pack_run(b, place + panel * NR * matrix.column, run, min(run + RUN, groups), width, K, matrix, sign_flip,
                      as_words(words, number * groups * NR, words), as_words(sums, number * NR, sums))  # fmt: skip
+            if counts:
+                there = (min(run + RUN, groups) - run) * NR
+                saturating += count_saturating(words, (number * groups + run) * NR, there // STEP)
+    return saturating
 
 
 @device
@@ -122,15 +128,21 @@ def pack_columns(b, place, first, last, matrix, sign_flip, words, sums):
 
 
 @kernel
-def pack(part, parts, b, words, sums, works):
-    """Pack a share of the panels of some matrices. words: uint32, sums: int64, both of all panels, but flat."""
-    work = record_at(works, 0, WORK)
+def pack(part, parts, b, words, sums, saturating, works):
+    """Pack a share of the panels of some matrices. words: uint32, sums: int64, both of all panels, but flat.
+
+    saturating: for each share the number of pairs that saturate, on a cache line of its own.
+    """
+    work, found = record_at(works, 0, WORK), 0
     panels, groups = panels_of(work.N), groups_of(work.K)
     first, last = share(part, parts, work.matrices * panels)
     while first < last:
         number = first // panels
         end = min(last, (number + 1) * panels)
         place = work.b.start + offset(work.walk, work.b.strides, number)
-        pack_panels(b, place, first - number * panels, end - number * panels, work.N, work.K, work.b, work.sign_flip,
-                    as_words(words, first * groups * NR, words), as_words(sums, first * NR, sums))  # fmt: skip
+        first_panel, last_panel = first - number * panels, end - number * panels
+        found += pack_panels(b, place, first_panel, last_panel, work.N, work.K, work.b, work.sign_flip,
+                             as_words(words, first * groups * NR, words), as_words(sums, first * NR, sums),
+                             True)  # fmt: skip
         first = end
+    saturating[part * CACHE_LINE // CELL] = found

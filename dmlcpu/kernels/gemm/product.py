@@ -2,6 +2,7 @@
 
     for each task (batch, rows, panels):                          product
         for each NC panels of b, kept in the second cache:        run_task     packs them, unless b is packed
+            choose their form                                     forms.py     for AVX2 without VNNI alone
             for each MR rows of a:                                run_block    packs them, unless they are kept
                 for each panel:                                   run_tile
                     acc = the zero points' terms                  zero_points.py
@@ -11,7 +12,7 @@
 The right column names the function, or the file, of each step.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from dmlcpu.kernels.gemm.epilogue import REQUANTIZE, Epilogue, Tile
 from dmlcpu.kernels.gemm.microkernels.generic import GENERIC
 from dmlcpu.kernels.gemm.microkernels.microkernel import KC, MR, NR, ROW_STEP, TALLEST, Microkernel, make_dot
 from dmlcpu.kernels.gemm.pack import pack_panels, pack_rows
-from dmlcpu.kernels.gemm.work import COUNTER, SPACE, WORK, Arrays, lhs_cells, lhs_of, origin_of, space_of
+from dmlcpu.kernels.gemm.work import COUNTER, SPACE, WORK, Arrays, lhs_cells, lhs_of, origin_of, rhs_cells, space_of
 from dmlcpu.kernels.gemm.zero_points import any_b_zero, load_a_zeros, load_bias, start, start_wide
 from dmlcpu.kernels.walk import share
 from dmlcpu.runtime.atomics import fetch_add
@@ -30,8 +31,9 @@ from dmlcpu.runtime.records import record_at
 from dmlcpu.runtime.variants import variant
 
 # Each variant replaces these names: MR and HALF, the rows of a tile (the others have 4 and 1), the microkernel for each
-# height, `begin` and `end`, which frame all products of a thread, and the epilogue.
-HALF = 8
+# height, `begin` and `end`, which frame all products of a thread, and the epilogue. A variant with forms also replaces
+# COUNTS, whether packing counts saturating pairs, and the functions up to `complete`.
+HALF, CHUNK, COUNTS = 8, KC, False
 dot_mr = dot_half = dot_4 = dot_1 = make_dot(1, GENERIC)
 prepare_columns, prepare_rows, epilogue = REQUANTIZE.names().values()
 
@@ -42,6 +44,56 @@ def nothing():
 
 
 begin = end = nothing
+
+
+BYTES, CUT, INT16, WIDENING = range(4)  # see forms.py; elsewhere all blocks are BYTES
+
+
+class Form(NamedTuple):
+    """How the words of a block of panels are multiplied."""
+
+    number: int
+    words: np.ndarray
+    cuts: np.ndarray  # int64: what the words lack
+    groups: int  # of a panel: twice as many if they are int16
+
+
+@inlined
+def form_rhs(words, saturating, panels, rows, slot, work, scratch):
+    """Return the form of packed panels.
+
+    saturating: pairs of bytes that saturate, -1 if it is not known; rows: of a; slot: of a copy in the workspace.
+    """
+    return Form(BYTES, words, scratch, work.groups)
+
+
+@inlined
+def form_lhs(form, words, height, work):
+    """Change packed rows to the form that a block of panels needs."""
+
+
+@inlined
+def has_form(form, space):
+    """Return whether kept rows have the form that a block of panels needs."""
+    return True
+
+
+@inlined
+def multiply_tile(form, height, lhs, lhs_at, rhs_at, depth, c_in, step, acc):
+    """Add rows @ panel for a chunk of K."""
+    if height == MR:
+        dot_mr(lhs, lhs_at, form.words, rhs_at, depth, c_in, 0, step, acc)
+    elif height == HALF:
+        dot_half(lhs, lhs_at, form.words, rhs_at, depth, c_in, 0, step, acc)
+    elif height == 4:
+        dot_4(lhs, lhs_at, form.words, rhs_at, depth, c_in, 0, step, acc)
+    else:
+        dot_1(lhs, lhs_at, form.words, rhs_at, depth, c_in, 0, step, acc)
+
+
+@inlined
+def complete(form, panel, height, lhs, acc):
+    """Add the products that a form leaves out."""
 
 
 class Task(NamedTuple):
@@ -58,7 +110,7 @@ class Block(NamedTuple):
 
     first: int
     last: int
-    words: np.ndarray
+    form: Form
     sums: np.ndarray  # of their columns
     has_b_zero: bool
     from_bias: bool  # all rows of a tile start with the bias
@@ -72,12 +124,21 @@ def run_task(number, part, has_rows, arrays, work, scratch):
     has_b_zero = any_b_zero(origin, arrays, work)
     for first in range(task.first_panel, task.last_panel, work.NC):
         last = min(first + work.NC, task.last_panel)
-        words, sums = rhs_of(first, last, part, origin, arrays, work, scratch)
+        words, sums, saturating = packed_rhs(first, last, part, origin, arrays, work, scratch)
         load_bias(first * NR, (last - first) * NR, sums, origin, arrays, work, space.columns)
         prepare_columns(first * NR, (last - first) * NR, origin, arrays, work, space.columns)
-        block = Block(first, last, words, sums, has_b_zero, work.same_start and not has_b_zero)
-        run_block(task, block, has_rows and work.keeps_rows, part, origin, arrays, work, scratch)
+        slot = rhs_of(part, work) + (0 if work.b_is_packed else rhs_cells(work.NC, work.groups))
+        form = form_rhs(words, saturating, last - first, task.last_row - task.first_row, slot, work, scratch)
+        block = Block(first, last, form, sums, has_b_zero, work.same_start and not has_b_zero)
+        has_rows = has_form(form, space) and has_rows and work.keeps_rows
+        run_block(task, block, has_rows, part, origin, arrays, work, scratch)
         has_rows = True
+
+
+@device
+def rhs_of(part, work):
+    """Return where the panels of a share begin: those that it packs, then a copy in another form."""
+    return lhs_of(part, work) + work.slots * lhs_cells(work.row_words, MR)
 
 
 @inlined
@@ -90,17 +151,19 @@ def task_of(number, work):
 
 
 @device
-def rhs_of(first, last, part, origin, arrays, work, scratch):
-    """Return panels of b, packed, and the sums of their columns."""
+def packed_rhs(first, last, part, origin, arrays, work, scratch):
+    """Return panels of b, packed, the sums of their columns, and how many of their pairs saturate, -1 if unknown."""
     if work.b_is_packed:
         panel = origin.b * work.panels + first
         words = as_words(arrays.packed, panel * work.groups * NR // 2, np.uint32)
-        return words, as_words(arrays.packed_sums, panel * NR, np.int64)
+        return words, as_words(arrays.packed_sums, panel * NR, np.int64), np.int64(work.is_exact) - 1
     space = record_at(scratch, space_of(part, work), SPACE)
-    words = as_words(scratch, lhs_of(part, work) + work.slots * lhs_cells(work.groups, MR), np.uint32)
+    words = as_words(scratch, rhs_of(part, work), np.uint32)
     sums = as_words(space.columns.sums, 0, np.int64)
-    pack_panels(arrays.b, origin.b, first, last, work.N, work.K, work.b, work.b_sign_flip, words, sums)
-    return words, sums
+    saturating = pack_panels(
+        arrays.b, origin.b, first, last, work.N, work.K, work.b, work.b_sign_flip, words, sums, COUNTS
+    )
+    return words, sums, np.int64(saturating)
 
 
 @device  # not inlined, for registers of its own: inlined, small products took up to a quarter longer
@@ -109,11 +172,12 @@ def run_block(task, block, has_rows, part, origin, arrays, work, scratch):
     space = record_at(scratch, space_of(part, work), SPACE)
     for row in range(task.first_row, task.last_row, MR):
         count = min(MR, task.last_row - row)
-        height = MR if count > HALF else HALF if count > 4 else 4 if count > 1 else 1
-        slot = lhs_of(part, work) + (row - task.first_row) // MR % work.slots * lhs_cells(work.groups, MR)
+        height = MR if count > HALF or block.form.number == INT16 else HALF if count > 4 else 4 if count > 1 else 1
+        slot = lhs_of(part, work) + (row - task.first_row) // MR % work.slots * lhs_cells(work.row_words, MR)
         row_sums, lhs = as_words(scratch, slot, np.int64), as_words(scratch, slot + TALLEST, np.uint32)
         if not has_rows:
             pack_rows(arrays.a, origin.a + row * work.a.row, count, height, MR, work, lhs, row_sums, block.has_b_zero)
+            form_lhs(block.form, lhs, height, work)
         if row == task.first_row or not work.same_rows:
             load_a_zeros(row, task.last_row, MR, origin, arrays, work, space.rows)
             prepare_rows(row, task.last_row, MR, origin, arrays, work, space.rows)
@@ -142,21 +206,16 @@ def run_tile(tile, height, lhs, row_sums, block, origin, arrays, work, space):
 @inlined
 def accumulate(column, height, lhs, block, work, space):
     """Add rows @ panel to the accumulators, KC words of K at a time."""
-    from_bias, is_wide, groups = block.from_bias, work.is_wide, work.groups
-    for chunk in range(0, groups, KC):
+    from_bias, is_wide, groups = block.from_bias, work.is_wide, block.form.groups
+    for chunk in range(0, groups, CHUNK):
         c_in, step = either(from_bias, space.columns.bias, column, space.acc), 0 if from_bias else NR
-        lhs_at, rhs_at, depth = chunk // KC * MR * ROW_STEP, column * groups + chunk * NR, min(KC, groups - chunk)
-        if height == MR:
-            dot_mr(lhs, lhs_at, block.words, rhs_at, depth, c_in, 0, step, space.acc)
-        elif height == HALF:
-            dot_half(lhs, lhs_at, block.words, rhs_at, depth, c_in, 0, step, space.acc)
-        elif height == 4:
-            dot_4(lhs, lhs_at, block.words, rhs_at, depth, c_in, 0, step, space.acc)
-        else:
-            dot_1(lhs, lhs_at, block.words, rhs_at, depth, c_in, 0, step, space.acc)
+        lhs_at, rhs_at = chunk // KC * MR * ROW_STEP + chunk % KC, column * groups + chunk * NR
+        depth = min(CHUNK, groups - chunk)
+        multiply_tile(block.form, height, lhs, lhs_at, rhs_at, depth, c_in, step, space.acc)
         from_bias = False
         if is_wide:
             widen(height, space.acc, space.wide)
+    complete(block.form, column // NR, height, lhs, space.acc)
 
 
 @device
@@ -189,8 +248,16 @@ def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_
 
 def make_product(microkernel: Microkernel, using: Epilogue) -> Kernel:
     """Return the product by a microkernel for vectors, with an epilogue."""
-    heights = {"dot_mr": MR, "dot_half": HALF, "dot_4": 4, "dot_1": 1}
-    dots = {name: make_dot(height, microkernel) for name, height in heights.items()}
+    return variant(product, name_of(microkernel, using), HALF=microkernel.half, **dots_of(microkernel), **using.names())
+
+
+def name_of(microkernel: Microkernel, using: Epilogue) -> str:
+    """Return the name of a product by a microkernel for vectors."""
     rows, columns, depth = microkernel.block
-    name = f"dot_u8s8{using.suffix}_{rows}x{columns}x{depth}_{microkernel.name}"
-    return variant(product, name, **dots, **using.names())
+    return f"dot_u8s8{using.suffix}_{rows}x{columns}x{depth}_{microkernel.name}"
+
+
+def dots_of(microkernel: Microkernel) -> dict[str, Any]:
+    """Return the microkernel for each height of a tile."""
+    heights = {"dot_mr": MR, "dot_half": microkernel.half, "dot_4": 4, "dot_1": 1}
+    return {name: make_dot(height, microkernel) for name, height in heights.items()}

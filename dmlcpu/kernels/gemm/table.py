@@ -53,6 +53,11 @@ class Product(Row):
         return RATES[self.isa]
 
     @property
+    def has_forms(self) -> bool:
+        """Whether it looks for pairs of bytes that saturate."""
+        return self.home == "forms.make_formed_product"
+
+    @property
     def is_skinny(self) -> bool:
         """Whether it is for few rows: its work is cut by columns alone, and each task reads all rows of a."""
         return self.rhs_layouts == (ROWS,)
@@ -64,6 +69,7 @@ class Product(Row):
 
 # The function that makes a kernel, its tallest tile, and the right-hand sides that it takes.
 _VECTORS = "product.make_product", MR, NR, (LAYOUT, ROWS)
+_FORMS = "forms.make_formed_product", MR, NR, (LAYOUT, ROWS)
 _TILES = "tiles.make_amx_product", TALLEST, NR, (LAYOUT, ROWS)
 _SKINNY = "skinny.make_skinny", MOST_ROWS, BLOCK, (ROWS,)
 
@@ -81,14 +87,14 @@ def _rows(how: tuple[str, int, int, tuple[str, ...]], microkernel: str, *names: 
 KERNELS = (
     Row("quantized_matmul", "pack", "pack", Isa.GENERIC, "gemm.pack"),
     *_rows(_VECTORS, "generic.GENERIC", "dot_u8s8_4x8x4_generic", "dot_u8s8_s32_4x8x4_generic"),
-    *_rows(_VECTORS, "x86.AVX2", "dot_u8s8_4x16x4_avx2", "dot_u8s8_s32_4x16x4_avx2"),
+    *_rows(_FORMS, "x86.AVX2", "dot_u8s8_4x16x4_avx2", "dot_u8s8_s32_4x16x4_avx2"),
     *_rows(_VECTORS, "x86.AVXVNNI", "dot_u8s8_6x16x4_avxvnni", "dot_u8s8_s32_6x16x4_avxvnni"),
     *_rows(_VECTORS, "x86.AVX512VNNI", "dot_u8s8_12x32x4_avx512vnni", "dot_u8s8_s32_12x32x4_avx512vnni"),
     *_rows(_TILES, "x86.AVX512VNNI", "dot_u8s8_32x32x64_amx", "dot_u8s8_s32_32x32x64_amx"),
     *_rows(_VECTORS, "arm64.DOTPROD", "dot_u8s8_4x16x4_dotprod", "dot_u8s8_s32_4x16x4_dotprod"),
     *_rows(_VECTORS, "arm64.I8MM", "dot_u8s8_6x16x4_i8mm", "dot_u8s8_s32_6x16x4_i8mm"),
     *_rows(_SKINNY, "generic.GENERIC", "skinny_u8s8_16x16_generic", "skinny_u8s8_s32_16x16_generic"),
-    *_rows(_SKINNY, "x86.AVX2", "skinny_u8s8_32x16_avx2", "skinny_u8s8_s32_32x16_avx2"),
+    *_rows(_SKINNY, "x86.AVX2_WIDENING", "skinny_u8s8_32x16_avx2", "skinny_u8s8_s32_32x16_avx2"),
     *_rows(_SKINNY, "x86.AVXVNNI", "skinny_u8s8_32x16_avxvnni", "skinny_u8s8_s32_32x16_avxvnni"),
     *_rows(_SKINNY, "x86.AVX512VNNI", "skinny_u8s8_64x16_avx512vnni", "skinny_u8s8_s32_64x16_avx512vnni"),
     *_rows(_SKINNY, "arm64.DOTPROD", "skinny_u8s8_16x16_dotprod", "skinny_u8s8_s32_16x16_dotprod"),

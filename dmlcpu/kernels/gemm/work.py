@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dmlcpu.kernels.gemm.microkernels.microkernel import KC, NR, ROW_STEP, TALLEST
+from dmlcpu.kernels.gemm.microkernels.microkernel import KC, NR, PREFETCH, ROW_STEP, TALLEST
 from dmlcpu.kernels.walk import STRIDES, WALK
 from dmlcpu.runtime.jit import device, shared
 from dmlcpu.runtime.records import CACHE_LINE, CELL, cells_of, record
@@ -27,6 +27,7 @@ WORK = record(
     N=np.int64,
     K=np.int64,
     groups=np.int64,  # words of four bytes along K
+    row_words=np.int64,  # words of a packed row of a in the workspace: groups, or twice as many if it may be int16
     panels=np.int64,
     tasks=np.int64,
     row_parts=np.int64,  # tasks along the rows of a product, and along its columns
@@ -43,6 +44,7 @@ WORK = record(
     a_sign_flip=np.int64,  # exclusive or with it makes a's bytes unsigned
     b_sign_flip=np.int64,  # and b's bytes signed
     b_is_packed=np.int64,
+    is_exact=np.int64,  # no pair of bytes of b saturates; see forms.py
     lowest=np.int64,  # of y's type
     highest=np.int64,
     walk=WALK,  # the batch
@@ -62,6 +64,7 @@ SPACE = record(
     CACHE_LINE,
     acc=(np.int32, (TALLEST, NR)),  # the accumulators
     wide=(np.float64, (TALLEST, NR)),  # exact for integers up to 2**53
+    is_int16=(np.int64, 1),  # the form of the packed rows of a; see forms.py
     rows=record(
         CACHE_LINE,
         a_zero=(np.int64, TALLEST),
@@ -171,6 +174,15 @@ def lhs_of(part, work):
 def lhs_cells(groups: int, rows: int) -> int:
     """Return the workspace of a packed tile of a."""
     return TALLEST + (groups + KC - 1) // KC * rows * ROW_STEP // 2
+
+
+@shared
+def rhs_cells(panels: int, groups: int) -> int:
+    """Return the workspace of packed panels, and of the gap behind them.
+
+    Microkernels prefetch beyond the end: without a gap they would take the next share's tile from its core.
+    """
+    return (panels * groups + PREFETCH) * NR // 2
 
 
 SPACE_CELLS = cells_of(SPACE)

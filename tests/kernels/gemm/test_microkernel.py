@@ -5,9 +5,10 @@ import pytest
 from numba import njit
 from tile_products import check_products, microkernels
 
-from dmlcpu.kernels.gemm.microkernels import generic
+from dmlcpu.kernels.gemm.microkernels import generic, x86
 from dmlcpu.kernels.gemm.microkernels.microkernel import KC, MR, NR, ROW_STEP, make_dot
 from dmlcpu.kernels.gemm.microkernels.rows import add_row, scale_int_row
+from dmlcpu.runtime.isa import Isa, allowed
 from dmlcpu.runtime.memory import aligned_empty
 from dmlcpu.runtime.records import CACHE_LINE, cells_of, record, record_at
 
@@ -25,8 +26,27 @@ def test_products_are_added_to_what_the_accumulators_start_with(microkernel, row
     def dot(a, a_start, b, b_start, groups, c_in, first, step, acc):
         intrinsic(a, a_start, b, b_start, groups, c_in, first, step, acc)
 
+    lowest = -64 if microkernel == x86.AVX2 else -128  # no pair of bytes saturates
     for groups in (0, 1, 2, 17, KC):
-        check_products(dot, rows, groups)
+        check_products(dot, rows, groups, lowest)
+
+
+@pytest.mark.skipif(Isa.AVX2 not in allowed(), reason="needs AVX2")
+@pytest.mark.parametrize("rows", [1, 4, 8, MR])
+@pytest.mark.parametrize(
+    ("microkernel", "types"),
+    [(x86.AVX2_INT16, (np.int16, np.int16)), (x86.AVX2_WIDENING, (np.uint8, np.int8))],
+    ids=["int16", "widening"],
+)
+def test_other_microkernels_of_avx2(microkernel, types, rows):
+    intrinsic = make_dot(rows, microkernel)
+
+    @njit
+    def dot(a, a_start, b, b_start, groups, c_in, first, step, acc):
+        intrinsic(a, a_start, b, b_start, groups, c_in, first, step, acc)
+
+    for groups in (0, 1, 2, 17, KC):
+        check_products(dot, rows, groups, types=types)
 
 
 @pytest.mark.parametrize("beyond", [{"vectors": 3}, {"vectors": 16}, {"rows": MR + 1}])

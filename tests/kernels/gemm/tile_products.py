@@ -15,19 +15,23 @@ def microkernels(*, is_skinny: bool) -> list[Microkernel]:
     return [registry.load(f"gemm.microkernels.{row.microkernel}") for row in rows if row.is_skinny == is_skinny]
 
 
-def check_products(dot, rows, groups):
-    """Compare a dot of `make_dot` with NumPy; accumulators wrap, and data around the operands must not matter."""
+def check_products(dot, rows, groups, lowest=-128, types=(np.uint8, np.int8)):
+    """Compare a dot of `make_dot` with NumPy; accumulators wrap, and data around the operands must not matter.
+
+    lowest: of b's elements; types: of the elements of both words.
+    """
     rng = np.random.default_rng(rows)
-    a = rng.integers(0, 256, (rows, 4 * groups), np.uint8)
-    b = rng.integers(-128, 128, (4 * groups, NR), np.int8)
+    depth = 4 // np.dtype(types[0]).itemsize  # elements of a word
+    a = rng.integers(0, 256, (rows, depth * groups), types[0])
+    b = rng.integers(lowest, -lowest, (depth * groups, NR), types[1])
     if groups == KC:
-        a[...], b[...] = 255, -128
+        a[...], b[...] = 255, lowest
     lhs = aligned_empty(LHS + rows * ROW_STEP, np.uint32)
     lhs[...] = 0x01010101
     for row in range(rows):
         lhs[LHS + row * ROW_STEP :][:groups] = a[row].view(np.uint32)
     rhs = aligned_empty(RHS + groups * NR, np.uint32)
-    rhs[RHS:] = b.reshape(groups, 4, NR).swapaxes(1, 2).copy().view(np.uint32).reshape(-1)
+    rhs[RHS:] = b.reshape(groups, depth, NR).swapaxes(1, 2).copy().view(np.uint32).reshape(-1)
     product = a.astype(np.int64) @ b.astype(np.int64)
     for step, is_same, two_dimensional in (NR, True, False), (NR, False, True), (0, False, False), (0, False, True):
         acc = aligned_empty((rows + 1) * NR, np.int32)

@@ -8,8 +8,9 @@ word of the left is copied to all lanes of a vector. With a vector of words of t
 which are added to that lane's accumulator. Accumulators wrap at 32 bits, so they are exact whenever the result fits.
 """
 
+import contextlib
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from numba.core import cgutils
@@ -60,6 +61,11 @@ class Microkernel(NamedTuple):
     def block(self) -> tuple[int, int, int]:
         """Rows, columns and depth of the part that is in registers at a time."""
         return self.rows, self.lanes * self.vectors, 4
+
+    @property
+    def half(self) -> int:
+        """The rows of a tile of about half the height: eight, or fewer for whole blocks."""
+        return 8 - 8 % min(self.rows, 8)
 
     @property
     def align(self) -> int:
@@ -113,37 +119,64 @@ def make_tile_operation(needs: Isa, emit: Callable[..., None]) -> Any:
 
 
 def emit_dot(builder: Any, x: Operands, microkernel: Microkernel, rows: int) -> None:
-    """Emit the code of `make_dot`."""
-    _, columns, _ = microkernel.block
-    for first in range(0, rows, microkernel.rows):
-        block = range(first, min(rows, first + microkernel.rows))
-        for column in range(0, NR, columns):
-            _emit_block(builder, microkernel, block, column, x)
+    """Emit the code of `make_dot`: loops over the blocks of a tile, and the products of a block."""
+    number = x.groups.type
+    # A single row leaves registers for all columns, so it reads a panel in the order of memory.
+    vectors = NR // microkernel.lanes if rows == 1 else microkernel.vectors
+    height = min(rows, microkernel.rows)
+    # Columns come first: the rows of a tile are smaller than a panel, and stay in the nearest cache.
+    with _blocks(builder, number, NR, vectors * microkernel.lanes) as column:
+        with _blocks(builder, number, rows - rows % height, height) as row:
+            _emit_block(builder, microkernel, height, vectors, row, column, x)
+        if rows % height:
+            _emit_block(builder, microkernel, rows % height, vectors, number(rows - rows % height), column, x)
 
 
-def _emit_block(builder: Any, microkernel: Microkernel, rows: Iterable[int], column: int, x: Operands) -> None:
-    """Emit the products of the rows and columns that are in registers at a time."""
+@contextlib.contextmanager
+def _blocks(builder: Any, number: Any, size: int, step: int) -> Iterator[Any]:
+    """Emit a loop over 0, step, ..., size - step; a single turn needs no loop."""
+    if step == size:
+        yield number(0)
+    else:
+        with cgutils.for_range(builder, number(size // step), intp=number) as loop:
+            yield builder.mul(loop.index, number(step))
+
+
+def _emit_block(
+    builder: Any, microkernel: Microkernel, rows: int, vectors: int, row: Any, column: Any, x: Operands
+) -> None:
+    """Emit the products of the rows and columns that are in registers at a time. row, column: the first ones."""
     number, lanes, align = x.groups.type, microkernel.lanes, microkernel.align
+    c_in = builder.gep(x.c_in, [builder.add(builder.mul(row, x.step), column)])
+    tile = builder.gep(x.acc, [builder.add(builder.mul(row, number(NR)), column)])
     acc = {}
-    for row in rows:
-        for v in range(microkernel.vectors):
-            place = builder.add(builder.mul(number(row), x.step), number(column + v * lanes))
-            before = load(builder, builder.gep(x.c_in, [place]), lanes, align)
-            acc[row, v] = cgutils.alloca_once_value(builder, before)
+    for i in range(rows):
+        line = builder.gep(c_in, [builder.mul(number(i), x.step)])
+        for v in range(vectors):
+            before = load(builder, builder.gep(line, [number(v * lanes)]), lanes, align)
+            acc[i, v] = cgutils.alloca_once_value(builder, before)
     zero = constant(vector(WORD, lanes), 0)
-    sums = [cgutils.alloca_once_value(builder, zero) for _ in range(microkernel.vectors) if microkernel.lhs_offset]
-    b = builder.gep(x.b, [number(column)])
+    sums = [cgutils.alloca_once_value(builder, zero) for _ in range(vectors) if microkernel.lhs_offset]
+    a = builder.gep(x.a, [builder.mul(row, number(ROW_STEP))])
+    b = builder.gep(x.b, [column])
     with cgutils.for_range(builder, x.groups, intp=number) as loop:
-        _emit_group(builder, microkernel, x.a, b, loop.index, acc, sums)
-    for (row, v), total in acc.items():
+        _emit_group(builder, microkernel, vectors, a, b, loop.index, acc, sums)
+    for (i, v), total in acc.items():
         result = builder.load(total)
         if sums:
             result = builder.add(result, emit_correction(builder, microkernel, builder.load(sums[v])))
-        store(builder, result, builder.gep(x.acc, [number(row * NR + column + v * lanes)]), align)
+        store(builder, result, builder.gep(tile, [number(i * NR + v * lanes)]), align)
 
 
 def _emit_group(
-    builder: Any, microkernel: Microkernel, a: Any, b: Any, group: Any, acc: dict[tuple[int, int], Any], sums: list[Any]
+    builder: Any,
+    microkernel: Microkernel,
+    vectors: int,
+    a: Any,
+    b: Any,
+    group: Any,
+    acc: dict[tuple[int, int], Any],
+    sums: list[Any],
 ) -> None:
     """Emit the products of a group of four. acc: allocated vectors by (row, vector); sums: of the columns, if any."""
     number, lanes = group.type, microkernel.lanes
@@ -151,14 +184,14 @@ def _emit_group(
     words = builder.gep(a, [group])
     for place in range(0, NR, CACHE_LINE // 4):
         emit_prefetch(builder, builder.gep(line, [number(PREFETCH * NR + place)]))
-    places = [builder.gep(line, [number(v * lanes)]) for v in range(microkernel.vectors)]
+    places = [builder.gep(line, [number(v * lanes)]) for v in range(vectors)]
     rhs = [microkernel.prepare_rhs(builder, load(builder, place, lanes, microkernel.align)) for place in places]
     for total, own in zip(sums, rhs, strict=False):
         builder.store(emit_column_sum(builder, microkernel, builder.load(total), own), total)
     for row in sorted({row for row, _ in acc}):
         copies = splat(builder, builder.load(builder.gep(words, [number(row * ROW_STEP)])), lanes)
         lhs = microkernel.prepare_lhs(builder, copies)
-        for v in range(microkernel.vectors):
+        for v in range(vectors):
             total = acc[row, v]
             builder.store(microkernel.multiply(builder, builder.load(total), lhs, rhs[v]), total)
 

@@ -1,0 +1,164 @@
+"""Products on processors with AVX2 alone, whose instruction for bytes adds pairs of products in 16 bits and saturates.
+
+vpmaddubsw gives a0 b0 + a1 b1 of unsigned a and signed b, which fits int16 for any a if |b0 + b1| <= 128: both products
+have one sign, or they make up for each other. A larger pair *saturates*. Weights of 7 bits have none, weights of 8 bits
+that are normally distributed about 3 in 1,000, and random bytes a quarter. So each block of panels gets a form:
+
+- BYTES: no pair saturates; the block is multiplied as it is
+- CUT: few pairs do; the second byte of each is brought nearer to zero, and what it lost, times a, is added to the tile
+- INT16: many do; bytes become int16, which takes a third longer (on Intel's processors, a half)
+- WIDENING: too few rows to look at the block or copy it; bytes are widened in registers
+"""
+
+import numpy as np
+
+from dmlcpu.kernels.gemm.epilogue import Epilogue
+from dmlcpu.kernels.gemm.microkernels.forms import count_saturating, lowest_bit, saturating_pairs, widen_lhs, widen_rhs
+from dmlcpu.kernels.gemm.microkernels.microkernel import KC, MR, NR, ROW_STEP, Microkernel, make_dot
+from dmlcpu.kernels.gemm.microkernels.packing import STEP
+from dmlcpu.kernels.gemm.microkernels.x86 import AVX2_INT16, AVX2_WIDENING
+from dmlcpu.kernels.gemm.product import BYTES, CUT, INT16, WIDENING, Form, name_of, product
+from dmlcpu.runtime.intrinsics import as_words
+from dmlcpu.runtime.jit import device, inlined
+from dmlcpu.runtime.kernel import Kernel
+from dmlcpu.runtime.variants import specialized, variant
+
+WIDENED_ROWS = 48  # with at most this many rows of a, a copy of b takes longer than it saves
+
+CHUNK = 128  # words of K: rows and panel then stay in a first cache of 32 KiB (with 256, 5 to 10 % slower)
+FEW = 128  # at most one pair in FEW is cut
+LOWEST_BYTE = np.uint32(0xFF)
+
+dot_widened_4, dot_widened_1 = make_dot(4, AVX2_WIDENING), make_dot(1, AVX2_WIDENING)
+dot_int16 = make_dot(MR, AVX2_INT16)
+dot_4 = dot_1 = dot_widened_1  # each variant replaces these two
+
+
+@device
+def form_rhs(words, saturating, panels, rows, slot, work, scratch):
+    """Choose the form of a block, and copy the block if it changes. slot: of NC panels of int16."""
+    groups, copy = work.groups, as_words(scratch, slot, np.uint32)
+    cuts = as_words(scratch, slot + work.NC * groups * NR // 2, np.int64)  # the second half
+    size = panels * groups * NR
+    if saturating < 0 and rows > WIDENED_ROWS:
+        saturating = count_saturating(words, 0, size // STEP)
+    if saturating == 0:
+        return Form(BYTES, words, cuts, groups)
+    if rows <= WIDENED_ROWS:
+        return Form(WIDENING, words, cuts, groups)
+    if FEW * saturating <= 2 * size and not work.is_wide:
+        cut_pairs(words, panels, groups, copy, cuts)
+        return Form(CUT, copy, cuts, groups)
+    widen_rhs(words, 0, panels * groups, copy, 0)
+    return Form(INT16, copy, cuts, 2 * groups)
+
+
+@device
+def cut_pairs(words, panels, groups, copy, cuts):
+    """Copy panels, and cut their saturating pairs.
+
+    cuts: where those of each panel begin, and where the last panel's end; then for each cut byte its row (from bit 13
+    on), its column in the panel (from bit 8 on), and what it lost (int8).
+    """
+    end = panels + 1
+    for panel in range(panels):
+        cuts[panel] = end
+        for i in range(panel * groups * NR, (panel + 1) * groups * NR):
+            copy[i] = words[i]
+        for group in range(groups):
+            for first in range(0, NR, STEP):
+                at = (panel * groups + group) * NR + first
+                mask = saturating_pairs(words, at)
+                while mask:
+                    pair = lowest_bit(mask)  # in the order of memory: two of a word
+                    mask &= mask - np.uint32(1)
+                    column, shift = pair // 2, np.uint32(16 * (pair % 2))
+                    lost = cut_pair(copy, at + column, shift)
+                    row = 4 * group + 2 * (pair % 2) + 1
+                    cuts[end] = row << 13 | (first + column) << 8 | (lost & 255)
+                    end += 1
+    cuts[panels] = end
+
+
+@inlined
+def cut_pair(words, at, shift):
+    """Bring the second byte of a saturating pair of words[at] nearer to zero, as far as it must; return the rest."""
+    pair = words[at] >> shift
+    one, other = np.int64(np.int8(pair)), np.int64(np.int8(pair >> np.uint32(8)))
+    kept = (128 if other > 0 else -128) - one
+    above = shift + np.uint32(8)
+    words[at] = words[at] & ~(LOWEST_BYTE << above) | (np.uint32(kept) & LOWEST_BYTE) << above
+    return other - kept
+
+
+@inlined
+def complete(form, panel, height, lhs, acc):
+    """Add a times what cut bytes lost."""
+    if form.number == CUT:
+        for i in range(form.cuts[panel], form.cuts[panel + 1]):
+            cut = form.cuts[i]
+            k, column, lost = cut >> 13, cut >> 8 & (NR - 1), np.int32(np.int8(cut))
+            at, shift = k // 4 // KC * MR * ROW_STEP + k // 4 % KC, np.uint32(8 * (k % 4))
+            for row in range(height):
+                acc[row, column] += np.int32(lhs[at + row * ROW_STEP] >> shift & LOWEST_BYTE) * lost
+
+
+@inlined
+def has_form(form, space):
+    """Return whether kept rows have the form of a block, and note that they have it from now on."""
+    is_int16 = np.int64(form.number == INT16)
+    had = space.is_int16[0] == is_int16
+    space.is_int16[0] = is_int16
+    return had
+
+
+@device
+def form_lhs(form, words, height, work):
+    """Widen packed rows in place if the form asks for it, from their ends on: two words take the place of one."""
+    if form.number != INT16:
+        return
+    last = (work.groups - 1) // KC * KC
+    for chunk in range(last, -1, -KC):
+        depth = min(KC, work.groups - chunk)
+        for half in range(KC // 2, -1, -KC // 2):
+            count = min(depth - half, KC // 2)
+            source, target = chunk // KC * MR * ROW_STEP + half, (2 * chunk // KC + 2 * half // KC) * MR * ROW_STEP
+            for row in range(height if count > 0 else 0):
+                at = row * ROW_STEP
+                widen_lhs(words, source + at, (count + STEP - 1) // STEP, words, target + at)
+
+
+@inlined
+def multiply_tile(form, height, lhs, lhs_at, rhs_at, depth, c_in, step, acc):
+    """Add rows @ panel for a chunk of K, four rows at a time, but of int16 all rows together."""
+    if form.number == INT16:
+        dot_int16(lhs, lhs_at, form.words, rhs_at, depth, c_in, 0, step, acc)
+        return
+    for row in range(0, height, 4):
+        at, first, rows = lhs_at + row * ROW_STEP, row * step, as_words(acc, row * NR, acc)
+        if form.number == WIDENING:
+            if height == 1:
+                dot_widened_1(lhs, at, form.words, rhs_at, depth, c_in, first, step, rows)
+            else:
+                dot_widened_4(lhs, at, form.words, rhs_at, depth, c_in, first, step, rows)
+        elif height == 1:
+            dot_1(lhs, at, form.words, rhs_at, depth, c_in, first, step, rows)
+        else:
+            dot_4(lhs, at, form.words, rhs_at, depth, c_in, first, step, rows)
+
+
+def make_formed_product(microkernel: Microkernel, using: Epilogue) -> Kernel:
+    """Return the product by a microkernel that multiplies bytes where no pair saturates, with an epilogue."""
+    dots = {f"dot_{rows}": make_dot(rows, microkernel) for rows in (4, 1)}
+    return variant(
+        product,
+        name_of(microkernel, using),
+        COUNTS=True,
+        CHUNK=CHUNK,
+        form_rhs=form_rhs,
+        form_lhs=form_lhs,
+        has_form=has_form,
+        multiply_tile=specialized(multiply_tile, **dots),
+        complete=complete,
+        **using.names(),
+    )

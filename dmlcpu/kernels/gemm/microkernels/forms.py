@@ -1,0 +1,71 @@
+"""Vector operations that look for saturating pairs of bytes, and widen bytes to int16; see gemm/forms.py.
+
+An int16 word has two elements: bytes 0 and 2 of a word of four bytes make the first such word, 1 and 3 the second.
+"""
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, types
+
+from dmlcpu.kernels.gemm.microkernels.generic import widen_signed, widen_unsigned
+from dmlcpu.kernels.gemm.microkernels.microkernel import NR
+from dmlcpu.kernels.gemm.microkernels.packing import STEP
+from dmlcpu.kernels.gemm.microkernels.vectors import WORD, constant, shuffle, vector
+from dmlcpu.runtime.intrinsics import Elements, emitted
+
+_MASK = ir.IntType(2 * STEP)
+
+
+@emitted
+def saturating_pairs(builder, words, first) -> types.uint32:
+    """Return which pairs of signed bytes of words[first : first + STEP] saturate, a bit for each."""
+    return _emit_saturating(builder, words, first)
+
+
+@emitted
+def count_saturating(builder, words, first, count) -> types.intp:
+    """Return how many pairs of signed bytes of words[first : first + STEP * count] saturate."""
+    number = first.type
+    total = cgutils.alloca_once_value(builder, number(0))
+    with cgutils.for_range(builder, count, intp=number) as loop:
+        mask = _emit_saturating(builder, words, builder.add(first, builder.mul(loop.index, number(STEP))))
+        found = builder.zext(builder.ctpop(mask), number)
+        builder.store(builder.add(builder.load(total), found), total)
+    return builder.load(total)
+
+
+def _emit_saturating(builder: Any, words: Elements, first: Any) -> Any:
+    even, odd = widen_signed(builder, words.load(first, STEP))
+    above = builder.add(builder.add(even, odd), constant(even.type, 128))
+    return builder.bitcast(builder.icmp_unsigned(">", above, constant(even.type, 256)), _MASK)
+
+
+@emitted
+def lowest_bit(builder, mask: types.uint32) -> types.intp:
+    """Return the number of the lowest bit that is set; one is."""
+    return builder.zext(builder.cttz(mask, ir.IntType(1)(1)), ir.IntType(64))
+
+
+@emitted
+def widen_lhs(builder, words, source, count, target, first):
+    """Widen STEP * count words of unsigned bytes to int16, from the last on, so that they may be widened in place."""
+    number, line = source.type, vector(WORD, STEP)
+    with cgutils.for_range(builder, count, intp=number) as loop:
+        at = builder.mul(builder.sub(builder.sub(count, loop.index), number(1)), number(STEP))
+        pairs = [
+            builder.bitcast(half, line) for half in widen_unsigned(builder, words.load(builder.add(source, at), STEP))
+        ]
+        both = shuffle(builder, pairs[0], pairs[1], [i + part for i in range(STEP) for part in (0, STEP)])
+        target.store(both, builder.add(first, builder.mul(at, number(2))))
+
+
+@emitted
+def widen_rhs(builder, words, source, count, target, first):
+    """Widen `count` groups of NR words of signed bytes to int16: each makes two groups."""
+    number, line = source.type, vector(WORD, NR)
+    with cgutils.for_range(builder, count, intp=number) as loop:
+        group = words.load(builder.add(source, builder.mul(loop.index, number(NR))), NR)
+        at = builder.add(first, builder.mul(loop.index, number(2 * NR)))
+        for i, half in enumerate(widen_signed(builder, group)):
+            target.store(builder.bitcast(half, line), builder.add(at, number(i * NR)))

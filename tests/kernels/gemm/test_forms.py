@@ -1,0 +1,87 @@
+"""The forms that blocks of b take on AVX2: each is forced, and gives the exact product."""
+
+import numpy as np
+import pytest
+
+import dmlcpu
+from dmlcpu import reference
+from dmlcpu.kernels.gemm import forms
+from dmlcpu.kernels.gemm.microkernels.microkernel import KC, MR, NR
+from dmlcpu.products.packing import PackedMatrix, pack_b
+from dmlcpu.runtime.isa import Isa, allowed
+from dmlcpu.runtime.threads import use_budget
+
+pytestmark = pytest.mark.skipif(Isa.AVX2 not in allowed(), reason="needs AVX2")
+
+KERNEL = "dot_u8s8_s32_4x16x4_avx2"
+ROWS = forms.WIDENED_ROWS + MR + 1  # enough for copies, in tiles of several heights
+
+
+def weights(rng, shape, share):
+    """Return int8 with about this share of pairs that saturate, those of both signs, and the largest."""
+    b = rng.integers(-64, 65, shape)
+    b[:-1:2][rng.random(b[:-1:2].shape) < share] = 127
+    b[1::2][b[:-1:2][: b[1::2].shape[0]] == 127] = rng.choice([2, 64, 127])
+    flipped = rng.random(shape[1]) < 0.5
+    b[:, flipped] = -b[:, flipped] - 1
+    return b.astype(np.int8)
+
+
+def multiply(a, b, threads=2):
+    with use_budget(threads, grain=1, kernel=KERNEL):
+        return dmlcpu.matmul_integer(a, None, b, None)
+
+
+@pytest.mark.parametrize("is_packed", [True, False], ids=["packed", "fresh"])
+@pytest.mark.parametrize("depth", [2, 31, 4 * forms.CHUNK, 4 * KC + 5, 10 * KC])
+@pytest.mark.parametrize("share", [0, 0.002, 0.3], ids=["bytes", "cut", "int16"])
+@pytest.mark.parametrize("rows", [1, 4, 5, ROWS])
+def test_each_form_is_exact(rows, share, depth, is_packed):
+    rng = np.random.default_rng(depth)
+    a = np.where(rng.random((rows, depth)) < 0.5, 255, rng.integers(0, 256, (rows, depth))).astype(np.uint8)
+    b = weights(rng, (depth, 3 * NR + 5), share)
+    product = multiply(a, pack_b(b) if is_packed else b)
+    np.testing.assert_array_equal(product, reference.matmul_integer(a, None, b, None))
+
+
+def test_blocks_of_one_matrix_have_forms_of_their_own():
+    """Rows that are kept from block to block change between bytes and int16."""
+    rng = np.random.default_rng(1)
+    depth = 12 * KC
+    shares = np.repeat([0, 0.3, 0.001, 0.3, 0], 8 * NR)
+    b = np.concatenate([weights(rng, (depth, NR), share) for share in shares[::NR]], axis=1)
+    a = rng.integers(0, 256, (ROWS, depth), np.uint8)
+    for given in (b, pack_b(b)):
+        for threads in (1, 3):
+            expected = a.astype(np.int32) @ b.astype(np.int32)
+            np.testing.assert_array_equal(multiply(a, given, threads), expected, f"{threads} threads")
+
+
+@pytest.mark.parametrize("pair", [(127, 2), (127, 127), (-128, -1), (-128, -128), (1, -128), (127, 1), (-64, -64)])
+def test_count_of_saturating_pairs_is_that_of_sums_beyond_128(pair):
+    b = np.zeros((9, 40), np.int8)
+    b[2:4, 3], b[6:8, 39] = pair, pair
+    assert pack_b(b).saturating == (2 if abs(sum(pair)) > 128 else 0)
+    assert pack_b(b.view(np.uint8) ^ np.uint8(128)).saturating == pack_b(b).saturating
+
+
+def test_most_cuts_that_are_allowed():
+    """One pair in FEW, all in one panel, whose list is the longest."""
+    depth = 2 * forms.FEW
+    b = np.zeros((depth, NR), np.int8)
+    b[:2] = -128
+    a = np.full((ROWS, depth), 255, np.uint8)
+    assert pack_b(b).saturating * forms.FEW == b.size // 2
+    np.testing.assert_array_equal(multiply(a, b), np.full((ROWS, NR), -128 * 2 * 255))
+
+
+def test_matrix_whose_saturating_pairs_are_not_known():
+    """Matrices packed by earlier versions have no count."""
+    rng = np.random.default_rng(3)
+    a = rng.integers(0, 256, (ROWS, 70), np.uint8)
+    for share in (0, 0.3):
+        b = weights(rng, (70, 50), share)
+        packed = pack_b(b)
+        older = PackedMatrix(packed.shape, packed.dtype, packed.layout, packed.panels, packed.sums)
+        assert older.saturating is None
+        np.testing.assert_array_equal(multiply(a, older), multiply(a, packed))
