@@ -119,24 +119,24 @@ def run_block(task, block, has_rows, part, origin, arrays, work, scratch):
             prepare_rows(row, task.last_row, MR, origin, arrays, work, space.rows)
         for panel in range(block.first, block.last):
             place = origin.y + row * work.y.row + panel * NR * work.y.column
-            tile = Tile(row, count, (panel - block.first) * NR, min(NR, work.N - panel * NR), place)
-            run_tile(tile, height, lhs, row_sums, block, origin, arrays, work, space)
+            tile = Tile(count, (panel - block.first) * NR, min(NR, work.N - panel * NR), place)
+            run_tile(tile, height, lhs, row_sums, block, arrays.y, work, space)
 
 
 @inlined
-def run_tile(tile, height, lhs, row_sums, block, origin, arrays, work, space):
+def run_tile(tile, height, lhs, row_sums, block, y, work, space):
     """Form the sums of a tile and hand them to the epilogue."""
     for i in range(tile.rows):
-        prefetch(arrays.y, tile.place + i * work.y.row)  # arrives while the sums are formed
+        prefetch(y, tile.place + i * work.y.row)  # arrives while the sums are formed
     if work.is_wide:
         start_wide(height, tile.column, row_sums, block.sums, work, space)
     elif not block.from_bias:
         start(height, tile.column, row_sums, block.has_b_zero, work, space)
     accumulate(tile.column, height, lhs, block, work, space)
     if work.is_wide:
-        epilogue(space.wide, tile, origin, arrays, work, space)
+        epilogue(space.wide, tile, y, work, space)
     else:
-        epilogue(space.acc, tile, origin, arrays, work, space)
+        epilogue(space.acc, tile, y, work, space)
 
 
 @inlined

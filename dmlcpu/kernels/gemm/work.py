@@ -65,6 +65,8 @@ SPACE = record(
     rows=record(
         CACHE_LINE,
         a_zero=(np.int64, TALLEST),
+        a_scale=(np.float32, TALLEST),
+        y_scale=(np.float32, TALLEST),
         y_zero=(np.uint8, TALLEST),
         lowest=(np.float32, TALLEST),  # limits of the rounded product, before y_zero is added
         highest=(np.float32, TALLEST),

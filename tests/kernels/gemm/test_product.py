@@ -31,12 +31,12 @@ def prepare_rows(first, last, height, origin, arrays, work, rows):
 
 
 @device
-def scaled(acc, tile, origin, arrays, work, space):
+def scaled(acc, tile, y, work, space):
     for row in range(tile.rows):
         for column in range(tile.columns):
             scale = space.rows.lowest[row] * space.columns.scale[tile.column + column]
             place = tile.place + row * work.y.row + column * work.y.column
-            arrays.y[place] = np.float32(acc[row, column]) * scale
+            y[place] = np.float32(acc[row, column]) * scale
 
 
 SCALED = Epilogue("_scaled", False, prepare_columns, prepare_rows, scaled)
