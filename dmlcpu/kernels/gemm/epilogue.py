@@ -56,7 +56,7 @@ def load_multipliers(first, count, origin, arrays, work, columns):
 
 @device
 def load_limits(first, last, height, origin, arrays, work, rows):
-    """Fill scales, y's zero points and limits of `height` rows from `first` on; from `last` on they repeat row last - 1."""
+    """Fill scales and y's zero points and limits of `height` rows from `first` on; the last row is repeated."""
     for i in range(height):
         row = min(first + i, last - 1)
         rows.a_scale[i] = arrays.a_scale[origin.a_scale + row * work.a_scale.step]

@@ -8,7 +8,7 @@ along K, NR). Every instruction set reads this one layout. Edges are filled with
 import numpy as np
 
 from dmlcpu.kernels.gemm.microkernels.microkernel import KC, NR, ROW_STEP
-from dmlcpu.kernels.gemm.microkernels.packing import STEP, load_word, pack_groups, pack_words, sum_of_words
+from dmlcpu.kernels.gemm.microkernels.packing import load_word, pack_groups, pack_words, sum_of_words
 from dmlcpu.kernels.gemm.work import MATRIX, groups_of, panels_of
 from dmlcpu.kernels.walk import WALK, offset, share
 from dmlcpu.runtime.intrinsics import as_words
@@ -48,31 +48,20 @@ def pack_rows(a, place, count, height, tall, work, words, sums, wants_sums):
 
     words: uint32 (chunks of KC, tall, ROW_STEP), but flat; sums: of each row's unsigned bytes, if wants_sums.
     """
+    step, depth_step, sign_flip, total = work.a.row, work.a.column, work.a_sign_flip, work.groups
     for row in range(height):
-        sums[row] = pack_row(a, place + row * work.a.row, row < count, row, tall, work, words, wants_sums)
-
-
-@device
-def pack_row(a, place, is_there, row, tall, work, words, wants_sum):
-    """Pack one row, or zeros; return the sum of its bytes."""
-    depth_step, sign_flip = work.a.column, work.a_sign_flip
-    total = 0
-    for first in range(0, work.groups, KC):
-        at = (first // KC * tall + row) * ROW_STEP
-        here = place + 4 * first * depth_step
-        last = min(KC, work.groups - first)
-        done = 0
-        if is_there and depth_step == 1:
-            done = min(last, work.K // 4 - first) // STEP * STEP
-            pack_words(a, here, done // STEP, sign_flip, words, at)
-            if wants_sum:
-                total += sum_of_words(words, at, done // STEP)
-        for i in range(done, last):
-            count = min(4, work.K - 4 * (first + i)) if is_there else 0
-            word = word_at(a, here + 4 * i * depth_step, depth_step, count, sign_flip)
-            words[at + i] = word
-            total += sum_of_bytes(word)
-    return total
+        sums[row] = 0
+    for first in range(0, total, KC):
+        at, here, groups = first // KC * tall * ROW_STEP, place + 4 * first * depth_step, min(KC, total - first)
+        done = min(groups, work.K // 4 - first) if depth_step == 1 else 0
+        pack_words(a, here, step, count, done, sign_flip, words, at)
+        for row in range(height):
+            line, is_there = at + row * ROW_STEP, row < count
+            for i in range(done if is_there else 0, groups):
+                there = min(4, work.K - 4 * (first + i)) if is_there else 0
+                words[line + i] = word_at(a, here + row * step + 4 * i * depth_step, depth_step, there, sign_flip)
+            if wants_sums:
+                sums[row] += sum_of_words(words, line, groups)
 
 
 @device

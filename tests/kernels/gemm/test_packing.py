@@ -5,7 +5,7 @@ import pytest
 from jitted import jitted
 
 from dmlcpu.kernels.gemm.microkernels import packing
-from dmlcpu.kernels.gemm.microkernels.microkernel import NR
+from dmlcpu.kernels.gemm.microkernels.microkernel import NR, ROW_STEP
 
 RNG = np.random.default_rng(3)
 
@@ -29,15 +29,19 @@ def test_pack_groups(dtype, count):
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
-def test_pack_words_and_their_sum(dtype):
-    a = RNG.integers(np.iinfo(dtype).min, np.iinfo(dtype).max + 1, 3 + 8 * packing.STEP).astype(dtype)
-    words = np.zeros(2 + 2 * packing.STEP, np.uint32)
+@pytest.mark.parametrize("count", [0, 1, 15, 16, 37])
+def test_pack_words_and_their_sums(dtype, count):
+    rows, step = 3, 4 * 37 + 5
+    a = RNG.integers(np.iinfo(dtype).min, np.iinfo(dtype).max + 1, 3 + rows * step).astype(dtype)
+    words = np.full(2 + rows * ROW_STEP, 7, np.uint32)
     flip = 0x80 if dtype == np.int8 else 0
-    pack_words(a.view(np.uint8), 3, 2, flip, words, 2)
-    unsigned = a[3:].astype(np.int64) + (128 if dtype == np.int8 else 0)
-    assert words[2:].view(np.uint8).tolist() == unsigned.tolist()
-    assert sum_of_words(words, 2, 2) == unsigned.sum()
-    assert sum_of_words(words, 2, 0) == 0
+    pack_words(a.view(np.uint8), 3, step, rows, count, flip, words, 2)
+    unsigned = a.astype(np.int64) + (128 if dtype == np.int8 else 0)
+    for row in range(rows):
+        expected, line = unsigned[3 + row * step :][: 4 * count], words[2 + row * ROW_STEP :][:ROW_STEP]
+        assert line[:count].view(np.uint8).tolist() == expected.tolist()
+        assert (line[count:] == 7).all()
+        assert sum_of_words(words, 2 + row * ROW_STEP, count) == expected.sum()
 
 
 def test_load_word_needs_no_alignment():
