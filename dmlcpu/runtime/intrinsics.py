@@ -3,12 +3,14 @@
 Each works on every little-endian processor that LLVM knows.
 """
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from llvmlite import ir
-from numba.core import types
+from llvmlite.ir.values import MDValue
+from numba.core import cgutils, types
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
@@ -112,6 +114,19 @@ def splat(builder: Any, value: Any, lanes: int) -> Any:
     """Emit a vector of one value."""
     first = builder.insert_element(ir.Constant(ir.VectorType(value.type, lanes), ir.Undefined), value, _INT(0))
     return builder.shuffle_vector(first, first, ir.Constant(ir.VectorType(_INT, lanes), [_INT(0)] * lanes))
+
+
+@contextlib.contextmanager
+def short_loop(builder: Any, count: Any) -> Iterator[Any]:
+    """Emit a loop that LLVM must not unroll, and yield its index. Of a few turns, unrolled code is longer and slower."""
+    module = builder.module
+    no_unrolling = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.disable")])
+    with cgutils.for_range(builder, count, intp=count.type) as loop:
+        yield loop.index
+        body = builder.block
+    name = MDValue(module, [], str(len(module.metadata)))
+    name.operands = name, no_unrolling  # LLVM knows a loop by a node that refers to itself
+    body.terminator.set_metadata("llvm.loop", name)
 
 
 @emitted

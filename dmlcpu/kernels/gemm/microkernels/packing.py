@@ -9,7 +9,7 @@ from numba.core import cgutils, types
 
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR, ROW_STEP
 from dmlcpu.kernels.gemm.microkernels.vectors import BYTE, WORD, constant, vector
-from dmlcpu.runtime.intrinsics import emit_prefetch, emitted, splat
+from dmlcpu.runtime.intrinsics import emit_prefetch, emitted, short_loop, splat
 
 STEP = 16  # words of a row of the left-hand side at a time
 
@@ -60,19 +60,19 @@ def pack_words(builder, a, start, step, rows, count, sign_flip, words, first):
     number, flip = start.type, builder.trunc(sign_flip, BYTE)
     lines = builder.udiv(count, number(STEP))
     rest = builder.sub(count, builder.mul(lines, number(STEP)))
-    with cgutils.for_range(builder, rows, intp=number) as row:
-        source = builder.add(start, builder.mul(row.index, step))
-        target = builder.add(first, builder.mul(row.index, number(ROW_STEP)))
+    with short_loop(builder, rows) as row:
+        source = builder.add(start, builder.mul(row, step))
+        target = builder.add(first, builder.mul(row, number(ROW_STEP)))
 
         def move(word, lanes):
             place = builder.add(source, builder.mul(word, number(4)))
             moved = builder.xor(a.load(place, 4 * lanes), splat(builder, flip, 4 * lanes))
             words.store(builder.bitcast(moved, vector(WORD, lanes)), builder.add(target, word))
 
-        with cgutils.for_range(builder, lines, intp=number) as line:
-            move(builder.mul(line.index, number(STEP)), STEP)
-        with cgutils.for_range(builder, rest, intp=number) as word:
-            move(builder.add(builder.mul(lines, number(STEP)), word.index), 1)
+        with short_loop(builder, lines) as line:
+            move(builder.mul(line, number(STEP)), STEP)
+        with short_loop(builder, rest) as word:
+            move(builder.add(builder.mul(lines, number(STEP)), word), 1)
 
 
 @emitted
@@ -83,8 +83,8 @@ def sum_of_words(builder, words, first, count) -> types.intp:
     low_bytes, low_half, eight, sixteen = (constant(line, n) for n in (0x00FF00FF, 0xFFFF, 8, 16))
     lanes = ir.Constant(line, [WORD(lane) for lane in range(STEP)])
     lines = builder.udiv(builder.add(count, number(STEP - 1)), number(STEP))
-    with cgutils.for_range(builder, lines, intp=number) as loop:
-        done = builder.mul(loop.index, number(STEP))
+    with short_loop(builder, lines) as loop:
+        done = builder.mul(loop, number(STEP))
         left = splat(builder, builder.trunc(builder.sub(count, done), WORD), STEP)
         there = builder.icmp_signed("<", lanes, left)
         word = builder.select(there, words.load(builder.add(first, done), STEP), constant(line, 0))
