@@ -118,7 +118,7 @@ def splat(builder: Any, value: Any, lanes: int) -> Any:
 
 @contextlib.contextmanager
 def short_loop(builder: Any, count: Any) -> Iterator[Any]:
-    """Emit a loop that LLVM must not unroll, and yield its index. Of a few turns, unrolled code is longer and slower."""
+    """Emit a loop that LLVM does not unroll, and yield its index; with few turns, unrolled code is longer and slower."""
     module = builder.module
     no_unrolling = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.disable")])
     with cgutils.for_range(builder, count, intp=count.type) as loop:
@@ -138,6 +138,17 @@ def line_of(_builder, array) -> types.intp:
 @emitted
 def prefetch(builder, array, index):
     """Prefetch the `line_of` elements from array[index] on; beyond the array it does no harm."""
+    _emit_prefetch_line(builder, array, index)
+
+
+@emitted
+def prefetch_rows(builder, array, index, step, rows):
+    """Prefetch as `prefetch` does, from each of some places `step` apart."""
+    with short_loop(builder, rows) as row:
+        _emit_prefetch_line(builder, array, builder.add(index, builder.mul(row, step)))
+
+
+def _emit_prefetch_line(builder: Any, array: Elements, index: Any) -> None:
     place = builder.bitcast(array.at(index), _POINTER)
     for offset in range(0, array.lanes * array.nbytes, CACHE_LINE):
         emit_prefetch(builder, builder.gep(place, [_INT(offset)]))

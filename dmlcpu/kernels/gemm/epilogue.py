@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR
-from dmlcpu.kernels.gemm.microkernels.rows import requantize, scale_row, store_row
+from dmlcpu.kernels.gemm.microkernels.rows import copy_bytes, requantize, scale_row, store_row
 from dmlcpu.runtime.intrinsics import either
 from dmlcpu.runtime.jit import device
 
@@ -77,10 +77,15 @@ def requantized(acc, tile, y, work, space):
     is_whole = tile.columns == NR and work.y.column == 1  # rows are written to y directly
     target, target_step = either(is_whole, y, tile.place, space.bytes), work.y.row if is_whole else NR
     requantize(acc, tile.rows, multipliers, 0, step, rows.lowest, rows.highest, rows.y_zero, target, 0, target_step)
-    if not is_whole:
-        for row in range(tile.rows):
+    if is_whole:
+        return
+    for row in range(tile.rows):
+        place = tile.place + row * work.y.row
+        if work.y.column == 1:
+            copy_bytes(space.bytes, row * NR, y, place, tile.columns)
+        else:
             for column in range(tile.columns):
-                y[tile.place + row * work.y.row + column * work.y.column] = space.bytes[row, column]
+                y[place + column * work.y.column] = space.bytes[row, column]
 
 
 @device

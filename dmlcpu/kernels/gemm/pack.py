@@ -84,8 +84,14 @@ def pack_panels(b, place, first, last, N, K, matrix, sign_flip, words, sums):
 def pack_run(b, place, first, last, width, K, matrix, sign_flip, words, sums):
     """Pack groups first, ..., last - 1 of a panel of `width` columns, and add to the sums of its columns."""
     whole = min(last, K // 4)  # groups of four rows
-    if width == NR and matrix.column == 1:
+    if matrix.column == 1 and (width == NR or matrix.row > 0):
+        if width < NR:  # a row of NR bytes is read where the next rows follow
+            whole = max(first, min(whole, ((b.size - place - NR) // matrix.row + 1) // 4))
         pack_groups(b, place + 4 * first * matrix.row, matrix.row, whole - first, sign_flip, words, first * NR, sums, 0)
+        for j in range(width, NR):
+            sums[j] = 0
+            for group in range(first, whole):
+                words[group * NR + j] = 0
         first = whole
     elif width == NR and matrix.row == 1:
         pack_columns(b, place, first, whole, matrix, sign_flip, words, sums)

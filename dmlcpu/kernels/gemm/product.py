@@ -23,7 +23,7 @@ from dmlcpu.kernels.gemm.work import COUNTER, SPACE, WORK, Arrays, lhs_cells, lh
 from dmlcpu.kernels.gemm.zero_points import any_b_zero, load_a_zeros, load_bias, start, start_wide
 from dmlcpu.kernels.walk import share
 from dmlcpu.runtime.atomics import fetch_add
-from dmlcpu.runtime.intrinsics import as_words, either, prefetch
+from dmlcpu.runtime.intrinsics import as_words, either, prefetch_rows
 from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.kernel import Kernel
 from dmlcpu.runtime.records import record_at
@@ -126,8 +126,7 @@ def run_block(task, block, has_rows, part, origin, arrays, work, scratch):
 @inlined
 def run_tile(tile, height, lhs, row_sums, block, y, work, space):
     """Form the sums of a tile and hand them to the epilogue."""
-    for i in range(tile.rows):
-        prefetch(y, tile.place + i * work.y.row)  # arrives while the sums are formed
+    prefetch_rows(y, tile.place, work.y.row, tile.rows)  # they arrive while the sums are formed
     if work.is_wide:
         start_wide(height, tile.column, row_sums, block.sums, work, space)
     elif not block.from_bias:

@@ -78,6 +78,15 @@ def requantize(builder, acc, rows, multipliers, first, step, least, most, zeros,
 
 
 @emitted
+def copy_bytes(builder, source, first, y, at, count):
+    """Copy source[first : first + count] to y[at:]; both are bytes. Numba's loop would take a step for each."""
+    pointer, number, flag = BYTE.as_pointer(), first.type, ir.IntType(1)
+    kind = ir.FunctionType(ir.VoidType(), [pointer, pointer, number, flag])
+    copy = builder.module.declare_intrinsic("llvm.memcpy", [pointer, pointer, number], kind)
+    builder.call(copy, [y.at(at), source.at(first), count, flag(0)])
+
+
+@emitted
 def store_row(builder, acc, at, y, first):
     """Write the NR sums from acc[at] on to y[first:]; acc: int32, or whole numbers as float64; y: int32, int64."""
     sums, wide = acc.load(at, NR), vector(ir.IntType(64), NR)
