@@ -118,7 +118,7 @@ def splat(builder: Any, value: Any, lanes: int) -> Any:
 
 @contextlib.contextmanager
 def short_loop(builder: Any, count: Any) -> Iterator[Any]:
-    """Emit a loop that LLVM does not unroll, and yield its index; with few turns, unrolled code is longer and slower."""
+    """Emit a loop that LLVM leaves rolled, and yield its index: for few turns, unrolled code is longer and slower."""
     module = builder.module
     no_unrolling = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.disable")])
     with cgutils.for_range(builder, count, intp=count.type) as loop:
