@@ -67,7 +67,7 @@ def fill(works, sizes, counts, options, own):
     rows, depth, columns = sizes
     work = record_at(works, 0, WORK)
     work.M, work.N, work.K, work.groups, work.panels = rows, columns, depth, groups_of(depth), panels_of(columns)
-    work.tasks, work.row_parts, work.column_parts, work.NC, work.slots = 1, 1, 1, own.NC, own.slots
+    work.tasks, work.run, work.row_parts, work.column_parts, work.NC, work.slots = 1, 1, 1, 1, own.NC, own.slots
     work.keeps_rows, work.share_cells, work.is_wide = own.keeps_rows, own.share_cells, depth > NARROW
     work.a_sign_flip, work.b_sign_flip, work.lowest, work.highest = options
     work.b_is_packed = 0

@@ -169,7 +169,7 @@ def widen(height, acc, wide):
 
 def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, y, works,
             scratch):  # fmt: skip
-    """Take tasks until none is left, because cores are not equally fast. scratch[COUNTER]: the next task's number.
+    """Take runs of tasks until none is left, because cores are not equally fast. scratch[COUNTER]: the next run.
 
     The arrays are separate arguments, because a kernel takes only arrays and numbers. work.py describes each.
     """
@@ -177,12 +177,13 @@ def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_
     arrays = Arrays(a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, y)
     rows_before = -1  # the batch and row part whose rows of a are packed
     begin()
-    number = fetch_add(scratch, COUNTER)
-    while number < work.tasks:
-        rows = number // work.column_parts
-        run_task(number, part, rows == rows_before, arrays, work, scratch)
-        rows_before = rows
-        number = fetch_add(scratch, COUNTER)
+    first = work.run * fetch_add(scratch, COUNTER)
+    while first < work.tasks:
+        for number in range(first, min(first + work.run, work.tasks)):
+            rows = number // work.column_parts
+            run_task(number, part, rows == rows_before, arrays, work, scratch)
+            rows_before = rows
+        first = work.run * fetch_add(scratch, COUNTER)
     end()
 
 

@@ -29,6 +29,7 @@ WORK = record(
     groups=np.int64,  # words of four bytes along K
     panels=np.int64,
     tasks=np.int64,
+    run=np.int64,  # tasks that a thread takes at a time
     row_parts=np.int64,  # tasks along the rows of a product, and along its columns
     column_parts=np.int64,
     NC=np.int64,  # panels of a block
@@ -81,7 +82,7 @@ SPACE = record(
     multipliers=(np.float32, (TALLEST, NR)),  # of a tile whose rows have scales of their own
     bytes=(np.uint8, (TALLEST, NR)),  # of a tile that is not written to y directly
 )
-COUNTER = 0  # the cell with the number of the next task, on a cache line of its own
+COUNTER = 0  # the cell with the number of the next run of tasks, on a cache line of its own
 SHARES = CACHE_LINE // CELL  # the cell where the workspaces of the shares begin
 
 
