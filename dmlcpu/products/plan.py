@@ -26,9 +26,9 @@ _log = logging.getLogger("dmlcpu")
 
 # Into how many tasks the work of a thread is cut, so that a fast core can take what a slow one does not get to.
 _TASKS = 4
-# Into how many runs at most the tasks of a thread are cut. Two threads that count each task, or write side by side,
-# take as long as one: 1,000 products of 16 x 16 x 16 took 0.63 ms (Zen 4).
-_RUNS = 16
+# Into how many runs the tasks of a thread are cut at most. When threads take tiny products one by one, they wait for
+# the counter and for lines of y that both write to: 1,000 products of 16 x 16 x 16 took as long as on one (Zen 4).
+_RUNS = 32
 BYTE = np.dtype(np.uint8)
 _ZERO, _NO_BYTES, _NO_CELLS = np.zeros(1, BYTE), np.empty(0, BYTE), np.empty(0, np.int64)
 PARAMETERS = ("a_scale", "a_zero", "b_scale", "b_zero", "y_scale", "y_zero")
@@ -161,7 +161,8 @@ def _cut_tiles(product: Product, problem: Problem, is_packed: bool, budget: Budg
     panels, tiles = panels_of(columns), -(-rows // product.mr)
     # In nanoseconds (Zen 4, within a factor of 2).
     reading = columns * depth // (48 if is_packed else 8)  # and packing, if it is not
-    work = batches * (rows * columns * depth // product.rate + reading + rows * depth // 8)
+    writing = rows * columns // 12 + 200  # and all that a product takes whatever its size
+    work = batches * (rows * columns * depth // product.rate + reading + rows * depth // 8 + writing)
     threads = budget.parts(work, most=batches * tiles * panels)
     row_parts, column_parts = parts_of(batches, tiles, panels, threads, not is_packed)
     while threads > 1 and batches * row_parts * column_parts < _TASKS * threads and 2 * column_parts <= panels:
