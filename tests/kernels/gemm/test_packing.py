@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from jitted import jitted
 
+import dmlcpu
 from dmlcpu.kernels.gemm.microkernels import packing
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR, ROW_STEP
 
@@ -42,6 +43,23 @@ def test_pack_words_and_their_sums(dtype, count):
         assert line[:count].view(np.uint8).tolist() == expected.tolist()
         assert (line[count:] == 7).all()
         assert sum_of_words(words, 2 + row * ROW_STEP, count) == expected.sum()
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize("columns", [1, 16, 31, 33, 80])
+@pytest.mark.parametrize("depth", [1, 4, 30, 259, 600])
+def test_panels_and_sums_of_matrices_of_any_width(depth, columns, dtype):
+    """Rows of narrow panels are read together with what follows them, which must not show."""
+    limits = np.iinfo(dtype)
+    wide = RNG.integers(limits.min, limits.max + 1, (2, depth + 1, columns + 40)).astype(dtype)
+    for b in wide[:, :-1, 7 : 7 + columns], wide[:, ::-1, :columns][:, 1:], wide[:, 1:, -columns:]:
+        for matrices in b, np.ascontiguousarray(b), np.broadcast_to(b[:, :1], b.shape):
+            packed = dmlcpu.pack_b(matrices)
+            padding = (0, 0), (0, -depth % 4), (0, -matrices.shape[2] % NR)
+            signed = np.pad(matrices.astype(np.int64) - (0 if dtype == np.int8 else 128), padding)
+            groups = signed.reshape(2, -1, 4, signed.shape[2] // NR, NR).transpose(0, 3, 1, 4, 2)
+            np.testing.assert_array_equal(packed.panels.view(np.int8).reshape(groups.shape), groups)
+            np.testing.assert_array_equal(packed.sums.reshape(2, -1), signed.sum(axis=1))
 
 
 def test_load_word_needs_no_alignment():
