@@ -3,12 +3,14 @@
 Each works on every little-endian processor that LLVM knows.
 """
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from llvmlite import ir
-from numba.core import types
+from llvmlite.ir.values import MDValue
+from numba.core import cgutils, types
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
@@ -114,6 +116,19 @@ def splat(builder: Any, value: Any, lanes: int) -> Any:
     return builder.shuffle_vector(first, first, ir.Constant(ir.VectorType(_INT, lanes), [_INT(0)] * lanes))
 
 
+@contextlib.contextmanager
+def short_loop(builder: Any, count: Any) -> Iterator[Any]:
+    """Emit a loop that LLVM leaves rolled, and yield its index: for few turns, unrolled code is longer and slower."""
+    module = builder.module
+    no_unrolling = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.disable")])
+    with cgutils.for_range(builder, count, intp=count.type) as loop:
+        yield loop.index
+        body = builder.block
+    name = MDValue(module, [], str(len(module.metadata)))
+    name.operands = name, no_unrolling  # LLVM knows a loop by a node that refers to itself
+    body.terminator.set_metadata("llvm.loop", name)
+
+
 @emitted
 def line_of(_builder, array) -> types.intp:
     """Return how many elements fill a cache line (64 bits: two lines), as a constant: loops get fixed bounds."""
@@ -123,6 +138,17 @@ def line_of(_builder, array) -> types.intp:
 @emitted
 def prefetch(builder, array, index):
     """Prefetch the `line_of` elements from array[index] on; beyond the array it does no harm."""
+    _emit_prefetch_line(builder, array, index)
+
+
+@emitted
+def prefetch_rows(builder, array, index, step, rows):
+    """Prefetch as `prefetch` does, from each of some places `step` apart."""
+    with short_loop(builder, rows) as row:
+        _emit_prefetch_line(builder, array, builder.add(index, builder.mul(row, step)))
+
+
+def _emit_prefetch_line(builder: Any, array: Elements, index: Any) -> None:
     place = builder.bitcast(array.at(index), _POINTER)
     for offset in range(0, array.lanes * array.nbytes, CACHE_LINE):
         emit_prefetch(builder, builder.gep(place, [_INT(offset)]))

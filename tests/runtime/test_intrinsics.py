@@ -29,3 +29,27 @@ def test_either_is_flat_and_of_the_size_of_the_chosen_array():
     one, other = np.arange(10), np.arange(100, 106).reshape(2, 3)
     assert either(True, one, 7, other).tolist() == [7, 8, 9]
     assert either(False, one, 7, other).tolist() == other.reshape(-1).tolist()
+
+
+@intrinsics.emitted
+def add_turns(builder, numbers, count):
+    with intrinsics.short_loop(builder, count) as index:
+        place = numbers.at(index)
+        builder.store(builder.add(builder.load(place), index), place)
+
+
+mark_turns, prefetch_rows = jitted(add_turns), jitted(intrinsics.prefetch_rows)
+
+
+@pytest.mark.parametrize("count", [-1, 0, 1, 5])
+def test_short_loop_has_as_many_turns_as_it_is_told(count):
+    turns = np.full(7, 100)
+    mark_turns(turns, count)
+    expected = [100 + i if i < count else 100 for i in range(7)]
+    assert turns.tolist() == expected
+
+
+def test_prefetches_change_nothing():
+    array = np.arange(20, dtype=np.int32)
+    prefetch_rows(array, 3, 1_000, 4)  # beyond the array it does no harm
+    assert array.tolist() == list(range(20))

@@ -68,7 +68,7 @@ def fill(works, sizes, counts, options, own):
     rows, depth, columns = sizes
     work = record_at(works, 0, WORK)
     work.M, work.N, work.K, work.groups, work.panels = rows, columns, depth, groups_of(depth), panels_of(columns)
-    work.tasks, work.row_parts, work.column_parts, work.NC, work.slots = 1, 1, 1, own.NC, own.slots
+    work.tasks, work.run, work.row_parts, work.column_parts, work.NC, work.slots = 1, 1, 1, 1, own.NC, own.slots
     work.keeps_rows, work.row_words, work.share_cells = own.keeps_rows, own.row_words, own.share_cells
     work.is_wide = depth > NARROW
     work.a_sign_flip, work.b_sign_flip, work.lowest, work.highest = options

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR
-from dmlcpu.kernels.gemm.microkernels.rows import requantize, scale_row, store_row
+from dmlcpu.kernels.gemm.microkernels.rows import copy_bytes, requantize, scale_row, store_row
 from dmlcpu.runtime.intrinsics import either
 from dmlcpu.runtime.jit import device
 
@@ -18,7 +18,6 @@ from dmlcpu.runtime.jit import device
 class Tile(NamedTuple):
     """Where a tile is in the product, in the prepared columns, and in y."""
 
-    row: int  # the first
     rows: int  # that are written; the microkernel may compute more
     column: int  # the first, in the block
     columns: int  # that are written
@@ -32,7 +31,8 @@ class Epilogue(NamedTuple):
     wraps: bool  # an int32 y gets sums modulo 2**32, which int32 accumulators hold for any K
     prepare_columns: Callable[..., Any]  # (first, count, origin, arrays, work, columns)
     prepare_rows: Callable[..., Any]  # (first, last, height, origin, arrays, work, rows); once, if all rows are alike
-    epilogue: Callable[..., Any]  # (acc, tile, origin, arrays, work, space); acc: int32, or float64 if sums are wide
+    # (acc, tile, y, work, space); acc: int32, or float64 if sums are wide. All arrays would be copied for each tile.
+    epilogue: Callable[..., Any]
 
     def names(self) -> dict[str, Callable[..., Any]]:
         """Return the names that a variant replaces."""
@@ -49,38 +49,43 @@ def load_multipliers(first, count, origin, arrays, work, columns):
     for j in range(there, count):
         columns.scale[j] = 0
     if work.same_multiplier:
+        a_scale, y_scale = arrays.a_scale[origin.a_scale], arrays.y_scale[origin.y_scale]
         for j in range(0, count, NR):
-            scale_row(
-                columns.scale, j, arrays.a_scale[origin.a_scale], arrays.y_scale[origin.y_scale], columns.scale, j
-            )
+            scale_row(columns.scale, j, a_scale, y_scale, columns.scale, j)
 
 
 @device
 def load_limits(first, last, height, origin, arrays, work, rows):
-    """Fill y's zero points and limits of `height` rows from `first` on; rows from `last` on repeat row last - 1."""
+    """Fill scales and y's zero points and limits of `height` rows from `first` on; the last row is repeated."""
     for i in range(height):
-        byte = arrays.y_zero[origin.y_zero + min(first + i, last - 1) * work.y_zero.step]
+        row = min(first + i, last - 1)
+        rows.a_scale[i] = arrays.a_scale[origin.a_scale + row * work.a_scale.step]
+        rows.y_scale[i] = arrays.y_scale[origin.y_scale + row * work.y_scale.step]
+        byte = arrays.y_zero[origin.y_zero + row * work.y_zero.step]
         zero = np.int64(np.int8(byte)) if work.lowest < 0 else np.int64(byte)
         rows.y_zero[i] = byte
         rows.lowest[i], rows.highest[i] = np.float32(work.lowest - zero), np.float32(work.highest - zero)
 
 
 @device
-def requantized(acc, tile, origin, arrays, work, space):
+def requantized(acc, tile, y, work, space):
     """Write round(clip(float32(sum) * multiplier)) + zero point, bytes."""
     rows, is_one = space.rows, work.same_multiplier != 0
     for row in range(0 if is_one else tile.rows):
-        a_scale = arrays.a_scale[origin.a_scale + (tile.row + row) * work.a_scale.step]
-        y_scale = arrays.y_scale[origin.y_scale + (tile.row + row) * work.y_scale.step]
-        scale_row(space.columns.scale, tile.column, a_scale, y_scale, space.multipliers, row * NR)
+        scale_row(space.columns.scale, tile.column, rows.a_scale[row], rows.y_scale[row], space.multipliers, row * NR)
     multipliers, step = either(is_one, space.columns.scale, tile.column, space.multipliers), 0 if is_one else NR
     is_whole = tile.columns == NR and work.y.column == 1  # rows are written to y directly
-    target, target_step = either(is_whole, arrays.y, tile.place, space.bytes), work.y.row if is_whole else NR
+    target, target_step = either(is_whole, y, tile.place, space.bytes), work.y.row if is_whole else NR
     requantize(acc, tile.rows, multipliers, 0, step, rows.lowest, rows.highest, rows.y_zero, target, 0, target_step)
-    if not is_whole:
-        for row in range(tile.rows):
+    if is_whole:
+        return
+    for row in range(tile.rows):
+        place = tile.place + row * work.y.row
+        if work.y.column == 1:
+            copy_bytes(space.bytes, row * NR, y, place, tile.columns)
+        else:
             for column in range(tile.columns):
-                arrays.y[tile.place + row * work.y.row + column * work.y.column] = space.bytes[row, column]
+                y[place + column * work.y.column] = space.bytes[row, column]
 
 
 @device
@@ -94,16 +99,16 @@ def need_no_rows(first, last, height, origin, arrays, work, rows):
 
 
 @device
-def stored(acc, tile, origin, arrays, work, space):
+def stored(acc, tile, y, work, space):
     """Write the sums: modulo 2**32 if y is int32, exact if it is int64."""
     if tile.columns == NR and work.y.column == 1:
         for row in range(tile.rows):
-            store_row(acc, row * NR, arrays.y, tile.place + row * work.y.row)
+            store_row(acc, row * NR, y, tile.place + row * work.y.row)
         return
     for row in range(tile.rows):
         for column in range(tile.columns):
             place = tile.place + row * work.y.row + column * work.y.column
-            arrays.y[place] = np.int64(acc[row, column])
+            y[place] = np.int64(acc[row, column])
 
 
 # QUANTIZED_LINEAR_MATRIX_MULTIPLY, and MATRIX_MULTIPLY_INTEGER.

@@ -9,7 +9,7 @@ import numpy as np
 
 from dmlcpu.kernels.gemm.microkernels.forms import count_saturating
 from dmlcpu.kernels.gemm.microkernels.microkernel import KC, NR, ROW_STEP
-from dmlcpu.kernels.gemm.microkernels.packing import STEP, load_word, pack_groups, pack_words, sum_of_words
+from dmlcpu.kernels.gemm.microkernels.packing import load_word, pack_groups, pack_words, sum_of_words
 from dmlcpu.kernels.gemm.work import MATRIX, groups_of, panels_of
 from dmlcpu.kernels.walk import WALK, offset, share
 from dmlcpu.runtime.intrinsics import as_words
@@ -49,31 +49,20 @@ def pack_rows(a, place, count, height, tall, work, words, sums, wants_sums):
 
     words: uint32 (chunks of KC, tall, ROW_STEP), but flat; sums: of each row's unsigned bytes, if wants_sums.
     """
+    step, depth_step, sign_flip, total = work.a.row, work.a.column, work.a_sign_flip, work.groups
     for row in range(height):
-        sums[row] = pack_row(a, place + row * work.a.row, row < count, row, tall, work, words, wants_sums)
-
-
-@device
-def pack_row(a, place, is_there, row, tall, work, words, wants_sum):
-    """Pack one row, or zeros; return the sum of its bytes."""
-    depth_step, sign_flip = work.a.column, work.a_sign_flip
-    total = 0
-    for first in range(0, work.groups, KC):
-        at = (first // KC * tall + row) * ROW_STEP
-        here = place + 4 * first * depth_step
-        last = min(KC, work.groups - first)
-        done = 0
-        if is_there and depth_step == 1:
-            done = min(last, work.K // 4 - first) // STEP * STEP
-            pack_words(a, here, done // STEP, sign_flip, words, at)
-            if wants_sum:
-                total += sum_of_words(words, at, done // STEP)
-        for i in range(done, last):
-            count = min(4, work.K - 4 * (first + i)) if is_there else 0
-            word = word_at(a, here + 4 * i * depth_step, depth_step, count, sign_flip)
-            words[at + i] = word
-            total += sum_of_bytes(word)
-    return total
+        sums[row] = 0
+    for first in range(0, total, KC):
+        at, here, groups = first // KC * tall * ROW_STEP, place + 4 * first * depth_step, min(KC, total - first)
+        done = min(groups, work.K // 4 - first) if depth_step == 1 else 0
+        pack_words(a, here, step, count, done, sign_flip, words, at)
+        for row in range(height):
+            line, is_there = at + row * ROW_STEP, row < count
+            for i in range(done if is_there else 0, groups):
+                there = min(4, work.K - 4 * (first + i)) if is_there else 0
+                words[line + i] = word_at(a, here + row * step + 4 * i * depth_step, depth_step, there, sign_flip)
+            if wants_sums:
+                sums[row] += sum_of_words(words, line, groups)
 
 
 @device
@@ -101,8 +90,14 @@ def pack_panels(b, place, first, last, N, K, matrix, sign_flip, words, sums, cou
 def pack_run(b, place, first, last, width, K, matrix, sign_flip, words, sums):
     """Pack groups first, ..., last - 1 of a panel of `width` columns, and add to the sums of its columns."""
     whole = min(last, K // 4)  # groups of four rows
-    if width == NR and matrix.column == 1:
+    if matrix.column == 1 and (width == NR or matrix.row > 0):
+        if width < NR:  # a row of NR bytes is read where the next rows follow
+            whole = max(first, min(whole, ((b.size - place - NR) // matrix.row + 1) // 4))
         pack_groups(b, place + 4 * first * matrix.row, matrix.row, whole - first, sign_flip, words, first * NR, sums, 0)
+        for j in range(width, NR):
+            sums[j] = 0
+            for group in range(first, whole):
+                words[group * NR + j] = 0
         first = whole
     elif width == NR and matrix.row == 1:
         pack_columns(b, place, first, whole, matrix, sign_flip, words, sums)

@@ -24,7 +24,7 @@ from dmlcpu.kernels.gemm.work import COUNTER, SPACE, WORK, Arrays, lhs_cells, lh
 from dmlcpu.kernels.gemm.zero_points import any_b_zero, load_a_zeros, load_bias, start, start_wide
 from dmlcpu.kernels.walk import share
 from dmlcpu.runtime.atomics import fetch_add
-from dmlcpu.runtime.intrinsics import as_words, either, prefetch
+from dmlcpu.runtime.intrinsics import as_words, either, prefetch_rows
 from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.kernel import Kernel
 from dmlcpu.runtime.records import record_at
@@ -183,24 +183,23 @@ def run_block(task, block, has_rows, part, origin, arrays, work, scratch):
             prepare_rows(row, task.last_row, MR, origin, arrays, work, space.rows)
         for panel in range(block.first, block.last):
             place = origin.y + row * work.y.row + panel * NR * work.y.column
-            tile = Tile(row, count, (panel - block.first) * NR, min(NR, work.N - panel * NR), place)
-            run_tile(tile, height, lhs, row_sums, block, origin, arrays, work, space)
+            tile = Tile(count, (panel - block.first) * NR, min(NR, work.N - panel * NR), place)
+            run_tile(tile, height, lhs, row_sums, block, arrays.y, work, space)
 
 
 @inlined
-def run_tile(tile, height, lhs, row_sums, block, origin, arrays, work, space):
+def run_tile(tile, height, lhs, row_sums, block, y, work, space):
     """Form the sums of a tile and hand them to the epilogue."""
-    for i in range(tile.rows):
-        prefetch(arrays.y, tile.place + i * work.y.row)  # arrives while the sums are formed
+    prefetch_rows(y, tile.place, work.y.row, tile.rows)  # they arrive while the sums are formed
     if work.is_wide:
         start_wide(height, tile.column, row_sums, block.sums, work, space)
     elif not block.from_bias:
         start(height, tile.column, row_sums, block.has_b_zero, work, space)
     accumulate(tile.column, height, lhs, block, work, space)
     if work.is_wide:
-        epilogue(space.wide, tile, origin, arrays, work, space)
+        epilogue(space.wide, tile, y, work, space)
     else:
-        epilogue(space.acc, tile, origin, arrays, work, space)
+        epilogue(space.acc, tile, y, work, space)
 
 
 @inlined
@@ -229,7 +228,7 @@ def widen(height, acc, wide):
 
 def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, y, works,
             scratch):  # fmt: skip
-    """Take tasks until none is left, because cores are not equally fast. scratch[COUNTER]: the next task's number.
+    """Take runs of tasks until none is left, because cores are not equally fast. scratch[COUNTER]: the next run.
 
     The arrays are separate arguments, because a kernel takes only arrays and numbers. work.py describes each.
     """
@@ -237,12 +236,13 @@ def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_
     arrays = Arrays(a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, y)
     rows_before = -1  # the batch and row part whose rows of a are packed
     begin()
-    number = fetch_add(scratch, COUNTER)
-    while number < work.tasks:
-        rows = number // work.column_parts
-        run_task(number, part, rows == rows_before, arrays, work, scratch)
-        rows_before = rows
-        number = fetch_add(scratch, COUNTER)
+    first = work.run * fetch_add(scratch, COUNTER)
+    while first < work.tasks:
+        for number in range(first, min(first + work.run, work.tasks)):
+            rows = number // work.column_parts
+            run_task(number, part, rows == rows_before, arrays, work, scratch)
+            rows_before = rows
+        first = work.run * fetch_add(scratch, COUNTER)
     end()
 
 

@@ -124,8 +124,8 @@ def hand_over(panel, panels, columns, row_sums, has_b_zero, acc, origin, arrays,
         place = place_of(first + j, columns, work)
         for row in range(work.M):
             add_row(space.acc, row * NR, acc, row * step + place)
-        tile = Tile(0, work.M, j, min(NR, work.N - first - j), origin.y + (first + j) * work.y.column)
-        epilogue(space.acc, tile, origin, arrays, work, space)
+        tile = Tile(work.M, j, min(NR, work.N - first - j), origin.y + (first + j) * work.y.column)
+        epilogue(space.acc, tile, arrays.y, work, space)
 
 
 def make_skinny(microkernel: Microkernel, using: Epilogue) -> Kernel:

@@ -30,6 +30,7 @@ WORK = record(
     row_words=np.int64,  # words of a packed row of a in the workspace: groups, or twice as many if it may be int16
     panels=np.int64,
     tasks=np.int64,
+    run=np.int64,  # tasks that a thread takes at a time
     row_parts=np.int64,  # tasks along the rows of a product, and along its columns
     column_parts=np.int64,
     NC=np.int64,  # panels of a block
@@ -68,6 +69,8 @@ SPACE = record(
     rows=record(
         CACHE_LINE,
         a_zero=(np.int64, TALLEST),
+        a_scale=(np.float32, TALLEST),
+        y_scale=(np.float32, TALLEST),
         y_zero=(np.uint8, TALLEST),
         lowest=(np.float32, TALLEST),  # limits of the rounded product, before y_zero is added
         highest=(np.float32, TALLEST),
@@ -82,7 +85,7 @@ SPACE = record(
     multipliers=(np.float32, (TALLEST, NR)),  # of a tile whose rows have scales of their own
     bytes=(np.uint8, (TALLEST, NR)),  # of a tile that is not written to y directly
 )
-COUNTER = 0  # the cell with the number of the next task, on a cache line of its own
+COUNTER = 0  # the cell with the number of the next run of tasks, on a cache line of its own
 SHARES = CACHE_LINE // CELL  # the cell where the workspaces of the shares begin
 
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from jitted import jitted
 
+import dmlcpu
 from dmlcpu.kernels.gemm.microkernels import packing
-from dmlcpu.kernels.gemm.microkernels.microkernel import NR
+from dmlcpu.kernels.gemm.microkernels.microkernel import NR, ROW_STEP
 
 RNG = np.random.default_rng(3)
 
@@ -29,15 +30,36 @@ def test_pack_groups(dtype, count):
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
-def test_pack_words_and_their_sum(dtype):
-    a = RNG.integers(np.iinfo(dtype).min, np.iinfo(dtype).max + 1, 3 + 8 * packing.STEP).astype(dtype)
-    words = np.zeros(2 + 2 * packing.STEP, np.uint32)
+@pytest.mark.parametrize("count", [0, 1, 15, 16, 37])
+def test_pack_words_and_their_sums(dtype, count):
+    rows, step = 3, 4 * 37 + 5
+    a = RNG.integers(np.iinfo(dtype).min, np.iinfo(dtype).max + 1, 3 + rows * step).astype(dtype)
+    words = np.full(2 + rows * ROW_STEP, 7, np.uint32)
     flip = 0x80 if dtype == np.int8 else 0
-    pack_words(a.view(np.uint8), 3, 2, flip, words, 2)
-    unsigned = a[3:].astype(np.int64) + (128 if dtype == np.int8 else 0)
-    assert words[2:].view(np.uint8).tolist() == unsigned.tolist()
-    assert sum_of_words(words, 2, 2) == unsigned.sum()
-    assert sum_of_words(words, 2, 0) == 0
+    pack_words(a.view(np.uint8), 3, step, rows, count, flip, words, 2)
+    unsigned = a.astype(np.int64) + (128 if dtype == np.int8 else 0)
+    for row in range(rows):
+        expected, line = unsigned[3 + row * step :][: 4 * count], words[2 + row * ROW_STEP :][:ROW_STEP]
+        assert line[:count].view(np.uint8).tolist() == expected.tolist()
+        assert (line[count:] == 7).all()
+        assert sum_of_words(words, 2 + row * ROW_STEP, count) == expected.sum()
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize("columns", [1, 16, 31, 33, 80])
+@pytest.mark.parametrize("depth", [1, 4, 30, 259, 600])
+def test_panels_and_sums_of_matrices_of_any_width(depth, columns, dtype):
+    """Rows of narrow panels are read together with what follows them, which must not show."""
+    limits = np.iinfo(dtype)
+    wide = RNG.integers(limits.min, limits.max + 1, (2, depth + 1, columns + 40)).astype(dtype)
+    for b in wide[:, :-1, 7 : 7 + columns], wide[:, ::-1, :columns][:, 1:], wide[:, 1:, -columns:]:
+        for matrices in b, np.ascontiguousarray(b), np.broadcast_to(b[:, :1], b.shape):
+            packed = dmlcpu.pack_b(matrices)
+            padding = (0, 0), (0, -depth % 4), (0, -matrices.shape[2] % NR)
+            signed = np.pad(matrices.astype(np.int64) - (0 if dtype == np.int8 else 128), padding)
+            groups = signed.reshape(2, -1, 4, signed.shape[2] // NR, NR).transpose(0, 3, 1, 4, 2)
+            np.testing.assert_array_equal(packed.panels.view(np.int8).reshape(groups.shape), groups)
+            np.testing.assert_array_equal(packed.sums.reshape(2, -1), signed.sum(axis=1))
 
 
 def test_load_word_needs_no_alignment():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from samples import quantized
 
+import dmlcpu
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.gemm import table
 from dmlcpu.kernels.gemm.cut import MOST_ROWS
@@ -31,18 +32,27 @@ def prepare_rows(first, last, height, origin, arrays, work, rows):
 
 
 @device
-def scaled(acc, tile, origin, arrays, work, space):
+def scaled(acc, tile, y, work, space):
     for row in range(tile.rows):
         for column in range(tile.columns):
             scale = space.rows.lowest[row] * space.columns.scale[tile.column + column]
             place = tile.place + row * work.y.row + column * work.y.column
-            arrays.y[place] = np.float32(acc[row, column]) * scale
+            y[place] = np.float32(acc[row, column]) * scale
 
 
 SCALED = Epilogue("_scaled", False, prepare_columns, prepare_rows, scaled)
 OPERATOR = ("scaled_matmul", "dot")
 VECTORS = ("product.make_product", "generic.GENERIC", SCALED, MR, NR, (LAYOUT, ROWS))
 FEW_ROWS = ("skinny.make_skinny", "generic.GENERIC", SCALED, MOST_ROWS, BLOCK, (ROWS,))
+
+
+@pytest.mark.parametrize("products", [1, 63, 64, 65, 131, 1_000])
+def test_runs_of_tasks_cover_all_products(products):
+    rng = np.random.default_rng(products)
+    a, b = quantized(rng, (products, 17, 6), np.dtype(np.uint8)), quantized(rng, (products, 6, 3), np.dtype(np.int8))
+    with use_budget(2, grain=1):
+        y = dmlcpu.matmul_integer(a, None, b, None)
+    np.testing.assert_array_equal(y, a.astype(np.int32) @ b.astype(np.int32))
 
 
 @pytest.mark.parametrize("name", ["dot_u8s8_scaled_4x8x4_generic", "skinny_u8s8_scaled_16x16_generic"])

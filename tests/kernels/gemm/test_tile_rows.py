@@ -15,6 +15,7 @@ add_row = jitted(operations.add_row)
 subtract_product = jitted(operations.subtract_product)
 scale_row = jitted(operations.scale_row)
 requantize = jitted(operations.requantize)
+copy_bytes = jitted(operations.copy_bytes)
 
 
 @pytest.mark.parametrize("shape", [(3 * NR,), (3, NR)], ids=["flat", "rows"])
@@ -95,3 +96,10 @@ def test_scale_row_stays_finite():
         expected = np.minimum(a_scale * scales[2:] / y_scale, np.finfo(np.float32).max)
     assert multipliers.tolist() == [0, *expected.tolist()]
     assert expected[3] == np.finfo(np.float32).max
+
+
+@pytest.mark.parametrize("count", [0, 1, 16, 31])
+def test_copy_bytes(count):
+    source, y = np.arange(1, 65, dtype=np.uint8).reshape(2, 32), np.zeros(40, np.uint8)
+    copy_bytes(source, 32, y, 5, count)
+    assert y.tolist() == [0] * 5 + list(range(33, 33 + count)) + [0] * (35 - count)

@@ -7,9 +7,9 @@ vectors to the target's size. Arrays are flat, and need no alignment.
 from llvmlite import ir
 from numba.core import cgutils, types
 
-from dmlcpu.kernels.gemm.microkernels.microkernel import NR
+from dmlcpu.kernels.gemm.microkernels.microkernel import NR, ROW_STEP
 from dmlcpu.kernels.gemm.microkernels.vectors import BYTE, WORD, constant, vector
-from dmlcpu.runtime.intrinsics import emit_prefetch, emitted, splat
+from dmlcpu.runtime.intrinsics import emit_prefetch, emitted, short_loop, splat
 
 STEP = 16  # words of a row of the left-hand side at a time
 
@@ -52,29 +52,44 @@ def pack_groups(builder, b, start, step, count, sign_flip, words, first, sums, c
 
 
 @emitted
-def pack_words(builder, a, start, count, sign_flip, words, first):
-    """Copy STEP * count words of bytes from a[start:] to words[first:], with sign_flip applied by exclusive or."""
-    number, nbytes = start.type, 4 * STEP
-    flips = splat(builder, builder.trunc(sign_flip, BYTE), nbytes)
-    with cgutils.for_range(builder, count, intp=number) as loop:
-        there = a.load(builder.add(start, builder.mul(loop.index, number(nbytes))), nbytes)
-        line = builder.bitcast(builder.xor(there, flips), vector(WORD, STEP))
-        words.store(line, builder.add(first, builder.mul(loop.index, number(STEP))))
+def pack_words(builder, a, start, step, rows, count, sign_flip, words, first):
+    """Copy `count` words of each of some rows of bytes, with sign_flip applied by exclusive or.
+
+    The rows are `step` bytes apart from a[start] on, and ROW_STEP words from words[first] on.
+    """
+    number, flip = start.type, builder.trunc(sign_flip, BYTE)
+    lines = builder.udiv(count, number(STEP))
+    rest = builder.sub(count, builder.mul(lines, number(STEP)))
+    with short_loop(builder, rows) as row:
+        source = builder.add(start, builder.mul(row, step))
+        target = builder.add(first, builder.mul(row, number(ROW_STEP)))
+
+        def move(word, lanes):
+            place = builder.add(source, builder.mul(word, number(4)))
+            moved = builder.xor(a.load(place, 4 * lanes), splat(builder, flip, 4 * lanes))
+            words.store(builder.bitcast(moved, vector(WORD, lanes)), builder.add(target, word))
+
+        with short_loop(builder, lines) as line:
+            move(builder.mul(line, number(STEP)), STEP)
+        with short_loop(builder, rest) as word:
+            move(builder.add(builder.mul(lines, number(STEP)), word), 1)
 
 
 @emitted
 def sum_of_words(builder, words, first, count) -> types.intp:
-    """Return the sum of the unsigned bytes of words[first : first + STEP * count], up to 2**20 of them."""
+    """Return the sum of the unsigned bytes of words[first : first + count], up to 2**20; STEP more are readable."""
     number, line = first.type, vector(WORD, STEP)
     totals = cgutils.alloca_once_value(builder, constant(line, 0))
     low_bytes, low_half, eight, sixteen = (constant(line, n) for n in (0x00FF00FF, 0xFFFF, 8, 16))
-    with cgutils.for_range(builder, count, intp=number) as loop:
-        word = words.load(builder.add(first, builder.mul(loop.index, number(STEP))), STEP)
+    lanes = ir.Constant(line, [WORD(lane) for lane in range(STEP)])
+    lines = builder.udiv(builder.add(count, number(STEP - 1)), number(STEP))
+    with short_loop(builder, lines) as loop:
+        done = builder.mul(loop, number(STEP))
+        left = splat(builder, builder.trunc(builder.sub(count, done), WORD), STEP)
+        there = builder.icmp_signed("<", lanes, left)
+        word = builder.select(there, words.load(builder.add(first, done), STEP), constant(line, 0))
         pairs = builder.add(builder.and_(word, low_bytes), builder.and_(builder.lshr(word, eight), low_bytes))
         total = builder.add(builder.and_(pairs, low_half), builder.lshr(pairs, sixteen))
         builder.store(builder.add(builder.load(totals), total), totals)
-    total = builder.load(totals)
-    result = builder.extract_element(total, WORD(0))
-    for lane in range(1, STEP):
-        result = builder.add(result, builder.extract_element(total, WORD(lane)))
-    return builder.zext(result, number)
+    reduce = builder.module.declare_intrinsic(f"llvm.vector.reduce.add.v{STEP}i32", (), ir.FunctionType(WORD, [line]))
+    return builder.zext(builder.call(reduce, [builder.load(totals)]), number)

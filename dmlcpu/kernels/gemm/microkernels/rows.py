@@ -6,11 +6,11 @@ begins; no row needs alignment.
 """
 
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba.core import types
 
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR
 from dmlcpu.kernels.gemm.microkernels.vectors import BYTE, WORD, constant, vector
-from dmlcpu.runtime.intrinsics import emitted, splat
+from dmlcpu.runtime.intrinsics import emitted, short_loop, splat
 
 # Adding 1.5 * 2**23 to a float32 of at most 2**22 rounds it to an integer, ties to even, in any vector unit. The lowest
 # byte of the sum is the lowest byte of the integer.
@@ -64,11 +64,10 @@ def requantize(builder, acc, rows, multipliers, first, step, least, most, zeros,
     least, most: float32, the limits; zeros: uint8. Limits are integers, so clipping before rounding equals clipping
     after.
     """
-    kind, number = vector(ir.FloatType(), NR), rows.type
-    with cgutils.for_range(builder, rows, intp=number) as loop:
-        row = loop.index
+    kind = vector(ir.FloatType(), NR)
+    with short_loop(builder, rows) as row:
         lowest, highest, zero = (splat(builder, builder.load(each.at(row)), NR) for each in (least, most, zeros))
-        exact = acc.load(builder.mul(row, number(NR)), NR)
+        exact = acc.load(builder.mul(row, row.type(NR)), NR)
         value = builder.sitofp(exact, kind) if acc.element == WORD else builder.fptrunc(exact, kind)
         value = builder.fmul(value, multipliers.load(builder.add(first, builder.mul(row, step)), NR))
         value = builder.select(builder.fcmp_ordered(">", lowest, value), lowest, value)
@@ -76,6 +75,15 @@ def requantize(builder, acc, rows, multipliers, first, step, least, most, zeros,
         rounded = builder.bitcast(builder.fadd(value, constant(kind, ROUND)), vector(WORD, NR))
         y_bytes = builder.add(builder.trunc(rounded, vector(BYTE, NR)), zero)
         y.store(y_bytes, builder.add(at, builder.mul(row, y_step)))
+
+
+@emitted
+def copy_bytes(builder, source, first, y, at, count):
+    """Copy source[first : first + count] to y[at:]; both are bytes. Numba's loop would take a step for each."""
+    pointer, number, flag = BYTE.as_pointer(), first.type, ir.IntType(1)
+    kind = ir.FunctionType(ir.VoidType(), [pointer, pointer, number, flag])
+    copy = builder.module.declare_intrinsic("llvm.memcpy", [pointer, pointer, number], kind)
+    builder.call(copy, [y.at(at), source.at(first), count, flag(0)])
 
 
 @emitted
