@@ -9,7 +9,7 @@ import numpy as np
 
 from dmlcpu.kernels.gemm.microkernels.forms import count_saturating
 from dmlcpu.kernels.gemm.microkernels.microkernel import KC, NR, ROW_STEP
-from dmlcpu.kernels.gemm.microkernels.packing import load_word, pack_groups, pack_words, sum_of_words
+from dmlcpu.kernels.gemm.microkernels.packing import STEP, load_word, pack_groups, pack_words, sum_of_words
 from dmlcpu.kernels.gemm.work import MATRIX, groups_of, panels_of
 from dmlcpu.kernels.walk import WALK, offset, share
 from dmlcpu.runtime.intrinsics import as_words
