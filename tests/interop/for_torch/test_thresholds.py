@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 
 import pytest
 
@@ -102,6 +103,26 @@ def test_long_calls_and_memory_errors_end_a_measurement(monkeypatch, thresholds,
     for _ in range(3):
         assert loss(thresholds, topk, torch.zeros(1 << 17, dtype=torch.int64), 3) == "PyTorch is faster"
     assert sizes == [1 << 12, 0]
+
+
+@pytest.mark.parametrize(("has_vnni", "least"), [(True, 18), (False, 16)])
+def test_a_reference_loop_is_replaced_from_smaller_sizes_on(monkeypatch, thresholds, has_vnni, least):
+    from dmlcpu.interop.torch.products import make_int_mm
+
+    override, measured = make_int_mm(has_vnni), []
+
+    def times(mine, theirs):
+        measured.append(round(math.log2(override.size(mine.args[1][0], mine.args[1][1:]))))
+        return 100, 20_000  # so long that no larger size is measured
+
+    monkeypatch.setattr(thresholds, "_times", times)
+    a = torch.zeros(1 << 6, 1 << 4, dtype=torch.int8)
+    taken = []
+    for power in (least - 1, least, 30):
+        b = torch.zeros(1 << 4, 1, dtype=torch.int8).expand(-1, 1 << (power - 10))
+        taken.append(not thresholds.loss(override, print, override.size(a, (b,)), a, b))
+    assert taken == [False, True, True]
+    assert measured == [least]
 
 
 def test_a_folder_that_cannot_be_written_to(monkeypatch, thresholds, topk, tmp_path):
