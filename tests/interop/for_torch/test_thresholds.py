@@ -152,7 +152,7 @@ def test_samples_have_the_measured_kind_and_size():
     kinds = {
         "topk": itertools.product(["float32"], topk_forms, ("few", "many")),
         "index_put_": itertools.product(["int64"], forms, ("one index", "several indices"), ("add", "assign")),
-        "_int_mm": itertools.product(("few", "many"), ("rows", "columns")),
+        "_int_mm": itertools.product(("one", "few", "many"), ("rows", "columns")),
     }
     for each in [switch.override for switch in _SWITCHES.values()]:
         for kind in kinds.get(each.name, itertools.product(["float32"], forms)):
