@@ -164,6 +164,15 @@ def test_samples_have_the_measured_kind_and_size():
                 assert each.kind(*args) == kind or size < 1 << 14, (each.name, kind)
 
 
+@pytest.mark.parametrize(("rows", "expected"), [(1, "one"), (2, "one"), (3, "few"), (8, "few"), (9, "many")])
+def test_kinds_of_int_mm(rows, expected):
+    from dmlcpu.interop.torch.products import INT_MM
+
+    a, b = torch.zeros(rows, 16, dtype=torch.int8), torch.zeros(16, 32, dtype=torch.int8)
+    assert INT_MM.kind(a, b) == (expected, "rows")
+    assert INT_MM.kind(a, b.T.contiguous().T) == (expected, "columns")
+
+
 def test_the_measurement_takes_turns(thresholds):
     calls = []
     ours, theirs = thresholds._times(lambda: calls.append(0), lambda: calls.append(1))
