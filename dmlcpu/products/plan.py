@@ -26,9 +26,10 @@ _log = logging.getLogger("dmlcpu")
 
 # Into how many tasks the work of a thread is cut, so that a fast core can take what a slow one does not get to.
 _TASKS = 4
-# Columns of a task of few rows: b is read in runs of so many bytes. One row by 4096 x 4096 and 4096 x 11008 on two
-# threads takes 1.2 to 1.4 times as long with runs of 512 and 1376 (Zen 4, by AVX-512 and by AVX2).
-_LEAST_RUN = 2048
+# Sums of a task of few rows, at least. Of one row they are columns: b is read in runs of so many bytes. One row by 4096
+# x 4096 and 4096 x 11008 on two threads takes 1.2 to 1.4 times as long with runs of 512 and 1376, eight rows take alike
+# (Zen 4, by AVX-512 and by AVX2).
+_LEAST_SUMS = 2048
 BYTE = np.dtype(np.uint8)
 _ZERO, _NO_BYTES, _NO_CELLS = np.zeros(1, BYTE), np.empty(0, BYTE), np.empty(0, np.int64)
 PARAMETERS = ("a_scale", "a_zero", "b_scale", "b_zero", "y_scale", "y_zero")
@@ -172,10 +173,10 @@ def _cut_skinny(problem: Problem, budget: Budget) -> tuple[int, int, int, Cut]:
     batches, rows, columns, depth, _ = problem
     blocks = -(-columns // BLOCK)
     threads = budget.parts(batches * columns * depth * (4 + rows) // 64, most=batches * blocks)
-    # Each thread has a task at least. More tasks have _LEAST_RUN columns at least.
+    # Each thread has a task at least. More tasks have _LEAST_SUMS sums at least.
     column_parts = 1
     while threads > 1 and batches * column_parts < _TASKS * threads and 2 * column_parts <= blocks:
-        if batches * column_parts >= threads and columns < 2 * column_parts * _LEAST_RUN:
+        if batches * column_parts >= threads and rows * columns < 2 * column_parts * _LEAST_SUMS:
             break
         column_parts *= 2
     cut = cut_skinny(rows, columns, depth, column_parts, SKINNY_SUMS)
