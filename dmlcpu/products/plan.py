@@ -29,6 +29,10 @@ _TASKS = 4
 # Into how many runs the tasks of a thread are cut at most. When threads take tiny products one by one, they wait for
 # the counter and for lines of y that both write to: 1,000 products of 16 x 16 x 16 took as long as on one (Zen 4).
 _RUNS = 32
+# Sums of a task of few rows, at least. Of one row they are columns: b is read in runs of so many bytes. One row by 4096
+# x 4096 and 4096 x 11008 on two threads takes 1.2 to 1.4 times as long with runs of 512 and 1376, eight rows take alike
+# (Zen 4, by AVX-512 and by AVX2).
+_LEAST_SUMS = 2048
 BYTE = np.dtype(np.uint8)
 _ZERO, _NO_BYTES, _NO_CELLS = np.zeros(1, BYTE), np.empty(0, BYTE), np.empty(0, np.int64)
 PARAMETERS = ("a_scale", "a_zero", "b_scale", "b_zero", "y_scale", "y_zero")
@@ -171,7 +175,7 @@ def _cut_tiles(
     """Cut a product of packed operands; return threads, parts of the rows, parts of the columns, and blocks."""
     batches, rows, columns, depth, _ = problem
     panels, tiles = panels_of(columns), -(-rows // product.mr)
-    # In nanoseconds (Zen 4, within a factor of 2).
+    # In nanoseconds, within a factor of 2 (Zen 4, by AVX-512 and by AVX2).
     reading = columns * depth // (48 if is_packed else 8)  # and packing, if it is not
     writing = rows * columns // 12 + 200  # and all that a product takes whatever its size
     work = batches * (rows * columns * depth // product.rate + reading + rows * depth // 8 + writing)
@@ -190,8 +194,11 @@ def _cut_skinny(problem: Problem, budget: Budget) -> tuple[int, int, int, Cut]:
     batches, rows, columns, depth, _ = problem
     blocks = -(-columns // BLOCK)
     threads = budget.parts(batches * columns * depth * (4 + rows) // 64, most=batches * blocks)
+    # Each thread has a task at least. More tasks have _LEAST_SUMS sums at least.
     column_parts = 1
     while threads > 1 and batches * column_parts < _TASKS * threads and 2 * column_parts <= blocks:
+        if batches * column_parts >= threads and rows * columns < 2 * column_parts * _LEAST_SUMS:
+            break
         column_parts *= 2
     cut = cut_skinny(rows, columns, depth, column_parts, SKINNY_SUMS)
     return min(threads, batches * column_parts), 1, column_parts, cut

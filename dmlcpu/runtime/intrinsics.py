@@ -100,13 +100,13 @@ def flat_array(context: Any, builder: Any, kind: Any, data: Any, length: Any) ->
     return array._getvalue()
 
 
-def emit_prefetch(builder: Any, place: Any) -> None:
-    """Emit a prefetch of the cache line at a place."""
+def emit_prefetch(builder: Any, place: Any, level: int = 1) -> None:
+    """Emit a prefetch of the cache line at a place into the cache of a level, 1 to 3, and those behind it."""
     address = builder.bitcast(place, _POINTER)
     function = builder.module.declare_intrinsic(
         "llvm.prefetch", [_POINTER], ir.FunctionType(ir.VoidType(), [_POINTER, _INT, _INT, _INT])
     )
-    read, keep, data_cache = 0, 3, 1
+    read, keep, data_cache = 0, 4 - level, 1
     builder.call(function, [address, _INT(read), _INT(keep), _INT(data_cache)])
 
 

@@ -7,11 +7,14 @@ from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK
 from dmlcpu.kernels.gemm.work import MOST_PANELS, NARROW, SPACE_CELLS, groups_of, lhs_cells, panels_of, rhs_cells
 from dmlcpu.runtime.jit import shared
 
-MOST_ROWS = 16  # with more rows, packing b pays (Xeon with VNNI)
+# With more rows, packing b pays (Xeon with VNNI). By AVX2 (Zen 4) both ways take alike from 8 to 32 rows for bytes of
+# full range, and packing takes 1.2 times as long for 7-bit ones.
+MOST_ROWS = 16
 # Bytes of a's rows that are kept packed from one block of columns to the next; more are packed again for each block
-# (measured, like the next, on a Xeon with VNNI).
+# (measured, like the next, on a Xeon with VNNI; by AVX2 on Zen 4 it makes no difference).
 KEPT_LHS = 4 << 20
-# Bytes of the sums of a few rows: they stay in a near cache while b is read (16 KiB are slower, 256 alike).
+# Bytes of the sums of a few rows: they stay in a near cache while b is read (16 KiB are slower, 256 alike; by AVX2 on
+# Zen 4 as well).
 SKINNY_SUMS = 64 << 10
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 
 import pytest
 
@@ -104,6 +105,26 @@ def test_long_calls_and_memory_errors_end_a_measurement(monkeypatch, thresholds,
     assert sizes == [1 << 12, 0]
 
 
+@pytest.mark.parametrize(("has_vnni", "least"), [(True, 18), (False, 16)])
+def test_a_reference_loop_is_replaced_from_smaller_sizes_on(monkeypatch, thresholds, has_vnni, least):
+    from dmlcpu.interop.torch.products import make_int_mm
+
+    override, measured = make_int_mm(has_vnni), []
+
+    def times(mine, theirs):
+        measured.append(round(math.log2(override.size(mine.args[1][0], mine.args[1][1:]))))
+        return 100, 20_000  # so long that no larger size is measured
+
+    monkeypatch.setattr(thresholds, "_times", times)
+    a = torch.zeros(1 << 6, 1 << 4, dtype=torch.int8)
+    taken = []
+    for power in (least - 1, least, 30):
+        b = torch.zeros(1 << 4, 1, dtype=torch.int8).expand(-1, 1 << (power - 10))
+        taken.append(not thresholds.loss(override, print, override.size(a, (b,)), a, b))
+    assert taken == [False, True, True]
+    assert measured == [least]
+
+
 def test_a_folder_that_cannot_be_written_to(monkeypatch, thresholds, topk, tmp_path):
     (tmp_path / "file").touch()
     monkeypatch.setattr(thresholds, "_folder", lambda: str(tmp_path / "file"))
@@ -131,7 +152,7 @@ def test_samples_have_the_measured_kind_and_size():
     kinds = {
         "topk": itertools.product(["float32"], topk_forms, ("few", "many")),
         "index_put_": itertools.product(["int64"], forms, ("one index", "several indices"), ("add", "assign")),
-        "_int_mm": itertools.product(("few", "many"), ("rows", "columns")),
+        "_int_mm": itertools.product(("one", "few", "many"), ("rows", "columns")),
     }
     for each in [switch.override for switch in _SWITCHES.values()]:
         for kind in kinds.get(each.name, itertools.product(["float32"], forms)):
@@ -141,6 +162,15 @@ def test_samples_have_the_measured_kind_and_size():
                 assert each.size(args[0], args[1:]) >= each.least, (each.name, kind)
                 assert each.refusal(*args) == "", (each.name, kind)
                 assert each.kind(*args) == kind or size < 1 << 14, (each.name, kind)
+
+
+@pytest.mark.parametrize(("rows", "expected"), [(1, "one"), (2, "one"), (3, "few"), (8, "few"), (9, "many")])
+def test_kinds_of_int_mm(rows, expected):
+    from dmlcpu.interop.torch.products import INT_MM
+
+    a, b = torch.zeros(rows, 16, dtype=torch.int8), torch.zeros(16, 32, dtype=torch.int8)
+    assert INT_MM.kind(a, b) == (expected, "rows")
+    assert INT_MM.kind(a, b.T.contiguous().T) == (expected, "columns")
 
 
 def test_the_measurement_takes_turns(thresholds):

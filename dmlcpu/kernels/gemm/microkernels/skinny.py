@@ -9,9 +9,11 @@ from typing import Any, NamedTuple
 from numba.core import cgutils
 
 from dmlcpu.kernels.gemm.microkernels.microkernel import ROW_STEP, Microkernel, emit_column_sum, emit_correction
+from dmlcpu.kernels.gemm.microkernels.pairs import emit_pairs
 from dmlcpu.kernels.gemm.microkernels.vectors import BYTE, HALF, WORD, constant, load, shuffle, store, vector
 from dmlcpu.runtime import isa
 from dmlcpu.runtime.intrinsics import emit_prefetch, emitted, splat
+from dmlcpu.runtime.isa import Isa
 
 BLOCK = 64  # columns at a time
 DEPTH = 16  # rows of B at a time
@@ -36,15 +38,18 @@ def make_add_products(microkernel: Microkernel) -> Any:
 
     - b: bytes, `depth` rows `step` apart, BLOCK * blocks columns from b[start] on; exclusive or with sign_flip makes
       them signed
-    - a: uint32, `rows` rows ROW_STEP apart, DEPTH / 4 words from a[first] on, zero where b has no more rows
+    - a: uint32, `rows` rows ROW_STEP apart, DEPTH / 4 words from a[first] on, zero where b has no more rows; the bytes
+      of the last row are 1
     - acc: int32, folded accumulators from acc[at] on, rows acc_step apart
     """
+    if microkernel.isa == Isa.AVX2:
+        return _make_add_pairs(microkernel)
 
     @emitted
     def add(builder, b, start, step, depth, blocks, sign_flip, a, first, rows, acc, at, acc_step):
         isa.require(microkernel.isa)
         flips = splat(builder, builder.trunc(sign_flip, BYTE), 4 * microkernel.lanes)
-        b_rows = _rows_of_b(builder, b.at(start), step, depth)
+        b_rows = _rows_of_b(builder, b.at(start), step, depth, DEPTH)
         x = _Operands(b_rows, flips, a.at(first), rows, acc.at(at), acc_step)
         prefetch = builder.mul(step.type(DEPTH), step)  # the next rows
         with cgutils.for_range(builder, blocks, intp=step.type) as loop:
@@ -57,11 +62,45 @@ def make_add_products(microkernel: Microkernel) -> Any:
     return add
 
 
-def _rows_of_b(builder: Any, first: Any, step: Any, depth: Any) -> list[Any]:
-    """Return the addresses of DEPTH rows. The last row, multiplied by zero, replaces missing ones."""
+def _make_add_pairs(microkernel: Microkernel) -> Any:
+    """Return what `make_add_products` does for AVX2 alone, whose registers hold half of the rows."""
+    rows_at_once, width = DEPTH // 2, 4 * microkernel.lanes
+
+    @emitted
+    def add(builder, b, start, step, depth, blocks, sign_flip, a, first, rows, acc, at, acc_step):
+        isa.require(microkernel.isa)
+        number = step.type
+        flips, next_rows = (
+            splat(builder, builder.trunc(sign_flip, BYTE), width),
+            builder.mul(number(rows_at_once), step),
+        )
+        count = builder.sdiv(builder.add(depth, number(rows_at_once - 1)), number(rows_at_once))
+        with cgutils.for_range(builder, count, intp=number) as outer:
+            top = builder.mul(outer.index, number(rows_at_once))
+            place = b.at(builder.add(start, builder.mul(top, step)))
+            b_rows = _rows_of_b(builder, place, step, builder.sub(depth, top), rows_at_once)
+            words = a.at(builder.add(first, builder.mul(outer.index, number(rows_at_once // 4))))
+            with cgutils.for_range(builder, blocks, intp=number) as block:
+                left = builder.mul(block.index, number(BLOCK))
+                # The next rows stay in the second cache: rows a power of two apart compete for few sets of the first.
+                for row in b_rows:
+                    emit_prefetch(builder, builder.gep(row, [builder.add(left, next_rows)]), 2)
+                    emit_prefetch(builder, builder.gep(row, [builder.add(left, number(BLOCK))]))
+                with cgutils.for_range(builder, number(BLOCK // width), intp=number) as part:
+                    column = builder.add(left, builder.mul(part.index, number(width)))
+                    lines = [load(builder, builder.gep(row, [column]), width) for row in b_rows]
+                    signed = [builder.xor(line, flips) for line in lines]
+                    groups = [_words_of(builder, signed[i : i + 4]) for i in range(0, rows_at_once, 4)]
+                    emit_pairs(builder, words, rows, groups, acc.at(builder.add(at, column)), acc_step)
+
+    return add
+
+
+def _rows_of_b(builder: Any, first: Any, step: Any, depth: Any, count: int) -> list[Any]:
+    """Return the addresses of `count` rows. The last row, multiplied by zero, replaces missing ones."""
     last = builder.sub(depth, step.type(1))
     addresses = []
-    for i in range(DEPTH):
+    for i in range(count):
         is_there = builder.icmp_signed("<", step.type(i), depth)
         row = builder.select(is_there, step.type(i), last)
         addresses.append(builder.gep(first, [builder.mul(row, step)]))
