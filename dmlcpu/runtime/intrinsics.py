@@ -108,6 +108,13 @@ def emit_prefetch(builder: Any, place: Any) -> None:
     builder.call(function, [address, _INT(read), _INT(keep), _INT(data_cache)])
 
 
+def emit_prefetch_line(builder: Any, array: Elements, index: Any) -> None:
+    """Emit what `prefetch` does."""
+    place = builder.bitcast(array.at(index), _POINTER)
+    for offset in range(0, array.lanes * array.nbytes, CACHE_LINE):
+        emit_prefetch(builder, builder.gep(place, [_INT(offset)]))
+
+
 def splat(builder: Any, value: Any, lanes: int) -> Any:
     """Emit a vector of one value."""
     first = builder.insert_element(ir.Constant(ir.VectorType(value.type, lanes), ir.Undefined), value, _INT(0))
@@ -123,9 +130,7 @@ def line_of(_builder, array) -> types.intp:
 @emitted
 def prefetch(builder, array, index):
     """Prefetch the `line_of` elements from array[index] on; beyond the array it does no harm."""
-    place = builder.bitcast(array.at(index), _POINTER)
-    for offset in range(0, array.lanes * array.nbytes, CACHE_LINE):
-        emit_prefetch(builder, builder.gep(place, [_INT(offset)]))
+    emit_prefetch_line(builder, array, index)
 
 
 @intrinsic

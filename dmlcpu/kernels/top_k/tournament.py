@@ -7,12 +7,13 @@ Elements behind the last whole tile are groups of one. groups.py describes the u
 import numpy as np
 
 from dmlcpu.kernels.top_k import groups
+from dmlcpu.kernels.top_k.greatest import greatest_line
 from dmlcpu.kernels.top_k.groups import GROUP, Sequence, append_group, capacity, workspace_of_groups
-from dmlcpu.kernels.top_k.keys import key_map_of, key_of, load_keys
+from dmlcpu.kernels.top_k.keys import key_map_of, load_keys
 from dmlcpu.kernels.top_k.lines import lowest_bit, reach
 from dmlcpu.kernels.top_k.work import WORK, Problem, start_of, workspace_of, write_winners
 from dmlcpu.kernels.walk import share
-from dmlcpu.runtime.intrinsics import line_of, prefetch
+from dmlcpu.runtime.intrinsics import line_of
 from dmlcpu.runtime.jit import device, inlined, shared
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import record_at
@@ -58,16 +59,8 @@ def group_maxima(x, sequence, key_map, maxima):
     tiles = n // (lanes * GROUP)
     for tile in range(tiles):
         begin = start + tile * lanes * GROUP
-        for line in range(GROUP):
-            prefetch(x, begin + (line + PREFETCH) * lanes)
-        elements = x[begin : begin + lanes * GROUP]
-        best = maxima[tile * lanes : (tile + 1) * lanes]
-        # LLVM unrolls the loop over lines, and turns the loop over lanes into vectors that stay in registers.
-        for lane in range(lanes):
-            greatest = key_of(elements[lane], key_map)
-            for line in range(1, GROUP):
-                greatest = max(greatest, key_of(elements[line * lanes + lane], key_map))
-            best[lane] = greatest
+        end = begin + lanes * GROUP
+        greatest_line(x, begin, lanes, end, PREFETCH * lanes, key_map, maxima, tile * lanes)
     done = tiles * lanes * GROUP
     load_keys(x, start + done, 1, n - done, key_map, maxima[tiles * lanes :])
     return maxima[: tiles * lanes + n - done]
