@@ -15,16 +15,19 @@ from dmlcpu.runtime.jit import inlined
 
 
 @inlined
-def greatest_line(x, first, step, end, ahead, key_map, target, place):
+def greatest_line(x, first, step, end, ahead, key_map, has_nan, target, place):
     """Write the greatest keys of the lines at x[first], x[first + step], ... to the line at target[place].
 
     The last line begins before x[end], and there is an even number of lines. The line `ahead` of each is prefetched.
+    has_nan: a NaN is likely, as lines before had one. Return this for the lines behind.
     """
     if key_map.infinity == key_map.mask:  # integers
         greatest_words(x, first, step, end, ahead, key_map.flip, target, place)
-    elif not greatest_floats(x, first, step, end, ahead, key_map.mask, key_map.flip, target, place):
+    elif has_nan or not greatest_floats(x, first, step, end, ahead, key_map.mask, key_map.flip, target, place):
         mask, _, infinity, flip, nan = key_map
         greatest_keys(x, first, step, end, ahead, mask, infinity, flip, nan, target, place)
+        has_nan = True
+    return has_nan
 
 
 @emitted

@@ -57,11 +57,11 @@ def tournament(part, parts, x, values, indices, works, scratch):
 def group_maxima(x, sequence, key_map, maxima):
     """Write the greatest key of each group of a sequence, tile by tile; return the written part of maxima."""
     start, n, lanes = sequence.start, sequence.n, line_of(x)
-    tiles = n // (lanes * GROUP)
+    tiles, has_nan = n // (lanes * GROUP), False
     for tile in range(tiles):
         begin = start + tile * lanes * GROUP
         end = begin + lanes * GROUP
-        greatest_line(x, begin, lanes, end, PREFETCH * lanes, key_map, maxima, tile * lanes)
+        has_nan = greatest_line(x, begin, lanes, end, PREFETCH * lanes, key_map, has_nan, maxima, tile * lanes)
     done = tiles * lanes * GROUP
     load_keys(x, start + done, 1, n - done, key_map, maxima[tiles * lanes :])
     return maxima[: tiles * lanes + n - done]

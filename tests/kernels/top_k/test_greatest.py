@@ -15,9 +15,9 @@ greatest_words = jitted(greatest.greatest_words)
 
 
 @njit
-def greatest_line(x, first, step, end, constants, target, place):
+def greatest_line(x, first, step, end, constants, has_nan, target, place):
     key_map = keys.key_map_of(x, record_at(constants, 0, KEY_MAP))
-    greatest.greatest_line(x, first, step, end, 0, key_map, target, place)
+    return greatest.greatest_line(x, first, step, end, 0, key_map, has_nan, target, place)
 
 
 @njit
@@ -56,11 +56,27 @@ def test_greatest_line(dtype, largest, nan_last):
         one_nan = np.where(np.arange(13 * lanes) == 8 * lanes + 3, np.nan, 1).astype(dtype)
         samples += [-numbers, zeros, one_nan, np.full(13 * lanes, -np.nan).astype(dtype)]
     for x in samples:
-        found, target = np.zeros(x.size, word), np.zeros(lanes + 2, word)
+        found = np.zeros(x.size, word)
         load_keys(x.view(word), constants, found)
-        greatest_line(x.view(word), 3, 3 * lanes, 12 * lanes, constants, target, 1)  # 4 lines, 3 apart
         expected = found[3 : 3 + 12 * lanes].reshape(4, 3, lanes)[:, 0].max(axis=0)
-        assert target.tolist() == [0, *expected.tolist(), 0]
+        for has_nan in (False, True):
+            target = np.zeros(lanes + 2, word)
+            greatest_line(x.view(word), 3, 3 * lanes, 12 * lanes, constants, has_nan, target, 1)  # 4 lines, 3 apart
+            assert target.tolist() == [0, *expected.tolist(), 0]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_after_a_nan_lines_are_not_compared_as_floats(dtype):
+    x, constants, word = (
+        np.ones(64, dtype),
+        constants_of(np.dtype(dtype), True),
+        np.dtype(f"u{np.dtype(dtype).itemsize}"),
+    )
+    lanes, target = lanes_of(x.dtype), np.zeros(16, word)
+    assert not greatest_line(x.view(word), 0, lanes, 2 * lanes, constants, False, target, 0)
+    assert greatest_line(x.view(word), 0, lanes, 2 * lanes, constants, True, target, 0)
+    x[5] = np.nan
+    assert greatest_line(x.view(word), 0, lanes, 2 * lanes, constants, False, target, 0)
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
