@@ -110,6 +110,13 @@ def emit_prefetch(builder: Any, place: Any, level: int = 1) -> None:
     builder.call(function, [address, _INT(read), _INT(keep), _INT(data_cache)])
 
 
+def emit_prefetch_line(builder: Any, array: Elements, index: Any) -> None:
+    """Emit what `prefetch` does."""
+    place = builder.bitcast(array.at(index), _POINTER)
+    for offset in range(0, array.lanes * array.nbytes, CACHE_LINE):
+        emit_prefetch(builder, builder.gep(place, [_INT(offset)]))
+
+
 def splat(builder: Any, value: Any, lanes: int) -> Any:
     """Emit a vector of one value."""
     first = builder.insert_element(ir.Constant(ir.VectorType(value.type, lanes), ir.Undefined), value, _INT(0))
@@ -138,20 +145,14 @@ def line_of(_builder, array) -> types.intp:
 @emitted
 def prefetch(builder, array, index):
     """Prefetch the `line_of` elements from array[index] on; beyond the array it does no harm."""
-    _emit_prefetch_line(builder, array, index)
+    emit_prefetch_line(builder, array, index)
 
 
 @emitted
 def prefetch_rows(builder, array, index, step, rows):
     """Prefetch as `prefetch` does, from each of some places `step` apart."""
     with short_loop(builder, rows) as row:
-        _emit_prefetch_line(builder, array, builder.add(index, builder.mul(row, step)))
-
-
-def _emit_prefetch_line(builder: Any, array: Elements, index: Any) -> None:
-    place = builder.bitcast(array.at(index), _POINTER)
-    for offset in range(0, array.lanes * array.nbytes, CACHE_LINE):
-        emit_prefetch(builder, builder.gep(place, [_INT(offset)]))
+        emit_prefetch_line(builder, array, builder.add(index, builder.mul(row, step)))
 
 
 @intrinsic

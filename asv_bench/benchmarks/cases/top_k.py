@@ -116,6 +116,10 @@ SHAPES = table(
 )
 TYPES = table(
     *(TopKCase((1_000, 10_000), 10, dtype=name) for name in ("float16", "bfloat16", "float64", *_INTEGERS)),
+    # 64 bits: AVX2 has neither unsigned comparisons nor maxima of them.
+    *(TopKCase((60_000, 80), 10, dtype=name) for name in ("float64", "int64")),
+    *(TopKCase((8_000, 700), 12, axis=0, dtype=name) for name in ("float64", "int64")),
+    *(TopKCase((6_000, 1_500), 128, dtype=name) for name in ("float64", "int64")),
 )
 DATA = table(*(TopKCase((1_000, 10_000), 10, data=name) for name in _PATTERNS if name != "random"))
 TABLES = {"top_k": SHAPES, "top_k_types": TYPES, "top_k_data": DATA}

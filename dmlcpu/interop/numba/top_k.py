@@ -24,7 +24,15 @@ from dmlcpu.interop.numba.refusals import (
     refusal,
     share_memory,
 )
-from dmlcpu.kernels.top_k.choose import LOCKSTEP, SELECT_SORT, STRIDED_INSERT, STRIDED_TOURNAMENT, TOURNAMENT, choose
+from dmlcpu.kernels.top_k.choose import (
+    LOCKSTEP,
+    SELECT_SORT,
+    STRIDED_INSERT,
+    STRIDED_TOURNAMENT,
+    TOURNAMENT,
+    choose,
+    lockstep_work_of,
+)
 from dmlcpu.kernels.top_k.keys import KINDS, KeyMap, make_key_map
 from dmlcpu.kernels.top_k.lockstep import lockstep, workspace as workspace_of_lockstep
 from dmlcpu.kernels.top_k.select_sort import select_sort, workspace as workspace_of_select_sort
@@ -62,7 +70,7 @@ def workspace(kernel, n, k, lanes):
 @device
 def plan(x, rows, n, inner, k, strided):
     """Return the kernel, the keys and positions of its workspace, and the size of the workspace in cells."""
-    kernel = choose(rows, n, k, inner, inner)
+    kernel = choose(rows, n, k, inner, inner, lockstep_work_of(x))
     if strided and kernel == TOURNAMENT:  # "columns" has the strided one instead
         kernel = STRIDED_TOURNAMENT
     keys, positions = workspace(kernel, n, k, line_of(x))

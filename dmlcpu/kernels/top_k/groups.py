@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dmlcpu.kernels.top_k.greatest import greatest_words
 from dmlcpu.kernels.top_k.keys import key_of
-from dmlcpu.kernels.top_k.lines import greatest_line
 from dmlcpu.kernels.top_k.order import CELLS, sort
 from dmlcpu.kernels.top_k.threshold import bits_of_line, collect, count_at_least, kth_greatest
 from dmlcpu.kernels.top_k.work import Candidates
@@ -66,7 +66,7 @@ def lower_bound(maxima, k, folded):
     groups, size = maxima.size, (FOLDED * k + lanes - 1) // lanes * lanes
     if size < groups:
         for line in range(0, size, lanes):
-            greatest_line(maxima, line, size, groups - lanes + 1, folded, line)
+            greatest_words(maxima, line, size, groups - lanes + 1, 0, maxima.dtype.type(0), folded, line)
         for rest in range(groups // lanes * lanes, groups):  # less than a line
             folded[rest % lanes] = max(folded[rest % lanes], maxima[rest])
         maxima, groups = folded, size

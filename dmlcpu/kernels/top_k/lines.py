@@ -31,19 +31,6 @@ def exceed(builder, array, index, other, place) -> types.uint64:
     return _as_bits(builder, builder.icmp_unsigned(">", line, opposites))
 
 
-@emitted
-def greatest_line(builder, array, first, step, end, target, place):
-    """Write the greatest of the lines at array[first], array[first + step], ... to the line at target[place].
-
-    The last line begins before array[end]; the first is always read.
-    """
-    greatest = cgutils.alloca_once_value(builder, array.load(first, array.lanes))
-    with cgutils.for_range_slice(builder, builder.add(first, step), end, step, inc=True) as (index, _):
-        line, before = array.load(index, array.lanes), builder.load(greatest)
-        builder.store(builder.select(builder.icmp_unsigned(">", line, before), line, before), greatest)
-    target.store(builder.load(greatest), place)
-
-
 def _make_insert(comparison: str) -> Any:
     @emitted
     def insert(builder, keys, new, position, best, positions, first, step, count):

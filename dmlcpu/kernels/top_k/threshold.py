@@ -20,9 +20,11 @@ def bits_of_line(keys, line, n, threshold):
 @device
 def count_at_least(keys, n, threshold):
     """Count the keys that are at least `threshold`."""
-    count = 0
-    for line in range(0, n, line_of(keys)):
-        count += count_bits(bits_of_line(keys, line, n, threshold))
+    count, whole = 0, n // line_of(keys) * line_of(keys)
+    for line in range(0, whole, line_of(keys)):
+        count += count_bits(reach(keys, line, threshold))
+    if whole < n:
+        count += count_bits(bits_of_line(keys, whole, n, threshold))
     return count
 
 

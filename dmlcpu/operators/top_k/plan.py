@@ -12,7 +12,7 @@ import numpy as np
 from dmlcpu.common.arguments import Array, type_name
 from dmlcpu.common.data_types import DATA_TYPES
 from dmlcpu.kernels import registry
-from dmlcpu.kernels.top_k.choose import ELEMENTS_A_WINNER, INSERT_K, LOCKSTEP_WORK, NAMES, choose as fastest
+from dmlcpu.kernels.top_k.choose import ELEMENTS_A_WINNER, INSERT_K, NAMES, choose as fastest, lockstep_work
 from dmlcpu.kernels.top_k.groups import LINE
 from dmlcpu.kernels.top_k.keys import KINDS, make_key_map
 from dmlcpu.kernels.top_k.split import most_parts
@@ -39,23 +39,23 @@ def choose(problem: Problem, width: int, budget: threads.Budget) -> tuple[Select
         if not entry.supports(problem):
             raise LookupError(f"the kernel {entry.name} does not support {problem}")
         return entry, "asked for"
-    name = NAMES[fastest(*problem)]
+    name = NAMES[fastest(*problem, lockstep_work(width))]
     if name == "tournament" and problem.rows * 2 <= budget.threads:
         # Shares of a sequence have to be merged, so each must be worth twice as much as others.
         split: Selection = registry.find("top_k", "select", "split")
         if budget.parts(split.cost(problem, width) // 2, most_parts(problem)) > 1:
             return split, "two threads and more for each sequence"
-    return registry.find("top_k", "select", name), _reason(name, problem)
+    return registry.find("top_k", "select", name), _reason(name, problem, width)
 
 
-def _reason(name: str, problem: Problem) -> str:
+def _reason(name: str, problem: Problem, width: int) -> str:
     """Return why a kernel is the fastest one."""
     beside = f"{problem.columns} columns side by side"
     few = f"fewer than {ELEMENTS_A_WINNER} elements for each winner"
     is_few = problem.n < ELEMENTS_A_WINNER * problem.k
     return {
         "strided_insert": f"{beside}, k at most {INSERT_K}",
-        "lockstep": f"several sequences, n k at most {LOCKSTEP_WORK}",
+        "lockstep": f"several sequences, n k at most {lockstep_work(width)}",
         "select_sort": few if is_few else "the others do not support it",
         "strided_tournament": beside,
         "tournament": f"{ELEMENTS_A_WINNER} elements and more for each winner",

@@ -7,7 +7,7 @@ from jitted import jitted
 from dmlcpu.kernels.top_k import lines
 
 WIDTHS = ["uint8", "uint16", "uint32", "uint64"]
-reach, exceed, greatest_line = jitted(lines.reach), jitted(lines.exceed), jitted(lines.greatest_line)
+reach, exceed = jitted(lines.reach), jitted(lines.exceed)
 insert, insert_after_equals = jitted(lines.insert), jitted(lines.insert_after_equals)
 lowest_bit, count_bits = jitted(lines.lowest_bit), jitted(lines.count_bits)
 
@@ -37,16 +37,6 @@ def test_exceed(dtype):
     assert exceed(words, 3, others, 3) == 0
     others[3 : 3 + lanes] -= np.arange(lanes, dtype=dtype)[::-1] % 3 == 0
     assert exceed(words, 3, others, 3) == sum(1 << lane for lane in range(lanes - 1, -1, -3))
-
-
-@pytest.mark.parametrize("dtype", WIDTHS)
-@pytest.mark.parametrize("count", [1, 2, 5])
-def test_greatest_line(dtype, count):
-    lanes = lanes_of(np.zeros(0, dtype))
-    words, target = random_words(dtype, 7 + count * 3 * lanes), np.zeros(lanes + 2, dtype)
-    greatest_line(words, 7, 3 * lanes, words.size - 2 * lanes, target, 1)
-    expected = words[7:].reshape(count, 3, lanes)[:, 0].max(axis=0)
-    assert target.tolist() == [0, *expected.tolist(), 0]
 
 
 @pytest.mark.parametrize("operation", [insert, insert_after_equals], ids=["before equals", "after equals"])
