@@ -94,7 +94,7 @@ KERNELS = (
     *_rows(_VECTORS, "arm64.DOTPROD", "dot_u8s8_4x16x4_dotprod", "dot_u8s8_s32_4x16x4_dotprod"),
     *_rows(_VECTORS, "arm64.I8MM", "dot_u8s8_6x16x4_i8mm", "dot_u8s8_s32_6x16x4_i8mm"),
     *_rows(_SKINNY, "generic.GENERIC", "skinny_u8s8_16x16_generic", "skinny_u8s8_s32_16x16_generic"),
-    *_rows(_SKINNY, "x86.AVX2_WIDENING", "skinny_u8s8_32x16_avx2", "skinny_u8s8_s32_32x16_avx2"),
+    *_rows(_SKINNY, "x86.AVX2", "skinny_u8s8_32x16_avx2", "skinny_u8s8_s32_32x16_avx2"),
     *_rows(_SKINNY, "x86.AVXVNNI", "skinny_u8s8_32x16_avxvnni", "skinny_u8s8_s32_32x16_avxvnni"),
     *_rows(_SKINNY, "x86.AVX512VNNI", "skinny_u8s8_64x16_avx512vnni", "skinny_u8s8_s32_64x16_avx512vnni"),
     *_rows(_SKINNY, "arm64.DOTPROD", "skinny_u8s8_16x16_dotprod", "skinny_u8s8_s32_16x16_dotprod"),

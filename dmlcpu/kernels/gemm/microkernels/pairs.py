@@ -13,11 +13,13 @@ from numba.core import cgutils
 
 from dmlcpu.kernels.gemm.microkernels.generic import widen_signed, widen_unsigned
 from dmlcpu.kernels.gemm.microkernels.microkernel import ROW_STEP
-from dmlcpu.kernels.gemm.microkernels.vectors import BYTE, HALF, WORD, constant, load, store, vector
+from dmlcpu.kernels.gemm.microkernels.vectors import BYTE, HALF, WORD, call, constant, load, store, vector
+from dmlcpu.kernels.gemm.microkernels.x86 import add_bytes, add_halves
 from dmlcpu.runtime.intrinsics import splat
 
 LANES = 8  # words of a register
 _BYTES, _HALVES, _WORDS = vector(BYTE, 4 * LANES), vector(HALF, 2 * LANES), vector(WORD, LANES)
+_ONES = constant(_HALVES, 1)
 _MOST = 128  # the amount of an exact pair's sum
 
 
@@ -31,11 +33,11 @@ def emit_pairs(builder: Any, a: Any, rows: Any, groups: list[list[Any]], acc: An
     ones = [splat(builder, word, LANES) for word in _words_of_row(builder, a, last, len(groups))]
     totals, most = [], constant(_HALVES, 0)
     for column in zip(*groups, strict=True):
-        sums = [_add_bytes(builder, one, words) for one, words in zip(ones, column, strict=True)]
-        totals.append(_add_halves(builder, functools.reduce(builder.add, sums)))
+        sums = [add_bytes(builder, one, words) for one, words in zip(ones, column, strict=True)]
+        totals.append(add_halves(builder, functools.reduce(builder.add, sums), _ONES))
         for each in sums:
-            amount = _call(builder, "llvm.abs.v16i16", _HALVES, [each, ir.IntType(1)(0)])
-            most = _call(builder, "llvm.umax.v16i16", _HALVES, [most, amount])
+            amount = call(builder, "llvm.abs.v16i16", _HALVES, [each, ir.IntType(1)(0)])
+            most = call(builder, "llvm.umax.v16i16", _HALVES, [most, amount])
     _add_to_row(builder, acc, last, acc_step, totals)
     with builder.if_else(_are_at_most(builder, most, _MOST), likely=True) as (is_exact, other):
         with is_exact, cgutils.for_range(builder, last, intp=number) as loop:
@@ -52,7 +54,7 @@ def _emit_exact(builder: Any, a: Any, row: Any, groups: list[list[Any]], acc: An
     totals = [constant(_WORDS, 0)] * len(groups[0])
     for word, group in zip(_words_of_row(builder, a, row, len(groups)), groups, strict=True):
         lhs = splat(builder, word, LANES)
-        own = [_add_halves(builder, _add_bytes(builder, lhs, words)) for words in group]
+        own = [add_halves(builder, add_bytes(builder, lhs, words), _ONES) for words in group]
         totals = [builder.add(total, each) for total, each in zip(totals, own, strict=True)]
     _add_to_row(builder, acc, row, acc_step, totals)
 
@@ -65,7 +67,7 @@ def _emit_widened(
     lhs = widen_unsigned(builder, splat(builder, word, LANES))
     totals = []
     for each in rhs:
-        even, odd = (_multiply_pairs(builder, x, y) for x, y in zip(lhs, each, strict=True))
+        even, odd = (add_halves(builder, x, y) for x, y in zip(lhs, each, strict=True))
         totals.append(builder.add(even, odd))
     _add_to_row(builder, acc, row, acc_step, totals)
 
@@ -84,32 +86,8 @@ def _add_to_row(builder: Any, acc: Any, row: Any, acc_step: Any, totals: list[An
         store(builder, total, place, 4)
 
 
-def _add_bytes(builder: Any, lhs: Any, words: Any) -> Any:
-    """Emit the sums of pairs of products of bytes, unsigned ones by signed ones (vpmaddubsw)."""
-    operands = [builder.bitcast(each, _BYTES) for each in (lhs, words)]
-    return _call(builder, "llvm.x86.avx2.pmadd.ub.sw", _HALVES, operands)
-
-
-def _add_halves(builder: Any, halves: Any) -> Any:
-    """Emit the sums of pairs of 16 bits."""
-    return _multiply_pairs(builder, halves, constant(_HALVES, 1))
-
-
-def _multiply_pairs(builder: Any, lhs: Any, rhs: Any) -> Any:
-    """Emit the sums of pairs of products of 16 bits (vpmaddwd).
-
-    By its name: of a pattern, LLVM moves the widening to 32 bits out of the loop and narrows again within it.
-    """
-    return _call(builder, "llvm.x86.avx2.pmadd.wd", _WORDS, [lhs, rhs])
-
-
 def _are_at_most(builder: Any, halves: Any, limit: int) -> Any:
     """Emit whether no number of a vector is above a limit; all are unsigned."""
     beyond = builder.icmp_unsigned(">", halves, constant(_HALVES, limit))
     bits = builder.bitcast(beyond, ir.IntType(2 * LANES))
     return builder.icmp_unsigned("==", bits, bits.type(0))
-
-
-def _call(builder: Any, name: str, result: Any, operands: list[Any]) -> Any:
-    kind = ir.FunctionType(result, [each.type for each in operands])
-    return builder.call(builder.module.declare_intrinsic(name, (), kind), operands)

@@ -17,6 +17,12 @@ def constant(kind: Any, value: float) -> Any:
     return ir.Constant(kind, [ir.Constant(kind.element, value)] * kind.count)
 
 
+def call(builder: Any, name: str, result: Any, operands: list[Any]) -> Any:
+    """Emit the call of an intrinsic of LLVM's."""
+    kind = ir.FunctionType(result, [each.type for each in operands])
+    return builder.call(builder.module.declare_intrinsic(name, (), kind), operands)
+
+
 def load(builder: Any, place: Any, lanes: int, align: int = 1) -> Any:
     """Emit the load of a vector of elements from a place on; align: in bytes."""
     return builder.load(builder.bitcast(place, vector(place.type.pointee, lanes).as_pointer()), align=align)
