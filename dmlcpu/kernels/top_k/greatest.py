@@ -13,21 +13,37 @@ from numba.core import cgutils, types
 from dmlcpu.runtime.intrinsics import emit_prefetch_line, emitted, splat
 from dmlcpu.runtime.jit import inlined
 
+_FLOATS = {4: ir.FloatType(), 8: ir.DoubleType()}  # that processors compare, by their bytes
+
 
 @inlined
-def greatest_line(x, first, step, end, ahead, key_map, has_nan, target, place):
+def greatest_line(x, first, step, end, ahead, key_map, needs_keys, target, place):
     """Write the greatest keys of the lines at x[first], x[first + step], ... to the line at target[place].
 
     The last line begins before x[end], and there is an even number of lines. The line `ahead` of each is prefetched.
-    has_nan: a NaN is likely, as lines before had one. Return this for the lines behind.
+    needs_keys: floats cannot be compared as such, see `flushes_subnormals`, or lines before had a NaN. Return this for
+    the lines behind.
     """
     if key_map.infinity == key_map.mask:  # integers
         greatest_words(x, first, step, end, ahead, key_map.flip, target, place)
-    elif has_nan or not greatest_floats(x, first, step, end, ahead, key_map.mask, key_map.flip, target, place):
+    elif needs_keys or not greatest_floats(x, first, step, end, ahead, key_map.mask, key_map.flip, target, place):
         mask, _, infinity, flip, nan = key_map
         greatest_keys(x, first, step, end, ahead, mask, infinity, flip, nan, target, place)
-        has_nan = True
-    return has_nan
+        needs_keys = True
+    return needs_keys
+
+
+@emitted
+def flushes_subnormals(builder, array, flip: Any) -> types.boolean:
+    """Return whether comparisons take subnormal floats for zeros here: a mode of the thread that some libraries set."""
+    kind = _FLOATS.get(array.nbytes)
+    if kind is None:
+        return ir.Constant(ir.IntType(1), 0)
+    # The highest two bits of a float's `flip` are 01 or 10. LLVM does not know it, and so it cannot compute this in its
+    # own mode; a comparison with 0 it would turn into one of words.
+    subnormal = builder.bitcast(builder.lshr(flip, array.element(8 * array.nbytes - 2)), kind)
+    scaled = builder.bitcast(builder.fmul(subnormal, kind(2.0**100)), array.element)
+    return builder.icmp_unsigned("==", scaled, array.element(0))
 
 
 @emitted
@@ -63,7 +79,7 @@ def greatest_floats(builder, array, first, step, end, ahead, mask: Any, flip: An
 
     Return whether the keys are right: no float is NaN, and processors compare floats of this width.
     """
-    kind = {4: ir.FloatType(), 8: ir.DoubleType()}.get(array.nbytes)
+    kind = _FLOATS.get(array.nbytes)
     if kind is None:
         return ir.Constant(ir.IntType(1), 0)
     words, floats = (ir.VectorType(element, array.lanes) for element in (array.element, kind))

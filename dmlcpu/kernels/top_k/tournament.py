@@ -7,7 +7,7 @@ Elements behind the last whole tile are groups of one. groups.py describes the u
 import numpy as np
 
 from dmlcpu.kernels.top_k import groups
-from dmlcpu.kernels.top_k.greatest import greatest_line
+from dmlcpu.kernels.top_k.greatest import flushes_subnormals, greatest_line
 from dmlcpu.kernels.top_k.groups import GROUP, Sequence, append_group, capacity, workspace_of_groups
 from dmlcpu.kernels.top_k.keys import key_map_of, load_keys
 from dmlcpu.kernels.top_k.lines import lowest_bit, reach
@@ -57,11 +57,11 @@ def tournament(part, parts, x, values, indices, works, scratch):
 def group_maxima(x, sequence, key_map, maxima):
     """Write the greatest key of each group of a sequence, tile by tile; return the written part of maxima."""
     start, n, lanes = sequence.start, sequence.n, line_of(x)
-    tiles, has_nan = n // (lanes * GROUP), False
+    tiles, needs_keys = n // (lanes * GROUP), flushes_subnormals(x, key_map.flip)
     for tile in range(tiles):
         begin = start + tile * lanes * GROUP
         end = begin + lanes * GROUP
-        has_nan = greatest_line(x, begin, lanes, end, PREFETCH * lanes, key_map, has_nan, maxima, tile * lanes)
+        needs_keys = greatest_line(x, begin, lanes, end, PREFETCH * lanes, key_map, needs_keys, maxima, tile * lanes)
     done = tiles * lanes * GROUP
     load_keys(x, start + done, 1, n - done, key_map, maxima[tiles * lanes :])
     return maxima[: tiles * lanes + n - done]

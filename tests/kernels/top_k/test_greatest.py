@@ -1,23 +1,32 @@
 """The greatest keys of lines, by lane, against keys made one by one, for every type and both directions."""
 
+import platform
+import threading
+
 import numpy as np
 import pytest
 from jitted import jitted
+from llvmlite import ir
 from numba import njit
+from numba.core import cgutils, types
 from samples import FLOATS, TOP_K_TYPES, specials
 
+import dmlcpu
+from dmlcpu import reference
 from dmlcpu.kernels.top_k import greatest, keys
 from dmlcpu.kernels.top_k.keys import KEY_MAP
+from dmlcpu.runtime.intrinsics import emitted
 from dmlcpu.runtime.records import fill, record_at
+from dmlcpu.runtime.threads import use_budget
 
 WIDTHS = ["uint8", "uint16", "uint32", "uint64"]
 greatest_words = jitted(greatest.greatest_words)
 
 
 @njit
-def greatest_line(x, first, step, end, constants, has_nan, target, place):
+def greatest_line(x, first, step, end, constants, needs_keys, target, place):
     key_map = keys.key_map_of(x, record_at(constants, 0, KEY_MAP))
-    return greatest.greatest_line(x, first, step, end, 0, key_map, has_nan, target, place)
+    return greatest.greatest_line(x, first, step, end, 0, key_map, needs_keys, target, place)
 
 
 @njit
@@ -59,9 +68,9 @@ def test_greatest_line(dtype, largest, nan_last):
         found = np.zeros(x.size, word)
         load_keys(x.view(word), constants, found)
         expected = found[3 : 3 + 12 * lanes].reshape(4, 3, lanes)[:, 0].max(axis=0)
-        for has_nan in (False, True):
+        for needs_keys in (False, True):
             target = np.zeros(lanes + 2, word)
-            greatest_line(x.view(word), 3, 3 * lanes, 12 * lanes, constants, has_nan, target, 1)  # 4 lines, 3 apart
+            greatest_line(x.view(word), 3, 3 * lanes, 12 * lanes, constants, needs_keys, target, 1)  # 4 lines, 3 apart
             assert target.tolist() == [0, *expected.tolist(), 0]
 
 
@@ -100,3 +109,34 @@ def test_greatest_words(dtype, count):
         greatest_words(words, 7, 3 * lanes, words.size - 2 * lanes, 0, np.dtype(dtype).type(flip), target, 1)
         keys = words[7:] ^ np.dtype(dtype).type(flip)
         assert target.tolist() == [0, *keys.reshape(count, 3, lanes)[:, 0].max(axis=0).tolist(), 0]
+
+
+@emitted
+def load_mxcsr(builder, value: types.uint32):
+    pointer = cgutils.alloca_once_value(builder, value)
+    place = builder.bitcast(pointer, ir.IntType(8).as_pointer())
+    kind = ir.FunctionType(ir.VoidType(), [place.type])
+    builder.call(builder.module.declare_intrinsic("llvm.x86.sse.ldmxcsr", (), kind), [place])
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="the mode is set as on x86-64")
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_subnormals_where_the_thread_takes_them_for_zeros(dtype):
+    """torch.set_flush_denormal and libraries linked with -ffast-math set this mode."""
+    set_mode = jitted(load_mxcsr)
+    set_mode(np.uint32(0x1F80))  # the usual mode; compiles
+    rng, word = np.random.default_rng(9), np.dtype(f"u{np.dtype(dtype).itemsize}")
+    x = rng.integers(0, 1 << 20, (3, 9_000), word).view(dtype)
+    x[rng.random(x.shape) < 0.5] *= -1
+    expected = reference.top_k(x, 8)
+    found = []
+
+    def select():
+        set_mode(np.uint32(0x9FC0))
+        with use_budget(1, kernel="tournament"):
+            found.append(dmlcpu.top_k(x, 8))
+
+    thread = threading.Thread(target=select)  # the mode is that of a thread
+    thread.start()
+    thread.join()
+    np.testing.assert_array_equal(found[0].indices, expected[1])
