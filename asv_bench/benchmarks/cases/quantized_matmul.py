@@ -7,6 +7,7 @@ import numpy as np
 
 import dmlcpu
 from dmlcpu import reference
+from dmlcpu.runtime.isa import Isa, detected
 
 from ..onnx_peer import onnx_session
 from ..torch_peer import tensor, torch_package
@@ -34,6 +35,7 @@ class QuantizedMatmulCase(Case):
     per_row: bool = False
     per_column: bool = True
     batch: tuple[int, ...] = ()
+    weights: str = "7-bit"  # or "normal", scaled to 8 bits, or "uniform": all 8 bits alike
 
     tolerance = 1
 
@@ -42,7 +44,8 @@ class QuantizedMatmulCase(Case):
         rows = f"{' per row' if self.per_row else ''}{' per column' if self.per_column else ''}"
         b = "constant" if self.constant_b else "fresh"
         batch = "".join(f"{n} of " for n in self.batch)
-        return f"{batch}{self.m}x{self.k}x{self.n} {types} to {short(self.types[2])}{rows or ' per tensor'} {b} B"
+        kind = "" if self.weights == "7-bit" else f" {self.weights}"
+        return f"{batch}{self.m}x{self.k}x{self.n} {types} to {short(self.types[2])}{rows or ' per tensor'} {b}{kind} B"
 
     def shrunk(self):
         return replace(self, batch=self.batch and (2,), m=min(self.m, 9), k=min(self.k, 40), n=min(self.n, 21))
@@ -52,9 +55,12 @@ class QuantizedMatmulCase(Case):
         a = rng.integers(
             np.iinfo(self.types[0]).min, np.iinfo(self.types[0]).max, (*self.batch, self.m, self.k), self.types[0]
         )
-        # Weights of 7 bits: on CPUs without VNNI, peers add pairs of products in 16 bits and saturate beyond.
-        weights = (-64, 64) if self.types[1] == "int8" else (0, 128)
-        b = rng.integers(*weights, (*self.batch, self.k, self.n), self.types[1])
+        shape, reach = (*self.batch, self.k, self.n), 64 if self.weights == "7-bit" else 128
+        middle = 0 if self.types[1] == "int8" else reach
+        if self.weights == "normal":
+            b = np.clip(np.rint(rng.normal(middle, 127 / 4.2, shape)), middle - 127, middle + 127).astype(self.types[1])
+        else:
+            b = rng.integers(middle - reach, middle + reach, shape, self.types[1])
         rows = (self.m, 1) if self.per_row else (1, 1)
         columns = (1, self.n) if self.per_column else (1, 1)
         a_scale, b_scale = (rng.uniform(0.01, 0.02, shape).astype(np.float32) for shape in (rows, columns))
@@ -94,6 +100,7 @@ class QuantizedMatmulCase(Case):
     def onnxruntime(self):
         if self.per_row:
             raise NotImplementedError("onnxruntime takes one scale for a, and one for y")
+        self._refuse_saturation("onnxruntime", ("uint8", "int8"))
         arguments = self.inputs()._asdict()
         arguments["b_zero_point"] = np.zeros(arguments["b_scale"].shape, self.types[1])
         inputs = {
@@ -109,6 +116,7 @@ class QuantizedMatmulCase(Case):
         torch = torch_package()
         if self.types[1] != "int8" or self.per_row or self.batch:
             raise NotImplementedError("torch takes one matrix of int8 weights, one scale for a, and one for y")
+        self._refuse_saturation("torch", ("uint8", "int8"), ("int8", "int8"))
         inputs = self.inputs()
         a, b_scale = tensor(inputs.a), tensor(inputs.b_scale.reshape(-1))
         weights = tensor(np.ascontiguousarray(inputs.b.T))  # torch's own layout
@@ -123,6 +131,11 @@ class QuantizedMatmulCase(Case):
             return onednn.qlinear_pointwise(a, *of_a, packed, b_scale, b_zero_point, None, *of_y)
 
         return call
+
+    def _refuse_saturation(self, peer, *types):
+        """Refuse types whose products a peer adds in 16 bits without VNNI: weights of more than 7 bits saturate."""
+        if self.weights != "7-bit" and self.types[:2] in types and Isa.AVXVNNI not in detected():
+            raise NotImplementedError(f"{peer} is wrong for weights of 8 bits on this processor")
 
     def torch_on_dmlcpu(self):
         raise NotImplementedError("dmlcpu does not replace PyTorch's operator")
@@ -144,6 +157,15 @@ _SIZES = [
 SHAPES = table(
     *(QuantizedMatmulCase(*sizes, constant_b=constant_b) for sizes in _SIZES for constant_b in (True, False)),
     QuantizedMatmulCase(128, 64, 128, constant_b=False, per_column=False, batch=(64,)),
+    *(
+        QuantizedMatmulCase(*sizes, types, weights=weights)
+        for sizes in ((1_024, 1_024, 1_024), (128, 768, 3_072), (16, 4_096, 4_096))
+        for types, weights in (
+            (("uint8", "int8", "uint8"), "normal"),
+            (("uint8", "int8", "uint8"), "uniform"),
+            (("uint8", "uint8", "uint8"), "uniform"),
+        )
+    ),
 )
 PARAMETERS = table(
     *(

@@ -18,7 +18,7 @@ ROWS = "rows"  # the layout of a right-hand side as it is in memory
 # instructions a cycle, of 16 products each, at 2.5 GHz.
 RATES = {
     Isa.GENERIC: 45,
-    Isa.AVX2: 90,
+    Isa.AVX2: 105,
     Isa.AVXVNNI: 150,
     Isa.AVX512VNNI: 180,
     Isa.AMX: 1000,
