@@ -34,6 +34,7 @@ def calls(monkeypatch):
         seen.append(kwargs["operator"])
         execute(*args, **kwargs)
 
+    monkeypatch.setattr(at, "_SINGLE_UPDATES", 0)
     monkeypatch.setattr(at, "_pays", lambda *args: True)
     monkeypatch.setattr(at, "execute", counted)
     return seen

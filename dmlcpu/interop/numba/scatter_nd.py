@@ -20,7 +20,7 @@ from dmlcpu.interop.numba.refusals import (
     share_memory,
 )
 from dmlcpu.kernels.scatter_nd.apply import apply
-from dmlcpu.kernels.scatter_nd.choose import kind_of, validation_of, writing_mode_of
+from dmlcpu.kernels.scatter_nd.choose import is_serial, kind_of, validation_of, writing_mode_of
 from dmlcpu.kernels.scatter_nd.reduction import PLAIN, is_reduced_in_vectors
 from dmlcpu.kernels.scatter_nd.validate import validate
 from dmlcpu.kernels.scatter_nd.work import BEFOREHAND, BLOCK_CELLS, BY_BLOCK, CLIP, RAISE, VALID, WORK
@@ -53,13 +53,14 @@ def fill(works, shape, count, coordinates, options):
     tuples.walk.dims, tuples.walk.sizes[0], tuples.strides[0] = 1, count, coordinates * (1 + is_wide)
     tuples.is_wide, tuples.is_signed, tuples.out_start = is_wide, is_signed, 0
     work.updates.start, work.updates.walk.dims, work.updates.walk.sizes[0], work.updates.strides[0] = 0, 1, count, size
-    slices.kind = kind_of(size, True, coordinates == 1, in_vectors != 0, reduction)
+    slices.kind = kind_of(size, True, coordinates == 1 and is_wide != 0, in_vectors != 0, reduction)
     slices.is_packed, slices.in_vectors, slices.runs, slices.length = 1, in_vectors, 1, size
     slices.walk.dims, slices.walk.sizes[0], slices.out_strides[0], slices.updates_strides[0] = 1, 1, 0, 0
     slices.out_step, slices.updates_step = 1, 1
     work.reduction, work.half, work.mode = reduction, PLAIN, mode
     work.validation = validation_of(mode, count, False)
     work.writing_mode = writing_mode_of(mode, work.validation)
+    work.is_serial = is_serial(slices.kind, reduction, PLAIN)
     work.ranges.count, work.ranges.size = ranges, size
     work.buckets.count = 0
 

@@ -27,7 +27,7 @@ SPECULATIVE = 2  # in `apply`, while it writes to a copy of the output, which is
 
 # The kind of an update.
 ELEMENTS = 0  # one element, evenly spaced from the next
-PACKED_ELEMENTS = 1  # and one index; updates, indices and the indexed dimension are packed
+PLACES = 1  # and one index of 64 bits; indices and the indexed dimension are packed
 ROWS = 2  # one packed run, evenly spaced from the next, that is overwritten or added in vectors
 SLICES = 3  # anything else: runs of elements
 
@@ -63,6 +63,7 @@ WORK = record(
     mode=np.int64,
     writing_mode=np.int64,  # of the kernels that write; RAISE only if they validate
     validation=np.int64,
+    is_serial=np.int64,  # whether one share applies all updates: of single elements
     ranges=record(count=np.int64, size=np.int64),  # the smallest pieces of out that a share can own, and their words
     buckets=record(
         count=np.int64,  # 0: updates are not partitioned

@@ -22,7 +22,7 @@ from dmlcpu.kernels.scatter_nd.work import (
     DROP,
     ELEMENTS,
     MOST_BUCKETS,
-    PACKED_ELEMENTS,
+    PLACES,
     PAIRS,
     RAISE,
     SHARE_CELLS,
@@ -31,7 +31,7 @@ from dmlcpu.kernels.scatter_nd.work import (
     VALID,
     WORK,
 )
-from dmlcpu.operators.scatter_nd.layout import Tensors, layout_of, tensors_of
+from dmlcpu.operators.scatter_nd.layout import Fields, Tensors, layout_of, tensors_of
 from dmlcpu.runtime.memory import C_CONTIGUOUS, F_CONTIGUOUS, Workspace, second_level_cache
 from dmlcpu.runtime.records import CACHE_LINE, CELL, fill
 from dmlcpu.runtime.threads import Budget
@@ -95,6 +95,7 @@ _PARTITIONED_CACHES = 32  # at least: second caches that the output would fill
 # Outputs of at most this many bytes are written speculatively: that costs less than to look at all indices twice (Xeon
 # with VNNI).
 _SPECULATIVE_BYTES = 1 << 16
+_MOST_SPECULATIVE_BYTES = 1 << 20  # if there are as many indices
 _LEAST_BUCKETS = 16  # for shares to take turns with
 
 # How x is copied to out.
@@ -128,6 +129,7 @@ class Plan:
     parts: int  # shares of the updates
     owners: int  # shares of the output
     validation: int  # BEFOREHAND, BY_BLOCK or SPECULATIVE
+    target: int  # the cell of the workspace where a copy of the output begins, if it is written speculatively
     buckets: Buckets
     most: int  # updates that the fullest bucket may hold: if it has more, they are not partitioned
     work: Array  # the work record of all kernels
@@ -151,26 +153,30 @@ def plan(
     """Cut the work. strides: of out, indices and updates; copied: IN_PLACE, BY_KERNEL or BY_NUMPY."""
     tensors = tensors_of(shape, dtype, element, indices_shape, strides)
     layout = layout_of(tensors, index_type, reduction_of(dtype, reduction), _HALVES.get(dtype.name, reductions.PLAIN))
-    parts, owners = _cut(tensors, layout["ranges"]["count"], copied, budget)
+    parts, owners, copies = _cut(tensors, layout, copied, budget)
     partitions, reason = _partitions(tensors, layout["slices"]["kind"], budget.kernel)
     cells = max(parts, owners) * (1 + BLOCK_CELLS)
     buckets, cells = _buckets(tensors, parts, cells) if partitions else (Buckets(), cells)
-    validation = BEFOREHAND if buckets.count else _validation(tensors, MODES[mode], copied)
+    copies_first = copied == BY_KERNEL and copies > 1 and (layout["is_serial"] or not tensors.is_in_order)
+    beforehand = buckets.count > 0 or copies_first
+    validation = BEFOREHAND if beforehand else _validation(tensors, MODES[mode], copied)
+    target = -(-cells // _LINE_CELLS) * _LINE_CELLS
+    cells = target + -(-tensors.span * tensors.width // CELL) if validation == SPECULATIVE else cells
     has_pass = validation == BEFOREHAND and tensors.count > 0 and (mode == "raise" or buckets.count > 0)
-    copies_first = copied == BY_KERNEL and not tensors.is_in_order and owners > 1
     _log.debug(
         "scatter_nd: %d updates of %d words into %s: %s (%s), %d parts",
         *(tensors.count, tensors.slice_size, shape, "apply_buckets" if buckets.count else "apply", reason, parts),
     )
     return Plan(
         validate=_kernel("validate", parts) if has_pass else None,
-        copy=_kernel("copy", owners) if copies_first else None,
+        copy=_kernel("copy", copies) if copies_first else None,
         apply=_kernel("apply", owners),
         partition=_kernel("partition", parts) if buckets.count else None,
         apply_buckets=_kernel("apply_buckets", parts) if buckets.count else None,
         parts=parts,
         owners=owners,
         validation=validation,
+        target=target,
         buckets=buckets,
         # With fewer no thread waits long for the fullest.
         most=tensors.count if budget.kernel else 3 * tensors.count // (2 * max(parts, 2)),
@@ -191,26 +197,30 @@ def _kernel(name: str, parts: int) -> Callable[..., Any]:
     return run
 
 
-def _cut(tensors: Tensors, ranges: int, copied: int, budget: Budget) -> tuple[int, int]:
-    """Return into how many shares the updates are cut, and the output."""
+def _cut(tensors: Tensors, layout: Fields, copied: int, budget: Budget) -> tuple[int, int, int]:
+    """Return into how many shares the updates are cut, the output, and the copy if it is made before."""
     count = tensors.count
     nbytes = math.prod(tensors.shape) * tensors.element * tensors.width if copied == BY_KERNEL else 0
     # In nanoseconds (Zen 4, within a factor of 2): an offset, the words there, the copy.
-    work = count * (5 + tensors.slice_size // 4) + nbytes // 32
-    return budget.parts(count * max(tensors.coordinates, 1), most=count), budget.parts(work, most=ranges)
+    copy = nbytes // 32
+    work = count * (5 + tensors.slice_size // 4) + copy
+    parts = budget.parts(count * max(tensors.coordinates, 1), most=count)
+    owners = budget.parts(work, most=layout["ranges"]["count"])
+    return (parts, 1, budget.parts(copy, most=tensors.span)) if layout["is_serial"] else (parts, owners, owners)
 
 
 def _validation(tensors: Tensors, mode: int, copied: int) -> int:
     """Return when indices are validated, if updates are not partitioned."""
     if copied == BY_NUMPY or not tensors.is_in_order:
         return BEFOREHAND
-    can_copy = tensors.span <= tensors.count and tensors.span * tensors.width <= _SPECULATIVE_BYTES
+    most = max(_SPECULATIVE_BYTES, min(tensors.count, _MOST_SPECULATIVE_BYTES))
+    can_copy = tensors.span <= tensors.count and tensors.span * tensors.width <= most
     return validation_of(mode, tensors.count, can_copy)
 
 
 def _partitions(tensors: Tensors, kind: int, kernel: str | None) -> tuple[bool, str]:
     """Return whether updates are partitioned first, and why."""
-    is_single = kind in (ELEMENTS, PACKED_ELEMENTS)
+    is_single = kind in (ELEMENTS, PLACES)
     if kernel not in (None, "apply", "apply_buckets") or (kernel == "apply_buckets" and not is_single):
         raise LookupError(f"no kernel {kernel} for {tensors.count} updates of {tensors.slice_size} words")
     if kernel:
@@ -263,7 +273,9 @@ def run(
             x = x[:0]
         target = out
         if chosen.validation == SPECULATIVE:
-            target = np.empty_like(out) if x.size else out.copy()
+            target = scratch[chosen.target :].view(out.dtype)[: out.size]
+            if not x.size:
+                target[...] = out
         chosen.apply(x, indices, updates, target, chosen.work, scratch)
         place = VALID if chosen.validation == BEFOREHAND else _reported(chosen.owners, scratch)
         if target is not out and place == VALID:

@@ -313,7 +313,7 @@ def test_many_updates_of_few_elements(reduction, step):
 @pytest.mark.parametrize("count", [256, 3_000])  # validated by block, and speculatively
 def test_a_bad_index_that_only_one_share_finds_is_reported(count):
     """Another thread changed it after the other shares validated it."""
-    x, indices, out = np.arange(2_000.0), np.zeros((count, 1), int), np.full(2_000, 5.0)
+    x, indices, out = np.arange(2_000.0).reshape(-1, 2), np.zeros((count, 1), int), np.full((1_000, 2), 5.0)
     strides = (out.strides, indices.strides, out.strides)
     chosen = scatter_plan.plan(x.shape, x.dtype, x.dtype, indices.shape, indices.dtype, strides, "none", "raise",
                                scatter_plan.BY_KERNEL, Budget(3, grain=1))  # fmt: skip
@@ -322,7 +322,8 @@ def test_a_bad_index_that_only_one_share_finds_is_reported(count):
     def apply(_first, _parts, *arrays):
         arrays[-1][:3] = [VALID, 7, VALID]
 
-    assert run(dataclasses.replace(chosen, apply=apply), x, indices.view(np.uint32).ravel(), np.ones(count), out) == 7
+    flat = x.ravel(), indices.view(np.uint32).ravel(), np.ones(2 * count), out.ravel()
+    assert run(dataclasses.replace(chosen, apply=apply), *flat) == 7
     assert (out == 5).all()
 
 

@@ -10,7 +10,7 @@ from dmlcpu.kernels.scatter_nd.work import (
     CLIP,
     DROP,
     ELEMENTS,
-    PACKED_ELEMENTS,
+    PLACES,
     RAISE,
     ROWS,
     SLICES,
@@ -39,11 +39,12 @@ def tuples(*shape):
 @pytest.mark.parametrize(
     ("x", "indices", "updates", "reduction", "kind"),
     [
-        (floats(9), tuples(5, 1), floats(5), "none", PACKED_ELEMENTS),
-        (floats(9), tuples(5, 1), floats(5), "max", PACKED_ELEMENTS),
-        (floats(9), tuples(5, 1).astype("u4"), floats(5), "none", PACKED_ELEMENTS),
+        (floats(9), tuples(5, 1), floats(5), "none", PLACES),
+        (floats(9), tuples(5, 1), floats(5), "max", PLACES),
+        (floats(9), tuples(5, 1).astype("u8"), floats(10)[::2], "none", PLACES),
+        (floats(9), tuples(5, 1).astype("u4"), floats(5), "none", ELEMENTS),
         (floats(9), tuples(5, 2)[:, :1], floats(5), "none", ELEMENTS),
-        (floats(9), tuples(5, 1), floats(10)[::2], "none", ELEMENTS),
+        (floats(9)[::-1], tuples(5, 1), floats(5), "none", ELEMENTS),
         (floats(18)[::2], tuples(5, 1), floats(5), "none", ELEMENTS),
         (floats(3, 9), tuples(5, 2), floats(5), "none", ELEMENTS),
         (floats(9), tuples(2, 5, 1), floats(2, 6)[:, :5], "none", SLICES),  # not evenly spaced
