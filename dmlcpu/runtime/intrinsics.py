@@ -35,7 +35,7 @@ class Elements:
     @property
     def is_signed(self) -> bool:
         """Whether elements are integers with a sign."""
-        return isinstance(self._dtype, types.Integer) and bool(self._dtype.signed)
+        return self._dtype in types.signed_domain
 
     @property
     def lanes(self) -> int:

@@ -60,7 +60,7 @@ def fill(works, shape, count, coordinates, options):
     work.reduction, work.half, work.mode = reduction, PLAIN, mode
     work.validation = validation_of(mode, count, False)
     work.writing_mode = writing_mode_of(mode, work.validation)
-    work.is_serial = is_serial(slices.kind, reduction, PLAIN)
+    work.is_serial, work.accumulator = is_serial(slices.kind, reduction, PLAIN), 0
     work.ranges.count, work.ranges.size = ranges, size
     work.buckets.count = 0
 

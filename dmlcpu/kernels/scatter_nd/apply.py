@@ -7,8 +7,11 @@
         out[own] is overwritten with the updates, or reduced with them
 
 Every share reads all tuples and applies its own updates in index order. So no two threads touch one element, the last
-update wins, and sums have one order: the result does not depend on the number of shares. Single elements are the work
-of one share, which takes less time for an update than others would take to see that it is not theirs.
+update wins, and sums have one order: the result does not depend on the number of shares.
+
+Single elements are the work of one share: an update takes it less time than others would take to see that the update
+is not theirs. Only where order does not matter, for sums of integers and for extremes, and where the output is small,
+each share has some of the updates, and an accumulator. Then the plan merges the accumulators, in order.
 """
 
 import numpy as np
@@ -17,7 +20,7 @@ from dmlcpu.kernels.scatter_nd.linearize import linearize
 from dmlcpu.kernels.scatter_nd.offsets import select_range
 from dmlcpu.kernels.scatter_nd.owned import copy_owned, even_range, lines_of, sampled_range
 from dmlcpu.kernels.scatter_nd.places import update_places
-from dmlcpu.kernels.scatter_nd.reduction import OVERWRITE, Run, update_elements, update_run
+from dmlcpu.kernels.scatter_nd.reduction import ADD, OVERWRITE, Run, update_elements, update_run
 from dmlcpu.kernels.scatter_nd.rows import add_run, copy_run
 from dmlcpu.kernels.scatter_nd.work import (
     BLOCK,
@@ -31,7 +34,7 @@ from dmlcpu.kernels.scatter_nd.work import (
     WORK,
     block_of,
 )
-from dmlcpu.kernels.walk import offset
+from dmlcpu.kernels.walk import offset, share
 from dmlcpu.runtime.intrinsics import as_words, either, line_of, prefetch
 from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.kernel import kernel
@@ -48,8 +51,9 @@ LONG, AHEAD, MOST_AHEAD = 256, 2, 4096
 def apply(part, parts, x, indices, updates, out, works, scratch):
     """Copy the share's range of x to out, unless x is empty, and write the updates in it.
 
-    x, updates, out: elements of one type; x: laid out like out. indices: as uint32. If this kernel validates, it
-    reports the place of the first bad coordinate, or VALID, in scratch[part].
+    Of single elements there is one share, or out is an accumulator for each. For sums, those of later shares begin with
+    0; for extremes they may begin with x, too. x, updates, out: elements of one type; x: laid out like out. indices: as
+    uint32. If this kernel validates, it reports the place of the first bad coordinate, or VALID, in scratch[part].
     """
     work = record_at(works, 0, WORK)
     block = block_of(part, parts, scratch)
@@ -59,13 +63,20 @@ def apply(part, parts, x, indices, updates, out, works, scratch):
         if report != VALID:
             scratch[part] = report
             return
-    if x.size > 0:
-        owned = even_range(part, parts, work.ranges, lines_of(out))
-        copy_owned(x, out, min(owned.first, x.size), min(owned.last, x.size))
-    elif not work.is_serial:
-        owned = sampled_range(part, parts, indices, work, lines_of(out), block.own)
+    mine, owner, owners = out[part * work.accumulator :], part, parts
     if work.is_serial:
-        scratch[part] = apply_places(indices, updates, out, work, block)
+        owner, owners = 0, 1
+    if part > 0 and work.accumulator > 0 and work.reduction == ADD:
+        for i in range(x.size):
+            mine[i] = 0
+    elif x.size > 0:
+        owned = even_range(owner, owners, work.ranges, lines_of(out))
+        copy_owned(x, mine, min(owned.first, x.size), min(owned.last, x.size))
+    else:
+        owned = sampled_range(owner, owners, indices, work, lines_of(out), block.own)
+    if work.is_serial:
+        first, last = share(part, parts, count)
+        scratch[part] = apply_places(first, last, indices, updates, mine, work, block)
         return
     for begin in range(0, count, BLOCK):
         report = apply_block(begin, min(begin + BLOCK, count), owned, indices, updates, out, work, block)
@@ -75,29 +86,34 @@ def apply(part, parts, x, indices, updates, out, works, scratch):
 
 
 @device
-def apply_places(indices, updates, out, work, block):
-    """Apply all updates of single elements; return the place of a bad index, or VALID.
+def apply_places(first, last, indices, updates, out, work, block):
+    """Apply updates first, ..., last - 1 of single elements; return the place of a bad index, or VALID.
 
-    Places that are packed indices are read where they lie, others are linearized, unless they are in the block already.
+    Indices that are places are read where they lie. Others are linearized, unless they are in the block already.
     """
-    tuples, u, step = work.tuples, work.updates.start, work.updates.strides[0]
-    is_direct = work.slices.kind == PLACES and work.writing_mode != CLIP and work.validation != BY_BLOCK
+    tuples, u, step, is_linearized = (
+        work.tuples,
+        work.updates.start,
+        work.updates.strides[0],
+        work.validation == BY_BLOCK,
+    )
+    is_direct = work.slices.kind == PLACES and work.writing_mode != CLIP and not is_linearized
     length, size, from_end, stops = BLOCK, out.size, 0, False
     if is_direct:
-        length, size, stops = tuples.count, tuples.sizes[0], work.writing_mode == RAISE
+        length, size, stops = last - first, tuples.sizes[0], work.writing_mode == RAISE
         from_end = size if tuples.is_signed else 0
-    for begin in range(0, tuples.count, length):
-        end = min(begin + length, tuples.count)
-        if not is_direct and work.validation != BY_BLOCK:
+    for begin in range(first, last, max(length, 1)):
+        end = min(begin + length, last)
+        if not is_direct and not is_linearized:
             report = linearize(indices, tuples, begin, end, work.writing_mode, block.offsets)
             if report != VALID:
                 return report
-        places = either(is_direct, as_words(indices, tuples.start, np.int64), 0, block.offsets)
-        at, last = -1, end - begin
-        while at < last:
-            at = update_places(places, at + 1, last, size, from_end, updates, u + begin * step, step, out,
+        places = either(is_direct, as_words(indices, tuples.start + 2 * begin, np.int64), 0, block.offsets)
+        at, count = -1, end - begin
+        while at < count:
+            at = update_places(places, at + 1, count, size, from_end, updates, u + begin * step, step, out,
                                work.reduction)  # fmt: skip
-            if at < last and stops:
+            if at < count and stops:
                 return begin + at
     return VALID
 

@@ -29,7 +29,7 @@ def kind_of(size: int, is_even: bool, is_packed: bool, in_vectors: bool, reducti
 
 @shared
 def is_serial(kind: int, reduction: int, half: int) -> bool:
-    """Return whether one share applies all updates; with halves, an update takes longer than a look at its index."""
+    """Return whether shares own no ranges. A half takes longer to reduce than to be left to its owner."""
     return kind in (ELEMENTS, PLACES) and (reduction == OVERWRITE or half == PLAIN)
 
 

@@ -63,7 +63,8 @@ WORK = record(
     mode=np.int64,
     writing_mode=np.int64,  # of the kernels that write; RAISE only if they validate
     validation=np.int64,
-    is_serial=np.int64,  # whether one share applies all updates: of single elements
+    is_serial=np.int64,  # whether a share applies its updates one by one, wherever they are: single elements
+    accumulator=np.int64,  # words from the accumulator of a share to the next; 0: there is one share
     ranges=record(count=np.int64, size=np.int64),  # the smallest pieces of out that a share can own, and their words
     buckets=record(
         count=np.int64,  # 0: updates are not partitioned
