@@ -118,9 +118,16 @@ def put_at(x: Array, indices: Indices, updates: ArrayLike) -> None:
 
 _REDUCTIONS = {"add_at": "add", "maximum_at": "max", "minimum_at": "min", "put_at": "none"}
 # From these sizes on the kernels are faster than NumPy, which needs no plan and has a special loop for single elements
-# with one array of indices. Measured on Zen 4, two threads, float32, float64 and int64.
-_SINGLE_UPDATES = 200_000  # at least: updates of single elements
-_REDUCED_ELEMENTS = 2_500  # at least: elements of updates to be reduced otherwise; NumPy takes 9 ns for each
+# with one array of indices. An update takes that loop 1.1 to 1.4 ns (Zen 4) or 2.5 ns (Zen 3), and the kernels half of
+# it, on one thread; a call takes some 10 us more. So any machine gains from 20,000 updates on. But where x is larger
+# than the caches, both wait for memory, and the kernels look at the indices twice; there they gain less, and nothing
+# by assigning, until updates are partitioned.
+_SINGLE_UPDATES = 50_000  # at least: updates of single elements
+_NEAR_BYTES = 4 << 20  # of an x for which that holds
+_FAR_UPDATES = 200_000  # at least, in a larger x
+_FAR_ASSIGNED = 1 << 20  # at least, in a larger x
+# Otherwise, measured on Zen 4, two threads, float32, float64 and int64:
+_REDUCED_ELEMENTS = 2_500  # at least: elements of updates to be reduced; NumPy takes 9 ns for each
 _ASSIGNED_NS = 130_000  # at least: NumPy's time to assign slices, 10 ns each and a quarter for an element
 
 
@@ -175,7 +182,8 @@ def _pays(reduction: str, arrays: list[Array], x: Array) -> bool:
     if arrays[0].ndim == 0:
         return False
     if x.ndim == len(arrays) == 1:
-        return count >= _SINGLE_UPDATES
+        far = _FAR_ASSIGNED if reduction == "none" else _FAR_UPDATES
+        return count >= (_SINGLE_UPDATES if x.nbytes <= _NEAR_BYTES else far)
     if reduction == "none":
         return count * (10 + size // 4) >= _ASSIGNED_NS
     return count * size >= _REDUCED_ELEMENTS

@@ -98,9 +98,10 @@ def apply_places(first, last, indices, updates, out, work, block):
         work.validation == BY_BLOCK,
     )
     is_direct = work.slices.kind == PLACES and work.writing_mode != CLIP and not is_linearized
-    length, size, from_end, stops = BLOCK, out.size, 0, False
+    length, apart, size, from_end, stops = BLOCK, 1, out.size, 0, False
     if is_direct:
-        length, size, stops = last - first, tuples.sizes[0], work.writing_mode == RAISE
+        length, apart = last - first, tuples.strides[0] // 2
+        size, stops = tuples.sizes[0], work.writing_mode == RAISE
         from_end = size if tuples.is_signed else 0
     for begin in range(first, last, max(length, 1)):
         end = min(begin + length, last)
@@ -108,10 +109,10 @@ def apply_places(first, last, indices, updates, out, work, block):
             report = linearize(indices, tuples, begin, end, work.writing_mode, block.offsets)
             if report != VALID:
                 return report
-        places = either(is_direct, as_words(indices, tuples.start + 2 * begin, np.int64), 0, block.offsets)
+        places = either(is_direct, as_words(indices, tuples.start + 2 * apart * begin, np.int64), 0, block.offsets)
         at, count = -1, end - begin
         while at < count:
-            at = update_places(places, at + 1, count, size, from_end, updates, u + begin * step, step, out,
+            at = update_places(places, apart, at + 1, count, size, from_end, updates, u + begin * step, step, out,
                                work.reduction)  # fmt: skip
             if at < count and stops:
                 return begin + at
@@ -134,6 +135,7 @@ def apply_block(begin, end, owned, indices, updates, out, work, block):
     step, values = work.updates.strides[0], as_words(block.values, 0, updates)
     u = work.updates.start + begin * step
     for j in range(found):
+        prefetch(out, block.own[j])
         values[j] = updates[np.uintp(u + block.numbers[j] * step)]
     update_elements(block.own, 1, values, 1, found, out, work.reduction, work.half)
     return VALID

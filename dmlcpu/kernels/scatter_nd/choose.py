@@ -17,13 +17,13 @@ from dmlcpu.runtime.jit import shared
 
 
 @shared
-def kind_of(size: int, is_even: bool, is_packed: bool, in_vectors: bool, reduction: int) -> int:
+def kind_of(size: int, is_even: bool, has_places: bool, in_vectors: bool, reduction: int) -> int:
     """Return what an update of `size` words is.
 
-    is_even: it is one run, evenly spaced from the next; is_packed: of one wide index, which is a place in the output.
+    is_even: it is one run, evenly spaced from the next; has_places: of one wide index, a place in the output.
     """
     if is_even and size == 1:
-        return PLACES if is_packed else ELEMENTS
+        return PLACES if has_places else ELEMENTS
     return ROWS if is_even and in_vectors and reduction in (OVERWRITE, ADD) else SLICES
 
 

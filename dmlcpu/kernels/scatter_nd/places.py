@@ -27,12 +27,13 @@ class _Loop(NamedTuple):
 
     builder: Any
     places: Any
+    place_step: Any
     first: Any
     last: Any
     size: Any  # of the indexed dimension
     from_end: Any  # what is added to a place that is not below the size
     values: Any
-    value: Any  # the position of the first value, and the distance to the next
+    value: Any  # the position of the first value
     value_step: Any
     out: Any
     refused: Any  # where the first update without a place is noted
@@ -97,25 +98,30 @@ def _unless(builder: Any, is_rare: Any, usual: Any, emit: Callable[[], Any]) -> 
 _COMBINED = (None, _sum, _product, _extreme("<"), _extreme(">"))
 
 
-def _update(loop: _Loop, index: Any, combine: Any) -> None:
-    """Emit the update of one element, or the end of all if it has no place."""
+def _update(loop: _Loop, index: Any, ahead: int, combine: Any) -> None:
+    """Emit the update `ahead` after index, or the end of all if it has no place."""
     builder = loop.builder
-    raw = builder.load(loop.places.at(index), align=4)
-    before = builder.block
+
+    def at(array: Any, start: Any, step: Any) -> Any:
+        # Of a turn only the first update needs a product: the distances to the others are constants of the loop.
+        return array.at(builder.add(builder.add(start, builder.mul(index, step)), builder.mul(step, _LONG(ahead))))
+
+    raw = builder.load(at(loop.places, _LONG(0), loop.place_step), align=4)
+    start = builder.block
     other, known, bad = (builder.append_basic_block(name) for name in ("other", "known", "bad"))
     builder.cbranch(builder.icmp_unsigned("<", raw, loop.size), known, other).set_weights(_USUAL)
     builder.position_at_end(other)
     counted = builder.add(raw, loop.from_end)
     builder.cbranch(builder.icmp_unsigned("<", counted, loop.size), known, bad)
     builder.position_at_end(bad)
-    builder.store(index, loop.refused)
+    builder.store(builder.add(index, _LONG(ahead)), loop.refused)
     builder.branch(loop.done)
     builder.position_at_end(known)
     place = builder.phi(_LONG)
-    place.add_incoming(raw, before)
+    place.add_incoming(raw, start)
     place.add_incoming(counted, other)
+    new = builder.load(at(loop.values, loop.value, loop.value_step))
     target = loop.out.at(place)
-    new = builder.load(loop.values.at(builder.add(loop.value, builder.mul(index, loop.value_step))))
     builder.store(combine(loop, builder.load(target), new) if combine else new, target)
 
 
@@ -125,21 +131,23 @@ def _update_all(loop: _Loop, combine: Any) -> None:
     turns = builder.sub(loop.last, builder.srem(builder.sub(loop.last, loop.first), _LONG(_TURN)))
     for first, last, count in ((loop.first, turns, _TURN), (turns, loop.last, 1)):
         with cgutils.for_range_slice(builder, first, last, _LONG(count), inc=True) as (index, _):
-            for number in range(count):
-                _update(loop, builder.add(index, _LONG(number)), combine)
+            for ahead in range(count):
+                _update(loop, index, ahead, combine)
 
 
 @emitted
 def update_places(
-    builder, places, first, last, size, from_end, values, value, value_step, out, reduction
+    builder, places, place_step, first, last, size, from_end, values, value, value_step, out, reduction
 ) -> types.intp:
-    """Update out[place] for places[first:last], with values[value + i * value_step] for places[i].
+    """Update out[place] for place = places[i * place_step], first <= i < last, with values[value + i * value_step].
 
     places: int64, of which those from 0 to size - 1 are valid. To others `from_end` is added, modulo 2**64. Return the
     number of the first that is not valid then either, before which this ends, or `last`.
     """
     refused, done = cgutils.alloca_once_value(builder, last), builder.append_basic_block("done")
-    loop = _Loop(builder, places, first, last, size, from_end, values, value, value_step, out, refused, done)
+    loop = _Loop(
+        builder, places, place_step, first, last, size, from_end, values, value, value_step, out, refused, done
+    )
     ways = [builder.append_basic_block("way") for _ in _COMBINED]
     switch = builder.switch(reduction, done)
     for number, (way, combine) in enumerate(zip(ways, _COMBINED, strict=True)):

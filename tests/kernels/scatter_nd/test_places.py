@@ -27,16 +27,16 @@ def combined(reduction, mine, update):
 
 @pytest.mark.parametrize("dtype", COMPILED, ids=str)
 @pytest.mark.parametrize("reduction", REDUCTIONS)
-@pytest.mark.parametrize("step", [1, 0, -2])
-def test_updates_are_applied_one_after_the_other(dtype, reduction, step):
+@pytest.mark.parametrize(("apart", "step"), [(1, 1), (1, 0), (3, -2)])
+def test_updates_are_applied_one_after_the_other(dtype, reduction, apart, step):
     rng, size = np.random.default_rng(5), 7
     for first, last in ((0, 0), (0, 1), (2, 5), (0, 4), (1, 40), (0, 75)):
         where, values = rng.integers(-size, size, 80), specials(rng, (250,), dtype)
         out = specials(rng, (size + 2,), dtype)
-        expected = out.copy()
+        spread, expected = np.repeat(where, apart), out.copy()
         for i in range(first, last):
             expected[where[i] % size] = combined(reduction, expected[where[i] % size], values[170 + i * step])
-        assert update_places(where, first, last, size, size, values, 170, step, out, reduction) == last
+        assert update_places(spread, apart, first, last, size, size, values, 170, step, out, reduction) == last
         assert out.tobytes() == expected.tobytes()
 
 
@@ -49,5 +49,5 @@ def test_a_place_out_of_range_ends_it(bad, from_end):
         given[place] = bad
         count = 70 if bad == -1 and from_end else place
         np.add.at(expected, given[:count] % 7, values[:count])
-        assert update_places(given, 0, 70, 7, from_end, values, 0, 1, out, ADD) == count
+        assert update_places(given, 1, 0, 70, 7, from_end, values, 0, 1, out, ADD) == count
         assert np.array_equal(out, expected)
