@@ -238,8 +238,12 @@ def test_hypothesis(data):
 @pytest.mark.parametrize(
     ("ours", "x", "count", "pays"),
     [
-        (dmlcpu.add_at, np.zeros(9), 100_000, False),
-        (dmlcpu.add_at, np.zeros(9), 300_000, True),
+        (dmlcpu.add_at, np.zeros(9), 90_000, False),
+        (dmlcpu.add_at, np.zeros(9), 100_000, True),
+        (dmlcpu.add_at, np.zeros(1_000_000), 100_000, False),
+        (dmlcpu.add_at, np.zeros(1_000_000), 300_000, True),
+        (dmlcpu.put_at, np.zeros(9), 100_000, True),
+        (dmlcpu.put_at, np.zeros(1_000_000), 300_000, False),
         (dmlcpu.add_at, np.zeros((9, 50)), 40, False),
         (dmlcpu.add_at, np.zeros((9, 50)), 60, True),
         (dmlcpu.put_at, np.zeros((9, 50)), 60, False),

@@ -20,7 +20,7 @@ from dmlcpu.kernels.scatter_nd.linearize import linearize
 from dmlcpu.kernels.scatter_nd.offsets import select_range
 from dmlcpu.kernels.scatter_nd.owned import copy_owned, even_range, lines_of, sampled_range
 from dmlcpu.kernels.scatter_nd.places import update_places
-from dmlcpu.kernels.scatter_nd.reduction import ADD, OVERWRITE, Run, update_elements, update_run
+from dmlcpu.kernels.scatter_nd.reduction import ADD, OVERWRITE, Run, reduce_half, update_run
 from dmlcpu.kernels.scatter_nd.rows import add_run, copy_run
 from dmlcpu.kernels.scatter_nd.work import (
     BLOCK,
@@ -72,8 +72,8 @@ def apply(part, parts, x, indices, updates, out, works, scratch):
     elif x.size > 0:
         owned = even_range(owner, owners, work.ranges, lines_of(out))
         copy_owned(x, mine, min(owned.first, x.size), min(owned.last, x.size))
-    else:
-        owned = sampled_range(owner, owners, indices, work, lines_of(out), block.own)
+    elif not work.is_serial:
+        owned = sampled_range(part, parts, indices, work, lines_of(out), block.own)
     if work.is_serial:
         first, last = share(part, parts, count)
         scratch[part] = apply_places(first, last, indices, updates, mine, work, block)
@@ -91,12 +91,8 @@ def apply_places(first, last, indices, updates, out, work, block):
 
     Indices that are places are read where they lie. Others are linearized, unless they are in the block already.
     """
-    tuples, u, step, is_linearized = (
-        work.tuples,
-        work.updates.start,
-        work.updates.strides[0],
-        work.validation == BY_BLOCK,
-    )
+    tuples, u, step = work.tuples, work.updates.start, work.updates.strides[0]
+    is_linearized = work.validation == BY_BLOCK
     is_direct = work.slices.kind == PLACES and work.writing_mode != CLIP and not is_linearized
     length, apart, size, from_end, stops = BLOCK, 1, out.size, 0, False
     if is_direct:
@@ -132,12 +128,13 @@ def apply_block(begin, end, owned, indices, updates, out, work, block):
     if work.slices.kind in (ROWS, SLICES):
         apply_slices(found, begin, updates, out, work, block)
         return VALID
-    step, values = work.updates.strides[0], as_words(block.values, 0, updates)
+    step = work.updates.strides[0]
     u = work.updates.start + begin * step
     for j in range(found):
         prefetch(out, block.own[j])
-        values[j] = updates[np.uintp(u + block.numbers[j] * step)]
-    update_elements(block.own, 1, values, 1, found, out, work.reduction, work.half)
+    for j in range(found):
+        o, update = np.uintp(block.own[j]), updates[np.uintp(u + block.numbers[j] * step)]
+        out[o] = reduce_half(np.uint32(out[o]), np.uint32(update), work.reduction, work.half)
     return VALID
 
 

@@ -82,7 +82,6 @@ BLOCK_SPACE = record(
     offsets=(np.int64, BLOCK),
     own=(np.int64, BLOCK),  # the offsets in the share's own range
     numbers=(np.int64, BLOCK),  # their positions in the block
-    values=(np.int64, BLOCK),  # space for their elements
     guard=(np.int64, 16),  # against false sharing
 )
 

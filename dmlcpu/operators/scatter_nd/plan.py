@@ -169,9 +169,10 @@ def plan(
     partitions, reason = _partitions(tensors, layout["slices"]["kind"], budget.kernel)
     cells = max(parts, owners) * (1 + BLOCK_CELLS)
     buckets, cells = _buckets(tensors, parts, cells) if partitions else (Buckets(), cells)
-    copies_first = copied == BY_KERNEL and copies > 1 and (layout["is_serial"] or not tensors.is_in_order)
-    beforehand = buckets.count > 0 or copies_first
-    validation = BEFOREHAND if beforehand else _validation(tensors, MODES[mode], copied)
+    validation = BEFOREHAND if buckets.count else _validation(tensors, MODES[mode], copied)
+    has_copy = copied == BY_KERNEL and validation != SPECULATIVE and copies > 1
+    copies_first = has_copy and (layout["is_serial"] or not tensors.is_in_order)
+    validation = BEFOREHAND if copies_first else validation
     targets = Targets()
     if validation == SPECULATIVE:
         targets, cells = _targets(tensors, layout, element, budget, cells)

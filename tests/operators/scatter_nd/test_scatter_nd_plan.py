@@ -106,6 +106,30 @@ def test_shares_copy_what_they_own_only_if_slices_lie_there(x, copied, threads, 
 
 
 @pytest.mark.parametrize(
+    ("dtype", "reduction", "count", "mode", "accumulators"),
+    [
+        ("i8", "add", 900, "raise", 3),
+        ("u1", "add", 900, "raise", 3),
+        ("?", "add", 900, "raise", 3),
+        ("f4", "max", 900, "raise", 3),
+        ("f4", "max", 500, "raise", 2),  # fewer than two updates for each element of three accumulators
+        ("f4", "max", 900, "drop", 0),
+        ("f4", "add", 900, "raise", 1),  # of these the order matters
+        ("f2", "max", 900, "raise", 0),
+        ("i8", "mul", 900, "raise", 1),
+        ("i8", "none", 900, "raise", 1),
+        ("i8", "add", 100, "raise", 0),
+    ],
+)
+def test_shares_have_accumulators_where_order_does_not_matter(dtype, reduction, count, mode, accumulators):
+    x, updates = np.zeros(100, dtype), np.zeros(count, dtype)
+    found = chosen(x, tuples(count, 1), updates, reduction=reduction, mode=mode, threads=3)
+    assert found.targets.count == accumulators
+    assert (found.merge is not None) == (accumulators > 1)
+    assert found.owners == (3 if dtype == "f2" else max(accumulators, 1))
+
+
+@pytest.mark.parametrize(
     ("shape", "kernel", "reason"),
     [
         ((40, 30), None, "apply (not single elements at even steps)"),
