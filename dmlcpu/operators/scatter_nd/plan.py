@@ -95,9 +95,9 @@ def aligned_type(dtype: np.dtype[Any], reduction: str) -> np.dtype[Any]:
 _PARTITIONED_UPDATES = 1 << 20  # at least
 _PARTITIONED_CACHES = 32  # at least: second caches that the output would fill
 # Outputs of at most this many bytes are written speculatively: that costs less than to look at all indices twice (Xeon
-# with VNNI).
-_SPECULATIVE_BYTES = 1 << 16
-_MOST_SPECULATIVE_BYTES = 1 << 20  # if there are as many indices
+# with VNNI). Up to the second limit that holds if there is an index for each byte: it takes as long to look at an index
+# as to copy two bytes, to and fro.
+_SPECULATIVE_BYTES, _MOST_SPECULATIVE_BYTES = 1 << 16, 1 << 20
 _LEAST_BUCKETS = 16  # for shares to take turns with
 
 # How x is copied to out.
