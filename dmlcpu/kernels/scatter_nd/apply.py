@@ -45,6 +45,7 @@ from dmlcpu.runtime.records import record_at
 # one ahead 7.8, two 7.2, four 7.9. Shorter slices are prefetched a block at once, like single elements: 131,072 rows of
 # 16 into 262,144, each in two cache lines, take 2.7 ms, without it 3.9; each in one line, 2.6 either way.
 LONG, AHEAD, MOST_AHEAD = 256, 2, 4096
+NEAR = 1 << 14  # elements of an output that stays in the first caches
 
 
 @kernel
@@ -105,6 +106,9 @@ def apply_places(first, last, indices, updates, out, work, block):
             report = linearize(indices, tuples, begin, end, work.writing_mode, block.offsets)
             if report != VALID:
                 return report
+            # A processor does not look beyond the next block's tuples for the elements that it will need.
+            for j in range(end - begin if out.size > NEAR else 0):
+                prefetch(out, block.offsets[j])
         places = either(is_direct, as_words(indices, tuples.start + 2 * apart * begin, np.int64), 0, block.offsets)
         at, count = -1, end - begin
         while at < count:
@@ -130,7 +134,7 @@ def apply_block(begin, end, owned, indices, updates, out, work, block):
         return VALID
     step = work.updates.strides[0]
     u = work.updates.start + begin * step
-    for j in range(found):
+    for j in range(found if out.size > NEAR else 0):  # all are prefetched before the first is needed
         prefetch(out, block.own[j])
     for j in range(found):
         o, update = np.uintp(block.own[j]), updates[np.uintp(u + block.numbers[j] * step)]
