@@ -53,7 +53,7 @@ def fill(works, shape, count, coordinates, options):
     tuples.walk.dims, tuples.walk.sizes[0], tuples.strides[0] = 1, count, coordinates * (1 + is_wide)
     tuples.is_wide, tuples.is_signed, tuples.out_start = is_wide, is_signed, 0
     work.updates.start, work.updates.walk.dims, work.updates.walk.sizes[0], work.updates.strides[0] = 0, 1, count, size
-    slices.kind = kind_of(size, True, coordinates == 1 and is_wide != 0, in_vectors != 0, reduction)
+    slices.kind = kind_of(size, True, coordinates == 1, in_vectors != 0, reduction)
     slices.is_packed, slices.in_vectors, slices.runs, slices.length = 1, in_vectors, 1, size
     slices.walk.dims, slices.walk.sizes[0], slices.out_strides[0], slices.updates_strides[0] = 1, 1, 0, 0
     slices.out_step, slices.updates_step = 1, 1

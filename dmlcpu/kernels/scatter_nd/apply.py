@@ -87,19 +87,30 @@ def apply(part, parts, x, indices, updates, out, works, scratch):
 
 
 @device
+def bounds_of(tuples):
+    """Return limit, size and from_end for `update_places` of indices where they lie; narrow ones are read as uint32."""
+    size = np.int64(tuples.sizes[0])
+    if tuples.is_signed == 0:
+        return size, size, np.int64(0)
+    if tuples.is_wide != 0:
+        return size, size, size
+    return np.int64(min(size, np.int64(1 << 31))), size, np.int64(size - np.int64(1 << 32))
+
+
+@device
 def apply_places(first, last, indices, updates, out, work, block):
     """Apply updates first, ..., last - 1 of single elements; return the place of a bad index, or VALID.
 
     Indices that are places are read where they lie. Others are linearized, unless they are in the block already.
     """
-    tuples, u, step = work.tuples, work.updates.start, work.updates.strides[0]
+    tuples, u, step, is_wide = work.tuples, work.updates.start, work.updates.strides[0], work.tuples.is_wide != 0
     is_linearized = work.validation == BY_BLOCK
     is_direct = work.slices.kind == PLACES and work.writing_mode != CLIP and not is_linearized
-    length, apart, size, from_end, stops = BLOCK, 1, out.size, 0, False
+    length, apart, stops = BLOCK, 1, False
+    limit, size, from_end = np.int64(out.size), np.int64(out.size), np.int64(0)
     if is_direct:
-        length, apart = last - first, tuples.strides[0] // 2
-        size, stops = tuples.sizes[0], work.writing_mode == RAISE
-        from_end = size if tuples.is_signed else 0
+        length, apart, stops = last - first, tuples.strides[0] // (1 + tuples.is_wide), work.writing_mode == RAISE
+        limit, size, from_end = bounds_of(tuples)
     for begin in range(first, last, max(length, 1)):
         end = min(begin + length, last)
         if not is_direct and not is_linearized:
@@ -109,11 +120,16 @@ def apply_places(first, last, indices, updates, out, work, block):
             # A processor does not look beyond the next block's tuples for the elements that it will need.
             for j in range(end - begin if out.size > NEAR else 0):
                 prefetch(out, block.offsets[j])
-        places = either(is_direct, as_words(indices, tuples.start + 2 * apart * begin, np.int64), 0, block.offsets)
-        at, count = -1, end - begin
+        narrow = indices[tuples.start + tuples.strides[0] * begin :]
+        wide = either(is_direct, as_words(narrow, 0, np.int64), 0, block.offsets)
+        at, count, v = -1, end - begin, u + begin * step
         while at < count:
-            at = update_places(places, apart, at + 1, count, size, from_end, updates, u + begin * step, step, out,
-                               work.reduction)  # fmt: skip
+            if is_direct and not is_wide:
+                at = update_places(narrow, apart, at + 1, count, limit, size, from_end, updates, v, step, out,
+                                   work.reduction)  # fmt: skip
+            else:
+                at = update_places(wide, apart, at + 1, count, limit, size, from_end, updates, v, step, out,
+                                   work.reduction)  # fmt: skip
             if at < count and stops:
                 return begin + at
     return VALID

@@ -20,7 +20,7 @@ from dmlcpu.runtime.jit import shared
 def kind_of(size: int, is_even: bool, has_places: bool, in_vectors: bool, reduction: int) -> int:
     """Return what an update of `size` words is.
 
-    is_even: it is one run, evenly spaced from the next; has_places: of one wide index, a place in the output.
+    is_even: it is one run, evenly spaced from the next; has_places: of one index, a place in the output.
     """
     if is_even and size == 1:
         return PLACES if has_places else ELEMENTS

@@ -30,8 +30,9 @@ class _Loop(NamedTuple):
     place_step: Any
     first: Any
     last: Any
+    limit: Any  # from which on `from_end` is added to a place
     size: Any  # of the indexed dimension
-    from_end: Any  # what is added to a place that is not below the size
+    from_end: Any
     values: Any
     value: Any  # the position of the first value
     value_step: Any
@@ -107,9 +108,10 @@ def _update(loop: _Loop, index: Any, ahead: int, combine: Any) -> None:
         return array.at(builder.add(builder.add(start, builder.mul(index, step)), builder.mul(step, _LONG(ahead))))
 
     raw = builder.load(at(loop.places, _LONG(0), loop.place_step), align=4)
+    raw = raw if raw.type == _LONG else builder.zext(raw, _LONG)
     start = builder.block
     other, known, bad = (builder.append_basic_block(name) for name in ("other", "known", "bad"))
-    builder.cbranch(builder.icmp_unsigned("<", raw, loop.size), known, other).set_weights(_USUAL)
+    builder.cbranch(builder.icmp_unsigned("<", raw, loop.limit), known, other).set_weights(_USUAL)
     builder.position_at_end(other)
     counted = builder.add(raw, loop.from_end)
     builder.cbranch(builder.icmp_unsigned("<", counted, loop.size), known, bad)
@@ -137,16 +139,16 @@ def _update_all(loop: _Loop, combine: Any) -> None:
 
 @emitted
 def update_places(
-    builder, places, place_step, first, last, size, from_end, values, value, value_step, out, reduction
+    builder, places, place_step, first, last, limit, size, from_end, values, value, value_step, out, reduction
 ) -> types.intp:
     """Update out[place] for place = places[i * place_step], first <= i < last, with values[value + i * value_step].
 
-    places: int64, of which those from 0 to size - 1 are valid. To others `from_end` is added, modulo 2**64. Return the
-    number of the first that is not valid then either, before which this ends, or `last`.
+    places: int64 or uint32. To those from `limit` on `from_end` is added, modulo 2**64; then places from 0 to size - 1
+    are valid. Return the number of the first that is not, before which this ends, or `last`.
     """
     refused, done = cgutils.alloca_once_value(builder, last), builder.append_basic_block("done")
     loop = _Loop(
-        builder, places, place_step, first, last, size, from_end, values, value, value_step, out, refused, done
+        builder, places, place_step, first, last, limit, size, from_end, values, value, value_step, out, refused, done
     )
     ways = [builder.append_basic_block("way") for _ in _COMBINED]
     switch = builder.switch(reduction, done)

@@ -27,7 +27,7 @@ SPECULATIVE = 2  # in `apply`, while it writes to a copy of the output, which is
 
 # The kind of an update.
 ELEMENTS = 0  # one element, evenly spaced from the next
-PLACES = 1  # and one index of 64 bits, evenly spaced; the indexed dimension is packed
+PLACES = 1  # and one index, evenly spaced; the indexed dimension is packed
 ROWS = 2  # one packed run, evenly spaced from the next, that is overwritten or added in vectors
 SLICES = 3  # anything else: runs of elements
 

@@ -122,10 +122,6 @@ def _kind(tensors: Tensors, tuples: Fields, updates: Fields, slices: Fields, red
     """Return what an update is to the kernels."""
     is_even = tensors.count > 0 and updates["walk"]["dims"] == slices["runs"] == 1
     is_index = tensors.coordinates == tuples["walk"]["dims"] == 1
-    has_places = (tuples["is_wide"], tuples["strides"][0] % 2, tuples["out_start"], *tuples["out_steps"]) == (
-        1,
-        0,
-        0,
-        1,
-    )
-    return kind_of(tensors.slice_size, is_even, is_index and has_places, slices["in_vectors"], reduction)
+    is_even_index = tuples["strides"][0] % (1 + tuples["is_wide"]) == 0
+    has_places = is_index and is_even_index and (tuples["out_start"], *tuples["out_steps"]) == (0, 1)
+    return kind_of(tensors.slice_size, is_even, has_places, slices["in_vectors"], reduction)

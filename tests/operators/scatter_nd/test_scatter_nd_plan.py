@@ -42,7 +42,7 @@ def tuples(*shape):
         (floats(9), tuples(5, 1), floats(5), "none", PLACES),
         (floats(9), tuples(5, 1), floats(5), "max", PLACES),
         (floats(9), tuples(5, 1).astype("u8"), floats(10)[::2], "none", PLACES),
-        (floats(9), tuples(5, 1).astype("u4"), floats(5), "none", ELEMENTS),
+        (floats(9), tuples(5, 1).astype("u4"), floats(5), "none", PLACES),
         (floats(9), tuples(5, 2)[:, :1], floats(5), "none", PLACES),
         (floats(9), tuples(5, 2).view("u4")[:, 1:3].view("i8"), floats(5), "none", PLACES),
         (floats(9)[::-1], tuples(5, 1), floats(5), "none", ELEMENTS),
