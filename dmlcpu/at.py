@@ -118,9 +118,16 @@ def put_at(x: Array, indices: Indices, updates: ArrayLike) -> None:
 
 _REDUCTIONS = {"add_at": "add", "maximum_at": "max", "minimum_at": "min", "put_at": "none"}
 # From these sizes on the kernels are faster than NumPy, which needs no plan and has a special loop for single elements
-# with one array of indices. Measured on Zen 4, two threads, float32, float64 and int64.
-_SINGLE_UPDATES = 200_000  # at least: updates of single elements
-_REDUCED_ELEMENTS = 2_500  # at least: elements of updates to be reduced otherwise; NumPy takes 9 ns for each
+# with one array of indices. An update takes that loop 1.1 to 1.4 ns (Zen 4) or 2.5 ns (Zen 3), and the kernels half of
+# it, on one thread; a call takes some 10 us more. So any machine gains from some 30,000 updates on. But where x is
+# larger than the caches, both wait for memory, and the kernels look at the indices twice; there they gain less, and
+# nothing by assigning, until updates are partitioned.
+_SINGLE_UPDATES = 100_000  # at least: updates of single elements
+_NEAR_BYTES = 4 << 20  # of an x for which that holds
+_FAR_UPDATES = 200_000  # at least, in a larger x
+_FAR_ASSIGNED = 1 << 20  # at least, in a larger x
+# Otherwise, measured on Zen 4, two threads, float32, float64 and int64:
+_REDUCED_ELEMENTS = 2_500  # at least: elements of updates to be reduced; NumPy takes 9 ns for each
 _ASSIGNED_NS = 130_000  # at least: NumPy's time to assign slices, 10 ns each and a quarter for an element
 
 
@@ -130,6 +137,9 @@ def _apply(name: str, ufunc: np.ufunc | None, x: Any, indices: Any, updates: Any
         raise TypeError(f"{name}: x is {type(x).__name__}; allowed: a numpy.ndarray")
     if not x.flags.writeable:  # ufunc.at would write to it
         raise BindingError(name, "x", "read-only", "an array that can be written to")
+    if type(indices) is type(x) is np.ndarray and x.ndim == indices.ndim == 1 and indices.size < _SINGLE_UPDATES:
+        _apply_by_numpy(ufunc, x, indices, updates)  # at once: such calls take NumPy a microsecond
+        return
     x = np.asarray(x) if type(x) is np.memmap else x
     reduction = _REDUCTIONS[name]
     arrays = _index_arrays(indices, x, ufunc) if type(x) is np.ndarray else None
@@ -140,13 +150,17 @@ def _apply(name: str, ufunc: np.ufunc | None, x: Any, indices: Any, updates: Any
             places, values = (each.copy() if np.may_share_memory(each, x) else each for each in (places, values))
             execute(Call(x, places, values, reduction), x, operator=name)
             return
-    if ufunc is None:
-        x[indices] = updates
-        return
-    if x.ndim == np.ndim(updates) == 1 and (arrays is None or arrays[0].ndim > 1):
+    if ufunc and x.ndim == np.ndim(updates) == 1 and (arrays is None or arrays[0].ndim > 1):
         # With indices of several dimensions NumPy 2.4 reads beyond one-dimensional updates, instead of repeating them.
         updates = np.broadcast_to(updates, np.shape(x[indices]))
-    ufunc.at(x, indices, updates)
+    _apply_by_numpy(ufunc, x, indices, updates)
+
+
+def _apply_by_numpy(ufunc: np.ufunc | None, x: Array, indices: Any, updates: Any) -> None:
+    if ufunc is None:
+        x[indices] = updates
+    else:
+        ufunc.at(x, indices, updates)
 
 
 def _index_arrays(indices: Any, x: Array, ufunc: np.ufunc | None) -> list[Array] | None:
@@ -168,7 +182,8 @@ def _pays(reduction: str, arrays: list[Array], x: Array) -> bool:
     if arrays[0].ndim == 0:
         return False
     if x.ndim == len(arrays) == 1:
-        return count >= _SINGLE_UPDATES
+        far = _FAR_ASSIGNED if reduction == "none" else _FAR_UPDATES
+        return count >= (_SINGLE_UPDATES if x.nbytes <= _NEAR_BYTES else far)
     if reduction == "none":
         return count * (10 + size // 4) >= _ASSIGNED_NS
     return count * size >= _REDUCED_ELEMENTS
@@ -192,11 +207,10 @@ def _values(reduction: str, updates: Any, x: Array, places: Array) -> Array | No
         # An assignment casts arrays as they are, and refuses numbers and lists that do not fit.
         is_cast = reduction != "none" or isinstance(updates, np.ndarray | np.generic)
         values = given.astype(x.dtype, copy=False) if is_cast else np.asarray(updates, x.dtype)
-        values = np.broadcast_to(values, shape)
+        values = values if values.shape == shape else np.broadcast_to(values, shape)
     except (TypeError, ValueError, OverflowError):
         return None
-    # Kernels read contiguous single elements fastest.
-    return np.ascontiguousarray(values) if len(shape) == 1 else as_array("add_at", "updates", values)
+    return as_array("add_at", "updates", values)
 
 
 def _is_computed_as(dtype: np.dtype[Any], given: Array) -> bool:

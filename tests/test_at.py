@@ -34,6 +34,7 @@ def calls(monkeypatch):
         seen.append(kwargs["operator"])
         execute(*args, **kwargs)
 
+    monkeypatch.setattr(at, "_SINGLE_UPDATES", 0)
     monkeypatch.setattr(at, "_pays", lambda *args: True)
     monkeypatch.setattr(at, "execute", counted)
     return seen
@@ -237,8 +238,12 @@ def test_hypothesis(data):
 @pytest.mark.parametrize(
     ("ours", "x", "count", "pays"),
     [
-        (dmlcpu.add_at, np.zeros(9), 100_000, False),
-        (dmlcpu.add_at, np.zeros(9), 300_000, True),
+        (dmlcpu.add_at, np.zeros(9), 90_000, False),
+        (dmlcpu.add_at, np.zeros(9), 100_000, True),
+        (dmlcpu.add_at, np.zeros(1_000_000), 100_000, False),
+        (dmlcpu.add_at, np.zeros(1_000_000), 300_000, True),
+        (dmlcpu.put_at, np.zeros(9), 100_000, True),
+        (dmlcpu.put_at, np.zeros(1_000_000), 300_000, False),
         (dmlcpu.add_at, np.zeros((9, 50)), 40, False),
         (dmlcpu.add_at, np.zeros((9, 50)), 60, True),
         (dmlcpu.put_at, np.zeros((9, 50)), 60, False),

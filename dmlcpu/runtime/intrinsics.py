@@ -35,6 +35,11 @@ class Elements:
         return int(self._dtype.bitwidth) // 8
 
     @property
+    def is_signed(self) -> bool:
+        """Whether elements are integers with a sign."""
+        return self._dtype in types.signed_domain
+
+    @property
     def lanes(self) -> int:
         """The elements of a line, see `line_of`."""
         return max(CACHE_LINE // self.nbytes, _LEAST_LANES)
@@ -165,8 +170,8 @@ def as_words(_context, cells, start, like):
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         source = context.make_array(signature.args[0])(context, builder, arguments[0])
         nbytes = [context.get_abi_sizeof(context.get_data_type(kind.dtype)) for kind in (signature.args[0], result)]
-        a_cell = context.get_constant(types.intp, nbytes[0] // nbytes[1])
-        length = builder.mul(builder.sub(source.nitems, arguments[1]), a_cell)
+        a_cell, a_word = [context.get_constant(types.intp, each) for each in nbytes]
+        length = builder.udiv(builder.mul(builder.sub(source.nitems, arguments[1]), a_cell), a_word)
         return flat_array(context, builder, result, builder.gep(source.data, [arguments[1]]), length)
 
     result = types.Array(getattr(like, "dtype", like), 1, "C")

@@ -64,6 +64,11 @@ SHAPES = table(
     AtCase((1_000_000,), 1_000_000),
     AtCase((1_000_000,), 1_000_000, dtype="float64"),
     AtCase((1_000_000,), 1_000_000, dtype="int64"),
+    *(
+        AtCase((size,), updates, reduction=reduction, dtype=dtype)
+        for updates, size in ((250_000, 1_000), (250_000, 10_000), (1_000_000, 10_000), (8_000_000, 900))
+        for reduction, dtype in (("add", "float32"), ("add", "float64"), ("add", "int64"), ("max", "float32"))
+    ),
     AtCase((1_000, 1_000), 1_000_000, coordinates=2),
     AtCase((10_000, 64), 100_000, reduction="max"),
     AtCase((1_000_000,), 1_000_000, reduction="max"),

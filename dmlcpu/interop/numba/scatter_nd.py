@@ -20,7 +20,7 @@ from dmlcpu.interop.numba.refusals import (
     share_memory,
 )
 from dmlcpu.kernels.scatter_nd.apply import apply
-from dmlcpu.kernels.scatter_nd.choose import kind_of, validation_of, writing_mode_of
+from dmlcpu.kernels.scatter_nd.choose import is_serial, kind_of, validation_of, writing_mode_of
 from dmlcpu.kernels.scatter_nd.reduction import PLAIN, is_reduced_in_vectors
 from dmlcpu.kernels.scatter_nd.validate import validate
 from dmlcpu.kernels.scatter_nd.work import BEFOREHAND, BLOCK_CELLS, BY_BLOCK, CLIP, RAISE, VALID, WORK
@@ -60,6 +60,7 @@ def fill(works, shape, count, coordinates, options):
     work.reduction, work.half, work.mode = reduction, PLAIN, mode
     work.validation = validation_of(mode, count, False)
     work.writing_mode = writing_mode_of(mode, work.validation)
+    work.is_serial, work.accumulator = is_serial(slices.kind, reduction, PLAIN), 0
     work.ranges.count, work.ranges.size = ranges, size
     work.buckets.count = 0
 

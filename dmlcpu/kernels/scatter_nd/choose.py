@@ -1,13 +1,13 @@
 """What an update is to the kernels, and when bad indices are looked for: for plans and for compiled callers."""
 
-from dmlcpu.kernels.scatter_nd.reduction import ADD, OVERWRITE
+from dmlcpu.kernels.scatter_nd.reduction import ADD, OVERWRITE, PLAIN
 from dmlcpu.kernels.scatter_nd.work import (
     BEFOREHAND,
     BLOCK,
     BY_BLOCK,
     DROP,
     ELEMENTS,
-    PACKED_ELEMENTS,
+    PLACES,
     RAISE,
     ROWS,
     SLICES,
@@ -17,14 +17,20 @@ from dmlcpu.runtime.jit import shared
 
 
 @shared
-def kind_of(size: int, is_even: bool, is_packed: bool, in_vectors: bool, reduction: int) -> int:
+def kind_of(size: int, is_even: bool, has_places: bool, in_vectors: bool, reduction: int) -> int:
     """Return what an update of `size` words is.
 
-    is_even: it is one run, evenly spaced from the next; is_packed: of one index, and all lies side by side.
+    is_even: it is one run, evenly spaced from the next; has_places: of one index, a place in the output.
     """
     if is_even and size == 1:
-        return PACKED_ELEMENTS if is_packed else ELEMENTS
+        return PLACES if has_places else ELEMENTS
     return ROWS if is_even and in_vectors and reduction in (OVERWRITE, ADD) else SLICES
+
+
+@shared
+def is_serial(kind: int, reduction: int, half: int) -> bool:
+    """Return whether shares own no ranges. A half takes longer to reduce than to be left to its owner."""
+    return kind in (ELEMENTS, PLACES) and (reduction == OVERWRITE or half == PLAIN)
 
 
 @shared

@@ -79,13 +79,13 @@ def _load_line(builder: Any, place: Any, kind: Any, stride: Any) -> Any:
     return elements
 
 
-@emitted
-def add_lines(builder, words, begin, stride, wide, signed, size, step, offsets, count) -> types.intp:
-    """Add step * index to offsets[:count], a multiple of LANES, for the indices from words[begin] on, `stride` apart.
+def _walk(builder: Any, indices: tuple[Any, ...], stride: Any, size: Any, count: Any, use: Any) -> Any:
+    """Emit use(index, counted) for each line of `count` indices, `stride` words apart, and whether any is out of range.
 
-    An index below 0, if they are `signed`, counts from `size`. Return whether any is out of range, 0 or 1.
+    indices: the words, the first one's position, and whether they are wide and signed. counted: from the start.
     """
-    counting, steps = _Counting(builder, size, signed), splat(builder, step, LANES)
+    words, begin, wide, signed = indices
+    counting = _Counting(builder, size, signed)
     bad = cgutils.alloca_once_value(builder, ir.Constant(_LINE, [0] * LANES))
 
     def walk(kind: Any, stride: Any) -> None:
@@ -93,8 +93,7 @@ def add_lines(builder, words, begin, stride, wide, signed, size, step, offsets, 
         with _lines(builder, count) as (index, _):
             place = words.at(builder.add(begin, builder.mul(index, words_each)))
             emit_prefetch(builder, builder.gep(place, [_LONG(PREFETCH)]))
-            counted = counting.from_start(_load_line(builder, place, kind, stride), signed, bad)
-            offsets.store(builder.add(offsets.load(index, LANES), builder.mul(counted, steps)), index)
+            use(index, counting.from_start(_load_line(builder, place, kind, stride), signed, bad))
 
     with builder.if_else(cgutils.is_not_null(builder, wide)) as branches:
         for branch, kind in zip(branches, (_LONG, _WORD), strict=True):
@@ -106,6 +105,26 @@ def add_lines(builder, words, begin, stride, wide, signed, size, step, offsets, 
                     with strided:
                         walk(kind, stride)
     return builder.zext(counting.is_any(bad), _LONG)
+
+
+@emitted
+def add_lines(builder, words, begin, stride, wide, signed, size, step, offsets, count) -> types.intp:
+    """Add step * index to offsets[:count], a multiple of LANES, for the indices from words[begin] on, `stride` apart.
+
+    An index below 0, if they are `signed`, counts from `size`. Return whether any is out of range, 0 or 1.
+    """
+    steps = splat(builder, step, LANES)
+
+    def add(index: Any, counted: Any) -> None:
+        offsets.store(builder.add(offsets.load(index, LANES), builder.mul(counted, steps)), index)
+
+    return _walk(builder, (words, begin, wide, signed), stride, size, count, add)
+
+
+@emitted
+def is_any_out(builder, words, begin, stride, wide, signed, size, count) -> types.intp:
+    """Return whether any of `count` indices, a multiple of LANES, is out of range, 0 or 1; see add_lines."""
+    return _walk(builder, (words, begin, wide, signed), stride, size, count, lambda index, counted: None)
 
 
 def _compress(builder: Any, vector: Any, flags: Any) -> Any:
@@ -147,38 +166,3 @@ def select_range(builder, offsets, count, first, last, own, numbers) -> types.in
         flags = builder.and_(_is_between(builder, here, first, last), there)
         _select(builder, flags, found, (here, own), (number, numbers))
     return builder.load(found)
-
-
-@emitted
-def select_values(builder, offsets, count, first, last, values, begin, own, chosen) -> types.intp:
-    """Do as `select_range`, but write the selected of values[begin:] to chosen. count: a multiple of LANES."""
-    found = cgutils.alloca_once_value(builder, _LONG(0))
-    with _lines(builder, count) as (index, _):
-        here, value = offsets.load(index, LANES), values.load(builder.add(begin, index), LANES)
-        _select(builder, _is_between(builder, here, first, last), found, (here, own), (value, chosen))
-    return builder.load(found)
-
-
-@emitted
-def select_indices(
-    builder, words, start, wide, signed, size, base, values, begin, count, first, last, own, chosen
-) -> types.intp:
-    """Linearize and select in one pass, for contiguous indices from words[start] on; an offset is base + index.
-
-    Return how many are selected, or -1 if any index is out of range. See add_lines and select_values. In one pass
-    offsets and values stay in registers.
-    """
-    found = cgutils.alloca_once_value(builder, _LONG(0))
-    bad = cgutils.alloca_once_value(builder, ir.Constant(_LINE, [0] * LANES))
-    counting = _Counting(builder, size, signed)
-    with builder.if_else(cgutils.is_not_null(builder, wide)) as branches:
-        for branch, kind in zip(branches, (_LONG, _WORD), strict=True):
-            with branch, _lines(builder, count) as (index, _):
-                step = builder.mul(index, _LONG(kind.width // _WORD.width))
-                place = words.at(builder.add(start, step))
-                emit_prefetch(builder, builder.gep(place, [_LONG(PREFETCH)]))
-                counted = counting.from_start(_load_line(builder, place, kind, None), signed, bad)
-                here = builder.add(counted, splat(builder, base, LANES))
-                value = values.load(builder.add(begin, index), LANES)
-                _select(builder, _is_between(builder, here, first, last), found, (here, own), (value, chosen))
-    return builder.select(counting.is_any(bad), _LONG(-1), builder.load(found))

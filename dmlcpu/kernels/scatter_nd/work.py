@@ -27,7 +27,7 @@ SPECULATIVE = 2  # in `apply`, while it writes to a copy of the output, which is
 
 # The kind of an update.
 ELEMENTS = 0  # one element, evenly spaced from the next
-PACKED_ELEMENTS = 1  # and one index; updates, indices and the indexed dimension are packed
+PLACES = 1  # and one index, evenly spaced; the indexed dimension is packed
 ROWS = 2  # one packed run, evenly spaced from the next, that is overwritten or added in vectors
 SLICES = 3  # anything else: runs of elements
 
@@ -63,6 +63,8 @@ WORK = record(
     mode=np.int64,
     writing_mode=np.int64,  # of the kernels that write; RAISE only if they validate
     validation=np.int64,
+    is_serial=np.int64,  # whether a share applies its updates one by one, wherever they are: single elements
+    accumulator=np.int64,  # words from the accumulator of a share to the next; 0: there is one share
     ranges=record(count=np.int64, size=np.int64),  # the smallest pieces of out that a share can own, and their words
     buckets=record(
         count=np.int64,  # 0: updates are not partitioned
@@ -80,7 +82,6 @@ BLOCK_SPACE = record(
     offsets=(np.int64, BLOCK),
     own=(np.int64, BLOCK),  # the offsets in the share's own range
     numbers=(np.int64, BLOCK),  # their positions in the block
-    values=(np.int64, BLOCK),  # space for their elements
     guard=(np.int64, 16),  # against false sharing
 )
 

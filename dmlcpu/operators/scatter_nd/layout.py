@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dmlcpu.kernels.scatter_nd import reduction as reductions
-from dmlcpu.kernels.scatter_nd.choose import kind_of
+from dmlcpu.kernels.scatter_nd.choose import is_serial, kind_of
 from dmlcpu.kernels.walk import merge, walk_of
 from dmlcpu.runtime.memory import first_word, packed_strides, word_strides
 
@@ -75,7 +75,8 @@ def layout_of(tensors: Tensors, index_type: np.dtype[Any], reduction: int, half:
     if tensors.is_in_order:
         ranges = {"count": math.prod(tensors.shape[: tensors.coordinates]), "size": tensors.slice_size}
     parts = {"tuples": tuples, "updates": updates, "slices": slices, "ranges": ranges}
-    return {**parts, "reduction": reduction, "half": half}
+    serial = is_serial(slices["kind"], reduction, half)
+    return {**parts, "reduction": reduction, "half": half, "is_serial": serial}
 
 
 def _tuples(tensors: Tensors, index_type: np.dtype[Any]) -> Fields:
@@ -121,6 +122,6 @@ def _kind(tensors: Tensors, tuples: Fields, updates: Fields, slices: Fields, red
     """Return what an update is to the kernels."""
     is_even = tensors.count > 0 and updates["walk"]["dims"] == slices["runs"] == 1
     is_index = tensors.coordinates == tuples["walk"]["dims"] == 1
-    steps = (updates["strides"][0], tuples["strides"][0], *tuples["out_steps"])
-    is_packed = is_index and steps == (1, 1 + tuples["is_wide"], 1)
-    return kind_of(tensors.slice_size, is_even, is_packed, slices["in_vectors"], reduction)
+    is_even_index = tuples["strides"][0] % (1 + tuples["is_wide"]) == 0
+    has_places = is_index and is_even_index and (tuples["out_start"], *tuples["out_steps"]) == (0, 1)
+    return kind_of(tensors.slice_size, is_even, has_places, slices["in_vectors"], reduction)

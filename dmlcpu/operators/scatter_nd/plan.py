@@ -15,6 +15,7 @@ from dmlcpu.errors import UnsupportedError
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.scatter_nd import reduction as reductions
 from dmlcpu.kernels.scatter_nd.choose import validation_of, writing_mode_of
+from dmlcpu.kernels.scatter_nd.owned import FALSE_SHARING
 from dmlcpu.kernels.scatter_nd.work import (
     BEFOREHAND,
     BLOCK_CELLS,
@@ -22,8 +23,8 @@ from dmlcpu.kernels.scatter_nd.work import (
     DROP,
     ELEMENTS,
     MOST_BUCKETS,
-    PACKED_ELEMENTS,
     PAIRS,
+    PLACES,
     RAISE,
     SHARE_CELLS,
     SHARE_SPACE,
@@ -31,8 +32,8 @@ from dmlcpu.kernels.scatter_nd.work import (
     VALID,
     WORK,
 )
-from dmlcpu.operators.scatter_nd.layout import Tensors, layout_of, tensors_of
-from dmlcpu.runtime.memory import C_CONTIGUOUS, F_CONTIGUOUS, Workspace, second_level_cache
+from dmlcpu.operators.scatter_nd.layout import Fields, Tensors, layout_of, tensors_of
+from dmlcpu.runtime.memory import C_CONTIGUOUS, F_CONTIGUOUS, Workspace, packed_strides, second_level_cache
 from dmlcpu.runtime.records import CACHE_LINE, CELL, fill
 from dmlcpu.runtime.threads import Budget
 
@@ -53,6 +54,7 @@ _COMPLEX_REDUCTIONS = {"add": reductions.ADD, "mul": reductions.MULTIPLY_COMPLEX
 # What elements are computed as; a type that is not here can be overwritten but not reduced.
 _COMPUTED_AS = {row.name: row.computed_as for row in DATA_TYPES.values() if row.computed_as}
 _WORDS = {width: np.dtype(f"u{width}") for width in (1, 2, 4, 8)}
+_EXTREMES = (reductions.MINIMUM, reductions.MAXIMUM)
 CONTIGUOUS = C_CONTIGUOUS | F_CONTIGUOUS
 _LINE_CELLS = CACHE_LINE // CELL
 _HALVES = {"float16": reductions.FLOAT16, "bfloat16": reductions.BFLOAT16}
@@ -93,8 +95,9 @@ def aligned_type(dtype: np.dtype[Any], reduction: str) -> np.dtype[Any]:
 _PARTITIONED_UPDATES = 1 << 20  # at least
 _PARTITIONED_CACHES = 32  # at least: second caches that the output would fill
 # Outputs of at most this many bytes are written speculatively: that costs less than to look at all indices twice (Xeon
-# with VNNI).
-_SPECULATIVE_BYTES = 1 << 16
+# with VNNI). Up to the second limit that holds if there is an index for each byte: it takes as long to look at an index
+# as to copy two bytes, to and fro.
+_SPECULATIVE_BYTES, _MOST_SPECULATIVE_BYTES = 1 << 16, 1 << 20
 _LEAST_BUCKETS = 16  # for shares to take turns with
 
 # How x is copied to out.
@@ -117,6 +120,15 @@ class Buckets:
 
 
 @dataclass(frozen=True, slots=True)
+class Targets:
+    """What is written speculatively: a copy of the output, or an accumulator for each share of the updates."""
+
+    count: int = 0  # of accumulators; 0: what is written has the ranges of the output
+    step: int = 0  # words from one to the next
+    cell: int = 0  # of the workspace, where they begin
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """The kernels and the work record for one set of shapes, layouts and types."""
 
@@ -128,6 +140,8 @@ class Plan:
     parts: int  # shares of the updates
     owners: int  # shares of the output
     validation: int  # BEFOREHAND, BY_BLOCK or SPECULATIVE
+    targets: Targets
+    merge: "Plan | None"  # how the other accumulators are reduced into the first one
     buckets: Buckets
     most: int  # updates that the fullest bucket may hold: if it has more, they are not partitioned
     work: Array  # the work record of all kernels
@@ -151,26 +165,34 @@ def plan(
     """Cut the work. strides: of out, indices and updates; copied: IN_PLACE, BY_KERNEL or BY_NUMPY."""
     tensors = tensors_of(shape, dtype, element, indices_shape, strides)
     layout = layout_of(tensors, index_type, reduction_of(dtype, reduction), _HALVES.get(dtype.name, reductions.PLAIN))
-    parts, owners = _cut(tensors, layout["ranges"]["count"], copied, budget)
+    parts, owners, copies = _cut(tensors, layout, copied, budget)
     partitions, reason = _partitions(tensors, layout["slices"]["kind"], budget.kernel)
     cells = max(parts, owners) * (1 + BLOCK_CELLS)
     buckets, cells = _buckets(tensors, parts, cells) if partitions else (Buckets(), cells)
     validation = BEFOREHAND if buckets.count else _validation(tensors, MODES[mode], copied)
+    has_copy = copied == BY_KERNEL and validation != SPECULATIVE and copies > 1
+    copies_first = has_copy and (layout["is_serial"] or not tensors.is_in_order)
+    validation = BEFOREHAND if copies_first else validation
+    targets = Targets()
+    if validation == SPECULATIVE:
+        targets, cells = _targets(tensors, layout, element, budget, cells)
+        owners = max(owners, targets.count)
     has_pass = validation == BEFOREHAND and tensors.count > 0 and (mode == "raise" or buckets.count > 0)
-    copies_first = copied == BY_KERNEL and not tensors.is_in_order and owners > 1
     _log.debug(
         "scatter_nd: %d updates of %d words into %s: %s (%s), %d parts",
         *(tensors.count, tensors.slice_size, shape, "apply_buckets" if buckets.count else "apply", reason, parts),
     )
     return Plan(
         validate=_kernel("validate", parts) if has_pass else None,
-        copy=_kernel("copy", owners) if copies_first else None,
+        copy=_kernel("copy", copies) if copies_first else None,
         apply=_kernel("apply", owners),
         partition=_kernel("partition", parts) if buckets.count else None,
         apply_buckets=_kernel("apply_buckets", parts) if buckets.count else None,
         parts=parts,
         owners=owners,
         validation=validation,
+        targets=targets,
+        merge=_merge(shape, dtype, element, targets, reduction, budget) if targets.count > 1 else None,
         buckets=buckets,
         # With fewer no thread waits long for the fullest.
         most=tensors.count if budget.kernel else 3 * tensors.count // (2 * max(parts, 2)),
@@ -180,6 +202,7 @@ def plan(
             mode=MODES[mode],
             writing_mode=writing_mode_of(MODES[mode], validation),
             validation=validation,
+            accumulator=targets.step,
             buckets=asdict(buckets),
         ),
         workspace=Workspace(cells),
@@ -191,26 +214,66 @@ def _kernel(name: str, parts: int) -> Callable[..., Any]:
     return run
 
 
-def _cut(tensors: Tensors, ranges: int, copied: int, budget: Budget) -> tuple[int, int]:
-    """Return into how many shares the updates are cut, and the output."""
+def _cut(tensors: Tensors, layout: Fields, copied: int, budget: Budget) -> tuple[int, int, int]:
+    """Return into how many shares the updates are cut, the output, and the copy if it is made before."""
     count = tensors.count
     nbytes = math.prod(tensors.shape) * tensors.element * tensors.width if copied == BY_KERNEL else 0
     # In nanoseconds (Zen 4, within a factor of 2): an offset, the words there, the copy.
-    work = count * (5 + tensors.slice_size // 4) + nbytes // 32
-    return budget.parts(count * max(tensors.coordinates, 1), most=count), budget.parts(work, most=ranges)
+    copy = nbytes // 32
+    work = count * (5 + tensors.slice_size // 4) + copy
+    parts = budget.parts(count * max(tensors.coordinates, 1), most=count)
+    owners = budget.parts(work, most=layout["ranges"]["count"])
+    return (parts, 1, budget.parts(copy, most=tensors.span)) if layout["is_serial"] else (parts, owners, owners)
+
+
+def _up(number: int, multiple: int) -> int:
+    return -(-number // multiple) * multiple
+
+
+def _targets(
+    tensors: Tensors, layout: Fields, element: np.dtype[Any], budget: Budget, cells: int
+) -> tuple[Targets, int]:
+    """Return what is written speculatively, and the cells of the workspace with it; cells: those before."""
+    cell, count, step = _up(cells, FALSE_SHARING // CELL), 0, 0
+    if layout["is_serial"]:
+        reduction = layout["reduction"]
+        is_exact = reduction in _EXTREMES or (reduction == reductions.ADD and element.kind in "iu")
+        # An accumulator is written, and merged, in half the time of as many updates.
+        most = tensors.count // (2 * max(tensors.span, 1)) if is_exact else 1
+        count = budget.parts(tensors.count * tensors.coordinates, most=most)
+        step = _up(tensors.span * tensors.width, FALSE_SHARING) // tensors.width
+    words = max(count - 1, 0) * step + tensors.span
+    return Targets(count, step, cell), cell + -(-words * tensors.width // CELL)
+
+
+def _merge(
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    element: np.dtype[Any],
+    targets: Targets,
+    reduction: str,
+    budget: Budget,
+) -> Plan:
+    """Return the plan that reduces all accumulators but the first: updates of the whole output, without coordinates."""
+    packed = packed_strides(shape, element.itemsize)
+    strides = packed, (CELL, CELL), (targets.step * element.itemsize, *packed)
+    indices = (targets.count - 1, 0), np.dtype(np.int64)
+    # There is one owner and nothing to validate, so `run` need only call its kernel.
+    return plan(shape, dtype, element, *indices, strides, reduction, "drop", IN_PLACE, budget._replace(kernel=None))
 
 
 def _validation(tensors: Tensors, mode: int, copied: int) -> int:
     """Return when indices are validated, if updates are not partitioned."""
     if copied == BY_NUMPY or not tensors.is_in_order:
         return BEFOREHAND
-    can_copy = tensors.span <= tensors.count and tensors.span * tensors.width <= _SPECULATIVE_BYTES
+    most = max(_SPECULATIVE_BYTES, min(tensors.count, _MOST_SPECULATIVE_BYTES))
+    can_copy = tensors.span <= tensors.count and tensors.span * tensors.width <= most
     return validation_of(mode, tensors.count, can_copy)
 
 
 def _partitions(tensors: Tensors, kind: int, kernel: str | None) -> tuple[bool, str]:
     """Return whether updates are partitioned first, and why."""
-    is_single = kind in (ELEMENTS, PACKED_ELEMENTS)
+    is_single = kind in (ELEMENTS, PLACES)
     if kernel not in (None, "apply", "apply_buckets") or (kernel == "apply_buckets" and not is_single):
         raise LookupError(f"no kernel {kernel} for {tensors.count} updates of {tensors.slice_size} words")
     if kernel:
@@ -231,7 +294,7 @@ def _buckets(tensors: Tensors, parts: int, cells: int) -> tuple[Buckets, int]:
     while (span - 1 >> bits) >= MOST_BUCKETS:  # an offset within a bucket has at most 32 bits, up to 2**40 words
         bits += 1
     count = (span - 1 >> bits) + 1
-    counter = -(-cells // _LINE_CELLS) * _LINE_CELLS
+    counter = _up(cells, _LINE_CELLS)
     spaces = counter + _LINE_CELLS
     pairs = spaces + parts * SHARE_CELLS
     cells = pairs + (tensors.count + parts * count * PAIRS) * (2 if width == 8 else 1)
@@ -263,11 +326,18 @@ def run(
             x = x[:0]
         target = out
         if chosen.validation == SPECULATIVE:
-            target = np.empty_like(out) if x.size else out.copy()
+            target = scratch[chosen.targets.cell :].view(out.dtype)
+            if chosen.targets.count:
+                x = x if x.size else out
+            elif not x.size:
+                target[: out.size] = out
         chosen.apply(x, indices, updates, target, chosen.work, scratch)
         place = VALID if chosen.validation == BEFOREHAND else _reported(chosen.owners, scratch)
         if target is not out and place == VALID:
-            out[...] = target
+            if chosen.merge:
+                others = target[chosen.targets.step :]
+                chosen.merge.apply(x[:0], indices, others, target[: out.size], chosen.merge.work, scratch)
+            out[...] = target[: out.size]
         return place
 
 

@@ -11,8 +11,7 @@ from dmlcpu.kernels.scatter_nd import offsets
 load_index = jitted(offsets.load_index)
 add_lines = jitted(offsets.add_lines)
 select_range = jitted(offsets.select_range)
-select_values = jitted(offsets.select_values)
-select_indices = jitted(offsets.select_indices)
+is_any_out = jitted(offsets.is_any_out)
 
 
 def as_words(indices):
@@ -45,6 +44,7 @@ def test_add_lines(dtype, apart, wrong):
     chosen = indices[first : first + apart * count : apart].astype(np.int64)
     expected = where + step * np.where(chosen < 0, chosen + size, chosen)
     width = 1 + wide
+    assert is_any_out(words, first * width, apart * width, wide, signed, size, count) == (wrong is not None)
     found = add_lines(words, first * width, apart * width, wide, signed, size, step, where, count)
     assert found == (wrong is not None)
     if wrong is None:
@@ -59,41 +59,3 @@ def test_select_range(where, first, length):
     found = select_range(padded, len(where), first, last, own, numbers)
     expected = [(place, i) for i, place in enumerate(where) if first <= place < last]
     assert list(zip(own[:found].tolist(), numbers[:found].tolist(), strict=True)) == expected
-
-
-VALUE_TYPES = ["uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "int64", "uint64", "float64"]
-
-
-@pytest.mark.parametrize("dtype", VALUE_TYPES)
-def test_select_values(dtype):
-    rng = np.random.default_rng(5)
-    where, values = rng.integers(-3, 40, 6 * offsets.LANES), rng.integers(0, 100, 60).astype(dtype)
-    for first, last in (0, 40), (10, 20), (-3, 0), (7, 7), (50, 60):
-        own, chosen = np.full(where.size + offsets.LANES, -9), np.zeros(where.size + offsets.LANES, dtype)
-        found = select_values(where, where.size, first, last, values, 3, own, chosen)
-        is_own = (first <= where) & (where < last)
-        assert own[:found].tolist() == where[is_own].tolist()
-        assert chosen[:found].tolist() == values[3 : 3 + where.size][is_own].tolist()
-
-
-@pytest.mark.parametrize("dtype", INDEX_TYPES, ids=str)
-@pytest.mark.parametrize("wrong", [None, "low", "high", "far"])
-def test_select_indices(dtype, wrong):
-    rng = np.random.default_rng(6)
-    size, count, base = 50, 4 * offsets.LANES, 5
-    indices = rng.integers(-size if dtype.kind == "i" else 0, size, 2 + count).astype(dtype)
-    bad = {None: indices[17], "low": -size - 1, "high": size, "far": np.iinfo(dtype).max}
-    indices[17] = np.array([bad[wrong]]).astype(dtype)[0]
-    words, wide, signed = as_words(indices)
-    values = rng.standard_normal(count + 1).astype(np.float32)
-    own, chosen = np.full(count, -9), np.zeros(count, np.float32)
-    given = words, 2 * (1 + wide), wide, signed, size, base, values, 1, count
-    found = select_indices(*given, base + 10, base + 30, own, chosen)
-    if wrong is not None:
-        assert found == -1
-        return
-    where = indices[2:].astype(np.int64)
-    where += np.where(where < 0, size, 0) + base
-    is_own = (base + 10 <= where) & (where < base + 30)
-    assert own[:found].tolist() == where[is_own].tolist()
-    assert chosen[:found].tolist() == values[1:][is_own].tolist()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as hnp
-from samples import NUMERIC_TYPES, assert_same_bits, few_values
+from samples import NUMERIC_TYPES, THREADS, assert_same_bits, few_values
 
 import dmlcpu
 from dmlcpu import reference
@@ -310,10 +310,35 @@ def test_many_updates_of_few_elements(reduction, step):
     assert np.array_equal(in_place, around[::step])
 
 
+@pytest.mark.parametrize("bad", [[5], [1_999], [1_500, 700]])
+@pytest.mark.parametrize(("dtype", "reduction"), [("i8", "add"), ("f4", "max"), ("f4", "add")])
+def test_a_bad_index_of_any_accumulator_leaves_the_output_as_it_was(bad, dtype, reduction):
+    x, indices, updates = np.arange(50).astype(dtype), np.zeros((2_000, 1), int), np.ones(2_000, dtype)
+    indices[bad] = 50
+    with use_budget(3, grain=1), pytest.raises(dmlcpu.IndexOutOfRangeError, match=rf"indices\[{min(bad)}, 0\]"):
+        dmlcpu.scatter_nd(x, indices, updates, reduction=reduction, out=x)
+    assert np.array_equal(x, np.arange(50))
+
+
+@pytest.mark.parametrize("reduction", ["min", "max"])
+@pytest.mark.parametrize("threads", THREADS)
+def test_accumulators_keep_the_first_of_equal_elements(reduction, threads):
+    """Of NaNs and zeros, too: updates of one element come from several shares."""
+    rng = np.random.default_rng(threads)
+    for pool in ([np.nan, -np.nan, 1.0], [0.0, -0.0, -1.0 if reduction == "max" else 1.0]):
+        x, updates = (rng.choice(np.array(pool, np.float32), n) for n in (20, 900))
+        x[:5], indices = (-3 if reduction == "max" else 3), rng.integers(-20, 20, (900, 1))
+        expected = reference.scatter_nd(x, indices, updates, reduction=reduction)
+        with use_budget(threads, grain=1):
+            assert_same_bits(
+                (dmlcpu.scatter_nd(x, indices, updates, reduction=reduction),), (expected,), "accumulators"
+            )
+
+
 @pytest.mark.parametrize("count", [256, 3_000])  # validated by block, and speculatively
 def test_a_bad_index_that_only_one_share_finds_is_reported(count):
     """Another thread changed it after the other shares validated it."""
-    x, indices, out = np.arange(2_000.0), np.zeros((count, 1), int), np.full(2_000, 5.0)
+    x, indices, out = np.arange(2_000.0).reshape(-1, 2), np.zeros((count, 1), int), np.full((1_000, 2), 5.0)
     strides = (out.strides, indices.strides, out.strides)
     chosen = scatter_plan.plan(x.shape, x.dtype, x.dtype, indices.shape, indices.dtype, strides, "none", "raise",
                                scatter_plan.BY_KERNEL, Budget(3, grain=1))  # fmt: skip
@@ -322,7 +347,8 @@ def test_a_bad_index_that_only_one_share_finds_is_reported(count):
     def apply(_first, _parts, *arrays):
         arrays[-1][:3] = [VALID, 7, VALID]
 
-    assert run(dataclasses.replace(chosen, apply=apply), x, indices.view(np.uint32).ravel(), np.ones(count), out) == 7
+    flat = x.ravel(), indices.view(np.uint32).ravel(), np.ones(2 * count), out.ravel()
+    assert run(dataclasses.replace(chosen, apply=apply), *flat) == 7
     assert (out == 5).all()
 
 

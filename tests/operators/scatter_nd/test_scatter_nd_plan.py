@@ -10,7 +10,7 @@ from dmlcpu.kernels.scatter_nd.work import (
     CLIP,
     DROP,
     ELEMENTS,
-    PACKED_ELEMENTS,
+    PLACES,
     RAISE,
     ROWS,
     SLICES,
@@ -39,11 +39,13 @@ def tuples(*shape):
 @pytest.mark.parametrize(
     ("x", "indices", "updates", "reduction", "kind"),
     [
-        (floats(9), tuples(5, 1), floats(5), "none", PACKED_ELEMENTS),
-        (floats(9), tuples(5, 1), floats(5), "max", PACKED_ELEMENTS),
-        (floats(9), tuples(5, 1).astype("u4"), floats(5), "none", PACKED_ELEMENTS),
-        (floats(9), tuples(5, 2)[:, :1], floats(5), "none", ELEMENTS),
-        (floats(9), tuples(5, 1), floats(10)[::2], "none", ELEMENTS),
+        (floats(9), tuples(5, 1), floats(5), "none", PLACES),
+        (floats(9), tuples(5, 1), floats(5), "max", PLACES),
+        (floats(9), tuples(5, 1).astype("u8"), floats(10)[::2], "none", PLACES),
+        (floats(9), tuples(5, 1).astype("u4"), floats(5), "none", PLACES),
+        (floats(9), tuples(5, 2)[:, :1], floats(5), "none", PLACES),
+        (floats(9), tuples(5, 2).view("u4")[:, 1:3].view("i8"), floats(5), "none", PLACES),
+        (floats(9)[::-1], tuples(5, 1), floats(5), "none", ELEMENTS),
         (floats(18)[::2], tuples(5, 1), floats(5), "none", ELEMENTS),
         (floats(3, 9), tuples(5, 2), floats(5), "none", ELEMENTS),
         (floats(9), tuples(2, 5, 1), floats(2, 6)[:, :5], "none", SLICES),  # not evenly spaced
@@ -101,6 +103,30 @@ def test_shares_copy_what_they_own_only_if_slices_lie_there(x, copied, threads, 
     found = chosen(x, tuples(50, 1), floats(50, 30), copied=copied, threads=threads)
     assert found.owners == threads
     assert (found.copy is not None) == copies_first
+
+
+@pytest.mark.parametrize(
+    ("dtype", "reduction", "count", "mode", "accumulators"),
+    [
+        ("i8", "add", 900, "raise", 3),
+        ("u1", "add", 900, "raise", 3),
+        ("?", "add", 900, "raise", 3),
+        ("f4", "max", 900, "raise", 3),
+        ("f4", "max", 500, "raise", 2),  # fewer than two updates for each element of three accumulators
+        ("f4", "max", 900, "drop", 0),
+        ("f4", "add", 900, "raise", 1),  # of these the order matters
+        ("f2", "max", 900, "raise", 0),
+        ("i8", "mul", 900, "raise", 1),
+        ("i8", "none", 900, "raise", 1),
+        ("i8", "add", 100, "raise", 0),
+    ],
+)
+def test_shares_have_accumulators_where_order_does_not_matter(dtype, reduction, count, mode, accumulators):
+    x, updates = np.zeros(100, dtype), np.zeros(count, dtype)
+    found = chosen(x, tuples(count, 1), updates, reduction=reduction, mode=mode, threads=3)
+    assert found.targets.count == accumulators
+    assert (found.merge is not None) == (accumulators > 1)
+    assert found.owners == (3 if dtype == "f2" else max(accumulators, 1))
 
 
 @pytest.mark.parametrize(

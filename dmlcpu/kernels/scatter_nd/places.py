@@ -1,0 +1,161 @@
+"""Single elements, updated one after the other by one thread: the loops are LLVM's, without a look at each type.
+
+A loop does what it must for an update and nothing else: two loads, a check, the update, a store. So a processor has
+the loads of many updates under way at once, and needs no prefetch. Two threads that each look at all updates and take
+their own ones were slower, and mispredicted branches (Zen 3 and Zen 4, 900 to 1,000,000 elements).
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from llvmlite import ir
+from numba.core import cgutils, types
+
+from dmlcpu.runtime.intrinsics import emitted
+
+# Updates in a turn of a loop. Measured on Zen 4, 256,000 float32 added to 1,000, ns an update: 1 0.58, 4 0.49, 8 0.46.
+_TURN = 4
+_LONG = ir.IntType(64)
+_USUAL = (
+    100_000,
+    1,
+)  # weights of a branch: LLVM makes no select of it, which would lengthen the chain of a hot element
+
+
+class _Loop(NamedTuple):
+    """What all loops are given, as LLVM's values and `Elements`."""
+
+    builder: Any
+    places: Any
+    place_step: Any
+    first: Any
+    last: Any
+    limit: Any  # from which on `from_end` is added to a place
+    size: Any  # of the indexed dimension
+    from_end: Any
+    values: Any
+    value: Any  # the position of the first value
+    value_step: Any
+    out: Any
+    refused: Any  # where the first update without a place is noted
+    done: Any
+
+
+def _sum(loop: _Loop, mine: Any, update: Any) -> Any:
+    builder = loop.builder
+    if isinstance(mine.type, ir.IntType):
+        return builder.add(mine, update)
+    return _quiet(builder, builder.fadd(mine, update))
+
+
+def _product(loop: _Loop, mine: Any, update: Any) -> Any:
+    builder = loop.builder
+    if isinstance(mine.type, ir.IntType):
+        return builder.mul(mine, update)
+    return _quiet(builder, builder.fmul(mine, update))
+
+
+def _quiet(builder: Any, value: Any) -> Any:
+    """Emit the value, or the one quiet NaN for any NaN."""
+    return _unless(builder, _is_nan(builder, value), value, lambda: ir.Constant(value.type, float("nan")))
+
+
+def _extreme(sign: str) -> Callable[[_Loop, Any, Any], Any]:
+    """Return what emits the minimum or maximum, as `reduce` of reduction.py has it; sign: of update and mine."""
+
+    def emit(loop: _Loop, mine: Any, update: Any) -> Any:
+        builder = loop.builder
+        if isinstance(mine.type, ir.IntType):
+            compare = builder.icmp_signed if loop.out.is_signed else builder.icmp_unsigned
+            return builder.select(compare(sign, update, mine), update, mine)
+        chosen = builder.select(builder.fcmp_ordered(sign, update, mine), update, mine)
+        # A NaN among the updates wins, unless there is one already.
+        is_nan = _is_nan(builder, update)
+        return _unless(builder, is_nan, chosen, lambda: builder.select(_is_nan(builder, mine), mine, update))
+
+    return emit
+
+
+def _is_nan(builder: Any, value: Any) -> Any:
+    return builder.fcmp_unordered("uno", value, value)
+
+
+def _unless(builder: Any, is_rare: Any, usual: Any, emit: Callable[[], Any]) -> Any:
+    """Emit a value, or the result of `emit` in a rare case."""
+    before, rare, after = builder.block, builder.append_basic_block("rare"), builder.append_basic_block("after")
+    builder.cbranch(is_rare, rare, after).set_weights(_USUAL[::-1])
+    builder.position_at_end(rare)
+    other = emit()
+    end = builder.block
+    builder.branch(after)
+    builder.position_at_end(after)
+    result = builder.phi(usual.type)
+    result.add_incoming(usual, before)
+    result.add_incoming(other, end)
+    return result
+
+
+# The numbers of reduction.py: overwrite, add, multiply, minimum, maximum.
+_COMBINED = (None, _sum, _product, _extreme("<"), _extreme(">"))
+
+
+def _update(loop: _Loop, index: Any, ahead: int, combine: Any) -> None:
+    """Emit the update `ahead` after index, or the end of all if it has no place."""
+    builder = loop.builder
+
+    def at(array: Any, start: Any, step: Any) -> Any:
+        # Of a turn only the first update needs a product: the distances to the others are constants of the loop.
+        return array.at(builder.add(builder.add(start, builder.mul(index, step)), builder.mul(step, _LONG(ahead))))
+
+    raw = builder.load(at(loop.places, _LONG(0), loop.place_step), align=4)
+    raw = raw if raw.type == _LONG else builder.zext(raw, _LONG)
+    start = builder.block
+    other, known, bad = (builder.append_basic_block(name) for name in ("other", "known", "bad"))
+    builder.cbranch(builder.icmp_unsigned("<", raw, loop.limit), known, other).set_weights(_USUAL)
+    builder.position_at_end(other)
+    counted = builder.add(raw, loop.from_end)
+    builder.cbranch(builder.icmp_unsigned("<", counted, loop.size), known, bad)
+    builder.position_at_end(bad)
+    builder.store(builder.add(index, _LONG(ahead)), loop.refused)
+    builder.branch(loop.done)
+    builder.position_at_end(known)
+    place = builder.phi(_LONG)
+    place.add_incoming(raw, start)
+    place.add_incoming(counted, other)
+    new = builder.load(at(loop.values, loop.value, loop.value_step))
+    target = loop.out.at(place)
+    builder.store(combine(loop, builder.load(target), new) if combine else new, target)
+
+
+def _update_all(loop: _Loop, combine: Any) -> None:
+    """Emit the updates first, ..., last - 1: whole turns, then the rest one by one."""
+    builder = loop.builder
+    turns = builder.sub(loop.last, builder.srem(builder.sub(loop.last, loop.first), _LONG(_TURN)))
+    for first, last, count in ((loop.first, turns, _TURN), (turns, loop.last, 1)):
+        with cgutils.for_range_slice(builder, first, last, _LONG(count), inc=True) as (index, _):
+            for ahead in range(count):
+                _update(loop, index, ahead, combine)
+
+
+@emitted
+def update_places(
+    builder, places, place_step, first, last, limit, size, from_end, values, value, value_step, out, reduction
+) -> types.intp:
+    """Update out[place] for place = places[i * place_step], first <= i < last, with values[value + i * value_step].
+
+    places: int64 or uint32. To those from `limit` on `from_end` is added, modulo 2**64; then places from 0 to size - 1
+    are valid. Return the number of the first that is not, before which this ends, or `last`.
+    """
+    refused, done = cgutils.alloca_once_value(builder, last), builder.append_basic_block("done")
+    loop = _Loop(
+        builder, places, place_step, first, last, limit, size, from_end, values, value, value_step, out, refused, done
+    )
+    ways = [builder.append_basic_block("way") for _ in _COMBINED]
+    switch = builder.switch(reduction, done)
+    for number, (way, combine) in enumerate(zip(ways, _COMBINED, strict=True)):
+        switch.add_case(_LONG(number), way)
+        builder.position_at_end(way)
+        _update_all(loop, combine)
+        builder.branch(done)
+    builder.position_at_end(done)
+    return builder.load(refused)
