@@ -51,6 +51,8 @@ class Microkernel(NamedTuple):
     # `prepare_lhs` subtracts this from each byte of the left, to multiply signed bytes. The column sums of the
     # right-hand side, times this, correct the result.
     lhs_offset: int = 0
+    # Emits products of few rows, for an instruction that is exact for some bytes only; see pairs.py.
+    emit_pairs: Callable[..., None] | None = None
 
     @property
     def name(self) -> str:

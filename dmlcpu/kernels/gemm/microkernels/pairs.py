@@ -14,7 +14,6 @@ from numba.core import cgutils
 from dmlcpu.kernels.gemm.microkernels.generic import widen_signed, widen_unsigned
 from dmlcpu.kernels.gemm.microkernels.microkernel import ROW_STEP
 from dmlcpu.kernels.gemm.microkernels.vectors import BYTE, HALF, WORD, call, constant, load, store, vector
-from dmlcpu.kernels.gemm.microkernels.x86 import add_bytes, add_halves
 from dmlcpu.runtime.intrinsics import splat
 
 LANES = 8  # words of a register
@@ -84,6 +83,21 @@ def _add_to_row(builder: Any, acc: Any, row: Any, acc_step: Any, totals: list[An
     sums = [builder.add(total, load(builder, place, LANES, 4)) for place, total in zip(places, totals, strict=True)]
     for place, total in zip(places, sums, strict=True):
         store(builder, total, place, 4)
+
+
+def add_bytes(builder: Any, lhs: Any, rhs: Any) -> Any:
+    """Emit the sums of pairs of products of bytes, unsigned by signed, which saturate at 16 bits (vpmaddubsw)."""
+    count = lhs.type.count
+    operands = [builder.bitcast(words, vector(BYTE, 4 * count)) for words in (lhs, rhs)]
+    return call(builder, "llvm.x86.avx2.pmadd.ub.sw", vector(HALF, 2 * count), operands)
+
+
+def add_halves(builder: Any, lhs: Any, rhs: Any) -> Any:
+    """Emit the sums of pairs of products of 16 bits (vpmaddwd).
+
+    By its name: of a pattern, LLVM moves the widening to 32 bits out of a loop, and narrows again within it.
+    """
+    return call(builder, "llvm.x86.avx2.pmadd.wd", vector(WORD, lhs.type.count // 2), [lhs, rhs])
 
 
 def _are_at_most(builder: Any, halves: Any, limit: int) -> Any:

@@ -4,16 +4,15 @@ Two rounds of interleaving within 16 bytes, which every vector unit can do, turn
 words. This permutes the columns; `unfold` restores their order in the end.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from numba.core import cgutils
 
 from dmlcpu.kernels.gemm.microkernels.microkernel import ROW_STEP, Microkernel, emit_column_sum, emit_correction
-from dmlcpu.kernels.gemm.microkernels.pairs import emit_pairs
 from dmlcpu.kernels.gemm.microkernels.vectors import BYTE, HALF, WORD, constant, load, shuffle, store, vector
 from dmlcpu.runtime import isa
 from dmlcpu.runtime.intrinsics import emit_prefetch, emitted, splat
-from dmlcpu.runtime.isa import Isa
 
 BLOCK = 64  # columns at a time
 DEPTH = 16  # rows of B at a time
@@ -42,8 +41,8 @@ def make_add_products(microkernel: Microkernel) -> Any:
       of the last row are 1
     - acc: int32, folded accumulators from acc[at] on, rows acc_step apart
     """
-    if microkernel.isa == Isa.AVX2:
-        return _make_add_pairs(microkernel)
+    if microkernel.emit_pairs:
+        return _make_add_pairs(microkernel, microkernel.emit_pairs)
 
     @emitted
     def add(builder, b, start, step, depth, blocks, sign_flip, a, first, rows, acc, at, acc_step):
@@ -62,7 +61,7 @@ def make_add_products(microkernel: Microkernel) -> Any:
     return add
 
 
-def _make_add_pairs(microkernel: Microkernel) -> Any:
+def _make_add_pairs(microkernel: Microkernel, emit_pairs: Callable[..., None]) -> Any:
     """Return what `make_add_products` does for AVX2 alone, whose registers hold half of the rows."""
     rows_at_once, width = DEPTH // 2, 4 * microkernel.lanes
 

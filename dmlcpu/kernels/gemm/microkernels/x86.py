@@ -4,23 +4,9 @@ from typing import Any
 
 from dmlcpu.kernels.gemm.microkernels.generic import widen_signed, widen_unsigned
 from dmlcpu.kernels.gemm.microkernels.microkernel import Microkernel, as_it_is
-from dmlcpu.kernels.gemm.microkernels.vectors import BYTE, HALF, WORD, call, constant, vector
+from dmlcpu.kernels.gemm.microkernels.pairs import add_bytes, add_halves, emit_pairs
+from dmlcpu.kernels.gemm.microkernels.vectors import HALF, call, constant, vector
 from dmlcpu.runtime.isa import Isa
-
-
-def add_bytes(builder: Any, lhs: Any, rhs: Any) -> Any:
-    """Emit the sums of pairs of products of bytes, unsigned by signed, which saturate at 16 bits (vpmaddubsw)."""
-    count = lhs.type.count
-    operands = [builder.bitcast(words, vector(BYTE, 4 * count)) for words in (lhs, rhs)]
-    return call(builder, "llvm.x86.avx2.pmadd.ub.sw", vector(HALF, 2 * count), operands)
-
-
-def add_halves(builder: Any, lhs: Any, rhs: Any) -> Any:
-    """Emit the sums of pairs of products of 16 bits (vpmaddwd).
-
-    By its name: of a pattern, LLVM moves the widening to 32 bits out of a loop, and narrows again within it.
-    """
-    return call(builder, "llvm.x86.avx2.pmadd.wd", vector(WORD, lhs.type.count // 2), [lhs, rhs])
 
 
 def _multiply_bytes(builder: Any, acc: Any, lhs: tuple[Any, ...], rhs: tuple[Any, ...]) -> Any:
@@ -47,7 +33,9 @@ def _vpdpbusd(builder: Any, acc: Any, lhs: tuple[Any, ...], rhs: tuple[Any, ...]
 
 # Products in a cycle, of 32 possible (Zen 4): AVX2 31, AVX2_INT16 24, AVX2_WIDENING 21. LLVM compiles larger blocks, or
 # int16 in blocks of another shape, with spills. gemm/forms.py says when each is taken.
-AVX2 = Microkernel(Isa.AVX2, as_it_is, as_it_is, _multiply_bytes, registers=16, lanes=8, vectors=2, rows=4)
+AVX2 = Microkernel(
+    Isa.AVX2, as_it_is, as_it_is, _multiply_bytes, registers=16, lanes=8, vectors=2, rows=4, emit_pairs=emit_pairs
+)
 AVX2_INT16 = Microkernel(Isa.AVX2, as_it_is, as_it_is, _multiply_int16, registers=16, lanes=8, vectors=1, rows=12)
 AVX2_WIDENING = Microkernel(
     Isa.AVX2, widen_unsigned, widen_signed, _multiply_widened, registers=16, lanes=8, vectors=2, rows=4
