@@ -130,14 +130,18 @@ def splat(builder: Any, value: Any, lanes: int) -> Any:
 
 @contextlib.contextmanager
 def short_loop(builder: Any, count: Any) -> Iterator[Any]:
-    """Emit a loop that LLVM leaves rolled, and yield its index: for few turns, unrolled code is longer and slower."""
+    """Emit a loop that LLVM neither unrolls nor vectorises, and yield its index: for few turns or rare ones.
+
+    More code for them takes longer to compile, and often to run.
+    """
     module = builder.module
     no_unrolling = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.disable")])
+    no_vectors = module.add_metadata([ir.MetaDataString(module, "llvm.loop.vectorize.enable"), ir.IntType(1)(0)])
     with cgutils.for_range(builder, count, intp=count.type) as loop:
         yield loop.index
         body = builder.block
     name = MDValue(module, [], str(len(module.metadata)))
-    name.operands = name, no_unrolling  # LLVM knows a loop by a node that refers to itself
+    name.operands = name, no_unrolling, no_vectors  # LLVM knows a loop by a node that refers to itself
     body.terminator.set_metadata("llvm.loop", name)
 
 

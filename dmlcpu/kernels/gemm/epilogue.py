@@ -10,7 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR
-from dmlcpu.kernels.gemm.microkernels.rows import copy_bytes, requantize, scale_row, store_row
+from dmlcpu.kernels.gemm.microkernels.rows import (
+    copy_bytes,
+    load_scales,
+    requantize,
+    scale_row,
+    store_elements,
+    store_rows,
+)
 from dmlcpu.runtime.intrinsics import either
 from dmlcpu.runtime.jit import device
 
@@ -44,8 +51,7 @@ class Epilogue(NamedTuple):
 def load_multipliers(first, count, origin, arrays, work, columns):
     """Fill the scales of `count` columns from `first` on, or the multipliers if all rows have the same."""
     place, step, there = origin.b_scale + first * work.b_scale.step, work.b_scale.step, min(count, work.N - first)
-    for j in range(there):
-        columns.scale[j] = arrays.b_scale[place + j * step]
+    load_scales(arrays.b_scale, place, step, there, columns.scale)
     for j in range(there, count):
         columns.scale[j] = 0
     if work.same_multiplier:
@@ -102,13 +108,10 @@ def need_no_rows(first, last, height, origin, arrays, work, rows):
 def stored(acc, tile, y, work, space):
     """Write the sums: modulo 2**32 if y is int32, exact if it is int64."""
     if tile.columns == NR and work.y.column == 1:
-        for row in range(tile.rows):
-            store_row(acc, row * NR, y, tile.place + row * work.y.row)
+        store_rows(acc, tile.rows, y, tile.place, work.y.row)
         return
     for row in range(tile.rows):
-        for column in range(tile.columns):
-            place = tile.place + row * work.y.row + column * work.y.column
-            y[place] = np.int64(acc[row, column])
+        store_elements(acc, row * NR, tile.columns, y, tile.place + row * work.y.row, work.y.column)
 
 
 # QUANTIZED_LINEAR_MATRIX_MULTIPLY, and MATRIX_MULTIPLY_INTEGER.

@@ -13,7 +13,7 @@ that are normally distributed about 3 in 1,000, and random bytes a quarter. So e
 import numpy as np
 
 from dmlcpu.kernels.gemm.epilogue import Epilogue
-from dmlcpu.kernels.gemm.microkernels.forms import count_saturating, lowest_bit, saturating_pairs, widen_lhs, widen_rhs
+from dmlcpu.kernels.gemm.microkernels.forms import copy_words, count_saturating, lowest_bit, widen_lhs, widen_rhs
 from dmlcpu.kernels.gemm.microkernels.microkernel import KC, MR, NR, ROW_STEP, Microkernel, make_dot
 from dmlcpu.kernels.gemm.microkernels.packing import STEP
 from dmlcpu.kernels.gemm.microkernels.x86 import AVX2_INT16, AVX2_WIDENING
@@ -63,12 +63,10 @@ def cut_pairs(words, panels, groups, copy, cuts):
     end = panels + 1
     for panel in range(panels):
         cuts[panel] = end
-        for i in range(panel * groups * NR, (panel + 1) * groups * NR):
-            copy[i] = words[i]
         for group in range(groups):
             for first in range(0, NR, STEP):
                 at = (panel * groups + group) * NR + first
-                mask = saturating_pairs(words, at)
+                mask = copy_words(words, copy, at)
                 while mask:
                     pair = lowest_bit(mask)  # in the order of memory: two of a word
                     mask &= mask - np.uint32(1)

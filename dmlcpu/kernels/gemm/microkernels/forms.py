@@ -12,15 +12,17 @@ from dmlcpu.kernels.gemm.microkernels.generic import widen_signed, widen_unsigne
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR
 from dmlcpu.kernels.gemm.microkernels.packing import STEP
 from dmlcpu.kernels.gemm.microkernels.vectors import WORD, constant, shuffle, vector
-from dmlcpu.runtime.intrinsics import Elements, emitted
+from dmlcpu.runtime.intrinsics import emitted, short_loop
 
 _MASK = ir.IntType(2 * STEP)
 
 
 @emitted
-def saturating_pairs(builder, words, first) -> types.uint32:
-    """Return which pairs of signed bytes of words[first : first + STEP] saturate, a bit for each."""
-    return _emit_saturating(builder, words, first)
+def copy_words(builder, words, copy, first) -> types.uint32:
+    """Copy words[first : first + STEP] to copy[first:]; return which pairs of their bytes saturate, a bit for each."""
+    line = words.load(first, STEP)
+    copy.store(line, first)
+    return _emit_saturating(builder, line)
 
 
 @emitted
@@ -28,15 +30,15 @@ def count_saturating(builder, words, first, count) -> types.intp:
     """Return how many pairs of signed bytes of words[first : first + STEP * count] saturate."""
     number = first.type
     total = cgutils.alloca_once_value(builder, number(0))
-    with cgutils.for_range(builder, count, intp=number) as loop:
-        mask = _emit_saturating(builder, words, builder.add(first, builder.mul(loop.index, number(STEP))))
+    with short_loop(builder, count) as i:
+        mask = _emit_saturating(builder, words.load(builder.add(first, builder.mul(i, number(STEP))), STEP))
         found = builder.zext(builder.ctpop(mask), number)
         builder.store(builder.add(builder.load(total), found), total)
     return builder.load(total)
 
 
-def _emit_saturating(builder: Any, words: Elements, first: Any) -> Any:
-    even, odd = widen_signed(builder, words.load(first, STEP))
+def _emit_saturating(builder: Any, words: Any) -> Any:
+    even, odd = widen_signed(builder, words)
     above = builder.add(builder.add(even, odd), constant(even.type, 128))
     return builder.bitcast(builder.icmp_unsigned(">", above, constant(even.type, 256)), _MASK)
 
@@ -51,8 +53,8 @@ def lowest_bit(builder, mask: types.uint32) -> types.intp:
 def widen_lhs(builder, words, source, count, target, first):
     """Widen STEP * count words of unsigned bytes to int16, from the last on, so that they may be widened in place."""
     number, line = source.type, vector(WORD, STEP)
-    with cgutils.for_range(builder, count, intp=number) as loop:
-        at = builder.mul(builder.sub(builder.sub(count, loop.index), number(1)), number(STEP))
+    with short_loop(builder, count) as i:
+        at = builder.mul(builder.sub(builder.sub(count, i), number(1)), number(STEP))
         pairs = [
             builder.bitcast(half, line) for half in widen_unsigned(builder, words.load(builder.add(source, at), STEP))
         ]
@@ -64,8 +66,8 @@ def widen_lhs(builder, words, source, count, target, first):
 def widen_rhs(builder, words, source, count, target, first):
     """Widen `count` groups of NR words of signed bytes to int16: each makes two groups."""
     number, line = source.type, vector(WORD, NR)
-    with cgutils.for_range(builder, count, intp=number) as loop:
-        group = words.load(builder.add(source, builder.mul(loop.index, number(NR))), NR)
-        at = builder.add(first, builder.mul(loop.index, number(2 * NR)))
-        for i, half in enumerate(widen_signed(builder, group)):
-            target.store(builder.bitcast(half, line), builder.add(at, number(i * NR)))
+    with short_loop(builder, count) as i:
+        group = words.load(builder.add(source, builder.mul(i, number(NR))), NR)
+        at = builder.add(first, builder.mul(i, number(2 * NR)))
+        for part, half in enumerate(widen_signed(builder, group)):
+            target.store(builder.bitcast(half, line), builder.add(at, number(part * NR)))

@@ -40,6 +40,14 @@ def subtract_product(builder, acc, at, factor: types.int32, source, first):
 
 
 @emitted
+def load_scales(builder, source, place, step, count, target):
+    """Write source[place], source[place + step], ... to target[:count]."""
+    with short_loop(builder, count) as i:
+        scale = builder.load(source.at(builder.add(place, builder.mul(i, step))))
+        builder.store(scale, target.at(i))
+
+
+@emitted
 def scale_row(builder, scales, first, a_scale: types.float32, y_scale: types.float32, multipliers, at):
     """Write a_scale * scale / y_scale, at most GREATEST, of the scales from `first` on to multipliers[at:].
 
@@ -87,8 +95,20 @@ def copy_bytes(builder, source, first, y, at, count):
 
 
 @emitted
-def store_row(builder, acc, at, y, first):
-    """Write the NR sums from acc[at] on to y[first:]; acc: int32, or whole numbers as float64; y: int32, int64."""
-    sums, wide = acc.load(at, NR), vector(ir.IntType(64), NR)
-    sums = builder.sext(sums, wide) if acc.element == WORD else builder.fptosi(sums, wide)
-    y.store(builder.trunc(sums, vector(y.element, NR)), first)
+def store_rows(builder, acc, rows, y, first, step):
+    """Write rows of NR sums to y[first:], `step` apart; acc: int32, or whole numbers as float64; y: int32, int64."""
+    number, wide = first.type, vector(ir.IntType(64), NR)
+    with short_loop(builder, rows) as row:
+        sums = acc.load(builder.mul(row, number(NR)), NR)
+        sums = builder.sext(sums, wide) if acc.element == WORD else builder.fptosi(sums, wide)
+        y.store(builder.trunc(sums, vector(y.element, NR)), builder.add(first, builder.mul(row, step)))
+
+
+@emitted
+def store_elements(builder, acc, at, count, y, first, step):
+    """Write `count` sums from acc[at] on as `store_rows` does, to elements of y that are `step` apart."""
+    with short_loop(builder, count) as i:
+        value, wide = builder.load(acc.at(builder.add(at, i))), ir.IntType(64)
+        value = builder.sext(value, wide) if acc.element == WORD else builder.fptosi(value, wide)
+        place = y.at(builder.add(first, builder.mul(i, step)))
+        builder.store(value if y.element == wide else builder.trunc(value, y.element), place)
