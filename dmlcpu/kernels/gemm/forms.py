@@ -1,8 +1,9 @@
 """Products on processors with AVX2 alone, whose instruction for bytes adds pairs of products in 16 bits and saturates.
 
-vpmaddubsw gives a0 b0 + a1 b1 of unsigned a and signed b, which fits int16 for any a if |b0 + b1| <= 128: both products
-have one sign, or they make up for each other. A larger pair *saturates*. Weights of 7 bits have none, weights of 8 bits
-that are normally distributed about 3 in 1,000, and random bytes a quarter. So each block of panels gets a form:
+vpmaddubsw gives a0 b0 + a1 b1 of unsigned a and signed b. It fits int16 for any a if |b0 + b1| <= 128: it is at most
+255 |b0 + b1| if b0 and b1 have one sign, and else between two products that fit. A larger pair *saturates*. Weights of
+7 bits have none, weights of 8 bits that are normally distributed about 3 in 1,000, and random bytes a quarter. So each
+block of panels gets a form:
 
 - BYTES: no pair saturates; the block is multiplied as it is
 - CUT: few pairs do; the second byte of each is brought nearer to zero, and what it lost, times a, is added to the tile

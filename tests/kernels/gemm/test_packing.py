@@ -1,8 +1,11 @@
 """The vector operations that pack, against NumPy."""
 
+import os
+
 import numpy as np
 import pytest
 from jitted import jitted
+from processes import run
 
 import dmlcpu
 from dmlcpu.kernels.gemm.microkernels import packing
@@ -66,3 +69,25 @@ def test_load_word_needs_no_alignment():
     load_word = jitted(packing.load_word)
     array = np.arange(1, 9, dtype=np.uint8)
     assert [load_word(array, i) for i in (0, 1, 4)] == [0x04030201, 0x05040302, 0x08070605]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs mprotect")
+def test_no_byte_behind_a_matrix_is_read():
+    """A narrow panel at the end of memory that may be read, in a process of its own, which a read behind it ends."""
+    run("""
+        import ctypes, mmap
+        import numpy as np
+        import dmlcpu
+
+        size = mmap.PAGESIZE
+        memory = np.frombuffer(mmap.mmap(-1, 2 * size), np.int8)
+        assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(memory.ctypes.data + size), size, 0) == 0
+        for depth in 4, 5, 8, 31, 64, 300:
+            for columns, step in (1, 1), (1, 9), (7, 7), (7, 50), (31, 31):
+                first = size - (depth - 1) * step - columns
+                if first >= 0:
+                    b = np.lib.stride_tricks.as_strided(memory[first:size], (depth, columns), (step, 1))
+                    b[...] = 3
+                    packed = dmlcpu.pack_b(b)
+                    assert packed.sums.tolist() == [3 * depth] * columns + [0] * (32 - columns)
+    """)

@@ -1,8 +1,8 @@
 """Products of few rows with AVX2 alone, by `vpmaddubsw`, which adds pairs of products of bytes as 16 bits.
 
 Such a sum can saturate: two bytes of b that follow one another along K, times any unsigned bytes, are exact if and only
-if the amount of their sum is at most 128. The row of ones gives just these sums, which are the sums of b's columns
-besides. So they show which bytes need to be widened first.
+if the absolute value of their sum is at most 128. The row of ones gives these sums: added up they are the sums of b's
+columns, and each shows whether its bytes must be widened first.
 """
 
 import functools
@@ -20,13 +20,14 @@ from dmlcpu.runtime.intrinsics import splat
 LANES = 8  # words of a register
 _BYTES, _HALVES, _WORDS = vector(BYTE, 4 * LANES), vector(HALF, 2 * LANES), vector(WORD, LANES)
 _ONES = constant(_HALVES, 1)
-_MOST = 128  # the amount of an exact pair's sum
+_MOST = 128  # the absolute value of an exact pair's sum
 
 
 def emit_pairs(builder: Any, a: Any, rows: Any, groups: list[list[Any]], acc: Any, acc_step: Any) -> None:
     """Emit the products of rows of a and vectors of words of b, groups of four rows of it.
 
-    a, acc: addresses of the first row's words and accumulators. The last row of a has no bytes but ones, and zeros.
+    a, acc: addresses of the first row's words and accumulators. The bytes of the last row of a are 1, and 0
+    where b has no more rows.
     """
     number = rows.type
     last = builder.sub(rows, number(1))

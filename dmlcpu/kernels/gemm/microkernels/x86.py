@@ -18,7 +18,7 @@ def add_bytes(builder: Any, lhs: Any, rhs: Any) -> Any:
 def add_halves(builder: Any, lhs: Any, rhs: Any) -> Any:
     """Emit the sums of pairs of products of 16 bits (vpmaddwd).
 
-    By its name: of a pattern, LLVM moves the widening to 32 bits out of a loop, and narrows again within it.
+    It is called by its name: LLVM would move the widening of a pattern out of a loop, and narrow again within it.
     """
     return call(builder, "llvm.x86.avx2.pmadd.wd", vector(WORD, lhs.type.count // 2), [lhs, rhs])
 
