@@ -13,12 +13,12 @@ from numba.core import cgutils
 
 from dmlcpu.kernels.gemm.microkernels.generic import widen_signed, widen_unsigned
 from dmlcpu.kernels.gemm.microkernels.microkernel import ROW_STEP
-from dmlcpu.kernels.gemm.microkernels.vectors import BYTE, HALF, WORD, call, constant, load, store, vector
+from dmlcpu.kernels.gemm.microkernels.vectors import HALF, WORD, call, constant, load, store, vector
 from dmlcpu.kernels.gemm.microkernels.x86 import add_bytes, add_halves
 from dmlcpu.runtime.intrinsics import splat
 
 LANES = 8  # words of a register
-_BYTES, _HALVES, _WORDS = vector(BYTE, 4 * LANES), vector(HALF, 2 * LANES), vector(WORD, LANES)
+_HALVES, _WORDS = vector(HALF, 2 * LANES), vector(WORD, LANES)
 _ONES = constant(_HALVES, 1)
 _MOST = 128  # the absolute value of an exact pair's sum
 
@@ -26,8 +26,8 @@ _MOST = 128  # the absolute value of an exact pair's sum
 def emit_pairs(builder: Any, a: Any, rows: Any, groups: list[list[Any]], acc: Any, acc_step: Any) -> None:
     """Emit the products of rows of a and vectors of words of b, groups of four rows of it.
 
-    a, acc: addresses of the first row's words and accumulators. The bytes of the last row of a are 1, and 0
-    where b has no more rows.
+    a, acc: addresses of the first row's words and accumulators. The bytes of the last row of a are 1, and 0 where
+    b has no more rows.
     """
     number = rows.type
     last = builder.sub(rows, number(1))
@@ -40,7 +40,7 @@ def emit_pairs(builder: Any, a: Any, rows: Any, groups: list[list[Any]], acc: An
             amount = call(builder, "llvm.abs.v16i16", _HALVES, [each, ir.IntType(1)(0)])
             most = call(builder, "llvm.umax.v16i16", _HALVES, [most, amount])
     _add_to_row(builder, acc, last, acc_step, totals)
-    with builder.if_else(_are_at_most(builder, most, _MOST), likely=True) as (is_exact, other):
+    with builder.if_else(_are_exact(builder, most), likely=True) as (is_exact, other):
         with is_exact, cgutils.for_range(builder, last, intp=number) as loop:
             _emit_exact(builder, a, loop.index, groups, acc, acc_step)
         with other:
@@ -87,8 +87,8 @@ def _add_to_row(builder: Any, acc: Any, row: Any, acc_step: Any, totals: list[An
         store(builder, total, place, 4)
 
 
-def _are_at_most(builder: Any, halves: Any, limit: int) -> Any:
-    """Emit whether no number of a vector is above a limit; all are unsigned."""
-    beyond = builder.icmp_unsigned(">", halves, constant(_HALVES, limit))
+def _are_exact(builder: Any, most: Any) -> Any:
+    """Emit whether all pairs are exact. most: the greatest absolute values of their sums."""
+    beyond = builder.icmp_unsigned(">", most, constant(_HALVES, _MOST))
     bits = builder.bitcast(beyond, ir.IntType(2 * LANES))
     return builder.icmp_unsigned("==", bits, bits.type(0))
