@@ -7,6 +7,7 @@ import dmlcpu
 from dmlcpu import reference
 from dmlcpu.kernels.gemm import forms
 from dmlcpu.kernels.gemm.microkernels.microkernel import KC, MR, NR
+from dmlcpu.kernels.gemm.work import NARROW
 from dmlcpu.products.packing import PackedMatrix, pack_b
 from dmlcpu.runtime.isa import Isa, allowed
 from dmlcpu.runtime.threads import use_budget
@@ -27,9 +28,9 @@ def weights(rng, shape, share):
     return b.astype(np.int8)
 
 
-def multiply(a, b, threads=2):
+def multiply(a, b, threads=2, dtype=np.int32):
     with use_budget(threads, grain=1, kernel=KERNEL):
-        return dmlcpu.matmul_integer(a, None, b, None)
+        return dmlcpu.matmul_integer(a, None, b, None, out_dtype=dtype)
 
 
 @pytest.mark.parametrize("is_packed", [True, False], ids=["packed", "fresh"])
@@ -42,6 +43,15 @@ def test_each_form_is_exact(rows, share, depth, is_packed):
     b = weights(rng, (depth, 3 * NR + 5), share)
     product = multiply(a, pack_b(b) if is_packed else b)
     np.testing.assert_array_equal(product, reference.matmul_integer(a, None, b, None))
+
+
+@pytest.mark.parametrize("share", [0, 0.002, 0.3])
+def test_sums_that_int32_may_not_hold(share):
+    """Bytes are not cut there: what they lose would be added to the int32 sums of a chunk, after its last use."""
+    rng = np.random.default_rng(4)
+    a, b = rng.integers(0, 256, (ROWS, NARROW + 7), np.uint8), weights(rng, (NARROW + 7, NR + 1), share)
+    product = multiply(a, b, dtype=np.int64)
+    np.testing.assert_array_equal(product, a.astype(np.float64) @ b.astype(np.float64))
 
 
 def test_blocks_of_one_matrix_have_forms_of_their_own():
