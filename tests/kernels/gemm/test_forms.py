@@ -20,7 +20,7 @@ ROWS = forms.WIDENED_ROWS + MR + 1  # enough for copies, in tiles of several hei
 
 def weights(rng, shape, share):
     """Return int8 with about this share of pairs that saturate, those of both signs, and the largest."""
-    b = rng.integers(-64, 64, shape)  # flipped below, they are such numbers again
+    b = rng.integers(-64, 64, shape)  # -1 - b is in this range, too
     b[:-1:2][rng.random(b[:-1:2].shape) < share] = 127
     b[1::2][b[:-1:2][: b[1::2].shape[0]] == 127] = rng.choice([2, 64, 127])
     flipped = rng.random(shape[1]) < 0.5
