@@ -77,6 +77,14 @@ def test_count_of_saturating_pairs_is_that_of_sums_beyond_128(pair):
     assert pack_b(b.view(np.uint8) ^ np.uint8(128)).saturating == pack_b(b).saturating
 
 
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_saturating_pairs_of_several_matrices_are_counted_together(threads):
+    b = np.zeros((5, 8, 70), np.int8)
+    b[:, 4:6, 3], b[1:3, 2:4, 64] = 127, -128
+    with use_budget(threads, grain=1):
+        assert pack_b(b).saturating == 5 + 2
+
+
 def test_most_cuts_that_are_allowed():
     """One pair in FEW, all in one panel, whose list is the longest."""
     depth = 2 * forms.FEW
