@@ -131,7 +131,10 @@ def form_lhs(form, words, height, work):
 
 @inlined
 def multiply_tile(form, height, lhs, lhs_at, rhs_at, depth, c_in, step, acc):
-    """Add rows @ panel for a chunk of K, four rows at a time, but of int16 all rows together."""
+    """Add rows @ panel for a chunk of K, four rows at a time.
+
+    Rows of int16 are multiplied all MR together; sums of those from `height` on mean nothing, and are not used.
+    """
     if form.number == INT16:
         dot_int16(lhs, lhs_at, form.words, rhs_at, depth, c_in, 0, step, acc)
         return

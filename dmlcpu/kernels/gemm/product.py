@@ -172,7 +172,7 @@ def run_block(task, block, has_rows, part, origin, arrays, work, scratch):
     space = record_at(scratch, space_of(part, work), SPACE)
     for row in range(task.first_row, task.last_row, MR):
         count = min(MR, task.last_row - row)
-        height = MR if count > HALF or block.form.number == INT16 else HALF if count > 4 else 4 if count > 1 else 1
+        height = MR if count > HALF else HALF if count > 4 else 4 if count > 1 else 1
         slot = lhs_of(part, work) + (row - task.first_row) // MR % work.slots * lhs_cells(work.row_words, MR)
         row_sums, lhs = as_words(scratch, slot, np.int64), as_words(scratch, slot + TALLEST, np.uint32)
         if not has_rows:
