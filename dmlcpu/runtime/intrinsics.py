@@ -146,6 +146,12 @@ def short_loop(builder: Any, count: Any) -> Iterator[Any]:
 
 
 @emitted
+def lowest_bit(builder, bits: types.uint64) -> types.intp:
+    """Return the number of the lowest bit that is set; at least one must be."""
+    return builder.cttz(bits, ir.IntType(1)(1))
+
+
+@emitted
 def line_of(_builder, array) -> types.intp:
     """Return how many elements fill a cache line (64 bits: two lines), as a constant: loops get fixed bounds."""
     return _LONG(array.lanes)

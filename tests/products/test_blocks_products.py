@@ -15,6 +15,8 @@ from dmlcpu.common.stand_ins import bind
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
 from dmlcpu.operators import OPERATORS
 from dmlcpu.products import blocks as product_blocks
+from dmlcpu.runtime.isa import Isa, allowed
+from dmlcpu.runtime.threads import use_budget
 
 # Of each operator the arguments besides a and b.
 PARAMETERS = {
@@ -101,6 +103,15 @@ def test_packed_weights_are_multiplied_in_blocks(operator, b_shape, small_blocks
     a, b = quantized(rng, (3, 20, 7), np.dtype("uint8")), quantized(rng, b_shape, np.dtype("int8"))
     found = in_blocks(operator, {"a": Watched(a), "b": dmlcpu.pack_b(b), **PARAMETERS[operator]})
     assert_same_bits(found, expected(operator, a, b))
+
+
+@pytest.mark.skipif(Isa.AVX2 not in allowed(), reason="needs AVX2")
+def test_packed_weights_that_saturate_are_exact_in_parts(small_blocks):
+    """What is known of all matrices reaches the products of each."""
+    a, b = np.full((3, 20, 8), 255, np.uint8), np.full((3, 8, 50), 127, np.int8)
+    with use_budget(2, grain=1, kernel="dot_u8s8_s32_4x16x4_avx2"):
+        found = in_blocks("matmul_integer", {"a": a, "b": dmlcpu.pack_b(b), **PARAMETERS["matmul_integer"]})
+    assert_same_bits(found, expected("matmul_integer", a, b))
 
 
 @each_operator

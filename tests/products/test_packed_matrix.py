@@ -1,5 +1,6 @@
 """Packed matrices that are pickled; what they hold is tested with the products and the packing kernel."""
 
+import dataclasses
 import pickle
 import pickletools
 
@@ -28,6 +29,21 @@ def test_unpickled_arrays_are_aligned_and_writable_even_over_read_only_buffers()
     for array in (again.panels, again.sums):
         assert array.ctypes.data % 64 == 0
         assert array.flags.writeable
+    np.testing.assert_array_equal(unpack(again), WEIGHTS)
+
+
+def test_pickle_keeps_the_number_of_saturating_pairs():
+    packed = dataclasses.replace(dmlcpu.pack_b(WEIGHTS), saturating=5)
+    assert pickle.loads(pickle.dumps(packed)).saturating == 5
+
+
+def test_pickle_of_an_earlier_version_has_no_such_number():
+    class Earlier:
+        def __reduce__(self):
+            return PackedMatrix, PackedMatrix.__reduce__(dmlcpu.pack_b(WEIGHTS))[1][:5]
+
+    again = pickle.loads(pickle.dumps(Earlier()))
+    assert again.saturating is None
     np.testing.assert_array_equal(unpack(again), WEIGHTS)
 
 

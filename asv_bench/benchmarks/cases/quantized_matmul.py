@@ -134,7 +134,7 @@ class QuantizedMatmulCase(Case):
 
     def _refuse_saturation(self, peer, *types):
         """Refuse types whose products a peer adds in 16 bits without VNNI: weights of more than 7 bits saturate."""
-        if self.weights != "7-bit" and self.types[:2] in types and Isa.AVXVNNI not in detected():
+        if self.weights != "7-bit" and self.types[:2] in types and not detected() & {Isa.AVXVNNI, Isa.DOTPROD}:
             raise NotImplementedError(f"{peer} is wrong for weights of 8 bits on this processor")
 
     def torch_on_dmlcpu(self):

@@ -13,6 +13,9 @@ MOST_ROWS = 16
 # Bytes of a's rows that are kept packed from one block of columns to the next; more are packed again for each block
 # (measured, like the next, on a Xeon with VNNI; by AVX2 on Zen 4 it makes no difference).
 KEPT_LHS = 4 << 20
+# With at most this many rows of a, a copy of b in another form takes longer than it saves (see forms.py). On Zen 4 the
+# two are alike with some 50 rows if few pairs of bytes saturate; int16 gains a tenth there with any number of rows.
+WIDENED_ROWS = 48
 # Bytes of the sums of a few rows: they stay in a near cache while b is read (16 KiB are slower, 256 alike; by AVX2 on
 # Zen 4 as well).
 SKINNY_SUMS = 64 << 10
@@ -51,7 +54,8 @@ def cut_tiles(
     mr: rows of its tallest tile; has_forms: bytes may become int16; cache: bytes of the second one.
     """
     groups, panels = groups_of(depth), panels_of(columns)
-    row_words = 2 * groups if has_forms else groups
+    has_copies = has_forms and rows > WIDENED_ROWS
+    row_words = 2 * groups if has_copies else groups
     NC = max(1, min(cache // 2 // max(1, 4 * row_words * NR), MOST_PANELS, -(-panels // column_parts)))
     tiles, tile = -(-rows // mr), lhs_cells(row_words, mr)
     slots = -(-tiles // row_parts)
@@ -59,7 +63,7 @@ def cut_tiles(
     keeps_rows = panels > NC and 8 * slots * tile <= KEPT_LHS
     if not keeps_rows:
         slots = 1
-    rhs = (0 if is_packed else rhs_cells(NC, groups)) + (rhs_cells(NC, row_words) if has_forms else 0)
+    rhs = (0 if is_packed else rhs_cells(NC, groups)) + (rhs_cells(NC, row_words) if has_copies else 0)
     return Cut(NC, slots, keeps_rows, row_words, SPACE_CELLS + slots * tile + rhs)
 
 

@@ -1,30 +1,31 @@
 """Products on processors with AVX2 alone, whose instruction for bytes adds pairs of products in 16 bits and saturates.
 
-vpmaddubsw gives a0 b0 + a1 b1 of unsigned a and signed b, which fits int16 for any a if |b0 + b1| <= 128: both products
-have one sign, or they make up for each other. A larger pair *saturates*. Weights of 7 bits have none, weights of 8 bits
-that are normally distributed about 3 in 1,000, and random bytes a quarter. So each block of panels gets a form:
+vpmaddubsw gives a0 b0 + a1 b1 of unsigned a and signed b. It fits int16 for any a if |b0 + b1| <= 128: it is at most
+255 |b0 + b1| if b0 and b1 have one sign, and else between two products that fit. A larger pair *saturates*. Weights of
+7 bits have none, weights of 8 bits that are normally distributed about 3 in 1,000, and random bytes a quarter. So each
+block of panels gets a form:
 
 - BYTES: no pair saturates; the block is multiplied as it is
 - CUT: few pairs do; the second byte of each is brought nearer to zero, and what it lost, times a, is added to the tile
-- INT16: many do; bytes become int16, which takes a third longer (on Intel's processors, a half)
+- INT16: many do; bytes become int16, which takes a third longer
 - WIDENING: too few rows to look at the block or copy it; bytes are widened in registers
 """
 
 import numpy as np
 
+from dmlcpu.kernels.gemm.cut import WIDENED_ROWS
 from dmlcpu.kernels.gemm.epilogue import Epilogue
-from dmlcpu.kernels.gemm.microkernels.forms import copy_words, count_saturating, lowest_bit, widen_lhs, widen_rhs
+from dmlcpu.kernels.gemm.microkernels.forms import copy_words, count_saturating, widen_lhs, widen_rhs
 from dmlcpu.kernels.gemm.microkernels.microkernel import KC, MR, NR, ROW_STEP, Microkernel, make_dot
 from dmlcpu.kernels.gemm.microkernels.packing import STEP
 from dmlcpu.kernels.gemm.microkernels.x86 import AVX2_INT16, AVX2_WIDENING
-from dmlcpu.kernels.gemm.product import BYTES, CUT, INT16, WIDENING, Form, name_of, product
-from dmlcpu.runtime.intrinsics import as_words
+from dmlcpu.kernels.gemm.product import BYTES, Form, name_of, product
+from dmlcpu.runtime.intrinsics import as_words, lowest_bit
 from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.kernel import Kernel
 from dmlcpu.runtime.variants import specialized, variant
 
-WIDENED_ROWS = 48  # with at most this many rows of a, a copy of b takes longer than it saves
-
+CUT, INT16, WIDENING = range(BYTES + 1, BYTES + 4)
 CHUNK = 128  # words of K: rows and panel then stay in a first cache of 32 KiB (with 256, 5 to 10 % slower)
 FEW = 128  # at most one pair in FEW is cut
 LOWEST_BYTE = np.uint32(0xFF)
@@ -128,7 +129,10 @@ def form_lhs(form, words, height, work):
 
 @inlined
 def multiply_tile(form, height, lhs, lhs_at, rhs_at, depth, c_in, step, acc):
-    """Add rows @ panel for a chunk of K, four rows at a time, but of int16 all rows together."""
+    """Add rows @ panel for a chunk of K, four rows at a time.
+
+    Rows of int16 are multiplied all MR together; sums of those from `height` on mean nothing, and are not used.
+    """
     if form.number == INT16:
         dot_int16(lhs, lhs_at, form.words, rhs_at, depth, c_in, 0, step, acc)
         return

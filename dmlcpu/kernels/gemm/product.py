@@ -6,7 +6,7 @@
             for each MR rows of a:                                run_block    packs them, unless they are kept
                 for each panel:                                   run_tile
                     acc = the zero points' terms                  zero_points.py
-                    for each KC words of K: acc += rows @ panel   microkernels/
+                    for each CHUNK of K: acc += rows @ panel      microkernels/
                     y = epilogue(acc)                             epilogue.py
 
 The right column names the function, or the file, of each step.
@@ -32,7 +32,7 @@ from dmlcpu.runtime.variants import variant
 
 # Each variant replaces these names: MR and HALF, the rows of a tile (the others have 4 and 1), the microkernel for each
 # height, `begin` and `end`, which frame all products of a thread, and the epilogue. A variant with forms also replaces
-# COUNTS, whether packing counts saturating pairs, and the functions up to `complete`.
+# CHUNK, the words of K at a time, COUNTS, whether packing counts saturating pairs, and the functions up to `complete`.
 HALF, CHUNK, COUNTS = 8, KC, False
 dot_mr = dot_half = dot_4 = dot_1 = make_dot(1, GENERIC)
 prepare_columns, prepare_rows, epilogue = REQUANTIZE.names().values()
@@ -46,7 +46,7 @@ def nothing():
 begin = end = nothing
 
 
-BYTES, CUT, INT16, WIDENING = range(4)  # see forms.py; elsewhere all blocks are BYTES
+BYTES = 0  # the number of the only form, but for products of forms.py
 
 
 class Form(NamedTuple):
@@ -172,7 +172,7 @@ def run_block(task, block, has_rows, part, origin, arrays, work, scratch):
     space = record_at(scratch, space_of(part, work), SPACE)
     for row in range(task.first_row, task.last_row, MR):
         count = min(MR, task.last_row - row)
-        height = MR if count > HALF or block.form.number == INT16 else HALF if count > 4 else 4 if count > 1 else 1
+        height = MR if count > HALF else HALF if count > 4 else 4 if count > 1 else 1
         slot = lhs_of(part, work) + (row - task.first_row) // MR % work.slots * lhs_cells(work.row_words, MR)
         row_sums, lhs = as_words(scratch, slot, np.int64), as_words(scratch, slot + TALLEST, np.uint32)
         if not has_rows:
@@ -204,7 +204,7 @@ def run_tile(tile, height, lhs, row_sums, block, y, work, space):
 
 @inlined
 def accumulate(column, height, lhs, block, work, space):
-    """Add rows @ panel to the accumulators, KC words of K at a time."""
+    """Add rows @ panel to the accumulators, CHUNK words of K at a time."""
     from_bias, is_wide, groups = block.from_bias, work.is_wide, block.form.groups
     for chunk in range(0, groups, CHUNK):
         c_in, step = either(from_bias, space.columns.bias, column, space.acc), 0 if from_bias else NR

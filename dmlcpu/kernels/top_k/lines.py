@@ -62,12 +62,6 @@ insert, insert_after_equals = _make_insert(">="), _make_insert(">")
 
 
 @emitted
-def lowest_bit(builder, bits: types.uint64) -> types.intp:
-    """Return the number of the lowest bit that is set; at least one must be."""
-    return builder.cttz(bits, ir.Constant(ir.IntType(1), 1))
-
-
-@emitted
 def count_bits(builder, bits: types.uint64) -> types.intp:
     """Return how many bits are set."""
     return builder.ctpop(bits)

@@ -7,11 +7,11 @@ import numpy as np
 
 from dmlcpu.kernels.top_k.column_blocks import block_at, block_count
 from dmlcpu.kernels.top_k.keys import key_map_of, key_of, load_keys
-from dmlcpu.kernels.top_k.lines import exceed, lowest_bit
+from dmlcpu.kernels.top_k.lines import exceed
 from dmlcpu.kernels.top_k.strided_tournament import COLUMNS, PREFETCH
 from dmlcpu.kernels.top_k.work import WORK, start_of
 from dmlcpu.kernels.walk import share
-from dmlcpu.runtime.intrinsics import line_of, prefetch
+from dmlcpu.runtime.intrinsics import line_of, lowest_bit, prefetch
 from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import record_at

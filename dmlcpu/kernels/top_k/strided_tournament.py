@@ -11,10 +11,9 @@ from dmlcpu.kernels.top_k import groups
 from dmlcpu.kernels.top_k.column_blocks import block_at, block_count
 from dmlcpu.kernels.top_k.groups import GROUP, Sequence, append_group, capacity, workspace_of_groups
 from dmlcpu.kernels.top_k.keys import key_map_of, key_of, load_keys
-from dmlcpu.kernels.top_k.lines import lowest_bit
 from dmlcpu.kernels.top_k.work import WORK, Candidates, Problem, start_of, workspace_of, write_winners
 from dmlcpu.kernels.walk import share
-from dmlcpu.runtime.intrinsics import line_of, prefetch
+from dmlcpu.runtime.intrinsics import line_of, lowest_bit, prefetch
 from dmlcpu.runtime.jit import device, inlined, shared
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import record_at

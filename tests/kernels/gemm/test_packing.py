@@ -1,8 +1,11 @@
 """The vector operations that pack, against NumPy."""
 
+import os
+
 import numpy as np
 import pytest
 from jitted import jitted
+from processes import run
 
 import dmlcpu
 from dmlcpu.kernels.gemm.microkernels import packing
@@ -66,3 +69,30 @@ def test_load_word_needs_no_alignment():
     load_word = jitted(packing.load_word)
     array = np.arange(1, 9, dtype=np.uint8)
     assert [load_word(array, i) for i in (0, 1, 4)] == [0x04030201, 0x05040302, 0x08070605]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs mprotect")
+@pytest.mark.parametrize("bound", ["", "avx2"], ids=["any", "avx2"])
+def test_no_byte_behind_a_matrix_is_read(bound):
+    """The matrix ends where a page begins that cannot be read. It is read in a process of its own, which may crash."""
+    code = """
+        import ctypes, mmap
+        import numpy as np
+        import dmlcpu
+
+        size = mmap.PAGESIZE
+        memory = np.frombuffer(mmap.mmap(-1, 2 * size), np.int8)
+        assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(memory.ctypes.data + size), size, 0) == 0
+
+        def multiply(depth, columns, step):
+            b = memory[size - (depth - 1) * step - columns : size]
+            b = np.lib.stride_tricks.as_strided(b, (depth, columns), (step, 1))
+            b[...] = 3
+            y = dmlcpu.matmul_integer(np.full((2, depth), 5, np.uint8), None, b, None)
+            assert (y == 15 * depth).all()
+
+        for depth in 1, 4, 5, 8, 9, 19, 31:
+            for columns, step in (1, 1), (1, 9), (7, 7), (7, 50), (31, 31), (33, 40), (64, 64), (70, 99):
+                multiply(depth, columns, step)
+    """
+    run(code, DMLCPU_ISA=bound)

@@ -5,11 +5,12 @@ import pytest
 from jitted import jitted
 
 from dmlcpu.kernels.top_k import lines
+from dmlcpu.runtime import intrinsics
 
 WIDTHS = ["uint8", "uint16", "uint32", "uint64"]
 reach, exceed = jitted(lines.reach), jitted(lines.exceed)
 insert, insert_after_equals = jitted(lines.insert), jitted(lines.insert_after_equals)
-lowest_bit, count_bits = jitted(lines.lowest_bit), jitted(lines.count_bits)
+lowest_bit, count_bits = jitted(intrinsics.lowest_bit), jitted(lines.count_bits)
 
 
 def random_words(dtype, size, seed=0):

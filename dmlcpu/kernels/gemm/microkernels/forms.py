@@ -44,12 +44,6 @@ def _emit_saturating(builder: Any, words: Any) -> Any:
 
 
 @emitted
-def lowest_bit(builder, mask: types.uint32) -> types.intp:
-    """Return the number of the lowest bit that is set; one is."""
-    return builder.zext(builder.cttz(mask, ir.IntType(1)(1)), ir.IntType(64))
-
-
-@emitted
 def widen_lhs(builder, words, source, count, target, first):
     """Widen STEP * count words of unsigned bytes to int16, from the last on, so that they may be widened in place."""
     number, line = source.type, vector(WORD, STEP)

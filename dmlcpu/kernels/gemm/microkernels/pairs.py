@@ -1,8 +1,8 @@
 """Products of few rows with AVX2 alone, by `vpmaddubsw`, which adds pairs of products of bytes as 16 bits.
 
 Such a sum can saturate: two bytes of b that follow one another along K, times any unsigned bytes, are exact if and only
-if the amount of their sum is at most 128. The row of ones gives just these sums, which are the sums of b's columns
-besides. So they show which bytes need to be widened first.
+if the absolute value of their sum is at most 128. The row of ones gives these sums: added up they are the sums of b's
+columns, and each shows whether its bytes must be widened first.
 """
 
 import functools
@@ -17,15 +17,16 @@ from dmlcpu.kernels.gemm.microkernels.vectors import BYTE, HALF, WORD, call, con
 from dmlcpu.runtime.intrinsics import splat
 
 LANES = 8  # words of a register
-_BYTES, _HALVES, _WORDS = vector(BYTE, 4 * LANES), vector(HALF, 2 * LANES), vector(WORD, LANES)
+_HALVES, _WORDS = vector(HALF, 2 * LANES), vector(WORD, LANES)
 _ONES = constant(_HALVES, 1)
-_MOST = 128  # the amount of an exact pair's sum
+_MOST = 128  # the absolute value of an exact pair's sum
 
 
 def emit_pairs(builder: Any, a: Any, rows: Any, groups: list[list[Any]], acc: Any, acc_step: Any) -> None:
     """Emit the products of rows of a and vectors of words of b, groups of four rows of it.
 
-    a, acc: addresses of the first row's words and accumulators. The last row of a has no bytes but ones, and zeros.
+    a, acc: addresses of the first row's words and accumulators. The bytes of the last row of a are 1, and 0 where
+    b has no more rows.
     """
     number = rows.type
     last = builder.sub(rows, number(1))
@@ -38,7 +39,7 @@ def emit_pairs(builder: Any, a: Any, rows: Any, groups: list[list[Any]], acc: An
             amount = call(builder, "llvm.abs.v16i16", _HALVES, [each, ir.IntType(1)(0)])
             most = call(builder, "llvm.umax.v16i16", _HALVES, [most, amount])
     _add_to_row(builder, acc, last, acc_step, totals)
-    with builder.if_else(_are_at_most(builder, most, _MOST), likely=True) as (is_exact, other):
+    with builder.if_else(_are_exact(builder, most), likely=True) as (is_exact, other):
         with is_exact, cgutils.for_range(builder, last, intp=number) as loop:
             _emit_exact(builder, a, loop.index, groups, acc, acc_step)
         with other:
@@ -95,13 +96,13 @@ def add_bytes(builder: Any, lhs: Any, rhs: Any) -> Any:
 def add_halves(builder: Any, lhs: Any, rhs: Any) -> Any:
     """Emit the sums of pairs of products of 16 bits (vpmaddwd).
 
-    By its name: of a pattern, LLVM moves the widening to 32 bits out of a loop, and narrows again within it.
+    It is called by its name: LLVM would move the widening of a pattern out of a loop, and narrow again within it.
     """
     return call(builder, "llvm.x86.avx2.pmadd.wd", vector(WORD, lhs.type.count // 2), [lhs, rhs])
 
 
-def _are_at_most(builder: Any, halves: Any, limit: int) -> Any:
-    """Emit whether no number of a vector is above a limit; all are unsigned."""
-    beyond = builder.icmp_unsigned(">", halves, constant(_HALVES, limit))
+def _are_exact(builder: Any, most: Any) -> Any:
+    """Emit whether all pairs are exact. most: the greatest absolute values of their sums."""
+    beyond = builder.icmp_unsigned(">", most, constant(_HALVES, _MOST))
     bits = builder.bitcast(beyond, ir.IntType(2 * LANES))
     return builder.icmp_unsigned("==", bits, bits.type(0))

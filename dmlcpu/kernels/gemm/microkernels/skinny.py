@@ -69,10 +69,8 @@ def _make_add_pairs(microkernel: Microkernel, emit_pairs: Callable[..., None]) -
     def add(builder, b, start, step, depth, blocks, sign_flip, a, first, rows, acc, at, acc_step):
         isa.require(microkernel.isa)
         number = step.type
-        flips, next_rows = (
-            splat(builder, builder.trunc(sign_flip, BYTE), width),
-            builder.mul(number(rows_at_once), step),
-        )
+        flips = splat(builder, builder.trunc(sign_flip, BYTE), width)
+        next_rows = builder.mul(number(rows_at_once), step)
         count = builder.sdiv(builder.add(depth, number(rows_at_once - 1)), number(rows_at_once))
         with cgutils.for_range(builder, count, intp=number) as outer:
             top = builder.mul(outer.index, number(rows_at_once))
