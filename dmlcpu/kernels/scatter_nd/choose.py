@@ -29,7 +29,7 @@ def kind_of(size: int, is_even: bool, has_places: bool, in_vectors: bool, reduct
 
 @shared
 def is_serial(kind: int, reduction: int, half: int) -> bool:
-    """Return whether shares own no ranges. A half takes longer to reduce than to be left to its owner."""
+    """Return whether shares own no ranges: for single elements. To skip a half takes less time than to reduce it."""
     return kind in (ELEMENTS, PLACES) and (reduction == OVERWRITE or half == PLAIN)
 
 

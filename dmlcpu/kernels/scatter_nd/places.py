@@ -1,8 +1,8 @@
-"""Single elements, updated one after the other by one thread: the loops are LLVM's, without a look at each type.
+"""Loops that update single elements one after the other, on one thread, in LLVM's instructions.
 
-A loop does what it must for an update and nothing else: two loads, a check, the update, a store. So a processor has
-the loads of many updates under way at once, and needs no prefetch. Two threads that each look at all updates and take
-their own ones were slower, and mispredicted branches (Zen 3 and Zen 4, 900 to 1,000,000 elements).
+For each update a loop loads the index and the value, checks the index, and updates the element, and does nothing else.
+So a processor has the loads of many updates under way at once, and needs no prefetch. Two threads that each read all
+indices and apply their own updates were slower: they mispredict branches (Zen 3 and Zen 4, 900 to 1,000,000 elements).
 """
 
 from collections.abc import Callable
@@ -16,10 +16,8 @@ from dmlcpu.runtime.intrinsics import emitted
 # Updates in a turn of a loop. Measured on Zen 4, 256,000 float32 added to 1,000, ns an update: 1 0.58, 4 0.49, 8 0.46.
 _TURN = 4
 _LONG = ir.IntType(64)
-_USUAL = (
-    100_000,
-    1,
-)  # weights of a branch: LLVM makes no select of it, which would lengthen the chain of a hot element
+# Weights of a branch. With them LLVM does not make it a select, which would lengthen the chain of a hot element.
+_USUAL = 100_000, 1
 
 
 class _Loop(NamedTuple):
@@ -37,7 +35,7 @@ class _Loop(NamedTuple):
     value: Any  # the position of the first value
     value_step: Any
     out: Any
-    refused: Any  # where the first update without a place is noted
+    refused: Any  # where the number of the first update out of range is stored
     done: Any
 
 
@@ -61,7 +59,7 @@ def _quiet(builder: Any, value: Any) -> Any:
 
 
 def _extreme(sign: str) -> Callable[[_Loop, Any, Any], Any]:
-    """Return what emits the minimum or maximum, as `reduce` of reduction.py has it; sign: of update and mine."""
+    """Return what emits the minimum or maximum, as `reduce` of reduction.py has it; sign: compares update with mine."""
 
     def emit(loop: _Loop, mine: Any, update: Any) -> Any:
         builder = loop.builder
@@ -100,7 +98,7 @@ _COMBINED = (None, _sum, _product, _extreme("<"), _extreme(">"))
 
 
 def _update(loop: _Loop, index: Any, ahead: int, combine: Any) -> None:
-    """Emit the update `ahead` after index, or the end of all if it has no place."""
+    """Emit update number index + ahead. If its place is out of range, the number is stored and the loop ends."""
     builder = loop.builder
 
     def at(array: Any, start: Any, step: Any) -> Any:

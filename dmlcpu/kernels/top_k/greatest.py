@@ -21,8 +21,8 @@ def greatest_line(x, first, step, end, ahead, key_map, needs_keys, target, place
     """Write the greatest keys of the lines at x[first], x[first + step], ... to the line at target[place].
 
     The last line begins before x[end], and there is an even number of lines. The line `ahead` of each is prefetched.
-    needs_keys: floats cannot be compared as such, see `flushes_subnormals`, or lines before had a NaN. Return this for
-    the lines behind.
+    needs_keys: floats cannot be compared as such, see `flushes_subnormals`, or earlier lines had a NaN. Return it
+    for the next lines.
     """
     if key_map.infinity == key_map.mask:  # integers
         greatest_words(x, first, step, end, ahead, key_map.flip, target, place)
@@ -39,8 +39,8 @@ def flushes_subnormals(builder, array, flip: Any) -> types.boolean:
     kind = _FLOATS.get(array.nbytes)
     if kind is None:
         return ir.Constant(ir.IntType(1), 0)
-    # The highest two bits of a float's `flip` are 01 or 10. LLVM does not know it, and so it cannot compute this in its
-    # own mode; a comparison with 0 it would turn into one of words.
+    # The highest two bits of a float's `flip` are 01 or 10. LLVM does not know them, so it cannot compute the product
+    # itself, in its own mode. The subnormal itself is not compared with 0: LLVM would compare its bits.
     subnormal = builder.bitcast(builder.lshr(flip, array.element(8 * array.nbytes - 2)), kind)
     scaled = builder.bitcast(builder.fmul(subnormal, kind(2.0**100)), array.element)
     return builder.icmp_unsigned("==", scaled, array.element(0))

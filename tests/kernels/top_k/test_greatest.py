@@ -76,11 +76,8 @@ def test_greatest_line(dtype, largest, nan_last):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_after_a_nan_lines_are_not_compared_as_floats(dtype):
-    x, constants, word = (
-        np.ones(64, dtype),
-        constants_of(np.dtype(dtype), True),
-        np.dtype(f"u{np.dtype(dtype).itemsize}"),
-    )
+    x, constants = np.ones(64, dtype), constants_of(np.dtype(dtype), True)
+    word = np.dtype(f"u{x.itemsize}")
     lanes, target = lanes_of(x.dtype), np.zeros(16, word)
     assert not greatest_line(x.view(word), 0, lanes, 2 * lanes, constants, False, target, 0)
     assert greatest_line(x.view(word), 0, lanes, 2 * lanes, constants, True, target, 0)

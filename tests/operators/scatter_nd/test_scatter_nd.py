@@ -310,6 +310,20 @@ def test_many_updates_of_few_elements(reduction, step):
     assert np.array_equal(in_place, around[::step])
 
 
+@pytest.mark.parametrize("mode", ["raise", "drop"])
+@pytest.mark.parametrize("dtype", ["i1", "i4", "i8", "u4", "u8"])
+@pytest.mark.parametrize("step", [1, 3])
+def test_more_than_a_block_of_indices_of_single_elements(dtype, mode, step):
+    """They are read where they lie: in a small output while they are checked, in a larger one afterwards."""
+    indices = np.random.default_rng(5).integers(0 if dtype[0] == "u" else -100, 100, 600 * step).astype(dtype)[::step]
+    indices[[0, 301, -1]] = 99 if mode == "raise" else 127
+    for size in (100, 5_000):
+        x, updates = np.arange(float(size)), np.arange(600.0)
+        expected = reference.scatter_nd(x, indices[:, None], updates, reduction="add", mode=mode)
+        found = dmlcpu.scatter_nd(x, indices[:, None], updates, reduction="add", mode=mode)
+        assert np.array_equal(found, expected)
+
+
 @pytest.mark.parametrize("bad", [[5], [1_999], [1_500, 700]])
 @pytest.mark.parametrize(("dtype", "reduction"), [("i8", "add"), ("f4", "max"), ("f4", "add")])
 def test_a_bad_index_of_any_accumulator_leaves_the_output_as_it_was(bad, dtype, reduction):

@@ -45,6 +45,7 @@ def tuples(*shape):
         (floats(9), tuples(5, 1).astype("u4"), floats(5), "none", PLACES),
         (floats(9), tuples(5, 2)[:, :1], floats(5), "none", PLACES),
         (floats(9), tuples(5, 2).view("u4")[:, 1:3].view("i8"), floats(5), "none", PLACES),
+        (floats(9), np.zeros(5, "i8, i4")["f0"][:, None], floats(5), "none", ELEMENTS),  # three words apart
         (floats(9)[::-1], tuples(5, 1), floats(5), "none", ELEMENTS),
         (floats(18)[::2], tuples(5, 1), floats(5), "none", ELEMENTS),
         (floats(3, 9), tuples(5, 2), floats(5), "none", ELEMENTS),
