@@ -119,9 +119,9 @@ def put_at(x: Array, indices: Indices, updates: ArrayLike) -> None:
 _REDUCTIONS = {"add_at": "add", "maximum_at": "max", "minimum_at": "min", "put_at": "none"}
 # From these sizes on the kernels are faster than NumPy, which needs no plan and has a special loop for single elements
 # with one array of indices. An update takes that loop 1.1 to 1.4 ns (Zen 4) or 2.5 ns (Zen 3), and the kernels half of
-# it, on one thread; a call takes some 10 us more. So any machine gains from some 30,000 updates on. But where x is
-# larger than the caches, both wait for memory, and the kernels look at the indices twice; there they gain less, and
-# nothing by assigning, until updates are partitioned.
+# it, on one thread; a call takes some 10 us more. So machines gain from some 30,000 updates on, and busy ones later.
+# Where x is larger than the caches, both wait for memory, and the kernels look at the indices twice; there they gain
+# less, and nothing by assigning, until updates are partitioned.
 _SINGLE_UPDATES = 100_000  # at least: updates of single elements
 _NEAR_BYTES = 4 << 20  # of an x for which that holds
 _FAR_UPDATES = 200_000  # at least, in a larger x

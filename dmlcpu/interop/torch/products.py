@@ -78,4 +78,5 @@ def make_int_mm(has_vnni: bool) -> Override:
     )
 
 
-INT_MM = make_int_mm(torch.cpu._is_vnni_supported())
+# PyTorch asks the processor by this name of its own, which may go; then calls have the thresholds of the loop.
+INT_MM = make_int_mm(getattr(torch.cpu, "_is_vnni_supported", bool)())
