@@ -1,6 +1,5 @@
 """Small calls of scatter_nd that between them compile all its kernels for a type."""
 
-import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,11 +13,16 @@ from dmlcpu.operators.table import Example
 
 
 def examples(dtype: str) -> Iterator[Example]:
-    """Yield a plain call, then one for each kernel that writes, overwriting (elements are words) and reducing."""
-    arguments = _arguments(dtype)
-    yield Example(arguments)
-    for reduction, kernel in itertools.product(("none", "add"), ("apply", "apply_buckets")):
-        yield Example({**arguments, "reduction": reduction}, kernel)
+    """Yield a plain call, then those that write by each kernel, overwriting (elements are words) and reducing.
+
+    One thread applies single elements; several apply slices.
+    """
+    singles = _arguments(dtype)
+    slices = {name: array if name == "indices" else array.repeat(2).reshape(-1, 2) for name, array in singles.items()}
+    yield Example(singles)
+    for reduction in ("none", "add"):
+        for kernel, arguments in (("apply", singles), ("apply", slices), ("apply_buckets", singles)):
+            yield Example({**arguments, "reduction": reduction}, kernel)
 
 
 def desc_examples() -> Iterator[tuple[OperatorDesc, dict[str, Array]]]:
