@@ -89,11 +89,11 @@ def aligned_type(dtype: np.dtype[Any], reduction: str) -> np.dtype[Any]:
     return _WORDS[min(dtype.alignment, 8)] if reduction == "none" else np.dtype(_COMPUTED_AS[type_name(dtype)])
 
 
-# Many single elements are partitioned first, where that pays. Measured on a Xeon with VNNI with 4,000,000 float32,
-# two threads, ns an update, partitioned and not: into 16 MB 4.9 and 4.3, 64 MB 5.8 and 6.8, as float64 into 128 MB 6.2
-# and 11.5; with 1,000,000 float64 into 128 MB 16 and 17, with fewer it does not pay.
-_PARTITIONED_UPDATES = 1 << 20  # at least
-_PARTITIONED_CACHES = 32  # at least: second caches that the output would fill
+# Many single elements are partitioned first, where that pays: several threads then wait for memory at once. Measured on
+# Zen 4 with float32, two threads, ms, partitioned and by one thread: 100,000 into 16 MB 0.6 and 1.1, 500,000 2.2 and 4.0,
+# 2,000,000 6.4 and 13; into 8 MB 1,100,000 3.3 and 2.8.
+_PARTITIONED_UPDATES = 1 << 16  # at least
+_PARTITIONED_CACHES = 12  # at least: second caches that the output would fill
 # Outputs of at most this many bytes are written speculatively: that costs less than to look at all indices twice (Xeon
 # with VNNI). Up to the second limit that holds if there is an index for each byte: it takes as long to look at an index
 # as to copy two bytes, to and fro.

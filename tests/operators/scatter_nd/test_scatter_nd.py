@@ -391,7 +391,7 @@ def test_many_elements_of_a_large_output_are_partitioned(monkeypatch, caplog):
             indices[count // 2] = n
             with pytest.raises(dmlcpu.IndexOutOfRangeError, match=rf"indices\[{count // 2}, 0\]"):
                 dmlcpu.scatter_nd(x, indices, updates)
-    assert re.search(r"apply_buckets \(at least 1048576 updates into at least \d+ bytes\), \d parts", caplog.text)
+    assert re.search(r"apply_buckets \(at least 65536 updates into at least \d+ bytes\), \d parts", caplog.text)
 
 
 def test_the_types_to_compile_for():

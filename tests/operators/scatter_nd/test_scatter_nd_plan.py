@@ -134,7 +134,7 @@ def test_shares_have_accumulators_where_order_does_not_matter(dtype, reduction, 
     ("shape", "kernel", "reason"),
     [
         ((40, 30), None, "apply (not single elements at even steps)"),
-        ((40,), None, "apply (fewer than 1048576 updates, or into less than "),
+        ((40,), None, "apply (fewer than 65536 updates, or into less than "),
         ((40,), "apply", "apply (asked for)"),
         ((40,), "apply_buckets", "apply_buckets (asked for)"),
     ],
