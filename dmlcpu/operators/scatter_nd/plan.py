@@ -90,8 +90,8 @@ def aligned_type(dtype: np.dtype[Any], reduction: str) -> np.dtype[Any]:
 
 
 # Many single elements are partitioned first, where that pays: several threads then wait for memory at once. Measured on
-# Zen 4 with float32, two threads, ms, partitioned and by one thread: 100,000 into 16 MB 0.6 and 1.1, 500,000 2.2 and 4.0,
-# 2,000,000 6.4 and 13; into 8 MB 1,100,000 3.3 and 2.8.
+# Zen 4 with float32, two threads, ms, partitioned and by one thread: 100,000 into 16 MB 0.6 and 1.1, 500,000 2.2 and
+# 4.0, 2,000,000 6.4 and 13; 1,100,000 into 8 MB 3.3 and 2.8.
 _PARTITIONED_UPDATES = 1 << 16  # at least
 _PARTITIONED_CACHES = 12  # at least: second caches that the output would fill
 # Outputs of at most this many bytes are written speculatively: that costs less than to look at all indices twice (Xeon
