@@ -29,9 +29,9 @@ _TASKS = 4
 # Into how many runs the tasks of a thread are cut at most. When threads take tiny products one by one, they wait for
 # the counter and for lines of y that both write to: 1,000 products of 16 x 16 x 16 took as long as on one (Zen 4).
 _RUNS = 32
-# Sums of a task of few rows, at least. Of one row they are columns: b is read in runs of so many bytes. One row by 4096
-# x 4096 and 4096 x 11008 on two threads takes 1.2 to 1.4 times as long with runs of 512 and 1376, eight rows take alike
-# (Zen 4, by AVX-512 and by AVX2).
+# The least number of sums of a task of few rows. A task of one row reads this many bytes of each row of b. One row by
+# 4096 x 4096 takes 1.2 to 1.4 times as long if tasks read 512 bytes, and eight rows take the same time either way (Zen
+# 4, two threads, AVX-512 and AVX2).
 _LEAST_SUMS = 2048
 BYTE = np.dtype(np.uint8)
 _ZERO, _NO_BYTES, _NO_CELLS = np.zeros(1, BYTE), np.empty(0, BYTE), np.empty(0, np.int64)
