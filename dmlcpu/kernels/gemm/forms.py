@@ -15,7 +15,7 @@ import numpy as np
 
 from dmlcpu.kernels.gemm.cut import WIDENED_ROWS
 from dmlcpu.kernels.gemm.epilogue import Epilogue
-from dmlcpu.kernels.gemm.microkernels.forms import copy_words, count_saturating, widen_lhs, widen_rhs
+from dmlcpu.kernels.gemm.microkernels.forms import MOST, copy_words, count_saturating, widen_lhs, widen_rhs
 from dmlcpu.kernels.gemm.microkernels.microkernel import KC, MR, NR, ROW_STEP, Microkernel, make_dot
 from dmlcpu.kernels.gemm.microkernels.packing import STEP
 from dmlcpu.kernels.gemm.microkernels.x86 import AVX2_INT16, AVX2_WIDENING
@@ -84,7 +84,7 @@ def cut_pair(words, at, shift):
     """Bring the second byte of a saturating pair of words[at] nearer to zero, as far as it must; return the rest."""
     pair = words[at] >> shift
     one, other = np.int64(np.int8(pair)), np.int64(np.int8(pair >> np.uint32(8)))
-    kept = (128 if other > 0 else -128) - one
+    kept = (MOST if other > 0 else -MOST) - one
     above = shift + np.uint32(8)
     words[at] = words[at] & ~(LOWEST_BYTE << above) | (np.uint32(kept) & LOWEST_BYTE) << above
     return other - kept

@@ -14,6 +14,7 @@ from dmlcpu.kernels.gemm.microkernels.packing import STEP
 from dmlcpu.kernels.gemm.microkernels.vectors import WORD, constant, shuffle, vector
 from dmlcpu.runtime.intrinsics import emitted, short_loop
 
+MOST = 128  # the amount of the sum of a pair that does not saturate: 255 times it fits int16, whatever its sign
 _MASK = ir.IntType(2 * STEP)
 
 
@@ -39,8 +40,8 @@ def count_saturating(builder, words, first, count) -> types.intp:
 
 def _emit_saturating(builder: Any, words: Any) -> Any:
     even, odd = widen_signed(builder, words)
-    above = builder.add(builder.add(even, odd), constant(even.type, 128))
-    return builder.bitcast(builder.icmp_unsigned(">", above, constant(even.type, 256)), _MASK)
+    above = builder.add(builder.add(even, odd), constant(even.type, MOST))
+    return builder.bitcast(builder.icmp_unsigned(">", above, constant(even.type, 2 * MOST)), _MASK)
 
 
 @emitted

@@ -11,6 +11,7 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils
 
+from dmlcpu.kernels.gemm.microkernels.forms import MOST
 from dmlcpu.kernels.gemm.microkernels.generic import widen_signed, widen_unsigned
 from dmlcpu.kernels.gemm.microkernels.microkernel import ROW_STEP
 from dmlcpu.kernels.gemm.microkernels.vectors import BYTE, HALF, WORD, call, constant, load, store, vector
@@ -19,7 +20,6 @@ from dmlcpu.runtime.intrinsics import splat
 LANES = 8  # words of a register
 _HALVES, _WORDS = vector(HALF, 2 * LANES), vector(WORD, LANES)
 _ONES = constant(_HALVES, 1)
-_MOST = 128  # the absolute value of an exact pair's sum
 
 
 def emit_pairs(builder: Any, a: Any, rows: Any, groups: list[list[Any]], acc: Any, acc_step: Any) -> None:
@@ -103,6 +103,6 @@ def add_halves(builder: Any, lhs: Any, rhs: Any) -> Any:
 
 def _are_exact(builder: Any, most: Any) -> Any:
     """Emit whether all pairs are exact. most: the greatest absolute values of their sums."""
-    beyond = builder.icmp_unsigned(">", most, constant(_HALVES, _MOST))
+    beyond = builder.icmp_unsigned(">", most, constant(_HALVES, MOST))
     bits = builder.bitcast(beyond, ir.IntType(2 * LANES))
     return builder.icmp_unsigned("==", bits, bits.type(0))
