@@ -1,5 +1,6 @@
 """What tests of worker processes ask of processes."""
 
+import contextlib
 import subprocess
 import sys
 import textwrap
@@ -12,14 +13,17 @@ def ended(process_id):
     """Say whether an orphan is gone, or waits for the system to note that it is."""
     try:
         return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return True
 
 
 def children(process_id):
     """Return the processes that any thread of a process has started."""
-    lists = [each.read_text() for each in Path(f"/proc/{process_id}/task").glob("*/children")]
-    return [int(number) for text in lists for number in text.split()]
+    found = []
+    for each in Path(f"/proc/{process_id}/task").glob("*/children"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended meanwhile
+            found += [int(number) for number in each.read_text().split()]
+    return found
 
 
 def begun(folder):

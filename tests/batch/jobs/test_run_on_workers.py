@@ -49,7 +49,7 @@ def workers_of(process_id: int) -> list[int]:
         below += children(child)
     found = []
     for child in below:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             line = Path(f"/proc/{child}/cmdline").read_bytes()
             found += [child] if b"popen_loky" in line or b"spawn_main" in line else []
     return found
