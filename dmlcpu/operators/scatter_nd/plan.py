@@ -267,7 +267,7 @@ def _validation(tensors: Tensors, mode: int, copied: int) -> int:
     if copied == BY_NUMPY or not tensors.is_in_order:
         return BEFOREHAND
     most = max(_SPECULATIVE_BYTES, min(tensors.count, _MOST_SPECULATIVE_BYTES))
-    can_copy = tensors.span <= tensors.count and tensors.span * tensors.width <= most
+    can_copy = 0 < tensors.span <= tensors.count and tensors.span * tensors.width <= most
     return validation_of(mode, tensors.count, can_copy)
 
 

@@ -15,6 +15,7 @@ from dmlcpu.kernels.scatter_nd.work import VALID
 from dmlcpu.operators import OPERATORS
 from dmlcpu.operators.scatter_nd import plan as scatter_plan
 from dmlcpu.operators.scatter_nd.plan import run
+from dmlcpu.runtime.memory import packed_strides
 from dmlcpu.runtime.threads import Budget, use_budget
 
 X = np.array([1, 2, 3, 4, 5, 6, 7, 8], np.float32)
@@ -117,6 +118,14 @@ def test_empty_arrays_give_a_copy(shape, indices_shape):
     assert y.shape == shape
     assert (y == 5).all()
     assert y is not x
+
+
+@pytest.mark.parametrize(("shape", "coordinates"), [((5, 0), 1), ((0,), 0), ((0, 3), 0)])
+def test_more_than_a_block_of_updates_of_an_empty_output(shape, coordinates):
+    """Packed strides of an empty array differ with the version of NumPy: those of older ones are in order."""
+    x = np.ndarray(shape, np.int16, buffer=bytearray(2), strides=packed_strides(shape, 2))
+    indices, updates = np.zeros((300, coordinates), int), np.zeros((300, *shape[coordinates:]), np.int16)
+    assert dmlcpu.scatter_nd(x, indices, updates, out=x) is x
 
 
 def test_an_index_into_empty_slices_is_still_checked():
