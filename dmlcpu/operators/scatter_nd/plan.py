@@ -170,9 +170,8 @@ def plan(
     cells = max(parts, owners) * (1 + BLOCK_CELLS)
     buckets, cells = _buckets(tensors, parts, cells) if partitions else (Buckets(), cells)
     validation, has_pass, copies_first = _passes(tensors, layout["is_serial"], mode, copied, copies, partitions)
-    targets = Targets()
-    if validation == SPECULATIVE:
-        targets, cells = _targets(tensors, layout, element, budget, cells)
+    is_copy = validation == SPECULATIVE
+    targets, cells = _targets(tensors, layout, element, budget, cells) if is_copy else (Targets(), cells)
     owners = max(owners, targets.count)
     _log.debug(
         "scatter_nd: %d updates of %d words into %s: %s (%s), %d parts",
