@@ -169,25 +169,20 @@ def plan(
     partitions, reason = _partitions(tensors, layout["slices"]["kind"], budget.kernel)
     cells = max(parts, owners) * (1 + BLOCK_CELLS)
     buckets, cells = _buckets(tensors, parts, cells) if partitions else (Buckets(), cells)
-    validation = BEFOREHAND if buckets.count else _validation(tensors, MODES[mode], copied)
-    has_copy = copied == BY_KERNEL and validation != SPECULATIVE and copies > 1
-    copies_first = has_copy and (layout["is_serial"] or not tensors.is_in_order)
-    validation = BEFOREHAND if copies_first else validation
-    targets = Targets()
-    if validation == SPECULATIVE:
-        targets, cells = _targets(tensors, layout, element, budget, cells)
-        owners = max(owners, targets.count)
-    has_pass = validation == BEFOREHAND and tensors.count > 0 and (mode == "raise" or buckets.count > 0)
+    validation, has_pass, copies_first = _passes(tensors, layout["is_serial"], mode, copied, copies, partitions)
+    is_copy = validation == SPECULATIVE
+    targets, cells = _targets(tensors, layout, element, budget, cells) if is_copy else (Targets(), cells)
+    owners = max(owners, targets.count)
     _log.debug(
         "scatter_nd: %d updates of %d words into %s: %s (%s), %d parts",
-        *(tensors.count, tensors.slice_size, shape, "apply_buckets" if buckets.count else "apply", reason, parts),
+        *(tensors.count, tensors.slice_size, shape, "apply_buckets" if partitions else "apply", reason, parts),
     )
     return Plan(
         validate=_kernel("validate", parts) if has_pass else None,
         copy=_kernel("copy", copies) if copies_first else None,
         apply=_kernel("apply", owners),
-        partition=_kernel("partition", parts) if buckets.count else None,
-        apply_buckets=_kernel("apply_buckets", parts) if buckets.count else None,
+        partition=_kernel("partition", parts) if partitions else None,
+        apply_buckets=_kernel("apply_buckets", parts) if partitions else None,
         parts=parts,
         owners=owners,
         validation=validation,
@@ -196,16 +191,33 @@ def plan(
         buckets=buckets,
         # With fewer no thread waits long for the fullest.
         most=tensors.count if budget.kernel else 3 * tensors.count // (2 * max(parts, 2)),
-        work=fill(
-            WORK,
-            **layout,
-            mode=MODES[mode],
-            writing_mode=writing_mode_of(MODES[mode], validation),
-            validation=validation,
-            accumulator=targets.step,
-            buckets=asdict(buckets),
-        ),
+        work=_work(layout, MODES[mode], validation, targets, buckets),
         workspace=Workspace(cells),
+    )
+
+
+def _passes(
+    tensors: Tensors, is_serial: bool, mode: str, copied: int, copies: int, partitions: bool
+) -> tuple[int, bool, bool]:
+    """Return when indices are validated, and whether `validate` and `copy` run first; copies: shares of the copy."""
+    validation = BEFOREHAND if partitions else _validation(tensors, MODES[mode], copied)
+    has_copy = copied == BY_KERNEL and validation != SPECULATIVE and copies > 1
+    copies_first = has_copy and (is_serial or not tensors.is_in_order)
+    validation = BEFOREHAND if copies_first else validation
+    has_pass = validation == BEFOREHAND and tensors.count > 0 and (mode == "raise" or partitions)
+    return validation, has_pass, copies_first
+
+
+def _work(layout: Fields, mode: int, validation: int, targets: Targets, buckets: Buckets) -> Array:
+    """Return the work record of all kernels."""
+    return fill(
+        WORK,
+        **layout,
+        mode=mode,
+        writing_mode=writing_mode_of(mode, validation),
+        validation=validation,
+        accumulator=targets.step,
+        buckets=asdict(buckets),
     )
 
 
@@ -267,7 +279,7 @@ def _validation(tensors: Tensors, mode: int, copied: int) -> int:
     if copied == BY_NUMPY or not tensors.is_in_order:
         return BEFOREHAND
     most = max(_SPECULATIVE_BYTES, min(tensors.count, _MOST_SPECULATIVE_BYTES))
-    can_copy = tensors.span <= tensors.count and tensors.span * tensors.width <= most
+    can_copy = 0 < tensors.span <= tensors.count and tensors.span * tensors.width <= most
     return validation_of(mode, tensors.count, can_copy)
 
 

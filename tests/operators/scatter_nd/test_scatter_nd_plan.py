@@ -106,6 +106,13 @@ def test_shares_copy_what_they_own_only_if_slices_lie_there(x, copied, threads, 
     assert (found.copy is not None) == copies_first
 
 
+def test_indices_are_validated_before_single_elements_are_copied():
+    found = chosen(floats(1_000), tuples(50, 1), floats(50), threads=3)
+    assert found.copy is not None
+    assert found.validate is not None
+    assert found.validation == BEFOREHAND
+
+
 @pytest.mark.parametrize(
     ("dtype", "reduction", "count", "mode", "accumulators"),
     [
