@@ -41,7 +41,7 @@ def estimate(**arguments: Any) -> Estimate:
     converted = 8 * call.indices.size if call.indices.itemsize < 4 else 0
     chosen = _plan(call) if can_compile() else None
     workspace = CELL * chosen.workspace.cells if chosen else 0
-    name = "reference" if chosen is None else "apply_buckets" if chosen.buckets.count else "apply"
+    name = "reference" if chosen is None else chosen.kernel
     return Estimate(
         {"y": Tensor(call.x.shape, call.x.dtype)},
         2 * call.x.nbytes + call.indices.nbytes + converted + call.updates.nbytes + workspace,

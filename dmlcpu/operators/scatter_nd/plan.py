@@ -94,6 +94,9 @@ def aligned_type(dtype: np.dtype[Any], reduction: str) -> np.dtype[Any]:
 # 4.0, 2,000,000 6.4 and 13; 1,100,000 into 8 MB 3.3 and 2.8.
 _PARTITIONED_UPDATES = 1 << 16  # at least
 _PARTITIONED_CACHES = 12  # at least: second caches that the output would fill
+# Below, several threads select their own single elements from this many updates on, if the output is larger than the
+# second cache and the processor can (Zen 4, two threads, of the time of one: 1,000,000 into 4 MB 0.8, 100,000 1.0).
+_SELECTED_UPDATES = 1 << 17
 # Outputs of at most this many bytes are written speculatively: that costs less than to look at all indices twice (Xeon
 # with VNNI). Up to the second limit that holds if there is an index for each byte: it takes as long to look at an index
 # as to copy two bytes, to and fro.
@@ -132,6 +135,7 @@ class Targets:
 class Plan:
     """The kernels and the work record for one set of shapes, layouts and types."""
 
+    kernel: str  # the name of the one that applies updates
     validate: Callable[..., Any] | None  # the kernels, for the parts of each; not all work needs each
     copy: Callable[..., Any] | None
     apply: Callable[..., Any]
@@ -165,22 +169,28 @@ def plan(
     """Cut the work. strides: of out, indices and updates; copied: IN_PLACE, BY_KERNEL or BY_NUMPY."""
     tensors = tensors_of(shape, dtype, element, indices_shape, strides)
     layout = layout_of(tensors, index_type, reduction_of(dtype, reduction), _HALVES.get(dtype.name, reductions.PLAIN))
+    partitions, reason = _partitions(tensors, layout, budget.kernel)
+    selects = _selects(tensors, layout, budget)
+    apply = "apply_selected" if selects else "apply"
+    kernel = "apply_buckets" if partitions else apply
+    layout["is_serial"] &= not selects
     parts, owners, copies = _cut(tensors, layout, copied, budget)
-    partitions, reason = _partitions(tensors, layout["slices"]["kind"], budget.kernel)
     cells = max(parts, owners) * (1 + BLOCK_CELLS)
     buckets, cells = _buckets(tensors, parts, cells) if partitions else (Buckets(), cells)
-    validation, has_pass, copies_first = _passes(tensors, layout["is_serial"], mode, copied, copies, partitions)
-    is_copy = validation == SPECULATIVE
-    targets, cells = _targets(tensors, layout, element, budget, cells) if is_copy else (Targets(), cells)
+    validation, has_pass, copies_first = _passes(tensors, layout, (mode, copied, copies), partitions, selects)
+    targets = Targets()
+    if validation == SPECULATIVE:
+        targets, cells = _targets(tensors, layout, element, budget, cells)
     owners = max(owners, targets.count)
     _log.debug(
         "scatter_nd: %d updates of %d words into %s: %s (%s), %d parts",
-        *(tensors.count, tensors.slice_size, shape, "apply_buckets" if partitions else "apply", reason, parts),
+        *(tensors.count, tensors.slice_size, shape, kernel, reason, parts),
     )
     return Plan(
+        kernel=kernel,
         validate=_kernel("validate", parts) if has_pass else None,
         copy=_kernel("copy", copies) if copies_first else None,
-        apply=_kernel("apply", owners),
+        apply=_kernel(apply, owners),
         partition=_kernel("partition", parts) if partitions else None,
         apply_buckets=_kernel("apply_buckets", parts) if partitions else None,
         parts=parts,
@@ -197,12 +207,16 @@ def plan(
 
 
 def _passes(
-    tensors: Tensors, is_serial: bool, mode: str, copied: int, copies: int, partitions: bool
+    tensors: Tensors, layout: Fields, asked: tuple[str, int, int], partitions: bool, selects: bool
 ) -> tuple[int, bool, bool]:
-    """Return when indices are validated, and whether `validate` and `copy` run first; copies: shares of the copy."""
-    validation = BEFOREHAND if partitions else _validation(tensors, MODES[mode], copied)
+    """Return when indices are validated, and whether `validate` and `copy` run first.
+
+    asked: the mode, how x is copied, and the shares of that.
+    """
+    mode, copied, copies = asked
+    validation = BEFOREHAND if partitions or selects else _validation(tensors, MODES[mode], copied)
     has_copy = copied == BY_KERNEL and validation != SPECULATIVE and copies > 1
-    copies_first = has_copy and (is_serial or not tensors.is_in_order)
+    copies_first = has_copy and (layout["is_serial"] or not tensors.is_in_order)
     validation = BEFOREHAND if copies_first else validation
     has_pass = validation == BEFOREHAND and tensors.count > 0 and (mode == "raise" or partitions)
     return validation, has_pass, copies_first
@@ -283,10 +297,11 @@ def _validation(tensors: Tensors, mode: int, copied: int) -> int:
     return validation_of(mode, tensors.count, can_copy)
 
 
-def _partitions(tensors: Tensors, kind: int, kernel: str | None) -> tuple[bool, str]:
+def _partitions(tensors: Tensors, layout: Fields, kernel: str | None) -> tuple[bool, str]:
     """Return whether updates are partitioned first, and why."""
-    is_single = kind in (ELEMENTS, PLACES)
-    if kernel not in (None, "apply", "apply_buckets") or (kernel == "apply_buckets" and not is_single):
+    is_single = layout["slices"]["kind"] in (ELEMENTS, PLACES)
+    can = {None: True, "apply": True, "apply_buckets": is_single, "apply_selected": layout["is_serial"]}
+    if not can.get(kernel, False):
         raise LookupError(f"no kernel {kernel} for {tensors.count} updates of {tensors.slice_size} words")
     if kernel:
         return kernel == "apply_buckets", "asked for"
@@ -296,6 +311,15 @@ def _partitions(tensors: Tensors, kind: int, kernel: str | None) -> tuple[bool, 
     if tensors.count < _PARTITIONED_UPDATES or tensors.span * tensors.width < least:
         return False, f"fewer than {_PARTITIONED_UPDATES} updates, or into less than {least} bytes"
     return True, f"at least {_PARTITIONED_UPDATES} updates into at least {least} bytes"
+
+
+def _selects(tensors: Tensors, layout: Fields, budget: Budget) -> bool:
+    """Return whether shares select their own single elements, if these are not partitioned."""
+    if budget.kernel:
+        return budget.kernel == "apply_selected"
+    is_far = tensors.span * tensors.width > max(second_level_cache(), _MOST_SPECULATIVE_BYTES)
+    is_large = is_far and tensors.count >= _SELECTED_UPDATES and budget.threads > 1
+    return is_large and layout["is_serial"] and bool(registry.available("scatter_nd", "apply_selected"))
 
 
 def _buckets(tensors: Tensors, parts: int, cells: int) -> tuple[Buckets, int]:
