@@ -1,7 +1,7 @@
 """The writing pass for single elements of an output beyond the second cache: shares own ranges, and branch nowhere.
 
-On one thread such updates wait for memory. Here every share reads all indices and selects its own updates in vectors: an
-instruction moves the chosen lanes to the front. A branch would be mispredicted for every other update. Without that
+On one thread such updates wait for memory. Here every share reads all indices and selects its own updates in vectors:
+an instruction moves the chosen lanes to the front. A branch would be mispredicted for every other update. Without that
 instruction this is slower than one thread (AVX2, Zen 3 and Zen 4).
 """
 
