@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
-from dmlcpu.runtime.memory import ALIGNED, C_CONTIGUOUS, OWNS_DATA, WRITEABLE, elements_overlap, overlap, spans_meet
+from dmlcpu.runtime.memory import OWNS_DATA, PLAIN, elements_overlap, overlap, spans_meet
 
 Array = NDArray[Any]
 
 _BOOLS = (bool, np.bool_)
-_PLAIN = C_CONTIGUOUS | ALIGNED | WRITEABLE  # flags of an output that needs no further look
 
 
 def as_array(operator: str, field: str, value: Any) -> Array:
@@ -116,7 +115,7 @@ def check_choice(operator: str, field: str, value: Any, choices: Collection[str]
 def check_output(operator: str, field: str, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Return an output as a plain array, or refuse it if it cannot take the result as it is."""
     is_usual = type(array) is np.ndarray and array.shape == shape and array.dtype is dtype
-    if is_usual and array.flags.num & _PLAIN == _PLAIN:
+    if is_usual and array.flags.num & PLAIN == PLAIN:
         return array  # type: ignore[no-any-return]
     if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
         raise TypeError(f"{operator}: {field} is {type(array).__name__}; allowed: a numpy.ndarray")

@@ -243,9 +243,10 @@ def word_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def run(chosen: Plan, *arrays: Array) -> None:
     """Run a plan on what the kernel reads and writes, all of it flat; see the kernel for their order."""
-    with chosen.workspace as scratch:
-        scratch[COUNTER] = 0
-        chosen.run(*arrays, chosen.work, scratch)
+    scratch = chosen.workspace.take()
+    scratch[COUNTER] = 0
+    chosen.run(*arrays, chosen.work, scratch)
+    chosen.workspace.give_back(scratch)
 
 
 def bytes_of(matrix: Array) -> Array:

@@ -1,5 +1,6 @@
 """SCATTER_ND: a copy of the input in which index tuples say where updates overwrite, or reduce into, elements."""
 
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -7,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dmlcpu.common.arguments import Array, as_array, as_array_like, check_apart, check_choice, check_output, same_memory
+from dmlcpu.common.stand_ins import stand_in
 from dmlcpu.errors import BindingError, IndexOutOfRangeError, UnsupportedError
 from dmlcpu.kernels.scatter_nd.work import VALID
 from dmlcpu.operators.scatter_nd.layout import INDEX_WORD
@@ -17,6 +19,8 @@ from dmlcpu.operators.scatter_nd.plan import (
     IN_PLACE,
     MODES,
     REDUCTIONS,
+    Plan,
+    aligned_type,
     element_type,
     plan,
     reduction_of,
@@ -24,9 +28,9 @@ from dmlcpu.operators.scatter_nd.plan import (
 )
 from dmlcpu.reference import scatter_nd as reference_scatter_nd
 from dmlcpu.runtime.compilation import can_compile
-from dmlcpu.runtime.memory import words
+from dmlcpu.runtime.memory import OWNS_DATA, PLAIN, frombuffer, packed_strides, spans_meet, words
 from dmlcpu.runtime.results import empty_result
-from dmlcpu.runtime.threads import budget
+from dmlcpu.runtime.threads import Budget, budget
 
 
 class Call(NamedTuple):
@@ -120,12 +124,87 @@ def scatter_nd(
     >>> dmlcpu.scatter_nd(bins, [[0], [2], [2]], [1, 1, 1], reduction="add", out=bins)
     array([1, 0, 2])
     """
+    is_plain = type(x) is type(indices) is type(updates) is np.ndarray
+    if is_plain and x.flags.num & indices.flags.num & updates.flags.num & PLAIN == PLAIN:
+        shapes = (x.shape, x.dtype, indices.shape, indices.dtype, updates.shape, updates.dtype)
+        try:
+            plain = _plain(*shapes, reduction, mode, out is x, budget())
+        except TypeError:  # an argument that is not hashable, or refused: `check` says what is wrong with it
+            plain = None
+        if plain and (out is None or _takes(out, x, indices, updates)):
+            return _run_plain(plain, x, indices, updates, out)
     call = check(x, indices, updates, reduction, mode)
-    result = empty_result(call.x.shape, call.x.dtype) if out is None else allocate(call, out)
-    if out is not None and call.x is not result and same_memory(call.x, result):
-        call = call._replace(x=result)
-    execute(call, result)
+    result = allocate(call, out)
+    execute(settled(call, result), result)
     return result
+
+
+class _Plain(NamedTuple):
+    """How a call on packed arrays is carried out. It is looked up by what the arguments are, and checks nothing more."""
+
+    plan: Plan
+    element: np.dtype[Any]
+
+
+# typed: a look-up tells True and 1.0 from 1.
+@functools.lru_cache(maxsize=1024, typed=True)
+def _plain(
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    indices_shape: tuple[int, ...],
+    index_type: np.dtype[Any],
+    updates_shape: tuple[int, ...],
+    updates_type: np.dtype[Any],
+    reduction: Any,
+    mode: Any,
+    is_in_place: bool,
+    spent: Budget,
+) -> _Plain | None:
+    """Return how calls with such arguments are carried out, or None if that is not by a kernel on the arrays as they are."""
+    shapes = ((shape, dtype), (indices_shape, index_type), (updates_shape, updates_type))
+    check(*[stand_in(*each) for each in shapes], reduction, mode)
+    is_aligned = reduction != "none" or dtype.alignment > 1 or dtype.itemsize == 1
+    is_native = dtype.isnative and index_type.isnative and updates_type.isnative
+    if not (is_aligned and is_native and can_compile()) or index_type.itemsize < 4:
+        return None
+    if 0 in (*shape, *indices_shape, *updates_shape):
+        return None
+    element = aligned_type(dtype, reduction)
+    out, indices, updates = [packed_strides(shape, dtype.itemsize) for shape, dtype in shapes]
+    copied = IN_PLACE if is_in_place else BY_KERNEL
+    strides = (out, indices, updates)
+    return _Plain(
+        plan(shape, dtype, element, indices_shape, index_type, strides, reduction, mode, copied, spent), element
+    )
+
+
+def _takes(out: Any, x: Array, indices: Array, updates: Array) -> bool:
+    """Return whether out is x, or a packed array of its kind that shares no memory with it; refuse what it may not be."""
+    if out is not x:
+        if type(out) is not np.ndarray or out.shape != x.shape or out.dtype is not x.dtype:
+            return False
+        if out.flags.num & PLAIN != PLAIN or spans_meet(out, x):
+            return False
+    if out is indices or out is updates or not out.flags.num & indices.flags.num & updates.flags.num & OWNS_DATA:
+        check_apart("scatter_nd", "out", out, {"indices": indices, "updates": updates})
+    return True
+
+
+def _run_plain(plain: _Plain, x: Array, indices: Array, updates: Array, out: Array | None) -> Array:
+    """Run a call on packed arrays."""
+    chosen, element = plain
+    result = empty_result(x.shape, x.dtype) if out is None else out
+    flat_out = frombuffer(result, element)
+    flat_x = flat_out[:0] if result is x else frombuffer(x, element)
+    place = run(chosen, flat_x, frombuffer(indices, INDEX_WORD), frombuffer(updates, element), flat_out)
+    if place != VALID:
+        raise out_of_range(indices.flat[place], place, (indices.shape, indices.dtype), x.shape)
+    return result
+
+
+def settled(call: Call, out: Array) -> Call:
+    """Return the call with `out` as its x if both are the same elements."""
+    return call._replace(x=out) if call.x is not out and same_memory(call.x, out) else call
 
 
 def check(x: Any, indices: Any, updates: Any, reduction: Any, mode: Any) -> Call:
@@ -158,9 +237,11 @@ def check(x: Any, indices: Any, updates: Any, reduction: Any, mode: Any) -> Call
     return Call(x, indices, updates, reduction, mode)
 
 
-def allocate(call: Call, out: Array) -> Array:
-    """Return `out` if the result can be written to it, or refuse it."""
+def allocate(call: Call, out: Array | None) -> Array:
+    """Return the output: a new array, or `out` if the result can be written to it."""
     x = call.x
+    if out is None:
+        return empty_result(x.shape, x.dtype)
     out = check_output("scatter_nd", "out", out, x.shape, x.dtype)
     check_apart("scatter_nd", "out", out, {"indices": call.indices, "updates": call.updates})
     if not same_memory(x, out):

@@ -308,37 +308,51 @@ def run(
 
     x is empty if it is `out`, or if its layout differs from out's. Then `unlike` is (out, x).
     """
-    with chosen.workspace as scratch:
-        if chosen.validate:
-            chosen.validate(indices, chosen.work, scratch)
-            place = _reported(chosen.parts, scratch)
-            if place != VALID:
-                return place
-        if unlike is not None:
-            np.copyto(*unlike)
-        if chosen.partition and chosen.apply_buckets and _is_spread(chosen, scratch):
-            chosen.partition(indices, updates, chosen.work, scratch)
-            scratch[chosen.buckets.counter] = 0
-            chosen.apply_buckets(x, out, chosen.work, scratch)
-            return VALID
-        if chosen.copy:
-            chosen.copy(x, out)
-            x = x[:0]
-        target = out
-        if chosen.validation == SPECULATIVE:
-            target = scratch[chosen.targets.cell :].view(out.dtype)
-            if chosen.targets.count:
-                x = x if x.size else out
-            elif not x.size:
-                target[: out.size] = out
-        chosen.apply(x, indices, updates, target, chosen.work, scratch)
-        place = VALID if chosen.validation == BEFOREHAND else _reported(chosen.owners, scratch)
-        if target is not out and place == VALID:
-            if chosen.merge:
-                others = target[chosen.targets.step :]
-                chosen.merge.apply(x[:0], indices, others, target[: out.size], chosen.merge.work, scratch)
-            out[...] = target[: out.size]
-        return place
+    scratch = chosen.workspace.take()
+    place = _run_in(scratch, chosen, x, indices, updates, out, unlike)
+    chosen.workspace.give_back(scratch)
+    return place
+
+
+def _run_in(
+    scratch: Array,
+    chosen: Plan,
+    x: Array,
+    indices: Array,
+    updates: Array,
+    out: Array,
+    unlike: tuple[Array, Array] | None,
+) -> int:
+    if chosen.validate:
+        chosen.validate(indices, chosen.work, scratch)
+        place = _reported(chosen.parts, scratch)
+        if place != VALID:
+            return place
+    if unlike is not None:
+        np.copyto(*unlike)
+    if chosen.partition and chosen.apply_buckets and _is_spread(chosen, scratch):
+        chosen.partition(indices, updates, chosen.work, scratch)
+        scratch[chosen.buckets.counter] = 0
+        chosen.apply_buckets(x, out, chosen.work, scratch)
+        return VALID
+    if chosen.copy:
+        chosen.copy(x, out)
+        x = x[:0]
+    target = out
+    if chosen.validation == SPECULATIVE:
+        target = np.frombuffer(scratch, out.dtype, offset=CELL * chosen.targets.cell)
+        if chosen.targets.count:
+            x = x if x.size else out
+        elif not x.size:
+            target[: out.size] = out
+    chosen.apply(x, indices, updates, target, chosen.work, scratch)
+    place = VALID if chosen.validation == BEFOREHAND else _reported(chosen.owners, scratch)
+    if target is not out and place == VALID:
+        if chosen.merge:
+            others = target[chosen.targets.step :]
+            chosen.merge.apply(x[:0], indices, others, target[: out.size], chosen.merge.work, scratch)
+        out[...] = target[: out.size]
+    return place
 
 
 def _reported(parts: int, scratch: Array) -> int:

@@ -152,7 +152,8 @@ def _share_of_workspace(entry: Selection, problem: Problem) -> tuple[int, int]:
 
 def run(chosen: Plan, x: Array, values: Array, indices: Array) -> None:
     """Carry out a plan on the words of the arrays."""
-    with chosen.workspace as scratch:
-        chosen.run(x, values, indices, chosen.work, scratch)
-        if chosen.merge:
-            chosen.merge(x, values, indices, chosen.work, scratch)
+    scratch = chosen.workspace.take()
+    chosen.run(x, values, indices, chosen.work, scratch)
+    if chosen.merge:
+        chosen.merge(x, values, indices, chosen.work, scratch)
+    chosen.workspace.give_back(scratch)
