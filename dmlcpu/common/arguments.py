@@ -19,7 +19,7 @@ _BOOLS = (bool, np.bool_)
 
 def as_array(operator: str, field: str, value: Any) -> Array:
     """Return `value` as an array of fixed-size elements in native byte order and aligned, copied only if it must be."""
-    array: Array = value if type(value) is np.ndarray else _convert(operator, field, value)
+    array: Array = value if type(value) is np.ndarray else convert(operator, field, value)
     dtype = array.dtype
     if dtype.hasobject:
         found = type(value).__name__ if array.ndim == 0 else f"an array of dtype {dtype}"
@@ -29,7 +29,8 @@ def as_array(operator: str, field: str, value: Any) -> Array:
     return array if array.flags.aligned else array.copy()
 
 
-def _convert(operator: str, field: str, value: Any) -> Array:
+def convert(operator: str, field: str, value: Any) -> Array:
+    """Return what NumPy makes of a value that is not a plain array."""
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(f"{operator}: {field} is a masked array; allowed: an array without a mask")
     nulls = getattr(value, "null_count", 0)  # of Arrow's arrays, which NumPy would take for NaN
@@ -172,7 +173,7 @@ def as_array_like(operator: str, name: str, value: Any, other: str, dtype: np.dt
 
 def _from_list(operator: str, name: str, value: Any, allowed: str, dtype: np.dtype[Any]) -> Array:
     """Convert lists and numbers, but not what would lose a fraction, a digit or characters."""
-    given = _convert(operator, name, value)
+    given = convert(operator, name, value)
     try:
         with np.errstate(all="ignore"):
             array = np.asarray(given if hasattr(value, "__dlpack__") else value, dtype)

@@ -69,6 +69,14 @@ def make_launch(builder, address, parts, args: Any) -> types.intp:
 
 
 @emitted
+def keep_launch(builder, launch, address, args: Any):
+    """Write a launch of one part to an address, where it lasts as long as that memory."""
+    launch = builder.inttoptr(launch, _launch_type(args.type).as_pointer())
+    for number, value in ((_NEXT, _LONG(0)), (_PARTS, _LONG(1)), (_ADDRESS, address), (_ARGS, args)):
+        builder.store(value, _field(builder, launch, number))
+
+
+@emitted
 def take_part(builder, launch, args: Any) -> types.intp:
     """Return the number of the launch's next part, each once; from the number of parts on, none is left."""
     return _take(builder, builder.inttoptr(launch, _launch_type(args.type).as_pointer()))

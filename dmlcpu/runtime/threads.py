@@ -71,6 +71,11 @@ def budget(most: int | None = None) -> Budget:
     return awake if most is None or most >= awake.threads else awake._replace(threads=most)
 
 
+def most() -> Budget:
+    """Return the budget that no call may exceed: that of calls in a row, whatever limits a thread has."""
+    return (_budgets or _first_budgets()).awake
+
+
 def layer() -> Pool | NumbaLayer:
     """Return what runs the shares of a kernel call; it starts no thread before its first launch."""
     global _layer

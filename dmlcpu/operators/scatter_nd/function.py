@@ -2,12 +2,14 @@
 
 import functools
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dmlcpu.common.arguments import Array, as_array, as_array_like, check_apart, check_choice, check_output, same_memory
+from dmlcpu.common.bound import Steps
 from dmlcpu.common.stand_ins import stand_in
 from dmlcpu.errors import BindingError, IndexOutOfRangeError, UnsupportedError
 from dmlcpu.kernels.scatter_nd.work import VALID
@@ -25,6 +27,7 @@ from dmlcpu.operators.scatter_nd.plan import (
     plan,
     reduction_of,
     run,
+    steps as plan_steps,
 )
 from dmlcpu.reference import scatter_nd as reference_scatter_nd
 from dmlcpu.runtime.compilation import can_compile
@@ -135,7 +138,7 @@ def scatter_nd(
             return _run_plain(plain, x, indices, updates, out)
     call = check(x, indices, updates, reduction, mode)
     result = allocate(call, out)
-    execute(settled(call, result), result)
+    execute(call, result)
     return result
 
 
@@ -202,11 +205,6 @@ def _run_plain(plain: _Plain, x: Array, indices: Array, updates: Array, out: Arr
     return result
 
 
-def settled(call: Call, out: Array) -> Call:
-    """Return the call with `out` as its x if both are the same elements."""
-    return call._replace(x=out) if call.x is not out and same_memory(call.x, out) else call
-
-
 def check(x: Any, indices: Any, updates: Any, reduction: Any, mode: Any) -> Call:
     """Return the arguments in their plain forms, or refuse them."""
     x = as_array("scatter_nd", "x", x)
@@ -253,25 +251,61 @@ def execute(
     call: Call, out: Array, *, operator: str = "scatter_nd", field: str = "indices", most_threads: int | None = None
 ) -> None:
     """Run a call, in place if its x is out; an error about an index names `operator` and `field`."""
-    x, indices, updates, reduction, mode = call
-    if indices.itemsize < 4:
-        indices = indices.astype(np.int64)
+    if call.indices.itemsize < 4:
+        call = call._replace(indices=call.indices.astype(np.int64))
+    if call.x is not out and same_memory(call.x, out):
+        call = call._replace(x=out)
     if can_compile():
-        element = element_type(x, updates, out, reduction)
-        copied = IN_PLACE if x is out else BY_KERNEL if x.flags.num & out.flags.num & CONTIGUOUS else BY_NUMPY
-        strides, spent = (out.strides, indices.strides, updates.strides), budget(most_threads)
-        chosen = plan(x.shape, x.dtype, element, indices.shape, indices.dtype, strides, reduction, mode, copied, spent)
-        # T == 0: there are no indices, and each update goes to the one place there is. No updates: none is read.
-        flat_indices = words(indices, INDEX_WORD) if indices.size else np.zeros(2, INDEX_WORD)
-        flat_out = words(out, element) if out.size else np.zeros(1, element)
-        flat_updates = words(updates, element) if updates.size else flat_out
-        flat_x = words(x, element) if copied == BY_KERNEL and x.size else flat_out[:0]
-        unlike = (out, x) if copied == BY_NUMPY else None
-        place = run(chosen, flat_x, flat_indices, flat_updates, flat_out, unlike=unlike)
+        chosen = _plan_within(call, out, budget(most_threads))
+        place = run(chosen, *_words(call, out), unlike=_unlike(call, out))
     else:
         place = _by_reference(call, out)
     if place != VALID:
-        raise out_of_range(indices.flat[place], place, (indices.shape, indices.dtype), x.shape, operator, field)
+        raise _refusal(call, operator, field, place)
+
+
+def steps(call: Call, out: Array, given: Mapping[str, Any]) -> Steps | None:
+    """Return how a call runs on the same arrays again and again, or None if that takes all its checks."""
+    if any(getattr(call, name) is not given[name] for name in ("x", "indices", "updates")) or call.indices.itemsize < 4:
+        return None
+    if same_memory(call.x, out):
+        call = call._replace(x=out)
+    within, refusal = functools.partial(_plan_within, call, out), functools.partial(_refusal, call, "scatter_nd", "indices")
+    return plan_steps(within, refusal, *_words(call, out), unlike=_unlike(call, out))
+
+
+def _plan_within(call: Call, out: Array, spent: Budget) -> Plan:
+    x, indices, updates, reduction, mode = call
+    strides = (out.strides, indices.strides, updates.strides)
+    layout = (x.shape, x.dtype, element_type(x, updates, out, reduction), indices.shape, indices.dtype, strides)
+    return plan(*layout, reduction, mode, _copied(x, out), spent)
+
+
+def _copied(x: Array, out: Array) -> int:
+    return IN_PLACE if x is out else BY_KERNEL if x.flags.num & out.flags.num & CONTIGUOUS else BY_NUMPY
+
+
+def _unlike(call: Call, out: Array) -> tuple[Array, Array] | None:
+    """Return out and x if NumPy copies x."""
+    return (out, call.x) if _copied(call.x, out) == BY_NUMPY else None
+
+
+def _words(call: Call, out: Array) -> tuple[Array, Array, Array, Array]:
+    """Return the words of x, indices, updates and out."""
+    x, indices, updates, reduction, _ = call
+    element = element_type(x, updates, out, reduction)
+    # T == 0: there are no indices, and each update goes to the one place there is. No updates: none is read.
+    flat_indices = words(indices, INDEX_WORD) if indices.size else np.zeros(2, INDEX_WORD)
+    flat_out = words(out, element) if out.size else np.zeros(1, element)
+    flat_updates = words(updates, element) if updates.size else flat_out
+    flat_x = words(x, element) if _copied(x, out) == BY_KERNEL and x.size else flat_out[:0]
+    return flat_x, flat_indices, flat_updates, flat_out
+
+
+def _refusal(call: Call, operator: str, field: str, place: int) -> IndexOutOfRangeError:
+    """Return the error about the index at a place."""
+    indices = call.indices
+    return out_of_range(indices.flat[place], place, (indices.shape, indices.dtype), call.x.shape, operator, field)
 
 
 def _by_reference(call: Call, out: Array) -> int:

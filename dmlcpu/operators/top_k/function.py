@@ -1,6 +1,7 @@
 """TOP_K1: the k largest or smallest elements of each sequence, with their positions, in a stable order."""
 
 import functools
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,10 +21,11 @@ from dmlcpu.common.arguments import (
     check_type,
     type_name,
 )
+from dmlcpu.common.bound import Steps
 from dmlcpu.common.data_types import DATA_TYPES, INDICES, NUMBERS
 from dmlcpu.common.stand_ins import stand_in
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
-from dmlcpu.operators.top_k.plan import INDEX_WORD, Plan, plan, run
+from dmlcpu.operators.top_k.plan import INDEX_WORD, Plan, plan, run, steps as plan_steps
 from dmlcpu.reference import top_k as reference_top_k
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.compilation import can_compile
@@ -334,13 +336,30 @@ def execute(call: Call, out: tuple[Array, Array], *, most_threads: int | None = 
     # Computed before anything is written: outputs may share the memory of counts.
     beyond = None if call.counts is None else places_beyond(call.counts, call.k, axis)
     if can_compile():
-        strides = (x.strides, values.strides, indices.strides)
-        budget = threads.budget(most_threads)
-        options = (call.sorted, call.nan_last)
-        chosen = plan(x.shape, x.dtype, axis, call.k, call.largest, indices.itemsize, strides, budget, *options)
-        run(chosen, words(x, chosen.word), words(values, chosen.word), words(indices, INDEX_WORD))
+        chosen = _plan_within(call, out, threads.budget(most_threads))
+        run(chosen, *_words(call, out))
     else:
         nan = "last" if call.nan_last else "greatest"
         reference_top_k(x, call.k, axis=axis, largest=call.largest, nan=nan, index_dtype=indices.dtype, out=out)
     if beyond is not None:
         fill_behind(out, call.fill, beyond)
+
+
+def steps(call: Call, out: tuple[Array, Array], given: Mapping[str, Any]) -> Steps | None:
+    """Return how a call runs on the same arrays again and again, or None if that takes all its checks."""
+    if call.x is not given["x"] or call.counts is not None or out[0].size == 0:
+        return None
+    return plan_steps(functools.partial(_plan_within, call, out), *_words(call, out))
+
+
+def _plan_within(call: Call, out: tuple[Array, Array], budget: threads.Budget) -> Plan:
+    x, (values, indices) = call.x, out
+    strides = (x.strides, values.strides, indices.strides)
+    options = (call.sorted, call.nan_last)
+    return plan(x.shape, x.dtype, call.axis, call.k, call.largest, indices.itemsize, strides, budget, *options)
+
+
+def _words(call: Call, out: tuple[Array, Array]) -> tuple[Array, Array, Array]:
+    """Return the words of x, values and indices."""
+    word = np.dtype(f"u{call.x.itemsize}")
+    return words(call.x, word), words(out[0], word), words(out[1], INDEX_WORD)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dmlcpu.common.arguments import Array, type_name
+from dmlcpu.common.bound import Steps
 from dmlcpu.common.data_types import DATA_TYPES
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.top_k.choose import ELEMENTS_A_WINNER, INSERT_K, NAMES, choose as fastest, lockstep_work
@@ -20,6 +21,7 @@ from dmlcpu.kernels.top_k.table import Selection
 from dmlcpu.kernels.top_k.work import WORK, Problem
 from dmlcpu.kernels.walk import merge, walk_of
 from dmlcpu.runtime import threads
+from dmlcpu.runtime.kept_calls import kept_call
 from dmlcpu.runtime.memory import Workspace, first_word, word_strides
 from dmlcpu.runtime.records import CACHE_LINE, CELL, fill
 
@@ -67,7 +69,8 @@ class Plan:
     """The kernel and the work record for one shape, layout and type."""
 
     kernel: Selection
-    run: Callable[..., Any]  # the kernel, for the parts that the work is cut into
+    parts: int  # that the work is cut into
+    run: Callable[..., Any]  # the kernel, for these parts
     merge: Callable[..., Any] | None  # merges the results of split sequences
     work: Array  # the work record of the kernels
     word: np.dtype[Any]  # what the kernels see elements as
@@ -107,6 +110,7 @@ def plan(
         merge_parts = functools.partial(registry.find("top_k", "merge").kernel.share, 0, parts)
     return Plan(
         kernel=entry,
+        parts=parts,
         run=entry.kernel.for_parts(parts),
         merge=merge_parts,
         work=work,
@@ -157,3 +161,14 @@ def run(chosen: Plan, x: Array, values: Array, indices: Array) -> None:
     if chosen.merge:
         chosen.merge(x, values, indices, chosen.work, scratch)
     chosen.workspace.give_back(scratch)
+
+
+def steps(plan_within: Callable[[threads.Budget], Plan], *words: Array) -> Steps:
+    """Return how to run on the words of the same arrays again and again."""
+
+    def alone(chosen: Plan) -> Callable[[], None] | None:
+        if chosen.parts > 1:
+            return None
+        return kept_call(chosen.kernel.kernel, *words, chosen.work, chosen.workspace.make())
+
+    return Steps(plan_within, lambda chosen: run(chosen, *words), alone)
