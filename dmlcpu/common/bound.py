@@ -85,7 +85,7 @@ class BoundOperator:
     def _planned(self) -> None:
         steps = self._steps
         assert steps is not None
-        steps.run(steps.plan_within(threads.budget()))
+        steps.run(threads.plan_for_now(steps.plan_within))
 
     def __repr__(self) -> str:
         return f"<BoundOperator {self.operator}>"

@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Iterable
-from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
@@ -15,13 +14,13 @@ from dmlcpu.directml.checks import check_kind
 from dmlcpu.directml.enums import FeatureLevel, TensorFlags, full_name
 from dmlcpu.directml.feature_level import check_support
 from dmlcpu.directml.tensor import TensorDesc
+from dmlcpu.directml.usual import Usual
 from dmlcpu.errors import BindingError
 from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.memory import ALIGNED, C_CONTIGUOUS, OWNS_DATA, WRITEABLE, frombuffer, words
 
 _PACKED = C_CONTIGUOUS | ALIGNED
 _OWN = _PACKED | OWNS_DATA | WRITEABLE
-_LOOKS = attrgetter("__class__", "dtype", "shape", "flags.num")  # what decides whether an array fits as it is
 
 
 def compile_operator(desc: OperatorDesc, *, feature_level: FeatureLevel = FeatureLevel.LEVEL_6_4) -> "CompiledOperator":
@@ -137,6 +136,7 @@ class CompiledOperator:
         pairs = itertools.product(self._outputs, self._slots.values())
         self._alike = [(a.name, b.name) for a, b in pairs if a is not b and (a.dtype, a.shape) == (b.dtype, b.shape)]
         self._owned: Bound | None = None
+        self._usual: Usual | None = None
         if not self._owned_slots:
             self._own({})
 
@@ -144,13 +144,11 @@ class CompiledOperator:
         """Take over the owned tensors, and prepare how to run with them."""
         self._run = self.desc._make_run(owned)
         self._owned = owned
-        # What `_packed_words` looks for; nothing if the kernels also read owned tensors.
-        words = self._run.words if self._run.words.keys() <= self._slots.keys() else {}
-        self._packed = len(words)
-        if words:
-            slots = [self._slots[name] for name in words]
-            self._looks = [_LOOKS(np.empty(slot.shape, slot.dtype)) for slot in slots]
-            self._in_order = itemgetter(*words) if len(words) > 1 else lambda tensors: (tensors[slots[0].name],)
+        # There is no shorter way if the kernels also read owned tensors.
+        is_usual = self._run.packed and self._run.words and self._run.words.keys() <= self._slots.keys()
+        self._usual = (
+            Usual.of([self._slots[name] for name in self._run.words], self._alike, self._run) if is_usual else None
+        )
 
     def __repr__(self) -> str:
         return f"<CompiledOperator {self.desc.operator} at {full_name(self.feature_level)}>"
@@ -206,15 +204,16 @@ class CompiledOperator:
         TypeError
             If a value is of the wrong Python kind.
         """
+        usual = self._usual
+        if usual and len(tensors) == len(usual.words) and can_compile():
+            packed = usual.words_of(tensors)
+            if packed is not None:
+                return usual.run(tensors, packed)
         if self._owned is None:
             raise self._uninitialized()
         if self._arrays:
             tensors = self._by_element(tensors)
         run = self._run
-        if run.packed and 0 < len(tensors) == self._packed and can_compile():
-            packed = self._packed_words(tensors)
-            if packed is not None:
-                return run.packed(tensors, packed)
         bound, flags = self._checked(tensors, self._owned)
         if run.packed and (words := self._words(bound, flags)) is not None:
             return run.packed(bound, words)
@@ -306,26 +305,10 @@ class CompiledOperator:
 
     def _words(self, bound: Bound, flags: int) -> list[Array] | None:
         """Return the words of tensors, in the kernels' order, if all are packed."""
-        if not flags & _PACKED == _PACKED or not can_compile() or self._is_in_place(bound):
+        if flags & _PACKED != _PACKED or not can_compile() or self._is_in_place(bound):
             return None
         flat = frombuffer if flags & WRITEABLE else words
         return [flat(bound[name], word) for name, word in self._run.words.items()]
-
-    def _packed_words(self, tensors: Bound) -> list[Array] | None:
-        """Return the words of tensors that are all packed, different arrays: most programs bind such ones.
-
-        They are compared all at once. This takes 2 us less than to bind them one by one (top_k, Zen 4).
-        """
-        try:
-            arrays = self._in_order(tensors)
-        except KeyError:
-            return None
-        if list(map(_LOOKS, arrays)) != self._looks:
-            return None
-        for one, other in self._alike:
-            if tensors[one] is tensors[other]:
-                return None
-        return list(map(frombuffer, arrays, self._run.words.values()))
 
     def _is_in_place(self, bound: Bound) -> bool:
         return self._in_place is not None and bound[self._in_place[0]] is bound[self._in_place[1]]

@@ -16,8 +16,8 @@ from dmlcpu.runtime.compilation import can_compile
 def bind(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> BoundOperator:
     """Bind an operator's function to its arguments, for calls that repeat on the same memory.
 
-    All checks, views and plans are made once. Each call of the result runs the kernel on the values that the arrays have
-    at that time.
+    All checks, views and plans are made once. Each call of the result runs the kernel on the values that the arrays
+    have at that time.
 
     Parameters
     ----------
@@ -88,7 +88,9 @@ def _own(operator: str, name: str, value: Any) -> Any:
         return value if isinstance(value, np.ma.MaskedArray) else own_view(value)  # the checks refuse a masked one
     if isinstance(value, list | tuple):
         return copy.deepcopy(value)
-    is_array = not isinstance(value, np.generic | type) and (hasattr(value, "__array__") or hasattr(value, "__dlpack__"))
+    is_array = not isinstance(value, np.generic | type) and (
+        hasattr(value, "__array__") or hasattr(value, "__dlpack__")
+    )
     return convert(operator, name, value) if is_array else value
 
 

@@ -1,6 +1,7 @@
 """What the descs of products of 8-bit matrices share: A, B, Output, and what A's rows and B's columns have."""
 
 from functools import lru_cache, partial
+from math import inf
 from operator import itemgetter
 from typing import Any, ClassVar
 
@@ -104,14 +105,15 @@ class ProductDesc(OperatorDesc):
             return mine
 
         def check_words(bound: Bound, mine: list[Array]) -> None:
-            for name, place in zip(scales, scale_places, strict=True):
-                if not are_positive(mine[place]):
+            for name, place in scale_places:
+                scale = mine[place]
+                if not (0 < scale.item() < inf if scale.size == 1 else are_positive(scale)):
                     check_scale(self.operator, dml_name(name), bound[name])
 
         def packed(bound: Bound, words: list[Array]) -> Array:
             mine = given_with(words)
             check_words(bound, mine)
-            run(plan_within(threads.budget()), *mine)
+            run(threads.plan_for_now(plan_within), *mine)
             out: Array = bound["output_tensor"]
             return out
 
@@ -121,7 +123,7 @@ class ProductDesc(OperatorDesc):
 
         words = {field.name: word_of(tensor.dtype) for field, tensor in self.tensors() if field.name not in owned}
         names, arrays = list(given), list(given.values())
-        places, scale_places = [names.index(name) for name in words], [names.index(name) for name in scales]
+        places, scale_places = [names.index(name) for name in words], [(name, names.index(name)) for name in scales]
         return Run(general, packed, words, steps)
 
     def _given(self, owned: Bound) -> Bound:

@@ -11,9 +11,8 @@ import numpy as np
 from dmlcpu import reference
 from dmlcpu.common.arguments import Array, check_apart, check_output
 from dmlcpu.common.bound import Steps
-from dmlcpu.kernels.gemm.scales import are_positive
 from dmlcpu.products.packing import PackedMatrix, unpack
-from dmlcpu.products.plan import flat, plan_for, run, steps as plan_steps, words_of
+from dmlcpu.products.plan import plan_for, run, steps as plan_steps, words_of
 from dmlcpu.products.quantization import check_matrix, check_scale, common_batch, scale, zero_point
 from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.memory import PLAIN, spans_meet
@@ -141,8 +140,8 @@ def execute(call: Call, out: Array, *, most_threads: int | None = None) -> None:
         return
     function = getattr(reference, call.operator)
     given = call._replace(b=unpack(call.b) if isinstance(call.b, PackedMatrix) else call.b)._asdict()
-    operands = {name: given[name] for name in inspect.signature(function).parameters if name in OPERANDS}
-    function(**operands, out_dtype=out.dtype, out=out)
+    named = {name: given[name] for name in inspect.signature(function).parameters if name in OPERANDS}
+    function(**named, out_dtype=out.dtype, out=out)
 
 
 def steps(call: Call, out: Array, given: Mapping[str, Any]) -> Steps | None:
@@ -159,12 +158,11 @@ def steps(call: Call, out: Array, given: Mapping[str, Any]) -> Steps | None:
                 return None
             parameters[place] = array.reshape(used.shape)  # the array itself, where `check` has copied it
             if name.endswith("scale"):
-                scales.append((name, flat(parameters[place])))
+                scales.append((name, array))
     operands = (call.a, call.b, tuple(parameters), out.reshape(call.matrix))
 
     def check_scales() -> None:
-        for name, scale in scales:
-            if not are_positive(scale):
-                check_scale(call.operator, name, scale)
+        for name, array in scales:
+            check_scale(call.operator, name, array)
 
     return plan_steps(partial(plan_for, call.operator, *operands), check_scales, *words_of(*operands))

@@ -19,9 +19,9 @@ from dmlcpu.products.packing import PackedMatrix
 from dmlcpu.products.plan import BYTE, NO_BYTES, NO_CELLS, Layout, Plan, flat, plan, run, word_of
 from dmlcpu.products.quantization import Shape, check_matrix, check_scale, scale, spread, zero_point
 from dmlcpu.runtime.compilation import can_compile
-from dmlcpu.runtime.memory import OWNS_DATA, PLAIN, frombuffer, packed_strides, spans_meet
+from dmlcpu.runtime.memory import PLAIN, frombuffer, packed_strides, spans_meet
 from dmlcpu.runtime.results import empty_result
-from dmlcpu.runtime.threads import Budget, budget
+from dmlcpu.runtime.threads import Budget, budget, most
 
 ResultType = Callable[[str, Any, Any, np.dtype[Any]], np.dtype[Any]]
 
@@ -72,7 +72,10 @@ def multiply_plain(
         flats, shapes, dtype = _numbers(operator, result_type, a.dtype, b.dtype, out_dtype, *parameters)
         if arrays:
             flats, shapes = _with_arrays(operator, flats, shapes, arrays)
-        plain = _plain(operator, a.shape, a.dtype, b.shape, b.dtype, form, is_exact, shapes, dtype, budget())
+        kinds = (operator, a.shape, a.dtype, b.shape, b.dtype, form, is_exact, shapes, dtype)
+        plain = _plain(*kinds, most())
+        if plain and not plain.plan.is_single:
+            plain = _plain(*kinds, budget())
     except TypeError:  # an argument that is not hashable, or refused: `check` says what is wrong with it
         return None
     if plain is None or (out is not None and not _takes(operator, out, plain.shape, dtype, (a, b), arrays)):
@@ -87,7 +90,7 @@ def multiply_plain(
 def _without_arrays(
     parameters: tuple[Any, ...], types: tuple[Any, ...], arrays: list[tuple[int, Array]]
 ) -> tuple[Any, ...]:
-    """Return parameters with arrays of one element as numbers, and 1 in place of larger ones, which go into `arrays`."""
+    """Return parameters with numbers for arrays: 1 for those of several elements, which go into `arrays`."""
     found = list(parameters)
     for place, value in enumerate(parameters):
         if type(value) is np.ndarray and value.dtype is types[place]:
@@ -123,7 +126,7 @@ def _takes(
     matrices: tuple[Any, Any],
     arrays: list[tuple[int, Array]],
 ) -> bool:
-    """Return whether the result can be written to `out` at once: it is packed, and certainly apart from all operands."""
+    """Return whether the result can be written to `out` at once: it is packed, and apart from all operands."""
     if type(out) is not np.ndarray or check_output(operator, "out", out, shape, dtype) is not out:
         return False
     others = [*matrices, *[array for _, array in arrays]]
@@ -171,7 +174,8 @@ def _plain(
     wanted = (shapes.rows, shapes.rows, shapes.columns, shapes.columns, shapes.y_rows, shapes.y_rows)
     spreads = tuple(
         [
-            shape and spread(operator, PARAMETERS[place], stand_in(shape, BYTE), wanted[place], place not in (2, 3)).shape
+            shape
+            and spread(operator, PARAMETERS[place], stand_in(shape, BYTE), wanted[place], place not in (2, 3)).shape
             for place, shape in enumerate(parameters)
         ]
     )

@@ -53,8 +53,8 @@ class Plan:
     """The kernel and the work record for one set of shapes and layouts."""
 
     kernel: Product
-    parts: int  # that the work is cut into
-    run: Callable[..., Any]  # the kernel, for these parts
+    is_single: bool  # the work is one part
+    run: Callable[..., Any]  # the kernel, for the parts that the work is cut into
     work: NDArray[np.int64]  # the work record
     workspace: Workspace
 
@@ -89,7 +89,7 @@ def plan(
     is_wide = problem.depth > NARROW and not (product.epilogue.wraps and out.dtype.itemsize == 4)
     return Plan(
         product,
-        threads,
+        threads == 1,
         product.kernel.for_parts(threads),
         fill(
             WORK,
@@ -247,7 +247,7 @@ def steps(plan_within: Callable[[Budget], Plan], check: Callable[[], None], *arr
         run(chosen, *arrays)
 
     def alone(chosen: Plan) -> Callable[[], None] | None:
-        if chosen.parts > 1:
+        if not chosen.is_single:
             return None
         call = kept_call(chosen.kernel.kernel, *arrays, chosen.work, chosen.workspace.make())
 

@@ -19,13 +19,13 @@ _ENTRY, _LAUNCH = 0, 1  # cells of a kept call; the launch begins with the numbe
 _ARRAY_CELLS, _OTHER_CELLS = 7, 4  # of a one-dimensional array in a launch; of the rest
 
 
-def _keep(cells, address, args):
+def _keep(cells, address, args):  # type: ignore[no-untyped-def]
     """Write a launch of one part, and its entry."""
     keep_launch(address_of(cells, _LAUNCH), address, args)
     cells[_ENTRY] = entry_of(args)
 
 
-def _call(cells, scratch):
+def _call(cells, scratch):  # type: ignore[no-untyped-def]
     """Do the part of a kept launch. A counter at the start of the workspace is set to 0, for kernels that have one."""
     cells[_LAUNCH] = 0
     scratch[0] = 0

@@ -40,9 +40,9 @@ _local = _Kept()
 class Workspace:
     """At least `cells` int64 of uninitialised, 64-byte aligned memory for one call.
 
-    A call takes a block and, when it is done, gives it back. Each thread keeps one block for its next call, unless it is
-    too large. A nested call (signal handler, finalizer) finds no kept block and allocates one. A call that an exception
-    ends gives nothing back, so its block is freed.
+    A call takes a block and, when it is done, gives it back. Each thread keeps one block for its next call, unless it
+    is too large. A nested call (signal handler, finalizer) finds no kept block and allocates one. A call that an
+    exception ends gives nothing back, so its block is freed.
 
     A plan has one workspace for all its calls, from any thread. Two calls take half the time of a ``with``.
     """

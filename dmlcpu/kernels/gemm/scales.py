@@ -1,4 +1,4 @@
-"""The check of scales: calls with arrays of them make it each time, so NumPy's would take longer than small products."""
+"""The check of scales: each call with arrays of them makes it, and NumPy would take as long as a small product."""
 
 import functools
 from typing import Any

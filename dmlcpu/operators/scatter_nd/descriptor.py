@@ -17,7 +17,8 @@ from dmlcpu.errors import IndexOutOfRangeError
 from dmlcpu.kernels.scatter_nd.work import VALID
 from dmlcpu.operators.scatter_nd.function import Call, execute, out_of_range
 from dmlcpu.operators.scatter_nd.layout import INDEX_WORD
-from dmlcpu.operators.scatter_nd.plan import BY_KERNEL, plan, run, steps as plan_steps
+from dmlcpu.operators.scatter_nd.plan import BY_KERNEL, plan, run
+from dmlcpu.operators.scatter_nd.steps import steps as plan_steps
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.memory import packed_strides
 
@@ -168,7 +169,7 @@ class ScatterNDOperatorDesc(OperatorDesc):
             return out_of_range(value, place, (shapes[1], index_type), shapes[0], self.operator, "IndicesTensor")
 
         def packed(bound: Bound, words: list[Array]) -> Array:
-            place = run(plan_within(threads.budget()), *words)
+            place = run(threads.plan_for_now(plan_within), *words)
             if place != VALID:
                 raise refusal(bound, place)
             out: Array = bound["output_tensor"]

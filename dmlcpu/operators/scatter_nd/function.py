@@ -27,13 +27,13 @@ from dmlcpu.operators.scatter_nd.plan import (
     plan,
     reduction_of,
     run,
-    steps as plan_steps,
 )
+from dmlcpu.operators.scatter_nd.steps import steps as plan_steps
 from dmlcpu.reference import scatter_nd as reference_scatter_nd
 from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.memory import OWNS_DATA, PLAIN, frombuffer, packed_strides, spans_meet, words
 from dmlcpu.runtime.results import empty_result
-from dmlcpu.runtime.threads import Budget, budget
+from dmlcpu.runtime.threads import Budget, budget, most
 
 
 class Call(NamedTuple):
@@ -127,23 +127,41 @@ def scatter_nd(
     >>> dmlcpu.scatter_nd(bins, [[0], [2], [2]], [1, 1, 1], reduction="add", out=bins)
     array([1, 0, 2])
     """
-    is_plain = type(x) is type(indices) is type(updates) is np.ndarray
-    if is_plain and x.flags.num & indices.flags.num & updates.flags.num & PLAIN == PLAIN:
-        shapes = (x.shape, x.dtype, indices.shape, indices.dtype, updates.shape, updates.dtype)
-        try:
-            plain = _plain(*shapes, reduction, mode, out is x, budget())
-        except TypeError:  # an argument that is not hashable, or refused: `check` says what is wrong with it
-            plain = None
-        if plain and (out is None or _takes(out, x, indices, updates)):
-            return _run_plain(plain, x, indices, updates, out)
+    if type(x) is np.ndarray and type(indices) is np.ndarray and type(updates) is np.ndarray:
+        found = _run_plain(x, indices, updates, reduction, mode, out)
+        if found is not None:
+            return found
     call = check(x, indices, updates, reduction, mode)
     result = allocate(call, out)
     execute(call, result)
     return result
 
 
+def _run_plain(x: Array, indices: Array, updates: Array, reduction: Any, mode: Any, out: Any) -> Array | None:
+    """Run a call on packed arrays; return None, and do nothing, if a call has to be looked at more closely."""
+    if x.flags.num & indices.flags.num & updates.flags.num & PLAIN != PLAIN:
+        return None
+    kinds: tuple[Any, ...] = (x.shape, x.dtype, indices.shape, indices.dtype, updates.shape, updates.dtype)
+    try:
+        plain = _plain(*kinds, reduction, mode, out is x, most())
+        if plain and not plain.plan.is_single:
+            plain = _plain(*kinds, reduction, mode, out is x, budget())
+    except TypeError:  # an argument that is not hashable, or refused: `check` says what is wrong with it
+        return None
+    if plain is None or (out is not None and not _takes(out, x, indices, updates)):
+        return None
+    chosen, element = plain
+    result: Array = empty_result(x.shape, x.dtype) if out is None else out
+    flat_out = frombuffer(result, element)
+    flat_x = flat_out[:0] if result is x else frombuffer(x, element)
+    place = run(chosen, flat_x, frombuffer(indices, INDEX_WORD), frombuffer(updates, element), flat_out)
+    if place != VALID:
+        raise out_of_range(indices.flat[place], place, (indices.shape, indices.dtype), x.shape)
+    return result
+
+
 class _Plain(NamedTuple):
-    """How a call on packed arrays is carried out. It is looked up by what the arguments are, and checks nothing more."""
+    """How a call on packed arrays is carried out: it is looked up, and the arguments need no further check."""
 
     plan: Plan
     element: np.dtype[Any]
@@ -163,9 +181,10 @@ def _plain(
     is_in_place: bool,
     spent: Budget,
 ) -> _Plain | None:
-    """Return how calls with such arguments are carried out, or None if that is not by a kernel on the arrays as they are."""
+    """Return how calls with such arguments are carried out, or None if no kernel reads the arrays as they are."""
     shapes = ((shape, dtype), (indices_shape, index_type), (updates_shape, updates_type))
-    check(*[stand_in(*each) for each in shapes], reduction, mode)
+    x, indices, updates = [stand_in(*each) for each in shapes]
+    check(x, indices, updates, reduction, mode)
     is_aligned = reduction != "none" or dtype.alignment > 1 or dtype.itemsize == 1
     is_native = dtype.isnative and index_type.isnative and updates_type.isnative
     if not (is_aligned and is_native and can_compile()) or index_type.itemsize < 4:
@@ -173,16 +192,15 @@ def _plain(
     if 0 in (*shape, *indices_shape, *updates_shape):
         return None
     element = aligned_type(dtype, reduction)
-    out, indices, updates = [packed_strides(shape, dtype.itemsize) for shape, dtype in shapes]
+    strides = tuple([packed_strides(each, kind.itemsize) for each, kind in shapes])
     copied = IN_PLACE if is_in_place else BY_KERNEL
-    strides = (out, indices, updates)
     return _Plain(
         plan(shape, dtype, element, indices_shape, index_type, strides, reduction, mode, copied, spent), element
     )
 
 
 def _takes(out: Any, x: Array, indices: Array, updates: Array) -> bool:
-    """Return whether out is x, or a packed array of its kind that shares no memory with it; refuse what it may not be."""
+    """Return whether out is x, or packed and apart from x; refuse what shares memory with the others."""
     if out is not x:
         if type(out) is not np.ndarray or out.shape != x.shape or out.dtype is not x.dtype:
             return False
@@ -191,18 +209,6 @@ def _takes(out: Any, x: Array, indices: Array, updates: Array) -> bool:
     if out is indices or out is updates or not out.flags.num & indices.flags.num & updates.flags.num & OWNS_DATA:
         check_apart("scatter_nd", "out", out, {"indices": indices, "updates": updates})
     return True
-
-
-def _run_plain(plain: _Plain, x: Array, indices: Array, updates: Array, out: Array | None) -> Array:
-    """Run a call on packed arrays."""
-    chosen, element = plain
-    result = empty_result(x.shape, x.dtype) if out is None else out
-    flat_out = frombuffer(result, element)
-    flat_x = flat_out[:0] if result is x else frombuffer(x, element)
-    place = run(chosen, flat_x, frombuffer(indices, INDEX_WORD), frombuffer(updates, element), flat_out)
-    if place != VALID:
-        raise out_of_range(indices.flat[place], place, (indices.shape, indices.dtype), x.shape)
-    return result
 
 
 def check(x: Any, indices: Any, updates: Any, reduction: Any, mode: Any) -> Call:
@@ -270,7 +276,10 @@ def steps(call: Call, out: Array, given: Mapping[str, Any]) -> Steps | None:
         return None
     if same_memory(call.x, out):
         call = call._replace(x=out)
-    within, refusal = functools.partial(_plan_within, call, out), functools.partial(_refusal, call, "scatter_nd", "indices")
+    within, refusal = (
+        functools.partial(_plan_within, call, out),
+        functools.partial(_refusal, call, "scatter_nd", "indices"),
+    )
     return plan_steps(within, refusal, *_words(call, out), unlike=_unlike(call, out))
 
 

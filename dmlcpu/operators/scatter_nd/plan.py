@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from dmlcpu.common.arguments import Array, type_name
-from dmlcpu.common.bound import Steps
 from dmlcpu.common.data_types import DATA_TYPES
 from dmlcpu.errors import UnsupportedError
 from dmlcpu.kernels import registry
@@ -34,7 +33,6 @@ from dmlcpu.kernels.scatter_nd.work import (
     WORK,
 )
 from dmlcpu.operators.scatter_nd.layout import Fields, Tensors, layout_of, tensors_of
-from dmlcpu.runtime.kept_calls import kept_call
 from dmlcpu.runtime.memory import C_CONTIGUOUS, F_CONTIGUOUS, Workspace, packed_strides, second_level_cache
 from dmlcpu.runtime.records import CACHE_LINE, CELL, fill
 from dmlcpu.runtime.threads import Budget
@@ -139,6 +137,7 @@ class Plan:
     apply: Callable[..., Any]
     partition: Callable[..., Any] | None
     apply_buckets: Callable[..., Any] | None
+    is_single: bool  # the work of each kernel is one part
     parts: int  # shares of the updates
     owners: int  # shares of the output
     validation: int  # BEFOREHAND, BY_BLOCK or SPECULATIVE
@@ -190,6 +189,7 @@ def plan(
         apply=_kernel("apply", owners),
         partition=_kernel("partition", parts) if buckets.count else None,
         apply_buckets=_kernel("apply_buckets", parts) if buckets.count else None,
+        is_single=parts == owners == copies == 1,
         parts=parts,
         owners=owners,
         validation=validation,
@@ -355,49 +355,6 @@ def _run_in(
             chosen.merge.apply(x[:0], indices, others, target[: out.size], chosen.merge.work, scratch)
         out[...] = target[: out.size]
     return place
-
-
-def steps(
-    plan_within: Callable[[Budget], Plan],
-    refusal: Callable[[int], Exception],
-    *words: Array,
-    unlike: tuple[Array, Array] | None = None,
-) -> Steps:
-    """Return how to run on the words of the same arrays again and again; refusal: of an index at a place."""
-
-    def planned(chosen: Plan) -> None:
-        place = run(chosen, *words, unlike=unlike)
-        if place != VALID:
-            raise refusal(place)
-
-    def alone(chosen: Plan) -> Callable[[], None] | None:
-        if chosen.owners > 1 or chosen.validate or chosen.partition or chosen.copy or unlike or chosen.targets.count:
-            return None
-        return _alone(chosen, refusal, *words)
-
-    return Steps(plan_within, planned, alone)
-
-
-def _alone(
-    chosen: Plan, refusal: Callable[[int], Exception], x: Array, indices: Array, updates: Array, out: Array
-) -> Callable[[], None]:
-    """Return a function that carries out a plan of one kernel and one part, in workspace of its own."""
-    scratch, is_speculative = chosen.workspace.make(), chosen.validation == SPECULATIVE
-    target = np.frombuffer(scratch, out.dtype, out.size, CELL * chosen.targets.cell) if is_speculative else out
-    kernel = registry.find("scatter_nd", "apply").kernel
-    call = kept_call(kernel, x, indices, updates, target, chosen.work, scratch)
-    starts_from_out = is_speculative and not x.size
-
-    def again() -> None:
-        if starts_from_out:
-            target[...] = out
-        call()
-        if chosen.validation != BEFOREHAND and (place := scratch.item(0)) != VALID:
-            raise refusal(place)
-        if is_speculative:
-            out[...] = target
-
-    return again
 
 
 def _reported(parts: int, scratch: Array) -> int:

@@ -79,8 +79,8 @@ class _TopKBase(OperatorDesc):
             return outputs
 
         def packed(bound: Bound, words: list[Array]) -> TopK:
-            run(plan_within(threads.budget()), *words)
-            return result(bound)
+            run(threads.plan_for_now(plan_within), *words)
+            return TopK(bound["output_value_tensor"], bound["output_index_tensor"])
 
         def steps(_bound: Bound, words: list[Array]) -> Steps:
             return plan_steps(plan_within, *words)

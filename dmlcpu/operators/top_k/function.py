@@ -161,7 +161,10 @@ def top_k(
     """
     if type(x) is np.ndarray and x.flags.num & PLAIN == PLAIN and type(k) is int:
         try:
-            plain = _plain(x.shape, x.dtype, k, axis, mode, largest, sorted, nan, index_dtype, threads.budget())
+            options: tuple[Any, ...] = (x.shape, x.dtype, k, axis, mode, largest, sorted, nan, index_dtype)
+            plain = _plain(*options, threads.most())
+            if plain and not plain.plan.is_single:
+                plain = _plain(*options, threads.budget())
         except TypeError:  # an argument that is not hashable, or refused: `check` says what is wrong with it
             plain = None
         if plain:
@@ -178,7 +181,7 @@ def top_k(
 
 
 class _Plain(NamedTuple):
-    """How a call on packed arrays is carried out. It is looked up by what the arguments are, and checks nothing more."""
+    """How a call on packed arrays is carried out: it is looked up, and the arguments need no further check."""
 
     shape: tuple[int, ...]  # of the winners
     dtype: np.dtype[Any]
@@ -204,7 +207,7 @@ def _plain(
     index_dtype: Any,
     budget: threads.Budget,
 ) -> _Plain | None:
-    """Return how calls with such arguments are carried out, or None if that is not by a kernel on the arrays as they are."""
+    """Return how calls with such arguments are carried out, or None if no kernel reads the arrays as they are."""
     if not dtype.isnative or not can_compile():
         return None
     call = check(stand_in(shape, dtype), k, axis, mode, largest, sorted, nan, None, index_dtype)
@@ -322,7 +325,12 @@ def _allocate(x: Array, shape: tuple[int, ...], index_dtype: np.dtype[Any], out:
     values = check_output("top_k", "out[0]", values, shape, x.dtype)
     indices = check_output("top_k", "out[1]", indices, shape, index_dtype)
     # Different arrays that own their data share none.
-    if values is indices or values is x or indices is x or not values.flags.num & indices.flags.num & x.flags.num & OWNS_DATA:
+    if (
+        values is indices
+        or values is x
+        or indices is x
+        or not values.flags.num & indices.flags.num & x.flags.num & OWNS_DATA
+    ):
         check_apart("top_k", "out[0]", values, {"x": x, "out[1]": indices})
         check_apart("top_k", "out[1]", indices, {"x": x})
     return TopK(values, indices)

@@ -69,8 +69,8 @@ class Plan:
     """The kernel and the work record for one shape, layout and type."""
 
     kernel: Selection
-    parts: int  # that the work is cut into
-    run: Callable[..., Any]  # the kernel, for these parts
+    is_single: bool  # the work is one part
+    run: Callable[..., Any]  # the kernel, for the parts that the work is cut into
     merge: Callable[..., Any] | None  # merges the results of split sequences
     work: Array  # the work record of the kernels
     word: np.dtype[Any]  # what the kernels see elements as
@@ -110,7 +110,7 @@ def plan(
         merge_parts = functools.partial(registry.find("top_k", "merge").kernel.share, 0, parts)
     return Plan(
         kernel=entry,
-        parts=parts,
+        is_single=parts == 1,
         run=entry.kernel.for_parts(parts),
         merge=merge_parts,
         work=work,
@@ -167,7 +167,7 @@ def steps(plan_within: Callable[[threads.Budget], Plan], *words: Array) -> Steps
     """Return how to run on the words of the same arrays again and again."""
 
     def alone(chosen: Plan) -> Callable[[], None] | None:
-        if chosen.parts > 1:
+        if not chosen.is_single:
             return None
         return kept_call(chosen.kernel.kernel, *words, chosen.work, chosen.workspace.make())
 
