@@ -1,5 +1,6 @@
 """Operators bound to memory: checks, views and plans are made once, and calls only run."""
 
+import contextlib
 import threading
 import weakref
 from collections.abc import Callable, Iterable
@@ -105,7 +106,12 @@ def holds(value: Any) -> list[Any]:
     held.append(weakref.ref(owner))  # NumPy never resizes an array that has a weak reference
     # PyTorch's tensor lets go of its memory when it is given other memory (`set_`): the storage does not.
     storage = getattr(owner.base, "untyped_storage", None)
-    return held if storage is None else [*held, storage()]
+    if storage is not None:
+        held.append(storage())
+    # `numpy.ndarray(..., buffer)` itself does not keep a bytearray or mmap from being resized.
+    with contextlib.suppress(TypeError):
+        held.append(memoryview(owner.base))
+    return held
 
 
 def own_view(array: Array) -> Array:

@@ -339,6 +339,8 @@ def _allocate(x: Array, shape: tuple[int, ...], index_dtype: np.dtype[Any], out:
 def execute(call: Call, out: tuple[Array, Array], *, most_threads: int | None = None) -> None:
     """Run a call on arrays of any strides."""
     x, axis, (values, indices) = call.x, call.axis, out
+    if call.counts is not None and call.k != values.shape[axis]:
+        call = _within_places(call, values.shape[axis])
     if values.size == 0:
         return
     # Computed before anything is written: outputs may share the memory of counts.
@@ -351,6 +353,13 @@ def execute(call: Call, out: tuple[Array, Array], *, most_threads: int | None = 
         reference_top_k(x, call.k, axis=axis, largest=call.largest, nan=nan, index_dtype=indices.dtype, out=out)
     if beyond is not None:
         fill_behind(out, call.fill, beyond)
+
+
+def _within_places(call: Call, places: int) -> Call:
+    """Return a call whose counts have changed since its outputs were bound."""
+    if call.k > places:
+        raise DmlError("top_k", "k", f"an array up to {call.k}", f"up to {places} (the places of the bound outputs)")
+    return call._replace(k=places)
 
 
 def steps(call: Call, out: tuple[Array, Array], given: Mapping[str, Any]) -> Steps | None:
