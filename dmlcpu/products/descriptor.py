@@ -119,7 +119,8 @@ class ProductDesc(OperatorDesc):
 
         def steps(bound: Bound, words: list[Array]) -> Steps:
             mine = given_with(words)
-            return plan_steps(plan_within, partial(check_words, bound, mine), *mine)
+            check_mine = partial(check_words, bound, mine) if scales else None
+            return plan_steps(plan_within, check_mine, [mine[place] for _, place in scale_places], *mine)
 
         words = {field.name: word_of(tensor.dtype) for field, tensor in self.tensors() if field.name not in owned}
         names, arrays = list(given), list(given.values())

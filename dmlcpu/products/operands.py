@@ -165,4 +165,6 @@ def steps(call: Call, out: Array, given: Mapping[str, Any]) -> Steps | None:
         for name, array in scales:
             check_scale(call.operator, name, array)
 
-    return plan_steps(partial(plan_for, call.operator, *operands), check_scales, *words_of(*operands))
+    arrays = [array.reshape(-1) for _, array in scales]
+    plan_within = partial(plan_for, call.operator, *operands)
+    return plan_steps(plan_within, check_scales if scales else None, arrays, *words_of(*operands))

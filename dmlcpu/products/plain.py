@@ -14,9 +14,10 @@ from dmlcpu.common.arguments import Array, check_output
 from dmlcpu.common.stand_ins import stand_in
 from dmlcpu.kernels.gemm.scales import are_positive
 from dmlcpu.kernels.gemm.table import ROWS
+from dmlcpu.kernels.gemm.work import COUNTER
 from dmlcpu.products.operands import ABSENT, PARAMETERS, shapes_of
 from dmlcpu.products.packing import PackedMatrix
-from dmlcpu.products.plan import BYTE, NO_BYTES, NO_CELLS, Layout, Plan, flat, plan, run, word_of
+from dmlcpu.products.plan import BYTE, NO_BYTES, NO_CELLS, Layout, Plan, flat, plan, word_of
 from dmlcpu.products.quantization import Shape, check_matrix, check_scale, scale, spread, zero_point
 from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.memory import PLAIN, frombuffer, packed_strides, spans_meet
@@ -27,7 +28,9 @@ ResultType = Callable[[str, Any, Any, np.dtype[Any]], np.dtype[Any]]
 
 _NUMBERS = frozenset({int, float, type(None), np.float32, np.float64, np.int8, np.uint8, type(ABSENT)})
 _SCALES = (0, 2, 4)  # places among the parameters
+_ARRAY = np.ndarray  # is looked up in half the time
 _FLOAT = np.dtype(np.float32)
+_BYTES = {np.dtype(np.int8), np.dtype(np.uint8)}
 
 
 class _Numbers(NamedTuple):
@@ -66,16 +69,21 @@ def multiply_plain(
         return None
     arrays: list[tuple[int, Array]] = []
     if not _NUMBERS.issuperset(map(type, parameters)):
-        out_dtype = result_type(operator, out_dtype, parameters[-1], a.dtype)
-        parameters = _without_arrays(parameters, (_FLOAT, a.dtype, _FLOAT, b.dtype, _FLOAT, out_dtype), arrays)
+        y_zero = parameters[-1]
+        if out_dtype is not None:
+            out_dtype = result_type(operator, out_dtype, y_zero, a.dtype)
+        elif type(y_zero) is np.ndarray and y_zero.dtype in _BYTES:
+            out_dtype = y_zero.dtype
+        kinds = (_FLOAT, a.dtype, _FLOAT, b.dtype, _FLOAT, out_dtype)
+        parameters = _without_arrays(parameters, kinds, arrays)
     try:
         flats, shapes, dtype = _numbers(operator, result_type, a.dtype, b.dtype, out_dtype, *parameters)
         if arrays:
             flats, shapes = _with_arrays(operator, flats, shapes, arrays)
-        kinds = (operator, a.shape, a.dtype, b.shape, b.dtype, form, is_exact, shapes, dtype)
-        plain = _plain(*kinds, most())
+        call = (operator, a.shape, a.dtype, b.shape, b.dtype, form, is_exact, shapes, dtype)
+        plain = _plain(*call, most())
         if plain and not plain.plan.is_single:
-            plain = _plain(*kinds, budget())
+            plain = _plain(*call, budget())
     except TypeError:  # an argument that is not hashable, or refused: `check` says what is wrong with it
         return None
     if plain is None or (out is not None and not _takes(operator, out, plain.shape, dtype, (a, b), arrays)):
@@ -83,21 +91,25 @@ def multiply_plain(
     chosen, shape, word = plain
     result = empty_result(shape, dtype) if out is None else out
     rhs = (frombuffer(b, BYTE), NO_CELLS, NO_CELLS) if form is ROWS else (NO_BYTES, b.panels, b.sums)
-    run(chosen, frombuffer(a, BYTE), *rhs, *flats, frombuffer(result, word))
+    scratch = chosen.workspace.take()  # `run` written out: it would pack all arguments once more
+    scratch[COUNTER] = 0
+    chosen.run(frombuffer(a, BYTE), *rhs, *flats, frombuffer(result, word), chosen.work, scratch)
+    chosen.workspace.give_back(scratch)
     return result
 
 
 def _without_arrays(
-    parameters: tuple[Any, ...], types: tuple[Any, ...], arrays: list[tuple[int, Array]]
+    parameters: tuple[Any, ...], kinds: tuple[Any, ...], arrays: list[tuple[int, Array]]
 ) -> tuple[Any, ...]:
     """Return parameters with numbers for arrays: 1 for those of several elements, which go into `arrays`."""
     found = list(parameters)
-    for place, value in enumerate(parameters):
-        if type(value) is np.ndarray and value.dtype is types[place]:
-            if value.size == 1:
+    for place, (value, kind) in enumerate(zip(parameters, kinds, strict=True)):
+        if type(value) is _ARRAY and value.dtype is kind:
+            size = value.size
+            if size == 1:
                 found[place] = value.item()
-            elif value.size and value.flags.num & PLAIN == PLAIN:
-                found[place] = 1.0 if place in _SCALES else 1
+            elif size and value.flags.num & PLAIN == PLAIN:
+                found[place] = 1
                 arrays.append((place, value))
     return tuple(found)
 

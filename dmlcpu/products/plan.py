@@ -15,11 +15,12 @@ from dmlcpu.common.bound import Steps
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.gemm.cut import SKINNY_SUMS, Cut, cut_skinny, cut_tiles
 from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK
+from dmlcpu.kernels.gemm.scales import check_scales
 from dmlcpu.kernels.gemm.table import ROWS, Product
 from dmlcpu.kernels.gemm.work import COUNTER, NARROW, SHARES, WORK, Problem, groups_of, panels_of
 from dmlcpu.kernels.walk import merge, walk_of
 from dmlcpu.products.packing import PackedMatrix, broadcast_strides, lhs_sign_flip, matrix_fields, rhs_sign_flip
-from dmlcpu.runtime.kept_calls import kept_call
+from dmlcpu.runtime.kept_calls import kept_call, kept_call_if
 from dmlcpu.runtime.memory import Workspace, second_level_cache, word_strides, words
 from dmlcpu.runtime.records import fill
 from dmlcpu.runtime.threads import Budget
@@ -36,7 +37,7 @@ _RUNS = 32
 # 4, two threads, AVX-512 and AVX2).
 _LEAST_SUMS = 2048
 BYTE = np.dtype(np.uint8)
-_ZERO, NO_BYTES, NO_CELLS = np.zeros(1, BYTE), np.empty(0, BYTE), np.empty(0, np.int64)
+_ONE, _ZERO, NO_BYTES, NO_CELLS = np.ones(1, np.float32), np.zeros(1, BYTE), np.empty(0, BYTE), np.empty(0, np.int64)
 PARAMETERS = ("a_scale", "a_zero", "b_scale", "b_zero", "y_scale", "y_zero")
 
 
@@ -239,21 +240,30 @@ def words_of(a: Array, b: Array | PackedMatrix, parameters: tuple[Array | None, 
     return [bytes_of(a), *rhs(b), *[flat(parameter) for parameter in parameters], words(out, word_of(out.dtype))]
 
 
-def steps(plan_within: Callable[[Budget], Plan], check: Callable[[], None], *arrays: Array) -> Steps:
-    """Return how to run on the same arrays again and again; check: refuses what scales have become meanwhile."""
+def steps(
+    plan_within: Callable[[Budget], Plan], check: Callable[[], None] | None, scales: list[Array], *arrays: Array
+) -> Steps:
+    """Return how to run on the same arrays again and again.
+
+    scales: those that may have changed meanwhile; check: refuses what is wrong with them.
+    """
 
     def planned(chosen: Plan) -> None:
-        check()
+        if check:
+            check()
         run(chosen, *arrays)
 
     def alone(chosen: Plan) -> Callable[[], None] | None:
         if not chosen.is_single:
             return None
-        call = kept_call(chosen.kernel.kernel, *arrays, chosen.work, chosen.workspace.make())
+        call = (chosen.kernel.kernel, *arrays, chosen.work, chosen.workspace.make())  # COUNTER is its first cell
+        if check is None:
+            return kept_call(*call)
+        checked = kept_call_if(check_scales, (*scales, *[_ONE] * (3 - len(scales)), np.zeros(1, np.int64)), *call)
 
         def again() -> None:
-            check()
-            call()  # which sets COUNTER to 0
+            while not checked():  # and `check` raises, unless another thread has made the scales good again
+                check()
 
         return again
 

@@ -77,6 +77,13 @@ def keep_launch(builder, launch, address, args: Any):
 
 
 @emitted
+def restart(builder, launch, counter):
+    """Let a kept launch begin with part 0 again, and set the int64 at the address `counter` to 0."""
+    for address in (launch, counter):  # a launch begins with _NEXT
+        builder.store(_LONG(0), builder.inttoptr(address, _LONG.as_pointer()))
+
+
+@emitted
 def take_part(builder, launch, args: Any) -> types.intp:
     """Return the number of the launch's next part, each once; from the number of parts on, none is left."""
     return _take(builder, builder.inttoptr(launch, _launch_type(args.type).as_pointer()))

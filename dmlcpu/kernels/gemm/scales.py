@@ -5,9 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from dmlcpu.runtime.jit import compile_kernel
+from dmlcpu.runtime.jit import compile_kernel, device
+from dmlcpu.runtime.kernel import kernel
 
 
+@device
 def _are_positive(scales):
     good = True
     for i in range(scales.size):
@@ -15,9 +17,19 @@ def _are_positive(scales):
     return good
 
 
+def _check(scales):
+    return _are_positive(scales)
+
+
+@kernel
+def check_scales(part, parts, a_scale, b_scale, y_scale, found):
+    """Write whether all scales are positive and finite."""
+    found[0] = _are_positive(a_scale) & _are_positive(b_scale) & _are_positive(y_scale)
+
+
 @functools.cache
 def _compiled() -> Any:
-    return compile_kernel(_are_positive)
+    return compile_kernel(_check)
 
 
 def are_positive(scales: np.ndarray) -> bool:
