@@ -3,10 +3,14 @@
 import copy
 import gc
 import mmap
+import os
 import pickle
+import textwrap
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import processes
 import pytest
 from samples import as_tuple, assert_same_bits, misaligned, strided, swapped
 
@@ -266,3 +270,68 @@ def test_what_is_bound_is_not_copied_or_pickled():
     for make in (pickle.dumps, copy.copy, copy.deepcopy):
         with pytest.raises(TypeError, match="top_k: a bound operator is bound to memory of this process"):
             make(run)
+
+
+@each_operator
+def test_several_threads_may_call(operator):
+    args, kwargs = CALLS[operator]()
+    expected = as_tuple(function(operator)(*args, **kwargs))
+    run = dmlcpu.bind(function(operator), *args, **kwargs)
+    with ThreadPoolExecutor(8) as pool:
+        for found in [pool.submit(lambda: [run() for _ in range(300)][-1]) for _ in range(8)]:
+            found.result()
+    assert_same_bits(as_tuple(run.outputs), expected)
+
+
+@each_operator
+def test_a_call_within_a_call_has_workspace_of_its_own(operator):
+    args, kwargs = CALLS[operator]()
+    expected = as_tuple(function(operator)(*args, **kwargs))
+    run = dmlcpu.bind(function(operator), *args, **kwargs)
+    with run._free:  # as a signal handler finds it in the middle of a call
+        for output in as_tuple(run.outputs):
+            output[...] = 77
+        assert_same_bits(as_tuple(run()), expected)
+    assert not run._free.locked()
+
+
+def test_a_refused_call_lets_the_next_one_run():
+    indices = np.array([[9]])
+    run = dmlcpu.bind(dmlcpu.scatter_nd, np.zeros(3), indices, np.ones(1))
+    with pytest.raises(IndexOutOfRangeError):
+        run()
+    assert not run._free.locked()
+    indices[...] = 1
+    assert run().tolist() == [0, 1, 0]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
+def test_a_forked_child_may_go_on():
+    code = """
+    import os
+    import numpy as np
+    import dmlcpu
+
+    x = np.array([1.0, 3.0, 2.0])
+    run = dmlcpu.bind(dmlcpu.top_k, x, 1)
+    with run._free:  # as if another thread called meanwhile
+        child = os.fork()
+    x[0] = 9 if child == 0 else 0
+    found = run().indices[0]
+    if child == 0:
+        os._exit(int(found))
+    print(found, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    """
+    assert processes.run(textwrap.dedent(code)).split() == ["1", "0"]
+
+
+def test_the_memory_of_a_tensor_outlives_other_memory_for_the_tensor():
+    torch = pytest.importorskip("torch")
+    for given in (lambda tensor: tensor, lambda tensor: tensor.numpy()):
+        tensor = torch.arange(5.0)
+        run = dmlcpu.bind(dmlcpu.top_k, given(tensor), 1)
+        with pytest.raises(RuntimeError, match="not resizable"):
+            tensor.resize_(1000)
+        tensor.set_(torch.zeros(5))
+        gc.collect()
+        assert run().indices == 4
