@@ -32,7 +32,8 @@ class Run(NamedTuple):
     general: Callable[[Bound], Any]
     packed: Callable[[Bound, list[Array]], Any] | None = None  # takes tensors, and the words of each
     words: Mapping[str, np.dtype[Any]] = MappingProxyType({})  # by tensor, in the kernels' order
-    steps: Callable[[Bound, list[Array]], Steps] | None = None  # of the same tensors and words, again and again
+    # Of the same tensors and words, again and again; here an operator may work in place.
+    steps: Callable[[Bound, list[Array]], Steps] | None = None
 
 
 def without_leading(dimensions: int) -> View:

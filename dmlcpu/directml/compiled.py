@@ -215,7 +215,7 @@ class CompiledOperator:
             tensors = self._by_element(tensors)
         run = self._run
         bound, flags = self._checked(tensors, self._owned)
-        if run.packed and (words := self._words(bound, flags)) is not None:
+        if run.packed and not self._is_in_place(bound) and (words := self._words(bound, flags)) is not None:
             return run.packed(bound, words)
         return run.general(bound)
 
@@ -305,7 +305,7 @@ class CompiledOperator:
 
     def _words(self, bound: Bound, flags: int) -> list[Array] | None:
         """Return the words of tensors, in the kernels' order, if all are packed."""
-        if flags & _PACKED != _PACKED or not can_compile() or self._is_in_place(bound):
+        if flags & _PACKED != _PACKED or not can_compile():
             return None
         flat = frombuffer if flags & WRITEABLE else words
         return [flat(bound[name], word) for name, word in self._run.words.items()]

@@ -75,6 +75,20 @@ def test_an_index_that_leaves_its_range_is_refused_before_anything_is_written(in
     np.testing.assert_array_equal(out, [[1, 11, 3, 10, 9, 6, 7, 12]])
 
 
+def test_a_scatter_in_place_is_planned_once(monkeypatch):
+    """What is not planned takes the longer way, `execute`."""
+    monkeypatch.setattr("dmlcpu.operators.scatter_nd.descriptor.execute", None)
+    x, indices, updates = scatter()
+    views = (lambda x: x, lambda x: x[:], lambda x: x.reshape(-1))
+    for out in [view(x) for view in views]:
+        run = compile_operator(small_scatter_desc()).bind(
+            input_tensor=x, indices_tensor=indices, updates_tensor=updates, output_tensor=out
+        )
+        x[...] = 0
+        run()
+        np.testing.assert_array_equal(x, [[0, 11, 0, 10, 9, 0, 0, 12]])
+
+
 SCALE = tensor("FLOAT32", 1, 1, 1, 1)
 
 

@@ -3,7 +3,7 @@ import weakref
 
 import numpy as np
 
-from dmlcpu.runtime.kept_calls import kept_call
+from dmlcpu.runtime.kept_calls import kept_call, kept_call_if
 from dmlcpu.runtime.kernel import kernel
 
 
@@ -36,3 +36,22 @@ def test_a_kept_call_holds_its_arrays():
     del again
     gc.collect()
     assert not any(each() is not None for each in held)
+
+
+@kernel
+def copy_first(part, parts, x, found):
+    found[0] = np.int64(x[0])
+
+
+def test_a_second_kept_call_follows_if_the_first_allows_it():
+    x, found = np.ones(3), np.full(1, 5)
+    y, scratch = np.zeros(3), np.full(8, 5)
+    again = kept_call_if(copy_first, (x, found), add_up, x, y, scratch)
+    assert again() is True
+    assert y.tolist() == [10_101] * 3
+    x[...] = 0
+    assert again() is False
+    assert y.tolist() == [10_101] * 3
+    x[...] = 2
+    assert again() is True
+    assert y.tolist() == [20_203] * 3

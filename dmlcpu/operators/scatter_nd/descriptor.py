@@ -17,7 +17,7 @@ from dmlcpu.errors import IndexOutOfRangeError
 from dmlcpu.kernels.scatter_nd.work import VALID
 from dmlcpu.operators.scatter_nd.function import Call, execute, out_of_range
 from dmlcpu.operators.scatter_nd.layout import INDEX_WORD
-from dmlcpu.operators.scatter_nd.plan import BY_KERNEL, plan, run
+from dmlcpu.operators.scatter_nd.plan import BY_KERNEL, IN_PLACE, plan, run
 from dmlcpu.operators.scatter_nd.steps import steps as plan_steps
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.memory import packed_strides
@@ -152,8 +152,8 @@ class ScatterNDOperatorDesc(OperatorDesc):
         ]
         word, widths = np.dtype(f"u{dtype.itemsize}"), (dtype.itemsize, index_type.itemsize, dtype.itemsize)
         strides = tuple(map(packed_strides, shapes, widths))
-        layout = (shapes[0], dtype, word, shapes[1], index_type, strides, "none", "raise", BY_KERNEL)
-        plan_within = lru_cache(maxsize=8)(partial(plan, *layout))
+        layout = (shapes[0], dtype, word, shapes[1], index_type, strides, "none", "raise")
+        plan_within = lru_cache(maxsize=8)(partial(plan, *layout, BY_KERNEL))
 
         def general(bound: Bound) -> Array:
             x, output = bound["input_tensor"], bound["output_tensor"]
@@ -176,7 +176,9 @@ class ScatterNDOperatorDesc(OperatorDesc):
             return out
 
         def steps(bound: Bound, words: list[Array]) -> Steps:
-            return plan_steps(plan_within, partial(refusal, bound), *words)
+            if bound["input_tensor"] is not bound["output_tensor"]:
+                return plan_steps(plan_within, partial(refusal, bound), *words)
+            return plan_steps(partial(plan, *layout, IN_PLACE), partial(refusal, bound), words[0][:0], *words[1:])
 
         words = {"input_tensor": word, "indices_tensor": INDEX_WORD, "updates_tensor": word, "output_tensor": word}
         return Run(general, packed, words, steps)

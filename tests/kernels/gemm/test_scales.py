@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from dmlcpu.kernels.gemm.scales import are_positive
+from dmlcpu.kernels.gemm.scales import are_positive, check_scales
 
 
 @pytest.mark.parametrize("length", [1, 2, 7, 16, 33, 1000])
@@ -14,3 +14,14 @@ def test_one_bad_scale_anywhere_is_found(length):
             mine = scales.copy()
             mine[place] = bad
             assert are_positive(mine) is False
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_the_kernel_looks_at_each_array(place):
+    found = np.full(1, 7)
+    scales = [np.full(length, 0.5, np.float32) for length in (1, 33, 5)]
+    check_scales(1, *scales, found)
+    assert found[0] == 1
+    scales[place][-1] = np.nan
+    check_scales(1, *scales, found)
+    assert found[0] == 0
