@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from dmlcpu.common.arguments import Array
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.threads import Budget
 
@@ -114,6 +113,10 @@ def holds(value: Any) -> list[Any]:
     return held
 
 
-def own_view(array: Array) -> Array:
-    """Return a plain view: changes of the shape, type and flags of `array` itself do not reach it."""
-    return array.view(np.ndarray)
+def own_view(value: Any) -> Any:
+    """Return a plain view of an array: changes of the shape, type and flags of the array itself do not reach it.
+
+    Anything else is returned as it is, and so are masked arrays, which checks refuse.
+    """
+    is_array = isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray)
+    return value.view(np.ndarray) if is_array else value

@@ -4,8 +4,6 @@ import itertools
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
 from dmlcpu.common.arguments import Array, check_apart, same_memory
 from dmlcpu.common.bound import BoundOperator, own_view
 from dmlcpu.directml.base import Bound, OperatorDesc, fields_of
@@ -266,7 +264,7 @@ class CompiledOperator:
             raise self._uninitialized()
         run, owned = self._run, self._owned
         given = self._by_element(tensors) if self._arrays else tensors
-        mine = {name: own_view(value) if type(value) is np.ndarray else value for name, value in given.items()}
+        mine = {name: own_view(value) for name, value in given.items()}
         bound, flags = self._checked(mine, owned)
         as_given = {slot.name: slot.bind(given[slot.name]) for slot in self._outputs if slot.name in given}
         # What `Slot.bind` copies, because it is not aligned, is copied for each call.

@@ -85,7 +85,7 @@ def _operator_of(function: Any) -> Operator:
 def _own(operator: str, name: str, value: Any) -> Any:
     """Return a view of an array, or a constant."""
     if isinstance(value, np.ndarray):
-        return value if isinstance(value, np.ma.MaskedArray) else own_view(value)  # the checks refuse a masked one
+        return own_view(value)
     if isinstance(value, list | tuple):
         return copy.deepcopy(value)
     is_array = not isinstance(value, np.generic | type) and (

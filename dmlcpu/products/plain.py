@@ -50,16 +50,10 @@ class _Plain(NamedTuple):
 
 
 def multiply_plain(
-    operator: str,
-    result_type: ResultType,
-    a: Any,
-    b: Any,
-    parameters: tuple[Any, ...],
-    out_dtype: Any,
-    out: Any,
+    operator: str, result_type: ResultType, a: Any, b: Any, parameters: tuple[Any, ...], out_dtype: Any, out: Any
 ) -> Array | None:
     """Multiply packed arrays, or return None if a call has to be looked at more closely; parameters: in their order."""
-    if type(a) is not np.ndarray or a.flags.num & PLAIN != PLAIN:
+    if type(a) is not np.ndarray or a.flags.num & PLAIN != PLAIN or not can_compile():
         return None
     if type(b) is PackedMatrix:
         form, is_exact = b.layout, b.saturating == 0
@@ -69,13 +63,11 @@ def multiply_plain(
         return None
     arrays: list[tuple[int, Array]] = []
     if not _NUMBERS.issuperset(map(type, parameters)):
-        y_zero = parameters[-1]
         if out_dtype is not None:
-            out_dtype = result_type(operator, out_dtype, y_zero, a.dtype)
-        elif type(y_zero) is np.ndarray and y_zero.dtype in _BYTES:
-            out_dtype = y_zero.dtype
-        kinds = (_FLOAT, a.dtype, _FLOAT, b.dtype, _FLOAT, out_dtype)
-        parameters = _without_arrays(parameters, kinds, arrays)
+            out_dtype = result_type(operator, out_dtype, parameters[-1], a.dtype)
+        elif type(parameters[-1]) is np.ndarray and parameters[-1].dtype in _BYTES:
+            out_dtype = parameters[-1].dtype
+        parameters = _without_arrays(parameters, (_FLOAT, a.dtype, _FLOAT, b.dtype, _FLOAT, out_dtype), arrays)
     try:
         flats, shapes, dtype = _numbers(operator, result_type, a.dtype, b.dtype, out_dtype, *parameters)
         if arrays:
@@ -179,9 +171,9 @@ def _plain(
     dtype: np.dtype[Any],
     spent: Budget,
 ) -> _Plain | None:
-    """Return how products of such arrays are carried out, or None if that is not by a kernel; parameters: shapes."""
+    """Return how products of such arrays are carried out, or None if they are empty; parameters: shapes."""
     shapes = shapes_of(operator, a_shape, b_shape)
-    if 0 in (*shapes.left, *shapes.matrix) or not can_compile():
+    if 0 in (*shapes.left, *shapes.matrix):
         return None
     wanted = (shapes.rows, shapes.rows, shapes.columns, shapes.columns, shapes.y_rows, shapes.y_rows)
     spreads = tuple(

@@ -139,7 +139,7 @@ def scatter_nd(
 
 def _run_plain(x: Array, indices: Array, updates: Array, reduction: Any, mode: Any, out: Any) -> Array | None:
     """Run a call on packed arrays; return None, and do nothing, if a call has to be looked at more closely."""
-    if x.flags.num & indices.flags.num & updates.flags.num & PLAIN != PLAIN:
+    if x.flags.num & indices.flags.num & updates.flags.num & PLAIN != PLAIN or not can_compile():
         return None
     kinds: tuple[Any, ...] = (x.shape, x.dtype, indices.shape, indices.dtype, updates.shape, updates.dtype)
     try:
@@ -187,7 +187,7 @@ def _plain(
     check(x, indices, updates, reduction, mode)
     is_aligned = reduction != "none" or dtype.alignment > 1 or dtype.itemsize == 1
     is_native = dtype.isnative and index_type.isnative and updates_type.isnative
-    if not (is_aligned and is_native and can_compile()) or index_type.itemsize < 4:
+    if not (is_aligned and is_native) or index_type.itemsize < 4:
         return None
     if 0 in (*shape, *indices_shape, *updates_shape):
         return None

@@ -159,7 +159,7 @@ def top_k(
            [  9.,   8.,   3.]], dtype=float32), indices=array([[ 3, -1, -1],
            [ 2,  3,  0]]))
     """
-    if type(x) is np.ndarray and x.flags.num & PLAIN == PLAIN and type(k) is int:
+    if type(x) is np.ndarray and x.flags.num & PLAIN == PLAIN and type(k) is int and can_compile():
         try:
             options: tuple[Any, ...] = (x.shape, x.dtype, k, axis, mode, largest, sorted, nan, index_dtype)
             plain = _plain(*options, threads.most())
@@ -208,7 +208,7 @@ def _plain(
     budget: threads.Budget,
 ) -> _Plain | None:
     """Return how calls with such arguments are carried out, or None if no kernel reads the arrays as they are."""
-    if not dtype.isnative or not can_compile():
+    if not dtype.isnative:
         return None
     call = check(stand_in(shape, dtype), k, axis, mode, largest, sorted, nan, None, index_dtype)
     winners = call.winners(shape)
