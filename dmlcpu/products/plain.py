@@ -133,9 +133,12 @@ def _takes(
     """Return whether the result can be written to `out` at once: it is packed, and apart from all operands."""
     if type(out) is not np.ndarray or check_output(operator, "out", out, shape, dtype) is not out:
         return False
-    others = [*matrices, *[array for _, array in arrays]]
-    is_apart = not any(type(other) is np.ndarray and (other is out or spans_meet(out, other)) for other in others)
-    return bool(is_apart and out.flags.num & PLAIN == PLAIN)
+    if out.flags.num & PLAIN != PLAIN:
+        return False
+    for other in (*matrices, *[array for _, array in arrays]) if arrays else matrices:
+        if type(other) is _ARRAY and (other is out or spans_meet(out, other)):
+            return False
+    return True
 
 
 # typed: a look-up tells True and 1.0 from 1.
