@@ -118,14 +118,13 @@ def put_at(x: Array, indices: Indices, updates: ArrayLike) -> None:
 
 _REDUCTIONS = {"add_at": "add", "maximum_at": "max", "minimum_at": "min", "put_at": "none"}
 # From these sizes on the kernels are faster than NumPy, which needs no plan and has a special loop for single elements
-# with one array of indices. An update takes that loop 1.1 to 1.4 ns (Zen 4) or 2.5 ns (Zen 3), and the kernels half of
-# it, on one thread; a call takes some 10 us more. So machines gain from some 30,000 updates on, and busy ones later.
+# with one array of indices. That loop takes 1.1 to 1.4 ns an update (Zen 4) or 2.5 ns (Zen 3); the kernels take half of
+# that on one thread, and some 10 us more for a call. So machines gain from some 30,000 updates on, and busy ones later.
 # Where x is larger than the caches, both wait for memory, and the kernels look at the indices twice; there they gain
 # less, and nothing by assigning, until updates are partitioned.
 _SINGLE_UPDATES = 100_000  # at least: updates of single elements
-_NEAR_BYTES = 4 << 20  # of an x for which that holds
-_FAR_UPDATES = 200_000  # at least, in a larger x
-_FAR_ASSIGNED = 1 << 20  # at least, in a larger x
+_NEAR = 4 << 20, 200_000  # the bytes up to which x is small enough for that; updates, at least, of a larger x
+_NEAR_ASSIGNED = 1 << 20, 1 << 20  # the same for assignments
 # Otherwise, measured on Zen 4, two threads, float32, float64 and int64:
 _REDUCED_ELEMENTS = 2_500  # at least: elements of updates to be reduced; NumPy takes 9 ns for each
 _ASSIGNED_NS = 130_000  # at least: NumPy's time to assign slices, 10 ns each and a quarter for an element
@@ -182,8 +181,8 @@ def _pays(reduction: str, arrays: list[Array], x: Array) -> bool:
     if arrays[0].ndim == 0:
         return False
     if x.ndim == len(arrays) == 1:
-        far = _FAR_ASSIGNED if reduction == "none" else _FAR_UPDATES
-        return count >= (_SINGLE_UPDATES if x.nbytes <= _NEAR_BYTES else far)
+        near_bytes, far_updates = _NEAR_ASSIGNED if reduction == "none" else _NEAR
+        return count >= (_SINGLE_UPDATES if x.nbytes <= near_bytes else far_updates)
     if reduction == "none":
         return count * (10 + size // 4) >= _ASSIGNED_NS
     return count * size >= _REDUCED_ELEMENTS

@@ -13,6 +13,7 @@ from numba import njit
 from numba.extending import register_jitable
 
 from dmlcpu.runtime.cache import KernelCache
+from dmlcpu.runtime.helpers import HelperCompiler
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -31,7 +32,7 @@ _HELPER_OPTIONS = {**_KERNEL_OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrap
 
 def device(function: Callable[..., Any]) -> Any:
     """Make a helper that kernels call. It is compiled into them and not cached by itself; Python cannot call it."""
-    return njit(**_HELPER_OPTIONS)(function)
+    return compile_helper(function, **_HELPER_OPTIONS)
 
 
 def inlined(function: Callable[..., Any]) -> Any:
@@ -40,12 +41,17 @@ def inlined(function: Callable[..., Any]) -> Any:
     Use it for single expressions, and for helpers with one caller or two. LLVM optimises any other helper by itself,
     then again in each of its callers, and in their callers.
     """
-    return njit(**_HELPER_OPTIONS, inline="always")(function)
+    return compile_helper(function, **_HELPER_OPTIONS, inline="always")
+
+
+def compile_helper(function: Callable[..., Any], **options: Any) -> Any:
+    """Make a helper that is compiled with these options of Numba."""
+    return njit(**options, pipeline_class=HelperCompiler)(function)
 
 
 def shared(function: Function) -> Function:
     """Make a function for plans and for kernels: plans call it as Python, kernels compile it."""
-    registered: Function = register_jitable(**_HELPER_OPTIONS)(function)
+    registered: Function = register_jitable(**_HELPER_OPTIONS, pipeline_class=HelperCompiler)(function)
     return registered
 
 

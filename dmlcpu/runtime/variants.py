@@ -8,8 +8,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from numba import njit
-
+from dmlcpu.runtime.jit import compile_helper
 from dmlcpu.runtime.kernel import Kernel
 
 
@@ -62,7 +61,7 @@ def _copy(helper: Any, names: dict[str, Any], made: dict[Any, Any]) -> Any:
     if helper is function:
         return copy
     options = {option: value for option, value in helper.targetoptions.items() if option != "nopython"}
-    return njit(**options)(copy)
+    return compile_helper(copy, **options)
 
 
 def _reaches(function: Any, names: Any, seen: set[Any]) -> bool:

@@ -153,7 +153,7 @@ def apply_block(begin, end, owned, indices, updates, out, work, block):
         return VALID
     step = work.updates.strides[0]
     u = work.updates.start + begin * step
-    if out.itemsize != HALF:  # a constant: LLVM drops the rest
+    if out.itemsize != HALF:  # other single elements are serial; this is a constant, and LLVM drops the rest
         return VALID
     for j in range(found if out.size > NEAR else 0):  # all are prefetched before the first is needed
         prefetch(out, block.own[j])

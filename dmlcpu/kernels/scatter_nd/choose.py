@@ -29,7 +29,10 @@ def kind_of(size: int, is_even: bool, has_places: bool, in_vectors: bool, reduct
 
 @shared
 def is_serial(kind: int, reduction: int, half: int) -> bool:
-    """Return whether shares own no ranges: for single elements. To skip a half takes less time than to reduce it."""
+    """Return whether shares own no ranges: for single elements.
+
+    But float16 and bfloat16 (half) are reduced by owners: to skip an update takes less time than to reduce them.
+    """
     return kind in (ELEMENTS, PLACES) and (reduction == OVERWRITE or half == PLAIN)
 
 

@@ -47,22 +47,33 @@ class _Counting:
 
     def __init__(self, builder: Any, size: Any, signed: Any) -> None:
         self.builder = builder
+        self.signed = signed
         self.from_end = splat(builder, builder.select(cgutils.is_not_null(builder, signed), size, _LONG(0)), LANES)
         self.greatest = splat(builder, builder.sub(size, _LONG(1)), LANES)
+        self.bad = cgutils.alloca_once_value(builder, ir.Constant(_LINE, [0] * LANES))  # negative: out of range
 
-    def from_start(self, raw: Any, signed: Any, bad: Any) -> Any:
-        """Emit 64 bits of each index; a negative lane of `bad` says that an index was out of range."""
+    def from_start(self, raw: Any) -> Any:
+        """Emit 64 bits of each index."""
         builder = self.builder
-        raw = raw if raw.type.element is _LONG else _extend(builder, raw, signed, _LINE)
+        raw = raw if raw.type.element is _LONG else _extend(builder, raw, self.signed, _LINE)
         negative = builder.ashr(raw, ir.Constant(_LINE, [63] * LANES))
         counted = builder.add(raw, builder.and_(self.from_end, negative))
         wrong = builder.or_(counted, builder.sub(self.greatest, counted))
-        builder.store(builder.or_(builder.load(bad), wrong), bad)
+        builder.store(builder.or_(builder.load(self.bad), wrong), self.bad)
         return counted
 
-    def is_any(self, bad: Any) -> Any:
+    def walk(self, words: Any, begin: Any, kind: Any, stride: Any, count: Any, use: Any) -> None:
+        """Emit use(index, counted) for each line of `count` indices of a kind; stride: see _load_line."""
+        builder = self.builder
+        words_each = stride if stride else _LONG(kind.width // _WORD.width)
+        with _lines(builder, count) as (index, _):
+            place = words.at(builder.add(begin, builder.mul(index, words_each)))
+            emit_prefetch(builder, builder.gep(place, [_LONG(PREFETCH)]))
+            use(index, self.from_start(_load_line(builder, place, kind, stride)))
+
+    def is_any(self) -> Any:
         """Emit whether any index was out of range."""
-        signs = self.builder.icmp_signed("<", self.builder.load(bad), ir.Constant(_LINE, [0] * LANES))
+        signs = self.builder.icmp_signed("<", self.builder.load(self.bad), ir.Constant(_LINE, [0] * LANES))
         return cgutils.is_not_null(self.builder, self.builder.bitcast(signs, ir.IntType(LANES)))
 
 
@@ -86,25 +97,16 @@ def _walk(builder: Any, indices: tuple[Any, ...], stride: Any, size: Any, count:
     """
     words, begin, wide, signed = indices
     counting = _Counting(builder, size, signed)
-    bad = cgutils.alloca_once_value(builder, ir.Constant(_LINE, [0] * LANES))
-
-    def walk(kind: Any, stride: Any) -> None:
-        words_each = stride if stride else _LONG(kind.width // _WORD.width)
-        with _lines(builder, count) as (index, _):
-            place = words.at(builder.add(begin, builder.mul(index, words_each)))
-            emit_prefetch(builder, builder.gep(place, [_LONG(PREFETCH)]))
-            use(index, counting.from_start(_load_line(builder, place, kind, stride), signed, bad))
-
     with builder.if_else(cgutils.is_not_null(builder, wide)) as branches:
         for branch, kind in zip(branches, (_LONG, _WORD), strict=True):
             with branch:
                 is_packed = builder.icmp_signed("==", stride, _LONG(kind.width // _WORD.width))
                 with builder.if_else(is_packed) as (packed, strided):
                     with packed:
-                        walk(kind, None)
+                        counting.walk(words, begin, kind, None, count, use)
                     with strided:
-                        walk(kind, stride)
-    return builder.zext(counting.is_any(bad), _LONG)
+                        counting.walk(words, begin, kind, stride, count, use)
+    return builder.zext(counting.is_any(), _LONG)
 
 
 @emitted
@@ -166,3 +168,26 @@ def select_range(builder, offsets, count, first, last, own, numbers) -> types.in
         flags = builder.and_(_is_between(builder, here, first, last), there)
         _select(builder, flags, found, (here, own), (number, numbers))
     return builder.load(found)
+
+
+@emitted
+def select_places(
+    builder, words, start, wide, signed, size, values, begin, count, first, last, own, chosen
+) -> types.intp:
+    """Write the places in [first, last), of `count` from words[start] on, to own, and their values to chosen.
+
+    values: from values[begin] on. Return how many there are, or -1 if any is out of range; see add_lines. In one pass
+    places and values stay in registers.
+    """
+    found = cgutils.alloca_once_value(builder, _LONG(0))
+
+    def select(index: Any, here: Any) -> None:
+        value = values.load(builder.add(begin, index), LANES)
+        _select(builder, _is_between(builder, here, first, last), found, (here, own), (value, chosen))
+
+    counting = _Counting(builder, size, signed)
+    with builder.if_else(cgutils.is_not_null(builder, wide)) as branches:
+        for branch, kind in zip(branches, (_LONG, _WORD), strict=True):
+            with branch:
+                counting.walk(words, start, kind, None, count, select)
+    return builder.select(counting.is_any(), _LONG(-1), builder.load(found))

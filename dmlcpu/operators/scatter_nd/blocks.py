@@ -11,7 +11,8 @@ from dmlcpu.common.block_reader import BLOCK, as_source, cut_within, read_blocks
 from dmlcpu.common.regions import Estimate, Region, Sink, Source, Tensor
 from dmlcpu.common.stand_ins import bind, strides_of
 from dmlcpu.operators.scatter_nd.function import Call, check, execute, is_out, out_of_range, scatter_nd
-from dmlcpu.operators.scatter_nd.plan import BY_KERNEL, Plan, element_type, plan
+from dmlcpu.operators.scatter_nd.layout import element_type
+from dmlcpu.operators.scatter_nd.plan import BY_KERNEL, Plan, plan
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.records import CELL
@@ -41,7 +42,7 @@ def estimate(**arguments: Any) -> Estimate:
     converted = 8 * call.indices.size if call.indices.itemsize < 4 else 0
     chosen = _plan(call) if can_compile() else None
     workspace = CELL * chosen.workspace.cells if chosen else 0
-    name = "reference" if chosen is None else "apply_buckets" if chosen.buckets.count else "apply"
+    name = "reference" if chosen is None else chosen.kernel
     return Estimate(
         {"y": Tensor(call.x.shape, call.x.dtype)},
         2 * call.x.nbytes + call.indices.nbytes + converted + call.updates.nbytes + workspace,

@@ -8,6 +8,7 @@ import numpy as np
 from dmlcpu.common.arguments import Array
 from dmlcpu.directml.base import OperatorDesc
 from dmlcpu.directml.tensor import describe
+from dmlcpu.kernels import registry
 from dmlcpu.operators.scatter_nd.descriptor import ScatterNDOperatorDesc
 from dmlcpu.operators.table import Example
 
@@ -15,14 +16,17 @@ from dmlcpu.operators.table import Example
 def examples(dtype: str) -> Iterator[Example]:
     """Yield a plain call, then those that write by each kernel, overwriting (elements are words) and reducing.
 
-    One thread applies single elements; several apply slices.
+    One thread applies single elements, or several select theirs; several apply slices.
     """
     singles = _arguments(dtype)
     slices = {name: array if name == "indices" else array.repeat(2).reshape(-1, 2) for name, array in singles.items()}
     yield Example(singles)
+    selecting = [row.name for row in registry.available("scatter_nd", "apply_selected")]
     for reduction in ("none", "add"):
-        for kernel, arguments in (("apply", singles), ("apply", slices), ("apply_buckets", singles)):
-            yield Example({**arguments, "reduction": reduction}, kernel)
+        yield Example({**slices, "reduction": reduction}, "apply")
+        is_half = dtype in ("float16", "bfloat16") and reduction != "none"  # these are not selected
+        for kernel in ("apply", "apply_buckets", *([] if is_half else selecting)):
+            yield Example({**singles, "reduction": reduction}, kernel)
 
 
 def desc_examples() -> Iterator[tuple[OperatorDesc, dict[str, Array]]]:

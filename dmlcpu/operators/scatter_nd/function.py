@@ -13,7 +13,7 @@ from dmlcpu.common.bound import Steps
 from dmlcpu.common.stand_ins import stand_in
 from dmlcpu.errors import BindingError, IndexOutOfRangeError, UnsupportedError
 from dmlcpu.kernels.scatter_nd.work import VALID
-from dmlcpu.operators.scatter_nd.layout import INDEX_WORD
+from dmlcpu.operators.scatter_nd.layout import INDEX_WORD, aligned_type, element_type
 from dmlcpu.operators.scatter_nd.plan import (
     BY_KERNEL,
     BY_NUMPY,
@@ -22,8 +22,6 @@ from dmlcpu.operators.scatter_nd.plan import (
     MODES,
     REDUCTIONS,
     Plan,
-    aligned_type,
-    element_type,
     plan,
     reduction_of,
     run,

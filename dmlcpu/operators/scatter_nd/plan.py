@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from dmlcpu.common.arguments import Array, type_name
-from dmlcpu.common.data_types import DATA_TYPES
 from dmlcpu.errors import UnsupportedError
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.scatter_nd import reduction as reductions
@@ -32,7 +31,7 @@ from dmlcpu.kernels.scatter_nd.work import (
     VALID,
     WORK,
 )
-from dmlcpu.operators.scatter_nd.layout import Fields, Tensors, layout_of, tensors_of
+from dmlcpu.operators.scatter_nd.layout import COMPUTED_AS, Fields, Tensors, layout_of, tensors_of
 from dmlcpu.runtime.memory import C_CONTIGUOUS, F_CONTIGUOUS, Workspace, packed_strides, second_level_cache
 from dmlcpu.runtime.records import CACHE_LINE, CELL, fill
 from dmlcpu.runtime.threads import Budget
@@ -51,9 +50,6 @@ REDUCTIONS = {
 _BOOL_REDUCTIONS = {**REDUCTIONS, "add": reductions.MAXIMUM, "mul": reductions.MINIMUM}
 _COMPLEX_REDUCTIONS = {"add": reductions.ADD, "mul": reductions.MULTIPLY_COMPLEX}
 
-# What elements are computed as; a type that is not here can be overwritten but not reduced.
-_COMPUTED_AS = {row.name: row.computed_as for row in DATA_TYPES.values() if row.computed_as}
-_WORDS = {width: np.dtype(f"u{width}") for width in (1, 2, 4, 8)}
 _EXTREMES = (reductions.MINIMUM, reductions.MAXIMUM)
 CONTIGUOUS = C_CONTIGUOUS | F_CONTIGUOUS
 _LINE_CELLS = CACHE_LINE // CELL
@@ -66,27 +62,10 @@ def reduction_of(dtype: np.dtype[Any], reduction: str) -> int:
         return reductions.OVERWRITE
     name = type_name(dtype)
     known = _BOOL_REDUCTIONS if name == "bool" else _COMPLEX_REDUCTIONS if dtype.kind == "c" else REDUCTIONS
-    if name in _COMPUTED_AS and reduction in known:
+    if name in COMPUTED_AS and reduction in known:
         return known[reduction]
-    allowed = "a type whose values are ordered" if name in _COMPUTED_AS else ", ".join(_COMPUTED_AS)
+    allowed = "a type whose values are ordered" if name in COMPUTED_AS else ", ".join(COMPUTED_AS)
     raise UnsupportedError("scatter_nd", f"x.dtype with reduction {reduction!r}", str(dtype), allowed)
-
-
-def element_type(x: Array, updates: Array, out: Array, reduction: str) -> np.dtype[Any]:
-    """Return the type the kernel sees: the numbers to compute with, else the widest words all elements consist of."""
-    dtype = out.dtype
-    if reduction != "none" or dtype.alignment > 1 or dtype.itemsize == 1:
-        return aligned_type(dtype, reduction)
-    arrays = (x, updates, out)
-    places = (dtype.itemsize, 8, *(place for array in arrays for place in (array.ctypes.data, *array.strides)))
-    multiple = functools.reduce(lambda a, b: a | b, map(abs, places))
-    return _WORDS[multiple & -multiple]  # the lowest bit set anywhere
-
-
-@functools.lru_cache(maxsize=256)
-def aligned_type(dtype: np.dtype[Any], reduction: str) -> np.dtype[Any]:
-    """Return the same of aligned arrays: there is no need to look at addresses."""
-    return _WORDS[min(dtype.alignment, 8)] if reduction == "none" else np.dtype(_COMPUTED_AS[type_name(dtype)])
 
 
 # Many single elements are partitioned first, where that pays: several threads then wait for memory at once. Measured on
@@ -94,6 +73,9 @@ def aligned_type(dtype: np.dtype[Any], reduction: str) -> np.dtype[Any]:
 # 4.0, 2,000,000 6.4 and 13; 1,100,000 into 8 MB 3.3 and 2.8.
 _PARTITIONED_UPDATES = 1 << 16  # at least
 _PARTITIONED_CACHES = 12  # at least: second caches that the output would fill
+# Below, several threads select their own single elements from this many updates on, if the output is larger than the
+# second cache and the processor can (Zen 4, two threads, of the time of one: 1,000,000 into 4 MB 0.8, 100,000 1.0).
+_SELECTED_UPDATES = 1 << 17
 # Outputs of at most this many bytes are written speculatively: that costs less than to look at all indices twice (Xeon
 # with VNNI). Up to the second limit that holds if there is an index for each byte: it takes as long to look at an index
 # as to copy two bytes, to and fro.
@@ -132,6 +114,7 @@ class Targets:
 class Plan:
     """The kernels and the work record for one set of shapes, layouts and types."""
 
+    kernel: str  # the name of the one that applies updates
     validate: Callable[..., Any] | None  # the kernels, for the parts of each; not all work needs each
     copy: Callable[..., Any] | None
     apply: Callable[..., Any]
@@ -166,29 +149,30 @@ def plan(
     """Cut the work. strides: of out, indices and updates; copied: IN_PLACE, BY_KERNEL or BY_NUMPY."""
     tensors = tensors_of(shape, dtype, element, indices_shape, strides)
     layout = layout_of(tensors, index_type, reduction_of(dtype, reduction), _HALVES.get(dtype.name, reductions.PLAIN))
+    partitions, reason = _partitions(tensors, layout, budget.kernel)
+    selects = _selects(tensors, layout, budget)
+    apply = "apply_selected" if selects else "apply"
+    kernel = "apply_buckets" if partitions else apply
+    layout["is_serial"] &= not selects
     parts, owners, copies = _cut(tensors, layout, copied, budget)
-    partitions, reason = _partitions(tensors, layout["slices"]["kind"], budget.kernel)
     cells = max(parts, owners) * (1 + BLOCK_CELLS)
     buckets, cells = _buckets(tensors, parts, cells) if partitions else (Buckets(), cells)
-    validation = BEFOREHAND if buckets.count else _validation(tensors, MODES[mode], copied)
-    has_copy = copied == BY_KERNEL and validation != SPECULATIVE and copies > 1
-    copies_first = has_copy and (layout["is_serial"] or not tensors.is_in_order)
-    validation = BEFOREHAND if copies_first else validation
+    validation, has_pass, copies_first = _passes(tensors, layout, (mode, copied, copies), partitions, selects)
     targets = Targets()
     if validation == SPECULATIVE:
         targets, cells = _targets(tensors, layout, element, budget, cells)
-        owners = max(owners, targets.count)
-    has_pass = validation == BEFOREHAND and tensors.count > 0 and (mode == "raise" or buckets.count > 0)
+    owners = max(owners, targets.count)
     _log.debug(
         "scatter_nd: %d updates of %d words into %s: %s (%s), %d parts",
-        *(tensors.count, tensors.slice_size, shape, "apply_buckets" if buckets.count else "apply", reason, parts),
+        *(tensors.count, tensors.slice_size, shape, kernel, reason, parts),
     )
     return Plan(
+        kernel=kernel,
         validate=_kernel("validate", parts) if has_pass else None,
         copy=_kernel("copy", copies) if copies_first else None,
-        apply=_kernel("apply", owners),
-        partition=_kernel("partition", parts) if buckets.count else None,
-        apply_buckets=_kernel("apply_buckets", parts) if buckets.count else None,
+        apply=_kernel(apply, owners),
+        partition=_kernel("partition", parts) if partitions else None,
+        apply_buckets=_kernel("apply_buckets", parts) if partitions else None,
         is_single=parts == owners == copies == 1,
         parts=parts,
         owners=owners,
@@ -198,16 +182,37 @@ def plan(
         buckets=buckets,
         # With fewer no thread waits long for the fullest.
         most=tensors.count if budget.kernel else 3 * tensors.count // (2 * max(parts, 2)),
-        work=fill(
-            WORK,
-            **layout,
-            mode=MODES[mode],
-            writing_mode=writing_mode_of(MODES[mode], validation),
-            validation=validation,
-            accumulator=targets.step,
-            buckets=asdict(buckets),
-        ),
+        work=_work(layout, MODES[mode], validation, targets, buckets),
         workspace=Workspace(cells),
+    )
+
+
+def _passes(
+    tensors: Tensors, layout: Fields, asked: tuple[str, int, int], partitions: bool, selects: bool
+) -> tuple[int, bool, bool]:
+    """Return when indices are validated, and whether `validate` and `copy` run first.
+
+    asked: the mode, how x is copied, and the shares of that.
+    """
+    mode, copied, copies = asked
+    validation = BEFOREHAND if partitions or selects else _validation(tensors, MODES[mode], copied)
+    has_copy = copied == BY_KERNEL and validation != SPECULATIVE and copies > 1
+    copies_first = has_copy and (layout["is_serial"] or not tensors.is_in_order)
+    validation = BEFOREHAND if copies_first else validation
+    has_pass = validation == BEFOREHAND and tensors.count > 0 and (mode == "raise" or partitions)
+    return validation, has_pass, copies_first
+
+
+def _work(layout: Fields, mode: int, validation: int, targets: Targets, buckets: Buckets) -> Array:
+    """Return the work record of all kernels."""
+    return fill(
+        WORK,
+        **layout,
+        mode=mode,
+        writing_mode=writing_mode_of(mode, validation),
+        validation=validation,
+        accumulator=targets.step,
+        buckets=asdict(buckets),
     )
 
 
@@ -269,14 +274,15 @@ def _validation(tensors: Tensors, mode: int, copied: int) -> int:
     if copied == BY_NUMPY or not tensors.is_in_order:
         return BEFOREHAND
     most = max(_SPECULATIVE_BYTES, min(tensors.count, _MOST_SPECULATIVE_BYTES))
-    can_copy = tensors.span <= tensors.count and tensors.span * tensors.width <= most
+    can_copy = 0 < tensors.span <= tensors.count and tensors.span * tensors.width <= most
     return validation_of(mode, tensors.count, can_copy)
 
 
-def _partitions(tensors: Tensors, kind: int, kernel: str | None) -> tuple[bool, str]:
+def _partitions(tensors: Tensors, layout: Fields, kernel: str | None) -> tuple[bool, str]:
     """Return whether updates are partitioned first, and why."""
-    is_single = kind in (ELEMENTS, PLACES)
-    if kernel not in (None, "apply", "apply_buckets") or (kernel == "apply_buckets" and not is_single):
+    is_single = layout["slices"]["kind"] in (ELEMENTS, PLACES)
+    can = {None: True, "apply": True, "apply_buckets": is_single, "apply_selected": layout["is_serial"]}
+    if not can.get(kernel, False):
         raise LookupError(f"no kernel {kernel} for {tensors.count} updates of {tensors.slice_size} words")
     if kernel:
         return kernel == "apply_buckets", "asked for"
@@ -286,6 +292,15 @@ def _partitions(tensors: Tensors, kind: int, kernel: str | None) -> tuple[bool, 
     if tensors.count < _PARTITIONED_UPDATES or tensors.span * tensors.width < least:
         return False, f"fewer than {_PARTITIONED_UPDATES} updates, or into less than {least} bytes"
     return True, f"at least {_PARTITIONED_UPDATES} updates into at least {least} bytes"
+
+
+def _selects(tensors: Tensors, layout: Fields, budget: Budget) -> bool:
+    """Return whether shares select their own single elements, if these are not partitioned."""
+    if budget.kernel:
+        return budget.kernel == "apply_selected"
+    is_far = tensors.span * tensors.width > max(second_level_cache(), _MOST_SPECULATIVE_BYTES)
+    is_large = is_far and tensors.count >= _SELECTED_UPDATES and budget.threads > 1
+    return is_large and layout["is_serial"] and bool(registry.available("scatter_nd", "apply_selected"))
 
 
 def _buckets(tensors: Tensors, parts: int, cells: int) -> tuple[Buckets, int]:

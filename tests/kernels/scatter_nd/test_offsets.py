@@ -11,6 +11,7 @@ from dmlcpu.kernels.scatter_nd import offsets
 load_index = jitted(offsets.load_index)
 add_lines = jitted(offsets.add_lines)
 select_range = jitted(offsets.select_range)
+select_places = jitted(offsets.select_places)
 is_any_out = jitted(offsets.is_any_out)
 
 
@@ -59,3 +60,28 @@ def test_select_range(where, first, length):
     found = select_range(padded, len(where), first, last, own, numbers)
     expected = [(place, i) for i, place in enumerate(where) if first <= place < last]
     assert list(zip(own[:found].tolist(), numbers[:found].tolist(), strict=True)) == expected
+
+
+@pytest.mark.parametrize("value_type", ["uint8", "float16", "int32", "float32", "float64"])
+@pytest.mark.parametrize("dtype", INDEX_TYPES, ids=str)
+@pytest.mark.parametrize("wrong", [None, "low", "high", "far"])
+def test_select_places(dtype, wrong, value_type):
+    rng = np.random.default_rng(6)
+    size, count = 50, 4 * offsets.LANES
+    indices = rng.integers(-size if dtype.kind == "i" else 0, size, 2 + count).astype(dtype)
+    bad = {None: indices[17], "low": -size - 1, "high": size, "far": np.iinfo(dtype).max}
+    indices[17] = np.array([bad[wrong]]).astype(dtype)[0]
+    words, wide, signed = as_words(indices)
+    values = rng.standard_normal(count + 1).astype(value_type).view(f"u{np.dtype(value_type).itemsize}")
+    own, chosen = np.full(count, -9), np.zeros(count, values.dtype)
+    given = words, 2 * (1 + wide), wide, signed, size, values, 1, count
+    for first, last in ((10, 30), (0, np.iinfo(np.int64).max), (7, 7)):
+        found = select_places(*given, first, last, own, chosen)
+        if wrong is not None:
+            assert found == -1
+            continue
+        where = indices[2:].astype(np.int64)
+        where += np.where(where < 0, size, 0)
+        is_own = (first <= where) & (where < last)
+        assert own[:found].tolist() == where[is_own].tolist()
+        assert chosen[:found].tolist() == values[1:][is_own].tolist()

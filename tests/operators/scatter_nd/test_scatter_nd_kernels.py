@@ -1,4 +1,4 @@
-"""Both ways that scatter_nd writes, over the shapes where blocks end, all types, layouts and modes."""
+"""All ways that scatter_nd writes, over the shapes where blocks end, all types, layouts and modes."""
 
 import functools
 import itertools
@@ -18,8 +18,10 @@ from samples import (
 
 import dmlcpu
 from dmlcpu import reference
+from dmlcpu.kernels import registry
 from dmlcpu.runtime.threads import use_budget
 
+SELECTING = [row.name for row in registry.available("scatter_nd", "apply_selected")]
 SCATTERS = (
     # shape of x, T, outer shape of indices
     ((1,), 1, (1,)),
@@ -70,7 +72,11 @@ def test_every_kernel(dtype, reduction):
         indices = lay_indices(indices) if outer else indices  # one tuple, repeated along itself, is another tuple
         expected = reference.scatter_nd(x, indices, updates, reduction=reduction, mode=mode)
         evenly = updates.ndim == 1 and dtype.kind != "c" and dtype.itemsize in (1, 2, 4, 8)
-        kernels = ("apply", "apply_buckets") if coordinates == len(shape) and evenly else ("apply",)
+        kernels = ["apply"]
+        if coordinates == len(shape) and evenly:
+            kernels.append("apply_buckets")
+            # The owners' kernel for slices reduces halves.
+            kernels += SELECTING if reduction == "none" or dtype.name not in ("float16", "bfloat16") else []
         for threads, kernel in itertools.product(THREADS, kernels):
             call = functools.partial(dmlcpu.scatter_nd, reduction=reduction, mode=mode)
             with use_budget(threads, grain=1, kernel=kernel):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from dmlcpu.kernels import registry
 from dmlcpu.kernels.scatter_nd.work import (
     BEFOREHAND,
     BLOCK,
@@ -17,7 +18,9 @@ from dmlcpu.kernels.scatter_nd.work import (
     SPECULATIVE,
     WORK,
 )
-from dmlcpu.operators.scatter_nd.plan import BY_KERNEL, BY_NUMPY, IN_PLACE, element_type, plan
+from dmlcpu.operators.scatter_nd import plan as scatter_plan
+from dmlcpu.operators.scatter_nd.layout import element_type
+from dmlcpu.operators.scatter_nd.plan import BY_KERNEL, BY_NUMPY, IN_PLACE, plan
 from dmlcpu.runtime.threads import Budget
 
 
@@ -106,6 +109,13 @@ def test_shares_copy_what_they_own_only_if_slices_lie_there(x, copied, threads, 
     assert (found.copy is not None) == copies_first
 
 
+def test_indices_are_validated_before_single_elements_are_copied():
+    found = chosen(floats(1_000), tuples(50, 1), floats(50), threads=3)
+    assert found.copy is not None
+    assert found.validate is not None
+    assert found.validation == BEFOREHAND
+
+
 @pytest.mark.parametrize(
     ("dtype", "reduction", "count", "mode", "accumulators"),
     [
@@ -144,6 +154,30 @@ def test_a_plan_says_why_it_took_the_kernel(caplog, shape, kernel, reason):
     with caplog.at_level("DEBUG", "dmlcpu"):
         chosen(floats(*shape), tuples(50, 1), floats(50, *shape[1:]), kernel=kernel)
     assert f" into {shape}: {reason}" in caplog.messages[-1]
+
+
+@pytest.mark.skipif(not registry.available("scatter_nd", "apply_selected"), reason="needs AVX-512")
+@pytest.mark.parametrize(
+    ("elements", "count", "reduction", "dtype", "threads", "kernel"),
+    [
+        (600_000, 200_000, "add", "f4", 2, "apply_selected"),
+        (600_000, 200_000, "none", "f2", 2, "apply_selected"),
+        (600_000, 200_000, "add", "f4", 1, "apply"),
+        (600_000, 100_000, "add", "f4", 2, "apply"),
+        (500_000, 200_000, "add", "f4", 2, "apply"),  # fits the second cache
+        (600_000, 200_000, "add", "f2", 2, "apply"),
+    ],
+)
+def test_shares_select_their_elements_beyond_the_second_cache(
+    monkeypatch, elements, count, reduction, dtype, threads, kernel
+):
+    monkeypatch.setattr(scatter_plan, "second_level_cache", lambda: 2_000_000 if dtype == "f4" else 1_000_000)
+    plan.cache_clear()
+    x, updates = np.zeros(elements, dtype), np.zeros(count, dtype)
+    found = chosen(x, tuples(count, 1), updates, reduction=reduction, threads=threads)
+    assert found.kernel == kernel
+    assert found.owners == (threads if kernel == "apply_selected" or dtype == "f2" else 1)
+    plan.cache_clear()
 
 
 def test_who_asks_for_buckets_gets_them_however_full_they_are():

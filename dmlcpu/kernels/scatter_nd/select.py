@@ -1,0 +1,60 @@
+"""The writing pass for single elements of an output beyond the second cache: shares own ranges, and branch nowhere.
+
+On one thread such updates wait for memory. Here every share reads all indices and selects its own updates in vectors: an
+instruction moves the chosen lanes to the front. A branch would be mispredicted for every other update. Without that
+instruction this is slower than one thread (AVX2, Zen 3 and Zen 4).
+"""
+
+import numpy as np
+
+from dmlcpu.kernels.scatter_nd.linearize import linearize
+from dmlcpu.kernels.scatter_nd.offsets import LANES, select_places, select_range
+from dmlcpu.kernels.scatter_nd.owned import copy_owned, even_range, lines_of, sampled_range
+from dmlcpu.kernels.scatter_nd.reduction import PLAIN, update_elements
+from dmlcpu.kernels.scatter_nd.work import BLOCK, PLACES, WORK, block_of
+from dmlcpu.runtime.intrinsics import as_words, prefetch
+from dmlcpu.runtime.jit import device
+from dmlcpu.runtime.kernel import kernel
+from dmlcpu.runtime.records import record_at
+
+
+@kernel
+def apply_selected(part, parts, x, indices, updates, out, works, scratch):
+    """Copy the share's range of x to out, unless x is empty, and apply the updates in it. Indices are validated.
+
+    x, updates, out: elements of one type; x: laid out like out. indices: as uint32.
+    """
+    work = record_at(works, 0, WORK)
+    block = block_of(part, parts, scratch)
+    if x.size > 0:
+        owned = even_range(part, parts, work.ranges, lines_of(out))
+        copy_owned(x, out, min(owned.first, x.size), min(owned.last, x.size))
+    else:
+        owned = sampled_range(part, parts, indices, work, lines_of(out), block.own)
+    count, values = work.tuples.count, as_words(block.numbers, 0, updates)
+    for begin in range(0, count, BLOCK):
+        found = select(begin, min(begin + BLOCK, count), owned, indices, updates, work, block, values)
+        for j in range(found):  # all are prefetched before the first is needed
+            prefetch(out, block.own[j])
+        update_elements(block.own, 1, values, 1, found, out, work.reduction, PLAIN)
+
+
+@device
+def select(begin, end, owned, indices, updates, work, block, values):
+    """Write the offsets of updates begin, ..., end - 1 in the owned range to block.own, and their elements to values.
+
+    Return how many there are. values: the memory of block.numbers.
+    """
+    tuples, step, count = work.tuples, work.updates.strides[0], end - begin
+    u, width = work.updates.start + begin * step, 1 + tuples.is_wide
+    is_packed = work.slices.kind == PLACES and step == 1 and tuples.strides[0] == width
+    if is_packed and count % LANES == 0:
+        found = select_places(indices, tuples.start + begin * width, tuples.is_wide, tuples.is_signed, tuples.sizes[0],
+                              updates, u, count, owned.first, owned.last, block.own, values)  # fmt: skip
+        if found >= 0:
+            return found
+    linearize(indices, tuples, begin, end, work.writing_mode, block.offsets)
+    found = select_range(block.offsets, count, owned.first, owned.last, block.own, block.numbers)
+    for j in range(found):  # an element is not wider than its number, so it overwrites numbers that have been read
+        values[j] = updates[np.uintp(u + block.numbers[j] * step)]
+    return found
