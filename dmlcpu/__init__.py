@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from dmlcpu import batch as batch, interop as interop, reference as reference
     from dmlcpu.at import add_at as add_at, maximum_at as maximum_at, minimum_at as minimum_at, put_at as put_at
+    from dmlcpu.common.bound import BoundOperator as BoundOperator
     from dmlcpu.config import show_config as show_config
     from dmlcpu.directml.compiled import CompiledOperator as CompiledOperator, compile_operator as compile_operator
     from dmlcpu.directml.enums import (
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         InvalidDescriptorError as InvalidDescriptorError,
         UnsupportedError as UnsupportedError,
     )
+    from dmlcpu.operators.bind import bind as bind
     from dmlcpu.operators.descs import operator_desc_from_dict as operator_desc_from_dict
     from dmlcpu.operators.table import *  # noqa: F403
     from dmlcpu.products.packing import PackedMatrix as PackedMatrix, pack_b as pack_b
@@ -38,10 +40,12 @@ _MODULES = ("batch", "interop", "reference")
 _HOMES = {
     "dmlcpu.at": ("add_at", "maximum_at", "minimum_at", "put_at"),
     "dmlcpu.products.packing": ("PackedMatrix", "pack_b"),
+    "dmlcpu.common.bound": ("BoundOperator",),
     "dmlcpu.config": ("show_config",),
     "dmlcpu.directml.compiled": ("CompiledOperator", "compile_operator"),
     "dmlcpu.directml.enums": ("AxisDirection", "FeatureLevel", "OperatorType", "TensorDataType", "TensorFlags"),
     "dmlcpu.directml.tensor": ("TensorDesc",),
+    "dmlcpu.operators.bind": ("bind",),
     "dmlcpu.operators.descs": ("operator_desc_from_dict",),
     "dmlcpu.errors": ("BindingError", "DmlError", "IndexOutOfRangeError", "InvalidDescriptorError", "UnsupportedError"),
     "dmlcpu.runtime.threads": ("get_num_threads", "set_num_threads"),

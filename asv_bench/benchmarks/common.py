@@ -25,6 +25,12 @@ TORCH = table(*_all("TORCH"))
 # Calls that use several threads, but are short enough for the start of the threads to count.
 THREADED = table(*_all("THREADED"))
 
+
+def tiny_cases(module):
+    """Return the tiny cases of an operator: the usual one, and the same with other kinds of arguments."""
+    return (*([module.TINY] if hasattr(module, "TINY") else []), *getattr(module, "TINY_OTHERS", ()))
+
+
 # Calls so small that only the overhead is timed; of the sizes of the operators' own first examples.
 TINY = {name: module.TINY for name, module in MODULES.items() if hasattr(module, "TINY")}
 
@@ -35,5 +41,5 @@ TABLES = {
     **{name: cases for module in MODULES.values() for name, cases in module.TABLES.items()},
     "torch": TORCH,
     "threads": THREADED,
-    "tiny": {f"{name}: {case}": case for name, case in TINY.items()},
+    "tiny": {f"{name}: {case}": case for name, module in MODULES.items() for case in tiny_cases(module)},
 }

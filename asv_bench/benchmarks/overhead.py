@@ -4,15 +4,14 @@ import copy
 
 import numpy as np
 
-from dmlcpu import TensorFlags, compile_operator
+from dmlcpu import TensorFlags, bind, compile_operator
 from dmlcpu.operators import OPERATORS
 
 from .common import TINY
 from .conditions import ready
-from .peers import IMPLEMENTATIONS, Comparison, build
+from .peers import BOUND, COMPILED, IMPLEMENTATIONS, Comparison, build
 
 CALLS = 1_000
-COMPILED = "dmlcpu compiled"
 
 
 def contender(implementation, operator):
@@ -38,9 +37,11 @@ def compiled(operator):
 
 def example(operator, implementation):
     """Return a call of an operator's first example, for operators without a tiny case."""
-    if implementation not in ("dmlcpu", "dmlcpu out"):
+    if implementation not in ("dmlcpu", "dmlcpu out", BOUND):
         raise NotImplementedError(f"there is no case of {operator.name} for other libraries")
     function, arguments = operator.function, copy.deepcopy(next(operator.examples(operator.typical)).arguments)
+    if implementation == BOUND:
+        return bind(function, **arguments)
     if implementation == "dmlcpu out":
         result = function(**arguments)
         arguments["out"] = tuple(map(np.empty_like, result)) if isinstance(result, tuple) else np.empty_like(result)
@@ -50,7 +51,7 @@ def example(operator, implementation):
 class Tiny(Comparison):
     """1,000 calls a sample: milliseconds are microseconds a call. "dmlcpu compiled" has outputs bound to it."""
 
-    params = ([COMPILED, *IMPLEMENTATIONS], list(OPERATORS))
+    params = ([BOUND, COMPILED, *IMPLEMENTATIONS], list(OPERATORS))
     param_names = ("implementation", "operator")
 
     def setup(self, implementation, operator):

@@ -9,12 +9,15 @@ from .conditions import ready
 from .torch_peer import switched
 
 ONE_THREAD = "dmlcpu 1 thread"
+BOUND, COMPILED = "dmlcpu bound", "dmlcpu compiled"
 OVERRIDDEN = "torch on dmlcpu"
 WITH_THREADS = ("dmlcpu", "onnxruntime", "torch")  # a crowd
 METHODS = {
     "dmlcpu": "dmlcpu",
     ONE_THREAD: "dmlcpu",
     "dmlcpu out": "dmlcpu_out",
+    BOUND: "dmlcpu_bound",
+    COMPILED: "dmlcpu_compiled",
     "numpy": "numpy",
     "onnxruntime": "onnxruntime",
     "torch": "torch",

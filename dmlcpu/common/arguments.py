@@ -10,17 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
-from dmlcpu.runtime.memory import ALIGNED, C_CONTIGUOUS, OWNS_DATA, WRITEABLE, elements_overlap, overlap, spans_meet
+from dmlcpu.runtime.memory import OWNS_DATA, PLAIN, elements_overlap, overlap, spans_meet
 
 Array = NDArray[Any]
 
 _BOOLS = (bool, np.bool_)
-_PLAIN = C_CONTIGUOUS | ALIGNED | WRITEABLE  # flags of an output that needs no further look
 
 
 def as_array(operator: str, field: str, value: Any) -> Array:
     """Return `value` as an array of fixed-size elements in native byte order and aligned, copied only if it must be."""
-    array: Array = value if type(value) is np.ndarray else _convert(operator, field, value)
+    array: Array = value if type(value) is np.ndarray else convert(operator, field, value)
     dtype = array.dtype
     if dtype.hasobject:
         found = type(value).__name__ if array.ndim == 0 else f"an array of dtype {dtype}"
@@ -30,7 +29,8 @@ def as_array(operator: str, field: str, value: Any) -> Array:
     return array if array.flags.aligned else array.copy()
 
 
-def _convert(operator: str, field: str, value: Any) -> Array:
+def convert(operator: str, field: str, value: Any) -> Array:
+    """Return what NumPy makes of a value that is not a plain array."""
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(f"{operator}: {field} is a masked array; allowed: an array without a mask")
     nulls = getattr(value, "null_count", 0)  # of Arrow's arrays, which NumPy would take for NaN
@@ -116,7 +116,7 @@ def check_choice(operator: str, field: str, value: Any, choices: Collection[str]
 def check_output(operator: str, field: str, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Return an output as a plain array, or refuse it if it cannot take the result as it is."""
     is_usual = type(array) is np.ndarray and array.shape == shape and array.dtype is dtype
-    if is_usual and array.flags.num & _PLAIN == _PLAIN:
+    if is_usual and array.flags.num & PLAIN == PLAIN:
         return array  # type: ignore[no-any-return]
     if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
         raise TypeError(f"{operator}: {field} is {type(array).__name__}; allowed: a numpy.ndarray")
@@ -173,7 +173,7 @@ def as_array_like(operator: str, name: str, value: Any, other: str, dtype: np.dt
 
 def _from_list(operator: str, name: str, value: Any, allowed: str, dtype: np.dtype[Any]) -> Array:
     """Convert lists and numbers, but not what would lose a fraction, a digit or characters."""
-    given = _convert(operator, name, value)
+    given = convert(operator, name, value)
     try:
         with np.errstate(all="ignore"):
             array = np.asarray(given if hasattr(value, "__dlpack__") else value, dtype)

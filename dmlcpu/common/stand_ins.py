@@ -12,6 +12,11 @@ from dmlcpu.common.regions import Source
 from dmlcpu.runtime.memory import packed_strides
 
 
+def stand_in(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """Return an array that takes no memory, and cannot be written to."""
+    return np.broadcast_to(np.zeros((), dtype), shape)
+
+
 def is_source(value: Any) -> TypeGuard[Source]:
     """Return whether an argument is a Source, which is read a region at a time."""
     return not isinstance(value, np.ndarray) and hasattr(value, "read") and hasattr(value, "shape")
@@ -29,7 +34,7 @@ def bind(function: Callable[..., Any], arguments: dict[str, Any], sources: Colle
     for name in sources:
         value = bound[name]
         if is_source(value):
-            bound[name] = np.broadcast_to(np.zeros((), value.dtype), value.shape)
+            bound[name] = stand_in(value.shape, value.dtype)
     return bound
 
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple, get_args, get_origin
 import numpy as np
 
 from dmlcpu.common.arguments import Array, as_integer
+from dmlcpu.common.bound import Steps
 from dmlcpu.directml.checks import UINT_MAX, check_kind, check_range, set_field
 from dmlcpu.directml.enums import OperatorType, TensorFlags, full_name
 from dmlcpu.directml.feature_level import Support
@@ -31,6 +32,8 @@ class Run(NamedTuple):
     general: Callable[[Bound], Any]
     packed: Callable[[Bound, list[Array]], Any] | None = None  # takes tensors, and the words of each
     words: Mapping[str, np.dtype[Any]] = MappingProxyType({})  # by tensor, in the kernels' order
+    # Of the same tensors and words, again and again; here an operator may work in place.
+    steps: Callable[[Bound, list[Array]], Steps] | None = None
 
 
 def without_leading(dimensions: int) -> View:
@@ -146,6 +149,11 @@ class OperatorDesc:
     def _make_run(self, owned: Bound) -> Run:
         """Return how the operator runs when it owns some of the tensors already."""
         raise NotImplementedError
+
+    def _result(self, bound: Bound) -> Any:
+        """Return what a call returns: the output, or a tuple of the outputs."""
+        outputs = tuple([bound[field.name] for field, _ in self.tensors() if field.output])
+        return outputs if len(outputs) > 1 else outputs[0]
 
     def _keep(self, name: str, array: Array) -> Any:
         """Return an operator's own copy of an owned tensor, in the form that its kernels read fastest."""

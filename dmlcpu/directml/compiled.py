@@ -4,20 +4,19 @@ import itertools
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
 from dmlcpu.common.arguments import Array, check_apart, same_memory
+from dmlcpu.common.bound import BoundOperator, own_view
 from dmlcpu.directml.base import Bound, OperatorDesc, fields_of
 from dmlcpu.directml.binding import Slot
 from dmlcpu.directml.checks import check_kind
 from dmlcpu.directml.enums import FeatureLevel, TensorFlags, full_name
 from dmlcpu.directml.feature_level import check_support
 from dmlcpu.directml.tensor import TensorDesc
+from dmlcpu.directml.usual import Usual
 from dmlcpu.errors import BindingError
 from dmlcpu.runtime.compilation import can_compile
-from dmlcpu.runtime.memory import ALIGNED, C_CONTIGUOUS, OWNS_DATA, WRITEABLE, words
+from dmlcpu.runtime.memory import ALIGNED, C_CONTIGUOUS, OWNS_DATA, WRITEABLE, frombuffer, words
 
-_frombuffer = np.frombuffer  # takes less time than a view of ravel()
 _PACKED = C_CONTIGUOUS | ALIGNED
 _OWN = _PACKED | OWNS_DATA | WRITEABLE
 
@@ -135,6 +134,7 @@ class CompiledOperator:
         pairs = itertools.product(self._outputs, self._slots.values())
         self._alike = [(a.name, b.name) for a, b in pairs if a is not b and (a.dtype, a.shape) == (b.dtype, b.shape)]
         self._owned: Bound | None = None
+        self._usual: Usual | None = None
         if not self._owned_slots:
             self._own({})
 
@@ -142,9 +142,11 @@ class CompiledOperator:
         """Take over the owned tensors, and prepare how to run with them."""
         self._run = self.desc._make_run(owned)
         self._owned = owned
-        # What `_packed_words` looks for; nothing if the kernels also read owned tensors.
-        words = self._run.words if self._run.words.keys() <= self._slots.keys() else {}
-        self._packed = [(name, self._slots[name].dtype, self._slots[name].shape, word) for name, word in words.items()]
+        # There is no shorter way if the kernels also read owned tensors.
+        is_usual = self._run.packed and self._run.words and self._run.words.keys() <= self._slots.keys()
+        self._usual = (
+            Usual.of([self._slots[name] for name in self._run.words], self._alike, self._run) if is_usual else None
+        )
 
     def __repr__(self) -> str:
         return f"<CompiledOperator {self.desc.operator} at {full_name(self.feature_level)}>"
@@ -200,16 +202,86 @@ class CompiledOperator:
         TypeError
             If a value is of the wrong Python kind.
         """
+        usual = self._usual
+        if usual and len(tensors) == len(usual.words) and can_compile():
+            packed = usual.words_of(tensors)
+            if packed is not None:
+                return usual.run(tensors, packed)
         if self._owned is None:
             raise self._uninitialized()
         if self._arrays:
             tensors = self._by_element(tensors)
         run = self._run
-        if run.packed and 0 < len(tensors) == len(self._packed) and can_compile():
-            packed = self._packed_words(tensors)
-            if packed is not None:
-                return run.packed(tensors, packed)
-        bound = self._owned.copy()
+        bound, flags = self._checked(tensors, self._owned)
+        if run.packed and not self._is_in_place(bound) and (words := self._words(bound, flags)) is not None:
+            return run.packed(bound, words)
+        return run.general(bound)
+
+    def bind(self, **tensors: Any) -> BoundOperator:
+        """Bind tensors for calls that repeat on the same memory, as DirectML's binding table does.
+
+        All checks, views and plans are made once. Each call of the result runs the kernel on the values that the
+        tensors have at that time.
+
+        Parameters
+        ----------
+        **tensors : ndarray or buffer
+            As for a call. Outputs that are not given are made once.
+
+        Returns
+        -------
+        BoundOperator
+            To be called without arguments. It returns the same arrays each time. If the operator is initialized again,
+            what is bound keeps the owned tensors of before.
+
+        Raises
+        ------
+        BindingError, TypeError
+            As for a call, but for what depends on values.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dmlcpu import TensorDataType, TensorDesc, TopKOperatorDesc, compile_operator
+        >>> op = compile_operator(
+        ...     TopKOperatorDesc(
+        ...         input_tensor=TensorDesc(TensorDataType.INT16, sizes=(5,)),
+        ...         output_value_tensor=TensorDesc(TensorDataType.INT16, sizes=(2,)),
+        ...         output_index_tensor=TensorDesc(TensorDataType.UINT32, sizes=(2,)),
+        ...         axis=0,
+        ...         k=2,
+        ...     )
+        ... )
+        >>> x = np.array([1, 9, 5, 7, 3], np.int16)
+        >>> run = op.bind(input_tensor=x)
+        >>> run()
+        TopK(values=array([9, 7], dtype=int16), indices=array([1, 3], dtype=uint32))
+        >>> x[0] = 8
+        >>> run().values
+        array([9, 8], dtype=int16)
+        """
+        if self._owned is None:
+            raise self._uninitialized()
+        run, owned = self._run, self._owned
+        given = self._by_element(tensors) if self._arrays else tensors
+        mine = {name: own_view(value) for name, value in given.items()}
+        bound, flags = self._checked(mine, owned)
+        as_given = {slot.name: slot.bind(given[slot.name]) for slot in self._outputs if slot.name in given}
+        # What `Slot.bind` copies, because it is not aligned, is copied for each call.
+        is_copied = any(bound[name].flags.owndata for name in given)
+        words = None if run.steps is None or is_copied else self._words(bound, flags)
+        mine |= {slot.name: bound[slot.name] for slot in self._outputs}
+        return BoundOperator(
+            self.desc.operator,
+            self.desc._result({**bound, **as_given}),
+            run.steps(bound, words) if run.steps and words is not None else None,
+            lambda: run.general(self._checked(mine, owned)[0]),
+            [*given.values(), *bound.values()],
+        )
+
+    def _checked(self, tensors: Bound, owned: Bound) -> tuple[Bound, int]:
+        """Return all tensors as arrays, with new outputs where none are given; and the flags that all of them have."""
+        bound = owned.copy()
         flags = _OWN
         for name, value in tensors.items():
             slot = self._slots.get(name)
@@ -227,31 +299,14 @@ class CompiledOperator:
             not flags & OWNS_DATA or any(bound[a] is bound[b] for a, b in self._alike)
         ):
             self._check_apart(bound)
-        if run.packed and flags & _PACKED == _PACKED and can_compile() and not self._is_in_place(bound):
-            flat = _frombuffer if flags & WRITEABLE else words
-            return run.packed(bound, [flat(bound[name], word) for name, word in run.words.items()])
-        return run.general(bound)
+        return bound, flags
 
-    def _packed_words(self, tensors: Bound) -> list[Array] | None:
-        """Return the words of tensors that are all packed, different arrays: most programs bind such ones.
-
-        This look takes 1.2 us less than binding them one by one (top_k, Zen 4).
-        """
-        found = []
-        for name, dtype, shape, word in self._packed:
-            array = tensors.get(name)
-            if (
-                type(array) is not np.ndarray
-                or array.dtype is not dtype
-                or array.shape != shape
-                or array.flags.num & _OWN != _OWN
-            ):
-                return None
-            found.append(_frombuffer(array, word))
-        for one, other in self._alike:
-            if tensors[one] is tensors[other]:
-                return None
-        return found
+    def _words(self, bound: Bound, flags: int) -> list[Array] | None:
+        """Return the words of tensors, in the kernels' order, if all are packed."""
+        if flags & _PACKED != _PACKED or not can_compile():
+            return None
+        flat = frombuffer if flags & WRITEABLE else words
+        return [flat(bound[name], word) for name, word in self._run.words.items()]
 
     def _is_in_place(self, bound: Bound) -> bool:
         return self._in_place is not None and bound[self._in_place[0]] is bound[self._in_place[1]]

@@ -60,6 +60,17 @@ class Operator:
         return getattr(self._module("function"), self.name)
 
     @property
+    def calls(self) -> Any:
+        """The module of the function, with the parts of a call.
+
+        - ``check(**arguments)``: a Call, of all arguments of the function but `out`.
+        - ``allocate(call, out)``: the outputs, new if `out` is None.
+        - ``execute(call, outputs)``: runs it.
+        - ``steps(call, outputs, arguments)``, if it has that: the Steps of a bound operator, or None.
+        """
+        return self._module("function")
+
+    @property
     def blocks(self) -> Any:
         """The module that estimates calls on arrays that are not in memory, and runs them in blocks.
 

@@ -1,18 +1,21 @@
 """What the descs of products of 8-bit matrices share: A, B, Output, and what A's rows and B's columns have."""
 
 from functools import lru_cache, partial
+from math import inf
 from operator import itemgetter
 from typing import Any, ClassVar
 
 import numpy as np
 
 from dmlcpu.common.arguments import Array
+from dmlcpu.common.bound import Steps
 from dmlcpu.directml.base import Bound, OperatorDesc, Run, View, dml_name, without_leading
 from dmlcpu.directml.checks import check_range
 from dmlcpu.directml.tensor import TensorDesc
+from dmlcpu.kernels.gemm.scales import are_positive
 from dmlcpu.products.operands import OPERANDS, PARAMETERS, Call, execute
 from dmlcpu.products.packing import pack_b
-from dmlcpu.products.plan import Layout, flat, form_of, plan, rhs, run, word_of
+from dmlcpu.products.plan import Layout, flat, form_of, plan, rhs, run, steps as plan_steps, word_of
 from dmlcpu.products.quantization import check_scale
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.memory import packed_strides
@@ -95,18 +98,34 @@ class ProductDesc(OperatorDesc):
             execute(Call._make([self.KERNELS, *operands, out.dtype, out.shape, out.shape]), out)
             return out
 
-        def packed(bound: Bound, words: list[Array]) -> Array:
-            check(bound)
+        def given_with(words: list[Array]) -> list[Array]:
             mine = arrays.copy()
             for place, array in zip(places, words, strict=True):
                 mine[place] = array
-            run(plan_within(threads.budget()), *mine)
+            return mine
+
+        def check_words(bound: Bound, mine: list[Array]) -> None:
+            for name, place in scale_places:
+                scale = mine[place]
+                if not (0 < scale.item() < inf if scale.size == 1 else are_positive(scale)):
+                    check_scale(self.operator, dml_name(name), bound[name])
+
+        def packed(bound: Bound, words: list[Array]) -> Array:
+            mine = given_with(words)
+            check_words(bound, mine)
+            run(threads.plan_for_now(plan_within), *mine)
             out: Array = bound["output_tensor"]
             return out
 
+        def steps(bound: Bound, words: list[Array]) -> Steps:
+            mine = given_with(words)
+            check_mine = partial(check_words, bound, mine) if scales else None
+            return plan_steps(plan_within, check_mine, [mine[place] for _, place in scale_places], *mine)
+
         words = {field.name: word_of(tensor.dtype) for field, tensor in self.tensors() if field.name not in owned}
-        arrays, places = list(given.values()), [list(given).index(name) for name in words]
-        return Run(general, packed, words)
+        names, arrays = list(given), list(given.values())
+        places, scale_places = [names.index(name) for name in words], [(name, names.index(name)) for name in scales]
+        return Run(general, packed, words, steps)
 
     def _given(self, owned: Bound) -> Bound:
         """Return what the kernel is given, in its order, as far as that is known before a call."""

@@ -1,7 +1,8 @@
 """A call of a product of bytes: its operands in plain forms, its output, its execution."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
@@ -9,10 +10,12 @@ import numpy as np
 
 from dmlcpu import reference
 from dmlcpu.common.arguments import Array, check_apart, check_output
+from dmlcpu.common.bound import Steps
 from dmlcpu.products.packing import PackedMatrix, unpack
-from dmlcpu.products.plan import multiply
-from dmlcpu.products.quantization import check_matrix, common_batch, scale, zero_point
+from dmlcpu.products.plan import plan_for, run, steps as plan_steps, words_of
+from dmlcpu.products.quantization import check_matrix, check_scale, common_batch, scale, zero_point
 from dmlcpu.runtime.compilation import can_compile
+from dmlcpu.runtime.memory import PLAIN, spans_meet
 from dmlcpu.runtime.results import empty_result
 from dmlcpu.runtime.threads import budget
 
@@ -42,6 +45,18 @@ class Call(NamedTuple):
     shape: Shape  # the result's, without the dimensions that 1-D operands drop
 
 
+class Shapes(NamedTuple):
+    """The shapes of a product."""
+
+    left: Shape  # a as matrices, and b
+    right: Shape
+    rows: Shape  # what the parameters of a, of b and of the result broadcast to
+    columns: Shape
+    y_rows: Shape
+    matrix: Shape  # the result's, with the dimensions that 1-D operands drop
+    shape: Shape  # and without them
+
+
 OPERANDS = Call._fields[1:9]
 PARAMETERS = tuple(name for name in OPERANDS if name not in ("a", "b"))  # in the kernels' order
 parameters_of: Callable[[Call], tuple[Array | None, ...]] = attrgetter(*PARAMETERS)
@@ -67,25 +82,38 @@ def check(
     a = check_matrix(operator, "a", a)
     if not isinstance(b, PackedMatrix):
         b = check_matrix(operator, "b", b)
-    a_type, a_shape, b_shape = a.dtype, a.shape, b.shape
-    left = a_shape if len(a_shape) > 1 else (1, *a_shape)
-    right = b_shape if len(b_shape) > 1 else (*b_shape, 1)
-    batch = common_batch(operator, a_shape, b_shape, left, right)
-    rows, columns, y_rows = (*left[:-1], 1), (*right[:-2], 1, right[-1]), (*batch, left[-2], 1)
+    a_type = a.dtype
+    left, right, rows, columns, y_rows, matrix, shape = shapes_of(operator, a.shape, b.shape)
     dtype = result_type(operator, out_dtype, y_zero_point, a_type)
     return Call(
         operator,
-        a if left is a_shape else a[None, :],
+        a if len(left) == a.ndim else a[None, :],
         None if a_scale is ABSENT else scale(operator, "a_scale", a_scale, rows, rows=True),
         zero_point(operator, "a_zero_point", a_zero_point, a_type, rows, rows=True),
-        b if right is b_shape else b[:, None],
+        b if len(right) == b.ndim else b[:, None],
         None if b_scale is ABSENT else scale(operator, "b_scale", b_scale, columns, rows=False),
         zero_point(operator, "b_zero_point", b_zero_point, b.dtype, columns, rows=False),
         None if y_scale is ABSENT else scale(operator, "y_scale", y_scale, y_rows, rows=True),
         zero_point(operator, "y_zero_point", y_zero_point, dtype, y_rows, rows=True),
         dtype,
-        (*batch, left[-2], right[-1]),
-        (*batch, *a_shape[-2:-1], *(b_shape[-1:] if len(b_shape) > 1 else ())),
+        matrix,
+        shape,
+    )
+
+
+def shapes_of(operator: str, a: Shape, b: Shape) -> Shapes:
+    """Return the shapes of a product of operands of these shapes, or refuse them."""
+    left = a if len(a) > 1 else (1, *a)
+    right = b if len(b) > 1 else (*b, 1)
+    batch = common_batch(operator, a, b, left, right)
+    return Shapes(
+        left,
+        right,
+        rows=(*left[:-1], 1),
+        columns=(*right[:-2], 1, right[-1]),
+        y_rows=(*batch, left[-2], 1),
+        matrix=(*batch, left[-2], right[-1]),
+        shape=(*batch, *a[-2:-1], *(b[-1:] if len(b) > 1 else ())),
     )
 
 
@@ -107,9 +135,36 @@ def execute(call: Call, out: Array, *, most_threads: int | None = None) -> None:
     if out.ndim < len(call.matrix):
         out = out.reshape(call.matrix)
     if can_compile():
-        multiply(call.operator, call.a, call.b, parameters_of(call), out, budget(most_threads))
+        operands = (call.a, call.b, parameters_of(call), out)
+        run(plan_for(call.operator, *operands, budget(most_threads)), *words_of(*operands))
         return
     function = getattr(reference, call.operator)
     given = call._replace(b=unpack(call.b) if isinstance(call.b, PackedMatrix) else call.b)._asdict()
-    operands = {name: given[name] for name in inspect.signature(function).parameters if name in OPERANDS}
-    function(**operands, out_dtype=out.dtype, out=out)
+    named = {name: given[name] for name in inspect.signature(function).parameters if name in OPERANDS}
+    function(**named, out_dtype=out.dtype, out=out)
+
+
+def steps(call: Call, out: Array, given: Mapping[str, Any]) -> Steps | None:
+    """Return how a call runs on the same arrays again and again, or None if that takes all its checks."""
+    matrices = [(call.a, given["a"]), *([] if isinstance(call.b, PackedMatrix) else [(call.b, given["b"])])]
+    if out.size == 0 or not all(spans_meet(used, array) for used, array in matrices):  # a converted one is a copy
+        return None
+    parameters = list(parameters_of(call))
+    scales = []
+    for place, name in enumerate(PARAMETERS):
+        array, used = given.get(name), parameters[place]
+        if isinstance(array, np.ndarray) and used is not None:
+            if array.dtype != used.dtype or array.flags.num & PLAIN != PLAIN or spans_meet(out, array):
+                return None
+            parameters[place] = array.reshape(used.shape)  # the array itself, where `check` has copied it
+            if name.endswith("scale"):
+                scales.append((name, array))
+    operands = (call.a, call.b, tuple(parameters), out.reshape(call.matrix))
+
+    def check_scales() -> None:
+        for name, array in scales:
+            check_scale(call.operator, name, array)
+
+    arrays = [array.reshape(-1) for _, array in scales]
+    plan_within = partial(plan_for, call.operator, *operands)
+    return plan_steps(plan_within, check_scales if scales else None, arrays, *words_of(*operands))

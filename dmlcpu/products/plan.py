@@ -11,13 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlcpu.common.arguments import Array
+from dmlcpu.common.bound import Steps
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.gemm.cut import SKINNY_SUMS, Cut, cut_skinny, cut_tiles
 from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK
+from dmlcpu.kernels.gemm.scales import check_scales
 from dmlcpu.kernels.gemm.table import ROWS, Product
 from dmlcpu.kernels.gemm.work import COUNTER, NARROW, SHARES, WORK, Problem, groups_of, panels_of
 from dmlcpu.kernels.walk import merge, walk_of
 from dmlcpu.products.packing import PackedMatrix, broadcast_strides, lhs_sign_flip, matrix_fields, rhs_sign_flip
+from dmlcpu.runtime.kept_calls import kept_call, kept_call_if
 from dmlcpu.runtime.memory import Workspace, second_level_cache, word_strides, words
 from dmlcpu.runtime.records import fill
 from dmlcpu.runtime.threads import Budget
@@ -34,7 +37,7 @@ _RUNS = 32
 # 4, two threads, AVX-512 and AVX2).
 _LEAST_SUMS = 2048
 BYTE = np.dtype(np.uint8)
-_ZERO, _NO_BYTES, _NO_CELLS = np.zeros(1, BYTE), np.empty(0, BYTE), np.empty(0, np.int64)
+_ONE, _ZERO, NO_BYTES, NO_CELLS = np.ones(1, np.float32), np.zeros(1, BYTE), np.empty(0, BYTE), np.empty(0, np.int64)
 PARAMETERS = ("a_scale", "a_zero", "b_scale", "b_zero", "y_scale", "y_zero")
 
 
@@ -51,6 +54,7 @@ class Plan:
     """The kernel and the work record for one set of shapes and layouts."""
 
     kernel: Product
+    is_single: bool  # the work is one part
     run: Callable[..., Any]  # the kernel, for the parts that the work is cut into
     work: NDArray[np.int64]  # the work record
     workspace: Workspace
@@ -86,6 +90,7 @@ def plan(
     is_wide = problem.depth > NARROW and not (product.epilogue.wraps and out.dtype.itemsize == 4)
     return Plan(
         product,
+        threads == 1,
         product.kernel.for_parts(threads),
         fill(
             WORK,
@@ -220,15 +225,49 @@ def parts_of(batches: int, tiles: int, panels: int, threads: int, packs: bool) -
     )
 
 
-def multiply(
+def plan_for(
     operator: str, a: Array, b: Array | PackedMatrix, parameters: tuple[Array | None, ...], out: Array, budget: Budget
-) -> None:
-    """Multiply checked matrices; parameters: scales and zero points in the kernels' order, None for those not there."""
+) -> Plan:
+    """Return the plan for checked matrices; parameters: in the kernels' order, None for those not there."""
     shapes = tuple([None if parameter is None else parameter.shape for parameter in parameters])
     a_layout, out_layout = Layout(a.shape, a.strides, a.dtype), Layout(out.shape, out.strides, out.dtype)
     b_layout = Layout(b.shape, (0,) * b.ndim if isinstance(b, PackedMatrix) else b.strides, b.dtype)
-    chosen = plan(operator, a_layout, b_layout, out_layout, shapes, *form_of(b), budget)
-    run(chosen, bytes_of(a), *rhs(b), *[flat(parameter) for parameter in parameters], words(out, word_of(out.dtype)))
+    return plan(operator, a_layout, b_layout, out_layout, shapes, *form_of(b), budget)
+
+
+def words_of(a: Array, b: Array | PackedMatrix, parameters: tuple[Array | None, ...], out: Array) -> list[Array]:
+    """Return what the kernel reads and writes."""
+    return [bytes_of(a), *rhs(b), *[flat(parameter) for parameter in parameters], words(out, word_of(out.dtype))]
+
+
+def steps(
+    plan_within: Callable[[Budget], Plan], check: Callable[[], None] | None, scales: list[Array], *arrays: Array
+) -> Steps:
+    """Return how to run on the same arrays again and again.
+
+    scales: those that may have changed meanwhile; check: refuses what is wrong with them.
+    """
+
+    def planned(chosen: Plan) -> None:
+        if check:
+            check()
+        run(chosen, *arrays)
+
+    def alone(chosen: Plan) -> Callable[[], None] | None:
+        if not chosen.is_single:
+            return None
+        call = (chosen.kernel.kernel, *arrays, chosen.work, chosen.workspace.make())  # COUNTER is its first cell
+        if check is None:
+            return kept_call(*call)
+        checked = kept_call_if(check_scales, (*scales, *[_ONE] * (3 - len(scales)), np.zeros(1, np.int64)), *call)
+
+        def again() -> None:
+            while not checked():  # and `check` raises, unless another thread has made the scales good again
+                check()
+
+        return again
+
+    return Steps(plan_within, planned, alone)
 
 
 def form_of(b: Array | PackedMatrix | None) -> tuple[str, bool]:
@@ -243,19 +282,20 @@ def word_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def run(chosen: Plan, *arrays: Array) -> None:
     """Run a plan on what the kernel reads and writes, all of it flat; see the kernel for their order."""
-    with chosen.workspace as scratch:
-        scratch[COUNTER] = 0
-        chosen.run(*arrays, chosen.work, scratch)
+    scratch = chosen.workspace.take()
+    scratch[COUNTER] = 0
+    chosen.run(*arrays, chosen.work, scratch)
+    chosen.workspace.give_back(scratch)
 
 
 def bytes_of(matrix: Array) -> Array:
     """Return what the kernel reads of a matrix."""
-    return words(matrix, BYTE) if matrix.size else _NO_BYTES
+    return words(matrix, BYTE) if matrix.size else NO_BYTES
 
 
 def rhs(b: Array | PackedMatrix) -> tuple[Array, Array, Array]:
     """Return what the kernel reads of the right-hand side: its bytes, or its panels and the sums of its columns."""
-    return (_NO_BYTES, b.panels, b.sums) if isinstance(b, PackedMatrix) else (bytes_of(b), _NO_CELLS, _NO_CELLS)
+    return (NO_BYTES, b.panels, b.sums) if isinstance(b, PackedMatrix) else (bytes_of(b), NO_CELLS, NO_CELLS)
 
 
 def flat(parameter: Array | None) -> Array:

@@ -8,6 +8,9 @@ import numpy as np
 from dmlcpu.common.arguments import Array, as_array, as_dtype, check_type, type_name
 from dmlcpu.common.data_types import QUANTIZED
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
+from dmlcpu.kernels.gemm.scales import are_positive
+from dmlcpu.runtime.compilation import can_compile
+from dmlcpu.runtime.memory import PLAIN, frombuffer
 
 Shape = tuple[int, ...]
 
@@ -45,8 +48,9 @@ def output_type(operator: str, out_dtype: Any, y_zero_point: Any, default: np.dt
     if out_dtype is None:
         if y_zero_point is None or type(y_zero_point) is int:
             return default
-        zero_type = as_array(operator, "y_zero_point", y_zero_point).dtype
-        return zero_type if type_name(zero_type) in QUANTIZED else default
+        is_array = type(y_zero_point) is np.ndarray
+        zero_type = y_zero_point.dtype if is_array else as_array(operator, "y_zero_point", y_zero_point).dtype
+        return zero_type if zero_type.num in _QUANTIZED else default
     return as_dtype(operator, "out_dtype", out_dtype, QUANTIZED)
 
 
@@ -63,7 +67,7 @@ def scale(operator: str, field: str, value: Any, shape: Shape, *, rows: bool) ->
         with np.errstate(all="ignore"):  # a number that overflows is refused as infinite
             array = array.astype(np.float32)
     check_scale(operator, field, array)
-    return _spread(operator, field, array, shape, rows)
+    return spread(operator, field, array, shape, rows)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -84,14 +88,14 @@ def zero_point(
         return _number(int(value), dtype.char)
     array = as_array(operator, field, value)
     if array.dtype == dtype:
-        return _spread(operator, field, array.copy(), shape, rows)  # as with scales
+        return spread(operator, field, array.copy(), shape, rows)  # as with scales
     if array.dtype.kind not in "iu" or type_name(array.dtype) in QUANTIZED:
         raise UnsupportedError(operator, f"{field}.dtype", str(array.dtype), f"{dtype} (its tensor's type)")
     limits = np.iinfo(dtype)
     bad = (array < limits.min) | (array > limits.max)
     if bad.any():
         raise _bad_element(operator, field, array, bad, f"{limits.min} to {limits.max} ({dtype})")
-    return _spread(operator, field, array.astype(dtype), shape, rows)
+    return spread(operator, field, array.astype(dtype), shape, rows)
 
 
 def check_scale(operator: str, field: str, array: Array) -> None:
@@ -99,7 +103,10 @@ def check_scale(operator: str, field: str, array: Array) -> None:
     # Infinity, zero, and NaN, which compares as false with everything, fail one of these.
     if array.size == 1 and 0 < array.item() < np.inf:
         return
-    if array.size and array.min() > 0 and array.max() < np.inf:
+    if array.flags.num & PLAIN == PLAIN and array.dtype == np.float32 and array.size and can_compile():
+        if are_positive(frombuffer(array, array.dtype)):
+            return
+    elif array.size and array.min() > 0 and array.max() < np.inf:
         return
     bad = ~((array > 0) & (array < np.inf))  # NaN is neither
     if bad.any():
@@ -112,7 +119,7 @@ def _bad_element(operator: str, field: str, array: Array, bad: Array, allowed: s
     return DmlError(operator, f"{field}{place}", str(array[where]), allowed)
 
 
-def _spread(operator: str, field: str, array: Array, shape: Shape, rows: bool) -> Array:
+def spread(operator: str, field: str, array: Array, shape: Shape, rows: bool) -> Array:
     """Return a view of `array` with the dimensions of `shape`: (..., length, 1) or (..., 1, length)."""
     length = shape[-2] if rows else shape[-1]
     if array.size == 1:

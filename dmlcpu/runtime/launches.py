@@ -69,6 +69,21 @@ def make_launch(builder, address, parts, args: Any) -> types.intp:
 
 
 @emitted
+def keep_launch(builder, launch, address, args: Any):
+    """Write a launch of one part to an address, where it lasts as long as that memory."""
+    launch = builder.inttoptr(launch, _launch_type(args.type).as_pointer())
+    for number, value in ((_NEXT, _LONG(0)), (_PARTS, _LONG(1)), (_ADDRESS, address), (_ARGS, args)):
+        builder.store(value, _field(builder, launch, number))
+
+
+@emitted
+def restart(builder, launch, counter):
+    """Let a kept launch begin with part 0 again, and set the int64 at the address `counter` to 0."""
+    for address in (launch, counter):  # a launch begins with _NEXT
+        builder.store(_LONG(0), builder.inttoptr(address, _LONG.as_pointer()))
+
+
+@emitted
 def take_part(builder, launch, args: Any) -> types.intp:
     """Return the number of the launch's next part, each once; from the number of parts on, none is left."""
     return _take(builder, builder.inttoptr(launch, _launch_type(args.type).as_pointer()))

@@ -7,7 +7,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from dmlcpu.runtime.layers import NumbaLayer, asked_for
@@ -69,6 +69,20 @@ def budget(most: int | None = None) -> Budget:
     if _has_own:
         most = min(_own.most or awake.threads, most or awake.threads)
     return awake if most is None or most >= awake.threads else awake._replace(threads=most)
+
+
+def most() -> Budget:
+    """Return the budget that no call may exceed: that of calls in a row, whatever limits a thread has."""
+    return (_budgets or _first_budgets()).awake
+
+
+def plan_for_now(plan_within: Callable[[Budget], Any]) -> Any:
+    """Return the plan of a call that begins now.
+
+    What is one part with the most threads is one part with fewer. Tiny calls need not look whether threads sleep.
+    """
+    chosen = plan_within(most())
+    return chosen if chosen.is_single else plan_within(budget())
 
 
 def layer() -> Pool | NumbaLayer:

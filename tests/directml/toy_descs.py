@@ -58,9 +58,12 @@ class SumOperatorDesc(OperatorDesc):
             out[...] = sum(terms) + bound.get("bias_tensor", 0)
             if "greatest_tensor" in bound:
                 bound["greatest_tensor"][...] = out.max()
-            return Sums(out, bound.get("greatest_tensor"))
+            return self._result(bound)
 
         return Run(general)
+
+    def _result(self, bound):
+        return Sums(bound["output_tensor"], bound.get("greatest_tensor"))
 
 
 def sums(**fields):

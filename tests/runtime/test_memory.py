@@ -16,17 +16,19 @@ WORD = np.dtype(np.uint32)
 
 @pytest.fixture(autouse=True)
 def _no_workspace_yet(monkeypatch):
-    monkeypatch.setattr(memory, "_local", memory._Blocks())
+    monkeypatch.setattr(memory, "_local", memory._Kept())
 
 
 def address_of_workspace(cells=1000):
-    with Workspace(cells) as block:
-        return block.ctypes.data
+    workspace = Workspace(cells)
+    block = workspace.take()
+    workspace.give_back(block)
+    return block.ctypes.data
 
 
 @pytest.mark.parametrize("cells", [0, 1, 511, 513, 100_000])
 def test_a_workspace_is_aligned_and_large_enough(cells):
-    with Workspace(cells) as block:
+    for block in (Workspace(cells).take(), Workspace(cells).make()):
         assert block.dtype == np.int64
         assert block.size >= cells
         assert block.ctypes.data % 64 == 0
@@ -38,44 +40,46 @@ def test_a_workspace_is_used_again_by_the_same_thread_and_not_by_another():
     mine = address_of_workspace()
     assert address_of_workspace() == mine
     others = []
-    with Workspace(1000):
-        thread = threading.Thread(target=lambda: others.append(address_of_workspace()))
-        thread.start()
-        thread.join()
+    workspace = Workspace(1000)
+    block = workspace.take()
+    thread = threading.Thread(target=lambda: others.append(address_of_workspace()))
+    thread.start()
+    thread.join()
+    workspace.give_back(block)
     assert others != [mine]
 
 
 def test_a_nested_call_allocates_a_block():
     address_of_workspace()  # the thread has a block now
     shared = Workspace(1000)  # one serves calls at the same time, too
-    with shared as outer, shared as inner:
-        assert outer.ctypes.data != inner.ctypes.data
-    with Workspace(1000) as outer:
-        addresses = {address_of_workspace() for _ in range(3)}
-        assert outer.ctypes.data not in addresses
-        assert len(addresses) == 1
-    assert {address_of_workspace()} == addresses  # the outer call's block was freed
+    outer, inner = shared.take(), shared.take()
+    assert outer.ctypes.data != inner.ctypes.data
+    addresses = {address_of_workspace() for _ in range(3)}
+    assert not addresses & {outer.ctypes.data, inner.ctypes.data}
+    shared.give_back(inner)
+    shared.give_back(outer)
+    assert address_of_workspace() == outer.ctypes.data
 
 
-def test_the_block_is_kept_after_an_error():
-    with pytest.raises(KeyError), Workspace(1000) as block:
-        raise KeyError
-    assert address_of_workspace() == block.ctypes.data
+def test_a_block_that_is_not_given_back_is_freed():
+    block = weakref.ref(Workspace(1000).take())
+    gc.collect()
+    assert block() is None
 
 
 def test_a_larger_workspace_replaces_the_kept_block():
     small = address_of_workspace()
-    with Workspace(5000) as block:
-        assert block.size >= 5000
-        mine = block.ctypes.data
-    assert address_of_workspace() == mine != small
+    large = address_of_workspace(5000)
+    assert address_of_workspace() == large != small
 
 
 @pytest.mark.parametrize(("cells", "is_kept"), [(1 << 10, True), (1 << 14, False)])
 def test_a_large_workspace_is_not_kept(monkeypatch, cells, is_kept):
-    monkeypatch.setattr(memory, "_KEPT_BYTES", 1 << 16)
-    with Workspace(cells) as block:
-        memory_of_it = weakref.ref(block)
+    monkeypatch.setattr(memory, "_MOST_KEPT", 1 << 13)
+    workspace = Workspace(cells)
+    block = workspace.take()
+    memory_of_it = weakref.ref(block)
+    workspace.give_back(block)
     del block
     gc.collect()
     assert (memory_of_it() is not None) == is_kept

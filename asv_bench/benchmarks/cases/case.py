@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from dmlcpu import FeatureLevel, TensorDataType, TensorDesc, TensorFlags, compile_operator
+
 from ..packages import package
 
 
@@ -32,6 +34,14 @@ class Case:
     def dmlcpu_out(self):
         raise NotImplementedError("it has no out")
 
+    def dmlcpu_bound(self):
+        """Return the operator bound to the inputs."""
+        raise NotImplementedError("it is not bound")
+
+    def dmlcpu_compiled(self):
+        """Return a call of the compiled desc with all tensors bound to it."""
+        raise NotImplementedError("no desc has it")
+
     def numpy(self):
         raise NotImplementedError("NumPy has no such function")
 
@@ -44,6 +54,20 @@ class Case:
     def torch_on_dmlcpu(self):
         """Return PyTorch's own call; `settings_of` lets it run on dmlcpu's kernels."""
         return self.torch()
+
+
+def compiled(desc, owned=None, /, **tensors):
+    """Return a call of a compiled desc. owned: values of owned tensors."""
+    operator = compile_operator(desc, feature_level=FeatureLevel.LEVEL_6_4)
+    if owned:
+        operator.initialize(**owned)
+    bound = {name: np.array(value) for name, value in tensors.items()}  # copies own their memory: the usual way
+    return lambda: operator(**bound)
+
+
+def tensor_of(array, flags=TensorFlags.NONE):
+    """Return the desc of an array, which is packed."""
+    return TensorDesc(TensorDataType[array.dtype.name.upper()], flags=flags, sizes=array.shape)
 
 
 def by(shape):

@@ -10,7 +10,7 @@ from dmlcpu import reference
 
 from ..onnx_peer import onnx_session
 from ..torch_peer import tensor, torch_package
-from .case import Case, table
+from .case import Case, compiled, table, tensor_of
 from .quantized_matmul import QuantizedMatmulCase, short
 
 
@@ -48,6 +48,23 @@ class MatmulIntegerCase(Case):
         if self.constant_b:
             arguments = arguments._replace(b=dmlcpu.pack_b(arguments.b))
         return lambda: dmlcpu.matmul_integer(*arguments, out=out)
+
+    def dmlcpu_bound(self):
+        arguments = self.inputs()
+        return dmlcpu.bind(
+            dmlcpu.matmul_integer, *(arguments._replace(b=dmlcpu.pack_b(arguments.b)) if self.constant_b else arguments)
+        )
+
+    def dmlcpu_compiled(self):
+        a, _, b, _ = self.inputs()
+        out = np.empty((self.m, self.n), np.int32)
+        flags = dmlcpu.TensorFlags.OWNED_BY_DML if self.constant_b else dmlcpu.TensorFlags.NONE
+        desc = dmlcpu.MatrixMultiplyIntegerOperatorDesc(
+            a_tensor=tensor_of(a), b_tensor=tensor_of(b, flags), output_tensor=tensor_of(out)
+        )
+        if self.constant_b:
+            return compiled(desc, {"b_tensor": b}, a_tensor=a, output_tensor=out)
+        return compiled(desc, a_tensor=a, b_tensor=b, output_tensor=out)
 
     def dmlcpu_out(self):
         return self.dmlcpu(np.empty((self.m, self.n), np.int32))

@@ -11,7 +11,7 @@ from dmlcpu.runtime.isa import Isa, detected
 
 from ..onnx_peer import onnx_session
 from ..torch_peer import tensor, torch_package
-from .case import Case, table
+from .case import Case, compiled, table, tensor_of
 
 
 class MatmulInputs(NamedTuple):
@@ -36,6 +36,7 @@ class QuantizedMatmulCase(Case):
     per_column: bool = True
     batch: tuple[int, ...] = ()
     weights: str = "7-bit"  # or "normal", scaled to 8 bits, or "uniform": all 8 bits alike
+    numbers: str = "arrays"  # of scales and zero points for dmlcpu, or scalars of "Python", or of "NumPy"
 
     tolerance = 1
 
@@ -45,7 +46,9 @@ class QuantizedMatmulCase(Case):
         b = "constant" if self.constant_b else "fresh"
         batch = "".join(f"{n} of " for n in self.batch)
         kind = "" if self.weights == "7-bit" else f" {self.weights}"
-        return f"{batch}{self.m}x{self.k}x{self.n} {types} to {short(self.types[2])}{rows or ' per tensor'} {b}{kind} B"
+        numbers = "" if self.numbers == "arrays" else f" {self.numbers} scalars"
+        what = f"{types} to {short(self.types[2])}{rows or ' per tensor'} {b}{kind} B{numbers}"
+        return f"{batch}{self.m}x{self.k}x{self.n} {what}"
 
     def shrunk(self):
         return replace(self, batch=self.batch and (2,), m=min(self.m, 9), k=min(self.k, 40), n=min(self.n, 21))
@@ -72,11 +75,49 @@ class QuantizedMatmulCase(Case):
     def expected(self, calls):
         return (reference.quantized_matmul(*self.inputs()),)
 
-    def dmlcpu(self, out=None):
+    def arguments(self):
+        """Return the arguments of dmlcpu's function."""
         arguments = self.inputs()
         if self.constant_b:
             arguments = arguments._replace(b=dmlcpu.pack_b(arguments.b))
+        if self.numbers == "arrays":
+            return arguments
+        scalar = {"Python": np.ndarray.item, "NumPy": lambda array: array.dtype.type(array.item())}[self.numbers]
+        return arguments._replace(
+            **{
+                name: scalar(value)
+                for name, value in arguments._asdict().items()
+                if name[1:2] == "_" and value is not None
+            }
+        )
+
+    def dmlcpu(self, out=None):
+        arguments = self.arguments()
         return lambda: dmlcpu.quantized_matmul(*arguments, out=out)
+
+    def dmlcpu_bound(self):
+        return dmlcpu.bind(dmlcpu.quantized_matmul, *self.arguments())
+
+    def dmlcpu_compiled(self):
+        inputs = self.inputs()
+        if self.batch or self.numbers != "arrays":
+            raise NotImplementedError("this desc is made of matrices, and tensors of scales")
+        arrays = {
+            "a_tensor": inputs.a,
+            "a_scale_tensor": inputs.a_scale,
+            "a_zero_point_tensor": inputs.a_zero_point,
+            "b_tensor": inputs.b,
+            "b_scale_tensor": inputs.b_scale,
+            "output_scale_tensor": inputs.y_scale,
+            "output_zero_point_tensor": inputs.y_zero_point,
+            "output_tensor": np.empty((self.m, self.n), self.types[2]),
+        }
+        descs = {name: tensor_of(array) for name, array in arrays.items()}
+        if not self.constant_b:
+            return compiled(dmlcpu.QuantizedLinearMatrixMultiplyOperatorDesc(**descs), **arrays)
+        descs["b_tensor"] = tensor_of(inputs.b, dmlcpu.TensorFlags.OWNED_BY_DML)
+        owned = {"b_tensor": arrays.pop("b_tensor")}
+        return compiled(dmlcpu.QuantizedLinearMatrixMultiplyOperatorDesc(**descs), owned, **arrays)
 
     def dmlcpu_out(self):
         return self.dmlcpu(np.empty((*self.batch, self.m, self.n), self.types[2]))
@@ -184,4 +225,7 @@ THREADED = (
     QuantizedMatmulCase(128, 768, 3_072, constant_b=False),
 )
 TINY = QuantizedMatmulCase(16, 64, 64)
+TINY_OTHERS = tuple(
+    QuantizedMatmulCase(16, 64, 64, per_column=False, numbers=numbers) for numbers in ("Python", "NumPy", "arrays")
+)
 MIXED = (QuantizedMatmulCase(100, 768, 2_304),)

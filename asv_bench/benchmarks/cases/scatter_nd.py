@@ -9,7 +9,7 @@ from dmlcpu import reference
 
 from ..onnx_peer import onnx_session
 from ..torch_peer import tensor, torch_package
-from .case import Case, by, dtype_of, table
+from .case import Case, by, compiled, dtype_of, table, tensor_of
 
 _UFUNCS = {"none": None, "add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
 
@@ -70,6 +70,24 @@ class ScatterNDCase(Case):
         x, indices, updates = self.inputs()
         out = np.empty_like(x)
         return lambda: dmlcpu.scatter_nd(x, indices, updates, reduction=self.reduction, out=out)
+
+    def dmlcpu_bound(self):
+        x, indices, updates = self.inputs()
+        out = x if self.in_place else None
+        return dmlcpu.bind(dmlcpu.scatter_nd, x, indices, updates, reduction=self.reduction, out=out)
+
+    def dmlcpu_compiled(self):
+        x, indices, updates = self.inputs()
+        if self.reduction != "none" or self.in_place or updates.ndim > 1 or x.ndim > 1:
+            raise NotImplementedError("this desc is made of single elements of one dimension")
+        arrays = {"input_tensor": x[None], "indices_tensor": indices, "updates_tensor": updates[None]}
+        arrays["output_tensor"] = arrays["input_tensor"]
+        desc = dmlcpu.ScatterNDOperatorDesc(
+            **{name: tensor_of(array) for name, array in arrays.items()},
+            input_dimension_count=1,
+            indices_dimension_count=2,
+        )
+        return compiled(desc, **arrays)
 
     def numpy(self):
         x, indices, updates = self.inputs()

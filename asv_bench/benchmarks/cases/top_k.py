@@ -9,7 +9,7 @@ from dmlcpu import reference
 
 from ..onnx_peer import onnx_session
 from ..torch_peer import tensor, torch_package
-from .case import Case, by, dtype_of, table
+from .case import Case, by, compiled, dtype_of, table, tensor_of
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,22 @@ class TopKCase(Case):
         out = dmlcpu.top_k(x, self.k, axis=self.axis)
         out = tuple(np.empty_like(array) for array in out)
         return lambda: dmlcpu.top_k(x, self.k, axis=self.axis, out=out)
+
+    def dmlcpu_bound(self):
+        return dmlcpu.bind(dmlcpu.top_k, self.inputs(), self.k, axis=self.axis)
+
+    def dmlcpu_compiled(self):
+        x = self.inputs()
+        values, indices = dmlcpu.top_k(x, self.k, axis=self.axis, index_dtype=np.uint32)
+        desc = dmlcpu.TopK1OperatorDesc(
+            input_tensor=tensor_of(x),
+            output_value_tensor=tensor_of(values),
+            output_index_tensor=tensor_of(indices),
+            axis=self.axis % x.ndim,
+            k=self.k,
+            axis_direction=dmlcpu.AxisDirection.DECREASING,
+        )
+        return compiled(desc, input_tensor=x, output_value_tensor=values, output_index_tensor=indices)
 
     def numpy(self):
         x, k, axis = self.inputs(), self.k, self.axis

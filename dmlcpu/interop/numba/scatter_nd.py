@@ -26,7 +26,8 @@ from dmlcpu.kernels.scatter_nd.validate import validate
 from dmlcpu.kernels.scatter_nd.work import BEFOREHAND, BLOCK_CELLS, BY_BLOCK, CLIP, RAISE, VALID, WORK
 from dmlcpu.kernels.walk import MAX_DIMS
 from dmlcpu.operators.scatter_nd.function import scatter_nd
-from dmlcpu.operators.scatter_nd.plan import MODES, REDUCTIONS, aligned_type, reduction_of
+from dmlcpu.operators.scatter_nd.layout import aligned_type
+from dmlcpu.operators.scatter_nd.plan import MODES, REDUCTIONS, reduction_of
 from dmlcpu.runtime.intrinsics import address_of
 from dmlcpu.runtime.jit import OWN_OPTIONS, compile_kernel, device
 from dmlcpu.runtime.records import cells_of, record_at

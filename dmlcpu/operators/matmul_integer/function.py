@@ -6,8 +6,11 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from dmlcpu.common.arguments import Array, as_dtype
-from dmlcpu.products.operands import ABSENT, Call, allocate, check as check_product, execute
+from dmlcpu.products.operands import ABSENT, Call, allocate, check as check_product, execute, steps
 from dmlcpu.products.packing import PackedMatrix
+from dmlcpu.products.plain import multiply_plain
+
+__all__ = ["allocate", "check", "execute", "matmul_integer", "steps"]  # what `bind` looks for
 
 _INT32 = np.dtype(np.int32)
 
@@ -73,6 +76,10 @@ def matmul_integer(
     array([[ 10, -10],
            [ 10, -10]], dtype=int32)
     """
+    parameters = (ABSENT, a_zero_point, ABSENT, b_zero_point, ABSENT, None)
+    result = multiply_plain("matmul_integer", _sum_type, a, b, parameters, out_dtype, out)
+    if result is not None:
+        return result
     call = check(a, a_zero_point, b, b_zero_point, out_dtype)
     out = allocate(call, out)
     execute(call, out)

@@ -11,7 +11,8 @@ from dmlcpu.common.block_reader import BLOCK, as_source, cut_within, read_blocks
 from dmlcpu.common.regions import Estimate, Region, Sink, Source, Tensor
 from dmlcpu.common.stand_ins import bind, strides_of
 from dmlcpu.operators.scatter_nd.function import Call, check, execute, is_out, out_of_range, scatter_nd
-from dmlcpu.operators.scatter_nd.plan import BY_KERNEL, Plan, element_type, plan
+from dmlcpu.operators.scatter_nd.layout import element_type
+from dmlcpu.operators.scatter_nd.plan import BY_KERNEL, Plan, plan
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.records import CELL

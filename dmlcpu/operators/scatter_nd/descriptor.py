@@ -7,15 +7,18 @@ from typing import ClassVar
 import numpy as np
 
 from dmlcpu.common.arguments import Array
+from dmlcpu.common.bound import Steps
 from dmlcpu.directml.base import Bound, OperatorDesc, Run, without_leading
 from dmlcpu.directml.checks import check_range
 from dmlcpu.directml.enums import FeatureLevel, OperatorType
 from dmlcpu.directml.feature_level import FOUR, ONE_TO_EIGHT, UP_TO_32, Allowed, Support, Types, types
 from dmlcpu.directml.tensor import TensorDesc
+from dmlcpu.errors import IndexOutOfRangeError
 from dmlcpu.kernels.scatter_nd.work import VALID
 from dmlcpu.operators.scatter_nd.function import Call, execute, out_of_range
 from dmlcpu.operators.scatter_nd.layout import INDEX_WORD
-from dmlcpu.operators.scatter_nd.plan import BY_KERNEL, plan, run
+from dmlcpu.operators.scatter_nd.plan import BY_KERNEL, IN_PLACE, plan, run
+from dmlcpu.operators.scatter_nd.steps import steps as plan_steps
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.memory import packed_strides
 
@@ -149,8 +152,8 @@ class ScatterNDOperatorDesc(OperatorDesc):
         ]
         word, widths = np.dtype(f"u{dtype.itemsize}"), (dtype.itemsize, index_type.itemsize, dtype.itemsize)
         strides = tuple(map(packed_strides, shapes, widths))
-        layout = (shapes[0], dtype, word, shapes[1], index_type, strides, "none", "raise", BY_KERNEL)
-        plan_within = lru_cache(maxsize=8)(partial(plan, *layout))
+        layout = (shapes[0], dtype, word, shapes[1], index_type, strides, "none", "raise")
+        plan_within = lru_cache(maxsize=8)(partial(plan, *layout, BY_KERNEL))
 
         def general(bound: Bound) -> Array:
             x, output = bound["input_tensor"], bound["output_tensor"]
@@ -161,13 +164,21 @@ class ScatterNDOperatorDesc(OperatorDesc):
             result: Array = output
             return result
 
+        def refusal(bound: Bound, place: int) -> IndexOutOfRangeError:
+            value = bound["indices_tensor"].flat[place]
+            return out_of_range(value, place, (shapes[1], index_type), shapes[0], self.operator, "IndicesTensor")
+
         def packed(bound: Bound, words: list[Array]) -> Array:
-            place = run(plan_within(threads.budget()), *words)
+            place = run(threads.plan_for_now(plan_within), *words)
             if place != VALID:
-                value = bound["indices_tensor"].flat[place]
-                raise out_of_range(value, place, (shapes[1], index_type), shapes[0], self.operator, "IndicesTensor")
+                raise refusal(bound, place)
             out: Array = bound["output_tensor"]
             return out
 
+        def steps(bound: Bound, words: list[Array]) -> Steps:
+            if bound["input_tensor"] is not bound["output_tensor"]:
+                return plan_steps(plan_within, partial(refusal, bound), *words)
+            return plan_steps(partial(plan, *layout, IN_PLACE), partial(refusal, bound), words[0][:0], *words[1:])
+
         words = {"input_tensor": word, "indices_tensor": INDEX_WORD, "updates_tensor": word, "output_tensor": word}
-        return Run(general, packed, words)
+        return Run(general, packed, words, steps)

@@ -1,15 +1,19 @@
 """SCATTER_ND: a copy of the input in which index tuples say where updates overwrite, or reduce into, elements."""
 
+import functools
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dmlcpu.common.arguments import Array, as_array, as_array_like, check_apart, check_choice, check_output, same_memory
+from dmlcpu.common.bound import Steps
+from dmlcpu.common.stand_ins import stand_in
 from dmlcpu.errors import BindingError, IndexOutOfRangeError, UnsupportedError
 from dmlcpu.kernels.scatter_nd.work import VALID
-from dmlcpu.operators.scatter_nd.layout import INDEX_WORD
+from dmlcpu.operators.scatter_nd.layout import INDEX_WORD, aligned_type, element_type
 from dmlcpu.operators.scatter_nd.plan import (
     BY_KERNEL,
     BY_NUMPY,
@@ -17,16 +21,17 @@ from dmlcpu.operators.scatter_nd.plan import (
     IN_PLACE,
     MODES,
     REDUCTIONS,
-    element_type,
+    Plan,
     plan,
     reduction_of,
     run,
 )
+from dmlcpu.operators.scatter_nd.steps import steps as plan_steps
 from dmlcpu.reference import scatter_nd as reference_scatter_nd
 from dmlcpu.runtime.compilation import can_compile
-from dmlcpu.runtime.memory import words
+from dmlcpu.runtime.memory import OWNS_DATA, PLAIN, frombuffer, packed_strides, spans_meet, words
 from dmlcpu.runtime.results import empty_result
-from dmlcpu.runtime.threads import budget
+from dmlcpu.runtime.threads import Budget, budget, most
 
 
 class Call(NamedTuple):
@@ -120,12 +125,88 @@ def scatter_nd(
     >>> dmlcpu.scatter_nd(bins, [[0], [2], [2]], [1, 1, 1], reduction="add", out=bins)
     array([1, 0, 2])
     """
+    if type(x) is np.ndarray and type(indices) is np.ndarray and type(updates) is np.ndarray:
+        found = _run_plain(x, indices, updates, reduction, mode, out)
+        if found is not None:
+            return found
     call = check(x, indices, updates, reduction, mode)
-    result = empty_result(call.x.shape, call.x.dtype) if out is None else allocate(call, out)
-    if out is not None and call.x is not result and same_memory(call.x, result):
-        call = call._replace(x=result)
+    result = allocate(call, out)
     execute(call, result)
     return result
+
+
+def _run_plain(x: Array, indices: Array, updates: Array, reduction: Any, mode: Any, out: Any) -> Array | None:
+    """Run a call on packed arrays; return None, and do nothing, if a call has to be looked at more closely."""
+    if x.flags.num & indices.flags.num & updates.flags.num & PLAIN != PLAIN or not can_compile():
+        return None
+    kinds: tuple[Any, ...] = (x.shape, x.dtype, indices.shape, indices.dtype, updates.shape, updates.dtype)
+    try:
+        plain = _plain(*kinds, reduction, mode, out is x, most())
+        if plain and not plain.plan.is_single:
+            plain = _plain(*kinds, reduction, mode, out is x, budget())
+    except TypeError:  # an argument that is not hashable, or refused: `check` says what is wrong with it
+        return None
+    if plain is None or (out is not None and not _takes(out, x, indices, updates)):
+        return None
+    chosen, element = plain
+    result: Array = empty_result(x.shape, x.dtype) if out is None else out
+    flat_out = frombuffer(result, element)
+    flat_x = flat_out[:0] if result is x else frombuffer(x, element)
+    place = run(chosen, flat_x, frombuffer(indices, INDEX_WORD), frombuffer(updates, element), flat_out)
+    if place != VALID:
+        raise out_of_range(indices.flat[place], place, (indices.shape, indices.dtype), x.shape)
+    return result
+
+
+class _Plain(NamedTuple):
+    """How a call on packed arrays is carried out: it is looked up, and the arguments need no further check."""
+
+    plan: Plan
+    element: np.dtype[Any]
+
+
+# typed: a look-up tells True and 1.0 from 1.
+@functools.lru_cache(maxsize=1024, typed=True)
+def _plain(
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    indices_shape: tuple[int, ...],
+    index_type: np.dtype[Any],
+    updates_shape: tuple[int, ...],
+    updates_type: np.dtype[Any],
+    reduction: Any,
+    mode: Any,
+    is_in_place: bool,
+    spent: Budget,
+) -> _Plain | None:
+    """Return how calls with such arguments are carried out, or None if no kernel reads the arrays as they are."""
+    shapes = ((shape, dtype), (indices_shape, index_type), (updates_shape, updates_type))
+    x, indices, updates = [stand_in(*each) for each in shapes]
+    check(x, indices, updates, reduction, mode)
+    is_aligned = reduction != "none" or dtype.alignment > 1 or dtype.itemsize == 1
+    is_native = dtype.isnative and index_type.isnative and updates_type.isnative
+    if not (is_aligned and is_native) or index_type.itemsize < 4:
+        return None
+    if 0 in (*shape, *indices_shape, *updates_shape):
+        return None
+    element = aligned_type(dtype, reduction)
+    strides = tuple([packed_strides(each, kind.itemsize) for each, kind in shapes])
+    copied = IN_PLACE if is_in_place else BY_KERNEL
+    return _Plain(
+        plan(shape, dtype, element, indices_shape, index_type, strides, reduction, mode, copied, spent), element
+    )
+
+
+def _takes(out: Any, x: Array, indices: Array, updates: Array) -> bool:
+    """Return whether out is x, or packed and apart from x; refuse what shares memory with the others."""
+    if out is not x:
+        if type(out) is not np.ndarray or out.shape != x.shape or out.dtype is not x.dtype:
+            return False
+        if out.flags.num & PLAIN != PLAIN or spans_meet(out, x):
+            return False
+    if out is indices or out is updates or not out.flags.num & indices.flags.num & updates.flags.num & OWNS_DATA:
+        check_apart("scatter_nd", "out", out, {"indices": indices, "updates": updates})
+    return True
 
 
 def check(x: Any, indices: Any, updates: Any, reduction: Any, mode: Any) -> Call:
@@ -158,9 +239,11 @@ def check(x: Any, indices: Any, updates: Any, reduction: Any, mode: Any) -> Call
     return Call(x, indices, updates, reduction, mode)
 
 
-def allocate(call: Call, out: Array) -> Array:
-    """Return `out` if the result can be written to it, or refuse it."""
+def allocate(call: Call, out: Array | None) -> Array:
+    """Return the output: a new array, or `out` if the result can be written to it."""
     x = call.x
+    if out is None:
+        return empty_result(x.shape, x.dtype)
     out = check_output("scatter_nd", "out", out, x.shape, x.dtype)
     check_apart("scatter_nd", "out", out, {"indices": call.indices, "updates": call.updates})
     if not same_memory(x, out):
@@ -172,25 +255,64 @@ def execute(
     call: Call, out: Array, *, operator: str = "scatter_nd", field: str = "indices", most_threads: int | None = None
 ) -> None:
     """Run a call, in place if its x is out; an error about an index names `operator` and `field`."""
-    x, indices, updates, reduction, mode = call
-    if indices.itemsize < 4:
-        indices = indices.astype(np.int64)
+    if call.indices.itemsize < 4:
+        call = call._replace(indices=call.indices.astype(np.int64))
+    if call.x is not out and same_memory(call.x, out):
+        call = call._replace(x=out)
     if can_compile():
-        element = element_type(x, updates, out, reduction)
-        copied = IN_PLACE if x is out else BY_KERNEL if x.flags.num & out.flags.num & CONTIGUOUS else BY_NUMPY
-        strides, spent = (out.strides, indices.strides, updates.strides), budget(most_threads)
-        chosen = plan(x.shape, x.dtype, element, indices.shape, indices.dtype, strides, reduction, mode, copied, spent)
-        # T == 0: there are no indices, and each update goes to the one place there is. No updates: none is read.
-        flat_indices = words(indices, INDEX_WORD) if indices.size else np.zeros(2, INDEX_WORD)
-        flat_out = words(out, element) if out.size else np.zeros(1, element)
-        flat_updates = words(updates, element) if updates.size else flat_out
-        flat_x = words(x, element) if copied == BY_KERNEL and x.size else flat_out[:0]
-        unlike = (out, x) if copied == BY_NUMPY else None
-        place = run(chosen, flat_x, flat_indices, flat_updates, flat_out, unlike=unlike)
+        chosen = _plan_within(call, out, budget(most_threads))
+        place = run(chosen, *_words(call, out), unlike=_unlike(call, out))
     else:
         place = _by_reference(call, out)
     if place != VALID:
-        raise out_of_range(indices.flat[place], place, (indices.shape, indices.dtype), x.shape, operator, field)
+        raise _refusal(call, operator, field, place)
+
+
+def steps(call: Call, out: Array, given: Mapping[str, Any]) -> Steps | None:
+    """Return how a call runs on the same arrays again and again, or None if that takes all its checks."""
+    if any(getattr(call, name) is not given[name] for name in ("x", "indices", "updates")) or call.indices.itemsize < 4:
+        return None
+    if same_memory(call.x, out):
+        call = call._replace(x=out)
+    within, refusal = (
+        functools.partial(_plan_within, call, out),
+        functools.partial(_refusal, call, "scatter_nd", "indices"),
+    )
+    return plan_steps(within, refusal, *_words(call, out), unlike=_unlike(call, out))
+
+
+def _plan_within(call: Call, out: Array, spent: Budget) -> Plan:
+    x, indices, updates, reduction, mode = call
+    strides = (out.strides, indices.strides, updates.strides)
+    layout = (x.shape, x.dtype, element_type(x, updates, out, reduction), indices.shape, indices.dtype, strides)
+    return plan(*layout, reduction, mode, _copied(x, out), spent)
+
+
+def _copied(x: Array, out: Array) -> int:
+    return IN_PLACE if x is out else BY_KERNEL if x.flags.num & out.flags.num & CONTIGUOUS else BY_NUMPY
+
+
+def _unlike(call: Call, out: Array) -> tuple[Array, Array] | None:
+    """Return out and x if NumPy copies x."""
+    return (out, call.x) if _copied(call.x, out) == BY_NUMPY else None
+
+
+def _words(call: Call, out: Array) -> tuple[Array, Array, Array, Array]:
+    """Return the words of x, indices, updates and out."""
+    x, indices, updates, reduction, _ = call
+    element = element_type(x, updates, out, reduction)
+    # T == 0: there are no indices, and each update goes to the one place there is. No updates: none is read.
+    flat_indices = words(indices, INDEX_WORD) if indices.size else np.zeros(2, INDEX_WORD)
+    flat_out = words(out, element) if out.size else np.zeros(1, element)
+    flat_updates = words(updates, element) if updates.size else flat_out
+    flat_x = words(x, element) if _copied(x, out) == BY_KERNEL and x.size else flat_out[:0]
+    return flat_x, flat_indices, flat_updates, flat_out
+
+
+def _refusal(call: Call, operator: str, field: str, place: int) -> IndexOutOfRangeError:
+    """Return the error about the index at a place."""
+    indices = call.indices
+    return out_of_range(indices.flat[place], place, (indices.shape, indices.dtype), call.x.shape, operator, field)
 
 
 def _by_reference(call: Call, out: Array) -> int:

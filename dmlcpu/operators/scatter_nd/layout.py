@@ -1,11 +1,14 @@
 """How the tensors of a scatter_nd lie in memory: the fields of the work record that say so."""
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from dmlcpu.common.arguments import Array, type_name
+from dmlcpu.common.data_types import DATA_TYPES
 from dmlcpu.kernels.scatter_nd import reduction as reductions
 from dmlcpu.kernels.scatter_nd.choose import is_serial, kind_of
 from dmlcpu.kernels.walk import merge, walk_of
@@ -13,6 +16,27 @@ from dmlcpu.runtime.memory import first_word, packed_strides, word_strides
 
 INDEX_WORD = np.dtype(np.uint32)
 Fields = dict[str, Any]  # of the work record
+
+# What elements are computed as; a type that is not here can be overwritten but not reduced.
+COMPUTED_AS = {row.name: row.computed_as for row in DATA_TYPES.values() if row.computed_as}
+_WORDS = {width: np.dtype(f"u{width}") for width in (1, 2, 4, 8)}
+
+
+def element_type(x: Array, updates: Array, out: Array, reduction: str) -> np.dtype[Any]:
+    """Return the type the kernel sees: the numbers to compute with, else the widest words all elements consist of."""
+    dtype = out.dtype
+    if reduction != "none" or dtype.alignment > 1 or dtype.itemsize == 1:
+        return aligned_type(dtype, reduction)
+    arrays = (x, updates, out)
+    places = (dtype.itemsize, 8, *(place for array in arrays for place in (array.ctypes.data, *array.strides)))
+    multiple = functools.reduce(lambda a, b: a | b, map(abs, places))
+    return _WORDS[multiple & -multiple]  # the lowest bit set anywhere
+
+
+@functools.lru_cache(maxsize=256)
+def aligned_type(dtype: np.dtype[Any], reduction: str) -> np.dtype[Any]:
+    """Return the same of aligned arrays: there is no need to look at addresses."""
+    return _WORDS[min(dtype.alignment, 8)] if reduction == "none" else np.dtype(COMPUTED_AS[type_name(dtype)])
 
 
 @dataclass(frozen=True, slots=True)

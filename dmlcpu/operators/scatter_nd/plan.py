@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from dmlcpu.common.arguments import Array, type_name
-from dmlcpu.common.data_types import DATA_TYPES
 from dmlcpu.errors import UnsupportedError
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.scatter_nd import reduction as reductions
@@ -32,7 +31,7 @@ from dmlcpu.kernels.scatter_nd.work import (
     VALID,
     WORK,
 )
-from dmlcpu.operators.scatter_nd.layout import Fields, Tensors, layout_of, tensors_of
+from dmlcpu.operators.scatter_nd.layout import COMPUTED_AS, Fields, Tensors, layout_of, tensors_of
 from dmlcpu.runtime.memory import C_CONTIGUOUS, F_CONTIGUOUS, Workspace, packed_strides, second_level_cache
 from dmlcpu.runtime.records import CACHE_LINE, CELL, fill
 from dmlcpu.runtime.threads import Budget
@@ -51,9 +50,6 @@ REDUCTIONS = {
 _BOOL_REDUCTIONS = {**REDUCTIONS, "add": reductions.MAXIMUM, "mul": reductions.MINIMUM}
 _COMPLEX_REDUCTIONS = {"add": reductions.ADD, "mul": reductions.MULTIPLY_COMPLEX}
 
-# What elements are computed as; a type that is not here can be overwritten but not reduced.
-_COMPUTED_AS = {row.name: row.computed_as for row in DATA_TYPES.values() if row.computed_as}
-_WORDS = {width: np.dtype(f"u{width}") for width in (1, 2, 4, 8)}
 _EXTREMES = (reductions.MINIMUM, reductions.MAXIMUM)
 CONTIGUOUS = C_CONTIGUOUS | F_CONTIGUOUS
 _LINE_CELLS = CACHE_LINE // CELL
@@ -66,27 +62,10 @@ def reduction_of(dtype: np.dtype[Any], reduction: str) -> int:
         return reductions.OVERWRITE
     name = type_name(dtype)
     known = _BOOL_REDUCTIONS if name == "bool" else _COMPLEX_REDUCTIONS if dtype.kind == "c" else REDUCTIONS
-    if name in _COMPUTED_AS and reduction in known:
+    if name in COMPUTED_AS and reduction in known:
         return known[reduction]
-    allowed = "a type whose values are ordered" if name in _COMPUTED_AS else ", ".join(_COMPUTED_AS)
+    allowed = "a type whose values are ordered" if name in COMPUTED_AS else ", ".join(COMPUTED_AS)
     raise UnsupportedError("scatter_nd", f"x.dtype with reduction {reduction!r}", str(dtype), allowed)
-
-
-def element_type(x: Array, updates: Array, out: Array, reduction: str) -> np.dtype[Any]:
-    """Return the type the kernel sees: the numbers to compute with, else the widest words all elements consist of."""
-    dtype = out.dtype
-    if reduction != "none" or dtype.alignment > 1 or dtype.itemsize == 1:
-        return aligned_type(dtype, reduction)
-    arrays = (x, updates, out)
-    places = (dtype.itemsize, 8, *(place for array in arrays for place in (array.ctypes.data, *array.strides)))
-    multiple = functools.reduce(lambda a, b: a | b, map(abs, places))
-    return _WORDS[multiple & -multiple]  # the lowest bit set anywhere
-
-
-@functools.lru_cache(maxsize=256)
-def aligned_type(dtype: np.dtype[Any], reduction: str) -> np.dtype[Any]:
-    """Return the same of aligned arrays: there is no need to look at addresses."""
-    return _WORDS[min(dtype.alignment, 8)] if reduction == "none" else np.dtype(_COMPUTED_AS[type_name(dtype)])
 
 
 # Many single elements are partitioned first, where that pays: several threads then wait for memory at once. Measured on
@@ -141,6 +120,7 @@ class Plan:
     apply: Callable[..., Any]
     partition: Callable[..., Any] | None
     apply_buckets: Callable[..., Any] | None
+    is_single: bool  # the work of each kernel is one part
     parts: int  # shares of the updates
     owners: int  # shares of the output
     validation: int  # BEFOREHAND, BY_BLOCK or SPECULATIVE
@@ -193,6 +173,7 @@ def plan(
         apply=_kernel(apply, owners),
         partition=_kernel("partition", parts) if partitions else None,
         apply_buckets=_kernel("apply_buckets", parts) if partitions else None,
+        is_single=parts == owners == copies == 1,
         parts=parts,
         owners=owners,
         validation=validation,
@@ -344,37 +325,51 @@ def run(
 
     x is empty if it is `out`, or if its layout differs from out's. Then `unlike` is (out, x).
     """
-    with chosen.workspace as scratch:
-        if chosen.validate:
-            chosen.validate(indices, chosen.work, scratch)
-            place = _reported(chosen.parts, scratch)
-            if place != VALID:
-                return place
-        if unlike is not None:
-            np.copyto(*unlike)
-        if chosen.partition and chosen.apply_buckets and _is_spread(chosen, scratch):
-            chosen.partition(indices, updates, chosen.work, scratch)
-            scratch[chosen.buckets.counter] = 0
-            chosen.apply_buckets(x, out, chosen.work, scratch)
-            return VALID
-        if chosen.copy:
-            chosen.copy(x, out)
-            x = x[:0]
-        target = out
-        if chosen.validation == SPECULATIVE:
-            target = scratch[chosen.targets.cell :].view(out.dtype)
-            if chosen.targets.count:
-                x = x if x.size else out
-            elif not x.size:
-                target[: out.size] = out
-        chosen.apply(x, indices, updates, target, chosen.work, scratch)
-        place = VALID if chosen.validation == BEFOREHAND else _reported(chosen.owners, scratch)
-        if target is not out and place == VALID:
-            if chosen.merge:
-                others = target[chosen.targets.step :]
-                chosen.merge.apply(x[:0], indices, others, target[: out.size], chosen.merge.work, scratch)
-            out[...] = target[: out.size]
-        return place
+    scratch = chosen.workspace.take()
+    place = _run_in(scratch, chosen, x, indices, updates, out, unlike)
+    chosen.workspace.give_back(scratch)
+    return place
+
+
+def _run_in(
+    scratch: Array,
+    chosen: Plan,
+    x: Array,
+    indices: Array,
+    updates: Array,
+    out: Array,
+    unlike: tuple[Array, Array] | None,
+) -> int:
+    if chosen.validate:
+        chosen.validate(indices, chosen.work, scratch)
+        place = _reported(chosen.parts, scratch)
+        if place != VALID:
+            return place
+    if unlike is not None:
+        np.copyto(*unlike)
+    if chosen.partition and chosen.apply_buckets and _is_spread(chosen, scratch):
+        chosen.partition(indices, updates, chosen.work, scratch)
+        scratch[chosen.buckets.counter] = 0
+        chosen.apply_buckets(x, out, chosen.work, scratch)
+        return VALID
+    if chosen.copy:
+        chosen.copy(x, out)
+        x = x[:0]
+    target = out
+    if chosen.validation == SPECULATIVE:
+        target = np.frombuffer(scratch, out.dtype, offset=CELL * chosen.targets.cell)
+        if chosen.targets.count:
+            x = x if x.size else out
+        elif not x.size:
+            target[: out.size] = out
+    chosen.apply(x, indices, updates, target, chosen.work, scratch)
+    place = VALID if chosen.validation == BEFOREHAND else _reported(chosen.owners, scratch)
+    if target is not out and place == VALID:
+        if chosen.merge:
+            others = target[chosen.targets.step :]
+            chosen.merge.apply(x[:0], indices, others, target[: out.size], chosen.merge.work, scratch)
+        out[...] = target[: out.size]
+    return place
 
 
 def _reported(parts: int, scratch: Array) -> int:

@@ -7,13 +7,14 @@ from typing import ClassVar
 import numpy as np
 
 from dmlcpu.common.arguments import Array
+from dmlcpu.common.bound import Steps
 from dmlcpu.directml.base import Bound, OperatorDesc, Run, dml_name
 from dmlcpu.directml.checks import check_range
 from dmlcpu.directml.enums import AxisDirection, FeatureLevel, OperatorType
 from dmlcpu.directml.feature_level import FOUR, ONE_TO_EIGHT, UP_TO_32, Allowed, Support, Types, types
 from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.operators.top_k.function import Call, TopK, execute
-from dmlcpu.operators.top_k.plan import INDEX_WORD, plan, run
+from dmlcpu.operators.top_k.plan import INDEX_WORD, plan, run, steps as plan_steps
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.memory import packed_strides
 
@@ -60,6 +61,9 @@ class _TopKBase(OperatorDesc):
         """Whether the largest elements are selected: by TOP_K, which has no direction, always."""
         return getattr(self, "axis_direction", AxisDirection.DECREASING) is AxisDirection.DECREASING
 
+    def _result(self, bound: Bound) -> TopK:
+        return TopK(bound["output_value_tensor"], bound["output_index_tensor"])
+
     def _make_run(self, owned: Bound) -> Run:
         x, values, indices = self.input_tensor, self.output_value_tensor, self.output_index_tensor
         k, axis, largest, index_dtype = self.k, self.axis, self.largest, indices.dtype
@@ -67,8 +71,7 @@ class _TopKBase(OperatorDesc):
         shape = (x.sizes, x.dtype, axis, k, largest, index_dtype.itemsize, strides)
         plan_within = lru_cache(maxsize=8)(partial(plan, *shape, ordered=True, nan_last=False))
 
-        def result(bound: Bound) -> TopK:
-            return TopK(bound["output_value_tensor"], bound["output_index_tensor"])
+        result = self._result
 
         def general(bound: Bound) -> TopK:
             outputs = result(bound)
@@ -76,12 +79,15 @@ class _TopKBase(OperatorDesc):
             return outputs
 
         def packed(bound: Bound, words: list[Array]) -> TopK:
-            run(plan_within(threads.budget()), *words)
-            return result(bound)
+            run(threads.plan_for_now(plan_within), *words)
+            return TopK(bound["output_value_tensor"], bound["output_index_tensor"])
+
+        def steps(_bound: Bound, words: list[Array]) -> Steps:
+            return plan_steps(plan_within, *words)
 
         word = np.dtype(f"u{x.dtype.itemsize}")
         words = {"input_tensor": word, "output_value_tensor": word, "output_index_tensor": INDEX_WORD}
-        return Run(general, packed, words)
+        return Run(general, packed, words, steps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

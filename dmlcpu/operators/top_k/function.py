@@ -1,5 +1,7 @@
 """TOP_K1: the k largest or smallest elements of each sequence, with their positions, in a stable order."""
 
+import functools
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,13 +21,15 @@ from dmlcpu.common.arguments import (
     check_type,
     type_name,
 )
+from dmlcpu.common.bound import Steps
 from dmlcpu.common.data_types import DATA_TYPES, INDICES, NUMBERS
+from dmlcpu.common.stand_ins import stand_in
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
-from dmlcpu.operators.top_k.plan import INDEX_WORD, plan, run
+from dmlcpu.operators.top_k.plan import INDEX_WORD, Plan, plan, run, steps as plan_steps
 from dmlcpu.reference import top_k as reference_top_k
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.compilation import can_compile
-from dmlcpu.runtime.memory import words
+from dmlcpu.runtime.memory import OWNS_DATA, PLAIN, frombuffer, packed_strides, words
 from dmlcpu.runtime.results import empty_result
 
 # Dictionaries: a look-up takes less time than in a tuple.
@@ -155,10 +159,65 @@ def top_k(
            [  9.,   8.,   3.]], dtype=float32), indices=array([[ 3, -1, -1],
            [ 2,  3,  0]]))
     """
+    if type(x) is np.ndarray and x.flags.num & PLAIN == PLAIN and type(k) is int and can_compile():
+        try:
+            options: tuple[Any, ...] = (x.shape, x.dtype, k, axis, mode, largest, sorted, nan, index_dtype)
+            plain = _plain(*options, threads.most())
+            if plain and not plain.plan.is_single:
+                plain = _plain(*options, threads.budget())
+        except TypeError:  # an argument that is not hashable, or refused: `check` says what is wrong with it
+            plain = None
+        if plain:
+            result = plain.new() if out is None else _allocate(x, plain.shape, plain.index_dtype, out)
+            values, indices = result
+            if values.flags.num & indices.flags.num & PLAIN == PLAIN:
+                word = plain.plan.word
+                run(plain.plan, frombuffer(x, word), frombuffer(values, word), frombuffer(indices, INDEX_WORD))
+                return result
     call = check(x, k, axis, mode, largest, sorted, nan, fill_value, index_dtype)
     result = allocate(call, out)
     execute(call, result)
     return result
+
+
+class _Plain(NamedTuple):
+    """How a call on packed arrays is carried out: it is looked up, and the arguments need no further check."""
+
+    shape: tuple[int, ...]  # of the winners
+    dtype: np.dtype[Any]
+    index_dtype: np.dtype[Any]
+    plan: Plan
+
+    def new(self) -> TopK:
+        """Return new outputs."""
+        return TopK(empty_result(self.shape, self.dtype), empty_result(self.shape, self.index_dtype))
+
+
+# typed: a look-up tells True and 1.0 from 1.
+@functools.lru_cache(maxsize=1024, typed=True)
+def _plain(
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    k: int,
+    axis: Any,
+    mode: Any,
+    largest: Any,
+    sorted: Any,
+    nan: Any,
+    index_dtype: Any,
+    budget: threads.Budget,
+) -> _Plain | None:
+    """Return how calls with such arguments are carried out, or None if no kernel reads the arrays as they are."""
+    if not dtype.isnative:
+        return None
+    call = check(stand_in(shape, dtype), k, axis, mode, largest, sorted, nan, None, index_dtype)
+    winners = call.winners(shape)
+    if 0 in winners:
+        return None
+    of_tensors = ((shape, dtype), (winners, dtype), (winners, call.index_dtype))
+    strides = tuple([packed_strides(shape, dtype.itemsize) for shape, dtype in of_tensors])
+    layout = (call.axis, k, call.largest, call.index_dtype.itemsize, strides, budget, call.sorted, call.nan_last)
+    return _Plain(winners, dtype, call.index_dtype, plan(shape, dtype, *layout))
 
 
 def check(
@@ -254,35 +313,70 @@ def _fill(fill_value: Any, dtype: np.dtype[Any], is_largest: bool) -> Array:
 
 def allocate(call: Call, out: Any) -> TopK:
     """Return the output arrays: new ones, or those of `out` if they fit."""
-    x, axis, shape = call.x, call.axis, call.x.shape
-    shape = (*shape[:axis], call.k, *shape[axis + 1 :])  # `winners` written out: a method takes longer
+    return _allocate(call.x, call.winners(call.x.shape), call.index_dtype, out)
+
+
+def _allocate(x: Array, shape: tuple[int, ...], index_dtype: np.dtype[Any], out: Any) -> TopK:
     if out is None:
-        return TopK(empty_result(shape, x.dtype), empty_result(shape, call.index_dtype))
+        return TopK(empty_result(shape, x.dtype), empty_result(shape, index_dtype))
     if not isinstance(out, tuple) or len(out) != 2:
         raise TypeError(f"top_k: out is {type(out).__name__}; allowed: a tuple (values, indices) of two arrays")
     values, indices = out
     values = check_output("top_k", "out[0]", values, shape, x.dtype)
-    indices = check_output("top_k", "out[1]", indices, shape, call.index_dtype)
-    check_apart("top_k", "out[0]", values, {"x": x, "out[1]": indices})
-    check_apart("top_k", "out[1]", indices, {"x": x})
+    indices = check_output("top_k", "out[1]", indices, shape, index_dtype)
+    # Different arrays that own their data share none.
+    if (
+        values is indices
+        or values is x
+        or indices is x
+        or not values.flags.num & indices.flags.num & x.flags.num & OWNS_DATA
+    ):
+        check_apart("top_k", "out[0]", values, {"x": x, "out[1]": indices})
+        check_apart("top_k", "out[1]", indices, {"x": x})
     return TopK(values, indices)
 
 
 def execute(call: Call, out: tuple[Array, Array], *, most_threads: int | None = None) -> None:
     """Run a call on arrays of any strides."""
     x, axis, (values, indices) = call.x, call.axis, out
+    if call.counts is not None and call.k != values.shape[axis]:
+        call = _within_places(call, values.shape[axis])
     if values.size == 0:
         return
     # Computed before anything is written: outputs may share the memory of counts.
     beyond = None if call.counts is None else places_beyond(call.counts, call.k, axis)
     if can_compile():
-        strides = (x.strides, values.strides, indices.strides)
-        budget = threads.budget(most_threads)
-        options = (call.sorted, call.nan_last)
-        chosen = plan(x.shape, x.dtype, axis, call.k, call.largest, indices.itemsize, strides, budget, *options)
-        run(chosen, words(x, chosen.word), words(values, chosen.word), words(indices, INDEX_WORD))
+        chosen = _plan_within(call, out, threads.budget(most_threads))
+        run(chosen, *_words(call, out))
     else:
         nan = "last" if call.nan_last else "greatest"
         reference_top_k(x, call.k, axis=axis, largest=call.largest, nan=nan, index_dtype=indices.dtype, out=out)
     if beyond is not None:
         fill_behind(out, call.fill, beyond)
+
+
+def _within_places(call: Call, places: int) -> Call:
+    """Return a call whose counts have changed since its outputs were bound."""
+    if call.k > places:
+        raise DmlError("top_k", "k", f"an array up to {call.k}", f"up to {places} (the places of the bound outputs)")
+    return call._replace(k=places)
+
+
+def steps(call: Call, out: tuple[Array, Array], given: Mapping[str, Any]) -> Steps | None:
+    """Return how a call runs on the same arrays again and again, or None if that takes all its checks."""
+    if call.x is not given["x"] or call.counts is not None or out[0].size == 0:
+        return None
+    return plan_steps(functools.partial(_plan_within, call, out), *_words(call, out))
+
+
+def _plan_within(call: Call, out: tuple[Array, Array], budget: threads.Budget) -> Plan:
+    x, (values, indices) = call.x, out
+    strides = (x.strides, values.strides, indices.strides)
+    options = (call.sorted, call.nan_last)
+    return plan(x.shape, x.dtype, call.axis, call.k, call.largest, indices.itemsize, strides, budget, *options)
+
+
+def _words(call: Call, out: tuple[Array, Array]) -> tuple[Array, Array, Array]:
+    """Return the words of x, values and indices."""
+    word = np.dtype(f"u{call.x.itemsize}")
+    return words(call.x, word), words(out[0], word), words(out[1], INDEX_WORD)

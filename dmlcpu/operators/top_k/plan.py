@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dmlcpu.common.arguments import Array, type_name
+from dmlcpu.common.bound import Steps
 from dmlcpu.common.data_types import DATA_TYPES
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.top_k.choose import ELEMENTS_A_WINNER, INSERT_K, NAMES, choose as fastest, lockstep_work
@@ -20,6 +21,7 @@ from dmlcpu.kernels.top_k.table import Selection
 from dmlcpu.kernels.top_k.work import WORK, Problem
 from dmlcpu.kernels.walk import merge, walk_of
 from dmlcpu.runtime import threads
+from dmlcpu.runtime.kept_calls import kept_call
 from dmlcpu.runtime.memory import Workspace, first_word, word_strides
 from dmlcpu.runtime.records import CACHE_LINE, CELL, fill
 
@@ -67,6 +69,7 @@ class Plan:
     """The kernel and the work record for one shape, layout and type."""
 
     kernel: Selection
+    is_single: bool  # the work is one part
     run: Callable[..., Any]  # the kernel, for the parts that the work is cut into
     merge: Callable[..., Any] | None  # merges the results of split sequences
     work: Array  # the work record of the kernels
@@ -107,6 +110,7 @@ def plan(
         merge_parts = functools.partial(registry.find("top_k", "merge").kernel.share, 0, parts)
     return Plan(
         kernel=entry,
+        is_single=parts == 1,
         run=entry.kernel.for_parts(parts),
         merge=merge_parts,
         work=work,
@@ -152,7 +156,19 @@ def _share_of_workspace(entry: Selection, problem: Problem) -> tuple[int, int]:
 
 def run(chosen: Plan, x: Array, values: Array, indices: Array) -> None:
     """Carry out a plan on the words of the arrays."""
-    with chosen.workspace as scratch:
-        chosen.run(x, values, indices, chosen.work, scratch)
-        if chosen.merge:
-            chosen.merge(x, values, indices, chosen.work, scratch)
+    scratch = chosen.workspace.take()
+    chosen.run(x, values, indices, chosen.work, scratch)
+    if chosen.merge:
+        chosen.merge(x, values, indices, chosen.work, scratch)
+    chosen.workspace.give_back(scratch)
+
+
+def steps(plan_within: Callable[[threads.Budget], Plan], *words: Array) -> Steps:
+    """Return how to run on the words of the same arrays again and again."""
+
+    def alone(chosen: Plan) -> Callable[[], None] | None:
+        if not chosen.is_single:
+            return None
+        return kept_call(chosen.kernel.kernel, *words, chosen.work, chosen.workspace.make())
+
+    return Steps(plan_within, lambda chosen: run(chosen, *words), alone)

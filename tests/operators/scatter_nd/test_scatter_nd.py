@@ -349,3 +349,25 @@ def test_many_elements_of_a_large_output_are_partitioned(monkeypatch, caplog):
 
 def test_the_types_to_compile_for():
     assert set(OPERATORS["scatter_nd"].types) == {t.name for t in NUMERIC_TYPES if t.kind != "c"}
+
+
+def test_usual_calls_are_looked_up(monkeypatch):
+    """The longer way is `check`."""
+    x, indices, updates = np.zeros(4), np.array([[1], [2]]), np.ones(2)
+    for out in (None, np.empty(4), x):
+        assert dmlcpu.scatter_nd(x, indices, updates, out=out).tolist() == [0, 1, 1, 0]
+        with monkeypatch.context() as patch:
+            patch.setattr("dmlcpu.operators.scatter_nd.function.check", None)
+            assert dmlcpu.scatter_nd(x, indices, updates, out=out).tolist() == [0, 1, 1, 0]
+
+
+def test_a_usual_call_looks_where_its_output_is():
+    memory = np.zeros(8, np.int64)
+    x, indices = memory[:4], memory[4:].reshape(4, 1)
+    indices[...] = 1
+    for out, name in ((indices[:, 0], "indices"), (memory[1:5], "indices")):
+        with pytest.raises(BindingError, match=f"scatter_nd: out is sharing memory with {name}"):
+            dmlcpu.scatter_nd(x, indices, np.ones(4, np.int64), out=out)
+    both = np.arange(6)
+    with pytest.raises(BindingError, match="sharing memory with x"):
+        dmlcpu.scatter_nd(both[:4], indices, np.ones(4, np.int64), out=both[1:5])

@@ -19,7 +19,8 @@ from dmlcpu.kernels.scatter_nd.work import (
     WORK,
 )
 from dmlcpu.operators.scatter_nd import plan as scatter_plan
-from dmlcpu.operators.scatter_nd.plan import BY_KERNEL, BY_NUMPY, IN_PLACE, element_type, plan
+from dmlcpu.operators.scatter_nd.layout import element_type
+from dmlcpu.operators.scatter_nd.plan import BY_KERNEL, BY_NUMPY, IN_PLACE, plan
 from dmlcpu.runtime.threads import Budget
 
 

@@ -64,3 +64,32 @@ def test_what_fills_the_rest(dtype, last, first):
     x = np.array([[0, 1], [1, 1]], dtype)
     assert dmlcpu.top_k(x, [1, 2]).values[0, 1] == last
     assert dmlcpu.top_k(x, [1, 2], mode="smallest").values[0, 1] == first
+
+
+def test_equal_options_of_other_types_are_told_apart():
+    x = np.array([[3, 1, 2]])
+    for good, wrong in (
+        ({"axis": 1}, {"axis": 1.0}),
+        ({"axis": 1}, {"axis": True}),
+        ({"sorted": True}, {"sorted": 1}),
+        ({"largest": True}, {"largest": 1.0}),
+        ({"mode": "largest"}, {"mode": ["largest"]}),
+        ({"index_dtype": "int32"}, {"index_dtype": "int16"}),
+    ):
+        for _ in range(2):
+            assert dmlcpu.top_k(x, 1, **good).values.tolist() == [[3]]
+            with pytest.raises((TypeError, dmlcpu.UnsupportedError), match=f"top_k: {next(iter(wrong))} is"):
+                dmlcpu.top_k(x, 1, **wrong)
+    for k in (1.0, True, "1"):
+        with pytest.raises(TypeError, match="top_k: k is"):
+            dmlcpu.top_k(x, k)
+
+
+def test_usual_calls_are_looked_up(monkeypatch):
+    """The longer way is `check`."""
+    x = np.array([[3, 1, 2]])
+    for out in (None, (np.empty((1, 2), x.dtype), np.empty((1, 2), np.int64))):
+        assert dmlcpu.top_k(x, 2, out=out).values.tolist() == [[3, 2]]
+        with monkeypatch.context() as patch:
+            patch.setattr("dmlcpu.operators.top_k.function.check", None)
+            assert dmlcpu.top_k(x, 2, out=out).values.tolist() == [[3, 2]]

@@ -1,0 +1,122 @@
+"""Operators bound to memory: checks, views and plans are made once, and calls only run."""
+
+import contextlib
+import threading
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from dmlcpu.runtime import threads
+from dmlcpu.runtime.threads import Budget
+
+
+class Steps(NamedTuple):
+    """How an operator runs on the same arrays again and again."""
+
+    plan_within: Callable[[Budget], Any]
+    run: Callable[[Any], None]  # carries a plan out
+    # Returns a function that carries a plan out in workspace of its own, for one call at a time; None if the plan has
+    # several kernels or parts.
+    alone: Callable[[Any], Callable[[], None] | None]
+
+
+class BoundOperator:
+    """An operator on bound memory; `bind` and `CompiledOperator.bind` make it.
+
+    Attributes
+    ----------
+    operator : str
+        The name of the function, or of DirectML's operator.
+    outputs : ndarray or named tuple of them
+        What each call returns: the same arrays each time.
+
+    Notes
+    -----
+    A call reads the values that the bound arrays have at that time, and overwrites the outputs. It raises what the
+    operator raises for such values; nothing is written then. The number of threads is that in force at the call.
+
+    It holds the memory of all arrays. As long as it exists, NumPy refuses to resize these arrays, even with
+    ``refcheck=False``, and Python refuses to resize or close a bytearray or mmap under them. It has views of its own: a
+    new shape, type or flag of a bound array object changes nothing.
+
+    Calls from several threads at once are safe, but write to the same outputs. Such an object cannot be pickled or
+    copied: bind again in the other process.
+    """
+
+    __slots__ = ("__weakref__", "_alone", "_budget", "_free", "_held", "_run", "_steps", "operator", "outputs")
+
+    def __init__(
+        self, operator: str, outputs: Any, steps: Steps | None, whole: Callable[[], None], arrays: Iterable[Any]
+    ) -> None:
+        """Bind. whole: makes a call with all its checks, for operators without steps; arrays: what is bound."""
+        self.operator, self.outputs = operator, outputs
+        self._steps = steps
+        self._run = self._planned if steps else whole
+        self._held = [held for array in arrays for held in holds(array)]
+        self._free = threading.Lock()
+        self._alone: Callable[[], None] | None = None
+        self._budget: Budget | None = None
+        self._choose()
+
+    def __call__(self) -> Any:
+        """Run the operator on the bound memory, and return `outputs`."""
+        if threads.most() is not self._budget:
+            self._choose()
+        alone = self._alone
+        # The workspace is taken during a call in another thread, or when a signal handler calls during a call.
+        if alone is not None and self._free.acquire(False):
+            try:
+                alone()
+            finally:
+                self._free.release()
+        else:
+            self._run()
+        return self.outputs
+
+    def _choose(self) -> None:
+        """Choose how to run within the budget in force. One part with the most threads is one with fewer, too."""
+        budget = threads.most()
+        if self._steps and budget != self._budget:
+            self._alone = self._steps.alone(self._steps.plan_within(budget))
+        self._budget = budget
+
+    def _planned(self) -> None:
+        steps = self._steps
+        assert steps is not None
+        steps.run(threads.plan_for_now(steps.plan_within))
+
+    def __repr__(self) -> str:
+        return f"<BoundOperator {self.operator}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"{self.operator}: a bound operator is bound to memory of this process; bind in the other one")
+
+
+def holds(value: Any) -> list[Any]:
+    """Return what keeps the memory under an array alive, and in its place."""
+    held = [value]
+    if not isinstance(value, np.ndarray):
+        return held
+    owner: Any = value
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    held.append(weakref.ref(owner))  # NumPy never resizes an array that has a weak reference
+    # PyTorch's tensor lets go of its memory when it is given other memory (`set_`): the storage does not.
+    storage = getattr(owner.base, "untyped_storage", None)
+    if storage is not None:
+        held.append(storage())
+    # `numpy.ndarray(..., buffer)` itself does not keep a bytearray or mmap from being resized.
+    with contextlib.suppress(TypeError):
+        held.append(memoryview(owner.base))
+    return held
+
+
+def own_view(value: Any) -> Any:
+    """Return a plain view of an array: changes of the shape, type and flags of the array itself do not reach it.
+
+    Anything else is returned as it is, and so are masked arrays, which checks refuse.
+    """
+    is_array = isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray)
+    return value.view(np.ndarray) if is_array else value

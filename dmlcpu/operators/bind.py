@@ -1,0 +1,100 @@
+"""`bind`: an operator's function, bound to memory."""
+
+import copy
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dmlcpu.common.arguments import convert
+from dmlcpu.common.bound import BoundOperator, own_view
+from dmlcpu.operators.table import OPERATORS, Operator
+from dmlcpu.runtime.compilation import can_compile
+
+
+def bind(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> BoundOperator:
+    """Bind an operator's function to its arguments, for calls that repeat on the same memory.
+
+    All checks, views and plans are made once. Each call of the result runs the kernel on the values that the arrays
+    have at that time.
+
+    Parameters
+    ----------
+    function : function
+        The function of an operator: ``dmlcpu.top_k``, for instance.
+    *args, **kwargs
+        Its arguments. Arrays are bound: their memory is read at each call. Numbers, lists, options and packed matrices
+        are constants. With `out`, calls write to these arrays; otherwise new ones are allocated once.
+
+    Returns
+    -------
+    BoundOperator
+        To be called without arguments. It returns the same arrays each time.
+
+    Raises
+    ------
+    DmlError
+        If an argument does not fit, as when the function is called.
+    TypeError
+        If `function` is not the function of an operator, or an argument is of the wrong Python kind.
+
+    Notes
+    -----
+    An array that the kernels cannot read as it is (of another byte order, a scale of float64) is converted at each
+    call, which takes as long as the function does. An object that NumPy cannot view without a copy is a constant.
+
+    Examples
+    --------
+    >>> import numpy as np, dmlcpu
+    >>> x = np.array([3.0, 1.0, 2.0])
+    >>> best = dmlcpu.bind(dmlcpu.top_k, x, 1)
+    >>> best()
+    TopK(values=array([3.]), indices=array([0]))
+    >>> x[1] = 4
+    >>> best()
+    TopK(values=array([4.]), indices=array([1]))
+    >>> best() is best.outputs
+    True
+    """
+    operator = _operator_of(function)
+    calls = operator.calls
+    try:
+        bound = inspect.signature(function).bind(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"{operator.name}() {error}") from None
+    bound.apply_defaults()
+    arguments = {name: _own(operator.name, name, value) for name, value in bound.arguments.items() if name != "out"}
+    call = calls.check(**arguments)
+    outputs = calls.allocate(call, bound.arguments["out"])
+    own = _own_views(outputs)
+    steps_of = getattr(calls, "steps", None)
+    steps = steps_of(call, own, arguments) if steps_of and can_compile() else None
+    held = [*arguments.values(), *(own if isinstance(own, tuple) else [own])]
+    return BoundOperator(operator.name, outputs, steps, lambda: calls.execute(calls.check(**arguments), own), held)
+
+
+def _operator_of(function: Any) -> Operator:
+    """Return the operator of a function."""
+    operator = OPERATORS.get(getattr(function, "__name__", ""))
+    if operator is None or operator.function is not function:
+        raise TypeError(f"bind: function is {function!r}; allowed: dmlcpu.{', dmlcpu.'.join(OPERATORS)}")
+    return operator
+
+
+def _own(operator: str, name: str, value: Any) -> Any:
+    """Return a view of an array, or a constant."""
+    if isinstance(value, np.ndarray):
+        return own_view(value)
+    if isinstance(value, list | tuple):
+        return copy.deepcopy(value)
+    is_array = not isinstance(value, np.generic | type) and (
+        hasattr(value, "__array__") or hasattr(value, "__dlpack__")
+    )
+    return convert(operator, name, value) if is_array else value
+
+
+def _own_views(outputs: Any) -> Any:
+    if isinstance(outputs, tuple):
+        return type(outputs)._make(map(own_view, outputs))  # type: ignore[attr-defined]  # a named tuple
+    return own_view(outputs)

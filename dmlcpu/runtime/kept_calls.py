@@ -1,0 +1,83 @@
+"""Kept calls: a kernel's arguments are written to memory once, and a call is given nothing but that memory.
+
+Numba looks at every argument of every call, which takes longer than the smallest kernels do.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dmlcpu.runtime.intrinsics import address_of
+from dmlcpu.runtime.jit import compile_lazily
+from dmlcpu.runtime.kernel import Kernel
+from dmlcpu.runtime.launches import enter, entry_of, keep_launch, restart
+from dmlcpu.runtime.memory import Array
+
+# The cells of a kept call: its entry, the address of its counter, and a launch.
+_ENTRY, _COUNTER, _LAUNCH = 0, 1, 2
+_LAUNCH_CELLS, _ARRAY_CELLS = 3, 7  # of a launch without its arguments; of an array
+
+
+def _keep(cells, address, args, scratch):  # type: ignore[no-untyped-def]
+    """Write a launch of one part, and its entry."""
+    keep_launch(address_of(cells, _LAUNCH), address, args)
+    cells[_ENTRY] = entry_of(args)
+    cells[_COUNTER] = address_of(scratch, 0)
+
+
+def _call(cells):  # type: ignore[no-untyped-def]
+    """Do the part of a kept launch."""
+    restart(address_of(cells, _LAUNCH), cells[_COUNTER])
+    enter(cells[_ENTRY], address_of(cells, _LAUNCH))
+
+
+def _call_if(cells, found, second):  # type: ignore[no-untyped-def]
+    """Do a kept launch, and a second one if it has left another number than 0 in `found`; return whether it has."""
+    restart(address_of(cells, _LAUNCH), cells[_COUNTER])
+    enter(cells[_ENTRY], address_of(cells, _LAUNCH))
+    if found[0] == 0:
+        return False
+    restart(address_of(second, _LAUNCH), second[_COUNTER])
+    enter(second[_ENTRY], address_of(second, _LAUNCH))
+    return True
+
+
+@functools.cache
+def _compiled(function: Callable[..., Any]) -> Any:
+    return compile_lazily(function)
+
+
+def _kept(kernel: Kernel, args: tuple[Array, ...]) -> Array:
+    """Return the cells of a call."""
+    cells = np.zeros(_LAUNCH + _LAUNCH_CELLS + _ARRAY_CELLS * len(args), np.int64)
+    _compiled(_keep)(cells, kernel.address(args), args, args[-1])
+    return cells
+
+
+def kept_call(kernel: Kernel, *args: Array) -> Callable[[], None]:
+    """Return a function that calls a kernel for a single part with these arguments.
+
+    The last one is its workspace. The first cell of that is set to 0, for kernels with a counter there.
+    """
+    cells, call = _kept(kernel, args), _compiled(_call)
+
+    def again(_held: Any = args) -> None:  # the cells have the addresses of all arguments
+        call(cells)
+
+    return again
+
+
+def kept_call_if(first: Kernel, found: tuple[Array, ...], kernel: Kernel, *args: Array) -> Callable[[], bool]:
+    """Return a function that makes a kept call if one before it leaves another number than 0 in the last of `found`.
+
+    It returns whether it did.
+    """
+    before, cells, call, flag = _kept(first, found), _kept(kernel, args), _compiled(_call_if), found[-1]
+
+    def again(_held: Any = (found, args)) -> bool:
+        done: bool = call(before, flag, cells)
+        return done
+
+    return again

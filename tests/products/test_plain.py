@@ -1,0 +1,130 @@
+"""The look-ups that most products take: whatever kind of arguments they get, the bits are the reference's."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import dmlcpu
+from dmlcpu import reference
+from dmlcpu.errors import DmlError, UnsupportedError
+from dmlcpu.products import plain
+
+A = np.array([[10, 200, 30], [40, 5, 255]], np.uint8)
+B = np.array([[1, -1], [2, -128], [127, 3]], np.int8)
+KINDS = {
+    "Python": lambda number, dtype: dtype.type(number).item(),
+    "NumPy": lambda number, dtype: dtype.type(number),
+    "0-d": lambda number, dtype: np.array(number, dtype),
+    "1-d": lambda number, dtype: np.array([number], dtype),
+    "2-d": lambda number, dtype: np.array([[number]], dtype),
+    "each": None,
+    "list": lambda number, dtype: [dtype.type(number).item()],
+    "float64": lambda number, dtype: np.array([number], np.float64 if dtype.kind == "f" else dtype),
+}
+F4, U1, S1 = np.dtype(np.float32), np.dtype(np.uint8), np.dtype(np.int8)
+
+
+def given(kind, number, dtype, shape):
+    return np.full(shape, number, dtype) if kind == "each" else KINDS[kind](number, dtype)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("packs", [False, True])
+def test_numbers_of_every_kind_give_the_same_bits(kind, packs):
+    rows, columns = (2, 1), (2,)
+    arguments = (
+        (given(kind, 0.3, F4, rows), given(kind, 7, U1, rows)),
+        (given(kind, 0.7, F4, columns), given(kind, -3, S1, columns)),
+        (given(kind, 9, F4, rows), given(kind, 100, U1, rows)),
+    )
+    (a_scale, a_zero), (b_scale, b_zero), (y_scale, y_zero) = arguments
+    expected = reference.quantized_matmul(A, a_scale, a_zero, B, b_scale, b_zero, y_scale, y_zero)
+    b = dmlcpu.pack_b(B) if packs else B
+    for _ in range(2):  # the second finds what the first has looked up
+        found = dmlcpu.quantized_matmul(A, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero)
+        np.testing.assert_array_equal(found, expected, strict=True)
+    sums = dmlcpu.matmul_integer(A, a_zero, b, b_zero)
+    np.testing.assert_array_equal(sums, reference.matmul_integer(A, a_zero, B, b_zero), strict=True)
+
+
+@pytest.mark.parametrize("zero", [np.uint8(5), np.int8(5), np.array(5, np.uint8), np.array([5], np.int8), 5, None])
+@pytest.mark.parametrize("out_dtype", [None, np.int8, "uint8"])
+@pytest.mark.parametrize("scale", [1.0, np.ones(1, np.float32)])
+def test_the_type_of_the_result_follows_from_the_zero_point(zero, out_dtype, scale):
+    def call(scale):
+        try:
+            return dmlcpu.quantized_matmul(A, scale, None, B, scale, None, scale, zero, out_dtype=out_dtype)
+        except DmlError as error:
+            return str(error)
+
+    long_way = call([1.0])
+    found = call(scale)
+    assert type(found) is type(long_way)
+    np.testing.assert_array_equal(found, long_way, strict=True)
+
+
+def test_numbers_may_be_others_at_each_call():
+    for number in (0.5, 0.25, np.float32(0.5), 3, 0.125):
+        expected = reference.quantized_matmul(A, number, 3, B, 1.0, None, 2.0, 9)
+        assert dmlcpu.quantized_matmul(A, number, 3, B, 1.0, None, 2.0, 9).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_arrays_are_read_at_each_call(size):
+    scale, zero = np.ones(size, np.float32), np.zeros(size, np.uint8)
+    for number in (1, 2, 5):
+        scale[...], zero[...] = number, number
+        expected = reference.quantized_matmul(A, scale, zero, B, 1.0, None, 300.0, None)
+        assert dmlcpu.quantized_matmul(A, scale, zero, B, 1.0, None, 300.0, None).tolist() == expected.tolist()
+    for bad in (0, np.nan, np.inf, -1):
+        scale[-1] = bad
+        with pytest.raises(DmlError, match=r"quantized_matmul: a_scale(\[1\])? is "):
+            dmlcpu.quantized_matmul(A, scale, zero, B, 1.0, None, 300.0, None)
+
+
+def test_equal_numbers_of_other_types_are_told_apart():
+    assert dmlcpu.matmul_integer(A, 1, B, 1).shape == (2, 2)
+    for wrong in (1.0, True, np.float32(1), "1"):
+        with pytest.raises(UnsupportedError, match=r"matmul_integer: a_zero_point.dtype is"):
+            dmlcpu.matmul_integer(A, wrong, B, 1)
+    assert dmlcpu.matmul_integer(A, np.uint8(1), B, np.int8(1)).shape == (2, 2)
+    with pytest.raises(UnsupportedError, match=r"matmul_integer: a_zero_point.dtype is int8"):
+        dmlcpu.matmul_integer(A, np.int8(1), B, 1)
+    with pytest.raises(UnsupportedError, match=r"matmul_integer: a_zero_point.dtype is int8"):
+        dmlcpu.matmul_integer(A, np.array([1], np.int8), B, 1)
+
+
+def test_an_output_may_share_memory_with_scales():
+    memory = np.zeros(8, np.uint8)
+    for shared in (memory[4:].view(np.float32), memory[:8].view(np.float32)):
+        shared[...] = 0.5
+        expected = reference.quantized_matmul(A, shared[-1], 3, B, 1.0, None, 2.0, 9)
+        out = memory[4:].reshape(2, 2)
+        dmlcpu.quantized_matmul(A, shared[-1:], 3, B, 1.0, None, 2.0, 9, out=out)
+        np.testing.assert_array_equal(out, expected)
+        shared[...] = 0.5
+
+
+def test_plain_calls_are_looked_up(monkeypatch):
+    """The longer way is `check`."""
+    numbers = (0.5, np.float32(0.5), np.array(0.5, np.float32), np.full((2, 1), 0.5, np.float32))
+    arguments = [(A, number, 3, B, 1.0, None, number, 9) for number in numbers]
+    expected = [dmlcpu.quantized_matmul(*each).tolist() for each in arguments]
+    monkeypatch.setattr("dmlcpu.operators.quantized_matmul.function.check", None)
+    for each, right in zip(arguments, expected, strict=True):
+        assert dmlcpu.quantized_matmul(*each).tolist() == right
+        assert dmlcpu.quantized_matmul(*each, out=np.empty((2, 2), np.uint8)).tolist() == right
+
+
+def test_look_ups_are_limited():
+    for name in ("_numbers", "_plain"):
+        assert getattr(plain, name).cache_info().maxsize == 1024
+
+
+def test_operands_of_every_shape():
+    shapes = (((3,), (3, 2)), ((2, 3), (3,)), ((3,), (3,)), ((4, 1, 2, 3), (5, 3, 2)))
+    for (left, right), zero in itertools.product(shapes, (None, 3)):
+        a, b = np.full(left, 7, np.uint8), np.full(right, -5, np.int8)
+        expected = reference.matmul_integer(a, zero, b, zero)
+        np.testing.assert_array_equal(dmlcpu.matmul_integer(a, zero, b, zero), expected, strict=True)

@@ -1,0 +1,57 @@
+import gc
+import weakref
+
+import numpy as np
+
+from dmlcpu.runtime.kept_calls import kept_call, kept_call_if
+from dmlcpu.runtime.kernel import kernel
+
+
+@kernel
+def add_up(part, parts, x, y, scratch):
+    scratch[0] += 1
+    for i in range(x.size):
+        y[i] += x[i] + 100 * scratch[0] + 1000 * part + 10_000 * parts
+
+
+def test_a_kept_call_runs_one_part_on_the_same_memory_each_time():
+    x, y, scratch = np.arange(3.0), np.zeros(3), np.full(8, 5)
+    again = kept_call(add_up, x, y, scratch)
+    again()
+    assert y.tolist() == [10_100, 10_101, 10_102]  # the counter started from 0
+    x[...] = 7
+    y[...] = 0
+    again()
+    assert y.tolist() == [10_107] * 3
+
+
+def test_a_kept_call_holds_its_arrays():
+    arrays = np.ones(3), np.zeros(3), np.zeros(8, np.int64)
+    held = [weakref.ref(array) for array in arrays]
+    again = kept_call(add_up, *arrays)
+    del arrays
+    gc.collect()
+    assert all(each() is not None for each in held)
+    again()
+    del again
+    gc.collect()
+    assert not any(each() is not None for each in held)
+
+
+@kernel
+def copy_first(part, parts, x, found):
+    found[0] = np.int64(x[0])
+
+
+def test_a_second_kept_call_follows_if_the_first_allows_it():
+    x, found = np.ones(3), np.full(1, 5)
+    y, scratch = np.zeros(3), np.full(8, 5)
+    again = kept_call_if(copy_first, (x, found), add_up, x, y, scratch)
+    assert again() is True
+    assert y.tolist() == [10_101] * 3
+    x[...] = 0
+    assert again() is False
+    assert y.tolist() == [10_101] * 3
+    x[...] = 2
+    assert again() is True
+    assert y.tolist() == [20_203] * 3
