@@ -19,9 +19,13 @@ GRAIN = 40_000
 # A share that sleeping threads are woken for must be worth this many times what waking takes.
 _WAKINGS = 2
 _STEP = 1 << 16  # such shares are rounded up to a multiple: plans are kept for each budget
-# Calls that begin within this many nanoseconds are calls in a row: their threads stay awake. It is more than the time
-# of a call that is not worth waking threads for, and less than the pauses of programs that do something else.
-_IN_A_ROW = 1_500_000
+# Calls in a row keep their threads awake, and are worth waking them for. Each begins soon after the one before: within
+# the time for which threads stay awake, and that of a call not worth waking them for, which is less than this many
+# grains.
+_GRAINS = 2
+# If threads that were woken for calls in a row sleep again before the next, twice as many calls must come in a row
+# before they are woken again: up to this many.
+_LONGEST_ROW = 16
 
 
 class Budget(NamedTuple):
@@ -37,10 +41,11 @@ class Budget(NamedTuple):
 
 
 class _Budgets(NamedTuple):
-    """The budget when the threads are awake, and when they sleep."""
+    """The budget when the threads are awake, when they sleep, and when they rest."""
 
     awake: Budget
     asleep: Budget
+    resting: Budget
 
 
 class _Own(threading.local):
@@ -52,6 +57,8 @@ class _Own(threading.local):
 _budgets: _Budgets | None = None
 _layer: Pool | NumbaLayer | None = None
 _last = 0  # when a budget was last asked for while the threads slept
+_row = 0  # how many calls in a row have found the threads asleep
+_row_needed = 1  # how many must before the threads are woken
 _own = _Own()
 _has_own = False  # whether any thread ever had a limit of its own; without one, calls need not look
 _making = threading.RLock()  # a signal handler or a finalizer may need the layer while this thread makes it
@@ -59,16 +66,25 @@ _making = threading.RLock()  # a signal handler or a finalizer may need the laye
 
 def budget(most: int | None = None) -> Budget:
     """Return what the call that begins now may spend: at most `most` threads, if that is given."""
-    global _last
-    awake, asleep = _budgets or _first_budgets()
+    awake, asleep, resting = _budgets or _first_budgets()
     # After a pause all code is slow, so this is short.
-    if awake is not asleep and (_layer or layer()).is_asleep():
-        before, _last = _last, time.perf_counter_ns()
-        if _last - before >= _IN_A_ROW:
+    if awake is not asleep:
+        threads = _layer or layer()
+        if threads.rests_until and time.monotonic_ns() < threads.rests_until:
+            awake = resting
+        elif threads.is_asleep() and not _is_in_a_row(AWAKE + _GRAINS * asleep.grain):
             awake = asleep
     if _has_own:
         most = min(_own.most or awake.threads, most or awake.threads)
     return awake if most is None or most >= awake.threads else awake._replace(threads=most)
+
+
+def _is_in_a_row(longest: int) -> bool:
+    """Return whether a call that finds the threads asleep is one in a row: not longer than this after the last."""
+    global _last, _row
+    before, _last = _last, time.perf_counter_ns()
+    _row = _row + 1 if _last - before < longest else 0
+    return _row >= _row_needed
 
 
 def layer() -> Pool | NumbaLayer:
@@ -82,8 +98,13 @@ def layer() -> Pool | NumbaLayer:
 
 def launch(address: int, parts: int, args: tuple[Any, ...]) -> bool:
     """Call the kernel at an address for every part, with all threads that are free; return whether it did."""
+    global _row, _row_needed
     mine, before = layer(), _budgets
     waking = mine.is_asleep()
+    if not waking:
+        _row_needed = 1
+    elif _row:
+        _row, _row_needed = 0, min(2 * _row_needed, _LONGEST_ROW)
     done = mine.launch(address, parts, args)
     if waking and before is not None and before.awake is not before.asleep:
         _replace(before, _budgets_of(before.awake.threads))  # what waking takes has been measured again
@@ -91,11 +112,11 @@ def launch(address: int, parts: int, args: tuple[Any, ...]) -> bool:
 
 
 def _budgets_of(threads: int) -> _Budgets:
-    awake = asleep = Budget(threads)
+    awake = asleep = resting = Budget(threads)
     if threads > 1:
         steps = -(-_WAKINGS * layer().waking() // _STEP)
-        asleep = Budget(threads, max(GRAIN, steps * _STEP))
-    return _Budgets(awake, asleep)
+        asleep, resting = Budget(threads, max(GRAIN, steps * _STEP)), Budget(1)
+    return _Budgets(awake, asleep, resting)
 
 
 def _replace(before: _Budgets | None, budgets: _Budgets) -> _Budgets:
@@ -197,7 +218,7 @@ def use_budget(threads: int, grain: int = GRAIN, kernel: str | None = None) -> I
     """
     global _budgets
     before, fixed = _budgets, Budget(threads, grain, kernel)
-    _budgets = _Budgets(fixed, fixed)
+    _budgets = _Budgets(fixed, fixed, fixed)
     try:
         yield
     finally:
