@@ -5,6 +5,11 @@ and does parts of it until none is left. Then it takes back what no helper has b
 are at work. So a helper whose core is busy costs nothing but its help, and callers in several threads do not wait for
 one another.
 
+A helper may lose its core in the middle of a part: to threads of another library that spin, or to another process. The
+scheduler would let it go on up to 4 ms later. So the caller looks whether the helper runs. If it does not, the caller
+lends it its own core: it confines the helper to that core, and sleeps until the part is done. After that the helper
+rests: it gets no launches for a while.
+
 A sleeping helper is woken on another core than its waker's. Linux would often choose the waker's own, because it takes
 the idle core of a virtual machine for one that does not exist; both threads then share a core until the scheduler looks
 again, 4 ms later.
@@ -61,9 +66,9 @@ BOX = record(
     allowed=(np.int64, _SET),  # the processors that the caller may use
     confined=(np.int64, _SET),  # those of them that the helper may use while it is confined
     limit=(np.int64, 2),  # of the caller's sleep: seconds and nanoseconds
-    lost=np.int64,  # how often the helper had lost its processor in the middle of a part
+    lost=np.int64,  # how often the helper had lost its core in the middle of a part
     rest=np.int64,  # for how long the helper rests or rested when it was no help, in nanoseconds
-    rests_until=np.int64,
+    rests_until=np.int64,  # on the system's monotonic clock
 )
 _CELLS = cells_of(BOX)
 
@@ -76,14 +81,21 @@ AVAILABLE = bool(FUTEX)
 
 # In nanoseconds. How long a helper stays awake after its last work: of 0.06 to 1.4 ms, 0.6 was best for calls in a row.
 AWAKE = 600_000
-# How long a caller waits awake for a helper that is at work: at least this, and a fraction of the time the call has
-# taken, by which parts may differ. Then it sleeps: the helper may have lost its core to something else for 4 ms.
+# How long a caller waits awake for a helper that is at work: this, and a fraction of the time the call has taken, by
+# which parts may differ. Then it sleeps.
 _WAIT = 150_000
 _IMBALANCE = 8
+# When the caller looks after the helper: after this time, then each time twice as long after, and at last this often.
+# A helper that ran for less than this fraction of the time since has lost its core.
 _LOOK = 10_000
 _LONGEST_LOOK = 1_000_000
-_LATE = 10_000
-_RESTS = 20
+_RAN = 4
+# A helper that was no help rests for this many times what that cost, and for twice its last rest at least, so that a
+# caller loses a few hundredths of its time at most. It was no help if it lost its core, which costs the caller's wait,
+# or if it was awake and yet had not begun, which costs about this. Between ONNX Runtime's calls on two cores, 40 times
+# was better than 20.
+_RESTS = 40
+_LATE = 20_000
 _LONGEST_REST = 100_000_000
 _FIRST_WAKING = 100_000  # what waking a helper is taken to cost until that has been measured
 _LONGEST_WAKING = 200_000  # longer ones count as this, or one busy hour would keep most later calls serial
@@ -108,7 +120,7 @@ def _serve(boxes, first, awake):
             patience = awake
         if compare_exchange(box.state, 0, _POSTED, _RUNNING) == _POSTED:  # else it has been taken back
             enter(box.entry, box.launch)
-            patience = 0 if box.steered else awake  # it may be on the caller's processor
+            patience = 0 if box.steered else awake  # its caller needs the core that it has lent
             _unsteer(box)
             if exchange(box.state, 0, _FREE) == _AWAITED:
                 wake(box.state, 0)
@@ -133,7 +145,7 @@ def _unsteer(box):
 
 @device
 def _steer(box, away):
-    """Confine a helper to the processors that the caller may use and is not on, or else to the one that it is on."""
+    """Confine a helper to the processors that the caller may use and is not on, if `away`; else to the one it is on."""
     if _getaffinity(0, 8 * _SET, address_of(box.allowed, 0)) != 0:
         return
     here, some = _getcpu(), 0
@@ -205,16 +217,15 @@ def _leave(boxes, mine, begin):
 
 @device
 def _await(box, patience):
-    """Wait until a helper that is at work is done; return for how long if it had lost its processor, else 0.
+    """Wait until a helper that is at work is done; return for how long if it had lost its core, else 0.
 
-    The wait is awake, and from `patience` on asleep. A helper that has lost its processor goes on with its part on the
-    caller's, while the caller sleeps.
+    The wait is awake for about `patience`, then asleep. A helper that has lost its core goes on on the caller's.
     """
     begin, lost = nanoseconds(), False
-    before, box.limit[1] = begin, _LOOK
+    seen, ran, box.limit[1] = begin, begin, _LOOK
     while True:
         look = box.limit[1]
-        if look <= patience and not lost:
+        if 2 * look <= patience and not lost:
             if not spin(box.state, 0, _RUNNING, look):
                 break
         else:
@@ -222,11 +233,11 @@ def _await(box, patience):
                 sleep(box.state, 0, _AWAITED, address_of(box.limit, 0))
             if compare_exchange(box.state, 0, _AWAITED, _RUNNING) != _AWAITED:
                 break
-        ran = running_time(box.thread)
-        if look > _LOOK and not lost and ran - before < look // 4:
+        seen_before, ran_before = seen, ran
+        seen, ran = nanoseconds(), running_time(box.thread)
+        if look > _LOOK and not lost and _RAN * (ran - ran_before) < seen - seen_before:
             lost = True
             _steer(box, not lost)
-        before = ran
         if look < _LONGEST_LOOK:
             box.limit[1] = 2 * look
     if not lost:
@@ -279,7 +290,7 @@ class Pool:
         self._boxes["waking"] = _FIRST_WAKING
         self._first_state = memoryview(self._boxes["state"][0])  # read in half the time
         self._most, self.awake = most, awake
-        self.rests_until = 0  # when helpers may be of use again, if they were not; on the system's monotonic clock
+        self.rests_until = 0  # until when all helpers rest, on the system's monotonic clock
         self._count(0)
         self._known: set[int] = set()  # the addresses of kernels for whose arguments `_launch` is compiled
         self._preparing = threading.Lock()
@@ -292,18 +303,21 @@ class Pool:
         """
         wanted = min(parts - 1, self._most)
         if address in self._known and self._helpers >= wanted:
-            if _compiled()[0](address, parts, args, self._started, *_addresses()):
-                self.rests_until = int(self._boxes["rests_until"][: self._helpers].min(initial=_NEVER))
+            self._run(address, parts, args)
             return True
         if not self._preparing.acquire(blocking=False):
             return False
         try:
             self._start(wanted)
-            _compiled()[0](address, parts, args, self._started, *_addresses())
+            self._run(address, parts, args)
             self._known.add(address)
         finally:
             self._preparing.release()
         return True
+
+    def _run(self, address: int, parts: int, args: tuple[Any, ...]) -> None:
+        if _compiled()[0](address, parts, args, self._started, *_addresses()):  # a helper rests
+            self.rests_until = int(self._boxes["rests_until"][: self._helpers].min(initial=_NEVER))
 
     def compiled(self) -> list[Any]:
         """Return the compiled functions that this uses."""

@@ -16,16 +16,18 @@ from dmlcpu.runtime.quota import cpu_quota
 
 # A share of work below this many nanoseconds is not worth a thread that is awake.
 GRAIN = 40_000
-# A share that sleeping threads are woken for must be worth this many times what waking takes.
+# A share that sleeping threads are woken for must be worth as much more as this many times what waking takes.
 _WAKINGS = 2
 _STEP = 1 << 16  # such shares are rounded up to a multiple: plans are kept for each budget
 # Calls in a row keep their threads awake, and are worth waking them for. Each begins soon after the one before: within
 # the time for which threads stay awake, and that of a call not worth waking them for, which is less than this many
 # grains.
 _GRAINS = 2
-# If threads that were woken for calls in a row sleep again before the next, twice as many calls must come in a row
-# before they are woken again: up to this many.
+# If threads that were woken for calls in a row sleep again before the next call, another library probably has its turn
+# in between. Then twice as many calls must come in a row before they are woken again: up to this many. After a pause of
+# this many nanoseconds one is enough again.
 _LONGEST_ROW = 16
+_LONG_PAUSE = 10_000_000
 
 
 class Budget(NamedTuple):
@@ -58,7 +60,7 @@ _budgets: _Budgets | None = None
 _layer: Pool | NumbaLayer | None = None
 _last = 0  # when a budget was last asked for while the threads slept
 _row = 0  # how many calls in a row have found the threads asleep
-_row_needed = 1  # how many must before the threads are woken
+_row_needed = 1  # how many must before the threads are woken for the next
 _own = _Own()
 _has_own = False  # whether any thread ever had a limit of its own; without one, calls need not look
 _making = threading.RLock()  # a signal handler or a finalizer may need the layer while this thread makes it
@@ -80,10 +82,13 @@ def budget(most: int | None = None) -> Budget:
 
 
 def _is_in_a_row(longest: int) -> bool:
-    """Return whether a call that finds the threads asleep is one in a row: not longer than this after the last."""
-    global _last, _row
+    """Return whether a call that finds the threads asleep is one of enough in a row, each so soon after the last."""
+    global _last, _row, _row_needed
     before, _last = _last, time.perf_counter_ns()
-    _row = _row + 1 if _last - before < longest else 0
+    pause = _last - before
+    _row = _row + 1 if pause < longest else 0
+    if pause > _LONG_PAUSE:
+        _row_needed = 1
     return _row >= _row_needed
 
 
@@ -102,11 +107,11 @@ def launch(address: int, parts: int, args: tuple[Any, ...]) -> bool:
     mine, before = layer(), _budgets
     waking = mine.is_asleep()
     if not waking:
-        _row_needed = 1
+        _row_needed = _row_needed // 2 or 1
     elif _row:
         _row, _row_needed = 0, min(2 * _row_needed, _LONGEST_ROW)
     done = mine.launch(address, parts, args)
-    if waking and before is not None and before.awake is not before.asleep:
+    if waking and before is not None and before.awake is not before.asleep and before.asleep.grain != _asleep_grain():
         _replace(before, _budgets_of(before.awake.threads))  # what waking takes has been measured again
     return done
 
@@ -114,9 +119,13 @@ def launch(address: int, parts: int, args: tuple[Any, ...]) -> bool:
 def _budgets_of(threads: int) -> _Budgets:
     awake = asleep = resting = Budget(threads)
     if threads > 1:
-        steps = -(-_WAKINGS * layer().waking() // _STEP)
-        asleep, resting = Budget(threads, max(GRAIN, steps * _STEP)), Budget(1)
+        asleep, resting = Budget(threads, _asleep_grain()), Budget(1)
     return _Budgets(awake, asleep, resting)
+
+
+def _asleep_grain() -> int:
+    """Return the least work worth a thread that sleeps."""
+    return -(-(GRAIN + _WAKINGS * layer().waking()) // _STEP) * _STEP
 
 
 def _replace(before: _Budgets | None, budgets: _Budgets) -> _Budgets:
