@@ -108,7 +108,7 @@ def seconds(call, repeats):
 
 
 def measure(case, implementations, turns, regime):
-    """Return the median time of each implementation that can do the case, in seconds; where it is uneven, the spread."""
+    """Return the median time of each implementation that can do the case, in seconds; where uneven, the spread."""
     contenders = enter(case, implementations, regime)
     calls = {name: contender.calls() for name, contender in contenders.items()}
     times = {name: [] for name in contenders}

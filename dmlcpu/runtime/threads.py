@@ -16,13 +16,14 @@ from dmlcpu.runtime.quota import cpu_quota
 
 # A share of work below this many nanoseconds is not worth a thread that is awake.
 GRAIN = 40_000
-# A share that sleeping threads are woken for must be worth as much more as this many times what waking takes.
+# A share that sleeping threads are woken for must be worth this many times what waking takes and a grain: with less,
+# calls between those of another library took longer on two threads than on one (Zen 4).
 _WAKINGS = 2
 _STEP = 1 << 16  # such shares are rounded up to a multiple: plans are kept for each budget
 # Calls in a row keep their threads awake, and are worth waking them for. Each begins soon after the one before: within
-# the time for which threads stay awake, and that of a call not worth waking them for, which is less than this many
-# grains.
-_GRAINS = 2
+# the time for which threads stay awake, and that of a call not worth waking them for, which has less than this many
+# such shares.
+_SHARES = 2
 # If threads that were woken for calls in a row sleep again before the next call, another library probably has its turn
 # in between. Then twice as many calls must come in a row before they are woken again: up to this many. After a pause of
 # this many nanoseconds one is enough again.
@@ -48,6 +49,7 @@ class _Budgets(NamedTuple):
     awake: Budget
     asleep: Budget
     resting: Budget
+    gap: int  # the longest between the beginnings of calls in a row that find the threads asleep, in nanoseconds
 
 
 class _Own(threading.local):
@@ -68,28 +70,23 @@ _making = threading.RLock()  # a signal handler or a finalizer may need the laye
 
 def budget(most: int | None = None) -> Budget:
     """Return what the call that begins now may spend: at most `most` threads, if that is given."""
-    awake, asleep, resting = _budgets or _first_budgets()
+    global _last, _row, _row_needed
+    awake, asleep, resting, gap = _budgets or _first_budgets()
     # After a pause all code is slow, so this is short.
     if awake is not asleep:
-        threads = _layer or layer()
-        if threads.rests_until and time.monotonic_ns() < threads.rests_until:
+        mine = _layer or layer()
+        if mine.is_asleep():
+            before, _last = _last, time.perf_counter_ns()
+            _row += 1
+            if _last - before > gap:
+                _row, _row_needed = 0, 1 if _last - before > _LONG_PAUSE else _row_needed
+            if _row < _row_needed:
+                awake = asleep
+        if mine.rests_until and time.monotonic_ns() < mine.rests_until:
             awake = resting
-        elif threads.is_asleep() and not _is_in_a_row(AWAKE + _GRAINS * asleep.grain):
-            awake = asleep
     if _has_own:
         most = min(_own.most or awake.threads, most or awake.threads)
     return awake if most is None or most >= awake.threads else awake._replace(threads=most)
-
-
-def _is_in_a_row(longest: int) -> bool:
-    """Return whether a call that finds the threads asleep is one of enough in a row, each so soon after the last."""
-    global _last, _row, _row_needed
-    before, _last = _last, time.perf_counter_ns()
-    pause = _last - before
-    _row = _row + 1 if pause < longest else 0
-    if pause > _LONG_PAUSE:
-        _row_needed = 1
-    return _row >= _row_needed
 
 
 def layer() -> Pool | NumbaLayer:
@@ -120,12 +117,12 @@ def _budgets_of(threads: int) -> _Budgets:
     awake = asleep = resting = Budget(threads)
     if threads > 1:
         asleep, resting = Budget(threads, _asleep_grain()), Budget(1)
-    return _Budgets(awake, asleep, resting)
+    return _Budgets(awake, asleep, resting, AWAKE + _SHARES * asleep.grain)
 
 
 def _asleep_grain() -> int:
     """Return the least work worth a thread that sleeps."""
-    return -(-(GRAIN + _WAKINGS * layer().waking()) // _STEP) * _STEP
+    return -(-_WAKINGS * (GRAIN + layer().waking()) // _STEP) * _STEP
 
 
 def _replace(before: _Budgets | None, budgets: _Budgets) -> _Budgets:
@@ -227,7 +224,7 @@ def use_budget(threads: int, grain: int = GRAIN, kernel: str | None = None) -> I
     """
     global _budgets
     before, fixed = _budgets, Budget(threads, grain, kernel)
-    _budgets = _Budgets(fixed, fixed, fixed)
+    _budgets = _Budgets(fixed, fixed, fixed, 0)
     try:
         yield
     finally:

@@ -154,7 +154,7 @@ def use(monkeypatch, layer, threads_allowed=4):
     return layer
 
 
-@pytest.mark.parametrize(("waking", "grain"), [(0, 1 << 16), (30_000, 2 << 16), (100_000, 4 << 16), (200_000, 7 << 16)])
+@pytest.mark.parametrize(("waking", "grain"), [(0, 2 << 16), (30_000, 3 << 16), (100_000, 5 << 16), (200_000, 8 << 16)])
 def test_sleeping_threads_are_woken_for_larger_shares(monkeypatch, pausing, waking, grain):
     use(monkeypatch, Layer(waking))
     pausing(10**9)
@@ -172,16 +172,16 @@ def test_for_calls_in_a_row_threads_are_woken_as_if_they_were_awake(monkeypatch,
     use(monkeypatch, Layer(100_000))
     pausing(10**9)
     grains = []
-    for gap in (0, 1_100_000, 1_200_000, 10):
+    for gap in (0, 1_200_000, 1_300_000, 10):
         pausing(gap)
         grains.append(threads.budget().grain)
-    assert grains == [4 << 16, threads.GRAIN, 4 << 16, threads.GRAIN]
+    assert grains == [5 << 16, threads.GRAIN, 5 << 16, threads.GRAIN]
 
 
 def test_a_launch_that_wakes_updates_the_grain(monkeypatch, pausing):
     layer = use(monkeypatch, Layer(40_000))
     pausing(10**9)
-    assert threads.budget().grain == 2 << 16
+    assert threads.budget().grain == 3 << 16
     assert threads.launch(0, 2, ())
     pausing(10**9)
     assert threads.budget().grain == 4 << 16
