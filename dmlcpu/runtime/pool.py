@@ -90,11 +90,10 @@ _IMBALANCE = 8
 _LOOK = 10_000
 _LONGEST_LOOK = 1_000_000
 _RAN = 4
-# A helper that was no help rests for this many times what that cost, and for twice its last rest at least, so that a
-# caller loses a few hundredths of its time at most. It was no help if it lost its core, which costs the caller's wait,
-# or if it was awake and yet had not begun, which costs about this. Between ONNX Runtime's calls on two cores, 40 times
-# was better than 20.
-_RESTS = 40
+# A helper that was no help rests for this many times what that cost, or what it last rested if it was no help then
+# either. It was no help if it lost its core, which costs the caller's wait, or if it was awake and yet had not begun,
+# which costs about this.
+_RESTS = 4
 _LATE = 20_000
 _LONGEST_REST = 100_000_000
 _FIRST_WAKING = 100_000  # what waking a helper is taken to cost until that has been measured
@@ -205,7 +204,7 @@ def _leave(boxes, mine, begin):
         elif state == _POSTED and now - box.woken_at > _LONGEST_WAKING:  # it is not on its way either
             cost = _LATE
         if cost > 0:
-            rest = 2 * box.rest if 2 * box.rest > _RESTS * cost else _RESTS * cost
+            rest = _RESTS * (box.rest if box.rest > cost else cost)
             box.rest = rest if rest < _LONGEST_REST else _LONGEST_REST
             box.rests_until = now + cost + box.rest
             rests = True

@@ -27,7 +27,7 @@ _SHARES = 2
 # If threads that were woken for calls in a row sleep again before the next call, another library probably has its turn
 # in between. Then twice as many calls must come in a row before they are woken again: up to this many. After a pause of
 # this many nanoseconds one is enough again.
-_LONGEST_ROW = 16
+_LONGEST_ROW = 64
 _LONG_PAUSE = 10_000_000
 
 

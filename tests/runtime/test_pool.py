@@ -267,7 +267,7 @@ def waiting(pool):
     return pool
 
 
-def test_a_helper_that_is_late_rests_twice_as_long_each_time():
+def test_a_helper_that_is_late_rests_longer_each_time():
     pool = waiting(Pool(1))
     run(pool, count, 2, cells(2))
     first, rest = pool.rests_until, pools._RESTS * pools._LATE
@@ -277,7 +277,7 @@ def test_a_helper_that_is_late_rests_twice_as_long_each_time():
     run(pool, count, 2, cells(2))
     assert pool._boxes["rest"].item() == rest  # it was not asked
     for _ in range(20):
-        rest = min(2 * rest, pools._LONGEST_REST)
+        rest = min(pools._RESTS * rest, pools._LONGEST_REST)
         pool._boxes["rests_until"] = 0
         run(pool, count, 2, cells(2))
         assert pool._boxes["rest"].item() == rest

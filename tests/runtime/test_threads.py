@@ -208,9 +208,9 @@ def test_threads_that_sleep_again_before_the_next_call_are_woken_for_longer_rows
 
     pausing(10**9)
     threads.budget()
-    assert [calls_until_woken() for _ in range(6)] == [1, 2, 4, 8, 16, 16]
+    assert [calls_until_woken() for _ in range(8)] == [1, 2, 4, 8, 16, 32, 64, 64]
     layer.asleep = False
-    for _ in range(3):
+    for _ in range(5):
         threads.launch(0, 2, ())  # helped by threads that are awake
     layer.asleep = True
     assert calls_until_woken() == 2
