@@ -93,7 +93,7 @@ _RAN = 4
 # A helper that was no help rests for this many times what that cost, or what it last rested if it was no help then
 # either. It was no help if it lost its core, which costs the caller's wait, or if it was awake and yet had not begun,
 # which costs about this.
-_RESTS = 4
+_RESTS = 8
 _LATE = 20_000
 _LONGEST_REST = 100_000_000
 _FIRST_WAKING = 100_000  # what waking a helper is taken to cost until that has been measured
