@@ -5,7 +5,9 @@
     python asv_bench/compare.py threads --regime steady paused crowded busy
 
 Machines are shared and noisy: quote only ratios of one run, in which contenders take turns. A figure is the median of a
-contender's turns. The regime is the activity before and during a turn (benchmarks/conditions.py).
+contender's turns. The regime is the activity before and during a turn (benchmarks/conditions.py). Where threads compete
+for cores a few calls take much longer than the others, so there each call is timed, and the figures are the median, the
+mean and the 99th percentile.
 """
 
 import argparse
@@ -19,7 +21,10 @@ from typing import Any, NamedTuple
 from benchmarks import THREADS, common, conditions, peers
 
 TABLES = common.TABLES
-SHORTEST = 1e-3  # seconds of a turn: shorter calls are repeated, except in the regimes paused and crowded
+SHORTEST = 1e-3  # seconds of a turn: shorter calls are repeated, except in the regime paused
+UNEVEN = ("crowded", "busy")  # regimes in which each call is timed
+CALLS = 50  # of a turn in these
+SPREAD = {"mean": statistics.fmean, "p99": lambda samples: sorted(samples)[-1 - len(samples) // 100]}
 STEADY = "dmlcpu steady"  # a column beside the paused one
 
 
@@ -46,7 +51,7 @@ def parse_arguments(arguments):
     parser.add_argument(
         "--regime", nargs="+", choices=conditions.REGIMES, default=["steady"], metavar="REGIME", help=regimes
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the medians, in seconds, to a file, too")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, in seconds, to a file, too")
     args = parser.parse_args(arguments)
     if unknown := set(args.tables) - set(TABLES):
         parser.error(f"no table {', '.join(unknown)}; there are {', '.join(TABLES)}")
@@ -54,19 +59,20 @@ def parse_arguments(arguments):
 
 
 def compare(cases, implementations, turns, regime):
-    """Print the table of a regime, and return the medians of each case."""
+    """Print the table of a regime, and return the figures of each case."""
     paused = regime == "paused" and "dmlcpu" in implementations
     columns = [*implementations, *([STEADY, "paused / steady"] if paused else [])]
     print(f"## {regime}: {conditions.REGIMES[regime]}\n")
-    print(f"Milliseconds, medians of {turns} turns, {THREADS} threads; in brackets: times as long as dmlcpu.\n")
+    figure = f"median, mean and 99th percentile of {CALLS} calls in each" if regime in UNEVEN else "medians"
+    print(f"Milliseconds, {figure} of {turns} turns, {THREADS} threads; in brackets: times as long as dmlcpu.\n")
     print(f"| case | {' | '.join(columns)} |")
     print("|---" * (1 + len(columns)) + "|")
     results = {}
     for name, case in cases.items():
-        medians = results[name] = measure(case, implementations, turns, regime)
-        cells = [cell(medians, i) for i in implementations]
+        figures = results[name] = measure(case, implementations, turns, regime)
+        cells = [cell(figures, i) for i in implementations]
         if paused:
-            cells += [cell(medians, STEADY), f"{medians['dmlcpu'] / medians[STEADY]:.2f}" if STEADY in medians else "-"]
+            cells += [cell(figures, STEADY), f"{figures['dmlcpu'] / figures[STEADY]:.2f}" if STEADY in figures else "-"]
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
     print()
     return results
@@ -78,31 +84,41 @@ class Contender(NamedTuple):
     regime: str
     crowd: Any = ()
 
-    def turn(self, repeats):
-        """Return the seconds a call, over one turn."""
+    def turn(self, calls):
+        """Return the seconds a call, over one turn; of each call where they are uneven."""
         with peers.settings_of(self.implementation):
-            call = conditions.ready(self.call, self.regime, self.crowd)
-            start = time.perf_counter()
-            for _ in range(repeats):
-                call()
-            return (time.perf_counter() - start) / repeats
+            if self.regime == "crowded":
+                return [seconds(conditions.ready(self.call, "crowded", self.crowd), 1) for _ in range(calls)]
+            call = conditions.ready(self.call, self.regime)
+            return [seconds(call, 1) for _ in range(calls)] if self.regime in UNEVEN else [seconds(call, calls)]
 
-    def repeats(self):
-        """Return the number of calls in a turn: about a millisecond of them where calls follow one another."""
-        if self.regime in ("paused", "crowded"):
-            return 1
-        return max(1, int(SHORTEST / self.turn(1)))
+    def calls(self):
+        """Return the number of calls in a turn: about a millisecond of them where they are timed together."""
+        if self.regime in UNEVEN:
+            return CALLS
+        return 1 if self.regime == "paused" else max(1, int(SHORTEST / self.turn(1)[0]))
+
+
+def seconds(call, repeats):
+    """Return the seconds that a call takes, on average."""
+    start = time.perf_counter()
+    for _ in range(repeats):
+        call()
+    return (time.perf_counter() - start) / repeats
 
 
 def measure(case, implementations, turns, regime):
-    """Return the median time of each implementation that can do the case, in seconds."""
+    """Return the median time of each implementation that can do the case, in seconds; where uneven, the spread."""
     contenders = enter(case, implementations, regime)
-    repeats = {name: contender.repeats() for name, contender in contenders.items()}
+    calls = {name: contender.calls() for name, contender in contenders.items()}
     times = {name: [] for name in contenders}
     for _ in range(turns):
         for name, contender in contenders.items():
-            times[name].append(contender.turn(repeats[name]))
-    return {name: statistics.median(samples) for name, samples in times.items()}
+            times[name] += contender.turn(calls[name])
+    figures = {name: statistics.median(samples) for name, samples in times.items()}
+    if regime in UNEVEN:
+        figures |= {f"{name} {kind}": of(times[name]) for name in times for kind, of in SPREAD.items()}
+    return figures
 
 
 def enter(case, implementations, regime):
@@ -122,13 +138,16 @@ def enter(case, implementations, regime):
     return contenders
 
 
-def cell(medians, name):
-    if name not in medians:
+def cell(figures, name):
+    """Return the figures of an implementation, in milliseconds, and how many times dmlcpu's they are."""
+    kinds = [kind for kind in ("", *(f" {each}" for each in SPREAD)) if name + kind in figures]
+    if not kinds:
         return "-"
-    text = f"{medians[name] * 1000:.3g}"
-    if name == "dmlcpu" or "dmlcpu" not in medians:
+    text = ", ".join(f"{figures[name + kind] * 1000:.3g}" for kind in kinds)
+    if name == "dmlcpu" or "dmlcpu" not in figures:
         return text
-    return f"{text} ({medians[name] / medians['dmlcpu']:.2f}x)"
+    ratios = [f"{figures[name + kind] / figures['dmlcpu' + kind]:.2f}x" for kind in kinds]
+    return f"{text} ({', '.join(ratios)})"
 
 
 if __name__ == "__main__":

@@ -11,12 +11,13 @@ from dmlcpu.runtime.intrinsics import address_of, emitted
 from dmlcpu.runtime.jit import device
 
 _ORDER = "seq_cst"  # a thread that sees the word sees all that was written before it
-_LONG = ir.IntType(64)
+_INT, _LONG = ir.IntType(32), ir.IntType(64)
 
 # Linux's number of the futex call. Where there is none, threads cannot sleep in compiled code.
 FUTEX = {"x86_64": 202, "aarch64": 98}.get(platform.machine(), 0) if sys.platform == "linux" else 0
 _WAIT, _WAKE = 128, 129  # for threads of one process
 _MONOTONIC = 1
+_THREAD_CLOCK = 6  # with a thread's number: the clock of the time that the scheduler has given it
 _CHECKS = 32  # of a word between two looks at the clock, some microseconds
 
 _syscall: Any = types.ExternalFunction("syscall", types.int64(*[types.int64] * 7))
@@ -60,13 +61,30 @@ def relax(builder):
 @emitted
 def nanoseconds(builder) -> types.int64:
     """Return the system's monotonic clock, in nanoseconds."""
+    return _emit_clock(builder, _INT(_MONOTONIC))
+
+
+@emitted
+def running_time(builder, thread) -> types.int64:
+    """Return for how long a thread of this process has run on a processor, in nanoseconds; thread: Linux's number.
+
+    Where the system does not tell, it is taken to run all the time.
+    """
+    clock = builder.or_(builder.shl(builder.not_(thread), _LONG(3)), _LONG(_THREAD_CLOCK))
+    ran, now = [_emit_clock(builder, each) for each in (builder.trunc(clock, _INT), _INT(_MONOTONIC))]
+    return builder.select(builder.icmp_signed("<", ran, _LONG(0)), now, ran)
+
+
+def _emit_clock(builder: Any, clock: Any) -> Any:
+    """Emit the reading of one of the system's clocks: nanoseconds, or -1 if it cannot be read."""
     pair = ir.ArrayType(_LONG, 2)
     time = cgutils.alloca_once(builder, pair)
-    function = ir.FunctionType(ir.IntType(32), [ir.IntType(32), pair.as_pointer()])
+    function = ir.FunctionType(_INT, [_INT, pair.as_pointer()])
     clock_gettime = cgutils.get_or_insert_function(builder.module, function, "clock_gettime")
-    builder.call(clock_gettime, [ir.IntType(32)(_MONOTONIC), time])
+    error = builder.call(clock_gettime, [clock, time])
     seconds, fraction = [builder.extract_value(builder.load(time), i) for i in (0, 1)]
-    return builder.add(builder.mul(seconds, _LONG(10**9)), fraction)
+    now = builder.add(builder.mul(seconds, _LONG(10**9)), fraction)
+    return builder.select(builder.icmp_signed("==", error, _INT(0)), now, _LONG(-1))
 
 
 @device
@@ -86,10 +104,12 @@ def spin(cells, index, value, most):
 
 
 @device
-def sleep(cells, index, value):
-    """Wait asleep until cells[index], whose value fits 32 bits, has changed and `wake` was called."""
-    while load(cells, index) == value:
-        _syscall(FUTEX, address_of(cells, index), _WAIT, value, 0, 0, 0)
+def sleep(cells, index, value, limit):
+    """Wait asleep while cells[index], which fits 32 bits, has a value; return after `wake`, or for no reason at all.
+
+    limit: 0, or the address of the longest time to wait: two int64, seconds and nanoseconds.
+    """
+    _syscall(FUTEX, address_of(cells, index), _WAIT, value, limit, 0, 0)
 
 
 @device

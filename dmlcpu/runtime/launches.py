@@ -59,6 +59,19 @@ def call(_context, address, part, parts, args):
     return types.void(types.intp, types.intp, types.intp, args), generate
 
 
+@intrinsic
+def ask(_context, address, args):
+    """Call the compiled function of (*args) at an address, which returns an intp; it counts no references either."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        address, args = arguments
+        values = [builder.extract_value(args, number) for number in range(len(signature.args[1]))]
+        function = ir.FunctionType(_LONG, [value.type for value in values])
+        return builder.call(builder.inttoptr(address, function.as_pointer()), values)
+
+    return types.intp(types.intp, args), generate
+
+
 @emitted
 def make_launch(builder, address, parts, args: Any) -> types.intp:
     """Return the address of a launch, which lasts as long as the function that calls this."""

@@ -57,6 +57,8 @@ def asked_for() -> str | None:
 class NumbaLayer:
     """The threads of the layer that Numba chooses; started by the first launch."""
 
+    rests_until = 0  # see `Pool`; these never rest
+
     def __init__(self) -> None:
         self._launching = threading.Lock()
         self._closed = False

@@ -5,6 +5,11 @@ and does parts of it until none is left. Then it takes back what no helper has b
 are at work. So a helper whose core is busy costs nothing but its help, and callers in several threads do not wait for
 one another.
 
+A helper may lose its core in the middle of a part: to threads of another library that spin, or to another process. The
+scheduler would let it go on up to 4 ms later. So the caller looks whether the helper runs. If it does not, the caller
+lends it its own core: it confines the helper to that core, and sleeps until the part is done. After that the helper
+rests: it gets no launches for a while.
+
 A sleeping helper is woken on another core than its waker's. Linux would often choose the waker's own, because it takes
 the idle core of a virtual machine for one that does not exist; both threads then share a core until the scheduler looks
 again, 4 ms later.
@@ -24,10 +29,20 @@ import numpy as np
 from numba import int64, intp
 from numba.core import types
 
-from dmlcpu.runtime.atomics import FUTEX, compare_exchange, exchange, load, nanoseconds, sleep, spin, wake
+from dmlcpu.runtime.atomics import (
+    FUTEX,
+    compare_exchange,
+    exchange,
+    load,
+    nanoseconds,
+    running_time,
+    sleep,
+    spin,
+    wake,
+)
 from dmlcpu.runtime.intrinsics import address_of
 from dmlcpu.runtime.jit import compile_lazily, device
-from dmlcpu.runtime.launches import call, enter, entry_of, make_launch, take_part
+from dmlcpu.runtime.launches import ask, call, enter, entry_of, make_launch, take_part
 from dmlcpu.runtime.memory import aligned_empty
 from dmlcpu.runtime.records import CACHE_LINE, cells_of, record, record_at
 
@@ -41,14 +56,19 @@ BOX = record(
     state=(np.int64, 1),  # in a cache line of its own, because its helper watches it
     owner=(np.int64, 1),  # 1 while a caller has it
     following=np.int64,  # the next box of its caller, or _NO_BOX
+    helpers=np.int64,  # how many boxes there are from this one on
     entry=np.int64,
     launch=np.int64,
     thread=np.int64,  # the helper's number in the system
-    steered=np.int64,  # whether the helper is confined to `elsewhere`
-    woken_at=np.int64,
+    steered=np.int64,  # whether the helper is confined
+    woken_at=np.int64,  # or 0 once the helper has risen
     waking=np.int64,  # what waking the helper takes: a moving average in nanoseconds
-    allowed=(np.int64, _SET),  # the processors that the waker may use
-    elsewhere=(np.int64, _SET),  # those but the one it was on
+    allowed=(np.int64, _SET),  # the processors that the caller may use
+    confined=(np.int64, _SET),  # those of them that the helper may use while it is confined
+    limit=(np.int64, 2),  # of the caller's sleep: seconds and nanoseconds
+    lost=np.int64,  # how often the helper had lost its core in the middle of a part
+    rest=np.int64,  # for how long the helper rests or rested when it was no help, in nanoseconds
+    rests_until=np.int64,  # on the system's monotonic clock
 )
 _CELLS = cells_of(BOX)
 
@@ -56,14 +76,26 @@ _CELLS = cells_of(BOX)
 _FREE, _ASLEEP, _POSTED, _RUNNING, _AWAITED = range(5)
 
 _NO_BOX = -1
+_NEVER = 1 << 62
 AVAILABLE = bool(FUTEX)
 
 # In nanoseconds. How long a helper stays awake after its last work: of 0.06 to 1.4 ms, 0.6 was best for calls in a row.
 AWAKE = 600_000
-# How long a caller waits awake for a helper that is at work: at least this, and a fraction of the time the call has
-# taken, by which parts may differ. Then it sleeps: the helper may have lost its core to something else for 4 ms.
+# How long a caller waits awake for a helper that is at work: this, and a fraction of the time the call has taken, by
+# which parts may differ. Then it sleeps.
 _WAIT = 150_000
 _IMBALANCE = 8
+# When the caller looks after the helper: after this time, then each time twice as long after, and at last this often.
+# A helper that ran for less than this fraction of the time since has lost its core.
+_LOOK = 10_000
+_LONGEST_LOOK = 1_000_000
+_RAN = 4
+# A helper that was no help rests for this many times what that cost, or what it last rested if it was no help then
+# either. It was no help if it lost its core, which costs the caller's wait, or if it was awake and yet had not begun,
+# which costs about this.
+_RESTS = 8
+_LATE = 20_000
+_LONGEST_REST = 100_000_000
 _FIRST_WAKING = 100_000  # what waking a helper is taken to cost until that has been measured
 _LONGEST_WAKING = 200_000  # longer ones count as this, or one busy hour would keep most later calls serial
 _FALLING_ASLEEP = 20  # ms, at most, at the end of the process
@@ -76,15 +108,19 @@ _setaffinity: Any = types.ExternalFunction("sched_setaffinity", types.int32(type
 def _serve(boxes, first, awake):
     """Be the helper of the box at boxes[first]: do what is posted; sleep when nothing came for `awake` nanoseconds."""
     box = record_at(boxes, first, BOX)
+    patience = awake
     while True:
-        idle = spin(box.state, 0, _FREE, awake)
+        idle = spin(box.state, 0, _FREE, patience)
         if idle and compare_exchange(box.state, 0, _FREE, _ASLEEP) == _FREE:
-            sleep(box.state, 0, _ASLEEP)
+            while load(box.state, 0) == _ASLEEP:
+                sleep(box.state, 0, _ASLEEP, 0)
             _measure_waking(box)
             _unsteer(box)
+            patience = awake
         if compare_exchange(box.state, 0, _POSTED, _RUNNING) == _POSTED:  # else it has been taken back
             enter(box.entry, box.launch)
-            _unsteer(box)  # if it was steered only after it had risen
+            patience = 0 if box.steered else awake  # its caller needs the core that it has lent
+            _unsteer(box)
             if exchange(box.state, 0, _FREE) == _AWAITED:
                 wake(box.state, 0)
 
@@ -107,71 +143,131 @@ def _unsteer(box):
 
 
 @device
-def _wake_elsewhere(box):
-    """Wake a helper on a processor that the caller may use and is not on."""
-    if _getaffinity(0, 8 * _SET, address_of(box.allowed, 0)) == 0:
-        here = _getcpu()
-        others = 0
-        for i in range(_SET):
-            mine = 1 << (here & 63) if i == here >> 6 else 0
-            box.elsewhere[i] = box.allowed[i] & ~mine
-            others |= box.elsewhere[i]
-        if others:
-            box.steered = 1
-            _setaffinity(box.thread, 8 * _SET, address_of(box.elsewhere, 0))
-    box.woken_at = nanoseconds()
-    wake(box.state, 0)
+def _steer(box, away):
+    """Confine a helper to the processors that the caller may use and is not on, if `away`; else to the one it is on."""
+    if _getaffinity(0, 8 * _SET, address_of(box.allowed, 0)) != 0:
+        return
+    here, some = _getcpu(), 0
+    for i in range(_SET):
+        mine = 1 << (here & 63) if i == here >> 6 else 0
+        box.confined[i] = box.allowed[i] & (~mine if away else mine)
+        some |= box.confined[i]
+    if some:
+        box.steered = 1
+        _setaffinity(box.thread, 8 * _SET, address_of(box.confined, 0))
 
 
-def _launch(address, parts, args, boxes):
-    """Do all parts of a kernel call, with the help of helpers that are free when a part is begun."""
+def _launch(address, parts, args, boxes, recruit, leave):
+    """Do all parts of a kernel call, with the help of helpers that are free when a part is begun.
+
+    recruit, leave: where the machine code of `_recruit` and `_leave` is. Return what `_leave` does.
+    """
     launch, entry = make_launch(address, parts, args), entry_of(args)
-    begin = nanoseconds()
-    mine, helpers = _NO_BOX, 0
+    begin, mine = nanoseconds(), _NO_BOX
     part = take_part(launch, args)
     while part < parts:
-        mine, more = _recruit(boxes, mine, parts - part - 1 - helpers, entry, launch)
-        helpers += more
+        mine = ask(recruit, (boxes, mine, parts - part - 1, entry, launch, begin))
         call(address, part, parts, args)
         part = take_part(launch, args)
-    patience = max(_WAIT, (nanoseconds() - begin) // _IMBALANCE)
-    while mine != _NO_BOX:
-        box = record_at(boxes, mine, BOX)
-        mine = box.following
-        _dismiss(box, patience)
+    return ask(leave, (boxes, mine, begin))
 
 
-@device
-def _recruit(boxes, mine, wanted, entry, launch):
-    """Post a launch in up to `wanted` free boxes; return the first box of the caller's chain, and how many it took."""
-    helpers = 0
+def _recruit(boxes, mine, wanted, entry, launch, now):
+    """Post a launch in free boxes until its caller's chain has `wanted` of them; return the chain's first box."""
+    helpers = record_at(boxes, mine, BOX).helpers if mine != _NO_BOX else 0
     for first in range(0, boxes.size, _CELLS):
         if helpers >= wanted:
             break
         box = record_at(boxes, first, BOX)
-        if load(box.owner, 0) == 0 and compare_exchange(box.owner, 0, 0, 1) == 0:
-            box.entry, box.launch, box.following = entry, launch, mine
-            mine = first
+        if box.rests_until <= now and load(box.owner, 0) == 0 and compare_exchange(box.owner, 0, 0, 1) == 0:
             helpers += 1
-            if exchange(box.state, 0, _POSTED) == _ASLEEP:
-                _wake_elsewhere(box)
-    return mine, helpers
+            box.entry, box.launch, box.following, box.helpers = entry, launch, mine, helpers
+            mine = first
+            asleep = exchange(box.state, 0, _POSTED) == _ASLEEP
+            if asleep:
+                _steer(box, asleep)
+                box.woken_at = nanoseconds()
+                wake(box.state, 0)
+    return mine
+
+
+def _leave(boxes, mine, begin):
+    """Give back the boxes of the caller's chain when no part is left; return whether a helper was no help."""
+    now, rests = nanoseconds(), False
+    patience = _WAIT + (now - begin) // _IMBALANCE
+    while mine != _NO_BOX:
+        box = record_at(boxes, mine, BOX)
+        mine = box.following
+        state, cost = compare_exchange(box.state, 0, _POSTED, _FREE), 0
+        if state == _RUNNING:
+            cost = _await(box, patience)
+        elif state == _POSTED and now - box.woken_at > _LONGEST_WAKING:  # it is not on its way either
+            cost = _LATE
+        if cost > 0:
+            rest = _RESTS * (box.rest if box.rest > cost else cost)
+            box.rest = rest if rest < _LONGEST_REST else _LONGEST_REST
+            box.rests_until = now + cost + box.rest
+            rests = True
+        elif state != _POSTED:
+            box.rest = 0
+        exchange(box.owner, 0, 0)
+    return int(rests)
 
 
 @device
-def _dismiss(box, patience):
-    """Take a launch back if the helper has not begun, else wait until it is done; then let others have the box."""
-    if compare_exchange(box.state, 0, _POSTED, _FREE) == _RUNNING:
-        at_work = spin(box.state, 0, _RUNNING, patience)
-        if at_work and compare_exchange(box.state, 0, _RUNNING, _AWAITED) == _RUNNING:
-            sleep(box.state, 0, _AWAITED)
-    exchange(box.owner, 0, 0)
+def _await(box, patience):
+    """Wait until a helper that is at work is done; return for how long if it had lost its core, else 0.
+
+    The wait is awake for about `patience`, then asleep. A helper that has lost its core goes on on the caller's.
+    """
+    begin, lost = nanoseconds(), False
+    seen, ran, box.limit[1] = begin, begin, _LOOK
+    while True:
+        look = box.limit[1]
+        if 2 * look <= patience and not lost:
+            if not spin(box.state, 0, _RUNNING, look):
+                break
+        else:
+            if compare_exchange(box.state, 0, _RUNNING, _AWAITED) == _RUNNING:
+                sleep(box.state, 0, _AWAITED, address_of(box.limit, 0))
+            if compare_exchange(box.state, 0, _AWAITED, _RUNNING) != _AWAITED:
+                break
+        seen_before, ran_before = seen, ran
+        seen, ran = nanoseconds(), running_time(box.thread)
+        if look > _LOOK and not lost and _RAN * (ran - ran_before) < seen - seen_before:
+            lost = True
+            _steer(box, not lost)
+        if look < _LONGEST_LOOK:
+            box.limit[1] = 2 * look
+    if not lost:
+        return 0
+    box.lost += 1
+    box.steered = 0
+    _setaffinity(box.thread, 8 * _SET, address_of(box.allowed, 0))  # also if the helper was done meanwhile
+    return nanoseconds() - begin
 
 
 @functools.cache
 def _compiled() -> tuple[Any, Any]:
     """Return the compiled functions: what a caller runs, and what a helper runs."""
     return compile_lazily(_launch), compile_lazily(_serve)
+
+
+@functools.cache
+def _shared() -> tuple[Any, Any]:
+    """Return the compiled functions that all launches share, whatever the types of their arguments."""
+    options = {"_nrt": False, "no_cpython_wrapper": True}
+    recruit, leave = [compile_lazily(function, **options) for function in (_recruit, _leave)]
+    recruit.compile((int64[::1], *[intp] * 5))
+    leave.compile((int64[::1], *[intp] * 2))
+    return recruit, leave
+
+
+@functools.cache
+def _addresses() -> tuple[int, ...]:
+    """Return where the machine code of `_recruit` and `_leave` is."""
+    codes = [code for compiled in _shared() for code in compiled.overloads.values()]
+    return tuple([code.library.get_pointer_to_function(code.fndesc.llvm_cfunc_wrapper_name) for code in codes])
 
 
 class Pool:
@@ -193,6 +289,7 @@ class Pool:
         self._boxes["waking"] = _FIRST_WAKING
         self._first_state = memoryview(self._boxes["state"][0])  # read in half the time
         self._most, self.awake = most, awake
+        self.rests_until = 0  # until when all helpers rest, on the system's monotonic clock
         self._count(0)
         self._known: set[int] = set()  # the addresses of kernels for whose arguments `_launch` is compiled
         self._preparing = threading.Lock()
@@ -205,21 +302,25 @@ class Pool:
         """
         wanted = min(parts - 1, self._most)
         if address in self._known and self._helpers >= wanted:
-            _compiled()[0](address, parts, args, self._started)
+            self._run(address, parts, args)
             return True
         if not self._preparing.acquire(blocking=False):
             return False
         try:
             self._start(wanted)
-            _compiled()[0](address, parts, args, self._started)
+            self._run(address, parts, args)
             self._known.add(address)
         finally:
             self._preparing.release()
         return True
 
+    def _run(self, address: int, parts: int, args: tuple[Any, ...]) -> None:
+        if _compiled()[0](address, parts, args, self._started, *_addresses()):  # a helper rests
+            self.rests_until = int(self._boxes["rests_until"][: self._helpers].min(initial=_NEVER))
+
     def compiled(self) -> list[Any]:
         """Return the compiled functions that this uses."""
-        return [*_compiled()]
+        return [*_compiled(), *_shared()]
 
     def is_asleep(self) -> bool:
         """Return whether the first helper sleeps, or has not been started."""

@@ -16,12 +16,19 @@ from dmlcpu.runtime.quota import cpu_quota
 
 # A share of work below this many nanoseconds is not worth a thread that is awake.
 GRAIN = 40_000
-# A share that sleeping threads are woken for must be worth this many times what waking takes.
+# A share that sleeping threads are woken for must be worth this many times what waking takes and a grain: with less,
+# calls between those of another library took longer on two threads than on one (Zen 4).
 _WAKINGS = 2
 _STEP = 1 << 16  # such shares are rounded up to a multiple: plans are kept for each budget
-# Calls that begin within this many nanoseconds are calls in a row: their threads stay awake. It is more than the time
-# of a call that is not worth waking threads for, and less than the pauses of programs that do something else.
-_IN_A_ROW = 1_500_000
+# Calls in a row keep their threads awake, and are worth waking them for. Each begins soon after the one before: within
+# the time for which threads stay awake, and that of a call not worth waking them for, which has less than this many
+# such shares.
+_SHARES = 2
+# If threads that were woken for calls in a row sleep again before the next call, another library probably has its turn
+# in between. Then twice as many calls must come in a row before they are woken again: up to this many. After a pause of
+# this many nanoseconds one is enough again.
+_LONGEST_ROW = 64
+_LONG_PAUSE = 10_000_000
 
 
 class Budget(NamedTuple):
@@ -37,10 +44,12 @@ class Budget(NamedTuple):
 
 
 class _Budgets(NamedTuple):
-    """The budget when the threads are awake, and when they sleep."""
+    """The budget when the threads are awake, when they sleep, and when they rest."""
 
     awake: Budget
     asleep: Budget
+    resting: Budget
+    gap: int  # the longest between the beginnings of calls in a row that find the threads asleep, in nanoseconds
 
 
 class _Own(threading.local):
@@ -52,6 +61,8 @@ class _Own(threading.local):
 _budgets: _Budgets | None = None
 _layer: Pool | NumbaLayer | None = None
 _last = 0  # when a budget was last asked for while the threads slept
+_row = 0  # how many calls in a row have found the threads asleep
+_row_needed = 1  # how many must before the threads are woken for the next
 _own = _Own()
 _has_own = False  # whether any thread ever had a limit of its own; without one, calls need not look
 _making = threading.RLock()  # a signal handler or a finalizer may need the layer while this thread makes it
@@ -59,13 +70,20 @@ _making = threading.RLock()  # a signal handler or a finalizer may need the laye
 
 def budget(most: int | None = None) -> Budget:
     """Return what the call that begins now may spend: at most `most` threads, if that is given."""
-    global _last
-    awake, asleep = _budgets or _first_budgets()
+    global _last, _row, _row_needed
+    awake, asleep, resting, gap = _budgets or _first_budgets()
     # After a pause all code is slow, so this is short.
-    if awake is not asleep and (_layer or layer()).is_asleep():
-        before, _last = _last, time.perf_counter_ns()
-        if _last - before >= _IN_A_ROW:
-            awake = asleep
+    if awake is not asleep:
+        mine = _layer or layer()
+        if mine.is_asleep():
+            before, _last = _last, time.perf_counter_ns()
+            _row += 1
+            if _last - before > gap:
+                _row, _row_needed = 0, 1 if _last - before > _LONG_PAUSE else _row_needed
+            if _row < _row_needed:
+                awake = asleep
+        if mine.rests_until and time.monotonic_ns() < mine.rests_until:
+            awake = resting
     if _has_own:
         most = min(_own.most or awake.threads, most or awake.threads)
     return awake if most is None or most >= awake.threads else awake._replace(threads=most)
@@ -96,20 +114,29 @@ def layer() -> Pool | NumbaLayer:
 
 def launch(address: int, parts: int, args: tuple[Any, ...]) -> bool:
     """Call the kernel at an address for every part, with all threads that are free; return whether it did."""
+    global _row, _row_needed
     mine, before = layer(), _budgets
     waking = mine.is_asleep()
+    if not waking:
+        _row_needed = _row_needed // 2 or 1
+    elif _row:
+        _row, _row_needed = 0, min(2 * _row_needed, _LONGEST_ROW)
     done = mine.launch(address, parts, args)
-    if waking and before is not None and before.awake is not before.asleep:
+    if waking and before is not None and before.awake is not before.asleep and before.asleep.grain != _asleep_grain():
         _replace(before, _budgets_of(before.awake.threads))  # what waking takes has been measured again
     return done
 
 
 def _budgets_of(threads: int) -> _Budgets:
-    awake = asleep = Budget(threads)
+    awake = asleep = resting = Budget(threads)
     if threads > 1:
-        steps = -(-_WAKINGS * layer().waking() // _STEP)
-        asleep = Budget(threads, max(GRAIN, steps * _STEP))
-    return _Budgets(awake, asleep)
+        asleep, resting = Budget(threads, _asleep_grain()), Budget(1)
+    return _Budgets(awake, asleep, resting, AWAKE + _SHARES * asleep.grain)
+
+
+def _asleep_grain() -> int:
+    """Return the least work worth a thread that sleeps."""
+    return -(-_WAKINGS * (GRAIN + layer().waking()) // _STEP) * _STEP
 
 
 def _replace(before: _Budgets | None, budgets: _Budgets) -> _Budgets:
@@ -211,7 +238,7 @@ def use_budget(threads: int, grain: int = GRAIN, kernel: str | None = None) -> I
     """
     global _budgets
     before, fixed = _budgets, Budget(threads, grain, kernel)
-    _budgets = _Budgets(fixed, fixed)
+    _budgets = _Budgets(fixed, fixed, fixed, 0)
     try:
         yield
     finally:

@@ -8,6 +8,7 @@ import select
 import subprocess
 import sys
 import threading
+from functools import lru_cache
 from itertools import product
 
 import numpy as np
@@ -118,12 +119,26 @@ def test_compare_prints_and_keeps_a_table_for_each_regime(capsys, tmp_path):
     results = json.loads((tmp_path / "medians.json").read_text("utf-8"))
     assert list(results) == regimes
     for regime, cases in results.items():
-        (medians,) = cases.values()
-        assert list(medians) == (names if regime != "paused" else [*names, "dmlcpu steady"])
-        assert min(medians.values()) > 0
+        (figures,) = cases.values()
+        spread = [f"{name} {kind}" for name in names for kind in ("mean", "p99")]
+        more = {"paused": ["dmlcpu steady"], "busy": spread}.get(regime, [])
+        assert list(figures) == [*names, *more]
+        assert min(figures.values()) > 0
 
 
-def test_crowded_turn_calls_the_other_libraries_first(monkeypatch, capsys):
+def test_compare_shows_how_uneven_calls_are_where_threads_compete(monkeypatch, capsys):
+    module = load("compare")
+    samples = {"dmlcpu": [1e-3] * 98 + [5e-3, 7e-3], "torch": [2e-3] * 100}
+    monkeypatch.setattr(module.peers, "build", lru_cache(lambda case, name: lambda: None))
+    monkeypatch.setattr(module.Contender, "turn", lambda contender, calls: samples[contender.implementation])
+    figures = module.measure("a case", list(samples), 1, "busy")
+    shown = {name: module.cell(figures, name) for name in samples}
+    assert shown == {"dmlcpu": "1, 1.1, 5", "torch": "2, 2, 2 (2.00x, 1.82x, 0.40x)"}
+    assert module.cell(figures, "numpy") == "-"
+
+
+def test_crowded_turn_calls_the_other_libraries_before_each_call(monkeypatch, capsys):
+    monkeypatch.setattr(load("compare"), "CALLS", 1)
     case, peers = load("benchmarks.common").TINY["top_k"], load("benchmarks.peers")
     called = []
     for name in peers.WITH_THREADS:

@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 import pytest
+from numba.core import types
 
 from dmlcpu.runtime import pool as pools
 from dmlcpu.runtime.atomics import exchange, load, nanoseconds
@@ -57,6 +58,21 @@ def meet_after_first(part, parts, met, patience):
                 return
 
 
+_usleep = types.ExternalFunction("usleep", types.int32(types.int32))
+
+
+@kernel
+def doze(part, parts, met, microseconds):
+    """Let the first part end when the second has begun, which leaves its processor for a while."""
+    if part == 0:
+        while load(met, 1) == 0:
+            pass
+    else:
+        exchange(met, 1, 1)
+        _usleep(microseconds)
+    met[part] += 1
+
+
 def run(pool, kernel, parts, *args):
     assert pool.launch(kernel.address(args), parts, args)
 
@@ -91,16 +107,14 @@ def test_helpers_work_at_the_same_time_as_the_caller(asleep):
         if asleep:
             run(pool, count, 2, cells(2))
             rested(pool)
+        pool._boxes["rests_until"] = 0  # other processes may have made helpers late
         met = cells(3)
         run(pool, meet, 3, met, 20 * SECOND)
         assert met.tolist() == [1, 1, 1]
 
 
 def test_launch_does_not_wait_for_a_helper_that_has_not_begun():
-    pool = Pool(1)
-    pool._count(1)  # whose thread was never started
-    pool._boxes["state"] = pools._FREE
-    done = cells(2)
+    pool, done = waiting(Pool(1)), cells(2)
     run(pool, count, 2, done)
     assert done.tolist() == [1, 1]
     assert pool._boxes[["state", "owner"]].item() == ([pools._FREE], [0])
@@ -216,12 +230,100 @@ def test_a_helper_is_woken_on_another_processor_and_then_allowed_on_all():
     run(pool, count, 2, cells(2))
     rested(pool)
     run(pool, meet, 2, cells(2), 20 * SECOND)
-    sets = [pool._boxes[name][0].view(np.uint8) for name in ("allowed", "elsewhere")]
-    may, elsewhere = [set(np.flatnonzero(np.unpackbits(bits, bitorder="little")).tolist()) for bits in sets]
-    assert may == allowed
+    elsewhere = processors(pool, "confined")
+    assert processors(pool, "allowed") == allowed
     assert elsewhere < allowed
     assert len(elsewhere) == len(allowed) - 1
     assert os.sched_getaffinity(pool._boxes["thread"].item()) == allowed
+
+
+def processors(pool, name):
+    """Return a set of processors of the first box."""
+    bits = pool._boxes[name][0].view(np.uint8)
+    return set(np.flatnonzero(np.unpackbits(bits, bitorder="little")).tolist())
+
+
+@pytest.mark.parametrize("microseconds", [1_000, 50_000])
+def test_a_helper_that_has_lost_its_processor_goes_on_on_the_callers_and_then_rests(microseconds):
+    pool, allowed = Pool(1), os.sched_getaffinity(0)
+    run(pool, count, 2, cells(2))
+    for times in (1, 2):
+        pool._boxes["rests_until"] = 0
+        met = cells(2)
+        run(pool, doze, 2, met, microseconds)
+        assert met.tolist() == [1, 2]
+        assert pool._boxes["lost"].item() == times
+        assert pool._boxes["steered"].item() == 0
+        assert len(processors(pool, "confined")) == 1
+        assert processors(pool, "confined") <= processors(pool, "allowed") == allowed
+        assert os.sched_getaffinity(pool._boxes["thread"].item()) == allowed
+        assert pool.rests_until == pool._boxes["rests_until"].item() > time.monotonic_ns()
+
+
+def waiting(pool):
+    """Give a pool a helper that is awake, but never begins: its thread was not started."""
+    pool._count(1)
+    pool._boxes["state"] = pools._FREE
+    return pool
+
+
+def test_a_helper_that_is_late_rests_longer_each_time():
+    pool = waiting(Pool(1))
+    run(pool, count, 2, cells(2))
+    first, rest = pool.rests_until, pools._RESTS * pools._LATE
+    assert pool._boxes["rest"].item() == rest
+    assert first > time.monotonic_ns() - SECOND
+    pool._boxes["rests_until"] = time.monotonic_ns() + SECOND
+    run(pool, count, 2, cells(2))
+    assert pool._boxes["rest"].item() == rest  # it was not asked
+    for _ in range(20):
+        rest = min(pools._RESTS * rest, pools._LONGEST_REST)
+        pool._boxes["rests_until"] = 0
+        run(pool, count, 2, cells(2))
+        assert pool._boxes["rest"].item() == rest
+    assert pool.rests_until > first
+    assert rest == pools._LONGEST_REST
+
+
+def test_a_helper_that_is_being_woken_is_not_late():
+    pool = waiting(Pool(1))
+    pool._boxes["state"] = pools._ASLEEP
+    run(pool, count, 2, cells(2))
+    assert pool._boxes["woken_at"].item() > 0
+    assert pool._boxes["rest"].item() == pool.rests_until == 0
+
+
+def test_a_helper_that_rests_is_passed_over():
+    pool = Pool(2)
+    run(pool, count, 3, cells(3))
+    pool._boxes["rests_until"][0] = time.monotonic_ns() + 100 * SECOND
+    pool._boxes["owner"][1] = 1
+    pool._boxes["state"] = pools._FREE
+    run(pool, count, 9, cells(9))
+    assert pool._boxes["following"][0] == pools._NO_BOX
+    assert pool.rests_until == 0  # this launch cost nothing
+
+
+def test_all_helpers_rest_until_the_first_is_wanted_again():
+    pool = waiting(Pool(2))
+    pool._count(2)
+    later = time.monotonic_ns() + 100 * SECOND
+    pool._boxes["rests_until"][1] = later
+    pool._boxes["state"] = pools._FREE
+    run(pool, count, 2, cells(2))
+    assert pool.rests_until == pool._boxes["rests_until"][0] < later
+
+
+def test_a_helper_that_helps_rests_no_more():
+    pool = Pool(1)
+    run(pool, count, 2, cells(2))
+    for _ in range(50):  # other processes may make it late
+        pool._boxes["rests_until"] = 0
+        pool._boxes["rest"] = 5
+        run(pool, meet, 2, cells(2), 20 * SECOND)
+        if pool._boxes["rest"].item() == 0:
+            return
+    raise AssertionError("it always rests")
 
 
 def test_a_closed_pool_launches_without_helpers():

@@ -118,7 +118,7 @@ class Layer:
     """Threads that are awake or asleep as a test sets them."""
 
     def __init__(self, waking, asleep=True):
-        self.asleep, self._waking, self.launched = asleep, waking, 0
+        self.asleep, self._waking, self.launched, self.rests_until = asleep, waking, 0, 0
 
     def is_asleep(self):
         return self.asleep
@@ -137,6 +137,9 @@ def pausing(monkeypatch):
     """A clock that stands still until it is told how much time has passed."""
     now = [10**12]
     monkeypatch.setattr(threads, "_last", 0)
+    monkeypatch.setattr(threads, "_row", 0)
+    monkeypatch.setattr(threads, "_row_needed", 1)
+    monkeypatch.setattr(threads.time, "monotonic_ns", lambda: now[0])
     monkeypatch.setattr(threads.time, "perf_counter_ns", lambda: now[0])
 
     def pause(nanoseconds):
@@ -151,9 +154,7 @@ def use(monkeypatch, layer, threads_allowed=4):
     return layer
 
 
-@pytest.mark.parametrize(
-    ("waking", "grain"), [(0, threads.GRAIN), (30_000, 1 << 16), (100_000, 4 << 16), (200_000, 7 << 16)]
-)
+@pytest.mark.parametrize(("waking", "grain"), [(0, 2 << 16), (30_000, 3 << 16), (100_000, 5 << 16), (200_000, 8 << 16)])
 def test_sleeping_threads_are_woken_for_larger_shares(monkeypatch, pausing, waking, grain):
     use(monkeypatch, Layer(waking))
     pausing(10**9)
@@ -171,16 +172,16 @@ def test_for_calls_in_a_row_threads_are_woken_as_if_they_were_awake(monkeypatch,
     use(monkeypatch, Layer(100_000))
     pausing(10**9)
     grains = []
-    for gap in (0, 1_400_000, 1_600_000, 10):
+    for gap in (0, 1_200_000, 1_300_000, 10):
         pausing(gap)
         grains.append(threads.budget().grain)
-    assert grains == [4 << 16, threads.GRAIN, 4 << 16, threads.GRAIN]
+    assert grains == [5 << 16, threads.GRAIN, 5 << 16, threads.GRAIN]
 
 
 def test_a_launch_that_wakes_updates_the_grain(monkeypatch, pausing):
-    layer = use(monkeypatch, Layer(50_000))
+    layer = use(monkeypatch, Layer(40_000))
     pausing(10**9)
-    assert threads.budget().grain == 2 << 16
+    assert threads.budget().grain == 3 << 16
     assert threads.launch(0, 2, ())
     pausing(10**9)
     assert threads.budget().grain == 4 << 16
@@ -190,6 +191,44 @@ def test_a_launch_that_wakes_updates_the_grain(monkeypatch, pausing):
     pausing(10**9)
     assert threads.budget().grain == 4 << 16  # no helper was woken
     assert layer.launched == 2
+
+
+def test_threads_that_sleep_again_before_the_next_call_are_woken_for_longer_rows(monkeypatch, pausing):
+    layer = use(monkeypatch, Layer(100_000))
+    monkeypatch.setattr(layer, "waking", lambda: 100_000)
+
+    def calls_until_woken():
+        """Count the calls, each of which is launched if the threads are to be woken for it."""
+        for calls in range(1, 100):
+            pausing(10**6)
+            if threads.budget().grain == threads.GRAIN:
+                threads.launch(0, 2, ())
+                return calls
+        raise AssertionError("they are never woken")
+
+    pausing(10**9)
+    threads.budget()
+    assert [calls_until_woken() for _ in range(8)] == [1, 2, 4, 8, 16, 32, 64, 64]
+    layer.asleep = False
+    for _ in range(5):
+        threads.launch(0, 2, ())  # helped by threads that are awake
+    layer.asleep = True
+    assert calls_until_woken() == 2
+    pausing(10**9)
+    threads.budget()
+    assert calls_until_woken() == 1
+
+
+def test_calls_do_all_themselves_while_the_threads_rest(monkeypatch, pausing):
+    layer = use(monkeypatch, Layer(100_000, asleep=False))
+    pausing(10**9)
+    layer.rests_until = 2 * 10**12
+    assert threads.budget() == threads.budget(3) == threads.Budget(1)
+    assert dmlcpu.get_num_threads() == 4
+    with threads.use_budget(3, grain=7):
+        assert threads.budget() == threads.Budget(3, 7)
+    pausing(10**12)
+    assert threads.budget() == threads.Budget(4)
 
 
 def test_use_budget_holds_awake_and_asleep(monkeypatch, pausing):
