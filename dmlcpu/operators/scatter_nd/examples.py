@@ -21,11 +21,11 @@ def examples(dtype: str) -> Iterator[Example]:
     singles = _arguments(dtype)
     slices = {name: array if name == "indices" else array.repeat(2).reshape(-1, 2) for name, array in singles.items()}
     yield Example(singles)
-    selecting = [row.name for row in registry.available("scatter_nd", "apply_selected")]
+    applying = [row.name for row in registry.available("scatter_nd", "apply")]
     for reduction in ("none", "add"):
         yield Example({**slices, "reduction": reduction}, "apply")
         is_half = dtype in ("float16", "bfloat16") and reduction != "none"  # these are not selected
-        for kernel in ("apply", "apply_buckets", *([] if is_half else selecting)):
+        for kernel in ("apply_buckets", *(["apply"] if is_half else applying)):
             yield Example({**singles, "reduction": reduction}, kernel)
 
 

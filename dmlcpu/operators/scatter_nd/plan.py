@@ -170,7 +170,7 @@ def plan(
         kernel=kernel,
         validate=_kernel("validate", parts) if has_pass else None,
         copy=_kernel("copy", copies) if copies_first else None,
-        apply=_kernel(apply, owners),
+        apply=_kernel("apply", owners, apply),
         partition=_kernel("partition", parts) if partitions else None,
         apply_buckets=_kernel("apply_buckets", parts) if partitions else None,
         is_single=parts == owners == copies == 1,
@@ -216,8 +216,8 @@ def _work(layout: Fields, mode: int, validation: int, targets: Targets, buckets:
     )
 
 
-def _kernel(name: str, parts: int) -> Callable[..., Any]:
-    run: Callable[..., Any] = registry.find("scatter_nd", name).kernel.for_parts(parts)
+def _kernel(stage: str, parts: int, name: str | None = None) -> Callable[..., Any]:
+    run: Callable[..., Any] = registry.find("scatter_nd", stage, name or stage).kernel.for_parts(parts)
     return run
 
 
@@ -299,8 +299,9 @@ def _selects(tensors: Tensors, layout: Fields, budget: Budget) -> bool:
     if budget.kernel:
         return budget.kernel == "apply_selected"
     is_far = tensors.span * tensors.width > max(second_level_cache(), _MOST_SPECULATIVE_BYTES)
-    is_large = is_far and tensors.count >= _SELECTED_UPDATES and budget.threads > 1
-    return is_large and layout["is_serial"] and bool(registry.available("scatter_nd", "apply_selected"))
+    if not (is_far and layout["is_serial"] and tensors.count >= _SELECTED_UPDATES and budget.threads > 1):
+        return False
+    return any(row.name == "apply_selected" for row in registry.available("scatter_nd", "apply"))
 
 
 def _buckets(tensors: Tensors, parts: int, cells: int) -> tuple[Buckets, int]:

@@ -13,7 +13,7 @@ from dmlcpu.kernels.gemm.microkernels.microkernel import MR, NR
 from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK
 from dmlcpu.kernels.gemm.pack import LAYOUT
 from dmlcpu.kernels.gemm.table import ROWS, Product
-from dmlcpu.products.plan import multiply, plan
+from dmlcpu.products.plan import plan, plan_for, run, words_of
 from dmlcpu.runtime.isa import Isa
 from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.threads import budget, use_budget
@@ -70,7 +70,7 @@ def test_custom_epilogue(monkeypatch, name):
         y = np.empty((rows, columns), np.float32)
         parameters = (scales[0], None, scales[1], None, None, None)
         with use_budget(2, grain=1, kernel=name):
-            multiply("scaled_matmul", a, b, parameters, y, budget())
+            run(plan_for("scaled_matmul", a, b, parameters, y, budget()), *words_of(a, b, parameters, y))
         exact = a.astype(np.int64) @ b.astype(np.int64)
         np.testing.assert_array_equal(y, exact.astype(np.float32) * (scales[0] * scales[1]), err_msg=f"{rows} rows")
     plan.cache_clear()  # it has a kernel that is no longer in the table

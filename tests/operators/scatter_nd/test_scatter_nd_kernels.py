@@ -21,7 +21,7 @@ from dmlcpu import reference
 from dmlcpu.kernels import registry
 from dmlcpu.runtime.threads import use_budget
 
-SELECTING = [row.name for row in registry.available("scatter_nd", "apply_selected")]
+APPLYING = [row.name for row in registry.available("scatter_nd", "apply")]
 SCATTERS = (
     # shape of x, T, outer shape of indices
     ((1,), 1, (1,)),
@@ -72,11 +72,10 @@ def test_every_kernel(dtype, reduction):
         indices = lay_indices(indices) if outer else indices  # one tuple, repeated along itself, is another tuple
         expected = reference.scatter_nd(x, indices, updates, reduction=reduction, mode=mode)
         evenly = updates.ndim == 1 and dtype.kind != "c" and dtype.itemsize in (1, 2, 4, 8)
-        kernels = ["apply"]
-        if coordinates == len(shape) and evenly:
-            kernels.append("apply_buckets")
-            # The owners' kernel for slices reduces halves.
-            kernels += SELECTING if reduction == "none" or dtype.name not in ("float16", "bfloat16") else []
+        is_single = coordinates == len(shape) and evenly
+        is_half = reduction != "none" and dtype.name in ("float16", "bfloat16")  # these are not selected
+        kernels = APPLYING if is_single and not is_half else ["apply"]
+        kernels = [*kernels, "apply_buckets"] if is_single else kernels
         for threads, kernel in itertools.product(THREADS, kernels):
             call = functools.partial(dmlcpu.scatter_nd, reduction=reduction, mode=mode)
             with use_budget(threads, grain=1, kernel=kernel):
