@@ -260,6 +260,23 @@ def test_a_helper_that_has_lost_its_processor_goes_on_on_the_callers_and_then_re
         assert pool.rests_until == pool._boxes["rests_until"].item() > time.monotonic_ns()
 
 
+def test_a_helper_is_free_again_after_a_caller_that_is_pinned_lent_its_processor():
+    pool, allowed = Pool(1), os.sched_getaffinity(0)
+    run(pool, count, 2, cells(2))
+
+    def pinned():
+        os.sched_setaffinity(0, {min(allowed)})
+        run(pool, doze, 2, cells(2), 5_000)
+
+    pool._boxes["rests_until"] = 0
+    thread = threading.Thread(target=pinned)
+    thread.start()
+    thread.join()
+    assert pool._boxes["lost"].item() == 1
+    assert processors(pool, "confined") == {min(allowed)}
+    assert os.sched_getaffinity(pool._boxes["thread"].item()) == allowed
+
+
 def waiting(pool):
     """Give a pool a helper that is awake, but never begins: its thread was not started."""
     pool._count(1)
@@ -291,6 +308,16 @@ def test_a_helper_that_is_being_woken_is_not_late():
     run(pool, count, 2, cells(2))
     assert pool._boxes["woken_at"].item() > 0
     assert pool._boxes["rest"].item() == pool.rests_until == 0
+
+
+def test_a_caller_is_not_confined_itself_by_a_box_without_a_helper():
+    pool, allowed = waiting(Pool(1)), os.sched_getaffinity(0)
+    pool._boxes["state"] = pools._ASLEEP
+    try:
+        run(pool, count, 2, cells(2))
+        assert os.sched_getaffinity(0) == allowed
+    finally:
+        os.sched_setaffinity(0, allowed)
 
 
 def test_a_helper_that_rests_is_passed_over():
