@@ -188,7 +188,7 @@ def _recruit(boxes, mine, wanted, entry, launch, now):
             mine = first
             asleep = exchange(box.state, 0, _POSTED) == _ASLEEP
             if asleep:
-                _steer(box, asleep)
+                _steer(box, asleep)  # not True: Numba would compile it for True and for False
                 box.woken_at = nanoseconds()
                 wake(box.state, 0)
     return mine
