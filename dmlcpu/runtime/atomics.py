@@ -18,6 +18,7 @@ FUTEX = {"x86_64": 202, "aarch64": 98}.get(platform.machine(), 0) if sys.platfor
 _WAIT, _WAKE = 128, 129  # for threads of one process
 _MONOTONIC = 1
 _THREAD_CLOCK = 6  # with a thread's number: the clock of the time that the scheduler has given it
+_TICK = 1_000_000  # nanoseconds: clocks that count ticks only return multiples
 _CHECKS = 32  # of a word between two looks at the clock, some microseconds
 
 _syscall: Any = types.ExternalFunction("syscall", types.int64(*[types.int64] * 7))
@@ -68,11 +69,17 @@ def nanoseconds(builder) -> types.int64:
 def running_time(builder, thread) -> types.int64:
     """Return for how long a thread of this process has run on a processor, in nanoseconds; thread: Linux's number.
 
-    Where the system does not tell, it is taken to run all the time.
+    Where the system does not tell, or only counts ticks (as gVisor does, of 10 ms), it is taken to run all the time.
     """
     clock = builder.or_(builder.shl(builder.not_(thread), _LONG(3)), _LONG(_THREAD_CLOCK))
     ran, now = [_emit_clock(builder, each) for each in (builder.trunc(clock, _INT), _INT(_MONOTONIC))]
-    return builder.select(builder.icmp_signed("<", ran, _LONG(0)), now, ran)
+    return _emit_known(builder, ran, now)
+
+
+def _emit_known(builder: Any, ran: Any, now: Any) -> Any:
+    """Emit `ran` if a clock that counts nanoseconds has been read, else `now`."""
+    known = builder.icmp_signed(">", builder.srem(ran, _LONG(_TICK)), _LONG(0))
+    return builder.select(known, ran, now)
 
 
 def _emit_clock(builder: Any, clock: Any) -> Any:

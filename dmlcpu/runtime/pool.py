@@ -63,8 +63,8 @@ BOX = record(
     steered=np.int64,  # whether the helper is confined
     woken_at=np.int64,  # or 0 once the helper has risen
     waking=np.int64,  # what waking the helper takes: a moving average in nanoseconds
-    allowed=(np.int64, _SET),  # the processors that the caller may use
-    confined=(np.int64, _SET),  # those of them that the helper may use while it is confined
+    allowed=(np.int64, _SET),  # the processors that the helper may use when it is no longer confined
+    confined=(np.int64, _SET),  # those that it may use while it is confined
     limit=(np.int64, 2),  # of the caller's sleep: seconds and nanoseconds
     lost=np.int64,  # how often the helper had lost its core in the middle of a part
     rest=np.int64,  # for how long the helper rests or rested when it was no help, in nanoseconds
@@ -144,13 +144,16 @@ def _unsteer(box):
 
 @device
 def _steer(box, away):
-    """Confine a helper to the processors that the caller may use and is not on, if `away`; else to the one it is on."""
-    if _getaffinity(0, 8 * _SET, address_of(box.allowed, 0)) != 0:
-        return
+    """Confine a helper to the processors that the caller may use and is not on, if `away`; else to the one it is on.
+
+    After `away` it is allowed on all that the caller may use, else on those on which it was allowed before.
+    """
+    if box.thread == 0 or _getaffinity(0 if away else box.thread, 8 * _SET, address_of(box.allowed, 0)) != 0:
+        return  # without a number, the caller would confine itself
     here, some = _getcpu(), 0
     for i in range(_SET):
         mine = 1 << (here & 63) if i == here >> 6 else 0
-        box.confined[i] = box.allowed[i] & (~mine if away else mine)
+        box.confined[i] = box.allowed[i] & ~mine if away else mine
         some |= box.confined[i]
     if some:
         box.steered = 1
@@ -185,7 +188,7 @@ def _recruit(boxes, mine, wanted, entry, launch, now):
             mine = first
             asleep = exchange(box.state, 0, _POSTED) == _ASLEEP
             if asleep:
-                _steer(box, asleep)
+                _steer(box, asleep)  # not True: Numba would compile it for True and for False
                 box.woken_at = nanoseconds()
                 wake(box.state, 0)
     return mine

@@ -6,8 +6,10 @@ import time
 import numpy as np
 import pytest
 from jitted import jitted
+from numba.core import types
 
 from dmlcpu.runtime import atomics
+from dmlcpu.runtime.intrinsics import emitted
 
 
 def test_each_operation_returns_what_the_cell_was():
@@ -36,6 +38,19 @@ def test_running_time_of_a_thread_stands_still_while_the_thread_sleeps():
 def test_a_thread_whose_running_time_is_unknown_is_taken_to_run():
     running_time, before = jitted(atomics.running_time), time.monotonic_ns()
     assert before <= running_time(1 << 26) <= time.monotonic_ns()  # Linux has no numbers from 1 << 22 on
+
+
+@emitted
+def known(builder, ran, now) -> types.int64:
+    """Return what `running_time` returns if the thread's clock reads `ran`."""
+    return atomics._emit_known(builder, ran, now)
+
+
+@pytest.mark.parametrize(
+    ("ran", "expected"), [(-1, 77), (0, 77), (1, 1), (999_999, 999_999), (1_000_001, 1_000_001), (40_000_000, 77)]
+)
+def test_a_thread_whose_clock_only_counts_ticks_is_taken_to_run(ran, expected):
+    assert jitted(known)(ran, 77) == expected
 
 
 @pytest.mark.skipif(not atomics.FUTEX, reason="this system has only Numba's threads")

@@ -62,15 +62,33 @@ _usleep = types.ExternalFunction("usleep", types.int32(types.int32))
 
 
 @kernel
-def doze(part, parts, met, microseconds):
-    """Let the first part end when the second has begun, which leaves its processor for a while."""
+def doze(part, parts, met, busy, boxes, steered, slips):
+    """Let the first part end when the second has begun, which computes, then sleeps until its helper is confined.
+
+    If it slips away, it ends as if it had ended just before that. It sleeps for 20 s at most.
+    """
     if part == 0:
         while load(met, 1) == 0:
             pass
     else:
         exchange(met, 1, 1)
-        _usleep(microseconds)
+        end = nanoseconds() + busy
+        while nanoseconds() < end:
+            pass
+        while load(boxes, steered) == 0 and nanoseconds() < end + 20 * SECOND:
+            _usleep(1_000)
+        if slips:
+            _usleep(1_000)
+            exchange(boxes, steered, 0)
     met[part] += 1
+
+
+def lend(pool, busy=0, slips=False):
+    """Call a kernel whose second part leaves its processor; return the cells that it has counted in."""
+    pool._boxes["rests_until"] = 0
+    met = cells(2)
+    run(pool, doze, 2, met, busy, pool._cells, pools.BOX.fields["steered"][1] // pool._cells.itemsize, slips)
+    return met
 
 
 def run(pool, kernel, parts, *args):
@@ -243,21 +261,43 @@ def processors(pool, name):
     return set(np.flatnonzero(np.unpackbits(bits, bitorder="little")).tolist())
 
 
-@pytest.mark.parametrize("microseconds", [1_000, 50_000])
-def test_a_helper_that_has_lost_its_processor_goes_on_on_the_callers_and_then_rests(microseconds):
+@pytest.mark.parametrize("busy", [0, 20_000_000])  # ns: the caller is still awake when the helper sleeps, or not
+def test_a_helper_that_has_lost_its_processor_goes_on_on_the_callers_and_then_rests(busy):
     pool, allowed = Pool(1), os.sched_getaffinity(0)
     run(pool, count, 2, cells(2))
     for times in (1, 2):
-        pool._boxes["rests_until"] = 0
-        met = cells(2)
-        run(pool, doze, 2, met, microseconds)
-        assert met.tolist() == [1, 2]
+        begin = time.monotonic_ns()
+        assert lend(pool, busy).tolist() == [1, 2]
         assert pool._boxes["lost"].item() == times
         assert pool._boxes["steered"].item() == 0
         assert len(processors(pool, "confined")) == 1
         assert processors(pool, "confined") <= processors(pool, "allowed") == allowed
         assert os.sched_getaffinity(pool._boxes["thread"].item()) == allowed
-        assert pool.rests_until == pool._boxes["rests_until"].item() > time.monotonic_ns()
+        assert pool.rests_until == pool._boxes["rests_until"].item() > begin + pool._boxes["rest"].item() > begin
+
+
+def test_a_helper_that_was_done_before_it_was_confined_is_allowed_on_all_processors_again():
+    pool, allowed = Pool(1), os.sched_getaffinity(0)
+    run(pool, count, 2, cells(2))
+    lend(pool, slips=True)
+    assert pool._boxes["lost"].item() == 1
+    assert os.sched_getaffinity(pool._boxes["thread"].item()) == allowed
+
+
+def test_a_helper_is_free_again_after_a_caller_that_is_pinned_lent_its_processor():
+    pool, allowed = Pool(1), os.sched_getaffinity(0)
+    run(pool, count, 2, cells(2))
+
+    def pinned():
+        os.sched_setaffinity(0, {min(allowed)})
+        lend(pool)
+
+    thread = threading.Thread(target=pinned)
+    thread.start()
+    thread.join()
+    assert pool._boxes["lost"].item() == 1
+    assert processors(pool, "confined") == {min(allowed)}
+    assert os.sched_getaffinity(pool._boxes["thread"].item()) == allowed
 
 
 def waiting(pool):
@@ -291,6 +331,16 @@ def test_a_helper_that_is_being_woken_is_not_late():
     run(pool, count, 2, cells(2))
     assert pool._boxes["woken_at"].item() > 0
     assert pool._boxes["rest"].item() == pool.rests_until == 0
+
+
+def test_a_caller_is_not_confined_itself_by_a_box_without_a_helper():
+    pool, allowed = waiting(Pool(1)), os.sched_getaffinity(0)
+    pool._boxes["state"] = pools._ASLEEP
+    try:
+        run(pool, count, 2, cells(2))
+        assert os.sched_getaffinity(0) == allowed
+    finally:
+        os.sched_setaffinity(0, allowed)
 
 
 def test_a_helper_that_rests_is_passed_over():
