@@ -45,15 +45,14 @@ class BoundOperator:
     copied: bind again in the other process.
     """
 
-    __slots__ = ("__weakref__", "_alone", "_budget", "_free", "_held", "_run", "_steps", "operator", "outputs")
+    __slots__ = ("__weakref__", "_alone", "_budget", "_free", "_held", "_steps", "_whole", "operator", "outputs")
 
     def __init__(
         self, operator: str, outputs: Any, steps: Steps | None, whole: Callable[[], None], arrays: Iterable[Any]
     ) -> None:
         """Bind. whole: makes a call with all its checks, for operators without steps; arrays: what is bound."""
         self.operator, self.outputs = operator, outputs
-        self._steps = steps
-        self._run = self._planned if steps else whole
+        self._steps, self._whole = steps, whole  # no method: in a cycle, the memory would be held for longer
         self._held = [held for array in arrays for held in holds(array)]
         self._free = threading.Lock()
         self._alone: Callable[[], None] | None = None
@@ -71,8 +70,10 @@ class BoundOperator:
                 alone()
             finally:
                 self._free.release()
+        elif self._steps is not None:
+            self._steps.run(threads.plan_for_now(self._steps.plan_within))
         else:
-            self._run()
+            self._whole()
         return self.outputs
 
     def _choose(self) -> None:
@@ -81,11 +82,6 @@ class BoundOperator:
         if self._steps and budget != self._budget:
             self._alone = self._steps.alone(self._steps.plan_within(budget))
         self._budget = budget
-
-    def _planned(self) -> None:
-        steps = self._steps
-        assert steps is not None
-        steps.run(threads.plan_for_now(steps.plan_within))
 
     def __repr__(self) -> str:
         return f"<BoundOperator {self.operator}>"

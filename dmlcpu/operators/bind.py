@@ -88,10 +88,20 @@ def _own(operator: str, name: str, value: Any) -> Any:
         return own_view(value)
     if isinstance(value, list | tuple):
         return copy.deepcopy(value)
-    is_array = not isinstance(value, np.generic | type) and (
-        hasattr(value, "__array__") or hasattr(value, "__dlpack__")
-    )
-    return convert(operator, name, value) if is_array else value
+    return convert(operator, name, value) if _is_array(value) else value
+
+
+def _is_array(value: Any) -> bool:
+    """Return whether NumPy can make a view of a value that may change."""
+    if isinstance(value, np.generic | type | bytes):
+        return False
+    if any(hasattr(value, name) for name in ("__array__", "__array_interface__", "__array_struct__", "__dlpack__")):
+        return True
+    try:
+        memoryview(value)
+    except TypeError:
+        return False
+    return True
 
 
 def _own_views(outputs: Any) -> Any:

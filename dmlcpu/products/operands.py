@@ -147,7 +147,8 @@ def execute(call: Call, out: Array, *, most_threads: int | None = None) -> None:
 def steps(call: Call, out: Array, given: Mapping[str, Any]) -> Steps | None:
     """Return how a call runs on the same arrays again and again, or None if that takes all its checks."""
     matrices = [(call.a, given["a"]), *([] if isinstance(call.b, PackedMatrix) else [(call.b, given["b"])])]
-    if out.size == 0 or not all(spans_meet(used, array) for used, array in matrices):  # a converted one is a copy
+    arrays = [(used, array) for used, array in matrices if isinstance(array, np.ndarray)]  # others are constants
+    if out.size == 0 or not all(spans_meet(used, array) for used, array in arrays):  # a converted one is a copy
         return None
     parameters = list(parameters_of(call))
     scales = []
@@ -165,6 +166,6 @@ def steps(call: Call, out: Array, given: Mapping[str, Any]) -> Steps | None:
         for name, array in scales:
             check_scale(call.operator, name, array)
 
-    arrays = [array.reshape(-1) for _, array in scales]
+    flat_scales = [array.reshape(-1) for _, array in scales]
     plan_within = partial(plan_for, call.operator, *operands)
-    return plan_steps(plan_within, check_scales if scales else None, arrays, *words_of(*operands))
+    return plan_steps(plan_within, check_scales if scales else None, flat_scales, *words_of(*operands))

@@ -1,7 +1,8 @@
 """Products of packed arrays, with numbers or packed arrays of scales and zero points: what most calls are.
 
 Such a call looks up its numbers, as the kernels read them, and its plan. A look-up has the types and shapes of all
-arguments in its key, so the checks need not be repeated. Any other call gets None here, and takes the long way.
+arguments in its key, so the checks need not be repeated. Any other call gets None here, and takes the long way, as does
+one that is refused: so of several errors, the same is raised whatever the way.
 """
 
 import functools
@@ -12,6 +13,7 @@ import numpy as np
 
 from dmlcpu.common.arguments import Array, check_output
 from dmlcpu.common.stand_ins import stand_in
+from dmlcpu.errors import DmlError
 from dmlcpu.kernels.gemm.scales import are_positive
 from dmlcpu.kernels.gemm.table import ROWS
 from dmlcpu.kernels.gemm.work import COUNTER
@@ -26,7 +28,8 @@ from dmlcpu.runtime.threads import Budget, budget, most
 
 ResultType = Callable[[str, Any, Any, np.dtype[Any]], np.dtype[Any]]
 
-_NUMBERS = frozenset({int, float, type(None), np.float32, np.float64, np.int8, np.uint8, type(ABSENT)})
+# Of these types equal numbers are the same; other objects may be hashable, and have other values later.
+_NUMBERS = frozenset({int, float, type(None), type(ABSENT), *[np.dtype(code).type for code in "bBhHiIlLqQefd"]})
 _SCALES = (0, 2, 4)  # places among the parameters
 _ARRAY = np.ndarray  # is looked up in half the time
 _FLOAT = np.dtype(np.float32)
@@ -62,13 +65,13 @@ def multiply_plain(
     else:
         return None
     arrays: list[tuple[int, Array]] = []
-    if not _NUMBERS.issuperset(map(type, parameters)):
-        if out_dtype is not None:
-            out_dtype = result_type(operator, out_dtype, parameters[-1], a.dtype)
-        elif type(parameters[-1]) is np.ndarray and parameters[-1].dtype in _BYTES:
-            out_dtype = parameters[-1].dtype
-        parameters = _without_arrays(parameters, (_FLOAT, a.dtype, _FLOAT, b.dtype, _FLOAT, out_dtype), arrays)
     try:
+        if not _NUMBERS.issuperset(map(type, parameters)):
+            if out_dtype is not None:
+                out_dtype = result_type(operator, out_dtype, parameters[-1], a.dtype)
+            elif type(parameters[-1]) is np.ndarray and parameters[-1].dtype in _BYTES:
+                out_dtype = parameters[-1].dtype
+            parameters = _without_arrays(parameters, (_FLOAT, a.dtype, _FLOAT, b.dtype, _FLOAT, out_dtype), arrays)
         flats, shapes, dtype = _numbers(operator, result_type, a.dtype, b.dtype, out_dtype, *parameters)
         if arrays:
             flats, shapes = _with_arrays(operator, flats, shapes, arrays)
@@ -76,7 +79,7 @@ def multiply_plain(
         plain = _plain(*call, most())
         if plain and not plain.plan.is_single:
             plain = _plain(*call, budget())
-    except TypeError:  # an argument that is not hashable, or refused: `check` says what is wrong with it
+    except (TypeError, DmlError):  # an argument of another kind, or refused: `check` says what is wrong with it
         return None
     if plain is None or (out is not None and not _takes(operator, out, plain.shape, dtype, (a, b), arrays)):
         return None
@@ -93,7 +96,10 @@ def multiply_plain(
 def _without_arrays(
     parameters: tuple[Any, ...], kinds: tuple[Any, ...], arrays: list[tuple[int, Array]]
 ) -> tuple[Any, ...]:
-    """Return parameters with numbers for arrays: 1 for those of several elements, which go into `arrays`."""
+    """Return parameters with numbers for arrays: 1 for those of several elements, which go into `arrays`.
+
+    Raise TypeError if there is anything else among them.
+    """
     found = list(parameters)
     for place, (value, kind) in enumerate(zip(parameters, kinds, strict=True)):
         if type(value) is _ARRAY and value.dtype is kind:
@@ -103,6 +109,8 @@ def _without_arrays(
             elif size and value.flags.num & PLAIN == PLAIN:
                 found[place] = 1
                 arrays.append((place, value))
+        if type(found[place]) not in _NUMBERS:
+            raise TypeError(type(value))
     return tuple(found)
 
 
@@ -174,7 +182,9 @@ def _plain(
     dtype: np.dtype[Any],
     spent: Budget,
 ) -> _Plain | None:
-    """Return how products of such arrays are carried out, or None if they are empty; parameters: shapes."""
+    """Return how products of such arrays are carried out, or None if there is nothing to do; parameters: shapes."""
+    if () in (a_shape, b_shape):  # which `check` refuses
+        return None
     shapes = shapes_of(operator, a_shape, b_shape)
     if 0 in (*shapes.left, *shapes.matrix):
         return None

@@ -46,11 +46,12 @@ def common_batch(operator: str, a: Shape, b: Shape, left: Shape, right: Shape) -
 def output_type(operator: str, out_dtype: Any, y_zero_point: Any, default: np.dtype[Any]) -> np.dtype[Any]:
     """Return the type of a quantized product: `out_dtype`, else the zero point's, else the default."""
     if out_dtype is None:
-        if y_zero_point is None or type(y_zero_point) is int:
-            return default
-        is_array = type(y_zero_point) is np.ndarray
-        zero_type = y_zero_point.dtype if is_array else as_array(operator, "y_zero_point", y_zero_point).dtype
-        return zero_type if zero_type.num in _QUANTIZED else default
+        dtype = default
+        if not (y_zero_point is None or type(y_zero_point) is int):
+            is_array = type(y_zero_point) is np.ndarray
+            zero_type = y_zero_point.dtype if is_array else as_array(operator, "y_zero_point", y_zero_point).dtype
+            dtype = zero_type if zero_type.num in _QUANTIZED else default
+        return np.dtype(dtype.char)  # without the metadata of an operand's
     return as_dtype(operator, "out_dtype", out_dtype, QUANTIZED)
 
 

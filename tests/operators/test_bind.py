@@ -7,6 +7,7 @@ import os
 import pickle
 import textwrap
 import weakref
+from array import array as python_array
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -140,6 +141,42 @@ def test_no_buffer_is_resized_or_closed_while_it_is_bound(view):
     assert run().values == 5
 
 
+def test_no_buffer_is_resized_that_is_bound_itself():
+    room, numbers = bytearray(4), python_array("b", [1, 2])
+    run = dmlcpu.bind(dmlcpu.scatter_nd, room, np.array([[1]]), np.array([7], np.uint8))
+    product = dmlcpu.bind(dmlcpu.matmul_integer, numbers, None, np.ones((2, 2), np.int8), None)
+    room[0], numbers[0] = 5, 3
+    for grow in (lambda: room.extend(b"more"), lambda: numbers.append(3)):
+        with pytest.raises(BufferError):
+            grow()
+    assert run().tolist() == [5, 7, 0, 0]
+    assert product().tolist() == [5, 5]
+
+
+def test_lists_of_small_integers_are_constants():
+    a = [[np.int8(1), np.int8(2)]]
+    run = dmlcpu.bind(dmlcpu.matmul_integer, a, None, np.ones((2, 1), np.int8), None)
+    a.clear()
+    assert run().tolist() == [[3]]
+
+
+@each_operator
+@pytest.mark.parametrize("layout", ["packed", "byte-swapped"])
+def test_memory_is_freed_with_the_last_reference(operator, layout):
+    args, kwargs = CALLS[operator]()
+    args = [LAYOUTS[layout](value) if isinstance(value, np.ndarray) else value for value in args]
+    gc.collect()
+    gc.disable()
+    try:
+        run = dmlcpu.bind(function(operator), *args, **kwargs)
+        run()
+        first = weakref.ref(args[0])
+        del args, run
+        assert first() is None
+    finally:
+        gc.enable()
+
+
 @each_operator
 def test_arrays_live_as_long_as_they_are_bound(operator):
     args, kwargs = CALLS[operator]()
@@ -208,6 +245,20 @@ def test_counts_may_change_within_the_places_of_the_outputs():
                 run()
         else:
             assert run().indices.tolist() == [[1, -1], [-1, -1]]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", ["k", "axis"])
+def test_arrays_without_dimensions_are_read_as_well(layout, name):
+    arguments = {"k": np.array(2), "axis": np.array(1)}
+    run = dmlcpu.bind(dmlcpu.top_k, LAYOUTS[layout](np.array([[1, 3, 2], [6, 5, 4]], np.int32)), **arguments)
+    before = [each.copy() for each in run()]
+    arguments[name] -= 1
+    with pytest.raises(BindingError, match=r"top_k: out\[0\].shape is \(2, 2\); allowed: \("):
+        run()
+    assert_same_bits(run.outputs, before)
+    arguments[name] += 1
+    assert run().indices.tolist() == [[1, 2], [0, 1]]
 
 
 @each_operator

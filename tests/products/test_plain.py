@@ -95,6 +95,47 @@ def test_equal_numbers_of_other_types_are_told_apart():
         dmlcpu.matmul_integer(A, np.array([1], np.int8), B, 1)
 
 
+def test_sequences_that_are_hashable_are_no_numbers():
+    expected = reference.quantized_matmul(A, 0.5, [2, 3], B, [0.5, 0.25], None, 1.0, 9)
+    found = dmlcpu.quantized_matmul(A, 0.5, range(2, 4), B, (0.5, 0.25), None, 1.0, 9)
+    np.testing.assert_array_equal(found, expected, strict=True)
+
+
+def test_objects_with_an_array_are_read_at_each_call():
+    class Scale:
+        number = 0.5
+
+        def __array__(self, dtype=None, copy=None):
+            return np.array(self.number, np.float32)
+
+    scale = Scale()
+    for scale.number in (0.5, 4.0):
+        expected = reference.quantized_matmul(A, scale.number, 3, B, 1.0, None, 200.0, 9)
+        found = dmlcpu.quantized_matmul(A, scale, 3, B, 1.0, None, 200.0, 9)
+        np.testing.assert_array_equal(found, expected, strict=True)
+
+
+@pytest.mark.parametrize("scale", [0.0, np.zeros(2, np.float32), [0.0]])
+def test_of_several_errors_the_same_is_raised_whatever_the_kinds(scale):
+    with pytest.raises(DmlError, match=r"quantized_matmul: b.shape is \(2, 2\); allowed: K = 3 rows"):
+        dmlcpu.quantized_matmul(A, scale, None, B[:2], 1.0, None, 1.0, None)
+    with pytest.raises(DmlError, match=r"quantized_matmul: b.shape is \(2, 2\); allowed: K = 3 rows"):
+        dmlcpu.quantized_matmul(A, np.ones(2, np.float32), None, B[:2], 1.0, None, 1.0, None, out_dtype=np.int32)
+
+
+def test_operands_without_dimensions_are_refused():
+    number = np.array(3, np.int8)
+    for a, b, name in ((number, B[:1], "a"), (number, B, "a"), (A[:, :1].copy(), number, "b")):
+        with pytest.raises(DmlError, match=f"matmul_integer: {name}.ndim is 0; allowed: at least 1"):
+            dmlcpu.matmul_integer(a, None, b, None)
+
+
+def test_results_have_no_metadata_of_other_calls():
+    marked = A.astype(np.dtype(np.uint8, metadata={"of": "A"}))
+    for a in (marked, A):
+        assert dmlcpu.quantized_matmul(a, 1.0, None, B, 1.0, None, 1.0, None).dtype.metadata is None
+
+
 def test_an_output_may_share_memory_with_scales():
     memory = np.zeros(8, np.uint8)
     for shared in (memory[4:].view(np.float32), memory[:8].view(np.float32)):

@@ -185,7 +185,8 @@ def _plain(
     check(x, indices, updates, reduction, mode)
     is_aligned = reduction != "none" or dtype.alignment > 1 or dtype.itemsize == 1
     is_native = dtype.isnative and index_type.isnative and updates_type.isnative
-    if not (is_aligned and is_native) or index_type.itemsize < 4:
+    # Types with fields are equal whether they are aligned or not.
+    if not (is_aligned and is_native) or index_type.itemsize < 4 or dtype.names:
         return None
     if 0 in (*shape, *indices_shape, *updates_shape):
         return None

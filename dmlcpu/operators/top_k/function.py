@@ -168,7 +168,7 @@ def top_k(
         except TypeError:  # an argument that is not hashable, or refused: `check` says what is wrong with it
             plain = None
         if plain:
-            result = plain.new() if out is None else _allocate(x, plain.shape, plain.index_dtype, out)
+            result = _allocate(x, plain.shape, plain.index_dtype, out)
             values, indices = result
             if values.flags.num & indices.flags.num & PLAIN == PLAIN:
                 word = plain.plan.word
@@ -184,13 +184,8 @@ class _Plain(NamedTuple):
     """How a call on packed arrays is carried out: it is looked up, and the arguments need no further check."""
 
     shape: tuple[int, ...]  # of the winners
-    dtype: np.dtype[Any]
     index_dtype: np.dtype[Any]
     plan: Plan
-
-    def new(self) -> TopK:
-        """Return new outputs."""
-        return TopK(empty_result(self.shape, self.dtype), empty_result(self.shape, self.index_dtype))
 
 
 # typed: a look-up tells True and 1.0 from 1.
@@ -217,7 +212,7 @@ def _plain(
     of_tensors = ((shape, dtype), (winners, dtype), (winners, call.index_dtype))
     strides = tuple([packed_strides(shape, dtype.itemsize) for shape, dtype in of_tensors])
     layout = (call.axis, k, call.largest, call.index_dtype.itemsize, strides, budget, call.sorted, call.nan_last)
-    return _Plain(winners, dtype, call.index_dtype, plan(shape, dtype, *layout))
+    return _Plain(winners, call.index_dtype, plan(shape, dtype, *layout))
 
 
 def check(
@@ -339,8 +334,8 @@ def _allocate(x: Array, shape: tuple[int, ...], index_dtype: np.dtype[Any], out:
 def execute(call: Call, out: tuple[Array, Array], *, most_threads: int | None = None) -> None:
     """Run a call on arrays of any strides."""
     x, axis, (values, indices) = call.x, call.axis, out
-    if call.counts is not None and call.k != values.shape[axis]:
-        call = _within_places(call, values.shape[axis])
+    if values.shape != call.winners(x.shape):
+        call = _within_places(call, values.shape)
     if values.size == 0:
         return
     # Computed before anything is written: outputs may share the memory of counts.
@@ -355,8 +350,11 @@ def execute(call: Call, out: tuple[Array, Array], *, most_threads: int | None = 
         fill_behind(out, call.fill, beyond)
 
 
-def _within_places(call: Call, places: int) -> Call:
-    """Return a call whose counts have changed since its outputs were bound."""
+def _within_places(call: Call, shape: tuple[int, ...]) -> Call:
+    """Return a call whose k has changed since its outputs, of this shape, were bound."""
+    places = shape[call.axis]
+    if call.counts is None:
+        raise BindingError("top_k", "out[0].shape", str(shape), str(call.winners(call.x.shape)))
     if call.k > places:
         raise DmlError("top_k", "k", f"an array up to {call.k}", f"up to {places} (the places of the bound outputs)")
     return call._replace(k=places)
@@ -364,7 +362,8 @@ def _within_places(call: Call, places: int) -> Call:
 
 def steps(call: Call, out: tuple[Array, Array], given: Mapping[str, Any]) -> Steps | None:
     """Return how a call runs on the same arrays again and again, or None if that takes all its checks."""
-    if call.x is not given["x"] or call.counts is not None or out[0].size == 0:
+    is_constant = call.counts is None and not any(isinstance(given[name], np.ndarray) for name in ("k", "axis"))
+    if call.x is not given["x"] or not is_constant or out[0].size == 0:
         return None
     return plan_steps(functools.partial(_plan_within, call, out), *_words(call, out))
 

@@ -93,3 +93,9 @@ def test_usual_calls_are_looked_up(monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr("dmlcpu.operators.top_k.function.check", None)
             assert dmlcpu.top_k(x, 2, out=out).values.tolist() == [[3, 2]]
+
+
+def test_results_have_the_metadata_of_their_own_input():
+    marked = np.dtype(np.float32, metadata={"of": "x"})
+    for dtype in (marked, np.dtype(np.float32)):
+        assert dmlcpu.top_k(np.zeros((2, 3), dtype), 1).values.dtype.metadata == dtype.metadata
