@@ -41,7 +41,7 @@ def _alone(
     """Return a function that carries out a plan of one kernel and one part, in workspace of its own."""
     scratch, is_speculative = chosen.workspace.make(), chosen.validation == SPECULATIVE
     target = np.frombuffer(scratch, out.dtype, out.size, CELL * chosen.targets.cell) if is_speculative else out
-    kernel = registry.find("scatter_nd", chosen.kernel).kernel
+    kernel = registry.find("scatter_nd", "apply", chosen.kernel).kernel
     call = kept_call(kernel, x, indices, updates, target, chosen.work, scratch)
     starts_from_out = is_speculative and not x.size
 
