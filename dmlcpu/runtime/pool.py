@@ -293,6 +293,7 @@ class Pool:
         self._first_state = memoryview(self._boxes["state"][0])  # read in half the time
         self._most, self.awake = most, awake
         self.rests_until = 0  # until when all helpers rest, on the system's monotonic clock
+        self._first_rests_until = 0
         self._count(0)
         self._known: set[int] = set()  # the addresses of kernels for whose arguments `_launch` is compiled
         self._preparing = threading.Lock()
@@ -319,15 +320,21 @@ class Pool:
 
     def _run(self, address: int, parts: int, args: tuple[Any, ...]) -> None:
         if _compiled()[0](address, parts, args, self._started, *_addresses()):  # a helper rests
-            self.rests_until = int(self._boxes["rests_until"][: self._helpers].min(initial=_NEVER))
+            until = self._boxes["rests_until"]
+            self.rests_until = int(until[: self._helpers].min(initial=_NEVER))
+            self._first_rests_until = int(until[0])
 
     def compiled(self) -> list[Any]:
         """Return the compiled functions that this uses."""
         return [*_compiled(), *_shared()]
 
     def is_asleep(self) -> bool:
-        """Return whether the first helper sleeps, or has not been started."""
-        return self._first_state[0] == _ASLEEP
+        """Return whether the first helper sleeps, or has not been started; while it rests, whether all helpers do."""
+        if self._first_state[0] != _ASLEEP:
+            return False
+        if self._helpers < 2 or time.monotonic_ns() >= self._first_rests_until:
+            return True
+        return bool((self._boxes["state"][: self._helpers] == _ASLEEP).all())
 
     def waking(self) -> int:
         """Return what waking the first helper takes, in nanoseconds: a moving average of what was measured."""

@@ -361,7 +361,21 @@ def test_all_helpers_rest_until_the_first_is_wanted_again():
     pool._boxes["rests_until"][1] = later
     pool._boxes["state"] = pools._FREE
     run(pool, count, 2, cells(2))
-    assert pool.rests_until == pool._boxes["rests_until"][0] < later
+    assert pool.rests_until == pool._first_rests_until == pool._boxes["rests_until"][0] < later
+
+
+def test_threads_are_awake_if_only_the_first_helper_sleeps_because_it_rests():
+    pool = waiting(Pool(2))
+    pool._count(2)
+    run(pool, count, 2, cells(2))  # the first helper is late
+    pool._boxes["state"] = [[pools._ASLEEP], [pools._FREE]]
+    pool._first_rests_until = time.monotonic_ns() + 100 * SECOND
+    assert not pool.is_asleep()
+    pool._boxes["state"][1] = pools._ASLEEP
+    assert pool.is_asleep()
+    pool._boxes["state"][1] = pools._FREE
+    pool._first_rests_until = time.monotonic_ns()
+    assert pool.is_asleep()
 
 
 def test_a_helper_that_helps_rests_no_more():
