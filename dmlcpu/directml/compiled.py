@@ -269,12 +269,14 @@ class CompiledOperator:
         as_given = {slot.name: slot.bind(given[slot.name]) for slot in self._outputs if slot.name in given}
         # What `Slot.bind` copies, because it is not aligned, is copied for each call.
         is_copied = any(bound[name].flags.owndata for name in given)
-        words = None if run.steps is None or is_copied else self._words(bound, flags)
+        steps = None
+        if run.steps and not is_copied and (words := self._words(bound, flags)) is not None:
+            steps = run.steps(bound, words)
         mine |= {slot.name: bound[slot.name] for slot in self._outputs}
         return BoundOperator(
             self.desc.operator,
             self.desc._result({**bound, **as_given}),
-            run.steps(bound, words) if run.steps and words is not None else None,
+            steps,
             lambda: run.general(self._checked(mine, owned)[0]),
             [*given.values(), *bound.values()],
         )

@@ -16,6 +16,7 @@ import pytest
 from samples import as_tuple, assert_same_bits, misaligned, strided, swapped
 
 import dmlcpu
+from dmlcpu import reference
 from dmlcpu.common.bound import BoundOperator
 from dmlcpu.errors import BindingError, DmlError, IndexOutOfRangeError
 from dmlcpu.operators import OPERATORS
@@ -201,6 +202,47 @@ def test_a_scatter_is_bound_in_place():
         for _ in range(3):
             run()
         assert bins.tolist() == [0, 9, 0, 0, 9, 0]
+
+
+@pytest.mark.parametrize("mode", ["raise", "drop", "clip"])
+def test_an_input_of_other_strides_than_the_output_is_copied_at_each_call(mode):
+    x = strided(np.arange(6.0))
+    run = dmlcpu.bind(dmlcpu.scatter_nd, x, np.array([[1], [4]]), np.array([7.0, 8.0]), mode=mode)
+    for start in (0, 10):
+        x[...] = np.arange(6) + start
+        assert run().tolist() == [start, 7, start + 2, start + 3, 8, start + 5]
+
+
+def test_scales_may_share_memory_with_the_output():
+    memory = np.zeros(4496, np.uint8)
+    a, scales, b = np.full((1024, 3), 7, np.uint8), memory[:4096].view(np.float32), np.ones((3, 4), np.int8)
+    scales[...] = np.linspace(0.5, 9, 1024)
+    run = dmlcpu.bind(dmlcpu.quantized_matmul, a, scales, None, b, 1.0, None, 2.0, 9, out=memory[400:].reshape(1024, 4))
+    expected = reference.quantized_matmul(a, scales, None, b, 1.0, None, 2.0, 9)
+    np.testing.assert_array_equal(run(), expected)
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("mode", ["raise", "drop", "clip"])
+@pytest.mark.parametrize("shape", [(6,), (4, 3)])
+def test_many_updates_of_few_elements_are_written_to_a_copy_first(shape, mode, in_place):
+    rng = np.random.default_rng(0)
+    x, indices = rng.integers(0, 9, shape), rng.integers(-4, 4, (3000, 1))
+    updates = rng.integers(0, 9, (3000, *shape[1:]))
+    out = x if in_place else np.empty_like(x)
+    with use_budget(1):
+        run = dmlcpu.bind(dmlcpu.scatter_nd, x, indices, updates, reduction="add", mode=mode, out=out)
+        for _ in range(3):
+            expected = reference.scatter_nd(x, indices, updates, reduction="add", mode=mode)
+            np.testing.assert_array_equal(run(), expected)
+        indices[2999] = 50
+        if mode == "raise":
+            with pytest.raises(IndexOutOfRangeError, match=r"scatter_nd: indices\[2999, 0\] is 50;"):
+                run()
+        else:
+            expected = reference.scatter_nd(x, indices, updates, reduction="add", mode=mode)
+            run()
+        np.testing.assert_array_equal(out, expected)
 
 
 @pytest.mark.parametrize("in_place", [False, True])

@@ -147,6 +147,16 @@ def test_an_output_may_share_memory_with_scales():
         shared[...] = 0.5
 
 
+def test_an_output_may_share_memory_with_scales_of_rows():
+    memory = np.zeros(4496, np.uint8)
+    a, scales, b = np.full((1024, 3), 7, np.uint8), memory[:4096].view(np.float32), np.ones((3, 4), np.int8)
+    scales[...] = np.linspace(0.5, 9, 1024)
+    expected = reference.quantized_matmul(a, scales, None, b, 1.0, None, 2.0, 9)
+    out = memory[400:].reshape(1024, 4)
+    dmlcpu.quantized_matmul(a, scales, None, b, 1.0, None, 2.0, 9, out=out)
+    np.testing.assert_array_equal(out, expected)
+
+
 def test_plain_calls_are_looked_up(monkeypatch):
     """The longer way is `check`."""
     numbers = (0.5, np.float32(0.5), np.array(0.5, np.float32), np.full((2, 1), 0.5, np.float32))

@@ -275,10 +275,8 @@ def steps(call: Call, out: Array, given: Mapping[str, Any]) -> Steps | None:
         return None
     if same_memory(call.x, out):
         call = call._replace(x=out)
-    within, refusal = (
-        functools.partial(_plan_within, call, out),
-        functools.partial(_refusal, call, "scatter_nd", "indices"),
-    )
+    within = functools.partial(_plan_within, call, out)
+    refusal = functools.partial(_refusal, call, "scatter_nd", "indices")
     return plan_steps(within, refusal, *_words(call, out), unlike=_unlike(call, out))
 
 

@@ -371,3 +371,19 @@ def test_a_usual_call_looks_where_its_output_is():
     both = np.arange(6)
     with pytest.raises(BindingError, match="sharing memory with x"):
         dmlcpu.scatter_nd(both[:4], indices, np.ones(4, np.int64), out=both[1:5])
+
+
+def test_kernels_get_aligned_words_of_types_with_fields(monkeypatch):
+    """A type with fields equals the same one with aligned fields, whose arrays have wider words."""
+    seen = []
+
+    def record(array, word):
+        seen.append(np.frombuffer(array, word))
+        return seen[-1]
+
+    monkeypatch.setattr("dmlcpu.operators.scatter_nd.function.frombuffer", record)
+    memory = np.zeros(8 * 8 + 1, np.uint8)
+    for dtype, x in ((np.dtype("i4,i4", align=True), np.zeros(8, "i4,i4")), (np.dtype("i4,i4"), memory[1:])):
+        updates = np.ones(1, dtype)
+        assert dmlcpu.scatter_nd(x.view(dtype), np.array([[2]]), updates)[2] == updates[0]
+    assert all(words.flags.aligned for words in seen)
