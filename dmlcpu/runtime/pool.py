@@ -90,9 +90,10 @@ _IMBALANCE = 8
 _LOOK = 10_000
 _LONGEST_LOOK = 1_000_000
 _RAN = 4
-# A helper that was no help rests for this many times what that cost, or what it last rested if it was no help then
-# either. It was no help if it lost its core, which costs the caller's wait, or if it was awake and yet had not begun,
-# which costs about this.
+# A helper that was no help rests for as long as that cost, and for this many times what it last rested if it was no
+# help then either. It was no help if it lost its core, which costs the caller's wait, or if it was awake and yet had
+# not begun, which costs about _LATE. A first rest of 8 times the cost kept calls after a pause on one thread: 64
+# products of 128x64x128 took 0.67 ms instead of 0.37 (Zen 4, beside ONNX Runtime).
 _RESTS = 8
 _LATE = 20_000
 _LONGEST_REST = 100_000_000
@@ -207,7 +208,7 @@ def _leave(boxes, mine, begin):
         elif state == _POSTED and now - box.woken_at > _LONGEST_WAKING:  # it is not on its way either
             cost = _LATE
         if cost > 0:
-            rest = _RESTS * (box.rest if box.rest > cost else cost)
+            rest = _RESTS * box.rest if box.rest > 0 else cost
             box.rest = rest if rest < _LONGEST_REST else _LONGEST_REST
             box.rests_until = now + cost + box.rest
             rests = True
