@@ -7,8 +7,7 @@ one another.
 
 A helper may lose its core in the middle of a part: to threads of another library that spin, or to another process. The
 scheduler would let it go on up to 4 ms later. So the caller looks whether the helper runs. If it does not, the caller
-lends it its own core: it confines the helper to that core, and sleeps until the part is done. After that the helper
-rests: it gets no launches for a while.
+lends it its own core: it confines the helper to that core, and sleeps until the part is done.
 
 A sleeping helper is woken on another core than its waker's. Linux would often choose the waker's own, because it takes
 the idle core of a virtual machine for one that does not exist; both threads then share a core until the scheduler looks
@@ -66,9 +65,6 @@ BOX = record(
     allowed=(np.int64, _SET),  # the processors that the helper may use when it is no longer confined
     confined=(np.int64, _SET),  # those that it may use while it is confined
     limit=(np.int64, 2),  # of the caller's sleep: seconds and nanoseconds
-    lost=np.int64,  # how often the helper had lost its core in the middle of a part
-    rest=np.int64,  # for how long the helper rests or rested when it was no help, in nanoseconds
-    rests_until=np.int64,  # on the system's monotonic clock
 )
 _CELLS = cells_of(BOX)
 
@@ -76,7 +72,6 @@ _CELLS = cells_of(BOX)
 _FREE, _ASLEEP, _POSTED, _RUNNING, _AWAITED = range(5)
 
 _NO_BOX = -1
-_NEVER = 1 << 62
 AVAILABLE = bool(FUTEX)
 
 # In nanoseconds. How long a helper stays awake after its last work: of 0.06 to 1.4 ms, 0.6 was best for calls in a row.
@@ -90,13 +85,6 @@ _IMBALANCE = 8
 _LOOK = 10_000
 _LONGEST_LOOK = 1_000_000
 _RAN = 4
-# A helper that was no help rests for as long as that cost, and for this many times what it last rested if it was no
-# help then either. It was no help if it lost its core, which costs the caller's wait, or if it was awake and yet had
-# not begun, which costs about _LATE. With a first rest of 8 times the cost, 64 products of 128x64x128 after a pause
-# took 0.56 ms on average, now 0.44 to 0.55 (Zen 4, in turns with ONNX Runtime).
-_RESTS = 8
-_LATE = 20_000
-_LONGEST_REST = 100_000_000
 _FIRST_WAKING = 100_000  # what waking a helper is taken to cost until that has been measured
 _LONGEST_WAKING = 200_000  # longer ones count as this, or one busy hour would keep most later calls serial
 _FALLING_ASLEEP = 20  # ms, at most, at the end of the process
@@ -164,26 +152,26 @@ def _steer(box, away):
 def _launch(address, parts, args, boxes, recruit, leave):
     """Do all parts of a kernel call, with the help of helpers that are free when a part is begun.
 
-    recruit, leave: where the machine code of `_recruit` and `_leave` is. Return what `_leave` does.
+    recruit, leave: where the machine code of `_recruit` and `_leave` is.
     """
     launch, entry = make_launch(address, parts, args), entry_of(args)
     begin, mine = nanoseconds(), _NO_BOX
     part = take_part(launch, args)
     while part < parts:
-        mine = ask(recruit, (boxes, mine, parts - part - 1, entry, launch, begin))
+        mine = ask(recruit, (boxes, mine, parts - part - 1, entry, launch))
         call(address, part, parts, args)
         part = take_part(launch, args)
-    return ask(leave, (boxes, mine, begin))
+    ask(leave, (boxes, mine, begin))
 
 
-def _recruit(boxes, mine, wanted, entry, launch, now):
+def _recruit(boxes, mine, wanted, entry, launch):
     """Post a launch in free boxes until its caller's chain has `wanted` of them; return the chain's first box."""
     helpers = record_at(boxes, mine, BOX).helpers if mine != _NO_BOX else 0
     for first in range(0, boxes.size, _CELLS):
         if helpers >= wanted:
             break
         box = record_at(boxes, first, BOX)
-        if box.rests_until <= now and load(box.owner, 0) == 0 and compare_exchange(box.owner, 0, 0, 1) == 0:
+        if load(box.owner, 0) == 0 and compare_exchange(box.owner, 0, 0, 1) == 0:
             helpers += 1
             box.entry, box.launch, box.following, box.helpers = entry, launch, mine, helpers
             mine = first
@@ -196,36 +184,25 @@ def _recruit(boxes, mine, wanted, entry, launch, now):
 
 
 def _leave(boxes, mine, begin):
-    """Give back the boxes of the caller's chain when no part is left; return whether a helper was no help."""
-    now, rests = nanoseconds(), False
-    patience = _WAIT + (now - begin) // _IMBALANCE
+    """Give back the boxes of the caller's chain when no part is left; return _NO_BOX, as `ask` needs a number."""
+    patience = _WAIT + (nanoseconds() - begin) // _IMBALANCE
     while mine != _NO_BOX:
         box = record_at(boxes, mine, BOX)
         mine = box.following
-        state, cost = compare_exchange(box.state, 0, _POSTED, _FREE), 0
-        if state == _RUNNING:
-            cost = _await(box, patience)
-        elif state == _POSTED and now - box.woken_at > _LONGEST_WAKING:  # it is not on its way either
-            cost = _LATE
-        if cost > 0:
-            rest = _RESTS * box.rest if box.rest > 0 else cost
-            box.rest = rest if rest < _LONGEST_REST else _LONGEST_REST
-            box.rests_until = now + cost + box.rest
-            rests = True
-        elif state != _POSTED:
-            box.rest = 0
+        if compare_exchange(box.state, 0, _POSTED, _FREE) == _RUNNING:
+            _await(box, patience)
         exchange(box.owner, 0, 0)
-    return int(rests)
+    return mine
 
 
 @device
 def _await(box, patience):
-    """Wait until a helper that is at work is done; return for how long if it had lost its core, else 0.
+    """Wait until a helper that is at work is done.
 
     The wait is awake for about `patience`, then asleep. A helper that has lost its core goes on on the caller's.
     """
-    begin, lost = nanoseconds(), False
-    seen, ran, box.limit[1] = begin, begin, _LOOK
+    lost, box.limit[1] = False, _LOOK
+    seen = ran = nanoseconds()
     while True:
         look = box.limit[1]
         if 2 * look <= patience and not lost:
@@ -243,12 +220,9 @@ def _await(box, patience):
             _steer(box, not lost)
         if look < _LONGEST_LOOK:
             box.limit[1] = 2 * look
-    if not lost:
-        return 0
-    box.lost += 1
-    box.steered = 0
-    _setaffinity(box.thread, 8 * _SET, address_of(box.allowed, 0))  # also if the helper was done meanwhile
-    return nanoseconds() - begin
+    if lost:  # also if the helper was done before it was confined
+        box.steered = 0
+        _setaffinity(box.thread, 8 * _SET, address_of(box.allowed, 0))
 
 
 @functools.cache
@@ -262,7 +236,7 @@ def _shared() -> tuple[Any, Any]:
     """Return the compiled functions that all launches share, whatever the types of their arguments."""
     options = {"_nrt": False, "no_cpython_wrapper": True}
     recruit, leave = [compile_lazily(function, **options) for function in (_recruit, _leave)]
-    recruit.compile((int64[::1], *[intp] * 5))
+    recruit.compile((int64[::1], *[intp] * 4))
     leave.compile((int64[::1], *[intp] * 2))
     return recruit, leave
 
@@ -293,8 +267,6 @@ class Pool:
         self._boxes["waking"] = _FIRST_WAKING
         self._first_state = memoryview(self._boxes["state"][0])  # read in half the time
         self._most, self.awake = most, awake
-        self.rests_until = 0  # until when all helpers rest, on the system's monotonic clock
-        self._first_rests_until = 0
         self._count(0)
         self._known: set[int] = set()  # the addresses of kernels for whose arguments `_launch` is compiled
         self._preparing = threading.Lock()
@@ -307,35 +279,25 @@ class Pool:
         """
         wanted = min(parts - 1, self._most)
         if address in self._known and self._helpers >= wanted:
-            self._run(address, parts, args)
+            _compiled()[0](address, parts, args, self._started, *_addresses())
             return True
         if not self._preparing.acquire(blocking=False):
             return False
         try:
             self._start(wanted)
-            self._run(address, parts, args)
+            _compiled()[0](address, parts, args, self._started, *_addresses())
             self._known.add(address)
         finally:
             self._preparing.release()
         return True
-
-    def _run(self, address: int, parts: int, args: tuple[Any, ...]) -> None:
-        if _compiled()[0](address, parts, args, self._started, *_addresses()):  # a helper rests
-            until = self._boxes["rests_until"]
-            self.rests_until = int(until[: self._helpers].min(initial=_NEVER))
-            self._first_rests_until = int(until[0])
 
     def compiled(self) -> list[Any]:
         """Return the compiled functions that this uses."""
         return [*_compiled(), *_shared()]
 
     def is_asleep(self) -> bool:
-        """Return whether the first helper sleeps, or has not been started; while it rests, whether all helpers do."""
-        if self._first_state[0] != _ASLEEP:
-            return False
-        if self._helpers < 2 or time.monotonic_ns() >= self._first_rests_until:
-            return True
-        return bool((self._boxes["state"][: self._helpers] == _ASLEEP).all())
+        """Return whether the first helper sleeps, or has not been started."""
+        return self._first_state[0] == _ASLEEP
 
     def waking(self) -> int:
         """Return what waking the first helper takes, in nanoseconds: a moving average of what was measured."""

@@ -26,9 +26,10 @@ _STEP = 1 << 16  # such shares are rounded up to a multiple: plans are kept for 
 _SHARES = 2
 # If threads that were woken for calls in a row sleep again before the next call, another library probably has its turn
 # in between. Then twice as many calls must come in a row before they are woken again: up to this many. After a pause of
-# this many nanoseconds one is enough again.
+# this many nanoseconds one is enough again. Schedulers take the core from a caller for less: for 24 ms among 13 ONNX
+# Runtime sessions.
 _LONGEST_ROW = 64
-_LONG_PAUSE = 10_000_000
+_LONG_PAUSE = 100_000_000
 
 
 class Budget(NamedTuple):
@@ -44,11 +45,10 @@ class Budget(NamedTuple):
 
 
 class _Budgets(NamedTuple):
-    """The budget when the threads are awake, when they sleep, and when they rest."""
+    """The budget when the threads are awake, and when they sleep."""
 
     awake: Budget
     asleep: Budget
-    resting: Budget
     gap: int  # the longest between the beginnings of calls in a row that find the threads asleep, in nanoseconds
 
 
@@ -71,7 +71,7 @@ _making = threading.RLock()  # a signal handler or a finalizer may need the laye
 def budget(most: int | None = None) -> Budget:
     """Return what the call that begins now may spend: at most `most` threads, if that is given."""
     global _last, _row, _row_needed
-    awake, asleep, resting, gap = _budgets or _first_budgets()
+    awake, asleep, gap = _budgets or _first_budgets()
     # After a pause all code is slow, so this is short.
     if awake is not asleep:
         mine = _layer or layer()
@@ -82,8 +82,6 @@ def budget(most: int | None = None) -> Budget:
                 _row, _row_needed = 0, 1 if _last - before > _LONG_PAUSE else _row_needed
             if _row < _row_needed:
                 awake = asleep
-        if mine.rests_until and time.monotonic_ns() < mine.rests_until:
-            awake = resting
     if _has_own:
         most = min(_own.most or awake.threads, most or awake.threads)
     return awake if most is None or most >= awake.threads else awake._replace(threads=most)
@@ -128,10 +126,10 @@ def launch(address: int, parts: int, args: tuple[Any, ...]) -> bool:
 
 
 def _budgets_of(threads: int) -> _Budgets:
-    awake = asleep = resting = Budget(threads)
+    awake = asleep = Budget(threads)
     if threads > 1:
-        asleep, resting = Budget(threads, _asleep_grain()), Budget(1)
-    return _Budgets(awake, asleep, resting, AWAKE + _SHARES * asleep.grain)
+        asleep = Budget(threads, _asleep_grain())
+    return _Budgets(awake, asleep, AWAKE + _SHARES * asleep.grain)
 
 
 def _asleep_grain() -> int:
@@ -238,7 +236,7 @@ def use_budget(threads: int, grain: int = GRAIN, kernel: str | None = None) -> I
     """
     global _budgets
     before, fixed = _budgets, Budget(threads, grain, kernel)
-    _budgets = _Budgets(fixed, fixed, fixed, 0)
+    _budgets = _Budgets(fixed, fixed, 0)
     try:
         yield
     finally:

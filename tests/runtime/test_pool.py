@@ -85,7 +85,7 @@ def doze(part, parts, met, busy, boxes, steered, slips):
 
 def lend(pool, busy=0, slips=False):
     """Call a kernel whose second part leaves its processor; return the cells that it has counted in."""
-    pool._boxes["rests_until"] = 0
+    pool._boxes["confined"] = 0
     met = cells(2)
     run(pool, doze, 2, met, busy, pool._cells, pools.BOX.fields["steered"][1] // pool._cells.itemsize, slips)
     return met
@@ -99,7 +99,7 @@ def cells(n):
     return np.zeros(n, np.int64)
 
 
-def rested(pool):
+def wait_for_sleep(pool):
     """Wait until the first helper sleeps."""
     for _ in range(2000):
         if pool.is_asleep():
@@ -124,15 +124,16 @@ def test_helpers_work_at_the_same_time_as_the_caller(asleep):
     for _ in range(5):
         if asleep:
             run(pool, count, 2, cells(2))
-            rested(pool)
-        pool._boxes["rests_until"] = 0  # other processes may have made helpers late
+            wait_for_sleep(pool)
         met = cells(3)
         run(pool, meet, 3, met, 20 * SECOND)
         assert met.tolist() == [1, 1, 1]
 
 
 def test_launch_does_not_wait_for_a_helper_that_has_not_begun():
-    pool, done = waiting(Pool(1)), cells(2)
+    pool, done = Pool(1), cells(2)
+    pool._count(1)
+    pool._boxes["state"] = pools._FREE  # as if a helper were awake: it has not been started
     run(pool, count, 2, done)
     assert done.tolist() == [1, 1]
     assert pool._boxes[["state", "owner"]].item() == ([pools._FREE], [0])
@@ -234,7 +235,7 @@ def test_waking_is_measured_when_a_sleeping_helper_is_woken():
     assert pool.is_asleep()
     run(pool, count, 2, cells(2))
     first = pool.waking()
-    rested(pool)
+    wait_for_sleep(pool)
     run(pool, meet, 2, cells(2), 20 * SECOND)
     assert pool.waking() != first
     assert 0 < pool.waking() <= pools._LONGEST_WAKING
@@ -246,7 +247,7 @@ def test_a_helper_is_woken_on_another_processor_and_then_allowed_on_all():
         pytest.skip("one processor")
     pool = Pool(1)
     run(pool, count, 2, cells(2))
-    rested(pool)
+    wait_for_sleep(pool)
     run(pool, meet, 2, cells(2), 20 * SECOND)
     elsewhere = processors(pool, "confined")
     assert processors(pool, "allowed") == allowed
@@ -262,25 +263,22 @@ def processors(pool, name):
 
 
 @pytest.mark.parametrize("busy", [0, 20_000_000])  # ns: the caller is still awake when the helper sleeps, or not
-def test_a_helper_that_has_lost_its_processor_goes_on_on_the_callers_and_then_rests(busy):
+def test_a_helper_that_has_lost_its_processor_goes_on_on_the_callers(busy):
     pool, allowed = Pool(1), os.sched_getaffinity(0)
     run(pool, count, 2, cells(2))
-    for times in (1, 2):
-        begin = time.monotonic_ns()
+    for _ in range(2):
         assert lend(pool, busy).tolist() == [1, 2]
-        assert pool._boxes["lost"].item() == times
         assert pool._boxes["steered"].item() == 0
         assert len(processors(pool, "confined")) == 1
         assert processors(pool, "confined") <= processors(pool, "allowed") == allowed
         assert os.sched_getaffinity(pool._boxes["thread"].item()) == allowed
-        assert pool.rests_until == pool._boxes["rests_until"].item() > begin + pool._boxes["rest"].item() > begin
 
 
 def test_a_helper_that_was_done_before_it_was_confined_is_allowed_on_all_processors_again():
     pool, allowed = Pool(1), os.sched_getaffinity(0)
     run(pool, count, 2, cells(2))
     lend(pool, slips=True)
-    assert pool._boxes["lost"].item() == 1
+    assert len(processors(pool, "confined")) == 1
     assert os.sched_getaffinity(pool._boxes["thread"].item()) == allowed
 
 
@@ -295,99 +293,18 @@ def test_a_helper_is_free_again_after_a_caller_that_is_pinned_lent_its_processor
     thread = threading.Thread(target=pinned)
     thread.start()
     thread.join()
-    assert pool._boxes["lost"].item() == 1
     assert processors(pool, "confined") == {min(allowed)}
     assert os.sched_getaffinity(pool._boxes["thread"].item()) == allowed
 
 
-def waiting(pool):
-    """Give a pool a helper that is awake, but never begins: its thread was not started."""
-    pool._count(1)
-    pool._boxes["state"] = pools._FREE
-    return pool
-
-
-def test_a_helper_that_is_late_rests_longer_each_time():
-    pool = waiting(Pool(1))
-    run(pool, count, 2, cells(2))
-    first, rest = pool.rests_until, pools._LATE
-    assert pool._boxes["rest"].item() == rest
-    assert first > time.monotonic_ns() - SECOND
-    pool._boxes["rests_until"] = time.monotonic_ns() + SECOND
-    run(pool, count, 2, cells(2))
-    assert pool._boxes["rest"].item() == rest  # it was not asked
-    for _ in range(20):
-        rest = min(pools._RESTS * rest, pools._LONGEST_REST)
-        pool._boxes["rests_until"] = 0
-        run(pool, count, 2, cells(2))
-        assert pool._boxes["rest"].item() == rest
-    assert pool.rests_until > first
-    assert rest == pools._LONGEST_REST
-
-
-def test_a_helper_that_is_being_woken_is_not_late():
-    pool = waiting(Pool(1))
-    pool._boxes["state"] = pools._ASLEEP
-    run(pool, count, 2, cells(2))
-    assert pool._boxes["woken_at"].item() > 0
-    assert pool._boxes["rest"].item() == pool.rests_until == 0
-
-
 def test_a_caller_is_not_confined_itself_by_a_box_without_a_helper():
-    pool, allowed = waiting(Pool(1)), os.sched_getaffinity(0)
-    pool._boxes["state"] = pools._ASLEEP
+    pool, allowed = Pool(1), os.sched_getaffinity(0)
+    pool._count(1)
     try:
         run(pool, count, 2, cells(2))
         assert os.sched_getaffinity(0) == allowed
     finally:
         os.sched_setaffinity(0, allowed)
-
-
-def test_a_helper_that_rests_is_passed_over():
-    pool = Pool(2)
-    run(pool, count, 3, cells(3))
-    pool._boxes["rests_until"][0] = time.monotonic_ns() + 100 * SECOND
-    pool._boxes["owner"][1] = 1
-    pool._boxes["state"] = pools._FREE
-    run(pool, count, 9, cells(9))
-    assert pool._boxes["following"][0] == pools._NO_BOX
-    assert pool.rests_until == 0  # this launch cost nothing
-
-
-def test_all_helpers_rest_until_the_first_is_wanted_again():
-    pool = waiting(Pool(2))
-    pool._count(2)
-    later = time.monotonic_ns() + 100 * SECOND
-    pool._boxes["rests_until"][1] = later
-    pool._boxes["state"] = pools._FREE
-    run(pool, count, 2, cells(2))
-    assert pool.rests_until == pool._first_rests_until == pool._boxes["rests_until"][0] < later
-
-
-def test_threads_are_awake_if_only_the_first_helper_sleeps_because_it_rests():
-    pool = waiting(Pool(2))
-    pool._count(2)
-    run(pool, count, 2, cells(2))  # the first helper is late
-    pool._boxes["state"] = [[pools._ASLEEP], [pools._FREE]]
-    pool._first_rests_until = time.monotonic_ns() + 100 * SECOND
-    assert not pool.is_asleep()
-    pool._boxes["state"][1] = pools._ASLEEP
-    assert pool.is_asleep()
-    pool._boxes["state"][1] = pools._FREE
-    pool._first_rests_until = time.monotonic_ns()
-    assert pool.is_asleep()
-
-
-def test_a_helper_that_helps_rests_no_more():
-    pool = Pool(1)
-    run(pool, count, 2, cells(2))
-    for _ in range(50):  # other processes may make it late
-        pool._boxes["rests_until"] = 0
-        pool._boxes["rest"] = 5
-        run(pool, meet, 2, cells(2), 20 * SECOND)
-        if pool._boxes["rest"].item() == 0:
-            return
-    raise AssertionError("it always rests")
 
 
 def test_a_closed_pool_launches_without_helpers():
@@ -405,7 +322,7 @@ def test_a_closed_pool_launches_without_helpers():
 def test_helpers_sleep_at_once_if_awake_is_0():
     pool = Pool(1, awake=0)
     run(pool, meet, 2, cells(2), 20 * SECOND)
-    rested(pool)
+    wait_for_sleep(pool)
 
 
 def fail_to_start(_thread):
