@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from dmlcpu.runtime import threads
+from dmlcpu.runtime.kept_calls import KeptCall
 from dmlcpu.runtime.threads import Budget
 
 
@@ -17,9 +18,9 @@ class Steps(NamedTuple):
 
     plan_within: Callable[[Budget], Any]
     run: Callable[[Any], None]  # carries a plan out
-    # Returns a function that carries a plan out in workspace of its own, for one call at a time; None if the plan has
-    # several kernels or parts.
-    alone: Callable[[Any], Callable[[], None] | None]
+    # Returns how a plan is carried out in workspace of its own, for one call at a time; None if the plan has several
+    # kernels or parts. What is refused then, `run` refuses with the reason.
+    alone: Callable[[Any], KeptCall | None]
 
 
 class BoundOperator:
@@ -45,7 +46,7 @@ class BoundOperator:
     copied: bind again in the other process.
     """
 
-    __slots__ = ("__weakref__", "_alone", "_budget", "_free", "_held", "_steps", "_whole", "operator", "outputs")
+    __slots__ = ("__weakref__", "_alone", "_budget", "_held", "_steps", "_whole", "operator", "outputs")
 
     def __init__(
         self, operator: str, outputs: Any, steps: Steps | None, whole: Callable[[], None], arrays: Iterable[Any]
@@ -54,8 +55,7 @@ class BoundOperator:
         self.operator, self.outputs = operator, outputs
         self._steps, self._whole = steps, whole  # no method: in a cycle, the memory would be held for longer
         self._held = [held for array in arrays for held in holds(array)]
-        self._free = threading.Lock()
-        self._alone: Callable[[], None] | None = None
+        self._alone: tuple[threading.Lock, Callable[[], bool]] | None = None
         self._budget: Budget | None = None
         self._choose()
 
@@ -63,14 +63,21 @@ class BoundOperator:
         """Run the operator on the bound memory, and return `outputs`."""
         if threads.most() is not self._budget:
             self._choose()
-        alone = self._alone
-        # The workspace is taken during a call in another thread, or when a signal handler calls during a call.
-        if alone is not None and self._free.acquire(False):
+        if self._alone is not None:
+            free, again = self._alone
             try:
-                alone()
-            finally:
-                self._free.release()
-        elif self._steps is not None:
+                # The workspace is taken during a call in another thread, or when a signal handler calls during a call.
+                if free.acquire(False):
+                    try:
+                        done = again()
+                    finally:
+                        free.release()
+                    if done:
+                        return self.outputs
+            except BaseException:
+                self._budget = None  # an interrupt may have left it taken: the next call has other workspace
+                raise
+        if self._steps is not None:
             self._steps.run(threads.plan_for_now(self._steps.plan_within))
         else:
             self._whole()
@@ -80,7 +87,8 @@ class BoundOperator:
         """Choose how to run within the budget in force. One part with the most threads is one with fewer, too."""
         budget = threads.most()
         if self._steps and budget != self._budget:
-            self._alone = self._steps.alone(self._steps.plan_within(budget))
+            kept = self._steps.alone(self._steps.plan_within(budget))
+            self._alone = kept and (threading.Lock(), kept.again)
         self._budget = budget
 
     def __repr__(self) -> str:

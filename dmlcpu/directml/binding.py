@@ -1,5 +1,6 @@
 """The binding rule: arrays and buffers that may be given for a tensor, as arrays of its sizes."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -90,3 +91,45 @@ class Slot:
             f"an array of {self.dtype} and shape {self.shape}, "
             f"or a contiguous 1-D buffer of {types} of at least {self.nbytes} bytes"
         )
+
+
+class PackedSlot(Slot):
+    """A tensor of 4 bits: its buffer has two elements a byte. An array of ml_dtypes' type is the tensor, too."""
+
+    __slots__ = ("is_full", "sizes", "type")
+
+    def __init__(self, operator: str, field: Field, tensor: TensorDesc) -> None:
+        self.operator, self.name, self.dml_name, self.output = operator, field.name, field.dml_name, field.output
+        self.type, self.sizes = tensor.data_type.name.lower(), tensor.sizes
+        self.is_full = tensor.strides is None and tensor.extent_in_bytes * 2 == math.prod(tensor.sizes)
+        asked = tensor.total_tensor_size_in_bytes > tensor.minimum_size_in_bytes
+        self.nbytes = tensor.total_tensor_size_in_bytes if asked else tensor.extent_in_bytes
+        self.plain = ALIGNED | C_CONTIGUOUS | WRITEABLE * field.output
+        self.shape, self.dtype, self.strides = (tensor.extent_in_bytes,), _BYTE, None
+
+    def bind(self, value: Any) -> Array:
+        """Return the bytes of a buffer, or an array of the tensor's sizes with an element in each byte."""
+        if isinstance(value, np.ma.MaskedArray) or getattr(value, "dtype", None) != self.type:
+            if isinstance(value, np.ndarray) and value.dtype == _BYTE and not value.flags.c_contiguous:
+                raise self._refusal("a buffer that is not contiguous")
+            return super().bind(value)
+        if value.shape != self.sizes:
+            raise self._refusal(f"an array of {value.dtype} and shape {value.shape}")
+        if self.output:
+            return check_output(self.operator, self.dml_name, value, self.sizes, value.dtype)
+        return np.asarray(value)
+
+    def make(self) -> Array:
+        """Return new bytes for the tensor; bits that belong to no element are 0."""
+        return super().make() if self.is_full else np.zeros(self.shape, _BYTE)
+
+    @property
+    def allowed(self) -> str:
+        """Both forms, in words."""
+        form = f"a contiguous 1-D buffer of uint8 of at least {self.nbytes} bytes, two elements in each"
+        return f"{form}, or an array of {self.type} (of ml_dtypes) and shape {self.sizes}"
+
+
+def slot_of(operator: str, field: Field, tensor: TensorDesc) -> Slot:
+    """Return the slot of a tensor."""
+    return (Slot if tensor.data_type.bits > 4 else PackedSlot)(operator, field, tensor)

@@ -6,8 +6,8 @@ from typing import Any
 
 from dmlcpu.common.arguments import Array, check_apart, same_memory
 from dmlcpu.common.bound import BoundOperator, own_view
-from dmlcpu.directml.base import Bound, OperatorDesc, fields_of
-from dmlcpu.directml.binding import Slot
+from dmlcpu.directml.base import Bound, OperatorDesc, Packed, fields_of
+from dmlcpu.directml.binding import Slot, slot_of
 from dmlcpu.directml.checks import check_kind
 from dmlcpu.directml.enums import FeatureLevel, TensorFlags, full_name
 from dmlcpu.directml.feature_level import check_support
@@ -127,7 +127,7 @@ class CompiledOperator:
         self._owned_slots: dict[str, Slot] = {}  # bound by `initialize`
         for field, tensor in desc.tensors():
             slots = self._owned_slots if tensor.flags & TensorFlags.OWNED_BY_DML else self._slots
-            slots[field.name] = Slot(desc.operator, field, tensor)
+            slots[field.name] = slot_of(desc.operator, field, tensor)
         self._outputs = [slot for slot in self._slots.values() if slot.output]
         self._in_place = desc.IN_PLACE if desc.IN_PLACE and {*desc.IN_PLACE} <= self._slots.keys() else None
         # Only an array of the same type and shape can be an output and another tensor at once.
@@ -142,11 +142,10 @@ class CompiledOperator:
         """Take over the owned tensors, and prepare how to run with them."""
         self._run = self.desc._make_run(owned)
         self._owned = owned
-        # There is no shorter way if the kernels also read owned tensors.
-        is_usual = self._run.packed and self._run.words and self._run.words.keys() <= self._slots.keys()
-        self._usual = (
-            Usual.of([self._slots[name] for name in self._run.words], self._alike, self._run) if is_usual else None
-        )
+        packed = self._run.packed
+        # There is no shorter way if the kernels also read owned tensors, or do not read all others.
+        is_usual = packed and packed.words.keys() == self._slots.keys()
+        self._usual = Usual([self._slots[name] for name in packed.words], packed) if packed and is_usual else None
 
     def __repr__(self) -> str:
         return f"<CompiledOperator {self.desc.operator} at {full_name(self.feature_level)}>"
@@ -203,18 +202,19 @@ class CompiledOperator:
             If a value is of the wrong Python kind.
         """
         usual = self._usual
-        if usual and len(tensors) == len(usual.words) and can_compile():
-            packed = usual.words_of(tensors)
-            if packed is not None:
-                return usual.run(tensors, packed)
+        if usual is not None:
+            result = usual(tensors)
+            if result is not None:
+                return result
         if self._owned is None:
             raise self._uninitialized()
         if self._arrays:
             tensors = self._by_element(tensors)
         run = self._run
         bound, flags = self._checked(tensors, self._owned)
-        if run.packed and not self._is_in_place(bound) and (words := self._words(bound, flags)) is not None:
-            return run.packed(bound, words)
+        if run.packed and not self._is_in_place(bound) and (words := self._words(bound, flags, run.packed)) is not None:
+            run.packed.run(bound, words)
+            return run.packed.result(bound)
         return run.general(bound)
 
     def bind(self, **tensors: Any) -> BoundOperator:
@@ -270,8 +270,8 @@ class CompiledOperator:
         # What `Slot.bind` copies, because it is not aligned, is copied for each call.
         is_copied = any(bound[name].flags.owndata for name in given)
         steps = None
-        if run.steps and not is_copied and (words := self._words(bound, flags)) is not None:
-            steps = run.steps(bound, words)
+        if run.packed and not is_copied and (words := self._words(bound, flags, run.packed)) is not None:
+            steps = run.packed.steps(bound, words)
         mine |= {slot.name: bound[slot.name] for slot in self._outputs}
         return BoundOperator(
             self.desc.operator,
@@ -303,12 +303,12 @@ class CompiledOperator:
             self._check_apart(bound)
         return bound, flags
 
-    def _words(self, bound: Bound, flags: int) -> list[Array] | None:
+    def _words(self, bound: Bound, flags: int, packed: Packed) -> list[Array] | None:
         """Return the words of tensors, in the kernels' order, if all are packed."""
         if flags & _PACKED != _PACKED or not can_compile():
             return None
         flat = frombuffer if flags & WRITEABLE else words
-        return [flat(bound[name], word) for name, word in self._run.words.items()]
+        return [flat(bound[name], word) for name, word in packed.words.items()]
 
     def _is_in_place(self, bound: Bound) -> bool:
         return self._in_place is not None and bound[self._in_place[0]] is bound[self._in_place[1]]

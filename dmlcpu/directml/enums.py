@@ -69,6 +69,14 @@ class AxisDirection(IntEnum):
     DECREASING = 1
 
 
+class QuantizationType(IntEnum):
+    """DML_QUANTIZATION_TYPE: which tensors say how integers stand for numbers."""
+
+    NONE = 0
+    SCALE = 1
+    SCALE_ZERO_POINT = 2
+
+
 class FeatureLevel(IntEnum):
     """DML_FEATURE_LEVEL: the versions of what DirectML supports; each includes the ones before it.
 
@@ -97,6 +105,7 @@ _PREFIXES: dict[type[Any], str] = {
     TensorDataType: "DML_TENSOR_DATA_TYPE_",
     TensorFlags: "DML_TENSOR_FLAG_",
     AxisDirection: "DML_AXIS_DIRECTION_",
+    QuantizationType: "DML_QUANTIZATION_TYPE_",
     OperatorType: "DML_OPERATOR_",
     FeatureLevel: "DML_FEATURE_",
 }

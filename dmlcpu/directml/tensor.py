@@ -139,6 +139,8 @@ class TensorDesc:
     def view(self, buffer: Any) -> NDArray[Any]:
         """View a contiguous buffer of at least `extent_in_bytes` with the tensor's sizes and strides, copying nothing.
 
+        A tensor of 4 bits is viewed as its bytes, two elements in each.
+
         Examples
         --------
         >>> import numpy as np, dmlcpu
@@ -147,6 +149,8 @@ class TensorDesc:
         array([[0, 1, 2],
                [4, 5, 6]], dtype=int32)
         """
+        if self.data_type.bits < 8:
+            return np.ndarray(self.extent_in_bytes, np.uint8, buffer)
         return np.ndarray(self.sizes, self.dtype, buffer, strides=self.byte_strides)
 
     def elements_overlap(self) -> bool:

@@ -5,6 +5,7 @@ Each works on every little-endian processor that LLVM knows.
 
 import contextlib
 import functools
+import platform
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -158,6 +159,12 @@ def line_of(_builder, array) -> types.intp:
 
 
 @emitted
+def width_of(_builder, array) -> types.intp:
+    """Return the bytes of an element, as a constant: LLVM drops the branches for others."""
+    return _LONG(array.nbytes)
+
+
+@emitted
 def prefetch(builder, array, index):
     """Prefetch the `line_of` elements from array[index] on; beyond the array it does no harm."""
     emit_prefetch_line(builder, array, index)
@@ -168,6 +175,25 @@ def prefetch_rows(builder, array, index, step, rows):
     """Prefetch as `prefetch` does, from each of some places `step` apart."""
     with short_loop(builder, rows) as row:
         emit_prefetch_line(builder, array, builder.add(index, builder.mul(row, step)))
+
+
+@emitted
+def stream_line(builder, target, index, source, first):
+    """Copy the cache line from source[first] on to target[index:], which is aligned to lines, past the caches.
+
+    Call `fence_streams` before another thread reads it.
+    """
+    line = source.load(first, CACHE_LINE // source.nbytes)
+    store = target.store(line, index, align=CACHE_LINE)
+    store.set_metadata("nontemporal", builder.module.add_metadata([_INT(1)]))
+
+
+@emitted
+def fence_streams(builder):
+    """Let other threads see what `stream_line` wrote before they see what is written after."""
+    if platform.machine() in ("x86_64", "AMD64"):  # elsewhere atomic operations order these stores, too
+        sfence = builder.module.declare_intrinsic("llvm.x86.sse.sfence", [], ir.FunctionType(ir.VoidType(), []))
+        builder.call(sfence, [])
 
 
 @intrinsic

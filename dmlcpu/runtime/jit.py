@@ -93,6 +93,7 @@ def digest(function: Callable[..., Any]) -> str:
             hashed.update(f"again {seen[here]}".encode())
             continue
         seen[here] = len(seen)
+        hashed.update(here.__module__.encode())  # cached code imports the modules of its helpers
         values = [("a default", value) for value in here.__defaults__ or ()]
         values += zip(here.__code__.co_freevars, [cell.cell_contents for cell in here.__closure__ or ()], strict=True)
         for code in _with_inner(here.__code__):
@@ -124,7 +125,8 @@ def _hash(hashed: Any, name: str, value: Any, package: str) -> list[Any]:
         return [function for function in inner if function]
     is_ours = str(getattr(value, "__module__", "")).partition(".")[0] == package
     if isinstance(value, type):
-        hashed.update(repr(getattr(value, "_fields", ())).encode())  # a NamedTuple is filled by position
+        # Cached code imports the type; a NamedTuple is filled by position.
+        hashed.update(repr((value.__module__, getattr(value, "_fields", ()))).encode())
         members = vars(value).items() if is_ours else ()
         counting = [(each, member) for each, member in members if isinstance(member, _COUNT_IN_CLASSES)]
         return [function for each, member in counting for function in _hash(hashed, each, member, package)]

@@ -57,8 +57,6 @@ def asked_for() -> str | None:
 class NumbaLayer:
     """The threads of the layer that Numba chooses; started by the first launch."""
 
-    rests_until = 0  # see `Pool`; these never rest
-
     def __init__(self) -> None:
         self._launching = threading.Lock()
         self._closed = False
@@ -87,11 +85,11 @@ class NumbaLayer:
         return [_launcher()]
 
     def is_asleep(self) -> bool:
-        """Return whether the threads have rested long enough to sleep."""
+        """Return whether the threads have waited long enough to sleep."""
         return time.perf_counter() - self._last > _AWAKE
 
     def waking(self) -> int:
-        """Return what a launch takes after a rest, in nanoseconds; 0 before the layer has been started."""
+        """Return what a launch takes after a pause, in nanoseconds; 0 before the layer has been started."""
         return self._waking
 
     def describe(self) -> dict[str, str | None]:
@@ -105,7 +103,7 @@ class NumbaLayer:
         }
 
     def _start(self) -> None:
-        """Start the layer and measure what a launch takes after a rest."""
+        """Start the layer and measure what a launch takes after a pause."""
         start()
         nothing = cfunc(types.void(types.intp, types.intp))(lambda _part, _parts: None)
         times = []

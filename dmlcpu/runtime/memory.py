@@ -98,10 +98,20 @@ def words(array: Array, word: np.dtype[Any]) -> Array:
     """
     if array.flags.num & PLAIN == PLAIN:
         return frombuffer(array, word)
-    low, high = np.lib.array_utils.byte_bounds(array)
-    shape = ((high - low) // word.itemsize,)
-    span = {"data": (low, False), "shape": shape, "typestr": word.str, "version": 3}
+    before, shape, typestr = _span(array.shape, array.strides, array.itemsize, word)
+    low = array.__array_interface__["data"][0] - before
+    span = {"data": (low, False), "shape": shape, "typestr": typestr, "version": 3}
     return np.asarray(SimpleNamespace(__array_interface__=span, owner=array))  # which keeps the memory alive
+
+
+@functools.lru_cache(maxsize=1024)
+def _span(
+    shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int, word: np.dtype[Any]
+) -> tuple[int, tuple[int, ...], str]:
+    """Return the bytes of an array before its first element, the shape of its words, and their type in text."""
+    steps = [(n - 1) * stride for n, stride in zip(shape, strides, strict=True)]
+    nbytes = sum(map(abs, steps)) + itemsize
+    return -sum(step for step in steps if step < 0), (nbytes // word.itemsize,), word.str
 
 
 def word_strides(strides: tuple[int, ...], width: int) -> tuple[int, ...]:
@@ -142,6 +152,7 @@ def overlap(a: Array, b: Array) -> bool:
 _MOST_STEPS = 10_000  # of a search that grows exponentially with the dimensions; usual tensors take one for each
 
 
+@functools.lru_cache(maxsize=1024)
 def elements_overlap(sizes: tuple[int, ...], strides: tuple[int, ...], width: int = 1) -> bool:
     """Return whether two elements `width` wide share memory; when that is too hard to decide, they do."""
     steps = sorted(((abs(stride), n - 1) for n, stride in zip(sizes, strides, strict=True) if n > 1), reverse=True)

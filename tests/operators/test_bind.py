@@ -1,60 +1,18 @@
-"""`dmlcpu.bind` for every operator: what is bound, what is read again, and what is refused."""
+"""`dmlcpu.bind` for every operator: what is read again at each call, and what is refused."""
 
 import copy
-import gc
-import mmap
-import os
 import pickle
-import textwrap
-import weakref
-from array import array as python_array
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import processes
 import pytest
-from samples import as_tuple, assert_same_bits, misaligned, strided, swapped
+from operators.bound_calls import CALLS, LAYOUTS, each_operator, function
+from samples import as_tuple, assert_same_bits, strided
 
 import dmlcpu
 from dmlcpu import reference
 from dmlcpu.common.bound import BoundOperator
 from dmlcpu.errors import BindingError, DmlError, IndexOutOfRangeError
-from dmlcpu.operators import OPERATORS
-from dmlcpu.runtime.threads import limit_threads, use_budget
-
-
-def top_k():
-    return [np.array([3, 1, 2, 9, 7], np.float32), 2], {}
-
-
-def scatter_nd():
-    return [np.arange(6.0), np.array([[1], [4]]), np.array([7.0, 8.0])], {"reduction": "add"}
-
-
-def quantized_matmul():
-    a, b = np.array([[10, 20], [30, 40]], np.uint8), np.array([[1, -1], [2, -2]], np.int8)
-    scale = np.array([0.5, 0.25], np.float32)
-    return [a, np.array(0.5, np.float32), np.array([3], np.uint8), b, scale, None, np.float32(2), 9], {}
-
-
-def matmul_integer():
-    a, b = np.array([[10, 20], [30, 40]], np.uint8), np.array([[1, -1], [2, -2]], np.int8)
-    return [a, np.array([3, 4], np.uint8), b, np.array([1, -1], np.int8)], {}
-
-
-CALLS = {call.__name__: call for call in (top_k, scatter_nd, quantized_matmul, matmul_integer)}
-LAYOUTS = {
-    "packed": np.copy,
-    "strided": strided,
-    "misaligned": misaligned,
-    "byte-swapped": swapped,
-    "F": np.asfortranarray,
-}
-each_operator = pytest.mark.parametrize("operator", CALLS)
-
-
-def function(operator):
-    return OPERATORS[operator].function
+from dmlcpu.runtime.threads import use_budget
 
 
 @each_operator
@@ -99,98 +57,11 @@ def test_numbers_and_lists_are_constants(operator):
     assert_same_bits(as_tuple(run()), expected)
 
 
-@each_operator
-def test_changes_of_an_array_object_do_not_reach_what_is_bound(operator):
-    args, kwargs = CALLS[operator]()
-    expected = as_tuple(function(operator)(*args, **kwargs))
-    out = tuple(map(np.empty_like, expected))
-    run = dmlcpu.bind(function(operator), *args, **kwargs, out=out if len(out) > 1 else out[0])
-    for array in (*[value for value in args if isinstance(value, np.ndarray)], *out):
-        array.flags.writeable = False
-        array.shape = (1, *array.shape, 1)
-    assert_same_bits(
-        [each.reshape(right.shape) for each, right in zip(as_tuple(run()), expected, strict=True)], expected
-    )
-
-
-@each_operator
-def test_no_array_is_resized_while_it_is_bound(operator):
-    args, kwargs = CALLS[operator]()
-    arrays = [value for value in args if isinstance(value, np.ndarray)]
-    out = tuple(map(np.empty_like, as_tuple(function(operator)(*args, **kwargs))))
-    run = dmlcpu.bind(function(operator), *args, **kwargs, out=out if len(out) > 1 else out[0])
-    for array in (*arrays, *out):
-        with pytest.raises(ValueError, match="cannot resize"):
-            array.resize((100_000,), refcheck=False)
-    run()
-    del run
-    gc.collect()
-    arrays[0].resize((100_000,), refcheck=False)
-
-
-@pytest.mark.parametrize("view", [np.frombuffer, lambda buffer, dtype: np.ndarray(3, dtype, buffer)])
-def test_no_buffer_is_resized_or_closed_while_it_is_bound(view):
-    room, pages = bytearray(12), mmap.mmap(-1, 12)
-    x, values = view(room, np.float32), view(pages, np.float32)[:1]
-    run = dmlcpu.bind(dmlcpu.top_k, x, 1, out=(values, np.empty(1, np.int64)))
-    x[...] = 3, 5, 4
-    del x, values
-    with pytest.raises(BufferError):
-        room.extend(b"more")
-    with pytest.raises(BufferError):
-        pages.close()
-    assert run().values == 5
-
-
-def test_no_buffer_is_resized_that_is_bound_itself():
-    room, numbers = bytearray(4), python_array("b", [1, 2])
-    run = dmlcpu.bind(dmlcpu.scatter_nd, room, np.array([[1]]), np.array([7], np.uint8))
-    product = dmlcpu.bind(dmlcpu.matmul_integer, numbers, None, np.ones((2, 2), np.int8), None)
-    room[0], numbers[0] = 5, 3
-    for grow in (lambda: room.extend(b"more"), lambda: numbers.append(3)):
-        with pytest.raises(BufferError):
-            grow()
-    assert run().tolist() == [5, 7, 0, 0]
-    assert product().tolist() == [5, 5]
-
-
 def test_lists_of_small_integers_are_constants():
     a = [[np.int8(1), np.int8(2)]]
     run = dmlcpu.bind(dmlcpu.matmul_integer, a, None, np.ones((2, 1), np.int8), None)
     a.clear()
     assert run().tolist() == [[3]]
-
-
-@each_operator
-@pytest.mark.parametrize("layout", ["packed", "byte-swapped"])
-def test_memory_is_freed_with_the_last_reference(operator, layout):
-    args, kwargs = CALLS[operator]()
-    args = [LAYOUTS[layout](value) if isinstance(value, np.ndarray) else value for value in args]
-    gc.collect()
-    gc.disable()
-    try:
-        run = dmlcpu.bind(function(operator), *args, **kwargs)
-        run()
-        first = weakref.ref(args[0])
-        del args, run
-        assert first() is None
-    finally:
-        gc.enable()
-
-
-@each_operator
-def test_arrays_live_as_long_as_they_are_bound(operator):
-    args, kwargs = CALLS[operator]()
-    expected = as_tuple(function(operator)(*args, **kwargs))
-    run = dmlcpu.bind(function(operator), *args, **kwargs)
-    first = weakref.ref(args[0])
-    del args
-    gc.collect()
-    assert first() is not None
-    assert_same_bits(as_tuple(run()), expected)
-    del run
-    gc.collect()
-    assert first() is None
 
 
 def test_a_scatter_is_bound_in_place():
@@ -264,7 +135,7 @@ def test_an_index_that_leaves_its_range_is_refused_before_anything_is_written(sh
 @pytest.mark.parametrize("bad", [0, -1, np.inf, np.nan])
 @pytest.mark.parametrize("place", [1, 4])
 def test_a_scale_that_became_bad_is_refused_before_anything_is_written(place, bad):
-    args, _ = quantized_matmul()
+    args, _ = CALLS["quantized_matmul"]()
     out = np.full((2, 2), 77, np.uint8)
     run = dmlcpu.bind(dmlcpu.quantized_matmul, *args, out=out)
     args[place].reshape(-1)[-1] = bad
@@ -304,22 +175,6 @@ def test_arrays_without_dimensions_are_read_as_well(layout, name):
 
 
 @each_operator
-def test_settings_of_threads_are_those_of_the_call(operator):
-    args, kwargs = CALLS[operator]()
-    expected = as_tuple(function(operator)(*args, **kwargs))
-    with use_budget(1):
-        run = dmlcpu.bind(function(operator), *args, **kwargs)
-    for threads in (2, 1, 5):
-        with use_budget(threads, grain=1):
-            assert_same_bits(as_tuple(run()), expected)
-            with limit_threads(1):
-                assert_same_bits(as_tuple(run()), expected)
-    with use_budget(2, kernel="no_such_kernel"), pytest.raises(LookupError):
-        run()
-    assert_same_bits(as_tuple(run()), expected)
-
-
-@each_operator
 def test_what_the_function_refuses_is_refused_when_it_is_bound(operator):
     args, kwargs = CALLS[operator]()
     for bad in ([None, *args[1:]], [np.ma.masked_array(args[0]), *args[1:]], [args[0].astype("M8[s]"), *args[1:]]):
@@ -329,7 +184,7 @@ def test_what_the_function_refuses_is_refused_when_it_is_bound(operator):
             dmlcpu.bind(function(operator), *bad, **kwargs)
         assert str(bound.value) == str(direct.value)
     with pytest.raises(TypeError, match=rf"^{operator}\(\) missing a required argument"):
-        dmlcpu.bind(function(operator), args[0])
+        dmlcpu.bind(function(operator))
     out = overlapping(operator, args)
     with pytest.raises(BindingError, match=f"{operator}: out.* sharing memory with"):
         dmlcpu.bind(function(operator), *args, **kwargs, out=out)
@@ -345,9 +200,18 @@ def overlapping(operator, args):
         return args[0][:2], np.empty(2, np.int64)
     if operator == "scatter_nd":
         return args[0][::-1]
+    if operator.endswith("linear"):
+        memory = np.zeros(args[0].nbytes * 4, np.uint8)
+        args[0] = memory[: args[0].nbytes].view(args[0].dtype).reshape(args[0].shape)
+        y = memory.view({"quantize_linear": np.int8, "dequantize_linear": np.float32}.get(operator, np.uint8))
+        y = y[: args[0].size].reshape(args[0].shape)
+        is_dynamic = operator == "dynamic_quantize_linear"
+        return (y, np.empty((), np.float32), np.empty((), np.uint8)) if is_dynamic else y
     memory = np.zeros(16, np.uint8)
     args[0] = memory[:4].reshape(2, 2)
-    return args[0] if operator == "quantized_matmul" else memory.view(np.int32).reshape(2, 2)
+    if operator == "matmul_top_k":
+        return memory.view(np.float32).reshape(2, 2), np.empty((2, 2), np.int64)
+    return memory.view(function(operator)(*args).dtype)[:4].reshape(2, 2)
 
 
 @pytest.mark.parametrize("other", [np.add, dmlcpu.add_at, "top_k", None, dmlcpu.reference.top_k])
@@ -363,68 +227,3 @@ def test_what_is_bound_is_not_copied_or_pickled():
     for make in (pickle.dumps, copy.copy, copy.deepcopy):
         with pytest.raises(TypeError, match="top_k: a bound operator is bound to memory of this process"):
             make(run)
-
-
-@each_operator
-def test_several_threads_may_call(operator):
-    args, kwargs = CALLS[operator]()
-    expected = as_tuple(function(operator)(*args, **kwargs))
-    run = dmlcpu.bind(function(operator), *args, **kwargs)
-    with ThreadPoolExecutor(8) as pool:
-        for found in [pool.submit(lambda: [run() for _ in range(300)][-1]) for _ in range(8)]:
-            found.result()
-    assert_same_bits(as_tuple(run.outputs), expected)
-
-
-@each_operator
-def test_a_call_within_a_call_has_workspace_of_its_own(operator):
-    args, kwargs = CALLS[operator]()
-    expected = as_tuple(function(operator)(*args, **kwargs))
-    run = dmlcpu.bind(function(operator), *args, **kwargs)
-    with run._free:  # as a signal handler finds it in the middle of a call
-        for output in as_tuple(run.outputs):
-            output[...] = 77
-        assert_same_bits(as_tuple(run()), expected)
-    assert not run._free.locked()
-
-
-def test_a_refused_call_lets_the_next_one_run():
-    indices = np.array([[9]])
-    run = dmlcpu.bind(dmlcpu.scatter_nd, np.zeros(3), indices, np.ones(1))
-    with pytest.raises(IndexOutOfRangeError):
-        run()
-    assert not run._free.locked()
-    indices[...] = 1
-    assert run().tolist() == [0, 1, 0]
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
-def test_a_forked_child_may_go_on():
-    code = """
-    import os
-    import numpy as np
-    import dmlcpu
-
-    x = np.array([1.0, 3.0, 2.0])
-    run = dmlcpu.bind(dmlcpu.top_k, x, 1)
-    with run._free:  # as if another thread called meanwhile
-        child = os.fork()
-    x[0] = 9 if child == 0 else 0
-    found = run().indices[0]
-    if child == 0:
-        os._exit(int(found))
-    print(found, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-    """
-    assert processes.run(textwrap.dedent(code)).split() == ["1", "0"]
-
-
-def test_the_memory_of_a_tensor_outlives_other_memory_for_the_tensor():
-    torch = pytest.importorskip("torch")
-    for given in (lambda tensor: tensor, lambda tensor: tensor.numpy()):
-        tensor = torch.arange(5.0)
-        run = dmlcpu.bind(dmlcpu.top_k, given(tensor), 1)
-        with pytest.raises(RuntimeError, match="not resizable"):
-            tensor.resize_(1000)
-        tensor.set_(torch.zeros(5))
-        gc.collect()
-        assert run().indices == 4

@@ -169,6 +169,12 @@ def test_how_a_helper_is_compiled_counts(folder):
     assert hits_and_result(folder, helpers) == (0, RESULT)
 
 
+def test_the_modules_of_helpers_and_types_count(folder):
+    """Compiled code in the cache imports them."""
+    (folder / "watched" / "moved.py").write_text(HELPERS.replace("|", ""))
+    assert hits_and_result(folder, "from watched.moved import *") == (0, RESULT)
+
+
 def test_the_digests_are_the_same_in_every_process():
     found = run(
         """

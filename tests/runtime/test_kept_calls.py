@@ -16,7 +16,7 @@ def add_up(part, parts, x, y, scratch):
 
 def test_a_kept_call_runs_one_part_on_the_same_memory_each_time():
     x, y, scratch = np.arange(3.0), np.zeros(3), np.full(8, 5)
-    again = kept_call(add_up, x, y, scratch)
+    again = kept_call(add_up, x, y, scratch).again
     again()
     assert y.tolist() == [10_100, 10_101, 10_102]  # the counter started from 0
     x[...] = 7
@@ -28,7 +28,7 @@ def test_a_kept_call_runs_one_part_on_the_same_memory_each_time():
 def test_a_kept_call_holds_its_arrays():
     arrays = np.ones(3), np.zeros(3), np.zeros(8, np.int64)
     held = [weakref.ref(array) for array in arrays]
-    again = kept_call(add_up, *arrays)
+    again = kept_call(add_up, *arrays).again
     del arrays
     gc.collect()
     assert all(each() is not None for each in held)
@@ -46,7 +46,7 @@ def copy_first(part, parts, x, found):
 def test_a_second_kept_call_follows_if_the_first_allows_it():
     x, found = np.ones(3), np.full(1, 5)
     y, scratch = np.zeros(3), np.full(8, 5)
-    again = kept_call_if(copy_first, (x, found), add_up, x, y, scratch)
+    again = kept_call_if(copy_first, (x, found), add_up, x, y, scratch).again
     assert again() is True
     assert y.tolist() == [10_101] * 3
     x[...] = 0

@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from operator import itemgetter
 from typing import ClassVar
 
 import numpy as np
 
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.bound import Steps
-from dmlcpu.directml.base import Bound, OperatorDesc, Run, without_leading
+from dmlcpu.directml.base import Bound, OperatorDesc, Packed, Run, without_leading
 from dmlcpu.directml.checks import check_range
 from dmlcpu.directml.enums import FeatureLevel, OperatorType
 from dmlcpu.directml.feature_level import FOUR, ONE_TO_EIGHT, UP_TO_32, Allowed, Support, Types, types
@@ -168,12 +169,10 @@ class ScatterNDOperatorDesc(OperatorDesc):
             value = bound["indices_tensor"].flat[place]
             return out_of_range(value, place, (shapes[1], index_type), shapes[0], self.operator, "IndicesTensor")
 
-        def packed(bound: Bound, words: list[Array]) -> Array:
+        def packed(bound: Bound, words: list[Array]) -> None:
             place = run(threads.plan_for_now(plan_within), *words)
             if place != VALID:
                 raise refusal(bound, place)
-            out: Array = bound["output_tensor"]
-            return out
 
         def steps(bound: Bound, words: list[Array]) -> Steps:
             if bound["input_tensor"] is not bound["output_tensor"]:
@@ -181,4 +180,4 @@ class ScatterNDOperatorDesc(OperatorDesc):
             return plan_steps(partial(plan, *layout, IN_PLACE), partial(refusal, bound), words[0][:0], *words[1:])
 
         words = {"input_tensor": word, "indices_tensor": INDEX_WORD, "updates_tensor": word, "output_tensor": word}
-        return Run(general, packed, words, steps)
+        return Run(general, Packed(words, packed, itemgetter("output_tensor"), steps))

@@ -29,7 +29,7 @@ from dmlcpu.operators.scatter_nd.plan import (
 from dmlcpu.operators.scatter_nd.steps import steps as plan_steps
 from dmlcpu.reference import scatter_nd as reference_scatter_nd
 from dmlcpu.runtime.compilation import can_compile
-from dmlcpu.runtime.memory import OWNS_DATA, PLAIN, frombuffer, packed_strides, spans_meet, words
+from dmlcpu.runtime.memory import ALIGNED, C_CONTIGUOUS, OWNS_DATA, PLAIN, frombuffer, packed_strides, spans_meet, words
 from dmlcpu.runtime.results import empty_result
 from dmlcpu.runtime.threads import Budget, budget, most
 
@@ -136,33 +136,43 @@ def scatter_nd(
 
 
 def _run_plain(x: Array, indices: Array, updates: Array, reduction: Any, mode: Any, out: Any) -> Array | None:
-    """Run a call on packed arrays; return None, and do nothing, if a call has to be looked at more closely."""
-    if x.flags.num & indices.flags.num & updates.flags.num & PLAIN != PLAIN or not can_compile():
+    """Run a call with a packed output; return None, and do nothing, if a call has to be looked at more closely."""
+    flags = x.flags.num & indices.flags.num & updates.flags.num
+    if not flags & ALIGNED or not can_compile():
         return None
-    kinds: tuple[Any, ...] = (x.shape, x.dtype, indices.shape, indices.dtype, updates.shape, updates.dtype)
+    if out is not None and (type(out) is not np.ndarray or out.flags.num & PLAIN != PLAIN):
+        return None
+    layout = None if flags & PLAIN == PLAIN else (x.flags.num & C_CONTIGUOUS, indices.strides, updates.strides)
+    kinds: tuple[Any, ...] = (x.shape, x.dtype, indices.shape, indices.dtype, updates.shape, updates.dtype, layout)
     try:
         plain = _plain(*kinds, reduction, mode, out is x, most())
         if plain and not plain.plan.is_single:
             plain = _plain(*kinds, reduction, mode, out is x, budget())
     except TypeError:  # an argument that is not hashable, or refused: `check` says what is wrong with it
         return None
-    if plain is None or (out is not None and not _takes(out, x, indices, updates)):
+    if out is not None and not _takes(out, x, indices, updates):
         return None
-    chosen, element = plain
+    if plain is None:
+        return None if indices.itemsize >= 4 else _run_plain(x, indices.astype(np.int64), updates, reduction, mode, out)
+    chosen, form = plain
+    element, _ = form
     result: Array = empty_result(x.shape, x.dtype) if out is None else out
-    flat_out = frombuffer(result, element)
-    flat_x = flat_out[:0] if result is x else frombuffer(x, element)
-    place = run(chosen, flat_x, frombuffer(indices, INDEX_WORD), frombuffer(updates, element), flat_out)
+    if layout is None:
+        flat_out = frombuffer(result, element)
+        flat_x = flat_out[:0] if result is x else frombuffer(x, element)
+        place = run(chosen, flat_x, frombuffer(indices, INDEX_WORD), frombuffer(updates, element), flat_out)
+    else:
+        place = _run_on(Call(x, indices, updates, reduction, mode), result, form, chosen)
     if place != VALID:
         raise out_of_range(indices.flat[place], place, (indices.shape, indices.dtype), x.shape)
     return result
 
 
 class _Plain(NamedTuple):
-    """How a call on packed arrays is carried out: it is looked up, and the arguments need no further check."""
+    """How a call with a packed output is carried out: it is looked up, and the arguments need no further check."""
 
     plan: Plan
-    element: np.dtype[Any]
+    form: tuple[np.dtype[Any], int]  # as of `_form`
 
 
 # typed: a look-up tells True and 1.0 from 1.
@@ -174,12 +184,16 @@ def _plain(
     index_type: np.dtype[Any],
     updates_shape: tuple[int, ...],
     updates_type: np.dtype[Any],
+    layout: tuple[int, tuple[int, ...], tuple[int, ...]] | None,
     reduction: Any,
     mode: Any,
     is_in_place: bool,
     spent: Budget,
 ) -> _Plain | None:
-    """Return how calls with such arguments are carried out, or None if no kernel reads the arrays as they are."""
+    """Return how calls with such arguments are carried out, or None if no kernel reads the arrays as they are.
+
+    layout: None if all are packed, else whether x is, and the strides of indices and updates.
+    """
     shapes = ((shape, dtype), (indices_shape, index_type), (updates_shape, updates_type))
     x, indices, updates = [stand_in(*each) for each in shapes]
     check(x, indices, updates, reduction, mode)
@@ -191,20 +205,18 @@ def _plain(
     if 0 in (*shape, *indices_shape, *updates_shape):
         return None
     element = aligned_type(dtype, reduction)
-    strides = tuple([packed_strides(each, kind.itemsize) for each, kind in shapes])
-    copied = IN_PLACE if is_in_place else BY_KERNEL
-    return _Plain(
-        plan(shape, dtype, element, indices_shape, index_type, strides, reduction, mode, copied, spent), element
-    )
+    packed = [packed_strides(each, kind.itemsize) for each, kind in shapes]
+    is_packed, *given = layout or (True, *packed[1:])
+    strides = (packed[0], *given)
+    copied = IN_PLACE if is_in_place else BY_KERNEL if is_packed else BY_NUMPY
+    chosen = plan(shape, dtype, element, indices_shape, index_type, strides, reduction, mode, copied, spent)
+    return _Plain(chosen, (element, copied))
 
 
 def _takes(out: Any, x: Array, indices: Array, updates: Array) -> bool:
-    """Return whether out is x, or packed and apart from x; refuse what shares memory with the others."""
-    if out is not x:
-        if type(out) is not np.ndarray or out.shape != x.shape or out.dtype is not x.dtype:
-            return False
-        if out.flags.num & PLAIN != PLAIN or spans_meet(out, x):
-            return False
+    """Return whether a packed out is x, or apart from x; refuse what shares memory with the others."""
+    if out is not x and (out.shape != x.shape or out.dtype is not x.dtype or spans_meet(out, x)):
+        return False
     if out is indices or out is updates or not out.flags.num & indices.flags.num & updates.flags.num & OWNS_DATA:
         check_apart("scatter_nd", "out", out, {"indices": indices, "updates": updates})
     return True
@@ -261,8 +273,8 @@ def execute(
     if call.x is not out and same_memory(call.x, out):
         call = call._replace(x=out)
     if can_compile():
-        chosen = _plan_within(call, out, budget(most_threads))
-        place = run(chosen, *_words(call, out), unlike=_unlike(call, out))
+        form = _form(call, out)
+        place = _run_on(call, out, form, _plan_within(call, out, form, budget(most_threads)))
     else:
         place = _by_reference(call, out)
     if place != VALID:
@@ -275,36 +287,46 @@ def steps(call: Call, out: Array, given: Mapping[str, Any]) -> Steps | None:
         return None
     if same_memory(call.x, out):
         call = call._replace(x=out)
-    within = functools.partial(_plan_within, call, out)
+    form = _form(call, out)
+    within = functools.partial(_plan_within, call, out, form)
     refusal = functools.partial(_refusal, call, "scatter_nd", "indices")
-    return plan_steps(within, refusal, *_words(call, out), unlike=_unlike(call, out))
+    return plan_steps(within, refusal, *_words(call, out, form), unlike=_unlike(call, out, form))
 
 
-def _plan_within(call: Call, out: Array, spent: Budget) -> Plan:
+def _form(call: Call, out: Array) -> tuple[np.dtype[Any], int]:
+    """Return the type that the kernels see, and how x is copied."""
+    x, _, updates, reduction, _ = call
+    copied = IN_PLACE if x is out else BY_KERNEL if x.flags.num & out.flags.num & CONTIGUOUS else BY_NUMPY
+    return element_type(x, updates, out, reduction), copied
+
+
+def _plan_within(call: Call, out: Array, form: tuple[np.dtype[Any], int], spent: Budget) -> Plan:
     x, indices, updates, reduction, mode = call
+    element, copied = form
     strides = (out.strides, indices.strides, updates.strides)
-    layout = (x.shape, x.dtype, element_type(x, updates, out, reduction), indices.shape, indices.dtype, strides)
-    return plan(*layout, reduction, mode, _copied(x, out), spent)
+    layout = (x.shape, x.dtype, element, indices.shape, indices.dtype, strides)
+    return plan(*layout, reduction, mode, copied, spent)
 
 
-def _copied(x: Array, out: Array) -> int:
-    return IN_PLACE if x is out else BY_KERNEL if x.flags.num & out.flags.num & CONTIGUOUS else BY_NUMPY
+def _run_on(call: Call, out: Array, form: tuple[np.dtype[Any], int], chosen: Plan) -> int:
+    """Carry out a plan; return the place of the first bad index, or VALID."""
+    return run(chosen, *_words(call, out, form), unlike=_unlike(call, out, form))
 
 
-def _unlike(call: Call, out: Array) -> tuple[Array, Array] | None:
+def _unlike(call: Call, out: Array, form: tuple[np.dtype[Any], int]) -> tuple[Array, Array] | None:
     """Return out and x if NumPy copies x."""
-    return (out, call.x) if _copied(call.x, out) == BY_NUMPY else None
+    return (out, call.x) if form[1] == BY_NUMPY else None
 
 
-def _words(call: Call, out: Array) -> tuple[Array, Array, Array, Array]:
+def _words(call: Call, out: Array, form: tuple[np.dtype[Any], int]) -> tuple[Array, Array, Array, Array]:
     """Return the words of x, indices, updates and out."""
-    x, indices, updates, reduction, _ = call
-    element = element_type(x, updates, out, reduction)
+    x, indices, updates, *_ = call
+    element, copied = form
     # T == 0: there are no indices, and each update goes to the one place there is. No updates: none is read.
     flat_indices = words(indices, INDEX_WORD) if indices.size else np.zeros(2, INDEX_WORD)
     flat_out = words(out, element) if out.size else np.zeros(1, element)
     flat_updates = words(updates, element) if updates.size else flat_out
-    flat_x = words(x, element) if _copied(x, out) == BY_KERNEL and x.size else flat_out[:0]
+    flat_x = words(x, element) if copied == BY_KERNEL and x.size else flat_out[:0]
     return flat_x, flat_indices, flat_updates, flat_out
 
 

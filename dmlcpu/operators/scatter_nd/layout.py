@@ -35,7 +35,7 @@ def element_type(x: Array, updates: Array, out: Array, reduction: str) -> np.dty
 
 @functools.lru_cache(maxsize=256)
 def aligned_type(dtype: np.dtype[Any], reduction: str) -> np.dtype[Any]:
-    """Return the same of aligned arrays: there is no need to look at addresses."""
+    """Return the `element_type` of aligned arrays, for which addresses do not matter."""
     return _WORDS[min(dtype.alignment, 8)] if reduction == "none" else np.dtype(COMPUTED_AS[type_name(dtype)])
 
 

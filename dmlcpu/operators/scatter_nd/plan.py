@@ -46,7 +46,7 @@ REDUCTIONS = {
     "min": reductions.MINIMUM,
     "max": reductions.MAXIMUM,
 }
-# On bytes that are 0 or 1, or is the maximum and and the minimum.
+# On bytes that are 0 or 1, "or" is the maximum, and "and" is the minimum.
 _BOOL_REDUCTIONS = {**REDUCTIONS, "add": reductions.MAXIMUM, "mul": reductions.MINIMUM}
 _COMPLEX_REDUCTIONS = {"add": reductions.ADD, "mul": reductions.MULTIPLY_COMPLEX}
 
@@ -149,23 +149,17 @@ def plan(
     """Cut the work. strides: of out, indices and updates; copied: IN_PLACE, BY_KERNEL or BY_NUMPY."""
     tensors = tensors_of(shape, dtype, element, indices_shape, strides)
     layout = layout_of(tensors, index_type, reduction_of(dtype, reduction), _HALVES.get(dtype.name, reductions.PLAIN))
-    partitions, reason = _partitions(tensors, layout, budget.kernel)
-    selects = _selects(tensors, layout, budget)
-    apply = "apply_selected" if selects else "apply"
-    kernel = "apply_buckets" if partitions else apply
-    layout["is_serial"] &= not selects
+    kernel, apply, reason = _choose(tensors, layout, budget)
+    partitions = kernel == "apply_buckets"
+    layout["is_serial"] &= apply == "apply"
     parts, owners, copies = _cut(tensors, layout, copied, budget)
     cells = max(parts, owners) * (1 + BLOCK_CELLS)
     buckets, cells = _buckets(tensors, parts, cells) if partitions else (Buckets(), cells)
-    validation, has_pass, copies_first = _passes(tensors, layout, (mode, copied, copies), partitions, selects)
-    targets = Targets()
-    if validation == SPECULATIVE:
-        targets, cells = _targets(tensors, layout, element, budget, cells)
+    validation, has_pass, copies_first = _passes(tensors, layout, (mode, copied, copies), kernel)
+    targets, cells = _targets(tensors, layout, element, budget, validation, cells)
     owners = max(owners, targets.count)
-    _log.debug(
-        "scatter_nd: %d updates of %d words into %s: %s (%s), %d parts",
-        *(tensors.count, tensors.slice_size, shape, kernel, reason, parts),
-    )
+    what = (tensors.count, tensors.slice_size, shape, kernel, reason, parts)
+    _log.debug("scatter_nd: %d updates of %d words into %s: %s (%s), %d parts", *what)
     return Plan(
         kernel=kernel,
         validate=_kernel("validate", parts) if has_pass else None,
@@ -180,26 +174,23 @@ def plan(
         targets=targets,
         merge=_merge(shape, dtype, element, targets, reduction, budget) if targets.count > 1 else None,
         buckets=buckets,
-        # With fewer no thread waits long for the fullest.
-        most=tensors.count if budget.kernel else 3 * tensors.count // (2 * max(parts, 2)),
+        most=_most_in_a_bucket(tensors, parts, budget),
         work=_work(layout, MODES[mode], validation, targets, buckets),
         workspace=Workspace(cells),
     )
 
 
-def _passes(
-    tensors: Tensors, layout: Fields, asked: tuple[str, int, int], partitions: bool, selects: bool
-) -> tuple[int, bool, bool]:
+def _passes(tensors: Tensors, layout: Fields, asked: tuple[str, int, int], kernel: str) -> tuple[int, bool, bool]:
     """Return when indices are validated, and whether `validate` and `copy` run first.
 
     asked: the mode, how x is copied, and the shares of that.
     """
     mode, copied, copies = asked
-    validation = BEFOREHAND if partitions or selects else _validation(tensors, MODES[mode], copied)
+    validation = _validation(tensors, MODES[mode], copied) if kernel == "apply" else BEFOREHAND
     has_copy = copied == BY_KERNEL and validation != SPECULATIVE and copies > 1
     copies_first = has_copy and (layout["is_serial"] or not tensors.is_in_order)
     validation = BEFOREHAND if copies_first else validation
-    has_pass = validation == BEFOREHAND and tensors.count > 0 and (mode == "raise" or partitions)
+    has_pass = validation == BEFOREHAND and tensors.count > 0 and (mode == "raise" or kernel == "apply_buckets")
     return validation, has_pass, copies_first
 
 
@@ -238,9 +229,11 @@ def _up(number: int, multiple: int) -> int:
 
 
 def _targets(
-    tensors: Tensors, layout: Fields, element: np.dtype[Any], budget: Budget, cells: int
+    tensors: Tensors, layout: Fields, element: np.dtype[Any], budget: Budget, validation: int, cells: int
 ) -> tuple[Targets, int]:
     """Return what is written speculatively, and the cells of the workspace with it; cells: those before."""
+    if validation != SPECULATIVE:
+        return Targets(), cells
     cell, count, step = _up(cells, FALSE_SHARING // CELL), 0, 0
     if layout["is_serial"]:
         reduction = layout["reduction"]
@@ -276,6 +269,13 @@ def _validation(tensors: Tensors, mode: int, copied: int) -> int:
     most = max(_SPECULATIVE_BYTES, min(tensors.count, _MOST_SPECULATIVE_BYTES))
     can_copy = 0 < tensors.span <= tensors.count and tensors.span * tensors.width <= most
     return validation_of(mode, tensors.count, can_copy)
+
+
+def _choose(tensors: Tensors, layout: Fields, budget: Budget) -> tuple[str, str, str]:
+    """Return the kernel that applies updates, the one that does if a bucket would get too many, and why."""
+    partitions, reason = _partitions(tensors, layout, budget.kernel)
+    apply = "apply_selected" if _selects(tensors, layout, budget) else "apply"
+    return "apply_buckets" if partitions else apply, apply, reason
 
 
 def _partitions(tensors: Tensors, layout: Fields, kernel: str | None) -> tuple[bool, str]:
@@ -317,6 +317,11 @@ def _buckets(tensors: Tensors, parts: int, cells: int) -> tuple[Buckets, int]:
     pairs = spaces + parts * SHARE_CELLS
     cells = pairs + (tensors.count + parts * count * PAIRS) * (2 if width == 8 else 1)
     return Buckets(count, bits, span, parts, counter, spaces, pairs), cells
+
+
+def _most_in_a_bucket(tensors: Tensors, parts: int, budget: Budget) -> int:
+    """Return how many updates the fullest bucket may hold: with fewer no thread waits long for it."""
+    return tensors.count if budget.kernel else 3 * tensors.count // (2 * max(parts, 2))
 
 
 def run(

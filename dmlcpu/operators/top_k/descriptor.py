@@ -8,7 +8,7 @@ import numpy as np
 
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.bound import Steps
-from dmlcpu.directml.base import Bound, OperatorDesc, Run, dml_name
+from dmlcpu.directml.base import Bound, OperatorDesc, Packed, Run, dml_name
 from dmlcpu.directml.checks import check_range
 from dmlcpu.directml.enums import AxisDirection, FeatureLevel, OperatorType
 from dmlcpu.directml.feature_level import FOUR, ONE_TO_EIGHT, UP_TO_32, Allowed, Support, Types, types
@@ -62,7 +62,7 @@ class _TopKBase(OperatorDesc):
         return getattr(self, "axis_direction", AxisDirection.DECREASING) is AxisDirection.DECREASING
 
     def _result(self, bound: Bound) -> TopK:
-        return TopK(bound["output_value_tensor"], bound["output_index_tensor"])
+        return TopK._make((bound["output_value_tensor"], bound["output_index_tensor"]))
 
     def _make_run(self, owned: Bound) -> Run:
         x, values, indices = self.input_tensor, self.output_value_tensor, self.output_index_tensor
@@ -78,16 +78,15 @@ class _TopKBase(OperatorDesc):
             execute(Call(bound["input_tensor"], k, None, axis, index_dtype, largest), outputs)
             return outputs
 
-        def packed(bound: Bound, words: list[Array]) -> TopK:
+        def packed(_bound: Bound, words: list[Array]) -> None:
             run(threads.plan_for_now(plan_within), *words)
-            return TopK(bound["output_value_tensor"], bound["output_index_tensor"])
 
         def steps(_bound: Bound, words: list[Array]) -> Steps:
             return plan_steps(plan_within, *words)
 
         word = np.dtype(f"u{x.dtype.itemsize}")
         words = {"input_tensor": word, "output_value_tensor": word, "output_index_tensor": INDEX_WORD}
-        return Run(general, packed, words, steps)
+        return Run(general, Packed(words, packed, result, steps))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,7 @@ from dmlcpu.operators.top_k.plan import INDEX_WORD, Plan, plan, run, steps as pl
 from dmlcpu.reference import top_k as reference_top_k
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.compilation import can_compile
-from dmlcpu.runtime.memory import OWNS_DATA, PLAIN, frombuffer, packed_strides, words
+from dmlcpu.runtime.memory import ALIGNED, OWNS_DATA, PLAIN, frombuffer, packed_strides, words
 from dmlcpu.runtime.results import empty_result
 
 # Dictionaries: a look-up takes less time than in a tuple.
@@ -159,9 +159,11 @@ def top_k(
            [  9.,   8.,   3.]], dtype=float32), indices=array([[ 3, -1, -1],
            [ 2,  3,  0]]))
     """
-    if type(x) is np.ndarray and x.flags.num & PLAIN == PLAIN and type(k) is int and can_compile():
+    result = None
+    if type(x) is np.ndarray and x.flags.num & ALIGNED and type(k) is int and can_compile():
+        strides = None if x.flags.num & PLAIN == PLAIN else x.strides
         try:
-            options: tuple[Any, ...] = (x.shape, x.dtype, k, axis, mode, largest, sorted, nan, index_dtype)
+            options: tuple[Any, ...] = (x.shape, strides, x.dtype, k, axis, mode, largest, sorted, nan, index_dtype)
             plain = _plain(*options, threads.most())
             if plain and not plain.plan.is_single:
                 plain = _plain(*options, threads.budget())
@@ -172,16 +174,17 @@ def top_k(
             values, indices = result
             if values.flags.num & indices.flags.num & PLAIN == PLAIN:
                 word = plain.plan.word
-                run(plain.plan, frombuffer(x, word), frombuffer(values, word), frombuffer(indices, INDEX_WORD))
+                flat = frombuffer(x, word) if strides is None else words(x, word)
+                run(plain.plan, flat, frombuffer(values, word), frombuffer(indices, INDEX_WORD))
                 return result
     call = check(x, k, axis, mode, largest, sorted, nan, fill_value, index_dtype)
-    result = allocate(call, out)
+    result = result or allocate(call, out)
     execute(call, result)
     return result
 
 
 class _Plain(NamedTuple):
-    """How a call on packed arrays is carried out: it is looked up, and the arguments need no further check."""
+    """How a call with packed outputs is carried out: it is looked up, and the arguments need no further check."""
 
     shape: tuple[int, ...]  # of the winners
     index_dtype: np.dtype[Any]
@@ -192,6 +195,7 @@ class _Plain(NamedTuple):
 @functools.lru_cache(maxsize=1024, typed=True)
 def _plain(
     shape: tuple[int, ...],
+    x_strides: tuple[int, ...] | None,
     dtype: np.dtype[Any],
     k: int,
     axis: Any,
@@ -202,7 +206,10 @@ def _plain(
     index_dtype: Any,
     budget: threads.Budget,
 ) -> _Plain | None:
-    """Return how calls with such arguments are carried out, or None if no kernel reads the arrays as they are."""
+    """Return how calls with such arguments are carried out, or None if no kernel reads the arrays as they are.
+
+    x_strides: None if x is packed.
+    """
     if not dtype.isnative:
         return None
     call = check(stand_in(shape, dtype), k, axis, mode, largest, sorted, nan, None, index_dtype)
@@ -210,7 +217,8 @@ def _plain(
     if 0 in winners:
         return None
     of_tensors = ((shape, dtype), (winners, dtype), (winners, call.index_dtype))
-    strides = tuple([packed_strides(shape, dtype.itemsize) for shape, dtype in of_tensors])
+    packed = [packed_strides(shape, dtype.itemsize) for shape, dtype in of_tensors]
+    strides = (x_strides or packed[0], *packed[1:])
     layout = (call.axis, k, call.largest, call.index_dtype.itemsize, strides, budget, call.sorted, call.nan_last)
     return _Plain(winners, call.index_dtype, plan(shape, dtype, *layout))
 
@@ -334,7 +342,8 @@ def _allocate(x: Array, shape: tuple[int, ...], index_dtype: np.dtype[Any], out:
 def execute(call: Call, out: tuple[Array, Array], *, most_threads: int | None = None) -> None:
     """Run a call on arrays of any strides."""
     x, axis, (values, indices) = call.x, call.axis, out
-    if values.shape != call.winners(x.shape):
+    shape = x.shape
+    if values.shape != (*shape[:axis], call.k, *shape[axis + 1 :]):  # `winners` written out: a method takes longer
         call = _within_places(call, values.shape)
     if values.size == 0:
         return
@@ -342,7 +351,7 @@ def execute(call: Call, out: tuple[Array, Array], *, most_threads: int | None = 
     beyond = None if call.counts is None else places_beyond(call.counts, call.k, axis)
     if can_compile():
         chosen = _plan_within(call, out, threads.budget(most_threads))
-        run(chosen, *_words(call, out))
+        run(chosen, *_words(x, out, chosen.word))
     else:
         nan = "last" if call.nan_last else "greatest"
         reference_top_k(x, call.k, axis=axis, largest=call.largest, nan=nan, index_dtype=indices.dtype, out=out)
@@ -365,7 +374,8 @@ def steps(call: Call, out: tuple[Array, Array], given: Mapping[str, Any]) -> Ste
     is_constant = call.counts is None and not any(isinstance(given[name], np.ndarray) for name in ("k", "axis"))
     if call.x is not given["x"] or not is_constant or out[0].size == 0:
         return None
-    return plan_steps(functools.partial(_plan_within, call, out), *_words(call, out))
+    word = np.dtype(f"u{call.x.itemsize}")
+    return plan_steps(functools.partial(_plan_within, call, out), *_words(call.x, out, word))
 
 
 def _plan_within(call: Call, out: tuple[Array, Array], budget: threads.Budget) -> Plan:
@@ -375,7 +385,6 @@ def _plan_within(call: Call, out: tuple[Array, Array], budget: threads.Budget) -
     return plan(x.shape, x.dtype, call.axis, call.k, call.largest, indices.itemsize, strides, budget, *options)
 
 
-def _words(call: Call, out: tuple[Array, Array]) -> tuple[Array, Array, Array]:
+def _words(x: Array, out: tuple[Array, Array], word: np.dtype[Any]) -> tuple[Array, Array, Array]:
     """Return the words of x, values and indices."""
-    word = np.dtype(f"u{call.x.itemsize}")
-    return words(call.x, word), words(out[0], word), words(out[1], INDEX_WORD)
+    return words(x, word), words(out[0], word), words(out[1], INDEX_WORD)

@@ -21,7 +21,7 @@ from dmlcpu.kernels.top_k.table import Selection
 from dmlcpu.kernels.top_k.work import WORK, Problem
 from dmlcpu.kernels.walk import merge, walk_of
 from dmlcpu.runtime import threads
-from dmlcpu.runtime.kept_calls import kept_call
+from dmlcpu.runtime.kept_calls import KeptCall, kept_call
 from dmlcpu.runtime.memory import Workspace, first_word, word_strides
 from dmlcpu.runtime.records import CACHE_LINE, CELL, fill
 
@@ -166,7 +166,7 @@ def run(chosen: Plan, x: Array, values: Array, indices: Array) -> None:
 def steps(plan_within: Callable[[threads.Budget], Plan], *words: Array) -> Steps:
     """Return how to run on the words of the same arrays again and again."""
 
-    def alone(chosen: Plan) -> Callable[[], None] | None:
+    def alone(chosen: Plan) -> KeptCall | None:
         if not chosen.is_single:
             return None
         return kept_call(chosen.kernel.kernel, *words, chosen.work, chosen.workspace.make())

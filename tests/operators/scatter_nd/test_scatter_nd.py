@@ -1,4 +1,5 @@
 import dataclasses
+import itertools
 import re
 
 import ml_dtypes
@@ -359,6 +360,18 @@ def test_usual_calls_are_looked_up(monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr("dmlcpu.operators.scatter_nd.function.check", None)
             assert dmlcpu.scatter_nd(x, indices, updates, out=out).tolist() == [0, 1, 1, 0]
+
+
+@pytest.mark.parametrize("views", list(itertools.product([False, True], repeat=3)))
+def test_views_are_looked_up_by_their_strides(monkeypatch, views):
+    arrays = (np.arange(12.0).reshape(4, 3), np.array([[1], [2]]), np.full((2, 3), 7.0))
+    given = [np.repeat(each, 2, axis=0)[::2] if is_view else each for each, is_view in zip(arrays, views, strict=True)]
+    expected = reference.scatter_nd(*arrays)
+    for out in (None, np.empty((4, 3))):
+        np.testing.assert_array_equal(dmlcpu.scatter_nd(*given, out=out), expected)
+        with monkeypatch.context() as patch:
+            patch.setattr("dmlcpu.operators.scatter_nd.function.check", None)
+            np.testing.assert_array_equal(dmlcpu.scatter_nd(*given, out=out), expected)
 
 
 def test_a_usual_call_looks_where_its_output_is():

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from samples import TOP_K_TYPES
+from samples import TOP_K_TYPES, read_only
 
 import dmlcpu
 from dmlcpu import reference
@@ -85,9 +85,10 @@ def test_equal_options_of_other_types_are_told_apart():
             dmlcpu.top_k(x, k)
 
 
-def test_usual_calls_are_looked_up(monkeypatch):
+@pytest.mark.parametrize("change", [np.copy, np.asfortranarray, lambda x: np.repeat(x, 2, axis=1)[:, ::2], read_only])
+def test_usual_calls_are_looked_up(monkeypatch, change):
     """The longer way is `check`."""
-    x = np.array([[3, 1, 2]])
+    x = change(np.array([[3, 1, 2]]))
     for out in (None, (np.empty((1, 2), x.dtype), np.empty((1, 2), np.int64))):
         assert dmlcpu.top_k(x, 2, out=out).values.tolist() == [[3, 2]]
         with monkeypatch.context() as patch:
