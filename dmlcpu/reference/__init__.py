@@ -1,0 +1,33 @@
+"""The operators in plain NumPy: slow, obvious, and the oracle of every test.
+
+The functions have the signatures and results of their namesakes in `dmlcpu`, which call these when compilation is
+switched off (NUMBA_DISABLE_JIT). The code shares nothing with the kernels, and assumes valid arguments.
+"""
+
+from dmlcpu.reference.products import (
+    MatmulTopK,
+    matmul_integer,
+    matmul_integer_to_float,
+    matmul_top_k,
+    quantized_matmul,
+)
+from dmlcpu.reference.quantizers import DynamicQuantized, dequantize_linear, dynamic_quantize_linear, quantize_linear
+from dmlcpu.reference.scatters import scatter_nd
+from dmlcpu.reference.searches import knn
+from dmlcpu.reference.sorts import TopK, top_k
+
+__all__ = [
+    "DynamicQuantized",
+    "MatmulTopK",
+    "TopK",
+    "dequantize_linear",
+    "dynamic_quantize_linear",
+    "knn",
+    "matmul_integer",
+    "matmul_integer_to_float",
+    "matmul_top_k",
+    "quantize_linear",
+    "quantized_matmul",
+    "scatter_nd",
+    "top_k",
+]

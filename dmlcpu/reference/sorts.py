@@ -1,0 +1,80 @@
+"""top_k in plain NumPy."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+Array = NDArray[Any]
+
+
+class TopK(NamedTuple):
+    """Values and indices, as `dmlcpu.top_k` returns them."""
+
+    values: Array
+    indices: Array
+
+
+def top_k(
+    x: ArrayLike,
+    k: int | ArrayLike,
+    *,
+    axis: int = -1,
+    mode: str | None = None,
+    largest: bool | None = None,
+    sorted: bool = True,
+    nan: str = "greatest",
+    fill_value: Any = None,
+    index_dtype: DTypeLike = np.int64,
+    out: tuple[Array, Array] | None = None,
+) -> TopK:
+    """Rank every element and sort all ranks stably, also with ``sorted=False``. See `dmlcpu.top_k`.
+
+    Examples
+    --------
+    >>> from dmlcpu import reference
+    >>> reference.top_k([1, 2, 2, 3], 3)
+    TopK(values=array([3, 2, 2]), indices=array([3, 1, 2]))
+    """
+    x = np.asarray(x)
+    smallest = mode == "smallest" or (largest is not None and not largest)
+    with np.errstate(invalid="ignore"):  # NumPy reports a signalling NaN
+        exact = x if x.dtype.kind in "biu" else x.astype(np.float64)  # every floating type widens without loss
+    # Equal elements, both zeros and all NaNs share a rank; NaN has the last.
+    ranks = np.unique(exact, return_inverse=True)[1].reshape(x.shape)
+    ranks = ranks if smallest else -ranks
+    if nan == "last":
+        ranks = np.where(is_nan(exact), x.size + 1, ranks)
+    order = np.argsort(ranks, axis=axis, kind="stable")
+    counts = np.asarray(k)
+    order = np.take(order, np.arange(counts.max(initial=0)), axis=axis)
+    values, indices = np.take_along_axis(x, order, axis=axis), order.astype(index_dtype)
+    if counts.ndim:
+        values, indices = np.moveaxis(values, axis, -1), np.moveaxis(indices, axis, -1)
+        fill = _last(x.dtype, smallest) if fill_value is None else fill_value
+        for where in np.ndindex(values.shape[:-1]):
+            count = np.broadcast_to(counts, values.shape[:-1])[where]
+            values[where][count:] = fill
+            indices[where][count:] = np.array(-1).astype(index_dtype)
+        values, indices = np.moveaxis(values, -1, axis), np.moveaxis(indices, -1, axis)
+    if out is None:
+        return TopK(values, indices)
+    np.copyto(out[0], values)
+    np.copyto(out[1], indices)
+    return TopK(*out)
+
+
+def _last(dtype: np.dtype[Any], smallest: bool) -> Any:
+    """Return the number that comes last when the largest, or the smallest, come first."""
+    if dtype.kind == "b":
+        return smallest
+    if dtype.kind in "iu":
+        return np.iinfo(dtype).max if smallest else np.iinfo(dtype).min
+    return np.inf if smallest else -np.inf
+
+
+def is_nan(x: Array) -> Array:
+    """Return where x is NaN."""
+    with np.errstate(invalid="ignore"):  # NumPy reports a signalling NaN
+        result: Array = np.not_equal(x, x)
+        return result
