@@ -123,7 +123,7 @@ _REDUCTIONS = {"add_at": "add", "maximum_at": "max", "minimum_at": "min", "put_a
 # Where x is larger than the caches, both wait for memory, and the kernels look at the indices twice; there they gain
 # less, and nothing by assigning, until updates are partitioned.
 _SINGLE_UPDATES = 100_000  # at least: updates of single elements
-_NEAR = 4 << 20, 200_000  # the bytes up to which x is small enough for that; updates, at least, of a larger x
+_NEAR = 4 << 20, 200_000  # the most bytes of an x for which these suffice; updates, at least, of a larger x
 _NEAR_ASSIGNED = 1 << 20, 1 << 20  # the same for assignments
 # Otherwise, measured on Zen 4, two threads, float32, float64 and int64:
 _REDUCED_ELEMENTS = 2_500  # at least: elements of updates to be reduced; NumPy takes 9 ns for each

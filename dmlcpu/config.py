@@ -36,9 +36,7 @@ def config() -> dict[str, Any]:
         "versions", "compilation", "isa", "threads", "results", "cache" and "operators" are dictionaries, "kernels" is a
         list of them.
     """
-    import llvmlite
     import numba
-    import numpy as np
 
     from dmlcpu.kernels import registry
     from dmlcpu.operators.table import OPERATORS
@@ -46,14 +44,7 @@ def config() -> dict[str, Any]:
     from dmlcpu.runtime.compilation import can_compile
 
     return {
-        "versions": {
-            "dmlcpu": __version__,
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "numba": numba.__version__,
-            "llvmlite": llvmlite.__version__,
-            "platform": f"{sys.platform} {platform.machine()}",
-        },
+        "versions": _versions(),
         "compilation": {
             "state": "on" if can_compile() else "switched off: results come from dmlcpu.reference",
             "NUMBA_DISABLE_JIT": os.environ.get("NUMBA_DISABLE_JIT"),
@@ -83,6 +74,21 @@ def config() -> dict[str, Any]:
             {"operator": entry.operator, "stage": entry.stage, "name": entry.name, "isa": entry.isa.name.lower()}
             for entry in registry.available()
         ],
+    }
+
+
+def _versions() -> dict[str, str]:
+    import llvmlite
+    import numba
+    import numpy as np
+
+    return {
+        "dmlcpu": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "numba": numba.__version__,
+        "llvmlite": llvmlite.__version__,
+        "platform": f"{sys.platform} {platform.machine()}",
     }
 
 

@@ -5,6 +5,7 @@ import numpy as np
 from dmlcpu import (
     AxisDirection,
     MatrixMultiplyIntegerOperatorDesc,
+    MatrixMultiplyIntegerToFloatOperatorDesc,
     QuantizedLinearMatrixMultiplyOperatorDesc,
     ScatterNDOperatorDesc,
     TensorDataType,
@@ -106,3 +107,15 @@ def integer_desc(**fields):
         "output_tensor": tensor("INT32", 1, 2, 2, 4),
     }
     return MatrixMultiplyIntegerOperatorDesc(**{**defaults, **fields})
+
+
+def to_float_desc(**fields):
+    """M = 2, K = 3, N = 4, two batches; a scale for each row and column, no zero points, no bias."""
+    defaults = {
+        "a_tensor": tensor("UINT8", 1, 2, 2, 3),
+        "a_scale_tensor": tensor("FLOAT32", 1, 1, 2, 1),
+        "b_tensor": tensor("INT8", 1, 2, 3, 4),
+        "b_scale_tensor": tensor("FLOAT32", 1, 1, 1, 4),
+        "output_tensor": tensor("FLOAT32", 1, 2, 2, 4),
+    }
+    return MatrixMultiplyIntegerToFloatOperatorDesc(**{**defaults, **fields})

@@ -9,8 +9,19 @@ from typing import Any
 
 from dmlcpu.runtime.isa import Isa, allowed
 
-# The folder whose table has an operator's kernels.
-FOLDERS = {"top_k": "top_k", "scatter_nd": "scatter_nd", "quantized_matmul": "gemm", "matmul_integer": "gemm"}
+# The folder whose table has an operator's kernels; search is no operator, but has kernels, too.
+FOLDERS = {
+    "top_k": "top_k",
+    "scatter_nd": "scatter_nd",
+    "quantized_matmul": "gemm",
+    "matmul_integer": "gemm",
+    "matmul_integer_to_float": "gemm",
+    "matmul_top_k": "gemm",
+    "quantize_linear": "quantize_linear",
+    "dequantize_linear": "quantize_linear",
+    "dynamic_quantize_linear": "quantize_linear",
+    "search": "search",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,23 @@ from dmlcpu.common.data_types import NUMBERS, QUANTIZED
 from dmlcpu.directml.operator_type import OperatorType
 
 if TYPE_CHECKING:  # `dmlcpu`'s names of the operators for type checkers, which cannot read the table
+    from dmlcpu.operators.dequantize_linear.descriptor import (
+        DequantizeOperatorDesc,
+        ElementWiseDequantizeLinearOperatorDesc,
+    )
+    from dmlcpu.operators.dequantize_linear.function import dequantize_linear
+    from dmlcpu.operators.dynamic_quantize_linear.descriptor import DynamicQuantizeLinearOperatorDesc
+    from dmlcpu.operators.dynamic_quantize_linear.function import DynamicQuantized, dynamic_quantize_linear
     from dmlcpu.operators.matmul_integer.descriptor import MatrixMultiplyIntegerOperatorDesc
     from dmlcpu.operators.matmul_integer.function import matmul_integer
+    from dmlcpu.operators.matmul_integer_to_float.descriptor import MatrixMultiplyIntegerToFloatOperatorDesc
+    from dmlcpu.operators.matmul_integer_to_float.function import matmul_integer_to_float
+    from dmlcpu.operators.matmul_top_k.function import MatmulTopK, matmul_top_k
+    from dmlcpu.operators.quantize_linear.descriptor import (
+        ElementWiseQuantizeLinearOperatorDesc,
+        QuantizeOperatorDesc,
+    )
+    from dmlcpu.operators.quantize_linear.function import quantize_linear
     from dmlcpu.operators.quantized_matmul.descriptor import QuantizedLinearMatrixMultiplyOperatorDesc
     from dmlcpu.operators.quantized_matmul.function import quantized_matmul
     from dmlcpu.operators.scatter_nd.descriptor import ScatterNDOperatorDesc
@@ -19,13 +34,26 @@ if TYPE_CHECKING:  # `dmlcpu`'s names of the operators for type checkers, which 
     from dmlcpu.operators.top_k.function import TopK, top_k
 
     __all__ = [
+        "DequantizeOperatorDesc",
+        "DynamicQuantizeLinearOperatorDesc",
+        "DynamicQuantized",
+        "ElementWiseDequantizeLinearOperatorDesc",
+        "ElementWiseQuantizeLinearOperatorDesc",
+        "MatmulTopK",
         "MatrixMultiplyIntegerOperatorDesc",
+        "MatrixMultiplyIntegerToFloatOperatorDesc",
+        "QuantizeOperatorDesc",
         "QuantizedLinearMatrixMultiplyOperatorDesc",
         "ScatterNDOperatorDesc",
         "TopK",
         "TopK1OperatorDesc",
         "TopKOperatorDesc",
+        "dequantize_linear",
+        "dynamic_quantize_linear",
         "matmul_integer",
+        "matmul_integer_to_float",
+        "matmul_top_k",
+        "quantize_linear",
         "quantized_matmul",
         "scatter_nd",
         "top_k",
@@ -48,7 +76,8 @@ class Operator:
     """
 
     name: str  # of its folder, its function, the reference, its page and its kernels
-    descs: Mapping[OperatorType, str]  # the classes that describe it to DirectML, all in its descriptor.py
+    # The classes that describe it to DirectML, all in its descriptor.py; none if DirectML has no such operator.
+    descs: Mapping[OperatorType, str]
     types: tuple[str, ...]  # that kernels are compiled for
     results: tuple[str, ...] = ("y",)  # their names
     result: str | None = None  # the class of the function's result, beside it, if that is not one array
@@ -105,7 +134,10 @@ class Operator:
         return "float32" if "float32" in self.types else self.types[0]
 
     def desc_examples(self) -> Iterator[tuple[Any, dict[str, Any]]]:
-        """Yield the typical type's first example as a desc of each operator type, with the inputs to bind to it."""
+        """Yield the typical type's first example as a desc of each operator type, with the inputs to bind to it.
+
+        An operator without descs has none.
+        """
         yield from self._module("examples").desc_examples()
 
     def homes(self) -> dict[str, str]:
@@ -138,6 +170,35 @@ OPERATORS = {
         ),
         Operator(
             "matmul_integer", {OperatorType.MATRIX_MULTIPLY_INTEGER: "MatrixMultiplyIntegerOperatorDesc"}, QUANTIZED
+        ),
+        Operator(
+            "matmul_integer_to_float",
+            {OperatorType.MATRIX_MULTIPLY_INTEGER_TO_FLOAT: "MatrixMultiplyIntegerToFloatOperatorDesc"},
+            QUANTIZED,
+        ),
+        Operator("matmul_top_k", {}, QUANTIZED, ("values", "indices"), result="MatmulTopK"),
+        Operator(
+            "quantize_linear",
+            {
+                OperatorType.ELEMENT_WISE_QUANTIZE_LINEAR: "ElementWiseQuantizeLinearOperatorDesc",
+                OperatorType.QUANTIZE: "QuantizeOperatorDesc",
+            },
+            ("float32", "float16", "bfloat16", "int32"),
+        ),
+        Operator(
+            "dequantize_linear",
+            {
+                OperatorType.ELEMENT_WISE_DEQUANTIZE_LINEAR: "ElementWiseDequantizeLinearOperatorDesc",
+                OperatorType.DEQUANTIZE: "DequantizeOperatorDesc",
+            },
+            (*QUANTIZED, "int16", "uint16", "int32", "uint32"),
+        ),
+        Operator(
+            "dynamic_quantize_linear",
+            {OperatorType.DYNAMIC_QUANTIZE_LINEAR: "DynamicQuantizeLinearOperatorDesc"},
+            ("float32", "float16", "bfloat16"),
+            ("y", "scale", "zero_point"),
+            result="DynamicQuantized",
         ),
     )
 }

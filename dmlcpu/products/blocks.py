@@ -42,7 +42,7 @@ def estimate(function: Callable[..., Any], check: Callable[..., Call], /, **argu
     """
     call = check(**bind(function, arguments, SOURCES))
     chosen = _plan(call) if can_compile() else None
-    operands = sum(map(_nbytes, (call.a, call.b, *parameters_of(call))))
+    operands = sum(map(nbytes_of, (call.a, call.b, *parameters_of(call), call.bias)))
     return Estimate(
         {"y": Tensor(call.shape, call.dtype)},
         operands + Tensor(call.matrix, call.dtype).nbytes + _workspace(call),
@@ -64,12 +64,12 @@ def run(
     if 0 in call.matrix:
         return
     cut = cut_within(call.operator, memory, _cuts(call), partial(_needs, call))
-    a = _matrices(arguments["a"], call.a)
-    left = read_blocks(a, (_part(a.shape, region, -1) for region in _regions(call, cut)), stopping)
+    a = as_matrices(arguments["a"], call.a)
+    left = read_blocks(a, (part_of(a.shape, region, -1) for region in _regions(call, cut)), stopping)
     right = _right_hand_sides(call, cut, arguments["b"], stopping)
     b, before, out, keeps = call.b, None, Buffer(), _keeps(call)
     for region, (_, rows) in zip(_regions(call, cut), left, strict=True):
-        of_b = _part(call.b.shape, region, -2)
+        of_b = part_of(call.b.shape, region, -2)
         if of_b != before:
             b, before = next(right), of_b
         result = out.array(extent(region), call.dtype)
@@ -88,8 +88,8 @@ def _keeps(call: Call) -> tuple[bool, bool]:
 
 def _part_of(call: Call, region: Region, a: Array, b: Rhs) -> Call:
     """Return the call that gives a region of the result; a and b: its rows and columns."""
-    parameters = zip(PARAMETERS, parameters_of(call), strict=True)
-    parts: dict[str, Any] = {name: each[_part(each.shape, region)] for name, each in parameters if each is not None}
+    parameters = zip((*PARAMETERS, "bias"), (*parameters_of(call), call.bias), strict=True)
+    parts: dict[str, Any] = {name: each[part_of(each.shape, region)] for name, each in parameters if each is not None}
     return call._replace(a=a, b=b, **parts)
 
 
@@ -107,7 +107,7 @@ class _Vector:
         return self._source.read((region[self._kept],), flat).reshape(extent(region))
 
 
-def _matrices(given: Any, matrices: Array) -> Source:
+def as_matrices(given: Any, matrices: Array) -> Source:
     """Return an operand as a Source of matrices."""
     source = as_source(given, matrices)
     return source if len(source.shape) > 1 else _Vector(source, matrices.shape)
@@ -116,18 +116,18 @@ def _matrices(given: Any, matrices: Array) -> Source:
 def _right_hand_sides(call: Call, cut: Cut, given: Any, stopping: Callable[[], bool]) -> Iterator[Rhs]:
     """Yield a right-hand side for each run of regions that share it, packed if several regions do."""
     b = call.b
-    wanted = (_part(b.shape, region, -2) for region in _regions(call, cut))
+    wanted = (part_of(b.shape, region, -2) for region in _regions(call, cut))
     regions = (region for region, _ in itertools.groupby(wanted))
     if isinstance(b, PackedMatrix):
         for region in regions:
-            yield _packed_part(b, region)
+            yield packed_part(b, region)
         return
     packs = _packs(call, cut)
-    for _, matrix in read_blocks(_matrices(given, b), regions, stopping):
+    for _, matrix in read_blocks(as_matrices(given, b), regions, stopping):
         yield pack_b(matrix) if packs else matrix
 
 
-def _packed_part(b: PackedMatrix, region: Region) -> PackedMatrix:
+def packed_part(b: PackedMatrix, region: Region) -> PackedMatrix:
     """Return one matrix of several that are packed."""
     batch = b.shape[:-2]
     each, place = math.prod(batch), 0
@@ -153,7 +153,7 @@ def _regions(call: Call, cut: Cut) -> Iterator[Region]:
         yield (*index, where, which)
 
 
-def _part(shape: Shape, region: Region, whole: int = 0) -> Region:
+def part_of(shape: Shape, region: Region, whole: int = 0) -> Region:
     """Return the region of an operand that a region of the result needs; whole: a dimension that it needs all of."""
     own = region[len(region) - len(shape) :]
     ends = [slice(0, n) if n == 1 else each for n, each in zip(shape, own, strict=True)]
@@ -183,16 +183,17 @@ def _needs(call: Call, cut: Cut) -> int:
     a, b = call.a, call.b
     depth, result = int(a.shape[-1]), (cut.rows, cut.columns)
     if isinstance(b, PackedMatrix):
-        right = _nbytes(b)
+        right = nbytes_of(b)
     else:
         padded = (depth + 3) * (cut.columns + NR) + 8 * (cut.columns + NR)
         several = cut.columns < call.matrix[-1] or math.prod(b.shape[:-2]) > 1
         right = (1 + several) * (depth * cut.columns + padded * _packs(call, cut))
     left = np.broadcast_to(np.zeros((), a.dtype), (cut.rows, depth))
     top = np.broadcast_to(np.zeros((), b.dtype), (depth, cut.columns))
-    parameters: dict[str, Any] = dict.fromkeys(PARAMETERS)
+    parameters: dict[str, Any] = dict.fromkeys((*PARAMETERS, "bias"))
+    copies = 0 if call.bias is None or call.bias.dtype == np.float32 else Tensor(result, np.dtype(np.float32)).nbytes
     workspace = _workspace(call._replace(a=left, b=top, matrix=result, **parameters))
-    return 2 * cut.rows * depth + right + Tensor(result, call.dtype).nbytes + workspace
+    return 2 * cut.rows * depth + right + Tensor(result, call.dtype).nbytes + copies + workspace
 
 
 def _workspace(call: Call) -> int:
@@ -200,7 +201,8 @@ def _workspace(call: Call) -> int:
     return CELL * chosen.workspace.cells if chosen else 0
 
 
-def _nbytes(operand: Any) -> int:
+def nbytes_of(operand: Any) -> int:
+    """Return the bytes of an operand, None for none."""
     if isinstance(operand, PackedMatrix):
         return int(operand.panels.nbytes + operand.sums.nbytes)
     return 0 if operand is None else int(operand.nbytes)
@@ -218,6 +220,7 @@ def _plan(call: Call) -> Plan | None:
         Layout(b.shape, (0,) * b.ndim if is_packed else strides_of(b), b.dtype),
         Layout(call.matrix, packed_strides(call.matrix, call.dtype.itemsize), call.dtype),
         tuple([None if each is None else each.shape for each in parameters_of(call)]),
+        None if call.bias is None else Layout(call.bias.shape, strides_of(call.bias), call.bias.dtype),
         *form_of(b),
         threads.budget(),
     )

@@ -25,10 +25,13 @@ def calls(dtype: str, **more: Any) -> Iterator[dict[str, Any]]:
 
 
 def desc_example(
-    desc_class: Any, parameters: Mapping[str, float], output: np.dtype[Any]
+    desc_class: Any, parameters: Mapping[str, float], output: np.dtype[Any], **more: Array
 ) -> tuple[OperatorDesc, dict[str, Array]]:
-    """Return a product of int8 matrices as a desc, with the inputs to bind: all but A are owned."""
-    a, constants = matrix(16, "int8"), {"b_tensor": matrix(64, "int8")}
+    """Return a product of int8 matrices as a desc, with the inputs to bind: all but A are owned.
+
+    more: tensors besides the matrices and the parameters.
+    """
+    a, constants = matrix(16, "int8"), {"b_tensor": matrix(64, "int8"), **more}
     for name, number in parameters.items():
         dtype = np.float32 if name.endswith("scale") else np.int8
         constants[f"{name.replace('y_', 'output_')}_tensor"] = np.array([[number]], dtype)

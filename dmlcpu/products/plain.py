@@ -1,4 +1,4 @@
-"""Products of packed arrays, with numbers or packed arrays of scales and zero points: what most calls are.
+"""Products of arrays into packed ones, with numbers or arrays of scales and zero points: what most calls are.
 
 Such a call looks up its numbers, as the kernels read them, and its plan. A look-up has the types and shapes of all
 arguments in its key, so the checks need not be repeated. Any other call gets None here, and takes the long way, as does
@@ -14,15 +14,25 @@ import numpy as np
 from dmlcpu.common.arguments import Array, check_output
 from dmlcpu.common.stand_ins import stand_in
 from dmlcpu.errors import DmlError
-from dmlcpu.kernels.gemm.scales import are_positive
 from dmlcpu.kernels.gemm.table import ROWS
 from dmlcpu.kernels.gemm.work import COUNTER
-from dmlcpu.products.operands import ABSENT, PARAMETERS, shapes_of
+from dmlcpu.kernels.scales import are_positive
+from dmlcpu.products.operands import ABSENT, PARAMETERS, bias_shape, shapes_of
 from dmlcpu.products.packing import PackedMatrix
-from dmlcpu.products.plan import BYTE, NO_BYTES, NO_CELLS, Layout, Plan, flat, plan, word_of
-from dmlcpu.products.quantization import Shape, check_matrix, check_scale, scale, spread, zero_point
+from dmlcpu.products.plan import BYTE, NO_BIAS, NO_BYTES, NO_CELLS, Layout, Plan, flat, plan, word_of
+from dmlcpu.products.quantization import (
+    Shape,
+    check_bias_shape,
+    check_matrix,
+    check_scale,
+    copy_scales,
+    copy_zero_points,
+    scale,
+    spread,
+    zero_point,
+)
 from dmlcpu.runtime.compilation import can_compile
-from dmlcpu.runtime.memory import PLAIN, frombuffer, packed_strides, spans_meet
+from dmlcpu.runtime.memory import PLAIN, frombuffer, packed_strides, spans_meet, words
 from dmlcpu.runtime.results import empty_result
 from dmlcpu.runtime.threads import Budget, budget, most
 
@@ -33,7 +43,6 @@ _NUMBERS = frozenset({int, float, type(None), type(ABSENT), *[np.dtype(code).typ
 _SCALES = (0, 2, 4)  # places among the parameters
 _ARRAY = np.ndarray  # is looked up in half the time
 _FLOAT = np.dtype(np.float32)
-_BYTES = {np.dtype(np.int8), np.dtype(np.uint8)}
 
 
 class _Numbers(NamedTuple):
@@ -53,76 +62,105 @@ class _Plain(NamedTuple):
 
 
 def multiply_plain(
-    operator: str, result_type: ResultType, a: Any, b: Any, parameters: tuple[Any, ...], out_dtype: Any, out: Any
+    operator: str,
+    result_type: ResultType,
+    a: Any,
+    b: Any,
+    parameters: tuple[Any, ...],
+    out_dtype: Any,
+    out: Any,
+    bias: Any = None,
 ) -> Array | None:
-    """Multiply packed arrays, or return None if a call has to be looked at more closely; parameters: in their order."""
-    if type(a) is not np.ndarray or a.flags.num & PLAIN != PLAIN or not can_compile():
+    """Multiply arrays, or return None if a call has to be looked at more closely; parameters: in their order."""
+    if not can_compile() or not _are_plain(a, b, bias, out):
         return None
-    if type(b) is PackedMatrix:
-        form, is_exact = b.layout, b.saturating == 0
-    elif type(b) is np.ndarray and b.flags.num & PLAIN == PLAIN:
-        form, is_exact = ROWS, False
-    else:
-        return None
+    strides = None if a.flags.num & PLAIN == PLAIN else a.strides
+    is_packed, added = type(b) is PackedMatrix, None if bias is None else bias.shape
+    form, is_exact = (b.layout, b.saturating == 0) if is_packed else (b.strides, False)
     arrays: list[tuple[int, Array]] = []
     try:
         if not _NUMBERS.issuperset(map(type, parameters)):
-            if out_dtype is not None:
+            if out_dtype is not None or type(parameters[-1]) not in _NUMBERS:
                 out_dtype = result_type(operator, out_dtype, parameters[-1], a.dtype)
-            elif type(parameters[-1]) is np.ndarray and parameters[-1].dtype in _BYTES:
-                out_dtype = parameters[-1].dtype
-            parameters = _without_arrays(parameters, (_FLOAT, a.dtype, _FLOAT, b.dtype, _FLOAT, out_dtype), arrays)
+            parameters = _without_arrays(
+                operator, parameters, (_FLOAT, a.dtype, _FLOAT, b.dtype, _FLOAT, out_dtype), arrays
+            )
         flats, shapes, dtype = _numbers(operator, result_type, a.dtype, b.dtype, out_dtype, *parameters)
         if arrays:
-            flats, shapes = _with_arrays(operator, flats, shapes, arrays)
-        call = (operator, a.shape, a.dtype, b.shape, b.dtype, form, is_exact, shapes, dtype)
+            flats, shapes = _with_arrays(operator, flats, shapes, arrays, parameters[4] is not ABSENT)
+        call = (operator, a.shape, strides, a.dtype, b.shape, b.dtype, form, is_exact, shapes, added, dtype)
         plain = _plain(*call, most())
         if plain and not plain.plan.is_single:
             plain = _plain(*call, budget())
     except (TypeError, DmlError):  # an argument of another kind, or refused: `check` says what is wrong with it
         return None
-    if plain is None or (out is not None and not _takes(operator, out, plain.shape, dtype, (a, b), arrays)):
+    if plain is None or (out is not None and not _takes(operator, out, plain.shape, dtype, (a, b, bias), arrays)):
         return None
     chosen, shape, word = plain
     result = empty_result(shape, dtype) if out is None else out
-    rhs = (frombuffer(b, BYTE), NO_CELLS, NO_CELLS) if form is ROWS else (NO_BYTES, b.panels, b.sums)
+    rhs = (NO_BYTES, b.panels, b.sums) if is_packed else (words(b, BYTE), NO_CELLS, NO_CELLS)
+    lhs = frombuffer(a, BYTE) if strides is None else words(a, BYTE)
     scratch = chosen.workspace.take()  # `run` written out: it would pack all arguments once more
     scratch[COUNTER] = 0
-    chosen.run(frombuffer(a, BYTE), *rhs, *flats, frombuffer(result, word), chosen.work, scratch)
+    y_bias = NO_BIAS if bias is None else frombuffer(bias, _FLOAT)
+    chosen.run(lhs, *rhs, *flats, y_bias, frombuffer(result, word), chosen.work, scratch)
     chosen.workspace.give_back(scratch)
     return result
 
 
-def _without_arrays(
-    parameters: tuple[Any, ...], kinds: tuple[Any, ...], arrays: list[tuple[int, Array]]
-) -> tuple[Any, ...]:
-    """Return parameters with numbers for arrays: 1 for those of several elements, which go into `arrays`.
+def _are_plain(a: Any, b: Any, bias: Any, out: Any) -> bool:
+    """Return whether operands are such that their types and shapes tell how kernels read them."""
+    if type(a) is not _ARRAY or not (type(b) is _ARRAY or type(b) is PackedMatrix):
+        return False
+    if out is not None and (type(out) is not _ARRAY or out.flags.num & PLAIN != PLAIN):
+        return False
+    return bias is None or (type(bias) is _ARRAY and bias.dtype is _FLOAT and bias.flags.num & PLAIN == PLAIN)
 
-    Raise TypeError if there is anything else among them.
+
+def _without_arrays(
+    operator: str, parameters: tuple[Any, ...], kinds: tuple[Any, ...], arrays: list[tuple[int, Array]]
+) -> tuple[Any, ...]:
+    """Return parameters with numbers for all others: 1 for those of several elements, which go into `arrays`.
+
+    kinds: their types. Raise an error if `check` has to look at one.
     """
     found = list(parameters)
     for place, (value, kind) in enumerate(zip(parameters, kinds, strict=True)):
-        if type(value) is _ARRAY and value.dtype is kind:
-            size = value.size
-            if size == 1:
-                found[place] = value.item()
-            elif size and value.flags.num & PLAIN == PLAIN:
-                found[place] = 1
-                arrays.append((place, value))
-        if type(found[place]) not in _NUMBERS:
-            raise TypeError(type(value))
+        if type(value) in _NUMBERS:
+            continue
+        if type(value) is _ARRAY and value.dtype is kind and value.flags.num & PLAIN == PLAIN:
+            array = value
+        elif place in _SCALES:
+            array = copy_scales(operator, PARAMETERS[place], value)
+        else:
+            array = copy_zero_points(operator, PARAMETERS[place], value, kind)
+        size = array.size
+        if size == 1:
+            found[place] = array.item()
+        elif size:
+            found[place] = 1
+            arrays.append((place, array))
+        else:
+            raise TypeError(f"{PARAMETERS[place]} is empty")
     return tuple(found)
 
 
 def _with_arrays(
-    operator: str, flats: tuple[Array, ...], shapes: tuple[Shape | None, ...], arrays: list[tuple[int, Array]]
+    operator: str,
+    flats: tuple[Array, ...],
+    shapes: tuple[Shape | None, ...],
+    arrays: list[tuple[int, Array]],
+    is_quantized: bool,
 ) -> tuple[tuple[Array, ...], tuple[Shape | None, ...]]:
-    """Return the flat parameters and their shapes with arrays in their places."""
+    """Return the flat parameters and their shapes with arrays in their places.
+
+    is_quantized: the result is, so scales have to be positive.
+    """
     every, each = list(flats), list(shapes)
     for place, array in arrays:
         if place in _SCALES:
             every[place] = words = frombuffer(array, _FLOAT)
-            if not are_positive(words):
+            if is_quantized and not are_positive(words):
                 check_scale(operator, PARAMETERS[place], array)
         else:
             every[place] = frombuffer(array, BYTE)
@@ -135,13 +173,11 @@ def _takes(
     out: Any,
     shape: Shape,
     dtype: np.dtype[Any],
-    matrices: tuple[Any, Any],
+    matrices: tuple[Any, Any, Any],
     arrays: list[tuple[int, Array]],
 ) -> bool:
-    """Return whether the result can be written to `out` at once: it is packed, and apart from all operands."""
-    if type(out) is not np.ndarray or check_output(operator, "out", out, shape, dtype) is not out:
-        return False
-    if out.flags.num & PLAIN != PLAIN:
+    """Return whether the result can be written to a packed `out` at once: it is apart from all operands."""
+    if check_output(operator, "out", out, shape, dtype) is not out:
         return False
     for other in (*matrices, *[array for _, array in arrays]) if arrays else matrices:
         if type(other) is _ARRAY and (other is out or spans_meet(out, other)):
@@ -161,7 +197,12 @@ def _numbers(
     found = []
     for place, (name, number) in enumerate(zip(PARAMETERS, numbers, strict=True)):
         if place in _SCALES:
-            found.append(None if number is ABSENT else scale(operator, name, number, (1, 1), rows=True))
+            if number == 0:
+                raise TypeError(f"{name} is 0 or -0, which a look-up takes for equal")
+            positive = numbers[4] is not ABSENT
+            found.append(
+                None if number is ABSENT else scale(operator, name, number, (1, 1), rows=True, positive=positive)
+            )
         else:
             dtype = (a_type, b_type, result)[place // 2]
             found.append(zero_point(operator, name, number, dtype, (1, 1), rows=True))
@@ -173,16 +214,23 @@ def _numbers(
 def _plain(
     operator: str,
     a_shape: Shape,
+    a_strides: Shape | None,
     a_type: np.dtype[Any],
     b_shape: Shape,
     b_type: np.dtype[Any],
-    form: str,
+    form: str | Shape,
     is_exact: bool,
     parameters: tuple[Shape | None, ...],
+    bias: Shape | None,
     dtype: np.dtype[Any],
     spent: Budget,
 ) -> _Plain | None:
-    """Return how products of such arrays are carried out, or None if there is nothing to do; parameters: shapes."""
+    """Return how products of such arrays are carried out, or None if there is nothing to do.
+
+    parameters, bias: shapes.
+
+    a_strides: None if a is packed; form: the layout of a packed matrix, else b's strides.
+    """
     if () in (a_shape, b_shape):  # which `check` refuses
         return None
     shapes = shapes_of(operator, a_shape, b_shape)
@@ -196,7 +244,14 @@ def _plain(
             for place, shape in enumerate(parameters)
         ]
     )
-    a = Layout(shapes.left, packed_strides(shapes.left), a_type)
-    b = Layout(shapes.right, packed_strides(shapes.right) if form == ROWS else (0,) * len(shapes.right), b_type)
+    left = packed_strides(a_shape) if a_strides is None else a_strides
+    layout, right = (form, (0,) * len(b_shape)) if isinstance(form, str) else (ROWS, form)
+    a = Layout(shapes.left, left if len(left) > 1 else (0, *left), a_type)
+    b = Layout(shapes.right, right if len(right) > 1 else (*right, 0), b_type)
     out = Layout(shapes.matrix, packed_strides(shapes.matrix, dtype.itemsize), dtype)
-    return _Plain(plan(operator, a, b, out, spreads, form, is_exact, spent), shapes.shape, word_of(dtype))
+    added = None
+    if bias is not None:
+        check_bias_shape(operator, bias, shapes.shape)
+        matrices = bias_shape(bias, len(a_shape), len(b_shape), len(shapes.shape))
+        added = Layout(matrices, packed_strides(matrices, _FLOAT.itemsize), _FLOAT)
+    return _Plain(plan(operator, a, b, out, spreads, added, layout, is_exact, spent), shapes.shape, word_of(dtype))

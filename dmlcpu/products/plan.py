@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.bound import Steps
 from dmlcpu.kernels import registry
-from dmlcpu.kernels.gemm.cut import SKINNY_SUMS, Cut, cut_skinny, cut_tiles
+from dmlcpu.kernels.gemm.cut import SKINNY_SUMS, Cut, cut_dots, cut_skinny, cut_tiles
 from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK
-from dmlcpu.kernels.gemm.scales import check_scales
 from dmlcpu.kernels.gemm.table import ROWS, Product
-from dmlcpu.kernels.gemm.work import COUNTER, NARROW, SHARES, WORK, Problem, groups_of, panels_of
+from dmlcpu.kernels.gemm.work import COUNTER, NARROW, SELECTION, SHARES, WORK, Problem, groups_of, panels_of
+from dmlcpu.kernels.scales import check_scales
 from dmlcpu.kernels.walk import merge, walk_of
 from dmlcpu.products.packing import PackedMatrix, broadcast_strides, lhs_sign_flip, matrix_fields, rhs_sign_flip
-from dmlcpu.runtime.kept_calls import kept_call, kept_call_if
+from dmlcpu.runtime.kept_calls import KeptCall, kept_call, kept_call_if
 from dmlcpu.runtime.memory import Workspace, second_level_cache, word_strides, words
 from dmlcpu.runtime.records import fill
 from dmlcpu.runtime.threads import Budget
@@ -37,7 +37,10 @@ _RUNS = 32
 # 4, two threads, AVX-512 and AVX2).
 _LEAST_SUMS = 2048
 BYTE = np.dtype(np.uint8)
+HALF_BITS = np.dtype(np.uint16)
 _ONE, _ZERO, NO_BYTES, NO_CELLS = np.ones(1, np.float32), np.zeros(1, BYTE), np.empty(0, BYTE), np.empty(0, np.int64)
+NO_BIAS = np.full(1, -0.0, np.float32)  # which changes no sum: 0 would change -0
+_NO_SELECTION = dict.fromkeys(SELECTION.names or (), 0)
 PARAMETERS = ("a_scale", "a_zero", "b_scale", "b_zero", "y_scale", "y_zero")
 
 
@@ -67,6 +70,7 @@ def plan(
     b: Layout,
     out: Layout,
     parameters: tuple[tuple[int, ...] | None, ...],
+    bias: Layout | None,
     b_layout: str,
     is_exact: bool,
     budget: Budget,
@@ -77,32 +81,28 @@ def plan(
     """
     *batch, rows, columns = out.shape
     problem = Problem(math.prod(batch), rows, columns, a.shape[-1], b.strides[-1])
-    product, reason = _kernel_for(operator, problem, b_layout, budget.kernel)
+    product, reason = kernel_for(operator, problem, b_layout, budget.kernel)
     is_packed = b_layout != ROWS
     has_forms = product.has_forms and not is_exact
-    cuts = (
-        _cut_skinny(problem, budget)
-        if product.is_skinny
-        else _cut_tiles(product, problem, is_packed, has_forms, budget)
-    )
-    threads, row_parts, column_parts, cut = cuts
+    threads, row_parts, column_parts, cut = cut_for(product, problem, is_packed, has_forms, budget)
     _log.debug("%s: %s by %s: %s (%s), %d parts", operator, a.shape, b.shape, product.name, reason, threads)
-    is_wide = problem.depth > NARROW and not (product.epilogue.wraps and out.dtype.itemsize == 4)
+    is_wide = problem.depth > NARROW and not (product.wraps and out.dtype.itemsize == 4)
     return Plan(
         product,
         threads == 1,
         product.kernel.for_parts(threads),
         fill(
             WORK,
-            **_sizes(problem, threads, row_parts, column_parts, cut, out.dtype),
-            **_arrays(a, b, out, parameters, is_packed, is_wide),
+            **size_fields(problem, threads, row_parts, column_parts, cut, out.dtype),
+            **array_fields(a, b, out, parameters, bias, is_packed, is_wide),
             is_exact=is_exact,
+            selection=_NO_SELECTION,
         ),
         Workspace(SHARES + threads * cut.share_cells),
     )
 
 
-def _kernel_for(operator: str, problem: Problem, b_layout: str, name: str | None) -> tuple[Product, str]:
+def kernel_for(operator: str, problem: Problem, b_layout: str, name: str | None) -> tuple[Product, str]:
     """Return the kernel that suits a product best, or the one of that name if it can do it, and why it is."""
     named = [row for row in registry.available(operator, "dot") if name in (None, row.name)]
     able: list[Product] = [row for row in named if row.supports(problem, b_layout)]
@@ -116,7 +116,7 @@ def _kernel_for(operator: str, problem: Problem, b_layout: str, name: str | None
     return product, f"{rows}B {b}: the highest instruction set that supports it"
 
 
-def _sizes(
+def size_fields(
     problem: Problem, threads: int, row_parts: int, column_parts: int, cut: Cut, dtype: np.dtype[Any]
 ) -> dict[str, Any]:
     """Return the fields of the work record that say what is multiplied, and how it is cut."""
@@ -138,8 +138,14 @@ def _sizes(
     }
 
 
-def _arrays(
-    a: Layout, b: Layout, out: Layout, parameters: tuple[tuple[int, ...] | None, ...], is_packed: bool, is_wide: bool
+def array_fields(
+    a: Layout,
+    b: Layout,
+    out: Layout,
+    parameters: tuple[tuple[int, ...] | None, ...],
+    bias: Layout | None,
+    is_packed: bool,
+    is_wide: bool,
 ) -> dict[str, Any]:
     """Return the fields of the work record that say where things lie, and what is the same for all rows."""
     ndim = len(out.shape)
@@ -147,14 +153,21 @@ def _arrays(
     steps = dict(zip(PARAMETERS, [strides[-2] or strides[-1] for strides in own], strict=True))
     out_strides = word_strides(out.strides, out.dtype.itemsize)
     b_batch = broadcast_strides(b.shape[:-2], ndim - 2) if is_packed else _batch_strides(b, ndim - 2)
+    bias_shape, bias_strides = _spread_bias(bias, ndim)
     sizes, *strides = merge(
-        out.shape[:-2], _batch_strides(a, ndim - 2), b_batch, out_strides[:-2], *[strides[:-2] for strides in own]
+        out.shape[:-2],
+        _batch_strides(a, ndim - 2),
+        b_batch,
+        out_strides[:-2],
+        bias_strides[:-2],
+        *[strides[:-2] for strides in own],
     )
     return {
         "walk": walk_of(sizes),
         "a": matrix_fields(a.shape, a.strides, strides[0]),
         "b": matrix_fields(b.shape, b.strides, strides[1]),
         "y": matrix_fields(out.shape, out_strides, strides[2]),
+        "y_bias": matrix_fields(bias_shape, bias_strides, strides[3]),
         "a_sign_flip": lhs_sign_flip(a.dtype),
         "b_sign_flip": rhs_sign_flip(b.dtype),
         "b_is_packed": is_packed,
@@ -163,8 +176,17 @@ def _arrays(
         "same_multiplier": steps["a_scale"] == steps["y_scale"] == 0,
         "same_rows": not any(steps[name] for name in ("a_scale", "a_zero", "y_scale", "y_zero")),
         "same_start": steps["a_zero"] == 0 and a.shape[-1] > 0 and not is_wide,
-        **{name: {"step": steps[name], "strides": along} for name, along in zip(PARAMETERS, strides[3:], strict=True)},
+        **{name: {"step": steps[name], "strides": along} for name, along in zip(PARAMETERS, strides[4:], strict=True)},
     }
+
+
+def _spread_bias(bias: Layout | None, ndim: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the shape of a bias, and its strides in items when it is broadcast to `ndim` dimensions."""
+    if bias is None:
+        return (1,) * ndim, (0,) * ndim
+    missing = ndim - len(bias.shape)
+    own = zip(bias.shape, word_strides(bias.strides, bias.dtype.itemsize), strict=True)
+    return (1,) * missing + bias.shape, (0,) * missing + tuple([stride if size > 1 else 0 for size, stride in own])
 
 
 def _batch_strides(layout: Layout, ndim: int) -> tuple[int, ...]:
@@ -174,8 +196,20 @@ def _batch_strides(layout: Layout, ndim: int) -> tuple[int, ...]:
     return (0,) * (ndim - len(own)) + tuple(stride if size > 1 else 0 for size, stride in pairs)
 
 
+def cut_for(
+    product: Product, problem: Problem, is_packed: bool, has_forms: bool, budget: Budget, by_rows: bool = False
+) -> tuple[int, int, int, Cut]:
+    """Cut a product; return threads, parts of the rows, parts of the columns, and how a share works.
+
+    by_rows: rows are cut where it takes as long as to cut columns.
+    """
+    if product.is_skinny:
+        return _cut_skinny(problem, product.reads_columns, budget)
+    return _cut_tiles(product, problem, is_packed, has_forms, by_rows, budget)
+
+
 def _cut_tiles(
-    product: Product, problem: Problem, is_packed: bool, has_forms: bool, budget: Budget
+    product: Product, problem: Problem, is_packed: bool, has_forms: bool, by_rows: bool, budget: Budget
 ) -> tuple[int, int, int, Cut]:
     """Cut a product of packed operands; return threads, parts of the rows, parts of the columns, and blocks."""
     batches, rows, columns, depth, _ = problem
@@ -185,7 +219,7 @@ def _cut_tiles(
     writing = rows * columns // 12 + 200  # and all that a product takes whatever its size
     work = batches * (rows * columns * depth // product.rate + reading + rows * depth // 8 + writing)
     threads = budget.parts(work, most=batches * tiles * panels)
-    row_parts, column_parts = parts_of(batches, tiles, panels, threads, not is_packed)
+    row_parts, column_parts = parts_of(batches, tiles, panels, threads, not is_packed, by_rows)
     while threads > 1 and batches * row_parts * column_parts < _TASKS * threads and 2 * column_parts <= panels:
         column_parts *= 2
     threads = min(threads, batches * row_parts * column_parts)
@@ -194,7 +228,7 @@ def _cut_tiles(
     return threads, row_parts, column_parts, cut
 
 
-def _cut_skinny(problem: Problem, budget: Budget) -> tuple[int, int, int, Cut]:
+def _cut_skinny(problem: Problem, reads_columns: bool, budget: Budget) -> tuple[int, int, int, Cut]:
     """Cut a product of few rows by columns, and these into blocks whose sums stay in the nearest caches."""
     batches, rows, columns, depth, _ = problem
     blocks = -(-columns // BLOCK)
@@ -205,17 +239,21 @@ def _cut_skinny(problem: Problem, budget: Budget) -> tuple[int, int, int, Cut]:
         if batches * column_parts >= threads and rows * columns < 2 * column_parts * _LEAST_SUMS:
             break
         column_parts *= 2
+    if reads_columns:
+        return min(threads, batches * column_parts), 1, column_parts, cut_dots(rows, columns, depth, column_parts)
     cut = cut_skinny(rows, columns, depth, column_parts, SKINNY_SUMS)
     return min(threads, batches * column_parts), 1, column_parts, cut
 
 
-def parts_of(batches: int, tiles: int, panels: int, threads: int, packs: bool) -> tuple[int, int]:
+def parts_of(
+    batches: int, tiles: int, panels: int, threads: int, packs: bool, by_rows: bool = False
+) -> tuple[int, int]:
     """Return into how many parts to cut rows and columns for the least time; parts of the rows pack b again."""
 
-    def time(parts: tuple[int, int]) -> tuple[int, int]:
+    def time(parts: tuple[int, int]) -> tuple[int, ...]:
         tasks = batches * parts[0] * parts[1]
         rows, columns = -(-tiles // parts[0]), -(-panels // parts[1])
-        return -(-tasks // threads) * columns * (rows + packs), tasks
+        return -(-tasks // threads) * columns * (rows + packs), tasks, parts[1] if by_rows else parts[0]
 
     counts = [1]
     while counts[-1] < threads:
@@ -226,18 +264,33 @@ def parts_of(batches: int, tiles: int, panels: int, threads: int, packs: bool) -
 
 
 def plan_for(
-    operator: str, a: Array, b: Array | PackedMatrix, parameters: tuple[Array | None, ...], out: Array, budget: Budget
+    operator: str,
+    a: Array,
+    b: Array | PackedMatrix,
+    parameters: tuple[Array | None, ...],
+    bias: Array | None,
+    out: Array,
+    budget: Budget,
 ) -> Plan:
     """Return the plan for checked matrices; parameters: in the kernels' order, None for those not there."""
     shapes = tuple([None if parameter is None else parameter.shape for parameter in parameters])
     a_layout, out_layout = Layout(a.shape, a.strides, a.dtype), Layout(out.shape, out.strides, out.dtype)
     b_layout = Layout(b.shape, (0,) * b.ndim if isinstance(b, PackedMatrix) else b.strides, b.dtype)
-    return plan(operator, a_layout, b_layout, out_layout, shapes, *form_of(b), budget)
+    bias_layout = None if bias is None else Layout(bias.shape, bias.strides, bias.dtype)
+    return plan(operator, a_layout, b_layout, out_layout, shapes, bias_layout, *form_of(b), budget)
 
 
-def words_of(a: Array, b: Array | PackedMatrix, parameters: tuple[Array | None, ...], out: Array) -> list[Array]:
+def words_of(
+    a: Array, b: Array | PackedMatrix, parameters: tuple[Array | None, ...], bias: Array | None, out: Array
+) -> list[Array]:
     """Return what the kernel reads and writes."""
-    return [bytes_of(a), *rhs(b), *[flat(parameter) for parameter in parameters], words(out, word_of(out.dtype))]
+    numbers = [flat(parameter) for parameter in parameters]
+    return [bytes_of(a), *rhs(b), *numbers, bias_words(bias), words(out, word_of(out.dtype))]
+
+
+def bias_words(bias: Array | None) -> Array:
+    """Return what the kernel reads of a bias, float32; None is none."""
+    return NO_BIAS if bias is None else words(bias, bias.dtype)
 
 
 def steps(
@@ -253,19 +306,13 @@ def steps(
             check()
         run(chosen, *arrays)
 
-    def alone(chosen: Plan) -> Callable[[], None] | None:
+    def alone(chosen: Plan) -> KeptCall | None:
         if not chosen.is_single:
             return None
         call = (chosen.kernel.kernel, *arrays, chosen.work, chosen.workspace.make())  # COUNTER is its first cell
         if check is None:
             return kept_call(*call)
-        checked = kept_call_if(check_scales, (*scales, *[_ONE] * (3 - len(scales)), np.zeros(1, np.int64)), *call)
-
-        def again() -> None:
-            while not checked():  # and `check` raises, unless another thread has made the scales good again
-                check()
-
-        return again
+        return kept_call_if(check_scales, (*scales, *[_ONE] * (3 - len(scales)), np.zeros(1, np.int64)), *call)
 
     return Steps(plan_within, planned, alone)
 
@@ -276,8 +323,8 @@ def form_of(b: Array | PackedMatrix | None) -> tuple[str, bool]:
 
 
 def word_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return what the kernels see elements of a type as: bytes without sign, the others as they are."""
-    return BYTE if dtype.itemsize == 1 else dtype
+    """Return what the kernels see elements of a type as: bytes without sign, bits of float16, others as they are."""
+    return BYTE if dtype.itemsize == 1 else HALF_BITS if dtype == np.float16 else dtype
 
 
 def run(chosen: Plan, *arrays: Array) -> None:

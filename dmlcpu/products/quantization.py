@@ -8,13 +8,14 @@ import numpy as np
 from dmlcpu.common.arguments import Array, as_array, as_dtype, check_type, type_name
 from dmlcpu.common.data_types import QUANTIZED
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
-from dmlcpu.kernels.gemm.scales import are_positive
+from dmlcpu.kernels.scales import are_positive
 from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.memory import PLAIN, frombuffer
 
 Shape = tuple[int, ...]
 
 _QUANTIZED = {np.dtype(name).num for name in QUANTIZED}
+_BIAS = ("float32", "float16")
 _FLOATS = (float, np.float32, np.float64)
 _TINY, _HUGE = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 
@@ -55,20 +56,28 @@ def output_type(operator: str, out_dtype: Any, y_zero_point: Any, default: np.dt
     return as_dtype(operator, "out_dtype", out_dtype, QUANTIZED)
 
 
-def scale(operator: str, field: str, value: Any, shape: Shape, *, rows: bool) -> Array:
-    """Return a scale as float32 in a shape that broadcasts to `shape`: (..., M, 1) of rows, else (..., 1, N)."""
+def scale(operator: str, field: str, value: Any, shape: Shape, *, rows: bool, positive: bool = True) -> Array:
+    """Return a scale as float32 in a shape that broadcasts to `shape`: (..., M, 1) of rows, else (..., 1, N).
+
+    positive: it has to be positive and finite.
+    """
     if type(value) in _FLOATS and _TINY < value < _HUGE:  # an ordinary number needs no further check
         return _number(float(value), "f")
+    array = copy_scales(operator, field, value)
+    if positive:
+        check_scale(operator, field, array)
+    return spread(operator, field, array, shape, rows)
+
+
+def copy_scales(operator: str, field: str, value: Any) -> Array:
+    """Return a copy of scales as float32: an output that shares their memory must not change them."""
     array = as_array(operator, field, value)
     if array.dtype.kind not in "fiu" and type_name(array.dtype) != "bfloat16":
         raise UnsupportedError(operator, f"{field}.dtype", str(array.dtype), "floating types")
     if array.dtype == np.float32:
-        array = array.copy()  # an output that shares its memory must not change it
-    else:
-        with np.errstate(all="ignore"):  # a number that overflows is refused as infinite
-            array = array.astype(np.float32)
-    check_scale(operator, field, array)
-    return spread(operator, field, array, shape, rows)
+        return array.copy()
+    with np.errstate(all="ignore"):  # a number that overflows is refused as infinite
+        return array.astype(np.float32, order="C")
 
 
 @functools.lru_cache(maxsize=1024)
@@ -87,16 +96,43 @@ def zero_point(
         0 <= value < 256 if dtype == np.uint8 else -128 <= value < 128
     ):
         return _number(int(value), dtype.char)
+    return spread(operator, field, copy_zero_points(operator, field, value, dtype), shape, rows)
+
+
+def copy_zero_points(operator: str, field: str, value: Any, dtype: np.dtype[Any]) -> Array:
+    """Return a copy of zero points in their tensor's type."""
     array = as_array(operator, field, value)
     if array.dtype == dtype:
-        return spread(operator, field, array.copy(), shape, rows)  # as with scales
+        return array.copy()
     if array.dtype.kind not in "iu" or type_name(array.dtype) in QUANTIZED:
         raise UnsupportedError(operator, f"{field}.dtype", str(array.dtype), f"{dtype} (its tensor's type)")
     limits = np.iinfo(dtype)
     bad = (array < limits.min) | (array > limits.max)
     if bad.any():
         raise _bad_element(operator, field, array, bad, f"{limits.min} to {limits.max} ({dtype})")
-    return spread(operator, field, array.astype(dtype), shape, rows)
+    return array.astype(dtype, order="C")
+
+
+def check_bias(operator: str, value: Any, shape: Shape) -> Array:
+    """Return a bias as float32 or float16 in a shape that broadcasts to the result's, or refuse it."""
+    array = as_array(operator, "bias", value)
+    if type_name(array.dtype) not in _BIAS:
+        if hasattr(value, "dtype") or array.dtype.kind not in "fiu":
+            check_type(operator, "bias", array.dtype, _BIAS)
+        with np.errstate(over="ignore"):
+            array = array.astype(np.float32)
+    check_bias_shape(operator, array.shape, shape)
+    return array
+
+
+def check_bias_shape(operator: str, bias: Shape, shape: Shape) -> None:
+    """Refuse the shape of a bias that does not broadcast to the result's."""
+    try:
+        fits = np.broadcast_shapes(bias, shape) == shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise BindingError(operator, "bias.shape", str(bias), f"a shape that broadcasts to {shape}")
 
 
 def check_scale(operator: str, field: str, array: Array) -> None:

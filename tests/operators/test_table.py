@@ -110,7 +110,7 @@ def test_examples_need_no_more_than_numpy(name):
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_every_operator_has_all_its_files(name):
-    parts = ("__init__", "function", "descriptor", "blocks", "examples")
+    parts = ("__init__", "function", *(["descriptor"] if OPERATORS[name].descs else []), "blocks", "examples")
     files = [f"dmlcpu/operators/{name}/{part}.py" for part in parts]
     files += [f"docs/operators/{name}.rst", f"tests/operators/{name}/test_{name}.py"]
     assert [file for file in files if not (ROOT / file).exists()] == []
@@ -163,7 +163,7 @@ def test_descs_are_frozen_slotted_hashable_values(operator_type):
     (desc, _), (again, _) = described(operator_type), described(operator_type)
     for field, value in desc.tensors():
         with pytest.raises(FrozenInstanceError):
-            setattr(desc, field.name, value)
+            setattr(desc, field.name.partition("[")[0], value)
     assert not hasattr(desc, "__dict__")
     assert desc == again
     assert hash(desc) == hash(again)

@@ -1,4 +1,4 @@
-"""Products in blocks, of both operators."""
+"""Products in blocks, of all operators."""
 
 from importlib import import_module
 
@@ -29,6 +29,7 @@ PARAMETERS = {
         "y_scale": 8.0,
         "y_zero_point": 3,
     },
+    "matmul_integer_to_float": {"a_scale": 0.5, "a_zero_point": None, "b_scale": -0.25, "b_zero_point": 3, "bias": 2.5},
 }
 each_operator = pytest.mark.parametrize("operator", PARAMETERS)
 
@@ -41,7 +42,10 @@ def expected(operator, a, b):
     return (getattr(reference, operator)(a=a, b=b, **PARAMETERS[operator]),)
 
 
-@pytest.mark.parametrize(("operator", "dtype"), [("matmul_integer", "int32"), ("quantized_matmul", "uint8")])
+@pytest.mark.parametrize(
+    ("operator", "dtype"),
+    [("matmul_integer", "int32"), ("quantized_matmul", "uint8"), ("matmul_integer_to_float", "float32")],
+)
 def test_shapes_and_types_are_found_without_reading(operator, dtype):
     a, b = Unreadable(np.zeros((2, 5, 6), np.uint8)), Unreadable(np.zeros((6, 7), np.int8))
     estimate, arguments = OPERATORS[operator].blocks.estimate, {"a": a, "b": b, **PARAMETERS[operator]}
@@ -59,6 +63,9 @@ def test_shapes_and_types_are_found_without_reading(operator, dtype):
         ("matmul_integer", {"out_dtype": "int16"}, UnsupportedError, "out_dtype is int16"),
         ("matmul_integer", {"b": np.zeros((5, 7), np.int8)}, BindingError, "b.shape"),
         ("matmul_integer", {"a": np.zeros((5, 6), np.int16)}, DmlError, "a.dtype is int16"),
+        ("matmul_integer_to_float", {"bias": np.zeros(3, np.float32)}, BindingError, r"bias.shape is \(3,\)"),
+        ("matmul_integer_to_float", {"bias": np.zeros(7)}, UnsupportedError, "bias.dtype is float64"),
+        ("matmul_integer_to_float", {"out_dtype": "int8"}, UnsupportedError, "out_dtype is int8"),
         ("quantized_matmul", {"y_scale": float("nan")}, DmlError, "y_scale is nan"),
         ("quantized_matmul", {"a_scale": [1.0, 0.0, 1.0, 1.0, 1.0]}, DmlError, r"a_scale\[1\] is 0.0"),
         ("quantized_matmul", {"y_zero_point": [1, 2]}, BindingError, "y_zero_point.shape"),

@@ -1,10 +1,10 @@
-"""Descs of products, of both operators; what is particular to one is tested beside it."""
+"""Descs of products, of all operators; what is particular to one is tested beside it."""
 
 import itertools
 
 import numpy as np
 import pytest
-from desc_builders import OWNED, described, integer_desc, quantized_desc, tensor
+from desc_builders import OWNED, described, integer_desc, quantized_desc, tensor, to_float_desc
 
 import dmlcpu
 from dmlcpu import compile_operator
@@ -12,7 +12,16 @@ from dmlcpu.errors import InvalidDescriptorError
 from dmlcpu.operators import OPERATORS
 from dmlcpu.products import descriptor
 
-BUILDERS = {"matmul_integer": integer_desc, "quantized_matmul": quantized_desc}
+BUILDERS = {
+    "matmul_integer": integer_desc,
+    "quantized_matmul": quantized_desc,
+    "matmul_integer_to_float": to_float_desc,
+}
+NAMES = {
+    "matmul_integer": "MATRIX_MULTIPLY_INTEGER",
+    "quantized_matmul": "QUANTIZED_LINEAR_MATRIX_MULTIPLY",
+    "matmul_integer_to_float": "MATRIX_MULTIPLY_INTEGER_TO_FLOAT",
+}
 each_operator = pytest.mark.parametrize("operator", BUILDERS)
 
 
@@ -35,14 +44,13 @@ def operands(operator, types, a_shape, b_shape, by_scale, by_zero):
         "output_scale_tensor": scales[2] * 500,
         "output_zero_point_tensor": numbers(y_type, row),
     }
-    return arrays if operator == "quantized_matmul" else {n: arrays[n] for n in arrays if n in INTEGER_TENSORS}
-
-
-INTEGER_TENSORS = ("a_tensor", "a_zero_point_tensor", "b_tensor", "b_zero_point_tensor")
+    unwanted = {"matmul_integer": ("scale", "output"), "matmul_integer_to_float": ("output",)}.get(operator, ())
+    return {name: array for name, array in arrays.items() if not any(part in name for part in unwanted)}
 
 
 def compiled(operator, arrays, y_type, *sizes):
-    output = tensor("INT32" if operator == "matmul_integer" else y_type.upper(), *sizes)
+    types = {"matmul_integer": "INT32", "matmul_integer_to_float": "FLOAT32"}
+    output = tensor(types.get(operator, y_type.upper()), *sizes)
     return compile_operator(BUILDERS[operator](**described(arrays), output_tensor=output))
 
 
@@ -59,7 +67,7 @@ def test_all_signs_against_the_reference(operator, types, per):
     by_scale, by_zero = one if per == "tensor" else each, each if per == "row and column" else one
     arrays = operands(operator, types, (B, C, M, K), (B, C, K, N), by_scale, by_zero)
     run, y = compiled(operator, arrays, types[2], B, C, M, N), expected(operator, arrays)
-    np.testing.assert_array_equal(run(**arrays), y, strict=operator == "matmul_integer")
+    np.testing.assert_array_equal(run(**arrays), y, strict=operator != "quantized_matmul")
     backwards = {name: array[..., ::-1].copy()[..., ::-1] for name, array in arrays.items()}  # not packed
     np.testing.assert_array_equal(run(**backwards), y)
 
@@ -160,10 +168,10 @@ REFUSED = [
 def test_contradictions_are_refused(operator, fields, message):
     with pytest.raises(InvalidDescriptorError) as caught:
         BUILDERS[operator](**fields)
-    name = "MATRIX_MULTIPLY_INTEGER" if operator == "matmul_integer" else "QUANTIZED_LINEAR_MATRIX_MULTIPLY"
-    assert str(caught.value) == f"DML_OPERATOR_{name}: {message}"
+    assert str(caught.value) == f"DML_OPERATOR_{NAMES[operator]}: {message}"
 
 
 def test_the_numbers_are_directmls():
     assert dmlcpu.OperatorType.MATRIX_MULTIPLY_INTEGER == 117
     assert dmlcpu.OperatorType.QUANTIZED_LINEAR_MATRIX_MULTIPLY == 118
+    assert dmlcpu.OperatorType.MATRIX_MULTIPLY_INTEGER_TO_FLOAT == 170

@@ -1,4 +1,4 @@
-"""Operands and outputs of products, of both operators; results are tested beside each."""
+"""Operands and outputs of products, of all operators; results are tested beside each."""
 
 import numpy as np
 import pytest
@@ -9,10 +9,11 @@ from dmlcpu.operators import OPERATORS
 
 A = np.array([[10, 20], [30, 40]], np.uint8)
 B = np.array([[1, -1], [2, -2]], np.int8)
-# With these both operators give the same numbers.
+# With these all operators give the same numbers.
 OTHERS = {
     "matmul_integer": {"out_dtype": "int32"},
     "quantized_matmul": {"a_scale": 1, "b_scale": 1, "y_scale": 1, "y_zero_point": None, "out_dtype": "int8"},
+    "matmul_integer_to_float": {"a_scale": 1, "b_scale": 1, "out_dtype": "float32"},
 }
 each_operator = pytest.mark.parametrize("operator", OTHERS)
 
@@ -24,7 +25,12 @@ def product(operator, a=A, b=B, **changed):
 
 @pytest.mark.parametrize("a_shape", [(0, 4), (3, 0), (2, 0, 4), (0, 3, 4)])
 @pytest.mark.parametrize(
-    ("operator", "more", "value"), [("matmul_integer", {}, 0), ("quantized_matmul", {"y_zero_point": -7}, -7)]
+    ("operator", "more", "value"),
+    [
+        ("matmul_integer", {}, 0),
+        ("quantized_matmul", {"y_zero_point": -7}, -7),
+        ("matmul_integer_to_float", {"bias": 3}, 3),
+    ],
 )
 def test_empty_operands_give_zero(operator, more, value, a_shape):
     y = product(operator, np.zeros(a_shape, np.uint8), np.zeros((a_shape[-1], 2), np.int8), b_zero_point=5, **more)

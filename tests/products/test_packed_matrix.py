@@ -51,3 +51,14 @@ def test_another_layout_is_refused():
     packed = dmlcpu.pack_b(WEIGHTS)
     with pytest.raises(UnsupportedError, match="pack_b: layout is s8_k8; allowed: s8_k4_n32"):
         PackedMatrix(packed.shape, packed.dtype, "s8_k8", packed.panels, packed.sums)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("shape", [(1, 64), (31, 200), (32, 63), (33, 64), (100, 65), (64, 700)])
+def test_contiguous_columns_are_packed_like_contiguous_rows(shape, dtype):
+    limits = np.iinfo(dtype)
+    vectors = np.random.default_rng(0).integers(limits.min, limits.max, shape, dtype, endpoint=True)
+    packed, right = dmlcpu.pack_b(vectors.T), dmlcpu.pack_b(np.ascontiguousarray(vectors.T))
+    assert packed.panels.tobytes() == right.panels.tobytes()
+    assert packed.sums.tolist() == right.sums.tolist()
+    assert packed.saturating == right.saturating

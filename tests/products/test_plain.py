@@ -168,6 +168,18 @@ def test_plain_calls_are_looked_up(monkeypatch):
         assert dmlcpu.quantized_matmul(*each, out=np.empty((2, 2), np.uint8)).tolist() == right
 
 
+@pytest.mark.parametrize(
+    "layout", [lambda x: np.repeat(x, 2, axis=0)[::2], np.asfortranarray, lambda x: x[::-1].copy()[::-1]]
+)
+def test_views_are_looked_up_by_their_strides(monkeypatch, layout):
+    scales = np.array([0.5, 0.25])
+    expected = reference.quantized_matmul(A, 0.5, 3, B, scales, [1, 2], 9.0, 9)
+    given = (layout(A), 0.5, 3, layout(B), scales, [1, 2], 9.0, 9)
+    for _ in range(2):
+        np.testing.assert_array_equal(dmlcpu.quantized_matmul(*given), expected, strict=True)
+        monkeypatch.setattr("dmlcpu.operators.quantized_matmul.function.check", None)
+
+
 def test_look_ups_are_limited():
     for name in ("_numbers", "_plain"):
         assert getattr(plain, name).cache_info().maxsize == 1024

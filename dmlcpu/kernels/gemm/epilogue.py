@@ -12,13 +12,16 @@ import numpy as np
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR
 from dmlcpu.kernels.gemm.microkernels.rows import (
     copy_bytes,
+    copy_elements,
     load_scales,
+    multiply_row,
     requantize,
     scale_row,
     store_elements,
+    store_floats,
     store_rows,
 )
-from dmlcpu.runtime.intrinsics import either
+from dmlcpu.runtime.intrinsics import as_words, either, prefetch_rows
 from dmlcpu.runtime.jit import device
 
 
@@ -29,6 +32,8 @@ class Tile(NamedTuple):
     column: int  # the first, in the block
     columns: int  # that are written
     place: int  # of its first element in y
+    bias: int  # of its first element in y_bias
+    part: int  # the share that computes it
 
 
 class Epilogue(NamedTuple):
@@ -38,13 +43,18 @@ class Epilogue(NamedTuple):
     wraps: bool  # an int32 y gets sums modulo 2**32, which int32 accumulators hold for any K
     prepare_columns: Callable[..., Any]  # (first, count, origin, arrays, work, columns)
     prepare_rows: Callable[..., Any]  # (first, last, height, origin, arrays, work, rows); once, if all rows are alike
-    # (acc, tile, y, work, space); acc: int32, or float64 if sums are wide. All arrays would be copied for each tile.
+    # (acc, tile, y, y_bias, work, space); acc: int32, or float64 if sums are wide. All arrays would be copied.
     epilogue: Callable[..., Any]
+    prefetch_rows: Callable[..., Any] = prefetch_rows  # (y, place, step, rows), before the sums of a tile are formed
 
     def names(self) -> dict[str, Callable[..., Any]]:
         """Return the names that a variant replaces."""
         functions = self._asdict()
         return {name: functions[name] for name in ("prepare_columns", "prepare_rows", "epilogue")}
+
+    def names_of_tiles(self) -> dict[str, Callable[..., Any]]:
+        """Return the names that a variant of a product of tiles replaces."""
+        return {**self.names(), "prefetch_rows": self.prefetch_rows}
 
 
 @device
@@ -74,7 +84,7 @@ def load_limits(first, last, height, origin, arrays, work, rows):
 
 
 @device
-def requantized(acc, tile, y, work, space):
+def requantized(acc, tile, y, y_bias, work, space):
     """Write round(clip(float32(sum) * multiplier)) + zero point, bytes."""
     rows, is_one = space.rows, work.same_multiplier != 0
     for row in range(0 if is_one else tile.rows):
@@ -105,7 +115,7 @@ def need_no_rows(first, last, height, origin, arrays, work, rows):
 
 
 @device
-def stored(acc, tile, y, work, space):
+def stored(acc, tile, y, y_bias, work, space):
     """Write the sums: modulo 2**32 if y is int32, exact if it is int64."""
     if tile.columns == NR and work.y.column == 1:
         store_rows(acc, tile.rows, y, tile.place, work.y.row)
@@ -114,6 +124,49 @@ def stored(acc, tile, y, work, space):
         store_elements(acc, row * NR, tile.columns, y, tile.place + row * work.y.row, work.y.column)
 
 
-# QUANTIZED_LINEAR_MATRIX_MULTIPLY, and MATRIX_MULTIPLY_INTEGER.
+@device
+def load_factors(first, count, origin, arrays, work, columns):
+    """Fill scales and bias of `count` columns from `first` on, as far as they are the same for all rows."""
+    place, step, there = origin.b_scale + first * work.b_scale.step, work.b_scale.step, min(count, work.N - first)
+    load_scales(arrays.b_scale, place, step, there, columns.scale)
+    if work.y_bias.row == 0:
+        place, step = origin.y_bias + first * work.y_bias.column, work.y_bias.column
+        load_scales(arrays.y_bias, place, step, there, columns.y_bias)
+    for j in range(there, count):
+        columns.scale[j] = columns.y_bias[j] = 0
+    if work.same_multiplier:
+        for j in range(0, count, NR):
+            multiply_row(columns.scale, j, arrays.a_scale[origin.a_scale], columns.scale, j)
+
+
+@device
+def load_row_scales(first, last, height, origin, arrays, work, rows):
+    """Fill scales of `height` rows from `first` on; the last row is repeated."""
+    for i in range(height):
+        rows.a_scale[i] = arrays.a_scale[origin.a_scale + min(first + i, last - 1) * work.a_scale.step]
+
+
+@device
+def to_float(acc, tile, y, y_bias, work, space):
+    """Write float32(sum) * multiplier + bias, float32 or the bits of float16."""
+    is_one, all_columns = work.same_multiplier != 0, tile.columns == NR
+    for row in range(0 if is_one else tile.rows):
+        multiply_row(space.columns.scale, tile.column, space.rows.a_scale[row], space.multipliers, row * NR)
+    multipliers, step = either(is_one, space.columns.scale, tile.column, space.multipliers), 0 if is_one else NR
+    same_bias, bias_lies = work.y_bias.row == 0, all_columns and work.y_bias.column == 1
+    for row in range(0 if same_bias or bias_lies else tile.rows):
+        place = tile.bias + row * work.y_bias.row
+        copy_elements(y_bias, place, work.y_bias.column, tile.columns, space.y_bias, row * NR, 1)
+    of_rows, row_step = either(bias_lies, y_bias, tile.bias, space.y_bias), work.y_bias.row if bias_lies else NR
+    bias, bias_step = either(same_bias, space.columns.y_bias, tile.column, of_rows), 0 if same_bias else row_step
+    is_whole, apart = all_columns and work.y.column == 1, as_words(space.floats, 0, y)  # whole rows go to y directly
+    target, target_step = either(is_whole, y, tile.place, apart), work.y.row if is_whole else NR
+    store_floats(acc, tile.rows, multipliers, step, bias, bias_step, target, target_step)
+    for row in range(0 if is_whole else tile.rows):
+        copy_elements(apart, row * NR, 1, tile.columns, y, tile.place + row * work.y.row, work.y.column)
+
+
+# QUANTIZED_LINEAR_MATRIX_MULTIPLY, MATRIX_MULTIPLY_INTEGER, and MATRIX_MULTIPLY_INTEGER_TO_FLOAT.
 REQUANTIZE = Epilogue("", False, load_multipliers, load_limits, requantized)
 SUMS = Epilogue("_s32", True, need_no_columns, need_no_rows, stored)
+TO_FLOAT = Epilogue("_f32", False, load_factors, load_row_scales, to_float)

@@ -162,5 +162,5 @@ def make_formed_product(microkernel: Microkernel, using: Epilogue) -> Kernel:
         has_form=has_form,
         multiply_tile=specialized(multiply_tile, **dots),
         complete=complete,
-        **using.names(),
+        **using.names_of_tiles(),
     )

@@ -9,7 +9,7 @@ import numpy as np
 
 from dmlcpu.kernels.gemm.microkernels.forms import count_saturating
 from dmlcpu.kernels.gemm.microkernels.microkernel import KC, NR, ROW_STEP
-from dmlcpu.kernels.gemm.microkernels.packing import STEP, load_word, pack_groups, pack_words, sum_of_words
+from dmlcpu.kernels.gemm.microkernels.packing import STEP, load_word, pack_groups, pack_lines, pack_words, sum_of_words
 from dmlcpu.kernels.gemm.work import MATRIX, groups_of, panels_of
 from dmlcpu.kernels.walk import WALK, offset, share
 from dmlcpu.runtime.intrinsics import as_words
@@ -73,15 +73,16 @@ def pack_panels(b, place, first, last, N, K, matrix, sign_flip, words, sums, cou
     `counts` holds: see forms.py.
     """
     groups, saturating = groups_of(K), 0
+    length = max(groups, 1) if matrix.row == 1 else RUN  # contiguous columns are read to their ends
     for j in range((last - first) * NR):
         sums[j] = 0
-    for run in range(0, groups, RUN):
+    for run in range(0, groups, length):
         for panel in range(first, last):
             number, width = panel - first, min(NR, N - panel * NR)
-            pack_run(b, place + panel * NR * matrix.column, run, min(run + RUN, groups), width, K, matrix, sign_flip,
+            pack_run(b, place + panel * NR * matrix.column, run, min(run + length, groups), width, K, matrix, sign_flip,
                      as_words(words, number * groups * NR, words), as_words(sums, number * NR, sums))  # fmt: skip
             if counts:
-                there = (min(run + RUN, groups) - run) * NR
+                there = (min(run + length, groups) - run) * NR
                 saturating += count_saturating(words, (number * groups + run) * NR, there // STEP)
     return saturating
 
@@ -114,9 +115,13 @@ def pack_run(b, place, first, last, width, K, matrix, sign_flip, words, sums):
 @device
 def pack_columns(b, place, first, last, matrix, sign_flip, words, sums):
     """Pack whole groups of columns whose bytes are contiguous; add to the sums."""
+    lines = (last - first) // STEP
+    for j in range(0, NR, STEP):
+        here = place + j * matrix.column + 4 * first
+        pack_lines(b, here, matrix.column, lines, sign_flip, words, first * NR + j, sums, j)
     flips = EVERY_HIGH_BIT if sign_flip else np.uint32(0)
     for j in range(NR):
-        for group in range(first, last):
+        for group in range(first + lines * STEP, last):
             word = load_word(b, place + j * matrix.column + 4 * group) ^ flips
             words[group * NR + j] = word
             sums[j] += sum_of_bytes(word ^ EVERY_HIGH_BIT) - 512

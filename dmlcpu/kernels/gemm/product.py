@@ -46,7 +46,7 @@ def nothing():
 begin = end = nothing
 
 
-BYTES = 0  # the number of the only form, but for products of forms.py
+BYTES = 0  # the number of the usual form; forms.py has others
 
 
 class Form(NamedTuple):
@@ -183,12 +183,13 @@ def run_block(task, block, has_rows, part, origin, arrays, work, scratch):
             prepare_rows(row, task.last_row, MR, origin, arrays, work, space.rows)
         for panel in range(block.first, block.last):
             place = origin.y + row * work.y.row + panel * NR * work.y.column
-            tile = Tile(count, (panel - block.first) * NR, min(NR, work.N - panel * NR), place)
-            run_tile(tile, height, lhs, row_sums, block, arrays.y, work, space)
+            bias = origin.y_bias + row * work.y_bias.row + panel * NR * work.y_bias.column
+            tile = Tile(count, (panel - block.first) * NR, min(NR, work.N - panel * NR), place, bias, part)
+            run_tile(tile, height, lhs, row_sums, block, arrays.y, arrays.y_bias, work, space)
 
 
 @inlined
-def run_tile(tile, height, lhs, row_sums, block, y, work, space):
+def run_tile(tile, height, lhs, row_sums, block, y, y_bias, work, space):
     """Form the sums of a tile and hand them to the epilogue."""
     prefetch_rows(y, tile.place, work.y.row, tile.rows)  # they arrive while the sums are formed
     if work.is_wide:
@@ -197,9 +198,9 @@ def run_tile(tile, height, lhs, row_sums, block, y, work, space):
         start(height, tile.column, row_sums, block.has_b_zero, work, space)
     accumulate(tile.column, height, lhs, block, work, space)
     if work.is_wide:
-        epilogue(space.wide, tile, y, work, space)
+        epilogue(space.wide, tile, y, y_bias, work, space)
     else:
-        epilogue(space.acc, tile, y, work, space)
+        epilogue(space.acc, tile, y, y_bias, work, space)
 
 
 @inlined
@@ -226,14 +227,14 @@ def widen(height, acc, wide):
             acc[row, column] = 0
 
 
-def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, y, works,
-            scratch):  # fmt: skip
+def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, y_bias, y,
+            works, scratch):  # fmt: skip
     """Take runs of tasks until none is left, because cores are not equally fast. scratch[COUNTER]: the next run.
 
     The arrays are separate arguments, because a kernel takes only arrays and numbers. work.py describes each.
     """
     work = record_at(works, 0, WORK)
-    arrays = Arrays(a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, y)
+    arrays = Arrays(a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, y_bias, y)
     rows_before = -1  # the batch and row part whose rows of a are packed
     begin()
     first = work.run * fetch_add(scratch, COUNTER)
@@ -248,7 +249,9 @@ def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_
 
 def make_product(microkernel: Microkernel, using: Epilogue) -> Kernel:
     """Return the product by a microkernel for vectors, with an epilogue."""
-    return variant(product, name_of(microkernel, using), HALF=microkernel.half, **dots_of(microkernel), **using.names())
+    return variant(
+        product, name_of(microkernel, using), HALF=microkernel.half, **dots_of(microkernel), **using.names_of_tiles()
+    )
 
 
 def name_of(microkernel: Microkernel, using: Epilogue) -> str:

@@ -68,7 +68,7 @@ def run_task(number, part, has_rows, arrays, work, scratch):
         multiply(columns, lhs, acc, origin, arrays, work)
         for panel in range(first // NR, panels_of(last), MOST_PANELS):
             panels = min(MOST_PANELS, panels_of(last) - panel)
-            hand_over(panel, panels, columns, row_sums, has_b_zero, acc, origin, arrays, work, space)
+            hand_over(panel, panels, columns, row_sums, has_b_zero, acc, part, origin, arrays, work, space)
 
 
 @device
@@ -111,7 +111,7 @@ def multiply(columns, lhs, acc, origin, arrays, work):
 
 
 @inlined
-def hand_over(panel, panels, columns, row_sums, has_b_zero, acc, origin, arrays, work, space):
+def hand_over(panel, panels, columns, row_sums, has_b_zero, acc, part, origin, arrays, work, space):
     """Add the zero points' terms to the sums of some panels, and hand them to the epilogue."""
     first, count, step = panel * NR, panels * NR, step_of(work.NC)
     for j in range(count):
@@ -124,8 +124,9 @@ def hand_over(panel, panels, columns, row_sums, has_b_zero, acc, origin, arrays,
         place = place_of(first + j, columns, work)
         for row in range(work.M):
             add_row(space.acc, row * NR, acc, row * step + place)
-        tile = Tile(work.M, j, min(NR, work.N - first - j), origin.y + (first + j) * work.y.column)
-        epilogue(space.acc, tile, arrays.y, work, space)
+        bias = origin.y_bias + (first + j) * work.y_bias.column
+        tile = Tile(work.M, j, min(NR, work.N - first - j), origin.y + (first + j) * work.y.column, bias, part)
+        epilogue(space.acc, tile, arrays.y, arrays.y_bias, work, space)
 
 
 def make_skinny(microkernel: Microkernel, using: Epilogue) -> Kernel:

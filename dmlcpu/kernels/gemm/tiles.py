@@ -21,5 +21,5 @@ def make_amx_product(microkernel: Microkernel, using: Epilogue) -> Kernel:
         dot_1=make_dot(1, microkernel),
         begin=amx.configure_tiles,
         end=amx.release_tiles,
-        **using.names(),
+        **using.names_of_tiles(),
     )

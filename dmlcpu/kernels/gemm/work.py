@@ -21,6 +21,26 @@ MOST_PANELS = 32
 # Each array argument of a kernel has the record of its name. start: of its first element; strides: along the batch.
 MATRIX = record(start=np.int64, row=np.int64, column=np.int64, strides=STRIDES)
 PARAMETER = record(step=np.int64, strides=STRIDES)  # step: from row to row, or column to column; 0: one value for all
+# Of a selection; see candidates.py. Others have zeros.
+SELECTION = record(
+    k=np.int64,
+    rows=np.int64,  # of all products
+    is_scaled=np.int64,  # scores are float32
+    is_smallest=np.int64,  # the smallest come first
+    has_mask=np.int64,  # y_zero has a byte for each column: 0 if it is never selected
+    shift=np.int64,  # of sums to the left, before the bias is added
+    nan_rank=np.int64,  # where NaN comes, beyond all other ranks
+    fill=np.int64,  # the score behind the last column that is selected, as int32
+    shares=np.int64,
+    start=np.int64,  # the cell where the candidates of the first share begin
+    share_cells=np.int64,  # of the candidates of a share, and of a row
+    row_cells=np.int64,
+    capacity=np.int64,  # candidates of a row
+    is_sorted=np.int64,  # they are kept in order
+    lowest=np.int64,  # what scores are compared with before there are k candidates
+    finish_start=np.int64,  # the cell where the workspace of finish.py begins
+    finish_cells=np.int64,  # of a part of it
+)
 
 WORK = record(
     M=np.int64,
@@ -58,6 +78,8 @@ WORK = record(
     b_zero=PARAMETER,
     y_scale=PARAMETER,
     y_zero=PARAMETER,
+    y_bias=MATRIX,  # row: 0 if all rows have the same
+    selection=SELECTION,
 )
 
 # Space for the tallest tile and the longest block, each part on cache lines of its own.
@@ -69,6 +91,7 @@ SPACE = record(
     rows=record(
         CACHE_LINE,
         a_zero=(np.int64, TALLEST),
+        sums=(np.int64, TALLEST),  # of the bytes, for dots.py
         a_scale=(np.float32, TALLEST),
         y_scale=(np.float32, TALLEST),
         y_zero=(np.uint8, TALLEST),
@@ -81,9 +104,15 @@ SPACE = record(
         bias=(np.int32, MOST_PANELS * NR),  # -a_zero * sums if all rows have the same a_zero, else -sums
         b_zero=(np.int32, MOST_PANELS * NR),
         scale=(np.float32, MOST_PANELS * NR),  # of b, or the multipliers if all rows have the same
+        y_bias=(np.float32, MOST_PANELS * NR),  # if all rows have the same
+        allowed=(np.uint8, MOST_PANELS * NR),  # 0: the column is not selected
     ),
     multipliers=(np.float32, (TALLEST, NR)),  # of a tile whose rows have scales of their own
     bytes=(np.uint8, (TALLEST, NR)),  # of a tile that is not written to y directly
+    floats=(np.float32, (TALLEST, NR)),  # the same, of an y of floats
+    y_bias=(np.float32, (TALLEST, NR)),  # of a tile whose bias is not read from its place
+    scores=(np.int32, (TALLEST, NR)),  # of a tile with scores that may be selected
+    found=(np.uint32, TALLEST),  # of a tile's rows, the scores that may be selected, a bit for each
 )
 COUNTER = 0  # the cell with the number of the next run of tasks, on a cache line of its own
 SHARES = CACHE_LINE // CELL  # the cell where the workspaces of the shares begin
@@ -100,7 +129,7 @@ class Problem(NamedTuple):
 
 
 class Arrays(NamedTuple):
-    """The array arguments of a kernel, flat: bytes, but packed panels and their sums int64, scales float32."""
+    """The array arguments of a kernel, flat: bytes, but packed panels and their sums int64, scales and bias float32."""
 
     a: np.ndarray
     b: np.ndarray
@@ -112,6 +141,7 @@ class Arrays(NamedTuple):
     b_zero: np.ndarray
     y_scale: np.ndarray
     y_zero: np.ndarray
+    y_bias: np.ndarray
     y: np.ndarray
 
 
@@ -127,12 +157,13 @@ class Origin(NamedTuple):
     b_zero: int
     y_scale: int
     y_zero: int
+    y_bias: int
 
 
 @device
 def origin_of(batch, work):
     """Return where product number `batch` begins."""
-    a, b, y = work.a.start, work.b.start, work.y.start
+    a, b, y, y_bias = work.a.start, work.b.start, work.y.start, work.y_bias.start
     a_scale = a_zero = b_scale = b_zero = y_scale = y_zero = 0
     for d in range(work.walk.dims - 1, -1, -1):
         size = work.walk.sizes[d]
@@ -146,7 +177,8 @@ def origin_of(batch, work):
         b_zero += i * work.b_zero.strides[d]
         y_scale += i * work.y_scale.strides[d]
         y_zero += i * work.y_zero.strides[d]
-    return Origin(a, b, y, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero)
+        y_bias += i * work.y_bias.strides[d]
+    return Origin(a, b, y, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, y_bias)
 
 
 @shared

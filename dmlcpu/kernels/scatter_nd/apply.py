@@ -9,9 +9,10 @@
 Every share reads all tuples and applies its own updates in index order. So no two threads touch one element, the last
 update wins, and sums have one order: the result does not depend on the number of shares.
 
-One share applies all updates of single elements: that takes less time than another share needs to see which updates
-are not its own. Order does not matter for sums of integers and for extremes. If the output is small, too, each share
-has some of the updates, and an accumulator. Then the plan merges the accumulators, in order.
+Single elements, except halves that are reduced, have no owned ranges. One share applies all updates: that takes less
+time than another share needs to see which updates are not its own. Order does not matter for sums of integers and for
+extremes. If the output is small, too, each share has some of the updates, and an accumulator. Then the plan merges the
+accumulators, in order.
 """
 
 import numpy as np
@@ -53,7 +54,7 @@ NEAR = 1 << 14  # elements of an output that stays in the first caches
 def apply(part, parts, x, indices, updates, out, works, scratch):
     """Copy the share's range of x to out, unless x is empty, and write the updates in it.
 
-    Single elements have one share, or out holds an accumulator for each share. For sums, the accumulators of later
+    Work that is serial has one share, or out holds an accumulator for each share. For sums, the accumulators of later
     shares begin with 0; for extremes all begin with x.
 
     x, updates, out: elements of one type; x: laid out like out. indices: as uint32. If this kernel validates, it

@@ -29,9 +29,9 @@ def kind_of(size: int, is_even: bool, has_places: bool, in_vectors: bool, reduct
 
 @shared
 def is_serial(kind: int, reduction: int, half: int) -> bool:
-    """Return whether shares own no ranges: for single elements.
+    """Return whether shares own no ranges of the output: for single elements, except halves that are reduced.
 
-    But float16 and bfloat16 (half) are reduced by owners: to skip an update takes less time than to reduce them.
+    To skip an update of a half (float16, bfloat16) takes less time than to reduce it, so owners do that.
     """
     return kind in (ELEMENTS, PLACES) and (reduction == OVERWRITE or half == PLAIN)
 

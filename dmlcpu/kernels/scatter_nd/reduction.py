@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dmlcpu.kernels.scatter_nd.half import (
+from dmlcpu.kernels.half import (
     bfloat16_to_float32,
     float16_to_float32,
     float32_to_bfloat16,

@@ -21,8 +21,11 @@ _PARAMETERS = {
 
 
 def examples(dtype: str) -> Iterator[Example]:
-    """Yield calls of all kernels; the first is a plain one."""
-    yield from map(Example, calls(dtype, **_PARAMETERS, out_dtype=dtype))
+    """Yield calls of all kernels; the first is a plain one, the others have a scale for each column."""
+    first, *others = calls(dtype, **_PARAMETERS, out_dtype=dtype)
+    yield Example(first)
+    each = np.full(64, _PARAMETERS["b_scale"], np.float32)  # bound calls look at scales in arrays
+    yield from (Example({**call, "b_scale": each}) for call in others)
 
 
 def desc_examples() -> Iterator[tuple[OperatorDesc, dict[str, Array]]]:

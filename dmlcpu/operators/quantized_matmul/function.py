@@ -10,6 +10,8 @@ from dmlcpu.products.packing import PackedMatrix
 from dmlcpu.products.plain import multiply_plain
 from dmlcpu.products.quantization import output_type
 
+__all__ = ["allocate", "check", "execute", "quantized_matmul", "steps"]  # what `bind` looks for
+
 
 def quantized_matmul(
     a: ArrayLike,
@@ -90,7 +92,5 @@ def quantized_matmul(
     execute(call, out)
     return out
 
-
-__all__ = ["allocate", "check", "execute", "quantized_matmul", "steps"]  # what `bind` looks for
 
 check = partial(check_product, "quantized_matmul", output_type)

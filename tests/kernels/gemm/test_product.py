@@ -32,7 +32,7 @@ def prepare_rows(first, last, height, origin, arrays, work, rows):
 
 
 @device
-def scaled(acc, tile, y, work, space):
+def scaled(acc, tile, y, y_bias, work, space):
     for row in range(tile.rows):
         for column in range(tile.columns):
             scale = space.rows.lowest[row] * space.columns.scale[tile.column + column]
@@ -70,7 +70,8 @@ def test_custom_epilogue(monkeypatch, name):
         y = np.empty((rows, columns), np.float32)
         parameters = (scales[0], None, scales[1], None, None, None)
         with use_budget(2, grain=1, kernel=name):
-            run(plan_for("scaled_matmul", a, b, parameters, y, budget()), *words_of(a, b, parameters, y))
+            operands = (a, b, parameters, None, y)
+            run(plan_for("scaled_matmul", *operands, budget()), *words_of(*operands))
         exact = a.astype(np.int64) @ b.astype(np.int64)
         np.testing.assert_array_equal(y, exact.astype(np.float32) * (scales[0] * scales[1]), err_msg=f"{rows} rows")
     plan.cache_clear()  # it has a kernel that is no longer in the table

@@ -14,7 +14,7 @@ from dmlcpu.kernels.gemm.microkernels.packing import STEP
 from dmlcpu.kernels.gemm.microkernels.vectors import WORD, constant, shuffle, vector
 from dmlcpu.runtime.intrinsics import emitted, short_loop
 
-MOST = 128  # the amount of the sum of a pair that does not saturate: 255 times it fits int16, whatever its sign
+MOST = 128  # the greatest absolute sum of a pair that does not saturate: 255 times it fits int16, whatever its sign
 _MASK = ir.IntType(2 * STEP)
 
 

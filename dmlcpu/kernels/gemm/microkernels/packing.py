@@ -4,11 +4,13 @@ They are written as vectors because LLVM unrolls loops as short as a row of a pa
 vectors to the target's size. Arrays are flat, and need no alignment.
 """
 
+from typing import Any
+
 from llvmlite import ir
 from numba.core import cgutils, types
 
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR, ROW_STEP
-from dmlcpu.kernels.gemm.microkernels.vectors import BYTE, WORD, constant, vector
+from dmlcpu.kernels.gemm.microkernels.vectors import BYTE, WORD, constant, interleave, shuffle, vector
 from dmlcpu.runtime.intrinsics import emit_prefetch, emitted, short_loop, splat
 
 STEP = 16  # words of a row of the left-hand side at a time
@@ -53,6 +55,75 @@ def pack_groups(builder, b, start, step, count, sign_flip, words, first, sums, c
 
 
 @emitted
+def pack_lines(builder, b, start, step, count, sign_flip, words, first, sums, column):
+    """Pack STEP * count groups of STEP columns, whose bytes are contiguous, `step` apart from b[start] on; sum them.
+
+    Words and sums are written as `pack_groups` does: the columns are half of a panel's. Up to 2**16 groups.
+    """
+    number, row = start.type, vector(WORD, STEP)
+    flips = splat(builder, builder.trunc(sign_flip, BYTE), 4 * STEP)
+    totals = cgutils.alloca_once_value(builder, constant(row, 0))
+    places = [builder.add(start, builder.mul(step, number(j))) for j in range(STEP)]
+    ahead = builder.mul(step, number(NR))  # the next panel
+    with cgutils.for_range(builder, count, intp=number) as loop:
+        place = builder.mul(loop.index, number(4 * STEP))
+        lines = []
+        for j in range(STEP):
+            here = builder.add(places[j], place)
+            emit_prefetch(builder, builder.gep(b.at(here), [ahead]))
+            line = b.load(here, 4 * STEP)
+            lines.append(builder.bitcast(builder.xor(line, flips), row))
+        at = builder.add(first, builder.mul(loop.index, number(STEP * NR)))
+        pairs = constant(row, 0)  # of unsigned bytes, 16 bits each
+        for group, line in enumerate(_transposed(builder, lines)):
+            words.store(line, builder.add(at, number(group * NR)))
+            pairs = builder.add(pairs, _pair_sums(builder, builder.xor(line, constant(row, 0x80808080))))
+        total = builder.add(builder.and_(pairs, constant(row, 0xFFFF)), builder.lshr(pairs, constant(row, 16)))
+        builder.store(builder.add(builder.load(totals), total), totals)
+    above = splat(builder, builder.mul(count, number(STEP * 4 * 128)), STEP)
+    added = builder.sub(builder.zext(builder.load(totals), vector(ir.IntType(64), STEP)), above)
+    sums.store(builder.add(sums.load(column, STEP), added), column)
+
+
+def _transposed(builder: Any, rows: list[Any]) -> list[Any]:
+    """Return the columns of 16 vectors of 16 words: within 16 bytes, then of whole 16 bytes."""
+    quads = []  # of four rows, four vectors each: i has words i, i + 4, i + 8, i + 12 of the rows
+    for first in range(0, STEP, 4):
+        a, b, c, d = rows[first : first + 4]
+        (low, high), (low_2, high_2) = interleave(builder, a, b), interleave(builder, c, d)
+        quads.append([*_interleave_pairs(builder, low, low_2), *_interleave_pairs(builder, high, high_2)])
+    columns: list[list[Any]] = [[], [], [], []]
+    for a, b, c, d in zip(*quads, strict=True):
+        near, far = [
+            [_take(builder, one, other, [odd, 4 + odd, 2 + odd, 6 + odd]) for odd in (0, 1)]
+            for one, other in ((a, b), (c, d))
+        ]
+        for lane, column in enumerate(columns):
+            half = lane // 2 * 2
+            column.append(_take(builder, near[lane % 2], far[lane % 2], [half, half + 1, 4 + half, 5 + half]))
+    return [column for lane in columns for column in lane]
+
+
+def _interleave_pairs(builder: Any, one: Any, other: Any) -> list[Any]:
+    """Interleave vectors of words, two words at a time, within each 16 bytes."""
+    pairs = vector(ir.IntType(64), STEP // 2)
+    both = interleave(builder, builder.bitcast(one, pairs), builder.bitcast(other, pairs))
+    return [builder.bitcast(each, one.type) for each in both]
+
+
+def _take(builder: Any, one: Any, other: Any, quarters: list[int]) -> Any:
+    """Return 16 bytes of each of these numbers of two vectors; the other's are numbered from 4 on."""
+    return shuffle(builder, one, other, [4 * quarter + i for quarter in quarters for i in range(4)])
+
+
+def _pair_sums(builder: Any, words: Any) -> Any:
+    """Return the sums of bytes 0 and 1, and of 2 and 3, of words of unsigned bytes, 16 bits each."""
+    low_bytes = constant(words.type, 0x00FF00FF)
+    shifted = builder.lshr(words, constant(words.type, 8))
+    return builder.add(builder.and_(words, low_bytes), builder.and_(shifted, low_bytes))
+
+
+@emitted
 def pack_words(builder, a, start, step, rows, count, sign_flip, words, first):
     """Copy `count` words of each of some rows of bytes, with sign_flip applied by exclusive or.
 
@@ -81,7 +152,7 @@ def sum_of_words(builder, words, first, count) -> types.intp:
     """Return the sum of the unsigned bytes of words[first : first + count], up to 2**20; STEP more are readable."""
     number, line = first.type, vector(WORD, STEP)
     totals = cgutils.alloca_once_value(builder, constant(line, 0))
-    low_bytes, low_half, eight, sixteen = (constant(line, n) for n in (0x00FF00FF, 0xFFFF, 8, 16))
+    low_half, sixteen = constant(line, 0xFFFF), constant(line, 16)
     lanes = ir.Constant(line, [WORD(lane) for lane in range(STEP)])
     lines = builder.udiv(builder.add(count, number(STEP - 1)), number(STEP))
     with short_loop(builder, lines) as loop:
@@ -89,7 +160,7 @@ def sum_of_words(builder, words, first, count) -> types.intp:
         left = splat(builder, builder.trunc(builder.sub(count, done), WORD), STEP)
         there = builder.icmp_signed("<", lanes, left)
         word = builder.select(there, words.load(builder.add(first, done), STEP), constant(line, 0))
-        pairs = builder.add(builder.and_(word, low_bytes), builder.and_(builder.lshr(word, eight), low_bytes))
+        pairs = _pair_sums(builder, word)
         total = builder.add(builder.and_(pairs, low_half), builder.lshr(pairs, sixteen))
         builder.store(builder.add(builder.load(totals), total), totals)
     reduce = builder.module.declare_intrinsic(f"llvm.vector.reduce.add.v{STEP}i32", (), ir.FunctionType(WORD, [line]))

@@ -5,11 +5,13 @@ LLVM cuts it to the target's vectors. Arrays have one dimension or two. An index
 begins; no row needs alignment.
 """
 
+from typing import Any
+
 from llvmlite import ir
 from numba.core import types
 
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR
-from dmlcpu.kernels.gemm.microkernels.vectors import BYTE, WORD, constant, vector
+from dmlcpu.kernels.gemm.microkernels.vectors import BYTE, HALF, WORD, constant, vector
 from dmlcpu.runtime.intrinsics import emitted, short_loop, splat
 
 # Adding 1.5 * 2**23 to a float32 of at most 2**22 rounds it to an integer, ties to even, in any vector unit. The lowest
@@ -18,6 +20,7 @@ ROUND = 12582912.0
 # The greatest float32 replaces an infinite multiplier, of scales whose product overflows: infinity times a sum of 0
 # would be NaN, and this gives 0. Other sums are clipped either way.
 GREATEST = float.fromhex("0x1.fffffep+127")
+QUIET_NAN = 0x7FC00000  # as float32, without sign and payload
 
 
 @emitted
@@ -92,6 +95,65 @@ def copy_bytes(builder, source, first, y, at, count):
     kind = ir.FunctionType(ir.VoidType(), [pointer, pointer, number, flag])
     copy = builder.module.declare_intrinsic("llvm.memcpy", [pointer, pointer, number], kind)
     builder.call(copy, [y.at(at), source.at(first), count, flag(0)])
+
+
+@emitted
+def copy_elements(builder, source, first, step, count, y, at, y_step):
+    """Copy `count` elements, `step` apart from source[first] on, to y[at:], `y_step` apart."""
+    with short_loop(builder, count) as i:
+        value = builder.load(source.at(builder.add(first, builder.mul(i, step))))
+        builder.store(value, y.at(builder.add(at, builder.mul(i, y_step))))
+
+
+@emitted
+def multiply_row(builder, scales, first, factor: types.float32, products, at):
+    """Write factor * scales[first : first + NR] to products[at:]; all are float32. The two arrays may be one."""
+    products.store(builder.fmul(splat(builder, factor, NR), scales.load(first, NR)), at)
+
+
+@emitted
+def store_floats(builder, acc, rows, multipliers, step, bias, bias_step, y, y_step):
+    """Write float32(acc) * multiplier + bias of rows of accumulators to y: float32, or the bits of float16 as uint16.
+
+    acc: int32 or float64, rows NR apart; multipliers, bias: float32, rows `step` and `bias_step` apart; each operation
+    rounds. NaN is written as QUIET_NAN.
+    """
+    kind, number = vector(ir.FloatType(), NR), rows.type
+    with short_loop(builder, rows) as row:
+        exact = acc.load(builder.mul(row, number(NR)), NR)
+        value = builder.sitofp(exact, kind) if acc.element == WORD else builder.fptrunc(exact, kind)
+        value = builder.fmul(value, multipliers.load(builder.mul(row, step), NR))
+        value = builder.fadd(value, bias.load(builder.mul(row, bias_step), NR))
+        bits = builder.bitcast(value, vector(WORD, NR))
+        bits = builder.select(builder.fcmp_unordered("uno", value, value), constant(bits.type, QUIET_NAN), bits)
+        place = builder.mul(row, y_step)
+        y.store(_half_bits(builder, bits) if y.element == HALF else builder.bitcast(bits, kind), place)
+
+
+def _half_bits(builder: Any, bits: Any) -> Any:
+    """Return the bits of float16 for those of float32, rounded half to even. NaN is QUIET_NAN.
+
+    Integers do it on every processor alike; not every one has an instruction for it.
+    """
+    words = bits.type
+
+    def number(value: int) -> Any:
+        return constant(words, value)
+
+    sign = builder.and_(bits, number(0x80000000))
+    size = builder.xor(bits, sign)
+    # The exponent counts from 15 instead of 127. Just less than half of what is cut off rounds up, if the last bit that
+    # stays is odd exactly half.
+    odd = builder.and_(builder.lshr(size, number(13)), number(1))
+    half = builder.add(builder.add(size, number(0xFFF - (112 << 23))), odd)
+    half = builder.lshr(half, number(13))
+    # Below 2**-14 float16 counts in units of 2**-24, as float32 does from 0.5 on.
+    tiny = builder.fadd(builder.bitcast(size, vector(ir.FloatType(), NR)), constant(vector(ir.FloatType(), NR), 0.5))
+    tiny = builder.sub(builder.bitcast(tiny, words), number(0x3F000000))
+    half = builder.select(builder.icmp_signed("<", size, number(113 << 23)), tiny, half)
+    half = builder.select(builder.icmp_signed(">=", size, number(143 << 23)), number(0x7C00), half)
+    half = builder.select(builder.icmp_signed(">", size, number(255 << 23)), number(0x7E00), half)
+    return builder.trunc(builder.or_(half, builder.lshr(sign, number(16))), vector(HALF, NR))
 
 
 @emitted

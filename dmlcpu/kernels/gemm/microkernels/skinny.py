@@ -10,7 +10,17 @@ from typing import Any, NamedTuple
 from numba.core import cgutils
 
 from dmlcpu.kernels.gemm.microkernels.microkernel import ROW_STEP, Microkernel, emit_column_sum, emit_correction
-from dmlcpu.kernels.gemm.microkernels.vectors import BYTE, HALF, WORD, constant, load, shuffle, store, vector
+from dmlcpu.kernels.gemm.microkernels.vectors import (
+    BYTE,
+    HALF,
+    WORD,
+    constant,
+    interleave,
+    load,
+    shuffle,
+    store,
+    vector,
+)
 from dmlcpu.runtime import isa
 from dmlcpu.runtime.intrinsics import emit_prefetch, emitted, splat
 
@@ -158,22 +168,12 @@ def _emit_row(
 def _words_of(builder: Any, rows: list[Any]) -> list[Any]:
     """Return four vectors of words, each of a byte of each of the four rows."""
     count = rows[0].type.count
-    pairs = [_interleave(builder, rows[i], rows[i + 1]) for i in (0, 2)]
+    pairs = [interleave(builder, rows[i], rows[i + 1]) for i in (0, 2)]
     words: list[Any] = []
     for first, second in zip(*pairs, strict=True):
         halves = [builder.bitcast(x, vector(HALF, count // 2)) for x in (first, second)]
-        words += _interleave(builder, *halves)
+        words += interleave(builder, *halves)
     return [builder.bitcast(x, vector(WORD, count // 4)) for x in words]
-
-
-def _interleave(builder: Any, one: Any, other: Any) -> tuple[Any, Any]:
-    """Interleave two vectors within each 16 bytes: their lower eight bytes, and their upper."""
-    count, width = one.type.count, 128 // one.type.element.width
-    low, high = (
-        [source + first + i for first in range(half, count, width) for i in range(width // 2) for source in (0, count)]
-        for half in (0, width // 2)
-    )
-    return shuffle(builder, one, other, low), shuffle(builder, one, other, high)
 
 
 def make_unfold(microkernel: Microkernel) -> Any:

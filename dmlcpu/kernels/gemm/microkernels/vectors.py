@@ -36,3 +36,13 @@ def store(builder: Any, value: Any, place: Any, align: int = 1) -> None:
 def shuffle(builder: Any, one: Any, other: Any, lanes: list[int]) -> Any:
     """Emit the choice of lanes of two vectors; the other's lanes are numbered after the first's."""
     return builder.shuffle_vector(one, other, ir.Constant(vector(WORD, len(lanes)), [WORD(lane) for lane in lanes]))
+
+
+def interleave(builder: Any, one: Any, other: Any) -> tuple[Any, Any]:
+    """Interleave two vectors within each 16 bytes: the lower eight bytes, and the upper; every vector unit can."""
+    count, width = one.type.count, 128 // one.type.element.width
+    low, high = (
+        [source + first + i for first in range(half, count, width) for i in range(width // 2) for source in (0, count)]
+        for half in (0, width // 2)
+    )
+    return shuffle(builder, one, other, low), shuffle(builder, one, other, high)

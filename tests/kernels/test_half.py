@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from jitted import jitted
 
-from dmlcpu.kernels.scatter_nd import half
+from dmlcpu.kernels import half
 
 float16_to_float32, bfloat16_to_float32 = jitted(half.float16_to_float32), jitted(half.bfloat16_to_float32)
 float32_to_float16, float32_to_bfloat16 = jitted(half.float32_to_float16), jitted(half.float32_to_bfloat16)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from dmlcpu.kernels.gemm.scales import are_positive, check_scales
+from dmlcpu.kernels.scales import are_positive, check_scales
 
 
 @pytest.mark.parametrize("length", [1, 2, 7, 16, 33, 1000])

@@ -1,0 +1,187 @@
+"""Selection: the k best scores of each row, chosen while a tile of sums is in the nearest cache. No score is written.
+
+Each share has for each row a short list of *candidates*: the best scores of the columns that it has seen, with their
+columns. A tile's scores are compared with the least that may still be selected, NR at a time; most rows of a tile have
+no candidate, and cost nothing more. A list for a small k is kept in order; a longer one is cut back to little more than
+k when it is full. In the end finish.py merges the lists of the shares.
+
+A candidate is one *key*, 64 bits without sign. Its upper half is the rank of the score, its lower half has the
+column, so that of equal scores the one with the lower column has the greater key: keys have one order, whatever the
+order in which scores are seen. A share sees the columns of a row in ascending order.
+"""
+
+import numpy as np
+
+from dmlcpu.kernels.gemm.epilogue import Epilogue
+from dmlcpu.kernels.gemm.microkernels.microkernel import NR
+from dmlcpu.kernels.gemm.microkernels.rows import QUIET_NAN, copy_bytes, load_scales
+from dmlcpu.kernels.gemm.microkernels.selection import (
+    any_floats,
+    any_sums,
+    insert_key,
+    which_floats,
+    which_sums,
+)
+from dmlcpu.kernels.top_k.threshold import kth_greatest
+from dmlcpu.runtime.intrinsics import as_words, lowest_bit
+from dmlcpu.runtime.jit import device, inlined
+
+# The cells of a row of a share: these, then the keys. A list that is kept in order has no THRESHOLD and COUNT: places
+# behind its last key are 0, as no key is, and the cell before the first has all bits set.
+LEAST, THRESHOLD, COUNT = 0, 1, 2  # LEAST: what scores are compared with; THRESHOLD: the least key that is kept
+HEADER = 8  # a cache line
+
+MOST_COLUMNS = 0x7FFFFFFF
+_BEYOND = 1 << 31  # makes ranks unsigned
+_SIGN, _INFINITY = 0x80000000, 0x7F800000
+LOWER_HALF = np.uint64(0xFFFFFFFF)
+
+
+@device
+def load_column_terms(first, count, origin, arrays, work, columns):
+    """Fill scales, bias and mask of `count` columns from `first` on."""
+    there = min(count, work.N - first)
+    place, step = origin.y_bias + first * work.y_bias.column, work.y_bias.column
+    load_scales(arrays.y_bias, place, step, there, columns.y_bias)
+    if work.selection.is_scaled:
+        place, step = origin.b_scale + first * work.b_scale.step, work.b_scale.step
+        load_scales(arrays.b_scale, place, step, there, columns.scale)
+    if work.selection.has_mask:
+        copy_bytes(arrays.y_zero, first, columns.allowed, 0, there)
+
+
+@device
+def load_row_scales(first, last, height, origin, arrays, work, rows):
+    """Fill scales of `height` rows from `first` on; the last row is repeated."""
+    for i in range(height):
+        rows.a_scale[i] = arrays.a_scale[origin.a_scale + min(first + i, last - 1) * work.a_scale.step]
+
+
+@device
+def selected(acc, tile, y, y_bias, work, space):
+    """Add the scores of a tile that may be selected to the candidates of their rows. y: the workspace."""
+    top, columns = work.selection, space.columns
+    cells, step = top.start + tile.part * top.share_cells + tile.place // work.N * top.row_cells, top.row_cells
+    rows = np.uint32(0)
+    if top.is_scaled:
+        flip = np.int32(-(_BEYOND * top.is_smallest))
+        if any_floats(acc, tile.rows, space.rows.a_scale, columns.scale, columns.y_bias, tile.column, flip,
+                      y, cells + LEAST, step, space.found, space.scores):  # fmt: skip
+            rows = which_floats(acc, tile.rows, space.rows.a_scale, columns.scale, columns.y_bias, tile.column, flip,
+                                y, cells + LEAST, step, space.found, space.scores)  # fmt: skip
+    else:
+        shift, flip = np.int32(top.shift), np.int32(-top.is_smallest)
+        if any_sums(acc, tile.rows, columns.y_bias, tile.column, shift, flip,
+                    y, cells + LEAST, step, space.found, space.scores):  # fmt: skip
+            rows = which_sums(acc, tile.rows, columns.y_bias, tile.column, shift, flip,
+                              y, cells + LEAST, step, space.found, space.scores)  # fmt: skip
+    if rows:
+        keep(rows, tile, y, cells, work, space)
+
+
+@device
+def keep(rows, tile, y, cells, work, space):
+    """Add the scores of a tile that were found to the candidates of their rows, a bit for each."""
+    top, first = work.selection, tile.place % work.N
+    there = np.uint32(LOWER_HALF >> np.uint64(NR - tile.columns))
+    while rows:
+        row = lowest_bit(np.uint64(rows))
+        rows &= rows - np.uint32(1)
+        here, bits = cells + row * top.row_cells, space.found[row] & there
+        while bits:
+            j = lowest_bit(np.uint64(bits))
+            bits &= bits - np.uint32(1)
+            key = key_of(space.scores[row, j], first + j, top)
+            if not (top.has_mask and space.columns.allowed[tile.column + j] == 0):
+                threshold = add(key, y, here, top)
+                y[here + LEAST] = least_of(threshold, first + j, top)
+
+
+@inlined
+def add(key, y, cells, top):
+    """Add a key to the list of a row; return the least key that may be kept from now on."""
+    keys = cells + HEADER
+    if top.is_sorted:
+        insert_key(y, keys, key, top.capacity)
+        return np.uint64(y[keys + top.k - 1])
+    threshold, count = np.uint64(y[cells + THRESHOLD]), y[cells + COUNT]
+    if key >= threshold:
+        y[keys + count] = np.int64(key)
+        count += 1
+        if count == top.capacity:
+            threshold, count = cut_back(as_words(y, keys, np.uint64), count, top.k)
+        y[cells + THRESHOLD], y[cells + COUNT] = np.int64(threshold), count
+    return threshold
+
+
+@inlined
+def key_of(score, column, top):
+    """Return the key of a score: int32, or the bits of float32."""
+    value, is_negative_zero = np.int64(score), np.uint64(0)
+    if top.is_scaled:
+        size = value & MOST_COLUMNS
+        value = size if score >= 0 else -size
+        is_negative_zero = np.uint64(score < 0 and size == 0)
+        rank = top.nan_rank if size > _INFINITY else -value if top.is_smallest else value
+    else:
+        rank = ~value if top.is_smallest else value
+    return (
+        np.uint64(rank + _BEYOND) << np.uint64(32) | np.uint64(MOST_COLUMNS - column) << np.uint64(1) | is_negative_zero
+    )
+
+
+@inlined
+def column_of(key):
+    """Return the column of a key."""
+    return MOST_COLUMNS - np.int64((key & LOWER_HALF) >> np.uint64(1))
+
+
+@inlined
+def score_of(key, top):
+    """Return the score of a key: int32, or the bits of float32."""
+    rank = np.int64(key >> np.uint64(32)) - _BEYOND
+    if not top.is_scaled:
+        return np.int32(~rank if top.is_smallest else rank)
+    if rank == top.nan_rank:
+        return np.int32(QUIET_NAN)
+    value = -rank if top.is_smallest else rank
+    is_negative = value < 0 or (value == 0 and key & np.uint64(1) != 0)
+    return np.int32((abs(value) | _SIGN) - 2 * _BEYOND if is_negative else value)
+
+
+@device
+def cut_back(keys, count, k):
+    """Keep k of the keys or some more, the greatest; return (the least key that may be kept from now on, how many)."""
+    threshold, _ = kth_greatest(keys, count, k, k + (count - k) // 4)
+    kept = 0
+    for i in range(count):
+        key = keys[i]
+        keys[kept] = key
+        kept += key >= threshold
+    return threshold, kept
+
+
+@device
+def least_of(threshold, column, top):
+    """Return the least score of a column behind `column` whose key may reach a threshold, as LEAST has it.
+
+    It is an int32, or the bits of a float32: of the score, less its direction.
+    """
+    if threshold == 0:
+        return np.int64(top.lowest)
+    rank = np.int64(threshold >> np.uint64(32)) - _BEYOND
+    if np.int64(threshold & LOWER_HALF) >= 2 * (MOST_COLUMNS - column):
+        rank += 1  # columns behind lose a tie
+    if not top.is_scaled:
+        return min(rank, _BEYOND - 1)
+    if rank > _INFINITY:
+        return np.int64(QUIET_NAN)  # with which all scores pass; their keys are compared
+    return rank if rank >= 0 else (min(-rank, np.int64(_INFINITY)) | _SIGN) - 2 * _BEYOND
+
+
+@device
+def expect_nothing(y, place, step, rows):
+    """Prefetch nothing: no score is written."""
+
+
+SELECT = Epilogue("_top", True, load_column_terms, load_row_scales, selected, expect_nothing)

@@ -1,0 +1,1 @@
+"""Kernels of quantize_linear, dequantize_linear and dynamic_quantize_linear."""

@@ -1,0 +1,1 @@
+"""Kernels of search: rows of numbers become bytes, and sums of pairs of rows."""

@@ -1,0 +1,1 @@
+"""dequantize_linear."""

@@ -1,0 +1,41 @@
+"""Small calls of dequantize_linear that together compile all that a type needs."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from dmlcpu.common.arguments import Array
+from dmlcpu.directml.base import OperatorDesc
+from dmlcpu.directml.enums import QuantizationType
+from dmlcpu.directml.tensor import describe
+from dmlcpu.operators.dequantize_linear.descriptor import (
+    DequantizeOperatorDesc,
+    ElementWiseDequantizeLinearOperatorDesc,
+)
+from dmlcpu.operators.table import Example
+from dmlcpu.quantizers.examples import numbers, of_all, scales, zero_points
+
+
+def examples(dtype: str) -> Iterator[Example]:
+    """Yield a plain call, and one whose results have another width."""
+    x = numbers(dtype)
+    yield Example({"x": x, "scale": scales(), "zero_point": zero_points(dtype)})
+    yield Example({"x": x, "scale": 0.25, "zero_point": 3, "out_dtype": "float16"})
+
+
+def desc_examples() -> Iterator[tuple[OperatorDesc, dict[str, Array]]]:
+    """Yield the plain call as descs, with the inputs to bind."""
+    x, scale, zero = numbers("int8"), scales(), zero_points("int8")
+    y = np.empty(x.shape, np.float32)
+    tensors: dict[str, Any] = {"input_tensor": describe(x), "output_tensor": describe(y)}
+    inputs = {"input_tensor": x, "scale_tensor": of_all(scale), "zero_point_tensor": of_all(zero)}
+    yield (
+        ElementWiseDequantizeLinearOperatorDesc(
+            **tensors, **{k: describe(v) for k, v in inputs.items() if k not in tensors}
+        ),
+        inputs,
+    )
+    of_rows: dict[str, Any] = {"quantization_tensors": (describe(scale), describe(zero))}
+    desc = DequantizeOperatorDesc(**tensors, **of_rows, quantization_type=QuantizationType.SCALE_ZERO_POINT)
+    yield desc, {"input_tensor": x, "quantization_tensors[0]": scale, "quantization_tensors[1]": zero}

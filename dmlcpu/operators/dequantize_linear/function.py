@@ -1,0 +1,89 @@
+"""DEQUANTIZE_LINEAR: integers of 4 to 32 bits as floats."""
+
+from typing import Any
+
+from numpy.typing import ArrayLike, DTypeLike
+
+from dmlcpu.common.arguments import Array
+from dmlcpu.quantizers.arguments import STORED, Call, check as check_parameters, check_input, floating_type
+from dmlcpu.quantizers.execution import allocate, execute, steps
+from dmlcpu.quantizers.plain import run_plain
+
+__all__ = ["allocate", "check", "dequantize_linear", "execute", "steps"]  # what `bind` looks for
+
+
+def dequantize_linear(
+    x: ArrayLike,
+    scale: ArrayLike,
+    zero_point: ArrayLike | None = None,
+    *,
+    axis: int | None = None,
+    block_size: int | None = None,
+    out_dtype: DTypeLike | None = None,
+    out: Array | None = None,
+) -> Array:
+    """Dequantize an array: (x - zero_point) * scale.
+
+    The difference is exact and rounded once to float32, and so is the product; 16-bit results are rounded once more.
+
+    Parameters
+    ----------
+    x : array_like
+        int8, uint8, int16, uint16, int32, uint32, or int4 or uint4 of ``ml_dtypes``; any shape and memory layout.
+    scale : array_like
+        The steps, any numbers as float32: one number; one for each index of `axis`; or an array of x's dimensions, each
+        of a size that divides x's, so that x is cut into blocks.
+    zero_point : array_like, optional
+        The integers that stand for 0, of x's type; shapes as those of `scale`, each on its own. By default 0.
+    axis : int, optional
+        The axis of a 1-D `scale` or `zero_point`, or that of `block_size`. A negative one counts from the last.
+    block_size : int, optional
+        The elements of a block along `axis`, of which the last one may be shorter.
+    out_dtype : dtype, optional
+        float32, float16 or bfloat16 (of ``ml_dtypes``). By default the type of `scale` if that is an array of one of
+        these, else float32.
+    out : ndarray, optional
+        Where to write the result: of x's shape and the result's type, with any strides; no memory shared with the
+        others.
+
+    Returns
+    -------
+    ndarray
+        The floats, in x's shape; `out` if given. A NaN is quiet, without sign and payload.
+
+    Raises
+    ------
+    DmlError
+        If an argument does not fit; nothing has been written then.
+    TypeError
+        If an argument is of the wrong Python kind.
+
+    Notes
+    -----
+    The semantics are those of DirectML's ``DML_ELEMENT_WISE_DEQUANTIZE_LINEAR_OPERATOR_DESC`` and
+    ``DML_DEQUANTIZE_OPERATOR_DESC``, and of ONNX DequantizeLinear up to version 25. Scales of 0, negative ones,
+    infinities and NaN are multiplied by the rules of IEEE 754.
+
+    Examples
+    --------
+    >>> import numpy as np, dmlcpu
+    >>> dmlcpu.dequantize_linear(np.array([0, 128, 255], np.uint8), 0.5, 128)
+    array([-64. ,   0. ,  63.5], dtype=float32)
+    >>> x = np.array([[-128, 0, 127, 1]], np.int8)
+    >>> dmlcpu.dequantize_linear(x, np.array([[0.5, 2]], np.float32))
+    array([[-64.,   0., 254.,   2.]], dtype=float32)
+    """
+    result = run_plain(check, x, scale, zero_point, axis, block_size, out_dtype, out)
+    if result is not None:
+        return result
+    call = check(x, scale, zero_point, axis, block_size, out_dtype)
+    result = allocate(call, out)
+    execute(call, result)
+    return result
+
+
+def check(x: Any, scale: Any, zero_point: Any, axis: Any, block_size: Any, out_dtype: Any) -> Call:
+    """Return the arguments in their plain forms, or refuse them."""
+    x = check_input("dequantize_linear", x, STORED)
+    dtype = floating_type("dequantize_linear", out_dtype, scale)
+    return check_parameters("dequantize_linear", x, scale, zero_point, axis, block_size, dtype)

@@ -1,0 +1,29 @@
+"""Small calls of dynamic_quantize_linear that together compile all that a type needs."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dmlcpu.common.arguments import Array
+from dmlcpu.directml.base import OperatorDesc
+from dmlcpu.directml.tensor import describe
+from dmlcpu.operators.dynamic_quantize_linear.descriptor import DynamicQuantizeLinearOperatorDesc
+from dmlcpu.operators.table import Example
+from dmlcpu.quantizers.examples import numbers
+
+
+def examples(dtype: str) -> Iterator[Example]:
+    """Yield a plain call; the same kernels serve all of them."""
+    yield Example({"x": numbers(dtype)})
+
+
+def desc_examples() -> Iterator[tuple[OperatorDesc, dict[str, Array]]]:
+    """Yield the plain call as a desc, with the input to bind."""
+    x = numbers("float32")
+    desc = DynamicQuantizeLinearOperatorDesc(
+        input_tensor=describe(x),
+        output_tensor=describe(x.astype(np.uint8)),
+        output_scale_tensor=describe(x[:1, :1]),
+        output_zero_point_tensor=describe(x[:1, :1].astype(np.uint8)),
+    )
+    yield desc, {"input_tensor": x}

@@ -1,0 +1,1 @@
+"""MATRIX_MULTIPLY_INTEGER_TO_FLOAT: products of 8-bit matrices, scaled to floating point."""

@@ -1,0 +1,146 @@
+"""DML_MATRIX_MULTIPLY_INTEGER_TO_FLOAT: products of integer matrices, scaled to floating point."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from dmlcpu.common.arguments import Array
+from dmlcpu.directml.base import Bound, Run
+from dmlcpu.directml.enums import FeatureLevel, OperatorType
+from dmlcpu.directml.feature_level import Allowed, Support, types
+from dmlcpu.directml.tensor import TensorDesc
+from dmlcpu.operators.matmul_integer_to_float.wide import exact_sums, write_scaled
+from dmlcpu.products.descriptor import ProductDesc, matrices_of
+
+_INTEGERS, _FLOATS = types("INT32 INT16 INT8 UINT32 UINT16 UINT8"), types("FLOAT32 FLOAT16")
+_BYTES = types("INT8 UINT8")
+_MATRIX, _VALUES = range(2, 5), range(1, 5)
+_PARAMETERS = ("a_scale_tensor", "a_zero_point_tensor", "b_scale_tensor", "b_zero_point_tensor")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixMultiplyIntegerToFloatOperatorDesc(ProductDesc):
+    """DML_MATRIX_MULTIPLY_INTEGER_TO_FLOAT: multiply A and B, less their zero points, scale, and add a bias.
+
+    Scales and zero points have 1 to 4 dimensions, all present ones the same number. All sizes are 1 (one value for the
+    tensor) but for the choice of one value for each row of A, M last but one, or for each column of B, N last.
+
+    Parameters
+    ----------
+    a_tensor : TensorDesc
+        Sizes (..., M, K), integers of 8, 16 or 32 bits.
+    a_scale_tensor : TensorDesc
+        The output's DataType; one value, or one for each of A's rows.
+    a_zero_point_tensor : TensorDesc, optional
+        A's DataType; the same choice of sizes. Without it, 0.
+    b_tensor : TensorDesc
+        Sizes (..., K, N), A's DataType; INT8 and UINT8 mix. Flagged OWNED_BY_DML such a B is packed once, by
+        `CompiledOperator.initialize`.
+    b_scale_tensor : TensorDesc
+        The output's DataType; one value, or one for each of B's columns.
+    b_zero_point_tensor : TensorDesc, optional
+        B's DataType; the same choice of sizes. Without it, 0.
+    bias_tensor : TensorDesc, optional
+        The output's DataType and sizes; strides of 0 repeat it.
+    output_tensor : TensorDesc
+        Sizes (..., M, N), FLOAT32 or FLOAT16.
+
+    Raises
+    ------
+    InvalidDescriptorError
+        If the fields contradict each other.
+    TypeError
+        If a field is of the wrong Python kind.
+
+    Notes
+    -----
+    The fields are those of DirectML's ``DML_MATRIX_MULTIPLY_INTEGER_TO_FLOAT_OPERATOR_DESC``. The sums are exact for
+    all types. They are converted to float32, multiplied by ``float32(a_scale * b_scale)``, and the bias is added; each
+    step rounds once, and so does the conversion to FLOAT16. Only 8-bit A and B have fast kernels.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dmlcpu import MatrixMultiplyIntegerToFloatOperatorDesc, TensorDataType, TensorDesc, compile_operator
+    >>> scale = TensorDesc(TensorDataType.FLOAT32, sizes=(1, 1, 1, 1))
+    >>> desc = MatrixMultiplyIntegerToFloatOperatorDesc(
+    ...     a_tensor=TensorDesc(TensorDataType.UINT8, sizes=(1, 1, 2, 3)),
+    ...     a_scale_tensor=scale,
+    ...     b_tensor=TensorDesc(TensorDataType.INT8, sizes=(1, 1, 3, 2)),
+    ...     b_scale_tensor=scale,
+    ...     output_tensor=TensorDesc(TensorDataType.FLOAT32, sizes=(1, 1, 2, 2)),
+    ... )
+    >>> compile_operator(desc)(
+    ...     a_tensor=np.array([[[[1, 2, 3], [4, 5, 6]]]], np.uint8),
+    ...     a_scale_tensor=np.full((1, 1, 1, 1), 0.5, np.float32),
+    ...     b_tensor=np.array([[[[1, 0], [0, 1], [-1, 10]]]], np.int8),
+    ...     b_scale_tensor=np.ones((1, 1, 1, 1), np.float32),
+    ... )
+    array([[[[-1. , 16. ],
+             [-1. , 32.5]]]], dtype=float32)
+    """
+
+    OPERATOR_TYPE: ClassVar = OperatorType.MATRIX_MULTIPLY_INTEGER_TO_FLOAT
+    OUTPUTS: ClassVar = ("output_tensor",)
+    KERNELS: ClassVar = "matmul_integer_to_float"
+    FEATURE_LEVELS: ClassVar = (
+        Support(
+            FeatureLevel.LEVEL_6_2,
+            {
+                "ATensor": Allowed(_MATRIX, _INTEGERS),
+                "AScaleTensor": Allowed(_VALUES, _FLOATS),
+                "AZeroPointTensor": Allowed(_VALUES, _INTEGERS),
+                "BTensor": Allowed(_MATRIX, _INTEGERS),
+                "BScaleTensor": Allowed(_VALUES, _FLOATS),
+                "BZeroPointTensor": Allowed(_VALUES, _INTEGERS),
+                "BiasTensor": Allowed(_MATRIX, _FLOATS),
+                "OutputTensor": Allowed(_MATRIX, _FLOATS),
+            },
+        ),
+    )
+
+    a_tensor: TensorDesc
+    a_scale_tensor: TensorDesc
+    a_zero_point_tensor: TensorDesc | None = None
+    b_tensor: TensorDesc
+    b_scale_tensor: TensorDesc
+    b_zero_point_tensor: TensorDesc | None = None
+    bias_tensor: TensorDesc | None = None
+    output_tensor: TensorDesc
+
+    def _check(self) -> None:
+        ProductDesc._check(self)
+        if not {self.a_tensor.data_type, self.b_tensor.data_type} <= set(_BYTES):
+            self._check_same_type("b_tensor", "a_tensor")
+        for name in ("a_scale_tensor", "b_scale_tensor"):
+            self._check_values(name)
+            self._check_same_type(name, "output_tensor")
+        for name in _PARAMETERS:
+            if getattr(self, name) is not None:
+                self._check_same_count(name, "a_scale_tensor")
+        if self.bias_tensor is not None:
+            self._check_same_count("bias_tensor", "a_tensor")
+            self._check_sizes("BiasTensor", self.bias_tensor, self.output_tensor.sizes, "OutputTensor.Sizes")
+            self._check_same_type("bias_tensor", "output_tensor")
+
+    def _keep(self, name: str, array: Array) -> Any:
+        return array.copy() if self._is_wide() else ProductDesc._keep(self, name, array)
+
+    def _make_run(self, owned: Bound) -> Run:
+        if not self._is_wide():
+            return ProductDesc._make_run(self, owned)
+        views = {name: matrices_of(getattr(self, name)) for name in _PARAMETERS if getattr(self, name)}
+
+        def general(bound: Bound) -> Array:
+            given = {**bound, **owned}
+            a_scale, a_zero, b_scale, b_zero = [
+                views[name](given[name]) if name in views else None for name in _PARAMETERS
+            ]
+            sums = exact_sums(given["a_tensor"], a_zero, given["b_tensor"], b_zero)
+            out: Array = given["output_tensor"]
+            write_scaled(sums, a_scale, b_scale, given.get("bias_tensor"), out)
+            return out
+
+        return Run(general)
+
+    def _is_wide(self) -> bool:
+        return self.a_tensor.data_type not in _BYTES

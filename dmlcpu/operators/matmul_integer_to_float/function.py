@@ -1,0 +1,123 @@
+"""MATRIX_MULTIPLY_INTEGER_TO_FLOAT: products of 8-bit matrices, scaled to floating point; exact to the bit."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from dmlcpu.common.arguments import Array, as_array, as_dtype
+from dmlcpu.products.operands import ABSENT, Call, allocate, check as check_product, execute, steps
+from dmlcpu.products.packing import PackedMatrix
+from dmlcpu.products.plain import multiply_plain
+
+__all__ = ["allocate", "check", "execute", "matmul_integer_to_float", "steps"]  # what `bind` looks for
+
+_NAME = "matmul_integer_to_float"
+_FLOAT32, _FLOAT16 = np.dtype(np.float32), np.dtype(np.float16)
+
+
+def matmul_integer_to_float(
+    a: ArrayLike,
+    a_scale: ArrayLike,
+    a_zero_point: ArrayLike | None,
+    b: ArrayLike | PackedMatrix,
+    b_scale: ArrayLike,
+    b_zero_point: ArrayLike | None,
+    bias: ArrayLike | None = None,
+    *,
+    out_dtype: DTypeLike | None = None,
+    out: Array | None = None,
+) -> Array:
+    """Multiply two quantized matrices and return the product in floating point, with a bias.
+
+    The result is defined bit for bit, on every machine and with any number of threads::
+
+        acc[m, n] = sum over k of (a[m, k] - a_zero_point[m]) * (b[k, n] - b_zero_point[n])    exact, never wraps
+        y[m, n]   = float32(acc) * float32(a_scale[m] * b_scale[n])                            float32
+        y[m, n]   = y[m, n] + bias[m, n]                                                       float32, never fused
+
+    float16 is rounded once more, half to even. A NaN is the quiet NaN without sign or payload.
+
+    Parameters
+    ----------
+    a : array_like of int8 or uint8, shape (..., M, K) or (K,)
+    a_scale : array_like of floats
+        One number, or one a row: shape (M,) or (..., M, 1), broadcast against a's batch. Used as float32. Any number is
+        allowed: 0, negative, infinite, NaN.
+    a_zero_point : array_like of a's type, or None
+        One number, or one a row, independently of the scale; None is 0. Python integers are converted.
+    b : array_like of int8 or uint8, shape (..., K, N) or (K,), or PackedMatrix
+        Constant weights are best packed once, by `pack_b`.
+    b_scale, b_zero_point : array_like
+        As for `a`, but one a column: shape (N,) or (..., 1, N).
+    bias : array_like of float32 or float16, optional
+        What is added: any shape that broadcasts to the result's. Lists are converted to float32.
+    out_dtype : dtype, optional
+        float32 or float16; by default float16 if both scales are arrays of float16, else float32.
+    out : ndarray, optional
+        Where to write the result: of its shape and type, any strides, no memory shared with `a`, `b` or `bias`.
+
+    Returns
+    -------
+    ndarray of out_dtype, shape (..., M, N)
+        Batch dimensions are broadcast; a 1-D operand's dimension of length 1 is dropped, as `numpy.matmul` does.
+
+    Raises
+    ------
+    DmlError
+        If an argument does not fit; nothing has been written then.
+    TypeError
+        If an argument is of the wrong Python kind.
+
+    Notes
+    -----
+    The semantics are those of DirectML's ``DML_MATRIX_MULTIPLY_INTEGER_TO_FLOAT_OPERATOR_DESC`` and ONNX Runtime's
+    ``com.microsoft.MatMulIntegerToFloat``, whose order of roundings on x86 this is.
+
+    Examples
+    --------
+    >>> import numpy as np, dmlcpu
+    >>> a = np.array([[10, 20], [30, 40]], np.uint8)
+    >>> b = np.array([[1, -1], [2, -2]], np.int8)
+    >>> dmlcpu.matmul_integer_to_float(a, 0.5, None, b, [0.5, 0.25], None, [1, -1])
+    array([[ 13.5 ,  -7.25],
+           [ 28.5 , -14.75]], dtype=float32)
+    """
+    if out_dtype is None:
+        out_dtype = _default(a_scale, b_scale)
+    parameters = (a_scale, a_zero_point, b_scale, b_zero_point, ABSENT, None)
+    result = multiply_plain(_NAME, _float_type, a, b, parameters, out_dtype, out, bias)
+    if result is not None:
+        return result
+    call = check(a, a_scale, a_zero_point, b, b_scale, b_zero_point, bias, out_dtype)
+    out = allocate(call, out)
+    execute(call, out)
+    return out
+
+
+def check(
+    a: Any, a_scale: Any, a_zero_point: Any, b: Any, b_scale: Any, b_zero_point: Any, bias: Any, out_dtype: Any
+) -> Call:
+    """Return the arguments in their plain forms, or refuse them."""
+    result = _default(a_scale, b_scale) if out_dtype is None else out_dtype
+    of_a, of_b = (a, a_scale, a_zero_point), (b, b_scale, b_zero_point)
+    return check_product(_NAME, _float_type, *of_a, *of_b, ABSENT, None, result, bias)
+
+
+def _default(a_scale: Any, b_scale: Any) -> np.dtype[Any]:
+    """Return the type of the result, if it is not given."""
+    return _FLOAT16 if _is_half("a_scale", a_scale) and _is_half("b_scale", b_scale) else _FLOAT32
+
+
+def _is_half(field: str, scale: Any) -> bool:
+    """Return whether a scale is an array of float16, in any byte order and of any library."""
+    dtype = getattr(scale, "dtype", None)
+    if dtype is None or dtype is _FLOAT32:
+        return False
+    numpys = dtype if isinstance(dtype, np.dtype) else as_array(_NAME, field, scale).dtype
+    return bool(numpys.num == _FLOAT16.num)
+
+
+def _float_type(operator: str, out_dtype: Any, *_: Any) -> np.dtype[Any]:
+    """Return the type of the result, or refuse it."""
+    return _FLOAT32 if out_dtype is _FLOAT32 else as_dtype(operator, "out_dtype", out_dtype, ("float32", "float16"))

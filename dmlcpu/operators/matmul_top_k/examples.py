@@ -1,0 +1,17 @@
+"""Small calls of matmul_top_k that between them compile all that a type needs on this machine."""
+
+from collections.abc import Iterator
+
+from dmlcpu.operators.table import Example
+from dmlcpu.products.examples import calls, matrix
+
+
+def examples(dtype: str) -> Iterator[Example]:
+    """Yield calls of each way to read b; the first is a plain one. Sums and scaled scores have the same kernels."""
+    yield from map(Example, calls(dtype, k=10, a_zero_point=3, b_zero_point=-2))
+    yield Example({"a": matrix(2, dtype), "b": matrix(96, "int8").T, "k": 40, "a_scale": 0.5})
+
+
+def desc_examples() -> Iterator[tuple[object, dict[str, object]]]:
+    """Yield nothing: DirectML has no such operator."""
+    yield from ()

@@ -1,0 +1,163 @@
+"""DML_ELEMENT_WISE_QUANTIZE_LINEAR and DML_QUANTIZE: floats as integers of 4 or 8 bits."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dmlcpu.directml.base import counted_by
+from dmlcpu.directml.enums import FeatureLevel, OperatorType, QuantizationType
+from dmlcpu.directml.feature_level import FOUR, ONE_TO_EIGHT, Allowed, Support, Types, types
+from dmlcpu.directml.tensor import TensorDesc
+from dmlcpu.quantizers.descriptor import BlockedDesc, ElementWiseDesc
+
+_FLOAT32, _FLOATS = types("FLOAT32"), types("FLOAT32 FLOAT16")
+_UINT8, _STORED = types("UINT8"), types("INT8 UINT8")
+_BLOCKED = types("INT8 INT4 UINT8 UINT4")
+
+
+def _level(since: FeatureLevel, dimensions: range, high: Types, scale: Types, low: Types, zero: bool = True) -> Support:
+    """Return a row; zero: the zero point is required."""
+    tensors = {
+        "InputTensor": Allowed(dimensions, high),
+        "ScaleTensor": Allowed(dimensions, scale),
+        "ZeroPointTensor": Allowed(dimensions, low, required=zero),
+        "OutputTensor": Allowed(dimensions, low),
+    }
+    return Support(since, tensors)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElementWiseQuantizeLinearOperatorDesc(ElementWiseDesc):
+    """DML_ELEMENT_WISE_QUANTIZE_LINEAR: quantize the input, with a scale and a zero point for each element.
+
+    A scale for all, or for each channel, has the input's sizes, too, and strides of 0.
+
+    Parameters
+    ----------
+    input_tensor : TensorDesc
+        FLOAT32, FLOAT16 or INT32.
+    scale_tensor : TensorDesc
+        The input's sizes; the input's DataType, but FLOAT32 for INT32.
+    zero_point_tensor : TensorDesc, optional
+        The input's sizes and the output's DataType. Without it, 0; before feature level 6_2 it is required.
+    output_tensor : TensorDesc
+        The input's sizes; INT8 or UINT8.
+
+    Raises
+    ------
+    InvalidDescriptorError
+        If the fields contradict each other.
+    TypeError
+        If a field is of the wrong Python kind.
+
+    Notes
+    -----
+    The fields are those of DirectML's ``DML_ELEMENT_WISE_QUANTIZE_LINEAR_OPERATOR_DESC``. The exact numbers are those
+    of `dmlcpu.quantize_linear`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dmlcpu import ElementWiseQuantizeLinearOperatorDesc, TensorDataType, TensorDesc, compile_operator
+    >>> desc = ElementWiseQuantizeLinearOperatorDesc(
+    ...     input_tensor=TensorDesc(TensorDataType.FLOAT32, sizes=(1, 1, 2, 2)),
+    ...     scale_tensor=TensorDesc(TensorDataType.FLOAT32, sizes=(1, 1, 2, 2), strides=(0, 0, 0, 0)),
+    ...     zero_point_tensor=TensorDesc(TensorDataType.UINT8, sizes=(1, 1, 2, 2), strides=(0, 0, 0, 0)),
+    ...     output_tensor=TensorDesc(TensorDataType.UINT8, sizes=(1, 1, 2, 2)),
+    ... )
+    >>> compile_operator(desc)(
+    ...     input_tensor=np.array([[[[0.5, 1], [-7, 200]]]], np.float32),
+    ...     scale_tensor=np.array([0.5], np.float32),
+    ...     zero_point_tensor=np.array([10], np.uint8),
+    ... )
+    array([[[[ 11,  12],
+             [  0, 255]]]], dtype=uint8)
+    """
+
+    OPERATOR_TYPE: ClassVar = OperatorType.ELEMENT_WISE_QUANTIZE_LINEAR
+    OUTPUTS: ClassVar = ("output_tensor",)
+    KERNELS: ClassVar = "quantize_linear"
+    FEATURE_LEVELS: ClassVar = (
+        _level(FeatureLevel.LEVEL_1_0, FOUR, _FLOAT32, _FLOAT32, _UINT8),
+        _level(FeatureLevel.LEVEL_2_1, FOUR, types("FLOAT32 INT32"), _FLOAT32, _STORED),
+        _level(FeatureLevel.LEVEL_3_0, ONE_TO_EIGHT, types("FLOAT32 INT32"), _FLOAT32, _STORED),
+        _level(FeatureLevel.LEVEL_6_0, ONE_TO_EIGHT, types("FLOAT32 FLOAT16 INT32"), _FLOATS, _STORED),
+        _level(FeatureLevel.LEVEL_6_2, ONE_TO_EIGHT, types("FLOAT32 FLOAT16 INT32"), _FLOATS, _STORED, zero=False),
+    )
+
+    input_tensor: TensorDesc
+    scale_tensor: TensorDesc
+    zero_point_tensor: TensorDesc | None = None
+    output_tensor: TensorDesc
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuantizeOperatorDesc(BlockedDesc):
+    """DML_QUANTIZE: quantize the input, with a scale and a zero point for each block of elements.
+
+    In each dimension the scale's size divides the input's; the quotient is the size of a block. A tensor of 4 bits has
+    two elements a byte, the first in the low bits, and is bound as bytes, or as an array of ml_dtypes' int4 or uint4.
+
+    Parameters
+    ----------
+    input_tensor : TensorDesc
+        FLOAT32 or FLOAT16.
+    quantization_type : QuantizationType
+        SCALE or SCALE_ZERO_POINT.
+    quantization_tensors : tuple of TensorDesc
+        The scale, of the input's DataType; with SCALE_ZERO_POINT also the zero point, of the scale's sizes and the
+        output's DataType. DirectML's QuantizationTensorCount is their number.
+    output_tensor : TensorDesc
+        The input's sizes; INT8, INT4, UINT8 or UINT4.
+
+    Raises
+    ------
+    InvalidDescriptorError
+        If the fields contradict each other.
+    TypeError
+        If a field is of the wrong Python kind.
+
+    Notes
+    -----
+    The fields are those of DirectML's ``DML_QUANTIZE_OPERATOR_DESC``. The exact numbers are those of
+    `dmlcpu.quantize_linear`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dmlcpu import QuantizationType, QuantizeOperatorDesc, TensorDataType, TensorDesc, compile_operator
+    >>> desc = QuantizeOperatorDesc(
+    ...     input_tensor=TensorDesc(TensorDataType.FLOAT32, sizes=(1, 8)),
+    ...     quantization_type=QuantizationType.SCALE_ZERO_POINT,
+    ...     quantization_tensors=[
+    ...         TensorDesc(TensorDataType.FLOAT32, sizes=(1, 2)),
+    ...         TensorDesc(TensorDataType.INT4, sizes=(1, 2)),
+    ...     ],
+    ...     output_tensor=TensorDesc(TensorDataType.INT4, sizes=(1, 8)),
+    ... )
+    >>> scale, zero_point = np.array([[0.5, 2]], np.float32), bytes.fromhex("f1")
+    >>> compile_operator(desc)(
+    ...     input_tensor=np.array([[-4.5, -1, -0.5, 3, 8, -4, 6, 4]], np.float32),
+    ...     quantization_tensors=[scale, zero_point],
+    ... ).tobytes().hex(" ")
+    'f8 70 d3 12'
+    """
+
+    OPERATOR_TYPE: ClassVar = OperatorType.QUANTIZE
+    OUTPUTS: ClassVar = ("output_tensor",)
+    KERNELS: ClassVar = "quantize_linear"
+    FEATURE_LEVELS: ClassVar = (
+        Support(
+            FeatureLevel.LEVEL_6_3,
+            {
+                "InputTensor": Allowed(ONE_TO_EIGHT, _FLOATS),
+                "QuantizationTensors[0]": Allowed(ONE_TO_EIGHT, _FLOATS),
+                "QuantizationTensors[1]": Allowed(ONE_TO_EIGHT, _BLOCKED),
+                "OutputTensor": Allowed(ONE_TO_EIGHT, _BLOCKED),
+            },
+        ),
+    )
+
+    input_tensor: TensorDesc
+    quantization_type: QuantizationType
+    quantization_tensors: tuple[TensorDesc, ...] = counted_by("QuantizationTensorCount")
+    output_tensor: TensorDesc

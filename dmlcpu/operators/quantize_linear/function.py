@@ -1,0 +1,96 @@
+"""QUANTIZE_LINEAR: floats, or integers of 32 bits, as integers of 4 to 16 bits."""
+
+from typing import Any
+
+from numpy.typing import ArrayLike, DTypeLike
+
+from dmlcpu.common.arguments import Array
+from dmlcpu.quantizers.arguments import FLOATS, Call, check as check_parameters, check_input, quantized_type
+from dmlcpu.quantizers.execution import allocate, execute, steps
+from dmlcpu.quantizers.plain import run_plain
+
+__all__ = ["allocate", "check", "execute", "quantize_linear", "steps"]  # what `bind` looks for
+
+_INPUTS = (*FLOATS, "int32")
+
+
+def quantize_linear(
+    x: ArrayLike,
+    scale: ArrayLike,
+    zero_point: ArrayLike | None = None,
+    *,
+    axis: int | None = None,
+    block_size: int | None = None,
+    out_dtype: DTypeLike | None = None,
+    out: Array | None = None,
+) -> Array:
+    """Quantize an array: clip(round(x / scale) + zero_point) to the limits of an integer type.
+
+    Quotients are rounded half to even, before the zero point is added. NaN becomes the lowest integer.
+
+    Parameters
+    ----------
+    x : array_like
+        float32, float16, bfloat16 (of ``ml_dtypes``), int32 or float64; any shape and memory layout. int32 and float64
+        are rounded to float32 first.
+    scale : array_like
+        The steps, finite and greater than 0 as float32: one number; one for each index of `axis`; or an array of x's
+        dimensions, each of a size that divides x's, so that x is cut into blocks.
+    zero_point : array_like, optional
+        The integers that 0 becomes, of the result's type; shapes as those of `scale`, each on its own. By default 0.
+    axis : int, optional
+        The axis of a 1-D `scale` or `zero_point`, or that of `block_size`. A negative one counts from the last.
+    block_size : int, optional
+        The elements of a block along `axis`, of which the last one may be shorter.
+    out_dtype : dtype, optional
+        int8, uint8, int16, uint16, or int4 or uint4 of ``ml_dtypes``. By default the type of `zero_point` if that is an
+        array of one of these, else uint8.
+    out : ndarray, optional
+        Where to write the result: of x's shape and the result's type, with any strides; no memory shared with the
+        others.
+
+    Returns
+    -------
+    ndarray
+        The integers, in x's shape; `out` if given.
+
+    Raises
+    ------
+    DmlError
+        If an argument does not fit; nothing has been written then.
+    TypeError
+        If an argument is of the wrong Python kind.
+
+    Notes
+    -----
+    The semantics are those of DirectML's ``DML_ELEMENT_WISE_QUANTIZE_LINEAR_OPERATOR_DESC`` and
+    ``DML_QUANTIZE_OPERATOR_DESC``, and of ONNX QuantizeLinear up to version 25. There is one float32 division for each
+    element, whatever the type of `x`.
+
+    Examples
+    --------
+    >>> import numpy as np, dmlcpu
+    >>> dmlcpu.quantize_linear(np.array([0.5, 1.5, 2.5, 3.5], np.float32), 1.0, np.uint8(1))
+    array([1, 3, 3, 5], dtype=uint8)
+    >>> x = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
+    >>> dmlcpu.quantize_linear(x, [0.5, 2], np.array([0, 10], np.uint8), axis=0)
+    array([[ 2,  4,  6],
+           [12, 12, 13]], dtype=uint8)
+    >>> dmlcpu.quantize_linear(x, [[0.5, 1], [1, 2]], axis=1, block_size=2, out_dtype=np.int8)
+    array([[2, 4, 3],
+           [4, 5, 3]], dtype=int8)
+    """
+    result = run_plain(check, x, scale, zero_point, axis, block_size, out_dtype, out)
+    if result is not None:
+        return result
+    call = check(x, scale, zero_point, axis, block_size, out_dtype)
+    result = allocate(call, out)
+    execute(call, result)
+    return result
+
+
+def check(x: Any, scale: Any, zero_point: Any, axis: Any, block_size: Any, out_dtype: Any) -> Call:
+    """Return the arguments in their plain forms, or refuse them."""
+    x = check_input("quantize_linear", x, _INPUTS)
+    dtype = quantized_type("quantize_linear", out_dtype, zero_point)
+    return check_parameters("quantize_linear", x, scale, zero_point, axis, block_size, dtype)

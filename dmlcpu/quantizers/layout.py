@@ -1,0 +1,132 @@
+"""How the elements of quantizers are cut into runs that kernels walk through.
+
+Each size of scale and zero point divides x's. So a dimension of x with blocks is split into one of blocks and one of
+the elements of a block, in which scale or zero point has a stride of 0. Then dimensions that all tensors pass evenly
+are merged, and the last one is the run.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dmlcpu.common.arguments import Array, type_name
+from dmlcpu.common.data_types import DATA_TYPES
+from dmlcpu.kernels.quantize_linear.work import (
+    BFLOAT16,
+    DIRECT_TILE,
+    FLOAT16,
+    FLOAT32,
+    INTEGER,
+    LARGE,
+    LONG,
+    NIBBLE,
+    TILE,
+)
+from dmlcpu.kernels.walk import merge, walk_of
+from dmlcpu.runtime.memory import first_word, word_strides
+
+Shape = tuple[int, ...]
+
+_FLOATS = {"float32": FLOAT32, "float16": FLOAT16, "bfloat16": BFLOAT16}
+# Runs of fewer elements with one scale each are joined to longer ones with several.
+_SHORT = TILE // 2
+
+
+class Layout(NamedTuple):
+    """What a plan has to know of a tensor."""
+
+    shape: Shape
+    strides: Shape  # in elements
+    type: str  # of the table of data types
+    is_packed: bool = False  # two elements of 4 bits are in a byte
+
+    @property
+    def word(self) -> np.dtype[Any]:
+        """What kernels see elements as."""
+        return np.dtype(f"u{max(1, DATA_TYPES[self.type].bits // 8)}")
+
+
+def layout_of(array: Array) -> Layout:
+    """Return the layout of an array."""
+    return Layout(array.shape, word_strides(array.strides, array.itemsize), type_name(array.dtype))
+
+
+def meets(one: int, other: int) -> bool:
+    """Return whether one of two numbers of blocks in a dimension divides the other."""
+    return max(one, other) % min(one, other) == 0
+
+
+def lay_out(x: Layout, scale: Layout, zero: Layout, y: Layout) -> dict[str, Any]:
+    """Return the fields of the work record that say what runs there are and where they lie."""
+    tensors = (x, scale, zero, y)
+    order = sorted(range(len(x.shape)), key=lambda d: -abs(y.strides[d]))  # so that y is written as it lies
+    dimensions = [each for d in order for each in _split(d, tensors)]
+    sizes, *strides = merge(*zip(*dimensions, strict=True)) if dimensions else merge((), (), (), (), ())
+    n, block, steps, left = _run(sizes, strides)
+    sizes, strides = sizes[:left] or [1], [own[:left] or [0] for own in strides]
+    named = zip(("x", "scale", "zero", "y"), tensors, steps, strides, strict=True)
+    is_direct = block >= LONG and steps[0] == steps[3] == 1 and _is_direct(x, y)
+    rows = math.prod(sizes)
+    is_large = is_direct and rows * n * (x.word.itemsize + y.word.itemsize) > LARGE
+    tile = DIRECT_TILE if is_direct and not is_large else TILE  # results pass through the workspace before they stream
+    tiles = -(-n // tile)
+    return {
+        **{name: {**_form(tensor), "step": step, "strides": own} for name, tensor, step, own in named},
+        "n": n,
+        "tile": tile,
+        "is_direct": is_direct,
+        "is_large": is_large,
+        "tiles": tiles,
+        "items": rows * tiles,
+        "block": block,
+        "walk": walk_of(sizes),
+    }
+
+
+def _split(d: int, tensors: tuple[Layout, ...]) -> list[tuple[int, ...]]:
+    """Return the dimensions that dimension d is split into: a size, and a stride of each tensor."""
+    n = tensors[0].shape[d]
+    blocks = [n // tensor.shape[d] for tensor in tensors]  # 1 for x and y
+    units = sorted({1, *[block for block in blocks if block < n]}, reverse=True)
+    ends = [n, *units]
+    found = []
+    for unit, end in zip(units, ends, strict=False):
+        strides = [
+            0 if block == n > 1 else tensor.strides[d] * (unit // block)
+            for tensor, block in zip(tensors, blocks, strict=True)
+        ]
+        found.append((end // unit, *strides))
+    return found
+
+
+def _run(sizes: list[int], strides: list[list[int]]) -> tuple[int, int, list[int], int]:
+    """Return the elements of a run, those that share a scale, the step of each tensor, and the dimensions left."""
+    x, scale, zero, y = strides
+    n, left, steps = sizes[-1], len(sizes) - 1, [own[-1] for own in strides]
+    if scale[-1] or zero[-1]:
+        return n, 1, steps, left
+    if n < _SHORT and left and x[-2] == n * x[-1] and y[-2] == n * y[-1]:
+        return sizes[-2] * n, n, [x[-1], scale[-2], zero[-2], y[-1]], left - 1
+    return n, max(n, LONG), steps, left
+
+
+def _is_direct(x: Layout, y: Layout) -> bool:
+    """Return whether the inner loop of a kernel takes elements of x as they are, and writes those of y."""
+    if x.is_packed or y.is_packed:
+        return False
+    if y.type in _FLOATS:
+        return y.type == "float32" and DATA_TYPES[x.type].bits in (8, 16)
+    return x.type == "float32"
+
+
+def _form(tensor: Layout) -> dict[str, int]:
+    """Return the fields of a tensor's record that do not depend on the runs."""
+    row = DATA_TYPES[tensor.type]
+    kind = NIBBLE if tensor.is_packed else _FLOATS.get(tensor.type, INTEGER)
+    return {
+        "start": first_word(tensor.shape, tensor.strides),
+        "kind": kind,
+        "mask": (1 << row.bits) - 1,
+        "flip": 1 << row.bits - 1 if row.kind == "i" else 0,
+    }

@@ -1,0 +1,134 @@
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+from operators.dynamic_quantize_linear.calls import FLOATS, random_call
+from samples import KERNEL_LAYOUTS, THREADS, assert_same_bits
+from sources import Once, Watched
+
+import dmlcpu
+from dmlcpu import reference
+from dmlcpu.errors import BindingError, DmlError, UnsupportedError
+from dmlcpu.kernels.quantize_linear.work import TILE
+from dmlcpu.operators import OPERATORS
+from dmlcpu.runtime.threads import use_budget
+
+X = np.array([0, 2, -3, -2.5, 1.34, 0.5], np.float32)
+
+
+@pytest.mark.parametrize(
+    ("x", "dtype", "y", "scale", "zero_point"),
+    [
+        (X, "uint8", [153, 255, 0, 26, 221, 179], 0.019607844, 153),
+        (X, "int8", [25, 127, -128, -102, 93, 51], 0.019607844, 25),
+        ([1, 2.1, 1.3, 2.5, 3.34, 4], "uint8", [64, 134, 83, 159, 213, 255], 0.015686275, 0),
+        ([0, 0], "uint8", [0, 0], 1, 0),
+        ([0, -0.0], "int8", [-128, -128], 1, -128),
+        ([-1, -0.5], "uint8", [0, 128], 1 / 255, 255),
+        ([], "uint8", [], 1, 0),
+        ([], "int8", [], 1, -128),
+    ],
+)
+def test_by_hand(x, dtype, y, scale, zero_point):
+    found = dmlcpu.dynamic_quantize_linear(np.array(x, np.float32), out_dtype=dtype)
+    assert found.y.tolist() == y
+    assert found.scale == np.float32(scale)
+    assert found.zero_point == zero_point
+    assert [each.shape for each in found[1:]] == [(), ()]
+    assert [each.dtype for each in found] == [dtype, np.float32, dtype]
+
+
+@given(st.integers(0, 2**32), st.sampled_from([1, 2, 5]))
+def test_random_calls_have_the_bits_of_the_reference(seed, parts):
+    call = random_call(np.random.default_rng(seed))
+    with use_budget(parts, grain=1):
+        assert_same_bits(call.run(), call.expected(), str(seed))
+
+
+@pytest.mark.parametrize("n", [1, TILE - 1, TILE, TILE + 1, 3 * TILE + 5])
+@pytest.mark.parametrize("x_type", FLOATS, ids=str)
+def test_extremes_in_every_tile(n, x_type):
+    for place in {0, n // 2, n - 1}:
+        x = np.zeros((2, n), x_type)
+        x[1, place], x[0, n - 1 - place] = 7, -3
+        expected = reference.dynamic_quantize_linear(x)
+        for threads, make in zip(THREADS, (*KERNEL_LAYOUTS.values(),)[:4], strict=False):
+            with use_budget(threads, grain=1):
+                assert_same_bits(dmlcpu.dynamic_quantize_linear(make(x)), expected, f"{n} {x_type} {place}")
+
+
+@pytest.mark.parametrize("bad", [np.nan, -np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("x_type", FLOATS, ids=str)
+def test_element_that_is_not_finite_is_refused_and_nothing_written(bad, x_type):
+    x = np.ones((3, 2000), x_type)
+    x[1, 1500] = bad
+    x[2, 3] = np.nan
+    out = np.full(x.shape, 9, np.uint8), np.full((), 9, np.float32), np.full((), 9, np.uint8)
+    for given_out in (None, out):
+        with pytest.raises(DmlError, match=r"^dynamic_quantize_linear: x\[1, 1500\] is -?(nan|inf); allowed: finite"):
+            dmlcpu.dynamic_quantize_linear(x, out=given_out)
+    assert all((each == 9).all() for each in out)
+
+
+def test_range_beyond_float32_is_refused():
+    with pytest.raises(DmlError, match=r"x is from -3e\+38 to 3e\+38; allowed: elements whose range is"):
+        dmlcpu.dynamic_quantize_linear(np.array([3e38, -3e38], np.float32))
+    with pytest.raises(DmlError, match=r"x\[0\] is inf"):
+        dmlcpu.dynamic_quantize_linear(np.array([1e39]))
+
+
+def test_outputs_are_filled_and_returned():
+    out = np.zeros((2, 6), np.int8)[::-1, ::2], np.zeros((), np.float32), np.zeros((), np.int8)
+    x = X.reshape(2, 3)
+    found = dmlcpu.dynamic_quantize_linear(x, out_dtype=np.int8, out=out)
+    assert isinstance(found, dmlcpu.DynamicQuantized)
+    assert all(mine is given for mine, given in zip(found, out, strict=True))
+    assert_same_bits(out, reference.dynamic_quantize_linear(x, out_dtype=np.int8))
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"x": X.astype(np.int32)}, UnsupportedError, r"x\.dtype is int32; allowed: float32, float16, bfloat16"),
+        ({"out_dtype": "i2"}, UnsupportedError, "out_dtype is int16; allowed: uint8, int8"),
+        ({"out": np.zeros(6, np.uint8)}, TypeError, r"out is ndarray; allowed: a tuple \(y, scale, zero_point\)"),
+        (
+            {"out": (np.zeros(6, np.uint8), np.zeros(1, np.float32), np.zeros((), np.uint8))},
+            BindingError,
+            r"out\[1\]\.shape is \(1,\); allowed: \(\)",
+        ),
+    ],
+)
+def test_argument_that_does_not_fit_is_refused(change, error, message):
+    with pytest.raises(error, match=f"^dynamic_quantize_linear: {message}"):
+        dmlcpu.dynamic_quantize_linear(**{"x": X, **change})
+
+
+def test_outputs_must_not_share_memory():
+    memory = np.zeros(8, np.uint8)
+    out = memory[:6], np.zeros((), np.float32), memory[5:6].reshape(())
+    with pytest.raises(BindingError, match=r"out\[2\] is sharing memory with out\[0\]"):
+        dmlcpu.dynamic_quantize_linear(X, out=out)
+
+
+def test_bound_call_refuses_values_that_it_finds_later():
+    x = X.copy()
+    run = dmlcpu.bind(dmlcpu.dynamic_quantize_linear, x)
+    assert run().y.tolist() == [153, 255, 0, 26, 221, 179]
+    x[2] = np.nan
+    with pytest.raises(DmlError, match=r"x\[2\] is nan"):
+        run()
+    x[2] = 0
+    assert run().zero_point == reference.dynamic_quantize_linear(x).zero_point
+
+
+def test_blocks_are_read_twice_and_a_bad_element_has_its_place_in_the_whole(small_blocks):
+    x = np.ones((40, 300), np.float32)
+    blocks = OPERATORS["dynamic_quantize_linear"].blocks
+    source = Watched(x)
+    least = blocks.estimate(x=source).least_memory
+    sinks = {name: Once(each) for name, each in blocks.estimate(x=source).results.items()}
+    blocks.run({"x": source}, sinks, least)
+    assert source.read_bytes == 2 * x.nbytes
+    x[30, 7] = np.inf
+    with pytest.raises(DmlError, match=r"x\[30, 7\] is inf"):
+        blocks.run({"x": source}, sinks, least)
