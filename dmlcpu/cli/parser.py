@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dmlcpu import __version__
-from dmlcpu.cli import batch, info, operators, run, warmup
+from dmlcpu.cli import batch, info, operators, run, search, warmup
 from dmlcpu.cli.shared import Handler
 from dmlcpu.operators.table import OPERATORS
 
@@ -15,6 +15,7 @@ examples:
   dmlcpu top-k scores/*.npy -o best/ --k 10    an operator over many files
   dmlcpu batch jobs.toml                       all jobs of a file, to go on later where it ended
   dmlcpu run model.json                        run a DxDispatch model
+  dmlcpu search build vectors.npy -o c.index   build an index of int8 vectors, to search with `search query`
   dmlcpu run model.json -i 100 -v 1            time each dispatch 100 times
   dmlcpu warmup --ops top_k                    compile kernels before they are needed
   dmlcpu info --json                           versions, instruction sets, threads, kernels
@@ -85,6 +86,7 @@ def _make() -> tuple[argparse.ArgumentParser, dict[str, _Parser]]:
     add("batch", batch.SUMMARY, batch.add_options, batch.main, batch.EPILOG)
     for name in OPERATORS:
         add(*operators.command(name))
+    add("search", search.SUMMARY, search.add_options, search.main, search.EPILOG)
     add("warmup", warmup.SUMMARY, warmup.add_options, warmup.main, warmup.EPILOG)
     add("info", info.SUMMARY, info.add_options, info.main)
     return parser, commands

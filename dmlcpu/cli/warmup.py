@@ -8,6 +8,8 @@ from dmlcpu.cli.shared import DONE, REFUSED, complain, environment_is_right
 from dmlcpu.common.extras import extra
 from dmlcpu.operators.table import OPERATORS, Operator
 
+SEARCH = "search"  # no operator, but it has kernels
+
 SUMMARY = "compile kernels into the cache"
 EPILOG = """\
 examples:
@@ -18,7 +20,7 @@ examples:
 def add_options(warmup: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     types = list(dict.fromkeys(name for operator in OPERATORS.values() for name in operator.types))
-    for kind, names in (("op", list(OPERATORS)), ("type", types)):
+    for kind, names in (("op", [*OPERATORS, SEARCH]), ("type", types)):
         text = f"some of {', '.join(names)} (default: all)"
         warmup.add_argument(f"--{kind}s", nargs="+", choices=names, default=names, metavar=kind.upper(), help=text)
 
@@ -27,7 +29,7 @@ def main(args: argparse.Namespace) -> int:
     """Run the command."""
     cases = chosen(args.ops, args.types)
     if not cases:
-        allowed = "; ".join(f"{op}: {', '.join(OPERATORS[op].types)}" for op in args.ops)
+        allowed = "; ".join(f"{op}: {', '.join(types_of(op))}" for op in args.ops)
         return complain(f"none of these operators has these types; allowed: {allowed}", REFUSED)
     if not environment_is_right():
         return REFUSED
@@ -37,7 +39,16 @@ def main(args: argparse.Namespace) -> int:
 
 def chosen(ops: Sequence[str], types: Sequence[str]) -> list[tuple[str, str]]:
     """Return the pairs (operator, type) where the operator has the type."""
-    return [(op, name) for op in ops for name in OPERATORS[op].types if name in types]
+    return [(op, name) for op in ops for name in types_of(op) if name in types]
+
+
+def types_of(op: str) -> tuple[str, ...]:
+    """Return the types that an operator, or search, has kernels for."""
+    if op == SEARCH:
+        from dmlcpu.search.examples import TYPES
+
+        return TYPES
+    return OPERATORS[op].types
 
 
 def warm_up(cases: Sequence[tuple[str, str]]) -> str:
@@ -54,13 +65,20 @@ def warm_up(cases: Sequence[tuple[str, str]]) -> str:
     with tqdm(cases, desc="Compiling", unit="case", disable=None, leave=False) as progress:
         for op, name in progress:
             progress.set_postfix_str(f"{op} {name}")
-            _compile(OPERATORS[op], name)
+            if op == SEARCH:
+                _compile_search(name)
+            else:
+                _compile(OPERATORS[op], name)
     compiled, cached = (after - before for after, before in zip(_counts(), (compiled, cached), strict=True))
     seconds = time.perf_counter() - start
     return f"compiled {compiled} kernels in {seconds:.1f} s, {cached} were in the cache already: {cache_folder()}"
 
 
 def _compile(operator: Operator, name: str) -> None:
+    import numpy as np
+
+    from dmlcpu.operators.bind import bind
+    from dmlcpu.runtime.array_objects import Rows
     from dmlcpu.runtime.threads import use_budget
 
     # grain=1: examples are small, and run on two threads all the same, so that the launchers are compiled, too. The
@@ -69,6 +87,21 @@ def _compile(operator: Operator, name: str) -> None:
         for example in operator.examples(name):
             with use_budget(2, grain=1, kernel=example.kernel):
                 operator.function(**example.arguments)
+            with use_budget(1, kernel=example.kernel):  # kept calls, which compiled operators make, too
+                bind(operator.function, **example.arguments)()
+    array = np.zeros(1, np.uint8)
+    Rows([(array.shape, array.dtype, False)]).fit((array,))  # the look of compiled operators at their tensors
+
+
+def _compile_search(name: str) -> None:
+    from dmlcpu.runtime.threads import use_budget
+    from dmlcpu.search.examples import examples
+    from dmlcpu.search.functions import knn
+
+    for threads in (2, 1):
+        with use_budget(threads, grain=1):
+            for example in examples(name):
+                knn(*example[:4], **example.options)
 
 
 def _counts() -> tuple[int, int]:

@@ -2,14 +2,17 @@ import re
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from cli_calls import Run
 from processes import run as run_process
 
+import dmlcpu
 from dmlcpu.cli import warmup
 from dmlcpu.common.extras import MissingExtraError
 from dmlcpu.config import cache_folder
 from dmlcpu.operators import OPERATORS
+from dmlcpu.runtime import array_objects, kept_calls
 from dmlcpu.runtime.threads import get_num_threads
 
 TESTS = Path(__file__).parents[1]
@@ -33,6 +36,26 @@ def test_warm_up_counts_compiled_and_cached_kernels() -> None:
     # Compiled code is kept: a second call has nothing to do.
     again = warmup.warm_up([("top_k", "int16"), ("top_k", "uint16"), ("top_k", "bfloat16")])
     assert re.fullmatch(r"compiled 0 kernels in \d+\.\d s, 0 were in the cache already: .*", again)
+
+
+def test_kept_calls_are_compiled_too() -> None:
+    warmup.warm_up([("top_k", "int16")])
+    compiled = [kept_calls._compiled(function) for function in (kept_calls._keep, kept_calls._call)]
+    before = [each.signatures.copy() for each in compiled]
+    assert all(before)
+    dmlcpu.bind(dmlcpu.top_k, np.ones(9, np.uint16), 2)()
+    assert [each.signatures for each in compiled] == before
+    assert array_objects._compiled().signatures
+
+
+def test_kept_calls_that_look_at_scales_are_compiled_too() -> None:
+    warmup.warm_up([("quantized_matmul", "uint8")])
+    compiled = [kept_calls._compiled(function) for function in (kept_calls._keep, kept_calls._call_if)]
+    before = [each.signatures.copy() for each in compiled]
+    assert all(before)
+    a, scales = np.ones((5, 7), np.uint8), np.ones(9, np.float32)
+    dmlcpu.bind(dmlcpu.quantized_matmul, a, 1.0, 0, np.ones((7, 9), np.int8), scales, 0, 1.0, 0)()
+    assert [each.signatures for each in compiled] == before
 
 
 def test_unknown_names_are_refused_with_the_known_ones(run: Run) -> None:

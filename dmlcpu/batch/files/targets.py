@@ -157,6 +157,27 @@ def exchange(one: str, other: str) -> bool:
     raise OSError(error, os.strerror(error), one, None, other)
 
 
+def put_folder(temporary: str, target: str) -> None:
+    """Give a new folder, named as `Writer` names them, the name of its target, in the place of a folder there.
+
+    On Linux the two folders exchange names, so at every moment the target is all of the old or all of the new. Where
+    the system has no such call, the old folder is renamed first: between two renames there is no target.
+    """
+    if not os.path.isdir(target):
+        os.rename(temporary, target)
+    elif exchange(temporary, target):
+        shutil.rmtree(temporary, ignore_errors=True)
+    else:
+        old = temporary.removesuffix(".part") + ".old.part"
+        os.rename(target, old)
+        try:
+            os.rename(temporary, target)
+        except BaseException:
+            os.rename(old, target)
+            raise
+        shutil.rmtree(old, ignore_errors=True)
+
+
 def make_folder(folder: str) -> None:
     """Make a folder and the folders around it, where they are missing; have their names on the disk."""
     around = os.path.dirname(folder)

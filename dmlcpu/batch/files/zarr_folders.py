@@ -6,7 +6,6 @@ Folders of version 2 are not opened: their filters may unpickle.
 import contextlib
 import math
 import os
-import shutil
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dmlcpu.batch.files.base import FileError, FileSource, check_dtype, chosen, library, no_name, refused
-from dmlcpu.batch.files.targets import ArraySink, Writer, exchange, make_folder, remove, sync_folder
+from dmlcpu.batch.files.targets import ArraySink, Writer, make_folder, put_folder, remove, sync_folder
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Region, Tensor
 
@@ -85,7 +84,6 @@ class _ZarrSource(FileSource):
 class _ZarrWriter(Writer):
     def __init__(self, target: str, tensors: Mapping[str, Tensor], token: str) -> None:
         super().__init__(target, token)
-        self._old = self._temporary.removesuffix(".part") + ".old.part"
         make_folder(self.folder)
         os.mkdir(self._temporary)
         try:
@@ -113,23 +111,8 @@ class _ZarrWriter(Writer):
             sync_folder(folder)
 
     def put_in_place(self) -> None:
-        """Replace the target by the new folder.
-
-        On Linux the two folders exchange names, so at every moment the target is all of the old or all of the new.
-        Where the system has no such call, the old folder is renamed first: between two renames there is no target.
-        """
-        if not os.path.isdir(self._target):
-            os.rename(self._temporary, self._target)
-        elif exchange(self._temporary, self._target):
-            shutil.rmtree(self._temporary, ignore_errors=True)
-        else:
-            os.rename(self._target, self._old)
-            try:
-                os.rename(self._temporary, self._target)
-            except BaseException:
-                os.rename(self._old, self._target)
-                raise
-            shutil.rmtree(self._old, ignore_errors=True)
+        """Replace the target by the new folder."""
+        put_folder(self._temporary, self._target)
 
     def discard(self) -> None:
         with contextlib.suppress(OSError):

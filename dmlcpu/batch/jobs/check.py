@@ -58,6 +58,8 @@ class Checker:
         except ModelError as error:
             for fault in error.faults:
                 place.refuse("op", f"{job.op!r} at {fault.path}: {fault.found}", fault.allowed)
+        except DmlError as error:
+            place.refuse("op", f"{job.op!r}: {error.field} is {error.found}", error.allowed)
         return None
 
     def _check_names(self, place: Place, job: Job, operation: Operation) -> None:

@@ -200,7 +200,7 @@ def _is_output(value: Any) -> bool:
 
 _ALLOWED = {
     "id": ("text", _is_text),
-    "op": ("the name of an operator, or a DxDispatch model", _is_text),
+    "op": ("the name of an operator, a DxDispatch model or a saved index", _is_text),
     "inputs": ("an object: a file, or numbers, for each array", _is_object),
     "attrs": ("an object: a value for each argument", _is_object),
     "output": ("a file, or an object: a file for each result", _is_output),

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from dmlcpu.batch.files import identity
 from dmlcpu.batch.jobs.entries import DEEPEST, Entry, Listing
 from dmlcpu.batch.jobs.faults import JobFault, Place
-from dmlcpu.batch.jobs.operations import canonical, is_model, operation_of
+from dmlcpu.batch.jobs.operations import canonical, is_path, operation_of
 from dmlcpu.common.regions import Tensor
 from dmlcpu.common.wording import shown
 
@@ -21,7 +21,7 @@ Identity = dict[str, Any]  # size, time of change and more: differs when a file 
 _NAME = "::"  # between a file and the name of an array in it
 _FILE_MEMBERS = ("path", "name", "dtype")
 _GLOB = ("*", "?", "[")
-_NEEDED = {"op": "the name of an operator, or a DxDispatch model", "output": "a file to write"}
+_NEEDED = {"op": "the name of an operator, a DxDispatch model or a saved index", "output": "a file to write"}
 
 
 class FileInput(NamedTuple):
@@ -252,7 +252,7 @@ def _filled(place: Place, placeholders: dict[str, str] | None, text: str, field:
 
 def files_of(job: Job) -> Iterator[str]:
     """Yield the files that a job's results come from."""
-    if is_model(job.op):
+    if is_path(job.op):
         yield job.op
     yield from (each.path for each in job.inputs.values())
 
@@ -260,7 +260,7 @@ def files_of(job: Job) -> Iterator[str]:
 def identities(job: Job, directory: Path, *, content: bool) -> dict[str, Identity]:
     """Return the identities of the files that a job's results come from."""
     paths = [*files_of(job)]
-    if is_model(job.op):
+    if is_path(job.op):
         paths += [os.path.relpath(path, directory) for path in operation_of(job.op, directory).files]
     found = {}
     for path in paths:

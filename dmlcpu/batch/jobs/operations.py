@@ -1,4 +1,4 @@
-"""What a job may run: an operator of the table or a DxDispatch model, with one interface."""
+"""What a job may run: an operator of the table, a DxDispatch model or a saved index, with one interface."""
 
 import functools
 import inspect
@@ -11,6 +11,7 @@ from dmlcpu.common.regions import Estimate, Sink
 from dmlcpu.operators.table import OPERATORS, Operator
 
 MODEL = ".json"  # what such files are called
+INDEX = ".index"  # what such folders are called
 Arguments = Mapping[str, Any]  # values and arrays; of `sources` also arrays that are not in memory
 
 
@@ -42,15 +43,27 @@ def is_model(op: str) -> bool:
     return op.lower().endswith(MODEL)
 
 
+def is_index(op: str) -> bool:
+    """Return whether a job's `op` is a folder of a saved index."""
+    return op.lower().rstrip("/").endswith(INDEX)
+
+
+def is_path(op: str) -> bool:
+    """Return whether a job's `op` is a file, or a folder, and not the name of an operator."""
+    return is_model(op) or is_index(op)
+
+
 def canonical(op: str) -> str:
     """Return a job's `op` in one spelling; operators may be spelled as commands are."""
-    return op if is_model(op) else op.replace("-", "_")
+    return op if is_path(op) else op.replace("-", "_")
 
 
 def version_of(op: str) -> str:
     """Return the version of an `op`: results of another version are computed anew."""
     if is_model(op):
         return ", ".join(["model 1", *map(version_of, OPERATORS)])  # a model may contain each of them
+    if is_index(op):
+        return "index 1"
     name = canonical(op)
     return f"{name} {OPERATORS[name].version}" if name in OPERATORS else ""
 
@@ -60,9 +73,12 @@ def operation_of(op: str, directory: Path) -> Operation:
     if is_model(op):
         path = directory / op
         return _model(path, path.stat().st_mtime_ns)
+    if is_index(op):
+        path = directory / op
+        return _index(path, path.stat().st_mtime_ns)
     name = canonical(op)
     if name not in OPERATORS:
-        raise LookupError(f"{', '.join(OPERATORS)}, or a DxDispatch model (.json)")
+        raise LookupError(f"{', '.join(OPERATORS)}, a DxDispatch model (.json) or a saved index (.index)")
     return _operator(name)
 
 
@@ -72,6 +88,14 @@ def _model(path: Path, _: int) -> Operation:
     from dmlcpu.models.operation import ModelOperation
 
     return ModelOperation(path)
+
+
+@functools.lru_cache(maxsize=16)
+def _index(path: Path, _: int) -> Operation:
+    """Return a saved index; a folder that has changed since is another one."""
+    from dmlcpu.search.operation import IndexOperation
+
+    return IndexOperation(path)
 
 
 @functools.cache

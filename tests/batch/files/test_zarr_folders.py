@@ -209,7 +209,7 @@ def test_a_run_stopped_between_two_renames_leaves_the_old_folder_or_strays(
         rename(source, target)
 
     with monkeypatch.context() as patch:
-        patch.setattr("dmlcpu.batch.files.zarr_folders.exchange", lambda *_: False)
+        patch.setattr("dmlcpu.batch.files.targets.exchange", lambda *_: False)
         patch.setattr(os, "rename", stopped)
         with pytest.raises(OSError, match="stopped"):
             replacing.put_in_place()

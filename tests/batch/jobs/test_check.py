@@ -95,7 +95,7 @@ def test_without_permission(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("job", "fault"),
     [
-        ({"op": "topk"}, f"op: 'topk'; allowed: {', '.join(OPERATORS)}, or a DxDispatch"),
+        ({"op": "topk"}, f"op: 'topk'; allowed: {', '.join(OPERATORS)}, a DxDispatch"),
         ({"op": "no.json"}, "op: 'no.json': No such file or directory; allowed: a file that can be read"),
         ({"attrs": {}}, "attrs.k: missing; allowed: a value"),
         ({"inputs": {}}, "inputs.x: missing; allowed: a file"),

@@ -138,8 +138,8 @@ def test_no_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
         ("3", "3; allowed: an object"),
         ("null", "null; allowed: an object"),
         ('{"opp": "a"}', "opp: unknown; allowed: id, op, inputs, attrs, output, glob, files"),
-        ('{"op": 3}', "op: 3; allowed: the name of an operator, or a DxDispatch model"),
-        ('{"op": ""}', "op: ''; allowed: the name of an operator, or a DxDispatch model"),
+        ('{"op": 3}', "op: 3; allowed: the name of an operator, a DxDispatch model or a saved index"),
+        ('{"op": ""}', "op: ''; allowed: the name of an operator, a DxDispatch model or a saved index"),
         ('{"id": ["a"]}', "id: a list of 1; allowed: text"),
         ('{"inputs": "a.npy"}', "inputs: 'a.npy'; allowed: an object: a file, or numbers, for each array"),
         ('{"attrs": {"": 1}}', "attrs: an object; allowed: an object: a value for each argument"),
@@ -181,7 +181,10 @@ def test_no_toml(tmp_path: Path, text: str | bytes, fault: str) -> None:
         ("defaults.opp = 3", "defaults.opp: unknown; allowed: id, op, inputs, attrs, output, glob, files"),
         ("job = [3]", "3; allowed: an object"),
         ("[[job]]\nid = 2026-01-02", "id: 2026-01-02; allowed: text"),
-        ("[[job]]\nop = 07:32:00", "op: 07:32:00; allowed: the name of an operator, or a DxDispatch model"),
+        (
+            "[[job]]\nop = 07:32:00",
+            "op: 07:32:00; allowed: the name of an operator, a DxDispatch model or a saved index",
+        ),
         ("[[job]]\noutput = inf", "output: Infinity; allowed: a file, or an object: a file for each result"),
     ],
 )

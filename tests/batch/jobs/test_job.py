@@ -132,11 +132,11 @@ def test_names_that_are_not_utf8(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("members", "expected"),
     [
-        ({"op": None}, ["op: missing; allowed: the name of an operator, or a DxDispatch model"]),
+        ({"op": None}, ["op: missing; allowed: the name of an operator, a DxDispatch model or a saved index"]),
         (
             {"op": None, "output": None},
             [
-                "op: missing; allowed: the name of an operator, or a DxDispatch model",
+                "op: missing; allowed: the name of an operator, a DxDispatch model or a saved index",
                 "output: missing; allowed: a file to write",
             ],
         ),

@@ -1,0 +1,143 @@
+"""``dmlcpu search build | query``: exact search among vectors of bytes, from files to files."""
+
+import argparse
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from dmlcpu.cli.shared import DONE, FAILED, REFUSED, at_least, complain, environment_is_right, tell
+
+SUMMARY = "build an index of int8 vectors, or search it"
+EPILOG = """\
+Vectors are int8 or uint8, or floats, which are quantized. Files (.npy, .npz, .safetensors, .zarr, .pb) are read in
+blocks; FILE::NAME is an array in a file that holds several. An index is a folder; name it NAME.index to use it as the
+`op` of a job of `dmlcpu batch`.
+
+examples:
+  dmlcpu search build vectors.npy -o corpus.index --metric cosine --floats
+  dmlcpu search query corpus.index queries.npy -k 10 -o found.npz --rescore 4
+
+Exit codes: 0 done, 1 failed while running, 2 bad files or usage, 130 interrupted."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the commands and their arguments."""
+    actions = parser.add_subparsers(
+        metavar="ACTION", dest="action", required=True, parser_class=argparse.ArgumentParser
+    )
+    build = actions.add_parser("build", help="write an index of vectors", allow_abbrev=False)
+    build.add_argument("vectors", metavar="VECTORS", help="a file of vectors (N, D)")
+    build.add_argument("-o", "--output", metavar="INDEX", required=True, help="the folder to write")
+    build.add_argument("--metric", choices=("ip", "l2", "cosine"), default="ip", help="(default: ip)")
+    build.add_argument("--ids", metavar="FILE", help="ids to return instead of positions, integers (N,)")
+    build.add_argument("--ranges", metavar="FILE", help="least and greatest values of affine bytes, (2, D)")
+    build.add_argument("--floats", action="store_true", help="keep the floats, too, to rescore with")
+    query = actions.add_parser("query", help="search an index", allow_abbrev=False)
+    query.add_argument("index", metavar="INDEX", help="a folder that `build` wrote")
+    query.add_argument("queries", metavar="QUERIES", help="a file of queries (M, D)")
+    query.add_argument("-k", type=at_least(0), required=True, metavar="K", help="how many vectors for each query")
+    query.add_argument(
+        "-o", "--output", metavar="OUT", required=True, help="a file of scores and indices: .npz, .zarr..."
+    )
+    query.add_argument("--rescore", type=at_least(1), metavar="N", help="score the K * N best again as floats")
+    query.add_argument("--mask", metavar="FILE", help="which vectors may be found, bool (N,)")
+    query.add_argument("--allowlist", metavar="FILE", help="ids, or positions, that may be found")
+    for action in (build, query):
+        action.add_argument("--quiet", "-q", action="store_true", help="no progress")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run the command."""
+    from dmlcpu.batch.files import FileError
+    from dmlcpu.errors import DmlError
+
+    if not environment_is_right():
+        return REFUSED
+    try:
+        return _build(args) if args.action == "build" else _query(args)
+    except DmlError as error:
+        return complain(str(error), REFUSED)
+    except FileError as error:
+        return complain(str(error), REFUSED)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return complain(f"{where}{error.strerror or error}", FAILED if error.errno == 28 else REFUSED)
+
+
+def _build(args: argparse.Namespace) -> int:
+    from dmlcpu.search.blocks import build
+
+    with _opened(args.vectors) as vectors, _progress(args, "building", vectors.shape[0]) as count:
+        ids, ranges = _read(args.ids), _read(args.ranges)
+        options: dict[str, Any] = {"ids": ids, "ranges": ranges, "keeps_floats": args.floats, "tell": count}
+        rows = build(vectors, args.output, args.metric, **options)
+    if not args.quiet:
+        tell(f"{rows:,} vectors in {args.output}")
+    return DONE
+
+
+def _query(args: argparse.Namespace) -> int:
+    from dmlcpu.batch.files import create
+    from dmlcpu.search.blocks import results_of, search
+    from dmlcpu.search.index import Int8Index
+
+    index = Int8Index.load(args.index)
+    options: dict[str, Any] = {"rescore": args.rescore, "mask": _read(args.mask), "allowlist": _read(args.allowlist)}
+    with _opened(args.queries) as queries, _progress(args, "searching", queries.shape[0]) as count:
+        tensors = results_of(index, queries, args.k, rescore=args.rescore)
+        index.search(queries.read((slice(0, 0), slice(0, index.d))), args.k, **options)  # refuses the options
+        writer = create(args.output, tensors, os.urandom(6).hex())
+        try:
+            search(index, queries, args.k, writer.sinks, tell=count, **options)
+            writer.finish()
+            writer.put_in_place()
+        except BaseException:
+            writer.discard()
+            raise
+    if not args.quiet:
+        tell(f"the {args.k} best of {index.ntotal:,} for {tensors['scores'].shape[0]:,} queries in {args.output}")
+    return DONE
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[Any]:
+    """Open a matrix in a file; refusals name the file."""
+    from dmlcpu.batch.files import FileError, open_source
+
+    file, separator, name = path.rpartition("::")
+    try:
+        source = open_source(file, name) if separator else open_source(path)
+    except FileError as error:
+        raise FileError(f"{path}: {error.found}", error.allowed) from None
+    with source:
+        if len(source.shape) != 2:
+            raise FileError(f"{path}: an array of {len(source.shape)} dimensions", "a matrix")
+        yield source
+
+
+def _read(path: str | None) -> Any:
+    """Return an array of a file, or None without a file."""
+    from dmlcpu.batch.files import FileError, open_source
+
+    if path is None:
+        return None
+    file, separator, name = path.rpartition("::")
+    try:
+        with open_source(file, name) if separator else open_source(path) as source:
+            return source.read()
+    except FileError as error:
+        raise FileError(f"{path}: {error.found}", error.allowed) from None
+
+
+@contextlib.contextmanager
+def _progress(args: argparse.Namespace, what: str, rows: int) -> Iterator[Callable[[int], Any]]:
+    """Show how many rows are done, where standard error is a terminal; yield what counts them."""
+    if args.quiet:
+        yield lambda _: None
+        return
+    from dmlcpu.common.extras import extra
+
+    settings = {"leave": False, "disable": None, "delay": 0.5, "unit": " rows", "unit_scale": True}
+    with extra("tqdm").tqdm(desc=what, total=rows, **settings) as bar:
+        yield bar.update

@@ -1,0 +1,81 @@
+"""Checks of what searches are given beside vectors: counts, ids, masks, floats."""
+
+import os
+from typing import Any
+
+import numpy as np
+
+from dmlcpu.common.arguments import Array, as_array, as_integer, check_type
+from dmlcpu.errors import BindingError, DmlError, UnsupportedError
+from dmlcpu.search.spaces import FLOATS
+from dmlcpu.search.vectors import Stored, storable
+
+
+def as_count(operator: str, field: str, value: Any, least: int = 0) -> int:
+    """Return a number of things."""
+    count = as_integer(operator, field, value)
+    if not least <= count < 1 << 31:
+        raise DmlError(operator, field, str(count), f"an integer of at least {least}, below 2**31")
+    return count
+
+
+def as_ids(operator: str, field: str, value: Any) -> Array:
+    """Return ids as a flat array of int64."""
+    array = as_array(operator, field, value)
+    if array.dtype.kind not in "iu" and array.size:
+        raise UnsupportedError(operator, f"{field}.dtype", str(array.dtype), "integers")
+    if array.dtype == np.uint64 and array.size and array.max() >= 1 << 63:
+        raise DmlError(operator, field, str(array.max()), "integers below 2**63")
+    return array.reshape(-1).astype(np.int64)
+
+
+def as_new_ids(operator: str, value: Any, count: int, before: Stored | None) -> Array:
+    """Return the ids of new vectors; before: the vectors that there are, which have ids of their own."""
+    ids = as_ids(operator, "ids", value)
+    if ids.shape != (count,) or np.ndim(value) != 1:
+        raise BindingError(operator, "ids.shape", str(np.shape(value)), f"({count},), one id a vector")
+    if count and ids.min() < 0:
+        place = int(np.argmax(ids < 0))
+        raise DmlError(operator, f"ids[{place}]", str(ids[place]), "at least 0: -1 stands for nothing found")
+    found, first = np.unique(ids, return_index=True)
+    if len(found) < count:
+        place = int(np.setdiff1d(np.arange(count), first)[0])
+        raise DmlError(operator, f"ids[{place}]", f"{ids[place]} again", "different ids")
+    if before is not None and before.ids is not None and len(before) and count and found[0] <= before.ids.max():
+        there = before.positions(ids) >= 0
+        if there.any():
+            place = int(np.argmax(there))
+            raise DmlError(operator, f"ids[{place}]", str(ids[place]), "ids that the index does not have")
+    return ids
+
+
+def as_floats(operator: str, value: Any, shape: tuple[int, ...]) -> Array:
+    """Return float vectors to rescore with; of a .npy file, memory-mapped."""
+    if isinstance(value, str | os.PathLike):
+        from dmlcpu.search.files import mapped
+
+        array = mapped(operator, "floats", value)
+    else:
+        array = as_array(operator, "floats", value)
+    check_type(operator, "floats", array.dtype, FLOATS)
+    if array.shape != shape:
+        raise BindingError(operator, "floats.shape", str(array.shape), f"{shape}, as the vectors")
+    return storable(array)
+
+
+def allowed_mask(operator: str, stored: Stored, mask: Any, allowlist: Any) -> Array | None:
+    """Return which vectors may be found, bool (N,); None: all."""
+    allowed = None
+    if mask is not None:
+        allowed = as_array(operator, "mask", mask)
+        if allowed.dtype != np.bool_ and not (allowed.size == 0 and not hasattr(mask, "dtype")):
+            raise UnsupportedError(operator, "mask.dtype", str(allowed.dtype), "bool")
+        if allowed.shape != (len(stored),):
+            raise BindingError(operator, "mask.shape", str(allowed.shape), f"({len(stored)},)")
+        allowed = np.ascontiguousarray(allowed, bool)
+    if allowlist is not None:
+        positions = stored.positions(as_ids(operator, "allowlist", allowlist))
+        listed = np.zeros(len(stored), bool)
+        listed[positions[positions >= 0]] = True
+        allowed = listed if allowed is None else allowed & listed
+    return allowed

@@ -1,0 +1,139 @@
+"""Search as an estimator of scikit-learn, which has to be installed."""
+
+from typing import Any
+
+import numpy as np
+
+from dmlcpu.common.arguments import Array
+from dmlcpu.common.extras import optional
+from dmlcpu.search.index import Int8Index
+
+optional("sklearn", "Int8NeighborsTransformer needs", "'dmlcpu[sklearn]'")
+
+from scipy.sparse import csr_matrix  # noqa: E402
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin  # noqa: E402
+from sklearn.utils.validation import check_is_fitted, validate_data  # noqa: E402
+
+_METRICS = {"euclidean": "l2", "sqeuclidean": "l2", "cosine": "cosine"}
+
+
+class Int8NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """A graph of nearest neighbours, by search among vectors of bytes.
+
+    It takes the place of ``sklearn.neighbors.KNeighborsTransformer`` in pipelines, and of a ``transformer`` in other
+    packages. Vectors are quantized; the `rescore` times as many best are then measured as float32, so that distances
+    are those of floats. A neighbour is only missed if its distance among bytes is beyond that of all these.
+
+    Parameters
+    ----------
+    n_neighbors : int, default 5
+        How many. `transform` gives one more, as each sample of the training data is its own first neighbour.
+    mode : {"distance", "connectivity"}, default "distance"
+        What the graph's elements are: distances, or ones.
+    metric : {"euclidean", "sqeuclidean", "cosine"}, default "euclidean"
+        "cosine" is the distance, 1 - cosine.
+    rescore : int or None, default 4
+        How many times as many are measured as floats; None measures bytes only.
+
+    Attributes
+    ----------
+    n_samples_fit_ : int
+    effective_metric_ : str
+    index_ : Int8Index
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dmlcpu.search import Int8NeighborsTransformer
+    >>> x = np.array([[0.0], [1.0], [3.0]], np.float32)
+    >>> Int8NeighborsTransformer(n_neighbors=1).fit_transform(x).toarray()
+    array([[0., 1., 0.],
+           [1., 0., 0.],
+           [0., 2., 0.]], dtype=float32)
+    """
+
+    def __init__(
+        self, n_neighbors: int = 5, *, mode: str = "distance", metric: str = "euclidean", rescore: int | None = 4
+    ) -> None:
+        self.n_neighbors, self.mode, self.metric, self.rescore = n_neighbors, mode, metric, rescore
+
+    def fit(self, X: Any, y: Any = None) -> "Int8NeighborsTransformer":
+        """Build the index of the samples X, shape (N, D); y is ignored."""
+        x = validate_data(self, X, dtype=[np.float32, np.float64])
+        if self.metric not in _METRICS:
+            raise ValueError(f"metric is {self.metric!r}; allowed: {', '.join(map(repr, _METRICS))}")
+        if self.mode not in ("distance", "connectivity"):
+            raise ValueError(f"mode is {self.mode!r}; allowed: 'distance', 'connectivity'")
+        self.index_ = Int8Index(x, _METRICS[self.metric], floats=True)
+        self.n_samples_fit_ = self._n_features_out = len(x)
+        self.effective_metric_ = self.metric
+        return self
+
+    def kneighbors(self, X: Any = None, n_neighbors: int | None = None, return_distance: bool = True) -> Any:
+        """Return distances and indices (M, n_neighbors) of the nearest samples, the nearest first, or indices alone.
+
+        Without X, of each training sample, which is not its own neighbour then.
+        """
+        check_is_fitted(self)
+        count = self.n_neighbors if n_neighbors is None else n_neighbors
+        if count < 1 or count > self.n_samples_fit_ - (X is None):
+            most = self.n_samples_fit_ - (X is None)
+            raise ValueError(f"n_neighbors is {count}; allowed: 1 to n_samples_fit = {most}")
+        if X is None:
+            distances, indices = self._without_self(*self._nearest(self._samples(), count + 1))
+        else:
+            distances, indices = self._nearest(self._checked(X), count)
+        return (distances, indices) if return_distance else indices
+
+    def kneighbors_graph(self, X: Any = None, n_neighbors: int | None = None, mode: str = "connectivity") -> Any:
+        """Return the graph (M, N) of `kneighbors` as a sparse matrix in CSR form, sorted by distance."""
+        distances, indices = self.kneighbors(X, n_neighbors)
+        return self._graph(distances, indices, mode)
+
+    def transform(self, X: Any) -> Any:
+        """Return the graph (M, N) of samples X with their nearest among the training samples.
+
+        With distances there is one neighbour more than `n_neighbors`: of a training sample, itself is the first.
+        """
+        check_is_fitted(self)
+        count = self.n_neighbors + (self.mode == "distance")
+        distances, indices = self.kneighbors(X, count)
+        return self._graph(distances, indices, self.mode)
+
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
+        """Fit to X, then transform it."""
+        return self.fit(X).transform(X)
+
+    def _samples(self) -> Array:
+        floats = self.index_.stored.floats
+        assert floats is not None
+        return floats
+
+    def _checked(self, X: Any) -> Array:
+        checked: Array = validate_data(self, X, dtype=[np.float32, np.float64], reset=False)
+        return checked
+
+    def _nearest(self, x: Array, count: int) -> tuple[Array, Array]:
+        scores, indices = self.index_.search(x, count, rescore=self.rescore)
+        if self.metric == "cosine":
+            scores = np.maximum(np.float32(1) - scores, np.float32(0))
+        distances = np.sqrt(scores) if self.metric == "euclidean" else scores
+        return distances.astype(x.dtype), indices
+
+    def _without_self(self, distances: Array, indices: Array) -> tuple[Array, Array]:
+        """Return neighbours without each sample itself, or without the last where equal samples have put it out."""
+        own = indices == np.arange(len(indices))[:, None]
+        own[~own.any(axis=1), -1] = True
+        shape = (len(indices), indices.shape[1] - 1)
+        return distances[~own].reshape(shape), indices[~own].reshape(shape)
+
+    def _graph(self, distances: Array, indices: Array, mode: str) -> Any:
+        if mode not in ("distance", "connectivity"):
+            raise ValueError(f"mode is {mode!r}; allowed: 'distance', 'connectivity'")
+        rows, count = indices.shape
+        values = distances.ravel() if mode == "distance" else np.ones(indices.size, distances.dtype)
+        starts = np.arange(0, indices.size + 1, count)
+        return csr_matrix((values, indices.ravel(), starts), shape=(rows, self.n_samples_fit_))
+
+
+Int8NeighborsTransformer.__module__ = "dmlcpu.search"

@@ -1,0 +1,138 @@
+"""Vectors as bytes: the quantizer of search, and exact sums over rows. Kernels do it, or NumPy without compilation."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dmlcpu.common.arguments import Array
+from dmlcpu.errors import DmlError
+from dmlcpu.kernels import registry
+from dmlcpu.runtime import threads
+from dmlcpu.runtime.compilation import can_compile
+from dmlcpu.runtime.memory import words
+from dmlcpu.runtime.records import CACHE_LINE, CELL, fill
+
+GREATEST = 1e16  # sums of squares of vectors of such numbers are finite float32
+BLOCK = 1 << 21  # elements that are converted to float32 at a time: they stay in the caches
+_ROUND, _HIGHEST, _LEAST_SCALE = np.float32(12582912), np.float32(127), np.float32(2**-126)
+_SUMS = 4
+_FLOAT32 = np.dtype(np.float32)
+
+
+class Quantized(NamedTuple):
+    """Vectors as bytes: vector = scale * code."""
+
+    codes: Array  # int8 (N, D)
+    scales: Array  # float32 (N,)
+    squares: Array  # int32 (N,): the sum of the squares of each row of codes
+
+
+def empty(count: int, depth: int) -> Quantized:
+    """Return room for `count` vectors."""
+    return Quantized(np.empty((count, depth), np.int8), np.empty(count, np.float32), np.empty(count, np.int32))
+
+
+def quantize(operator: str, field: str, x: Array, first: int = 0) -> Quantized:
+    """Quantize vectors of floats (N, D), or refuse NaN, infinity and numbers beyond 1e16.
+
+    Each vector by itself, symmetrically: scale = float32(greatest absolute value / 127), at least 2**-126, and
+    code = round(float32(x / scale)), half to even. x is rounded to float32 first. An error counts rows from `first`.
+    """
+    count, depth = x.shape
+    found = empty(count, depth)
+    rows = max(1, count if is_plain(x) else BLOCK // depth)
+    for start in range(0, count, rows):
+        part = slice(start, start + rows)
+        block = as_float32(x[part])
+        bad = _quantize_block(block, Quantized(*[each[part] for each in found]))
+        if bad >= 0:
+            raise _bad_number(operator, field, x, start + bad, first)
+    return found
+
+
+def is_plain(x: Array) -> bool:
+    """Return whether kernels can read rows of an array as it is."""
+    return x.dtype == _FLOAT32 and x.flags.c_contiguous and x.flags.aligned
+
+
+def as_float32(x: Array) -> Array:
+    """Return rows as float32 in C order; numbers beyond its range become infinite."""
+    if is_plain(x):
+        return x
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(x.astype(np.float32))
+
+
+def _quantize_block(x: Array, found: Quantized) -> int:
+    """Quantize rows of plain float32; return the first row that cannot be, or -1."""
+    if not can_compile():
+        return _quantize_plainly(x, found)
+    count, depth = x.shape
+    parts = threads.budget().parts(count * depth // 4, count)
+    bad = np.empty(parts * CACHE_LINE // CELL, np.int64)
+    work = fill(registry.load("search.quantize_rows.WORK"), rows=count, depth=depth)
+    kernel = registry.find("search", "quantize").kernel.for_parts(parts)
+    kernel(words(x, _FLOAT32), found.codes.reshape(-1), found.scales, found.squares, bad, work)
+    reported = bad[:: CACHE_LINE // CELL]
+    return int(min(reported[reported >= 0], default=-1))
+
+
+def _quantize_plainly(x: Array, found: Quantized) -> int:
+    most = np.abs(x).max(axis=1)
+    good = most <= np.float32(GREATEST)  # NaN is not
+    if not good.all():
+        return int(np.argmin(good))
+    found.scales[...] = np.maximum(most / _HIGHEST, _LEAST_SCALE)
+    rounded = x / found.scales[:, None] + _ROUND - _ROUND
+    found.codes[...] = rounded
+    found.squares[...] = np.square(rounded.astype(np.int32)).sum(axis=1)
+    return -1
+
+
+def _bad_number(operator: str, field: str, x: Array, row: int, first: int) -> DmlError:
+    place = int(np.argmin(np.abs(as_float32(x[row : row + 1]))[0] <= np.float32(GREATEST)))
+    where = f"{field}[{first + row}, {place}]"
+    return DmlError(operator, where, str(x[row, place]), f"finite numbers of at most {GREATEST:g} in absolute value")
+
+
+def byte_squares(x: Array) -> Array:
+    """Return the sum of the squares of each row of bytes (N, D) in C order, as int32."""
+    count, depth = x.shape
+    squares = np.empty(count, np.int32)
+    if not can_compile():
+        for start in range(0, count, rows := max(1, BLOCK // depth)):
+            squares[start : start + rows] = np.square(x[start : start + rows].astype(np.int32)).sum(axis=1)
+    elif count:
+        parts = threads.budget().parts(count * depth // 16, count)
+        sign = 128 if x.dtype == np.int8 else 0
+        work = fill(registry.load("search.byte_squares.WORK"), rows=count, depth=depth, sign=sign)
+        registry.find("search", "squares").kernel.for_parts(parts)(words(x, np.dtype(np.uint8)), squares, work)
+    return squares
+
+
+def pair_sums(a: Array, b: Array, *, distance: bool = False) -> Array:
+    """Return the products, or the squared distances, of rows of a (M, D) with those of b (M, C, D), as float64 (M, C).
+
+    Both are float32 in C order. The sums have one order, whatever the machine, and however many pairs there are.
+    """
+    sums = np.empty(b.shape[:2], np.float64)
+    if not can_compile():
+        return _pair_sums_plainly(a[:, None].astype(np.float64), b.astype(np.float64), distance)
+    if sums.size:
+        _, group, depth = b.shape
+        parts = threads.budget().parts(b.size, sums.size)
+        work = fill(
+            registry.load("search.pair_sums.WORK"), pairs=sums.size, group=group, depth=depth, is_distance=distance
+        )
+        kernel = registry.find("search", "pairs").kernel.for_parts(parts)
+        kernel(words(a, _FLOAT32), words(b, _FLOAT32), sums.reshape(-1), work)
+    return sums
+
+
+def _pair_sums_plainly(a: Array, b: Array, distance: bool) -> Array:
+    terms = np.square(a - b) if distance else a * b
+    sums: list[Any] = [np.zeros(b.shape[:2])] * _SUMS
+    for i in range(b.shape[2]):
+        sums[i % _SUMS] = sums[i % _SUMS] + terms[..., i]
+    total: Array = (sums[0] + sums[1]) + (sums[2] + sums[3])
+    return total

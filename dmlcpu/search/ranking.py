@@ -1,0 +1,158 @@
+"""From queries and stored vectors to the k best: the scores of each metric.
+
+========  =======================  =============================  =======================
+metric    selected by              score                          best
+========  =======================  =============================  =======================
+ip        q . v                    q . v                          the largest
+cosine    q . v / (|q| |v|)        the same                       the largest
+l2        2 (q . v) - |v|**2       |q|**2 less it: the distance   the smallest
+========  =======================  =============================  =======================
+
+Queries and vectors of bytes have exact integers, returned as float64. All others are float32: the integer sum is
+rounded once, multiplied by the product of the query's and the vector's factor, and a vector's own number is added.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dmlcpu.common.arguments import Array
+from dmlcpu.search.quantizer import as_float32, pair_sums
+from dmlcpu.search.queries import Queries
+from dmlcpu.search.scores import Best, select
+from dmlcpu.search.spaces import Space
+from dmlcpu.search.vectors import Stored, reciprocal_roots
+
+# Of so many vectors for each one that is allowed, the allowed ones are copied: it is faster than reading all.
+_FEW = 32
+_ROWS = 1 << 22  # numbers that are rescored at a time
+
+
+def worst(space: Space) -> float:
+    """Return the score where nothing was found."""
+    return np.inf if space.metric == "l2" else -np.inf
+
+
+def named(names: Array, found: Array) -> Array:
+    """Return the name of each position that was found, and -1 for -1."""
+    there, result = found >= 0, np.full(found.shape, -1, np.int64)
+    result[there] = names[found[there]]
+    return result
+
+
+def score_type(space: Space, stored: Stored, queries: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type of the scores of queries of a type, if they are not scored again as floats."""
+    is_exact = queries.itemsize == 1 and stored.scales is None and space.ranges is None and space.metric != "cosine"
+    return np.dtype(np.float64 if is_exact else np.float32)
+
+
+def search(space: Space, stored: Stored, queries: Queries, k: int, mask: Array | None) -> tuple[Array, Array]:
+    """Return scores and positions (M, k) of the best vectors, the best first; `worst` and -1 where there are fewer."""
+    if mask is not None and _FEW * np.count_nonzero(mask) < len(stored):
+        places = np.flatnonzero(mask)
+        few = replace(stored, ids=None, floats=None).taken(places)
+        scores, found = search(space, few, queries, k, None)
+        return scores, named(places, found)
+    best = _selected(space, stored, queries, min(k, len(stored)), mask)
+    scores = _scores(space, queries, best.values)
+    scores[best.indices < 0] = worst(space)
+    if k <= len(stored):
+        return scores, best.indices
+    beyond = ((0, 0), (0, k - len(stored)))
+    return (
+        np.pad(scores, beyond, constant_values=worst(space)),
+        np.pad(best.indices, beyond, constant_values=-1),
+    )
+
+
+def _selected(space: Space, stored: Stored, queries: Queries, k: int, mask: Array | None) -> Best:
+    """Return what the scores of the best vectors are made of, and their positions."""
+    vectors = stored.vectors
+    if space.metric == "cosine":
+        return _by_angle(stored, queries, k, mask)
+    is_distance = space.metric == "l2"
+    if queries.scales is None and stored.scales is None:
+        bias = stored.int_bias if is_distance else None
+        return select(queries.codes, vectors, k, bias=bias, doubled=is_distance, mask=mask)
+    bias = stored.float_bias if is_distance else None
+    scales = np.float32(2 if is_distance else 1) * _scales(queries)
+    return select(queries.codes, vectors, k, a_scale=scales, b_scale=stored.scales, bias=bias, mask=mask)
+
+
+def _by_angle(stored: Stored, queries: Queries, k: int, mask: Array | None) -> Best:
+    """Return the best cosines. Scales cancel out, but for affine vectors."""
+    lengths, vectors = reciprocal_roots(queries.squares), stored.vectors
+    if queries.constants is None:
+        return select(queries.codes, vectors, k, a_scale=lengths, b_scale=stored.lengths, mask=mask)
+    scales = _scales(queries) * lengths
+    added = (queries.constants * lengths).astype(np.float32)
+    # What is added differs with the query and with the vector, so queries come one by one.
+    rows = [
+        select(
+            queries.codes[row : row + 1],
+            vectors,
+            k,
+            a_scale=scales[row : row + 1],
+            b_scale=stored.lengths,
+            bias=added[row] * stored.lengths,
+            mask=mask,
+        )
+        for row in range(len(scales))
+    ]
+    empty = np.empty((0, k))
+    values = np.concatenate([empty.astype(np.float32), *[row.values for row in rows]])
+    return Best(values, np.concatenate([empty.astype(np.int64), *[row.indices for row in rows]]))
+
+
+def _scales(queries: Queries) -> Array:
+    if queries.scales is None:
+        return np.ones(len(queries.codes), np.float32)
+    return queries.scales
+
+
+def _scores(space: Space, queries: Queries, values: Array) -> Array:
+    """Return the scores that selected values stand for."""
+    constants = queries.constants
+    if space.metric == "cosine":
+        return values
+    if values.dtype == np.int32:
+        exact = values.astype(np.float64)
+        return exact if space.metric == "ip" else queries.squares[:, None] - exact
+    if space.metric == "ip":
+        return values if constants is None else values + constants.astype(np.float32)[:, None]
+    squares = queries.squares.astype(np.float64)
+    if constants is not None:
+        squares -= 2 * constants
+    elif queries.scales is not None:
+        squares *= np.square(queries.scales.astype(np.float64))
+    return np.maximum(squares.astype(np.float32)[:, None] - values, np.float32(0))
+
+
+def rescored(space: Space, floats: Array, queries: Array, found: Array, k: int) -> tuple[Array, Array]:
+    """Return scores and positions of the k best among those found, by exact products with the vectors as floats.
+
+    queries: float32 (M, D) in C order; found: positions (M, C), -1 for none. Sums are float64, each rounded once; of
+    equal scores, the lower position comes first.
+    """
+    scores = np.full(found.shape, worst(space), np.float32)
+    rows = max(1, _ROWS // max(1, found.shape[1] * space.depth))
+    for start in range(0, len(found) if found.size and len(floats) else 0, rows):
+        part = slice(start, start + rows)
+        block, places = queries[part], found[part]
+        candidates = np.ascontiguousarray(as_float32(floats[np.maximum(places, 0)]))
+        scores[part] = np.where(places >= 0, _exact(space, block, candidates), worst(space))
+    keys = scores if space.metric == "l2" else -scores
+    order = np.lexsort((np.where(found < 0, np.iinfo(np.int64).max, found), keys))[:, :k]
+    return np.take_along_axis(scores, order, 1), np.take_along_axis(found, order, 1)
+
+
+def _exact(space: Space, queries: Array, candidates: Array) -> Array:
+    """Return the scores of queries (M, D) with candidates (M, C, D), float32 (M, C)."""
+    sums = pair_sums(queries, candidates, distance=space.metric == "l2")
+    if space.metric == "cosine":
+        flat = candidates.reshape(-1, space.depth)
+        squares = pair_sums(flat, flat[:, None]).reshape(sums.shape)
+        lengths = np.sqrt(pair_sums(queries, queries[:, None])) * np.sqrt(squares)
+        sums = np.divide(sums, lengths, out=np.zeros_like(sums), where=lengths > 0)
+    return sums.astype(np.float32)

@@ -1,0 +1,87 @@
+"""What vectors stand for: the metric, and the numbers that bytes mean."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dmlcpu.common.arguments import Array, as_array, check_choice, check_type
+from dmlcpu.common.data_types import QUANTIZED
+from dmlcpu.errors import BindingError, DmlError
+
+METRICS = ("ip", "l2", "cosine")
+FLOATS = ("float32", "float16", "bfloat16", "float64")
+MOST_DIMENSIONS = 16_384  # twice a sum of so many products, less a sum of squares, is an int32
+_MIDDLE = 128
+_HALF = 0.5  # bytes come of rounding down: a byte stands for the middle of its bucket
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Space:
+    """The metric of an index and, if its bytes are affine, the number of each: value = step * byte + offset."""
+
+    metric: str
+    depth: int  # D
+    ranges: Array | None = None  # float32 (2, D): the least and the greatest value of each dimension
+
+    def steps(self) -> Array:
+        """Return the step between two bytes of each dimension, float32 (D,)."""
+        assert self.ranges is not None
+        found: Array = (self.ranges[1] - self.ranges[0]) / np.float32(255)
+        return found
+
+    def centres(self) -> Array:
+        """Return the value of the middle byte of each dimension, 128 of uint8 or 0 of int8: float32 (D,)."""
+        assert self.ranges is not None
+        found: Array = self.ranges[0] + np.float32(_MIDDLE + _HALF) * self.steps()
+        return found
+
+    def from_centres(self, codes: Array) -> Array:
+        """Return the numbers that affine bytes stand for, less the centres, float32."""
+        from_middle: Array = codes.astype(np.float32) - np.float32(middle_of(codes.dtype))
+        return from_middle * self.steps()
+
+    def decoded(self, codes: Array) -> Array:
+        """Return the numbers that affine bytes stand for, float32."""
+        return self.from_centres(codes) + self.centres()
+
+
+def middle_of(dtype: np.dtype[Any]) -> int:
+    """Return the byte of a type that stands for the middle of a range."""
+    return 0 if dtype == np.int8 else _MIDDLE
+
+
+def space_of(operator: str, metric: Any, depth: int, ranges: Any) -> Space:
+    """Return the space of vectors of so many dimensions, or refuse it."""
+    check_choice(operator, "metric", metric, METRICS)
+    if not 1 <= depth <= MOST_DIMENSIONS:
+        raise BindingError(operator, "vectors.shape[1]", str(depth), f"1 to {MOST_DIMENSIONS} dimensions")
+    return Space(metric, depth, None if ranges is None else _ranges(operator, ranges, depth))
+
+
+def _ranges(operator: str, ranges: Any, depth: int) -> Array:
+    array = as_array(operator, "ranges", ranges)
+    check_type(operator, "ranges", array.dtype, FLOATS)
+    if array.shape != (2, depth):
+        raise BindingError(operator, "ranges.shape", str(array.shape), f"(2, {depth}): the least and greatest values")
+    array = array.astype(np.float32)  # a copy
+    bad = ~((array[0] <= array[1]) & (np.abs(array).max(axis=0) <= np.float32(1e15)))
+    if bad.any():
+        place = int(np.argmax(bad))
+        found = f"{array[0, place]} to {array[1, place]}"
+        raise DmlError(operator, f"ranges[:, {place}]", found, "a least and a greatest number, of at most 1e+15")
+    return array
+
+
+def as_vectors(operator: str, field: str, value: Any, depth: int | None = None) -> Array:
+    """Return vectors as a matrix (N, D) of bytes or floats; one vector may stand for itself if `depth` is given."""
+    array = as_array(operator, field, value)
+    if isinstance(value, list | tuple) and array.dtype.kind == "f" and not array.size:
+        array = array.astype(np.float32)
+    check_type(operator, field, array.dtype, (*QUANTIZED, *FLOATS))
+    if array.ndim == 1 and depth is not None:
+        array = array[None]
+    if array.ndim != 2 or depth not in (None, array.shape[1]):
+        wanted = "a matrix (N, D)" if depth is None else f"(..., {depth}), as the index has {depth} dimensions"
+        raise BindingError(operator, f"{field}.shape", str(np.shape(value)), wanted)
+    return array

@@ -1,0 +1,233 @@
+"""Indices on disk: a folder with a .npy file for each array, and a header in JSON.
+
+A folder is written beside its target and takes its name in one step. What is read is checked before it is used: the
+header has a fixed form, and names no paths; each file has the type, the shape and the length that the header says.
+"""
+
+import json
+import os
+import stat
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from dmlcpu.batch.files import Writer, create
+from dmlcpu.batch.files.base import FileError
+from dmlcpu.batch.files.stored import open_file
+from dmlcpu.batch.files.targets import make_folder, put_folder, remove, sync_folder
+from dmlcpu.common.arguments import Array
+from dmlcpu.common.data_types import QUANTIZED
+from dmlcpu.common.regions import Tensor
+from dmlcpu.common.wording import shown
+from dmlcpu.errors import BindingError, DmlError
+from dmlcpu.search.files import mapped
+from dmlcpu.search.spaces import METRICS, Space, space_of
+from dmlcpu.search.vectors import Stored
+
+HEADER = "index.json"
+FORMAT, VERSION = "dmlcpu.search.Int8Index", 1
+_LOAD = "Int8Index.load"
+_LONGEST_HEADER = 1 << 16
+# The arrays of an index, and the types that each may have.
+_TYPES = {
+    "vectors": QUANTIZED,
+    "scales": ("float32",),
+    "squares": ("int32", "float64"),
+    "ids": ("int64",),
+    "floats": ("float32", "float16", "float64"),
+    "ranges": ("float32",),
+}
+
+
+class IndexWriter:
+    """A new index on disk; its arrays may be written region by region, to the sinks. It replaces an older one.
+
+    Use it in a ``with``: at the end the index is in place; after an exception all is as it was.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], space: Space, tensors: Mapping[str, Tensor]) -> None:
+        self._target = target_of(path)
+        folder, name = os.path.split(self._target)
+        token = os.urandom(6).hex()
+        make_folder(folder)
+        self._temporary = os.path.join(folder, f".{name}.{token}.part")
+        self._space, self._tensors = space, dict(tensors)
+        if space.ranges is not None:
+            self._tensors["ranges"] = Tensor(space.ranges.shape, space.ranges.dtype)
+        os.mkdir(self._temporary)
+        try:
+            self._writers = {name: self._created(name, tensor, token) for name, tensor in self._tensors.items()}
+        except BaseException:
+            self.discard()
+            raise
+        self.sinks = {name: writer.sinks[name] for name, writer in self._writers.items()}
+        if space.ranges is not None:
+            self.write("ranges", space.ranges)
+
+    def _created(self, name: str, tensor: Tensor, token: str) -> Writer:
+        return create(os.path.join(self._temporary, f"{name}.npy"), {name: tensor}, token)
+
+    def write(self, name: str, rows: Array, start: int = 0) -> None:
+        """Write rows of an array, from a place on."""
+        whole = tuple(slice(0, size) for size in rows.shape[1:])
+        self.sinks[name].write((slice(start, start + len(rows)), *whole), np.ascontiguousarray(rows))
+
+    def __enter__(self) -> "IndexWriter":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: Any, trace: TracebackType | None) -> None:
+        try:
+            if kind is None:
+                self._finish()
+        finally:
+            self.discard()
+
+    def _finish(self) -> None:
+        for writer in self._writers.values():
+            writer.finish()
+            writer.put_in_place()
+        arrays = {name: {"dtype": each.dtype.name, "shape": list(each.shape)} for name, each in self._tensors.items()}
+        header = {"format": FORMAT, "version": VERSION, "metric": self._space.metric, "arrays": arrays}
+        with open(os.path.join(self._temporary, HEADER), "x", encoding="utf-8") as file:
+            json.dump(header, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        sync_folder(self._temporary)
+        put_folder(self._temporary, self._target)
+        sync_folder(os.path.dirname(self._target))
+
+    def discard(self) -> None:
+        """Remove what has been written beside the target."""
+        for writer in getattr(self, "_writers", {}).values():
+            writer.discard()
+        remove(self._temporary)
+
+
+def target_of(path: str | os.PathLike[str]) -> str:
+    """Return the folder that an index goes to, behind links; refuse one with something else in it."""
+    target = os.path.realpath(path)
+    try:
+        mode = os.stat(target).st_mode
+    except FileNotFoundError:
+        return target
+    if not stat.S_ISDIR(mode):
+        raise DmlError("Int8Index.save", "path", f"{os.fspath(path)!r}, a file", "a folder, or nothing")
+    if os.listdir(target) and not os.path.isfile(os.path.join(target, HEADER)):
+        raise DmlError(
+            "Int8Index.save", "path", f"{os.fspath(path)!r}, a folder of other files", "an index, or nothing"
+        )
+    return target
+
+
+def save(path: str | os.PathLike[str], space: Space, stored: Stored) -> None:
+    """Write an index."""
+    arrays = stored.arrays()
+    with IndexWriter(path, space, {name: Tensor(each.shape, each.dtype) for name, each in arrays.items()}) as writer:
+        for name, array in arrays.items():
+            writer.write(name, array)
+
+
+def load(path: str | os.PathLike[str]) -> tuple[Space, Stored]:
+    """Return a saved index, its arrays memory-mapped, or refuse the folder."""
+    folder = os.fspath(path)
+    metric, tensors = _header(folder)
+    arrays = {name: _array(folder, name, tensor) for name, tensor in tensors.items()}
+    space = space_of(_LOAD, metric, tensors["vectors"].shape[1], arrays.pop("ranges", None))
+    stored = Stored(**arrays)
+    _check_numbers(stored)
+    return space, stored
+
+
+def _header(folder: str) -> tuple[str, dict[str, Tensor]]:
+    """Return the metric, and the arrays that a header tells of, or refuse it."""
+    os.scandir(folder).close()  # the system's error, if it cannot be read
+    path = os.path.join(folder, HEADER)
+    try:
+        with open_file(path) as file:
+            text = file.read(_LONGEST_HEADER + 1) or b""
+        header = json.loads(text.decode()) if len(text) <= _LONGEST_HEADER else None
+    except FileNotFoundError:
+        raise DmlError(_LOAD, HEADER, "missing", f"a folder that Int8Index.save wrote ({folder!r} is none)") from None
+    except (FileError, ValueError, RecursionError) as error:
+        raise DmlError(
+            _LOAD, HEADER, f"not readable ({' '.join(str(error).split()):.200})", "a header in JSON"
+        ) from None
+    if not isinstance(header, dict) or header.keys() != {"format", "version", "metric", "arrays"}:
+        raise DmlError(_LOAD, HEADER, shown(header), "an object with format, version, metric and arrays")
+    for field, wanted in (("format", FORMAT), ("version", VERSION)):
+        if header[field] != wanted or isinstance(header[field], bool):
+            raise DmlError(_LOAD, f"{HEADER}: {field}", shown(header[field]), repr(wanted))
+    if header["metric"] not in METRICS or not isinstance(header["metric"], str):
+        raise DmlError(_LOAD, f"{HEADER}: metric", shown(header["metric"]), ", ".join(map(repr, METRICS)))
+    return header["metric"], _tensors(header["arrays"], header["metric"])
+
+
+def _tensors(arrays: Any, metric: str) -> dict[str, Tensor]:
+    """Return the arrays of a header, or refuse those that do not fit one another."""
+    if not isinstance(arrays, dict) or "vectors" not in arrays or not arrays.keys() <= _TYPES.keys():
+        raise DmlError(_LOAD, f"{HEADER}: arrays", shown(arrays), f"vectors, and some of {', '.join(_TYPES)}")
+    tensors = {name: _tensor(name, each) for name, each in arrays.items()}
+    shape = tensors["vectors"].shape
+    if len(shape) != 2:
+        raise DmlError(_LOAD, f"{HEADER}: vectors", str(shape), "two sizes")
+    shapes = {"vectors": shape, "floats": shape, "ranges": (2, shape[1])}
+    for name, tensor in tensors.items():
+        wanted = shapes.get(name, shape[:1])
+        if tensor.shape != wanted:
+            raise DmlError(_LOAD, f"{HEADER}: {name}", str(tensor.shape), f"{wanted}, as the vectors")
+    if ("squares" in tensors) != (metric != "ip"):
+        raise DmlError(
+            _LOAD, f"{HEADER}: squares", "there" if metric == "ip" else "missing", "there unless metric is ip"
+        )
+    if "squares" in tensors and (tensors["squares"].dtype == np.float64) != ("ranges" in tensors):
+        raise DmlError(_LOAD, f"{HEADER}: squares", str(tensors["squares"].dtype), "float64 with ranges, else int32")
+    if "scales" in tensors and ("ranges" in tensors or tensors["vectors"].dtype != np.int8):
+        raise DmlError(_LOAD, f"{HEADER}: scales", "there", "none with ranges or vectors of uint8")
+    return tensors
+
+
+def _tensor(name: str, described: Any) -> Tensor:
+    """Return the type and shape of an array in a header."""
+    field = f"{HEADER}: {name}"
+    if not isinstance(described, dict) or described.keys() != {"dtype", "shape"}:
+        raise DmlError(_LOAD, field, shown(described), "an object with dtype and shape")
+    if described["dtype"] not in _TYPES[name] or not isinstance(described["dtype"], str):
+        raise DmlError(_LOAD, f"{field}.dtype", shown(described["dtype"]), ", ".join(_TYPES[name]))
+    sizes = described["shape"]
+    good = isinstance(sizes, list) and all(type(size) is int and 0 <= size < 1 << 48 for size in sizes)
+    if not good:
+        raise DmlError(_LOAD, f"{field}.shape", shown(sizes), "a list of sizes")
+    return Tensor(tuple(sizes), np.dtype(described["dtype"]))
+
+
+def _array(folder: str, name: str, tensor: Tensor) -> Array:
+    """Return an array of an index, memory-mapped; refuse one that is not as its header says."""
+    field = f"{name}.npy"
+    try:
+        array = mapped(_LOAD, field, os.path.join(folder, field))
+    except FileNotFoundError:
+        raise BindingError(_LOAD, field, "missing", "a file beside the header") from None
+    if (array.shape, array.dtype) != (tensor.shape, tensor.dtype):
+        wanted = f"{tensor.dtype} {tensor.shape}, as {HEADER} says"
+        raise BindingError(_LOAD, field, f"{array.dtype} {array.shape}", wanted)
+    return array
+
+
+def _check_numbers(stored: Stored) -> None:
+    """Refuse numbers that no index has. The vectors themselves may be any bytes, and are not read."""
+    for name in ("scales", "squares"):
+        array = getattr(stored, name)
+        if array is not None and not ((array >= 0) & (array < np.inf)).all():
+            raise DmlError(
+                _LOAD, f"{name}.npy", "with numbers that are negative or not finite", "finite numbers from 0 on"
+            )
+    ids = stored.ids
+    if ids is None or not ids.size:
+        return
+    if ids.min() < 0:
+        raise DmlError(_LOAD, "ids.npy", str(ids.min()), "ids from 0 on")
+    ordered = ids if (ids[1:] > ids[:-1]).all() else ids[stored.order]
+    if (ordered[1:] == ordered[:-1]).any():
+        raise DmlError(_LOAD, "ids.npy", "with an id twice", "different ids")

@@ -1,0 +1,117 @@
+"""The vectors of an index at one time, with what is kept beside them. They never change: others take their place."""
+
+import functools
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from dmlcpu.common.arguments import Array
+from dmlcpu.search.quantizer import BLOCK, byte_squares, empty, pair_sums, quantize
+from dmlcpu.search.spaces import Space
+
+
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """N vectors. Each array has a row, or an element, for each vector; None is one that this index does not have."""
+
+    vectors: Array  # int8 or uint8 (N, D), in C order
+    scales: Array | None = None  # float32: vector = scale * byte; of vectors that were floats
+    squares: Array | None = None  # of each vector the sum of squares: int32 of its bytes; float64 of affine ones, for
+    # distances less the centres
+    ids: Array | None = None  # int64
+    floats: Array | None = None  # (N, D): the vectors before they were quantized
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    def arrays(self) -> dict[str, Array]:
+        """Return the arrays that there are, by name."""
+        every = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {name: array for name, array in every.items() if array is not None}
+
+    def taken(self, positions: Array) -> "Stored":
+        """Return the vectors at some positions."""
+        return Stored(**{name: array[positions] for name, array in self.arrays().items()})
+
+    @functools.cached_property
+    def order(self) -> Array:
+        """The positions in ascending order of ids."""
+        assert self.ids is not None
+        return np.argsort(self.ids, kind="stable")
+
+    def positions(self, ids: Array) -> Array:
+        """Return the position of each id, or -1 for one that is not there."""
+        if self.ids is None:
+            return np.where((ids >= 0) & (ids < len(self)), ids, -1)
+        if not len(self):
+            return np.full(ids.shape, -1)
+        places = np.minimum(np.searchsorted(self.ids, ids, sorter=self.order), len(self) - 1)
+        found: Array = np.where(self.ids[self.order[places]] == ids, self.order[places], -1)
+        return found
+
+    @functools.cached_property
+    def lengths(self) -> Array:
+        """1 / the length of each vector, or of its bytes; 0 of a vector of zeros. float32."""
+        return reciprocal_roots(self.squares)
+
+    @functools.cached_property
+    def int_bias(self) -> Array:
+        """What integer products are less for a squared distance. int32."""
+        assert self.squares is not None
+        return np.negative(self.squares)
+
+    @functools.cached_property
+    def float_bias(self) -> Array:
+        """What float products are less for a squared distance: one rounding of the vector's square. float32."""
+        assert self.squares is not None
+        scale = 1.0 if self.scales is None else np.square(self.scales.astype(np.float64))
+        return np.negative(self.squares.astype(np.float64) * scale).astype(np.float32)
+
+
+def reciprocal_roots(squares: Any) -> Array:
+    """Return 1 / sqrt(squares) as float32, 0 for 0."""
+    roots = np.sqrt(squares.astype(np.float64))
+    found: Array = np.divide(1.0, roots, out=np.zeros_like(roots), where=roots > 0).astype(np.float32)
+    return found
+
+
+def stored_of(operator: str, vectors: Array, space: Space, *, keeps: bool = False, first: int = 0) -> Stored:
+    """Return checked vectors (N, D) as they are stored; keeps: floats are kept, too."""
+    if vectors.dtype.itemsize == 1:
+        codes = np.ascontiguousarray(vectors)
+        return Stored(codes, squares=_squares(codes, space))
+    found = quantize(operator, "vectors", vectors, first)
+    squares = None if space.metric == "ip" else found.squares
+    return Stored(found.codes, found.scales, squares, floats=storable(vectors) if keeps else None)
+
+
+def storable(floats: Array) -> Array:
+    """Return floats in a type that .npy files have: of bfloat16, the same numbers as float32."""
+    return floats if floats.dtype.kind == "f" else floats.astype(np.float32)
+
+
+def none_of(dtype: np.dtype[Any], space: Space, *, has_scales: bool) -> Stored:
+    """Return what an index without vectors stores."""
+    if has_scales:
+        found = empty(0, space.depth)
+        return Stored(found.codes, found.scales, None if space.metric == "ip" else found.squares)
+    return stored_of("", np.empty((0, space.depth), dtype), space)
+
+
+def _squares(codes: Array, space: Space) -> Array | None:
+    if space.metric == "ip":
+        return None
+    if space.ranges is None:
+        return byte_squares(codes)
+    squares = np.empty(len(codes))
+    for start in range(0, len(codes), rows := max(1, BLOCK // space.depth)):
+        part = codes[start : start + rows]
+        values = space.from_centres(part) if space.metric == "l2" else space.decoded(part)
+        squares[start : start + rows] = pair_sums(values, values[:, None])[:, 0]
+    return squares
+
+
+def with_ids(stored: Stored, ids: Array | None) -> Stored:
+    """Return the vectors under ids."""
+    return replace(stored, ids=ids)

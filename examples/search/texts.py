@@ -1,0 +1,33 @@
+"""Ask the documentation of this package: the paragraphs that are most like a question.
+
+pip install wordllama
+python texts.py "which neighbours are returned on ties?"
+"""
+
+import sys
+
+from embedder import load_model, paragraphs
+
+from dmlcpu.search import Int8Index
+
+QUESTIONS = [
+    "what happens when two elements are equal?",
+    "how do I run many files and resume after a failure?",
+    "which environment variable sets the number of threads?",
+]
+
+
+def main(questions):
+    embed, pages = load_model(), paragraphs()
+    index = Int8Index(embed([text for _, text in pages]), metric="cosine", floats=True)
+    print(f"{index}, {index.stored.vectors.nbytes:,} bytes of vectors")
+    scores, found = index.search(embed(questions), 3, rescore=4)
+    for question, row, places in zip(questions, scores, found, strict=True):
+        print(f"\n{question}")
+        for score, place in zip(row, places, strict=True):
+            page, text = pages[place]
+            print(f"  {score:.2f} {page}: {text[:100]}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] or QUESTIONS)

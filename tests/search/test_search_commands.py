@@ -1,0 +1,157 @@
+"""`dmlcpu search`, and indices as the op of jobs: the same as in memory, in blocks of any size."""
+
+import json
+
+import numpy as np
+import pytest
+
+from dmlcpu.batch import JobsError, plan_jobs, run_jobs
+from dmlcpu.cli import main
+from dmlcpu.search import Int8Index
+
+RNG = np.random.default_rng(0)
+VECTORS = RNG.standard_normal((500, 12)).astype(np.float32)
+QUERIES = RNG.standard_normal((70, 12)).astype(np.float32)
+CODES = RNG.integers(0, 255, (500, 12)).astype(np.uint8)
+RANGES = np.vstack([np.full(12, -3), np.full(12, 3)]).astype(np.float32)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    arrays = {"v": VECTORS, "q": QUERIES, "codes": CODES, "ids": np.arange(500) * 7, "ranges": RANGES}
+    arrays["mask"] = np.arange(500) % 3 == 0
+    arrays["allowed"] = np.arange(0, 100) * 7
+    for name, array in arrays.items():
+        np.save(f"{name}.npy", array)
+    return tmp_path
+
+
+def same(path, expected):
+    with np.load(path) as found:
+        return all(
+            np.array_equal(found[name], each) for name, each in zip(("scores", "indices"), expected, strict=True)
+        )
+
+
+@pytest.mark.parametrize(
+    ("options", "index"),
+    [
+        ("v.npy", lambda: Int8Index(VECTORS)),
+        ("v.npy --metric l2 --ids ids.npy --floats", lambda: Int8Index(VECTORS, "l2", np.arange(500) * 7, floats=True)),
+        ("codes.npy --metric cosine", lambda: Int8Index(CODES, "cosine")),
+        ("codes.npy --metric cosine --ranges ranges.npy", lambda: Int8Index(CODES, "cosine", ranges=RANGES)),
+    ],
+)
+def test_built_and_searched(folder, capsys, monkeypatch, options, index):
+    expected = index()
+    for block in (32 << 20, 12 * 4 * 33):
+        monkeypatch.setattr("dmlcpu.search.blocks._BLOCK", block)
+        assert main(["search", "build", *options.split(), "-o", "a.index"]) == 0
+        assert "500 vectors in a.index" in capsys.readouterr().err
+        built = Int8Index.load("a.index")
+        assert repr(built) == repr(expected)
+        for name, array in expected.stored.arrays().items():
+            assert np.array_equal(getattr(built.stored, name), array)
+    more = {"--mask mask.npy": {"mask": np.arange(500) % 3 == 0}, "": {}}
+    more["--allowlist allowed.npy"] = {"allowlist": np.arange(0, 100) * 7}
+    if expected.has_floats:
+        more["--rescore 3"] = {"rescore": 3}
+    for words, arguments in more.items():
+        command = ["search", "query", "a.index", "q.npy", "-k", "4", "-o", "found.npz", *words.split()]
+        assert main([*command, "--quiet"]) == 0
+        assert capsys.readouterr().err == ""
+        assert same("found.npz", expected.search(QUERIES, 4, **arguments))
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("build nosuch.npy -o a.index", "nosuch.npy: No such file"),
+        ("build ids.npy -o a.index", "ids.npy: an array of 1 dimensions; allowed: a matrix"),
+        ("build v.npy -o a.index --ids ranges.npy", "Int8Index: ids.dtype is float32; allowed: integers"),
+        ("build v.npy -o a.index --ranges ranges.npy", "vectors.dtype is float32; allowed: int8 or uint8"),
+        ("build codes.npy -o a.index --floats", "Int8Index: vectors.dtype is uint8; allowed: floats, to be kept"),
+        ("build bad.npy -o a.index", "Int8Index: vectors[77, 3] is nan; allowed: finite numbers"),
+        ("build v.npy -o .", "a folder of other files; allowed: an index, or nothing"),
+        ("query nosuch q.npy -k 1 -o x.npz", "nosuch: No such file"),
+        ("query ok.index ranges.npy -k 1 -o x.npz --rescore 2", "rescore is 2; allowed: None: the index was not given"),
+        (
+            "query ok.index ranges.npy -k 1 -o x.npz --mask q.npy",
+            "mask.dtype is float32; allowed: bool",
+        ),
+        ("query ok.index other.npy -k 1 -o x.npz", "queries.shape is (2, 5); allowed: (..., 12)"),
+        ("query ok.index q.npy -k 1 -o x.txt", "the suffix '.txt'; allowed: .npy"),
+        ("query ok.index bad.npy -k 1 -o x.npz", "queries[77, 3] is nan"),
+    ],
+)
+def test_refusals_leave_nothing(folder, capsys, monkeypatch, command, message):
+    monkeypatch.setattr("dmlcpu.search.blocks._BLOCK", 12 * 4 * 33)
+    bad = VECTORS.copy()
+    bad[77, 3] = np.nan
+    np.save("bad.npy", bad)
+    np.save("other.npy", np.ones((2, 5)))
+    Int8Index(VECTORS).save("ok.index")
+    before = sorted(path.name for path in folder.iterdir())
+    assert main(["search", *command.split()]) == 2
+    assert message in capsys.readouterr().err
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_usage(capsys):
+    assert main(["search"]) == 2
+    assert main(["search", "query", "a", "b", "-k", "-1", "-o", "c"]) == 2
+    assert "an integer of at least 0" in capsys.readouterr().err
+    assert main(["search", "build", "--help"]) == 0
+    assert "--metric" in capsys.readouterr().out
+
+
+def job(**attrs):
+    return {"op": "a.index", "inputs": {"queries": "q.npy"}, "attrs": {"k": 5, **attrs}, "output": "found.npz"}
+
+
+@pytest.mark.parametrize("memory", [None, (64 << 20) + 2000])
+def test_an_index_is_the_op_of_a_job(folder, memory):
+    index = Int8Index(VECTORS, "l2", floats=True)
+    index.save("a.index")
+    jobs = [{**job(rescore=2), "output": {"scores": "scores.npy", "indices": "indices.npy"}}]
+    plan = plan_jobs(jobs, directory=folder, max_memory=memory).jobs[0]
+    assert plan.outputs == {"scores": "(70, 5) float32", "indices": "(70, 5) int64"}
+    assert plan.in_blocks == (memory is not None)
+    run = run_jobs(jobs, directory=folder, max_memory=memory, progress=False)
+    assert (run.done, run.failed) == (1, 0)
+    for name, expected in zip(("scores", "indices"), index.search(QUERIES, 5, rescore=2), strict=True):
+        assert np.array_equal(np.load(f"{name}.npy"), expected)
+
+
+def test_a_changed_index_is_searched_again(folder):
+    (folder / "jobs.jsonl").write_text(json.dumps(job()))
+    Int8Index(VECTORS).save("a.index")
+    counts = []
+    for change in (False, False, True):
+        if change:
+            Int8Index(VECTORS[::-1]).save("a.index")
+        result = run_jobs("jobs.jsonl", progress=False)
+        counts.append((result.done, result.done_before))
+    assert counts == [(1, 0), (0, 1), (1, 0)]
+    assert same("found.npz", Int8Index(VECTORS[::-1]).search(QUERIES, 5))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"op": "nosuch.index"}, "No such file or directory"),
+        ({"op": "foreign.index"}, "index.json is missing"),
+        ({"attrs": {"k": -1}}, "attrs.k: -1; allowed: an integer of at least 0"),
+        ({"attrs": {"k": 1, "rescore": 2}}, "attrs.rescore: 2; allowed: None: the index was not given"),
+        ({"attrs": {"k": 1, "n": 2}}, "attrs.n: unknown; allowed: queries, k, mask, allowlist, rescore"),
+        ({"attrs": {}}, "attrs.k: missing"),
+        ({"inputs": {"queries": "ids.npy"}}, "inputs.queries"),
+    ],
+)
+def test_jobs_that_are_not_right(folder, change, message):
+    Int8Index(VECTORS).save("a.index")
+    (folder / "foreign.index").mkdir()
+    with pytest.raises(JobsError) as caught:
+        run_jobs([{**job(), **change}], directory=folder, progress=False)
+    assert message in str(caught.value)

@@ -1,0 +1,59 @@
+"""What is compiled, when, and what happens if nothing is."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from processes import run
+
+from dmlcpu import reference
+from dmlcpu.cli import warmup
+from dmlcpu.kernels import registry
+from dmlcpu.search.examples import TYPES, examples
+from dmlcpu.search.functions import knn
+
+HERE = Path(__file__).parent
+
+
+def test_without_compilation_searches_give_the_same():
+    code = f"""
+    import sys
+    sys.path.insert(0, {str(HERE)!r})
+    from random_searches import differs, random_search
+    print([seed for seed in range(1000, 1040) if differs(random_search(seed))])
+    """
+    assert run(code, NUMBA_DISABLE_JIT="1").strip() == "[]"
+
+
+def test_importing_search_imports_nothing_heavy():
+    code = """
+    import sys
+    import dmlcpu.search
+    dmlcpu.search.__all__
+    print(sorted({"numpy", "numba"} & set(sys.modules)))
+    """
+    assert run(code).strip() == "[]"
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_examples_give_the_reference(dtype):
+    for example in examples(dtype):
+        for found, expected in zip(
+            knn(*example[:4], **example.options), reference.knn(*example[:4], **example.options), strict=True
+        ):
+            assert np.array_equal(found, expected)
+
+
+def test_warm_up_compiles_all_that_searches_need():
+    text = warmup.warm_up([("search", name) for name in TYPES])
+    assert text.startswith("compiled ")
+    of_search = registry.available("search")
+    assert {row.name for row in of_search} == {"quantize_rows", "byte_squares", "pair_sums"}
+    before = [len(row.kernel.share.signatures) for row in of_search]
+    assert all(before)
+    rng = np.random.default_rng(0)
+    for metric in ("ip", "l2", "cosine"):
+        knn(rng.random((3, 7)), rng.random((90, 7)), 4, metric, rescore=3)
+        knn(rng.integers(0, 9, (3, 7)).astype(np.uint8), rng.integers(0, 9, (90, 7)).astype(np.int8), 4, metric)
+    assert [len(row.kernel.share.signatures) for row in of_search] == before
+    assert warmup.chosen(["search"], ["int8", "float64"]) == [("search", "int8")]

@@ -1,0 +1,388 @@
+import pickle
+import threading
+
+import numpy as np
+import pytest
+
+import dmlcpu
+from dmlcpu import reference
+from dmlcpu.search import Int8Index, knn
+
+METRICS = ("ip", "l2", "cosine")
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def normals(rng, *shape):
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+def same(found, expected):
+    return all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "float32"])
+def test_a_query_finds_the_same_alone_and_among_others(rng, metric, dtype, thread_count):
+    vectors = (100 * normals(rng, 700, 50)).astype(dtype)
+    queries = (100 * normals(rng, 40, 50)).astype(dtype)
+    index = Int8Index(vectors, metric)
+    scores, found = index.search(queries, 20)
+    for row in (0, 7, 39):
+        assert same(index.search(queries[row], 20), (scores[row], found[row]))
+        assert same(index.search(queries[row : row + 1], 3), (scores[row : row + 1, :3], found[row : row + 1, :3]))
+
+
+def test_integer_scores_are_exact_beyond_float32(rng):
+    vectors = np.full((3, 16_384), 255, np.uint8)
+    vectors[1, 0] = 254
+    scores, found = Int8Index(vectors).search(vectors[:1], 3)
+    assert scores.tolist() == [[255 * 255 * 16_384, 255 * 255 * 16_384, 255 * 255 * 16_384 - 255]]
+    assert found.tolist() == [[0, 2, 1]]
+    scores, found = Int8Index(vectors, "l2").search(np.zeros((1, 16_384), np.uint8), 2)
+    assert scores.tolist() == [[255 * 255 * 16_383 + 254 * 254, 255 * 255 * 16_384]]
+    scores, _ = Int8Index(np.full((1, 16_384), -128, np.int8), "l2").search(np.full(16_384, 255, np.uint8), 1)
+    assert scores.tolist() == [16_384 * 383 * 383]
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_zero_vectors(metric):
+    zero = np.zeros((2, 4), np.float32)
+    scores, found = Int8Index(zero, metric).search(zero, 3)
+    worst = np.inf if metric == "l2" else -np.inf
+    assert scores.tolist() == [[0, 0, worst]] * 2
+    assert found.tolist() == [[0, 1, -1]] * 2
+
+
+def test_allowed_vectors(rng):
+    vectors, queries = rng.integers(-9, 9, (300, 8)).astype(np.int8), rng.integers(-9, 9, (5, 8)).astype(np.int8)
+    ids = rng.permutation(1000)[:300]
+    index = Int8Index(vectors, ids=ids)
+    for allowed in (np.arange(0, 300, 2), np.array([7, 8, 150]), np.array([], int), np.arange(300)):
+        mask = np.isin(np.arange(300), allowed)
+        scores, places = reference.knn(queries, vectors, 10, mask=mask)
+        expected = scores, np.where(places < 0, -1, ids[places])
+        assert same(index.search(queries, 10, mask=mask), expected)
+        assert same(index.search(queries, 10, allowlist=[*ids[allowed], 5000, *ids[allowed]]), expected)
+        assert same(index.search(queries, 10, mask=mask, allowlist=ids), expected)
+
+
+def test_a_memory_mapped_array_is_searched_without_a_copy(rng, tmp_path):
+    np.save(tmp_path / "f.npy", normals(rng, 50, 8))
+    floats = np.load(tmp_path / "f.npy", mmap_mode="r")
+    assert same(knn(floats, floats, 5), reference.knn(floats, floats, 5))
+    np.save(tmp_path / "v.npy", rng.integers(-9, 9, (50, 8)).astype(np.int8))
+    mapped = np.load(tmp_path / "v.npy", mmap_mode="r")
+    index = Int8Index(mapped)
+    assert np.shares_memory(index.stored.vectors, mapped)
+    assert same(index.search(mapped[:3], 5), reference.knn(mapped[:3], mapped, 5))
+
+
+@pytest.mark.parametrize("layout", ["transposed", "reversed", "every other", "bigendian"])
+def test_layouts(rng, layout):
+    plain = normals(rng, 30, 12)
+    laid = {
+        "transposed": np.asfortranarray(plain),
+        "reversed": np.ascontiguousarray(plain[::-1])[::-1],
+        "every other": np.repeat(plain, 2, axis=1)[:, ::2],
+        "bigendian": plain.astype(">f4"),
+    }[layout]
+    assert same(knn(laid, laid, 4, "l2", rescore=2), reference.knn(plain, plain, 4, "l2", rescore=2))
+
+
+def test_a_quantized_vector_is_within_half_a_step(rng):
+    vectors = normals(rng, 20, 30)
+    index = Int8Index(vectors)
+    for i in range(20):
+        step = np.abs(vectors[i]).max() / 127
+        assert np.abs(index.reconstruct(i) - vectors[i]).max() <= 0.5001 * step
+    assert Int8Index(vectors, floats=True).reconstruct(3).tolist() == vectors[3].tolist()
+
+
+def test_rescoring_finds_what_floats_find(rng):
+    vectors, queries = normals(rng, 2000, 32), normals(rng, 20, 32)
+    exact = np.argsort(-(queries.astype(float) @ vectors.T.astype(float)), axis=1)[:, :10]
+    scores, found = Int8Index(vectors, floats=True).search(queries, 10, rescore=5)
+    assert np.array_equal(found, exact)
+    products = (queries.astype(float)[:, None] * vectors[exact].astype(float)).sum(2)
+    assert np.allclose(scores, products, rtol=1e-6)
+
+
+def test_floats_may_be_a_file(rng, tmp_path):
+    vectors = normals(rng, 40, 6)
+    np.save(tmp_path / "floats.npy", vectors)
+    kept = Int8Index(vectors, "cosine", floats=tmp_path / "floats.npy")
+    assert isinstance(kept.stored.floats, np.memmap)
+    expected = Int8Index(vectors, "cosine", floats=True).search(vectors, 3, rescore=2)
+    assert same(kept.search(vectors, 3, rescore=2), expected)
+
+
+def ranged(rng, dtype):
+    """Return floats, their bytes as sentence-transformers makes them, and the ranges."""
+    width, middle = np.linspace([0.1, -2], [3, 5], 24, dtype=np.float32).T
+    floats = normals(rng, 1500, 24) * width + middle
+    ranges = np.vstack([floats.min(axis=0), floats.max(axis=0)])
+    codes = np.clip(np.floor((floats - ranges[0]) / ((ranges[1] - ranges[0]) / 255)), 0, 255)
+    return floats, (codes if dtype == "uint8" else codes - 128).astype(dtype), ranges
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_ranges_make_affine_bytes_estimate_floats(rng, metric, dtype):
+    floats, codes, ranges = ranged(rng, dtype)
+    queries = floats[::100] + normals(rng, 15, 24)
+    exact, best = reference.knn(queries, floats, 10, metric, rescore=10_000)
+    index = Int8Index(codes, metric, ranges=ranges)
+    scores, found = index.search(queries, 10)
+    shared = [len(set(a) & set(b)) for a, b in zip(found.tolist(), best.tolist(), strict=True)]
+    assert np.mean(shared) > 9
+    assert np.allclose(scores, exact, rtol=0.03, atol=0.1)
+    for row in (0, 14):  # alone as among others
+        assert same(index.search(queries[row], 10), (scores[row], found[row]))
+    if metric == "ip":
+        plain = Int8Index(codes, metric).search(queries, 10)[1]  # what the page says is lost
+        assert np.mean([len(set(a) & set(b)) for a, b in zip(plain.tolist(), best.tolist(), strict=True)]) < 7
+
+
+def test_queries_of_affine_bytes_are_decoded(rng):
+    _, codes, ranges = ranged(rng, "uint8")
+    index = Int8Index(codes, "l2", ranges=ranges)
+    scores, found = index.search(codes[:50], 1)
+    assert found.ravel().tolist() == list(range(50))
+    assert scores.max() < 0.02 * index.search(codes[:50], 1500)[0].max()
+    assert index.reconstruct(3).tolist() == codes[3].tolist()
+
+
+def test_a_dimension_with_one_value_has_no_step(rng):
+    codes = np.zeros((3, 2), np.uint8)
+    codes[:, 1] = [0, 100, 255]
+    index = Int8Index(codes, ranges=[[5.0, 0.0], [5.0, 255.0]])
+    scores, found = index.search(np.array([[1.0, 0.0], [0.0, 1.0]]), 3)
+    assert np.allclose(scores, [[5, 5, 5], [255.5, 100.5, 0.5]], rtol=1e-6)
+    assert found.tolist() == [[0, 1, 2], [2, 1, 0]]
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_added_and_removed_vectors(rng, metric):
+    vectors, queries = normals(rng, 120, 10), normals(rng, 6, 10)
+    index = Int8Index(vectors[:0], metric, floats=True)
+    for start in range(0, 120, 7):
+        index.add(vectors[start : start + 7])
+    assert index.ntotal == len(index) == 120
+    assert same(index.search(queries, 8, rescore=2), reference.knn(queries, vectors, 8, metric, rescore=2))
+    assert index.remove_ids([3, 5, 5, 400, -1]) == 2
+    kept = np.delete(vectors, [3, 5], axis=0)
+    assert same(index.search(queries, 8), reference.knn(queries, kept, 8, metric))
+    index.add(vectors[:5])
+    assert same(index.search(queries, 8), reference.knn(queries, np.vstack([kept, vectors[:5]]), 8, metric))
+
+
+def test_vectors_with_ids(rng):
+    vectors = rng.integers(-50, 50, (40, 9)).astype(np.int8)
+    index = Int8Index(vectors[:0])
+    index.add_with_ids(vectors[:25], np.arange(25) * 3)
+    index.add_with_ids(vectors[25:], np.arange(25, 40, dtype=np.uint16) * 3)
+    scores, places = reference.knn(vectors[:4], vectors, 6)
+    assert same(index.search(vectors[:4], 6), (scores, places * 3))
+    assert index.reconstruct(9).tolist() == vectors[3].tolist()
+    assert index.remove_ids(np.array([9, 10])) == 1
+    with pytest.raises(dmlcpu.IndexOutOfRangeError, match="reconstruct: i is 9; allowed: an id of the index"):
+        index.reconstruct(9)
+
+
+def test_an_earlier_search_is_not_changed_by_additions(rng):
+    vectors = rng.integers(-50, 50, (40, 9)).astype(np.int8)
+    index = Int8Index(vectors[:20])
+    before = index.stored
+    index.add(vectors[20:30])
+    index.add(vectors[30:])
+    assert len(before) == 20
+    assert before.vectors.tolist() == vectors[:20].tolist()
+    assert index.stored.vectors.tolist() == vectors.tolist()
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_pickles(rng, metric):
+    vectors = normals(rng, 30, 8)
+    index = Int8Index(vectors, metric, np.arange(30) + 100, floats=True)
+    again = pickle.loads(pickle.dumps(index))
+    assert repr(again) == repr(index) == f"Int8Index(30 x 8 int8, metric='{metric}', ids, floats)"
+    assert same(again.search(vectors, 5, rescore=3), index.search(vectors, 5, rescore=3))
+    again.add_with_ids(vectors[:1], [7])
+    assert (again.ntotal, index.ntotal) == (31, 30)
+
+
+def test_searches_in_threads_see_whole_changes(rng):
+    vectors = rng.integers(-50, 50, (64, 16)).astype(np.int8)
+    index, wrong, done = Int8Index(vectors, "l2"), [], threading.Event()
+
+    def search():
+        while not done.is_set():
+            _, found = index.search(vectors, 1)
+            if found.ravel().tolist() != list(range(64)):
+                wrong.append(found)
+
+    threads = [threading.Thread(target=search) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for _ in range(60):
+        index.add(vectors + 1)
+        index.remove_ids(np.arange(64, 128))
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert index.ntotal == 64
+
+
+def test_many_queries_with_a_large_k_are_searched_in_blocks(rng, monkeypatch):
+    monkeypatch.setattr("dmlcpu.search.scores._MOST_CANDIDATES", 700)
+    for dtype in ("int8", "float32"):
+        vectors = (50 * normals(rng, 120, 6)).astype(dtype)
+        for k in (4, 120):
+            assert same(knn(vectors, vectors, k, "l2"), reference.knn(vectors, vectors, k, "l2"))
+
+
+def test_one_query_and_empty_searches(rng):
+    vectors = rng.integers(-50, 50, (10, 4)).astype(np.int8)
+    index = Int8Index(vectors)
+    scores, found = index.search(vectors[0], 3)
+    assert scores.shape == found.shape == (3,)
+    assert [each.shape for each in index.search(vectors[:0], 3)] == [(0, 3)] * 2
+    assert [each.shape for each in index.search(vectors, 0)] == [(10, 0)] * 2
+    scores, found = Int8Index(vectors[:0], "l2").search(vectors, 2)
+    assert (scores == np.inf).all()
+    assert (found == -1).all()
+
+
+BYTES, FLOATS = np.ones((3, 4), np.int8), np.ones((3, 4), np.float32)
+BAD = np.array([[1, 2, 3, 4], [1, np.nan, 3, 4]])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: Int8Index(np.ones(3, np.int8)),
+            r"Int8Index: vectors.shape is (3,); allowed: a matrix (N, D)",
+        ),
+        (
+            lambda: Int8Index(np.ones((3, 0), np.int8)),
+            "Int8Index: vectors.shape[1] is 0; allowed: 1 to 16384 dimensions",
+        ),
+        (
+            lambda: Int8Index(np.ones((3, 4), np.int16)),
+            "Int8Index: vectors.dtype is int16; allowed: int8, uint8, float32",
+        ),
+        (lambda: Int8Index(BYTES, "dot"), "Int8Index: metric is 'dot'; allowed: 'ip', 'l2', 'cosine'"),
+        (lambda: Int8Index(BAD), "Int8Index: vectors[1, 1] is nan; allowed: finite numbers of at most 1e+16"),
+        (lambda: Int8Index(BAD * np.inf), "Int8Index: vectors[0, 0] is inf; allowed: finite numbers"),
+        (
+            lambda: Int8Index(BYTES, ids=[1, 2]),
+            "Int8Index: ids.shape is (2,); allowed: (3,), one id a vector",
+        ),
+        (lambda: Int8Index(BYTES, ids=[1, 2, 1]), "Int8Index: ids[2] is 1 again; allowed: different ids"),
+        (lambda: Int8Index(BYTES, ids=[1, -2, 3]), "Int8Index: ids[1] is -2; allowed: at least 0"),
+        (lambda: Int8Index(BYTES, ids=[1.5, 2, 3]), "Int8Index: ids.dtype is float64; allowed: integers"),
+        (
+            lambda: Int8Index(FLOATS, ranges=FLOATS[:2]),
+            "Int8Index: vectors.dtype is float32; allowed: int8 or uint8",
+        ),
+        (lambda: Int8Index(BYTES, ranges=FLOATS), "Int8Index: ranges.shape is (3, 4); allowed: (2, 4)"),
+        (
+            lambda: Int8Index(BYTES, ranges=BAD),
+            "Int8Index: ranges[:, 1] is 2.0 to nan; allowed: a least and a greatest",
+        ),
+        (
+            lambda: Int8Index(BYTES, floats=True),
+            "Int8Index: floats is True with vectors of bytes; allowed: the vectors",
+        ),
+        (
+            lambda: Int8Index(BYTES, floats=FLOATS[:2]),
+            "Int8Index: floats.shape is (2, 4); allowed: (3, 4), as the vectors",
+        ),
+        (
+            lambda: Int8Index(BYTES).search(FLOATS[:, :3], 1),
+            "Int8Index.search: queries.shape is (3, 3); allowed: (..., 4)",
+        ),
+        (
+            lambda: Int8Index(BYTES).search(BAD, 1),
+            "Int8Index.search: queries[1, 1] is nan; allowed: finite numbers",
+        ),
+        (
+            lambda: Int8Index(BYTES).search(BYTES, -1),
+            "Int8Index.search: k is -1; allowed: an integer of at least 0",
+        ),
+        (
+            lambda: Int8Index(BYTES).search(BYTES, 1, rescore=2),
+            "Int8Index.search: rescore is 2; allowed: None: the index",
+        ),
+        (
+            lambda: Int8Index(FLOATS, floats=True).search(BYTES, 1, rescore=0),
+            "rescore is 0; allowed: an integer of at least 1",
+        ),
+        (
+            lambda: Int8Index(BYTES).search(BYTES, 1, mask=[True]),
+            "Int8Index.search: mask.shape is (1,); allowed: (3,)",
+        ),
+        (
+            lambda: Int8Index(BYTES).search(BYTES, 1, mask=[1, 0, 1]),
+            "Int8Index.search: mask.dtype is int64; allowed: bool",
+        ),
+        (
+            lambda: Int8Index(BYTES).search(BYTES, 1, allowlist=[0.5]),
+            "allowlist.dtype is float64; allowed: integers",
+        ),
+        (
+            lambda: Int8Index(BYTES).add(BYTES.view(np.uint8)),
+            "Int8Index.add: vectors.dtype is uint8; allowed: int8 (the index's",
+        ),
+        (
+            lambda: Int8Index(FLOATS).add(BYTES),
+            "Int8Index.add: vectors.dtype is int8; allowed: floats, as the index was",
+        ),
+        (
+            lambda: Int8Index(BYTES).add(BYTES[:, :3]),
+            "Int8Index.add: vectors.shape is (3, 3); allowed: (n, 4)",
+        ),
+        (lambda: Int8Index(BYTES).add(BYTES, floats=FLOATS), "Int8Index.add: floats is given; allowed: None"),
+        (
+            lambda: Int8Index(BYTES, floats=FLOATS).add(BYTES),
+            "Int8Index.add: floats is None; allowed: the vectors as floats",
+        ),
+        (
+            lambda: Int8Index(BYTES).add_with_ids(BYTES, [1, 2, 3]),
+            "Int8Index.add_with_ids: ids is ids; allowed: none",
+        ),
+        (lambda: Int8Index(BYTES, ids=[1, 2, 3]).add(BYTES), "Int8Index.add: ids is no ids; allowed: ids"),
+        (
+            lambda: Int8Index(BYTES, ids=[1, 2, 3]).add_with_ids(BYTES, [4, 5, 2]),
+            "ids[2] is 2; allowed: ids that the index",
+        ),
+        (lambda: Int8Index(BYTES).reconstruct(3), "Int8Index.reconstruct: i is 3; allowed: 0 to 2"),
+        (lambda: Int8Index(BYTES).reconstruct(-1), "Int8Index.reconstruct: i is -1; allowed: 0 to 2"),
+    ],
+)
+def test_refusals(call, message):
+    with pytest.raises(dmlcpu.DmlError) as caught:
+        call()
+    assert message in str(caught.value)
+
+
+def test_a_refused_addition_adds_nothing():
+    index = Int8Index(FLOATS, "l2", ids=[1, 2, 3], floats=True)
+    for arguments in ((BAD, [4, 5]), (FLOATS, [7, 7, 8]), (FLOATS, [3, 7, 8])):
+        with pytest.raises(dmlcpu.DmlError):
+            index.add_with_ids(*arguments)
+    assert index.ntotal == 3
+    assert index.search(FLOATS[0], 4)[1].tolist() == [1, 2, 3, -1]
+
+
+def test_wrong_kinds():
+    with pytest.raises(TypeError, match=r"Int8Index.search: k is 1.5; allowed: an integer"):
+        Int8Index(BYTES).search(BYTES, 1.5)
+    with pytest.raises(TypeError, match="Int8Index: metric is 3; allowed"):
+        Int8Index(BYTES, 3)

@@ -1,0 +1,228 @@
+"""Indices on disk: what is written is read again; what is truncated, foreign or hostile is refused."""
+
+import json
+import os
+import pickle
+import shutil
+
+import numpy as np
+import pytest
+
+import dmlcpu
+from dmlcpu.search import Int8Index
+
+RNG = np.random.default_rng(0)
+VECTORS = RNG.standard_normal((20, 6)).astype(np.float32)
+RANGES = np.vstack([np.full(6, -1), np.full(6, 2)]).astype(np.float32)
+
+
+def indices():
+    codes = RNG.integers(0, 255, (20, 6)).astype(np.uint8)
+    yield "bytes", Int8Index(codes)
+    yield "floats", Int8Index(VECTORS, "cosine", ids=np.arange(20)[::-1] * 5, floats=True)
+    yield "ranges", Int8Index(codes, "l2", ranges=RANGES)
+    yield "doubles", Int8Index(VECTORS.astype(float), "l2", floats=True)
+    yield "none", Int8Index(codes[:0], "cosine", ids=[])
+
+
+INDICES = dict(indices())
+
+
+@pytest.fixture
+def saved(tmp_path):
+    Int8Index(VECTORS, "l2", ids=np.arange(20) * 2, floats=True).save(tmp_path / "a.index")
+    return tmp_path / "a.index"
+
+
+def contents(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("name", INDICES)
+def test_a_saved_index_is_the_same(tmp_path, name):
+    index = INDICES[name]
+    index.save(tmp_path / "one")
+    again = Int8Index.load(tmp_path / "one")
+    assert repr(again) == repr(index)
+    rescore = 2 if index.has_floats else None
+    for found, expected in zip(
+        again.search(VECTORS, 9, rescore=rescore), index.search(VECTORS, 9, rescore=rescore), strict=True
+    ):
+        assert np.array_equal(found, expected)
+    for each in again.stored.arrays().values():
+        assert isinstance(each, np.memmap) or not each.size
+    again.save(tmp_path / "one")  # onto the files that it maps
+    assert repr(Int8Index.load(tmp_path / "one")) == repr(index)
+    assert contents(tmp_path) == ["one"]
+
+
+def test_a_loaded_index_can_be_changed_without_its_files(saved):
+    index = Int8Index.load(saved)
+    index.add_with_ids(VECTORS[:2], [100, 101])
+    assert index.remove_ids([0]) == 1
+    assert (index.ntotal, Int8Index.load(saved).ntotal) == (21, 20)
+
+
+def test_pickles_of_a_loaded_index_have_the_numbers(saved):
+    text = pickle.dumps(Int8Index.load(saved))
+    shutil.rmtree(saved)
+    assert pickle.loads(text).ntotal == 20
+
+
+def test_a_failed_save_leaves_the_older_index(saved, monkeypatch):
+    before = {path.name: path.read_bytes() for path in saved.iterdir()}
+    monkeypatch.setattr("dmlcpu.search.storage.put_folder", lambda *_: (_ for _ in ()).throw(OSError("full")))
+    with pytest.raises(OSError, match="full"):
+        Int8Index(VECTORS).save(saved)
+    assert {path.name: path.read_bytes() for path in saved.iterdir()} == before
+    assert contents(saved.parent) == ["a.index"]
+
+
+def test_other_things_are_not_replaced(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "mine.txt").write_text("mine")
+    for name in ("file", "folder"):
+        with pytest.raises(dmlcpu.DmlError, match=r"Int8Index.save: path is .*; allowed"):
+            Int8Index(VECTORS).save(tmp_path / name)
+    (tmp_path / "empty").mkdir()
+    os.symlink(tmp_path / "empty", tmp_path / "link")
+    Int8Index(VECTORS).save(tmp_path / "link")
+    assert Int8Index.load(tmp_path / "empty").ntotal == 20
+
+
+def refused(folder, match):
+    with pytest.raises(dmlcpu.DmlError, match=match) as caught:
+        Int8Index.load(folder)
+    assert caught.value.operator == "Int8Index.load"
+
+
+@pytest.mark.parametrize("name", ["vectors", "scales", "squares", "ids", "floats"])
+def test_truncated_and_missing_files(saved, name):
+    file = saved / f"{name}.npy"
+    whole = file.read_bytes()
+    for length in (0, 5, 60, len(whole) - 1):
+        file.write_bytes(whole[:length])
+        refused(saved, rf"{name}\.npy")
+    file.write_bytes(whole + b"\0")
+    refused(saved, rf"{name}\.npy is .* bytes of elements; allowed: .*, as its header says")
+    file.unlink()
+    refused(saved, rf"{name}\.npy is missing")
+
+
+class Evil:
+    def __reduce__(self):
+        return os.mkdir, ("evil",)
+
+
+def objects(path):
+    np.save(path, np.array([Evil()], dtype=object), allow_pickle=True)
+
+
+@pytest.mark.parametrize("name", ["vectors", "ids", "index.json"])
+def test_nothing_is_unpickled_or_evaluated(saved, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    file = saved / (name if "." in name else f"{name}.npy")
+    for write in (objects, lambda path: path.write_bytes(pickle.dumps(Evil()))):
+        write(tmp_path / "evil.npy")
+        shutil.copy(tmp_path / "evil.npy", file)
+        refused(saved, name)
+    file.write_bytes(b"\x93NUMPY\x01\x00\x40\x00" + b"{'descr': __import__('os').mkdir('evil'), }".ljust(63) + b"\n")
+    refused(saved, name)
+    assert not (tmp_path / "evil").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "array"),
+    [
+        ("vectors", np.ones((20, 6), np.uint8)),
+        ("vectors", np.ones((6, 20), np.int8)),
+        ("vectors", np.asfortranarray(np.ones((20, 6), np.int8))),
+        ("scales", np.ones(20, ">f4")),
+        ("scales", np.ones(20, np.float64)),
+        ("scales", np.full(20, np.nan, np.float32)),
+        ("scales", np.full(20, -1, np.float32)),
+        ("squares", np.full(20, -1, np.int32)),
+        ("ids", np.zeros(20, np.int64)),
+        ("ids", np.arange(20) - 3),
+        ("floats", np.ones((20, 6), "S4")),
+        ("floats", np.ones((20, 7), np.float32)),
+    ],
+)
+def test_foreign_arrays(saved, name, array):
+    np.save(saved / f"{name}.npy", array)
+    refused(saved, rf"{name}\.npy")
+
+
+def changed(header, path, value):
+    *around, last = path
+    for each in around:
+        header = header[each]
+    if value is None:
+        del header[last]
+    else:
+        header[last] = value
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("format",), "faiss"),
+        (("version",), 2),
+        (("version",), True),
+        (("metric",), "hamming"),
+        (("metric",), ["l2"]),
+        (("metric",), "ip"),  # has no squares
+        (("metric",), None),
+        (("more",), 1),
+        (("arrays",), []),
+        (("arrays", "vectors"), None),
+        (("arrays", "../secret"), {"dtype": "int8", "shape": [20]}),
+        (("arrays", "squares"), None),
+        (("arrays", "squares", "dtype"), "float64"),
+        (("arrays", "vectors", "dtype"), "object"),
+        (("arrays", "vectors", "dtype"), {}),
+        (("arrays", "vectors", "dtype"), "uint8"),
+        (("arrays", "vectors", "shape"), [20]),
+        (("arrays", "vectors", "shape"), [20, -6]),
+        (("arrays", "vectors", "shape"), [20.0, 6]),
+        (("arrays", "vectors", "shape"), [True, 6]),
+        (("arrays", "vectors", "shape"), [20, 1 << 60]),
+        (("arrays", "vectors", "shape"), [21, 6]),
+        (("arrays", "vectors", "offset"), 4),
+        (("arrays", "ids", "shape"), [19]),
+    ],
+)
+def test_foreign_headers(saved, path, value):
+    header = json.loads((saved / "index.json").read_text())
+    changed(header, path, value)
+    (saved / "index.json").write_text(json.dumps(header))
+    refused(saved, "index.json")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[", "null", "3", "[1]", "[" * 100_000, '{"format": 1}', "\xff", " " * 70_000 + "{}"]
+)
+def test_headers_that_are_none(saved, text):
+    (saved / "index.json").write_bytes(text.encode("latin-1"))
+    refused(saved, "index.json")
+
+
+def test_folders_that_are_none(tmp_path):
+    refused(tmp_path, "index.json is missing")
+    with pytest.raises(FileNotFoundError):
+        Int8Index.load(tmp_path / "nowhere")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NotADirectoryError):
+        Int8Index.load(tmp_path / "file")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no pipes with names")
+def test_pipes_do_not_hang(saved):
+    for name in ("vectors.npy", "index.json"):
+        kept = (saved / name).read_bytes()
+        (saved / name).unlink()
+        os.mkfifo(saved / name)
+        refused(saved, "no regular file")
+        (saved / name).unlink()
+        (saved / name).write_bytes(kept)
