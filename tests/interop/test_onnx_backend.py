@@ -64,7 +64,7 @@ def packings(monkeypatch):
 def multiplied(monkeypatch):
     """List the B of each product."""
     seen = []
-    for name, place in (("quantized_matmul", 3), ("matmul_integer", 2)):
+    for name, place in (("quantized_matmul", 3), ("matmul_integer", 2), ("matmul_integer_to_float", 3)):
         function = getattr(ops, name)
         monkeypatch.setattr(ops, name, lambda *a, _f=function, _p=place: (seen.append(a[_p]), _f(*a))[1])
     return seen
@@ -78,6 +78,22 @@ def test_constant_weights_are_packed_once(packings, multiplied):
             np.testing.assert_array_equal(mine, right, strict=True)
     assert len(packings) == 2
     assert [type(b) for b in multiplied] == [dmlcpu.PackedMatrix] * 6
+
+
+def test_products_of_onnx_runtimes_domain(packings, multiplied):
+    """As onnxruntime's optimizer writes them: constant weights with a scale for each column, and a bias."""
+    inputs = ["x", "w1", "one", "scale", "", "", "bias"]
+    nodes = [helper.make_node("MatMulIntegerToFloat", inputs, ["y"], domain="com.microsoft")]
+    scale, bias = RNG.random(16, np.float32), RNG.random(16, np.float32)
+    constants = {"w1": W1, "one": ONE, "scale": scale, "bias": bias}
+    output = info("y", np.float32, [5, 16])
+    model = model_of(nodes, [info("x", np.uint8, [5, 8])], [output], constants, domains=["com.microsoft"])
+    right = dmlcpu.reference.matmul_integer_to_float(X, ONE, None, W1, scale, None, bias)
+    np.testing.assert_array_equal(ours.run_model(model, [X])[0], right, strict=True)
+    assert len(packings) == 1
+    assert [type(b) for b in multiplied] == [dmlcpu.PackedMatrix]
+    (y,) = ours.Backend.run_node(nodes[0], [X, W1, ONE, scale, bias])
+    np.testing.assert_array_equal(y, right, strict=True)
 
 
 def test_weights_shared_by_nodes_are_packed_once(packings, multiplied):
@@ -140,6 +156,34 @@ def test_weights_of_branches_and_functions_are_packed(packings, multiplied):
         assert y.tolist() == (right if which else other)
         assert z.tolist() == right
     assert [type(b) for b in multiplied] == [dmlcpu.PackedMatrix] * 4
+
+
+def test_report_counts_nodes_by_what_runs_them():
+    body = [helper.make_node("Neg", ["a"], ["b"]), helper.make_node("Celu", ["b"], ["c"])]
+    function = helper.make_function("mine", "Twice", ["a"], ["c"], body, [helper.make_opsetid("", 21)])
+    branches = {
+        name: helper.make_graph([helper.make_node(op, ["s"], [name])], name, [], [info(name, np.int32, [5, 16])])
+        for name, op in (("then_branch", "Abs"), ("else_branch", "Neg"))
+    }
+    nodes = [
+        helper.make_node("MatMulInteger", ["x", "w"], ["s"]),
+        helper.make_node("If", ["which"], ["z"], **branches),
+        helper.make_node("Cast", ["z"], ["f"], to=TensorProto.FLOAT),
+        helper.make_node("Twice", ["f"], ["y"], domain="mine"),
+    ]
+    inputs = [info("x", np.uint8, [5, 8]), info("which", np.bool_, [])]
+    model = model_of(nodes, inputs, [info("y", np.float32, [5, 16])], {"w": W1}, [function], ["mine"])
+    report = ours.prepare(model).report()
+    assert report == {"dmlcpu": {"MatMulInteger": 1}, "evaluator": {"Abs": 1, "Cast": 1, "Celu": 1, "If": 1, "Neg": 2}}
+
+
+def test_version_that_the_evaluator_does_not_have_is_refused():
+    old = helper.make_node("Dropout", ["x"], ["y"])
+    graph = helper.make_graph([old], "old", [info("x", np.float32, [2])], [info("y", np.float32, [2])])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 6)], ir_version=4)
+    assert not ours.is_compatible(model)
+    with pytest.raises(dmlcpu.UnsupportedError, match=r"onnx: a node is unknown \(No implementation for"):
+        ours.prepare(model)
 
 
 def test_other_operators_run_as_in_onnx():

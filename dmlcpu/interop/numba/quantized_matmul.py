@@ -83,6 +83,7 @@ def fill(works, sizes, counts, options, own):
     work.b_zero.step, work.y_scale.step, work.y_zero.step = b_zero > 1, y_scale > 1, y_zero > 1
     work.a_scale.strides[0], work.a_zero.strides[0], work.b_scale.strides[0] = 0, 0, 0
     work.b_zero.strides[0], work.y_scale.strides[0], work.y_zero.strides[0] = 0, 0, 0
+    work.y_bias.start, work.y_bias.row, work.y_bias.column, work.y_bias.strides[0] = 0, 0, 0, 0
     work.same_a_zero, work.same_multiplier = a_zero <= 1, a_scale <= 1 and y_scale <= 1
     work.same_rows = a_zero <= 1 and a_scale <= 1 and y_scale <= 1 and y_zero <= 1
     work.same_start = a_zero <= 1 and depth > 0 and depth <= NARROW
@@ -111,10 +112,11 @@ def multiply(a, b, scales, zeros, y, sizes, numbers, counts, options, spare):
     a_zero, b_zero = either(counts[1] > 0, zeros[0], 0, bytes_), either(counts[3] > 0, zeros[1], 0, bytes_[1:])
     y_scale, y_zero = either(counts[4] > 0, scales[2], 0, floats[2:]), either(counts[5] > 0, zeros[2], 0, bytes_[2:])
     none = as_words(works, 0, np.int64)  # b is not packed
+    bias = floats  # which quantized_matmul does not read
     if is_skinny:
-        _skinny(0, 1, a, b, none, none, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, y, works, scratch)
+        _skinny(0, 1, a, b, none, none, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, bias, y, works, scratch)
     else:
-        _product(0, 1, a, b, none, none, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, y, works, scratch)
+        _product(0, 1, a, b, none, none, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, bias, y, works, scratch)
     return np.int64(0)
 
 

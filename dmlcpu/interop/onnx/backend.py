@@ -1,5 +1,6 @@
 """A backend of ONNX: whole models, in ONNX's reference evaluator with the operators of this package."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ from onnx import helper
 from dmlcpu.common.arguments import Array
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
 from dmlcpu.interop.onnx.evaluator import NAME, Model, evaluator_of, loaded
+from dmlcpu.interop.onnx.ops import OPS
 
 _PLAIN = "biufc"  # kinds of the types that NumPy has itself
 
@@ -83,6 +85,21 @@ class BackendRep(base.BackendRep):  # type: ignore[misc]
         """
         return tuple(self._evaluator.run(None, self._checked(self._named(inputs))))
 
+    def report(self) -> dict[str, dict[str, int]]:
+        """Count the nodes by what runs them, in branches, loops and the model's functions, too.
+
+        Returns
+        -------
+        dict
+            "dmlcpu" and "evaluator" (ONNX's reference evaluator), for each a dictionary: operator -> number of nodes.
+        """
+        counts: dict[str, Counter[str]] = {"dmlcpu": Counter(), "evaluator": Counter()}
+        for node in self._evaluator.nodes():
+            proto = node.onnx_node
+            name = f"{proto.domain}.{proto.op_type}" if proto.domain else proto.op_type
+            counts["dmlcpu" if isinstance(node, tuple(OPS)) else "evaluator"][name] += 1
+        return {who: dict(sorted(each.items())) for who, each in counts.items()}
+
     def _named(self, inputs: Any) -> Mapping[str, Any]:
         if isinstance(inputs, Mapping):
             return inputs
@@ -107,8 +124,8 @@ class BackendRep(base.BackendRep):  # type: ignore[misc]
 class Backend(base.Backend):  # type: ignore[misc]
     """ONNX's interface of backends: TopK, ScatterND, QLinearMatMul and others on these kernels, the rest in NumPy.
 
-    Nodes that no kernel is for run in ONNX's reference evaluator. A constant B of QLinearMatMul or MatMulInteger is
-    packed once, by `prepare`.
+    Nodes that no kernel is for run in ONNX's reference evaluator. A constant B of QLinearMatMul, MatMulInteger or
+    com.microsoft's MatMulIntegerToFloat is packed once, by `prepare`.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """ONNX's reference evaluator with these operators, and with constant weights packed."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from os import PathLike
 from typing import Any, TypeAlias
 
@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
 from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import OpRun
 from onnx.reference.ops.op_constant import ConstantCommon
 
 from dmlcpu.common.data_types import QUANTIZED
@@ -25,6 +26,18 @@ class Evaluator(ReferenceEvaluator):  # type: ignore[misc]
 
     def __init__(self, proto: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(proto, *args, **{**kwargs, "new_ops": OPS})
+
+    def nodes(self) -> Iterator[OpRun]:
+        """Yield all nodes, with those of branches, loops and the model's functions, each place once."""
+        own = list(self.functions_.values())
+        for node in self.rt_nodes_:
+            bodies = [each for each in vars(node).values() if isinstance(each, Evaluator)]
+            is_call = any(body is each for body in bodies for each in own)
+            if not is_call:
+                yield node
+            if is_call or node.has_subgraph:
+                for body in bodies:
+                    yield from body.nodes()
 
     def pack_weights(self, around: Mapping[str, Any], packed: dict[int, PackedMatrix], seen: set[int]) -> None:
         """Pack constant weights.
@@ -76,7 +89,7 @@ def evaluator_of(proto: Any, **options: Any) -> Evaluator:
     """Return an evaluator of a model or a graph, or refuse operators that it does not know."""
     try:
         return Evaluator(proto, **options)
-    except NotImplementedError as error:
+    except (NotImplementedError, RuntimeError) as error:  # an operator, or its version, is not there
         reason = str(error).partition(",")[0].partition("\n")[0]  # a list of all operators follows
         allowed = "operators that ONNX's reference evaluator has"
         raise UnsupportedError(NAME, "a node", f"unknown ({reason})", allowed) from error

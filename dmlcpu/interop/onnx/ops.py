@@ -3,16 +3,26 @@
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto, helper
 from onnx.reference.op_run import OpRun
+from onnx.reference.ops.op_dequantize_linear import DequantizeLinear_25 as _ReferenceDequantizeLinear
+from onnx.reference.ops.op_dynamic_quantize_linear import DynamicQuantizeLinear as _ReferenceDynamicQuantizeLinear
+from onnx.reference.ops.op_erf import Erf as _ReferenceErf
 from onnx.reference.ops.op_matmul_integer import MatMulInteger as _ReferenceMatMulInteger
 from onnx.reference.ops.op_qlinear_matmul import QLinearMatMul as _ReferenceQLinearMatMul
+from onnx.reference.ops.op_quantize_linear import QuantizeLinear_25 as _ReferenceQuantizeLinear
 from onnx.reference.ops.op_scatter_elements import ScatterElements as _ReferenceScatterElements
 from onnx.reference.ops.op_scatternd import ScatterND as _ReferenceScatterND
 from onnx.reference.ops.op_topk import TopK_11 as _ReferenceTopK
 
 from dmlcpu.common.arguments import Array, as_axis
 from dmlcpu.errors import BindingError, IndexOutOfRangeError, UnsupportedError
+from dmlcpu.interop.onnx.erf import erf
+from dmlcpu.operators.dequantize_linear.function import dequantize_linear
+from dmlcpu.operators.dynamic_quantize_linear.function import DynamicQuantized, dynamic_quantize_linear
 from dmlcpu.operators.matmul_integer.function import matmul_integer
+from dmlcpu.operators.matmul_integer_to_float.function import matmul_integer_to_float
+from dmlcpu.operators.quantize_linear.function import check as check_quantize_linear, quantize_linear
 from dmlcpu.operators.quantized_matmul.function import quantized_matmul
 from dmlcpu.operators.scatter_nd.function import scatter_nd
 from dmlcpu.operators.top_k.function import TopK as TopKResult, top_k
@@ -116,5 +126,118 @@ class MatMulInteger(Product, _ReferenceMatMulInteger):  # type: ignore[misc]
         return (matmul_integer(a, a_zero, b, b_zero),)
 
 
-OPS: list[type[OpRun]] = [TopK, ScatterND, ScatterElements, QLinearMatMul, MatMulInteger]
+class MatMulIntegerToFloat(Product):
+    """MatMulIntegerToFloat of ONNX Runtime's domain, version 1, by `dmlcpu.matmul_integer_to_float`."""
+
+    op_domain = "com.microsoft"
+    B = 1
+
+    def _run(self, *operands: Array) -> tuple[Array]:
+        """Return the scaled product; zero points and bias may be missing. ONNX has no operator to fall back on."""
+        given = (*self.with_packed(*operands), None, None, None)[:7]
+        a, b, a_scale, b_scale, a_zero, b_zero, bias = given
+        return (matmul_integer_to_float(a, a_scale, a_zero, b, b_scale, b_zero, bias),)
+
+
+class QuantizeLinear(_Operator, _ReferenceQuantizeLinear):  # type: ignore[misc]
+    """ONNX QuantizeLinear, versions 10 to 25, by `dmlcpu.quantize_linear`; float8 and others are left to ONNX."""
+
+    def compute(
+        self,
+        x: Array,
+        y_scale: Array,
+        y_zero_point: Array | None = None,
+        axis: int = 1,
+        block_size: int | None = 0,
+        output_dtype: int | None = 0,
+        precision: int | None = 0,
+        saturate: int = 1,
+    ) -> tuple[Array]:
+        """Return the quantized tensor."""
+        dtype = y_zero_point.dtype if y_zero_point is not None else _type(output_dtype)
+        along = _along(y_scale, y_zero_point, axis, block_size)
+        precision = precision or self._precision(y_scale)
+        if precision in (TensorProto.FLOAT16, TensorProto.BFLOAT16):
+            x, y_scale = _quotients(x, y_scale, _type(precision), **along), np.ones((), np.float32)
+        elif precision != TensorProto.FLOAT:
+            raise UnsupportedError("QuantizeLinear", "precision", str(precision), "FLOAT, FLOAT16, BFLOAT16")
+        return (quantize_linear(x, y_scale, y_zero_point, **along, out_dtype=dtype),)
+
+    def _precision(self, scale: Array) -> int:
+        """Return the type of the division: from version 23 on the scale's; before, float32, as in ONNX Runtime."""
+        is_new = self.run_params["opsets"].get("", 0) >= 23
+        return int(helper.np_dtype_to_tensor_dtype(scale.dtype)) if is_new else int(TensorProto.FLOAT)
+
+
+def _quotients(x: Array, scale: Array, dtype: Any, axis: int | None = None, block_size: int | None = None) -> Array:
+    """Return x / scale, both rounded to a type of 16 bits, and divided in it."""
+    call = check_quantize_linear(x, scale, None, axis, block_size, np.uint8)
+    ones = np.ones(x.shape, np.int8)
+    each = dequantize_linear(ones, call.scale, axis=call.axis, block_size=call.block_size, out_dtype=dtype)
+    with np.errstate(all="ignore"):
+        quotients: Array = x.astype(dtype) / each
+        return quotients
+
+
+class DequantizeLinear(_Operator, _ReferenceDequantizeLinear):  # type: ignore[misc]
+    """ONNX DequantizeLinear, versions 10 to 25, by `dmlcpu.dequantize_linear`; float8 and others are left to ONNX."""
+
+    def compute(
+        self,
+        x: Array,
+        x_scale: Array,
+        x_zero_point: Array | None = None,
+        axis: int = 1,
+        block_size: int | None = 0,
+        output_dtype: int | None = 0,
+    ) -> tuple[Array]:
+        """Return the tensor of floats."""
+        dtype = _type(output_dtype) or x_scale.dtype
+        along = _along(x_scale, x_zero_point, axis, block_size)
+        return (dequantize_linear(x, x_scale, x_zero_point, **along, out_dtype=dtype),)
+
+
+def _type(number: int | None) -> Any:
+    """Return the type of a number of TensorProto.DataType; 0 stands for none."""
+    return helper.tensor_dtype_to_np_dtype(number) if number else None
+
+
+def _along(scale: Array, zero_point: Array | None, axis: int, block_size: int | None) -> dict[str, Any]:
+    """Return axis and block size as far as they count: ONNX gives an axis to tensors without, too."""
+    if block_size:
+        return {"axis": axis, "block_size": block_size}
+    is_one = np.size(scale) == 1 and (zero_point is None or np.size(zero_point) == 1)
+    return {} if is_one else {"axis": axis}
+
+
+class DynamicQuantizeLinear(_Operator, _ReferenceDynamicQuantizeLinear):  # type: ignore[misc]
+    """ONNX DynamicQuantizeLinear, version 11, by `dmlcpu.dynamic_quantize_linear`."""
+
+    def compute(self, x: Array) -> DynamicQuantized:
+        """Return integers, scale and zero point."""
+        return dynamic_quantize_linear(x)
+
+
+class Erf(_Operator, _ReferenceErf):  # type: ignore[misc]
+    """ONNX Erf, versions 9 and 13, of float32 and float16."""
+
+    def compute(self, x: Array) -> tuple[Array]:
+        """Return the error function."""
+        if x.dtype not in (np.float32, np.float16):
+            raise UnsupportedError("Erf", "input.dtype", str(x.dtype), "float32, float16")
+        return (erf(x),)
+
+
+OPS: list[type[OpRun]] = [
+    TopK,
+    ScatterND,
+    ScatterElements,
+    QLinearMatMul,
+    MatMulInteger,
+    MatMulIntegerToFloat,
+    QuantizeLinear,
+    DequantizeLinear,
+    DynamicQuantizeLinear,
+    Erf,
+]
 """For ``onnx.reference.ReferenceEvaluator(model, new_ops=OPS)``."""

@@ -29,7 +29,7 @@ def _run(a: Tensor, b: Tensor) -> Tensor:
     result, left, right = _empty(a, b), as_operand(a), as_operand(b)
     out = as_array(result)
     # `_refusal` has checked types and shapes; `check` would take 3 microseconds more.
-    call = Call("matmul_integer", left, None, None, right, None, None, None, None, _INT32, out.shape, out.shape)
+    call = Call("matmul_integer", left, None, None, right, None, None, None, None, None, _INT32, out.shape, out.shape)
     execute(call, out, most_threads=torch.get_num_threads())
     return result
 
