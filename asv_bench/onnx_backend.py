@@ -8,10 +8,12 @@ beforehand.
 """
 
 import argparse
+import importlib.util
 import statistics
 import time
 
 import numpy as np
+import transformer
 from benchmarks import THREADS, conditions
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
@@ -54,6 +56,20 @@ def models(scale=1):
         f"MatMulInteger, dynamically quantized: 128 rows, {width} to {4 * width}": _model(
             integer, {"x": x.astype(np.float32)}, {"w0": weights[0]}
         ),
+        **_transformers(scale),
+    }
+
+
+def _transformers(scale):
+    """Return a transformer quantized by ONNX Runtime, if that is installed."""
+    if importlib.util.find_spec("onnxruntime") is None:
+        return {}
+    width = max(256 // scale, 4)
+    model = transformer.quantized(transformer.transformer(width))
+    inputs = {batch: {"tokens": transformer.tokens(batch, max(64 // scale, 2))} for batch in (1, 16)}
+    return {
+        f"Transformer by quantize_dynamic: 3 layers of {width}, batch {batch}": (model, tokens)
+        for batch, tokens in inputs.items()
     }
 
 

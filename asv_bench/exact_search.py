@@ -1,0 +1,76 @@
+"""Time exact search among vectors of bytes beside other libraries, in turns.
+
+    python asv_bench/exact_search.py
+    python asv_bench/exact_search.py --vectors "100000x384 k 10" --queries 1 32 --turns 9
+
+A figure is the median of a contender's turns in milliseconds. Each turn of one query repeats the call for a while.
+The last column is the best of the others, divided by dmlcpu.
+"""
+
+import argparse
+import statistics
+import time
+
+from benchmarks import conditions, search
+
+_TURN = 0.03  # seconds of calls in a turn, at least
+
+
+def measure(call, seconds=_TURN):
+    """Return the milliseconds of a call: the median of those of a turn, after a rest and an untimed call."""
+    time.sleep(conditions.REST)
+    call()
+    times, end = [], time.perf_counter() + seconds
+    while not times or time.perf_counter() < end:
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times) * 1000
+
+
+def contenders(vectors, names):
+    """Return the search of each contender that is installed."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = search.CONTENDERS[name](vectors)
+        except NotImplementedError as error:
+            print(f"({error})")
+    return found
+
+
+def row(searches, queries, k, turns):
+    """Return the median of each contender's turns."""
+    calls = {name: (lambda each=each: each(queries, k)) for name, each in searches.items()}
+    times = {name: [] for name in calls}
+    for turn in range(turns + 1):
+        for name, call in calls.items():
+            if turn:
+                times[name].append(measure(call))
+            else:
+                call()
+    return {name: statistics.median(each) for name, each in times.items()}
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--vectors", nargs="+", default=list(search.SIZES), choices=search.SIZES, help="(default: all)")
+    parser.add_argument("--queries", type=int, nargs="+", default=search.QUERIES, metavar="N")
+    parser.add_argument("--only", nargs="+", default=list(search.CONTENDERS), metavar="NAME")
+    parser.add_argument("--turns", type=int, default=5, metavar="N", help="default: %(default)s")
+    parser.add_argument("--scale", type=int, default=1, metavar="N", help="divide the number of vectors by N")
+    args = parser.parse_args(arguments)
+    for name in args.vectors:
+        count, depth, k = search.SIZES[name]
+        vectors, queries = search.data(count // args.scale, depth)
+        searches = contenders(vectors, args.only)
+        for rows in args.queries:
+            found = row(searches, queries[:rows], k, args.turns)
+            ours = found.pop("dmlcpu")
+            others = ", ".join(f"{who} {ms:.3g}" for who, ms in found.items())
+            ratio = f"; best / dmlcpu {min(found.values()) / ours:.2f}" if found else ""
+            print(f"{name}, {rows} queries: dmlcpu {ours:.3g}, {others}{ratio}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
