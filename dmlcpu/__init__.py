@@ -8,7 +8,7 @@ TYPE_CHECKING = False  # importing it from typing would take longer than this wh
 if TYPE_CHECKING:
     __all__: list[str]
 
-    from dmlcpu import batch as batch, interop as interop, reference as reference
+    from dmlcpu import batch as batch, interop as interop, reference as reference, search as search
     from dmlcpu.at import add_at as add_at, maximum_at as maximum_at, minimum_at as minimum_at, put_at as put_at
     from dmlcpu.common.bound import BoundOperator as BoundOperator
     from dmlcpu.config import show_config as show_config
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         AxisDirection as AxisDirection,
         FeatureLevel as FeatureLevel,
         OperatorType as OperatorType,
+        QuantizationType as QuantizationType,
         TensorDataType as TensorDataType,
         TensorFlags as TensorFlags,
     )
@@ -36,14 +37,21 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_MODULES = ("batch", "interop", "reference")
+_MODULES = ("batch", "interop", "reference", "search")
 _HOMES = {
     "dmlcpu.at": ("add_at", "maximum_at", "minimum_at", "put_at"),
     "dmlcpu.products.packing": ("PackedMatrix", "pack_b"),
     "dmlcpu.common.bound": ("BoundOperator",),
     "dmlcpu.config": ("show_config",),
     "dmlcpu.directml.compiled": ("CompiledOperator", "compile_operator"),
-    "dmlcpu.directml.enums": ("AxisDirection", "FeatureLevel", "OperatorType", "TensorDataType", "TensorFlags"),
+    "dmlcpu.directml.enums": (
+        "AxisDirection",
+        "FeatureLevel",
+        "OperatorType",
+        "QuantizationType",
+        "TensorDataType",
+        "TensorFlags",
+    ),
     "dmlcpu.directml.tensor": ("TensorDesc",),
     "dmlcpu.operators.bind": ("bind",),
     "dmlcpu.operators.descs": ("operator_desc_from_dict",),

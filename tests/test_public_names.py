@@ -16,9 +16,9 @@ def test_every_public_name_resolves():
 
 OTHERS = """
 AxisDirection BindingError BoundOperator CompiledOperator DmlError FeatureLevel IndexOutOfRangeError
-InvalidDescriptorError OperatorType PackedMatrix TensorDataType TensorDesc TensorFlags UnsupportedError
+InvalidDescriptorError OperatorType PackedMatrix QuantizationType TensorDataType TensorDesc TensorFlags UnsupportedError
 __version__ add_at batch bind compile_operator get_num_threads interop maximum_at minimum_at
-operator_desc_from_dict pack_b put_at reference set_num_threads show_config
+operator_desc_from_dict pack_b put_at reference search set_num_threads show_config
 """
 
 

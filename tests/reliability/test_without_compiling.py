@@ -96,8 +96,13 @@ def test_outputs_are_the_arrays_that_are_given() -> None:
     wide = np.empty((4, 5), np.int64)
     assert dmlcpu.matmul_integer(a[0], [1, 2, 3, 4], dmlcpu.pack_b(b), -5, out_dtype=np.int64, out=wide) is wide
     show(wide)
+    floats = (a[0], 0.5, [1, 2, 3, 4], dmlcpu.pack_b(b), [0.1, -1, 0, np.inf, np.nan], -5)
+    show(dmlcpu.matmul_integer_to_float(*floats))
+    show(dmlcpu.matmul_integer_to_float(*floats, np.arange(4, dtype=np.float16)[:, None], out_dtype="float16"))
+    show(*dmlcpu.matmul_top_k(a[0], b, 3, b_scale=[0.1, -1, 0, np.inf, np.nan], bias=[[1, 2, 3, 4, 5]]))
+    show(*dmlcpu.matmul_top_k(a[0, 0], dmlcpu.pack_b(b), 3, a_zero_point=9, mode="smallest"))
     """
-    assert len(same(code)) == 12
+    assert len(same(code)) == 18
 
 
 def test_refusals_are_the_same_and_come_before_the_first_write() -> None:
