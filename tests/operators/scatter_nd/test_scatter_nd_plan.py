@@ -1,5 +1,7 @@
 """The work record of a plan of scatter_nd."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -16,11 +18,12 @@ from dmlcpu.kernels.scatter_nd.work import (
     ROWS,
     SLICES,
     SPECULATIVE,
+    VALID,
     WORK,
 )
 from dmlcpu.operators.scatter_nd import plan as scatter_plan
 from dmlcpu.operators.scatter_nd.layout import element_type
-from dmlcpu.operators.scatter_nd.plan import BY_KERNEL, BY_NUMPY, IN_PLACE, plan
+from dmlcpu.operators.scatter_nd.plan import BY_KERNEL, BY_NUMPY, IN_PLACE, plan, run
 from dmlcpu.runtime.threads import Budget
 
 
@@ -182,3 +185,19 @@ def test_shares_select_their_elements_beyond_the_second_cache(
 
 def test_who_asks_for_buckets_gets_them_however_full_they_are():
     assert chosen(floats(1_000), tuples(50, 1), floats(50), kernel="apply_buckets", threads=2).most == 50
+
+
+@pytest.mark.parametrize("count", [256, 3_000])  # validated by block, and speculatively
+def test_a_bad_index_that_only_one_share_finds_is_reported(count):
+    """Another thread changed it after the other shares validated it."""
+    x, indices, out = np.arange(2_000.0).reshape(-1, 2), np.zeros((count, 1), int), np.full((1_000, 2), 5.0)
+    updates = np.ones((count, 2))
+    made = chosen(x, indices, updates, threads=3)
+    assert made.owners == 3
+
+    def apply(_first, _parts, *arrays):
+        arrays[-1][:3] = [VALID, 7, VALID]
+
+    flat = x.ravel(), indices.view(np.uint32).ravel(), updates.ravel(), out.ravel()
+    assert run(dataclasses.replace(made, apply=apply), *flat) == 7
+    assert (out == 5).all()
