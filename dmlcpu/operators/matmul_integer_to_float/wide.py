@@ -1,7 +1,8 @@
 """Products of 16- and 32-bit integers: exact sums of up to 128 bits, converted to float32 by one rounding.
 
 A number less its zero point is 2**16 * upper + lower. The upper half is at most 2**16 in size, the lower one below it.
-So products of halves are at most 2**32, and float64 has all sums of 2**20 of them exactly, in any order.
+So products of halves are at most 2**32: float64 has all sums of 2**20 of them exactly, in any order, and an int64 those
+of fewer than 2**31.
 """
 
 from typing import Any
@@ -17,11 +18,19 @@ _FITS = 1 << 30
 
 
 def exact_sums(a: Array, a_zero: Array | None, b: Array, b_zero: Array | None) -> Array:
-    """Return the sums of products of matrices less their zero points, exact for K < 2**30, rounded to float32."""
+    """Return the sums of products of matrices less their zero points, exact for K < 2**31, rounded to float32."""
     (a_upper, a_lower), (b_upper, b_lower) = _halves(a, a_zero), _halves(b, b_zero)
-    upper, lower = _sums(a_upper, b_upper), _sums(a_lower, b_lower)
-    middle = _sums(a_upper, b_lower) + _sums(a_lower, b_upper) + (lower >> 16)
-    upper += middle >> 16
+    crossed = _sums(a_upper, b_lower), _sums(a_lower, b_upper)
+    return as_float32(_sums(a_upper, b_upper), *crossed, _sums(a_lower, b_lower))
+
+
+def as_float32(upper: Array, left: Array, right: Array, lower: Array) -> Array:
+    """Return 2**32 * upper + 2**16 * (left + right) + lower as float32, by one rounding.
+
+    All are int64. left + right may be beyond that; the sum over 2**32 is not.
+    """
+    middle = (left & (_HALF - 1)) + (right & (_HALF - 1)) + (lower >> 16)
+    upper = upper + (left >> 16) + (right >> 16) + (middle >> 16)
     rest = ((middle & (_HALF - 1)) << 16) | (lower & (_HALF - 1))  # the sum is 2**32 * upper + rest
     # Where that does not fit an int64, the lowest bit says that there is a rest: it is too low to do more than to break
     # a tie.
