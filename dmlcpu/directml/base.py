@@ -175,10 +175,14 @@ class OperatorDesc:
             raise self._refusal(f"{dml_name(name)}.DimensionCount", found, f"{count} ({dml_name(like)}.DimensionCount)")
 
     def _check_same_type(self, name: str, like: str) -> None:
-        """Refuse a tensor with another data type; name, like: fields."""
+        """Refuse a tensor with another data type, if the operator takes the other's; name, like: fields."""
         found, wanted = (getattr(self, each).data_type.name for each in (name, like))
-        if found != wanted:
+        if found != wanted and self._takes(dml_name(like), getattr(self, like)):
             raise self._refusal(f"{dml_name(name)}.DataType", found, f"{wanted} ({dml_name(like)}.DataType)")
+
+    def _takes(self, field: str, tensor: TensorDesc) -> bool:
+        """Return whether the operator takes a tensor's data type at any feature level. If not, compilation fails."""
+        return tensor.data_type in self.FEATURE_LEVELS[-1].allowed(field).types
 
     def _refusal(self, field: str, found: Any, allowed: str) -> InvalidDescriptorError:
         return InvalidDescriptorError(self.operator, field, str(found), allowed)

@@ -60,22 +60,23 @@ class QuantizerDesc(OperatorDesc):
         return self.KERNELS == "quantize_linear"
 
     def _check_types(self) -> None:
-        """Refuse a scale or zero point whose type is not that of its side."""
+        """Refuse a scale or zero point whose type is not that of its side, if that side's type fits the operator."""
         x, scale, zero, y = self._roles()
         high, quantized = (x, y) if self._is_quantize() else (y, x)
         is_integer = high.tensor.data_type is TensorDataType.INT32
         wanted = _FLOAT32 if is_integer else high.tensor.data_type
         why = "as INT32 is divided" if is_integer else f"{high.dml_name}.DataType"
-        if scale.tensor.data_type is not wanted:
+        if scale.tensor.data_type is not wanted and self._takes(high.dml_name, high.tensor):
             raise self._refusal(f"{scale.dml_name}.DataType", scale.tensor.data_type.name, f"{wanted.name} ({why})")
-        if zero and zero.tensor.data_type is not quantized.tensor.data_type:
-            allowed = f"{quantized.tensor.data_type.name} ({quantized.dml_name}.DataType)"
+        kind = quantized.tensor.data_type
+        if zero and zero.tensor.data_type is not kind and self._takes(quantized.dml_name, quantized.tensor):
+            allowed = f"{kind.name} ({quantized.dml_name}.DataType)"
             raise self._refusal(f"{zero.dml_name}.DataType", zero.tensor.data_type.name, allowed)
 
     def _keep(self, name: str, array: Array) -> Any:
         scale = self._roles()[1]
         if name == scale.name:
-            kept = as_scale(self.operator, scale.dml_name, array).copy()
+            kept = as_floats(self.operator, scale.dml_name, array).copy()
             if self._is_quantize():
                 check_positive(self.operator, scale.dml_name, kept)
             return kept

@@ -185,12 +185,28 @@ def test_microsofts_tables_of_blocks_and_of_dynamic():
         ),
         (lambda: dynamic(one=(1, 2)), r"OutputScaleTensor.Sizes is \(1, 2\); allowed: \(1, 1\)"),
         (lambda: dynamic(one=(1,)), "OutputScaleTensor.DimensionCount is 1; allowed: 2"),
+        (lambda: blocked(False, "INT8", "INT32", "INT8", "FLOAT32"), r"QuantizationTensors\[0\].DataType is INT32"),
         (lambda: dynamic(zero="INT8"), "OutputZeroPointTensor.DataType is INT8; allowed: UINT8"),
     ],
 )
 def test_desc_that_contradicts_itself_is_refused(make, message):
     with pytest.raises(InvalidDescriptorError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("desc", "message"),
+    [
+        (blocked(True, "FLOAT32", "FLOAT32", "INT8", "INT16"), "OutputTensor.DataType is INT16; allowed: INT8, INT4"),
+        (blocked(True, "INT32", "FLOAT16", None, "INT8"), "InputTensor.DataType is INT32; allowed: FLOAT32, FLOAT16"),
+        (blocked(False, "INT8", "FLOAT32", "INT8", "INT32"), "OutputTensor.DataType is INT32; allowed: FLOAT32"),
+        (element_wise(False, "INT64", "FLOAT32", "INT8", "FLOAT32"), "InputTensor.DataType is INT64; allowed: INT32"),
+        (dynamic(y="INT16", zero="INT8"), "OutputTensor.DataType is INT16; allowed: INT8, UINT8"),
+    ],
+)
+def test_of_two_types_that_differ_the_one_that_no_level_has_is_refused(desc, message):
+    with pytest.raises(UnsupportedError, match=message):
+        dmlcpu.compile_operator(desc)
 
 
 def test_one_size_for_a_scale_of_all_is_refused_as_directml_does():

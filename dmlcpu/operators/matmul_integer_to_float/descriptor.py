@@ -109,8 +109,11 @@ class MatrixMultiplyIntegerToFloatOperatorDesc(ProductDesc):
 
     def _check(self) -> None:
         ProductDesc._check(self)
-        if not {self.a_tensor.data_type, self.b_tensor.data_type} <= set(_BYTES):
+        a, b = self.a_tensor.data_type, self.b_tensor.data_type
+        if a not in _BYTES:
             self._check_same_type("b_tensor", "a_tensor")
+        elif b not in _BYTES:
+            raise self._refusal("BTensor.DataType", b.name, f"INT8, UINT8 (ATensor.DataType is {a.name})")
         for name in ("a_scale_tensor", "b_scale_tensor"):
             self._check_values(name)
             self._check_same_type(name, "output_tensor")

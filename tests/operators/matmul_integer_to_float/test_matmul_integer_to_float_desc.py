@@ -9,8 +9,8 @@ from feature_levels import ALL_TYPES, levels_of, supported
 from samples import assert_same_bits
 
 from dmlcpu import compile_operator, reference
-from dmlcpu.errors import InvalidDescriptorError
-from dmlcpu.operators.matmul_integer_to_float.wide import _CHUNK
+from dmlcpu.errors import InvalidDescriptorError, UnsupportedError
+from dmlcpu.operators.matmul_integer_to_float.wide import _CHUNK, as_float32
 
 WIDE = ("INT32", "INT16", "UINT32", "UINT16")
 M, K, N = 3, 70, 5
@@ -45,7 +45,10 @@ def test_microsofts_table():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"b_tensor": tensor("INT16", 1, 2, 3, 4)}, "BTensor.DataType is INT16; allowed: UINT8 (ATensor.DataType)"),
+        (
+            {"b_tensor": tensor("INT16", 1, 2, 3, 4)},
+            "BTensor.DataType is INT16; allowed: INT8, UINT8 (ATensor.DataType is UINT8)",
+        ),
         ({"a_tensor": tensor("INT32", 1, 2, 2, 3)}, "BTensor.DataType is INT8; allowed: INT32 (ATensor.DataType)"),
         (
             {"a_scale_tensor": tensor("FLOAT16", 1, 1, 2, 1)},
@@ -162,6 +165,18 @@ def test_a_bias_that_strides_repeat(a_type):
     assert_same_bits((run(**arrays),), (expected(arrays),))
 
 
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"output_tensor": tensor("INT32", 1, 2, 2, 4)}, "OutputTensor.DataType is INT32; allowed: FLOAT32, FLOAT16"),
+        ({"a_tensor": tensor("FLOAT32", 1, 2, 2, 3)}, "ATensor.DataType is FLOAT32; allowed: INT32, INT16, INT8"),
+    ],
+)
+def test_of_two_types_that_differ_the_one_that_no_level_has_is_refused(fields, message):
+    with pytest.raises(UnsupportedError, match=message):
+        compile_operator(to_float_desc(**fields))
+
+
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("copies", [1, 64])  # the sum has 61 bits, or 67
 @pytest.mark.parametrize(("odd", "below", "tie", "above"), [(1, 0, 0, 2), (3, 2, 4, 4)])
@@ -189,6 +204,25 @@ def test_wide_sums_of_the_greatest_numbers(dtype):
     arrays["b_zero_point_tensor"] = zero
     run = compile_operator(to_float_desc(**described(arrays), output_tensor=tensor("FLOAT32", 1, 1)))
     assert run(**arrays)[0, 0] == np.float32((2**32 - 1) ** 2 * depth)
+
+
+@pytest.mark.parametrize("depth", [1, 2**30, 2**31 - 1])
+def test_sums_of_halves_of_any_depth_are_rounded_once(depth):
+    """Sums that would take hours to form: of products of the extreme numbers, and of ones between."""
+    numbers = [2**32 - 1, 1 - 2**32, 0xFFFF, -0xFFFF, -(2**31), 0x1FFFF, -1, 3]
+    for a, b in itertools.combinations_with_replacement(numbers, 2):
+        (a_upper, a_lower), (b_upper, b_lower) = divmod(a, 2**16), divmod(b, 2**16)
+        sums = [a_upper * b_upper, a_upper * b_lower, a_lower * b_upper, a_lower * b_lower]
+        found = as_float32(*(np.array([[depth * each]]) for each in sums))
+        assert found.dtype == np.float32
+        assert int(found[0, 0]) == rounded_to_24_bits(depth * a * b), (a, b)
+
+
+def rounded_to_24_bits(number):
+    """Return an integer as float32 has it."""
+    unit = 1 << max(abs(number).bit_length() - 24, 0)
+    whole, rest = divmod(number, unit)
+    return (whole + (2 * rest + whole % 2 > unit)) * unit
 
 
 def test_many_calls_read_every_tensor_anew():
