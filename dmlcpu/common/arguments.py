@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dmlcpu.common.extras import optional
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
 from dmlcpu.runtime.memory import OWNS_DATA, PLAIN, elements_overlap, overlap, spans_meet
 
@@ -87,10 +88,19 @@ def as_axis(operator: str, field: str, value: Any, array: str, dimensions: int) 
     return axis % dimensions
 
 
+def named(name: str, what: str = "") -> np.dtype[Any]:
+    """Return the type of a name in the package's table; what: needs ml_dtypes, as an error says if that is missing."""
+    if name in np.sctypeDict:
+        return np.dtype(name)
+    dtype: np.dtype[Any] = np.dtype(getattr(optional("ml_dtypes", f"{what or name} needs", "ml_dtypes"), name))
+    return dtype
+
+
 def as_dtype(operator: str, field: str, value: Any, allowed: Collection[str]) -> np.dtype[Any]:
     """Return a data type argument as a dtype, one of a list of names."""
     try:
-        dtype: np.dtype[Any] = np.dtype(value)
+        is_name = isinstance(value, str) and value in allowed
+        dtype: np.dtype[Any] = named(value, f"{operator}: {field} {value!r}") if is_name else np.dtype(value)
     except (TypeError, ValueError):
         raise TypeError(f"{operator}: {field} is {value!r}; allowed: {', '.join(allowed)}") from None
     if value is None or type_name(dtype) not in allowed or not dtype.isnative:
@@ -111,6 +121,13 @@ def check_choice(operator: str, field: str, value: Any, choices: Collection[str]
         raise TypeError(f"{operator}: {field} is {value!r}; allowed: {', '.join(map(repr, choices))}")
     if value not in choices:
         raise DmlError(operator, field, repr(value), ", ".join(map(repr, choices)))
+
+
+def check_tuple(operator: str, out: Any, length: int, allowed: str) -> None:
+    """Refuse an `out` that is not a tuple of this length; allowed: what it is."""
+    if not isinstance(out, tuple) or len(out) != length:
+        found = f"a tuple of {len(out)}" if isinstance(out, tuple) else type(out).__name__
+        raise TypeError(f"{operator}: out is {found}; allowed: {allowed}")
 
 
 def check_output(operator: str, field: str, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:

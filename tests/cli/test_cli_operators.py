@@ -12,6 +12,7 @@ from cli_calls import Run
 from samples import as_tuple
 
 import dmlcpu
+from dmlcpu.batch.files import open_source
 from dmlcpu.operators import OPERATORS, Operator
 
 
@@ -66,6 +67,15 @@ def test_results_and_arguments_in_files(run: Run) -> None:
     np.testing.assert_array_equal(np.load("i/0.npy"), expected.indices)
     assert run("top-k", "in/a.npy", "-o", "values=w/", "--k", "[1, 2, 3, 0]", "--fill-value=NaN", "-q") == (0, [], [])
     assert np.isnan(np.load("w/a.npy")[3]).all()
+
+
+@pytest.mark.usefixtures("folder")
+def test_types_that_files_have_no_name_for(run: Run) -> None:
+    argv = ["quantize-linear", "in/a.npy", "--scale", "0.25", "--out-dtype", "int4", "-q"]
+    assert run(*argv, "-o", "y.npy") == (0, [], [])
+    expected = dmlcpu.quantize_linear(np.load("in/a.npy"), 0.25, out_dtype="int4")
+    with open_source("y.npy", dtype="int4") as source:
+        np.testing.assert_array_equal(source.read(), expected)
 
 
 def as_word(name: str, value: Any) -> str:

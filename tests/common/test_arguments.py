@@ -2,6 +2,7 @@ from array import array
 
 import numpy as np
 import pytest
+from processes import run
 
 import dmlcpu
 from dmlcpu.common.arguments import as_array, as_array_like
@@ -94,3 +95,22 @@ def test_tensors_of_pytorch():
     for tensor in (x.to("meta"), x.bfloat16().to("meta")):
         with pytest.raises(TypeError, match="top_k: x is Tensor on device meta"):
             dmlcpu.top_k(tensor, 1)
+
+
+@pytest.mark.parametrize("name", ["int4", "bfloat16"])
+def test_names_of_types_of_ml_dtypes_import_it(name):
+    code = f"""
+    import sys, numpy as np, dmlcpu
+    call = dmlcpu.dequantize_linear if "{name}" == "bfloat16" else dmlcpu.quantize_linear
+    x = np.ones(3, np.int8 if "{name}" == "bfloat16" else np.float32)
+    sys.modules["ml_dtypes"] = None
+    try:
+        call(x, 1.0, out_dtype="{name}")
+    except ImportError as error:
+        print(error)
+    del sys.modules["ml_dtypes"]
+    print(call(x, 1.0, out_dtype="{name}"))
+    """
+    missing, found = run(code).splitlines()
+    assert missing.endswith(f"quantize_linear: out_dtype '{name}' needs the package ml_dtypes: pip install ml_dtypes")
+    assert found == "[1 1 1]"

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dmlcpu.common.arguments import Array
+from dmlcpu.common.arguments import Array, named
 from dmlcpu.common.data_types import DATA_TYPES
 from dmlcpu.common.extras import optional
 from dmlcpu.common.regions import Region, Tensor
@@ -69,14 +69,6 @@ class FileSource(AbstractContextManager["FileSource", None], ABC):
         array = self._room(np.shape(part), into)
         array[...] = part
         return array
-
-
-def named(name: str) -> np.dtype[Any]:
-    """Return the type of a name in the package's table."""
-    if name in np.sctypeDict:
-        return np.dtype(name)
-    dtype: np.dtype[Any] = np.dtype(getattr(optional("ml_dtypes", f"{name} needs", "ml_dtypes"), name))
-    return dtype
 
 
 def seen_as(stored: np.dtype[Any], name: str | None) -> np.dtype[Any]:

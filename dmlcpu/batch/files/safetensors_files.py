@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileError, FileSource, chosen, library, named, refused
+from dmlcpu.batch.files.base import FileError, FileSource, chosen, library, refused
 from dmlcpu.batch.files.stored import Layout, StoredSource, open_file, write_at
-from dmlcpu.common.arguments import Array
+from dmlcpu.common.arguments import Array, named
 from dmlcpu.common.data_types import DATA_TYPES
 from dmlcpu.common.regions import Tensor
 

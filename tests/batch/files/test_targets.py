@@ -243,11 +243,12 @@ REFUSED = [
     ("npz", "O", "Python objects"),
     ("safetensors", "c16", "complex128"),
     ("safetensors", "O", "object"),
+    ("safetensors", ml_dtypes.int4, "int4 for a safetensors file"),
     ("safetensors", {"__metadata__": ONE}, "the name"),
     ("pb", {"a": ONE, "b": ONE}, "2 arrays for a .pb file"),
     ("pb", "V2", "for an ONNX tensor"),
     ("pb", {"a": Tensor((2**29,), np.dtype("f4"))}, "2,147,483,648 bytes"),
-    *(("zarr", dtype, "for a zarr folder") for dtype in ("O", "V2", "S3", ml_dtypes.bfloat16)),
+    *(("zarr", dtype, "for a zarr folder") for dtype in ("O", "V2", "S3", ml_dtypes.bfloat16, ml_dtypes.uint4)),
 ]
 
 
