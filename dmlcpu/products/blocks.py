@@ -128,15 +128,14 @@ def _right_hand_sides(call: Call, cut: Cut, given: Any, stopping: Callable[[], b
 
 
 def packed_part(b: PackedMatrix, region: Region) -> PackedMatrix:
-    """Return one matrix of several that are packed."""
-    batch = b.shape[:-2]
-    each, place = math.prod(batch), 0
-    for n, where in zip(batch, region, strict=False):
-        place = place * n + where.start
-    panels, sums = b.panels.reshape(each, -1)[place], b.sums.reshape(each, -1)[place]
-    return PackedMatrix(
-        (*[1] * len(batch), *b.shape[-2:]), b.dtype, b.layout, panels, sums, 0 if b.saturating == 0 else None
-    )
+    """Return the part of a packed matrix whose matrices are in a region; they lie behind one another."""
+    batch, first = region[:-2], 0
+    for n, where in zip(b.shape, batch, strict=False):
+        first = first * n + where.start
+    shape = extent(batch)
+    each, places = math.prod(b.shape[:-2]), slice(first, first + math.prod(shape))
+    panels, sums = (array.reshape(each, -1)[places].reshape(-1) for array in (b.panels, b.sums))
+    return PackedMatrix((*shape, *b.shape[-2:]), b.dtype, b.layout, panels, sums, 0 if b.saturating == 0 else None)
 
 
 def _packs(call: Call, cut: Cut) -> bool:

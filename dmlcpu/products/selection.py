@@ -12,12 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlcpu.common.arguments import Array
+from dmlcpu.common.block_reader import regions_of, tile_of
+from dmlcpu.common.regions import Region
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.gemm.candidates import HEADER, LEAST
 from dmlcpu.kernels.gemm.finish import finish_cells
 from dmlcpu.kernels.gemm.pack import LAYOUT
 from dmlcpu.kernels.gemm.table import COLUMNS, Product
 from dmlcpu.kernels.gemm.work import COUNTER, NARROW, SHARES, WORK, Problem
+from dmlcpu.products.blocks import packed_part, part_of
 from dmlcpu.products.packing import PackedMatrix
 from dmlcpu.products.plan import (
     BYTE,
@@ -50,7 +53,7 @@ _SORTED = 64
 _SPARE = 32
 # Bytes of the candidates of all shares. More rows are selected one block after the other, of _LEAST_ROWS at least: each
 # block reads b again.
-_MOST_BYTES, _LEAST_ROWS = 16 << 20, 512
+_MOST_BYTES, _LEAST_ROWS = 16 << 20, 64
 _ONE, _ALL, _NO_SUM = np.ones(1, np.float32), np.ones(1, BYTE), np.zeros(1, np.float32)
 _FLOAT, _INT = np.dtype(np.float32), np.dtype(np.int32)
 
@@ -119,17 +122,19 @@ def select(operands: Operands, order: Order, values: Array, indices: Array, *, m
     """
     if values.size == 0:
         return
-    spent = budget(most_threads)
-    step = most_rows(order.k, operands.b.shape[-1], spent.threads, values.size // (order.k * values.shape[-2]))
-    for first in range(0, values.shape[-2], step):
-        rows = slice(first, first + step)
-        _select_rows(_rows_of(operands, rows), order, values[..., rows, :], indices[..., rows, :], spent)
+    spent, rows = budget(most_threads), values.shape[:-1]
+    block = block_of(rows, order.k, operands.b.shape[-1], spent.threads)
+    if block == rows:
+        _select_rows(operands, order, values, indices, spent)
+        return
+    for region in regions_of(rows, block):
+        _select_rows(rows_of(operands, region), order, values[region], indices[region], spent)
 
 
-def most_rows(k: int, columns: int, threads: int, batches: int) -> int:
-    """Return how many rows of each product are selected at a time."""
-    row_bytes = CELL * batches * threads * (HEADER + capacity_of(k, columns))
-    return max(_MOST_BYTES // row_bytes, _LEAST_ROWS)
+def block_of(rows: Shape, k: int, columns: int, threads: int) -> Shape:
+    """Return how many rows are selected at a time; rows: the shape of the result without k."""
+    row_bytes = CELL * threads * (HEADER + capacity_of(k, columns))
+    return tile_of(rows, max(_MOST_BYTES // row_bytes, _LEAST_ROWS))
 
 
 def capacity_of(k: int, columns: int) -> int:
@@ -138,14 +143,14 @@ def capacity_of(k: int, columns: int) -> int:
     return -(-most // _LINE) * _LINE
 
 
-def _rows_of(operands: Operands, rows: slice) -> Operands:
-    """Return the operands of some rows."""
-
-    def some(parameter: Array | None) -> Array | None:
-        return parameter if parameter is None or parameter.shape[-2] == 1 else parameter[..., rows, :]
-
-    a = operands.a[..., rows, :]
-    return operands._replace(a=a, a_scale=some(operands.a_scale), a_zero_point=some(operands.a_zero_point))
+def rows_of(operands: Operands, region: Region) -> Operands:
+    """Return the operands of a block of rows."""
+    a, b, *others = operands
+    scores = (*region, slice(0, b.shape[-1]))
+    of_b = part_of(b.shape, scores, -2)
+    b = packed_part(b, of_b) if isinstance(b, PackedMatrix) else b[of_b]
+    parts = [each if each is None else each[part_of(each.shape, scores)] for each in others]
+    return Operands(a[part_of(a.shape, scores, -1)], b, *parts)
 
 
 def plan_for(operands: Operands, order: Order, rows: Shape, strides: Callable[[Array], Shape], spent: Budget) -> Plan:

@@ -6,7 +6,7 @@ from samples import assert_same_bits, quantized
 
 import dmlcpu
 from dmlcpu import reference
-from dmlcpu.products.selection import Operands, Order, capacity_of, fill_value, most_rows, select
+from dmlcpu.products.selection import Operands, Order, block_of, capacity_of, fill_value, select
 from dmlcpu.runtime.threads import use_budget
 
 
@@ -97,7 +97,11 @@ def test_squared_distances_are_exact_in_integers():
 
 
 def test_candidates_take_a_bounded_workspace():
-    assert most_rows(10, 100_000, 2, 1) * 2 * 8 * (8 + capacity_of(10, 100_000)) <= 16 << 20
+    [rows] = block_of((10**6,), 10, 100_000, 2)
+    assert 16 << 19 < rows * 2 * 8 * (8 + capacity_of(10, 100_000)) <= 16 << 20
+    assert block_of((9, 10**6), 10, 100_000, 2) == (1, rows)
+    assert block_of((9, 1000, 30), 1000, 100_000, 2) == (1, 17, 30)
+    assert block_of((10**6,), 1000, 100_000, 64) == (64,)
     assert capacity_of(10, 100_000) == 16
     assert capacity_of(1000, 100_000) == 2032
     assert capacity_of(1000, 1001) == 1008

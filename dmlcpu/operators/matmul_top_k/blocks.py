@@ -18,7 +18,7 @@ from dmlcpu.operators.table import OPERATORS
 from dmlcpu.products.blocks import as_matrices, nbytes_of, packed_part, part_of
 from dmlcpu.products.operands import Rhs
 from dmlcpu.products.packing import PackedMatrix
-from dmlcpu.products.selection import Operands, Plan, most_rows, plan_for
+from dmlcpu.products.selection import Operands, Plan, block_of, plan_for, rows_of
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.records import CELL
@@ -181,8 +181,7 @@ def _plan(operands: Operands, call: Call) -> Plan | None:
     spent = threads.budget()
     a, b = operands.a, operands.b
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    rows = min(a.shape[-2], most_rows(call.order.k, b.shape[-1], spent.threads, math.prod(batch)))
-    some = (
-        operands._replace(a=stand_in((*a.shape[:-2], rows, a.shape[-1]), a.dtype)) if rows < a.shape[-2] else operands
-    )
-    return plan_for(some, call.order, (*batch, rows), strides_of, spent)
+    rows = (*batch, a.shape[-2])
+    block = block_of(rows, call.order.k, b.shape[-1], spent.threads)
+    some = operands if block == rows else rows_of(operands, next(regions_of(rows, block)))
+    return plan_for(some, call.order, block, strides_of, spent)

@@ -69,7 +69,8 @@ def matmul_top_k(
         top_k(matmul_integer(a, a_zero_point, b, b_zero_point), k)                                        # no scales
         top_k(matmul_integer_to_float(a, a_scale, a_zero_point, b, b_scale, b_zero_point, bias), k)       # scales
 
-    but the scores are not written: it takes as much memory as the result, and a few MiB.
+    but the scores are not written: it takes as much memory as the result, and some MiB. On many threads, or for a k of
+    thousands, these are more: about k KiB for each thread.
 
     Parameters
     ----------

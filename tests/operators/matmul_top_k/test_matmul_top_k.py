@@ -1,4 +1,5 @@
 import re
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -25,7 +26,9 @@ def two_steps(a, b, k, *, mode="largest", nan="greatest", **parameters):
     names = ("a_scale", "a_zero_point", "b_scale", "b_zero_point")
     a_scale, a_zero, b_scale, b_zero = (parameters.pop(name, None) for name in names)
     if a_scale is None and b_scale is None:
-        scores = dmlcpu.matmul_integer(a, a_zero, b, b_zero)
+        bias = parameters.pop("bias", None)
+        sums = dmlcpu.matmul_integer(a, a_zero, b, b_zero, out_dtype=np.int64)
+        scores = (sums + (0 if bias is None else bias)).astype(np.int32)
     else:
         a_scale, b_scale = (1.0 if scale is None else scale for scale in (a_scale, b_scale))
         scores = dmlcpu.matmul_integer_to_float(a, a_scale, a_zero, b, b_scale, b_zero, **parameters)
@@ -74,8 +77,6 @@ def test_none_are_selected():
 @pytest.mark.parametrize("seed", range(60))
 def test_random_calls_have_the_bits_of_two_steps(seed):
     call = random_call(np.random.default_rng(seed))
-    if call.kwargs.get("bias") is not None and "a_scale" not in call.kwargs:
-        call.kwargs.pop("bias")  # matmul_integer has none
     with use_budget(1 + seed % 4, grain=1):
         assert_same_bits(call.run(), two_steps(*call.args, **call.kwargs), str(seed))
 
@@ -100,14 +101,39 @@ def test_kernels(row, threads, k):
             assert_same_bits(found, reference.matmul_top_k(a, vectors.T, k, **options), f"{rows}, {options}")
 
 
-def test_many_rows_are_selected_in_blocks(monkeypatch):
+@pytest.mark.parametrize("batch", [(), (1,), (5, 2)])  # of b
+@pytest.mark.parametrize("rows", [2, 7, 40])
+def test_many_rows_are_selected_in_blocks(monkeypatch, rows, batch):
+    """Blocks of several matrices, of one, and of a part of one."""
     monkeypatch.setattr("dmlcpu.products.selection._MOST_BYTES", 0)
     monkeypatch.setattr("dmlcpu.products.selection._LEAST_ROWS", 7)
-    rng = np.random.default_rng(0)
-    a, b = rng.integers(-9, 9, (2, 40, 5)).astype(np.int8), rng.integers(-9, 9, (5, 50)).astype(np.int8)
-    scales = rng.random((2, 40, 1), np.float32)
-    expected = reference.matmul_top_k(a, b, 3, a_scale=scales, a_zero_point=np.arange(40))
-    assert_same_bits(select(a, b, 3, a_scale=scales, a_zero_point=np.arange(40)), expected)
+    rng = np.random.default_rng(rows)
+    a, b = rng.integers(-9, 9, (5, 2, rows, 5)).astype(np.int8), rng.integers(-9, 9, (*batch, 5, 50)).astype(np.int8)
+    options = {
+        "a_scale": rng.random((2, rows, 1), np.float32),
+        "a_zero_point": np.arange(rows),
+        "b_scale": rng.random((5, 1, 1, 50), np.float32) if len(batch) == 2 else 1.0,
+        "bias": rng.random(50),
+    }
+    expected = reference.matmul_top_k(a, b, 3, **options)
+    for right in (b, dmlcpu.pack_b(b)):
+        assert_same_bits(select(a, right, 3, **options), expected)
+
+
+@pytest.mark.parametrize(("threads", "shape", "k"), [(2, (100, 64), 300), (16, (6, 128), 1000)])
+def test_batches_and_threads_take_bounded_memory(threads, shape, k):
+    """The candidates of all rows at once would take 65 and 200 MiB."""
+    a, b = np.ones((*shape, 2), np.int8), np.arange(4200, dtype=np.int8).reshape(2, 2100)
+    out = np.empty((*shape, k), np.int32), np.empty((*shape, k), np.int64)
+    with use_budget(threads, grain=1):
+        select(a, b, k, out=out)  # compiles
+        tracemalloc.start()
+        try:
+            select(a, b, k, out=out)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert peak < 32 << 20
 
 
 def test_sums_wrap_without_scales_and_do_not_with_them():
