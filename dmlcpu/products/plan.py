@@ -293,30 +293,6 @@ def bias_words(bias: Array | None) -> Array:
     return NO_BIAS if bias is None else words(bias, bias.dtype)
 
 
-def steps(
-    plan_within: Callable[[Budget], Plan], check: Callable[[], None] | None, scales: list[Array], *arrays: Array
-) -> Steps:
-    """Return how to run on the same arrays again and again.
-
-    scales: those that may have changed meanwhile; check: refuses what is wrong with them.
-    """
-
-    def planned(chosen: Plan) -> None:
-        if check:
-            check()
-        run(chosen, *arrays)
-
-    def alone(chosen: Plan) -> KeptCall | None:
-        if not chosen.is_single:
-            return None
-        call = (chosen.kernel.kernel, *arrays, chosen.work, chosen.workspace.make())  # COUNTER is its first cell
-        if check is None:
-            return kept_call(*call)
-        return kept_call_if(check_scales, (*scales, *[_ONE] * (3 - len(scales)), np.zeros(1, np.int64)), *call)
-
-    return Steps(plan_within, planned, alone)
-
-
 def form_of(b: Array | PackedMatrix | None) -> tuple[str, bool]:
     """Return the layout of a right-hand side, and whether it is known that no pair of its bytes saturates."""
     return (b.layout, b.saturating == 0) if isinstance(b, PackedMatrix) else (ROWS, False)
@@ -333,6 +309,34 @@ def run(chosen: Plan, *arrays: Array) -> None:
     scratch[COUNTER] = 0
     chosen.run(*arrays, chosen.work, scratch)
     chosen.workspace.give_back(scratch)
+
+
+def steps(
+    plan_within: Callable[[Budget], Any],
+    check: Callable[[], None] | None,
+    scales: list[Array],
+    *arrays: Array,
+    run: Callable[..., None] = run,
+) -> Steps:
+    """Return how to run on the same arrays again and again.
+
+    scales: those that may have changed meanwhile; check: refuses what is wrong with them; run: carries a plan out.
+    """
+
+    def planned(chosen: Any) -> None:
+        if check:
+            check()
+        run(chosen, *arrays)
+
+    def alone(chosen: Any) -> KeptCall | None:
+        if not chosen.is_single:
+            return None
+        call = (chosen.kernel.kernel, *arrays, chosen.work, chosen.workspace.make())  # COUNTER is its first cell
+        if check is None:
+            return kept_call(*call)
+        return kept_call_if(check_scales, (*scales, *[_ONE] * (3 - len(scales)), np.zeros(1, np.int64)), *call)
+
+    return Steps(plan_within, planned, alone)
 
 
 def bytes_of(matrix: Array) -> Array:

@@ -10,7 +10,7 @@ from dmlcpu import reference
 from dmlcpu.common.arguments import Array, check_apart, check_output
 from dmlcpu.common.bound import Steps
 from dmlcpu.quantizers.arguments import Call, check_positive
-from dmlcpu.quantizers.layout import Layout, Shape, layout_of
+from dmlcpu.quantizers.layout import Layout, layout_of
 from dmlcpu.quantizers.plan import FLOAT, Plan, plan, run, steps as plan_steps
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.compilation import can_compile
@@ -113,8 +113,3 @@ def steps(call: Call, out: Array, given: Mapping[str, Any]) -> Steps | None:
 
 def _plan_within(operator: str, layouts: tuple[Layout, ...], budget: threads.Budget) -> Plan:
     return plan(operator, *layouts, budget)
-
-
-def packed_layout(shape: Shape, strides: Shape, type: str) -> Layout:
-    """Return the layout of a tensor of DirectML: of 4 bits, two elements are in a byte."""
-    return Layout(shape, strides, type, type in ("int4", "uint4"))

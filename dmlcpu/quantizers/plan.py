@@ -15,10 +15,9 @@ from dmlcpu.kernels import registry
 from dmlcpu.kernels.quantize_linear.dynamic_range import RANGE_CELLS
 from dmlcpu.kernels.quantize_linear.work import NIBBLE, SPACE_CELLS, TILE, WORK
 from dmlcpu.kernels.registry import Row
-from dmlcpu.kernels.scales import check_scales
+from dmlcpu.products.plan import steps as steps_of
 from dmlcpu.quantizers.layout import Layout, lay_out
 from dmlcpu.runtime import threads
-from dmlcpu.runtime.kept_calls import KeptCall, kept_call, kept_call_if
 from dmlcpu.runtime.memory import Workspace
 from dmlcpu.runtime.records import CELL, fill
 from dmlcpu.runtime.threads import Budget
@@ -26,7 +25,6 @@ from dmlcpu.runtime.threads import Budget
 _log = logging.getLogger("dmlcpu")
 
 FLOAT = np.dtype(np.float32)
-_ONE = np.ones(1, np.float32)
 _DYNAMIC = "dynamic_quantize_linear"
 
 
@@ -108,22 +106,7 @@ def settle_range(chosen: Plan, x: Array, scale: Array, zero: Array, found: Array
 
 def steps(plan_within: Callable[[Budget], Plan], check: Callable[[], None] | None, *words: Array) -> Steps:
     """Return how to run on the words of the same arrays again and again; check: refuses what is wrong with scales."""
-
-    def planned(chosen: Plan) -> None:
-        if check:
-            check()
-        run(chosen, *words)
-
-    def alone(chosen: Plan) -> KeptCall | None:
-        if not chosen.is_single:
-            return None
-        call = (chosen.kernel.kernel, *words, chosen.work, chosen.workspace.make())
-        if check is None:
-            return kept_call(*call)
-        scale = words[1]
-        return kept_call_if(check_scales, (scale, _ONE, _ONE, np.zeros(1, np.int64)), *call)
-
-    return Steps(plan_within, planned, alone)
+    return steps_of(plan_within, check, [words[1]], *words, run=run)
 
 
 def workspace_of() -> int:

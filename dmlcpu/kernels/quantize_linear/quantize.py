@@ -38,11 +38,10 @@ def quantize_tile(item, x, scale, zero, y, work, space):
     is_plain = work.y.step == 1 and work.y.kind != NIBBLE
     target = either(is_plain and not work.is_large, y, at, as_words(space.out, 0, y))
     block = load_parameters(scale, zero, row, begin, count, work, space)
-    lowest, highest = work.lowest, work.highest
-    ahead = AHEAD * work.is_large
     if block == 1:
-        quantize_by_each(floats, count, space.scale, space.zero, lowest, highest, work.y.mask, target)
+        quantize_by_each(floats, count, space.scale, space.zero, work.lowest, work.highest, work.y.mask, target)
     else:
+        ahead = AHEAD * work.is_large
         quantize_by_blocks(floats, begin, count, block, space, work.lowest, work.highest, work.y.mask, ahead, target)
     if not is_plain:
         scatter(target, count, y, at, work.y.step, work.y.kind)
