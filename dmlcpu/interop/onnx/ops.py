@@ -30,7 +30,10 @@ from dmlcpu.products.packing import PackedMatrix
 
 
 class _Operator(OpRun):  # type: ignore[misc]
-    """The base of operators: `compute` calls the function; ONNX's own `_run` computes what that refuses."""
+    """The base of operators: `compute` calls the function.
+
+    What that refuses by an UnsupportedError or a TypeError, ONNX's own `_run` computes. Other errors are raised.
+    """
 
     op_domain = ""
 
