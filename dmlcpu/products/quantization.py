@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from dmlcpu.common.arguments import Array, as_array, as_dtype, check_type, type_name
+from dmlcpu.common.arguments import Array, as_array, as_dtype, check_type
 from dmlcpu.common.data_types import QUANTIZED
-from dmlcpu.errors import BindingError, DmlError, UnsupportedError
+from dmlcpu.common.parameters import as_floats, as_integers, as_numbers, bad_element
+from dmlcpu.errors import BindingError
 from dmlcpu.kernels.scales import are_positive
 from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.memory import PLAIN, frombuffer
@@ -50,7 +51,7 @@ def output_type(operator: str, out_dtype: Any, y_zero_point: Any, default: np.dt
         dtype = default
         if not (y_zero_point is None or type(y_zero_point) is int):
             is_array = type(y_zero_point) is np.ndarray
-            zero_type = y_zero_point.dtype if is_array else as_array(operator, "y_zero_point", y_zero_point).dtype
+            zero_type = y_zero_point.dtype if is_array else as_numbers(operator, "y_zero_point", y_zero_point).dtype
             dtype = zero_type if zero_type.num in _QUANTIZED else default
         return np.dtype(dtype.char)  # without the metadata of an operand's
     return as_dtype(operator, "out_dtype", out_dtype, QUANTIZED)
@@ -65,19 +66,13 @@ def scale(operator: str, field: str, value: Any, shape: Shape, *, rows: bool, po
         return _number(float(value), "f")
     array = copy_scales(operator, field, value)
     if positive:
-        check_scale(operator, field, array)
+        check_scale(operator, field, array, value)
     return spread(operator, field, array, shape, rows)
 
 
 def copy_scales(operator: str, field: str, value: Any) -> Array:
     """Return a copy of scales as float32: an output that shares their memory must not change them."""
-    array = as_array(operator, field, value)
-    if array.dtype.kind not in "fiu" and type_name(array.dtype) != "bfloat16":
-        raise UnsupportedError(operator, f"{field}.dtype", str(array.dtype), "floating types")
-    if array.dtype == np.float32:
-        return array.copy()
-    with np.errstate(all="ignore"):  # a number that overflows is refused as infinite
-        return array.astype(np.float32, order="C")
+    return as_floats(operator, field, value).copy()
 
 
 @functools.lru_cache(maxsize=1024)
@@ -101,26 +96,13 @@ def zero_point(
 
 def copy_zero_points(operator: str, field: str, value: Any, dtype: np.dtype[Any]) -> Array:
     """Return a copy of zero points in their tensor's type."""
-    array = as_array(operator, field, value)
-    if array.dtype == dtype:
-        return array.copy()
-    if array.dtype.kind not in "iu" or type_name(array.dtype) in QUANTIZED:
-        raise UnsupportedError(operator, f"{field}.dtype", str(array.dtype), f"{dtype} (its tensor's type)")
-    limits = np.iinfo(dtype)
-    bad = (array < limits.min) | (array > limits.max)
-    if bad.any():
-        raise _bad_element(operator, field, array, bad, f"{limits.min} to {limits.max} ({dtype})")
-    return array.astype(dtype, order="C")
+    return as_integers(operator, field, value, dtype, f"{dtype} (its tensor's type)", QUANTIZED).copy()
 
 
 def check_bias(operator: str, value: Any, shape: Shape) -> Array:
     """Return a bias as float32 or float16 in a shape that broadcasts to the result's, or refuse it."""
-    array = as_array(operator, "bias", value)
-    if type_name(array.dtype) not in _BIAS:
-        if hasattr(value, "dtype") or array.dtype.kind not in "fiu":
-            check_type(operator, "bias", array.dtype, _BIAS)
-        with np.errstate(over="ignore"):
-            array = array.astype(np.float32)
+    array = as_array(operator, "bias", value) if hasattr(value, "dtype") else as_floats(operator, "bias", value)
+    check_type(operator, "bias", array.dtype, _BIAS)
     check_bias_shape(operator, array.shape, shape)
     return array
 
@@ -135,8 +117,11 @@ def check_bias_shape(operator: str, bias: Shape, shape: Shape) -> None:
         raise BindingError(operator, "bias.shape", str(bias), f"a shape that broadcasts to {shape}")
 
 
-def check_scale(operator: str, field: str, array: Array) -> None:
-    """Refuse scales that are not positive and finite, naming the first bad element."""
+def check_scale(operator: str, field: str, array: Array, given: Any = None) -> None:
+    """Refuse scales that are not positive and finite, naming the first bad element.
+
+    array: float32; given: the argument that it was made of, which has the element as it was given.
+    """
     # Infinity, zero, and NaN, which compares as false with everything, fail one of these.
     if array.size == 1 and 0 < array.item() < np.inf:
         return
@@ -147,13 +132,8 @@ def check_scale(operator: str, field: str, array: Array) -> None:
         return
     bad = ~((array > 0) & (array < np.inf))  # NaN is neither
     if bad.any():
-        raise _bad_element(operator, field, array, bad, "finite float32 numbers greater than 0")
-
-
-def _bad_element(operator: str, field: str, array: Array, bad: Array, allowed: str) -> DmlError:
-    where = np.unravel_index(int(np.argmax(bad)), bad.shape)
-    place = f"[{', '.join(map(str, where))}]" if array.size > 1 else ""
-    return DmlError(operator, f"{field}{place}", str(array[where]), allowed)
+        elements = array if given is None else as_numbers(operator, field, given)
+        raise bad_element(operator, field, elements, bad, "finite float32 numbers greater than 0")
 
 
 def spread(operator: str, field: str, array: Array, shape: Shape, rows: bool) -> Array:

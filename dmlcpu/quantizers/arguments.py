@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dmlcpu.common.arguments import Array, as_array, as_axis, as_dtype, as_integer, check_type, type_name
-from dmlcpu.common.data_types import DATA_TYPES
-from dmlcpu.errors import BindingError, DmlError, UnsupportedError
+from dmlcpu.common.parameters import as_floats, as_integers
+from dmlcpu.errors import BindingError, DmlError
 from dmlcpu.products.quantization import check_scale
 from dmlcpu.quantizers.layout import Shape, meets
 
@@ -41,12 +41,14 @@ def check(
     axis = None if axis is None else as_axis(operator, "axis", axis, "x", x.ndim)
     if block_size is not None:
         block_size = _block_size(operator, block_size, axis)
-    scale = as_scale(operator, "scale", scale)
+    scales = as_floats(operator, "scale", scale)
     if is_quantize:
-        check_positive(operator, "scale", scale)
-    shaped = as_dimensions(operator, "scale", scale, x.shape, axis, block_size)
+        check_positive(operator, "scale", scales, scale)
+    shaped = as_dimensions(operator, "scale", scales, x.shape, axis, block_size)
     if zero_point is not None:
-        zero_point = as_zero_point(operator, zero_point, dtype if is_quantize else x.dtype)
+        quantized = dtype if is_quantize else x.dtype
+        allowed = f"{quantized} (the quantized type)"
+        zero_point = as_integers(operator, "zero_point", zero_point, quantized, allowed, QUANTIZED)
         zero_point = as_dimensions(operator, "zero_point", zero_point, x.shape, axis, block_size)
         zero_point = _meeting(zero_point, shaped, x.shape, axis if block_size else None)
     is_short = block_size is not None and axis is not None and x.shape[axis] % block_size != 0
@@ -62,41 +64,10 @@ def _block_size(operator: str, value: Any, axis: int | None) -> int:
     return size
 
 
-def as_scale(operator: str, field: str, value: Any) -> Array:
-    """Return scales as float32, copied only if they must be."""
-    array = as_array(operator, field, value)
-    if array.dtype.kind not in "fiu" and type_name(array.dtype) != "bfloat16":
-        raise UnsupportedError(operator, f"{field}.dtype", str(array.dtype), "floating types")
-    with np.errstate(all="ignore"):
-        return array if array.dtype == _FLOAT else array.astype(_FLOAT)
-
-
-def check_positive(operator: str, field: str, scale: Array) -> None:
-    """Refuse scales that are not positive and finite."""
+def check_positive(operator: str, field: str, scale: Array, given: Any = None) -> None:
+    """Refuse scales that are not positive and finite; given: the argument that they were made of."""
     once = tuple([slice(0, 1) if stride == 0 else slice(None) for stride in scale.strides])
-    check_scale(operator, field, scale[once] if 0 in scale.strides else scale)
-
-
-def as_zero_point(operator: str, value: Any, dtype: np.dtype[Any]) -> Array:
-    """Return zero points in the quantized type."""
-    array = as_array(operator, "zero_point", value)
-    if array.dtype == dtype:
-        return array
-    if array.dtype.kind not in "iu" or (hasattr(value, "dtype") and not _is_converted(array.dtype)):
-        raise UnsupportedError(operator, "zero_point.dtype", str(array.dtype), f"{dtype} (the quantized type)")
-    row = DATA_TYPES[type_name(dtype)]
-    bad = (array < row.lowest) | (array > row.highest)
-    if bad.any():
-        where = np.unravel_index(int(np.argmax(bad)), bad.shape)
-        place = f"[{', '.join(map(str, where))}]" if array.ndim else ""
-        raise DmlError(operator, f"zero_point{place}", str(array[where]), f"{row.lowest} to {row.highest} ({dtype})")
-    converted: Array = array.astype(dtype)
-    return converted
-
-
-def _is_converted(dtype: np.dtype[Any]) -> bool:
-    """Return whether zero points of a type that no quantized tensor has are converted."""
-    return dtype.kind in "iu" and type_name(dtype) not in STORED
+    check_scale(operator, field, scale[once] if 0 in scale.strides else scale, given)
 
 
 def as_dimensions(
@@ -143,12 +114,7 @@ def quantized_type(operator: str, out_dtype: Any, zero_point: Any) -> np.dtype[A
     """Return the type of a quantized result: `out_dtype`, else the zero point's, else uint8."""
     if out_dtype is not None:
         return np.dtype(as_dtype(operator, "out_dtype", out_dtype, QUANTIZED))
-    found = _type_of(operator, "zero_point", zero_point, QUANTIZED)
-    if found is None and hasattr(zero_point, "dtype"):
-        dtype = as_array(operator, "zero_point", zero_point).dtype
-        if not _is_converted(dtype):
-            check_type(operator, "zero_point", dtype, QUANTIZED)
-    return found or np.dtype(np.uint8)
+    return _type_of(operator, "zero_point", zero_point, QUANTIZED) or np.dtype(np.uint8)
 
 
 def floating_type(operator: str, out_dtype: Any, scale: Any) -> np.dtype[Any]:

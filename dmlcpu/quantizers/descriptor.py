@@ -9,12 +9,13 @@ import numpy as np
 from dmlcpu import reference
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.bound import Steps
+from dmlcpu.common.parameters import as_floats
 from dmlcpu.directml.base import Bound, OperatorDesc, Packed, Run
 from dmlcpu.directml.enums import QuantizationType, TensorDataType
 from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.kernels.scales import are_positive
 from dmlcpu.quantizers import nibbles
-from dmlcpu.quantizers.arguments import as_scale, check_positive
+from dmlcpu.quantizers.arguments import check_positive
 from dmlcpu.quantizers.execution import words_of, zero_layout
 from dmlcpu.quantizers.layout import Layout, layout_of
 from dmlcpu.quantizers.plan import Plan, plan, run, steps as plan_steps
@@ -97,7 +98,7 @@ class QuantizerDesc(OperatorDesc):
         def general(bound: Bound) -> Any:
             tensors: list[Any] = [bound[name] if name else None for name in names]
             x, given, zero, y = tensors
-            scale = as_scale(self.operator, field, given)
+            scale = as_floats(self.operator, field, given)
             if checks:
                 check_positive(self.operator, field, scale)
             if not can_compile():

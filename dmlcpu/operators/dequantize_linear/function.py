@@ -34,7 +34,8 @@ def dequantize_linear(
         The steps, any numbers as float32: one number; one for each index of `axis`; or an array of x's dimensions, each
         of a size that divides x's, so that x is cut into blocks.
     zero_point : array_like, optional
-        The integers that stand for 0, of x's type; shapes as those of `scale`, each on its own. By default 0.
+        The integers that stand for 0, of x's type; shapes as those of `scale`, each on its own. By default 0. Python
+        integers, and integers of 32 and 64 bits, are converted.
     axis : int, optional
         The axis of a 1-D `scale` or `zero_point`, or that of `block_size`. A negative one counts from the last.
     block_size : int, optional

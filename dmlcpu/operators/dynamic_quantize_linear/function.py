@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from dmlcpu.common.arguments import Array, as_dtype, check_apart, check_output
+from dmlcpu.common.arguments import Array, as_dtype, check_apart, check_output, check_tuple
 from dmlcpu.common.bound import Steps
 from dmlcpu.common.stand_ins import stand_in
 from dmlcpu.errors import DmlError
@@ -146,9 +146,7 @@ def allocate(call: Call, out: Any) -> DynamicQuantized:
         return DynamicQuantized(
             empty_result(call.x.shape, call.dtype), np.empty((), np.float32), np.empty((), call.dtype)
         )
-    if not isinstance(out, tuple) or len(out) != 3:
-        allowed = "a tuple (y, scale, zero_point) of three arrays"
-        raise TypeError(f"{NAME}: out is {type(out).__name__}; allowed: {allowed}")
+    check_tuple(NAME, out, 3, "a tuple (y, scale, zero_point) of three arrays")
     wanted = ((call.x.shape, call.dtype), ((), FLOAT), ((), call.dtype))
     arrays = [check_output(NAME, f"out[{i}]", out[i], *each) for i, each in enumerate(wanted)]
     others = {"x": call.x}
@@ -162,10 +160,10 @@ def execute(call: Call, out: tuple[Array, Array, Array], *, operator: str = NAME
     """Run a call on arrays of any strides; operator, field: what x is called if it has no finite range."""
     x = as_floats(call.x)
     if x.size == 0 or not can_compile():
-        check_range(x, operator, field)
+        check_range(call.x, operator, field)
         reference_dynamic_quantize_linear(x, out_dtype=out[0].dtype, out=out)
     elif not run_dynamic(plan_of(layout_of(x), layout_of(out[0]), threads.budget()), *words_of(x, out)):
-        check_range(x, operator, field)
+        check_range(call.x, operator, field)
 
 
 def as_floats(x: Array) -> Array:
@@ -190,8 +188,8 @@ def check_range(x: Array, operator: str, field: str, start: Shape = ()) -> None:
         if bad.any():
             where = [int(i) for i in np.unravel_index(int(bad.argmax()), bad.shape)]
             place = [i + j for i, j in zip(where, start or (0,) * x.ndim, strict=True)]
-            found = str(values[tuple(where)])
-            raise DmlError(operator, f"{field}[{', '.join(map(str, place))}]", found, "finite numbers")
+            found = str(x[tuple(where)])
+            raise DmlError(operator, f"{field}[{', '.join(map(str, place))}]", found, "finite float32 numbers")
         check_limits(np.float32(values.min(initial=0)), np.float32(values.max(initial=0)), operator, field)
 
 

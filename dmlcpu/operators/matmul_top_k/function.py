@@ -6,12 +6,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dmlcpu import reference
-from dmlcpu.common.arguments import Array, as_array, as_integer, check_apart, check_choice, check_output, check_type
+from dmlcpu.common.arguments import Array, as_integer, check_apart, check_choice, check_output, check_tuple
+from dmlcpu.common.parameters import as_floats, as_integers
 from dmlcpu.errors import DmlError
 from dmlcpu.kernels.gemm.candidates import MOST_COLUMNS
 from dmlcpu.products.operands import shapes_of
 from dmlcpu.products.packing import PackedMatrix, unpack
-from dmlcpu.products.quantization import check_matrix, copy_scales, scale, spread, zero_point
+from dmlcpu.products.quantization import check_matrix, scale, spread, zero_point
 from dmlcpu.products.selection import Operands, Order, select
 from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.results import empty_result
@@ -180,27 +181,15 @@ def _scale(field: str, value: Any, shape: tuple[int, ...], is_scaled: bool, rows
 
 def _bias(value: Any, shape: tuple[int, ...], is_scaled: bool) -> Array:
     """Return a bias as float32 or int32 in a shape that broadcasts to (..., 1, N)."""
-    if is_scaled:
-        array = copy_scales(_NAME, "bias", value)
-    else:
-        array = as_array(_NAME, "bias", value)
-        if array.dtype.kind not in "iu":
-            check_type(_NAME, "bias", array.dtype, ("int32",))
-        limits = np.iinfo(_INT)
-        if array.size and not limits.min <= array.min() <= array.max() <= limits.max:
-            found = f"{array.min()} to {array.max()}"
-            raise DmlError(_NAME, "bias", found, f"{limits.min} to {limits.max} (int32)")
-        array = array.astype(_INT)
-    array = spread(_NAME, "bias", array, shape, False)
-    return np.ascontiguousarray(array)
+    array = as_floats(_NAME, "bias", value) if is_scaled else as_integers(_NAME, "bias", value, _INT, "int32")
+    return spread(_NAME, "bias", array, shape, False).copy()
 
 
 def allocate(call: Call, out: Any) -> MatmulTopK:
     """Return the output arrays: new ones, or those of `out` if they fit."""
     if out is None:
         return MatmulTopK(empty_result(call.shape, call.dtype), empty_result(call.shape, _INDEX))
-    if not isinstance(out, tuple) or len(out) != 2:
-        raise TypeError(f"{_NAME}: out is {type(out).__name__}; allowed: a tuple (values, indices) of two arrays")
+    check_tuple(_NAME, out, 2, "a tuple (values, indices) of two arrays")
     values = check_output(_NAME, "out[0]", out[0], call.shape, call.dtype)
     indices = check_output(_NAME, "out[1]", out[1], call.shape, _INDEX)
     a, b = call.operands.a, call.operands.b

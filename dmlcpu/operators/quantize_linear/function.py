@@ -38,6 +38,7 @@ def quantize_linear(
         dimensions, each of a size that divides x's, so that x is cut into blocks.
     zero_point : array_like, optional
         The integers that 0 becomes, of the result's type; shapes as those of `scale`, each on its own. By default 0.
+        Python integers, and integers of 32 and 64 bits, are converted.
     axis : int, optional
         The axis of a 1-D `scale` or `zero_point`, or that of `block_size`. A negative one counts from the last.
     block_size : int, optional

@@ -18,6 +18,7 @@ from dmlcpu.common.arguments import (
     check_choice,
     check_flag,
     check_output,
+    check_tuple,
     check_type,
     type_name,
 )
@@ -322,8 +323,7 @@ def allocate(call: Call, out: Any) -> TopK:
 def _allocate(x: Array, shape: tuple[int, ...], index_dtype: np.dtype[Any], out: Any) -> TopK:
     if out is None:
         return TopK(empty_result(shape, x.dtype), empty_result(shape, index_dtype))
-    if not isinstance(out, tuple) or len(out) != 2:
-        raise TypeError(f"top_k: out is {type(out).__name__}; allowed: a tuple (values, indices) of two arrays")
+    check_tuple("top_k", out, 2, "a tuple (values, indices) of two arrays")
     values, indices = out
     values = check_output("top_k", "out[0]", values, shape, x.dtype)
     indices = check_output("top_k", "out[1]", indices, shape, index_dtype)

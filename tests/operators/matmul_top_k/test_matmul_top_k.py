@@ -226,8 +226,11 @@ def test_out_of_any_strides():
         ({"a_scale": [1, 2]}, BindingError, "a_scale.shape is (2,)"),
         ({"b_scale": 1j}, UnsupportedError, "b_scale.dtype is complex128"),
         ({"bias": [1, 2]}, BindingError, "bias.shape is (2,)"),
+        ({"bias": 10**30}, DmlError, f"bias is {10**30}; allowed: -2147483648 to 2147483647 (int32)"),
+        ({"a_zero_point": -(10**30)}, DmlError, f"a_zero_point is -{10**30}; allowed: -128 to 127 (int8)"),
+        ({"a_scale": 10**400}, DmlError, "a_scale is an integer beyond float64; allowed: numbers that float64 holds"),
         ({"bias": 0.5}, UnsupportedError, "bias.dtype is float64; allowed: int32"),
-        ({"bias": [0, 0, 0, 2**31]}, DmlError, "bias is 0 to 2147483648; allowed: -2147483648 to 2147483647 (int32)"),
+        ({"bias": [0, 0, 0, 2**31]}, DmlError, "bias[3] is 2147483648; allowed: -2147483648 to 2147483647 (int32)"),
     ],
 )
 def test_refusals(change, error, message):
@@ -247,6 +250,7 @@ def test_more_columns_than_an_index_of_31_bits_are_refused():
     ("out", "error", "message"),
     [
         (np.zeros((1, 2), np.int32), TypeError, "out is ndarray; allowed: a tuple (values, indices) of two arrays"),
+        ((np.zeros((1, 2), np.int32),), TypeError, "out is a tuple of 1; allowed: a tuple (values, indices) of two"),
         ((np.zeros((1, 3), np.int32), np.zeros((1, 2), np.int64)), BindingError, "out[0].shape is (1, 3)"),
         ((np.zeros((1, 2), np.float32), np.zeros((1, 2), np.int64)), BindingError, "out[0].dtype is float32"),
         ((np.zeros((1, 2), np.int32), np.zeros((1, 2), np.int32)), BindingError, "out[1].dtype is int32"),

@@ -157,9 +157,9 @@ POSITIVE = "finite float32 numbers greater than 0"
     ("options", "error", "message"),
     [
         ({"a_scale": [1.0, 0.0]}, dmlcpu.DmlError, f"a_scale[1] is 0.0; allowed: {POSITIVE}"),
-        ({"b_scale": -1}, dmlcpu.DmlError, f"b_scale is -1.0; allowed: {POSITIVE}"),
+        ({"b_scale": -1}, dmlcpu.DmlError, f"b_scale is -1; allowed: {POSITIVE}"),
         ({"y_scale": np.nan}, dmlcpu.DmlError, f"y_scale is nan; allowed: {POSITIVE}"),
-        ({"y_scale": 1e300}, dmlcpu.DmlError, f"y_scale is inf; allowed: {POSITIVE}"),
+        ({"y_scale": 1e300}, dmlcpu.DmlError, f"y_scale is 1e+300; allowed: {POSITIVE}"),
         (
             {"a_scale": [1.0, 2.0, 3.0]},
             dmlcpu.BindingError,

@@ -169,6 +169,7 @@ VALUES, INDICES = np.zeros((2, 1), np.float32), np.zeros((2, 1), np.int64)  # ne
         ({"index_dtype": np.int16}, UnsupportedError, "index_dtype is int16; allowed: int64, int32, uint64, uint32"),
         ({"index_dtype": ">i8"}, UnsupportedError, "index_dtype is >i8; allowed: int64, int32, uint64, uint32"),
         ({"index_dtype": None}, UnsupportedError, "index_dtype is None; allowed: int64, int32, uint64, uint32"),
+        ({"out": (VALUES,)}, TypeError, "out is a tuple of 1; allowed: a tuple (values, indices) of two arrays"),
         ({"out": VALUES}, TypeError, "out is ndarray; allowed: a tuple (values, indices) of two arrays"),
         ({"out": ([[0.0], [0.0]], INDICES)}, TypeError, "out[0] is list; allowed: a numpy.ndarray"),
         ({"k": 2, "out": (VALUES, INDICES)}, BindingError, "out[0].shape is (2, 1); allowed: (2, 2)"),
