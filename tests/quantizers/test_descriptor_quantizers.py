@@ -200,7 +200,6 @@ def test_desc_that_contradicts_itself_is_refused(make, message):
         (blocked(True, "FLOAT32", "FLOAT32", "INT8", "INT16"), "OutputTensor.DataType is INT16; allowed: INT8, INT4"),
         (blocked(True, "INT32", "FLOAT16", None, "INT8"), "InputTensor.DataType is INT32; allowed: FLOAT32, FLOAT16"),
         (blocked(False, "INT8", "FLOAT32", "INT8", "INT32"), "OutputTensor.DataType is INT32; allowed: FLOAT32"),
-        (element_wise(False, "INT64", "FLOAT32", "INT8", "FLOAT32"), "InputTensor.DataType is INT64; allowed: INT32"),
         (dynamic(y="INT16", zero="INT8"), "OutputTensor.DataType is INT16; allowed: INT8, UINT8"),
     ],
 )
