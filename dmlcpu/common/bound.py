@@ -63,8 +63,9 @@ class BoundOperator:
         """Run the operator on the bound memory, and return `outputs`."""
         if threads.most() is not self._budget:
             self._choose()
-        if self._alone is not None:
-            free, again = self._alone
+        alone = self._alone
+        if alone is not None:
+            free, again = alone
             try:
                 # The workspace is taken during a call in another thread, or when a signal handler calls during a call.
                 if free.acquire(False):
@@ -84,9 +85,12 @@ class BoundOperator:
         return self.outputs
 
     def _choose(self) -> None:
-        """Choose how to run within the budget in force. One part with the most threads is one with fewer, too."""
+        """Choose how to run within the budget in force. One part with the most threads is one with fewer, too.
+
+        A forked child comes here, and leaves what was in use at the fork.
+        """
         budget = threads.most()
-        if self._steps and budget != self._budget:
+        if self._steps and (budget != self._budget or (self._alone and self._alone[0].locked())):
             kept = self._steps.alone(self._steps.plan_within(budget))
             self._alone = kept and (threading.Lock(), kept.again)
         self._budget = budget

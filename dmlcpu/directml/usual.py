@@ -74,7 +74,7 @@ class Usual:
                     arrays = self._in_order(tensors)
                 except KeyError:
                     arrays = ()
-                if len(arrays) != len(tensors) or not ready.rows.fit(arrays):
+                if len(arrays) != self._count or len(tensors) != self._count or not ready.rows.fit(arrays):
                     self._long = _NEXT
                     return None
                 if ready.again:
@@ -92,9 +92,12 @@ class Usual:
         return self._packed.result(tensors)
 
     def _choose(self) -> _Ready:
-        """Return how to run within the budget in force. One part with the most threads is one with fewer, too."""
+        """Return how to run within the budget in force. One part with the most threads is one with fewer, too.
+
+        A forked child comes here, and leaves what was in use at the fork.
+        """
         budget, ready = threads.most(), self._ready
-        if ready is None or budget != ready.budget:
+        if ready is None or budget != ready.budget or ready.free.locked():
             ready = self._prepare(budget)
         self._ready = ready = ready._replace(budget=budget)
         return ready
@@ -111,5 +114,5 @@ class Usual:
         if call is None:
             return _Ready(budget, threading.Lock(), Rows(arrays))
         told = list(map(call.cells_of, words))
-        copied = [(name, tensors[name]) for name, cells in zip(tensors, told, strict=True) if not cells]
+        copied = [(slot.name, tensors[slot.name]) for slot, cells in zip(self._slots, told, strict=True) if not cells]
         return _Ready(budget, threading.Lock(), Rows(arrays, told), call.again, copied)

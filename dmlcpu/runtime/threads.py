@@ -155,8 +155,12 @@ def _make_layer() -> Pool | NumbaLayer:
 
 
 def _after_fork_in_child() -> None:
-    global _layer, _making
+    global _budgets, _layer, _making
     _making = threading.RLock()  # a thread that the child does not have may hold the other
+    if _budgets is not None:  # equal, but another object: kept calls are chosen anew
+        awake, asleep, gap = _budgets
+        fresh = Budget(*awake)
+        _budgets = _Budgets(fresh, fresh if asleep is awake else asleep, gap)
     if isinstance(_layer, NumbaLayer):
         _layer.close()
     else:

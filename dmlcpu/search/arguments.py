@@ -7,6 +7,7 @@ import numpy as np
 
 from dmlcpu.common.arguments import Array, as_array, as_integer, check_type
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
+from dmlcpu.search.quantizer import BLOCK, FINITE, GREATEST
 from dmlcpu.search.spaces import FLOATS
 from dmlcpu.search.vectors import Stored, storable
 
@@ -50,8 +51,9 @@ def as_new_ids(operator: str, value: Any, count: int, before: Stored | None) -> 
 
 
 def as_floats(operator: str, value: Any, shape: tuple[int, ...]) -> Array:
-    """Return float vectors to rescore with; of a .npy file, memory-mapped."""
-    if isinstance(value, str | os.PathLike):
+    """Return float vectors to rescore with; of a .npy file, memory-mapped, so that its numbers are not looked at."""
+    is_file = isinstance(value, str | os.PathLike)
+    if is_file:
         from dmlcpu.search.files import mapped
 
         array = mapped(operator, "floats", value)
@@ -60,7 +62,20 @@ def as_floats(operator: str, value: Any, shape: tuple[int, ...]) -> Array:
     check_type(operator, "floats", array.dtype, FLOATS)
     if array.shape != shape:
         raise BindingError(operator, "floats.shape", str(array.shape), f"{shape}, as the vectors")
-    return storable(array)
+    floats = storable(array)
+    if not is_file:
+        check_floats(operator, floats)
+    return floats
+
+
+def check_floats(operator: str, floats: Array) -> None:
+    """Refuse float vectors (N, D) with NaN, infinity or numbers beyond those that are quantized."""
+    for start in range(0, len(floats), rows := max(1, BLOCK // floats.shape[1])):
+        bad = ~(np.abs(floats[start : start + rows]) <= np.float32(GREATEST))
+        if bad.any():
+            row, place = np.unravel_index(int(bad.argmax()), bad.shape)
+            where = f"floats[{start + row}, {place}]"
+            raise DmlError(operator, where, str(floats[start + row, place]), FINITE)
 
 
 def allowed_mask(operator: str, stored: Stored, mask: Any, allowlist: Any) -> Array | None:

@@ -7,9 +7,9 @@ import numpy as np
 
 from dmlcpu.common.arguments import Array
 from dmlcpu.errors import BindingError
-from dmlcpu.search.arguments import as_floats, as_new_ids
+from dmlcpu.search.arguments import as_floats, as_new_ids, check_floats
 from dmlcpu.search.spaces import Space, as_vectors
-from dmlcpu.search.vectors import Stored, stored_of, with_ids
+from dmlcpu.search.vectors import Stored, stored_of
 
 _GROWTH = 1.5  # of arrays that vectors are added to: so each addition need not copy all
 
@@ -24,13 +24,13 @@ def checked(operator: str, space: Space, before: Stored, vectors: Any, ids: Any,
     if floats is not None or before.floats is not None:
         later = _with_floats(operator, before, later, floats)
     if (ids is None) != (before.ids is None) and len(before):
-        found, allowed = ("no ids", "ids") if ids is None else ("ids", "none, as the vectors have no ids")
+        found, allowed = ("None", "an id for each vector") if ids is None else ("given", "None: the index has no ids")
         raise BindingError(operator, "ids", found, allowed)
     if ids is None:
-        return with_ids(before, None), later
+        return replace(before, ids=None), later
     numbers = as_new_ids(operator, ids, len(later), before)
     there = np.empty(0, np.int64) if before.ids is None else before.ids
-    return with_ids(before, there), with_ids(later, numbers)
+    return replace(before, ids=there), replace(later, ids=numbers)
 
 
 def _check_type(operator: str, before: Stored, given: Array) -> None:
@@ -50,7 +50,10 @@ def _with_floats(operator: str, before: Stored, later: Stored, floats: Any) -> S
         raise BindingError(operator, "floats", "None", "the vectors as floats: the index has `floats`")
     given = later.floats if floats is None else as_floats(operator, floats, later.vectors.shape)
     assert given is not None
-    return replace(later, floats=given.astype(before.floats.dtype))
+    with np.errstate(over="ignore"):
+        kept = given.astype(before.floats.dtype)
+    check_floats(operator, kept)
+    return replace(later, floats=kept)
 
 
 class Room:

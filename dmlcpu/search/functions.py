@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from dmlcpu.common.arguments import Array
@@ -56,7 +55,10 @@ def knn(
     (array([[1., 5.]]), array([[1, 0]]))
     """
     given = as_vectors("knn", "vectors", vectors)
-    index = Int8Index(given, metric, floats=True if rescore is not None and given.dtype.itemsize > 1 else None)
+    if rescore is not None and given.dtype.itemsize == 1:
+        raise DmlError("knn", "rescore", str(rescore), f"None: vectors are {given.dtype}, not floats")
+    k = as_count("knn", "k", k)
+    index = Int8Index(given, metric, floats=rescore is not None)
     return index.search(queries, k, mask=mask, rescore=rescore)
 
 
@@ -105,6 +107,7 @@ def semantic_search(
     operator = "semantic_search"
     for field, size in (("query_chunk_size", query_chunk_size), ("corpus_chunk_size", corpus_chunk_size)):
         as_count(operator, field, size, least=1)
+    top_k = as_count(operator, "top_k", top_k)
     metric = _metric(operator, score_function)
     if isinstance(corpus_embeddings, Int8Index):
         index = corpus_embeddings
@@ -112,9 +115,10 @@ def semantic_search(
             raise DmlError(operator, "corpus_embeddings.metric", "'l2'", "'cosine', 'ip'")
     else:
         given = as_vectors(operator, "corpus_embeddings", corpus_embeddings)
-        index = Int8Index(given, metric, floats=True if given.dtype.itemsize > 1 else None)
-    scores, found = index.search(query_embeddings, top_k, rescore=rescore if index.has_floats else None)
-    pairs = zip(np.atleast_2d(scores).tolist(), np.atleast_2d(found).tolist(), strict=True)
+        index = Int8Index(given, metric, floats=given.dtype.itemsize > 1)
+    queries = as_vectors(operator, "query_embeddings", query_embeddings, index.d)
+    scores, found = index.search(queries, top_k, rescore=rescore if index.has_floats else None)
+    pairs = zip(scores.tolist(), found.tolist(), strict=True)
     return [[{"corpus_id": i, "score": score} for score, i in zip(*both, strict=True) if i >= 0] for both in pairs]
 
 

@@ -15,9 +15,10 @@ from dmlcpu.search.arguments import allowed_mask, as_count, as_floats, as_ids, a
 from dmlcpu.search.quantizer import as_float32
 from dmlcpu.search.queries import prepare
 from dmlcpu.search.spaces import Space, as_vectors, space_of
-from dmlcpu.search.vectors import Stored, none_of, stored_of, with_ids
+from dmlcpu.search.vectors import Stored, stored_of
 
 _NAME = "Int8Index"
+_CANDIDATES = 1 << 18  # that are rescored at a time
 
 
 class Int8Index:
@@ -40,7 +41,7 @@ class Int8Index:
         ``quantize_embeddings``: byte b of uint8 stands for ``least + (b + 0.5) * (greatest - least) / 255``.
     floats : True, array_like of float, shape (N, D), or path, optional
         The vectors before they were quantized, to rescore with: True keeps those given as `vectors`; a path is that of
-        a .npy file, which is memory-mapped.
+        a .npy file, which is memory-mapped. Arrays are kept without a copy: do not change them.
 
     Attributes
     ----------
@@ -98,7 +99,7 @@ class Int8Index:
         if floats is not None and floats is not True and floats is not False:
             stored = replace(stored, floats=as_floats(_NAME, floats, stored.vectors.shape))
         if ids is not None:
-            stored = with_ids(stored, as_new_ids(_NAME, ids, len(stored), None))
+            stored = replace(stored, ids=as_new_ids(_NAME, ids, len(stored), None))
         self._set_up(space, stored)
 
     def _set_up(self, space: Space, stored: Stored) -> None:
@@ -167,7 +168,8 @@ class Int8Index:
         mask : array_like of bool, shape (N,), optional
             True for each vector that may be found, by position.
         allowlist : array_like of int, optional
-            The ids, or without ids the positions, that may be found; others that are not in the index are ignored.
+            The ids, or without ids the positions, that may be found, below 2**63; others that are not in the index are
+            ignored.
         rescore : int, optional
             The k * rescore best vectors are scored again by the vectors as floats, and the k best of these returned,
             with these scores. The index must have been given `floats`.
@@ -215,11 +217,16 @@ class Int8Index:
         multiple = as_count(operator, "rescore", rescore, least=1)
         if stored.floats is None:
             raise DmlError(operator, "rescore", str(rescore), "None: the index was not given `floats`")
-        prepared = self._prepared(operator, queries)
-        _, found = ranking.search(self.space, stored, prepared, min(k * multiple, max(k, len(stored))), allowed)
         affine = self.space.ranges is not None and queries.dtype.itemsize == 1
-        exact = self.space.decoded(queries) if affine else as_float32(queries)
-        return ranking.rescored(self.space, stored.floats, exact, found, k)
+        most = min(k * multiple, max(k, len(stored)))
+        scores, found = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
+        for start in range(0, len(queries), step := max(1, _CANDIDATES // max(1, most))):
+            part = slice(start, start + step)
+            block = queries[part]
+            exact = self.space.decoded(block) if affine else as_float32(block)
+            _, candidates = ranking.search(self.space, stored, self._prepared(operator, block), most, allowed)
+            scores[part], found[part] = ranking.rescored(self.space, stored.floats, exact, candidates, k)
+        return scores, found
 
     def add(self, vectors: ArrayLike, *, floats: ArrayLike | None = None) -> None:
         """Add vectors behind the others.
@@ -275,7 +282,7 @@ class Int8Index:
         Parameters
         ----------
         ids : array_like of int
-            Ids, or without ids positions; others that are not in the index are ignored.
+            Ids, or without ids positions, below 2**63; others that are not in the index are ignored.
 
         Returns
         -------
@@ -299,6 +306,7 @@ class Int8Index:
             removed = len(keeps) - int(np.count_nonzero(keeps))
             if removed:
                 self.stored = self.stored.taken(np.flatnonzero(keeps))
+                self._room = changes.Room()  # the other one holds what was removed
         return removed
 
     def reconstruct(self, i: int) -> Array:
@@ -327,7 +335,8 @@ class Int8Index:
         array([3, 4], dtype=int8)
         """
         stored, operator = self.stored, f"{_NAME}.reconstruct"
-        position = int(stored.positions(np.array([as_integer(operator, "i", i)]))[0])
+        i = as_integer(operator, "i", i)
+        position = int(stored.positions(np.array([i]))[0]) if 0 <= i < 1 << 63 else -1
         if position < 0:
             what = f"0 to {len(stored) - 1}" if stored.ids is None else "an id of the index"
             raise IndexOutOfRangeError(operator, "i", str(i), what if len(stored) else "none: the index is empty")
@@ -389,12 +398,6 @@ class Int8Index:
         from dmlcpu.search.storage import load
 
         return cls._of(*load(path))
-
-
-def empty_index(operator: str, depth: int, dtype: np.dtype[Any], metric: str, ranges: Any) -> Int8Index:
-    """Return an index without vectors, to which vectors of a type are added."""
-    space = space_of(operator, metric, depth, ranges)
-    return Int8Index._of(space, none_of(dtype, space, has_scales=dtype.itemsize > 1))
 
 
 def _unpickled(space: Space, arrays: dict[str, Array]) -> Int8Index:

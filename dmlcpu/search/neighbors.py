@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from dmlcpu.common.arguments import Array
+from dmlcpu.common.arguments import Array, as_integer
 from dmlcpu.common.extras import optional
+from dmlcpu.errors import DmlError
 from dmlcpu.search.index import Int8Index
 
 optional("sklearn", "Int8NeighborsTransformer needs", "'dmlcpu[sklearn]'")
@@ -22,7 +23,8 @@ class Int8NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
     It takes the place of ``sklearn.neighbors.KNeighborsTransformer`` in pipelines, and of a ``transformer`` in other
     packages. Vectors are quantized; the `rescore` times as many best are then measured as float32, so that distances
-    are those of floats. A neighbour is only missed if its distance among bytes is beyond that of all these.
+    are those of floats. A neighbour is only missed if its distance among bytes is beyond that of all these. For
+    distances, the mean of the training samples is subtracted first: distances stay, and bytes resolve them better.
 
     Parameters
     ----------
@@ -64,7 +66,8 @@ class Int8NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin
             raise ValueError(f"metric is {self.metric!r}; allowed: {', '.join(map(repr, _METRICS))}")
         if self.mode not in ("distance", "connectivity"):
             raise ValueError(f"mode is {self.mode!r}; allowed: 'distance', 'connectivity'")
-        self.index_ = Int8Index(x, _METRICS[self.metric], floats=True)
+        self._mean = np.zeros(1, x.dtype) if self.metric == "cosine" else x.mean(axis=0, dtype=np.float64)
+        self.index_ = Int8Index(self._centred(x), _METRICS[self.metric], floats=True)
         self.n_samples_fit_ = self._n_features_out = len(x)
         self.effective_metric_ = self.metric
         return self
@@ -75,10 +78,7 @@ class Int8NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         Without X, of each training sample, which is not its own neighbour then.
         """
         check_is_fitted(self)
-        count = self.n_neighbors if n_neighbors is None else n_neighbors
-        if count < 1 or count > self.n_samples_fit_ - (X is None):
-            most = self.n_samples_fit_ - (X is None)
-            raise ValueError(f"n_neighbors is {count}; allowed: 1 to n_samples_fit = {most}")
+        count = self._count(n_neighbors, self.n_samples_fit_ - (X is None))
         if X is None:
             distances, indices = self._without_self(*self._nearest(self._samples(), count + 1))
         else:
@@ -96,13 +96,27 @@ class Int8NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         With distances there is one neighbour more than `n_neighbors`: of a training sample, itself is the first.
         """
         check_is_fitted(self)
-        count = self.n_neighbors + (self.mode == "distance")
-        distances, indices = self.kneighbors(X, count)
+        more = self.mode == "distance"
+        count = self._count(None, self.n_samples_fit_ - more)
+        distances, indices = self._nearest(self._checked(X), count + more)
         return self._graph(distances, indices, self.mode)
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
         """Fit to X, then transform it."""
         return self.fit(X).transform(X)
+
+    def _count(self, n_neighbors: Any, most: int) -> int:
+        """Return how many neighbours are asked for, or refuse that."""
+        count = as_integer(type(self).__name__, "n_neighbors", self.n_neighbors if n_neighbors is None else n_neighbors)
+        if not 1 <= count <= most:
+            allowed = f"1 to {most} (n_samples_fit is {self.n_samples_fit_})"
+            raise DmlError(type(self).__name__, "n_neighbors", str(count), allowed)
+        return count
+
+    def _centred(self, x: Array) -> Array:
+        """Return samples less the mean of the training samples."""
+        centred: Array = (x - self._mean).astype(x.dtype, copy=False)
+        return centred
 
     def _samples(self) -> Array:
         floats = self.index_.stored.floats
@@ -110,8 +124,7 @@ class Int8NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         return floats
 
     def _checked(self, X: Any) -> Array:
-        checked: Array = validate_data(self, X, dtype=[np.float32, np.float64], reset=False)
-        return checked
+        return self._centred(validate_data(self, X, dtype=[np.float32, np.float64], reset=False))
 
     def _nearest(self, x: Array, count: int) -> tuple[Array, Array]:
         scores, indices = self.index_.search(x, count, rescore=self.rescore)

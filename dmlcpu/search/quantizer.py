@@ -13,6 +13,7 @@ from dmlcpu.runtime.memory import words
 from dmlcpu.runtime.records import CACHE_LINE, CELL, fill
 
 GREATEST = 1e16  # sums of squares of vectors of such numbers are finite float32
+FINITE = f"finite numbers of at most {GREATEST:g} in absolute value"
 BLOCK = 1 << 21  # elements that are converted to float32 at a time: they stay in the caches
 _ROUND, _HIGHEST, _LEAST_SCALE = np.float32(12582912), np.float32(127), np.float32(2**-126)
 _SUMS = 4
@@ -92,7 +93,7 @@ def _quantize_plainly(x: Array, found: Quantized) -> int:
 def _bad_number(operator: str, field: str, x: Array, row: int, first: int) -> DmlError:
     place = int(np.argmin(np.abs(as_float32(x[row : row + 1]))[0] <= np.float32(GREATEST)))
     where = f"{field}[{first + row}, {place}]"
-    return DmlError(operator, where, str(x[row, place]), f"finite numbers of at most {GREATEST:g} in absolute value")
+    return DmlError(operator, where, str(x[row, place]), FINITE)
 
 
 def byte_squares(x: Array) -> Array:

@@ -26,7 +26,7 @@ from dmlcpu.search.vectors import Stored, reciprocal_roots
 
 # Of so many vectors for each one that is allowed, the allowed ones are copied: it is faster than reading all.
 _FEW = 32
-_ROWS = 1 << 22  # numbers that are rescored at a time
+_ROWS = 1 << 20  # numbers that are rescored at a time
 
 
 def worst(space: Space) -> float:
@@ -141,7 +141,8 @@ def rescored(space: Space, floats: Array, queries: Array, found: Array, k: int) 
         part = slice(start, start + rows)
         block, places = queries[part], found[part]
         candidates = np.ascontiguousarray(as_float32(floats[np.maximum(places, 0)]))
-        scores[part] = np.where(places >= 0, _exact(space, block, candidates), worst(space))
+        exact = _exact(space, block, candidates)
+        scores[part] = np.where((places >= 0) & ~np.isnan(exact), exact, worst(space))  # a file may have NaN
     keys = scores if space.metric == "l2" else -scores
     order = np.lexsort((np.where(found < 0, np.iinfo(np.int64).max, found), keys))[:, :k]
     return np.take_along_axis(scores, order, 1), np.take_along_axis(found, order, 1)

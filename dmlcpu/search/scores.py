@@ -9,8 +9,9 @@ from dmlcpu.common.arguments import Array
 from dmlcpu.products.selection import Operands, Order, fill_value, select as select_fused
 from dmlcpu.runtime.compilation import can_compile
 
-# k times the queries that are selected together: 168 queries if k is 100,000. Kernels keep some four numbers for each.
-_MOST_CANDIDATES = 1 << 24
+# k times the queries that are selected together: 10 queries if k is 100,000. Each thread keeps up to two numbers for
+# each.
+_MOST_CANDIDATES = 1 << 20
 
 
 class Best(NamedTuple):

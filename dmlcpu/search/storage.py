@@ -28,7 +28,7 @@ from dmlcpu.search.vectors import Stored
 
 HEADER = "index.json"
 FORMAT, VERSION = "dmlcpu.search.Int8Index", 1
-_LOAD = "Int8Index.load"
+_SAVE, _LOAD = "Int8Index.save", "Int8Index.load"
 _LONGEST_HEADER = 1 << 16
 # The arrays of an index, and the types that each may have.
 _TYPES = {
@@ -42,7 +42,7 @@ _TYPES = {
 
 
 class IndexWriter:
-    """A new index on disk; its arrays may be written region by region, to the sinks. It replaces an older one.
+    """A new index on disk; its arrays may be written some rows at a time. It replaces an older one.
 
     Use it in a ``with``: at the end the index is in place; after an exception all is as it was.
     """
@@ -62,7 +62,6 @@ class IndexWriter:
         except BaseException:
             self.discard()
             raise
-        self.sinks = {name: writer.sinks[name] for name, writer in self._writers.items()}
         if space.ranges is not None:
             self.write("ranges", space.ranges)
 
@@ -72,7 +71,7 @@ class IndexWriter:
     def write(self, name: str, rows: Array, start: int = 0) -> None:
         """Write rows of an array, from a place on."""
         whole = tuple(slice(0, size) for size in rows.shape[1:])
-        self.sinks[name].write((slice(start, start + len(rows)), *whole), np.ascontiguousarray(rows))
+        self._writers[name].sinks[name].write((slice(start, start + len(rows)), *whole), np.ascontiguousarray(rows))
 
     def __enter__(self) -> "IndexWriter":
         return self
@@ -106,18 +105,25 @@ class IndexWriter:
 
 
 def target_of(path: str | os.PathLike[str]) -> str:
-    """Return the folder that an index goes to, behind links; refuse one with something else in it."""
-    target = os.path.realpath(path)
+    """Return the folder that an index goes to, behind links; refuse one with anything but an index in it."""
+    given, allowed = os.fsdecode(path), "an index, an empty folder, or nothing"
+    if not given:
+        raise DmlError(_SAVE, "path", "''", "the path of a folder")
+    target = os.path.realpath(given)
     try:
         mode = os.stat(target).st_mode
     except FileNotFoundError:
         return target
     if not stat.S_ISDIR(mode):
-        raise DmlError("Int8Index.save", "path", f"{os.fspath(path)!r}, a file", "a folder, or nothing")
-    if os.listdir(target) and not os.path.isfile(os.path.join(target, HEADER)):
-        raise DmlError(
-            "Int8Index.save", "path", f"{os.fspath(path)!r}, a folder of other files", "an index, or nothing"
-        )
+        raise DmlError(_SAVE, "path", f"{given!r}, a file", allowed)
+    names = set(os.listdir(target))
+    if names - {HEADER, *(f"{name}.npy" for name in _TYPES)}:
+        raise DmlError(_SAVE, "path", f"{given!r}, a folder of other files", allowed)
+    if names:
+        try:
+            _header(target)
+        except DmlError as error:
+            raise DmlError(_SAVE, "path", f"{given!r}, whose {error.field} is {error.found}", allowed) from None
     return target
 
 
@@ -130,8 +136,30 @@ def save(path: str | os.PathLike[str], space: Space, stored: Stored) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> tuple[Space, Stored]:
-    """Return a saved index, its arrays memory-mapped, or refuse the folder."""
-    folder = os.fspath(path)
+    """Return a saved index, its arrays memory-mapped, or refuse the folder.
+
+    It is read again if another index has taken its place meanwhile.
+    """
+    folder = os.fsdecode(path)
+    while True:
+        before = _state(folder)
+        try:
+            found = _load(folder)
+        except (DmlError, FileNotFoundError):
+            if _state(folder) == before:
+                raise
+        else:
+            if _state(folder) == before:
+                return found
+
+
+def _state(folder: str) -> tuple[int, ...]:
+    """Return what is another number once another folder has this name."""
+    status = os.stat(folder)
+    return status.st_dev, status.st_ino, status.st_mtime_ns
+
+
+def _load(folder: str) -> tuple[Space, Stored]:
     metric, tensors = _header(folder)
     arrays = {name: _array(folder, name, tensor) for name, tensor in tensors.items()}
     space = space_of(_LOAD, metric, tensors["vectors"].shape[1], arrays.pop("ranges", None))
@@ -155,7 +183,8 @@ def _header(folder: str) -> tuple[str, dict[str, Tensor]]:
             _LOAD, HEADER, f"not readable ({' '.join(str(error).split()):.200})", "a header in JSON"
         ) from None
     if not isinstance(header, dict) or header.keys() != {"format", "version", "metric", "arrays"}:
-        raise DmlError(_LOAD, HEADER, shown(header), "an object with format, version, metric and arrays")
+        found = f"an object with {shown(', '.join(header))}" if isinstance(header, dict) else shown(header)
+        raise DmlError(_LOAD, HEADER, found, "an object with format, version, metric and arrays")
     for field, wanted in (("format", FORMAT), ("version", VERSION)):
         if header[field] != wanted or isinstance(header[field], bool):
             raise DmlError(_LOAD, f"{HEADER}: {field}", shown(header[field]), repr(wanted))

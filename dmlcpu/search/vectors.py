@@ -1,7 +1,7 @@
 """The vectors of an index at one time, with what is kept beside them. They never change: others take their place."""
 
 import functools
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -110,8 +110,3 @@ def _squares(codes: Array, space: Space) -> Array | None:
         values = space.from_centres(part) if space.metric == "l2" else space.decoded(part)
         squares[start : start + rows] = pair_sums(values, values[:, None])[:, 0]
     return squares
-
-
-def with_ids(stored: Stored, ids: Array | None) -> Stored:
-    """Return the vectors under ids."""
-    return replace(stored, ids=ids)

@@ -1,9 +1,12 @@
 """The way of most calls of compiled operators: what takes it, what it falls back from, and the same results."""
 
 import copy
+import os
+import textwrap
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import processes
 import pytest
 from desc_builders import OWNED, ROWS, check_top_k, outputs, quantized_desc, small_scatter_desc, tensor, top_k1_desc
 
@@ -101,18 +104,27 @@ FORMS = {
     "bytes": lambda x: x.tobytes(),
     "fortran": np.asfortranarray,
     "subclass": lambda x: x.view(type("Subclass", (np.ndarray,), {})),
-    "byte-swapped and back": lambda x: x.astype(x.dtype.newbyteorder()).astype(x.dtype),
+    "type with metadata": lambda x: x.astype(np.dtype(x.dtype, metadata={"unit": "m"})),
 }
+
+
+def is_usual(x):
+    """Return whether an array is packed, whatever form it was given."""
+    return type(x) is np.ndarray and x.dtype.metadata is None and x.ndim > 1 and x.flags.carray
 
 
 @each_case
 @pytest.mark.parametrize("form", FORMS)
-def test_other_tensors_take_the_long_way(case, form):
+def test_other_tensors_take_the_long_way(case, form, monkeypatch):
     op, call = compiled(case)
     inputs, expected = call(np.random.default_rng(6))
+    ways, checked = [], op._checked
+    monkeypatch.setattr(op, "_checked", lambda *args: ways.append("long") or checked(*args))
     for name in inputs:
         other = {**inputs, name: FORMS[form](inputs[name])}
+        ways.clear()
         check(op(**other), expected)
+        assert ways == ([] if is_usual(other[name]) else ["long"])
         given = {name: np.zeros_like(array) for name, array in expected.items()}
         check(op(**other, **given), expected)
         check(tuple(given.values()), expected)
@@ -247,6 +259,30 @@ def test_a_call_within_a_call_takes_the_long_way(case):
         check(op(**inputs), expected)
         with pytest.raises(AssertionError, match="too long"):
             shorten(op)(**inputs)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
+def test_a_forked_child_is_not_kept_from_this_way():
+    code = """
+    import os
+    import numpy as np
+    from desc_builders import ROWS, top_k1_desc
+    from dmlcpu import compile_operator
+    from dmlcpu.directml import usual
+
+    usual._FIRST = 0
+    op = compile_operator(top_k1_desc())
+    op(input_tensor=ROWS.copy())
+    with op._usual._ready.free:  # as if another thread called meanwhile
+        child = os.fork()
+    if child == 0:
+        op._checked = None  # the long way fails
+        op(input_tensor=ROWS.copy())
+        os._exit(7)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    """
+    tests = os.path.dirname(processes.__file__)
+    assert processes.run(f"import sys; sys.path.append({tests!r})\n{textwrap.dedent(code)}").split() == ["7"]
 
 
 class Interrupted:

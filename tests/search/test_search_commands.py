@@ -1,6 +1,7 @@
 """`dmlcpu search`, and indices as the op of jobs: the same as in memory, in blocks of any size."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -73,7 +74,7 @@ def test_built_and_searched(folder, capsys, monkeypatch, options, index):
         ("build v.npy -o a.index --ranges ranges.npy", "vectors.dtype is float32; allowed: int8 or uint8"),
         ("build codes.npy -o a.index --floats", "Int8Index: vectors.dtype is uint8; allowed: floats, to be kept"),
         ("build bad.npy -o a.index", "Int8Index: vectors[77, 3] is nan; allowed: finite numbers"),
-        ("build v.npy -o .", "a folder of other files; allowed: an index, or nothing"),
+        ("build v.npy -o .", "a folder of other files; allowed: an index, an empty folder, or nothing"),
         ("query nosuch q.npy -k 1 -o x.npz", "nosuch: No such file"),
         ("query ok.index ranges.npy -k 1 -o x.npz --rescore 2", "rescore is 2; allowed: None: the index was not given"),
         (
@@ -135,6 +136,15 @@ def test_a_changed_index_is_searched_again(folder):
         counts.append((result.done, result.done_before))
     assert counts == [(1, 0), (0, 1), (1, 0)]
     assert same("found.npz", Int8Index(VECTORS[::-1]).search(QUERIES, 5))
+
+
+def test_an_index_whose_files_are_overwritten_is_read_again(folder):
+    Int8Index(VECTORS, "l2").save("a.index")
+    Int8Index(VECTORS[::-1] * 2, "l2").save("b.index")
+    run_jobs([job()], directory=folder, progress=False)
+    shutil.copytree("b.index", "a.index", dirs_exist_ok=True, copy_function=shutil.copyfile)
+    assert run_jobs([job()], directory=folder, progress=False).done == 1
+    assert same("found.npz", Int8Index(VECTORS[::-1] * 2, "l2").search(QUERIES, 5))
 
 
 @pytest.mark.parametrize(

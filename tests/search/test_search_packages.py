@@ -149,6 +149,14 @@ def test_the_estimator_does_what_scikit_learns_does(neighbors, metric, dtype):
     assert list(ours.get_feature_names_out())[:1] == ["int8neighborstransformer0"]
 
 
+def test_samples_far_from_the_origin_keep_their_neighbours(neighbors):
+    x = CORPUS.astype(float)
+    expected = neighbors(5).fit(x).kneighbors(x)
+    found = neighbors(5).fit(x + 1e6).kneighbors(x + 1e6)
+    assert (expected[1] == found[1]).all()
+    assert np.allclose(expected[0], found[0], atol=1e-3)
+
+
 def test_a_pipeline_on_the_graph(neighbors):
     pipeline, classifier = package("sklearn.pipeline"), package("sklearn.neighbors").KNeighborsClassifier
     x = np.vstack([CORPUS[:100] * 0.1, CORPUS[100:200] * 0.1 + 1])
@@ -163,7 +171,7 @@ def test_a_pipeline_on_the_graph(neighbors):
 def test_wrong_options_of_the_estimator(neighbors, options, message):
     with pytest.raises(ValueError, match=message):
         neighbors(**options).fit(CORPUS)
-    with pytest.raises(ValueError, match="n_neighbors is 400; allowed: 1 to n_samples_fit = 399"):
+    with pytest.raises(ValueError, match=r"n_neighbors is 400; allowed: 1 to 399 \(n_samples_fit is 400\)"):
         neighbors(5).fit(CORPUS).kneighbors(None, 400)
 
 

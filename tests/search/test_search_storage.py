@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dmlcpu
-from dmlcpu.search import Int8Index
+from dmlcpu.search import Int8Index, storage
 
 RNG = np.random.default_rng(0)
 VECTORS = RNG.standard_normal((20, 6)).astype(np.float32)
@@ -82,13 +82,37 @@ def test_other_things_are_not_replaced(tmp_path):
     (tmp_path / "file").write_text("mine")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "mine.txt").write_text("mine")
-    for name in ("file", "folder"):
-        with pytest.raises(dmlcpu.DmlError, match=r"Int8Index.save: path is .*; allowed"):
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "index.json").write_text("{}")
+    shutil.copytree(tmp_path / "site", tmp_path / "page")
+    (tmp_path / "page" / "page.html").write_text("mine")
+    before = sorted(tmp_path.rglob("*"))
+    for name in ("file", "folder", "site", "page"):
+        with pytest.raises(dmlcpu.DmlError, match=r"Int8Index.save: path is .*; allowed: an index, an empty folder"):
             Int8Index(VECTORS).save(tmp_path / name)
+    with pytest.raises(dmlcpu.DmlError, match=r"Int8Index\.save: path is ''; allowed: the path of a folder"):
+        Int8Index(VECTORS).save("")
+    assert sorted(tmp_path.rglob("*")) == before
     (tmp_path / "empty").mkdir()
     os.symlink(tmp_path / "empty", tmp_path / "link")
     Int8Index(VECTORS).save(tmp_path / "link")
     assert Int8Index.load(tmp_path / "empty").ntotal == 20
+
+
+def test_an_index_that_is_replaced_while_it_is_loaded_is_loaded_anew(saved, monkeypatch):
+    other = Int8Index(VECTORS[::-1], "l2", ids=np.arange(20) * 3, floats=True)
+    read = storage._array
+
+    def replaced(folder, name, tensor):
+        if name == "squares":
+            monkeypatch.setattr(storage, "_array", read)
+            other.save(saved)
+        return read(folder, name, tensor)
+
+    monkeypatch.setattr(storage, "_array", replaced)
+    found = Int8Index.load(saved).stored.arrays()
+    for name, array in other.stored.arrays().items():
+        assert np.array_equal(found[name], array), name
 
 
 def refused(folder, match):

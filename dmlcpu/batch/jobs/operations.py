@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, get_args
 
+from dmlcpu.batch.files import identity
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Estimate, Sink
 from dmlcpu.operators.table import OPERATORS, Operator
@@ -75,7 +76,7 @@ def operation_of(op: str, directory: Path) -> Operation:
         return _model(path, path.stat().st_mtime_ns)
     if is_index(op):
         path = directory / op
-        return _index(path, path.stat().st_mtime_ns)
+        return _index(path, int(identity(path, content=False)["mtime_ns"]))
     name = canonical(op)
     if name not in OPERATORS:
         raise LookupError(f"{', '.join(OPERATORS)}, a DxDispatch model (.json) or a saved index (.index)")

@@ -1,0 +1,149 @@
+"""What searches refuse, and in which words."""
+
+import numpy as np
+import pytest
+
+import dmlcpu
+from dmlcpu.search import Int8Index, knn, semantic_search
+
+BYTES, FLOATS = np.ones((3, 4), np.int8), np.ones((3, 4), np.float32)
+BAD = np.array([[1, 2, 3, 4], [1, np.nan, 3, 4]])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: Int8Index(np.ones(3, np.int8)),
+            r"Int8Index: vectors.shape is (3,); allowed: a matrix (N, D)",
+        ),
+        (
+            lambda: Int8Index(np.ones((3, 0), np.int8)),
+            "Int8Index: vectors.shape[1] is 0; allowed: 1 to 16384 dimensions",
+        ),
+        (
+            lambda: Int8Index(np.ones((3, 4), np.int16)),
+            "Int8Index: vectors.dtype is int16; allowed: int8, uint8, float32",
+        ),
+        (lambda: Int8Index(BYTES, "dot"), "Int8Index: metric is 'dot'; allowed: 'ip', 'l2', 'cosine'"),
+        (lambda: Int8Index(BAD), "Int8Index: vectors[1, 1] is nan; allowed: finite numbers of at most 1e+16"),
+        (lambda: Int8Index(BAD * np.inf), "Int8Index: vectors[0, 0] is inf; allowed: finite numbers"),
+        (
+            lambda: Int8Index(BYTES, ids=[1, 2]),
+            "Int8Index: ids.shape is (2,); allowed: (3,), one id a vector",
+        ),
+        (lambda: Int8Index(BYTES, ids=[1, 2, 1]), "Int8Index: ids[2] is 1 again; allowed: different ids"),
+        (lambda: Int8Index(BYTES, ids=[1, -2, 3]), "Int8Index: ids[1] is -2; allowed: at least 0"),
+        (lambda: Int8Index(BYTES, ids=[1.5, 2, 3]), "Int8Index: ids.dtype is float64; allowed: integers"),
+        (
+            lambda: Int8Index(FLOATS, ranges=FLOATS[:2]),
+            "Int8Index: vectors.dtype is float32; allowed: int8 or uint8",
+        ),
+        (lambda: Int8Index(BYTES, ranges=FLOATS), "Int8Index: ranges.shape is (3, 4); allowed: (2, 4)"),
+        (
+            lambda: Int8Index(BYTES, ranges=BAD),
+            "Int8Index: ranges[:, 1] is 2.0 to nan; allowed: a least and a greatest",
+        ),
+        (
+            lambda: Int8Index(BYTES, floats=True),
+            "Int8Index: floats is True with vectors of bytes; allowed: the vectors",
+        ),
+        (
+            lambda: Int8Index(BYTES, floats=FLOATS[:2]),
+            "Int8Index: floats.shape is (2, 4); allowed: (3, 4), as the vectors",
+        ),
+        (
+            lambda: Int8Index(BYTES).search(FLOATS[:, :3], 1),
+            "Int8Index.search: queries.shape is (3, 3); allowed: (..., 4)",
+        ),
+        (
+            lambda: Int8Index(BYTES).search(BAD, 1),
+            "Int8Index.search: queries[1, 1] is nan; allowed: finite numbers",
+        ),
+        (
+            lambda: Int8Index(BYTES).search(BYTES, -1),
+            "Int8Index.search: k is -1; allowed: an integer of at least 0",
+        ),
+        (
+            lambda: Int8Index(BYTES).search(BYTES, 1, rescore=2),
+            "Int8Index.search: rescore is 2; allowed: None: the index",
+        ),
+        (
+            lambda: Int8Index(FLOATS, floats=True).search(BYTES, 1, rescore=0),
+            "rescore is 0; allowed: an integer of at least 1",
+        ),
+        (
+            lambda: Int8Index(BYTES).search(BYTES, 1, mask=[True]),
+            "Int8Index.search: mask.shape is (1,); allowed: (3,)",
+        ),
+        (
+            lambda: Int8Index(BYTES).search(BYTES, 1, mask=[1, 0, 1]),
+            "Int8Index.search: mask.dtype is int64; allowed: bool",
+        ),
+        (
+            lambda: Int8Index(BYTES).search(BYTES, 1, allowlist=[0.5]),
+            "allowlist.dtype is float64; allowed: integers",
+        ),
+        (
+            lambda: Int8Index(BYTES).add(BYTES.view(np.uint8)),
+            "Int8Index.add: vectors.dtype is uint8; allowed: int8 (the index's",
+        ),
+        (
+            lambda: Int8Index(FLOATS).add(BYTES),
+            "Int8Index.add: vectors.dtype is int8; allowed: floats, as the index was",
+        ),
+        (
+            lambda: Int8Index(BYTES).add(BYTES[:, :3]),
+            "Int8Index.add: vectors.shape is (3, 3); allowed: (n, 4)",
+        ),
+        (lambda: Int8Index(BYTES).add(BYTES, floats=FLOATS), "Int8Index.add: floats is given; allowed: None"),
+        (
+            lambda: Int8Index(BYTES, floats=FLOATS).add(BYTES),
+            "Int8Index.add: floats is None; allowed: the vectors as floats",
+        ),
+        (
+            lambda: Int8Index(BYTES).add_with_ids(BYTES, [1, 2, 3]),
+            "Int8Index.add_with_ids: ids is given; allowed: None: the index has no ids",
+        ),
+        (lambda: Int8Index(BYTES, ids=[1, 2, 3]).add(BYTES), "Int8Index.add: ids is None; allowed: an id for"),
+        (
+            lambda: Int8Index(BYTES, ids=[1, 2, 3]).add_with_ids(BYTES, [4, 5, 2]),
+            "ids[2] is 2; allowed: ids that the index",
+        ),
+        (lambda: Int8Index(BYTES).reconstruct(3), "Int8Index.reconstruct: i is 3; allowed: 0 to 2"),
+        (lambda: Int8Index(BYTES).reconstruct(-1), "Int8Index.reconstruct: i is -1; allowed: 0 to 2"),
+        (lambda: Int8Index(BYTES).reconstruct(1 << 63), "Int8Index.reconstruct: i is 9223372036854775808; allowed"),
+        (lambda: Int8Index(BYTES[:2], floats=BAD), "Int8Index: floats[1, 1] is nan; allowed: finite numbers"),
+        (
+            lambda: Int8Index(FLOATS.astype(np.float16), floats=True).add(np.float32(1e5) * FLOATS),
+            "Int8Index.add: floats[0, 0] is inf; allowed: finite numbers",
+        ),
+        (lambda: knn(FLOATS, FLOATS, -1), "knn: k is -1; allowed: an integer of at least 0"),
+        (lambda: knn(BYTES, BYTES, 1, rescore=2), "knn: rescore is 2; allowed: None: vectors are int8, not floats"),
+        (lambda: semantic_search(FLOATS, FLOATS, top_k=-1), "semantic_search: top_k is -1; allowed: an integer"),
+        (
+            lambda: semantic_search(FLOATS[:, :3], FLOATS),
+            "semantic_search: query_embeddings.shape is (3, 3); allowed: (..., 4)",
+        ),
+    ],
+)
+def test_refusals(call, message):
+    with pytest.raises(dmlcpu.DmlError) as caught:
+        call()
+    assert message in str(caught.value)
+
+
+def test_a_refused_addition_adds_nothing():
+    index = Int8Index(FLOATS, "l2", ids=[1, 2, 3], floats=True)
+    for arguments in ((BAD, [4, 5]), (FLOATS, [7, 7, 8]), (FLOATS, [3, 7, 8])):
+        with pytest.raises(dmlcpu.DmlError):
+            index.add_with_ids(*arguments)
+    assert index.ntotal == 3
+    assert index.search(FLOATS[0], 4)[1].tolist() == [1, 2, 3, -1]
+
+
+def test_wrong_kinds():
+    with pytest.raises(TypeError, match=r"Int8Index.search: k is 1.5; allowed: an integer"):
+        Int8Index(BYTES).search(BYTES, 1.5)
+    with pytest.raises(TypeError, match="Int8Index: metric is 3; allowed"):
+        Int8Index(BYTES, 3)
