@@ -69,7 +69,7 @@ def lay_out(x: Layout, scale: Layout, zero: Layout, y: Layout) -> dict[str, Any]
     is_direct = block >= LONG and steps[0] == steps[3] == 1 and _is_direct(x, y)
     rows = math.prod(sizes)
     is_large = is_direct and rows * n * (x.word.itemsize + y.word.itemsize) > LARGE
-    tile = DIRECT_TILE if is_direct and not is_large else TILE  # results pass through the workspace before they stream
+    tile = DIRECT_TILE if is_direct else TILE
     tiles = -(-n // tile)
     return {
         **{name: {**_form(tensor), "step": step, "strides": own} for name, tensor, step, own in named},

@@ -5,7 +5,6 @@ Each works on every little-endian processor that LLVM knows.
 
 import contextlib
 import functools
-import platform
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -116,11 +115,11 @@ def emit_prefetch(builder: Any, place: Any, level: int = 1) -> None:
     builder.call(function, [address, _INT(read), _INT(keep), _INT(data_cache)])
 
 
-def emit_prefetch_line(builder: Any, array: Elements, index: Any) -> None:
-    """Emit what `prefetch` does."""
+def emit_prefetch_line(builder: Any, array: Elements, index: Any, level: int = 1) -> None:
+    """Emit what `prefetch` does, into the cache of a level."""
     place = builder.bitcast(array.at(index), _POINTER)
     for offset in range(0, array.lanes * array.nbytes, CACHE_LINE):
-        emit_prefetch(builder, builder.gep(place, [_INT(offset)]))
+        emit_prefetch(builder, builder.gep(place, [_INT(offset)]), level)
 
 
 def splat(builder: Any, value: Any, lanes: int) -> Any:
@@ -171,29 +170,16 @@ def prefetch(builder, array, index):
 
 
 @emitted
+def prefetch_to_second(builder, array, index):
+    """Prefetch as `prefetch` does, into the second cache."""
+    emit_prefetch_line(builder, array, index, level=2)
+
+
+@emitted
 def prefetch_rows(builder, array, index, step, rows):
     """Prefetch as `prefetch` does, from each of some places `step` apart."""
     with short_loop(builder, rows) as row:
         emit_prefetch_line(builder, array, builder.add(index, builder.mul(row, step)))
-
-
-@emitted
-def stream_line(builder, target, index, source, first):
-    """Copy the cache line from source[first] on to target[index:], which is aligned to lines, past the caches.
-
-    Call `fence_streams` before another thread reads it.
-    """
-    line = source.load(first, CACHE_LINE // source.nbytes)
-    store = target.store(line, index, align=CACHE_LINE)
-    store.set_metadata("nontemporal", builder.module.add_metadata([_INT(1)]))
-
-
-@emitted
-def fence_streams(builder):
-    """Let other threads see what `stream_line` wrote before they see what is written after."""
-    if platform.machine() in ("x86_64", "AMD64"):  # elsewhere atomic operations order these stores, too
-        sfence = builder.module.declare_intrinsic("llvm.x86.sse.sfence", [], ir.FunctionType(ir.VoidType(), []))
-        builder.call(sfence, [])
 
 
 @intrinsic

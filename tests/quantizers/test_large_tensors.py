@@ -1,4 +1,4 @@
-"""Tensors that exceed the caches: x is prefetched, and results are written past the caches."""
+"""Tensors that exceed the caches: x is prefetched."""
 
 import numpy as np
 import pytest

@@ -3,10 +3,10 @@
 import numpy as np
 
 from dmlcpu.kernels.quantize_linear.quantize import load_parameters, load_tile
-from dmlcpu.kernels.quantize_linear.tiles import gather, piece_of, round_to_16_bits, scatter, stream
+from dmlcpu.kernels.quantize_linear.tiles import gather, piece_of, round_to_16_bits, scatter
 from dmlcpu.kernels.quantize_linear.work import AHEAD, FLOAT32, SPACE, SPACE_CELLS, WORK
 from dmlcpu.kernels.walk import offset, share
-from dmlcpu.runtime.intrinsics import as_words, either, fence_streams, width_of
+from dmlcpu.runtime.intrinsics import as_words, either, width_of
 from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import record_at
@@ -26,15 +26,11 @@ def dequantize(part, parts, x, scale, zero, y, works, scratch):
         y_at = work.y.start + offset(work.walk, work.y.strides, row) + begin * work.y.step
         block = load_parameters(scale, zero, row, begin, count, work, space)
         if width_of(x) < 4 and work.is_direct:
-            result = either(not work.is_large, as_words(y, 0, np.float32), y_at, space.y)
+            result = either(True, as_words(y, 0, np.float32), y_at, space.y)
             line, flip = either(True, x, x_at + begin, x), work.x.flip
             dequantize_integers(line, begin, count, block, flip, space.scale, space.zero, AHEAD * work.is_large, result)
-            if work.is_large:
-                stream(as_words(result, 0, y), count, y, y_at)
         else:
             dequantize_tile(x, x_at, y, y_at, begin, count, block, work, space)
-    if work.is_large:
-        fence_streams()
 
 
 @inlined

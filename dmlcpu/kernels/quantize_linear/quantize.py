@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from dmlcpu.kernels.quantize_linear.tiles import convert, gather, piece_of, scatter, stream
+from dmlcpu.kernels.quantize_linear.tiles import convert, gather, piece_of, scatter
 from dmlcpu.kernels.quantize_linear.work import AHEAD, FLOAT32, LONG, NIBBLE, SPACE, SPACE_CELLS, WORK
 from dmlcpu.kernels.walk import offset, share
-from dmlcpu.runtime.intrinsics import as_words, either, fence_streams
+from dmlcpu.runtime.intrinsics import as_words, either
 from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import record_at
@@ -23,8 +23,6 @@ def quantize(part, parts, x, scale, zero, y, works, scratch):
     first, last = share(part, parts, work.items)
     for item in range(first, last):
         quantize_tile(item, x, scale, zero, y, work, space)
-    if work.is_large:
-        fence_streams()
 
 
 @inlined
@@ -36,7 +34,7 @@ def quantize_tile(item, x, scale, zero, y, work, space):
     floats = load_tile(x, work.x.start + offset(work.walk, work.x.strides, row), begin, count, work.x, space)
     at = work.y.start + offset(work.walk, work.y.strides, row) + begin * work.y.step
     is_plain = work.y.step == 1 and work.y.kind != NIBBLE
-    target = either(is_plain and not work.is_large, y, at, as_words(space.out, 0, y))
+    target = either(is_plain, y, at, as_words(space.out, 0, y))
     block = load_parameters(scale, zero, row, begin, count, work, space)
     if block == 1:
         quantize_by_each(floats, count, space.scale, space.zero, work.lowest, work.highest, work.y.mask, target)
@@ -45,8 +43,6 @@ def quantize_tile(item, x, scale, zero, y, work, space):
         quantize_by_blocks(floats, begin, count, block, space, work.lowest, work.highest, work.y.mask, ahead, target)
     if not is_plain:
         scatter(target, count, y, at, work.y.step, work.y.kind)
-    elif work.is_large:
-        stream(target, count, y, at)
 
 
 @inlined

@@ -4,9 +4,8 @@ import numpy as np
 
 from dmlcpu.kernels.half import bfloat16_to_float32, float16_to_float32, float32_to_bfloat16, float32_to_float16
 from dmlcpu.kernels.quantize_linear.work import BFLOAT16, FLOAT16, FLOAT32, NIBBLE, PIECE
-from dmlcpu.runtime.intrinsics import address_of, as_words, line_of, prefetch, stream_line, width_of
+from dmlcpu.runtime.intrinsics import as_words, line_of, prefetch_to_second
 from dmlcpu.runtime.jit import device
-from dmlcpu.runtime.records import CACHE_LINE
 
 
 @device
@@ -86,23 +85,5 @@ def piece_of(line, done, end, ahead):
     if ahead == 0:
         return end
     for i in range(done + ahead, done + ahead + min(PIECE, end - done), line_of(line)):
-        prefetch(line, i)
+        prefetch_to_second(line, i)
     return min(end, done + PIECE)
-
-
-@device
-def stream(line, count, words, start):
-    """Write line[:count] to words, from `start` on, past the caches; line: of the workspace."""
-    lanes, done = CACHE_LINE // width_of(words), 0
-    skew = -address_of(words, start) & (CACHE_LINE - 1)
-    whole = (count - skew // width_of(words)) // lanes if skew % width_of(words) == 0 else 0
-    if whole > 0:
-        head = skew // width_of(words)
-        for i in range(head):
-            words[start + i] = line[i]
-        done = head
-        for _ in range(whole):
-            stream_line(words, start + done, line, done)
-            done += lanes
-    for i in range(done, count):
-        words[start + i] = line[i]

@@ -12,8 +12,10 @@ from dmlcpu.runtime.records import CACHE_LINE, cells_of, record
 TILE = 1024  # elements of a tile that passes through the workspace
 # Elements of a tile that does not. What a tile costs besides was a third of the time of 1,024 elements (Zen 5).
 DIRECT_TILE = 8192
-# Tensors of more bytes than caches hold: x is prefetched, and y written past the caches. 4,096 x 4,096 to uint8 on two
-# threads: 7.7 elements a nanosecond without, 11.8 with prefetches alone, 13.9 with both (Zen 5, beside other work).
+# Of tensors of more bytes than caches hold, x is prefetched, into the second cache. 4,096 x 4,096 to uint8, elements a
+# nanosecond on two threads: without 7.7, into the first cache 11.8 (Zen 5); without 6.0, into the first 4.4, into the
+# second 6.2 (Zen 4, where few lines can be on their way to the first). Results written past the caches took 1.0 to 1.4
+# times as long (Zen 4).
 LARGE = 32 << 20
 AHEAD = 4096  # elements from a piece of x to the one that is prefetched: beyond the page, at which processors stop
 PIECE = 256  # elements
