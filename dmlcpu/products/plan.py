@@ -12,15 +12,14 @@ from numpy.typing import NDArray
 
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.bound import Steps
+from dmlcpu.common.scaled_steps import scaled_steps
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.gemm.cut import SKINNY_SUMS, Cut, cut_dots, cut_skinny, cut_tiles
 from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK
 from dmlcpu.kernels.gemm.table import ROWS, Product
 from dmlcpu.kernels.gemm.work import COUNTER, NARROW, SELECTION, SHARES, WORK, Problem, groups_of, panels_of
-from dmlcpu.kernels.scales import check_scales
 from dmlcpu.kernels.walk import merge, walk_of
 from dmlcpu.products.packing import PackedMatrix, broadcast_strides, lhs_sign_flip, matrix_fields, rhs_sign_flip
-from dmlcpu.runtime.kept_calls import KeptCall, kept_call, kept_call_if
 from dmlcpu.runtime.memory import Workspace, second_level_cache, word_strides, words
 from dmlcpu.runtime.records import fill
 from dmlcpu.runtime.threads import Budget
@@ -38,7 +37,7 @@ _RUNS = 32
 _LEAST_SUMS = 2048
 BYTE = np.dtype(np.uint8)
 HALF_BITS = np.dtype(np.uint16)
-_ONE, _ZERO, NO_BYTES, NO_CELLS = np.ones(1, np.float32), np.zeros(1, BYTE), np.empty(0, BYTE), np.empty(0, np.int64)
+_ZERO, NO_BYTES, NO_CELLS = np.zeros(1, BYTE), np.empty(0, BYTE), np.empty(0, np.int64)
 NO_BIAS = np.full(1, -0.0, np.float32)  # which changes no sum: 0 would change -0
 _NO_SELECTION = dict.fromkeys(SELECTION.names or (), 0)
 PARAMETERS = ("a_scale", "a_zero", "b_scale", "b_zero", "y_scale", "y_zero")
@@ -312,31 +311,10 @@ def run(chosen: Plan, *arrays: Array) -> None:
 
 
 def steps(
-    plan_within: Callable[[Budget], Any],
-    check: Callable[[], None] | None,
-    scales: list[Array],
-    *arrays: Array,
-    run: Callable[..., None] = run,
+    plan_within: Callable[[Budget], Plan], check: Callable[[], None] | None, scales: list[Array], *arrays: Array
 ) -> Steps:
-    """Return how to run on the same arrays again and again.
-
-    scales: those that may have changed meanwhile; check: refuses what is wrong with them; run: carries a plan out.
-    """
-
-    def planned(chosen: Any) -> None:
-        if check:
-            check()
-        run(chosen, *arrays)
-
-    def alone(chosen: Any) -> KeptCall | None:
-        if not chosen.is_single:
-            return None
-        call = (chosen.kernel.kernel, *arrays, chosen.work, chosen.workspace.make())  # COUNTER is its first cell
-        if check is None:
-            return kept_call(*call)
-        return kept_call_if(check_scales, (*scales, *[_ONE] * (3 - len(scales)), np.zeros(1, np.int64)), *call)
-
-    return Steps(plan_within, planned, alone)
+    """Return how to run on the same arrays again and again; see `scaled_steps`."""
+    return scaled_steps(plan_within, run, check, scales, *arrays)
 
 
 def bytes_of(matrix: Array) -> Array:

@@ -11,11 +11,11 @@ import numpy as np
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.bound import Steps
 from dmlcpu.common.data_types import DATA_TYPES
+from dmlcpu.common.scaled_steps import scaled_steps
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.quantize_linear.dynamic_range import RANGE_CELLS
 from dmlcpu.kernels.quantize_linear.work import NIBBLE, SPACE_CELLS, TILE, WORK
 from dmlcpu.kernels.registry import Row
-from dmlcpu.products.plan import steps as steps_of
 from dmlcpu.quantizers.layout import Layout, lay_out
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.memory import Workspace
@@ -106,7 +106,7 @@ def settle_range(chosen: Plan, x: Array, scale: Array, zero: Array, found: Array
 
 def steps(plan_within: Callable[[Budget], Plan], check: Callable[[], None] | None, *words: Array) -> Steps:
     """Return how to run on the words of the same arrays again and again; check: refuses what is wrong with scales."""
-    return steps_of(plan_within, check, [words[1]], *words, run=run)
+    return scaled_steps(plan_within, run, check, [words[1]], *words)
 
 
 def workspace_of() -> int:

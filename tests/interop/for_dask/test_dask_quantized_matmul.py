@@ -107,7 +107,7 @@ def test_packed_matrix_is_unpacked():
 @pytest.mark.parametrize(
     ("where", "bad", "message"),
     [
-        (1, [1, 1, -2, 0, 1], r"a_scale\[2\] is -2.0; allowed: finite"),
+        (1, [1, 1, -2, 0, 1], r"a_scale\[2\] is -2; allowed: finite"),
         (6, [1, 1, 1, 1, np.nan], r"y_scale\[4\] is nan; allowed: finite"),
         (2, [0, 0, 0, 300, 0], r"a_zero_point\[3\] is 300; allowed: 0 to 255 \(uint8\)"),
     ],
