@@ -18,6 +18,7 @@ class Small:
     """Many small files, read, computed and written."""
 
     params = (CONTENDERS,)
+    version = "1"
     param_names = ("contender",)
     number = 1  # each call writes to a new folder
 
@@ -48,6 +49,7 @@ class Blocks:
     """One file of 256 MB, read as a whole or in blocks within 64 MB."""
 
     params = (["8G", "64M"], [0, 1])
+    version = "1"
     param_names = ("max_memory", "axis")
     number = 1
 

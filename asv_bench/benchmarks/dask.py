@@ -17,6 +17,7 @@ CASES = {
 
 class TopK:
     params = (["dmlcpu", "dask topk and argtopk", "dask topk"], list(CASES))
+    version = "1"
     param_names = ("implementation", "case")
 
     def setup(self, implementation, case):

@@ -9,7 +9,7 @@ from dmlcpu.operators import OPERATORS
 
 from .common import TINY
 from .conditions import ready
-from .peers import BOUND, COMPILED, IMPLEMENTATIONS, Comparison, build
+from .peers import BOUND, COMPILED, IMPLEMENTATIONS, METHODS, build, parts
 
 CALLS = 1_000
 
@@ -25,8 +25,6 @@ def contender(implementation, operator):
 
 def compiled(operator):
     """Return a call of an operator's last example desc with all tensors bound; owned tensors are bound beforehand."""
-    if not operator.descs:
-        raise NotImplementedError("DirectML has no such operator")
     *_, (desc, inputs) = operator.desc_examples()
     run, tensors = compile_operator(desc), list(desc.tensors())
     bound = copy.deepcopy(inputs)  # the copies own their memory, which the fast way of binding requires
@@ -39,27 +37,37 @@ def compiled(operator):
 
 def example(operator, implementation):
     """Return a call of an operator's first example, for operators without a tiny case."""
-    if implementation not in ("dmlcpu", "dmlcpu out", BOUND):
-        raise NotImplementedError(f"there is no case of {operator.name} for other libraries")
     function, arguments = operator.function, copy.deepcopy(next(operator.examples(operator.typical)).arguments)
     if implementation == BOUND:
         return bind(function, **arguments)
-    if implementation == "dmlcpu out":
-        result = function(**arguments)
-        arguments["out"] = tuple(map(np.empty_like, result)) if isinstance(result, tuple) else np.empty_like(result)
     return lambda: function(**arguments)
 
 
-class Tiny(Comparison):
+def can(implementation, operator):
+    """Whether an implementation has a call of an operator."""
+    if implementation == COMPILED:
+        return bool(OPERATORS[operator].descs)
+    if operator in TINY:
+        return TINY[operator].refusal(METHODS[implementation]) is None
+    return implementation in ("dmlcpu", BOUND)
+
+
+class Tiny:
     """1,000 calls a sample: milliseconds are microseconds a call. "dmlcpu compiled" has outputs bound to it."""
 
-    params = ([BOUND, COMPILED, *IMPLEMENTATIONS], list(OPERATORS))
-    param_names = ("implementation", "operator")
+    param_names = ("cell",)
+    params = [
+        f"{implementation}: {operator}"
+        for operator in OPERATORS
+        for implementation in (BOUND, COMPILED, *IMPLEMENTATIONS)
+        if can(implementation, operator)
+    ]
+    number, warmup_time, repeat, version = 1, 0, (3, 10, 5.0), "1"
 
-    def setup(self, implementation, operator):
-        self.call = ready(contender(implementation, operator))
+    def setup(self, cell):
+        self.call = ready(contender(*parts(cell)))
 
-    def time_1000_calls(self, implementation, operator):
+    def time_1000_calls(self, cell):
         call = self.call
         for _ in range(CALLS):
             result = call()

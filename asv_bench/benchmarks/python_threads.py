@@ -47,6 +47,7 @@ class Team:
 class PythonThreads:
     params = ([MANY, 1],)
     param_names = ("python_threads",)
+    version = "1"
     number = 1
     warmup_time = 0
     repeat = (3, 10, 10.0)

@@ -1,20 +1,21 @@
 """PyTorch's own calls, with their operators on dmlcpu's kernels and without."""
 
 from .common import TORCH
-from .peers import OVERRIDDEN, Comparison, settings_of
+from .peers import OVERRIDDEN, Comparison, cells, parts, settings_of
 
 
 class Calls(Comparison):
-    params = (["torch", OVERRIDDEN], list(TORCH))
     cases = TORCH
+    # Without PyTorch all cells are skipped: asv takes an empty list for a benchmark without parameters.
+    params = cells(TORCH, ["torch", OVERRIDDEN]) or [f"torch: {case}" for case in TORCH]
 
-    def setup(self, implementation, case):
-        self.settings = settings_of(implementation)
+    def setup(self, cell):
+        self.settings = settings_of(parts(cell)[0])
         self.settings.__enter__()
-        super().setup(implementation, case)
+        super().setup(cell)
 
-    def teardown(self, implementation, case):
+    def teardown(self, cell):
         self.settings.__exit__(None, None, None)
 
-    def time_call(self, implementation, case):
+    def time_call(self, cell):
         return self.call()

@@ -1,19 +1,20 @@
-"""Calls that use several threads, in each regime."""
+"""Calls that use several threads, in each regime but the steady one."""
 
 import contextlib
 
 from .common import THREADED
 from .conditions import ready, surroundings
-from .peers import ONE_THREAD, Comparison, build, crowd_around, settings_of
+from .peers import ONE_THREAD, Comparison, build, cells, crowd_around, parts, settings_of
 
 
-class Steady(Comparison):
-    params = (["dmlcpu", ONE_THREAD, "onnxruntime", "torch"], list(THREADED))
+class Paused(Comparison):
     cases = THREADED
-    regime = "steady"
+    params = cells(THREADED, ["dmlcpu", ONE_THREAD, "onnxruntime"])
+    regime = "paused"
 
-    def setup(self, implementation, case):
+    def setup(self, cell):
         self.leave = lambda: None  # asv also tears down after a failed setup
+        implementation, case = parts(cell)
         case = self.cases[case]
         call = build(case, implementation)
         crowd = crowd_around(case, implementation) if self.regime == "crowded" else ()
@@ -23,20 +24,16 @@ class Steady(Comparison):
             self.call = ready(call, self.regime, crowd)
             self.leave = stack.pop_all().close
 
-    def teardown(self, implementation, case):
+    def teardown(self, cell):
         self.leave()
 
-    def time_call(self, implementation, case):
+    def time_call(self, cell):
         return self.call()
 
 
-class Paused(Steady):
-    regime = "paused"
-
-
-class Crowded(Steady):
+class Crowded(Paused):
     regime = "crowded"
 
 
-class Busy(Steady):
+class Busy(Paused):
     regime = "busy"

@@ -31,18 +31,7 @@ def expected(implementation, case):
 
 def as_arrays(result):
     """Return a contender's result as a tuple of arrays."""
-    results = result if isinstance(result, tuple | list) else (result,)
-    return tuple(_as_array(result) for result in results)
-
-
-def _as_array(result):
-    if type(result).__module__ == "torch":
-        import torch
-
-        if result.dtype == torch.bfloat16:
-            return result.view(torch.uint16).numpy().view("bfloat16")
-        return result.numpy()
-    return np.asarray(result)
+    return load("benchmarks.peers").arrays(result)
 
 
 def check(implementation, case, result):

@@ -1,69 +1,157 @@
 """The asv benchmarks: asv finds each by its name, it runs, and the timed call gives the right result."""
 
 import contextlib
-import json
 import os
 import re
 import select
 import subprocess
 import sys
 import threading
-from functools import lru_cache
 from itertools import product
 
 import numpy as np
 import pytest
-from asv_files import ASV_BENCH, check, load
+from asv_files import ASV_BENCH, as_arrays, check, load
 
 import dmlcpu
 from dmlcpu.runtime.threads import Budget, budget
 
-MEASURED = re.compile("(time|timeraw|peakmem)_")
+MEASURED = re.compile("(time|timeraw|track)_")
 MUST_RUN = ("dmlcpu", "dmlcpu 1 thread", "numpy")
 
 
 def modules():
-    """Return the files of benchmarks."""
-    return [load(f"benchmarks.{path.stem}") for path in sorted((ASV_BENCH / "benchmarks").glob("[!_]*.py"))]
+    """Return the files of benchmarks, and that of the history."""
+    names = [path.stem for path in sorted((ASV_BENCH / "benchmarks").glob("[!_]*.py"))]
+    return [*(load(f"benchmarks.{name}") for name in names), load("past.calls")]
 
 
-def benchmarks():
-    """Yield each benchmark of cases with the names of its measured methods, as asv finds them."""
+def classes():
+    """Yield each benchmark with the names of its measured methods, as asv finds them."""
     for module in modules():
         for name, value in vars(module).items():
-            methods = [method for method in dir(value) if MEASURED.match(method)] if hasattr(value, "cases") else []
+            methods = [method for method in dir(value) if MEASURED.match(method)] if isinstance(value, type) else []
             if methods:
                 yield pytest.param(value, methods, id=f"{module.__name__}.{name}")
 
 
-@pytest.mark.parametrize(("benchmark", "methods"), list(benchmarks()))
+def of_cases():
+    """Yield the benchmarks whose results are those of cases."""
+    return [each for each in classes() if hasattr(each.values[0], "cases")]
+
+
+@pytest.mark.parametrize(("benchmark", "methods"), of_cases())
 def test_benchmark_runs_and_gives_the_right_result(benchmark, methods):
     ran, alone, missing = [], False, True
-    for method, params in product(methods, product(*benchmark.params)):
+    for method, cell in product(methods, benchmark.params):
         instance = benchmark()
+        implementation, _, case = cell.partition(": ")
         try:
-            instance.setup(*params)
+            instance.setup(cell)
         except NotImplementedError as error:
             alone |= "no other library" in str(error)  # where no peer is installed
             missing &= "is not installed" in str(error)
-            assert alone or params[0] not in MUST_RUN
+            assert alone or implementation not in MUST_RUN
         else:
-            check(params[0], instance.cases[params[1]], getattr(instance, method)(*params))
-            ran.append(params)
-        getattr(instance, "teardown", lambda *params: None)(*params)  # asv calls it in either case
+            check(implementation, instance.cases[case], getattr(instance, method)(cell))
+            ran.append(cell)
+        getattr(instance, "teardown", lambda cell: None)(cell)  # asv calls it in either case
     if not ran and missing:
         pytest.skip("no contender is installed")
     assert ran or alone
 
 
-@pytest.mark.parametrize("module", [module for module in modules() if hasattr(module, "Kernels")])
+@pytest.mark.parametrize(("benchmark", "methods"), list(classes()))
+def test_results_tell_when_a_benchmark_has_changed(benchmark, methods):
+    """asv would take the hash of the source, and drop all results when a word of it changes."""
+    assert benchmark.version == "1"
+
+
+def test_cells_are_pairs_that_can_run():
+    """asv starts a process for each, also for one that then cannot."""
+    for benchmark, _ in (each.values for each in of_cases()):
+        for cell in benchmark.params:
+            implementation, _, case = cell.partition(": ")
+            if method := load("benchmarks.peers").METHODS.get(implementation):
+                reason = benchmark.cases[case].refusal(method)
+                assert reason is None or "not installed" in reason
+
+
+@pytest.mark.parametrize("package", ["benchmarks", "past"])
+def test_imports_start_no_thread_and_make_no_peer(package):
+    """Benchmarks are forked from the process that has imported them all."""
+    code = (
+        f"import importlib, os, pkgutil, sys, {package}\n"
+        f"for each in pkgutil.walk_packages({package}.__path__, '{package}.'):\n"
+        "    importlib.import_module(each.name)\n"
+        "print(len(os.listdir('/proc/self/task')), 'torch' in sys.modules)\n"
+    )
+    if not os.path.isdir("/proc/self/task"):
+        pytest.skip("only Linux lists a process's threads")
+    done = subprocess.run([sys.executable, "-c", code], cwd=ASV_BENCH, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1", "False"]
+
+
+def test_asv_check_accepts_the_benchmarks(tmp_path):
+    """Each benchmark's methods take its parameters."""
+    pytest.importorskip("asv")
+    for settings in ("asv.conf.json", "asv.history.conf.json"):
+        command = [sys.executable, "-m", "asv", "check", "--python=same", "--config", settings]
+        done = subprocess.run(command, cwd=ASV_BENCH, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("module", [module for module in modules() if module.__name__ == "benchmarks.kernels"])
 def test_kernels_are_called_within_limits(monkeypatch, module):
-    benchmark, budgets = module.Kernels(), []
-    kernel, case = (values[0] for values in benchmark.params)
-    monkeypatch.setattr(type(benchmark.cases[case]), "dmlcpu_out", lambda case: lambda: budgets.append(budget()))
-    benchmark.setup(kernel, case)
-    assert set(budgets) == {Budget(dmlcpu.get_num_threads(), kernel=kernel)}
+    benchmark, budgets = module.TopK(), []
+    chosen, forced = benchmark.params[:2]
+    case = benchmark.cases[chosen.partition(": ")[2]]
+    monkeypatch.setattr(type(case), "dmlcpu_out", lambda case: lambda: budgets.append(budget()))
+    for cell in (chosen, forced):
+        benchmark.setup(cell)
+    threads = dmlcpu.get_num_threads()
+    assert set(budgets) == {Budget(threads), Budget(threads, kernel=forced.partition(": ")[0])}
     assert budget().kernel is None
+
+
+def test_ratios_are_of_the_limit_and_of_the_best_peer(monkeypatch):
+    module = load("benchmarks.ratios")
+    seconds = {"dmlcpu": [2.0], "numpy": [8.0], "torch": [4.0], "limit": [0.5]}
+    monkeypatch.setattr(
+        module.turns, "enter", lambda *_: ({name: FakeCall() for name in ("dmlcpu", "numpy", "torch")}, {})
+    )
+    monkeypatch.setattr(module.turns, "take", lambda contenders, turns: {name: seconds[name] for name in contenders})
+    benchmark, case = module.Ratios(), next(iter(module.CASES))
+    benchmark.setup(case)
+    assert benchmark.track_the_best_peer(case) == 0.5
+    monkeypatch.setattr(benchmark.case.__class__, "work", lambda *_: (10, "bytes"))
+    amount = load("benchmarks.limits").BYTES
+    assert benchmark.track_the_limit(case) == pytest.approx(2.0 / (0.5 * 10 / amount))
+
+
+class FakeCall:
+    def call(self):
+        return np.zeros(1)
+
+
+def test_memory_at_the_peak_is_at_least_that_of_the_results():
+    module = load("benchmarks.memory")
+    name, case = next(iter(module.CASES.items()))
+    benchmark = module.Peak()
+    try:
+        benchmark.setup(f"dmlcpu: {name}")
+    except NotImplementedError as error:
+        pytest.skip(str(error))
+    results = sum(each.nbytes for each in as_arrays(case.dmlcpu()()))
+    assert results / 2**20 <= benchmark.track_peak(f"dmlcpu: {name}") + 1
+
+
+def test_numba_callers_give_the_operators_results():
+    module = load("benchmarks.numba_callers")
+    for operator in module.LOOPS:
+        benchmark = module.Loops()
+        benchmark.setup(operator)
+        check("dmlcpu", load("benchmarks.common").TINY[operator], benchmark.time_1000_calls(operator))
 
 
 def test_thresholds_marks_the_kernel_that_the_plan_chooses(monkeypatch, capsys):
@@ -89,67 +177,6 @@ def test_build_raises_if_a_peer_is_not_installed(monkeypatch):
             peers.build(case, name)
 
 
-def compare(*arguments):
-    """Run compare.py on one tiny case, two turns."""
-    load("compare").main(["tiny", "--cases", "1x64 k 8", "--turns", "2", *arguments])
-
-
-def test_compare_prints_a_table(capsys):
-    compare("--implementations", "dmlcpu", "numpy")
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[:6] == [
-        "## steady: calls follow one another",
-        "",
-        "Milliseconds, medians of 2 turns, 2 threads; in brackets: times as long as dmlcpu.",
-        "",
-        "| case | dmlcpu | numpy |",
-        "|---|---|---|",
-    ]
-    assert re.fullmatch(r"\| top_k: 1x64 k 8 float32 \| [\d.e-]+ \| [\d.e-]+ \([\d.]+x\) \|", lines[6])
-    assert lines[7:] == [""]
-
-
-def test_compare_prints_and_keeps_a_table_for_each_regime(capsys, tmp_path):
-    regimes = ["steady", "paused", "busy"]
-    names = ["dmlcpu", "dmlcpu 1 thread"]
-    compare("--implementations", *names, "--regime", *regimes, "--json", str(tmp_path / "medians.json"))
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[1].rstrip(":") for line in lines if line.startswith("## ")] == regimes
-    assert "| case | dmlcpu | dmlcpu 1 thread | dmlcpu steady | paused / steady |" in lines
-    results = json.loads((tmp_path / "medians.json").read_text("utf-8"))
-    assert list(results) == regimes
-    for regime, cases in results.items():
-        (figures,) = cases.values()
-        spread = [f"{name} {kind}" for name in names for kind in ("mean", "p99")]
-        more = {"paused": ["dmlcpu steady"], "busy": spread}.get(regime, [])
-        assert list(figures) == [*names, *more]
-        assert min(figures.values()) > 0
-
-
-def test_compare_shows_how_uneven_calls_are_where_threads_compete(monkeypatch, capsys):
-    module = load("compare")
-    samples = {"dmlcpu": [1e-3] * 98 + [5e-3, 7e-3], "torch": [2e-3] * 100}
-    monkeypatch.setattr(module.peers, "build", lru_cache(lambda case, name: lambda: None))
-    monkeypatch.setattr(module.Contender, "turn", lambda contender, calls: samples[contender.implementation])
-    figures = module.measure("a case", list(samples), 1, "busy")
-    shown = {name: module.cell(figures, name) for name in samples}
-    assert shown == {"dmlcpu": "1, 1.1, 5", "torch": "2, 2, 2 (2.00x, 1.82x, 0.40x)"}
-    assert module.cell(figures, "numpy") == "-"
-
-
-def test_crowded_turn_calls_the_other_libraries_before_each_call(monkeypatch, capsys):
-    monkeypatch.setattr(load("compare"), "CALLS", 1)
-    case, peers = load("benchmarks.common").TINY["top_k"], load("benchmarks.peers")
-    called = []
-    for name in peers.WITH_THREADS:
-        monkeypatch.setattr(type(case), name, lambda case, name=name: lambda: called.append(name))
-    compare("--regime", "crowded", "--implementations", "dmlcpu", "onnxruntime")
-    assert "| case | dmlcpu | onnxruntime |" in capsys.readouterr().out
-    first = ["dmlcpu", "onnxruntime", "torch"]
-    turn = ["onnxruntime", "torch", "dmlcpu", "dmlcpu", "torch", "onnxruntime"]
-    assert called == [*first, *turn, *turn]
-
-
 def test_teardown_works_after_a_failed_setup(monkeypatch):
     """asv calls it, and reports its error as the benchmark's."""
     for name in ("onnx", "onnxruntime", "torch"):
@@ -159,15 +186,6 @@ def test_teardown_works_after_a_failed_setup(monkeypatch):
     with pytest.raises(NotImplementedError, match="no other library"):
         benchmark.setup(*params)
     benchmark.teardown(*params)
-
-
-def test_crowded_leaves_out_a_case_without_other_libraries(monkeypatch, capsys):
-    for name in ("onnx", "onnxruntime", "torch"):
-        monkeypatch.setitem(sys.modules, name, None)
-    compare("--regime", "crowded", "--implementations", "dmlcpu")
-    out, err = capsys.readouterr()
-    assert out.splitlines()[-2] == "| top_k: 1x64 k 8 float32 | - |"
-    assert err.endswith(": no dmlcpu: no other library with threads can do the case\n")
 
 
 def test_settings_of_limits_only_the_one_thread_contender():
@@ -264,36 +282,17 @@ def test_dask_and_its_peer_select_the_same(monkeypatch):
 
 
 def test_onnx_models_give_the_reference_results_and_are_timed(capsys):
-    module = load("onnx_backend")
-    models = module.models(scale=64)
-    for name, (model, inputs) in models.items():
-        wanted, *others = [call()[0] for call in module.contenders(model, inputs).values()]
+    pytest.importorskip("onnx")
+    module = load("benchmarks.onnx_models")
+    for name, build in module.MODELS.items():
+        _, *built = build(64)
+        wanted, *others = [contender(*built)()[0] for contender in module.CONTENDERS.values()]
         for found in others:
             np.testing.assert_allclose(found.astype(np.float64), wanted, rtol=1e-5, atol=1, err_msg=name)
-    module.main(["--turns", "1", "--scale", "64"])
+    load("onnx_backend").main(["--turns", "1", "--scale", "64"])
     lines = capsys.readouterr().out.splitlines()
-    assert [line.partition(":")[0] for line in lines] == [name.partition(":")[0] for name in models]
+    assert [line.partition(":")[0] for line in lines] == list(module.MODELS)
     assert re.match(r"TopK: 10 of 16 rows of 160: reference [\d.e+-]+ ms \([\d.e+-]+\), dmlcpu ", lines[0])
-
-
-def test_compare_leaves_out_contenders_that_cannot_do_a_case(capsys):
-    arguments = ["--cases", "on 2000 rows", "--turns", "1", "--implementations", "dmlcpu", "dmlcpu out"]
-    load("compare").main(["scatter_nd", *arguments])
-    out, err = capsys.readouterr()
-    assert out.splitlines()[-2].endswith("| - |")
-    assert err.endswith(": no dmlcpu out: in place, out is x\n")
-
-
-def test_compare_refuses_unknown_tables(capsys):
-    with pytest.raises(SystemExit):
-        load("compare").main(["topk"])
-    assert "no table topk; there are top_k, top_k_types, " in capsys.readouterr().err
-
-
-def test_compare_refuses_unknown_regimes(capsys):
-    with pytest.raises(SystemExit):
-        compare("--regime", "steady", "hurried")
-    assert "invalid choice: 'hurried'" in capsys.readouterr().err
 
 
 def test_asv_finds_the_benchmarks():

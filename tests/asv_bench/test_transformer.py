@@ -15,13 +15,13 @@ OURS = {"DequantizeLinear", "DynamicQuantizeLinear", "Erf", "MatMulInteger"}
 
 @pytest.fixture(scope="module")
 def model():
-    transformer = load("transformer")
+    transformer = load("benchmarks.transformer")
     return transformer.quantized(transformer.transformer(width=32, layers=2))
 
 
 @pytest.mark.parametrize("batch", [1, 3])
 def test_quantized_transformer_runs_whole(model, batch):
-    tokens = {"tokens": load("transformer").tokens(batch, 7)}
+    tokens = {"tokens": load("benchmarks.transformer").tokens(batch, 7)}
     (scores,) = prepare(model).run(tokens)
     # Erf may differ in the last place, which one step of a quantized tensor may follow.
     np.testing.assert_allclose(scores, ReferenceEvaluator(model).run(None, tokens)[0], atol=0.02, strict=True)

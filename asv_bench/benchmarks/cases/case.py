@@ -1,18 +1,32 @@
 """What cases of all operators share."""
 
+from importlib.util import find_spec
+
 import numpy as np
 
 from dmlcpu import FeatureLevel, TensorDataType, TensorDesc, TensorFlags, compile_operator
 
 from ..packages import package
 
+# The packages that a contender's method needs, and why a case has no call for a contender.
+_PACKAGES = {"onnxruntime": ("onnx", "onnxruntime"), "torch": ("torch",), "torch_on_dmlcpu": ("torch",)}
+_REASONS = {
+    "dmlcpu_out": "it has no out",
+    "dmlcpu_bound": "it is not bound",
+    "dmlcpu_compiled": "no desc has it",
+    "numpy": "NumPy has no such function",
+    "onnxruntime": "ONNX has no such operator",
+    "torch": "PyTorch has no such operator",
+    "torch_on_dmlcpu": "PyTorch has no such operator",
+}
+
 
 class Case:
     """A call at one size. Each method named after a contender returns the call that is timed.
 
     A call allocates its outputs, as a user's would; that of `dmlcpu_out` writes to the same ones each time. Inputs are
-    made, and converted for a contender, beforehand. A contender that is not installed, or that cannot do the case,
-    raises NotImplementedError; asv leaves the cell empty then.
+    made, and converted for a contender, beforehand. A case of an operator defines the methods of those contenders that
+    have the operator, and `refusals` says which of them cannot do this case.
     """
 
     tolerance = 1e-6  # of a peer's results
@@ -28,28 +42,25 @@ class Case:
         """Return the reference's results, as a tuple of arrays; in place, those after `calls` calls."""
         raise NotImplementedError
 
-    def dmlcpu(self):
-        raise NotImplementedError
+    def work(self, results):
+        """Return the least that a call must do, and its unit: bytes of inputs and results, or products."""
+        inputs = self.inputs()
+        inputs = inputs if isinstance(inputs, tuple) else (inputs,)
+        return sum(each.nbytes for each in (*inputs, *results) if isinstance(each, np.ndarray)), "bytes"
 
-    def dmlcpu_out(self):
-        raise NotImplementedError("it has no out")
+    def refusals(self):
+        """Return the reasons why contenders cannot do this case, by the names of their methods."""
+        return {}
 
-    def dmlcpu_bound(self):
-        """Return the operator bound to the inputs."""
-        raise NotImplementedError("it is not bound")
-
-    def dmlcpu_compiled(self):
-        """Return a call of the compiled desc with all tensors bound to it."""
-        raise NotImplementedError("no desc has it")
-
-    def numpy(self):
-        raise NotImplementedError("NumPy has no such function")
-
-    def onnxruntime(self):
-        raise NotImplementedError("ONNX has no such operator")
-
-    def torch(self):
-        raise NotImplementedError("PyTorch has no such operator")
+    def refusal(self, method):
+        """Return why a contender cannot do the case, or None. Nothing is computed for it, and nothing imported."""
+        if method == "torch_on_dmlcpu" and (reason := self.refusal("torch")):
+            return reason
+        if not hasattr(self, method):
+            return _REASONS[method]
+        reason = self.refusals().get(method)
+        missing = [name for name in _PACKAGES.get(method, ()) if find_spec(name) is None]
+        return reason or (f"{missing[0]} is not installed" if missing else None)
 
     def torch_on_dmlcpu(self):
         """Return PyTorch's own call; `settings_of` lets it run on dmlcpu's kernels."""

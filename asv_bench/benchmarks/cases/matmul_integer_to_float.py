@@ -45,6 +45,9 @@ class MatmulIntegerToFloatCase(Case):
         zero = matrices.a.dtype.type(3)
         return FloatInputs(matrices.a, np.float32(0.02), zero, matrices.b, scale.astype("f4"), None, bias.astype("f4"))
 
+    def work(self, results):
+        return self.m * self.k * self.n, "products"
+
     def expected(self, calls):
         return (reference.matmul_integer_to_float(*self.inputs()),)
 

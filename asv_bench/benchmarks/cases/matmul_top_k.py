@@ -37,6 +37,9 @@ class MatmulTopKCase(Case):
         vectors = rng.integers(-127, 128, (self.n, self.depth), np.int8)
         return SearchInputs(rng.integers(-127, 128, (self.m, self.depth), np.int8), vectors.T, self.k)
 
+    def work(self, results):
+        return self.m * self.depth * self.n, "products"
+
     def expected(self, calls):
         return tuple(reference.matmul_top_k(*self.inputs()))
 

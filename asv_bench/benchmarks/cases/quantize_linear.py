@@ -67,6 +67,11 @@ class QuantizerCase(Case):
         result = getattr(reference, self.operator)(*self.arguments(), **self.options())
         return tuple(result) if isinstance(result, tuple) else (result,)
 
+    def refusals(self):
+        if self.operator == "quantize_linear" and self.per in ("tensor", "row"):
+            return {"torch_on_dmlcpu": "dmlcpu does not replace PyTorch's operator"}
+        return {"torch": "PyTorch quantizes per tensor and per channel"}
+
     def dmlcpu(self, out=None):
         function, arguments, options = getattr(dmlcpu, self.operator), self.arguments(), self.options()
         return lambda: function(*arguments, **options, out=out)
@@ -124,8 +129,6 @@ class QuantizerCase(Case):
 
     def torch(self):
         torch = torch_package()
-        if self.operator != "quantize_linear" or self.per not in ("tensor", "row"):
-            raise NotImplementedError("PyTorch quantizes per tensor and per channel")
         x, scale, zero = self.inputs()
         mine = tensor(x)
         with warnings.catch_warnings():  # PyTorch 2.13 says once that it will drop these functions

@@ -13,6 +13,12 @@ from ..onnx_peer import onnx_session
 from ..torch_peer import tensor, torch_package
 from .case import Case, compiled, table, tensor_of
 
+_ONNXRUNTIME_TYPES = (  # of a, b and y
+    ("uint8", "int8", "uint8"),
+    ("uint8", "uint8", "uint8"),
+    ("int8", "int8", "int8"),
+)
+
 
 class MatmulInputs(NamedTuple):
     a: np.ndarray  # (M, K)
@@ -72,8 +78,28 @@ class QuantizedMatmulCase(Case):
         zero_points = [np.full(rows, 128 if t == "uint8" else 3, t) for t in (self.types[0], self.types[2])]
         return MatmulInputs(a, a_scale, zero_points[0], b, b_scale, None, y_scale, zero_points[1])
 
+    def work(self, results):
+        return self.m * self.k * self.n * int(np.prod(self.batch)), "products"
+
     def expected(self, calls):
         return (reference.quantized_matmul(*self.inputs()),)
+
+    def refusals(self):
+        refused = {"torch_on_dmlcpu": "dmlcpu does not replace PyTorch's operator"}
+        # Without VNNI they add products in 16 bits: weights of more than 7 bits saturate.
+        if self.weights != "7-bit" and not detected() & {Isa.AVXVNNI, Isa.DOTPROD}:
+            wrong = {"onnxruntime": [("uint8", "int8")], "torch": [("uint8", "int8"), ("int8", "int8")]}
+            for peer in (peer for peer, types in wrong.items() if self.types[:2] in types):
+                refused[peer] = f"{peer} is wrong for weights of 8 bits on this processor"
+        if self.per_row:
+            refused["onnxruntime"] = "onnxruntime takes one scale for a, and one for y"
+        elif self.types not in _ONNXRUNTIME_TYPES:
+            refused["onnxruntime"] = "onnxruntime has no QLinearMatMul of these types"
+        if self.types[1] != "int8" or self.per_row or self.batch:
+            refused["torch"] = "torch takes one matrix of int8 weights, one scale for a, and one for y"
+        if self.batch or self.numbers != "arrays":
+            refused["dmlcpu_compiled"] = "this desc is made of matrices, and tensors of scales"
+        return refused
 
     def arguments(self):
         """Return the arguments of dmlcpu's function."""
@@ -100,8 +126,6 @@ class QuantizedMatmulCase(Case):
 
     def dmlcpu_compiled(self):
         inputs = self.inputs()
-        if self.batch or self.numbers != "arrays":
-            raise NotImplementedError("this desc is made of matrices, and tensors of scales")
         arrays = {
             "a_tensor": inputs.a,
             "a_scale_tensor": inputs.a_scale,
@@ -139,9 +163,6 @@ class QuantizedMatmulCase(Case):
         return call
 
     def onnxruntime(self):
-        if self.per_row:
-            raise NotImplementedError("onnxruntime takes one scale for a, and one for y")
-        self._refuse_saturation("onnxruntime", ("uint8", "int8"))
         arguments = self.inputs()._asdict()
         arguments["b_zero_point"] = np.zeros(arguments["b_scale"].shape, self.types[1])
         inputs = {
@@ -155,9 +176,6 @@ class QuantizedMatmulCase(Case):
     def torch(self):
         """Return the oneDNN call of a quantized linear layer after torch.compile."""
         torch = torch_package()
-        if self.types[1] != "int8" or self.per_row or self.batch:
-            raise NotImplementedError("torch takes one matrix of int8 weights, one scale for a, and one for y")
-        self._refuse_saturation("torch", ("uint8", "int8"), ("int8", "int8"))
         inputs = self.inputs()
         a, b_scale = tensor(inputs.a), tensor(inputs.b_scale.reshape(-1))
         weights = tensor(np.ascontiguousarray(inputs.b.T))  # torch's own layout
@@ -172,14 +190,6 @@ class QuantizedMatmulCase(Case):
             return onednn.qlinear_pointwise(a, *of_a, packed, b_scale, b_zero_point, None, *of_y)
 
         return call
-
-    def _refuse_saturation(self, peer, *types):
-        """Refuse types whose products a peer adds in 16 bits without VNNI: weights of more than 7 bits saturate."""
-        if self.weights != "7-bit" and self.types[:2] in types and not detected() & {Isa.AVXVNNI, Isa.DOTPROD}:
-            raise NotImplementedError(f"{peer} is wrong for weights of 8 bits on this processor")
-
-    def torch_on_dmlcpu(self):
-        raise NotImplementedError("dmlcpu does not replace PyTorch's operator")
 
 
 def short(dtype):
@@ -217,7 +227,8 @@ PARAMETERS = table(
         for per_row in (False, True)
     )
 )
-TABLES = {"quantized_matmul": SHAPES, "quantized_matmul_parameters": PARAMETERS}
+SIZES = table(*(QuantizedMatmulCase(m, 1_024, 1_024) for m in (1, 4, 16, 64, 256, 1_024)))
+TABLES = {"quantized_matmul": SHAPES, "quantized_matmul_sizes": SIZES, "quantized_matmul_parameters": PARAMETERS}
 
 THREADED = (
     QuantizedMatmulCase(100, 768, 2_304),

@@ -1,6 +1,7 @@
 """Cases of top_k."""
 
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 
 import numpy as np
 
@@ -35,6 +36,18 @@ class TopKCase(Case):
 
     def expected(self, calls):
         return reference.top_k(self.inputs(), self.k, axis=self.axis)
+
+    def refusals(self):
+        refused = {}
+        if self.dtype in ("float64", "bfloat16"):
+            refused["dmlcpu_compiled"] = f"DirectML has no top-k of {self.dtype}"
+        if self.dtype in ("uint16", "uint32", "uint64"):
+            refused["torch"] = f"torch.topk has no {self.dtype}"
+        if self.dtype in ("uint16", "uint32", "uint64", "bfloat16"):
+            refused["onnxruntime"] = f"onnxruntime has no TopK of {self.dtype}"
+        if self.dtype == "bfloat16" and find_spec("ml_dtypes") is None:
+            refused |= dict.fromkeys(("dmlcpu", "dmlcpu_out", "dmlcpu_bound", "numpy"), "ml_dtypes is not installed")
+        return refused
 
     def dmlcpu(self):
         x = self.inputs()
@@ -77,16 +90,12 @@ class TopKCase(Case):
         return call
 
     def onnxruntime(self):
-        if self.dtype == "bfloat16":
-            raise NotImplementedError("TopK of this opset has no bfloat16")
         x = self.inputs()
         inputs = {"x": x, "k": np.array([self.k])}
         return onnx_session("TopK", inputs, {"values": x.dtype, "indices": np.int64}, ["k"], axis=self.axis)
 
     def torch(self):
         torch = torch_package()
-        if self.dtype in ("uint16", "uint32", "uint64"):
-            raise NotImplementedError(f"torch.topk has no {self.dtype}")
         x = tensor(self.inputs())
         return lambda: torch.topk(x, self.k, self.axis)
 
@@ -138,7 +147,11 @@ TYPES = table(
     *(TopKCase((6_000, 1_500), 128, dtype=name) for name in ("float64", "int64")),
 )
 DATA = table(*(TopKCase((1_000, 10_000), 10, data=name) for name in _PATTERNS if name != "random"))
-TABLES = {"top_k": SHAPES, "top_k_types": TYPES, "top_k_data": DATA}
+SIZES = table(
+    *(TopKCase((100, n), 10) for n in (100, 1_000, 10_000, 100_000)),
+    *(TopKCase((100, 10_000), k) for k in (1, 100, 1_000, 10_000)),
+)
+TABLES = {"top_k": SHAPES, "top_k_sizes": SIZES, "top_k_types": TYPES, "top_k_data": DATA}
 
 TORCH = (
     TopKCase((64,), 5),

@@ -1,0 +1,38 @@
+"""dmlcpu's time as a multiple of the machine's limit and of the best peer's, in turns. asv takes lower for better."""
+
+import statistics
+
+from . import limits, turns
+from .common import MODULES
+from .peers import IMPLEMENTATIONS, arrays
+
+CASES = {
+    str(case): case for module in MODULES.values() for case in list(next(iter(module.TABLES.values())).values())[:2]
+}
+TURNS = 5
+
+
+class Ratios:
+    params = (list(CASES),)
+    param_names = ("case",)
+    unit = "times"
+    version = "1"
+
+    def setup(self, case):
+        self.case = CASES[case]
+        self.contenders, _ = turns.enter(self.case, IMPLEMENTATIONS, "steady")
+
+    def track_the_limit(self, case):
+        ours = self.contenders["dmlcpu"]
+        amount, unit = self.case.work(arrays(ours.call()))
+        limit = limits.of(unit)
+        medians = self.medians({"dmlcpu": ours, "limit": turns.Contender(limit, "dmlcpu", "steady")})
+        return medians["dmlcpu"] / (medians["limit"] * amount / limit.amount)
+
+    def track_the_best_peer(self, case):
+        medians = self.medians(self.contenders)
+        ours = medians.pop("dmlcpu")
+        return ours / min(medians.values()) if medians else float("nan")
+
+    def medians(self, contenders):
+        return {name: statistics.median(each) for name, each in turns.take(contenders, TURNS).items()}

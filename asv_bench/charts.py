@@ -1,0 +1,215 @@
+"""The charts of the comparison, drawn from saved cells."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import drawing
+from selections import FRONT, MACHINE, TITLES
+
+DOCS = Path(__file__).parents[1] / "docs"
+CHARTS = DOCS / "charts"
+PEERS = ("numpy", "onnxruntime", "torch")
+SWEEPS = {  # table: what varies, and the sizes by which its cases are told apart
+    "top_k_sizes": ("n", "elements of each of 100 rows, k = 10", r"100x(\d+) k 10 float32"),
+    "top_k_sizes k": ("k", "k of each of 100 rows of 10,000", r"100x10000 k (\d+) float32"),
+    "quantized_matmul_sizes": ("m", "rows of A, times 1,024 x 1,024, packed", r"(\d+)x1024x1024 .*"),
+}
+
+
+_CODE = "".join(Path(file).read_text("utf-8") for file in (__file__, drawing.__file__))
+
+
+@dataclass
+class Chart:
+    """A chart, and what it is made of."""
+
+    path: Path
+    words: str  # what it shows, for those who do not see it
+    made_of: Any  # its data, as JSON could hold them
+    draw_on: Callable
+    size: tuple[float, float]
+
+    @property
+    def digest(self):
+        """What the chart is made of: its data, and the code that draws it."""
+        text = json.dumps([self.words, self.made_of, self.size, _CODE], sort_keys=True)
+        return f"made of {hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+    def is_drawn(self):
+        """Whether both files are there, of these data."""
+        files = (self.path, drawing.dark(self.path))
+        return all(file.is_file() and self.digest in file.read_text("utf-8") for file in files)
+
+    def draw(self):
+        drawing.save(self.draw_on, self.path, self.digest, self.size)
+
+
+def of(data):
+    """Return all charts of some cells."""
+    charts = []
+    for name in sorted({cell.machine["name"] for cell in data}):
+        charts += of_machine(name, [cell for cell in data if cell.machine["name"] == name])
+    return charts
+
+
+def of_machine(name, cells):
+    steady = [cell for cell in cells if cell.regime == "steady"]
+    charts = [front(steady)] if name == MACHINE else []
+    folder = CHARTS / name
+    for table in [table for table in TITLES if not table.endswith("_sizes")]:
+        if some := [cell for cell in steady if cell.table == table and cell.median("dmlcpu")]:
+            charts.append(ratios(folder / f"{table}.svg", TITLES[table], some))
+    for unit in ("bytes", "products"):
+        if some := [cell for cell in steady if cell.limit.get(unit) and cell.table in _LIMITED]:
+            charts.append(roofline(folder / f"roofline_{unit}.svg", unit, some))
+    return charts + sweeps(folder, steady)
+
+
+_LIMITED = ("top_k", "scatter_nd", "quantized_matmul", "matmul_integer", "matmul_integer_to_float", "quantize_linear")
+
+
+def of_page(name, cells):
+    """Return the lines of a machine's page that show its charts."""
+    return [line for chart in of_machine(name, cells) for line in drawing.images(chart.path, DOCS, chart.words)]
+
+
+def times(cell):
+    """Return how many times as long as dmlcpu each peer takes that gave the right result."""
+    return {peer: cell.ratio(peer) for peer in PEERS if cell.ratio(peer)}
+
+
+def ratios(path, title, cells, labels=None):
+    """Return bars of the best peer's time over dmlcpu's, with a mark for each peer."""
+    rows = [(labels[number] if labels else cell.case, times(cell)) for number, cell in enumerate(cells)]
+    rows = [(label, found) for label, found in rows if found]
+
+    def draw(axes, mode):
+        places = range(len(rows) - 1, -1, -1)
+        for place, (_, found) in zip(places, rows, strict=True):
+            best = min(found.values())
+            faster = {"color": drawing.COLOURS["dmlcpu"][mode], "alpha": 0.35}
+            slower = {"facecolor": "none", "edgecolor": drawing.INK[mode], "hatch": "////"}
+            axes.barh(place, best - 1, left=1, height=0.6, **(faster if best >= 1 else slower))
+            axes.annotate(
+                f"{best:.2g}",
+                (1, place),
+                xycoords=("axes fraction", "data"),
+                xytext=(22, 0),
+                textcoords="offset points",
+                va="center",
+                ha="right",
+            )
+            for peer, value in found.items():
+                axes.plot(
+                    value, place, **{**drawing.look(peer, mode), "linestyle": "none"}, markersize=5, clip_on=False
+                )
+        axes.axvline(1, color=drawing.COLOURS["dmlcpu"][mode], linewidth=1.5)
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.set_yticks(list(places), [label for label, _ in rows])
+        axes.set_xlim(min(0.5, 0.8 * min(min(found.values()) for _, found in rows)), None)
+        axes.set_xlabel(
+            "times as long as dmlcpu; at the right the best of them (hatched: dmlcpu is slower)", loc="right"
+        )
+        axes.grid(axis="x")
+        axes.set_axisbelow(True)
+        legend(axes, mode, title, [peer for peer in PEERS if any(peer in found for _, found in rows)])
+
+    words = f"{title}: the times of other libraries as multiples of dmlcpu's. The best of them: "
+    words += "; ".join(f"{label}: {min(found.values()):.2g}" for label, found in rows)
+    return Chart(path, words.replace("`", ""), rows, draw, (9, 1.6 + 0.27 * len(rows)))
+
+
+def legend(axes, mode, title, contenders):
+    """Write the title, and below it the contenders' names."""
+    handles = [
+        axes.plot([], [], **{**drawing.look(each, mode), "linestyle": "none"}, label=drawing.NAMES[each])[0]
+        for each in contenders
+    ]
+    axes.figure.legend(
+        handles=handles,
+        loc="outside upper left",
+        ncols=len(handles),
+        handletextpad=0.1,
+        columnspacing=1.5,
+        title=title,
+        title_fontproperties={"weight": "bold", "size": 11},
+        alignment="left",
+    )
+
+
+def front(cells):
+    """Return the chart of the first page."""
+    found = {(cell.table, cell.case): cell for cell in cells}
+    rows = [(label.replace("`", ""), found[table, case]) for label, table, case in FRONT if (table, case) in found]
+    title = "How much longer others take (two threads, AMD Zen 4)"
+    return ratios(CHARTS / "front.svg", title, [cell for _, cell in rows], [label for label, _ in rows])
+
+
+def roofline(path, unit, cells):
+    """Return bars of the part of the machine's limit that dmlcpu reaches."""
+    rows = [
+        (cell.case, cell.work[unit] / cell.median("dmlcpu") / cell.limit[unit])
+        for cell in cells
+        if cell.median("dmlcpu")
+    ]
+    what = {
+        "bytes": "of the bytes a second of np.max on as many threads",
+        "products": "of the multiply instruction's rate",
+    }
+
+    def draw(axes, mode):
+        places = range(len(rows) - 1, -1, -1)
+        axes.barh(
+            list(places), [part for _, part in rows], height=0.6, color=drawing.COLOURS["dmlcpu"][mode], alpha=0.6
+        )
+        for place, (_, part) in zip(places, rows, strict=True):
+            axes.annotate(
+                f"{part:.2f}", (part, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8
+            )
+        axes.axvline(1, color=drawing.INK[mode], linewidth=1, linestyle="--")
+        axes.set_yticks(list(places), [label for label, _ in rows])
+        axes.set_xlabel(f"dmlcpu: part {what[unit]}, measured in the same turns")
+        axes.set_title(f"Part of the machine's limit: {unit}", loc="left", fontweight="bold")
+
+    words = f"The part {what[unit]} that dmlcpu reaches: " + "; ".join(f"{case}: {part:.2f}" for case, part in rows)
+    return Chart(path, words, rows, draw, (9, 1.3 + 0.27 * len(rows)))
+
+
+def sweeps(folder, cells):
+    """Return the charts of time against a size."""
+    import re
+
+    charts = []
+    for key, (name, words, pattern) in SWEEPS.items():
+        points = []
+        for cell in cells:
+            if cell.table == key.split()[0] and (match := re.fullmatch(pattern, cell.case)):
+                medians = {each: cell.median(each) for each in ("dmlcpu", *PEERS) if cell.median(each)}
+                points.append([int(match[1]), medians])
+        if len(points) > 1:
+            charts.append(sweep(folder / f"{key.replace(' ', '_')}_{name}.svg", words, sorted(points)))
+    return charts
+
+
+def sweep(path, words, points):
+    """Return lines of each contender's time against a size."""
+    contenders = [each for each in ("dmlcpu", *PEERS) if any(each in medians for _, medians in points)]
+
+    def draw(axes, mode):
+        for each in contenders:
+            line = [(size, medians[each] * 1e3) for size, medians in points if each in medians]
+            axes.plot(*zip(*line, strict=True), **drawing.look(each, mode), markersize=5)
+            axes.annotate(
+                drawing.NAMES[each], line[-1], xytext=(6, 0), textcoords="offset points", va="center", fontsize=9
+            )
+        axes.set(xscale="log", yscale="log", xlabel=words, ylabel="milliseconds")
+        axes.grid()
+        axes.margins(x=0.15)
+
+    title = f"Milliseconds against {words}, of {', '.join(drawing.NAMES[each] for each in contenders)}"
+    return Chart(path, title, points, draw, (7, 4))

@@ -1,0 +1,226 @@
+"""Write the figures of the saved cells into the documentation, or check that it has them.
+
+A block of a text between these two lines is made of the data (in Markdown, HTML comments with the same words):
+
+    .. figures: NAME
+    .. figures: end
+
+selections.py says what a name stands for. Besides, each machine has a page of all its cells, and charts.
+"""
+
+import difflib
+import re
+import statistics
+import sys
+from pathlib import Path
+
+import cells
+import charts
+from selections import MACHINE, SELECTIONS, TITLES
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+BLOCKS = {
+    ".rst": re.compile(
+        r"(?ms)^(?P<open>\.\. figures: (?P<name>(?!end$)\S+)\n)(?P<text>.*?)^(?P<close>\.\. figures: end)$"
+    ),
+    ".md": re.compile(
+        r"(?ms)^(?P<open><!-- figures: (?P<name>\S+) -->\n)(?P<text>.*?)^(?P<close><!-- figures: end -->)$"
+    ),
+}
+PEERS = ("numpy", "onnxruntime", "torch")
+NAMES = {"numpy": "NumPy", "onnxruntime": "ONNX Runtime", "torch": "PyTorch", "torch on dmlcpu": "PyTorch on dmlcpu"}
+
+
+class UnknownFiguresError(ValueError):
+    """A text asks for figures that are not there."""
+
+
+def main(check=False):
+    """Write all figures, or report those that are not as in the data; return the exit code."""
+    data = cells.load()
+    wanted = {**texts(data), **pages(data)}
+    stale = {path: text for path, text in wanted.items() if not path.is_file() or path.read_text("utf-8") != text}
+    old_charts = [chart for chart in charts.of(data) if not chart.is_drawn()]
+    if check:
+        for path, text in stale.items():
+            print(difference(path, text))
+        for chart in old_charts:
+            print(f"{chart.path.relative_to(ROOT)} is not drawn from the data of today")
+        if stale or old_charts:
+            print("run: python asv_bench/compare.py --render")
+        return 1 if stale or old_charts else 0
+    for path, text in stale.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    for chart in old_charts:
+        chart.draw()
+    print(f"{len(stale)} texts and {len(old_charts)} charts written")
+    return 0
+
+
+def difference(path, text):
+    """Return the lines of a file that are not as in the data."""
+    before = path.read_text("utf-8").splitlines() if path.is_file() else []
+    name = path.relative_to(ROOT).as_posix()
+    return "\n".join(difflib.unified_diff(before, text.splitlines(), name, f"{name}, of the data", lineterm="", n=0))
+
+
+def texts(data):
+    """Return the texts with blocks of figures, as they should be."""
+    found = {}
+    for path in sorted([ROOT / "README.md", *DOCS.rglob("*.rst")]):
+        pattern, text = BLOCKS[path.suffix], path.read_text("utf-8")
+        if "_build" not in path.parts and pattern.search(text):
+            found[path] = pattern.sub(lambda match, path=path: block(match, path, data), text)
+    return found
+
+
+def block(match, path, data):
+    name = match["name"]
+    if name not in SELECTIONS:
+        raise UnknownFiguresError(f"{path.name}: no figures are named {name}; there are {', '.join(SELECTIONS)}")
+    of_machine = {(cell.table, cell.case, cell.regime): cell for cell in data if cell.machine["name"] == MACHINE}
+    table = selected(name, SELECTIONS[name], of_machine)
+    made = markdown(*table) if path.suffix == ".md" else restructured(*table)
+    space = "\n" if path.suffix == ".rst" else ""
+    return f"{match['open']}{space}{made}\n{space}{match['close']}"
+
+
+def selected(name, selection, of_machine):
+    """Return the title, the head and the rows of a selection."""
+    rows, used = [], []
+    for label, table, case in selection.rows:
+        cell = of_machine.get((table, case, selection.regime))
+        if cell is None:
+            raise UnknownFiguresError(f"figures {name}: no cell of {table}, {case}, {selection.regime} is saved")
+        used.append(cell)
+        rows.append([label, *figures(cell, selection)])
+    unit = "Microseconds" if selection.scale == 1e6 else "Milliseconds"
+    title = f"{unit} ({circumstances(used, selection.contenders)})"
+    head = [selection.head, *(NAMES.get(each, each) for each in selection.contenders)]
+    if selection.ratio:
+        head.append("times")
+    return title, head, rows
+
+
+def figures(cell, selection):
+    """Return the times of a row, and the ratio of two of them."""
+    times = [cell.median(contender) for contender in selection.contenders]
+    row = ["-" if each is None else number(each * selection.scale) for each in times]
+    if selection.ratio:
+        times = cell.ratio(*selection.ratio)
+        row.append("-" if times is None else ratio(times))
+    return row
+
+
+def circumstances(used, contenders):
+    """Return the machine, the versions and the days of some cells, in a few words."""
+    first = used[0]
+    packages = [name for name in PEERS if any(name in each for each in contenders)]
+    versions = [f"{NAMES[name]} {first.versions[name]}" for name in packages if name in first.versions]
+    days = sorted({cell.date for cell in used})
+    return "; ".join(
+        [
+            f"{first.machine['cpu']}, {first.threads} threads",
+            ", ".join(versions),
+            "medians of calls in turns",
+            days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}",
+        ]
+    )
+
+
+def number(value):
+    """Return a figure with three digits."""
+    return f"{float(f'{value:.3g}'):,.{max(0, 2 - exponent(value))}f}"
+
+
+def exponent(value):
+    return int(f"{value:e}".partition("e")[2])
+
+
+def ratio(value):
+    return number(value) if value < 10 else f"{value:.0f}"
+
+
+def restructured(title, head, rows):
+    """Return a list-table."""
+    lines = [f".. list-table:: {title}", "   :header-rows: 1", f"   :widths: {widths(head)}", ""]
+    for row in (head, *rows):
+        lines += [f"   {'  ' if i else '* '}- {cell}".rstrip() for i, cell in enumerate(row)]
+    return "\n".join(lines) + "\n"
+
+
+def widths(head):
+    return " ".join(["40", *(["15"] * (len(head) - 1))])
+
+
+def markdown(title, head, rows):
+    """Return a Markdown table, and its title below."""
+    lines = [f"| {' | '.join(row)} |".replace("``", "`") for row in (head, ["---"] * len(head), *rows)]
+    return "\n".join([*lines, "", f"{title}."]) + "\n"
+
+
+def pages(data):
+    """Return the page of each machine with all its cells."""
+    machines = sorted({cell.machine["name"] for cell in data})
+    return {
+        DOCS / "comparison" / f"{name}.rst": page([c for c in data if c.machine["name"] == name]) for name in machines
+    }
+
+
+def page(of_machine):
+    first = of_machine[0]
+    title = f"{first.machine['cpu']}, {first.machine['cores']} cores"
+    versions = ", ".join(f"{name} {version}" for name, version in first.versions.items())
+    features = ", ".join(first.machine["features"])
+    commits = ", ".join(sorted({cell.commit for cell in of_machine}))
+    lines = [
+        title,
+        "=" * len(title),
+        "",
+        f"Instruction sets: {features}. {first.machine['memory_gib']} GiB of memory. {versions}. Commits: {commits}.",
+        "",
+    ]
+    lines += charts.of_page(first.machine["name"], of_machine)
+    for table in sorted({cell.table for cell in of_machine}, key=list(TITLES).index):
+        lines += [TITLES[table], "-" * len(TITLES[table]), ""]
+        for regime in ("steady", "paused", "crowded", "busy"):
+            some = [cell for cell in of_machine if (cell.table, cell.regime) == (table, regime)]
+            lines += whole_table(regime, some) if some else []
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def whole_table(regime, some):
+    """Return a table of all cells of a table in a regime, and what is wrong or missing in it."""
+    names = [name for name in some[0].samples if any(name in cell.samples for cell in some)]
+    names += [name for cell in some for name in cell.samples if name not in names]
+    names = list(dict.fromkeys(names))
+    kind = "medians" if regime in ("steady", "paused") else "medians and 99th percentiles of calls"
+    title = f"{regime.capitalize()}: milliseconds, {kind}; in brackets: times as long as dmlcpu"
+    rows = [[cell.case, *(shown(cell, name) for name in names)] for cell in some]
+    faults = [f"{cell.case}: {name}: {fault}." for cell in some for name, fault in cell.wrong.items()]
+    text = restructured(title, ["case", *(NAMES.get(name, name) for name in names)], rows)
+    return [text, *(["Wrong results, which have no figure: " + " ".join(faults), ""] if faults else [])]
+
+
+def shown(cell, name):
+    """Return a contender's time, and how many times dmlcpu's it is; losses of dmlcpu are in bold."""
+    median = cell.median(name)
+    if median is None:
+        return "wrong" if name in cell.wrong else "-"
+    text = number(median * 1e3)
+    if cell.regime in ("crowded", "busy"):
+        text += f", {number(p99(cell.samples[name]) * 1e3)}"
+    times = None if name.startswith("dmlcpu") else cell.ratio(name)
+    if times is None:
+        return text
+    return f"{text} ({ratio(times)})" if times >= 1 else f"{text} **({ratio(times)})**"
+
+
+def p99(samples):
+    return statistics.quantiles(samples, n=100)[-1] if len(samples) > 1 else samples[0]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
