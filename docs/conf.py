@@ -13,7 +13,14 @@ author = "The dmlcpu developers"
 release = version = dmlcpu.__version__
 
 # No intersphinx: the site builds without a network.
-extensions = ["sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc", "from_the_package"]
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "numpydoc",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "from_the_package",
+]
 exclude_patterns = ["_build"]
 default_role = "py:obj"
 
@@ -25,6 +32,10 @@ autodoc_mock_imports = [name for name in ("dask", "onnx", "torch") if importlib.
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
+
+# What is copied can be pasted: without prompts, and without what was printed.
+copybutton_prompt_text = r">>> |\.\.\. |\$ |> "
+copybutton_prompt_is_regexp = True
 
 html_theme = "furo"
 html_title = f"dmlcpu {release}"

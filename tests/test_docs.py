@@ -5,9 +5,9 @@ import doctest
 import importlib
 import inspect
 import io
+import json
 import os
 import re
-import runpy
 import shlex
 import shutil
 import signal
@@ -15,10 +15,13 @@ import socket
 import subprocess
 import sys
 import tomllib
+from collections import Counter
+from itertools import chain
 from pathlib import Path
 
 import jinja2
 import pytest
+from docs_blocks import DOCS, IN_TEXT, ROOT, blocks_of, expanded, name_of, pages, sessions_of
 
 import dmlcpu
 from dmlcpu.batch import files
@@ -28,18 +31,15 @@ from dmlcpu.directml.feature_level import FOUR, Allowed, Support, types
 from dmlcpu.operators import OPERATORS
 from dmlcpu.runtime import threads
 
-ROOT = Path(__file__).parents[1]
-DOCS = ROOT / "docs"
 PACKAGE = Path(dmlcpu.__file__).parent
 README = ROOT / "README.md"
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
-# The extension that expands the pages' templates for Sphinx.
-IN_TEXT = runpy.run_path(str(DOCS / "_ext" / "operators_in_text.py"))
-expanded = IN_TEXT["expanded"]
-
 # Packages that a page's examples need besides the tests' own requirements.
 NEEDED = {
+    "coming_from_faiss.rst": "faiss",
+    "coming_from_onnxruntime.rst": "onnxruntime",
+    "coming_from_pytorch.rst": "torch",
     "other_arrays.rst": "torch",
     "pytorch.rst": "torch",
     "onnx.rst": "onnx",
@@ -50,20 +50,21 @@ NEEDED = {
 
 # Pages whose sessions are one story: a shell runs all their commands, in order and in one folder.
 STORIES = [DOCS / "batch.rst"]
+# Sessions that are not run, by their page and first word, and why.
+NOT_RUN = {
+    ("adding_an_instruction_set.rst", ".ci/arm64"): "needs an emulator and packages of another architecture",
+    ("adding_an_operator.rst", "git"): "test_adding_an_operator.py does it",
+    ("environment.rst", "NUMBA_CACHE_DIR=/var/cache/kernels"): "writes to a folder of the system",
+    ("mlp.rst", "python"): "test_examples.py does it",
+    ("quickstart.rst", "python"): "installs packages, as .ci/run does",
+}
+# Blocks of these languages are shown, not run: formulas and output, data, and a command of GNU parallel.
+SHOWN = {"json", "sh", "text"}
 HAS_SHELL = os.name == "posix" and all(map(shutil.which, ("bash", "make")))
 PORT = "8786"  # replaced by a free port
 
-FENCED = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 FEATURE_LEVELS = re.compile(r"^\.\. feature-levels:: (\w+)$", re.MULTILINE)
-CONSOLE = re.compile(r"^\.\. code-block:: console\n\n((?:   .*\n|\n)+)", re.MULTILINE)
-
-
-def pages():
-    return sorted(path for path in DOCS.rglob("*.rst") if "_build" not in path.parts)
-
-
-def name_of(path):
-    return path.relative_to(ROOT).as_posix()
 
 
 def modules_with_examples():
@@ -80,23 +81,13 @@ def public_functions():
                 yield f"{owner.__name__}.{name}", getattr(owner, name)
 
 
-def sessions():
-    """Yield the commands of console blocks with their output; commands without output are not run."""
-    for page in pages():
-        for command, output in sessions_of(page) if page not in STORIES else ():
-            if command.startswith("dmlcpu ") and output.strip():
-                yield command, output
+def is_run(session):
+    """Return whether a session is run by itself: it is not in a story, and its commands are dmlcpu's."""
+    return session.page not in STORIES and all(command.startswith("dmlcpu ") for command, _ in session.commands)
 
 
-def sessions_of(page):
-    """Yield the commands of a page's console blocks, each with its output."""
-    for block in CONSOLE.findall(page.read_text("utf-8")):
-        for session in re.split(r"^\$ ", inspect.cleandoc(block), flags=re.MULTILINE)[1:]:
-            command, _, output = session.partition("\n")
-            while output.startswith("> "):  # the shell asks for the rest of the command
-                more, _, output = output.removeprefix("> ").partition("\n")
-                command += f"\n{more}"
-            yield command, output
+def sessions_to_run():
+    return [session for page in pages() for session in sessions_of(page) if is_run(session)]
 
 
 @pytest.fixture(autouse=True)
@@ -114,8 +105,36 @@ def _in_a_folder_with_the_examples(tmp_path, monkeypatch):
 def test_examples_of_a_page(page):
     if page.name in NEEDED:
         pytest.importorskip(NEEDED[page.name])
-    failed, _ = doctest.testfile(str(page), module_relative=False, optionflags=FLAGS, encoding="utf-8")
+    failed, tried = doctest.testfile(str(page), module_relative=False, optionflags=FLAGS, encoding="utf-8")
     assert failed == 0
+    assert tried == sum(text.count(">>> ") for language, text in blocks_of(page) if language == "pycon")
+
+
+@pytest.mark.parametrize("page", pages(), ids=name_of)
+def test_every_block_of_a_page_is_run(page):
+    languages = Counter(language for language, _ in blocks_of(page))
+    examples = doctest.DocTestParser().get_examples(page.read_text("utf-8"))
+    assert bool(languages.pop("pycon", 0)) == bool(examples)
+    assert languages.pop("console", 0) == len(sessions_of(page))
+    assert languages.keys() <= SHOWN
+    if page not in STORIES:
+        for session in sessions_of(page):
+            assert is_run(session) or (page.name, session.commands[0][0].split()[0]) in NOT_RUN
+    for language, text in blocks_of(page):
+        assert language != "json" or json.loads(text)
+
+
+def test_every_page_for_those_who_come_from_elsewhere_has_examples():
+    coming = [page for page in pages() if page.name.startswith("coming_from_")]
+    assert len(coming) == 5
+    assert all(dict(blocks_of(page)).keys() == {"pycon"} for page in coming)
+
+
+def test_sessions_that_are_not_run_are_there():
+    found = {
+        (session.page.name, session.commands[0][0].split()[0]) for page in pages() for session in sessions_of(page)
+    }
+    assert NOT_RUN.keys() <= found
 
 
 @pytest.mark.parametrize("module", modules_with_examples())
@@ -139,20 +158,25 @@ def test_every_public_function_has_an_example(name):
     assert doctest.DocTestFinder(recurse=False).find(function)[0].examples
 
 
-def test_examples_of_the_readme():
-    text = "\n".join(FENCED.findall(README.read_text("utf-8")))
+def test_every_block_of_the_readme_is_run():
+    blocks = FENCED.findall(README.read_text("utf-8"))
+    assert {language for language, _ in blocks} == {"python", "sh"}  # test_readme.py is about the commands
+    python = [text for language, text in blocks if language == "python"]
     runner = doctest.DocTestRunner(optionflags=FLAGS)
-    failed, tried = runner.run(doctest.DocTestParser().get_doctest(text, {}, README.name, str(README), 0))
+    failed, tried = runner.run(doctest.DocTestParser().get_doctest("\n".join(python), {}, README.name, str(README), 0))
     assert failed == 0
-    assert tried > 0
+    assert tried == sum(text.count(">>> ") for text in python)
+    assert all(text.startswith(">>> ") for text in python)
 
 
-@pytest.mark.parametrize(("command", "output"), list(sessions()))
-def test_sessions_of_the_command_line(command, output):
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-        main(shlex.split(command)[1:])
-    assert doctest.OutputChecker().check_output(output, printed.getvalue(), FLAGS), printed.getvalue()
+@pytest.mark.parametrize("session", sessions_to_run(), ids=lambda session: session.commands[0][0])
+def test_sessions_of_the_command_line(session):
+    for command, output in session.commands:
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            main(shlex.split(command)[1:])
+        shown = output.strip()
+        assert not shown or doctest.OutputChecker().check_output(output, printed.getvalue(), FLAGS), printed.getvalue()
 
 
 @pytest.fixture
@@ -198,7 +222,7 @@ def shell(tmp_path):
 def test_sessions_of_a_story(page, shell):
     if page.name in NEEDED:
         pytest.importorskip(NEEDED[page.name])
-    for command, output in sessions_of(page):
+    for command, output in chain.from_iterable(session.commands for session in sessions_of(page)):
         printed = shell(command)
         assert doctest.OutputChecker().check_output(output, printed, FLAGS), f"$ {command}\n{printed}"
 
