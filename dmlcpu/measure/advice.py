@@ -7,10 +7,12 @@ from typing import NamedTuple
 
 from dmlcpu.config import cache_folder
 from dmlcpu.measure.limits import Limits
+from dmlcpu.measure.reached import Reached
 from dmlcpu.runtime import isa, quota, threads
 
 # N threads that multiply less than this many times N as fast as one share cores, or have neighbours.
 _SCALING = 0.6
+_POSSIBLE = 1.25  # of a limit: a cache may still have some of an operator's arrays
 
 
 class Conditions(NamedTuple):
@@ -55,9 +57,15 @@ def conditions() -> Conditions:
     )
 
 
-def advise(found: Conditions, limits: list[Limits], compiled: int, seconds: float) -> list[str]:
-    """Return the advice that applies; limits: of one thread and of all; compiled: kernels, in some seconds."""
-    return [*_of_threads(found), *_of_speedup(limits), *_of_instructions(found), *_of_cache(found, compiled, seconds)]
+def advise(found: Conditions, limits: list[Limits], reached: list[Reached], compiled: int) -> list[str]:
+    """Return the advice that applies; limits: of one thread and of all; compiled: how many of operators' kernels."""
+    return [
+        *_of_threads(found),
+        *_of_speedup(limits),
+        *_of_fractions(reached),
+        *_of_instructions(found),
+        *_of_cache(found, compiled),
+    ]
 
 
 def _of_threads(found: Conditions) -> Iterator[str]:
@@ -90,6 +98,12 @@ def _of_speedup(limits: list[Limits]) -> Iterator[str]:
         )
 
 
+def _of_fractions(reached: list[Reached]) -> Iterator[str]:
+    beyond = [each.operator for each in reached if (each.fraction or 0) > _POSSIBLE]
+    if beyond:
+        yield f"{', '.join(beyond)} went beyond the limit, so other processes disturbed its measurement: measure again."
+
+
 def _of_instructions(found: Conditions) -> Iterator[str]:
     if found.isa != found.detected:
         yield f"DMLCPU_ISA allows {found.isa}, the machine has {found.detected}: unset it."
@@ -98,7 +112,7 @@ def _of_instructions(found: Conditions) -> Iterator[str]:
         yield f"{' and '.join(numba)} may hide instructions that the processor has: unset, Numba finds them itself."
 
 
-def _of_cache(found: Conditions, compiled: int, seconds: float) -> Iterator[str]:
+def _of_cache(found: Conditions, compiled: int) -> Iterator[str]:
     if found.cache.startswith("none"):
         yield (
             "No folder for compiled kernels can be written to, so each process compiles them: "
@@ -106,7 +120,7 @@ def _of_cache(found: Conditions, compiled: int, seconds: float) -> Iterator[str]
         )
     elif compiled:
         yield (
-            f"{compiled} kernels were compiled in {seconds:.0f} s, because the cache did not have them: "
+            f"{compiled} kernels of operators had to be compiled, because the cache did not have them: "
             "run `dmlcpu warmup` once for all of them."
         )
 

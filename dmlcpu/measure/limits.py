@@ -46,6 +46,11 @@ class Limits(NamedTuple):
         found: float | None = getattr(self, name)
         return found
 
+    def best(self, other: "Limits") -> "Limits":
+        """Return the higher of each rate of two measurements."""
+        multiply = None if self.multiply is None or other.multiply is None else max(self.multiply, other.multiply)
+        return Limits(self.threads, max(self.read, other.read), max(self.copy, other.copy), multiply)
+
 
 def measure_limits(*threads: int, seconds: float = SECONDS, nbytes: int | None = None) -> list[Limits]:
     """Measure the limits of each of some numbers of threads.

@@ -66,13 +66,16 @@ def measure(
         return Measurement(found, [], [], 0, 0.0, [NO_COMPILATION])
     nbytes = nbytes or memory_to_use()
     with watch_compilations(before_compiling) as compilations:
-        limits = measure_limits(*sorted({1, found.threads}), seconds=seconds, nbytes=nbytes)
+        counts = sorted({1, found.threads})
+        before = measure_limits(*counts, seconds=seconds / 2, nbytes=nbytes)
+        own = compilations.count  # the kernels that measure, which `dmlcpu warmup` does not compile
         # Half of the memory: an operator may need a workspace.
-        reached = list(measure_operators(limits[-1], seconds, nbytes // 2))
-    compiled, compile_seconds = compilations.count, compilations.seconds
-    return Measurement(
-        found, limits, reached, compiled, compile_seconds, advise(found, limits, compiled, compile_seconds)
-    )
+        rates = measure_operators(seconds, nbytes // 2)
+        after = measure_limits(*counts, seconds=seconds / 2, nbytes=nbytes)
+    limits = [one.best(other) for one, other in zip(before, after, strict=True)]  # neighbours may disturb either
+    reached = [each.of(limits[-1]) for each in rates]
+    advice = advise(found, limits, reached, compilations.count - own)
+    return Measurement(found, limits, reached, compilations.count, compilations.seconds, advice)
 
 
 def as_data(found: Measurement) -> dict[str, Any]:
@@ -103,6 +106,8 @@ def as_text(found: Measurement) -> str:
         lines.append(
             f"  {reached.operator:{width}}  {part}{reached.limit}: {_rate(reached.rate, _UNITS[reached.limit])}"
         )
+    if found.compiled:
+        lines += ["compiled", f"  {found.compiled} kernels in {found.compile_seconds:.1f} s"]
     return "\n".join([*lines, *_advice(found)])
 
 

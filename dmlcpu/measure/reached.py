@@ -1,6 +1,5 @@
 """Which part of its limit each operator of the table reaches."""
 
-from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -20,24 +19,27 @@ class Reached(NamedTuple):
     rate : float
         What it did in a second: bytes, or products.
     fraction : float or None
-        The rate by the limit's; None if that is not known. Of bytes that were still in a cache it may be more than 1.
+        The rate by the limit's; None if that is not known. It may be more than 1 if bytes were still in a cache.
     """
 
     operator: str
     limit: str
     rate: float
-    fraction: float | None
+    fraction: float | None = None
+
+    def of(self, limits: Limits) -> "Reached":
+        """Return this with the fraction of the limit."""
+        limit = limits.rate(self.limit)
+        return self._replace(fraction=self.rate / limit if limit else None)
 
 
-def measure_operators(limits: Limits, seconds: float, nbytes: int) -> Iterator[Reached]:
-    """Measure each operator, for some seconds, on at most the threads in use and on about `nbytes` of arrays."""
-    for operator in OPERATORS.values():
-        yield _measure(operator, limits, seconds, nbytes)
+def measure_operators(seconds: float, nbytes: int) -> list[Reached]:
+    """Measure each operator for some seconds, on arrays of about `nbytes`; fractions are not known yet."""
+    return [_measure(operator, seconds, nbytes) for operator in OPERATORS.values()]
 
 
-def _measure(operator: Operator, limits: Limits, seconds: float, nbytes: int) -> Reached:
+def _measure(operator: Operator, seconds: float, nbytes: int) -> Reached:
     workload = operator.workload(nbytes)
     out = operator.function(**workload.arguments)  # written to again and again: the system would clear fresh memory
-    rate = workload.amount / fastest(partial(operator.function, **workload.arguments, out=out), seconds)
-    limit = limits.rate(workload.limit)
-    return Reached(operator.name, workload.limit, rate, rate / limit if limit else None)
+    call = partial(operator.function, **workload.arguments, out=out)
+    return Reached(operator.name, workload.limit, workload.amount / fastest(call, seconds))
