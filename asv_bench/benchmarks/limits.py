@@ -5,6 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from dmlcpu.kernels import registry
+from dmlcpu.kernels.measure.multiply import LINE, can_measure
+
 from . import THREADS
 
 BYTES = 1 << 27  # beyond the caches
@@ -23,7 +26,25 @@ class Reading:
         return list(self.pool.map(np.max, self.parts))
 
 
+class Multiplying:
+    """Multiply bytes in registers alone, by the instruction of the kernels in use."""
+
+    unit = "products"
+
+    def __init__(self):
+        self.kernel = registry.find("measure", "multiply").kernel
+        self.done = np.zeros(LINE * THREADS, np.int64)  # products, one line for each thread
+        self.turns = 1 << 18  # milliseconds
+        self()
+        self.amount = int(self.done[::LINE].sum())
+
+    def __call__(self):
+        return self.kernel(THREADS, self.turns, self.done)
+
+
 @functools.cache
 def of(unit):
-    """Return the limit of work of a unit, or None where it is not measured."""
-    return Reading() if unit == "bytes" else None
+    """Return the limit of work of a unit, or None where it cannot be measured."""
+    if unit == "bytes":
+        return Reading()
+    return Multiplying() if can_measure() else None

@@ -19,6 +19,7 @@ examples:
   dmlcpu run model.json -i 100 -v 1            time each dispatch 100 times
   dmlcpu warmup --ops top_k                    compile kernels before they are needed
   dmlcpu info --json                           versions, instruction sets, threads, kernels
+  dmlcpu info --measure                        how fast this machine is, and what would make it faster
 
 Exit codes: 0 done, 1 failed while running, 2 bad model, jobs or usage, 130 interrupted."""
 

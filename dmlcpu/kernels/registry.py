@@ -9,7 +9,7 @@ from typing import Any
 
 from dmlcpu.runtime.isa import Isa, allowed
 
-# The folder whose table has an operator's kernels; search is no operator, but has kernels, too.
+# The folder whose table has an operator's kernels; search and measure are no operators, but have kernels, too.
 FOLDERS = {
     "top_k": "top_k",
     "scatter_nd": "scatter_nd",
@@ -21,6 +21,7 @@ FOLDERS = {
     "dequantize_linear": "quantize_linear",
     "dynamic_quantize_linear": "quantize_linear",
     "search": "search",
+    "measure": "measure",
 }
 
 

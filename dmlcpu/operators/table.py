@@ -67,6 +67,18 @@ class Example(NamedTuple):
     kernel: str | None = None  # what it is an example of; None: the kernels that the plan chooses
 
 
+class Workload(NamedTuple):
+    """A call of middle size, and what it takes of the rate of the machine that bounds its speed.
+
+    That is "read" or "copy", and the amount is the bytes that must be moved if each is moved once; or "multiply", and
+    the amount is the products of bytes.
+    """
+
+    arguments: dict[str, Any]
+    limit: str
+    amount: int
+
+
 @dataclass(frozen=True, slots=True)
 class Operator:
     """An operator: what it is called, and where its parts are.
@@ -127,6 +139,11 @@ class Operator:
         For bfloat16 they are of float16, which NumPy has and the same kernels serve.
         """
         yield from self._module("examples").examples("float16" if dtype == "bfloat16" else dtype)
+
+    def workload(self, nbytes: int) -> Workload:
+        """Return a call of the typical type for `dmlcpu info --measure`; arrays take about `nbytes` or less."""
+        found: Workload = self._module("examples").workload(nbytes)
+        return found
 
     @property
     def typical(self) -> str:

@@ -11,6 +11,8 @@ from dmlcpu.directml.enums import TensorFlags
 from dmlcpu.directml.tensor import describe
 from dmlcpu.products.packing import pack_b
 
+SIZE = 512  # of square matrices
+
 
 def matrix(rows: int, dtype: str) -> Array:
     """Return a matrix of 64 columns."""
@@ -22,6 +24,12 @@ def calls(dtype: str, **more: Any) -> Iterator[dict[str, Any]]:
     b = matrix(64, "int8")
     yield {"a": matrix(16, dtype), "b": b, **more}
     yield {"a": matrix(96, dtype), "b": pack_b(b), **more}
+
+
+def square(**more: Any) -> dict[str, Any]:
+    """Return the arguments of a product of matrices of SIZE rows and columns, the right one packed."""
+    a, b = (np.random.default_rng(seed).integers(-100, 100, (SIZE, SIZE), np.int8) for seed in (0, 1))
+    return {"a": a, "b": pack_b(b), **more}
 
 
 def desc_example(

@@ -12,6 +12,11 @@ def numbers(dtype: str) -> Array:
     return (np.arange(ROWS * COLUMNS) * 37 % 101).astype(dtype).reshape(ROWS, COLUMNS)
 
 
+def large(nbytes: int) -> Array:
+    """Return float32 in rows of 1,024, which take 4/5 of the bytes: 8-bit integers of them take the rest."""
+    return np.random.default_rng(0).random((-(-nbytes // 5_120), 1_024), np.float32)
+
+
 def scales() -> Array:
     """Return a scale for each row."""
     return ((np.arange(ROWS) + 1) / 4).astype(np.float32).reshape(ROWS, 1)

@@ -1,8 +1,13 @@
 import json
+from collections.abc import Callable
 
+import pytest
 from cli_calls import Run
 
 import dmlcpu
+from dmlcpu.measure import Limits, Measurement, measurement
+from dmlcpu.measure.advice import conditions
+from dmlcpu.measure.reached import Reached
 
 
 def test_info_prints_its_sections(run: Run) -> None:
@@ -16,3 +21,29 @@ def test_info_prints_json_on_request(run: Run) -> None:
     code, out, err = run("info", "--json")
     assert (code, err) == (0, [])
     assert json.loads("\n".join(out))["versions"]["dmlcpu"] == dmlcpu.__version__
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> Measurement:
+    """Let the command find this at once, as if it had to compile before."""
+    found = Measurement(conditions(), [Limits(1, 2e9, 3e9, 4e9)], [Reached("top_k", "read", 1e9, 0.5)], 3, 9.0, [])
+
+    def measure(before_compiling: Callable[[], None]) -> Measurement:
+        before_compiling()
+        return found
+
+    monkeypatch.setattr(measurement, "measure", measure)
+    return found
+
+
+def test_info_measures_on_request(run: Run, measured: Measurement) -> None:
+    code, out, err = run("info", "--measure")
+    assert code == 0
+    assert out == measurement.as_text(measured).splitlines()
+    assert err == ["dmlcpu: kernels that the cache does not have are compiled first, which takes a minute or two"]
+
+
+def test_info_prints_measurements_as_json(run: Run, measured: Measurement) -> None:
+    code, out, _ = run("info", "--measure", "--json")
+    assert code == 0
+    assert json.loads("\n".join(out)) == measurement.as_data(measured)

@@ -31,7 +31,7 @@ def test_amx_kernel_is_right_under_emulation():
     }
     plugin = ["-p", "no:faulthandler", "-p", "emulated_amx", "-p", "no:xdist", "-p", "no:cacheprovider", "-s", "-q"]
     operators = ["quantized_matmul", "matmul_integer", "matmul_integer_to_float", "matmul_top_k"]
-    chosen = [*(f"operators/{name}" for name in operators), "kernels/gemm/test_amx.py"]
+    chosen = [*(f"operators/{name}" for name in operators), "kernels/gemm/test_amx.py", "kernels/measure"]
     command = [sys.executable, "-m", "pytest", *plugin, "-k", "amx or (matmul and not matmul_top_k)", *chosen]
     ran = subprocess.run(command, cwd=TESTS, env=environment, capture_output=True, text=True, timeout=500)
     assert ran.returncode == 0, ran.stdout + ran.stderr

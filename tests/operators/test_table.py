@@ -109,6 +109,21 @@ def test_examples_need_no_more_than_numpy(name):
 
 
 @pytest.mark.parametrize("name", OPERATORS)
+def test_a_workload_takes_what_it_says(name):
+    nbytes = 1 << 20
+    arguments, limit, amount = OPERATORS[name].workload(nbytes)
+    found = as_tuple(OPERATORS[name].function(**arguments))
+    if limit == "multiply":
+        rows, depth = arguments["a"].shape
+        assert amount == rows * depth * arguments["b"].shape[-1]
+        return
+    assert limit in ("read", "copy")
+    moved = sum(array.nbytes for array in (*arguments.values(), *found) if isinstance(array, np.ndarray))
+    assert 0.9 * moved < amount < 1.1 * moved
+    assert 0.9 * nbytes < moved < 1.2 * nbytes
+
+
+@pytest.mark.parametrize("name", OPERATORS)
 def test_every_operator_has_all_its_files(name):
     parts = ("__init__", "function", *(["descriptor"] if OPERATORS[name].descs else []), "blocks", "examples")
     files = [f"dmlcpu/operators/{name}/{part}.py" for part in parts]

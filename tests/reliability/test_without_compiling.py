@@ -325,6 +325,16 @@ def test_warmup_says_that_nothing_is_compiled() -> None:
     )
 
 
+def test_nothing_is_measured() -> None:
+    assert plain(command("info", "--measure")) == (
+        "nothing is measured\n"
+        "advice\n"
+        "  Compilation is switched off, so dmlcpu.reference computes all results, slowly: unset NUMBA_DISABLE_JIT.\n"
+    )
+    data = json.loads(plain(command("info", "--measure", "--json")))
+    assert (data["limits"], data["operators"], len(data["advice"])) == ([], [], 1)
+
+
 @pytest.mark.parametrize("way", [plain, compiled])
 def test_config_shows_whether_compilation_is_on(way) -> None:
     off = way is plain

@@ -13,8 +13,8 @@ from dmlcpu.operators.dequantize_linear.descriptor import (
     DequantizeOperatorDesc,
     ElementWiseDequantizeLinearOperatorDesc,
 )
-from dmlcpu.operators.table import Example
-from dmlcpu.quantizers.examples import numbers, of_all, scales, zero_points
+from dmlcpu.operators.table import Example, Workload
+from dmlcpu.quantizers.examples import large, numbers, of_all, scales, zero_points
 
 
 def examples(dtype: str) -> Iterator[Example]:
@@ -39,3 +39,9 @@ def desc_examples() -> Iterator[tuple[OperatorDesc, dict[str, Array]]]:
     of_rows: dict[str, Any] = {"quantization_tensors": (describe(scale), describe(zero))}
     desc = DequantizeOperatorDesc(**tensors, **of_rows, quantization_type=QuantizationType.SCALE_ZERO_POINT)
     yield desc, {"input_tensor": x, "quantization_tensors[0]": scale, "quantization_tensors[1]": zero}
+
+
+def workload(nbytes: int) -> Workload:
+    """Return the dequantization of bytes to float32."""
+    x = (large(nbytes) * 200 - 100).astype(np.int8)
+    return Workload({"x": x, "scale": 1 / 255, "zero_point": 3}, "copy", x.size + 4 * x.size)

@@ -8,8 +8,8 @@ from dmlcpu.common.arguments import Array
 from dmlcpu.directml.base import OperatorDesc
 from dmlcpu.directml.tensor import describe
 from dmlcpu.operators.dynamic_quantize_linear.descriptor import DynamicQuantizeLinearOperatorDesc
-from dmlcpu.operators.table import Example
-from dmlcpu.quantizers.examples import numbers
+from dmlcpu.operators.table import Example, Workload
+from dmlcpu.quantizers.examples import large, numbers
 
 
 def examples(dtype: str) -> Iterator[Example]:
@@ -27,3 +27,9 @@ def desc_examples() -> Iterator[tuple[OperatorDesc, dict[str, Array]]]:
         output_zero_point_tensor=describe(x[:1, :1].astype(np.uint8)),
     )
     yield desc, {"input_tensor": x}
+
+
+def workload(nbytes: int) -> Workload:
+    """Return the quantization of float32 to bytes, by a range that has to be found first."""
+    x = large(nbytes)
+    return Workload({"x": x}, "copy", x.nbytes + x.size)

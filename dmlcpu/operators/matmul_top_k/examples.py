@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from dmlcpu.operators.table import Example
-from dmlcpu.products.examples import calls, matrix
+from dmlcpu.operators.table import Example, Workload
+from dmlcpu.products.examples import SIZE, calls, matrix, square
 
 
 def examples(dtype: str) -> Iterator[Example]:
@@ -15,3 +15,8 @@ def examples(dtype: str) -> Iterator[Example]:
 def desc_examples() -> Iterator[tuple[object, dict[str, object]]]:
     """Yield nothing: DirectML has no such operator."""
     yield from ()
+
+
+def workload(_nbytes: int) -> Workload:
+    """Return a product of square matrices."""
+    return Workload(square(k=10), "multiply", SIZE**3)

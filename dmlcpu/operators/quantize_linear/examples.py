@@ -10,8 +10,8 @@ from dmlcpu.directml.base import OperatorDesc
 from dmlcpu.directml.enums import QuantizationType
 from dmlcpu.directml.tensor import describe
 from dmlcpu.operators.quantize_linear.descriptor import ElementWiseQuantizeLinearOperatorDesc, QuantizeOperatorDesc
-from dmlcpu.operators.table import Example
-from dmlcpu.quantizers.examples import numbers, of_all, scales, zero_points
+from dmlcpu.operators.table import Example, Workload
+from dmlcpu.quantizers.examples import large, numbers, of_all, scales, zero_points
 
 
 def examples(dtype: str) -> Iterator[Example]:
@@ -36,3 +36,9 @@ def desc_examples() -> Iterator[tuple[OperatorDesc, dict[str, Array]]]:
     of_rows: dict[str, Any] = {"quantization_tensors": (describe(scale), describe(zero))}
     desc = QuantizeOperatorDesc(**tensors, **of_rows, quantization_type=QuantizationType.SCALE_ZERO_POINT)
     yield desc, {"input_tensor": x, "quantization_tensors[0]": scale, "quantization_tensors[1]": zero}
+
+
+def workload(nbytes: int) -> Workload:
+    """Return the quantization of float32 to bytes."""
+    x = large(nbytes)
+    return Workload({"x": x, "scale": 1 / 255, "zero_point": 3}, "copy", x.nbytes + x.size)

@@ -7,8 +7,8 @@ import numpy as np
 from dmlcpu.common.arguments import Array
 from dmlcpu.directml.base import OperatorDesc
 from dmlcpu.operators.quantized_matmul.descriptor import QuantizedLinearMatrixMultiplyOperatorDesc
-from dmlcpu.operators.table import Example
-from dmlcpu.products.examples import calls, desc_example
+from dmlcpu.operators.table import Example, Workload
+from dmlcpu.products.examples import SIZE, calls, desc_example, square
 
 _PARAMETERS = {
     "a_scale": 0.5,
@@ -31,3 +31,8 @@ def examples(dtype: str) -> Iterator[Example]:
 def desc_examples() -> Iterator[tuple[OperatorDesc, dict[str, Array]]]:
     """Yield the plain call as a desc."""
     yield desc_example(QuantizedLinearMatrixMultiplyOperatorDesc, _PARAMETERS, np.dtype(np.int8))
+
+
+def workload(_nbytes: int) -> Workload:
+    """Return a product of square matrices."""
+    return Workload(square(**{**_PARAMETERS, "y_scale": 4_000.0}), "multiply", SIZE**3)

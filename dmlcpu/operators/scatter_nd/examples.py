@@ -10,7 +10,7 @@ from dmlcpu.directml.base import OperatorDesc
 from dmlcpu.directml.tensor import describe
 from dmlcpu.kernels import registry
 from dmlcpu.operators.scatter_nd.descriptor import ScatterNDOperatorDesc
-from dmlcpu.operators.table import Example
+from dmlcpu.operators.table import Example, Workload
 
 
 def examples(dtype: str) -> Iterator[Example]:
@@ -38,6 +38,15 @@ def desc_examples() -> Iterator[tuple[OperatorDesc, dict[str, Array]]]:
         **tensors, output_tensor=tensors["input_tensor"], input_dimension_count=1, indices_dimension_count=2
     )
     yield desc, {name: np.ascontiguousarray(array) for name, array in inputs.items()}
+
+
+def workload(nbytes: int) -> Workload:
+    """Return the replacement of a sixteenth of the rows of a table, in a copy of it."""
+    x = np.ones((-(-nbytes // 4_096), 512), np.float32)  # half of the bytes; the result takes as many
+    rows = np.random.default_rng(0).permutation(len(x))[: -(-len(x) // 16)]
+    updates = np.zeros((len(rows), 512), np.float32)
+    # The table is read and written, and so are the rows; indices are few.
+    return Workload({"x": x, "indices": rows[:, None], "updates": updates}, "copy", 2 * (x.nbytes + updates.nbytes))
 
 
 def _arguments(dtype: str) -> dict[str, Any]:

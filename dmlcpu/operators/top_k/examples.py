@@ -12,7 +12,7 @@ from dmlcpu.directml.tensor import describe
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.top_k.strided_tournament import COLUMNS
 from dmlcpu.kernels.top_k.work import Problem
-from dmlcpu.operators.table import Example
+from dmlcpu.operators.table import Example, Workload
 from dmlcpu.operators.top_k.descriptor import TopK1OperatorDesc, TopKOperatorDesc
 from dmlcpu.operators.top_k.search import Search
 from dmlcpu.runtime.compilation import can_compile
@@ -49,6 +49,12 @@ def desc_examples() -> Iterator[tuple[OperatorDesc, dict[str, Array]]]:
     }
     yield TopKOperatorDesc(**fields), {"input_tensor": x}
     yield TopK1OperatorDesc(**fields, axis_direction=AxisDirection.DECREASING), {"input_tensor": x}
+
+
+def workload(nbytes: int) -> Workload:
+    """Return the selection of 10 of each 10,000 numbers."""
+    x = np.random.default_rng(0).random((-(-nbytes // 40_000), 10_000), np.float32)
+    return Workload({"x": x, "k": 10}, "read", x.nbytes)
 
 
 def _numbers(shape: tuple[int, int], dtype: str) -> Array:

@@ -11,11 +11,11 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from dmlcpu.kernels.gemm.microkernels import microkernel as vectors
-from dmlcpu.kernels.gemm.microkernels.microkernel import NR, PREFETCH, ROW_STEP, Operands, make_tile_operation
+from dmlcpu.kernels.gemm.microkernels.microkernel import NR, PREFETCH, ROW_STEP, TALLEST, Operands, make_tile_operation
 from dmlcpu.kernels.gemm.microkernels.vectors import BYTE
 from dmlcpu.kernels.gemm.microkernels.x86 import AVX512VNNI
 from dmlcpu.runtime import isa
-from dmlcpu.runtime.intrinsics import emit_prefetch, emitted
+from dmlcpu.runtime.intrinsics import emit_prefetch, emitted, short_loop
 from dmlcpu.runtime.records import CACHE_LINE
 
 TILE_ROWS, TILE_WORDS = 16, 16  # of a register
@@ -44,6 +44,16 @@ def release_tiles(builder):
     """Release the tile registers, so that the system need not save them for this thread."""
     isa.require(isa.Isa.AMX)
     _call(builder, "tilerelease")
+
+
+@emitted
+def multiply_tiles(builder, turns):
+    """Multiply the tiles that are in the registers once into each of the accumulators, for some turns."""
+    isa.require(isa.Isa.AMX)
+    with short_loop(builder, turns):
+        for half in range(TALLEST // TILE_ROWS):
+            for side in _SIDES:
+                _multiply(builder, half, side)
 
 
 def make_tile_dot(rows: int) -> Any:
@@ -80,8 +90,11 @@ def _emit_step(builder: Any, rows: int, x: Operands, group: Any) -> None:
             if half == 0:
                 rhs = builder.gep(panel, [number(side * TILE_WORDS)])
                 _move(builder, "tileloadd64", _RHS + side, rhs, number(NR))
-            registers = (_acc_register(half, side), _LHS + half, _RHS + side)
-            _call(builder, "tdpbusd", *map(BYTE, registers))
+            _multiply(builder, half, side)
+
+
+def _multiply(builder: Any, half: int, side: int) -> None:
+    _call(builder, "tdpbusd", *map(BYTE, (_acc_register(half, side), _LHS + half, _RHS + side)))
 
 
 def _acc_register(half: int, side: int) -> int:

@@ -1,0 +1,1 @@
+"""Kernels that measure the machine: how fast it reads, copies and multiplies."""

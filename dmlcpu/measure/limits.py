@@ -1,0 +1,118 @@
+"""The rates that bound kernels: those at which threads read, copy, and multiply bytes."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from dmlcpu.common.arguments import Array
+from dmlcpu.kernels import registry
+from dmlcpu.kernels.measure.memory import BLOCK
+from dmlcpu.kernels.measure.multiply import LINE, can_measure
+from dmlcpu.runtime.memory import aligned_empty
+from dmlcpu.runtime.quota import memory_limit
+
+SECONDS = 0.1  # of calls for each rate
+# More than the caches of most processors; less if the machine has little memory.
+_MOST_BYTES, _PART_OF_MEMORY = 128 << 20, 16
+_TRIAL = 1 << 12  # turns of the multiply kernel, to see how long one takes
+_CALL = 4e-3  # seconds of its calls then: much more than a launch takes
+
+
+class Limits(NamedTuple):
+    """What a number of threads can do at most.
+
+    Attributes
+    ----------
+    threads : int
+        The number of threads.
+    read : float
+        Bytes that they read in a second, of memory larger than the caches.
+    copy : float
+        Bytes that they move in a second while they copy: those that are read and those that are written.
+    multiply : float or None
+        Products of bytes in a second, by the instruction of the kernels in use; None where it cannot be measured.
+    """
+
+    threads: int
+    read: float
+    copy: float
+    multiply: float | None
+
+    def rate(self, name: str) -> float | None:
+        """Return one of the rates."""
+        found: float | None = getattr(self, name)
+        return found
+
+    def best(self, other: "Limits") -> "Limits":
+        """Return the higher of each rate of two measurements."""
+        multiply = None if self.multiply is None or other.multiply is None else max(self.multiply, other.multiply)
+        return Limits(self.threads, max(self.read, other.read), max(self.copy, other.copy), multiply)
+
+
+def measure_limits(*threads: int, seconds: float = SECONDS, nbytes: int | None = None) -> list[Limits]:
+    """Measure the limits of each of some numbers of threads.
+
+    Parameters
+    ----------
+    *threads : int
+        The numbers of threads; more than the process may use take turns.
+    seconds : float, default: 0.1
+        The time for each of the three rates. The fastest call counts.
+    nbytes : int, optional
+        The memory to read and to copy within. By default 128 MiB, or a sixteenth of the machine's memory if that is
+        less.
+
+    Returns
+    -------
+    list of Limits
+        Those of each number, in the same order.
+
+    Raises
+    ------
+    RuntimeError
+        If compilation is switched off: then no kernel can run.
+    """
+    memory = aligned_empty(max(1, (nbytes or memory_to_use()) // (16 * BLOCK)) * 2 * BLOCK, np.int64)
+    memory[...] = 1
+    return [_limits(each, memory, seconds) for each in threads]
+
+
+def memory_to_use() -> int:
+    """Return how many bytes to measure with."""
+    return min(_MOST_BYTES, memory_limit() // _PART_OF_MEMORY)
+
+
+def fastest(call: Callable[[], object], seconds: float) -> float:
+    """Return the time of the fastest of the calls within some seconds, after one that may compile."""
+    call()
+    best, end = float("inf"), time.perf_counter() + seconds
+    while True:
+        begin = time.perf_counter()
+        call()
+        now = time.perf_counter()
+        best = min(best, now - begin)
+        if now >= end:
+            return best
+
+
+def _limits(threads: int, memory: Array, seconds: float) -> Limits:
+    source, target = np.split(memory, 2)
+    found = np.zeros(LINE * threads, np.int64)
+    read, copy = (registry.find("measure", stage).kernel for stage in ("read", "copy"))
+    return Limits(
+        threads,
+        read=memory.nbytes / fastest(partial(read, threads, memory, found), seconds),
+        copy=memory.nbytes / fastest(partial(copy, threads, source, target), seconds),
+        multiply=_multiply_rate(threads, seconds) if can_measure() else None,
+    )
+
+
+def _multiply_rate(threads: int, seconds: float) -> float:
+    done = np.zeros(LINE * threads, np.int64)
+    call = partial(registry.find("measure", "multiply").kernel, threads)
+    turns = int(_TRIAL * _CALL / fastest(partial(call, _TRIAL, done), 0)) + 1
+    taken = fastest(partial(call, turns, done), seconds)
+    return int(done[::LINE].sum()) / taken

@@ -1,0 +1,119 @@
+"""All that ``dmlcpu info --measure`` finds, as data and as text."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dmlcpu.measure.advice import NO_COMPILATION, Conditions, advise, conditions
+from dmlcpu.measure.limits import SECONDS, Limits, measure_limits, memory_to_use
+from dmlcpu.measure.reached import Reached, measure_operators
+from dmlcpu.runtime.compilation import can_compile, watch_compilations
+
+_UNITS = {"read": "GB/s", "copy": "GB/s", "multiply": "products/ns"}
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """The machine's limits, what operators reach of them, and what would make them faster.
+
+    Attributes
+    ----------
+    conditions : Conditions
+        What was measured on.
+    limits : list of Limits
+        Those of one thread, and of all in use if they are several.
+    operators : list of Reached
+        What each operator reaches, on the threads in use.
+    compiled : int
+        How many kernels had to be compiled.
+    compile_seconds : float
+        How long that took; nothing that was measured includes it.
+    advice : list of str
+        What applies; nothing if nothing does.
+    """
+
+    conditions: Conditions
+    limits: list[Limits]
+    operators: list[Reached]
+    compiled: int
+    compile_seconds: float
+    advice: list[str]
+
+
+def measure(
+    before_compiling: Callable[[], None] = lambda: None, *, seconds: float = SECONDS, nbytes: int | None = None
+) -> Measurement:
+    """Measure limits and operators.
+
+    Where compilation is switched off, nothing is measured, and the advice says so.
+
+    Parameters
+    ----------
+    before_compiling : callable, optional
+        Called once, before the first kernel is compiled that the cache does not have.
+    seconds : float, default: 0.1
+        The time for each rate and for each operator.
+    nbytes : int, optional
+        The memory for arrays. By default 128 MiB, or a sixteenth of the machine's memory if that is less.
+
+    Returns
+    -------
+    Measurement
+        All that was found.
+    """
+    found = conditions()
+    if not can_compile():
+        return Measurement(found, [], [], 0, 0.0, [NO_COMPILATION])
+    nbytes = nbytes or memory_to_use()
+    with watch_compilations(before_compiling) as compilations:
+        counts = sorted({1, found.threads})
+        before = measure_limits(*counts, seconds=seconds / 2, nbytes=nbytes)
+        own = compilations.count  # the kernels that measure, which `dmlcpu warmup` does not compile
+        # Half of the memory: an operator may need a workspace.
+        rates = measure_operators(seconds, nbytes // 2)
+        after = measure_limits(*counts, seconds=seconds / 2, nbytes=nbytes)
+    limits = [one.best(other) for one, other in zip(before, after, strict=True)]  # neighbours may disturb either
+    reached = [each.of(limits[-1]) for each in rates]
+    advice = advise(found, limits, reached, compilations.count - own)
+    return Measurement(found, limits, reached, compilations.count, compilations.seconds, advice)
+
+
+def as_data(found: Measurement) -> dict[str, Any]:
+    """Return a measurement as JSON can hold it; rates are by the second."""
+    return {
+        "conditions": found.conditions._asdict(),
+        "limits": [each._asdict() for each in found.limits],
+        "operators": [each._asdict() for each in found.operators],
+        "compiled": {"kernels": found.compiled, "seconds": found.compile_seconds},
+        "advice": found.advice,
+    }
+
+
+def as_text(found: Measurement) -> str:
+    """Write a measurement for reading."""
+    if not found.limits:
+        return "\n".join(["nothing is measured", *_advice(found)])
+    lines = [f"limits ({found.conditions.isa})"]
+    for name, unit in _UNITS.items():
+        rates = [
+            f"{_rate(each.rate(name), unit)} on {each.threads} thread{'s'[: each.threads > 1]}" for each in found.limits
+        ]
+        lines.append(f"  {name:8}  {', '.join(rates)}")
+    lines.append("operators")
+    width = max(len(each.operator) for each in found.operators)
+    for reached in found.operators:
+        part = "" if reached.fraction is None else f"{reached.fraction:4.0%} of "
+        lines.append(
+            f"  {reached.operator:{width}}  {part}{reached.limit}: {_rate(reached.rate, _UNITS[reached.limit])}"
+        )
+    if found.compiled:
+        lines += ["compiled", f"  {found.compiled} kernels in {found.compile_seconds:.1f} s"]
+    return "\n".join([*lines, *_advice(found)])
+
+
+def _rate(rate: float | None, unit: str) -> str:
+    return "not measured: only on x86-64 and ARM" if rate is None else f"{rate / 1e9:.1f} {unit}"
+
+
+def _advice(found: Measurement) -> list[str]:
+    return ["advice", *(f"  {each}" for each in found.advice or ["none: nothing is off"])]
