@@ -1,13 +1,10 @@
 """The charts of the comparison, drawn from saved cells."""
 
-import hashlib
-import json
-from collections.abc import Callable
-from dataclasses import dataclass
+import re
 from pathlib import Path
-from typing import Any
 
 import drawing
+from drawing import Chart
 from selections import FRONT, MACHINE, TITLES
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -18,34 +15,6 @@ SWEEPS = {  # table: what varies, and the sizes by which its cases are told apar
     "top_k_sizes k": ("k", "k of each of 100 rows of 10,000", r"100x10000 k (\d+) float32"),
     "quantized_matmul_sizes": ("m", "rows of A, times 1,024 x 1,024, packed", r"(\d+)x1024x1024 .*"),
 }
-
-
-_CODE = "".join(Path(file).read_text("utf-8") for file in (__file__, drawing.__file__))
-
-
-@dataclass
-class Chart:
-    """A chart, and what it is made of."""
-
-    path: Path
-    words: str  # what it shows, for those who do not see it
-    made_of: Any  # its data, as JSON could hold them
-    draw_on: Callable
-    size: tuple[float, float]
-
-    @property
-    def digest(self):
-        """What the chart is made of: its data, and the code that draws it."""
-        text = json.dumps([self.words, self.made_of, self.size, _CODE], sort_keys=True)
-        return f"made of {hashlib.sha256(text.encode()).hexdigest()[:16]}"
-
-    def is_drawn(self):
-        """Whether both files are there, of these data."""
-        files = (self.path, drawing.dark(self.path))
-        return all(file.is_file() and self.digest in file.read_text("utf-8") for file in files)
-
-    def draw(self):
-        drawing.save(self.draw_on, self.path, self.digest, self.size)
 
 
 def of(data):
@@ -109,7 +78,7 @@ def ratios(path, title, cells, labels=None):
                 )
         axes.axvline(1, color=drawing.COLOURS["dmlcpu"][mode], linewidth=1.5)
         axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        drawing.plain_ticks(axes.xaxis)
         axes.set_yticks(list(places), [label for label, _ in rows])
         axes.set_xlim(min(0.5, 0.8 * min(min(found.values()) for _, found in rows)), None)
         axes.set_xlabel(
@@ -145,7 +114,7 @@ def legend(axes, mode, title, contenders):
 def front(cells):
     """Return the chart of the first page."""
     found = {(cell.table, cell.case): cell for cell in cells}
-    rows = [(label.replace("`", ""), found[table, case]) for label, table, case in FRONT if (table, case) in found]
+    rows = [(row.label.replace("`", ""), found[row.table, row.case]) for row in FRONT if (row.table, row.case) in found]
     title = "How much longer others take (two threads, AMD Zen 4)"
     return ratios(CHARTS / "front.svg", title, [cell for _, cell in rows], [label for label, _ in rows])
 
@@ -182,8 +151,6 @@ def roofline(path, unit, cells):
 
 def sweeps(folder, cells):
     """Return the charts of time against a size."""
-    import re
-
     charts = []
     for key, (name, words, pattern) in SWEEPS.items():
         points = []
@@ -208,6 +175,7 @@ def sweep(path, words, points):
                 drawing.NAMES[each], line[-1], xytext=(6, 0), textcoords="offset points", va="center", fontsize=9
             )
         axes.set(xscale="log", yscale="log", xlabel=words, ylabel="milliseconds")
+        drawing.plain_ticks(axes.yaxis)
         axes.grid()
         axes.margins(x=0.15)
 

@@ -3,11 +3,19 @@ rounding. Contenders are told apart by marks and hatches, too. Text stays text.
 """
 
 import contextlib
+import hashlib
+import inspect
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 
 mpl.use("svg")
 import matplotlib.pyplot as plt
+from matplotlib.ticker import LogLocator, NullFormatter
 
 INK = {"light": "#1f2328", "dark": "#e6edf3"}
 PALE = {"light": "#8b949e", "dark": "#7d8590"}
@@ -59,16 +67,46 @@ def styled(mode):
         yield
 
 
-def save(draw, path, digest, size):
-    """Draw a chart in both modes: to path, and to the same name with -dark. `draw` gets axes and a mode."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    for mode, file in (("light", path), ("dark", dark(path))):
-        with styled(mode):
-            figure, axes = plt.subplots(figsize=size, layout="constrained")
-            draw(axes, mode)
-            metadata = {"Date": None, "Creator": None, "Description": digest}
-            figure.savefig(file, format="svg", transparent=True, metadata=metadata)
-            plt.close(figure)
+@dataclass
+class Chart:
+    """A chart, and what it is made of. `draw_on` gets its axes (an array of them, if it has several) and a mode."""
+
+    path: Path  # of the light one; the dark one is beside it
+    words: str  # what it shows, for those who do not see it
+    made_of: Any  # its data, as JSON can hold them
+    draw_on: Callable[[Any, str], None]
+    size: tuple[float, float]
+    panels: tuple[int, int] = (1, 1)
+
+    @property
+    def digest(self):
+        """What the chart is made of: its data, and the code that draws it."""
+        code = [Path(inspect.getfile(each)).read_text("utf-8") for each in (Chart, self.draw_on)]
+        text = json.dumps([self.words, self.made_of, self.size, code], sort_keys=True)
+        return f"made of {hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+    def is_drawn(self):
+        """Whether both files are there, of these data."""
+        files = (self.path, dark(self.path))
+        return all(file.is_file() and self.digest in file.read_text("utf-8") for file in files)
+
+    def draw(self):
+        """Write both files."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        for mode, file in (("light", self.path), ("dark", dark(self.path))):
+            with styled(mode):
+                figure, axes = plt.subplots(*self.panels, figsize=self.size, layout="constrained")
+                self.draw_on(axes, mode)
+                metadata = {"Date": None, "Creator": None, "Description": self.digest}
+                figure.savefig(file, format="svg", transparent=True, metadata=metadata)
+                plt.close(figure)
+
+
+def plain_ticks(axis):
+    """Let a logarithmic axis have plain numbers: 1, 2, 5, 10."""
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(lambda value, _: f"{value:g}")
+    axis.set_minor_formatter(NullFormatter())
 
 
 def dark(path):

@@ -11,8 +11,10 @@ import argparse
 import statistics
 import time
 
+import saving
 from benchmarks import conditions, search
 
+LONGEST = 3  # seconds of a call: contenders that take longer are left out
 _TURN = 0.03  # seconds of calls in a turn, at least
 
 
@@ -40,16 +42,20 @@ def contenders(vectors, names):
 
 
 def row(searches, queries, k, turns):
-    """Return the median of each contender's turns."""
-    calls = {name: (lambda each=each: each(queries, k)) for name, each in searches.items()}
+    """Return the samples of each contender, in milliseconds, and why others have none."""
+    calls, refused = {}, {}
+    for name, each in searches.items():
+        start = time.perf_counter()
+        each(queries, k)
+        if time.perf_counter() - start < LONGEST:
+            calls[name] = lambda each=each: each(queries, k)
+        else:
+            refused[name] = f"takes more than {LONGEST} seconds"
     times = {name: [] for name in calls}
-    for turn in range(turns + 1):
+    for _ in range(turns):
         for name, call in calls.items():
-            if turn:
-                times[name].append(measure(call))
-            else:
-                call()
-    return {name: statistics.median(each) for name, each in times.items()}
+            times[name].append(measure(call))
+    return times, refused
 
 
 def main(arguments=None):
@@ -59,17 +65,24 @@ def main(arguments=None):
     parser.add_argument("--only", nargs="+", default=list(search.CONTENDERS), metavar="NAME")
     parser.add_argument("--turns", type=int, default=5, metavar="N", help="default: %(default)s")
     parser.add_argument("--scale", type=int, default=1, metavar="N", help="divide the number of vectors by N")
+    parser.add_argument("--save", action="store_true", help="write the samples to asv_bench/comparisons")
     args = parser.parse_args(arguments)
     for name in args.vectors:
         count, depth, k = search.SIZES[name]
         vectors, queries = search.data(count // args.scale, depth)
         searches = contenders(vectors, args.only)
         for rows in args.queries:
-            found = row(searches, queries[:rows], k, args.turns)
-            ours = found.pop("dmlcpu")
-            others = ", ".join(f"{who} {ms:.3g}" for who, ms in found.items())
-            ratio = f"; best / dmlcpu {min(found.values()) / ours:.2f}" if found else ""
+            times, refused = row(searches, queries[:rows], k, args.turns)
+            medians = {who: statistics.median(each) for who, each in times.items()}
+            ours = medians.pop("dmlcpu")
+            others = ", ".join(f"{who} {ms:.3g}" for who, ms in medians.items())
+            ratio = f"; best / dmlcpu {min(medians.values()) / ours:.2f}" if medians else ""
             print(f"{name}, {rows} queries: dmlcpu {ours:.3g}, {others}{ratio}", flush=True)
+            if args.save:
+                samples = {who: [ms / 1000 for ms in each] for who, each in times.items()}
+                cell = saving.cell("search", f"{name}, {rows} queries", samples, args.turns)
+                cell.refused = refused
+                cell.save()
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import cells
 import charts
-from selections import MACHINE, SELECTIONS, TITLES
+from selections import MACHINE, SELECTIONS, TITLES, Row
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -28,8 +28,19 @@ BLOCKS = {
         r"(?ms)^(?P<open><!-- figures: (?P<name>\S+) -->\n)(?P<text>.*?)^(?P<close><!-- figures: end -->)$"
     ),
 }
-PEERS = ("numpy", "onnxruntime", "torch")
-NAMES = {"numpy": "NumPy", "onnxruntime": "ONNX Runtime", "torch": "PyTorch", "torch on dmlcpu": "PyTorch on dmlcpu"}
+NAMES = {
+    "dask topk": "Dask topk",
+    "dask topk and argtopk": "Dask topk and argtopk",
+    "dmlcpu out": "dmlcpu with out",
+    "faiss flat": "FAISS flat",
+    "faiss sq8": "FAISS 8 bits",
+    "numkong": "NumKong",
+    "numpy": "NumPy",
+    "onnxruntime": "ONNX Runtime",
+    "reference": "reference evaluator",
+    "torch": "PyTorch",
+    "torch on dmlcpu": "PyTorch on dmlcpu",
+}
 
 
 class UnknownFiguresError(ValueError):
@@ -80,54 +91,57 @@ def block(match, path, data):
     name = match["name"]
     if name not in SELECTIONS:
         raise UnknownFiguresError(f"{path.name}: no figures are named {name}; there are {', '.join(SELECTIONS)}")
-    of_machine = {(cell.table, cell.case, cell.regime): cell for cell in data if cell.machine["name"] == MACHINE}
+    of_machine = [cell for cell in data if cell.machine["name"] == MACHINE and cell.regime == "steady"]
     table = selected(name, SELECTIONS[name], of_machine)
     made = markdown(*table) if path.suffix == ".md" else restructured(*table)
     space = "\n" if path.suffix == ".rst" else ""
-    return f"{match['open']}{space}{made}\n{space}{match['close']}"
+    return f"{match['open']}{space}{made}{space}{match['close']}"
 
 
 def selected(name, selection, of_machine):
     """Return the title, the head and the rows of a selection."""
-    rows, used = [], []
-    for label, table, case in selection.rows:
-        cell = of_machine.get((table, case, selection.regime))
-        if cell is None:
-            raise UnknownFiguresError(f"figures {name}: no cell of {table}, {case}, {selection.regime} is saved")
-        used.append(cell)
-        rows.append([label, *figures(cell, selection)])
-    unit = "Microseconds" if selection.scale == 1e6 else "Milliseconds"
-    title = f"{unit} ({circumstances(used, selection.contenders)})"
-    head = [selection.head, *(NAMES.get(each, each) for each in selection.contenders)]
-    if selection.ratio:
-        head.append("times")
-    return title, head, rows
+    if isinstance(selection.rows, str):
+        wanted = [Row(cell.case, cell.table, cell.case) for cell in of_machine if cell.table == selection.rows]
+    else:
+        wanted = selection.rows
+    found = {(cell.table, cell.case): cell for cell in of_machine}
+    if missing := [row for row in wanted if (row.table, row.case) not in found] or not wanted:
+        raise UnknownFiguresError(f"figures {name}: these cells are not saved: {missing}")
+    used = [found[row.table, row.case] for row in wanted]
+    rows = [[row.label, *figures(cell, selection)] for row, cell in zip(wanted, used, strict=True)]
+    unit = "microseconds" if selection.microseconds else "milliseconds"
+    names = [named(each, used[0]) for each in selection.times]
+    head = [selection.head, *(f"{each}, {unit}" for each in names)]
+    head += [f"{named(each, used[0])} / {named(selection.times[-1], used[0])}" for each in selection.ratios]
+    return circumstances(used), head, rows
 
 
 def figures(cell, selection):
-    """Return the times of a row, and the ratio of two of them."""
-    times = [cell.median(contender) for contender in selection.contenders]
-    row = ["-" if each is None else number(each * selection.scale) for each in times]
-    if selection.ratio:
-        times = cell.ratio(*selection.ratio)
-        row.append("-" if times is None else ratio(times))
-    return row
+    """Return the times of a row, and the ratios."""
+    scale = (1e6 if selection.microseconds else 1e3) / selection.per
+    times = [cell.median(contender) for contender in selection.times]
+    ratios = [cell.ratio(contender, selection.times[-1]) for contender in selection.ratios]
+    row = ["-" if each is None else number(each * scale) for each in times]
+    return [*row, *("-" if each is None else ratio(each) for each in ratios)]
 
 
-def circumstances(used, contenders):
-    """Return the machine, the versions and the days of some cells, in a few words."""
-    first = used[0]
-    packages = [name for name in PEERS if any(name in each for each in contenders)]
-    versions = [f"{NAMES[name]} {first.versions[name]}" for name in packages if name in first.versions]
-    days = sorted({cell.date for cell in used})
-    return "; ".join(
-        [
-            f"{first.machine['cpu']}, {first.threads} threads",
-            ", ".join(versions),
-            "medians of calls in turns",
-            days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}",
-        ]
-    )
+def named(contender, cell):
+    """Return a contender with its version."""
+    packages = {"dask topk": "dask", "faiss flat": "faiss-cpu", "faiss sq8": "faiss-cpu"}
+    name, version = NAMES.get(contender, contender), cell.versions.get(packages.get(contender, contender))
+    return name if version is None or contender == "dmlcpu" else f"{name} {short(version)}"
+
+
+def short(version):
+    """Return a version's first numbers."""
+    return ".".join(version.split("+")[0].split(".")[:2])
+
+
+def circumstances(used):
+    """Return the machine and the days of some cells, in a few words."""
+    first, days = used[0], sorted({cell.date for cell in used})
+    when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    return f"{first.machine['cpu']}, {first.threads} threads, {when}; medians of turns"
 
 
 def number(value):

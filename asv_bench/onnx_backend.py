@@ -11,12 +11,13 @@ import argparse
 import statistics
 import time
 
+import saving
 from benchmarks import conditions
 from benchmarks.onnx_models import CONTENDERS, MODELS
 
 
 def measure(calls, turns):
-    """Return the median and the shortest of each contender's turns, in milliseconds."""
+    """Return the milliseconds of each contender's turns."""
     times = {name: [] for name in calls}
     for turn in range(turns + 1):
         for name, call in calls.items():
@@ -25,7 +26,7 @@ def measure(calls, turns):
             call()
             if turn:  # the first may compile
                 times[name].append((time.perf_counter() - start) * 1000)
-    return {name: (statistics.median(each), min(each)) for name, each in times.items()}
+    return times
 
 
 def main(arguments=None):
@@ -33,14 +34,18 @@ def main(arguments=None):
     parser.add_argument("--models", default="", metavar="TEXT", help="only models whose name contains this")
     parser.add_argument("--turns", type=int, default=15, metavar="N", help="default: %(default)s")
     parser.add_argument("--scale", type=int, default=1, metavar="N", help="divide sizes by N")
+    parser.add_argument("--save", action="store_true", help="write the samples to asv_bench/comparisons")
     args = parser.parse_args(arguments)
     for name, build in MODELS.items():
         if args.models in name:
             what, *built = build(args.scale)
             calls = {who: contender(*built) for who, contender in CONTENDERS.items()}
-            found = measure(calls, args.turns).items()
-            times = ", ".join(f"{who} {ms:.3g} ms ({least:.3g})" for who, (ms, least) in found)
+            found = measure(calls, args.turns)
+            times = ", ".join(f"{who} {statistics.median(ms):.3g} ms ({min(ms):.3g})" for who, ms in found.items())
             print(f"{name}: {what}: {times}", flush=True)
+            if args.save:
+                samples = {who: [each / 1000 for each in ms] for who, ms in found.items()}
+                saving.cell("onnx", f"{name}: {what}", samples, args.turns).save()
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import datetime
 import importlib.metadata
 import platform
+import statistics
 import subprocess
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from dmlcpu import __version__
 from dmlcpu.runtime import isa
 
 LIMIT = "limit"
-PACKAGES = ("numba", "numpy", "onnxruntime", "torch")
+PACKAGES = ("dask", "faiss-cpu", "numba", "numkong", "numpy", "onnxruntime", "torch", "usearch")
 ROOT = Path(__file__).parents[1]
 
 
@@ -30,8 +31,17 @@ def measured(table, name, case, regime, contenders, refused, count):
     timed, limit = dict(contenders), limits.of(unit) if regime == "steady" else None
     if limit:
         timed[LIMIT] = Contender(limit, "dmlcpu", "steady")
-    samples = {each: rounded(found) for each, found in turns.take(timed, count).items()}
+    samples = turns.take(timed, count)
     at_most = samples.pop(LIMIT, None)
+    found = cell(table, name, samples, count, regime)
+    found.refused, found.wrong, found.work = refused, wrong, {unit: amount}
+    if at_most:
+        found.limit = {unit: round(limit.amount / statistics.median(at_most))}
+    return found
+
+
+def cell(table, name, samples, count, regime="steady"):
+    """Return the cell of some samples, in seconds, which were taken now, here."""
     return Cell(
         table=table,
         case=name,
@@ -42,11 +52,7 @@ def measured(table, name, case, regime, contenders, refused, count):
         commit=commit(),
         machine=this_machine(),
         versions=versions(),
-        samples=samples,
-        refused=refused,
-        wrong=wrong,
-        work={unit: amount},
-        limit={unit: round(limit.amount / sorted(at_most)[len(at_most) // 2])} if at_most else {},
+        samples={contender: rounded(each) for contender, each in samples.items()},
     )
 
 

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 MACHINE = "amd-epyc-family-25-model-17-2-cores"  # of the figures in texts; all machines have pages of their own
 
+# The tables of cells, in the order of a machine's page.
 TITLES = {
     "top_k": "top_k",
     "top_k_sizes": "top_k: from small to large",
@@ -23,32 +24,114 @@ TITLES = {
     "torch": "Calls of PyTorch's programs",
     "threads": "Calls that use several threads",
     "tiny": "Tiny calls",
+    "search": "Search among int8 vectors",
+    "onnx": "ONNX models",
+    "dask": "Dask arrays",
+    "numba": "Rows in functions that Numba compiles",
 }
 
 
-class Selection(NamedTuple):
-    """Rows of (label, table, case), and the contenders whose times they have."""
+class Row(NamedTuple):
+    label: str
+    table: str
+    case: str
 
-    rows: list[tuple[str, str, str]]
-    contenders: tuple[str, ...]
-    ratio: tuple[str, str] | None = None  # the last column: the one's time divided by the other's
+
+class Selection(NamedTuple):
+    """Chosen rows, or all of a table, with the times of contenders, or times of dmlcpu and ratios to it."""
+
+    rows: list[Row] | str  # or the name of a table
+    times: tuple[str, ...] = ("dmlcpu",)
+    ratios: tuple[str, ...] = ()  # contenders whose time is divided by that of the last of `times`
     head: str = "Call"
-    scale: float = 1e3
-    regime: str = "steady"
+    microseconds: bool = False
+    per: int = 1  # calls, or rows, in a sample
 
 
 FRONT = [
-    ("`top_k`: 10 of each of 1,000 rows of 10,000", "top_k", "1000x10000 k 10 float32"),
-    ("`top_k`: 50 of one row of 151,936", "torch", "1x151936 k 50 float32"),
-    ("`scatter_nd`: 2,048 rows of 768 into 50,257", "scatter_nd", "2048 of 768 into 50257x768 float32"),
-    ("`add_at`: 100,000 rows of 64 into 10,000", "at", "add.at 100000 of 64 into 10000x64 float32"),
-    (
-        "`quantized_matmul`: 1,024 x 1,024 x 1,024, packed",
+    Row("``top_k``: the 10 largest of each of 1,000 rows of 10,000", "top_k", "1000x10000 k 10 float32"),
+    Row("``top_k``: the 50 largest of 151,936", "torch", "1x151936 k 50 float32"),
+    Row("``scatter_nd``: 2,048 rows of 768 into 50,257", "scatter_nd", "2048 of 768 into 50257x768 float32"),
+    Row("``add_at``: 100,000 rows of 64 into 10,000", "at", "add.at 100000 of 64 into 10000x64 float32"),
+    Row(
+        "``quantized_matmul``: 1,024 x 1,024 x 1,024, fresh B",
+        "quantized_matmul",
+        "1024x1024x1024 u8*s8 to u8 per column fresh B",
+    ),
+    Row("``quantize_linear``: 4,096 x 4,096, a scale a row", "quantize_linear", "quantize_linear 4096x4096 per row"),
+]
+SLOWER = [
+    Row("``quantize_linear``, one scale", "quantize_linear", "quantize_linear 4096x4096 per tensor"),
+    Row(
+        "``quantized_matmul``: 1,024 x 1,024 x 1,024, packed B",
         "quantized_matmul",
         "1024x1024x1024 u8*s8 to u8 per column constant B",
     ),
-    ("the same, B not packed", "quantized_matmul", "1024x1024x1024 u8*s8 to u8 per column fresh B"),
-    ("`quantize_linear`: 4,096 x 4,096 per row", "quantize_linear", "quantize_linear 4096x4096 per row"),
+    Row("``add_at``: 1,000,000 elements into 1,000,000", "at", "add.at 1000000 into 1000000 float32"),
+    Row("``top_k``: the 8 largest of 64", "tiny", "top_k: 1x64 k 8 float32"),
+    Row("``scatter_nd``: 8 elements into 64", "tiny", "scatter_nd: 8 into 64 float32"),
 ]
+NUMPY = [
+    Row("the 10 largest of each of 1,000 rows of 10,000, sorted", "top_k", "1000x10000 k 10 float32"),
+    Row("the 40 largest of each of 200 rows of 151,936, sorted", "top_k", "200x151936 k 40 float32"),
+    Row("the 500 largest of each of 1,000 rows of 1,000, sorted", "top_k", "1000x1000 k 500 float32"),
+    Row("``add.at``: 100,000 rows of 64 into 10,000", "at", "add.at 100000 of 64 into 10000x64 float32"),
+    Row("``add.at``: 1,000,000 pairs of indices into 1,000 x 1,000", "at", "add.at 1000000 into 1000x1000 float32"),
+    Row("``add.at``: 1,000,000 elements into 1,000,000", "at", "add.at 1000000 into 1000000 float32"),
+    Row("``maximum.at``: 100,000 rows of 64 into 10,000", "at", "maximum.at 100000 of 64 into 10000x64 float32"),
+    Row("``add.at``: 10 elements into 1,000", "at", "add.at 10 into 1000 float32"),
+]
+TORCH = [
+    Row("``torch.topk``: the 50 largest of 50,257", "torch", "1x50257 k 50 float32"),
+    Row("the 50 largest of 151,936", "torch", "1x151936 k 50 float32"),
+    Row("the 50 largest of each of 32 rows of 50,257", "torch", "32x50257 k 50 float32"),
+    Row("the 500 largest of each of 1,000 rows of 1,000", "torch", "1000x1000 k 500 float32"),
+    Row(
+        "``index_put_``: 100,000 elements into 1,000 x 1,000",
+        "torch",
+        "100000 into 1000x1000 in place float32",
+    ),
+    Row("``index_put_``: 4,096 rows of 64 into 50,257", "torch", "4096 of 64 into 50257x64 in place float32"),
+    Row(
+        "``index_add_``, int64: 4,096 rows of 64 into 50,257",
+        "torch",
+        "4096 of 64 on 2000 rows into 50257x64 add in place int64",
+    ),
+    Row(
+        "``index_add_``: 16,384 rows of 768 into 50,257 (passed on)",
+        "torch",
+        "16384 of 768 on 2000 rows into 50257x768 add in place float32",
+    ),
+    Row("``torch._int_mm`` of 1,024 x 1,024 x 1,024 (passed on)", "torch", "1024x1024x1024 s8*s8 to s32 fresh B"),
+    Row("``torch.topk``: the 5 largest of 64 (passed on)", "torch", "64 k 5 float32"),
+]
+_PEERS = ("onnxruntime", "torch", "numpy")
 
-SELECTIONS = {}
+SELECTIONS = {
+    "front": Selection(FRONT, ratios=_PEERS),
+    "front-slower": Selection(SLOWER, ratios=_PEERS),
+    "numpy": Selection(NUMPY, ("numpy", "dmlcpu"), ("numpy",)),
+    "torch": Selection(TORCH, ("torch", "torch on dmlcpu"), ("torch",), microseconds=True),
+    "onnx": Selection("onnx", ("reference", "onnxruntime", "dmlcpu"), ("onnxruntime",), head="Model"),
+    "dask": Selection("dask", ("dask topk", "dask topk and argtopk", "dmlcpu"), ("dask topk and argtopk",)),
+    "numba": Selection(
+        "numba",
+        ("np.argsort", "np.argpartition", "dmlcpu"),
+        ("np.argpartition",),
+        head="The k largest of each row",
+        microseconds=True,
+        per=100,
+    ),
+    "search": Selection(
+        "search",
+        ("faiss flat", "faiss sq8", "usearch", "numkong", "torch", "dmlcpu"),
+        head="Vectors, k and queries",
+    ),
+    "top_k": Selection("top_k", ("dmlcpu out", "dmlcpu"), _PEERS),
+    "scatter_nd": Selection("scatter_nd", ("dmlcpu out", "dmlcpu"), _PEERS),
+    "quantized_matmul": Selection("quantized_matmul", ("dmlcpu",), _PEERS),
+    "matmul_integer": Selection("matmul_integer", ("dmlcpu",), _PEERS),
+    "matmul_integer_to_float": Selection("matmul_integer_to_float", ("dmlcpu",), ("onnxruntime", "numpy")),
+    "matmul_top_k": Selection("matmul_top_k", ("dmlcpu",), ("torch", "numpy")),
+    "quantize_linear": Selection("quantize_linear", ("dmlcpu",), _PEERS),
+}

@@ -1,6 +1,7 @@
-"""1,000 tiny calls from a function that Numba compiles: milliseconds are microseconds a call."""
+"""Calls of the operators from functions that Numba compiles, and what such functions did before."""
 
 import numba
+import numpy as np
 
 import dmlcpu
 
@@ -34,6 +35,8 @@ LOOPS = {"top_k": top_k, "scatter_nd": scatter_nd, "quantized_matmul": quantized
 
 
 class Loops:
+    """1,000 tiny calls a sample: milliseconds are microseconds a call."""
+
     params = (list(LOOPS),)
     param_names = ("operator",)
     number, warmup_time, repeat, version = 1, 0, (3, 10, 5.0), "1"
@@ -45,4 +48,55 @@ class Loops:
         self.call = ready(lambda: loop(CALLS, *inputs))
 
     def time_1000_calls(self, operator):
+        return self.call()
+
+
+@numba.njit(cache=True)
+def rows_by_argsort(x, k):
+    found = np.empty((len(x), k), np.int64)
+    for i in range(len(x)):
+        found[i] = np.argsort(x[i])[: -k - 1 : -1]
+    return found
+
+
+@numba.njit(cache=True)
+def rows_by_argpartition(x, k):
+    found = np.empty((len(x), k), np.int64)
+    for i in range(len(x)):
+        best = np.argpartition(x[i], x.shape[1] - k)[-k:]
+        found[i] = best[np.argsort(x[i][best])[::-1]]
+    return found
+
+
+@numba.njit(cache=True)
+def rows_by_top_k(x, k):
+    found = np.empty((len(x), k), np.int64)
+    for i in range(len(x)):
+        found[i] = dmlcpu.top_k(x[i], k).indices
+    return found
+
+
+ROWS = {"dmlcpu": rows_by_top_k, "np.argsort": rows_by_argsort, "np.argpartition": rows_by_argpartition}
+COUNT = 100
+SIZES = {"10 of 1000": (1_000, 10), "100 of 1000": (1_000, 100), "10 of 10000": (10_000, 10)}
+
+
+class Rows:
+    """The k largest of each of 100 rows, in a loop on one thread."""
+
+    params = (list(ROWS), list(SIZES))
+    param_names = ("implementation", "case")
+    number, warmup_time, repeat, version = 1, 0, (3, 10, 5.0), "1"
+
+    def setup(self, implementation, case):
+        length, k = SIZES[case]
+        x, loop = np.random.default_rng(0).standard_normal((COUNT, length), np.float32), ROWS[implementation]
+        self.threads = dmlcpu.get_num_threads()
+        dmlcpu.set_num_threads(1)
+        self.call = ready(lambda: loop(x, k))
+
+    def teardown(self, implementation, case):
+        dmlcpu.set_num_threads(self.threads)
+
+    def time_call(self, implementation, case):
         return self.call()
