@@ -14,6 +14,7 @@ import itertools
 import json
 import math
 import platform
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +27,7 @@ import machine
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
+MESSAGES = RESULTS / "messages.json"
 DOCS = HERE.parent / "docs"
 SETTINGS = "asv.history.conf.json"
 TITLES = {"TopK": "top_k", "Scatter": "scatter_nd and add_at", "Products": "Products", "Quantizers": "Quantizers",
@@ -157,11 +159,14 @@ def table_of(found):
 
 
 def message(commit):
-    """Return the first line of a commit's message."""
-    done = subprocess.run(
-        ["git", "log", "-1", "--format=%s", commit], cwd=HERE, capture_output=True, text=True, check=True
-    )
-    return done.stdout.strip().replace("*", r"\*").replace("`", "").replace("_", r"\_")
+    """Return the first line of a commit's message; it is kept, because a clone may lack old commits."""
+    kept = json.loads(MESSAGES.read_text("utf-8")) if MESSAGES.is_file() else {}
+    if commit not in kept:
+        command = ["git", "log", "-1", "--format=%s", commit]
+        done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=True)
+        kept[commit] = done.stdout.strip()
+        MESSAGES.write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
+    return re.sub(r"([*_`|\\])", r"\\\1", kept[commit])
 
 
 def history_chart(name, group, commits, cases, found):

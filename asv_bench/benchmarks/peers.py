@@ -106,8 +106,10 @@ def settings_of(implementation):
         dmlcpu.set_num_threads(before)
 
 
-def cells(cases, implementations=IMPLEMENTATIONS):
+def cells(cases, implementations=IMPLEMENTATIONS, everywhere=False):
     """Return the names of the pairs of a contender and a case that it can do: "numpy: 1000x10000 k 10 float32".
+
+    everywhere: also of contenders that are not installed here.
 
     asv starts a process for each value of a parameter, also for one that then cannot run. So the pairs that can are
     found when a module of benchmarks is imported, and are one parameter.
@@ -116,7 +118,7 @@ def cells(cases, implementations=IMPLEMENTATIONS):
         f"{implementation}: {name}"
         for name, case in cases.items()
         for implementation in implementations
-        if case.refusal(METHODS[implementation]) is None
+        if (case.limitation if everywhere else case.refusal)(METHODS[implementation]) is None
     ]
 
 

@@ -6,8 +6,7 @@ from .peers import OVERRIDDEN, Comparison, cells, parts, settings_of
 
 class Calls(Comparison):
     cases = TORCH
-    # Without PyTorch all cells are skipped: asv takes an empty list for a benchmark without parameters.
-    params = cells(TORCH, ["torch", OVERRIDDEN]) or [f"torch: {case}" for case in TORCH]
+    params = cells(TORCH, ["torch", OVERRIDDEN], everywhere=True)  # asv takes an empty list for no parameter
 
     def setup(self, cell):
         self.settings = settings_of(parts(cell)[0])

@@ -45,7 +45,7 @@ class TopK(History):
         TopKCase((1, 1_000_000), 10),
         TopKCase((1_000, 10_000), 10, dtype="int64"),
     )
-    params = cells(cases, ["dmlcpu", "onnxruntime", "torch"])
+    params = cells(cases, ["dmlcpu", "onnxruntime", "torch"], everywhere=True)
 
     def time_call(self, cell):
         return self.call()
@@ -60,7 +60,7 @@ class Scatter(History):
         AtCase((10_000, 64), 100_000),
         AtCase((1_000_000,), 1_000_000),
     )
-    params = cells(cases, ["dmlcpu", "numpy", "torch"])
+    params = cells(cases, ["dmlcpu", "numpy", "torch"], everywhere=True)
 
     def time_call(self, cell):
         return self.call()
@@ -78,7 +78,7 @@ class Products(History):
         MatmulIntegerToFloatCase(128, 768, 3_072),
         MatmulTopKCase(32, 100_000, 384, 10),
     )
-    params = cells(cases, ["dmlcpu", "onnxruntime"])
+    params = cells(cases, ["dmlcpu", "onnxruntime"], everywhere=True)
 
     def time_call(self, cell):
         return self.call()
@@ -89,7 +89,7 @@ class Quantizers(History):
         QuantizerCase("quantize_linear", (4_096, 4_096), "row"),
         QuantizerCase("dynamic_quantize_linear", (4_096, 4_096)),
     )
-    params = cells(cases, ["dmlcpu", "onnxruntime"])
+    params = cells(cases, ["dmlcpu", "onnxruntime"], everywhere=True)
 
     def time_call(self, cell):
         return self.call()
@@ -99,7 +99,7 @@ class Tiny(History):
     """1,000 calls a sample: milliseconds are microseconds a call."""
 
     cases = table(TopKCase((1, 64), 8), ScatterNDCase((64,), 8), QuantizedMatmulCase(16, 64, 64))
-    params = cells(cases, ["dmlcpu", COMPILED, "onnxruntime"])
+    params = cells(cases, ["dmlcpu", COMPILED, "onnxruntime"], everywhere=True)
 
     def time_1000_calls(self, cell):
         call = self.call

@@ -92,15 +92,6 @@ def test_imports_start_no_thread_and_make_no_peer(package):
     assert done.stdout.split() == ["1", "False"]
 
 
-def test_asv_check_accepts_the_benchmarks(tmp_path):
-    """Each benchmark's methods take its parameters."""
-    pytest.importorskip("asv")
-    for settings in ("asv.conf.json", "asv.history.conf.json"):
-        command = [sys.executable, "-m", "asv", "check", "--python=same", "--config", settings]
-        done = subprocess.run(command, cwd=ASV_BENCH, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
-
-
 @pytest.mark.parametrize("module", [module for module in modules() if module.__name__ == "benchmarks.kernels"])
 def test_kernels_are_called_within_limits(monkeypatch, module):
     benchmark, budgets = module.TopK(), []

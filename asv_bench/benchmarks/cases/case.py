@@ -53,14 +53,15 @@ class Case:
         return {}
 
     def refusal(self, method):
-        """Return why a contender cannot do the case, or None. Nothing is computed for it, and nothing imported."""
-        if method == "torch_on_dmlcpu" and (reason := self.refusal("torch")):
-            return reason
-        if not hasattr(self, method):
-            return _REASONS[method]
-        reason = self.refusals().get(method)
+        """Return why a contender cannot do the case here, or None. Nothing is computed for it, and nothing imported."""
         missing = [name for name in _PACKAGES.get(method, ()) if find_spec(name) is None]
-        return reason or (f"{missing[0]} is not installed" if missing else None)
+        return self.limitation(method) or (f"{missing[0]} is not installed" if missing else None)
+
+    def limitation(self, method):
+        """Return why a contender cannot do the case even if it is installed, or None."""
+        if method == "torch_on_dmlcpu" and (reason := self.limitation("torch")):
+            return reason
+        return self.refusals().get(method) if hasattr(self, method) else _REASONS[method]
 
     def torch_on_dmlcpu(self):
         """Return PyTorch's own call; `settings_of` lets it run on dmlcpu's kernels."""
