@@ -54,7 +54,9 @@ STORIES = [DOCS / "batch.rst"]
 NOT_RUN = {
     ("adding_an_instruction_set.rst", ".ci/arm64"): "needs an emulator and packages of another architecture",
     ("adding_an_operator.rst", "git"): "test_adding_an_operator.py does it",
+    ("benchmarks.rst", "python"): "test_figures.py does it",
     ("environment.rst", "NUMBA_CACHE_DIR=/var/cache/kernels"): "writes to a folder of the system",
+    ("history.rst", "python"): "measures for minutes; test_history.py draws",
     ("mlp.rst", "python"): "test_examples.py does it",
     ("quickstart.rst", "python"): "installs packages, as .ci/run does",
 }
