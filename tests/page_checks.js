@@ -25,6 +25,7 @@ async function contents() {
 // Faults at the present width and in the present colour scheme, and the page's background.
 function appearance(scheme) {
   for (const each of document.getAnimations()) each.cancel(); // colours that are still on their way to the new scheme
+  backgrounds = new Map();
   return {
     background: backgroundOf(document.body).join(", "),
     faults: [...sidewaysScroll(), ...cutOff(), ...wrongVariants(scheme), ...faintTexts()],
@@ -86,10 +87,15 @@ function faintTexts() {
   return [...faint.values()];
 }
 
+let backgrounds = new Map(); // of elements, at the present appearance
+
 function backgroundOf(element) {
-  const layers = [];
-  for (; element; element = element.parentElement) layers.push(colour(getComputedStyle(element).backgroundColor));
-  return layers.reduceRight((below, above) => over(above, below), [255, 255, 255]);
+  if (!element) return [255, 255, 255];
+  if (!backgrounds.has(element)) {
+    const own = colour(getComputedStyle(element).backgroundColor);
+    backgrounds.set(element, over(own, backgroundOf(element.parentElement)));
+  }
+  return backgrounds.get(element);
 }
 
 function over([red, green, blue, alpha], below) {

@@ -25,29 +25,30 @@ def faults(browser, folder):
     """Return a line for each fault of the HTML pages below a folder."""
     folder = folder.resolve()
     found, ids, links = [], {}, []
-    for path in sorted(folder.rglob("*.html")):
-        name = path.relative_to(folder).as_posix()
-        contents, wrong = load(browser, path, f"{folder.as_uri()}/")
-        found += [f"{name}: {fault}" for fault in wrong]
-        ids[path] = set(contents["ids"])
-        links += [(name, *link) for link in contents["links"]]
+    with browser.new_page() as page:  # one for all, because opening another takes as long as loading a file
+        wrong = []
+        watch(page, f"{folder.as_uri()}/", wrong.append)
+        for path in sorted(folder.rglob("*.html")):
+            name = path.relative_to(folder).as_posix()
+            contents = load(page, path, wrong)
+            found += [f"{name}: {fault}" for fault in wrong]
+            wrong.clear()
+            ids[path] = set(contents["ids"])
+            links += [(name, *link) for link in contents["links"]]
     for name, url, element in links:
-        if url.startswith("file:") and (wrong := broken(url, folder, ids)):
-            found.append(f"{name}: the link {element} leads {wrong}: {url}")
+        if url.startswith("file:") and (where := broken(url, folder, ids)):
+            found.append(f"{name}: the link {element} leads {where}: {url}")
     return found
 
 
-def load(browser, path, root):
-    """Load a page; return its ids and links, and its other faults."""
-    found = []
-    with browser.new_page() as page:
-        watch(page, root, found.append)
-        page.goto(path.as_uri())
-        checks = page.evaluate_handle(CHECKS)
-        contents = checks.evaluate("checks => checks.contents()")
-        found += contents["faults"]
-        found += appearances(page, checks)
-    return contents, found
+def load(page, path, wrong):
+    """Load a file, append its faults to a list, and return its ids and links."""
+    page.goto(path.as_uri())
+    checks = page.evaluate_handle(CHECKS)
+    contents = checks.evaluate("checks => checks.contents()")
+    wrong += contents["faults"]
+    wrong += appearances(page, checks)
+    return contents
 
 
 def watch(page, root, report):
