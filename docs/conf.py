@@ -41,3 +41,5 @@ html_theme = "furo"
 html_title = f"dmlcpu {release}"
 html_copy_source = False
 html_show_copyright = False
+html_static_path = ["_static"]
+html_css_files = ["custom.css"]

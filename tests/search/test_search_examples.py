@@ -10,7 +10,7 @@ import pytest
 from dmlcpu.search import Int8Index
 
 FOLDER = Path(__file__).parents[2] / "examples" / "search"
-PAGE = (FOLDER.parents[1] / "docs" / "search.rst").read_text("utf-8")
+PAGE = (FOLDER.parents[1] / "docs" / "vector_search.rst").read_text("utf-8")
 
 
 @pytest.fixture
