@@ -45,5 +45,7 @@ def check(implementation, case, result):
         return
     assert len(found) == len(wanted)
     for ours, theirs in zip(found, wanted, strict=True):
+        if implementation == "dmlcpu compiled":
+            ours = ours.reshape(theirs.shape)  # a desc may have more dimensions
         assert ours.shape == theirs.shape
         assert ours.tobytes() == theirs.astype(ours.dtype).tobytes()

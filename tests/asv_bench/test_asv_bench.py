@@ -173,10 +173,10 @@ def test_teardown_works_after_a_failed_setup(monkeypatch):
     for name in ("onnx", "onnxruntime", "torch"):
         monkeypatch.setitem(sys.modules, name, None)
     benchmark = load("benchmarks.regimes").Crowded()
-    params = [values[0] for values in benchmark.params]
+    cell = benchmark.params[0]
     with pytest.raises(NotImplementedError, match="no other library"):
-        benchmark.setup(*params)
-    benchmark.teardown(*params)
+        benchmark.setup(cell)
+    benchmark.teardown(cell)
 
 
 def test_settings_of_limits_only_the_one_thread_contender():
