@@ -51,7 +51,7 @@ def measure(
     ----------
     before_compiling : callable, optional
         Called once, before the first kernel is compiled that the cache does not have.
-    seconds : float, default: 0.1
+    seconds : float, default: 0.06
         The time for each rate and for each operator.
     nbytes : int, optional
         The memory for arrays. By default 128 MiB, or a sixteenth of the machine's memory if that is less.
