@@ -6,7 +6,7 @@ import json
 from dmlcpu.cli.shared import DONE, REFUSED, environment_is_right, tell
 
 SUMMARY = "show versions, instruction sets, threads, kernels and the cache folder, or measure their speed"
-_COMPILING = "kernels that the cache does not have are compiled first, which takes a minute or two"
+_COMPILING = "kernels that the cache does not have are compiled first, which may take a minute"
 
 
 def add_options(info: argparse.ArgumentParser) -> None:
@@ -14,7 +14,7 @@ def add_options(info: argparse.ArgumentParser) -> None:
     info.add_argument("--json", action="store_true", help="print JSON")
     measure = (
         "show instead how fast this machine reads, copies and multiplies, which part of that each operator reaches, "
-        "and what would make it faster; takes some two seconds"
+        "and what would make it faster; takes two to three seconds"
     )
     info.add_argument("--measure", action="store_true", help=measure)
 

@@ -14,7 +14,9 @@ from dmlcpu.kernels.measure.multiply import LINE, can_measure
 from dmlcpu.runtime.memory import aligned_empty
 from dmlcpu.runtime.quota import memory_limit
 
-SECONDS = 0.1  # of calls for each rate
+SECONDS = 0.06  # of calls for each rate
+# The first compiles. A later one may, too: calls get several threads when some have come in a row.
+LEAST_CALLS = 5
 # More than the caches of most processors; less if the machine has little memory.
 _MOST_BYTES, _PART_OF_MEMORY = 128 << 20, 16
 _TRIAL = 1 << 12  # turns of the multiply kernel, to see how long one takes
@@ -59,7 +61,7 @@ def measure_limits(*threads: int, seconds: float = SECONDS, nbytes: int | None =
     ----------
     *threads : int
         The numbers of threads; more than the process may use take turns.
-    seconds : float, default: 0.1
+    seconds : float, default: 0.06
         The time for each of the three rates. The fastest call counts.
     nbytes : int, optional
         The memory to read and to copy within. By default 128 MiB, or a sixteenth of the machine's memory if that is
@@ -86,16 +88,14 @@ def memory_to_use() -> int:
 
 
 def fastest(call: Callable[[], object], seconds: float) -> float:
-    """Return the time of the fastest of the calls within some seconds, after one that may compile."""
-    call()
-    best, end = float("inf"), time.perf_counter() + seconds
-    while True:
+    """Return the time of the fastest of the calls within some seconds, and of at least LEAST_CALLS."""
+    times: list[float] = []
+    end = time.perf_counter() + seconds
+    while len(times) < LEAST_CALLS or time.perf_counter() < end:
         begin = time.perf_counter()
         call()
-        now = time.perf_counter()
-        best = min(best, now - begin)
-        if now >= end:
-            return best
+        times.append(time.perf_counter() - begin)
+    return min(times)
 
 
 def _limits(threads: int, memory: Array, seconds: float) -> Limits:

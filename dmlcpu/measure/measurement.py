@@ -51,7 +51,7 @@ def measure(
     ----------
     before_compiling : callable, optional
         Called once, before the first kernel is compiled that the cache does not have.
-    seconds : float, default: 0.1
+    seconds : float, default: 0.06
         The time for each rate and for each operator.
     nbytes : int, optional
         The memory for arrays. By default 128 MiB, or a sixteenth of the machine's memory if that is less.
@@ -95,10 +95,7 @@ def as_text(found: Measurement) -> str:
         return "\n".join(["nothing is measured", *_advice(found)])
     lines = [f"limits ({found.conditions.isa})"]
     for name, unit in _UNITS.items():
-        rates = [
-            f"{_rate(each.rate(name), unit)} on {each.threads} thread{'s'[: each.threads > 1]}" for each in found.limits
-        ]
-        lines.append(f"  {name:8}  {', '.join(rates)}")
+        lines.append(f"  {name:8}  {_rates(found.limits, name, unit)}")
     lines.append("operators")
     width = max(len(each.operator) for each in found.operators)
     for reached in found.operators:
@@ -111,8 +108,15 @@ def as_text(found: Measurement) -> str:
     return "\n".join([*lines, *_advice(found)])
 
 
-def _rate(rate: float | None, unit: str) -> str:
-    return "not measured: only on x86-64 and ARM" if rate is None else f"{rate / 1e9:.1f} {unit}"
+def _rates(limits: list[Limits], name: str, unit: str) -> str:
+    """Write a rate of each number of threads."""
+    rates = [(each.rate(name), each.threads) for each in limits]
+    texts = [f"{_rate(rate, unit)} on {threads} thread{'s'[: threads > 1]}" for rate, threads in rates if rate]
+    return ", ".join(texts) or "not measured: only on x86-64 and ARM"
+
+
+def _rate(rate: float, unit: str) -> str:
+    return f"{rate / 1e9:.1f} {unit}"
 
 
 def _advice(found: Measurement) -> list[str]:

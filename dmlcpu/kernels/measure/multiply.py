@@ -14,12 +14,13 @@ from dmlcpu.kernels.gemm.microkernels.vectors import WORD, constant, vector
 from dmlcpu.runtime import isa
 from dmlcpu.runtime.intrinsics import emitted, short_loop
 from dmlcpu.runtime.kernel import Kernel
+from dmlcpu.runtime.records import CACHE_LINE
 from dmlcpu.runtime.variants import variant
 
 # LLVM's letters for vector registers in inline assembly.
 _REGISTERS = {"x86_64": "x", "aarch64": "w"}
 _LHS, _RHS = 0x05030201, 0x04FD02FF  # no pair of bytes saturates
-LINE = 8  # int64 of a cache line
+LINE = CACHE_LINE // 8  # int64 of a cache line
 
 
 def can_measure() -> bool:
