@@ -55,10 +55,10 @@ def run(repository, tmp_path, monkeypatch, capsys):
     return run
 
 
-def side(folder, **fake):
-    folder.mkdir(exist_ok=True)
-    fake = {"folder": str(folder), "tables": TABLES, **fake}
-    return environments.Side([sys.executable, str(FAKE_CHILD)], {**os.environ, "FAKE": json.dumps(fake)}, folder)
+def side(place, **fake):
+    place.mkdir(exist_ok=True)
+    fake = {"folder": str(place), "tables": TABLES, **fake}
+    return environments.Side([sys.executable, str(FAKE_CHILD)], {**os.environ, "FAKE": json.dumps(fake)}, place)
 
 
 def rows(printed):
