@@ -26,15 +26,14 @@ import dmlcpu
 # comparisons with peers is enough, and the turns of the sides are closer together.
 REST = 0.01  # seconds
 
-
 PAGE = 4096
 
 
 def controls():
     """Return the calls of the controls.
 
-    They use one block that begins with a page and fits in the first cache: elsewhere, a copy's time depends on where the
-    process happens to have its memory.
+    They use one block that begins with a page and fits in the first cache: elsewhere, a copy's time depends on where
+    the process happens to have its memory.
     """
     memory = np.empty(6 * PAGE, np.uint8)
     start = -memory.ctypes.data % PAGE
