@@ -1,10 +1,12 @@
 """The charts of the comparison, drawn from saved cells."""
 
 import re
+import statistics
 from pathlib import Path
 
 import drawing
 from drawing import Chart
+from matplotlib.ticker import NullLocator
 from selections import FRONT, MACHINE, TITLES
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -63,15 +65,7 @@ def ratios(path, title, cells, labels=None):
             faster = {"color": drawing.COLOURS["dmlcpu"][mode], "alpha": 0.35}
             slower = {"facecolor": "none", "edgecolor": drawing.INK[mode], "hatch": "////"}
             axes.barh(place, best - 1, left=1, height=0.6, **(faster if best >= 1 else slower))
-            axes.annotate(
-                f"{best:.2g}",
-                (1, place),
-                xycoords=("axes fraction", "data"),
-                xytext=(22, 0),
-                textcoords="offset points",
-                va="center",
-                ha="right",
-            )
+            at_the_right(axes, place, f"{best:.2g}")
             for peer, value in found.items():
                 axes.plot(
                     value, place, **{**drawing.look(peer, mode), "linestyle": "none"}, markersize=5, clip_on=False
@@ -120,16 +114,17 @@ def front(cells):
 
 
 def roofline(path, unit, cells):
-    """Return bars of the part of the machine's limit that dmlcpu reaches."""
+    """Return bars of the part of the machine's limit that dmlcpu reaches in its best turn.
+
+    Where cores are shared for seconds, the limit of a cell may be that of such seconds: it is then the usual one.
+    """
+    usual = statistics.median(cell.limit[unit] for cell in cells)
     rows = [
-        (cell.case, cell.work[unit] / cell.median("dmlcpu") / cell.limit[unit])
+        (cell.case, cell.work[unit] / min(cell.samples["dmlcpu"]) / max(usual, cell.limit[unit]))
         for cell in cells
         if cell.median("dmlcpu")
     ]
-    what = {
-        "bytes": "of the bytes a second of np.max on as many threads",
-        "products": "of the multiply instruction's rate",
-    }
+    what = {"bytes": "of the bytes that np.max reads a second", "products": "of the multiply instruction's rate"}[unit]
 
     def draw(axes, mode):
         places = range(len(rows) - 1, -1, -1)
@@ -137,16 +132,28 @@ def roofline(path, unit, cells):
             list(places), [part for _, part in rows], height=0.6, color=drawing.COLOURS["dmlcpu"][mode], alpha=0.6
         )
         for place, (_, part) in zip(places, rows, strict=True):
-            axes.annotate(
-                f"{part:.2f}", (part, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8
-            )
+            at_the_right(axes, place, f"{part:.2f}")
         axes.axvline(1, color=drawing.INK[mode], linewidth=1, linestyle="--")
         axes.set_yticks(list(places), [label for label, _ in rows])
-        axes.set_xlabel(f"dmlcpu: part {what[unit]}, measured in the same turns")
-        axes.set_title(f"Part of the machine's limit: {unit}", loc="left", fontweight="bold")
+        axes.set_ylim(-0.6, len(rows) - 0.4)
+        axes.set_xlabel(f"part {what}, on as many threads; beyond 1: in the caches", loc="right")
+        axes.figure.suptitle(f"Part of the machine's limit: {unit}", x=0.01, ha="left", fontweight="bold", fontsize=11)
 
-    words = f"The part {what[unit]} that dmlcpu reaches: " + "; ".join(f"{case}: {part:.2f}" for case, part in rows)
+    words = f"The part {what} that dmlcpu reaches: " + "; ".join(f"{case}: {part:.2f}" for case, part in rows)
     return Chart(path, words, rows, draw, (9, 1.3 + 0.27 * len(rows)))
+
+
+def at_the_right(axes, place, text):
+    """Write a figure beside a row."""
+    axes.annotate(
+        text,
+        (1, place),
+        xycoords=("axes fraction", "data"),
+        xytext=(28, 0),
+        textcoords="offset points",
+        va="center",
+        ha="right",
+    )
 
 
 def sweeps(folder, cells):
@@ -159,11 +166,11 @@ def sweeps(folder, cells):
                 medians = {each: cell.median(each) for each in ("dmlcpu", *PEERS) if cell.median(each)}
                 points.append([int(match[1]), medians])
         if len(points) > 1:
-            charts.append(sweep(folder / f"{key.replace(' ', '_')}_{name}.svg", words, sorted(points)))
+            charts.append(sweep(folder / f"{key.split()[0]}_{name}.svg", name, words, sorted(points)))
     return charts
 
 
-def sweep(path, words, points):
+def sweep(path, name, words, points):
     """Return lines of each contender's time against a size."""
     contenders = [each for each in ("dmlcpu", *PEERS) if any(each in medians for _, medians in points)]
 
@@ -171,13 +178,12 @@ def sweep(path, words, points):
         for each in contenders:
             line = [(size, medians[each] * 1e3) for size, medians in points if each in medians]
             axes.plot(*zip(*line, strict=True), **drawing.look(each, mode), markersize=5)
-            axes.annotate(
-                drawing.NAMES[each], line[-1], xytext=(6, 0), textcoords="offset points", va="center", fontsize=9
-            )
         axes.set(xscale="log", yscale="log", xlabel=words, ylabel="milliseconds")
         drawing.plain_ticks(axes.yaxis)
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_xticks([size for size, _ in points], [f"{size:,}" for size, _ in points])
         axes.grid()
-        axes.margins(x=0.15)
+        legend(axes, mode, f"Milliseconds against {name}", contenders)
 
     title = f"Milliseconds against {words}, of {', '.join(drawing.NAMES[each] for each in contenders)}"
     return Chart(path, title, points, draw, (7, 4))

@@ -1,34 +1,38 @@
 """From seconds to a verdict."""
 
-import math
 import statistics
 from typing import NamedTuple
+
+import numpy as np
 
 from .cells import CONTROLS, Cell
 from .turns import AGAIN, BASE, HEAD
 
 CONFIDENCE = 0.99
-FEWEST_ROUNDS = 9  # with 7 no interval has the confidence; each of the three orders comes three times
+DRAWS = 2_000  # of the bootstrap
+FEWEST_ROUNDS = 9  # each of the three orders comes three times
 BIAS = 1.02  # of controls
-UNSTEADY = 0.1  # the part of the cells that may differ between the two processes of the base
+# The part of the cells that may differ between the two processes of the base. Some calls have one of two speeds for as
+# long as a process lives, because of where its memory lies; they are judged beside both processes.
+UNSTEADY = 0.25
 
 QUIET, SLOWER, WITHHELD = 0, 1, 2  # exit codes
 FAILS = "fails in head"
 
 
 class Estimate(NamedTuple):
-    """The median of ratios, and an interval that holds the true median with the confidence."""
+    """The ratio of lower quartiles, and an interval that holds the true one with the confidence."""
 
     middle: float
     low: float
     high: float
 
     def above(self, bound):
-        """Return whether the median is above the bound, and above 1 for certain."""
+        """Return whether the ratio is above the bound, and above 1 for certain."""
         return self.middle > bound and self.low > 1
 
     def beyond(self, bound):
-        """Return whether the median is above the bound or below its inverse, and not 1 for certain."""
+        """Return whether the ratio is above the bound or below its inverse, and not 1 for certain."""
         return self.above(bound) or self.inverse().above(bound)
 
     def inverse(self):
@@ -36,7 +40,7 @@ class Estimate(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """What one run says of a cell. seconds: medians of base and head."""
+    """What one run says of a cell. seconds: lower quartiles of base and head."""
 
     cell: Cell
     seconds: tuple[float, float]
@@ -69,27 +73,31 @@ class Outcome(NamedTuple):
 
 
 def estimate(numerators, denominators):
-    """Return the estimate of the ratio of two processes, from one ratio a round.
+    """Return the estimate of the ratio of two processes, from the seconds of their rounds.
 
-    The interval is that of the sign test: from the k-th least to the k-th greatest ratio, with the greatest k for which
-    fewer than k of n tosses of a coin are heads, or tails, with a probability of at most 1 %. It assumes nothing about
-    how the ratios are distributed.
+    Each process is represented by the lower quartile of its rounds. Neighbours on the machine make some rounds slower,
+    for seconds at a time, and none faster. So the quartile is that of quiet rounds, while three quarters may be spoilt.
+    The interval is that of a bootstrap over rounds.
     """
-    ratios = sorted(one / other for one, other in zip(numerators, denominators, strict=True))
-    n, k, tail = len(ratios), 0, 0.5 ** len(ratios)
-    while 2 * tail <= 1 - CONFIDENCE:
-        k += 1
-        tail += math.comb(n, k) * 0.5**n
-    if not k:
-        raise ValueError(f"no interval of {n} ratios has a confidence of {CONFIDENCE:.0%}")
-    return Estimate(statistics.median(ratios), ratios[k - 1], ratios[n - k])
+    if len(numerators) < FEWEST_ROUNDS:
+        raise ValueError(f"{len(numerators)} rounds are too few; allowed: {FEWEST_ROUNDS} or more")
+    one, other = np.asarray(numerators, float), np.asarray(denominators, float)
+    rounds = np.random.default_rng(0).integers(0, len(one), (DRAWS, len(one)))
+    ratios = quartile(one[rounds]) / quartile(other[rounds])
+    low, high = np.quantile(ratios, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return Estimate(float(quartile(one) / quartile(other)), float(low), float(high))
+
+
+def quartile(seconds):
+    """Return the lower quartile along the last axis."""
+    return np.quantile(seconds, 0.25, axis=-1)
 
 
 def judge(measured):
     base, head, again = (measured.seconds[name] for name in (BASE, HEAD, AGAIN))
     return Judged(
         measured.cell,
-        (statistics.median(base), statistics.median(head)),
+        (float(quartile(base)), float(quartile(head))),
         estimate(head, base),
         estimate(head, again),
         estimate(again, base),
