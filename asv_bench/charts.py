@@ -32,7 +32,7 @@ def of_machine(name, cells):
     charts = [front(steady)] if name == MACHINE else []
     folder = CHARTS / name
     for table in [table for table in TITLES if not table.endswith("_sizes")]:
-        if some := [cell for cell in steady if cell.table == table and cell.median("dmlcpu")]:
+        if some := [cell for cell in steady if cell.table == table and times(cell)]:
             charts.append(ratios(folder / f"{table}.svg", TITLES[table], some))
     for unit in ("bytes", "products"):
         if some := [cell for cell in steady if cell.limit.get(unit) and cell.table in _LIMITED]:
