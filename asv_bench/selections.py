@@ -42,7 +42,7 @@ class Selection(NamedTuple):
 
     rows: list[Row] | str  # or the name of a table
     times: tuple[str, ...] = ("dmlcpu",)
-    ratios: tuple[str, ...] = ()  # contenders whose time is divided by that of the last of `times`
+    ratios: tuple[str, ...] = ()  # of these contenders' times to that of the last one in `times`
     head: str = "Call"
     microseconds: bool = False
     per: int = 1  # calls, or rows, in a sample

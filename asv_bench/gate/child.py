@@ -88,7 +88,7 @@ class Child:
         return {"seconds": min(self._sample(1) for _ in range(2))}
 
     def turn(self, samples, calls):
-        """Return the seconds of a call: the least of some samples, each the mean of so many calls in a row.
+        """Return the seconds of a call: the least of some samples. A sample is the mean of `calls` calls in a row.
 
         Calls that the system interrupts take longer, and never shorter: the least sample has the fewest of them.
         """

@@ -12,6 +12,7 @@ CONFIDENCE = 0.99
 DRAWS = 2_000  # of the bootstrap
 FEWEST_ROUNDS = 9  # each of the three orders comes three times
 BIAS = 1.02  # of controls
+FEWEST_CELLS = 8  # whose median tells of the machine: a second run may have one cell, whose ratio tells of that cell
 # The part of the cells that may differ between the two processes of the base. Some calls have one of two speeds for as
 # long as a process lives, because of where its memory lies; they are judged beside both processes.
 UNSTEADY = 0.25
@@ -113,7 +114,7 @@ def biases(judged, threshold):
                 if ratio.beyond(BIAS):
                     found.append(f"{each.cell.case} took {ratio.middle:.3f} times as long in {name} as in base")
     controls = [each.control for each in judged if each.cell not in CONTROLS]
-    if controls:
+    if len(controls) >= FEWEST_CELLS:
         middle = statistics.median(control.middle for control in controls)
         if max(middle, 1 / middle) > BIAS:
             found.append(

@@ -286,9 +286,15 @@ def test_onnx_models_give_the_reference_results_and_are_timed(capsys):
     assert re.match(r"TopK: 10 of 16 rows of 160: reference [\d.e+-]+ ms \([\d.e+-]+\), dmlcpu ", lines[0])
 
 
-def test_asv_finds_the_benchmarks():
-    """The paths in asv.conf.json exist."""
-    json5 = pytest.importorskip("json5")
-    settings = json5.loads((ASV_BENCH / "asv.conf.json").read_text("utf-8"))
+@pytest.mark.parametrize("name", ["asv.conf.json", "asv.history.conf.json"])
+def test_asv_finds_the_benchmarks(name):
+    """The paths in its settings exist, and both settings have the same environment."""
+    settings, others = (settings_of(each) for each in (name, "asv.conf.json"))
     assert (ASV_BENCH / settings["benchmark_dir"] / "__init__.py").is_file()
     assert (ASV_BENCH / settings["repo"] / "pyproject.toml").is_file()
+    assert settings["matrix"] == others["matrix"]
+
+
+def settings_of(name):
+    json5 = pytest.importorskip("json5")
+    return json5.loads((ASV_BENCH / name).read_text("utf-8"))

@@ -115,6 +115,11 @@ def test_the_verdict_is_withheld_if_the_processes_of_the_base_differ():
     assert conclude([*unsteady[1:], measured(cells.Cell("top_k", "20"), seed=20)])[0] == 0
 
 
+def test_a_second_run_of_one_cell_tells_of_the_cell():
+    """Its processes of the base may differ a little, as those of any cell; head is slower than both."""
+    assert conclude([measured(head=1.12)], [measured(head=1.12, again=1.03, seed=2)])[:2] == (1, ["slower"])
+
+
 def test_the_verdict_is_withheld_if_the_second_run_is_biased():
     control = cells.CONTROLS[0]
     second = [measured(control, head=1.1), measured(head=1.1, seed=2)]
