@@ -28,6 +28,7 @@ BLOCKS = {
         r"(?ms)^(?P<open><!-- figures: (?P<name>\S+) -->\n)(?P<text>.*?)^(?P<close><!-- figures: end -->)$"
     ),
 }
+NONE = "n/a"  # not a dash, which reStructuredText takes for a list
 NAMES = {
     "dask topk": "Dask topk",
     "dask topk and argtopk": "Dask topk and argtopk",
@@ -121,8 +122,8 @@ def figures(cell, selection):
     scale = (1e6 if selection.microseconds else 1e3) / selection.per
     times = [cell.median(contender) for contender in selection.times]
     ratios = [cell.ratio(contender, selection.times[-1]) for contender in selection.ratios]
-    row = ["-" if each is None else number(each * scale) for each in times]
-    return [*row, *("-" if each is None else ratio(each) for each in ratios)]
+    row = [NONE if each is None else number(each * scale) for each in times]
+    return [*row, *(NONE if each is None else ratio(each) for each in ratios)]
 
 
 def named(contender, cell):
@@ -198,7 +199,7 @@ def page(of_machine):
     ]
     lines += charts.of_page(first.machine["name"], of_machine)
     for table in sorted({cell.table for cell in of_machine}, key=list(TITLES).index):
-        lines += [TITLES[table], "-" * len(TITLES[table]), ""]
+        lines += [TITLES[table], NONE * len(TITLES[table]), ""]
         for regime in ("steady", "paused", "crowded", "busy"):
             some = [cell for cell in of_machine if (cell.table, cell.regime) == (table, regime)]
             lines += whole_table(regime, some) if some else []
@@ -222,7 +223,7 @@ def shown(cell, name):
     """Return a contender's time, and how many times dmlcpu's it is; losses of dmlcpu are in bold."""
     median = cell.median(name)
     if median is None:
-        return "wrong" if name in cell.wrong else "-"
+        return "wrong" if name in cell.wrong else NONE
     text = number(median * 1e3)
     if cell.regime in ("crowded", "busy"):
         text += f", {number(p99(cell.samples[name]) * 1e3)}"

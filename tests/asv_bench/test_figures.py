@@ -57,6 +57,10 @@ def test_a_wrong_answer_has_no_figure():
     assert "torch" not in load("charts").times(wrong)
 
 
+def test_a_contender_that_was_not_there_has_no_figure():
+    assert figures.shown(cell(), "onnxruntime") == "n/a"
+
+
 def test_losses_are_marked():
     assert figures.shown(cell(), "torch") == "0.500 **(0.500)**"
     assert figures.shown(cell(), "numpy") == "4.00 (4.00)"
