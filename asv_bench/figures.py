@@ -199,7 +199,7 @@ def page(of_machine):
     ]
     lines += charts.of_page(first.machine["name"], of_machine)
     for table in sorted({cell.table for cell in of_machine}, key=list(TITLES).index):
-        lines += [TITLES[table], NONE * len(TITLES[table]), ""]
+        lines += [TITLES[table], "-" * len(TITLES[table]), ""]
         for regime in ("steady", "paused", "crowded", "busy"):
             some = [cell for cell in of_machine if (cell.table, cell.regime) == (table, regime)]
             lines += whole_table(regime, some) if some else []
