@@ -46,8 +46,14 @@ def save_jobs(folder: Path, jobs: Iterable[Mapping[str, Any]], name: str = "jobs
 
 
 def records(jobs: Path) -> dict[str, dict[str, Any]]:
-    """Return what the last line of each job in a manifest says; none of a job that has only started."""
-    header, *lines = Path(f"{jobs}.manifest.jsonl").read_bytes().splitlines()
+    """Return what the last line of each job in a manifest says; none of a job that has only started.
+
+    A run that was killed after it created the manifest and before it wrote the first line leaves an empty file.
+    """
+    content = Path(f"{jobs}.manifest.jsonl").read_bytes()
+    if not content:
+        return {}
+    header, *lines = content.splitlines()
     assert json.loads(header) == {"dmlcpu": "manifest", "version": 1}
     found = {record["id"]: record for record in map(json.loads, lines)}
     return {id_: record for id_, record in found.items() if record["outcome"] != "started"}
