@@ -1,7 +1,4 @@
-"""The benchmarks that asv runs. Run them from asv_bench/: `asv run --quick --python=same -b overhead`.
-
-Do not use `--launch-method forkserver`: in forked processes dmlcpu uses one thread.
-"""
+"""The benchmarks that asv runs. Run them from asv_bench/: `asv run --quick --python=same -b overhead`."""
 
 import os
 

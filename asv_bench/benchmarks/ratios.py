@@ -20,19 +20,22 @@ class Ratios:
 
     def setup(self, case):
         self.case = CASES[case]
-        self.contenders, _ = turns.enter(self.case, IMPLEMENTATIONS, "steady")
 
     def track_the_limit(self, case):
-        ours = self.contenders["dmlcpu"]
+        (ours,) = self.contenders(["dmlcpu"]).values()
         amount, unit = self.case.work(arrays(ours.call()))
         limit = limits.of(unit)
         medians = self.medians({"dmlcpu": ours, "limit": turns.Contender(limit, "dmlcpu", "steady")})
         return medians["dmlcpu"] / (medians["limit"] * amount / limit.amount)
 
     def track_the_best_peer(self, case):
-        medians = self.medians(self.contenders)
+        medians = self.medians(self.contenders(IMPLEMENTATIONS))
         ours = medians.pop("dmlcpu")
         return ours / min(medians.values()) if medians else float("nan")
+
+    def contenders(self, implementations):
+        """Return those that can do the case."""
+        return turns.enter(self.case, implementations, "steady")[0]
 
     def medians(self, contenders):
         return {name: statistics.median(each) for name, each in turns.take(contenders, TURNS).items()}
