@@ -9,7 +9,7 @@ from .peers import IMPLEMENTATIONS, arrays
 CASES = {
     str(case): case for module in MODULES.values() for case in list(next(iter(module.TABLES.values())).values())[:2]
 }
-TURNS = 5
+TURNS = 3
 
 
 class Ratios:
