@@ -55,11 +55,11 @@ def matmul_integer(scale):
     return what, *_model(nodes, {"x": x.astype(np.float32)}, {"w0": weights[0]})
 
 
-def transformer(scale, batch=1):
+def transformer(scale, batch=1, width=256):
     """Return a transformer quantized by ONNX Runtime."""
     from . import transformer
 
-    width = max(256 // scale, 4)
+    width = max(width // scale, 4)
     model = transformer.quantized(transformer.transformer(width))
     return f"3 layers of {width}, batch {batch}", model, {"tokens": transformer.tokens(batch, max(64 // scale, 2))}
 
@@ -68,10 +68,14 @@ def transformer_16(scale):
     return transformer(scale, 16)
 
 
-BATCHES = "Transformer in batches"
+def transformer_wide(scale):
+    return transformer(scale, width=768)
+
+
+LARGE = {"Transformer in batches": transformer_16, "Transformer, wide": transformer_wide}
 MODELS = {"TopK": top_k, "ScatterND": scatter_nd, "QLinearMatMul": q_linear_matmul, "MatMulInteger": matmul_integer}
 if find_spec("onnxruntime") is not None:
-    MODELS |= {"Transformer": transformer, BATCHES: transformer_16}
+    MODELS |= {"Transformer": transformer, **LARGE}
 
 
 def _layer(scale):
@@ -125,8 +129,10 @@ if find_spec("onnxruntime") is not None:
 
 
 class Models:
-    # The reference evaluator takes seconds for a batch, and one sequence says the same.
-    params = ([f"{who}: {model}" for model in MODELS for who in CONTENDERS if (who, model) != ("reference", BATCHES)],)
+    # The reference evaluator takes seconds for large models, and a small one says the same.
+    params = (
+        [f"{who}: {model}" for model in MODELS for who in CONTENDERS if who != "reference" or model not in LARGE],
+    )
     param_names = ("cell",)
     number, warmup_time, repeat, version = 1, 0, (3, 10, 5.0), "1"
 

@@ -69,7 +69,7 @@ class OnnxDispatch:
         except MemoryError:
             raise
         except Exception as error:  # operators of ONNX's reference evaluator raise nearly anything
-            reason = str(error) or type(error).__name__
+            reason = ", ".join([str(error) or type(error).__name__, *getattr(error, "__notes__", ())])
             raise ValueError(f"'{self.dispatchable}' failed: {reason}") from error
         results = {name: np.asarray(results[name]) for name in self.outputs}
         for name, place in self.outputs.items():

@@ -124,11 +124,11 @@ def test_a_result_of_another_shape_writes_nothing(save: Save, folder: Path) -> N
 
 def test_a_node_that_fails_names_the_dispatch(save: Save, folder: Path) -> None:
     model = gemm(folder)
-    node = helper.make_node("Gather", ["A0", "i"], ["add"])
+    node = helper.make_node("Gather", ["A0", "i"], ["add"], "the node")
     index = helper.make_tensor("i", TensorProto.INT64, [1], [7])
     save_onnx(folder / "gemm.onnx", [node], {"A0": (FLOAT, [3, 2])}, {"add": (FLOAT, [1, 2])}, (index,))
     model["commands"][0]["bindings"] = {"A0": "A0", "add": "Out"}
-    with pytest.raises(RunError, match=r"\$\.commands\[0\]: 'gemm' failed: index 7 is out of bounds"):
+    with pytest.raises(RunError, match=r"(?s)\$\.commands\[0\]: 'gemm' failed: .*\b7\b.*'the node'|'the node'.*=7\b"):
         run(save(model))
 
 

@@ -1,8 +1,7 @@
 """A backend of ONNX: whole models, in ONNX's reference evaluator with the operators of this package."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import onnx
@@ -12,7 +11,7 @@ from onnx import helper
 from dmlcpu.common.arguments import Array
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
 from dmlcpu.interop.onnx.evaluator import NAME, Model, evaluator_of, loaded
-from dmlcpu.interop.onnx.ops import OPS
+from dmlcpu.interop.onnx.program import AUTO, RESTS, Program
 
 _PLAIN = "biufc"  # kinds of the types that NumPy has itself
 
@@ -54,12 +53,11 @@ class BackendRep(base.BackendRep):  # type: ignore[misc]
         Names of the inputs that need not be given, because an initializer has their name.
     """
 
-    def __init__(self, model: onnx.ModelProto) -> None:
-        self._evaluator = evaluator_of(model)
-        self._evaluator.pack_weights({}, {}, set())
+    def __init__(self, model: onnx.ModelProto, rest: str = AUTO, qdq: bool = False) -> None:
         self.inputs = {each.name: _tensor(each.type) for each in model.graph.input}
         self.outputs = {each.name: _tensor(each.type) for each in model.graph.output}
         self.defaults = frozenset(each.name for each in model.graph.initializer) & self.inputs.keys()
+        self._program = Program(model, rest, qdq=qdq)
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Run the model.
@@ -83,7 +81,7 @@ class BackendRep(base.BackendRep):  # type: ignore[misc]
         TypeError
             If `inputs` is none of these.
         """
-        return tuple(self._evaluator.run(None, self._checked(self._named(inputs))))
+        return tuple(self._program.run(self._checked(self._named(inputs))))
 
     def report(self) -> dict[str, dict[str, int]]:
         """Count the nodes by what runs them, in branches, loops and the model's functions, too.
@@ -91,14 +89,11 @@ class BackendRep(base.BackendRep):  # type: ignore[misc]
         Returns
         -------
         dict
-            "dmlcpu" and "evaluator" (ONNX's reference evaluator), for each a dictionary: operator -> number of nodes.
+            "dmlcpu", "onnxruntime" and "evaluator" (ONNX's reference evaluator), for each a dictionary: operator ->
+            number of nodes; nodes that become one call count as that. "passed on": reason -> number of nodes that
+            these kernels, or ONNX Runtime, left to another.
         """
-        counts: dict[str, Counter[str]] = {"dmlcpu": Counter(), "evaluator": Counter()}
-        for node in self._evaluator.nodes():
-            proto = node.onnx_node
-            name = f"{proto.domain}.{proto.op_type}" if proto.domain else proto.op_type
-            counts["dmlcpu" if isinstance(node, tuple(OPS)) else "evaluator"][name] += 1
-        return {who: dict(sorted(each.items())) for who, each in counts.items()}
+        return {who: dict(sorted(each.items())) for who, each in self._program.counts.items()}
 
     def _named(self, inputs: Any) -> Mapping[str, Any]:
         if isinstance(inputs, Mapping):
@@ -165,14 +160,22 @@ class Backend(base.Backend):  # type: ignore[misc]
         bool
         """
         try:
-            evaluator_of(loaded(model))
+            cls.prepare(model, device, **kwargs)
         except (DmlError, onnx.checker.ValidationError):
             return False
-        return cls.supports_device(device)
+        return True
 
     @classmethod
-    def prepare(cls, model: Model, device: str = "CPU", **kwargs: Any) -> BackendRep:
-        """Check a model, load what its nodes need and pack constant weights.
+    def prepare(
+        cls,
+        model: Model,
+        device: str = "CPU",
+        *,
+        rest: Literal["auto", "onnxruntime", "evaluator"] = "auto",
+        qdq: bool = False,
+        **kwargs: Any,
+    ) -> BackendRep:
+        """Check a model, cut it into parts, load what they need and pack constant weights.
 
         Parameters
         ----------
@@ -180,6 +183,12 @@ class Backend(base.Backend):  # type: ignore[misc]
             The model, or its file, beside which external data are looked for.
         device : str, default "CPU"
             In ONNX's notation.
+        rest : {"auto", "onnxruntime", "evaluator"}, default "auto"
+            What runs the nodes that these kernels do not: ONNX Runtime, or ONNX's reference evaluator in NumPy. "auto"
+            is ONNX Runtime where it is installed, and the evaluator for parts that ONNX Runtime cannot run.
+        qdq : bool, default False
+            Also run a MatMul between DequantizeLinear and QuantizeLinear as one QLinearMatMul. Its sums are exact. A
+            result differs from that of float arithmetic by at most one step.
         **kwargs
             No effect.
 
@@ -191,16 +200,18 @@ class Backend(base.Backend):  # type: ignore[misc]
         Raises
         ------
         UnsupportedError
-            If the device is not the CPU, or the model has operators that ONNX's reference evaluator does not know.
+            If the device is not the CPU, if `rest` cannot run a node, or is not installed.
         BindingError
-            If bytes or a file are no model.
+            If bytes or a file are no model, or `rest` is not one of these.
         onnx.checker.ValidationError
             If the model is not valid. Inputs and outputs must have a shape there, though its sizes may be left open.
         TypeError
             If `model` is none of these.
         """
         cls._check_device(device)
-        return BackendRep(loaded(model))
+        if rest not in RESTS:
+            raise BindingError(NAME, "rest", repr(rest), ", ".join(map(repr, RESTS)))
+        return BackendRep(loaded(model), rest, qdq)
 
     @classmethod
     def run_model(cls, model: Model, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:

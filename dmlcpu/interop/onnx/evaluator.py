@@ -1,6 +1,6 @@
 """ONNX's reference evaluator with these operators, and with constant weights packed."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from os import PathLike
 from typing import Any, TypeAlias
 
@@ -13,6 +13,7 @@ from onnx.reference.ops.op_constant import ConstantCommon
 
 from dmlcpu.common.data_types import QUANTIZED
 from dmlcpu.errors import BindingError, UnsupportedError
+from dmlcpu.interop.onnx.graphs import described
 from dmlcpu.interop.onnx.ops import OPS, Product
 from dmlcpu.products.packing import PackedMatrix, pack_b
 
@@ -26,6 +27,9 @@ class Evaluator(ReferenceEvaluator):  # type: ignore[misc]
 
     def __init__(self, proto: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(proto, *args, **{**kwargs, "new_ops": OPS})
+        for node in self.rt_nodes_:
+            node.run = _naming(node)
+        self.rt_inits_: dict[str, Any] = {name: _plain(value) for name, value in self.rt_inits_.items()}
 
     def nodes(self) -> Iterator[OpRun]:
         """Yield all nodes, with those of branches, loops and the model's functions, each place once."""
@@ -60,6 +64,26 @@ class Evaluator(ReferenceEvaluator):  # type: ignore[misc]
             if id(function) not in seen:
                 seen.add(id(function))
                 function.pack_weights({}, packed, seen)
+
+
+def _plain(value: Any) -> Any:
+    """Return numbers in memory of their own: what `numpy_helper` returns may not be written, and takes the long way."""
+    is_numbers = isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
+    return np.array(value, value.dtype.type, order="C") if is_numbers else value
+
+
+def _naming(node: OpRun) -> Callable[..., Any]:
+    """Return a node's method `run`, with the node's name added to errors."""
+    run, proto = node.run, node.onnx_node
+
+    def named(*inputs: Any, **options: Any) -> Any:
+        try:
+            return run(*inputs, **options)
+        except Exception as error:
+            error.add_note(described(proto))
+            raise
+
+    return named
 
 
 def _packed(b: Any, packed: dict[int, PackedMatrix]) -> PackedMatrix | None:

@@ -7,7 +7,6 @@ from onnx import TensorProto, helper
 from onnx.reference.op_run import OpRun
 from onnx.reference.ops.op_dequantize_linear import DequantizeLinear_25 as _ReferenceDequantizeLinear
 from onnx.reference.ops.op_dynamic_quantize_linear import DynamicQuantizeLinear as _ReferenceDynamicQuantizeLinear
-from onnx.reference.ops.op_erf import Erf as _ReferenceErf
 from onnx.reference.ops.op_matmul_integer import MatMulInteger as _ReferenceMatMulInteger
 from onnx.reference.ops.op_qlinear_matmul import QLinearMatMul as _ReferenceQLinearMatMul
 from onnx.reference.ops.op_quantize_linear import QuantizeLinear_25 as _ReferenceQuantizeLinear
@@ -17,7 +16,7 @@ from onnx.reference.ops.op_topk import TopK_11 as _ReferenceTopK
 
 from dmlcpu.common.arguments import Array, as_axis
 from dmlcpu.errors import BindingError, IndexOutOfRangeError, UnsupportedError
-from dmlcpu.interop.onnx.erf import erf
+from dmlcpu.interop.onnx.repairs import REPAIRS
 from dmlcpu.operators.dequantize_linear.function import dequantize_linear
 from dmlcpu.operators.dynamic_quantize_linear.function import DynamicQuantized, dynamic_quantize_linear
 from dmlcpu.operators.matmul_integer.function import matmul_integer
@@ -221,16 +220,6 @@ class DynamicQuantizeLinear(_Operator, _ReferenceDynamicQuantizeLinear):  # type
         return dynamic_quantize_linear(x)
 
 
-class Erf(_Operator, _ReferenceErf):  # type: ignore[misc]
-    """ONNX Erf, versions 9 and 13, of float32 and float16."""
-
-    def compute(self, x: Array) -> tuple[Array]:
-        """Return the error function."""
-        if x.dtype not in (np.float32, np.float16):
-            raise UnsupportedError("Erf", "input.dtype", str(x.dtype), "float32, float16")
-        return (erf(x),)
-
-
 OPS: list[type[OpRun]] = [
     TopK,
     ScatterND,
@@ -241,6 +230,6 @@ OPS: list[type[OpRun]] = [
     QuantizeLinear,
     DequantizeLinear,
     DynamicQuantizeLinear,
-    Erf,
+    *REPAIRS,
 ]
 """For ``onnx.reference.ReferenceEvaluator(model, new_ops=OPS)``."""

@@ -1,0 +1,132 @@
+"""Groups of nodes that become one call of these kernels."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import onnx
+from onnx import TensorProto, helper
+
+from dmlcpu.interop.onnx.graphs import MICROSOFT, Readers, name_of
+
+_BYTES = (TensorProto.INT8, TensorProto.UINT8)
+_FLOAT = (TensorProto.FLOAT,)
+# MatMulInteger's int32 wraps. A sum of fewer products than these does not, and then one call has the nodes' bits.
+_LONGEST = (2**31 - 1) // (255 * 255)
+
+
+class _Group(NamedTuple):
+    """Nodes of a graph, and the node that takes the place of the last."""
+
+    nodes: list[onnx.NodeProto]
+    replacement: onnx.NodeProto
+
+
+class _Values:
+    """The values of a graph: their constants, makers and readers."""
+
+    def __init__(self, graph: onnx.GraphProto, nodes: list[onnx.NodeProto]) -> None:
+        given = {each.name for each in graph.input}
+        self.constants = {each.name: each for each in graph.initializer if each.name not in given}
+        self.makers = {name: node for node in nodes for name in node.output if name}
+        self.readers = Readers(nodes, (each.name for each in graph.output))
+
+    def made_by(self, name: str, operator: str) -> onnx.NodeProto | None:
+        """Return the node that makes a value if it is this operator, else None."""
+        node = self.makers.get(name)
+        return node if node is not None and name_of(node) == operator else None
+
+    def shape(self, name: str, types: tuple[int, ...]) -> tuple[int, ...] | None:
+        """Return the shape of a constant of one of these types, else None."""
+        constant = self.constants.get(name)
+        return tuple(constant.dims) if constant is not None and constant.data_type in types else None
+
+
+def join(model: onnx.ModelProto, *, qdq: bool) -> onnx.ModelProto:
+    """Return a model in which each group is one node; the same model if it has none.
+
+    qdq: also a product of floats between DequantizeLinear and QuantizeLinear, whose last step may differ.
+    """
+    joined = _joined(model, "MatMulInteger", _scaled_product)
+    if joined is not model and all(each.domain != MICROSOFT for each in model.opset_import):
+        joined.opset_import.append(helper.make_opsetid(MICROSOFT, 1))
+    return _joined(joined, "MatMul", _product_between_quantizers) if qdq else joined
+
+
+def _joined(
+    model: onnx.ModelProto, operator: str, find: Callable[[onnx.NodeProto, _Values], _Group | None]
+) -> onnx.ModelProto:
+    """Return a model in which the groups that `find` finds around the nodes of an operator are replaced."""
+    nodes = list(model.graph.node)
+    values = _Values(model.graph, nodes)
+    groups = [group for node in nodes if name_of(node) == operator and (group := find(node, values))]
+    if not groups:
+        return model
+    removed = {id(node) for group in groups for node in group.nodes}
+    replacements = {id(group.nodes[-1]): group.replacement for group in groups}
+    kept = [replacements.get(id(node), node) for node in nodes if id(node) in replacements or id(node) not in removed]
+    joined = onnx.ModelProto()
+    joined.CopyFrom(model)
+    joined.graph.ClearField("node")
+    joined.graph.node.extend(kept)
+    return joined
+
+
+def _scaled_product(product: onnx.NodeProto, values: _Values) -> _Group | None:
+    """MatMulInteger, Cast, Mul by the scales, and Add of a bias, as quantize_dynamic writes them, are one product."""
+    shape = values.shape(product.input[1], _BYTES)
+    cast = values.readers.only(product.output[0], "Cast")
+    scaled = values.readers.only(cast.output[0], "Mul") if cast is not None else None
+    if shape is None or len(shape) != 2 or shape[0] > _LONGEST or cast is None or scaled is None:
+        return None
+    if [each.i for each in cast.attribute if each.name == "to"] != [TensorProto.FLOAT]:
+        return None
+    scales = [name for name in scaled.input if name != cast.output[0]]
+    multiplied = values.made_by(scales[0], "Mul") if len(scales) == 1 else None
+    if multiplied is None:
+        return None
+    a_scale, b_scale = _a_and_b(multiplied, values, shape[1])
+    if not a_scale:
+        return None
+    last, bias = scaled, ""
+    added = values.readers.only(scaled.output[0], "Add")
+    others = [name for name in added.input if name != scaled.output[0]] if added is not None else []
+    if added is not None and others and values.shape(others[0], _FLOAT) == (shape[1],):
+        last, bias = added, others[0]
+    zeros = [*product.input[2:], "", ""][:2]
+    node = helper.make_node(
+        "MatMulIntegerToFloat",
+        [*product.input[:2], a_scale, b_scale, *zeros, bias],
+        [last.output[0]],
+        name=product.name,
+        domain=MICROSOFT,
+    )
+    own = [multiplied] if values.readers.counts[scales[0]] == 1 else []
+    return _Group([*own, product, cast, scaled, *([added] if bias else [])], node)
+
+
+def _a_and_b(multiplied: onnx.NodeProto, values: _Values, columns: int) -> tuple[str, str]:
+    """Return the names of a scale that DynamicQuantizeLinear makes and of a constant one; empty if they are others."""
+    for a, b in (multiplied.input, reversed(multiplied.input)):
+        maker = values.made_by(a, "DynamicQuantizeLinear")
+        if maker is not None and a == maker.output[1] and values.shape(b, _FLOAT) in ((), (1,), (columns,)):
+            return a, b
+    return "", ""
+
+
+def _product_between_quantizers(product: onnx.NodeProto, values: _Values) -> _Group | None:
+    """DequantizeLinear of both operands, MatMul, and QuantizeLinear are QLinearMatMul."""
+    last = values.readers.only(product.output[0], "QuantizeLinear")
+    a, b = (values.made_by(name, "DequantizeLinear") for name in product.input)
+    if last is None or a is None or b is None or any(len(node.input) < 3 for node in (last, a, b)):
+        return None
+    shape = values.shape(b.input[0], _BYTES)
+    numbers = [name for node in (a, last) for name in node.input[1:3]]
+    if shape is None or len(shape) != 2 or any(values.shape(name, (*_FLOAT, *_BYTES)) != () for name in numbers):
+        return None
+    axis = next((each.i for each in b.attribute if each.name == "axis"), 1)
+    of_b = {values.shape(b.input[1], _FLOAT), values.shape(b.input[2], _BYTES)}
+    if of_b != {()} and (of_b != {(shape[1],)} or axis not in (1, -1)):
+        return None
+    node = helper.make_node("QLinearMatMul", [*a.input, *b.input, *last.input[1:]], [last.output[0]], name=product.name)
+    own = [each for each in (a, b) if values.readers.counts[each.output[0]] == 1]
+    return _Group([*own, product, last], node)

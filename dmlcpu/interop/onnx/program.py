@@ -1,0 +1,184 @@
+"""What a model runs: these kernels for their operators, and ONNX Runtime or ONNX's evaluator for the rest."""
+
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import onnx
+from onnx import inliner, numpy_helper
+
+from dmlcpu.errors import UnsupportedError
+from dmlcpu.interop.onnx.cut import constants_of, cut, model_of
+from dmlcpu.interop.onnx.evaluator import NAME, evaluator_of
+from dmlcpu.interop.onnx.graphs import MICROSOFT, Readers, described, name_of, nodes_inside, result_of
+from dmlcpu.interop.onnx.ops import OPS
+from dmlcpu.interop.onnx.patterns import join
+from dmlcpu.interop.onnx.runtime import Session, check_types, runtime, types_of
+
+_log = logging.getLogger("dmlcpu")
+
+AUTO, ONNXRUNTIME, EVALUATOR = RESTS = ("auto", "onnxruntime", "evaluator")
+KERNELS, PASSED_ON = "dmlcpu", "passed on"
+Counts: TypeAlias = dict[str, Counter[str]]
+
+# Nodes that are taken from ONNX Runtime. Erf is there for the evaluator alone.
+_TAKEN = {"TopK", "ScatterND", "ScatterElements", "QLinearMatMul", "MatMulInteger", f"{MICROSOFT}.MatMulIntegerToFloat"}
+_DYNAMIC = "DynamicQuantizeLinear"
+_QUANTIZERS = {"QuantizeLinear", "DequantizeLinear"}
+
+
+class _Runner(Protocol):
+    def run(self, feeds: dict[str, Any]) -> list[Any]:
+        """Return the outputs, in order."""
+
+
+class _Step(NamedTuple):
+    runner: _Runner
+    inputs: list[str]
+    outputs: list[str]
+    last: list[str]  # inputs and outputs that no later step reads
+
+
+class _Evaluated:
+    """A model, or a part of one, in ONNX's evaluator with these operators."""
+
+    def __init__(self, model: onnx.ModelProto, counts: Counts) -> None:
+        self._evaluator = evaluator_of(model)
+        self._evaluator.pack_weights({}, {}, set())
+        for node in self._evaluator.nodes():
+            counts[KERNELS if isinstance(node, tuple(OPS)) else EVALUATOR][name_of(node.onnx_node)] += 1
+
+    def run(self, feeds: dict[str, Any]) -> list[Any]:
+        return list(self._evaluator.run(None, feeds))
+
+
+class _Kernels:
+    """Nodes that are all for these kernels, called without the evaluator's steps between them, which take longer."""
+
+    def __init__(self, model: onnx.ModelProto, counts: Counts) -> None:
+        evaluator = evaluator_of(model)
+        evaluator.pack_weights({}, {}, set())
+        self._constants = {"": None, **evaluator.rt_inits_}
+        self._outputs = evaluator.output_names
+        self._calls = []
+        for node in evaluator.rt_nodes_:
+            attributes = {name: getattr(node, name) for name in node.attributes_names_}
+            self._calls.append((node, attributes, tuple(node.input), tuple(node.output)))
+            counts[KERNELS][name_of(node.onnx_node)] += 1
+
+    def run(self, feeds: dict[str, Any]) -> list[Any]:
+        values = self._constants | feeds
+        for node, attributes, inputs, outputs in self._calls:
+            try:
+                results = node._run(*[values[name] for name in inputs], **attributes)
+            except Exception as error:
+                error.add_note(described(node.onnx_node))
+                raise
+            values.update(zip(outputs, results, strict=False))  # the last ones may have no name
+        return [values[name] for name in self._outputs]
+
+
+class Program:
+    """What a model runs, in order.
+
+    Attributes
+    ----------
+    counts : dict of str to Counter
+        Who runs how many nodes of each operator, and how many nodes are passed on for each reason.
+    """
+
+    def __init__(self, model: onnx.ModelProto, rest: str, *, qdq: bool) -> None:
+        self.counts: Counts = {who: Counter() for who in (KERNELS, ONNXRUNTIME, EVALUATOR, PASSED_ON)}
+        self._values: dict[str, Any] = {}  # of inputs that are not given, and of results that are constant
+        self._results = [each.name for each in model.graph.output]
+        model = join(model, qdq=qdq)
+        package = runtime() if rest != EVALUATOR else None
+        if package is None and rest == ONNXRUNTIME:
+            raise UnsupportedError(NAME, "rest", "'onnxruntime', which is not installed", "'auto', 'evaluator'")
+        self._rest = rest
+        self._steps = (
+            [self._whole(_Evaluated(model, self.counts), model)] if package is None else self._cut(package, model)
+        )
+
+    def run(self, feeds: Mapping[str, Any]) -> list[Any]:
+        """Return the model's outputs, in its order."""
+        values = {**self._values, **feeds}
+        for step in self._steps:
+            results = step.runner.run({name: values[name] for name in step.inputs if name in values})
+            values.update(zip(step.outputs, results, strict=True))
+            for name in step.last:
+                values.pop(name, None)
+        return [values[name] for name in self._results]
+
+    def _whole(self, runner: _Runner, model: onnx.ModelProto) -> _Step:
+        return _Step(runner, [each.name for each in model.graph.input], self._results, [])
+
+    def _cut(self, package: ModuleType, model: onnx.ModelProto) -> list[_Step]:
+        """Return the steps of a model of which ONNX Runtime runs all but the nodes of these kernels."""
+        if model.functions:
+            model = inliner.inline_local_functions(model)
+        graph = model.graph
+        ours = _ours(graph)
+        constants = constants_of(graph)
+        parts = cut(graph, constants, lambda node: result_of(node) in ours)
+        if not any(part.is_ours for part in parts):
+            return [self._whole(self._session(package, model, is_alone=True), model)]
+        types = types_of(package, model, {name for part in parts for name in (*part.inputs, *part.outputs)})
+        given = {each.name for each in graph.input}
+        defaults = {each.name: each for each in graph.initializer if each.name in given}
+        results = {name: constants[name] for name in self._results if name in constants}
+        self._values = {name: numpy_helper.to_array(each) for name, each in (defaults | results).items()}
+        steps, later = [], {*self._results}
+        for part in reversed(parts):
+            small = model_of(part, model, constants, types)
+            runner = _Kernels(small, self.counts) if part.is_ours else self._session(package, small, is_alone=False)
+            used = [*part.inputs, *part.outputs]
+            steps.append(_Step(runner, part.inputs, part.outputs, [name for name in used if name not in later]))
+            later.update(used)
+        return steps[::-1]
+
+    def _session(self, package: ModuleType, model: onnx.ModelProto, *, is_alone: bool) -> _Runner:
+        """Return nodes in ONNX Runtime; in the evaluator if it cannot run them, unless only it is allowed."""
+        try:
+            check_types(model)
+            session = Session(package, model, is_alone=is_alone)
+        except Exception as error:  # ONNX Runtime's errors have no class in common
+            reason = str(error).splitlines()[0]
+            if self._rest == ONNXRUNTIME:
+                found = f"'onnxruntime', which cannot run a part ({reason})"
+                raise UnsupportedError(NAME, "rest", found, "'auto', 'evaluator'") from error
+            _log.info(
+                "onnx: ONNX Runtime cannot run %d nodes, ONNX's evaluator does: %s", len(model.graph.node), reason
+            )
+            self.counts[PASSED_ON][f"to the evaluator: {reason}"] += len(model.graph.node)
+            return _Evaluated(model, self.counts)
+        for node in model.graph.node:
+            self.counts[ONNXRUNTIME][name_of(node)] += 1
+            if why := _reason(node):
+                self.counts[PASSED_ON][f"{name_of(node)}: {why}"] += 1
+            for inner in nodes_inside(node):
+                self.counts[ONNXRUNTIME][name_of(inner)] += 1
+                if name_of(inner) in _TAKEN:
+                    self.counts[PASSED_ON][f"{name_of(inner)}: in {node.op_type}, which runs whole"] += 1
+        return session
+
+
+def _ours(graph: onnx.GraphProto) -> set[str]:
+    """Return the nodes that these kernels run, by their results."""
+    taken = {result_of(node) for node in graph.node if name_of(node) in _TAKEN}
+    readers = Readers(graph.node, (each.name for each in graph.output))
+    for node in graph.node:
+        if name_of(node) == _DYNAMIC:
+            reading = [each for name in node.output for each in readers.nodes.get(name, ())]
+            if all(result_of(each) in taken for each in reading):
+                taken.add(result_of(node))
+    return taken
+
+
+def _reason(node: onnx.NodeProto) -> str | None:
+    """Return why a node that there is a kernel for was left to ONNX Runtime."""
+    if name_of(node) in _QUANTIZERS:
+        return "ONNX Runtime joins it with its neighbours"
+    return "other nodes read its result" if name_of(node) == _DYNAMIC else None

@@ -1,0 +1,117 @@
+"""ONNX Runtime, for what these kernels leave of a model."""
+
+import importlib
+import re
+from collections.abc import Iterable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, shape_inference
+
+from dmlcpu.runtime.threads import get_num_threads
+
+_SMALL = 1024  # elements of a constant whose values may decide about shapes
+
+
+def runtime() -> ModuleType | None:
+    """Return the package onnxruntime if it is installed."""
+    try:
+        return importlib.import_module("onnxruntime")
+    except ImportError:
+        return None
+
+
+# Types that NumPy and ONNX Runtime exchange.
+_EXCHANGED = {
+    *(TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BOOL, TensorProto.STRING),
+    *(TensorProto.INT8, TensorProto.INT16, TensorProto.INT32, TensorProto.INT64),
+    *(TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32, TensorProto.UINT64),
+}
+
+
+def check_types(model: onnx.ModelProto) -> None:
+    """Refuse a model with inputs or outputs that ONNX Runtime does not exchange with NumPy."""
+    for each in (*model.graph.input, *model.graph.output):
+        kind = each.type
+        is_tensor = kind.HasField("tensor_type")
+        if kind.HasField("optional_type") or (is_tensor and kind.tensor_type.elem_type not in _EXCHANGED):
+            raise TypeError(f"ONNX Runtime does not exchange {each.name!r} with NumPy")
+
+
+class Session:
+    """A model in ONNX Runtime."""
+
+    def __init__(self, package: ModuleType, model: onnx.ModelProto, *, is_alone: bool) -> None:
+        options = package.SessionOptions()
+        options.intra_op_num_threads = get_num_threads()
+        if not is_alone:  # its threads would spin on the cores that the kernels need next
+            options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        self._session = _session(package, model, options)
+
+    def run(self, feeds: dict[str, Any]) -> list[Any]:
+        """Return the model's outputs, in its order."""
+        return list(self._session.run(None, feeds))
+
+
+def _session(package: ModuleType, model: onnx.ModelProto, options: Any) -> Any:
+    options.log_severity_level = 3  # errors
+    return package.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def types_of(package: ModuleType, model: onnx.ModelProto, names: Iterable[str]) -> dict[str, onnx.TypeProto]:
+    """Return the types of values, as ONNX's own inference finds them, or else ONNX Runtime's."""
+    skeleton = _without_weights(model)
+    graph = shape_inference.infer_shapes(skeleton).graph
+    found = {each.name: each.type for each in (*graph.input, *graph.value_info, *graph.output) if _is_known(each.type)}
+    types = {name: found[name] for name in names if name in found}
+    if missing := set(names) - types.keys():
+        types |= _asked(package, skeleton, missing)
+    return types
+
+
+def _is_known(kind: onnx.TypeProto) -> bool:
+    return kind.WhichOneof("value") is not None and (
+        not kind.HasField("tensor_type") or kind.tensor_type.elem_type != 0
+    )
+
+
+def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a copy in which large constants are inputs: only their types and shapes count."""
+    found = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions)
+    graph = model.graph
+    found.graph.name = graph.name
+    found.graph.node.extend(graph.node)
+    found.graph.input.extend(graph.input)
+    found.graph.output.extend(graph.output)
+    found.graph.sparse_initializer.extend(graph.sparse_initializer)
+    given = {each.name for each in graph.input}
+    for each in (each for each in graph.initializer if each.name not in given):
+        if np.prod(each.dims, dtype=np.int64) <= _SMALL:
+            found.graph.initializer.append(each)
+        else:
+            found.graph.input.append(helper.make_tensor_value_info(each.name, each.data_type, each.dims))
+    return found
+
+
+def _asked(package: ModuleType, model: onnx.ModelProto, names: set[str]) -> dict[str, onnx.TypeProto]:
+    """Return the types that ONNX Runtime gives values: it knows its own operators."""
+    before = {each.name for each in model.graph.output}
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in sorted(names - before))
+    options = package.SessionOptions()
+    options.graph_optimization_level = package.GraphOptimizationLevel.ORT_DISABLE_ALL
+    outputs = _session(package, model, options).get_outputs()
+    return {each.name: _type(each.type, each.shape) for each in outputs if each.name in names}
+
+
+_ELEMENTS = {"float": "FLOAT", "double": "DOUBLE"}  # others are named as ONNX names them
+
+
+def _type(text: str, shape: list[Any]) -> onnx.TypeProto:
+    """Return the type that ONNX Runtime writes as "tensor(float)", for instance."""
+    found = re.fullmatch(r"tensor\((\w+)\)", text)
+    if found is None:
+        raise NotImplementedError(f"a value of type {text}")
+    element = TensorProto.DataType.Value(_ELEMENTS.get(found[1], found[1].upper()))
+    return helper.make_tensor_type_proto(element, shape)

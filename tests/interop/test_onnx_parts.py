@@ -1,0 +1,295 @@
+"""Models in parts: these kernels for their operators, ONNX Runtime or ONNX's evaluator for the rest."""
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+from onnx.reference import ReferenceEvaluator  # noqa: E402
+
+from dmlcpu.errors import BindingError, UnsupportedError  # noqa: E402
+from dmlcpu.interop import onnx as ours  # noqa: E402
+from dmlcpu.interop.onnx import program  # noqa: E402
+
+RNG = np.random.default_rng(0)
+W = RNG.integers(-128, 128, (8, 6), np.int8)
+X = RNG.standard_normal((5, 8), np.float32)
+node = helper.make_node
+REST = ["evaluator", pytest.param("onnxruntime", marks=pytest.mark.skipif(program.runtime() is None, reason="missing"))]
+needs_runtime = pytest.mark.skipif(program.runtime() is None, reason="onnxruntime is not installed")
+
+
+def info(name, dtype, shape):
+    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape)
+
+
+def model_of(nodes, inputs, outputs, constants=None, opset=17, **options):
+    """Make a valid model; X is its usual input x."""
+    initializers = [numpy_helper.from_array(np.asarray(array), name) for name, array in (constants or {}).items()]
+    graph = helper.make_graph(nodes, "model", inputs or [info("x", np.float32, ["n", 8])], outputs, initializers)
+    opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(each, 1) for each in options.pop("domains", ()))]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8, **options)
+    onnx.checker.check_model(model)
+    return model
+
+
+SCALE, BIAS = RNG.random(6, np.float32), RNG.standard_normal(6, np.float32)
+CONSTANTS = {"w": W, "scale": SCALE, "zero": np.zeros(6, np.int8), "bias": BIAS, "two": np.array([2])}
+
+
+def dynamic(**changes):
+    """Return a product as quantize_dynamic of ONNX Runtime writes it, between others. changes: replace nodes."""
+    nodes = {
+        "negated": node("Neg", ["x"], ["t"]),
+        "quantize": node("DynamicQuantizeLinear", ["t"], ["q", "q_scale", "q_zero"]),
+        "scales": node("Mul", ["q_scale", "scale"], ["scales"]),
+        "product": node("MatMulInteger", ["q", "w", "q_zero", "zero"], ["sums"], "product"),
+        "cast": node("Cast", ["sums"], ["floats"], to=TensorProto.FLOAT),
+        "scaled": node("Mul", ["floats", "scales"], ["scaled"]),
+        "added": node("Add", ["bias", "scaled"], ["added"]),
+        "relu": node("Relu", ["added"], ["r"]),
+        "best": node("TopK", ["r", "two"], ["values", "indices"], axis=-1),
+    }
+    outputs = [info("values", np.float32, ["n", 2]), info("indices", np.int64, ["n", 2]), *changes.pop("outputs", ())]
+    constants = CONSTANTS | changes.pop("constants", {})
+    nodes |= changes
+    return model_of([each for each in nodes.values() if each], None, outputs, constants)
+
+
+def assert_as_the_reference(model, prepared, inputs):
+    found, wanted = prepared.run(inputs), ReferenceEvaluator(model).run(None, inputs)
+    for mine, right in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(mine, right, strict=True)
+
+
+@pytest.mark.parametrize("rest", REST)
+def test_a_dynamically_quantized_product_is_one_call(rest):
+    model = dynamic()
+    before = model.SerializeToString(deterministic=True)
+    prepared = ours.prepare(model, rest=rest)
+    assert model.SerializeToString(deterministic=True) == before
+    assert prepared.report()["dmlcpu"] == {
+        "DynamicQuantizeLinear": 1,
+        "TopK": 1,
+        "com.microsoft.MatMulIntegerToFloat": 1,
+    }
+    assert prepared.report()[rest] == {"Neg": 1, "Relu": 1}
+    for x in (X, X[:1]):
+        assert_as_the_reference(model, prepared, {"x": x})
+
+
+@pytest.mark.parametrize("rest", REST)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"outputs": [info("sums", np.int32, ["n", 6])]},
+        {"outputs": [info("floats", np.float32, ["n", 6])]},
+        {"constants": {"scale": SCALE[:, None].T.repeat(5, 0)}},
+        {"scales": node("Mul", ["scale", "scale"], ["scales"])},
+        {"scales": node("Identity", ["scale"], ["scales"])},
+        {"scales": node("Add", ["q_scale", "scale"], ["scales"])},
+    ],
+    ids=["sums are read", "floats are read", "a scale a row", "other scales", "one scale", "a sum"],
+)
+def test_other_groups_stay_nodes(rest, changes):
+    model = dynamic(**changes)
+    prepared = ours.prepare(model, rest=rest)
+    assert "MatMulInteger" in prepared.report()["dmlcpu"]
+    assert_as_the_reference(model, prepared, {"x": X})
+
+
+@pytest.mark.parametrize("rest", REST)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"outputs": [info("scaled", np.float32, ["n", 6])]},
+        {"outputs": [info("scales", np.float32, [6])]},
+        {"constants": {"bias": BIAS[:1]}},
+        {"constants": {"scale": np.float32(0.25)}},
+        {
+            "scaled": node("Mul", ["scales", "floats"], ["scaled"]),
+            "scales": node("Mul", ["scale", "q_scale"], ["scales"]),
+        },
+    ],
+    ids=["scaled is read", "scales are read", "one bias", "one scale", "the other way round"],
+)
+def test_parts_of_a_group_are_one_call(rest, changes):
+    model = (
+        dynamic(**changes) if "scaled" not in changes else dynamic(scales=changes["scales"], scaled=changes["scaled"])
+    )
+    prepared = ours.prepare(model, rest=rest)
+    assert prepared.report()["dmlcpu"]["com.microsoft.MatMulIntegerToFloat"] == 1
+    assert_as_the_reference(model, prepared, {"x": X})
+
+
+def quantized():
+    """Return a product between quantizers, as quantize_static of ONNX Runtime writes it."""
+    nodes = [
+        node("QuantizeLinear", ["x", "xs", "xz"], ["q"]),
+        node("DequantizeLinear", ["q", "xs", "xz"], ["a"]),
+        node("DequantizeLinear", ["w", "ws", "wz"], ["b"], axis=1),
+        node("MatMul", ["a", "b"], ["y"]),
+        node("QuantizeLinear", ["y", "ys", "yz"], ["out"]),
+    ]
+    constants = {"xs": np.float32(0.02), "xz": np.uint8(128), "w": W, "ws": SCALE * 0.02, "wz": np.zeros(6, np.int8)}
+    constants |= {"ys": np.float32(0.05), "yz": np.uint8(120)}
+    return model_of(nodes, None, [info("out", np.uint8, ["n", 6])], constants)
+
+
+@pytest.mark.parametrize("rest", REST)
+def test_a_product_between_quantizers_is_one_call_if_asked_for(rest):
+    model, x = quantized(), RNG.standard_normal((1000, 8), np.float32)
+    (plain,), (joined,) = (ours.prepare(model, rest=rest, qdq=qdq).run([x]) for qdq in (False, True))
+    assert ours.prepare(model, rest=rest, qdq=True).report()["dmlcpu"]["QLinearMatMul"] == 1
+    assert "QLinearMatMul" not in ours.prepare(model, rest=rest).report()["dmlcpu"]
+    assert joined.dtype == plain.dtype == np.uint8
+    assert np.abs(joined.astype(int) - plain).max() <= 1
+
+
+@needs_runtime
+def test_quantizers_are_left_to_onnx_runtime():
+    report = ours.prepare(quantized()).report()
+    assert report["dmlcpu"] == {}
+    assert report["passed on"] == {
+        "DequantizeLinear: ONNX Runtime joins it with its neighbours": 2,
+        "QuantizeLinear: ONNX Runtime joins it with its neighbours": 2,
+    }
+
+
+def looped():
+    """Return a model with TopK at the top, in a branch, and in a function."""
+    branches = {}
+    for name, operator in (("then_branch", "Neg"), ("else_branch", "Abs")):
+        inner = [node(operator, ["r"], ["o"]), node("TopK", ["o", "two"], [name, f"{name} at"])]
+        branches[name] = helper.make_graph(inner, name, [], [info(name, np.float32, ["n", 2])])
+    body = [node("TopK", ["a", "b"], ["c", "d"]), node("Neg", ["c"], ["e"])]
+    function = helper.make_function("own", "Best", ["a", "b"], ["e"], body, [helper.make_opsetid("", 17)])
+    nodes = [
+        node("Relu", ["x"], ["r"]),
+        node("If", ["flag"], ["branch"], **branches),
+        node("Best", ["r", "two"], ["best"], domain="own"),
+    ]
+    outputs = [info("branch", np.float32, ["n", 2]), info("best", np.float32, ["n", 2])]
+    inputs = [info("x", np.float32, ["n", 8]), info("flag", np.bool_, [])]
+    return model_of(nodes, inputs, outputs, {"two": np.array([2])}, functions=[function], domains=["own"])
+
+
+@needs_runtime
+@pytest.mark.parametrize("flag", [True, False])
+def test_branches_run_whole_and_functions_in_parts(flag):
+    prepared = ours.prepare(looped())
+    assert_as_the_reference(looped(), prepared, {"x": X, "flag": np.array(flag)})
+    report = prepared.report()
+    assert report["dmlcpu"] == {"TopK": 1}
+    assert report["onnxruntime"] == {"Abs": 1, "If": 1, "Neg": 2, "Relu": 1, "TopK": 2}
+    assert report["passed on"] == {"TopK: in If, which runs whole": 2}
+
+
+@needs_runtime
+def test_types_of_onnx_runtimes_own_operators_are_found():
+    nodes = [node("FastGelu", ["x"], ["g"], domain="com.microsoft"), node("TopK", ["g", "two"], ["v", "i"])]
+    model = model_of(nodes, None, [info("i", np.int64, ["n", 2])], CONSTANTS, domains=["com.microsoft"])
+    (i,) = ours.prepare(model, rest="onnxruntime").run([X])
+    assert i.tolist() == np.argsort(-X, axis=1, kind="stable")[:, :2].tolist()
+    with pytest.raises(UnsupportedError, match="FastGelu"):
+        ours.prepare(model, rest="evaluator")
+    assert ours.is_compatible(model)
+    assert not ours.is_compatible(model, rest="evaluator")
+
+
+def halves():
+    """Return a model whose input ONNX Runtime and NumPy do not exchange."""
+    nodes = [node("Cast", ["x"], ["f"], to=TensorProto.FLOAT), node("TopK", ["f", "two"], ["v", "i"])]
+    inputs = [helper.make_tensor_value_info("x", TensorProto.BFLOAT16, ["n", 8])]
+    return model_of(nodes, inputs, [info("v", np.float32, ["n", 2])], {"two": np.array([2])})
+
+
+@needs_runtime
+def test_what_onnx_runtime_cannot_run_goes_to_the_evaluator():
+    x = X.astype(pytest.importorskip("ml_dtypes").bfloat16)
+    prepared = ours.prepare(halves())
+    assert_as_the_reference(halves(), prepared, {"x": x})
+    assert prepared.report() == {
+        "dmlcpu": {"TopK": 1},
+        "onnxruntime": {},
+        "evaluator": {"Cast": 1},
+        "passed on": {"to the evaluator: ONNX Runtime does not exchange 'x' with NumPy": 1},
+    }
+    with pytest.raises(UnsupportedError, match=r"onnx: rest is 'onnxruntime', which cannot run a part \(.*'x'"):
+        ours.prepare(halves(), rest="onnxruntime")
+
+
+def test_without_onnx_runtime(monkeypatch):
+    monkeypatch.setattr(program, "runtime", lambda: None)
+    report = ours.prepare(dynamic()).report()
+    assert report["evaluator"] == {"Neg": 1, "Relu": 1}
+    assert report["onnxruntime"] == report["passed on"] == {}
+    with pytest.raises(
+        UnsupportedError, match="rest is 'onnxruntime', which is not installed; allowed: 'auto', 'evaluator'"
+    ):
+        ours.prepare(dynamic(), rest="onnxruntime")
+
+
+def test_rest_is_one_of_three():
+    with pytest.raises(BindingError, match="rest is 'ort'; allowed: 'auto', 'onnxruntime', 'evaluator'"):
+        ours.prepare(dynamic(), rest="ort")
+
+
+@pytest.mark.parametrize("rest", REST)
+def test_inputs_with_defaults_and_results_that_no_node_makes(rest):
+    nodes = [node("TopK", ["x", "k"], ["v", "i"]), node("Neg", ["v"], ["n"])]
+    inputs = [info("x", np.float32, ["n", 8]), info("k", np.int64, [1])]
+    outputs = [info("n", np.float32, ["n", "k"]), info("x", np.float32, ["n", 8]), info("k", np.int64, [1])]
+    outputs.append(info("c", np.int64, [1]))
+    model = model_of(
+        [*nodes, node("Identity", ["c"], ["unused"])], inputs, outputs, {"k": np.array([3]), "c": np.array([7])}
+    )
+    prepared = ours.prepare(model, rest=rest)
+    for given, k in (({}, 3), ({"k": np.array([5])}, 5)):
+        n, x, found, c = prepared.run({"x": X, **given})
+        np.testing.assert_array_equal(n, np.sort(-X, axis=1)[:, :k])
+        assert x.tolist() == X.tolist()
+        assert (found.tolist(), c.tolist()) == ([k], [7])
+
+
+@needs_runtime
+def test_sequences_pass_between_parts():
+    nodes = [
+        node("SplitToSequence", ["x"], ["rows"], axis=0),
+        node("SequenceAt", ["rows", "one"], ["row"]),
+        node("TopK", ["row", "two"], ["v", "i"]),
+        node("SequenceInsert", ["rows", "v"], ["more"]),
+        node("SequenceLength", ["more"], ["n"]),
+    ]
+    constants = {"one": np.array(1), "two": np.array([2])}
+    model = model_of(nodes, None, [info("v", np.float32, [1, 2]), info("n", np.int64, [])], constants)
+    v, n = ours.prepare(model, rest="onnxruntime").run([X])
+    assert v.tolist() == [sorted(X[1].tolist(), reverse=True)[:2]]
+    assert n == 6
+
+
+@pytest.mark.parametrize("rest", REST)
+def test_a_run_that_fails_names_the_node(rest):
+    nodes = [node("TopK", ["x", "two"], ["v", "i"]), node("Reshape", ["v", "shape"], ["y"], "flatten")]
+    constants = {"two": np.array([2]), "shape": np.array([7])}
+    prepared = ours.prepare(model_of(nodes, None, [info("y", np.float32, [7])], constants), rest=rest)
+    with pytest.raises(Exception) as caught:
+        prepared.run([X])
+    assert "'flatten'" in " ".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
+
+
+@pytest.mark.slow
+@needs_runtime
+def test_many_nodes():
+    """Preparing takes time in proportion to the number of nodes."""
+    nodes, last = [], "x"
+    for number in range(5_000):
+        nodes.append(node("Neg", [last], [f"n{number}"]))
+        top_k = node("TopK", [f"n{number}", "eight"], [f"v{number}", f"i{number}"])
+        nodes.append(node("Neg", [f"n{number}"], [f"v{number}"]) if number % 100 else top_k)
+        last = f"v{number}"
+    model = model_of(nodes, None, [info(last, np.float32, ["n", 8])], {"eight": np.array([8])})
+    prepared = ours.prepare(model)
+    assert sum(prepared.report()["onnxruntime"].values()) == 9_950
+    (y,) = prepared.run([X])
+    assert y.shape == X.shape

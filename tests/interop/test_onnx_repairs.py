@@ -1,0 +1,100 @@
+"""Operators in which ONNX's reference evaluator errs."""
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+from onnx import helper, numpy_helper  # noqa: E402
+
+from dmlcpu.errors import BindingError, UnsupportedError  # noqa: E402
+from dmlcpu.interop import onnx as ours  # noqa: E402
+
+
+def info(name, dtype, shape):
+    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape)
+
+
+def run(operator, inputs, dtype, shape, opset, rest="evaluator", outputs=1, **attributes):
+    """Run a model of one node. inputs: name -> array; those after the first are constants."""
+    (first, x), *others = inputs.items()
+    names = [f"y{number}" for number in range(outputs)]
+    node = helper.make_node(operator, list(inputs), names, "the node", **attributes)
+    results = [info("y0", dtype, shape), *(onnx.ValueInfoProto(name=name) for name in names[1:0])]
+    constants = [numpy_helper.from_array(array, name) for name, array in others]
+    graph = helper.make_graph([node], "model", [info(first, x.dtype, x.shape)], results, constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    return ours.run_model(model, [x], rest=rest)[0]
+
+
+def statistics(dtype=np.float32):
+    channels = {"scale": [1, 2], "bias": [0, 1], "mean": [0, 3], "var": [1, 4]}
+    return {name: np.array(values, dtype) for name, values in channels.items()}
+
+
+@pytest.mark.parametrize("opset", [7, 9, 13, 14, 15, 21])
+@pytest.mark.parametrize("shape", [(3, 2), (3, 2, 4), (3, 2, 4, 5)])
+@pytest.mark.parametrize("momentum", [{}, {"momentum": 0.5}], ids=["", "momentum"])
+def test_batch_normalization_takes_the_statistics_it_is_given(opset, shape, momentum):
+    x = np.random.default_rng(0).standard_normal(shape, np.float32)
+    y = run("BatchNormalization", {"x": x, **statistics()}, np.float32, shape, opset, epsilon=0.0, **momentum)
+    channels = np.moveaxis(x, 1, -1)
+    wanted = np.moveaxis((channels - [0, 3]) / [1, 2] * [1, 2] + [0, 1], -1, 1)
+    np.testing.assert_allclose(y, wanted, rtol=1e-6, atol=1e-6)
+    assert y.dtype == np.float32
+
+
+@pytest.mark.parametrize(("opset", "more"), [(9, {"outputs": 5}), (7, {"spatial": 0}), (6, {})])
+def test_batch_normalization_that_trains_is_refused(opset, more):
+    x = np.ones((3, 2), np.float32)
+    with pytest.raises(UnsupportedError, match="'the node'"):
+        run("BatchNormalization", {"x": x, **statistics()}, np.float32, (3, 2), opset, **more)
+
+
+def test_batch_normalization_that_trains_since_version_14():
+    x = np.array([[1, 5], [3, 5]], np.float32)
+    y = run("BatchNormalization", {"x": x, **statistics()}, np.float32, (2, 2), 15, outputs=3, training_mode=1)
+    np.testing.assert_allclose(y, [[-1, 1], [1, 1]], atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 4), (2, 3, 4, 5), (2, 3, 4, 5, 2)])
+def test_global_max_pool(shape):
+    x = np.random.default_rng(0).standard_normal(shape, np.float32)
+    y = run("GlobalMaxPool", {"x": x}, np.float32, ["n"] * len(shape), 17)
+    np.testing.assert_array_equal(y, x.reshape(2, 3, -1).max(2).reshape(2, 3, *[1] * (len(shape) - 2)), strict=True)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_gather_elements_of_many(axis):
+    rng = np.random.default_rng(0)
+    x, at = rng.random((100, 90)), rng.integers(-90, 90, (40, 90) if axis == 0 else (100, 40))
+    y = run("GatherElements", {"x": x, "at": at}, np.float64, at.shape, 17, axis=axis)
+    np.testing.assert_array_equal(y, np.take_along_axis(x, at, axis))
+
+
+def test_gather_elements_of_fewer_rows():
+    x = np.arange(12.0).reshape(3, 4)
+    assert run("GatherElements", {"x": x, "at": np.array([[3, -4]])}, np.float64, (1, 2), 17, axis=1).tolist() == [
+        [3, 0]
+    ]
+    with pytest.raises(BindingError, match=r"GatherElements: indices.ndim is 1; allowed: 2, as data has"):
+        run("GatherElements", {"x": x, "at": np.array([3])}, np.float64, (1,), 17)
+
+
+@pytest.mark.parametrize("rest", ["evaluator", "auto"])
+@pytest.mark.parametrize("opset", [10, 11, 12, 13, 19])
+def test_quantizers_of_all_versions(rest, opset):
+    numbers = {"scale": np.float32(0.5), "zero": np.uint8(3)}
+    x = np.array([[1, 2.6]], np.float32)
+    q = run("QuantizeLinear", {"x": x, **numbers}, np.uint8, (1, 2), opset, rest)
+    assert q.tolist() == [[5, 8]]
+    assert run("DequantizeLinear", {"x": q, **numbers}, np.float32, (1, 2), opset, rest).tolist() == [[1, 2.5]]
+
+
+def test_gelu_is_computed_for_whole_arrays(monkeypatch):
+    """Its function has Erf, which ONNX's evaluator computes an element at a time."""
+    from dmlcpu.interop.onnx import repairs
+
+    sizes = []
+    monkeypatch.setattr(repairs, "erf", lambda x: (sizes.append(x.size), x)[1])
+    run("Gelu", {"x": np.ones((30, 40), np.float32)}, np.float32, (30, 40), 20)
+    assert sizes == [1200]
