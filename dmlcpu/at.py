@@ -5,6 +5,7 @@ replace NumPy's.
 """
 
 import math
+from types import EllipsisType
 from typing import Any
 
 import numpy as np
@@ -102,8 +103,13 @@ def minimum_at(x: Array, indices: Indices, updates: ArrayLike) -> None:
 def put_at(x: Array, indices: Indices, updates: ArrayLike) -> None:
     """Assign updates to what indices name, in place: ``x[indices] = updates``.
 
-    The arguments are those of `add_at`; updates are cast to x's type, as NumPy's assignment does. Of several updates of
-    one place the last wins.
+    The arguments are those of `add_at`; updates are cast to x's type, as NumPy's assignment does.
+
+    Notes
+    -----
+    Of several updates of one place the last wins, in C order of the broadcast indices' elements: for any number of
+    updates, and however indices and updates lie in memory. NumPy's own assignment may visit them in another order if
+    neither the indices nor the updates lie in C order.
 
     Examples
     --------
@@ -112,6 +118,10 @@ def put_at(x: Array, indices: Indices, updates: ArrayLike) -> None:
     >>> dmlcpu.put_at(x, [3, 1, 3], [7, 8, 9])
     >>> x
     array([0., 8., 0., 9.])
+    >>> x, indices, updates = np.zeros(1), np.zeros((2, 2), int, order="F"), np.array([[1, 2], [3, 4]], order="F")
+    >>> dmlcpu.put_at(x, indices, updates)
+    >>> x
+    array([4.])
     """
     _apply("put_at", None, x, indices, updates)
 
@@ -151,15 +161,41 @@ def _apply(name: str, ufunc: np.ufunc | None, x: Any, indices: Any, updates: Any
             return
     if ufunc and x.ndim == np.ndim(updates) == 1 and (arrays is None or arrays[0].ndim > 1):
         # With indices of several dimensions NumPy 2.4 reads beyond one-dimensional updates, instead of repeating them.
+        # An error about types comes before those about shapes and indices, as in NumPy.
+        ufunc.at(x[:0], np.zeros(0, np.intp), np.asarray(updates)[:0])
         updates = np.broadcast_to(updates, np.shape(x[indices]))
     _apply_by_numpy(ufunc, x, indices, updates)
 
 
 def _apply_by_numpy(ufunc: np.ufunc | None, x: Array, indices: Any, updates: Any) -> None:
     if ufunc is None:
-        x[indices] = updates
+        x[_in_c_order(indices)] = updates
     else:
         ufunc.at(x, indices, updates)
+
+
+def _in_c_order(indices: Any) -> Any:
+    """Return indices whose elements NumPy's assignment visits in C order.
+
+    It visits them as indices and updates lie in memory, but in C order if one of them has all elements in that order.
+    So one of the indices is given all elements.
+    """
+    if not isinstance(indices, tuple):
+        is_strided = isinstance(indices, np.ndarray) and indices.dtype.kind in "iu" and not indices.flags.c_contiguous
+        return np.ascontiguousarray(indices) if is_strided else indices
+    parts: list[Any] = [
+        each if each is None or isinstance(each, int | slice | EllipsisType) else np.asarray(each) for each in indices
+    ]
+    arrays = [each for each in parts if isinstance(each, np.ndarray)]
+    one = next((i for i, each in enumerate(parts) if isinstance(each, np.ndarray) and each.dtype.kind in "iu"), None)
+    if one is None:
+        return indices
+    shapes = [(np.count_nonzero(each),) if each.dtype == bool else each.shape for each in arrays]
+    try:
+        parts[one] = np.asarray(np.broadcast_to(parts[one], np.broadcast_shapes(*shapes)), order="C")
+    except ValueError:  # NumPy raises its own
+        return indices
+    return tuple(parts)
 
 
 def _index_arrays(indices: Any, x: Array, ufunc: np.ufunc | None) -> list[Array] | None:

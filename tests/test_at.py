@@ -219,6 +219,63 @@ def test_the_last_update_remains():
     assert x.tolist() == [[2] * 3, [3] * 3]
 
 
+def turned(array):
+    """Lay an array out backwards in memory."""
+    backwards = (slice(None, None, -1),) * array.ndim
+    return np.ascontiguousarray(array[backwards])[backwards]
+
+
+@pytest.mark.parametrize("pays", [False, True])
+@pytest.mark.parametrize("width", [(), (2,)], ids=["elements", "rows"])
+@pytest.mark.parametrize("lay_out", [np.ascontiguousarray, np.asfortranarray, turned])
+@pytest.mark.parametrize("how", ["one index", "two", "broadcast", "after a slice", "before a slice", "lists"])
+def test_the_last_update_in_c_order_remains(monkeypatch, how, lay_out, width, pays):
+    """Whatever carries the call out, and where NumPy's assignment goes through memory."""
+    monkeypatch.setattr(at, "_pays", lambda *args: pays)
+    rng = np.random.default_rng(9)
+    rows, columns = (lay_out(rng.integers(0, 3, (4, 5))) for _ in range(2))
+    indices, lead, tail = {
+        "one index": (rows, (), ()),
+        "two": ((rows, columns), (), ()),
+        "broadcast": ((rows[:, :1], columns[:1]), (), ()),
+        "after a slice": ((slice(None), rows, np.int64(1)), (3,), ()),
+        "before a slice": ((rows, slice(None)), (), (3,)),
+        "lists": ((rows[:, :1].tolist(), columns[0].tolist()), (), ()),
+    }[how]
+    x = np.zeros((3,) * {"one index": 1, "after a slice": 3}.get(how, 2) + width)
+    updates = lay_out(rng.normal(size=(*lead, 4, 5, *tail, *width)))
+    expected = x.copy()
+    assert x[indices].shape == updates.shape
+    for i, j in np.ndindex(4, 5):
+        one = tuple(
+            each if isinstance(each, slice | int | np.integer) else int(np.broadcast_to(each, (4, 5))[i, j])
+            for each in (indices if isinstance(indices, tuple) else (indices,))
+        )
+        expected[one] = updates[(slice(None),) * len(lead) + (i, j)]
+    dmlcpu.put_at(x, indices, updates)
+    assert x.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize(("ours", "numpys"), [*NUMPYS.items()][:3], ids=lambda each: each.__name__)
+@pytest.mark.parametrize("dtype", ["f4,i8", "V2"])
+@pytest.mark.parametrize("indices", [[[0, 1], [1, 0]], [[0, 9], [1, 0]], [0, 9]], ids=["good", "out of range", "1-D"])
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_types_that_cannot_be_computed_raise_the_error_of_numpy(ours, numpys, dtype, indices, count):
+    x, updates = np.zeros(3, dtype), np.zeros(count, dtype)
+    with pytest.raises(TypeError) as theirs:
+        numpys(x.copy(), np.array(indices), updates)
+    with pytest.raises(TypeError) as mine:
+        ours(x, np.array(indices), updates)
+    assert (mine.type, str(mine.value)) == (theirs.type, str(theirs.value))
+
+
+def test_scalars_of_numpy_are_indices():
+    x = np.zeros((2, 3))
+    dmlcpu.put_at(x, (np.int64(1), np.int8(2)), 5)
+    dmlcpu.put_at(x, (np.int64(0), slice(None)), [1, 2, 3])
+    assert x.tolist() == [[1, 2, 3], [0, 0, 5]]
+
+
 @given(st.data())
 def test_hypothesis(data):
     ours = data.draw(st.sampled_from(list(NUMPYS)))
