@@ -15,7 +15,7 @@ from dmlcpu.interop.torch.override import NO_COMPILATION, SMALL, SUBCLASS, Overr
 from dmlcpu.interop.torch.products import INT_MM
 from dmlcpu.interop.torch.scatter import SCATTER
 from dmlcpu.interop.torch.tensors import PLAIN
-from dmlcpu.interop.torch.thresholds import loss
+from dmlcpu.interop.torch.thresholds import is_measuring, loss
 from dmlcpu.interop.torch.topk import TOPK
 from dmlcpu.runtime.compilation import can_compile
 
@@ -85,7 +85,7 @@ def enable(include: Iterable[str] | None = None, exclude: Iterable[str] = ()) ->
     the first here, of several updates of one element the last remains, and updates are added in their order.
 
     The size from which these kernels are faster is measured on each machine, at the first call of a kind, and kept in
-    the folder of compiled kernels.
+    the folder of compiled kernels. Where it cannot be measured or kept, a shipped size holds.
 
     The switch holds for the whole process. Call `enable` and `disable` while no other thread runs these operators.
 
@@ -156,6 +156,11 @@ def report() -> dict[str, dict[str, Any]]:
         For each operator a dictionary: "on", "taken" (number of calls that these kernels carried out), and "passed on"
         (reason -> number of calls that went to PyTorch's kernel).
 
+    Notes
+    -----
+    Calls that measure from which size on these kernels are faster are not counted. PyTorch carries out some calls of
+    ``index_add_`` by ``scatter_add_``: those count as calls of both.
+
     Examples
     --------
     >>> import dmlcpu.interop.torch
@@ -211,7 +216,7 @@ def _kernel(switch: _Switch) -> Callable[..., Any]:
 
     def large(size: int, keyset: Any, *args: Any, **kwargs: Any) -> Any:
         with torch._C.DisableTorchFunction():  # modes and subclasses see the user's call, but not the calls in here
-            if switch.is_on:
+            if switch.is_on and not is_measuring():
                 try:
                     reason = "" if can_compile() else NO_COMPILATION
                     reason = reason or refusal(*args, **kwargs) or loss(override, original, size, *args, **kwargs)

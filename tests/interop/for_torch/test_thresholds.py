@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -16,6 +17,7 @@ def thresholds(torch_overrides, monkeypatch, tmp_path):
     monkeypatch.setattr(thresholds, "_folder", lambda: str(tmp_path))
     monkeypatch.setattr(thresholds, "_won", {})
     monkeypatch.setattr(thresholds, "_is_busy", lambda: False)
+    monkeypatch.setattr(thresholds, "_PAUSE_S", 0)
     return thresholds
 
 
@@ -30,14 +32,15 @@ def loss(thresholds, topk, x, k):
     return thresholds.loss(topk, print, topk.size(x, (k,)), x, k)
 
 
-def clock(monkeypatch, thresholds, won):
-    """Make dmlcpu faster only at the sizes of `won`; list the sizes measured."""
+def clock(monkeypatch, thresholds, won, *, disturbed=()):
+    """Make dmlcpu faster only at the sizes of `won`, except when a disturbed one is first measured; list the sizes."""
     measured = []
 
     def times(mine, theirs):
         size = mine.args[1][0].numel()
+        is_won = (size in won) != (size in disturbed and size not in measured)
         measured.append(size)
-        return (10, 100) if size in won else (100, 10)
+        return [(10, 100) if is_won else (100, 10)]
 
     monkeypatch.setattr(thresholds, "_times", times)
     return measured
@@ -48,7 +51,22 @@ def test_size_between_two_winning_sizes_is_taken(monkeypatch, thresholds, topk):
     taken = [size for size in (4096, 5000, 16384, 20000, 65536, 70000, 1 << 20, 1 << 21)
              if not loss(thresholds, topk, torch.zeros(size), 3)]  # fmt: skip
     assert taken == [16384, 20000, 65536, 1 << 20, 1 << 21]
-    assert measured == [1 << power for power in range(12, 21)]
+    assert measured[:9] == [1 << power for power in range(12, 21)]
+    assert measured[9:] == [1 << power for power in (13, 14, 16, 17, 19, 20)]  # on both sides of changes, again
+
+
+@pytest.mark.parametrize("power", range(12, 21))
+def test_one_disturbed_measurement_changes_nothing(monkeypatch, thresholds, topk, power):
+    clock(monkeypatch, thresholds, {1 << each for each in range(15, 21)}, disturbed={1 << power})
+    taken = [each for each in range(12, 23) if not loss(thresholds, topk, torch.zeros(1 << each), 3)]
+    assert taken == [*range(15, 23)]
+
+
+def test_the_median_of_the_rounds_decides(monkeypatch, thresholds, topk):
+    monkeypatch.setattr(thresholds, "_times", lambda *calls: [(10, 100), (1, 100), (9000, 100), (10, 1), (10, 100)])
+    assert loss(thresholds, topk, torch.zeros(1 << 14), 3) == ""
+    monkeypatch.setattr(thresholds, "_times", lambda *calls: [(100, 10), (1, 100), (100, 9000), (100, 10), (100, 10)])
+    assert loss(thresholds, topk, torch.zeros(1 << 14).double(), 3) == "PyTorch is faster"
 
 
 def test_kinds_are_measured_once_and_kept_in_a_file(monkeypatch, thresholds, topk, tmp_path):
@@ -71,17 +89,56 @@ def test_kinds_are_measured_once_and_kept_in_a_file(monkeypatch, thresholds, top
     assert len(measured) == 3 * once
 
 
-def test_measurement_on_a_busy_machine_is_not_kept(monkeypatch, thresholds, topk, tmp_path):
+def test_process_that_is_first_decides_for_all(monkeypatch, thresholds, topk):
+    clock(monkeypatch, thresholds, {1 << 14})
+    measure = thresholds._measure
+
+    def slow(override, original, kind):
+        thresholds._save(thresholds._path(), key, {1 << 12: True})
+        return measure(override, original, kind)
+
+    x = torch.zeros(1 << 12)
+    key = topk.operator, min(torch.get_num_threads(), thresholds.threads.get_num_threads()), topk.kind(x, 3)
+    monkeypatch.setattr(thresholds, "_measure", slow)
+    assert loss(thresholds, topk, x, 3) == ""
+    assert thresholds._won[key] == {1 << 12: True}
+
+
+def close(thresholds, monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(thresholds, "_folder", lambda: str(tmp_path / "file"))
+
+
+OBSTACLES = {
+    "busy": lambda thresholds, patch, _: patch.setattr(thresholds, "_is_busy", lambda: True),
+    "forked": lambda thresholds, patch, _: patch.setattr(thresholds, "_is_forked", True),
+    "no folder": lambda thresholds, patch, _: patch.setattr(thresholds, "_folder", lambda: None),
+    "folder that cannot be written to": close,
+}
+
+
+@pytest.mark.parametrize("obstacle", OBSTACLES)
+def test_shipped_sizes_hold_where_no_measurement_can_be_made_or_kept(monkeypatch, thresholds, topk, tmp_path, obstacle):
+    monkeypatch.setattr(thresholds.shipped, "least", lambda name, kind, count: 1 << 15)
+    measured = clock(monkeypatch, thresholds, {1 << 14})
+    with monkeypatch.context() as patch:
+        OBSTACLES[obstacle](thresholds, patch, tmp_path)
+        taken = [not loss(thresholds, topk, torch.zeros(1 << power), 3) for power in (14, 15, 16, 22)]
+        assert taken == [False, True, True, True]
+        assert measured == [] or obstacle == "folder that cannot be written to"
+        assert not [*tmp_path.glob("torch.*")]
+    measured.clear()
+    assert loss(thresholds, topk, torch.zeros(1 << 15), 3) == ""  # as long as the process lives
+    assert measured == []
+    thresholds._won.clear()
+    assert loss(thresholds, topk, torch.zeros(1 << 14), 3) == ""
+    assert measured
+
+
+def test_shipped_table_can_leave_a_kind_to_pytorch(monkeypatch, thresholds, topk):
     monkeypatch.setattr(thresholds, "_is_busy", lambda: True)
-    clock(monkeypatch, thresholds, {1 << 14})
-    assert loss(thresholds, topk, torch.zeros(1 << 14), 3) == ""
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_without_a_folder_it_is_measured_by_each_process(monkeypatch, thresholds, topk):
-    monkeypatch.setattr(thresholds, "_folder", lambda: None)
-    clock(monkeypatch, thresholds, {1 << 14})
-    assert loss(thresholds, topk, torch.zeros(1 << 14), 3) == ""
+    monkeypatch.setattr(thresholds.shipped, "least", lambda name, kind, count: None)
+    assert loss(thresholds, topk, torch.zeros(1 << 22), 3) == "PyTorch is faster"
 
 
 def test_long_calls_and_memory_errors_end_a_measurement(monkeypatch, thresholds, topk):
@@ -89,11 +146,11 @@ def test_long_calls_and_memory_errors_end_a_measurement(monkeypatch, thresholds,
 
     def times(mine, theirs):
         sizes.append(mine.args[1][0].numel())
-        return 1000, 20_000
+        return [(1000, 20_000)]
 
     monkeypatch.setattr(thresholds, "_times", times)
     assert loss(thresholds, topk, torch.zeros(1 << 17), 3) == ""  # larger than any that was measured
-    assert sizes == [1 << 12]
+    assert sizes == [1 << 12] * 2
 
     def fail(mine, theirs):
         sizes.append(0)
@@ -102,7 +159,19 @@ def test_long_calls_and_memory_errors_end_a_measurement(monkeypatch, thresholds,
     monkeypatch.setattr(thresholds, "_times", fail)
     for _ in range(3):
         assert loss(thresholds, topk, torch.zeros(1 << 17, dtype=torch.int64), 3) == "PyTorch is faster"
-    assert sizes == [1 << 12, 0]
+    assert sizes == [1 << 12, 1 << 12, 0, 0]
+
+
+def test_disturbed_call_does_not_end_a_measurement(monkeypatch, thresholds, topk):
+    sizes = []
+
+    def times(mine, theirs):
+        sizes.append(mine.args[1][0].numel())
+        return [(20_000, 30_000)] if len(sizes) == 1 else [(100, 10)]
+
+    monkeypatch.setattr(thresholds, "_times", times)
+    assert loss(thresholds, topk, torch.zeros(1 << 14), 3) == "PyTorch is faster"
+    assert sizes == [1 << 12, *topk.rungs]
 
 
 @pytest.mark.parametrize(("has_vnni", "least"), [(True, 18), (False, 16)])
@@ -113,7 +182,7 @@ def test_a_reference_loop_is_replaced_from_smaller_sizes_on(monkeypatch, thresho
 
     def times(mine, theirs):
         measured.append(round(math.log2(override.size(mine.args[1][0], mine.args[1][1:]))))
-        return 100, 20_000  # so long that no larger size is measured
+        return [(100, 20_000)]  # so long that no larger size is measured
 
     monkeypatch.setattr(thresholds, "_times", times)
     a = torch.zeros(1 << 6, 1 << 4, dtype=torch.int8)
@@ -122,27 +191,47 @@ def test_a_reference_loop_is_replaced_from_smaller_sizes_on(monkeypatch, thresho
         b = torch.zeros(1 << 4, 1, dtype=torch.int8).expand(-1, 1 << (power - 10))
         taken.append(not thresholds.loss(override, print, override.size(a, (b,)), a, b))
     assert taken == [False, True, True]
-    assert measured == [least]
+    assert measured == [least] * 2
 
 
-def test_a_folder_that_cannot_be_written_to(monkeypatch, thresholds, topk, tmp_path):
-    (tmp_path / "file").touch()
-    monkeypatch.setattr(thresholds, "_folder", lambda: str(tmp_path / "file"))
-    clock(monkeypatch, thresholds, {1 << 14})
-    assert loss(thresholds, topk, torch.zeros(1 << 14), 3) == ""
-
-
-def test_a_call_within_a_measurement_is_passed_on(monkeypatch, thresholds, topk):
-    inner = []
-    x = torch.zeros(1 << 14)
+def test_threads_wait_for_a_measurement(monkeypatch, thresholds, topk):
+    x, others = torch.zeros(1 << 14), []
 
     def times(mine, theirs):
-        inner.append(loss(thresholds, topk, x, 3))
-        return 10, 100
+        assert thresholds.is_measuring()
+        if not others:
+            others.append(pool.submit(lambda: (thresholds.is_measuring(), loss(thresholds, topk, x, 3))))
+        return [(10, 100)]
 
     monkeypatch.setattr(thresholds, "_times", times)
-    assert loss(thresholds, topk, x, 3) == ""
-    assert set(inner) == {"within a measurement"}
+    with ThreadPoolExecutor(1) as pool:
+        assert loss(thresholds, topk, x, 3) == ""
+    assert [each.result()[1] for each in others] == [""]
+    assert not thresholds.is_measuring()
+
+
+def test_measurement_that_fails_is_over(monkeypatch, thresholds, topk):
+    monkeypatch.setattr(thresholds, "_times", lambda *calls: 1 / 0)
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            loss(thresholds, topk, torch.zeros(1 << 14), 3)
+        assert not thresholds.is_measuring()
+
+
+def test_report_counts_no_calls_of_measurements(monkeypatch, thresholds, torch_overrides):
+    """PyTorch's index_add_ of rows calls scatter_add_."""
+    from dmlcpu.interop.torch.switches import _SWITCHES
+
+    torch_overrides.enable()
+    override = _SWITCHES["index_add_"].override._replace(rungs=(1 << 12,))
+    original = torch.library.get_kernel(override.operator, "CPU").call_boxed
+    before = torch_overrides.report()
+    args = override.sample(("float32", "rows"), 1 << 12)
+    thresholds.loss(override, original, 1 << 12, *args)
+    assert [*thresholds._won.values()]
+    assert torch_overrides.report() == before
+    torch.zeros(64, 64).scatter_add_(0, torch.zeros(64, 64, dtype=torch.int64), torch.zeros(64, 64))
+    assert torch_overrides.report() != before
 
 
 def test_samples_have_the_measured_kind_and_size():
@@ -175,8 +264,8 @@ def test_kinds_of_int_mm(rows, expected):
 
 def test_the_measurement_takes_turns(thresholds):
     calls = []
-    ours, theirs = thresholds._times(lambda: calls.append(0), lambda: calls.append(1))
-    assert ours > 0
-    assert theirs > 0
+    rounds = thresholds._times(lambda: calls.append(0), lambda: calls.append(1))
+    assert all(ours > 0 and theirs > 0 for ours, theirs in rounds)
+    assert len(rounds) >= thresholds._ROUNDS[0]
     turns = sum(one != other for one, other in itertools.pairwise(calls))
     assert turns >= 2 * thresholds._ROUNDS[0]

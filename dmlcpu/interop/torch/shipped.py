@@ -1,0 +1,83 @@
+"""The sizes from which calls are taken where none are measured, so that they are the same in every process.
+
+The table is what asv_bench/torch_thresholds.py printed on an AMD EPYC (Zen 4, family 25, model 17) with two processors
+and PyTorch 2.13.
+"""
+
+from dmlcpu.interop.torch.override import NAMES, Kind
+from dmlcpu.runtime.isa import Isa, allowed, highest
+
+_MEASURED = Isa.AVX512VNNI  # the instruction set of that processor
+# On another one, or with more threads, the larger of both sizes holds, this many times. There is nothing to measure it
+# by; it leaves to PyTorch the calls that either might be faster at.
+_CAUTION = 4
+
+_Sizes = tuple[int | None, int | None]  # on one thread and on two; None: PyTorch is faster at the largest
+# By operator, and properties of a call without its type: a size is that of the slowest type.
+_TABLE: dict[str, dict[Kind, _Sizes]] = {
+    "topk": {
+        ("one row", "few"): (1 << 13, 1 << 13),
+        ("one row", "many"): (1 << 13, 1 << 13),
+        ("rows", "few"): (1 << 14, 1 << 14),
+        ("rows", "many"): (1 << 13, 1 << 13),
+        ("short rows", "few"): (1 << 16, 1 << 17),
+        ("short rows", "many"): (1 << 14, 1 << 14),
+        ("strided", "few"): (1 << 16, 1 << 18),
+        ("strided", "many"): (1 << 13, 1 << 13),
+    },
+    "_int_mm": {
+        ("one", "rows"): (1 << 21, 1 << 24),
+        ("one", "columns"): (None, None),
+        ("few", "rows"): (1 << 24, None),
+        ("few", "columns"): (1 << 24, 1 << 30),
+        ("many", "rows"): (None, None),
+        ("many", "columns"): (None, None),
+    },
+    "index_add_": {
+        ("elements",): (1 << 22, 1 << 22),
+        ("short rows",): (1 << 16, 1 << 20),
+        ("rows",): (1 << 20, None),
+        ("long rows",): (1 << 22, None),
+    },
+    "scatter_add_": {
+        ("elements",): (1 << 22, 1 << 22),
+        ("short rows",): (1 << 18, 1 << 18),
+        ("rows",): (1 << 22, 1 << 20),
+        ("long rows",): (None, 1 << 22),
+    },
+    "scatter_": {
+        ("elements",): (None, 1 << 22),
+        ("short rows",): (1 << 14, 1 << 14),
+        ("rows",): (1 << 14, 1 << 14),
+        ("long rows",): (1 << 14, 1 << 14),
+    },
+    "index_put_": {
+        ("elements", "one index", "add"): (1 << 14, 1 << 14),
+        ("elements", "one index", "assign"): (1 << 14, 1 << 12),
+        ("elements", "several indices", "add"): (1 << 16, 1 << 16),
+        ("elements", "several indices", "assign"): (1 << 20, None),
+        ("short rows", "one index", "add"): (1 << 16, 1 << 16),
+        ("short rows", "one index", "assign"): (1 << 18, 1 << 16),
+        ("short rows", "several indices", "add"): (1 << 16, 1 << 16),
+        ("short rows", "several indices", "assign"): (1 << 18, 1 << 12),
+        ("rows", "one index", "add"): (1 << 18, 1 << 16),
+        ("rows", "one index", "assign"): (1 << 18, 1 << 20),
+        ("rows", "several indices", "add"): (1 << 18, 1 << 16),
+        ("rows", "several indices", "assign"): (1 << 18, 1 << 14),
+        ("long rows", "one index", "add"): (1 << 18, 1 << 16),
+        ("long rows", "one index", "assign"): (1 << 18, 1 << 20),
+        ("long rows", "several indices", "add"): (1 << 18, 1 << 16),
+        ("long rows", "several indices", "assign"): (1 << 18, 1 << 20),
+    },
+}
+
+_TYPES = frozenset(NAMES.values())
+
+
+def least(name: str, kind: Kind, threads: int) -> int | None:
+    """Return the size from which calls of an operator are taken; None if none are."""
+    sizes = _TABLE[name][tuple(each for each in kind if each not in _TYPES)]
+    if threads <= len(sizes) and highest(allowed()) is _MEASURED:
+        return sizes[threads - 1]
+    one, two = sizes
+    return None if one is None or two is None else _CAUTION * max(one, two)
