@@ -1,5 +1,6 @@
 """An operator of PyTorch that these kernels take over."""
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -68,7 +69,10 @@ def as_target(tensor: Tensor, *others: Array) -> Array:
     return array
 
 
+_DISTINCT = 1 << 20
+
+
 def numbers(shape: tuple[int, ...], dtype: str) -> Tensor:
-    """Return random numbers that every type holds."""
-    small = np.random.default_rng(1).integers(0, 127, shape, dtype=np.int8)
-    return torch.from_numpy(small).to(getattr(torch, dtype))
+    """Return random numbers that every type holds. Many are repeated: making them anew takes longer than the calls."""
+    few = np.random.default_rng(1).integers(0, 127, min(math.prod(shape), _DISTINCT), dtype=np.int8)
+    return torch.from_numpy(np.resize(few, shape)).to(getattr(torch, dtype))
