@@ -12,7 +12,7 @@ _MEASURED = Isa.AVX512VNNI  # the instruction set of that processor
 # by; it leaves to PyTorch the calls that either might be faster at.
 _CAUTION = 4
 
-_Sizes = tuple[int | None, int | None]  # on one thread and on two; None: PyTorch is faster at the largest
+_Sizes = tuple[int | None, int | None]  # on one thread and on two; None: not even the largest calls are faster
 # By operator, and properties of a call without its type: a size is that of the slowest type.
 _TABLE: dict[str, dict[Kind, _Sizes]] = {
     "topk": {
