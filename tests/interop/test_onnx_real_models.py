@@ -70,9 +70,7 @@ def test_dynamically_quantized(name, tmp_path):
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     path = tmp_path / "quantized.onnx"
-    quantize_dynamic(
-        file_of(name), path, ["MatMul"], weight_type=QuantType.QInt8, per_channel=True, reduce_range=True
-    )
+    quantize_dynamic(file_of(name), path, ["MatMul"], weight_type=QuantType.QInt8, per_channel=True, reduce_range=True)
     theirs, prepared = session(str(path)), prepare(path)
     feeds = feeds_of(theirs, MODELS[name])
     products = sum(node.op_type == "MatMulInteger" for node in onnx.load(path).graph.node)
