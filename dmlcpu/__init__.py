@@ -8,7 +8,13 @@ TYPE_CHECKING = False  # importing it from typing would take longer than this wh
 if TYPE_CHECKING:
     __all__: list[str]
 
-    from dmlcpu import batch as batch, interop as interop, reference as reference, search as search
+    from dmlcpu import (
+        batch as batch,
+        interop as interop,
+        models as models,
+        reference as reference,
+        search as search,
+    )
     from dmlcpu.at import add_at as add_at, maximum_at as maximum_at, minimum_at as minimum_at, put_at as put_at
     from dmlcpu.common.bound import BoundOperator as BoundOperator
     from dmlcpu.config import show_config as show_config
@@ -37,7 +43,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_MODULES = ("batch", "interop", "reference", "search")
+_MODULES = ("batch", "interop", "models", "reference", "search")
 _HOMES = {
     "dmlcpu.at": ("add_at", "maximum_at", "minimum_at", "put_at"),
     "dmlcpu.products.packing": ("PackedMatrix", "pack_b"),
@@ -70,7 +76,7 @@ if not TYPE_CHECKING:  # with __getattr__, type checkers would accept any name
         elif home := _HOME_OF.get(name) or _homes_of_operators().get(name):
             value = getattr(_load(home), name)
         else:
-            raise AttributeError(f"module 'dmlcpu' has no attribute {name!r}")
+            raise _unknown(name)
         globals()[name] = value  # the next lookup finds it without this function
         return value
 
@@ -79,6 +85,15 @@ def _load(module: str) -> object:
     from importlib import import_module  # only for a name that exists: at interpreter shutdown no import works
 
     return import_module(module)
+
+
+def _unknown(name: str) -> AttributeError:
+    try:
+        from dmlcpu.common.names import unknown
+
+        return unknown("dmlcpu", name, __dir__())
+    except ImportError:  # the interpreter is shutting down
+        return AttributeError(f"module 'dmlcpu' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

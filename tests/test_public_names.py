@@ -1,4 +1,6 @@
+import itertools
 import pickle
+import rlcompleter
 import subprocess
 import sys
 
@@ -17,7 +19,7 @@ def test_every_public_name_resolves():
 OTHERS = """
 AxisDirection BindingError BoundOperator CompiledOperator DmlError FeatureLevel IndexOutOfRangeError
 InvalidDescriptorError OperatorType PackedMatrix QuantizationType TensorDataType TensorDesc TensorFlags UnsupportedError
-__version__ add_at batch bind compile_operator get_num_threads interop maximum_at minimum_at
+__version__ add_at batch bind compile_operator get_num_threads interop maximum_at minimum_at models
 operator_desc_from_dict pack_b put_at reference search set_num_threads show_config
 """
 
@@ -60,6 +62,79 @@ def test_unknown_name_at_interpreter_shutdown_is_not_found():
 def test_an_unknown_name():
     with pytest.raises(AttributeError, match=r"^module 'dmlcpu' has no attribute 'nosuch'$"):
         dmlcpu.nosuch  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("misspelled", "meant"),
+    [
+        ("topk", "top_k"),
+        ("scatter", "scatter_nd"),
+        ("qmatmul", "quantized_matmul"),
+        ("Topk1OperatorDesc", "TopK1OperatorDesc"),
+    ],
+)
+def test_an_error_suggests_the_name_that_was_meant(misspelled, meant):
+    with pytest.raises(
+        AttributeError, match=rf"^module 'dmlcpu' has no attribute '{misspelled}'; did you mean .*'{meant}'"
+    ):
+        getattr(dmlcpu, misspelled)
+
+
+@pytest.mark.parametrize(
+    ("module", "misspelled", "meant"),
+    [
+        ("search", "Int8Indx", "Int8Index"),
+        ("batch", "run_job", "run_jobs"),
+        ("models", "load_mode", "load_model"),
+        ("interop", "pytorch", "torch"),
+    ],
+)
+def test_the_modules_suggest_names_too(module, misspelled, meant):
+    with pytest.raises(AttributeError, match=f"^module 'dmlcpu.{module}' has no attribute '{misspelled}'; .*'{meant}'"):
+        getattr(getattr(dmlcpu, module), misspelled)
+
+
+def test_names_that_tools_ask_for_get_no_suggestion():
+    with pytest.raises(AttributeError, match=r"^module 'dmlcpu' has no attribute '__path'$"):
+        dmlcpu.__path  # noqa: B018
+
+
+def test_the_package_imports_nothing_else():
+    code = """
+    import sys
+    before = set(sys.modules)
+    import dmlcpu
+    dmlcpu.__version__
+    print(*sorted(set(sys.modules) - before))
+    """
+    assert run(code).split() == ["dmlcpu"]
+
+
+@pytest.mark.parametrize("name", ["batch", "models", "search"])
+def test_modules_load_on_first_use_and_without_numpy(name):
+    code = f"""
+    import sys
+    import dmlcpu
+    assert "dmlcpu.{name}" not in sys.modules
+    print(dmlcpu.{name}.__name__, dmlcpu.{name} is sys.modules["dmlcpu.{name}"], "numpy" in sys.modules)
+    """
+    assert run(code).split() == [f"dmlcpu.{name}", "True", "False"]
+
+
+def completions(text, **names):
+    """Return what Python's prompt offers when the tab key is pressed."""
+    complete = rlcompleter.Completer(names).complete
+    offered = itertools.takewhile(lambda each: each is not None, (complete(text, i) for i in itertools.count()))
+    return {each.rstrip("()") for each in offered}
+
+
+def test_the_tab_key_offers_all_public_names():
+    public = {name for name in dmlcpu.__all__ if not name.startswith("_")}
+    assert completions("dmlcpu.", dmlcpu=dmlcpu) >= {f"dmlcpu.{name}" for name in public}
+    assert completions("dmlcpu.search.", dmlcpu=dmlcpu) >= {f"dmlcpu.search.{name}" for name in dmlcpu.search.__all__}
+    assert {"dmlcpu.top_k", "dmlcpu.TopK"} <= completions("dmlcpu.to", dmlcpu=dmlcpu) | completions(
+        "dmlcpu.To", dmlcpu=dmlcpu
+    )
 
 
 def test_the_version_is_the_distributions():

@@ -6,6 +6,8 @@ The names load on first use: importing the package, or its `faults`, imports nei
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from dmlcpu.common.names import unknown
+
 if TYPE_CHECKING:
     from dmlcpu.batch.jobs.dispatch import WorkerError as WorkerError
     from dmlcpu.batch.jobs.dry_run import JobsPlan as JobsPlan, PlannedJob as PlannedJob, plan_jobs as plan_jobs
@@ -38,10 +40,12 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = sorted(_HOME_OF)
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module 'dmlcpu.batch' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"dmlcpu.{_HOME_OF[name]}"), name)
+if not TYPE_CHECKING:  # with __getattr__, type checkers would accept any name
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOME_OF:
+            raise unknown("dmlcpu.batch", name, __all__)
+        return getattr(importlib.import_module(f"dmlcpu.{_HOME_OF[name]}"), name)
 
 
 def __dir__() -> list[str]:

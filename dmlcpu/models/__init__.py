@@ -6,6 +6,8 @@ The names load on first use: importing the package imports neither Numba nor Num
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from dmlcpu.common.names import unknown
+
 if TYPE_CHECKING:
     from dmlcpu.models.faults import ModelError as ModelError
     from dmlcpu.models.model import Model as Model, load_model as load_model
@@ -17,10 +19,12 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = sorted(_HOME_OF)
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module 'dmlcpu.models' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"dmlcpu.models.{_HOME_OF[name]}"), name)
+if not TYPE_CHECKING:  # with __getattr__, type checkers would accept any name
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOME_OF:
+            raise unknown("dmlcpu.models", name, __all__)
+        return getattr(importlib.import_module(f"dmlcpu.models.{_HOME_OF[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -6,6 +6,8 @@ The names load on first use: importing the package imports neither Numba nor Num
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from dmlcpu.common.names import unknown
+
 if TYPE_CHECKING:
     from dmlcpu.search.functions import knn as knn, semantic_search as semantic_search
     from dmlcpu.search.index import Int8Index as Int8Index
@@ -21,10 +23,12 @@ _HOME_OF = {
 __all__ = ["Int8Index", "knn", "semantic_search"]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module 'dmlcpu.search' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"dmlcpu.search.{_HOME_OF[name]}"), name)
+if not TYPE_CHECKING:  # with __getattr__, type checkers would accept any name
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOME_OF:
+            raise unknown("dmlcpu.search", name, __all__)
+        return getattr(importlib.import_module(f"dmlcpu.search.{_HOME_OF[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -1,5 +1,7 @@
 """Packages that `dmlcpu.interop` is for load only when asked for, and are named when they are missing."""
 
+from importlib.util import find_spec
+
 import pytest
 from processes import run
 
@@ -23,6 +25,48 @@ def test_import_without_the_package_names_the_extra(extra):
     """
     message = f"dmlcpu.interop.{extra} needs the package {extra}: pip install 'dmlcpu[{extra}]'"
     assert run(code).strip() == message
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_an_attribute_without_the_package_names_the_extra(extra):
+    """It is an AttributeError, which hasattr and the tab key expect; the statement raises ImportError."""
+    code = f"""
+    import sys
+    sys.modules |= dict.fromkeys({EXTRAS[extra]})
+    import dmlcpu
+    assert not hasattr(dmlcpu.interop, "{extra}")
+    try:
+        dmlcpu.interop.{extra}
+    except AttributeError as error:
+        print(error)
+    try:
+        from dmlcpu.interop import {extra}
+    except ImportError as error:
+        print(error)
+    """
+    message = f"dmlcpu.interop.{extra} needs the package {extra}: pip install 'dmlcpu[{extra}]'"
+    assert run(code).splitlines() == [f"module 'dmlcpu.interop' has no attribute '{extra}' here: {message}", message]
+
+
+@pytest.mark.parametrize("name", ["dask", "numba", "onnx", "torch"])
+def test_an_attribute_imports_its_module(name):
+    if find_spec(name) is None:
+        pytest.skip(f"{name} is not installed")
+    code = f"""
+    import sys
+    import dmlcpu
+    dmlcpu.interop
+    assert "dmlcpu.interop.{name}" not in sys.modules
+    print(dmlcpu.interop.{name}.__name__, dmlcpu.interop.{name} is sys.modules["dmlcpu.interop.{name}"])
+    """
+    assert run(code).split() == [f"dmlcpu.interop.{name}", "True"]
+
+
+def test_dir_shows_the_modules():
+    code = (
+        "import dmlcpu, sys; print(*dir(dmlcpu.interop)); assert not [each for each in sys.modules if 'numba' in each]"
+    )
+    assert run(code).split() == ["dask", "numba", "onnx", "torch"]
 
 
 def test_dmlcpu_alone_imports_none_of_the_packages():
