@@ -20,7 +20,7 @@ from dmlcpu.runtime.memory import elements_overlap
 Indices = ArrayLike | tuple[ArrayLike, ...]
 
 
-def add_at(x: Array, indices: Indices, updates: ArrayLike) -> None:
+def add_at(x: "Array", indices: "Indices", updates: "ArrayLike") -> None:
     """Add updates to the elements or slices of x that indices name, in place: ``np.add.at(x, indices, updates)``.
 
     Parameters
@@ -66,7 +66,7 @@ def add_at(x: Array, indices: Indices, updates: ArrayLike) -> None:
     _apply("add_at", np.add, x, indices, updates)
 
 
-def maximum_at(x: Array, indices: Indices, updates: ArrayLike) -> None:
+def maximum_at(x: "Array", indices: "Indices", updates: "ArrayLike") -> None:
     """Replace the elements that indices name by greater updates, in place: ``np.maximum.at``.
 
     The arguments are those of `add_at`. NaN propagates, as in NumPy. Between -0.0 and +0.0 the old one remains; in
@@ -83,7 +83,7 @@ def maximum_at(x: Array, indices: Indices, updates: ArrayLike) -> None:
     _apply("maximum_at", np.maximum, x, indices, updates)
 
 
-def minimum_at(x: Array, indices: Indices, updates: ArrayLike) -> None:
+def minimum_at(x: "Array", indices: "Indices", updates: "ArrayLike") -> None:
     """Replace the elements that indices name by smaller updates, in place: ``np.minimum.at``.
 
     The arguments are those of `add_at`. NaN propagates, as in NumPy. Between -0.0 and +0.0 the old one remains; in
@@ -100,7 +100,7 @@ def minimum_at(x: Array, indices: Indices, updates: ArrayLike) -> None:
     _apply("minimum_at", np.minimum, x, indices, updates)
 
 
-def put_at(x: Array, indices: Indices, updates: ArrayLike) -> None:
+def put_at(x: "Array", indices: "Indices", updates: "ArrayLike") -> None:
     """Assign updates to what indices name, in place: ``x[indices] = updates``.
 
     The arguments are those of `add_at`; updates are cast to x's type, as NumPy's assignment does.

@@ -79,7 +79,7 @@ class PackedMatrix:
 PackedMatrix.__module__ = "dmlcpu"
 
 
-def pack_b(b: ArrayLike) -> PackedMatrix:
+def pack_b(b: "ArrayLike") -> PackedMatrix:
     """Pack constant weights once, to pass them as `b` of many products.
 
     Parameters

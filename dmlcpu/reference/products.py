@@ -6,24 +6,25 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from dmlcpu.annotations import Mode, Nan, Numbers, Pair
 from dmlcpu.reference.sorts import top_k
 
 Array = NDArray[Any]
 
 
 def quantized_matmul(
-    a: ArrayLike,
-    a_scale: ArrayLike,
-    a_zero_point: ArrayLike | None,
-    b: ArrayLike,
-    b_scale: ArrayLike,
-    b_zero_point: ArrayLike | None,
-    y_scale: ArrayLike,
-    y_zero_point: ArrayLike | None,
+    a: "ArrayLike",
+    a_scale: "ArrayLike",
+    a_zero_point: "ArrayLike | None",
+    b: "ArrayLike",
+    b_scale: "ArrayLike",
+    b_zero_point: "ArrayLike | None",
+    y_scale: "ArrayLike",
+    y_zero_point: "ArrayLike | None",
     *,
-    out_dtype: DTypeLike | None = None,
-    out: Array | None = None,
-) -> Array:
+    out_dtype: "DTypeLike | None" = None,
+    out: "Array | None" = None,
+) -> "Array":
     """Multiply in int64 and requantize, one formula a line. See `dmlcpu.quantized_matmul`.
 
     Examples
@@ -50,14 +51,14 @@ def quantized_matmul(
 
 
 def matmul_integer(
-    a: ArrayLike,
-    a_zero_point: ArrayLike | None,
-    b: ArrayLike,
-    b_zero_point: ArrayLike | None,
+    a: "ArrayLike",
+    a_zero_point: "ArrayLike | None",
+    b: "ArrayLike",
+    b_zero_point: "ArrayLike | None",
     *,
-    out_dtype: DTypeLike = np.int32,
-    out: Array | None = None,
-) -> Array:
+    out_dtype: "DTypeLike" = np.int32,
+    out: "Array | None" = None,
+) -> "Array":
     """Multiply in int64 and convert, which wraps. See `dmlcpu.matmul_integer`.
 
     Examples
@@ -73,17 +74,17 @@ def matmul_integer(
 
 
 def matmul_integer_to_float(
-    a: ArrayLike,
-    a_scale: ArrayLike,
-    a_zero_point: ArrayLike | None,
-    b: ArrayLike,
-    b_scale: ArrayLike,
-    b_zero_point: ArrayLike | None,
-    bias: ArrayLike | None = None,
+    a: "ArrayLike",
+    a_scale: "ArrayLike",
+    a_zero_point: "ArrayLike | None",
+    b: "ArrayLike",
+    b_scale: "ArrayLike",
+    b_zero_point: "ArrayLike | None",
+    bias: "ArrayLike | None" = None,
     *,
-    out_dtype: DTypeLike | None = None,
-    out: Array | None = None,
-) -> Array:
+    out_dtype: "DTypeLike | None" = None,
+    out: "Array | None" = None,
+) -> "Array":
     """Multiply in integers and scale, one rounding a line. See `dmlcpu.matmul_integer_to_float`.
 
     Operands may be of 16 and 32 bits, too: their sums are Python's integers.
@@ -123,19 +124,19 @@ class MatmulTopK(NamedTuple):
 
 
 def matmul_top_k(
-    a: ArrayLike,
-    b: ArrayLike,
+    a: "ArrayLike",
+    b: "ArrayLike",
     k: int,
     *,
-    a_scale: ArrayLike | None = None,
-    a_zero_point: ArrayLike | None = None,
-    b_scale: ArrayLike | None = None,
-    b_zero_point: ArrayLike | None = None,
-    bias: ArrayLike | None = None,
-    mode: str = "largest",
-    nan: str = "greatest",
-    out: tuple[Array, Array] | None = None,
-) -> MatmulTopK:
+    a_scale: "Numbers" = None,
+    a_zero_point: "Numbers" = None,
+    b_scale: "Numbers" = None,
+    b_zero_point: "Numbers" = None,
+    bias: "Numbers" = None,
+    mode: "Mode" = "largest",
+    nan: "Nan" = "greatest",
+    out: "Pair | None" = None,
+) -> "MatmulTopK":
     """Compute all scores, then rank them. See `dmlcpu.matmul_top_k`.
 
     Examples

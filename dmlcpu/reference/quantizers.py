@@ -9,15 +9,15 @@ Array = NDArray[Any]
 
 
 def quantize_linear(
-    x: ArrayLike,
-    scale: ArrayLike,
-    zero_point: ArrayLike | None = None,
+    x: "ArrayLike",
+    scale: "ArrayLike",
+    zero_point: "ArrayLike | None" = None,
     *,
     axis: int | None = None,
     block_size: int | None = None,
-    out_dtype: DTypeLike | None = None,
-    out: Array | None = None,
-) -> Array:
+    out_dtype: "DTypeLike | None" = None,
+    out: "Array | None" = None,
+) -> "Array":
     """Divide in float32, round, add in float64, which is exact, and clip. See `dmlcpu.quantize_linear`.
 
     Examples
@@ -41,15 +41,15 @@ def quantize_linear(
 
 
 def dequantize_linear(
-    x: ArrayLike,
-    scale: ArrayLike,
-    zero_point: ArrayLike | None = None,
+    x: "ArrayLike",
+    scale: "ArrayLike",
+    zero_point: "ArrayLike | None" = None,
     *,
     axis: int | None = None,
     block_size: int | None = None,
-    out_dtype: DTypeLike | None = None,
-    out: Array | None = None,
-) -> Array:
+    out_dtype: "DTypeLike | None" = None,
+    out: "Array | None" = None,
+) -> "Array":
     """Subtract in int64, and round each step to float32. See `dmlcpu.dequantize_linear`.
 
     Examples
@@ -80,8 +80,8 @@ class DynamicQuantized(NamedTuple):
 
 
 def dynamic_quantize_linear(
-    x: ArrayLike, *, out_dtype: DTypeLike = np.uint8, out: tuple[Array, Array, Array] | None = None
-) -> DynamicQuantized:
+    x: "ArrayLike", *, out_dtype: "DTypeLike" = np.uint8, out: "tuple[Array, Array, Array] | None" = None
+) -> "DynamicQuantized":
     """Find the range of x with 0 in it, then quantize. See `dmlcpu.dynamic_quantize_linear`.
 
     Examples

@@ -5,20 +5,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dmlcpu.annotations import OutOfRange, Reduction
 from dmlcpu.reference.sorts import is_nan
 
 Array = NDArray[Any]
 
 
 def scatter_nd(
-    x: ArrayLike,
-    indices: ArrayLike,
-    updates: ArrayLike,
+    x: "ArrayLike",
+    indices: "ArrayLike",
+    updates: "ArrayLike",
     *,
-    reduction: str = "none",
-    mode: str = "raise",
-    out: Array | None = None,
-) -> Array:
+    reduction: "Reduction" = "none",
+    mode: "OutOfRange" = "raise",
+    out: "Array | None" = None,
+) -> "Array":
     """Apply one update after the other in a Python loop. See `dmlcpu.scatter_nd`.
 
     Examples

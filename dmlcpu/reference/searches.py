@@ -5,18 +5,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dmlcpu.annotations import Metric
+
 Array = NDArray[Any]
 
 
 def knn(
-    queries: ArrayLike,
-    vectors: ArrayLike,
+    queries: "ArrayLike",
+    vectors: "ArrayLike",
     k: int,
-    metric: str = "ip",
+    metric: "Metric" = "ip",
     *,
-    mask: ArrayLike | None = None,
+    mask: "ArrayLike | None" = None,
     rescore: int | None = None,
-) -> tuple[Array, Array]:
+) -> "tuple[Array, Array]":
     """Compute all scores and sort them stably. See `dmlcpu.search.knn`.
 
     Examples

@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from dmlcpu.annotations import Mode, Nan
+
 Array = NDArray[Any]
 
 
@@ -16,18 +18,18 @@ class TopK(NamedTuple):
 
 
 def top_k(
-    x: ArrayLike,
-    k: int | ArrayLike,
+    x: "ArrayLike",
+    k: "int | ArrayLike",
     *,
     axis: int = -1,
-    mode: str | None = None,
+    mode: "Mode | None" = None,
     largest: bool | None = None,
     sorted: bool = True,
-    nan: str = "greatest",
+    nan: "Nan" = "greatest",
     fill_value: Any = None,
-    index_dtype: DTypeLike = np.int64,
-    out: tuple[Array, Array] | None = None,
-) -> TopK:
+    index_dtype: "DTypeLike" = np.int64,
+    out: "tuple[Array, Array] | None" = None,
+) -> "TopK":
     """Rank every element and sort all ranks stably, also with ``sorted=False``. See `dmlcpu.top_k`.
 
     Examples

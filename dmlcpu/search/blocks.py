@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from dmlcpu.annotations import Metric
 from dmlcpu.common.block_reader import read_blocks
 from dmlcpu.common.regions import Region, Sink, Source, Tensor
 from dmlcpu.common.stand_ins import stand_in
@@ -27,7 +28,7 @@ Tell = Callable[[int], None]  # called with how many more rows are done
 def build(
     vectors: Source,
     path: str | os.PathLike[str],
-    metric: str = "ip",
+    metric: Metric = "ip",
     *,
     ids: Any = None,
     ranges: Any = None,

@@ -1,28 +1,35 @@
 """Searches in one call: `knn`, and `semantic_search` with the signature of sentence-transformers."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from numpy.typing import ArrayLike
 
-from dmlcpu.common.arguments import Array
+from dmlcpu.annotations import Array, Metric
 from dmlcpu.errors import BindingError, DmlError
 from dmlcpu.search.arguments import as_count
 from dmlcpu.search.index import Int8Index
 from dmlcpu.search.spaces import as_vectors
 
-_FUNCTIONS = {"cos_sim": "cosine", "pytorch_cos_sim": "cosine", "dot_score": "ip"}  # sentence-transformers' own
+# The last three are functions of sentence-transformers.
+_FUNCTIONS: dict[str, Metric] = {
+    "cosine": "cosine",
+    "ip": "ip",
+    "cos_sim": "cosine",
+    "pytorch_cos_sim": "cosine",
+    "dot_score": "ip",
+}
 
 
 def knn(
-    queries: ArrayLike,
-    vectors: ArrayLike,
+    queries: "ArrayLike",
+    vectors: "ArrayLike",
     k: int,
-    metric: str = "ip",
+    metric: "Metric" = "ip",
     *,
-    mask: ArrayLike | None = None,
+    mask: "ArrayLike | None" = None,
     rescore: int | None = None,
-) -> tuple[Array, Array]:
+) -> "tuple[Array, Array]":
     """Return the k best vectors of each query, the best first: a search in an index that is not kept.
 
     Parameters
@@ -63,12 +70,12 @@ def knn(
 
 
 def semantic_search(
-    query_embeddings: ArrayLike,
-    corpus_embeddings: ArrayLike | Int8Index,
+    query_embeddings: "ArrayLike",
+    corpus_embeddings: "ArrayLike | Int8Index",
     query_chunk_size: int = 100,
     corpus_chunk_size: int = 500000,
     top_k: int = 10,
-    score_function: str | Callable[..., Any] = "cosine",
+    score_function: "Literal['cosine', 'ip'] | Callable[..., Any]" = "cosine",
     *,
     rescore: int | None = 4,
 ) -> list[list[dict[str, int | float]]]:
@@ -122,9 +129,8 @@ def semantic_search(
     return [[{"corpus_id": i, "score": score} for score, i in zip(*both, strict=True) if i >= 0] for both in pairs]
 
 
-def _metric(operator: str, function: Any) -> str:
+def _metric(operator: str, function: Any) -> Metric:
     name = function if isinstance(function, str) else getattr(function, "__name__", "")
-    metric = _FUNCTIONS.get(name, name)
-    if metric not in ("cosine", "ip"):
+    if name not in _FUNCTIONS:
         raise BindingError(operator, "score_function", repr(name), "'cosine', 'ip', cos_sim, dot_score")
-    return metric
+    return _FUNCTIONS[name]

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dmlcpu.common.arguments import Array, as_integer
+from dmlcpu.annotations import Array, Metric
+from dmlcpu.common.arguments import as_integer
 from dmlcpu.errors import BindingError, DmlError, IndexOutOfRangeError
 from dmlcpu.search import changes, ranking
 from dmlcpu.search.arguments import allowed_mask, as_count, as_floats, as_ids, as_new_ids
@@ -82,11 +83,11 @@ class Int8Index:
 
     def __init__(
         self,
-        vectors: ArrayLike,
-        metric: str = "ip",
-        ids: ArrayLike | None = None,
-        ranges: ArrayLike | None = None,
-        floats: bool | ArrayLike | str | os.PathLike[str] | None = None,
+        vectors: "ArrayLike",
+        metric: "Metric" = "ip",
+        ids: "ArrayLike | None" = None,
+        ranges: "ArrayLike | None" = None,
+        floats: "bool | ArrayLike | str | os.PathLike[str] | None" = None,
     ) -> None:
         given = as_vectors(_NAME, "vectors", vectors)
         space = space_of(_NAME, metric, given.shape[1], ranges)
@@ -136,7 +137,7 @@ class Int8Index:
         return len(self.stored)
 
     @property
-    def metric(self) -> str:
+    def metric(self) -> Metric:
         """The metric: "ip", "l2" or "cosine"."""
         return self.space.metric
 
@@ -147,13 +148,13 @@ class Int8Index:
 
     def search(
         self,
-        queries: ArrayLike,
+        queries: "ArrayLike",
         k: int,
         *,
-        mask: ArrayLike | None = None,
-        allowlist: ArrayLike | None = None,
+        mask: "ArrayLike | None" = None,
+        allowlist: "ArrayLike | None" = None,
         rescore: int | None = None,
-    ) -> tuple[Array, Array]:
+    ) -> "tuple[Array, Array]":
         """Return the k best vectors of each query, the best first; of equal ones, the lower position first.
 
         What a query finds depends on its own arguments alone: not on other queries, threads or processor.
@@ -228,7 +229,7 @@ class Int8Index:
             scores[part], found[part] = ranking.rescored(self.space, stored.floats, exact, candidates, k)
         return scores, found
 
-    def add(self, vectors: ArrayLike, *, floats: ArrayLike | None = None) -> None:
+    def add(self, vectors: "ArrayLike", *, floats: "ArrayLike | None" = None) -> None:
         """Add vectors behind the others.
 
         Parameters
@@ -254,7 +255,7 @@ class Int8Index:
         """
         self._add(f"{_NAME}.add", vectors, None, floats)
 
-    def add_with_ids(self, vectors: ArrayLike, ids: ArrayLike, *, floats: ArrayLike | None = None) -> None:
+    def add_with_ids(self, vectors: "ArrayLike", ids: "ArrayLike", *, floats: "ArrayLike | None" = None) -> None:
         """Add vectors with ids to an index that has ids, or is empty. See `add`.
 
         Parameters
@@ -276,7 +277,7 @@ class Int8Index:
             before, later = changes.checked(operator, self.space, self.stored, vectors, ids, floats)
             self.stored = self._room.joined(before, later)
 
-    def remove_ids(self, ids: ArrayLike) -> int:
+    def remove_ids(self, ids: "ArrayLike") -> int:
         """Remove vectors; those behind them move up. Return how many were removed.
 
         Parameters
@@ -309,7 +310,7 @@ class Int8Index:
                 self._room = changes.Room()  # the other one holds what was removed
         return removed
 
-    def reconstruct(self, i: int) -> Array:
+    def reconstruct(self, i: int) -> "Array":
         """Return a vector as it was added: bytes as they are, floats as kept, or what the bytes stand for.
 
         Parameters

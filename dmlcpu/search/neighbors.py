@@ -1,9 +1,10 @@
 """Search as an estimator of scikit-learn, which has to be installed."""
 
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from dmlcpu.annotations import Metric
 from dmlcpu.common.arguments import Array, as_integer
 from dmlcpu.common.extras import optional
 from dmlcpu.errors import DmlError
@@ -15,7 +16,9 @@ from scipy.sparse import csr_matrix  # noqa: E402
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin  # noqa: E402
 from sklearn.utils.validation import check_is_fitted, validate_data  # noqa: E402
 
-_METRICS = {"euclidean": "l2", "sqeuclidean": "l2", "cosine": "cosine"}
+_Distance: TypeAlias = Literal["euclidean", "sqeuclidean", "cosine"]
+_Mode: TypeAlias = Literal["distance", "connectivity"]
+_METRICS: dict[str, Metric] = {"euclidean": "l2", "sqeuclidean": "l2", "cosine": "cosine"}
 
 
 class Int8NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -55,7 +58,12 @@ class Int8NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin
     """
 
     def __init__(
-        self, n_neighbors: int = 5, *, mode: str = "distance", metric: str = "euclidean", rescore: int | None = 4
+        self,
+        n_neighbors: int = 5,
+        *,
+        mode: "_Mode" = "distance",
+        metric: "_Distance" = "euclidean",
+        rescore: int | None = 4,
     ) -> None:
         self.n_neighbors, self.mode, self.metric, self.rescore = n_neighbors, mode, metric, rescore
 
@@ -85,7 +93,7 @@ class Int8NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin
             distances, indices = self._nearest(self._checked(X), count)
         return (distances, indices) if return_distance else indices
 
-    def kneighbors_graph(self, X: Any = None, n_neighbors: int | None = None, mode: str = "connectivity") -> Any:
+    def kneighbors_graph(self, X: Any = None, n_neighbors: int | None = None, mode: "_Mode" = "connectivity") -> Any:
         """Return the graph (M, N) of `kneighbors` as a sparse matrix in CSR form, sorted by distance."""
         distances, indices = self.kneighbors(X, n_neighbors)
         return self._graph(distances, indices, mode)

@@ -1,15 +1,16 @@
 """What vectors stand for: the metric, and the numbers that bytes mean."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
-from dmlcpu.common.arguments import Array, as_array, check_choice, check_type
+from dmlcpu.annotations import Array, Metric
+from dmlcpu.common.arguments import as_array, check_choice, check_type
 from dmlcpu.common.data_types import QUANTIZED
 from dmlcpu.errors import BindingError, DmlError
 
-METRICS = ("ip", "l2", "cosine")
+METRICS = get_args(Metric)
 FLOATS = ("float32", "float16", "bfloat16", "float64")
 MOST_DIMENSIONS = 16_384  # twice a sum of so many products, less a sum of squares, is an int32
 _MIDDLE = 128
@@ -20,7 +21,7 @@ _HALF = 0.5  # bytes come of rounding down: a byte stands for the middle of its 
 class Space:
     """The metric of an index and, if its bytes are affine, the number of each: value = step * byte + offset."""
 
-    metric: str
+    metric: Metric
     depth: int  # D
     ranges: Array | None = None  # float32 (2, D): the least and the greatest value of each dimension
 

@@ -1,10 +1,9 @@
 """`plan_jobs`: what `run_jobs` would do, without doing it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from dmlcpu.batch.jobs.entries import PathLike
+from dmlcpu.batch.jobs.entries import Jobs, PathLike
 from dmlcpu.batch.jobs.faults import JobFault
 from dmlcpu.batch.jobs.job import Task
 from dmlcpu.batch.jobs.limits import limits_of, size
@@ -90,10 +89,10 @@ class JobsPlan:
 
 
 def plan_jobs(
-    jobs: PathLike | Iterable[Mapping[str, Any]],
+    jobs: "Jobs",
     *,
-    directory: PathLike | None = None,
-    manifest: PathLike | None = None,
+    directory: "PathLike | None" = None,
+    manifest: "PathLike | None" = None,
     workers: int | None = None,
     threads: int | None = None,
     max_memory: int | str | None = None,
@@ -101,7 +100,7 @@ def plan_jobs(
     force: bool = False,
     retry_failed: bool = False,
     content_hash: bool = False,
-) -> JobsPlan:
+) -> "JobsPlan":
     """Check jobs and return what `run_jobs` would do, without running or writing anything.
 
     Parameters

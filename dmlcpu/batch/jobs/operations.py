@@ -108,7 +108,7 @@ class _OperatorOperation:
     """An operator of the table."""
 
     def __init__(self, operator: Operator) -> None:
-        signature = inspect.signature(operator.function).parameters
+        signature = inspect.signature(operator.function, eval_str=True).parameters
         self.parameters = tuple(name for name in signature if name != "out")
         self.first: str | None = self.parameters[0]
         given = [name for name, each in signature.items() if each.default is each.empty]

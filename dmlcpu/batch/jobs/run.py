@@ -4,15 +4,14 @@ import functools
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from dmlcpu.batch.jobs import executors
 from dmlcpu.batch.jobs.dispatch import Lost, Workers, dispatch
-from dmlcpu.batch.jobs.entries import PathLike
+from dmlcpu.batch.jobs.entries import Jobs, PathLike
 from dmlcpu.batch.jobs.faults import JobsError
 from dmlcpu.batch.jobs.job import Task
 from dmlcpu.batch.jobs.limits import Limits, at_least, limits_of
@@ -72,16 +71,16 @@ class BatchResult:
 
 
 def run_jobs(
-    jobs: PathLike | Iterable[Mapping[str, Any]],
+    jobs: "Jobs",
     *,
-    directory: PathLike | None = None,
-    manifest: PathLike | None = None,
-    log: PathLike | None = None,
+    directory: "PathLike | None" = None,
+    manifest: "PathLike | None" = None,
+    log: "PathLike | None" = None,
     workers: int | None = None,
     threads: int | None = None,
     max_memory: int | str | None = None,
     scheduler: str | None = None,
-    executor: Executor | None = None,
+    executor: "Executor | None" = None,
     retries: int = 2,
     keep_going: bool = False,
     max_failures: int | None = None,
@@ -89,7 +88,7 @@ def run_jobs(
     retry_failed: bool = False,
     content_hash: bool = False,
     progress: bool = False,
-) -> BatchResult:
+) -> "BatchResult":
     """Run operators and DxDispatch models over many files.
 
     All jobs are checked first. The outcome of each is recorded in the manifest: the same call again runs only jobs that

@@ -29,10 +29,10 @@ def quantized_matmul(
     y_scale: Any,
     y_zero_point: Any,
     *,
-    out_dtype: DTypeLike | None = None,
+    out_dtype: "DTypeLike | None" = None,
     split_every: int | None = None,
     out: None = None,
-) -> da.Array:
+) -> "da.Array":
     """Multiply two quantized matrices and quantize the product; M, K, N and the batch may all be cut into chunks.
 
     Where K is cut, chunks give exact integer sums, which are added in a tree and requantized once.

@@ -9,6 +9,7 @@ import dask
 import dask.array as da
 from dask.highlevelgraph import HighLevelGraph
 
+from dmlcpu.annotations import OutOfRange, Reduction
 from dmlcpu.interop.dask import tasks
 from dmlcpu.interop.dask.chunks import as_dask, at_a_time, meta_of, refuse_output, stand_in, without_empty
 from dmlcpu.operators.scatter_nd.function import check
@@ -19,11 +20,11 @@ def scatter_nd(
     indices: Any,
     updates: Any,
     *,
-    reduction: str = "none",
-    mode: str = "raise",
+    reduction: "Reduction" = "none",
+    mode: "OutOfRange" = "raise",
     split_every: int | None = None,
     out: None = None,
-) -> da.Array:
+) -> "da.Array":
     """Copy x, with updates written at the places that index tuples name; each update goes to the chunk that owns it.
 
     Updates are applied in index order, whatever the chunks and the scheduler.

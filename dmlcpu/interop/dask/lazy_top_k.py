@@ -10,10 +10,12 @@ import dask.array as da
 import numpy as np
 from numpy.typing import DTypeLike
 
+from dmlcpu.annotations import Mode, Nan
 from dmlcpu.common.arguments import as_integer
 from dmlcpu.interop.dask import tasks
 from dmlcpu.interop.dask.chunks import as_dask, at_a_time, meta_of, refuse_output, stand_in
-from dmlcpu.operators.top_k.function import TopK, check
+from dmlcpu.operators.top_k.call import check
+from dmlcpu.operators.top_k.function import TopK
 
 
 def top_k(
@@ -21,14 +23,14 @@ def top_k(
     k: int,
     *,
     axis: int = -1,
-    mode: str | None = None,
+    mode: "Mode | None" = None,
     largest: bool | None = None,
     sorted: bool = True,
-    nan: str = "greatest",
-    index_dtype: DTypeLike = np.int64,
+    nan: "Nan" = "greatest",
+    index_dtype: "DTypeLike" = np.int64,
     split_every: int | None = None,
     out: None = None,
-) -> TopK:
+) -> "TopK[da.Array, da.Array]":
     """Select the k largest or smallest elements of each sequence along an axis, which may be cut into chunks.
 
     Each chunk's winners are merged in a tree, so no task holds more than one chunk, or ``split_every`` times k elements

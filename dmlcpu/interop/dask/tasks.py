@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dmlcpu.annotations import OutOfRange, Reduction
 from dmlcpu.common.arguments import Array, as_array
 from dmlcpu.errors import DmlError
 from dmlcpu.kernels.gemm.work import NARROW
@@ -72,7 +73,7 @@ def refuse_out(
         raise out_of_range(value, place, (shape, dtype), x_shape)
 
 
-def split(indices: Array, updates: Array, *, chunks: tuple[tuple[int, ...], ...], mode: str) -> dict[int, Pair]:
+def split(indices: Array, updates: Array, *, chunks: tuple[tuple[int, ...], ...], mode: OutOfRange) -> dict[int, Pair]:
     """Return the updates of each chunk of x, by its number, in update order, with indices into that chunk.
 
     chunks: of the dimensions that indices have coordinates for. Tuples out of range are dropped, unless mode is "clip".
@@ -104,7 +105,7 @@ def split(indices: Array, updates: Array, *, chunks: tuple[tuple[int, ...], ...]
     return {int(each): (places[part], updates[part]) for each, part in zip(owners, parts, strict=True)}
 
 
-def apply(block: Array, pieces: list[Pair | None], *, reduction: str) -> Array:
+def apply(block: Array, pieces: list[Pair | None], *, reduction: Reduction) -> Array:
     """Return a chunk with updates applied, one piece after the other; None is a piece without updates."""
     result = None
     with _threads():

@@ -14,6 +14,7 @@ from onnx.reference.ops.op_scatter_elements import ScatterElements as _Reference
 from onnx.reference.ops.op_scatternd import ScatterND as _ReferenceScatterND
 from onnx.reference.ops.op_topk import TopK_11 as _ReferenceTopK
 
+from dmlcpu.annotations import Reduction
 from dmlcpu.common.arguments import Array, as_axis
 from dmlcpu.errors import BindingError, IndexOutOfRangeError, UnsupportedError
 from dmlcpu.interop.onnx.repairs import REPAIRS
@@ -59,7 +60,7 @@ class TopK(_Operator, _ReferenceTopK):  # type: ignore[misc]
 class ScatterND(_Operator, _ReferenceScatterND):  # type: ignore[misc]
     """ONNX ScatterND, versions 11 to 18, by `dmlcpu.scatter_nd`."""
 
-    def compute(self, data: Array, indices: Array, updates: Array, reduction: str = "none") -> tuple[Array]:
+    def compute(self, data: Array, indices: Array, updates: Array, reduction: Reduction = "none") -> tuple[Array]:
         """Return the updated copy of data."""
         return (scatter_nd(data, indices, updates, reduction=reduction),)
 
@@ -68,7 +69,7 @@ class ScatterElements(_Operator, _ReferenceScatterElements):  # type: ignore[mis
     """ONNX ScatterElements, versions 11 to 18, by `dmlcpu.scatter_nd` of one index tuple an element."""
 
     def compute(
-        self, data: Array, indices: Array, updates: Array, axis: int = 0, reduction: str = "none"
+        self, data: Array, indices: Array, updates: Array, axis: int = 0, reduction: Reduction = "none"
     ) -> tuple[Array]:
         """Return the updated copy of data."""
         axis = as_axis("ScatterElements", "axis", axis, "data", data.ndim)

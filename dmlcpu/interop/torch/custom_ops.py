@@ -22,7 +22,8 @@ def top_k(
     x: Tensor, k: int, axis: int = -1, largest: bool = True, sorted: bool = True, nan: str = "greatest"
 ) -> tuple[Tensor, Tensor]:
     """`dmlcpu.top_k` of a tensor: values and int64 indices."""
-    result = top_k_function.top_k(as_array(x), k, axis=axis, largest=largest, sorted=sorted, nan=nan)
+    options: dict[str, Any] = {"axis": axis, "largest": largest, "sorted": sorted, "nan": nan}
+    result = top_k_function.top_k(as_array(x), k, **options)
     return as_tensor(result.values), as_tensor(result.indices)
 
 
@@ -52,7 +53,8 @@ top_k.register_autograd(_gradient_of_top_k, setup_context=_keep_for_top_k)
 def scatter_nd(x: Tensor, indices: Tensor, updates: Tensor, reduction: str = "none", mode: str = "raise") -> Tensor:
     """`dmlcpu.scatter_nd` of tensors."""
     arrays = (as_array(x), as_array(indices), as_array(updates))
-    return as_tensor(scatter_nd_function.scatter_nd(*arrays, reduction=reduction, mode=mode))
+    options: dict[str, Any] = {"reduction": reduction, "mode": mode}  # PyTorch has no Literal
+    return as_tensor(scatter_nd_function.scatter_nd(*arrays, **options))
 
 
 @scatter_nd.register_fake

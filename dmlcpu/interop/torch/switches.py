@@ -6,7 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import torch
 
@@ -19,6 +19,8 @@ from dmlcpu.interop.torch.thresholds import is_measuring, loss
 from dmlcpu.interop.torch.topk import TOPK
 from dmlcpu.runtime.compilation import can_compile
 
+# What operators are called in `include` and `exclude`.
+_Name: TypeAlias = Literal["topk", "_int_mm", "index_add_", "index_put_", "scatter_add_", "scatter_"]
 _log = logging.getLogger("dmlcpu")
 
 
@@ -57,7 +59,7 @@ _SWITCHES = {override.name: _Switch(override) for override in (TOPK, INT_MM, *SC
 _kept: list[Any] = []
 
 
-def enable(include: Iterable[str] | None = None, exclude: Iterable[str] = ()) -> None:
+def enable(include: "Iterable[_Name] | None" = None, exclude: "Iterable[_Name]" = ()) -> None:
     """Let PyTorch's CPU operators run on dmlcpu's kernels, wherever these take a call and are faster.
 
     Parameters
@@ -113,7 +115,7 @@ def disable() -> None:
 
 
 @contextlib.contextmanager
-def accelerated(include: Iterable[str] | None = None, exclude: Iterable[str] = ()) -> Iterator[None]:
+def accelerated(include: "Iterable[_Name] | None" = None, exclude: "Iterable[_Name]" = ()) -> Iterator[None]:
     """Enable operators within a ``with`` statement, in the whole process; afterwards restore the earlier switches.
 
     Parameters

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from dmlcpu.interop.torch.override import ARGUMENTS, NAMES, ORDERED, TYPE, Kind, Override, numbers
 from dmlcpu.interop.torch.tensors import as_array
-from dmlcpu.operators.top_k.function import Call, execute
+from dmlcpu.operators.top_k.call import Call
+from dmlcpu.operators.top_k.function import execute
 
 _Pair = tuple[Tensor, Tensor]
 

@@ -1,10 +1,11 @@
 """DEQUANTIZE_LINEAR: integers of 4 to 32 bits as floats."""
 
-from typing import Any
+from typing import Any, overload
 
-from numpy.typing import ArrayLike, DTypeLike
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from dmlcpu.common.arguments import Array
+from dmlcpu.annotations import Array, DType, Element, Wide
 from dmlcpu.quantizers.arguments import STORED, Call, check as check_parameters, check_input, floating_type
 from dmlcpu.quantizers.execution import allocate, execute, steps
 from dmlcpu.quantizers.plain import run_plain
@@ -12,6 +13,40 @@ from dmlcpu.quantizers.plain import run_plain
 __all__ = ["allocate", "check", "dequantize_linear", "execute", "steps"]  # what `bind` looks for
 
 
+@overload
+def dequantize_linear(
+    x: ArrayLike,
+    scale: ArrayLike,
+    zero_point: ArrayLike | None = None,
+    *,
+    axis: int | None = None,
+    block_size: int | None = None,
+    out_dtype: DType[Element],
+    out: Array | None = None,
+) -> NDArray[Element]: ...
+@overload
+def dequantize_linear(
+    x: ArrayLike,
+    scale: Wide,
+    zero_point: ArrayLike | None = None,
+    *,
+    axis: int | None = None,
+    block_size: int | None = None,
+    out_dtype: None = None,
+    out: Array | None = None,
+) -> NDArray[np.float32]: ...
+@overload
+def dequantize_linear(
+    x: ArrayLike,
+    scale: NDArray[np.float16],
+    zero_point: ArrayLike | None = None,
+    *,
+    axis: int | None = None,
+    block_size: int | None = None,
+    out_dtype: None = None,
+    out: Array | None = None,
+) -> NDArray[np.float16]: ...
+@overload
 def dequantize_linear(
     x: ArrayLike,
     scale: ArrayLike,
@@ -21,7 +56,17 @@ def dequantize_linear(
     block_size: int | None = None,
     out_dtype: DTypeLike | None = None,
     out: Array | None = None,
-) -> Array:
+) -> Array: ...
+def dequantize_linear(
+    x: "ArrayLike",
+    scale: "ArrayLike",
+    zero_point: "ArrayLike | None" = None,
+    *,
+    axis: int | None = None,
+    block_size: int | None = None,
+    out_dtype: "DTypeLike | None" = None,
+    out: "Array | None" = None,
+) -> "Array":
     """Dequantize an array: (x - zero_point) * scale.
 
     The difference is exact and rounded once to float32, and so is the product; 16-bit results are rounded once more.

@@ -2,12 +2,13 @@
 
 import functools
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, overload
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from dmlcpu.common.arguments import Array, as_dtype, check_apart, check_output, check_tuple
+from dmlcpu.annotations import Array, DType, Element, Values
+from dmlcpu.common.arguments import as_dtype, check_apart, check_output, check_tuple
 from dmlcpu.common.bound import Steps
 from dmlcpu.common.stand_ins import stand_in
 from dmlcpu.errors import DmlError
@@ -25,7 +26,7 @@ _TYPES = ("uint8", "int8")
 _BYTE = np.dtype(np.uint8)
 
 
-class DynamicQuantized(NamedTuple):
+class DynamicQuantized(NamedTuple, Generic[Values]):
     """What `dynamic_quantize_linear` returns.
 
     Attributes
@@ -38,9 +39,9 @@ class DynamicQuantized(NamedTuple):
         The integer that 0 becomes, of y's type.
     """
 
-    y: Array
-    scale: Array
-    zero_point: Array
+    y: Values
+    scale: NDArray[np.float32]
+    zero_point: Values
 
 
 class Call(NamedTuple):
@@ -50,9 +51,21 @@ class Call(NamedTuple):
     dtype: np.dtype[Any]
 
 
+@overload
 def dynamic_quantize_linear(
-    x: ArrayLike, *, out_dtype: DTypeLike = np.uint8, out: tuple[Array, Array, Array] | None = None
-) -> DynamicQuantized:
+    x: ArrayLike, *, out: tuple[Array, Array, Array] | None = None
+) -> DynamicQuantized[NDArray[np.uint8]]: ...
+@overload
+def dynamic_quantize_linear(
+    x: ArrayLike, *, out_dtype: DType[Element], out: tuple[Array, Array, Array] | None = None
+) -> DynamicQuantized[NDArray[Element]]: ...
+@overload
+def dynamic_quantize_linear(
+    x: ArrayLike, *, out_dtype: DTypeLike, out: tuple[Array, Array, Array] | None = None
+) -> DynamicQuantized: ...
+def dynamic_quantize_linear(
+    x: "ArrayLike", *, out_dtype: "DTypeLike" = np.uint8, out: "tuple[Array, Array, Array] | None" = None
+) -> "DynamicQuantized":
     """Quantize an array to 8 bits by the range of its own elements.
 
     The range is that of the elements and 0. A 255th of it, as float32, is the scale; the zero point is what 0 becomes.

@@ -1,11 +1,12 @@
 """MATRIX_MULTIPLY_INTEGER: the integer sums of products of 8-bit matrices."""
 
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from dmlcpu.common.arguments import Array, as_dtype
+from dmlcpu.annotations import Array, DType, Element
+from dmlcpu.common.arguments import as_dtype
 from dmlcpu.products.operands import ABSENT, Call, allocate, check as check_product, execute, steps
 from dmlcpu.products.packing import PackedMatrix
 from dmlcpu.products.plain import multiply_plain
@@ -15,15 +16,44 @@ __all__ = ["allocate", "check", "execute", "matmul_integer", "steps"]  # what `b
 _INT32 = np.dtype(np.int32)
 
 
+@overload
 def matmul_integer(
     a: ArrayLike,
     a_zero_point: ArrayLike | None,
     b: ArrayLike | PackedMatrix,
     b_zero_point: ArrayLike | None,
     *,
-    out_dtype: DTypeLike = np.int32,
     out: Array | None = None,
-) -> Array:
+) -> NDArray[np.int32]: ...
+@overload
+def matmul_integer(
+    a: ArrayLike,
+    a_zero_point: ArrayLike | None,
+    b: ArrayLike | PackedMatrix,
+    b_zero_point: ArrayLike | None,
+    *,
+    out_dtype: DType[Element],
+    out: Array | None = None,
+) -> NDArray[Element]: ...
+@overload
+def matmul_integer(
+    a: ArrayLike,
+    a_zero_point: ArrayLike | None,
+    b: ArrayLike | PackedMatrix,
+    b_zero_point: ArrayLike | None,
+    *,
+    out_dtype: DTypeLike,
+    out: Array | None = None,
+) -> Array: ...
+def matmul_integer(
+    a: "ArrayLike",
+    a_zero_point: "ArrayLike | None",
+    b: "ArrayLike | PackedMatrix",
+    b_zero_point: "ArrayLike | None",
+    *,
+    out_dtype: "DTypeLike" = np.int32,
+    out: "Array | None" = None,
+) -> "Array":
     """Multiply two 8-bit matrices and return the integer sums.
 
     The result is exact, on every machine and with any number of threads::

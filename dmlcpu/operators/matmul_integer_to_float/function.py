@@ -1,11 +1,12 @@
 """MATRIX_MULTIPLY_INTEGER_TO_FLOAT: products of 8-bit matrices, scaled to floating point; exact to the bit."""
 
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from dmlcpu.common.arguments import Array, as_array, as_dtype
+from dmlcpu.annotations import Array, DType, Element, Wide
+from dmlcpu.common.arguments import as_array, as_dtype
 from dmlcpu.products.operands import ABSENT, Call, allocate, check as check_product, execute, steps
 from dmlcpu.products.packing import PackedMatrix
 from dmlcpu.products.plain import multiply_plain
@@ -16,6 +17,59 @@ _NAME = "matmul_integer_to_float"
 _FLOAT32, _FLOAT16 = np.dtype(np.float32), np.dtype(np.float16)
 
 
+@overload
+def matmul_integer_to_float(
+    a: ArrayLike,
+    a_scale: ArrayLike,
+    a_zero_point: ArrayLike | None,
+    b: ArrayLike | PackedMatrix,
+    b_scale: ArrayLike,
+    b_zero_point: ArrayLike | None,
+    bias: ArrayLike | None = None,
+    *,
+    out_dtype: DType[Element],
+    out: Array | None = None,
+) -> NDArray[Element]: ...
+@overload
+def matmul_integer_to_float(
+    a: ArrayLike,
+    a_scale: Wide,
+    a_zero_point: ArrayLike | None,
+    b: ArrayLike | PackedMatrix,
+    b_scale: ArrayLike,
+    b_zero_point: ArrayLike | None,
+    bias: ArrayLike | None = None,
+    *,
+    out_dtype: None = None,
+    out: Array | None = None,
+) -> NDArray[np.float32]: ...
+@overload
+def matmul_integer_to_float(
+    a: ArrayLike,
+    a_scale: ArrayLike,
+    a_zero_point: ArrayLike | None,
+    b: ArrayLike | PackedMatrix,
+    b_scale: Wide,
+    b_zero_point: ArrayLike | None,
+    bias: ArrayLike | None = None,
+    *,
+    out_dtype: None = None,
+    out: Array | None = None,
+) -> NDArray[np.float32]: ...
+@overload
+def matmul_integer_to_float(
+    a: ArrayLike,
+    a_scale: NDArray[np.float16],
+    a_zero_point: ArrayLike | None,
+    b: ArrayLike | PackedMatrix,
+    b_scale: NDArray[np.float16],
+    b_zero_point: ArrayLike | None,
+    bias: ArrayLike | None = None,
+    *,
+    out_dtype: None = None,
+    out: Array | None = None,
+) -> NDArray[np.float16]: ...
+@overload
 def matmul_integer_to_float(
     a: ArrayLike,
     a_scale: ArrayLike,
@@ -27,7 +81,19 @@ def matmul_integer_to_float(
     *,
     out_dtype: DTypeLike | None = None,
     out: Array | None = None,
-) -> Array:
+) -> Array: ...
+def matmul_integer_to_float(
+    a: "ArrayLike",
+    a_scale: "ArrayLike",
+    a_zero_point: "ArrayLike | None",
+    b: "ArrayLike | PackedMatrix",
+    b_scale: "ArrayLike",
+    b_zero_point: "ArrayLike | None",
+    bias: "ArrayLike | None" = None,
+    *,
+    out_dtype: "DTypeLike | None" = None,
+    out: "Array | None" = None,
+) -> "Array":
     """Multiply two quantized matrices and return the product in floating point, with a bias.
 
     The result is defined bit for bit, on every machine and with any number of threads::

@@ -1,12 +1,13 @@
 """matmul_top_k: the k best scores of each row of a product of 8-bit matrices, whose scores are never written."""
 
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, get_args, overload
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from dmlcpu import reference
-from dmlcpu.common.arguments import Array, as_integer, check_apart, check_choice, check_output, check_tuple
+from dmlcpu.annotations import Array, Mode, Nan, Numbers, Pair, Values
+from dmlcpu.common.arguments import as_integer, check_apart, check_choice, check_output, check_tuple
 from dmlcpu.common.parameters import as_floats, as_integers
 from dmlcpu.errors import DmlError
 from dmlcpu.kernels.gemm.candidates import MOST_COLUMNS
@@ -18,10 +19,11 @@ from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.results import empty_result
 
 _NAME = "matmul_top_k"
+_MODES, _NANS = get_args(Mode), get_args(Nan)
 _FLOAT, _INT, _INDEX = np.dtype(np.float32), np.dtype(np.int32), np.dtype(np.int64)
 
 
-class MatmulTopK(NamedTuple):
+class MatmulTopK(NamedTuple, Generic[Values]):
     """What `matmul_top_k` returns.
 
     Attributes
@@ -32,8 +34,8 @@ class MatmulTopK(NamedTuple):
         Their columns.
     """
 
-    values: Array
-    indices: Array
+    values: Values
+    indices: NDArray[np.int64]
 
 
 class Call(NamedTuple):
@@ -49,20 +51,65 @@ class Call(NamedTuple):
         return _FLOAT if self.order.is_scaled else _INT
 
 
+@overload
 def matmul_top_k(
     a: ArrayLike,
     b: ArrayLike | PackedMatrix,
     k: int,
     *,
-    a_scale: ArrayLike | None = None,
+    a_scale: None = None,
+    a_zero_point: ArrayLike | None = None,
+    b_scale: None = None,
+    b_zero_point: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
+    mode: Mode = "largest",
+    nan: Nan = "greatest",
+    out: tuple[Array, Array] | None = None,
+) -> MatmulTopK[NDArray[np.int32]]: ...
+@overload
+def matmul_top_k(
+    a: ArrayLike,
+    b: ArrayLike | PackedMatrix,
+    k: int,
+    *,
+    a_scale: ArrayLike,
     a_zero_point: ArrayLike | None = None,
     b_scale: ArrayLike | None = None,
     b_zero_point: ArrayLike | None = None,
     bias: ArrayLike | None = None,
-    mode: str = "largest",
-    nan: str = "greatest",
+    mode: Mode = "largest",
+    nan: Nan = "greatest",
     out: tuple[Array, Array] | None = None,
-) -> MatmulTopK:
+) -> MatmulTopK[NDArray[np.float32]]: ...
+@overload
+def matmul_top_k(
+    a: ArrayLike,
+    b: ArrayLike | PackedMatrix,
+    k: int,
+    *,
+    a_scale: None = None,
+    a_zero_point: ArrayLike | None = None,
+    b_scale: ArrayLike,
+    b_zero_point: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
+    mode: Mode = "largest",
+    nan: Nan = "greatest",
+    out: tuple[Array, Array] | None = None,
+) -> MatmulTopK[NDArray[np.float32]]: ...
+def matmul_top_k(
+    a: "ArrayLike",
+    b: "ArrayLike | PackedMatrix",
+    k: int,
+    *,
+    a_scale: "Numbers" = None,
+    a_zero_point: "Numbers" = None,
+    b_scale: "Numbers" = None,
+    b_zero_point: "Numbers" = None,
+    bias: "Numbers" = None,
+    mode: "Mode" = "largest",
+    nan: "Nan" = "greatest",
+    out: "Pair | None" = None,
+) -> "MatmulTopK":
     """Multiply two 8-bit matrices and select the k largest or smallest scores of each row, in one pass.
 
     The result has the bits of two calls, on every machine and with any number of threads::
@@ -157,8 +204,8 @@ def check(
     k = as_integer(_NAME, "k", k)
     if not 0 <= k <= n:
         raise DmlError(_NAME, "k", str(k), f"0 to {n} (the columns of b)")
-    check_choice(_NAME, "mode", mode, ("largest", "smallest"))
-    check_choice(_NAME, "nan", nan, ("greatest", "last"))
+    check_choice(_NAME, "mode", mode, _MODES)
+    check_choice(_NAME, "nan", nan, _NANS)
     is_scaled = not (a_scale is None and b_scale is None)
     operands = Operands(
         a if len(left) == a.ndim else a[None, :],
@@ -213,5 +260,6 @@ def execute(call: Call, out: tuple[Array, Array], *, most_threads: int | None = 
     b = unpack(operands.b) if isinstance(operands.b, PackedMatrix) else operands.b
     named = operands._replace(b=b)._asdict()
     named.pop("mask")
-    mode, nan = "largest" if order.is_largest else "smallest", "last" if order.nan_last else "greatest"
+    mode: Mode = "largest" if order.is_largest else "smallest"
+    nan: Nan = "last" if order.nan_last else "greatest"
     reference.matmul_top_k(**named, k=order.k, mode=mode, nan=nan, out=(values, indices))

@@ -1,10 +1,12 @@
 """QUANTIZE_LINEAR: floats, or integers of 32 bits, as integers of 4 to 16 bits."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, overload
 
-from numpy.typing import ArrayLike, DTypeLike
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from dmlcpu.common.arguments import Array
+from dmlcpu.annotations import Array, DType, Element, Stored
 from dmlcpu.quantizers.arguments import FLOATS, Call, check as check_parameters, check_input, quantized_type
 from dmlcpu.quantizers.execution import allocate, execute, steps
 from dmlcpu.quantizers.plain import run_plain
@@ -14,6 +16,40 @@ __all__ = ["allocate", "check", "execute", "quantize_linear", "steps"]  # what `
 _INPUTS = (*FLOATS, "int32")
 
 
+@overload
+def quantize_linear(
+    x: ArrayLike,
+    scale: ArrayLike,
+    zero_point: ArrayLike | None = None,
+    *,
+    axis: int | None = None,
+    block_size: int | None = None,
+    out_dtype: DType[Element],
+    out: Array | None = None,
+) -> NDArray[Element]: ...
+@overload
+def quantize_linear(
+    x: ArrayLike,
+    scale: ArrayLike,
+    zero_point: int | Sequence[int] | None = None,
+    *,
+    axis: int | None = None,
+    block_size: int | None = None,
+    out_dtype: None = None,
+    out: Array | None = None,
+) -> NDArray[np.uint8]: ...
+@overload
+def quantize_linear(
+    x: ArrayLike,
+    scale: ArrayLike,
+    zero_point: Stored | NDArray[Stored],
+    *,
+    axis: int | None = None,
+    block_size: int | None = None,
+    out_dtype: None = None,
+    out: Array | None = None,
+) -> NDArray[Stored]: ...
+@overload
 def quantize_linear(
     x: ArrayLike,
     scale: ArrayLike,
@@ -23,7 +59,17 @@ def quantize_linear(
     block_size: int | None = None,
     out_dtype: DTypeLike | None = None,
     out: Array | None = None,
-) -> Array:
+) -> Array: ...
+def quantize_linear(
+    x: "ArrayLike",
+    scale: "ArrayLike",
+    zero_point: "ArrayLike | None" = None,
+    *,
+    axis: int | None = None,
+    block_size: int | None = None,
+    out_dtype: "DTypeLike | None" = None,
+    out: "Array | None" = None,
+) -> "Array":
     """Quantize an array: clip(round(x / scale) + zero_point) to the limits of an integer type.
 
     Quotients are rounded half to even, before the zero point is added. NaN becomes the lowest integer.

@@ -1,10 +1,11 @@
 """QUANTIZED_LINEAR_MATRIX_MULTIPLY: dequantize A and B, multiply, quantize; exact to the bit."""
 
 from functools import partial
+from typing import overload
 
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from dmlcpu.common.arguments import Array
+from dmlcpu.annotations import Array, DType, Element
 from dmlcpu.products.operands import allocate, check as check_product, execute, steps
 from dmlcpu.products.packing import PackedMatrix
 from dmlcpu.products.plain import multiply_plain
@@ -13,6 +14,35 @@ from dmlcpu.products.quantization import output_type
 __all__ = ["allocate", "check", "execute", "quantized_matmul", "steps"]  # what `bind` looks for
 
 
+@overload
+def quantized_matmul(
+    a: ArrayLike,
+    a_scale: ArrayLike,
+    a_zero_point: ArrayLike | None,
+    b: ArrayLike | PackedMatrix,
+    b_scale: ArrayLike,
+    b_zero_point: ArrayLike | None,
+    y_scale: ArrayLike,
+    y_zero_point: ArrayLike | None,
+    *,
+    out_dtype: DType[Element],
+    out: Array | None = None,
+) -> NDArray[Element]: ...
+@overload
+def quantized_matmul(
+    a: NDArray[Element],
+    a_scale: ArrayLike,
+    a_zero_point: ArrayLike | None,
+    b: ArrayLike | PackedMatrix,
+    b_scale: ArrayLike,
+    b_zero_point: ArrayLike | None,
+    y_scale: ArrayLike,
+    y_zero_point: int | None,
+    *,
+    out_dtype: None = None,
+    out: Array | None = None,
+) -> NDArray[Element]: ...
+@overload
 def quantized_matmul(
     a: ArrayLike,
     a_scale: ArrayLike,
@@ -25,7 +55,20 @@ def quantized_matmul(
     *,
     out_dtype: DTypeLike | None = None,
     out: Array | None = None,
-) -> Array:
+) -> Array: ...
+def quantized_matmul(
+    a: "ArrayLike",
+    a_scale: "ArrayLike",
+    a_zero_point: "ArrayLike | None",
+    b: "ArrayLike | PackedMatrix",
+    b_scale: "ArrayLike",
+    b_zero_point: "ArrayLike | None",
+    y_scale: "ArrayLike",
+    y_zero_point: "ArrayLike | None",
+    *,
+    out_dtype: "DTypeLike | None" = None,
+    out: "Array | None" = None,
+) -> "Array":
     """Multiply two quantized matrices and quantize the product.
 
     The result is defined bit for bit, on every machine and with any number of threads::

@@ -3,12 +3,13 @@
 import functools
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from dmlcpu.common.arguments import Array, as_array, as_array_like, check_apart, check_choice, check_output, same_memory
+from dmlcpu.annotations import Array, Element, OutOfRange, Reduction
+from dmlcpu.common.arguments import as_array, as_array_like, check_apart, check_choice, check_output, same_memory
 from dmlcpu.common.bound import Steps
 from dmlcpu.common.stand_ins import stand_in
 from dmlcpu.errors import BindingError, IndexOutOfRangeError, UnsupportedError
@@ -59,15 +60,35 @@ class Call(NamedTuple):
         return math.prod(self.x.shape[self.coordinates :]) * self.x.itemsize
 
 
+@overload
+def scatter_nd(
+    x: NDArray[Element],
+    indices: ArrayLike,
+    updates: ArrayLike,
+    *,
+    reduction: Reduction = "none",
+    mode: OutOfRange = "raise",
+    out: Array | None = None,
+) -> NDArray[Element]: ...
+@overload
 def scatter_nd(
     x: ArrayLike,
     indices: ArrayLike,
     updates: ArrayLike,
     *,
-    reduction: str = "none",
-    mode: str = "raise",
+    reduction: Reduction = "none",
+    mode: OutOfRange = "raise",
     out: Array | None = None,
-) -> Array:
+) -> Array: ...
+def scatter_nd(
+    x: "ArrayLike",
+    indices: "ArrayLike",
+    updates: "ArrayLike",
+    *,
+    reduction: "Reduction" = "none",
+    mode: "OutOfRange" = "raise",
+    out: "Array | None" = None,
+) -> "Array":
     """Copy x, then write updates at the places that index tuples name.
 
     Updates are applied in index order, whatever the number of threads: without a reduction the last update of an

@@ -24,7 +24,8 @@ from dmlcpu.common.block_reader import (
 from dmlcpu.common.regions import Estimate, Region, Sink, Tensor
 from dmlcpu.common.stand_ins import bind, is_source, strides_of
 from dmlcpu.kernels.top_k.choose import ELEMENTS_A_WINNER
-from dmlcpu.operators.top_k.function import Call, check, execute, fill_behind, places_beyond, top_k
+from dmlcpu.operators.top_k.call import Call, check, fill_behind, places_beyond
+from dmlcpu.operators.top_k.function import execute, top_k
 from dmlcpu.operators.top_k.plan import Plan, plan
 from dmlcpu.operators.top_k.search import Search, search_bytes
 from dmlcpu.runtime import threads

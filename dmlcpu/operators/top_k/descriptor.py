@@ -13,7 +13,8 @@ from dmlcpu.directml.checks import check_range
 from dmlcpu.directml.enums import AxisDirection, FeatureLevel, OperatorType
 from dmlcpu.directml.feature_level import FOUR, ONE_TO_EIGHT, UP_TO_32, Allowed, Support, Types, types
 from dmlcpu.directml.tensor import TensorDesc
-from dmlcpu.operators.top_k.function import Call, TopK, execute
+from dmlcpu.operators.top_k.call import Call
+from dmlcpu.operators.top_k.function import TopK, execute
 from dmlcpu.operators.top_k.plan import INDEX_WORD, plan, run, steps as plan_steps
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.memory import packed_strides

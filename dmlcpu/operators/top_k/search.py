@@ -7,7 +7,8 @@ import numpy as np
 from dmlcpu.common.arguments import Array
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.top_k.strided_tournament import COLUMNS
-from dmlcpu.operators.top_k.function import Call, execute
+from dmlcpu.operators.top_k.call import Call
+from dmlcpu.operators.top_k.function import execute
 from dmlcpu.operators.top_k.plan import plan
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.memory import words
