@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data  # noqa: E40
 
 _Distance: TypeAlias = Literal["euclidean", "sqeuclidean", "cosine"]
 _Mode: TypeAlias = Literal["distance", "connectivity"]
-_METRICS: dict[str, Metric] = {"euclidean": "l2", "sqeuclidean": "l2", "cosine": "cosine"}
+_METRICS: dict[_Distance, Metric] = {"euclidean": "l2", "sqeuclidean": "l2", "cosine": "cosine"}
 
 
 class Int8NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]

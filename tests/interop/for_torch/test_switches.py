@@ -1,8 +1,10 @@
 """Switching on and off, the report, and failures, which do no harm."""
 
+import inspect
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import get_args, get_type_hints
 
 import pytest
 
@@ -27,6 +29,12 @@ def test_names(torch_overrides):
         assert is_on(torch_overrides) == right
     torch_overrides.disable()
     assert is_on(torch_overrides) == set()
+
+
+def test_type_checkers_know_the_names(torch_overrides):
+    for function in (torch_overrides.enable, torch_overrides.accelerated):
+        hint = get_type_hints(inspect.unwrap(function))["exclude"]
+        assert get_args(get_args(hint)[0]) == tuple(NAMES)
 
 
 @pytest.mark.parametrize("argument", ["include", "exclude"])
