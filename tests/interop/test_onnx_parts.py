@@ -293,3 +293,14 @@ def test_many_nodes():
     assert sum(prepared.report()["onnxruntime"].values()) == 9_950
     (y,) = prepared.run([X])
     assert y.shape == X.shape
+
+
+@pytest.mark.parametrize("rest", REST)
+@pytest.mark.parametrize("operator", ["ScatterND", "ScatterElements"])
+def test_strings_may_become_longer(rest, operator):
+    at = [[1]] if operator == "ScatterND" else [1]
+    nodes = [node(operator, ["s", "at", "longer"], ["y"])]
+    constants = {"at": np.array(at), "longer": np.array(["longer"], object)}
+    model = model_of(nodes, [info("s", object, ["n"])], [info("y", object, ["n"])], constants)
+    (y,) = ours.prepare(model, rest=rest).run({"s": np.array(["a", "b"])})
+    assert y.tolist() == ["a", "longer"]

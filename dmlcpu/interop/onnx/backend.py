@@ -343,6 +343,8 @@ def _checked(field: str, value: Any, tensor: Tensor | None) -> Any:
         raise BindingError(NAME, f"{field}.dtype", str(array.dtype), str(dtype))
     if dtype is not None and dtype.kind in "OUS" and array.dtype.kind not in "OUS":
         raise BindingError(NAME, f"{field}.dtype", str(array.dtype), "strings")
+    if array.dtype.kind == "U":  # whose longest string is the longest that it takes
+        array = array.astype(object)
     if not tensor.fits(array.shape):
         raise BindingError(NAME, f"{field}.shape", str(array.shape), str(tensor))
     return array
