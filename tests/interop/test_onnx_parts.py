@@ -296,6 +296,23 @@ def test_many_nodes():
 
 
 @pytest.mark.parametrize("rest", REST)
+def test_changing_a_result_does_not_change_the_model(rest):
+    nodes = [
+        node("TopK", ["x", "two"], ["v", "i"]),
+        node("Reshape", ["table", "one"], ["view"]),
+        node("Add", ["v", "table"], ["y"]),
+    ]
+    outputs = [info("y", np.float32, ["n", 2]), info("two", np.int64, [1]), info("view", np.float32, [2])]
+    constants = {"two": np.array([2]), "one": np.array([-1]), "table": np.ones((1, 2), np.float32)}
+    model = model_of(nodes, None, outputs, constants)
+    prepared = ours.prepare(model, rest=rest)
+    for result in prepared.run([X]):
+        if result.flags.writeable:
+            result[:] = 99
+    assert_as_the_reference(model, prepared, {"x": X})
+
+
+@pytest.mark.parametrize("rest", REST)
 @pytest.mark.parametrize("operator", ["ScatterND", "ScatterElements"])
 def test_strings_may_become_longer(rest, operator):
     at = [[1]] if operator == "ScatterND" else [1]

@@ -13,7 +13,7 @@ from onnx.reference.ops.op_constant import ConstantCommon
 
 from dmlcpu.common.data_types import QUANTIZED
 from dmlcpu.errors import BindingError, UnsupportedError
-from dmlcpu.interop.onnx.graphs import described
+from dmlcpu.interop.onnx.graphs import described, reads
 from dmlcpu.interop.onnx.ops import OPS, Product
 from dmlcpu.products.packing import PackedMatrix, pack_b
 
@@ -29,7 +29,11 @@ class Evaluator(ReferenceEvaluator):  # type: ignore[misc]
         super().__init__(proto, *args, **{**kwargs, "new_ops": OPS})
         for node in self.rt_nodes_:
             node.run = _naming(node)
-        self.rt_inits_: dict[str, Any] = {name: _plain(value) for name, value in self.rt_inits_.items()}
+        # Others may not be written: a result can be a view of one, and who changes it would change the model.
+        ours = [node.onnx_node for node in self.rt_nodes_ if type(node) in OPS or node.has_subgraph]
+        read = {name for node in ours for name in reads(node)}
+        for name in read & self.rt_inits_.keys() - {*self.output_names}:
+            self.rt_inits_[name] = _plain(self.rt_inits_[name])
 
     def nodes(self) -> Iterator[OpRun]:
         """Yield all nodes, with those of branches, loops and the model's functions, each place once."""
