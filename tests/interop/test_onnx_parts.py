@@ -27,6 +27,7 @@ def model_of(nodes, inputs, outputs, constants=None, opset=17, **options):
     """Make a valid model; X is its usual input x."""
     initializers = [numpy_helper.from_array(np.asarray(array), name) for name, array in (constants or {}).items()]
     graph = helper.make_graph(nodes, "model", inputs or [info("x", np.float32, ["n", 8])], outputs, initializers)
+    graph.sparse_initializer.extend(options.pop("sparse", ()))
     opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(each, 1) for each in options.pop("domains", ()))]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=8, **options)
     onnx.checker.check_model(model)
@@ -293,6 +294,99 @@ def test_many_nodes():
     assert sum(prepared.report()["onnxruntime"].values()) == 9_950
     (y,) = prepared.run([X])
     assert y.shape == X.shape
+
+
+def sparse(name, array):
+    """Return a sparse tensor with the indices of its elements, in an array of one dimension or of two."""
+    at = np.argwhere(array)
+    indices = at if name == "two" else np.ravel_multi_index(tuple(at.T), array.shape)
+    values = numpy_helper.from_array(array[array != 0], name)
+    return helper.make_sparse_tensor(values, numpy_helper.from_array(indices, f"{name} at"), array.shape)
+
+
+@pytest.mark.parametrize("rest", REST)
+@pytest.mark.parametrize("name", ["one", "two"])
+@pytest.mark.parametrize("is_node", [False, True])
+def test_sparse_constants(rest, name, is_node):
+    array = np.array([[0, 1, 0], [2, 0, 3]], np.float32)
+    tensor = sparse(name, array)
+    nodes = [node("TopK", [name, "k"], ["v", "i"]), node("MatMul", ["x", name], ["y"])]
+    nodes = [node("Constant", [], [name], sparse_value=tensor), *nodes] if is_node else nodes
+    outputs = [info("v", np.float32, [2, 1]), info("y", np.float32, ["n", 3]), info(name, np.float32, [2, 3])]
+    sparses = [] if is_node else [tensor]
+    model = model_of(nodes, [info("x", np.float32, ["n", 2])], outputs, {"k": np.array([1])}, sparse=sparses)
+    v, y, found = ours.prepare(model, rest=rest).run([np.eye(2, dtype=np.float32)])
+    assert v.tolist() == [[1], [3]]
+    assert y.tolist() == found.tolist() == array.tolist()
+
+
+@pytest.mark.parametrize("rest", REST)
+def test_constant_nodes_are_constants(rest):
+    weights = ("w", "zero", "scale", "bias")
+    constants = [node("Constant", [], [name], value=numpy_helper.from_array(CONSTANTS[name])) for name in weights]
+    others = {
+        "a": {"value_int": 2},
+        "b": {"value_ints": [1, 2]},
+        "c": {"value_float": 0.5},
+        "d": {"value_floats": [2.0]},
+    }
+    others |= {"e": {"value_string": "a"}, "f": {"value_strings": ["b", "c"]}, "two": {"value_ints": [2]}}
+    constants += [node("Constant", [], [name], **value) for name, value in others.items()]
+    types, shapes = (np.int64, np.int64, np.float32, np.float32, object, object), ([], [2], [], [1], [], [2])
+    outputs = [info(name, dtype, shape) for name, dtype, shape in zip("abcdef", types, shapes, strict=True)]
+    plain = dynamic().graph
+    model = model_of([*constants, *plain.node], None, [*plain.output, *outputs])
+    prepared = ours.prepare(model, rest=rest)
+    assert prepared.report()["dmlcpu"] == {
+        "DynamicQuantizeLinear": 1,
+        "TopK": 1,
+        "com.microsoft.MatMulIntegerToFloat": 1,
+    }
+    assert prepared.report()[rest] == {"Neg": 1, "Relu": 1}
+    for mine, right in zip(prepared.run([X]), ReferenceEvaluator(model).run(None, {"x": X}), strict=True):
+        assert mine.dtype.kind == np.asarray(right).dtype.kind or mine.dtype == object
+        np.testing.assert_array_equal(mine, right)
+
+
+@pytest.mark.parametrize("rest", REST)
+def test_outputs_that_declare_another_shape(rest):
+    """ONNX Runtime warns of them, and runs the model."""
+    nodes = [node("Neg", ["x"], ["t"]), node("TopK", ["t", "two"], ["v", "i"]), node("Neg", ["v"], ["y"])]
+    outputs = [info("t", np.float32, [7, 8]), info("v", np.float32, ["n", 5]), info("y", np.float32, [2])]
+    model = model_of(nodes, None, outputs, {"two": np.array([2])})
+    assert_as_the_reference(model, ours.prepare(model, rest=rest), {"x": X})
+
+
+@pytest.mark.parametrize("rest", REST)
+def test_an_unknown_operator_before_a_kernel_is_refused(rest):
+    nodes = [node("Unknown", ["x"], ["t"], domain="own"), node("TopK", ["t", "two"], ["v", "i"])]
+    model = model_of(nodes, None, [info("i", np.int64, ["n", 2])], {"two": np.array([2])}, domains=["own"])
+    assert not ours.is_compatible(model, rest=rest)
+    with pytest.raises(UnsupportedError, match="Unknown"):
+        ours.prepare(model, rest=rest)
+
+
+@needs_runtime
+def test_a_group_does_not_need_onnx_runtime_to_know_all_operators():
+    last = [node("Cast", ["r"], ["d"], to=TensorProto.DOUBLE), node("Asinh", ["d"], ["h"])]
+    extra = dict(zip(("wide", "arc"), last, strict=True))
+    model = dynamic(outputs=[info("h", np.float64, ["n", 6])], **extra)
+    prepared = ours.prepare(model)
+    assert prepared.report()["evaluator"]["Asinh"] == 1
+    assert prepared.report()["dmlcpu"]["com.microsoft.MatMulIntegerToFloat"] == 1
+    assert_as_the_reference(model, prepared, {"x": X})
+
+
+@needs_runtime
+def test_functions_may_use_domains_that_the_model_does_not():
+    body = [node("FastGelu", ["a"], ["g"], domain="com.microsoft"), node("TopK", ["g", "b"], ["c", "d"])]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    function = helper.make_function("own", "Best", ["a", "b"], ["d"], body, opsets)
+    nodes = [node("Best", ["x", "two"], ["i"], domain="own")]
+    outputs = [info("i", np.int64, ["n", 2])]
+    model = model_of(nodes, None, outputs, {"two": np.array([2])}, functions=[function], domains=["own"])
+    (i,) = ours.prepare(model, rest="onnxruntime").run([X])
+    assert i.tolist() == np.argsort(-X, axis=1, kind="stable")[:, :2].tolist()
 
 
 @pytest.mark.parametrize("rest", REST)

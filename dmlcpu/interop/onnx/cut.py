@@ -2,13 +2,11 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import onnx
 
-from dmlcpu.interop.onnx.graphs import name_of, reads, result_of
-
-Constant: TypeAlias = onnx.TensorProto | onnx.SparseTensorProto
+from dmlcpu.interop.onnx.graphs import reads
 
 
 class Part(NamedTuple):
@@ -21,7 +19,7 @@ class Part(NamedTuple):
 
 
 def cut(
-    graph: onnx.GraphProto, constants: Mapping[str, Constant], is_ours: Callable[[onnx.NodeProto], bool]
+    graph: onnx.GraphProto, constants: Mapping[str, onnx.TensorProto], is_ours: Callable[[onnx.NodeProto], bool]
 ) -> list[Part]:
     """Return the parts of a graph in the order in which they can run.
 
@@ -33,8 +31,6 @@ def cut(
     levels: dict[int, list[onnx.NodeProto]] = defaultdict(list)
     read_in: dict[str, set[int]] = defaultdict(set)
     for node in graph.node:
-        if result_of(node) in constant:
-            continue
         names = reads(node) - constant
         level = max((level_of[name] for name in names), default=0)
         level += is_ours(node) != level % 2
@@ -53,21 +49,8 @@ def cut(
     return parts
 
 
-def constants_of(graph: onnx.GraphProto) -> dict[str, Constant]:
-    """Return the initializers that no input replaces, and the tensors of Constant nodes, by their names."""
-    given = {each.name for each in graph.input}
-    found: dict[str, Constant] = {each.name: each for each in graph.initializer if each.name not in given}
-    found |= {each.values.name: each for each in graph.sparse_initializer}
-    for node in graph.node:
-        if name_of(node) == "Constant" and node.attribute[0].name == "value":
-            found[node.output[0]] = tensor = onnx.TensorProto()
-            tensor.CopyFrom(node.attribute[0].t)
-            tensor.name = node.output[0]
-    return found
-
-
 def model_of(
-    part: Part, model: onnx.ModelProto, constants: Mapping[str, Constant], types: Mapping[str, onnx.TypeProto]
+    part: Part, model: onnx.ModelProto, constants: Mapping[str, onnx.TensorProto], types: Mapping[str, onnx.TypeProto]
 ) -> onnx.ModelProto:
     """Return the model of a part."""
     used = sorted({name for node in part.nodes for name in reads(node)} & constants.keys())
@@ -77,7 +60,5 @@ def model_of(
     graph.node.extend(part.nodes)
     graph.input.extend(onnx.ValueInfoProto(name=name, type=types[name]) for name in part.inputs)
     graph.output.extend(onnx.ValueInfoProto(name=name, type=types.get(name)) for name in part.outputs)
-    for constant in (constants[name] for name in used):
-        is_sparse = isinstance(constant, onnx.SparseTensorProto)
-        (graph.sparse_initializer if is_sparse else graph.initializer).append(constant)
+    graph.initializer.extend(constants[name] for name in used)
     return found

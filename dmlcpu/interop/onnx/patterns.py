@@ -6,6 +6,7 @@ from typing import NamedTuple
 import onnx
 from onnx import TensorProto, helper
 
+from dmlcpu.interop.onnx.constants import constants_of
 from dmlcpu.interop.onnx.graphs import MICROSOFT, Readers, name_of
 
 _BYTES = (TensorProto.INT8, TensorProto.UINT8)
@@ -25,8 +26,7 @@ class _Values:
     """The values of a graph: their constants, makers and readers."""
 
     def __init__(self, graph: onnx.GraphProto, nodes: list[onnx.NodeProto]) -> None:
-        given = {each.name for each in graph.input}
-        self.constants = {each.name: each for each in graph.initializer if each.name not in given}
+        self.constants = constants_of(graph)
         self.makers = {name: node for node in nodes for name in node.output if name}
         self.readers = Readers(nodes, (each.name for each in graph.output))
 

@@ -10,7 +10,8 @@ import onnx
 from onnx import inliner, numpy_helper
 
 from dmlcpu.errors import UnsupportedError
-from dmlcpu.interop.onnx.cut import constants_of, cut, model_of
+from dmlcpu.interop.onnx.constants import constants_of, with_initializers
+from dmlcpu.interop.onnx.cut import cut, model_of
 from dmlcpu.interop.onnx.evaluator import NAME, evaluator_of
 from dmlcpu.interop.onnx.graphs import MICROSOFT, Readers, described, name_of, nodes_inside, result_of
 from dmlcpu.interop.onnx.ops import OPS
@@ -93,14 +94,15 @@ class Program:
         self.counts: Counts = {who: Counter() for who in (KERNELS, ONNXRUNTIME, EVALUATOR, PASSED_ON)}
         self._values: dict[str, Any] = {}  # of inputs that are not given, and of results that are constant
         self._results = [each.name for each in model.graph.output]
-        model = join(model, qdq=qdq)
         package = runtime() if rest != EVALUATOR else None
         if package is None and rest == ONNXRUNTIME:
             raise UnsupportedError(NAME, "rest", "'onnxruntime', which is not installed", "'auto', 'evaluator'")
         self._rest = rest
-        self._steps = (
-            [self._whole(_Evaluated(model, self.counts), model)] if package is None else self._cut(package, model)
-        )
+        if package is not None:
+            self._steps = self._cut(package, with_initializers(_inlined(model)), qdq=qdq)
+        else:
+            model = join(with_initializers(model), qdq=qdq)
+            self._steps = [self._whole(_Evaluated(model, self.counts), model)]
 
     def run(self, feeds: Mapping[str, Any]) -> list[Any]:
         """Return the model's outputs, in its order."""
@@ -115,17 +117,19 @@ class Program:
     def _whole(self, runner: _Runner, model: onnx.ModelProto) -> _Step:
         return _Step(runner, [each.name for each in model.graph.input], self._results, [])
 
-    def _cut(self, package: ModuleType, model: onnx.ModelProto) -> list[_Step]:
+    def _cut(self, package: ModuleType, plain: onnx.ModelProto, *, qdq: bool) -> list[_Step]:
         """Return the steps of a model of which ONNX Runtime runs all but the nodes of these kernels."""
-        if model.functions:
-            model = inliner.inline_local_functions(model)
+        model = join(plain, qdq=qdq)
         graph = model.graph
         ours = _ours(graph)
         constants = constants_of(graph)
         parts = cut(graph, constants, lambda node: result_of(node) in ours)
         if not any(part.is_ours for part in parts):
             return [self._whole(self._session(package, model, is_alone=True), model)]
-        types = types_of(package, model, {name for part in parts for name in (*part.inputs, *part.outputs)})
+        try:  # of the plain model, because ONNX does not know the operator that takes the place of others
+            types = types_of(package, plain, {name for part in parts for name in (*part.inputs, *part.outputs)})
+        except Exception as error:  # ONNX Runtime's errors have no class in common
+            return [self._whole(self._left(error, model), model)]
         given = {each.name for each in graph.input}
         defaults = {each.name: each for each in graph.initializer if each.name in given}
         results = {name: constants[name] for name in self._results if name in constants}
@@ -144,16 +148,8 @@ class Program:
         try:
             check_types(model)
             session = Session(package, model, is_alone=is_alone)
-        except Exception as error:  # ONNX Runtime's errors have no class in common
-            reason = str(error).splitlines()[0]
-            if self._rest == ONNXRUNTIME:
-                found = f"'onnxruntime', which cannot run a part ({reason})"
-                raise UnsupportedError(NAME, "rest", found, "'auto', 'evaluator'") from error
-            _log.info(
-                "onnx: ONNX Runtime cannot run %d nodes, ONNX's evaluator does: %s", len(model.graph.node), reason
-            )
-            self.counts[PASSED_ON][f"to the evaluator: {reason}"] += len(model.graph.node)
-            return _Evaluated(model, self.counts)
+        except Exception as error:  # as above
+            return self._left(error, model)
         for node in model.graph.node:
             self.counts[ONNXRUNTIME][name_of(node)] += 1
             if why := _reason(node):
@@ -163,6 +159,27 @@ class Program:
                 if name_of(inner) in _TAKEN:
                     self.counts[PASSED_ON][f"{name_of(inner)}: in {node.op_type}, which runs whole"] += 1
         return session
+
+    def _left(self, error: Exception, model: onnx.ModelProto) -> _Runner:
+        """Return in the evaluator what ONNX Runtime cannot run, or refuse it if only that is allowed."""
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        if self._rest == ONNXRUNTIME:
+            found = f"'onnxruntime', which cannot run a part ({reason})"
+            raise UnsupportedError(NAME, "rest", found, "'auto', 'evaluator'") from error
+        _log.info("onnx: ONNX Runtime cannot run %d nodes, ONNX's evaluator does: %s", len(model.graph.node), reason)
+        self.counts[PASSED_ON][f"to the evaluator: {reason}"] += len(model.graph.node)
+        return _Evaluated(model, self.counts)
+
+
+def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model without functions; the same model if it has none."""
+    if not model.functions:
+        return model
+    found = inliner.inline_local_functions(model)
+    known = {each.domain for each in found.opset_import}
+    more = {each.domain: each for function in model.functions for each in function.opset_import}
+    found.opset_import.extend(each for domain, each in more.items() if domain not in known)
+    return found
 
 
 def _ours(graph: onnx.GraphProto) -> set[str]:

@@ -84,14 +84,22 @@ def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     found.graph.name = graph.name
     found.graph.node.extend(graph.node)
     found.graph.input.extend(graph.input)
-    found.graph.output.extend(graph.output)
-    found.graph.sparse_initializer.extend(graph.sparse_initializer)
+    found.graph.output.extend(map(_without_shape, graph.output))
     given = {each.name for each in graph.input}
     for each in (each for each in graph.initializer if each.name not in given):
         if np.prod(each.dims, dtype=np.int64) <= _SMALL:
             found.graph.initializer.append(each)
         else:
             found.graph.input.append(helper.make_tensor_value_info(each.name, each.data_type, each.dims))
+    return found
+
+
+def _without_shape(value: onnx.ValueInfoProto) -> onnx.ValueInfoProto:
+    """Return a copy whose shape is left open: ONNX Runtime warns of an output that has another, and runs the model."""
+    found = onnx.ValueInfoProto()
+    found.CopyFrom(value)
+    if found.type.HasField("tensor_type"):
+        found.type.tensor_type.ClearField("shape")
     return found
 
 
