@@ -9,7 +9,8 @@ from onnx.reference import ReferenceEvaluator  # noqa: E402
 
 from dmlcpu.errors import BindingError, UnsupportedError  # noqa: E402
 from dmlcpu.interop import onnx as ours  # noqa: E402
-from dmlcpu.interop.onnx import program  # noqa: E402
+from dmlcpu.interop.onnx import cut, program  # noqa: E402
+from dmlcpu.interop.onnx.constants import constants_of  # noqa: E402
 
 RNG = np.random.default_rng(0)
 W = RNG.integers(-128, 128, (8, 6), np.int8)
@@ -415,3 +416,28 @@ def test_strings_may_become_longer(rest, operator):
     model = model_of(nodes, [info("s", object, ["n"])], [info("y", object, ["n"])], constants)
     (y,) = ours.prepare(model, rest=rest).run({"s": np.array(["a", "b"])})
     assert y.tolist() == ["a", "longer"]
+
+
+@needs_runtime
+def test_weights_that_nodes_make_of_constants_are_constants_where_they_are_read():
+    nodes = [
+        node("Neg", ["one"], ["offset"]),
+        node("Cast", ["w"], ["floats"], to=TensorProto.FLOAT),
+        node("Transpose", ["floats"], ["turned"]),
+        node("TopK", ["x", "six"], ["v", "i"]),
+        node("MatMul", ["v", "turned"], ["y"]),
+        node("TopK", ["turned", "six"], ["u", "j"]),
+        node("Sub", ["y", "offset"], ["z"]),
+    ]
+    constants = {"w": W, "six": np.array([6]), "one": np.float32(1)}
+    outputs = [info("z", np.float32, ["n", 8]), info("u", np.float32, [6, 6])]
+    model, x = model_of(nodes, None, outputs, constants), np.round(X * 4)
+    assert_as_the_reference(model, ours.prepare(model), {"x": x})
+    del model.graph.node[5], model.graph.output[1]  # the TopK that has to have them earlier
+    graph = model.graph
+    parts = cut.cut(graph, constants_of(graph), lambda each: each.op_type == "TopK")
+    assert [[each.op_type for each in part.nodes] for part in parts] == [
+        ["TopK"],
+        ["Neg", "Cast", "Transpose", "MatMul", "Sub"],
+    ]
+    assert_as_the_reference(model, ours.prepare(model), {"x": x})

@@ -21,23 +21,15 @@ class Part(NamedTuple):
 def cut(
     graph: onnx.GraphProto, constants: Mapping[str, onnx.TensorProto], is_ours: Callable[[onnx.NodeProto], bool]
 ) -> list[Part]:
-    """Return the parts of a graph in the order in which they can run.
-
-    A node's level is the least that its inputs allow: even for other nodes, odd for ours. So a level's nodes need only
-    earlier levels and one another, and there are no more levels than changes of the kind along a path.
-    """
+    """Return the parts of a graph, each the nodes of a level, in the order in which they can run."""
     constant = constants.keys()
-    level_of = {each.name: 0 for each in graph.input}
+    reading = [reads(node) - constant for node in graph.node]
     levels: dict[int, list[onnx.NodeProto]] = defaultdict(list)
     read_in: dict[str, set[int]] = defaultdict(set)
-    for node in graph.node:
-        names = reads(node) - constant
-        level = max((level_of[name] for name in names), default=0)
-        level += is_ours(node) != level % 2
+    for node, names, level in zip(graph.node, reading, _levels(graph, reading, is_ours), strict=True):
         levels[level].append(node)
         for name in names:
             read_in[name].add(level)
-        level_of.update((name, level) for name in node.output if name)
     results = {each.name for each in graph.output}
     parts = []
     for level, nodes in sorted(levels.items()):
@@ -47,6 +39,33 @@ def cut(
         if outputs:  # else nothing comes of it
             parts.append(Part(level % 2 == 1, nodes, sorted(inputs), outputs))
     return parts
+
+
+def _levels(graph: onnx.GraphProto, reading: list[set[str]], is_ours: Callable[[onnx.NodeProto], bool]) -> list[int]:
+    """Return the nodes' levels, the least that their inputs allow: even for other nodes, odd for ours.
+
+    So a level's nodes need only earlier levels and one another, and there are no more levels than changes of the kind
+    along a path. Other nodes that need only constants are where a result of theirs is first read: ONNX Runtime computes
+    them in advance there, and packs weights that they make.
+    """
+    level_of = {each.name: 0 for each in graph.input}  # without results that need only constants
+    levels = []
+    for node, names in zip(graph.node, reading, strict=True):
+        before, is_our = [level_of[name] for name in names if name in level_of], is_ours(node)
+        level = -1
+        if before or is_our:
+            level = max(before, default=0)
+            level += is_our != level % 2
+            level_of.update((name, level) for name in node.output if name)
+        levels.append(level)
+    first: dict[str, int] = {}  # level in which a value is read
+    for number, node in reversed([*enumerate(graph.node)]):
+        if levels[number] < 0:
+            level = min((first[name] for name in node.output if name in first), default=0)
+            levels[number] = level - level % 2
+        for name in reading[number]:
+            first[name] = min(levels[number], first.get(name, levels[number]))
+    return levels
 
 
 def model_of(
