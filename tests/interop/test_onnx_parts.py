@@ -441,3 +441,25 @@ def test_weights_that_nodes_make_of_constants_are_constants_where_they_are_read(
         ["Neg", "Cast", "Transpose", "MatMul", "Sub"],
     ]
     assert_as_the_reference(model, ours.prepare(model), {"x": x})
+
+
+@pytest.mark.parametrize("rest", REST)
+def test_opsets_may_have_the_long_name_of_the_domain(rest):
+    nodes = [node("Neg", ["x"], ["t"]), node("TopK", ["t", "two"], ["v", "i"])]
+    model = model_of(nodes, None, [info("i", np.int64, ["n", 2])], {"two": np.array([2])})
+    model.opset_import[0].domain = "ai.onnx"
+    onnx.checker.check_model(model)
+    before = model.SerializeToString(deterministic=True)
+    (i,) = ours.prepare(model, rest=rest).run([X])
+    assert i.tolist() == np.argsort(X, axis=1, kind="stable")[:, :2].tolist()
+    assert model.SerializeToString(deterministic=True) == before
+
+
+def test_a_sparse_tensor_in_a_branch_is_refused_by_the_evaluator():
+    array = np.eye(8, dtype=np.float32)
+    branch = helper.make_graph([node("MatMul", ["x", "one"], ["t"])], "branch", [], [info("t", np.float32, ["n", 8])])
+    branch.sparse_initializer.append(sparse("one", array))
+    nodes = [node("If", ["flag"], ["y"], then_branch=branch, else_branch=branch)]
+    inputs = [info("x", np.float32, ["n", 8]), info("flag", np.bool_, [])]
+    model = model_of(nodes, inputs, [info("y", np.float32, ["n", 8])])
+    assert not ours.is_compatible(model, rest="evaluator")

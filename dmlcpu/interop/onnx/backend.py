@@ -10,7 +10,7 @@ from onnx import helper
 
 from dmlcpu.common.arguments import Array
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
-from dmlcpu.interop.onnx.evaluator import NAME, Model, evaluator_of, loaded
+from dmlcpu.interop.onnx.evaluator import LONG_DOMAIN, NAME, Model, evaluator_of, loaded
 from dmlcpu.interop.onnx.program import AUTO, RESTS, Program
 
 _PLAIN = "biufc"  # kinds of the types that NumPy has itself
@@ -267,7 +267,7 @@ class Backend(base.Backend):  # type: ignore[misc]
             If the node is not valid.
         """
         cls._check_device(device)
-        if node.domain == "ai.onnx":  # an alias of the default domain
+        if node.domain == LONG_DOMAIN:
             node, given = onnx.NodeProto(), node
             node.CopyFrom(given)
             node.domain = ""

@@ -12,12 +12,13 @@ from onnx.reference.op_run import OpRun
 from onnx.reference.ops.op_constant import ConstantCommon
 
 from dmlcpu.common.data_types import QUANTIZED
-from dmlcpu.errors import BindingError, UnsupportedError
+from dmlcpu.errors import BindingError, DmlError, UnsupportedError
 from dmlcpu.interop.onnx.graphs import described, reads
 from dmlcpu.interop.onnx.ops import OPS, Product
 from dmlcpu.products.packing import PackedMatrix, pack_b
 
 NAME = "onnx"  # the operator that errors name
+LONG_DOMAIN = "ai.onnx"  # of ONNX's operators; usually their domain is empty
 
 Model: TypeAlias = onnx.ModelProto | bytes | str | PathLike[str]
 
@@ -108,16 +109,29 @@ def loaded(model: Model) -> onnx.ModelProto:
         if isinstance(model, bytes):
             model = onnx.load_from_string(model)
         onnx.checker.check_model(model)  # a file may be larger than what can be checked in memory
-        return model if isinstance(model, onnx.ModelProto) else onnx.load(model)
+        return _with_short_domain(model if isinstance(model, onnx.ModelProto) else onnx.load(model))
     except DecodeError as error:
         raise BindingError(NAME, "model", f"unreadable ({error})", "an ONNX model") from error
+
+
+def _with_short_domain(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model in which ONNX's domain has its usual name, not the long one that opsets may also have."""
+    if all(each.domain != LONG_DOMAIN for each in model.opset_import):
+        return model
+    found = onnx.ModelProto()
+    found.CopyFrom(model)
+    for each in found.opset_import:
+        each.domain = "" if each.domain == LONG_DOMAIN else each.domain
+    return found
 
 
 def evaluator_of(proto: Any, **options: Any) -> Evaluator:
     """Return an evaluator of a model or a graph, or refuse operators that it does not know."""
     try:
         return Evaluator(proto, **options)
-    except (NotImplementedError, RuntimeError) as error:  # an operator, or its version, is not there
+    except DmlError:
+        raise
+    except (NotImplementedError, RuntimeError, ValueError) as error:  # of an operator, a version, or a sparse tensor
         reason = str(error).partition(",")[0].partition("\n")[0]  # a list of all operators follows
         allowed = "operators that ONNX's reference evaluator has"
         raise UnsupportedError(NAME, "a node", f"unknown ({reason})", allowed) from error
