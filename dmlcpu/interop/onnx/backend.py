@@ -1,4 +1,4 @@
-"""A backend of ONNX: whole models, in ONNX's reference evaluator with the operators of this package."""
+"""A backend of ONNX: whole models, cut into parts for these kernels and for ONNX Runtime or ONNX's evaluator."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -117,10 +117,10 @@ class BackendRep(base.BackendRep):  # type: ignore[misc]
 
 
 class Backend(base.Backend):  # type: ignore[misc]
-    """ONNX's interface of backends: TopK, ScatterND, QLinearMatMul and others on these kernels, the rest in NumPy.
+    """ONNX's interface of backends: TopK, ScatterND, QLinearMatMul and others on these kernels.
 
-    Nodes that no kernel is for run in ONNX's reference evaluator. A constant B of QLinearMatMul, MatMulInteger or
-    com.microsoft's MatMulIntegerToFloat is packed once, by `prepare`.
+    Other nodes run in ONNX Runtime, or in ONNX's reference evaluator if it is not installed. A constant B of
+    QLinearMatMul, MatMulInteger or com.microsoft's MatMulIntegerToFloat is packed once, by `prepare`.
 
     Examples
     --------
@@ -144,7 +144,7 @@ class Backend(base.Backend):  # type: ignore[misc]
 
     @classmethod
     def is_compatible(cls, model: Model, device: str = "CPU", **kwargs: Any) -> bool:
-        """Return whether all operators of a model are known and the device is the CPU.
+        """Return whether `prepare` takes a model: it is valid, its operators are known, and the device is the CPU.
 
         Parameters
         ----------
