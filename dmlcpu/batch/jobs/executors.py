@@ -110,18 +110,24 @@ def _open_standard_streams() -> None:
 def _start_trackers() -> None:
     """Start the processes that clean up after loky and multiprocessing, before signals are held back.
 
-    Starting one lets signals in again. They import nothing from the current folder, and print no warnings.
+    Starting one lets signals in again. They import nothing from the current folder, and print nothing: when a run is
+    interrupted, what they clean up may be gone already, and loky's tracker would print a traceback.
     """
     from loky.backend import resource_tracker as tracker_of_loky  # type: ignore[import-untyped]
 
     variables = {"PYTHONSAFEPATH": "1", "PYTHONWARNINGS": "ignore"}
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
+    stderr, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 2)
     try:
         if sys.platform != "win32":
             resource_tracker.ensure_running()
         tracker_of_loky.ensure_running()
     finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
+        os.close(nothing)
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
 
