@@ -35,6 +35,8 @@ PACKAGE = Path(dmlcpu.__file__).parent
 README = ROOT / "README.md"
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
+COMPILES_FIRST = "are compiled first"  # what commands print on standard error if the cache does not have kernels
+
 # Packages that a page's examples need besides the tests' own requirements.
 NEEDED = {
     "coming_from_faiss.rst": "faiss",
@@ -177,6 +179,9 @@ def test_sessions_of_the_command_line(session):
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
             main(shlex.split(command)[1:])
+            if COMPILES_FIRST in printed.getvalue():  # pages show what is printed from then on
+                printed.truncate(printed.seek(0))
+                main(shlex.split(command)[1:])
         shown = output.strip()
         assert not shown or doctest.OutputChecker().check_output(output, printed.getvalue(), FLAGS), printed.getvalue()
 
