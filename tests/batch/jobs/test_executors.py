@@ -126,17 +126,20 @@ def test_ctrl_c_while_processes_start_ends_the_run(tmp_path):
 def test_what_cleans_up_after_processes_prints_nothing(tmp_path):
     """Of an interrupted run loky's tracker would print a traceback, if what it cleans up is gone already."""
     coordinator = start(RUNS_FOR_LONG.format(kind="Processes(2, {})"), tmp_path)
-    trackers = []
-    while len(trackers) < 2:  # loky's, and multiprocessing's
-        processes = [Path("/proc", str(pid)) for pid in children(coordinator.pid)]
-        trackers = [each for each in processes if b"resource_tracker" in (each / "cmdline").read_bytes()]
-        time.sleep(0.01)
-    assert {os.readlink(each / "fd" / "2") for each in trackers} == {os.devnull}
-    assert os.readlink(f"/proc/{coordinator.pid}/fd/2") != os.devnull
-    coordinator.send_signal(signal.SIGINT)
-    (tmp_path / "go").touch()
-    _, errors = coordinator.communicate(timeout=30)
-    assert errors == ""
+    try:
+        trackers = []
+        while len(trackers) < 2:  # loky's, and multiprocessing's
+            processes = [Path("/proc", str(pid)) for pid in children(coordinator.pid)]
+            trackers = [each for each in processes if b"resource_tracker" in (each / "cmdline").read_bytes()]
+            time.sleep(0.01)
+        assert {os.readlink(each / "fd" / "2") for each in trackers} == {os.devnull}
+        assert os.readlink(f"/proc/{coordinator.pid}/fd/2") != os.devnull
+        coordinator.send_signal(signal.SIGINT)
+        (tmp_path / "go").touch()
+        _, errors = coordinator.communicate(timeout=30)
+        assert errors == ""
+    finally:
+        coordinator.kill()
 
 
 UNGUARDED = """
