@@ -98,3 +98,47 @@ def test_gelu_is_computed_for_whole_arrays(monkeypatch):
     monkeypatch.setattr(repairs, "erf", lambda x: (sizes.append(x.size), x)[1])
     run("Gelu", {"x": np.ones((30, 40), np.float32)}, np.float32, (30, 40), 20)
     assert sizes == [1200]
+
+
+def spectra(x, step, window, bins):
+    """Compute STFT by its definition. x: (batch, samples), maybe complex."""
+    size = len(window)
+    turns = np.exp(-2j * np.pi * np.outer(np.arange(size), np.arange(size)) / size)[:, :bins]
+    frames = [(x[:, start : start + size] * window) @ turns for start in range(0, x.shape[1] - size + 1, step)]
+    result = np.stack(frames, axis=1)
+    return np.stack([result.real, result.imag], axis=-1)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("parts", [1, 2], ids=["real", "complex"])
+@pytest.mark.parametrize("onesided", [0, 1])
+def test_stft(dtype, parts, onesided):
+    signal = np.random.default_rng(0).standard_normal((2, 103, parts)).astype(dtype)
+    window = np.hanning(20).astype(dtype)
+    bins = 11 if onesided else 20
+    inputs = {"x": signal, "step": np.array(7), "window": window, "length": np.array(20)}
+    x = signal[..., 0] if parts == 1 else signal[..., 0] + 1j * signal[..., 1]
+    wanted = spectra(x, 7, window, bins)
+    y = run("STFT", inputs, dtype, wanted.shape, 17, onesided=onesided)
+    assert y.dtype == dtype
+    np.testing.assert_allclose(y, wanted, rtol=0, atol=2e-5 if dtype == np.float32 else 1e-12)
+
+
+def test_stft_without_a_window_has_frames_of_all_samples():
+    signal = np.random.default_rng(0).standard_normal((2, 16, 1))
+    y = run("STFT", {"x": signal, "step": np.array(4)}, np.float64, (2, 1, 9, 2), 17)
+    np.testing.assert_allclose(y, spectra(signal[..., 0], 4, np.ones(16), 9), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("step", "window", "length", "message"),
+    [
+        (0, 8, 8, r"STFT: frame_step is 0; allowed: 1 or more"),
+        (1, 17, 17, r"STFT: frame_length is 17; allowed: 1 to 16, the length of signal"),
+        (1, 7, 8, r"STFT: window.shape is \(7,\); allowed: \(8,\)"),
+    ],
+)
+def test_stft_refuses_what_it_cannot_cut(step, window, length, message):
+    inputs = {"x": np.ones((1, 16, 1)), "step": np.array(step), "window": np.ones(window), "length": np.array(length)}
+    with pytest.raises(BindingError, match=message):
+        run("STFT", inputs, np.float64, [1, "frames", "bins", 2], 17)

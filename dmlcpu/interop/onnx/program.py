@@ -2,9 +2,8 @@
 
 import logging
 from collections import Counter
-from collections.abc import Mapping
 from types import ModuleType
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple
 
 import onnx
 from onnx import inliner, numpy_helper
@@ -12,17 +11,29 @@ from onnx import inliner, numpy_helper
 from dmlcpu.errors import UnsupportedError
 from dmlcpu.interop.onnx.constants import constants_of, with_initializers
 from dmlcpu.interop.onnx.cut import cut, model_of
-from dmlcpu.interop.onnx.evaluator import NAME, evaluator_of
-from dmlcpu.interop.onnx.graphs import MICROSOFT, Readers, described, name_of, nodes_inside, result_of
-from dmlcpu.interop.onnx.ops import OPS
+from dmlcpu.interop.onnx.differences import difference
+from dmlcpu.interop.onnx.evaluator import NAME
+from dmlcpu.interop.onnx.graphs import MICROSOFT, Readers, name_of, nodes_inside, result_of
 from dmlcpu.interop.onnx.patterns import join
+from dmlcpu.interop.onnx.runners import (
+    EVALUATOR,
+    KERNELS,
+    ONNXRUNTIME,
+    PASSED_ON,
+    Counts,
+    Evaluated,
+    Kernels,
+    OrEvaluated,
+    Runner,
+    first_line,
+)
 from dmlcpu.interop.onnx.runtime import Session, check_types, runtime, types_of
 
 _log = logging.getLogger("dmlcpu")
 
-AUTO, ONNXRUNTIME, EVALUATOR = RESTS = ("auto", "onnxruntime", "evaluator")
-KERNELS, PASSED_ON = "dmlcpu", "passed on"
-Counts: TypeAlias = dict[str, Counter[str]]
+AUTO = "auto"
+RESTS = (AUTO, ONNXRUNTIME, EVALUATOR)
+_KEPT = 256 << 20  # bytes of a part that is kept beside its session, for inputs that ONNX Runtime refuses
 
 # Nodes that are taken from ONNX Runtime. Erf is there for the evaluator alone.
 _TAKEN = {"TopK", "ScatterND", "ScatterElements", "QLinearMatMul", "MatMulInteger", f"{MICROSOFT}.MatMulIntegerToFloat"}
@@ -30,55 +41,11 @@ _DYNAMIC = "DynamicQuantizeLinear"
 _QUANTIZERS = {"QuantizeLinear", "DequantizeLinear"}
 
 
-class _Runner(Protocol):
-    def run(self, feeds: dict[str, Any]) -> list[Any]:
-        """Return the outputs, in order."""
-
-
 class _Step(NamedTuple):
-    runner: _Runner
+    runner: Runner
     inputs: list[str]
     outputs: list[str]
     last: list[str]  # inputs and outputs that no later step reads
-
-
-class _Evaluated:
-    """A model, or a part of one, in ONNX's evaluator with these operators."""
-
-    def __init__(self, model: onnx.ModelProto, counts: Counts) -> None:
-        self._evaluator = evaluator_of(model)
-        self._evaluator.pack_weights({}, {}, set())
-        for node in self._evaluator.nodes():
-            counts[KERNELS if isinstance(node, tuple(OPS)) else EVALUATOR][name_of(node.onnx_node)] += 1
-
-    def run(self, feeds: dict[str, Any]) -> list[Any]:
-        return list(self._evaluator.run(None, feeds))
-
-
-class _Kernels:
-    """Nodes that are all for these kernels, called without the evaluator's steps between them, which take longer."""
-
-    def __init__(self, model: onnx.ModelProto, counts: Counts) -> None:
-        evaluator = evaluator_of(model)
-        evaluator.pack_weights({}, {}, set())
-        self._constants = {"": None, **evaluator.rt_inits_}
-        self._outputs = evaluator.output_names
-        self._calls = []
-        for node in evaluator.rt_nodes_:
-            attributes = {name: getattr(node, name) for name in node.attributes_names_}
-            self._calls.append((node, attributes, tuple(node.input), tuple(node.output)))
-            counts[KERNELS][name_of(node.onnx_node)] += 1
-
-    def run(self, feeds: dict[str, Any]) -> list[Any]:
-        values = self._constants | feeds
-        for node, attributes, inputs, outputs in self._calls:
-            try:
-                results = node._run(*[values[name] for name in inputs], **attributes)
-            except Exception as error:
-                error.add_note(described(node.onnx_node))
-                raise
-            values.update(zip(outputs, results, strict=False))  # the last ones may have no name
-        return [values[name] for name in self._outputs]
 
 
 class Program:
@@ -102,10 +69,14 @@ class Program:
             self._steps = self._cut(package, with_initializers(_inlined(model)), qdq=qdq)
         else:
             model = join(with_initializers(model), qdq=qdq)
-            self._steps = [self._whole(_Evaluated(model, self.counts), model)]
+            self._steps = [self._whole(self._evaluated(model), model)]
+        is_alone = [step.outputs for step in self._steps] == [self._results]
+        self._alone = self._steps[0].runner if is_alone and not self._values else None
 
-    def run(self, feeds: Mapping[str, Any]) -> list[Any]:
+    def run(self, feeds: dict[str, Any]) -> list[Any]:
         """Return the model's outputs, in its order."""
+        if self._alone:
+            return self._alone.run(feeds)
         values = {**self._values, **feeds}
         for step in self._steps:
             results = step.runner.run({name: values[name] for name in step.inputs if name in values})
@@ -114,7 +85,7 @@ class Program:
                 values.pop(name, None)
         return [values[name] for name in self._results]
 
-    def _whole(self, runner: _Runner, model: onnx.ModelProto) -> _Step:
+    def _whole(self, runner: Runner, model: onnx.ModelProto) -> _Step:
         return _Step(runner, [each.name for each in model.graph.input], self._results, [])
 
     def _cut(self, package: ModuleType, plain: onnx.ModelProto, *, qdq: bool) -> list[_Step]:
@@ -123,6 +94,11 @@ class Program:
         graph = model.graph
         ours = _ours(graph)
         constants = constants_of(graph)
+        if self._rest == AUTO:
+            for node in graph.node:
+                if why := difference(node, constants):
+                    ours.add(result_of(node))
+                    self.counts[PASSED_ON][f"{name_of(node)}: {why}"] += 1
         parts = cut(graph, constants, lambda node: result_of(node) in ours)
         if not any(part.is_ours for part in parts):
             return [self._whole(self._session(package, model, is_alone=True), model)]
@@ -137,13 +113,13 @@ class Program:
         steps, later = [], {*self._results}
         for part in reversed(parts):
             small = model_of(part, model, constants, types)
-            runner = _Kernels(small, self.counts) if part.is_ours else self._session(package, small, is_alone=False)
+            runner = Kernels(small, self.counts) if part.is_ours else self._session(package, small, is_alone=False)
             used = [*part.inputs, *part.outputs]
             steps.append(_Step(runner, part.inputs, part.outputs, [name for name in used if name not in later]))
             later.update(used)
         return steps[::-1]
 
-    def _session(self, package: ModuleType, model: onnx.ModelProto, *, is_alone: bool) -> _Runner:
+    def _session(self, package: ModuleType, model: onnx.ModelProto, *, is_alone: bool) -> Runner:
         """Return nodes in ONNX Runtime; in the evaluator if it cannot run them, unless only it is allowed."""
         try:
             check_types(model)
@@ -158,17 +134,23 @@ class Program:
                 self.counts[ONNXRUNTIME][name_of(inner)] += 1
                 if name_of(inner) in _TAKEN:
                     self.counts[PASSED_ON][f"{name_of(inner)}: in {node.op_type}, which runs whole"] += 1
-        return session
+        may_move = self._rest == AUTO and model.ByteSize() <= _KEPT
+        return OrEvaluated(session, model, self.counts) if may_move else session
 
-    def _left(self, error: Exception, model: onnx.ModelProto) -> _Runner:
+    def _left(self, error: Exception, model: onnx.ModelProto) -> Runner:
         """Return in the evaluator what ONNX Runtime cannot run, or refuse it if only that is allowed."""
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        reason = first_line(error)
         if self._rest == ONNXRUNTIME:
             found = f"'onnxruntime', which cannot run a part ({reason})"
             raise UnsupportedError(NAME, "rest", found, "'auto', 'evaluator'") from error
         _log.info("onnx: ONNX Runtime cannot run %d nodes, ONNX's evaluator does: %s", len(model.graph.node), reason)
         self.counts[PASSED_ON][f"to the evaluator: {reason}"] += len(model.graph.node)
-        return _Evaluated(model, self.counts)
+        return self._evaluated(model)
+
+    def _evaluated(self, model: onnx.ModelProto) -> Evaluated:
+        found = Evaluated(model)
+        found.count(self.counts)
+        return found
 
 
 def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from numpy.lib.stride_tricks import sliding_window_view
 from onnx.reference.op_run import OpRun
 from onnx.reference.ops.op_batch_normalization import BatchNormalization_14 as _ReferenceBatchNormalization
 from onnx.reference.ops.op_erf import Erf as _ReferenceErf
@@ -72,4 +73,30 @@ class GatherElements(OpRun):  # type: ignore[misc]
         return (np.take_along_axis(part, indices, axis),)
 
 
-REPAIRS: list[type[OpRun]] = [Erf, BatchNormalization, GlobalMaxPool, GatherElements]
+class STFT(OpRun):  # type: ignore[misc]
+    """ONNX STFT, version 17, of all frames at once; the evaluator cuts and joins them one by one."""
+
+    op_domain = ""
+
+    def _run(
+        self, signal: Array, step: Array, window: Array | None = None, length: Array | None = None, onesided: int = 1
+    ) -> tuple[Array]:
+        samples = signal.shape[1]
+        default = samples if window is None else window.size
+        size, hop = default if length is None else int(length), int(step)
+        if not 1 <= size <= samples:
+            raise BindingError("STFT", "frame_length", str(size), f"1 to {samples}, the length of signal")
+        if hop < 1:
+            raise BindingError("STFT", "frame_step", str(hop), "1 or more")
+        if window is not None and window.shape != (size,):
+            raise BindingError("STFT", "window.shape", str(window.shape), f"({size},)")
+        is_real = signal.shape[2] == 1
+        values = signal[..., 0] if is_real else signal[..., 0] + 1j * signal[..., 1]
+        frames = sliding_window_view(values, size, axis=1)[:, ::hop]
+        frames = frames if window is None else frames * window
+        bins = size // 2 + 1 if onesided else size
+        spectra = np.fft.rfft(frames) if is_real and onesided else np.fft.fft(frames)[..., :bins]
+        return (np.stack([spectra.real, spectra.imag], axis=-1).astype(signal.dtype, copy=False),)
+
+
+REPAIRS: list[type[OpRun]] = [Erf, BatchNormalization, GlobalMaxPool, GatherElements, STFT]

@@ -52,11 +52,12 @@ class Session:
 
     def run(self, feeds: dict[str, Any]) -> list[Any]:
         """Return the model's outputs, in its order."""
-        return list(self._session.run(None, feeds))
+        results: list[Any] = self._session.run(None, feeds)
+        return results
 
 
 def _session(package: ModuleType, model: onnx.ModelProto, options: Any) -> Any:
-    options.log_severity_level = 3  # errors
+    options.log_severity_level = 4  # fatal errors: others are raised, too
     return package.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
@@ -64,6 +65,10 @@ def types_of(package: ModuleType, model: onnx.ModelProto, names: Iterable[str]) 
     """Return the types of values, as ONNX's own inference finds them, or else ONNX Runtime's."""
     skeleton = _without_weights(model)
     graph = shape_inference.infer_shapes(skeleton).graph
+    for each in graph.value_info:
+        for dimension in each.type.tensor_type.shape.dim:
+            if dimension.HasField("dim_value") and dimension.dim_value == 0:
+                dimension.ClearField("dim_value")  # ONNX 1.23 finds 0 where it does not know (Attention)
     found = {each.name: each.type for each in (*graph.input, *graph.value_info, *graph.output) if _is_known(each.type)}
     types = {name: found[name] for name in names if name in found}
     if missing := set(names) - types.keys():
