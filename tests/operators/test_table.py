@@ -96,16 +96,16 @@ def test_what_is_told_of_a_call_is_true_of_its_results(name):
         assert set(row.blocks.SOURCES) < set(inspect.signature(row.function).parameters)
 
 
-@pytest.mark.parametrize("name", OPERATORS)
-def test_examples_need_no_more_than_numpy(name):
+def test_examples_need_no_more_than_numpy():
     """NumPy knows no bfloat16 by itself."""
-    code = f"""
+    code = """
     import sys
     sys.modules["ml_dtypes"] = None
     from dmlcpu.operators import OPERATORS
-    print(*(len(list(OPERATORS["{name}"].examples(dtype))) > 0 for dtype in OPERATORS["{name}"].types))
+    counts = {(name, dtype): len(list(row.examples(dtype))) for name, row in OPERATORS.items() for dtype in row.types}
+    print(len(counts), [each for each, count in counts.items() if not count])
     """
-    assert set(run(code).split()) == {"True"}
+    assert run(code).split() == [str(sum(len(row.types) for row in ROWS)), "[]"]
 
 
 @pytest.mark.parametrize("name", OPERATORS)

@@ -124,21 +124,29 @@ CHANGES = {
 }
 
 
-def hits_and_result(folder, helpers):
-    """Return how many entries of the cache a fresh process uses for the kernel, and what the kernel writes."""
-    (folder / "watched" / "helpers.py").write_text(helpers)
-    found = run(
-        f"""
-        import sys; sys.path.insert(0, {str(folder)!r}); sys.dont_write_bytecode = True
-        import numpy as np
-        from watched.kernel import watched
-        x = np.array([2**33 + 5, 40, 0])
-        watched(1, x)
-        print(sum(watched.share.stats.cache_hits.values()), x[2])
-        """,
-        NUMBA_CACHE_DIR=str(folder / "cache"),
-    )
-    return tuple(map(int, found.split()))
+LOOK_UP = """
+import sys; sys.path.insert(0, {folder!r}); sys.dont_write_bytecode = True
+from pathlib import Path
+import numpy as np
+for helpers in {texts!r}:
+    Path({folder!r}, "watched", "helpers.py").write_text(helpers)
+    for module in [name for name in sys.modules if name.startswith("watched")]:
+        del sys.modules[module]
+    from watched.kernel import watched
+    x = np.array([2**33 + 5, 40, 0])
+    watched(1, x)
+    print(sum(watched.share.stats.cache_hits.values()), x[2])
+"""
+
+
+def hits_and_results(folder, *texts):
+    """Return how many entries of the cache are used for the kernel with these helpers, and what the kernel writes.
+
+    One fresh process imports the kernel anew for each text of the module of helpers.
+    """
+    code = LOOK_UP.format(folder=str(folder), texts=[text.replace("|", "") for text in texts])
+    found = run(code, NUMBA_CACHE_DIR=str(folder / "cache"))
+    return [tuple(map(int, line.split())) for line in found.splitlines()]
 
 
 @pytest.fixture(scope="module")
@@ -147,32 +155,37 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("watched")
     (folder / "watched").mkdir()
     (folder / "watched" / "kernel.py").write_text(KERNEL)
-    assert hits_and_result(folder, HELPERS.replace("|", "")) == (0, RESULT)
+    assert hits_and_results(folder, HELPERS) == [(0, RESULT)]
     return folder
 
 
 def test_another_process_finds_the_kernel_in_the_cache(folder):
-    assert hits_and_result(folder, HELPERS.replace("|", "")) == (1, RESULT)
+    assert hits_and_results(folder, HELPERS, HELPERS) == [(1, RESULT)] * 2
+
+
+@pytest.fixture(scope="module")
+def changed(folder):
+    """What `hits_and_results` returns for each change."""
+    found = hits_and_results(folder, *(HELPERS.replace(*change) for change in CHANGES.values()))
+    return dict(zip(CHANGES, found, strict=True))
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_change_of_anything_a_kernel_reaches_compiles_it_anew(folder, name):
-    before, after = CHANGES[name]
-    hits, result = hits_and_result(folder, HELPERS.replace(before, after).replace("|", ""))
+def test_a_change_of_anything_a_kernel_reaches_compiles_it_anew(changed, name):
+    hits, result = changed[name]
     assert hits == 0
     assert result != RESULT  # else the change is none
 
 
 def test_how_a_helper_is_compiled_counts(folder):
     """The results are the same, but not the time."""
-    helpers = HELPERS.replace("@inlined\ndef text", "@device\ndef text").replace("|", "")
-    assert hits_and_result(folder, helpers) == (0, RESULT)
+    assert hits_and_results(folder, HELPERS.replace("@inlined\ndef text", "@device\ndef text")) == [(0, RESULT)]
 
 
 def test_the_modules_of_helpers_and_types_count(folder):
     """Compiled code in the cache imports them."""
     (folder / "watched" / "moved.py").write_text(HELPERS.replace("|", ""))
-    assert hits_and_result(folder, "from watched.moved import *") == (0, RESULT)
+    assert hits_and_results(folder, "from watched.moved import *") == [(0, RESULT)]
 
 
 def test_the_digests_are_the_same_in_every_process():

@@ -284,8 +284,8 @@ def test_a_bias_may_lie_in_the_output():
 def test_columns_in_blocks_are_merged(small_blocks):
     """Blocks of less than k columns, and ties between blocks."""
     rng = np.random.default_rng(3)
-    vectors = rng.integers(0, 2, (3000, 40)).astype(np.int8)
+    vectors = rng.integers(0, 2, (300, 40)).astype(np.int8)
     a = rng.integers(0, 2, (30, 40)).astype(np.int8)
-    for options in ({}, {"b_scale": rng.choice([0.5, np.nan], 3000).astype(np.float32), "nan": "last"}):
+    for options in ({}, {"b_scale": rng.choice([0.5, np.nan], 300).astype(np.float32), "nan": "last"}):
         arguments = {"a": a, "b": vectors.T, "k": 50, **options}
         assert_same_bits(in_blocks("matmul_top_k", arguments), reference.matmul_top_k(**arguments))

@@ -49,14 +49,15 @@ def test_every_cut(data, rows, seed, reduction, mode):
     assert sources["x"].read_bytes == x.nbytes  # each element once
 
 
-def test_the_last_update_of_a_place_wins_though_blocks_part_them(small_blocks):
-    x = np.zeros((500, 3), np.float32)
-    indices = np.array([[499], [0], [499], [0], [-1]] * 100)
-    updates = np.arange(1500, dtype=np.float32).reshape(500, 3)
+@pytest.mark.parametrize(("rows", "memory"), [(50, None), (500, 1 << 13), (500, 1 << 20)])
+def test_the_last_update_of_a_place_wins_though_blocks_part_them(rows, memory, small_blocks):
+    """Blocks of one row and one update, of several, and of the updates alone."""
+    x = np.zeros((rows, 3), np.float32)
+    indices = np.array([[rows - 1], [0], [rows - 1], [0], [-1]] * (rows // 5))
+    updates = np.arange(3 * rows, dtype=np.float32).reshape(rows, 3)
     sources = {"x": Watched(x), "indices": Watched(indices), "updates": Watched(updates)}
-    for memory in (None, 1 << 20):
-        found = in_blocks("scatter_nd", sources, memory)
-        assert_same_bits(found, (reference.scatter_nd(x, indices, updates),))
+    found = in_blocks("scatter_nd", sources, memory)
+    assert_same_bits(found, (reference.scatter_nd(x, indices, updates),))
 
 
 def test_updates_are_read_once_if_there_is_memory(small_blocks):
