@@ -10,9 +10,24 @@ hypothesis.settings.register_profile("dmlcpu", deadline=None, max_examples=150)
 hypothesis.settings.load_profile("dmlcpu")
 
 
+def pytest_collection_modifyitems(items):
+    """Run what is slow first, so that no worker is left with it at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+@pytest.hookimpl(optionalhook=True, tryfirst=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Let a worker that has done its tests take others' (`--dist worksteal`), unless the command says otherwise."""
+    if config.getvalue("dist") == "load":
+        from xdist.scheduler import WorkStealingScheduling
+
+        return WorkStealingScheduling(config, log)
+    return None
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _collections_are_short():
-    """Spare the garbage collector what is there before a file's tests: it took 0.3 s to look through Numba's objects."""
+    """Hide what is there before a file's tests from the garbage collector, which took 0.3 s to look through it."""
     gc.collect()
     gc.freeze()
 

@@ -117,6 +117,7 @@ def test_a_caller_that_names_what_is_no_longer_there():
         address_of_kernel("0 one uint32")
 
 
+@pytest.mark.slow
 def test_callers_options_are_not_the_kernels(tmp_path):
     """A kernel is compiled when its first caller is, and kept on disk for all."""
     run(
