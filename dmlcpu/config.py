@@ -15,7 +15,7 @@ def show_config() -> None:
 
     It also tells whether kernels are used at all, or compilation is switched off (``NUMBA_DISABLE_JIT``).
 
-    Nothing is compiled and no thread is started for it.
+    Nothing is compiled for it, and no helper thread is started.
 
     Examples
     --------

@@ -3,11 +3,13 @@
 Kernels of one operator and stage are alternatives that give the same bits; the operator's plan chooses.
 """
 
+import functools
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 from dmlcpu.runtime.isa import Isa, allowed
+from dmlcpu.runtime.uninterrupted import uninterrupted
 
 # The folder whose table has an operator's kernels; search and measure are no operators, but have kernels, too.
 FOLDERS = {
@@ -44,7 +46,12 @@ class Row:
 def load(path: str) -> Any:
     """Return what a module of this folder has under a name, ``top_k.lockstep.supports`` for instance."""
     module, _, name = path.rpartition(".")
-    return getattr(import_module(f"dmlcpu.kernels.{module}"), name)
+    return getattr(_module(module), name)
+
+
+@functools.cache
+def _module(name: str) -> Any:
+    return uninterrupted(import_module, f"dmlcpu.kernels.{name}")
 
 
 def rows(operator: str | None = None) -> list[Any]:

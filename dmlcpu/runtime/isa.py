@@ -77,6 +77,13 @@ def require(isa: Isa) -> None:
 @functools.cache
 def target_features() -> frozenset[str]:
     """Return the architecture and features Numba compiles for (it honours NUMBA_CPU_NAME and NUMBA_CPU_FEATURES)."""
+    from dmlcpu.runtime.uninterrupted import uninterrupted
+
+    features: frozenset[str] = uninterrupted(_target_features)
+    return features
+
+
+def _target_features() -> frozenset[str]:
     from numba.core.registry import cpu_target
 
     triple, cpu, features = cpu_target.target_context.codegen().magic_tuple()

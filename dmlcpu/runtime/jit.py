@@ -14,6 +14,7 @@ from numba.extending import register_jitable
 
 from dmlcpu.runtime.cache import KernelCache
 from dmlcpu.runtime.helpers import HelperCompiler
+from dmlcpu.runtime.uninterrupted import uninterrupted
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -62,6 +63,15 @@ def compile_kernel(function: Callable[..., Any]) -> Any:
 
 def compile_lazily(function: Callable[..., Any], **options: Any) -> Any:
     """Make a function that Python calls; it is compiled at its first call, and cached on disk."""
+    compiled = uninterrupted(_make, function, options)
+    # What Numba's compiled code calls when it is given arguments of new types, and what Python calls.
+    for method in ("_compile_for_args", "compile"):
+        setattr(compiled, method, functools.partial(uninterrupted, getattr(compiled, method)))
+    return compiled
+
+
+def _make(function: Callable[..., Any], options: dict[str, Any]) -> Any:
+    """Make a function that Numba compiles and caches."""
     # Numba names a cache entry by file, qualified name and line, and does not look at helpers. So a digest of all that
     # the function reaches goes into the name.
     copy = types.FunctionType(function.__code__, function.__globals__, function.__name__)

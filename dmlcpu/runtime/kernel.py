@@ -17,6 +17,7 @@ import numpy as np
 
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.jit import compile_kernel
+from dmlcpu.runtime.uninterrupted import uninterrupted
 
 
 class Kernel:
@@ -51,13 +52,16 @@ class Kernel:
         kinds = tuple([(x.dtype, x.ndim, x.flags.num) if isinstance(x, np.ndarray) else type(x) for x in args])
         found = self._compiled.get(kinds)
         if found is None:
-            share = self.share
-            signature = (numba.intp, numba.intp, *map(share.typeof_pyval, args))
-            share.compile(signature)
-            result = share.overloads[signature]
-            address = result.library.get_pointer_to_function(result.fndesc.llvm_cfunc_wrapper_name)
-            found = self._compiled[kinds] = address, result  # the result keeps the code in memory
+            found = self._compiled[kinds] = uninterrupted(self._compile, args)
         return found[0]
+
+    def _compile(self, args: tuple[Any, ...]) -> tuple[int, Any]:
+        """Return where the machine code is, and what keeps it in memory."""
+        share = self.share
+        signature = (numba.intp, numba.intp, *map(share.typeof_pyval, args))
+        share.compile(signature)
+        result = share.overloads[signature]
+        return result.library.get_pointer_to_function(result.fndesc.llvm_cfunc_wrapper_name), result
 
 
 def kernel(function: Callable[..., Any]) -> Kernel:
