@@ -19,8 +19,10 @@ from numba import cfunc, prange, types
 from numba.np.ufunc import parallel
 
 from dmlcpu.runtime.atomics import FUTEX
+from dmlcpu.runtime.claims import Claims
 from dmlcpu.runtime.jit import compile_lazily
 from dmlcpu.runtime.launches import call
+from dmlcpu.runtime.uninterrupted import uninterrupted
 
 # GNU OpenMP's own choice, 300,000 rounds, stalls for up to 8 ms whenever a core is busy with something else. With
 # 10,000, calls in a row lose nothing; the first call after a pause takes 1.4 to 1.8 ms instead of 5.6.
@@ -58,7 +60,7 @@ class NumbaLayer:
     """The threads of the layer that Numba chooses; started by the first launch."""
 
     def __init__(self) -> None:
-        self._launching = threading.Lock()
+        self._launching = Claims()
         self._closed = False
         self._waking = 0
         self._last = -_AWAKE
@@ -69,15 +71,14 @@ class NumbaLayer:
         Numba's workqueue layer aborts the process when two threads enter it. A forked child launches nothing: GNU
         OpenMP kills a child that starts threads after its parent did.
         """
-        if self._closed or not self._launching.acquire(blocking=False):
-            return False
-        try:
+        lock = threading.Lock()
+        with lock:
+            if self._closed or not self._launching.grant(lock):
+                return False
             if self._waking == 0:
                 self._start()
             self._run(address, parts, args)
             self._last = time.perf_counter()
-        finally:
-            self._launching.release()
         return True
 
     def compiled(self) -> list[Any]:
@@ -105,7 +106,7 @@ class NumbaLayer:
     def _start(self) -> None:
         """Start the layer and measure what a launch takes after a pause."""
         start()
-        nothing = cfunc(types.void(types.intp, types.intp))(lambda _part, _parts: None)
+        nothing = uninterrupted(cfunc(types.void(types.intp, types.intp)), lambda _part, _parts: None)
         times = []
         for _ in range(_TRIALS + 1):  # the first compiles
             time.sleep(_REST)

@@ -39,11 +39,13 @@ from dmlcpu.runtime.atomics import (
     spin,
     wake,
 )
+from dmlcpu.runtime.claims import Claims
 from dmlcpu.runtime.intrinsics import address_of
 from dmlcpu.runtime.jit import compile_lazily, device
 from dmlcpu.runtime.launches import ask, call, enter, entry_of, make_launch, take_part
 from dmlcpu.runtime.memory import aligned_empty
 from dmlcpu.runtime.records import CACHE_LINE, cells_of, record, record_at
+from dmlcpu.runtime.uninterrupted import uninterrupted
 
 _log = logging.getLogger("dmlcpu")
 
@@ -244,6 +246,11 @@ def _shared() -> tuple[Any, Any]:
 @functools.cache
 def _addresses() -> tuple[int, ...]:
     """Return where the machine code of `_recruit` and `_leave` is."""
+    addresses: tuple[int, ...] = uninterrupted(_find_addresses)
+    return addresses
+
+
+def _find_addresses() -> tuple[int, ...]:
     codes = [code for compiled in _shared() for code in compiled.overloads.values()]
     return tuple([code.library.get_pointer_to_function(code.fndesc.llvm_cfunc_wrapper_name) for code in codes])
 
@@ -269,7 +276,7 @@ class Pool:
         self._most, self.awake = most, awake
         self._count(0)
         self._known: set[int] = set()  # the addresses of kernels for whose arguments `_launch` is compiled
-        self._preparing = threading.Lock()
+        self._preparing = Claims()
 
     def launch(self, address: int, parts: int, args: tuple[Any, ...]) -> bool:
         """Call the kernel at an address for every part; return False, and do nothing, while another thread prepares.
@@ -281,14 +288,13 @@ class Pool:
         if address in self._known and self._helpers >= wanted:
             _compiled()[0](address, parts, args, self._started, *_addresses())
             return True
-        if not self._preparing.acquire(blocking=False):
-            return False
-        try:
+        lock = threading.Lock()
+        with lock:
+            if not self._preparing.grant(lock):
+                return False
             self._start(wanted)
             _compiled()[0](address, parts, args, self._started, *_addresses())
             self._known.add(address)
-        finally:
-            self._preparing.release()
         return True
 
     def compiled(self) -> list[Any]:

@@ -7,7 +7,8 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from dmlcpu.runtime.layers import NumbaLayer, asked_for
@@ -53,9 +54,9 @@ class _Budgets(NamedTuple):
 
 
 class _Own(threading.local):
-    """How many threads the calls of this thread may use at most, if they are limited."""
+    """The limits of this thread: each a lock, which is taken while the limit is in force, and a number of threads."""
 
-    most: int | None = None
+    limits: Sequence[tuple[weakref.ref[threading.Lock], int]] = ()
 
 
 _budgets: _Budgets | None = None
@@ -83,7 +84,10 @@ def budget(most: int | None = None) -> Budget:
             if _row < _row_needed:
                 awake = asleep
     if _has_own:
-        most = min(_own.most or awake.threads, most or awake.threads)
+        for limit, threads in _own.limits:
+            lock = limit()
+            if lock is not None and lock.locked():
+                most = min(threads, most or threads)
     return awake if most is None or most >= awake.threads else awake._replace(threads=most)
 
 
@@ -206,7 +210,7 @@ def set_num_threads(n: int) -> None:
     Parameters
     ----------
     n : int
-        At least 1. With 1, no thread is ever started.
+        At least 1. With 1, a call computes on its own thread alone.
 
     Raises
     ------
@@ -247,17 +251,17 @@ def use_budget(threads: int, grain: int = GRAIN, kernel: str | None = None) -> I
         _budgets = before
 
 
-@contextlib.contextmanager
-def limit_threads(threads: int) -> Iterator[None]:
-    """Limit calls of this thread to `threads` threads for a while; `set_num_threads` and outer limits still hold."""
+def limit_threads(threads: int) -> contextlib.AbstractContextManager[bool]:
+    """Limit calls of this thread to `threads` threads in a ``with``; `set_num_threads` and outer limits still hold.
+
+    An interrupt cannot leave a limit in force: ``with`` takes and releases a lock in C, with no signal handler in
+    between, and a lock that is no longer used ends with its last reference.
+    """
     global _has_own
-    before = _own.most
-    _own.most = min(threads, before or threads)
+    lock = threading.Lock()
+    _own.limits = [*[limit for limit in _own.limits if limit[0]() is not None], (weakref.ref(lock), threads)]
     _has_own = True
-    try:
-        yield
-    finally:
-        _own.most = before
+    return lock
 
 
 def _first_budgets() -> _Budgets:

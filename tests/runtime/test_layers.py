@@ -98,7 +98,10 @@ def test_start_leaves_the_thread_count_of_an_openmp_loaded_before_alone():
 
 def test_launch_returns_false_during_another_launch():
     code = """
-    with layer._launching:
+    import threading
+    other = threading.Lock()
+    with other:
+        assert layer._launching.grant(other)
         able = run(layer)
     print(json.dumps([able, run(layer)]))
     """

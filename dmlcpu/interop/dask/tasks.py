@@ -23,7 +23,7 @@ from dmlcpu.runtime.threads import limit_threads
 Pair = tuple[Array, Array]
 
 
-def _threads() -> contextlib.AbstractContextManager[None]:
+def _threads() -> contextlib.AbstractContextManager[object]:
     """Use one thread, unless Dask's scheduler is the synchronous one: other tasks and workers use the other cores."""
     is_only = threading.current_thread() is threading.main_thread() and multiprocessing.parent_process() is None
     return contextlib.nullcontext() if is_only else limit_threads(1)

@@ -1,0 +1,26 @@
+"""Claims to what one caller at a time may have; the others do not wait.
+
+A lock that all callers try to acquire would stay taken after an interrupt (a signal handler that raises) right after
+`acquire`. A ``with`` takes and releases a lock in C, with no handler in between. So each caller takes a lock of its own
+by ``with``, and the oldest lock that is taken counts.
+"""
+
+import threading
+import weakref
+
+
+class Claims:
+    """The locks of all callers, in the order of their claims; one that a caller has lost does not count."""
+
+    def __init__(self) -> None:
+        self._locks: dict[weakref.ref[threading.Lock], None] = {}
+
+    def grant(self, mine: threading.Lock) -> bool:
+        """Return whether the caller, who has taken this new lock by ``with``, is the only one."""
+        self._locks[weakref.ref(mine)] = None
+        for reference in list(self._locks):
+            lock = reference()
+            if lock is not None and lock.locked():
+                return lock is mine
+            self._locks.pop(reference, None)
+        return False  # the caller has released its own

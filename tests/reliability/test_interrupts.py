@@ -1,0 +1,181 @@
+"""Signal handlers that raise, as that of Ctrl-C does, or that call operators, at any moment of a call."""
+
+import itertools
+import os
+import sys
+
+import numpy as np
+import pytest
+from processes import run
+
+import dmlcpu
+from dmlcpu import reference
+from dmlcpu.runtime import threads
+from dmlcpu.runtime.pool import AVAILABLE
+
+# A process that has loaded the operators, and compiled nothing, forks children that each make a first call. A signal
+# comes at a moment that is drawn from the time that such a call takes.
+FIRST_CALLS = """
+import faulthandler
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+
+import numba
+import numpy as np
+
+import dmlcpu
+from dmlcpu import reference
+from dmlcpu.runtime.threads import use_budget
+
+x = np.arange(400, dtype=np.float32).reshape(40, 10)
+a, b = np.ones((3, 4), np.uint8), np.ones((4, 5), np.int8)
+ARGUMENTS = {
+    "top_k": (x, 2),
+    "scatter_nd": (x, np.array([[1]]), np.ones((1, 10), np.float32)),
+    "matmul_integer": (a, None, b, None),
+}
+FUNCTIONS = {name: getattr(dmlcpu, name) for name in ARGUMENTS}
+RIGHT = {name: getattr(reference, name)(*arguments) for name, arguments in ARGUMENTS.items()}
+
+def check(*names):
+    for name in names:
+        found = FUNCTIONS[name](*ARGUMENTS[name])
+        for got, right in zip(found, RIGHT[name], strict=True):
+            assert np.array_equal(got, right), name
+
+def first_call(what, delay):
+    handled = []
+    def handler(*_):
+        if what.startswith("ctrl-c"):
+            raise KeyboardInterrupt
+        check(*{"same": ["top_k"], "other": ["matmul_integer", "scatter_nd"]}[what])
+        handled.append(1)
+
+    signal.signal(signal.SIGALRM, handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, delay)
+        try:
+            with use_budget(2, grain=1):
+                check("top_k")
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except KeyboardInterrupt:
+        handled.append(1)
+        if what == "ctrl-c at the end":
+            return  # the process ends while another thread may still compile
+    check(*ARGUMENTS)
+    print(what, "hit" if handled else "came too late", flush=True)
+
+def child(what, delay):
+    number = os.fork()
+    if number == 0:
+        faulthandler.enable()
+        faulthandler.dump_traceback_later(100, exit=True)
+        if COMPILES:
+            numba.config.CACHE_DIR = tempfile.mkdtemp(dir=COMPILES)
+        first_call(what, delay)
+        sys.exit()
+    status = os.waitpid(number, 0)[1]
+    assert status == 0, (what, delay, status)
+
+KINDS = "ctrl-c", "same", "other", "ctrl-c at the end"
+child("same", 100)  # fills the cache
+start = time.monotonic()
+child("same", 100)
+took = time.monotonic() - start
+drawn = random.Random(SEED)
+for number in range(TRIES):
+    child(KINDS[number % len(KINDS)], drawn.random() * took)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.parametrize(
+    ("tries", "compiles"),
+    [
+        pytest.param(6, False, id="6 loaded"),
+        pytest.param(200, False, id="200 loaded", marks=pytest.mark.slow),
+        pytest.param(8, True, id="8 compiled", marks=pytest.mark.slow),
+    ],
+)
+def test_a_signal_in_a_first_call_does_no_harm(tries, compiles, tmp_path):
+    settings = f"TRIES, SEED, COMPILES = {tries}, {tries}, {str(tmp_path) if compiles else ''!r}\n"
+    told = run(settings + FIRST_CALLS, OPENBLAS_NUM_THREADS="1").splitlines()
+    assert sum(line.endswith("hit") for line in told) >= tries // 4
+
+
+class Stop(BaseException):
+    pass
+
+
+def stopped_at(number, files, call):
+    """Call, and raise Stop at an opcode of these files, by its number; return the exception, if there was one."""
+    count = 0
+
+    def look(_frame, event, _):
+        nonlocal count
+        if event == "opcode":
+            count += 1
+            if count == number:
+                sys.settrace(None)
+                raise Stop
+        return look
+
+    def trace(frame, _event, _):
+        frame.f_trace_lines = False
+        frame.f_trace_opcodes = frame.f_code.co_filename.endswith(files)
+        return look
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    except Stop as stop:
+        return stop
+    finally:
+        sys.settrace(before)
+
+
+def stops(files, call):
+    """Yield the exceptions of calls that are stopped at each opcode of these files, one after another."""
+    for number in itertools.count(1):
+        stop = stopped_at(number, files, call)
+        if stop is None:
+            assert number > 20  # else the files are not those that the call uses
+            return
+        yield stop
+
+
+def test_a_stop_leaves_no_limit_in_force():
+    x = np.arange(40, dtype=np.float32).reshape(4, 10)
+
+    def call():
+        with threads.limit_threads(1):
+            dmlcpu.top_k(x, 2)
+
+    with threads.use_budget(3, grain=1):
+        call()
+        for stop in stops(("threads.py", "contextlib.py"), call):
+            assert threads.budget().threads == 3, stop.__traceback__  # also while the exception is handled
+
+
+@pytest.mark.skipif(not AVAILABLE, reason="this system has only Numba's threads")
+def test_a_stop_leaves_no_launch_under_way():
+    x = np.random.default_rng(0).standard_normal((50, 100), np.float32)
+    right, pool = reference.top_k(x, 20).indices, threads.layer()
+
+    def first_launch():
+        pool._known.clear()
+        dmlcpu.top_k(x, 20)
+
+    with threads.use_budget(2, grain=1):
+        first_launch()
+        for stop in stops(("pool.py", "claims.py"), first_launch):
+            del stop
+            assert dmlcpu.top_k(x, 20).indices.tolist() == right.tolist()
+            assert pool._known  # the next launch has prepared
+            assert not pool._boxes["owner"].any()
