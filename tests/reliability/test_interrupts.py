@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import signal
 import sys
 
 import numpy as np
@@ -10,6 +11,8 @@ from processes import run
 
 import dmlcpu
 from dmlcpu import reference
+from dmlcpu.batch import run_jobs
+from dmlcpu.batch.jobs.progress import Progress
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.pool import AVAILABLE
 
@@ -179,3 +182,23 @@ def test_a_stop_leaves_no_launch_under_way():
             assert dmlcpu.top_k(x, 20).indices.tolist() == right.tolist()
             assert pool._known  # the next launch has prepared
             assert not pool._boxes["owner"].any()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows sends no such signal to its own process")
+def test_ctrl_c_between_two_blocks_ends_a_job(tmp_path, monkeypatch):
+    x, read = np.random.default_rng(0).random((4000, 500), np.float32), []
+    np.save(tmp_path / "x.npy", x)
+    job = {"op": "top_k", "inputs": {"x": "x.npy"}, "attrs": {"k": 2}, "output": {"indices": "found.npy"}}
+
+    def interrupt_first(_, nbytes):
+        read.append(nbytes)
+        if len(read) == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Progress, "read", interrupt_first)
+    ended = run_jobs([job], directory=tmp_path, workers=1, max_memory="1M")
+    assert (ended.interrupted, ended.done) == (True, 0)
+    assert sum(read) < x.nbytes / 2
+    assert [path.name for path in tmp_path.iterdir()] == ["x.npy"]
+    assert run_jobs([job], directory=tmp_path, workers=1, max_memory="1M").done == 1
+    assert sum(read) > x.nbytes
