@@ -20,8 +20,8 @@ from dmlcpu.batch.files.base import FileError, check_block
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Region, Sink, Tensor
 
-# Writer's names of files: the target's name, then the token of the attempt; .old: the folder to be replaced.
-_TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]+(\.old)?\.part", re.DOTALL)
+# Writer's names of files: the target's name, then the token of the attempt; .old: the folder that was the target.
+_TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]+(?P<old>\.old)?\.part", re.DOTALL)
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # Linux's
 _NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)  # of a kernel, or a file system, that has none
 _NO_SYNC_OF_FOLDERS = (errno.EACCES, errno.EBADF, errno.EINVAL, errno.ENOTSUP, errno.EPERM)
@@ -161,7 +161,8 @@ def put_folder(temporary: str, target: str) -> None:
     """Give a new folder, named as `Writer` names them, the name of its target, in the place of a folder there.
 
     On Linux the two folders exchange names, so at every moment the target is all of the old or all of the new. Where
-    the system has no such call, the old folder is renamed first: between two renames there is no target.
+    the system has no such call, the old folder is renamed first: between two renames there is no target. After a run
+    that is killed there, `remove` brings the old folder back.
     """
     if not os.path.isdir(target):
         os.rename(temporary, target)
@@ -175,7 +176,9 @@ def put_folder(temporary: str, target: str) -> None:
         except BaseException:
             os.rename(old, target)
             raise
-        shutil.rmtree(old, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            os.rename(old, temporary)  # what has a name with .old is always whole
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def make_folder(folder: str) -> None:
@@ -205,7 +208,7 @@ def sync_folder(folder: str) -> None:
 
 
 def stray(targets: Iterable[str | os.PathLike[str]]) -> list[Path]:
-    """Return the temporary files and folders that killed runs left beside targets; `remove` removes them."""
+    """Return the temporary files and folders that killed runs left beside targets, in the order to `remove` them."""
     folders = _by_folder(targets)
     links = [each.path for folder, names in folders.items() for each in _listed(folder, names) if each.is_symlink()]
     for folder, names in _by_folder(map(os.path.realpath, links)).items():
@@ -233,7 +236,12 @@ def _listed(folder: str, names: Container[str] | None = None) -> list[os.DirEntr
 
 
 def remove(path: str | os.PathLike[str]) -> None:
-    """Remove a file or a whole folder, if it is there."""
+    """Remove a file or a whole folder, if it is there; but an old folder that was not replaced gets its name back."""
+    folder, name = os.path.split(path)
+    temporary = _TEMPORARY.fullmatch(name)
+    if temporary and temporary["old"] and not os.path.lexists(target := os.path.join(folder, temporary["name"])):
+        os.rename(path, target)
+        return
     try:
         os.unlink(path)
     except FileNotFoundError:

@@ -198,9 +198,10 @@ def test_the_folder_is_renamed_twice_where_names_cannot_be_exchanged(
 
 
 @pytest.mark.parametrize("killed", [False, True])
-def test_a_run_stopped_between_two_renames_leaves_the_old_folder_or_strays(
+def test_a_run_stopped_between_two_renames_loses_nothing(
     tmp_path: Path, replacing: Writer, monkeypatch: pytest.MonkeyPatch, killed: bool
 ) -> None:
+    """The next run, which removes what is left, brings the old folder back."""
     rename = os.rename
 
     def stopped(source: str, target: str) -> None:
@@ -216,10 +217,23 @@ def test_a_run_stopped_between_two_renames_leaves_the_old_folder_or_strays(
     if killed:
         found = stray([tmp_path / "y.zarr"])
         assert [path.name for path in found] == [".y.zarr.0a.old.part", ".y.zarr.0a.part"]
+        for path in found:
+            remove(path)
     else:
         replacing.discard()
-        assert contents(tmp_path) == ["y.zarr"]
-        assert read(tmp_path / "y.zarr") == OLD
+    assert contents(tmp_path) == ["y.zarr"]
+    assert read(tmp_path / "y.zarr") == OLD
+
+
+def test_a_folder_that_was_replaced_does_not_come_back(tmp_path: Path) -> None:
+    """A run killed after the second rename leaves the old folder, whole or half removed."""
+    write(tmp_path / "y.zarr", y=ARRAY)
+    (tmp_path / ".y.zarr.0a.old.part").mkdir()
+    (tmp_path / ".y.zarr.0b.part").mkdir()
+    for path in stray([tmp_path / "y.zarr"]):
+        remove(path)
+    assert contents(tmp_path) == ["y.zarr"]
+    assert read(tmp_path / "y.zarr") == OLD
 
 
 def test_chunks() -> None:
