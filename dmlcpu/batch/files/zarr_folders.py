@@ -4,10 +4,11 @@ Folders of version 2 are not opened: their filters may unpickle.
 """
 
 import contextlib
+import itertools
 import math
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from dmlcpu.common.regions import Region, Tensor
 _ALLOWED = "a zarr folder of version 3"
 _CHUNK = 4 << 20
 _LARGE = 32 << 20  # chunks of more bytes count: each is decompressed as a whole, and copied
+_AT_ONCE = 2 * _LARGE  # bytes of chunks that are read at the same time, if it is more than one
+_MOST_AT_ONCE = 1024  # chunks: zarr has some kilobytes for each
 _TYPES = [np.dtype(code) for code in "?" + np.typecodes["AllInteger"] + "efdFD"]
 
 
@@ -51,9 +54,11 @@ def _opened(path: str) -> Any:
         raise FileError("a file", _ALLOWED)
     os.scandir(path).close()  # the system's error, if it cannot be read
     zarr = library("zarr", "zarr")
+    from dmlcpu.batch.files.bounded_zarr import Folder
+
     try:
         with refused(_ALLOWED):
-            return zarr.open(path, mode="r", zarr_format=3)
+            return zarr.open(Folder(path), mode="r", zarr_format=3)
     except FileNotFoundError:  # zarr raises it for a folder without zarr.json
         raise FileError("a folder without zarr.json", _ALLOWED) from None
 
@@ -67,18 +72,55 @@ class _ZarrSource(FileSource):
     def __init__(self, array: Any, dtype: str | None) -> None:
         check_dtype(array.dtype)
         super().__init__(Tensor(tuple(array.shape), array.dtype.newbyteorder("=")), dtype)
-        self._array = array
+        from dmlcpu.batch.files.bounded_zarr import bounded
+
+        with refused(_ALLOWED):
+            self._array = bounded(array)
         self._reading = threading.Lock()  # one region at a time: zarr takes memory beside it
         chunk = math.prod(array.chunks) * self.dtype.itemsize  # within shards, which are not read as a whole
         self.beside_bytes = 2 * chunk if chunk > _LARGE else 0
+        shards = array.shards or array.chunks
+        grid = shards if math.prod(shards) * self.dtype.itemsize <= _AT_ONCE else array.chunks
+        self._grid = tuple(max(1, size) for size in grid)
+        self._at_once = min(max(1, _AT_ONCE // (math.prod(self._grid) * self.dtype.itemsize)), _MOST_AT_ONCE)
 
     def read(self, region: Region | None = None, into: Array | None = None) -> Array:
         if region is None:
             region = tuple(slice(0, size) for size in self.shape)
+        pieces = _pieces(region, self._grid, self._at_once)
+        first = next(pieces)
+        if first == region:
+            part = self._part(region)
+            return part if into is None else self._copied(part, into)
+        array = self._room(tuple(part.stop - part.start for part in region), into)
+        for piece in itertools.chain([first], pieces):
+            starts = [part.start for part in region]
+            within = (slice(part.start - at, part.stop - at) for part, at in zip(piece, starts, strict=True))
+            array[tuple(within)] = self._part(piece)
+        return array
+
+    def _part(self, region: Region) -> Array:
+        """Return the elements of a region that has few chunks."""
+        from dmlcpu.batch.files.bounded_zarr import read
+
         with self._reading, refused(_ALLOWED):
-            part = np.asarray(self._array[region])
-        native = np.ascontiguousarray(part, part.dtype.newbyteorder("=")).reshape(part.shape).view(self.dtype)
-        return native if into is None else self._copied(native, into)
+            part = np.asarray(read(self._array, region))
+        return np.ascontiguousarray(part, part.dtype.newbyteorder("=")).reshape(part.shape).view(self.dtype)
+
+
+def _pieces(region: Region, chunks: Sequence[int], most: int) -> Iterator[Region]:
+    """Yield a region in pieces that lie in at most so many chunks each."""
+    counts = [-(-part.stop // size) - part.start // size for part, size in zip(region, chunks, strict=True)]
+    count = math.prod(counts)
+    if count <= most:
+        yield region
+        return
+    axis = next(axis for axis, along in enumerate(counts) if along > 1)
+    size, along = chunks[axis], region[axis]
+    step = size * max(1, most // (count // counts[axis]))
+    for start in range(along.start // size * size, along.stop, step):
+        piece = slice(max(start, along.start), min(start + step, along.stop))
+        yield from _pieces((*region[:axis], piece, *region[axis + 1 :]), chunks, most)
 
 
 class _ZarrWriter(Writer):

@@ -1,0 +1,164 @@
+"""zarr folders that may hold anything: only regular files are read, and no chunk is longer than its shape says.
+
+This module imports zarr.
+"""
+
+import asyncio
+import math
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from zarr import Array, AsyncArray
+from zarr.abc.codec import ArrayBytesCodec, BytesBytesCodec, Codec
+from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, SuffixByteRequest
+from zarr.codecs import BytesCodec, ShardingCodec
+from zarr.core.array_spec import ArrayConfig, ArraySpec
+from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
+from zarr.core.sync import sync
+from zarr.storage import LocalStore, StorePath
+
+from dmlcpu.batch.files.base import FileError
+from dmlcpu.batch.files.stored import open_file, read_at
+from dmlcpu.batch.files.unpacking import CODECS, longer, unpack
+from dmlcpu.common.regions import Region
+
+_METADATA = 16 << 20  # bytes of a zarr.json, at most
+
+
+class Folder(LocalStore):
+    """A folder of regular files, or links to them. A file has at most `most` bytes, a range of it `most_of_range`."""
+
+    def __init__(
+        self, root: Path | str, *, read_only: bool = True, most: int = _METADATA, most_of_range: int = _METADATA
+    ) -> None:
+        super().__init__(root, read_only=read_only)
+        self._most = most
+        self._most_of_range = most_of_range
+
+    async def get(
+        self, key: str, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """Return the bytes of a file, or a range of them; None if there is no file."""
+        return await asyncio.to_thread(self.get_sync, key, prototype=prototype, byte_range=byte_range)
+
+    def get_sync(
+        self, key: str, *, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """Do what `get` does."""
+        try:
+            data = self._read(self.root / key, byte_range)
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            return None
+        except FileError as error:
+            raise FileError(f"{key!r}: {error.found}", error.allowed) from None
+        return (prototype or default_buffer_prototype()).buffer.from_array_like(data)
+
+    def _read(self, path: Path, asked: ByteRequest | None) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        with open_file(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            start, stop, most = 0, size, self._most
+            if isinstance(asked, RangeByteRequest):
+                start, stop, most = asked.start, min(asked.end, size), self._most_of_range
+            elif isinstance(asked, SuffixByteRequest):
+                start, most = max(0, size - asked.suffix), self._most_of_range
+            elif isinstance(asked, OffsetByteRequest):
+                start = asked.offset
+            if stop - start > most:
+                raise FileError(f"{stop - start:,} bytes", f"at most {most:,} here")
+            data = np.empty(max(0, stop - start), np.uint8)
+            read_at(file, start, data)
+            return data
+
+
+def read(array: Any, region: Region) -> Any:
+    """Return a region of an array. After an error nothing is left under way: asyncio would tell of it at exit."""
+    try:
+        return array[region]
+    except Exception:
+        sync(_others())
+        raise
+
+
+async def _others() -> None:
+    """Wait for what else runs in zarr's event loop."""
+    if tasks := asyncio.all_tasks() - {asyncio.current_task()}:
+        await asyncio.wait(tasks)
+
+
+def bounded(array: Any) -> Any:
+    """Return an array in a `Folder` that refuses chunks which are longer than their shape says."""
+    metadata = array.metadata
+    chunk = metadata.get_chunk_spec((0,) * array.ndim, ArrayConfig.from_dict({}), default_buffer_prototype())
+    if 0 in chunk.shape and array.size:
+        raise FileError(f"chunks of the shape {chunk.shape}", "sizes of at least 1")
+    codecs, most, most_of_range = _bounded(metadata.codecs, chunk)
+    store = Folder(array.store.root, most=most, most_of_range=most_of_range)
+    return Array(AsyncArray(replace(metadata, codecs=codecs), StorePath(store, array.path)))
+
+
+def _bounded(codecs: Iterable[Codec], chunk: ArraySpec) -> tuple[tuple[Codec, ...], int, int]:
+    """Return codecs that refuse to unpack more than a chunk; and how many bytes of a file, and in a range, may be read.
+
+    Codecs that other packages bring are left as they are.
+    """
+    found: list[Codec] = []
+    most = most_of_range = 0
+    exact = False
+    for codec in codecs:
+        after = codec.resolve_metadata(chunk)
+        if isinstance(codec, ShardingCodec):
+            inner, most_inner, _ = _bounded(codec.codecs, replace(chunk, shape=codec.chunk_shape))
+            count = math.prod(chunk.shape) // math.prod(codec.chunk_shape)
+            most_of_range = max(most_inner, longer(16 * count))  # the latter is the index
+            most = 2 * (count * most_inner + longer(16 * count))  # some writers leave chunks that they have replaced
+            codec = replace(codec, codecs=inner)
+        elif isinstance(codec, ArrayBytesCodec):
+            exact = isinstance(codec, BytesCodec)
+            most = math.prod(chunk.shape) * _itemsize(chunk.dtype)
+            most = most if exact else longer(most)
+        elif isinstance(codec, BytesBytesCodec):
+            codec, before = _bounded_codec(codec, most, exact=exact), most
+            most, exact = longer(before), False
+        found.append(codec)
+        chunk = after
+    return tuple(found), most, most_of_range
+
+
+def _bounded_codec(codec: BytesBytesCodec, most: int, *, exact: bool) -> BytesBytesCodec:
+    members = codec.to_dict()
+    name = str(members["name"]).removeprefix("numcodecs.")
+    options: Any = members.get("configuration", {})
+    return _Bounded(name, most, exact, options) if name in CODECS else codec
+
+
+def _itemsize(dtype: Any) -> int:
+    """Return the bytes of an element of one of zarr's types, or of NumPy's, which zarr had up to version 3.0."""
+    itemsize: int = dtype.itemsize if isinstance(dtype, np.dtype) else dtype.to_native_dtype().itemsize
+    return itemsize
+
+
+@dataclass(frozen=True)
+class _Bounded(BytesBytesCodec):
+    """A codec that unpacks no more than some bytes, with the arguments of `unpack`."""
+
+    name: str
+    most: int
+    exact: bool
+    options: Mapping[str, Any] = field(hash=False)
+
+    is_fixed_size = False
+
+    def compute_encoded_size(self, _input_byte_length: int, _chunk_spec: ArraySpec) -> int:
+        raise NotImplementedError  # as of all codecs whose output has no fixed size
+
+    async def _decode_single(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer:
+        return await asyncio.to_thread(self._decode_sync, chunk_data, chunk_spec)
+
+    def _decode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer:
+        packed = chunk_data.as_numpy_array()
+        unpacked = unpack(self.name, packed, self.most, exact=self.exact, options=self.options)
+        return chunk_spec.prototype.buffer.from_array_like(np.frombuffer(unpacked, np.uint8))
