@@ -1,8 +1,81 @@
-"""``python -m dmlcpu`` is the ``dmlcpu`` command."""
+"""The ``dmlcpu`` command, also as ``python -m dmlcpu``. Signals end it at any moment, also while Python imports."""
 
+import os
+import signal
 import sys
+import time
+from types import FrameType
+from typing import NoReturn
 
-from dmlcpu.cli import main
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_INTERRUPTED = 130
+_PATIENCE = 1.0  # seconds that the main thread has to clean up after the second signal
+_APART = 0.1  # seconds between two signals: `timeout` sends one to the process, and one more to its group
+
+
+def main() -> int:
+    """Run the command and return its exit code, or end the process if a signal has come."""
+    try:
+        for number in _SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, _interrupt)
+        _watch()
+        from dmlcpu.cli import main as command
+
+        code = command()
+        for number in _SIGNALS:
+            if signal.getsignal(number) is _interrupt:
+                signal.signal(number, _end)
+    except KeyboardInterrupt:
+        _end()
+    if code == _INTERRUPTED:
+        os._exit(code)  # a thread may wait for a file, and Python would wait for the thread
+    return code
+
+
+def _interrupt(_number: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt; but end at once while Python imports, as some modules cannot be imported by halves."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            _end()
+        frame = frame.f_back
+    raise KeyboardInterrupt
+
+
+def _watch() -> None:
+    """End the process soon after the second signal, whatever the main thread waits for or computes."""
+    import threading
+
+    while (
+        file := os.open(os.devnull, os.O_RDWR)
+    ) <= 2:  # a standard stream is closed: the pipe must not take its place
+        pass
+    os.close(file)
+    read, write = os.pipe()
+    if os.name != "nt":
+        os.set_blocking(write, False)
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+
+    def watch() -> None:
+        first = 0.0
+        while True:
+            if any(number in _SIGNALS for number in os.read(read, 64)):
+                if first and time.monotonic() - first > _APART:
+                    break
+                first = first or time.monotonic()
+        time.sleep(_PATIENCE)
+        _end()
+
+    threading.Thread(target=watch, name="dmlcpu-signals", daemon=True).start()
+
+
+def _end(*_: object) -> NoReturn:
+    """End the process."""
+    try:
+        os.write(2, b"dmlcpu: interrupted\n")
+    finally:
+        os._exit(_INTERRUPTED)
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -4,6 +4,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Thread
 
 from dmlcpu.batch.jobs.job import Task
 from dmlcpu.batch.jobs.open_inputs import Tell
@@ -20,6 +21,7 @@ _LONGEST = 0.1  # seconds of small jobs after which their files are brought to t
 # Threads that write large files: while one waits for the disk, another can write (on ext4 three and more gain nothing).
 # For the files of small jobs a second one gains nothing (3,000 jobs of 64 KB, Zen 4).
 _WRITERS = 2
+_PATIENCE = 0.5  # seconds that an interrupted run waits for its threads
 _AHEAD = 8  # jobs that are read ahead, at most
 
 
@@ -31,10 +33,14 @@ def serve(
     tell: called by any thread with the number of bytes that a job in blocks has read, whenever it has read some.
     """
     loop = _Loop(settings, tasks, stopping, tell)
+    patience = None
     try:
         yield from loop.outcomes()
+    except KeyboardInterrupt:
+        patience = _PATIENCE
+        raise
     finally:
-        loop.close()
+        loop.close(patience)
 
 
 class _Loop:
@@ -77,10 +83,22 @@ class _Loop:
                 break
         yield from self._written(wait_for_all=True)
 
-    def close(self) -> None:
-        """End the threads. Files that are being written are finished, the rest is discarded."""
-        for threads in (self._reader, self._writers, self._bundler):
-            threads.shutdown(cancel_futures=True)
+    def close(self, patience: float | None) -> None:
+        """End the threads. Files that are being written are finished, the rest is discarded.
+
+        After `patience` seconds, if it is given, threads are left to themselves: a read may never end.
+        """
+        executors = (self._reader, self._writers, self._bundler)
+        for threads in executors:
+            threads.shutdown(wait=False, cancel_futures=True)
+
+        def end() -> None:
+            for threads in executors:
+                threads.shutdown()
+
+        ending = Thread(target=end, name="dmlcpu-end", daemon=True)
+        ending.start()
+        ending.join(patience)
         under_way = [self._bundle, *(steps for steps, future in self._writing if future.cancelled())]
         for step in [*(step for step, _ in self._ahead), *(step for steps in under_way for step in steps)]:
             step.discard()

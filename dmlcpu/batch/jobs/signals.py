@@ -29,9 +29,12 @@ def stop_on_signals(tell: Callable[[str], None]) -> Iterator[threading.Event]:
 
 @contextmanager
 def terminated_as_interrupted() -> Iterator[None]:
-    """Let SIGTERM do what Ctrl+C does: raise KeyboardInterrupt."""
+    """Let SIGTERM do what Ctrl+C does: call its handler, and raise KeyboardInterrupt."""
+    interrupt = signal.getsignal(signal.SIGINT)
 
-    def handle(_number: int, _frame: FrameType | None) -> None:
+    def handle(number: int, frame: FrameType | None) -> None:
+        if callable(interrupt):
+            interrupt(number, frame)
         raise KeyboardInterrupt
 
     with _handlers({signal.SIGTERM: handle}):
