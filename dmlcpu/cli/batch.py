@@ -123,8 +123,10 @@ def _show_result(result: Any, args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({**_as_dict(result), "failures": [_as_dict(each) for each in result.failures]}))
     if args.quiet:
-        for failure in result.failures:
-            complain(f"failed: {failure}", REFUSED)
+        from dmlcpu.batch.jobs.outcomes import lines_of
+
+        for line in lines_of(result.failures):
+            tell(line)
     else:
         counts = {
             "done": result.done,

@@ -1,9 +1,15 @@
 """Faults of a model or of jobs: each has its place in the file, and one error holds them all."""
 
+import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dmlcpu.errors import DmlError
+
+SHOWN = 20  # lines of faults in a message
+_KINDS = 10  # of the faults that are not shown
+_OF_ONE_PLACE = re.compile(r"'[^']*'|\"[^\"]*\"|\[\d+\]")  # names and positions: alike faults differ in them
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +59,21 @@ class FaultsError(DmlError):
 
     def __str__(self) -> str:
         count = "1 fault" if len(self.faults) == 1 else f"{len(self.faults)} faults"
-        return "\n  ".join([f"{self.operator}: {count}", *self._lines()])
+        lines = self._lines()
+        rest = [fault.reason for _, faults in lines[SHOWN:] for fault in faults]
+        return "\n  ".join([f"{self.operator}: {count}", *(line for line, _ in lines[:SHOWN]), *counted(rest)])
 
-    def _lines(self) -> list[str]:
-        return list(map(str, self.faults))
+    def _lines(self) -> list[tuple[str, Sequence[Fault]]]:
+        """Return the lines that say all, each with its faults."""
+        return [(str(fault), [fault]) for fault in self.faults]
+
+
+def counted(reasons: Sequence[str]) -> list[str]:
+    """Return lines that count faults which are not shown, by their text; names in quotes and positions may differ."""
+    if not reasons:
+        return []
+    kinds = Counter(_OF_ONE_PLACE.sub(lambda found: f"{found[0][0]}...{found[0][-1]}", text) for text in reasons)
+    common = kinds.most_common(_KINDS)
+    others = len(reasons) - sum(count for _, count in common)
+    lines = [f"  {count} of: {kind}" for kind, count in common]
+    return [f"{len(reasons)} more:", *lines, *([f"  {others} of other kinds"] if others else [])]

@@ -73,6 +73,21 @@ def test_some_are_not_right(run: Run, folder: Path) -> None:
     assert (code, out, len(err)) == (1, [], 1)
 
 
+@pytest.mark.usefixtures("folder")
+def test_after_twenty_lines_failures_are_counted(run: Run) -> None:
+    jobs = [{"op": "top_k", "inputs": {"x": f"no{n}.npy"}, "attrs": {"k": 1}, "output": f"{n}.npz"} for n in range(30)]
+    Path("jobs.jsonl").write_text("".join(json.dumps(job) + "\n" for job in jobs))
+    counted = ["    10 of: inputs.x: '...', which does not exist; allowed: a file"]
+    _, _, err = run("batch", "jobs.jsonl")
+    assert (err[0], len(err), err[21:]) == ("dmlcpu: jobs.jsonl: 30 faults", 23, ["  10 more:", *counted])
+    lines = run("batch", "jobs.jsonl", "--keep-going")[2]
+    quiet = run("batch", "jobs.jsonl", "--keep-going", "--quiet")[2]
+    assert lines[:-1] == quiet
+    assert quiet[19].startswith("dmlcpu: failed: jobs.jsonl:20 (19.npz): ")
+    assert quiet[20:] == ["dmlcpu: failed: 10 more:", *(line[2:] for line in counted)]
+    assert len(json.loads("".join(run("batch", "jobs.jsonl", "--keep-going", "--json")[1]))["failures"]) == 30
+
+
 def test_fail_fast(run: Run, folder: Path) -> None:
     (folder / "in" / "a.npy").write_bytes(b"")
     code, _, err = run("batch", "jobs.toml", "--keep-going", "--fail-fast")

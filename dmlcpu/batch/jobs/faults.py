@@ -1,6 +1,6 @@
 """Faults of jobs: each has its line, job and field."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from dmlcpu.common.faults import Fault, FaultsError
@@ -58,18 +58,18 @@ class JobsError(FaultsError):
 
     faults: list[JobFault]
 
-    def _lines(self) -> list[str]:
+    def _lines(self) -> list[tuple[str, Sequence[Fault]]]:
         """Return a line for each fault; a fault that many jobs share gets one line."""
         alike: dict[str, list[JobFault]] = {}
         for fault in self.faults:
             alike.setdefault(fault.reason, []).append(fault)
-        lines = []
+        lines: list[tuple[str, Sequence[Fault]]] = []
         for fault in self.faults:
             first, *others = alike[fault.reason]
             if len(others) < _MANY:
-                lines.append(str(fault))
+                lines.append((str(fault), [fault]))
             elif fault is first:
-                lines.append(f"{fault} (and so for {_names(others)})")
+                lines.append((f"{fault} (and so for {_names(others)})", alike[fault.reason]))
         return lines
 
 

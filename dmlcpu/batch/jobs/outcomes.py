@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +18,7 @@ from dmlcpu.batch.jobs.prepare import Prepared
 from dmlcpu.batch.jobs.progress import Progress
 from dmlcpu.batch.jobs.signals import stop_on_signals
 from dmlcpu.batch.jobs.step import Outcome
+from dmlcpu.common.faults import SHOWN, counted
 from dmlcpu.common.wording import printable
 
 
@@ -41,6 +42,12 @@ class Failure:
 
     def __str__(self) -> str:
         return f"{self.place} ({printable(self.id)}): {self.error}" if self.id else f"{self.place}: {self.error}"
+
+
+def lines_of(failures: Sequence[Failure]) -> list[str]:
+    """Return lines about failures that are told together: the first of them, and how many are like the others."""
+    rest = counted([failure.error for failure in failures[SHOWN:]])
+    return [*(f"failed: {failure}" for failure in failures[:SHOWN]), *(["failed: " + "\n".join(rest)] if rest else [])]
 
 
 class Run(contextlib.AbstractContextManager["Run"]):
@@ -67,10 +74,7 @@ class Run(contextlib.AbstractContextManager["Run"]):
         self._remove_strays()
         if self._manifest:
             self._manifest.begin(task.id for task in todo)
-        for task in todo:
-            if task.faults:
-                error = "; ".join(fault.reason for fault in task.faults)
-                self._finished(task, Outcome(error, 0.0, {}))
+        self._note_faults([task for task in todo if task.faults])
         tasks = [task for task in todo if not task.faults]
         self._told.start(len(tasks), sum(task.read_bytes for task in tasks), self.failed)
         with stop_on_signals(self._told.say) as asked:
@@ -83,6 +87,8 @@ class Run(contextlib.AbstractContextManager["Run"]):
                 if isinstance(outcome, Lost):
                     outcome = Outcome(outcome.reason, 0.0, {})
                 self._finished(task, outcome)
+                if outcome.error is not None:
+                    self._told.say(f"failed: {self.failures[-1]}")
                 self._told.finished(task.read_bytes, failed=outcome.error is not None)
             self.interrupted = asked.is_set()
         self._remove_strays()  # left by workers that died: the next run looks only at jobs that are not done
@@ -95,8 +101,15 @@ class Run(contextlib.AbstractContextManager["Run"]):
             with contextlib.suppress(OSError):  # of another user: it does no harm
                 remove(path)
 
+    def _note_faults(self, tasks: Sequence[Task]) -> None:
+        """Note tasks that cannot run as failed."""
+        for task in tasks:
+            self._finished(task, Outcome("; ".join(fault.reason for fault in task.faults), 0.0, {}))
+        for line in lines_of(self.failures):
+            self._told.say(line)
+
     def _finished(self, task: Task, outcome: Outcome) -> None:
-        """Count, record and tell the outcome of a job."""
+        """Count, record and log the outcome of a job."""
         state = DONE if outcome.error is None else FAILED
         if self._manifest and task.job:
             self._manifest.record(
@@ -115,7 +128,6 @@ class Run(contextlib.AbstractContextManager["Run"]):
         else:
             self.failed += 1
             self.failures.append(Failure(task.id, task.where, outcome.error))
-            self._told.say(f"failed: {self.failures[-1]}")
         if self._log:
             self._log.append(_log_line(task, state, outcome))
 

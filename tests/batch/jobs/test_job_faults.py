@@ -1,5 +1,7 @@
 from dmlcpu.batch.jobs.faults import JobFault, JobsError, Place
 from dmlcpu.batch.jobs.run import Failure
+from dmlcpu.common.faults import Fault
+from dmlcpu.models.faults import ModelError
 
 
 def fault(number: int, found: str = "5000") -> JobFault:
@@ -37,3 +39,25 @@ def test_ids_have_no_control_characters_in_messages() -> None:
     shown = "new\\nline \\x1b[31m \\udcff é"
     assert str(JobFault("jobs", id_, "op", "x", "y")) == f"jobs ({shown}): op: x; allowed: y"
     assert str(Failure(id_, "jobs", "x")) == f"jobs ({shown}): x"
+
+
+def test_after_twenty_lines_faults_are_counted_by_their_text() -> None:
+    faults = [
+        JobFault("jobs.jsonl:1", "", "inputs.x", f"'{number}.npy', which is no file", "a file") for number in range(990)
+    ]
+    faults += [fault(number, f"5{number}") for number in range(10)]
+    head, *lines = str(JobsError("jobs.jsonl", faults)).split("\n")
+    assert head == "jobs.jsonl: 1000 faults"
+    assert lines[:20] == [f"  {each}" for each in faults[:20]]
+    assert lines[20:22] == ["  980 more:", "    970 of: inputs.x: '...', which is no file; allowed: a file"]
+    assert lines[22:] == [f"    1 of: attrs.k: 5{number}; allowed: 0 to 9" for number in range(9)] + [
+        "    1 of other kinds"
+    ]
+
+
+def test_faults_that_are_not_shown_are_alike_wherever_they_are() -> None:
+    faults = [Fault(f"$.commands[{number}].type", '"jump"', '"dispatch"') for number in range(25)]
+    assert str(ModelError("model.json", faults)).split("\n")[-2:] == [
+        "  5 more:",
+        '    5 of: $.commands[...].type: "..."; allowed: "..."',
+    ]
