@@ -52,7 +52,8 @@ class Faults:
 
     def in_order_of(self, data: Any) -> list[Fault]:
         """Return the distinct faults in the file's order."""
-        ordered = sorted(dict.fromkeys(self._found), key=lambda fault: _position(data, fault[0]))
+        order = _Order(data)
+        ordered = sorted(dict.fromkeys(self._found), key=lambda fault: order.positions(fault[0]))
         return [Fault(json_path(path), found, allowed) for path, found, allowed in ordered]
 
 
@@ -67,14 +68,23 @@ def _segment(part: str | int) -> str:
     return f".{part}" if _PLAIN_NAME.fullmatch(part) else f"[{json.dumps(part, ensure_ascii=False)}]"
 
 
-def _position(data: Any, path: Path) -> list[int]:
-    """Return the positions of the members that lead to `path`; a missing member counts as the last."""
-    positions = []
-    for part in path:
-        if isinstance(data, dict):
-            positions.append(list(data).index(part) if part in data else len(data))
-            data = data.get(part)
-        elif isinstance(data, list) and isinstance(part, int):
-            positions.append(part)
-            data = data[part] if part < len(data) else None
-    return positions
+class _Order:
+    """The order of the members of a file."""
+
+    def __init__(self, data: Any) -> None:
+        self._data = data
+        self._names: dict[int, dict[Any, int]] = {}  # positions of the names of an object, by its identity
+
+    def positions(self, path: Path) -> list[int]:
+        """Return the positions of the members that lead to `path`; a missing member counts as the last."""
+        positions, data = [], self._data
+        for part in path:
+            if isinstance(data, dict):
+                if id(data) not in self._names:
+                    self._names[id(data)] = {name: position for position, name in enumerate(data)}
+                positions.append(self._names[id(data)].get(part, len(data)))
+                data = data.get(part)
+            elif isinstance(data, list) and isinstance(part, int):
+                positions.append(part)
+                data = data[part] if part < len(data) else None
+        return positions
