@@ -18,6 +18,7 @@ _SECTION = re.compile(r"^ *Parameters\n *-+\n(.*?)\n\n *\w+\n *-+\n", re.MULTILI
 _PARAMETER = re.compile(r"^(\w[\w, ]*) : (.*)((?:\n +.*)*)", re.MULTILINE)
 _ARRAY = "array_like"
 _NAMED = re.compile(r"\w+=")
+_PACKED = ", or PackedMatrix"  # what no file can be
 
 
 def command(name: str) -> tuple[str, str, Callable[[argparse.ArgumentParser], None], Handler]:
@@ -63,36 +64,38 @@ def _add_options(name: str, parser: argparse.ArgumentParser) -> None:
             default=argparse.SUPPRESS,
             type=functools.partial(_value, is_array=_ARRAY in kind),
             metavar="FILE|VALUE" if _ARRAY in kind else "VALUE",
-            help=f"{kind}. {text}".replace("%", "%%"),
+            help=(f"{kind}. {text}" if text else kind).replace("%", "%%"),
         )
     batch.add_run_options(parser, "none")
     parser.epilog = _epilog(name, operation.required[1:])
 
 
 def _documented(function: Any) -> dict[str, tuple[str, str]]:
-    """Return type and first sentence of each parameter in a function's docstring."""
+    """Return type and first sentence of each parameter in a function's docstring, without what no file can be."""
     section = _SECTION.search((inspect.getdoc(function) or "") + "\n\nEnd\n---\n")
     return {
-        name: (kind, _first_sentence(" ".join(text.split())))
+        name: (kind.replace(_PACKED, ""), _first_sentence(" ".join(text.split())))
         for names, kind, text in _PARAMETER.findall(section[1] if section else "")
         for name in names.split(", ")
     }
 
 
 def _first_sentence(text: str) -> str:
-    return text.partition(". ")[0].rstrip(".").replace("`", "").replace("*", "")
+    sentences = [each for each in re.split(r"(?<=\.) ", text) if "`pack_b`" not in each]
+    return sentences[0].rstrip(".").replace("`", "").replace("*", "") if sentences else ""
 
 
 def _value(text: str, *, is_array: bool) -> tuple[str, Any]:
     """Return the member of jobs for an option, and its value: numbers, lists, true and null are JSON."""
     from dmlcpu.batch.files import SUFFIXES
+    from dmlcpu.batch.jobs.job import split_name
 
     try:
         return "attrs", json.loads(text)
     except ValueError:
         if not is_array:
             return "attrs", text
-    if Path(text.partition("::")[0]).suffix.lower() not in SUFFIXES:
+    if Path(split_name(text, Path())[0]).suffix.lower() not in SUFFIXES:
         raise argparse.ArgumentTypeError(f"{text!r}; allowed: a number, a list, or a file ({', '.join(SUFFIXES)})")
     return "inputs", text
 
@@ -113,7 +116,8 @@ def _main(name: str, args: argparse.Namespace) -> int:
     for given, path in zip(args.output, [output] if isinstance(output, str) else output.values(), strict=False):
         if len(args.files) > 1 and "{" not in path:
             folder = given.removesuffix(Path(path).suffix)
-            return complain(f"{len(args.files)} inputs need a folder: -o {folder}/", REFUSED)
+            found = f"-o is {given} for {len(args.files)} inputs"
+            return complain(f"{name}: {found}; allowed: a folder: {folder}/", REFUSED)
     members["output"] = output
     place = Place(name.replace("_", "-"), options=functools.partial(_option, name))
     return batch.run(Listing(place.where, Path(), [Entry(place, members)]), args)

@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from dmlcpu.cli.shared import DONE, FAILED, REFUSED, at_least, complain, environment_is_right, tell
@@ -104,10 +105,10 @@ def _query(args: argparse.Namespace) -> int:
 def _opened(path: str) -> Iterator[Any]:
     """Open a matrix in a file; refusals name the file."""
     from dmlcpu.batch.files import FileError, open_source
+    from dmlcpu.batch.jobs.job import split_name
 
-    file, separator, name = path.rpartition("::")
     try:
-        source = open_source(file, name) if separator else open_source(path)
+        source = open_source(*split_name(path, Path()))
     except FileError as error:
         raise FileError(f"{path}: {error.found}", error.allowed) from None
     with source:
@@ -119,12 +120,12 @@ def _opened(path: str) -> Iterator[Any]:
 def _read(path: str | None) -> Any:
     """Return an array of a file, or None without a file."""
     from dmlcpu.batch.files import FileError, open_source
+    from dmlcpu.batch.jobs.job import split_name
 
     if path is None:
         return None
-    file, separator, name = path.rpartition("::")
     try:
-        with open_source(file, name) if separator else open_source(path) as source:
+        with open_source(*split_name(path, Path())) as source:
             return source.read()
     except FileError as error:
         raise FileError(f"{path}: {error.found}", error.allowed) from None

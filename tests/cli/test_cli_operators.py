@@ -40,6 +40,7 @@ def test_help(run: Run, name: str) -> None:
     assert f"files of {first}: " in text
     assert "--out " not in text.replace("--output", "")
     assert "``" not in text
+    assert not re.search("pack", text, re.IGNORECASE)  # what no file can be
     assert all(len(line) <= 120 for line in out)
 
 
@@ -56,6 +57,28 @@ def test_files_to_a_folder(run: Run) -> None:
     assert run("top-k", "in/a.npy", "-o", "there", "--k", 2, "-q") == (0, [], [])
     assert Path("there/a.npz").exists()
     assert sorted(path.name for path in Path().iterdir()) == ["in", "k.npy", "out", "there"]  # no manifest
+
+
+@pytest.mark.usefixtures("folder")
+def test_inputs_that_would_have_the_same_output_are_named(run: Run) -> None:
+    Path("more").mkdir()
+    np.save("more/a.npy", np.zeros(3))
+    code, _, err = run("top-k", "in/a.npy", "in/b.npy", "more/a.npy", "-o", "out/", "--k", 2)
+    reason = (
+        "-o: 'out/a.npz' for 'in/a.npy' and for 'more/a.npy'; allowed: a text with {path} or {number}, which differ"
+    )
+    assert (code, err) == (2, ["dmlcpu: top-k: 1 fault", f"  top-k (out/a.npz): {reason}"])
+    assert run("top-k", "in/a.npy", "more/a.npy", "-o", "{number}/{stem}.npz", "--k", 2, "-q")[0] == 0
+    assert run("top-k", "in/a.npy", "more/a.npy", "-o", "out/{path}.npz", "--k", 2, "-q")[0] == 0
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_file_may_be_called_as_an_array_in_a_file(run: Run) -> None:
+    for name, source in {"a::b.npy": "in/a.npy", "k::.npy": "k.npy"}.items():
+        Path(name).write_bytes(Path(source).read_bytes())
+    assert run("top-k", "a::b.npy", "-o", "{name}.npz", "--k", "k::.npy", "-q") == (0, [], [])
+    with np.load("a::b.npy.npz") as found:
+        np.testing.assert_array_equal(found["values"], dmlcpu.top_k(np.load("in/a.npy"), np.load("k.npy")).values)
 
 
 @pytest.mark.usefixtures("folder")
@@ -139,11 +162,17 @@ OUTPUTS = "allowed: a file or a folder, or RESULT=FILE for some of values, indic
             "  top-k (out/no.npz): IN: 'in/no.npy', which does not exist; allowed: a file",
         ),
         (["in/a.npy", "-o", "valeus=a.npy", "--k", "2"], f"dmlcpu: top_k: -o is valeus=a.npy; {OUTPUTS}"),
-        (["in/a.npy", "in/b.npy", "-o", "one", "--k", "2"], "dmlcpu: 2 inputs need a folder: -o one/"),
-        (["in/a.npy", "in/b.npy", "-o", "one.npz", "--k", "2"], "dmlcpu: 2 inputs need a folder: -o one/"),
+        (
+            ["in/a.npy", "in/b.npy", "-o", "one", "--k", "2"],
+            "dmlcpu: top_k: -o is one for 2 inputs; allowed: a folder: one/",
+        ),
+        (
+            ["in/a.npy", "in/b.npy", "-o", "one.npz", "--k", "2"],
+            "dmlcpu: top_k: -o is one.npz for 2 inputs; allowed: a folder: one/",
+        ),
         (
             ["in/a.npy", "in/b.npy", "in/c.npy", "-o", "values=v/{stem}.npy", "-o", "indices=i.npy", "--k", "2"],
-            "dmlcpu: 3 inputs need a folder: -o indices=i/",
+            "dmlcpu: top_k: -o is indices=i.npy for 3 inputs; allowed: a folder: indices=i/",
         ),
     ],
 )
@@ -157,4 +186,4 @@ def test_usage(run: Run, folder: Path, argv: list[str], message: str) -> None:
 def test_results_do_not_go_to_standard_output(run: Run) -> None:
     code, _, err = run("top-k", "in/a.npy", "--k", 2, "-o", "-")
     assert code == 2
-    assert err[-1].startswith("  top-k (-): -o: '-'; allowed: a file with one of the suffixes")
+    assert err[-1].startswith("  top-k (-): -o: '-'; allowed: a file with one of the suffixes .npz, .safe")

@@ -82,11 +82,12 @@ class Checker:
             names = names or operation.results
             wanted += names
             suffix = os.path.splitext(path)[1].lower()
+            several = len(names) > 1
+            suffixes = ", ".join(each for each in SUFFIXES if not several or each not in ONE_ARRAY)
             if suffix not in SUFFIXES:
-                place.refuse("output", repr(path), f"a file with one of the suffixes {', '.join(SUFFIXES)}")
-            elif suffix in ONE_ARRAY and len(names) > 1:
-                several = ", ".join(each for each in SUFFIXES if each not in ONE_ARRAY)
-                allowed = f"a file for several arrays ({several}), or a file for each of {', '.join(names)}"
+                place.refuse("output", repr(path), f"a file with one of the suffixes {suffixes}")
+            elif several and suffix in ONE_ARRAY:
+                allowed = f"a file for several arrays ({suffixes}), or a file for each of {', '.join(names)}"
                 place.refuse("output", f"{path!r}, which holds one array", allowed)
             file = os.path.join(self.directory, path)
             reason = self._folder_fault(os.path.dirname(file)) or _target_fault(file)
@@ -198,14 +199,14 @@ def check_apart(pairs: Iterable[tuple[Place, Job | None]], directory: Path) -> l
     pairs = list(pairs)
     names = Names(directory)
     inputs = {names.of(path): place.where for place, job in pairs if job for path in files_of(job)}
-    ids: dict[str, str] = {}
+    ids: dict[str, tuple[Place, Job | None]] = {}
     folders = {names.of(path) for _, job in pairs if job for path in job.targets}
     for op in {job.op for _, job in pairs if job and is_model(job.op)}:
         with contextlib.suppress(OSError, DmlError, ImportError):  # which are noted when the job is checked
             files = operation_of(op, directory).files
             inputs |= {names.of(os.path.relpath(path, directory)): f"the model {op}" for path in files}
     around_inputs = {folder for file in inputs for folder in _around(file)}
-    targets: dict[str, str] = {}
+    targets: dict[str, tuple[Place, Job | None]] = {}
     apart = []
     for place, job in pairs:
         for path in job.targets if job else ():
@@ -213,18 +214,27 @@ def check_apart(pairs: Iterable[tuple[Place, Job | None]], directory: Path) -> l
             if file in inputs:
                 place.refuse("output", f"{path!r}, an input at {inputs[file]}", "a file that no job reads")
             if file in targets:
-                place.refuse("output", f"{path!r}, as at {targets[file]}", "a file of its own")
-            targets.setdefault(file, place.where)
+                place.refuse("output", *_twice(path, (place, job), targets[file], "a file of its own"))
+            targets.setdefault(file, (place, job))
             # A file in a zarr folder is a part of it: replacing the folder removes the file.
             if any(folder in inputs or folder in folders for folder in _around(file)):
                 place.refuse("output", f"{path!r}, within an input or an output", "a file outside of it")
             if file in around_inputs:
                 place.refuse("output", f"{path!r}, which an input is within", "a folder without inputs")
         if job and job.id in ids and not place.faults:
-            place.refuse("id", f"{job.id!r}, as at {ids[job.id]}", "an id of its own; by default it is the output")
+            allowed = "an id of its own; by default it is the output"
+            place.refuse("id", *_twice(job.id, (place, job), ids[job.id], allowed))
         apart.append((place, None if job and job.id in ids else job))
-        ids.setdefault(place.id, place.where)
+        ids.setdefault(place.id, (place, job))
     return apart
+
+
+def _twice(text: str, job: tuple[Place, Job | None], other: tuple[Place, Job | None], allowed: str) -> tuple[str, str]:
+    """Return what is wrong if two jobs have one output or id. Those of one line are told apart by their files."""
+    inputs = [each.inputs[""].path for _, each in (other, job) if each and "" in each.inputs]
+    if len(inputs) < 2 or job[0].where != other[0].where:
+        return f"{text!r}, as at {other[0].where}", allowed
+    return f"{text!r} for {inputs[0]!r} and for {inputs[1]!r}", "a text with {path} or {number}, which differ"
 
 
 def _around(file: str) -> Iterator[str]:

@@ -99,7 +99,7 @@ def jobs_of(listing: Listing) -> Iterator[tuple[Place, Job | None]]:
         elif "glob" in entry.members or "files" in entry.members:
             yield from _for_each_file(entry, listing.directory)
         else:
-            yield entry.place, _job(entry.place, entry.members)
+            yield entry.place, _job(entry.place, entry.members, listing.directory)
 
 
 def _for_each_file(entry: Entry, directory: Path) -> Iterator[tuple[Place, Job | None]]:
@@ -120,8 +120,9 @@ def _for_each_file(entry: Entry, directory: Path) -> Iterator[tuple[Place, Job |
     found = []
     for number, path in enumerate(paths):
         place = Place(entry.place.where, options=entry.place.options)
-        file = FileInput(path) if pattern is not None else FileInput(*_split(path))
-        found.append((path, place, _job(place, entry.members, _placeholders(path, file, base, number), file)))
+        file = FileInput(path) if pattern is not None else FileInput(*split_name(path, directory))
+        placeholders = _placeholders(path, file, base, number)
+        found.append((path, place, _job(place, entry.members, directory, placeholders, file)))
     made = {target for _, _, job in found if job for target in job.targets} if pattern is not None else set()
     yield from ((place, job) for path, place, job in found if _normal(path) not in made)  # outputs are no inputs
 
@@ -151,14 +152,18 @@ def _placeholders(path: str, file: FileInput, base: str, number: int) -> dict[st
     return {**names, "folder": folder, "number": str(number)}
 
 
-def _split(path: str) -> tuple[str, str | None]:
-    """Split FILE::NAME; without a name, it is None."""
+def split_name(path: str, directory: Path) -> tuple[str, str | None]:
+    """Split FILE::NAME; without a name, and of a file that is called so, the second is None."""
     file, separator, name = path.rpartition(_NAME)
-    return (file, name) if separator else (path, None)
+    return (file, name) if separator and not os.path.exists(os.path.join(directory, path)) else (path, None)
 
 
 def _job(
-    place: Place, members: dict[str, Any], placeholders: dict[str, str] | None = None, file: FileInput | None = None
+    place: Place,
+    members: dict[str, Any],
+    directory: Path,
+    placeholders: dict[str, str] | None = None,
+    file: FileInput | None = None,
 ) -> Job | None:
     """Return the job that members describe, or None with faults noted."""
     for name in ("op", "output"):
@@ -179,7 +184,7 @@ def _job(
     inputs, attrs = {}, dict(members["attrs"])
     for name, value in members["inputs"].items():
         if isinstance(value, str | dict):
-            inputs[name] = _file_input(place, f"inputs.{name}", value, fill)
+            inputs[name] = _file_input(place, f"inputs.{name}", value, directory, fill)
         else:
             attrs[name] = value
     for name, value in attrs.items():
@@ -216,9 +221,9 @@ def _normal(path: str) -> str:
     return str(Path(path))
 
 
-def _file_input(place: Place, field: str, value: Any, fill: Callable[[str, str], str]) -> FileInput:
+def _file_input(place: Place, field: str, value: Any, directory: Path, fill: Callable[[str, str], str]) -> FileInput:
     if isinstance(value, str):
-        return FileInput(*_split(fill(value, field)))
+        return FileInput(*split_name(fill(value, field), directory))
     for member, text in value.items():
         if member not in _FILE_MEMBERS:
             place.refuse(f"{field}.{member}", "unknown", ", ".join(_FILE_MEMBERS))

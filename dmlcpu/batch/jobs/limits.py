@@ -59,7 +59,9 @@ def _bytes(value: int | str) -> int:
 
 def size(nbytes: int) -> str:
     """Write a number of bytes for people."""
-    value, units = float(nbytes), ["bytes", "KB", "MB", "GB", "TB"]
-    while value >= 1000 and len(units) > 1:
+    value, units = float(nbytes), ["bytes", "KB", "MB", "GB", "TB", "PB", "EB"]
+    while value >= 999.5 and len(units) > 1:  # three digits would round it to 1e+03
         value, units = value / 1024, units[1:]
-    return f"{nbytes} bytes" if units[0] == "bytes" else f"{value:.3g} {units[0]}"
+    if units[0] == "bytes":
+        return f"{nbytes} bytes"
+    return f"{value:,.0f} {units[0]}" if value >= 999.5 else f"{value:.3g} {units[0]}"

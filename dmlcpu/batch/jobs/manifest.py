@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dmlcpu.batch.jobs.lines import Lines
+from dmlcpu.common.wording import shown
 
 try:
     import fcntl
@@ -64,8 +65,12 @@ class Manifest:
 
     def _read(self, content: bytes) -> None:
         header, *lines = content.splitlines() or [b""]
-        if content and _loaded(header) != _HEADER:
-            raise ManifestError(f"{self.path} is there and no manifest of dmlcpu; allowed: another file, by --manifest")
+        if content and (first := _loaded(header)) != _HEADER:
+            what = "there and no manifest of dmlcpu"
+            if isinstance(first, dict) and first.get("dmlcpu") == _HEADER["dmlcpu"]:
+                of_it = shown(first.get("version"))
+                what = f"a manifest of version {of_it}; this release has version {_HEADER['version']}"
+            raise ManifestError(f"{self.path} is {what}; allowed: another file, by --manifest")
         for line in lines:
             record = _loaded(line)
             if not isinstance(record, dict) or not isinstance(record.get("id"), str):  # torn, or not written by a run

@@ -118,7 +118,7 @@ def test_without_permission(folder: Path) -> None:
             "inputs.x: 'in/0000.npy': elements of float32",
         ),
         ({"inputs": {"x": {"path": "in/0000.npy", "dtype": "real"}}}, "inputs.x: 'in/0000.npy': the dtype 'real'"),
-        ({"output": "out"}, "output: 'out'; allowed: a file with one of the suffixes .npy, .npz, "),
+        ({"output": "out"}, "output: 'out'; allowed: a file with one of the suffixes .npz, "),
         ({"output": "out.npy"}, "output: 'out.npy', which holds one array; allowed: a file for several arrays (.npz, "),
         ({"output": {"value": "out.npy"}}, "output.value: unknown; allowed: values, indices"),
         ({"output": "one.npy/a.npz"}, "output: 'one.npy/a.npz': "),
@@ -237,6 +237,14 @@ def test_an_unforeseen_error_is_a_fault_of_its_job(folder: Path, monkeypatch: py
 def test_ids_are_told_apart(folder: Path) -> None:
     (found,) = faults(folder, best("0000"), best("0000", output="out/b.npz"))
     assert found == "id: '0000', as at jobs[0]; allowed: an id of its own; by default it is the output"
+
+
+def test_files_of_a_pattern_with_the_same_id_are_named(folder: Path) -> None:
+    save_inputs(folder, 2)
+    job = {"id": "one", "op": "top_k", "glob": "in/*.npy", "attrs": {"k": 1}, "output": "{stem}.npz"}
+    (found,) = faults(folder, job)
+    allowed = "a text with {path} or {number}, which differ"
+    assert found == f"id: 'one' for 'in/0000.npy' and for 'in/0001.npy'; allowed: {allowed}"
 
 
 def test_a_model_that_is_not_right(folder: Path) -> None:

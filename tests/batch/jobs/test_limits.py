@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from dmlcpu.batch.jobs.limits import Limits, limits_of
+from dmlcpu.batch.jobs.limits import Limits, limits_of, size
 from dmlcpu.errors import DmlError
 from dmlcpu.runtime import threads
 
@@ -70,3 +70,19 @@ def test_counts_that_are_too_small(name: str) -> None:
     given = {"workers": None, "threads": None, name: 0}
     with pytest.raises(DmlError, match=f"run_jobs: {name} is 0; allowed: at least 1"):
         limits_of(**given, max_memory=None)
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "text"),
+    [
+        (999, "999 bytes"),
+        (1000, "0.977 KB"),
+        (1023_000, "999 KB"),
+        (1023_700, "0.976 MB"),
+        (1 << 50, "1 PB"),
+        (1 << 54, "16 PB"),
+        (1 << 74, "16,384 EB"),
+    ],
+)
+def test_sizes_for_people(nbytes: int, text: str) -> None:
+    assert size(nbytes) == text

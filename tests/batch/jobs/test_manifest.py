@@ -122,13 +122,25 @@ def test_no_device_is_replaced_and_no_pipe_waited_for(tmp_path: Path, kind: str)
     assert [entry.name for entry in tmp_path.iterdir()] == ["manifest"]
 
 
+OTHER = "there and no manifest of dmlcpu"
+
+
 @pytest.mark.parametrize(
-    "content", ["notes\n", "{}\n", '{"op": "top_k"}\n', "\n", '{"dmlcpu": "manifest", "version": 2}\n', "\x93NUMPY\x01"]
+    ("content", "found"),
+    [
+        ("notes\n", OTHER),
+        ("{}\n", OTHER),
+        ('{"op": "top_k"}\n', OTHER),
+        ("\n", OTHER),
+        ("\x93NUMPY\x01", OTHER),
+        ('{"dmlcpu": "manifest", "version": 2}\n', "a manifest of version 2; this release has version 1"),
+        ('{"dmlcpu": "manifest"}\n', "a manifest of version null; this release has version 1"),
+    ],
 )
-def test_another_file_is_not_touched(tmp_path: Path, content: str) -> None:
+def test_another_file_is_not_touched(tmp_path: Path, content: str, found: str) -> None:
     path = tmp_path / "manifest"
     path.write_text(content)
-    with pytest.raises(ManifestError, match="is there and no manifest of dmlcpu; allowed: another file, by --manifest"):
+    with pytest.raises(ManifestError, match=f"is {found}; allowed: another file, by --manifest"):
         Manifest(path)
     assert path.read_text() == content
     assert [entry.name for entry in tmp_path.iterdir()] == ["manifest"]
