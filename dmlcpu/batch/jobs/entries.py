@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,8 +65,11 @@ def read_jobs(jobs: Jobs | Listing, directory: Path | None) -> Listing:
     path = Path(jobs)
     stream = is_stream(path)
     text = _decoded(path.read_bytes(), str(path))
-    pairs = _tables(path, text) if path.suffix.lower() == ".toml" else _lines(text, str(path), f"{path}:")
-    return Listing(str(path), directory or (Path() if stream else path.parent), _with_defaults(pairs))
+    is_toml = path.suffix.lower() == ".toml"
+    entries = _with_defaults(_tables(path, text) if is_toml else _lines(text, str(path), f"{path}:"))
+    if not entries and not stream:  # a program may have none to write into a pipe
+        _refuse_file(str(path), "no jobs", "[[job]], a table for each job" if is_toml else "an object in each line")
+    return Listing(str(path), directory or (Path() if stream else path.parent), entries)
 
 
 def _refuse_file(source: str, found: str, allowed: str) -> NoReturn:
@@ -128,8 +132,8 @@ def _parsed(text: str, before: str) -> Iterator[tuple[Place, Any]]:
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        counts = Counter(name for name, _ in pairs)
+        twice = next(name for name in counts if counts[name] > 1)
         raise ValueError(f"{twice!r} twice")
     return members
 

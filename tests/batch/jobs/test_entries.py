@@ -3,6 +3,7 @@ import json
 import os
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ def escaped(character: str) -> str:
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(entries=st.lists(ENTRIES, max_size=4), raw=st.booleans(), end=st.sampled_from(["\n", "\r\n"]))
+@given(entries=st.lists(ENTRIES, min_size=1, max_size=4), raw=st.booleans(), end=st.sampled_from(["\n", "\r\n"]))
 def test_both_formats_say_the_same(tmp_path: Path, entries: list[dict[str, Any]], raw: bool, end: str) -> None:
     lines = "".join(json.dumps(entry, ensure_ascii=not raw) + end for entry in entries)
     tables = "".join(
@@ -193,12 +194,6 @@ def test_toml_of_the_wrong_kind(tmp_path: Path, text: str, fault: str) -> None:
     assert found.endswith(f": {fault}")
 
 
-def test_no_jobs(tmp_path: Path) -> None:
-    for name in ("jobs.jsonl", "jobs.toml"):
-        assert members(read(tmp_path, "", name)) == []
-    assert members(read(tmp_path, '[defaults]\nop = "top_k"', "jobs.toml")) == []
-
-
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_jobs(tmp_path / "jobs.jsonl", None)
@@ -267,3 +262,23 @@ def test_programs_may_give_paths_and_scalars_of_numpy() -> None:
     }
     assert type(entry.members["attrs"]["k"]) is int
     assert not entry.place.faults
+
+
+@pytest.mark.parametrize("name", ["jobs.jsonl", "jobs.toml"])
+@pytest.mark.parametrize("has_defaults", [False, True])
+def test_a_file_without_jobs(tmp_path: Path, name: str, has_defaults: bool) -> None:
+    defaults = {"jobs.jsonl": '\n{"defaults": {"op": "top_k"}}\n', "jobs.toml": 'defaults = {op = "top_k"}\n'}
+    (tmp_path / name).write_text(defaults[name] if has_defaults else "\n")
+    allowed = {"jobs.jsonl": "an object in each line", "jobs.toml": "[[job]], a table for each job"}
+    with pytest.raises(JobsError) as error:
+        read_jobs(tmp_path / name, None)
+    assert [each.reason for each in error.value.faults] == [f"no jobs; allowed: {allowed[name]}"]
+
+
+def test_repeated_names_are_found_in_linear_time(tmp_path: Path) -> None:
+    """Quadratic time would be many seconds."""
+    attrs = ", ".join(f'"n{number}": 0' for number in (*range(30_000), 29_999))
+    start = time.process_time()
+    with pytest.raises(JobsError, match="'n29999' twice"):
+        read(tmp_path, f'{{"op": "top_k", "attrs": {{{attrs}}}}}\n')
+    assert time.process_time() - start < 1.5
