@@ -22,6 +22,7 @@ from pathlib import Path
 import jinja2
 import pytest
 from docs_blocks import DOCS, IN_TEXT, ROOT, blocks_of, expanded, name_of, pages, sessions_of
+from told import without_compiling
 
 import dmlcpu
 from dmlcpu.batch import files
@@ -183,7 +184,8 @@ def test_sessions_of_the_command_line(session):
                 printed.truncate(printed.seek(0))
                 main(shlex.split(command)[1:])
         shown = output.strip()
-        assert not shown or doctest.OutputChecker().check_output(output, printed.getvalue(), FLAGS), printed.getvalue()
+        found = without_compiling(printed.getvalue())
+        assert not shown or doctest.OutputChecker().check_output(output, found, FLAGS), found
 
 
 @pytest.fixture
@@ -215,7 +217,7 @@ def shell(tmp_path):
             started.append(process.pid)
             process.wait(timeout=120)
             printed.seek(0)
-            return printed.read().replace(port, PORT)
+            return without_compiling(printed.read()).replace(port, PORT)
 
     yield run
     for group in started:

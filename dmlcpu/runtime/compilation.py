@@ -49,3 +49,8 @@ def watch_compilations(begin: Callable[[], None]) -> Iterator[Compilations]:
     """Count what is compiled, and call begin() before the first of it; for a block that compiles on one thread."""
     with event.install_listener("numba:compile", Compilations(begin)) as compilations:
         yield compilations
+
+
+def before_compiling(begin: Callable[[], None]) -> None:
+    """Call begin() before the first of what this process compiles; for a process that compiles on one thread."""
+    event.register("numba:compile", Compilations(begin))

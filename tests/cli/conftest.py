@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from cli_calls import MODEL, Run
+from told import without_compiling
 
 from dmlcpu import cli
 from dmlcpu.runtime import isa, threads
@@ -24,7 +25,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
     def call(*argv: object) -> tuple[int, list[str], list[str]]:
         code = cli.main(list(map(str, argv)))
         captured = capsys.readouterr()
-        return code, captured.out.splitlines(), captured.err.splitlines()
+        return code, captured.out.splitlines(), without_compiling(captured.err).splitlines()
 
     return call
 

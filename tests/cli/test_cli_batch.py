@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cli_calls import Run, environment
+from told import without_compiling
 
 import dmlcpu
 
@@ -210,7 +211,10 @@ def test_standard_input(folder: Path) -> None:
         "/dev/stdout" if os.path.exists("/dev/stdout") else "log",
     ]
     done = subprocess.run(argv, input=lines, env=environment(), capture_output=True, text=True, check=False)
-    assert (done.returncode, without_time(done.stderr.splitlines())) == (0, ["dmlcpu: 3 done, in T s"])
+    assert (done.returncode, without_time(without_compiling(done.stderr).splitlines())) == (
+        0,
+        ["dmlcpu: 3 done, in T s"],
+    )
     if os.path.exists("/dev/stdout"):
         assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [f"out/{name}.npz" for name in "abc"]
     assert sorted(path.name for path in (folder / "out").iterdir()) == ["a.npz", "b.npz", "c.npz"]
@@ -248,7 +252,7 @@ def test_into_a_pipe_there_are_no_control_characters(options: list[str]) -> None
     done = subprocess.run(argv, env=environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert not CONTROL.search(done.stdout + done.stderr)
-    failed, summary = done.stderr.splitlines()
+    failed, summary = without_compiling(done.stderr).splitlines()
     assert failed.startswith("dmlcpu: failed: jobs.toml:2 (7): ")
     assert summary.startswith("dmlcpu: 62 done, 1 failed, in ")
     assert len(done.stdout.splitlines()) == 1
@@ -289,7 +293,7 @@ def on_a_terminal(*argv: str, **variables: str) -> tuple[int, str, str]:
         os.close(ours)
         code = process.wait(timeout=60)
         output.seek(0)
-        return code, output.read(), text.decode().replace("\r\n", "\n")
+        return code, output.read(), without_compiling(text.decode().replace("\r\n", "\n"))
 
 
 def screen(text: str) -> list[str]:

@@ -58,6 +58,9 @@ class Workers(AbstractContextManager["Workers"]):
         """Return how many chunks can run at the same time."""
         return self._count
 
+    def look(self) -> None:
+        """Look after the workers; called about ten times a second."""
+
     def stop(self) -> None:
         """Have the chunks return after the items at hand. Here only threads see this; processes go on for a second."""
         stop_chunks(self.run)
@@ -146,6 +149,7 @@ class _Dispatcher:
                 self._workers.stop()
             if not self._stopping:
                 self._hand_out()
+            self._workers.look()
             try:
                 future = self._ended.get(timeout=_TICK)
             except queue.Empty:

@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import BrokenExecutor
 from contextlib import redirect_stderr, redirect_stdout
 from multiprocessing import resource_tracker
@@ -25,6 +25,7 @@ from dmlcpu.common.extras import optional
 
 _STARTS = 3  # executors in a row whose workers die before they are ready
 _PATIENCE = 10.0  # seconds for a scheduler to answer
+_SILENCE = 30.0  # seconds without an answer, after which a scheduler counts as lost
 _CENSUS = 1.0  # seconds between looks at how many workers a cluster has
 
 # The environment of loky's processes. They import nothing from the current folder; a worker that holds large arrays is
@@ -39,9 +40,13 @@ class Processes(Workers):
     the ends of two pipes: the system closes them, too, when the coordinator dies.
     """
 
-    def __init__(self, count: int, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, count: int, environment: Mapping[str, str], compiling: Callable[[], None] = lambda: None
+    ) -> None:
         super().__init__(None, count)
         self._environment = {**_OF_LOKY, **environment}
+        self._compiling: Callable[[], None] | None = compiling  # called once, when a worker begins to compile
+        self._news, self._tell = multiprocessing.Pipe(duplex=False)
         self._going, self._until_stopped = multiprocessing.Pipe(duplex=False)
         self._alive, self._until_closed = multiprocessing.Pipe(duplex=False)
 
@@ -58,7 +63,8 @@ class Processes(Workers):
             if self.executor is not None:
                 self.executor.shutdown(kill_workers=True)
         finally:
-            for pipe in (self._until_stopped, self._until_closed, self._going, self._alive):
+            pipes = (self._until_stopped, self._until_closed, self._going, self._alive, self._news, self._tell)
+            for pipe in pipes:
                 pipe.close()
 
     def _start(self) -> None:
@@ -70,7 +76,7 @@ class Processes(Workers):
                 self._count,
                 env=self._environment,
                 initializer=_begin_worker,
-                initargs=(self.run, self._going, self._alive),
+                initargs=(self.run, self._going, self._alive, self._tell),
             )
             # Workers inherit that signals are held back: Ctrl+C reaches all, and this process decides what follows.
             # loky flushes the streams, which need not be there.
@@ -84,6 +90,12 @@ class Processes(Workers):
                 reason = death_of(error)
                 self.executor.shutdown(kill_workers=True)
         raise WorkerError(f"workers do not start: {reason}")
+
+    def look(self) -> None:
+        """Tell if a worker compiles."""
+        if self._compiling and self._news.poll():
+            self._compiling()
+            self._compiling = None
 
     def stop(self) -> None:
         """Have the chunks return after the items at hand."""
@@ -132,8 +144,10 @@ def _start_trackers() -> None:
             os.environ.pop(name) if value is None else os.environ.update({name: value})
 
 
-def _begin_worker(run: str, going: Connection, alive: Connection) -> None:
+def _begin_worker(run: str, going: Connection, alive: Connection, tell: Connection) -> None:
     """Begin a process of loky's: leave standard input and output to the coordinator, and watch it."""
+    from dmlcpu.runtime.compilation import before_compiling
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it cannot be held back
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
@@ -146,7 +160,12 @@ def _begin_worker(run: str, going: Connection, alive: Connection) -> None:
         alive.poll(None)
         os._exit(1)  # no process is left that could record an outcome
 
+    def say() -> None:
+        with contextlib.suppress(OSError):  # of a coordinator that is gone
+            tell.send_bytes(b"compiling")
+
     threading.Thread(target=watch, name="dmlcpu-watch", daemon=True).start()
+    before_compiling(say)
 
 
 class Cluster(Workers):
@@ -186,7 +205,8 @@ class Cluster(Workers):
         now = time.monotonic()
         if now - self._counted > _CENSUS:
             with _scheduler_there():
-                self._threads, self._counted = sum(self._client.nthreads().values()), now
+                threads = self._client.nthreads(callback_timeout=_SILENCE)
+                self._threads, self._counted = sum(threads.values()), now
         return self._threads
 
     def stop(self) -> None:
@@ -222,6 +242,8 @@ def _scheduler_there() -> Iterator[None]:
     """Say in plain words that the scheduler does not answer."""
     try:
         yield
+    except TimeoutError:
+        raise WorkerError(f"the cluster's scheduler has not answered for {_SILENCE:.0f} seconds") from None
     except OSError as error:
         raise WorkerError(f"the cluster's scheduler is gone: {error}") from None
 

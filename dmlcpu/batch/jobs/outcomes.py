@@ -94,6 +94,13 @@ class Run(contextlib.AbstractContextManager["Run"]):
         self._remove_strays()  # left by workers that died: the next run looks only at jobs that are not done
         self._check_records()
 
+    def so_far(self) -> str:
+        """Say what is done when a run ends early, and how to go on."""
+        done = f"{self._prepared.done_before + self.done} of {self._prepared.jobs} jobs are done"
+        if self._manifest is None:
+            return f"{done}; without a manifest the same run again runs all"
+        return f"{done}, as {self._manifest.path} records; the same run again does the others"
+
     def _remove_strays(self) -> None:
         """Remove temporary files that a killed run, or worker, has left."""
         directory, jobs = self._prepared.directory, [task.job for task in self._prepared.todo if task.job]

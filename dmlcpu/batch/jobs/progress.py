@@ -11,6 +11,8 @@ from dmlcpu.common.extras import extra
 
 T = TypeVar("T")
 
+COMPILING = "compiling kernels that the cache does not have, which may take a minute"
+
 
 class Progress:
     """tqdm's bar on a terminal, with jobs, bytes, bytes a second, the time left and failures; elsewhere lines only."""
@@ -30,6 +32,10 @@ class Progress:
             print(f"dmlcpu: {line}", file=self._stream, flush=True)
         else:
             self._tqdm.write(f"dmlcpu: {line}", file=self._stream)
+
+    def compiling(self) -> None:
+        """Say that kernels are compiled."""
+        self.say(COMPILING)
 
     def checking(self, jobs: Iterable[T], count: int) -> Iterator[T]:
         """Return jobs that are checked while they are taken, under a bar if that takes long."""

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dmlcpu.batch.jobs import executors
-from dmlcpu.batch.jobs.dispatch import Lost, Workers, dispatch
+from dmlcpu.batch.jobs.dispatch import Lost, WorkerError, Workers, dispatch
 from dmlcpu.batch.jobs.entries import Jobs, PathLike
 from dmlcpu.batch.jobs.faults import JobsError
 from dmlcpu.batch.jobs.job import Task
 from dmlcpu.batch.jobs.limits import Limits, at_least, limits_of
-from dmlcpu.batch.jobs.open_inputs import Tell
 from dmlcpu.batch.jobs.outcomes import Failure, Run
 from dmlcpu.batch.jobs.prepare import prepare
 from dmlcpu.batch.jobs.progress import Progress
@@ -213,9 +212,12 @@ def run_jobs(
             raise DmlError("run_jobs", "log", repr(os.fspath(log)), "a file that is not one of the jobs'")
         if prepared.done_before:
             told.say(f"resuming: {prepared.done_before} of {prepared.jobs} done, {len(prepared.todo)} to do")
-        outcomes = functools.partial(_outcomes, limits, scheduler, executor, retries, told.read)
+        outcomes = functools.partial(_outcomes, limits, scheduler, executor, retries, told)
         with Run(prepared, None if log is None else Path(log), told, max_failures) as run:
-            run.execute(outcomes)
+            try:
+                run.execute(outcomes)
+            except WorkerError as error:
+                raise WorkerError(f"{error}\n  {run.so_far()}") from error
     finally:
         if prepared.manifest:
             prepared.manifest.close()
@@ -228,7 +230,7 @@ def _outcomes(
     scheduler: str | None,
     executor: Executor | None,
     retries: int,
-    tell: Tell,
+    told: Progress,
     tasks: list[Task],
     directory: Path,
     *,
@@ -244,11 +246,14 @@ def _outcomes(
     elif scheduler:
         workers = executors.Cluster(scheduler, min(limits.workers, len(tasks)))
     elif limits.workers == 1:
-        yield from enumerate(itertools.chain.from_iterable(work(tasks, stopping, tell)))
+        from dmlcpu.runtime.compilation import watch_compilations
+
+        with watch_compilations(told.compiling):
+            yield from enumerate(itertools.chain.from_iterable(work(tasks, stopping, told.read)))
         return
     else:
         # NumPy's and SciPy's libraries would start a thread for each core in each worker, which would only wait.
         threads = {"DMLCPU_NUM_THREADS": str(limits.threads), "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-        workers = executors.Processes(min(limits.workers, len(tasks)), threads)
+        workers = executors.Processes(min(limits.workers, len(tasks)), threads, told.compiling)
     with workers:
         yield from dispatch(work, tasks, workers, retries=retries, stopping=stopping)

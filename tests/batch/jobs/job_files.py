@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from told import without_compiling
 
 import dmlcpu
 from dmlcpu.batch.jobs.manifest import Manifest
@@ -93,7 +94,9 @@ def environment(**more: str) -> dict[str, str]:
 def command(*argv: object, **options: Any) -> "subprocess.CompletedProcess[str]":
     """Run the command line in a process of its own."""
     settings: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 300, "env": environment()}
-    return subprocess.run([sys.executable, "-m", "dmlcpu", *map(str, argv)], check=False, **settings | options)
+    done = subprocess.run([sys.executable, "-m", "dmlcpu", *map(str, argv)], check=False, **settings | options)
+    done.stderr = without_compiling(done.stderr)
+    return done
 
 
 def start(*argv: object, **options: Any) -> "subprocess.Popen[str]":

@@ -74,6 +74,13 @@ def pausing(seconds, items, stopping):
         yield [(item, os.getpid())]
 
 
+def compiling(items, stopping):
+    import numba
+
+    for item in items:
+        yield [numba.njit(lambda number: number)(item)]
+
+
 class NoLoading:
     """Can be pickled, but not loaded."""
 

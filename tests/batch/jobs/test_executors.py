@@ -178,6 +178,13 @@ def test_a_script_needs_no_guard(tmp_path):
     assert process.stdout == "the script runs\n[(0, '0'), (1, '1'), (2, '2')] input\n"
 
 
+def test_it_is_told_once_when_workers_compile():
+    told = []
+    workers = Processes(2, {}, lambda: told.append("compiling"))
+    assert sorted(dict(served(workers, serving.compiling, range(6))).values()) == [*range(6)]
+    assert told == ["compiling"]
+
+
 def test_no_loky_is_told_before_anything_runs(monkeypatch):
     monkeypatch.setitem(sys.modules, "loky", None)
     with pytest.raises(MissingExtraError, match=r"need the package loky: pip install 'dmlcpu\[cli\]'"):
@@ -204,8 +211,13 @@ def test_no_scheduler_is_an_error():
 
 
 @POSIX
-def test_a_scheduler_that_is_gone_is_an_error(tmp_path):
+@pytest.mark.parametrize(
+    ("number", "fault"), [("SIGKILL", "scheduler is gone"), ("SIGSTOP", "scheduler has not answered for 1 seconds")]
+)
+def test_a_scheduler_that_is_gone_or_silent_is_an_error(monkeypatch, number, fault):
     pytest.importorskip("distributed")
+    monkeypatch.setattr(executors, "_SILENCE", 1.0)
+    monkeypatch.setattr(executors, "_PATIENCE", 2.0)
     with subprocess.Popen(
         [
             sys.executable,
@@ -221,9 +233,14 @@ def test_a_scheduler_that_is_gone_is_an_error(tmp_path):
         text=True,
     ) as scheduler:
         address = next(line for line in scheduler.stderr if "Scheduler at:" in line).rpartition(" ")[2].strip()
-        run = served(Cluster(address, 2), serving.doubled, range(3), stopping=lambda: scheduler.kill() or False)
-        with pytest.raises(WorkerError, match="scheduler is gone"):
-            list(run)
+
+        def stopping():
+            scheduler.send_signal(getattr(signal, number))
+            return False
+
+        with pytest.raises(WorkerError, match=fault):
+            list(served(Cluster(address, 2), serving.doubled, range(3), stopping=stopping))
+        scheduler.kill()
 
 
 def test_no_distributed_is_told_before_anything_runs(monkeypatch):

@@ -1,15 +1,18 @@
 """Runs as a whole: what is told of them, and what is written."""
 
 import errno
+import itertools
 import json
 import os
 import signal
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 from job_files import (
@@ -28,7 +31,9 @@ from job_files import (
 )
 
 import dmlcpu
-from dmlcpu.batch import JobsError, ManifestError, run_jobs
+from dmlcpu.batch import JobsError, ManifestError, WorkerError, run_jobs
+from dmlcpu.batch.jobs.progress import COMPILING
+from dmlcpu.batch.jobs.step import Step
 from dmlcpu.errors import DmlError
 from dmlcpu.runtime import threads
 
@@ -192,9 +197,47 @@ def test_refused_jobs_are_failures(tmp_path: Path) -> None:
 
 
 def test_no_jobs(tmp_path: Path) -> None:
-    jobs = save_jobs(tmp_path, [])
-    result = run_jobs(jobs)
+    result = run_jobs([], directory=tmp_path)
     assert (result.jobs, result.exit_code, result.failures) == (0, 0, [])
+
+
+def test_it_is_told_when_kernels_are_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def compute(step: Step, stopping: Callable[[], bool]) -> None:
+        numba.njit(lambda number: number)(1)
+        real(step, stopping)
+
+    save_inputs(tmp_path, 2)
+    real = Step.compute
+    dmlcpu.top_k(np.load(tmp_path / "in" / "0000.npy"), 3)
+    run_jobs(each_best(2), directory=tmp_path, progress=True)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(Step, "compute", compute)
+    run_jobs(each_best(2), directory=tmp_path, progress=True)
+    assert capsys.readouterr().err == f"dmlcpu: {COMPILING}\n"
+
+
+@pytest.mark.parametrize("manifest", [False, True])
+def test_it_is_told_what_is_done_when_workers_are_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, manifest: bool
+) -> None:
+    from dmlcpu.batch.jobs import run as run_module
+
+    def losing(*args: Any, **more: Any) -> Any:
+        yield from itertools.islice(real(*args, **more), 2)
+        raise WorkerError("the cluster's scheduler is gone")
+
+    save_inputs(tmp_path, 3)
+    real = run_module._outcomes
+    monkeypatch.setattr(run_module, "_outcomes", losing)
+    jobs = save_jobs(tmp_path, each_best(3))
+    with pytest.raises(WorkerError) as error:
+        run_jobs(jobs if manifest else each_best(3), directory=tmp_path)
+    how = f"as {jobs}.manifest.jsonl records; the same run again does the others"
+    how = how if manifest else "without a manifest the same run again runs all"
+    sign = "," if manifest else ";"
+    assert str(error.value) == f"the cluster's scheduler is gone\n  2 of 3 jobs are done{sign} {how}"
 
 
 def test_jobs_of_a_program_are_not_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
