@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dmlcpu.batch.jobs.manifest import ManifestError as ManifestError
     from dmlcpu.batch.jobs.outcomes import Failure as Failure
     from dmlcpu.batch.jobs.run import BatchResult as BatchResult, run_jobs as run_jobs
+    from dmlcpu.batch.jobs.status import JobsStatus as JobsStatus, jobs_status as jobs_status
     from dmlcpu.common.faults import Fault as Fault
     from dmlcpu.models import (
         Model as Model,
@@ -32,6 +33,7 @@ _HOMES = {
     "batch.jobs.manifest": ("ManifestError",),
     "batch.jobs.outcomes": ("Failure",),
     "batch.jobs.run": ("BatchResult", "run_jobs"),
+    "batch.jobs.status": ("JobsStatus", "jobs_status"),
     "common.faults": ("Fault",),
     "models": ("Model", "ModelError", "RunError", "Timing", "load_model", "run_model"),
 }

@@ -1,4 +1,4 @@
-"""The command line: ``dmlcpu run | batch | warmup | info``, and a command for each operator."""
+"""The command line: ``dmlcpu run | batch | status | search | warmup | info``, and a command for each operator."""
 
 import contextlib
 import logging

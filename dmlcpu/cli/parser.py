@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dmlcpu import __version__
-from dmlcpu.cli import batch, info, operators, run, search, warmup
+from dmlcpu.cli import batch, info, operators, run, search, status, warmup
 from dmlcpu.cli.shared import Handler
 from dmlcpu.operators.table import OPERATORS
 
@@ -14,6 +14,7 @@ _EPILOG = """\
 examples:
   dmlcpu top-k scores/*.npy -o best/ --k 10    an operator over many files
   dmlcpu batch jobs.toml                       all jobs of a file, to go on later where it ended
+  dmlcpu status jobs.toml                      what is done, what has failed, and why
   dmlcpu run model.json                        run a DxDispatch model
   dmlcpu search build vectors.npy -o c.index   build an index of int8 vectors, to search with `search query`
   dmlcpu run model.json -i 100 -v 1            time each dispatch 100 times
@@ -85,6 +86,7 @@ def _make() -> tuple[argparse.ArgumentParser, dict[str, _Parser]]:
 
     add("run", run.SUMMARY, run.add_options, run.main, run.EPILOG)
     add("batch", batch.SUMMARY, batch.add_options, batch.main, batch.EPILOG)
+    add("status", status.SUMMARY, status.add_options, status.main, status.EPILOG)
     for name in OPERATORS:
         add(*operators.command(name))
     add("search", search.SUMMARY, search.add_options, search.main, search.EPILOG)

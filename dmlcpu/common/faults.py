@@ -9,7 +9,7 @@ from dmlcpu.errors import DmlError
 
 SHOWN = 20  # lines of faults in a message
 _KINDS = 10  # of the faults that are not shown
-_OF_ONE_PLACE = re.compile(r"'[^']*'|\"[^\"]*\"|\[\d+\]")  # names and positions: alike faults differ in them
+_OF_ONE_PLACE = re.compile(r"'[^']*'|\"[^\"]*\"|\[\d+\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +68,16 @@ class FaultsError(DmlError):
         return [(str(fault), [fault]) for fault in self.faults]
 
 
+def alike(reason: str) -> str:
+    """Return the text that alike faults share: without names in quotes and positions."""
+    return _OF_ONE_PLACE.sub(lambda found: f"{found[0][0]}...{found[0][-1]}", reason)
+
+
 def counted(reasons: Sequence[str]) -> list[str]:
-    """Return lines that count faults which are not shown, by their text; names in quotes and positions may differ."""
+    """Return lines that count faults which are not shown, by the text that alike ones share."""
     if not reasons:
         return []
-    kinds = Counter(_OF_ONE_PLACE.sub(lambda found: f"{found[0][0]}...{found[0][-1]}", text) for text in reasons)
-    common = kinds.most_common(_KINDS)
+    common = Counter(map(alike, reasons)).most_common(_KINDS)
     others = len(reasons) - sum(count for _, count in common)
     lines = [f"  {count} of: {kind}" for kind, count in common]
     return [f"{len(reasons)} more:", *lines, *([f"  {others} of other kinds"] if others else [])]

@@ -74,7 +74,7 @@ def prepare(
     listing = read_jobs(jobs, None if directory is None else Path(directory))
     pairs = check_apart(jobs_of(listing), listing.directory)
     named = [job for _, job in pairs if job]
-    path = _manifest_beside(jobs) if manifest is None else Path(manifest)
+    path = manifest_beside(jobs) if manifest is None else Path(manifest)
     if path and _is_of(path, named, listing.directory):
         raise DmlError("run_jobs", "manifest", repr(os.fspath(path)), "a file that is not one of the jobs'")
     recorded = Manifest(path, lock=lock) if path else None
@@ -87,7 +87,7 @@ def prepare(
                 task = None
                 if job and not place.faults:
                     record = records.get(job.id)
-                    if record and not force and _is_done(record, job, listing.directory, content_hash):
+                    if record and not force and is_done(record, job, listing.directory, content_hash):
                         done_before += 1
                         continue
                     if retry_failed and (record is None or record.get("outcome") != FAILED):
@@ -102,14 +102,14 @@ def prepare(
     return Prepared(listing.source, listing.directory, todo, named, done_before, left_out, recorded)
 
 
-def _manifest_beside(jobs: Jobs) -> Path | None:
+def manifest_beside(jobs: Jobs) -> Path | None:
     """Return where the manifest of a file of jobs is by default; None: other jobs have none."""
     if not isinstance(jobs, str | os.PathLike) or is_stream(jobs):
         return None
     return Path(f"{os.fspath(jobs)}.manifest.jsonl")
 
 
-def _is_done(record: Record, job: Job, directory: Path, content_hash: bool) -> bool:
+def is_done(record: Record, job: Job, directory: Path, content_hash: bool) -> bool:
     """Return whether a record is of this very job, and its files are what they were."""
     if record.get("outcome") != DONE or record.get("version") != version_of(job.op):
         return False

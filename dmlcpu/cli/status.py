@@ -1,0 +1,54 @@
+"""``dmlcpu status``: what is recorded of the jobs of a file."""
+
+import argparse
+import json
+import sys
+
+from dmlcpu.cli.shared import DONE, FAILED, REFUSED, complain
+
+SUMMARY = "show which jobs of a file are done, have failed, are stale or were never run"
+EPILOG = """\
+JOBS is a file as for `dmlcpu batch`. A stale job was done, and would run again: something of it has changed. Nothing is
+run, and a run may be under way.
+
+examples:
+  dmlcpu status jobs.toml
+  dmlcpu status jobs.toml --json
+
+Exit codes: 0 all done, 1 some are not, 2 usage or a file that is not right."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("jobs_file", metavar="JOBS", help="a .toml file, or any other file of JSON Lines")
+    parser.add_argument("--directory", metavar="DIR", help="what paths are relative to (default: the folder of JOBS)")
+    where = "where outcomes are recorded (default: JOBS.manifest.jsonl)"
+    parser.add_argument("--manifest", metavar="FILE", help=where)
+    parser.add_argument(
+        "--hash", action="store_true", help="tell changed inputs by their content, not by size and time"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, with the ids of all jobs that have failed")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run the command."""
+    from dmlcpu.batch import JobsError, ManifestError, jobs_status
+    from dmlcpu.errors import DmlError
+
+    try:
+        status = jobs_status(args.jobs_file, directory=args.directory, manifest=args.manifest, content_hash=args.hash)
+    except (JobsError, ManifestError) as error:
+        return complain(str(error), REFUSED)
+    except DmlError as error:
+        return complain(f"--{error.field} is {error.found}; allowed: {error.allowed}", REFUSED)
+    except OSError as error:
+        return complain(f"{error.filename or args.jobs_file}: {error.strerror or error}", REFUSED)
+    if args.json:
+        shown = {name: getattr(status, name) for name in status.__slots__}
+        shown["slowest"] = [{"id": id_, "seconds": seconds} for id_, seconds in status.slowest]
+        shown["errors"] = [{"error": error, "count": len(ids), "ids": ids} for error, ids in status.errors.items()]
+        print(json.dumps(shown))
+    else:  # names of files need not be text that can be printed
+        encoding = sys.stdout.encoding if sys.stdout else "utf-8"
+        print(str(status).encode(encoding, "backslashreplace").decode(encoding))
+    return DONE if status.done == status.jobs else FAILED

@@ -1,0 +1,68 @@
+"""What is recorded of jobs, without running them."""
+
+from pathlib import Path
+
+import pytest
+from job_files import best, contents, each_best, forget, save_inputs, save_jobs
+
+from dmlcpu.batch import JobsError, jobs_status, run_jobs
+from dmlcpu.batch.jobs.manifest import Manifest
+from dmlcpu.errors import DmlError
+
+
+def test_done_failed_stale_and_never_run(tmp_path: Path) -> None:
+    save_inputs(tmp_path, 6)
+    missing = [best(f"no{number}") for number in range(3)]
+    jobs = save_jobs(tmp_path, [*each_best(6), *missing, best("bad", k=99, inputs={"x": "in/0000.npy"})])
+    assert str(jobs_status(jobs)) == "10 jobs: 10 never run"
+    run_jobs(jobs, keep_going=True)
+    (tmp_path / "in" / "0001.npy").touch()
+    (tmp_path / "out" / "0002.npz").unlink()
+    forget(jobs, "0003")
+    with jobs.open("a") as file:
+        file.write('{"op": 1}\n')
+    before = contents(tmp_path)
+    status = jobs_status(jobs)
+    assert contents(tmp_path) == before
+    counts = (status.jobs, status.done, status.failed, status.stale, status.never_run, status.not_right)
+    assert counts == (11, 3, 4, 2, 1, 1)
+    assert status.errors == {
+        "inputs.x: '...', which does not exist; allowed: a file": ["no0", "no1", "no2"],
+        "attrs.k: 99; allowed: 0 to 16 (the elements along axis 1)": ["bad"],
+    }
+    assert len(status.slowest) == 5
+    seconds = [took for _, took in status.slowest]
+    assert seconds == sorted(seconds, reverse=True)
+    lines = str(status).splitlines()
+    assert lines[:2] == ["11 jobs: 3 done, 4 failed, 2 stale, 1 never run, 1 not right", "slowest:"]
+    assert lines[7:9] == ["errors:", "  3 of: inputs.x: '...', which does not exist; allowed: a file (no0, no1, no2)"]
+
+
+def test_a_run_may_be_under_way(tmp_path: Path) -> None:
+    save_inputs(tmp_path, 2)
+    jobs = save_jobs(tmp_path, each_best(2))
+    run_jobs(jobs)
+    manifest = Manifest(Path(f"{jobs}.manifest.jsonl"))
+    assert jobs_status(jobs).done == 2
+    manifest.begin({"0000"})
+    assert (jobs_status(jobs).done, jobs_status(jobs).never_run) == (1, 1)
+    manifest.close()
+
+
+def test_a_file_that_was_only_touched(tmp_path: Path) -> None:
+    save_inputs(tmp_path, 1)
+    jobs = save_jobs(tmp_path, each_best(1))
+    run_jobs(jobs, content_hash=True)
+    (tmp_path / "in" / "0000.npy").touch()
+    assert (jobs_status(jobs).stale, jobs_status(jobs, content_hash=True).done) == (1, 1)
+
+
+def test_jobs_without_a_manifest(tmp_path: Path) -> None:
+    save_inputs(tmp_path, 1)
+    with pytest.raises(DmlError, match="jobs_status: manifest is missing; allowed: a file"):
+        jobs_status(each_best(1), directory=tmp_path)
+    kept = tmp_path / "kept"
+    assert jobs_status(each_best(1), directory=tmp_path, manifest=kept).never_run == 1
+    assert not kept.exists()
+    with pytest.raises(JobsError):
+        jobs_status(save_jobs(tmp_path, []))
