@@ -56,8 +56,13 @@ def add_run_options(parser: argparse.ArgumentParser, manifest: str) -> None:
     how.add_argument("--max-memory", metavar="SIZE", help=memory)
     scheduler = "run on a Dask cluster: 'local', with N workers, or a scheduler's address"
     how.add_argument("--scheduler", metavar="ADDRESS", help=scheduler)
-    retries = "tries of a job after the first, if its worker is lost (default: 2)"
+    retries = (
+        "tries of a job after the first, if its worker is lost, or a file cannot be read or written for a reason that "
+        "may pass (default: 2)"
+    )
     how.add_argument("--retries", type=at_least(0), default=2, metavar="N", help=retries)
+    timeout = "seconds that a job may take, each in a worker process; one that takes longer has failed"
+    how.add_argument("--timeout", type=float, metavar="S", help=timeout)
 
     told = parser.add_argument_group("what is told")
     told.add_argument("--json", action="store_true", help="print a summary, or the plan, as JSON on standard output")
@@ -96,6 +101,7 @@ def run(jobs: Any, args: argparse.Namespace, directory: str | None = None) -> in
             **common,
             log=args.log,
             retries=args.retries,
+            timeout=args.timeout,
             keep_going=args.keep_going,
             max_failures=1 if args.fail_fast else args.max_failures,
             progress=not args.quiet,

@@ -43,6 +43,10 @@ class Compilations(event.Listener):  # type: ignore[misc]
             self.count += 1
             self.seconds += time.perf_counter() - self._started
 
+    def total(self) -> float:
+        """Return the seconds until now, also of what is being compiled."""
+        return self.seconds + (time.perf_counter() - self._started if self._depth else 0.0)
+
 
 @contextlib.contextmanager
 def watch_compilations(begin: Callable[[], None]) -> Iterator[Compilations]:
@@ -51,6 +55,8 @@ def watch_compilations(begin: Callable[[], None]) -> Iterator[Compilations]:
         yield compilations
 
 
-def before_compiling(begin: Callable[[], None]) -> None:
-    """Call begin() before the first of what this process compiles; for a process that compiles on one thread."""
-    event.register("numba:compile", Compilations(begin))
+def watch_process(begin: Callable[[], None]) -> Compilations:
+    """Count what this process compiles from now on, as `watch_compilations` does."""
+    compilations = Compilations(begin)
+    event.register("numba:compile", compilations)
+    return compilations

@@ -1,5 +1,6 @@
 """Items handed in chunks to the workers of an executor; an item is blamed for a worker's death only if it was alone."""
 
+import contextlib
 import math
 import pickle
 import queue
@@ -12,6 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Future
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, TypeVar
+
+from dmlcpu.batch.jobs.deadline import at_most
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -32,9 +35,10 @@ _settled = threading.Event()
 
 
 class Lost(NamedTuple):
-    """The result of an item that killed its workers."""
+    """The result of an item that killed its workers, or was late."""
 
     reason: str
+    seconds: float = 0.0
 
 
 class WorkerError(RuntimeError):
@@ -61,6 +65,10 @@ class Workers(AbstractContextManager["Workers"]):
     def look(self) -> None:
         """Look after the workers; called about ten times a second."""
 
+    def late(self) -> set[int]:
+        """Return the items that have taken too long since the last call; their workers have ended."""
+        return set()
+
     def stop(self) -> None:
         """Have the chunks return after the items at hand. Here only threads see this; processes go on for a second."""
         stop_chunks(self.run)
@@ -78,8 +86,8 @@ class _Done(NamedTuple):
     fault: str | None  # the traceback if `serve` raised
 
 
-def _serve_chunk(run: str, pickled: bytes, settling: float) -> _Done:
-    """Serve items in a worker."""
+def _serve_chunk(run: str, pickled: bytes, settling: float, limit: tuple[float, int] | None) -> _Done:
+    """Serve items in a worker; limit: the seconds that it may take, and the item that is late then."""
     if settling and not _settled.is_set():
         time.sleep(settling)
     _settled.set()
@@ -91,8 +99,9 @@ def _serve_chunk(run: str, pickled: bytes, settling: float) -> _Done:
 
     try:
         serve, items = pickle.loads(pickled)
-        for some in serve(iter(items), stopping):
-            results.extend(some)
+        with at_most(*limit) if limit else contextlib.nullcontext():
+            for some in serve(iter(items), stopping):
+                results.extend(some)
         return _Done(pickle.dumps(results), time.monotonic() - start, None)
     except Exception:
         return _Done(b"", 0.0, traceback.format_exc())
@@ -104,7 +113,13 @@ def stop_chunks(run: str) -> None:
 
 
 def dispatch(
-    serve: Serve[T, R], items: Sequence[T], workers: Workers, *, retries: int, stopping: Callable[[], bool]
+    serve: Serve[T, R],
+    items: Sequence[T],
+    workers: Workers,
+    *,
+    retries: int,
+    stopping: Callable[[], bool],
+    timeout: float | None = None,
 ) -> Iterator[tuple[int, R | Lost]]:
     """Hand items to workers in chunks; yield the position and the result of each item as they come.
 
@@ -115,23 +130,34 @@ def dispatch(
     If its worker dies again, each of its items is tried alone, up to `retries` times. Only an item that was alone is
     given up.
 
+    An item that takes longer than `timeout` seconds is given up, and the worker ends. It is not tried again; what other
+    workers had in hand is. Each item is a chunk of its own then. Only `Processes` can do that.
+
     `stopping` is called about ten times a second. Once it returns True, workers finish the items at hand, and the other
     items get no result.
     """
-    yield from _Dispatcher(serve, items, workers, retries, stopping).results()
+    yield from _Dispatcher(serve, items, workers, retries, stopping, timeout).results()
 
 
 class _Dispatcher:
     """The chunks of one run."""
 
     def __init__(
-        self, serve: Serve[Any, Any], items: Sequence[Any], workers: Workers, retries: int, stopping: Callable[[], bool]
+        self,
+        serve: Serve[Any, Any],
+        items: Sequence[Any],
+        workers: Workers,
+        retries: int,
+        stopping: Callable[[], bool],
+        timeout: float | None,
     ) -> None:
         self._serve = serve
         self._items = items
         self._workers = workers
         self._retries = retries
         self._asked_to_stop = stopping
+        self._timeout = timeout
+        self._late: set[int] = set()  # items for which the executor is broken
         self._waiting = deque(range(len(items)))
         self._suspects: deque[tuple[int, ...]] = deque()  # chunks during which a worker died
         self._tries: Counter[int] = Counter()
@@ -162,10 +188,11 @@ class _Dispatcher:
                 return
             self._workers.renew(self._broken)
             self._broken = ""
+            self._late.clear()
         most = _CHUNKS * self._workers.count()
         while self._waiting and len(self._in_flight) < most and not self._broken:
             share = math.ceil(len(self._waiting) / most)
-            size = max(1, min(int(_CHUNK / self._pace), share, _MOST))
+            size = 1 if self._timeout else max(1, min(int(_CHUNK / self._pace), share, _MOST))
             self._submit(tuple(self._waiting.popleft() for _ in range(min(size, len(self._waiting)))), alone=False)
         if self._suspects and not self._waiting and not self._in_flight and not self._broken:
             self._submit(self._suspects.popleft(), alone=True)
@@ -173,14 +200,19 @@ class _Dispatcher:
     def _submit(self, positions: tuple[int, ...], *, alone: bool) -> None:
         # Pickled here: Dask would look for tasks and futures in it.
         pickled = pickle.dumps((self._serve, [self._items[position] for position in positions]))
+        limit = (self._timeout, positions[0]) if self._timeout else None
+        arguments = (self._workers.run, pickled, self._workers.settling, limit)
         try:
-            future = self._workers.executor.submit(_serve_chunk, self._workers.run, pickled, self._workers.settling)
+            future = self._workers.executor.submit(_serve_chunk, *arguments)
         except RuntimeError as error:  # of an executor that is broken, or was shut down
             self._broken = death_of(error) or str(error)
-            self._suspects.appendleft(positions) if alone else self._waiting.extendleft(reversed(positions))
+            self._put_back(positions, alone=alone)
             return
         self._in_flight[future] = positions, alone
         future.add_done_callback(self._ended.put)
+
+    def _put_back(self, positions: tuple[int, ...], *, alone: bool) -> None:
+        self._suspects.appendleft(positions) if alone else self._waiting.extendleft(reversed(positions))
 
     def _results_of(self, future: Future[_Done]) -> Iterator[tuple[int, Any]]:
         positions, alone = self._in_flight.pop(future)
@@ -210,6 +242,13 @@ class _Dispatcher:
 
     def _lost(self, positions: tuple[int, ...], reason: str, *, alone: bool) -> Iterator[tuple[int, Lost]]:
         """Have the items of a dead worker's chunk tried again; yield the item that is given up."""
+        self._late |= self._workers.late()
+        if positions[0] in self._late:
+            yield positions[0], Lost(f"took longer than {self._timeout:g} s", self._timeout or 0.0)
+            return
+        if self._late:  # another item is to blame
+            self._put_back(positions, alone=alone)
+            return
         self._tries.update(positions)
         if not alone:
             self._suspects.append(positions)

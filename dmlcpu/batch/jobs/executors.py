@@ -18,6 +18,7 @@ from multiprocessing.connection import Connection
 from types import ModuleType
 from typing import Any, Self
 
+from dmlcpu.batch.jobs import deadline
 from dmlcpu.batch.jobs.dispatch import WorkerError, Workers, death_of, stop_chunks
 from dmlcpu.batch.jobs.limits import LOCAL
 from dmlcpu.batch.jobs.signals import signals_held_back
@@ -27,6 +28,7 @@ _STARTS = 3  # executors in a row whose workers die before they are ready
 _PATIENCE = 10.0  # seconds for a scheduler to answer
 _SILENCE = 30.0  # seconds without an answer, after which a scheduler counts as lost
 _CENSUS = 1.0  # seconds between looks at how many workers a cluster has
+_COMPILING = "compiling"  # what a worker tells; all else that it tells is an item that is late
 
 # The environment of loky's processes. They import nothing from the current folder; a worker that holds large arrays is
 # not replaced for that; one that dies prints nothing.
@@ -47,6 +49,7 @@ class Processes(Workers):
         self._environment = {**_OF_LOKY, **environment}
         self._compiling: Callable[[], None] | None = compiling  # called once, when a worker begins to compile
         self._news, self._tell = multiprocessing.Pipe(duplex=False)
+        self._late: set[int] = set()
         self._going, self._until_stopped = multiprocessing.Pipe(duplex=False)
         self._alive, self._until_closed = multiprocessing.Pipe(duplex=False)
 
@@ -92,10 +95,20 @@ class Processes(Workers):
         raise WorkerError(f"workers do not start: {reason}")
 
     def look(self) -> None:
-        """Tell if a worker compiles."""
-        if self._compiling and self._news.poll():
-            self._compiling()
-            self._compiling = None
+        """Tell if a worker compiles; note the items that are late."""
+        while self._news.poll():
+            news = self._news.recv()
+            if news != _COMPILING:
+                self._late.add(news)
+            elif self._compiling:
+                self._compiling()
+                self._compiling = None
+
+    def late(self) -> set[int]:
+        """Return the items that have taken too long since the last call; their workers have ended."""
+        self.look()
+        late, self._late = self._late, set()
+        return late
 
     def stop(self) -> None:
         """Have the chunks return after the items at hand."""
@@ -146,7 +159,7 @@ def _start_trackers() -> None:
 
 def _begin_worker(run: str, going: Connection, alive: Connection, tell: Connection) -> None:
     """Begin a process of loky's: leave standard input and output to the coordinator, and watch it."""
-    from dmlcpu.runtime.compilation import before_compiling
+    from dmlcpu.runtime.compilation import watch_process
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it cannot be held back
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -162,10 +175,10 @@ def _begin_worker(run: str, going: Connection, alive: Connection, tell: Connecti
 
     def say() -> None:
         with contextlib.suppress(OSError):  # of a coordinator that is gone
-            tell.send_bytes(b"compiling")
+            tell.send(_COMPILING)
 
     threading.Thread(target=watch, name="dmlcpu-watch", daemon=True).start()
-    before_compiling(say)
+    deadline.begin(tell, watch_process(say).total)
 
 
 class Cluster(Workers):

@@ -85,7 +85,7 @@ class Run(contextlib.AbstractContextManager["Run"]):
             for position, outcome in outcomes(tasks, self._prepared.directory, stopping=stopping):
                 task = tasks[position]
                 if isinstance(outcome, Lost):
-                    outcome = Outcome(outcome.reason, 0.0, {})
+                    outcome = Outcome(outcome.reason, outcome.seconds, {})
                 self._finished(task, outcome)
                 if outcome.error is not None:
                     self._told.say(f"failed: {self.failures[-1]}")

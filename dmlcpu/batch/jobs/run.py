@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import math
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -81,6 +82,7 @@ def run_jobs(
     scheduler: str | None = None,
     executor: "Executor | None" = None,
     retries: int = 2,
+    timeout: float | None = None,
     keep_going: bool = False,
     max_failures: int | None = None,
     force: bool = False,
@@ -120,7 +122,11 @@ def run_jobs(
         The program's own workers, such as mpi4py's or a pool of threads; the program shuts it down. `workers` says how
         many it has, if the executor does not say so itself. All see the same files by the same paths.
     retries : int, default 2
-        How often a job is tried again whose worker was lost.
+        How often a job is tried again whose worker was lost, or whose files could not be read or written for a reason
+        that may pass.
+    timeout : float, optional
+        Seconds that a job may take, without the compilation of kernels. A job that takes longer has failed, and the
+        process that runs it is ended: jobs run in worker processes, each by itself, also if `workers` is 1.
     keep_going : bool, default False
         Run the jobs that are right even if others are not.
     max_failures : int, optional
@@ -185,12 +191,14 @@ def run_jobs(
     if max_failures is not None:
         at_least(1, "max_failures", max_failures)
     at_least(0, "retries", retries)
+    if timeout is not None:
+        _check_timeout(timeout, scheduler, executor)
     if force and retry_failed:
         raise DmlError("run_jobs", "force", "True beside retry_failed", "one of both")
     limits = limits_of(workers, threads, max_memory, scheduler)
     if scheduler:
         executors.check_cluster(scheduler)
-    elif limits.workers > 1 and executor is None:
+    elif (limits.workers > 1 or timeout) and executor is None:
         executors.check_loky()
     told = Progress(shown=progress)
     with terminated_as_interrupted():
@@ -212,7 +220,7 @@ def run_jobs(
             raise DmlError("run_jobs", "log", repr(os.fspath(log)), "a file that is not one of the jobs'")
         if prepared.done_before:
             told.say(f"resuming: {prepared.done_before} of {prepared.jobs} done, {len(prepared.todo)} to do")
-        outcomes = functools.partial(_outcomes, limits, scheduler, executor, retries, told)
+        outcomes = functools.partial(_outcomes, limits, scheduler, executor, retries, timeout, told)
         with Run(prepared, None if log is None else Path(log), told, max_failures) as run:
             try:
                 run.execute(outcomes)
@@ -225,11 +233,23 @@ def run_jobs(
     return BatchResult(prepared.jobs, before, out, run.done, run.failed, run.failures, run.interrupted, seconds)
 
 
+def _check_timeout(timeout: float, scheduler: str | None, executor: Executor | None) -> None:
+    """Refuse a timeout that cannot be kept."""
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+        raise TypeError(f"run_jobs: timeout is {timeout!r}; allowed: a number of seconds")
+    if not 0 < timeout < math.inf:
+        raise DmlError("run_jobs", "timeout", str(timeout), "more than 0 seconds")
+    if scheduler or executor is not None:
+        beside = "scheduler" if scheduler else "executor"
+        raise DmlError("run_jobs", "timeout", f"given beside {beside}", "one of both")
+
+
 def _outcomes(
     limits: Limits,
     scheduler: str | None,
     executor: Executor | None,
     retries: int,
+    timeout: float | None,
     told: Progress,
     tasks: list[Task],
     directory: Path,
@@ -237,7 +257,7 @@ def _outcomes(
     stopping: Callable[[], bool],
 ) -> Iterator[tuple[int, Outcome | Lost]]:
     """Yield the outcomes of tasks, with their positions."""
-    work = functools.partial(serve, Settings(directory.absolute(), limits.threads, limits.memory))
+    work = functools.partial(serve, Settings(directory.absolute(), limits.threads, limits.memory, retries))
     workers: Workers
     if not tasks:
         return
@@ -245,7 +265,7 @@ def _outcomes(
         workers = Workers(executor, limits.workers)
     elif scheduler:
         workers = executors.Cluster(scheduler, min(limits.workers, len(tasks)))
-    elif limits.workers == 1:
+    elif limits.workers == 1 and timeout is None:
         from dmlcpu.runtime.compilation import watch_compilations
 
         with watch_compilations(told.compiling):
@@ -256,4 +276,4 @@ def _outcomes(
         threads = {"DMLCPU_NUM_THREADS": str(limits.threads), "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         workers = executors.Processes(min(limits.workers, len(tasks)), threads, told.compiling)
     with workers:
-        yield from dispatch(work, tasks, workers, retries=retries, stopping=stopping)
+        yield from dispatch(work, tasks, workers, retries=retries, stopping=stopping, timeout=timeout)

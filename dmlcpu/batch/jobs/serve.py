@@ -4,6 +4,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from threading import Thread
 
 from dmlcpu.batch.jobs.job import Task
@@ -22,6 +23,7 @@ _LONGEST = 0.1  # seconds of small jobs after which their files are brought to t
 # For the files of small jobs a second one gains nothing (3,000 jobs of 64 KB, Zen 4).
 _WRITERS = 2
 _PATIENCE = 0.5  # seconds that an interrupted run waits for its threads
+_PAUSE = 0.1  # seconds before a task is tried again; before each further try twice as long
 _AHEAD = 8  # jobs that are read ahead, at most
 
 
@@ -60,7 +62,7 @@ class _Loop:
         self._bundle: list[Step] = []
         self._files = 0  # of the bundle
         self._began = 0.0  # when its first task was computed
-        self._writing: deque[tuple[list[Step], Future[list[Outcome]]]] = deque()
+        self._writing: deque[tuple[list[Step], Future[list[Step]]]] = deque()
         self._reader = ThreadPoolExecutor(1, "dmlcpu-read")
         self._writers = ThreadPoolExecutor(_WRITERS, "dmlcpu-write")
         self._bundler = ThreadPoolExecutor(1, "dmlcpu-sync")
@@ -145,6 +147,21 @@ class _Loop:
             self._submit_bundle()
         while self._writing and (wait_for_all or len(self._writing) > _WRITERS or self._writing[0][1].done()):
             steps, future = self._writing.popleft()
-            outcomes = future.result()
+            outcomes = [self._again(step) if step.may_pass else step.outcome() for step in future.result()]
             self._memory -= sum(step.task.peak_bytes for step in steps)
             yield outcomes
+
+    def _again(self, step: Step) -> Outcome:
+        """Try a task again by itself, after a pause, as often as the settings say; return its last outcome."""
+        for number in range(self._settings.retries):
+            if not step.may_pass or self._stopping():
+                break
+            time.sleep(_PAUSE * 2**number)
+            again = Step(step.task, self._settings, self._tell)
+            try:
+                again.attempt(again.read)
+                again.attempt(partial(again.compute, self._stopping))
+            except Stopped:
+                break
+            [step] = finished([again])
+        return step.outcome()

@@ -1,6 +1,7 @@
 """A job that is carried out: read, computed, written, brought to the disk and put in place."""
 
 import contextlib
+import errno
 import logging
 import os
 import time
@@ -21,6 +22,10 @@ from dmlcpu.runtime.threads import limit_threads
 
 _log = logging.getLogger("dmlcpu")
 
+# Errors that a second try meets again.
+_LASTING = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+_LASTING_NUMBERS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.ENAMETOOLONG, errno.EINVAL)
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -29,6 +34,7 @@ class Settings:
     directory: Path
     threads: int
     memory: int  # bytes
+    retries: int = 0  # of a task whose files could not be read or written
 
 
 class Outcome(NamedTuple):
@@ -60,6 +66,7 @@ class Step:
         self._settings = settings
         self._tell = tell
         self.error: str | None = None
+        self.may_pass = False  # what has failed may succeed later
         self._seconds = 0.0
         self._operation: Operation
         self._opened: OpenArguments | None = None
@@ -80,6 +87,7 @@ class Step:
             if not isinstance(error, Exception) or isinstance(error, Stopped):
                 raise
             self.error = _in_words(error)
+            self.may_pass = _may_pass(error)
             _log.debug("%s failed", self._job.id, exc_info=error)
         finally:
             self._seconds += time.perf_counter() - start
@@ -192,8 +200,8 @@ class Step:
                 raise JobError(f"inputs: {path!r} has changed since it was checked")
 
 
-def finished(steps: list[Step]) -> list[Outcome]:
-    """Write results, bring them to the disk and put them in place; return the outcomes of the tasks.
+def finished(steps: list[Step]) -> list[Step]:
+    """Write results, bring them to the disk and put them in place; return the steps.
 
     Files come first, then their names: when a file system writes the first of them, it writes the others, too.
     """
@@ -210,7 +218,13 @@ def finished(steps: list[Step]) -> list[Outcome]:
         for step in steps:
             step.discard()
         raise
-    return [step.outcome() for step in steps]
+    return steps
+
+
+def _may_pass(error: Exception) -> bool:
+    """Return whether an error is of the system or a network, which may recover, and not of a file's name or place."""
+    cause = error if isinstance(error, OSError) else error.__cause__
+    return isinstance(cause, OSError) and not isinstance(cause, _LASTING) and cause.errno not in _LASTING_NUMBERS
 
 
 class _Nowhere:

@@ -113,5 +113,24 @@ def sleeping(items, stopping):
         yield [item]
 
 
+def noted(folder, items, stopping):
+    """Sleep; note the items that take long."""
+    for item in items:
+        if item:
+            Path(folder, f"{time.monotonic_ns()}").write_text(str(item))
+        time.sleep(item)
+        yield [item]
+
+
+def hanging(settings, tasks, stopping):
+    """Serve tasks, but for one that never ends."""
+    from dmlcpu.batch.jobs.serve import serve
+
+    for task in tasks:
+        if task.id == "0001":
+            time.sleep(600)
+        yield from serve(settings, [task], stopping)
+
+
 def nothing(items, stopping):
     yield from ()

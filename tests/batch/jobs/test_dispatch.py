@@ -145,6 +145,18 @@ def test_items_that_kill_their_worker_are_lost_and_no_others(kind, tmp_path, ret
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_items_that_are_late_are_lost_at_once_and_no_others(tmp_path, count):
+    items = [0.0] * 20
+    items[3] = items[11] = 60.0
+    with started("loky", count) as workers:
+        serve = partial(serving.noted, tmp_path)
+        found = dict(dispatch(serve, items, workers, retries=2, stopping=lambda: False, timeout=0.5))
+    late = Lost("took longer than 0.5 s", 0.5)
+    assert found == dict(enumerate(items)) | {3: late, 11: late}
+    assert sorted(path.read_text() for path in tmp_path.iterdir()) == ["60.0"] * 2  # none is tried again
+
+
 @POSIX
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSEGV, "exit"])
 def test_an_item_that_kills_once_is_tried_again(tmp_path, how):

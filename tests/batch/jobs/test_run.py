@@ -15,6 +15,7 @@ from typing import Any
 import numba
 import numpy as np
 import pytest
+import serving
 from job_files import (
     assert_best,
     best,
@@ -401,6 +402,10 @@ def test_errors_can_be_pickled(tmp_path: Path) -> None:
         ({"max_memory": "much"}, "max_memory is 'much'; allowed: at least 1M, as in 512M or 4G"),
         ({"max_failures": 0}, "max_failures is 0; allowed: at least 1"),
         ({"retries": -1}, "retries is -1; allowed: at least 0"),
+        ({"timeout": 0}, "timeout is 0; allowed: more than 0 seconds"),
+        ({"timeout": float("nan")}, "timeout is nan; allowed: more than 0 seconds"),
+        ({"timeout": 1, "executor": ThreadPoolExecutor()}, "timeout is given beside executor; allowed: one of both"),
+        ({"timeout": 1, "scheduler": "local"}, "timeout is given beside scheduler; allowed: one of both"),
         ({"force": True, "retry_failed": True}, "force"),
         ({"executor": ThreadPoolExecutor(), "scheduler": "local"}, "executor is given beside scheduler"),
     ],
@@ -410,6 +415,18 @@ def test_options_that_do_not_fit(tmp_path: Path, options: dict[str, Any], error:
     with pytest.raises(dmlcpu.DmlError, match=error):
         run_jobs([best("0000")], directory=tmp_path, **options)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_a_job_that_takes_too_long_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others begin in new processes, within the same time."""
+    save_inputs(tmp_path, 3)
+    jobs = save_jobs(tmp_path, each_best(3))
+    monkeypatch.setattr("dmlcpu.batch.jobs.run.serve", serving.hanging)
+    result = run_jobs(jobs, timeout=8)
+    assert (result.done, list(map(str, result.failures))) == (2, [f"{jobs}:2 (0001): took longer than 8 s"])
+    assert sorted(contents(tmp_path / "out")) == ["0000.npz", "0002.npz"]
+    assert records(jobs)["0001"]["seconds"] == 8
 
 
 def test_a_directory_of_its_own(tmp_path: Path) -> None:

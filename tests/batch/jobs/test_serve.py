@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from job_files import contents, each_best, save_inputs, save_jobs
+from job_files import assert_best, contents, each_best, save_inputs, save_jobs
 
 from dmlcpu.batch.files import identity
 from dmlcpu.batch.jobs import serve as serve_module
 from dmlcpu.batch.jobs.job import FileInput, Job, Task
+from dmlcpu.batch.jobs.open_inputs import JobError
 from dmlcpu.batch.jobs.step import Outcome, Settings, Step, finished
 
 COUNT = 6
@@ -30,9 +31,11 @@ def jobs(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.Mon
     return save_jobs(tmp_path, each_best(COUNT))
 
 
-def serve(jobs: Path, stopping: Callable[[], bool] = lambda: False, memory: int = 1 << 20) -> Iterator[Outcome]:
+def serve(
+    jobs: Path, stopping: Callable[[], bool] = lambda: False, memory: int = 1 << 20, retries: int = 0
+) -> Iterator[Outcome]:
     """Serve the jobs; yield outcomes one by one."""
-    for outcomes in serve_module.serve(Settings(jobs.parent, 1, memory), tasks(jobs.parent), stopping):
+    for outcomes in serve_module.serve(Settings(jobs.parent, 1, memory, retries), tasks(jobs.parent), stopping):
         yield from outcomes
 
 
@@ -145,6 +148,41 @@ def test_a_folder_that_cannot_be_synced_fails_its_tasks(jobs: Path, monkeypatch:
     found = sorted(outcome.error or "" for outcome in serve(jobs))
     assert found[:3] == [""] * (COUNT - 3)
     assert all(error.endswith("Input/output error") for error in found[3:])
+
+
+@pytest.mark.parametrize(
+    ("number", "times", "retries", "tries"),
+    [
+        (errno.EIO, 1, 2, 2),
+        (errno.EIO, 99, 2, 3),
+        (errno.EIO, 99, 0, 1),
+        (errno.ENOSPC, 99, 2, 1),
+        (errno.EACCES, 99, 2, 1),
+    ],
+)
+@pytest.mark.parametrize("phase", ["read", "finish"])
+def test_a_task_whose_files_fail_is_tried_again(
+    jobs: Path, monkeypatch: pytest.MonkeyPatch, phase: str, number: int, times: int, retries: int, tries: int
+) -> None:
+    def failing(step: Step) -> None:
+        if step.task.id == "0002":
+            tried.append(step)
+            if len(tried) <= times:
+                error = OSError(number, os.strerror(number))
+                raise JobError(f"inputs.x: {error.strerror}") from error
+        real(step)
+
+    tried: list[Step] = []
+    real = getattr(Step, phase)
+    monkeypatch.setattr(Step, phase, failing)
+    monkeypatch.setattr(serve_module, "_PAUSE", 0.001)
+    errors = [outcome.error for outcome in serve(jobs, retries=retries)]
+    assert (len(errors), len(tried)) == (COUNT, tries)
+    assert errors[2] == (None if times < tries else f"inputs.x: {os.strerror(number)}")
+    assert not any(errors[:2] + errors[3:])
+    if times < tries:
+        assert_best(jobs.parent, "0002")
+    assert not [name for name in contents(jobs.parent / "out") if name.endswith(".part")]
 
 
 @SIZES

@@ -1,0 +1,51 @@
+"""A worker process that ends when an item is late."""
+
+import multiprocessing
+import os
+import threading
+import time
+
+import pytest
+
+from dmlcpu.batch.jobs import deadline
+
+
+class Process:
+    """What a block in a worker does: tells, and ends, without ending this one."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ended = threading.Event()
+        self.compiled = 0.0
+        self.told, tell = multiprocessing.Pipe(duplex=False)
+        monkeypatch.setattr(deadline, "_tell", None)  # restored at the end
+        monkeypatch.setattr(deadline, "_compiled", None)
+        monkeypatch.setattr(os, "_exit", lambda _: self.ended.set())
+        deadline.begin(tell, lambda: self.compiled)
+
+
+@pytest.fixture
+def process(monkeypatch: pytest.MonkeyPatch) -> Process:
+    return Process(monkeypatch)
+
+
+def test_a_block_that_takes_longer_ends_the_process(process: Process) -> None:
+    with deadline.at_most(0.05, 7):
+        assert process.ended.wait(10)
+    assert process.told.recv() == 7
+
+
+def test_a_block_that_is_in_time_does_not(process: Process) -> None:
+    with deadline.at_most(0.2, 7):
+        pass
+    assert not process.ended.wait(0.4)
+    assert not process.told.poll()
+
+
+def test_compilation_is_not_counted(process: Process) -> None:
+    with deadline.at_most(0.2, 7):
+        start = time.monotonic()
+        while time.monotonic() < start + 0.5:
+            process.compiled = time.monotonic() - start
+            time.sleep(0.005)
+        assert not process.ended.is_set()
+        assert process.ended.wait(10)
