@@ -11,6 +11,7 @@ from typing import Any
 
 from dmlcpu.batch.files.base import FileError, FileSource
 from dmlcpu.batch.files.identities import identity
+from dmlcpu.batch.files.remote import is_remote, local, located, matching, suffix_of
 from dmlcpu.batch.files.targets import HeldWriter, Writer, remove, resolved, stray, sync_folder, write_whole
 from dmlcpu.common.regions import Tensor
 
@@ -25,9 +26,14 @@ __all__ = [
     "check_target",
     "create",
     "identity",
+    "is_remote",
+    "local",
+    "located",
+    "matching",
     "open_source",
     "remove",
     "stray",
+    "suffix_of",
     "sync_folder",
     "write_whole",
 ]
@@ -40,6 +46,7 @@ _MODULES = {
     ".pb": "onnx_tensors",
 }
 SUFFIXES = tuple(_MODULES)
+_REMOTE = (".npy", ".npz", ".zarr")  # formats that are read from remote file systems
 ONE_ARRAY = (".npy", ".pb")  # formats that hold one array, without a name
 IN_REGIONS = (".npy", ".zarr")  # formats that are written as regions come; the others hold arrays in memory
 # How many copies of the arrays are in memory, at most, while a file is written: the libraries' own copies (measured).
@@ -54,6 +61,8 @@ def open_source(path: str | os.PathLike[str], name: str | None = None, dtype: st
     objects, structured elements or an unknown array; OSError; ImportError if the format needs another package.
     """
     text = os.fspath(path)
+    if is_remote(text) and suffix_of(text) not in _REMOTE:
+        raise FileError("a remote file", ", ".join(_REMOTE))
     opened: FileSource = _format(text).open_source(text, name, dtype)
     return opened
 
@@ -79,6 +88,8 @@ def create(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], token: s
 
 def _checked(path: str, tensors: Mapping[str, Tensor]) -> tuple[Any, str]:
     """Return the module of a new file's format, and the file to replace, behind links."""
+    if is_remote(path):
+        raise FileError("a remote file", "a file of this machine")
     module = _format(path)
     module.check(tensors)
     return module, resolved(path, folder=path.lower().endswith(".zarr"))
@@ -86,7 +97,7 @@ def _checked(path: str, tensors: Mapping[str, Tensor]) -> tuple[Any, str]:
 
 def _format(path: str) -> Any:
     """Return a format's module: `open_source`, `check`, and `save`, or `create` if it is written in regions."""
-    suffix = os.path.splitext(path)[1].lower()
+    suffix = suffix_of(path)
     if suffix not in _MODULES:
         raise FileError(f"the suffix {suffix!r}" if suffix else "no suffix", ", ".join(SUFFIXES))
     return importlib.import_module(f"dmlcpu.batch.files.{_MODULES[suffix]}")

@@ -39,6 +39,10 @@ class Folder(LocalStore):
         self._most = most
         self._most_of_range = most_of_range
 
+    def limited(self, most: int, most_of_range: int) -> "Folder":
+        """Return the folder with other limits."""
+        return Folder(self.root, most=most, most_of_range=most_of_range)
+
     async def get(
         self, key: str, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
@@ -90,13 +94,13 @@ async def _others() -> None:
 
 
 def bounded(array: Any) -> Any:
-    """Return an array in a `Folder` that refuses chunks which are longer than their shape says."""
+    """Return an array of a `Folder` or a `RemoteStore` that refuses chunks which are longer than their shape says."""
     metadata = array.metadata
     chunk = metadata.get_chunk_spec((0,) * array.ndim, ArrayConfig.from_dict({}), default_buffer_prototype())
     if 0 in chunk.shape and array.size:
         raise FileError(f"chunks of the shape {chunk.shape}", "sizes of at least 1")
     codecs, most, most_of_range = _bounded(metadata.codecs, chunk)
-    store = Folder(array.store.root, most=most, most_of_range=most_of_range)
+    store = array.store.limited(most, most_of_range)
     return Array(AsyncArray(replace(metadata, codecs=codecs), StorePath(store, array.path)))
 
 

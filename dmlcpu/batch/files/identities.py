@@ -4,13 +4,18 @@ import hashlib
 import os
 from pathlib import Path
 
+from dmlcpu.batch.files import remote
+
 
 def identity(path: str | os.PathLike[str], *, content: bool) -> dict[str, int | str]:
     """Return the identity of a file, or of a folder with everything in it: another state has another one.
 
     It has ``size`` in bytes and ``mtime_ns``, for a folder the sum of all times in it. With `content` all is read, and
-    it has ``sha256`` instead. It can be written as JSON.
+    it has ``sha256`` instead. It can be written as JSON. A remote file has ``version`` for ``mtime_ns``, if its server
+    tells versions.
     """
+    if remote.is_remote(path):
+        return remote.identity(os.fspath(path), content=content)
     if os.path.isdir(path):
         return _of_folder(Path(path), content)
     if content:

@@ -3,7 +3,6 @@
 import functools
 import io
 import math
-import os
 import re
 import sys
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dmlcpu.batch.files.base import FileError, FileSource, check_dtype, no_name, only_array
-from dmlcpu.batch.files.stored import Layout, StoredSource, StoredWriter, open_file
+from dmlcpu.batch.files.stored import Layout, StoredSource, StoredWriter, open_file, size_of
 from dmlcpu.batch.files.targets import Writer
 from dmlcpu.common.regions import Tensor
 
@@ -27,7 +26,7 @@ def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
     file = open_file(path)
     try:
         layout = read_header(file)
-        check_size(os.fstat(file.fileno()).st_size - layout.offset, layout)
+        check_size(size_of(file) - layout.offset, layout)
         return StoredSource(file, layout, dtype)
     except BaseException:
         file.close()

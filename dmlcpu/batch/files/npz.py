@@ -9,7 +9,8 @@ import numpy as np
 
 from dmlcpu.batch.files.base import FileSource, chosen, refused
 from dmlcpu.batch.files.npy import check_size, header_of, read_header
-from dmlcpu.batch.files.stored import Layout, as_bytes, open_file
+from dmlcpu.batch.files.remote import RemoteFile
+from dmlcpu.batch.files.stored import File, Layout, as_bytes, open_file
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Region, Tensor
 
@@ -22,7 +23,8 @@ def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
     file = open_file(path)
     try:
         with refused(_ALLOWED):
-            archive = zipfile.ZipFile(file)
+            # Of a remote file each read is a request: they are fewer with a buffer.
+            archive = zipfile.ZipFile(io.BufferedReader(file, _PIECE) if isinstance(file, RemoteFile) else file)
             member = archive.getinfo(chosen(name, _names(archive)) + ".npy")
             with archive.open(member) as opened:
                 layout = read_header(opened)
@@ -64,7 +66,7 @@ class _NpzSource(FileSource):
     in_regions = False
 
     def __init__(
-        self, file: io.FileIO, archive: zipfile.ZipFile, member: zipfile.ZipInfo, layout: Layout, dtype: str | None
+        self, file: File, archive: zipfile.ZipFile, member: zipfile.ZipInfo, layout: Layout, dtype: str | None
     ) -> None:
         super().__init__(layout.tensor, dtype)
         self._file = file

@@ -4,6 +4,7 @@ Not by mapping the file: a mapped file that another program makes shorter kills 
 count as the process's memory.
 """
 
+import contextlib
 import io
 import itertools
 import math
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dmlcpu.batch.files.base import FileError, FileSource, check_block
+from dmlcpu.batch.files.remote import PIECE, RemoteFile, is_remote, open_remote
 from dmlcpu.batch.files.targets import FileWriter
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Region, Tensor
@@ -30,12 +32,18 @@ _GAP = 1 << 14
 # the cache, and a tile stays in the second level. Measured, 16 KiB to 4 MiB: 1.4 to 3.3 GB/s; longer tiles half.
 _TILE = 1 << 18
 _RUN = 1 << 14
+# Of a remote file all of that is longer by _FAR: a request takes as long as some MB.
+_FAR = 8
 
 _POSITION = threading.Lock()
 
+File = io.FileIO | RemoteFile
 
-def open_file(path: str | os.PathLike[str]) -> io.FileIO:
+
+def open_file(path: str | os.PathLike[str]) -> File:
     """Open a regular file to read it, without a buffer. A pipe, or a device, is refused at once."""
+    if is_remote(path):
+        return open_remote(os.fspath(path))
     file = io.FileIO(path, opener=_open)
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
@@ -47,7 +55,12 @@ def _open(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-def read_at(file: io.FileIO, offset: int, into: Array) -> None:
+def size_of(file: File) -> int:
+    """Return the size of an open file, in bytes."""
+    return file.size if isinstance(file, RemoteFile) else os.fstat(file.fileno()).st_size
+
+
+def read_at(file: File, offset: int, into: Array) -> None:
     """Read bytes into an array of them."""
     wanted = into.size
     done = 0
@@ -65,7 +78,9 @@ def write_at(file: io.FileIO, offset: int, data: Array) -> None:
         done += _write_some(file, offset + done, data[done:] if done else data)
 
 
-def _read_some(file: io.FileIO, offset: int, into: Array) -> int:
+def _read_some(file: File, offset: int, into: Array) -> int:
+    if isinstance(file, RemoteFile):
+        return file.read_at(offset, into)
     if hasattr(os, "preadv"):
         return os.preadv(file.fileno(), [into.data], offset)
     with _POSITION:  # Windows has no call that takes the position along
@@ -103,9 +118,14 @@ class Layout(NamedTuple):
 class StoredSource(FileSource):
     """An array whose elements lie in a file as `layout` says. The file is closed with the source."""
 
-    def __init__(self, file: io.FileIO, layout: Layout, dtype: str | None = None) -> None:
+    def __init__(self, file: File, layout: Layout, dtype: str | None = None) -> None:
         super().__init__(layout.tensor, dtype)
         self._file = file
+        self._far = 1
+        self._turn: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
+        if isinstance(file, RemoteFile):  # one region at a time: that takes memory beside it
+            self._far, self._turn = _FAR, threading.Lock()
+            self.beside_bytes = min(2 * self.nbytes, _FAR * (_SPAN + _TILE) + PIECE)
         self._offset = layout.offset
         self._fortran = layout.fortran and len(self.shape) > 1
         self._swapped = layout.tensor.dtype if layout.swapped else None
@@ -118,8 +138,12 @@ class StoredSource(FileSource):
         """Return the elements of a region, by default all, in C order; `into`: an array of that shape to use."""
         shape = self.shape if region is None else tuple(part.stop - part.start for part in region)
         array = self._room(shape, into)
-        if not array.size:
-            return array
+        if array.size:
+            with self._turn:
+                self._read(region, shape, array)
+        return array
+
+    def _read(self, region: Region | None, shape: tuple[int, ...], array: Array) -> None:
         if shape == self.shape and not self._fortran:
             read_at(self._file, self._offset, as_bytes(array))
         else:
@@ -129,20 +153,19 @@ class StoredSource(FileSource):
             if self._fortran:
                 self._read_fortran(starts, steps, into)
             else:
-                _fill(self._file, self._offset + _place(starts, steps), steps, into)
+                _fill(self._file, self._offset + _place(starts, steps), steps, into, self._far)
         if self._swapped is not None:
             array.view(self._swapped).byteswap(inplace=True)
-        return array
 
     def _read_fortran(self, starts: list[int], steps: tuple[int, ...], into: Array) -> None:
         """Fill an array in C order from one in Fortran order, by tiles that are transposed in the cache."""
-        tile = _tile(into.shape, into.itemsize)
+        tile = _tile(into.shape, into.itemsize, self._far)
         scratch = np.empty(math.prod(tile), into.dtype)
         for corner in itertools.product(*map(range, [0] * into.ndim, into.shape, tile)):
             target = into[tuple(map(slice, corner, map(int.__add__, corner, tile)))]
             block = scratch[: target.size].reshape(target.shape[::-1])
             first = _place(list(map(int.__add__, starts, corner))[::-1], steps)
-            _fill(self._file, self._offset + first, steps, block)
+            _fill(self._file, self._offset + first, steps, block, self._far)
             target[...] = block.transpose()
 
 
@@ -157,13 +180,13 @@ def _place(starts: Sequence[int], steps: tuple[int, ...]) -> int:
     return sum(map(int.__mul__, starts, steps))
 
 
-def _tile(shape: tuple[int, ...], itemsize: int) -> list[int]:
+def _tile(shape: tuple[int, ...], itemsize: int, far: int) -> list[int]:
     """Return the shape of the tiles: long enough in the first dimensions for the file, in the last for the memory."""
     tile = [1] * len(shape)
     axes = range(len(shape))
     for most, order in ((_RUN, axes), (_TILE, reversed(axes))):
         for axis in order:
-            tile[axis] = min(shape[axis], tile[axis] * max(1, most // itemsize // math.prod(tile)))
+            tile[axis] = min(shape[axis], tile[axis] * max(1, far * most // itemsize // math.prod(tile)))
     return tile
 
 
@@ -173,7 +196,7 @@ def _squeezed(array: Array, steps: tuple[int, ...]) -> tuple[Array, tuple[int, .
     return array.squeeze(), tuple(step for size, step in zip(array.shape, steps, strict=True) if size > 1)
 
 
-def _fill(file: io.FileIO, first: int, steps: tuple[int, ...], into: Array) -> None:
+def _fill(file: File, first: int, steps: tuple[int, ...], into: Array, far: int) -> None:
     """Read elements that are `steps` bytes apart in the file, the first at `first`."""
     into, steps = _squeezed(into, steps)
     run, runs = _runs(into.shape, steps, into.itemsize)
@@ -181,8 +204,8 @@ def _fill(file: io.FileIO, first: int, steps: tuple[int, ...], into: Array) -> N
         read_at(file, first, as_bytes(into))
         return
     span = into.itemsize + sum((size - 1) * step for size, step in zip(into.shape, steps, strict=True))
-    covered = run < _SHORT and span <= into.nbytes + runs * _GAP
-    if covered and span <= _SPAN:
+    covered = run < far * _SHORT and span <= into.nbytes + runs * far * _GAP
+    if covered and span <= far * _SPAN:
         scratch = np.empty(span, np.uint8)
         read_at(file, first, scratch)
         into[...] = np.ndarray(into.shape, into.dtype, scratch, strides=steps)
@@ -191,9 +214,9 @@ def _fill(file: io.FileIO, first: int, steps: tuple[int, ...], into: Array) -> N
         for row, data in enumerate(as_bytes(into).reshape(runs, run)):
             read_at(file, first + row * steps[0], data)
         return
-    rows = max(1, _SPAN // steps[0]) if covered else 1
+    rows = max(1, far * _SPAN // steps[0]) if covered else 1
     for row in range(0, len(into), rows):
-        _fill(file, first + row * steps[0], steps, into[row : row + rows])
+        _fill(file, first + row * steps[0], steps, into[row : row + rows], far)
 
 
 def _runs(shape: tuple[int, ...], steps: tuple[int, ...], itemsize: int) -> tuple[int, int]:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from dmlcpu.batch.files.base import FileError, FileSource, check_dtype, chosen, library, no_name, refused
+from dmlcpu.batch.files.remote import is_remote
 from dmlcpu.batch.files.targets import ArraySink, Writer, make_folder, put_folder, remove, sync_folder
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Region, Tensor
@@ -32,7 +33,7 @@ def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
     if not hasattr(root, "members"):
         no_name(name, "zarr's array")
         return _ZarrSource(root, dtype)
-    members = _members(root)
+    members = _members(root, name if is_remote(path) else None)
     return _ZarrSource(members[chosen(name, sorted(members))], dtype)
 
 
@@ -52,19 +53,30 @@ def create(target: str, tensors: Mapping[str, Tensor], token: str) -> Writer:
 def _opened(path: str) -> Any:
     if os.path.exists(path) and not os.path.isdir(path):
         raise FileError("a file", _ALLOWED)
-    os.scandir(path).close()  # the system's error, if it cannot be read
+    if not is_remote(path):
+        os.scandir(path).close()  # the system's error, if it cannot be read
     zarr = library("zarr", "zarr")
-    from dmlcpu.batch.files.bounded_zarr import Folder
+    place: Any
+    if is_remote(path):
+        from dmlcpu.batch.files.remote_zarr import store_of
 
+        place = store_of(path)
+    else:
+        from dmlcpu.batch.files.bounded_zarr import Folder
+
+        place = Folder(path)
     try:
         with refused(_ALLOWED):
-            return zarr.open(Folder(path), mode="r", zarr_format=3)
+            return zarr.open(place, mode="r", zarr_format=3)
     except FileNotFoundError:  # zarr raises it for a folder without zarr.json
         raise FileError("a folder without zarr.json", _ALLOWED) from None
 
 
-def _members(group: Any) -> dict[str, Any]:
+def _members(group: Any, wanted: str | None) -> dict[str, Any]:
+    """Return the arrays of a group; only the wanted one if it is there: a web server has no list."""
     with refused(_ALLOWED):
+        if wanted is not None and wanted in group and hasattr(group[wanted], "chunks"):
+            return {wanted: group[wanted]}
         return {name: member for name, member in group.members(max_depth=None) if hasattr(member, "chunks")}
 
 

@@ -21,7 +21,7 @@ def contents(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def check_reads(path: Path, array: np.ndarray, name: str | None = None, *, in_regions: bool = True) -> None:
+def check_reads(path: Path | str, array: np.ndarray, name: str | None = None, *, in_regions: bool = True) -> None:
     """Read an array of a file whole, into an array that is there, and a region of it."""
     with open_source(path, name) as source:
         native = array.dtype.newbyteorder("=")

@@ -1,0 +1,254 @@
+"""Files of remote file systems (``s3://``, ``gs://``, ``https://`` and others) that fsspec reads.
+
+Passwords and other settings are those of fsspec and of the packages it uses. Jobs have none.
+"""
+
+import contextlib
+import errno
+import hashlib
+import io
+import os
+import re
+import tempfile
+import threading
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from dmlcpu.batch.files.base import FileError
+from dmlcpu.common.arguments import Array
+from dmlcpu.common.extras import MissingExtraError, optional
+
+_URL = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
+_HTTP = re.compile(r"https?://", re.IGNORECASE)
+_LOCAL = re.compile(r"(file|local)://", re.IGNORECASE)
+_SIGNS = re.compile(r"[*?\[]")
+_SILENT = 60  # seconds after which a web server is given up
+PIECE = 4 << 20  # bytes of one request, at most
+# What file systems tell of a file that differs when its content does.
+_VERSIONS = (
+    *("ETag", "etag", "Last-Modified", "LastModified", "last_modified", "VersionId", "generation", "updated", "mtime"),
+    *("modificationTime", "modify", "created", "ino", "Content-MD5", "md5Hash", "crc32c", "Digest", "sha"),
+)
+
+
+def is_remote(path: str | os.PathLike[str]) -> bool:
+    """Return whether a path is a URL of another file system than the machine's own."""
+    text = os.fspath(path)
+    return _URL.match(text) is not None and _LOCAL.match(text) is None
+
+
+def local(path: str) -> str:
+    """Return a path without ``file://``; another one as it is."""
+    return _LOCAL.sub("", path, count=1) if _LOCAL.match(path) else path
+
+
+def located(directory: str | os.PathLike[str], path: str) -> str:
+    """Return where a path is that is relative to a directory: a URL is not."""
+    return path if is_remote(path) else os.path.join(directory, local(path))
+
+
+def suffix_of(path: str | os.PathLike[str]) -> str:
+    """Return the suffix of a file's name, in lower case; a web address may go on after it, with ``?`` or ``#``."""
+    text = os.fspath(path)
+    return os.path.splitext(re.split("[?#]", text, maxsplit=1)[0] if _HTTP.match(text) else text)[1].lower()
+
+
+def matching(pattern: str) -> list[str]:
+    """Return the URLs that match a pattern with ``*``, in order. Raises OSError, or ImportError without fsspec."""
+    system, stripped = file_system(pattern)
+    sign = _SIGNS.search(pattern)
+    fixed = pattern[: pattern.rindex("/", 0, sign.start()) + 1] if sign else pattern
+    root = system._strip_protocol(fixed)
+    with reached():
+        system.invalidate_cache()
+        found = system.glob(stripped)
+    # fsspec's own way back to URLs loses the host of some systems.
+    return sorted((fixed + name[len(root) :].lstrip("/") if sign else pattern) for name in found)
+
+
+def identity(url: str, *, content: bool) -> dict[str, int | str]:
+    """Return the identity of a remote file, or of a folder with everything in it.
+
+    It has ``size`` and ``version``, a digest of what the server tells of versions (ETag, time); with `content` it has
+    ``sha256`` instead. It has ``size`` alone if the server tells nothing, and for zarr folders of web servers, which
+    have no list of files.
+    """
+    system, path = file_system(url)
+    is_folder = suffix_of(url) == ".zarr"
+    with reached():
+        system.invalidate_cache()
+        if is_folder and _HTTP.match(url):
+            return {"size": _info(system, f"{path.rstrip('/')}/zarr.json")["size"]}
+        infos = system.find(path, detail=True) if is_folder else {path: _info(system, path)}
+    if not infos:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), url)
+    size = sum(info["size"] for info in infos.values())
+    told = [_content(system, name) if content else _version(info) for name, info in sorted(infos.items())]
+    if None in told:
+        return {"size": size}
+    names = [name.removeprefix(path) for name in sorted(infos)]
+    digest = hashlib.sha256(repr([*zip(names, told, strict=True)]).encode()).hexdigest() if is_folder else told[0]
+    return {"size": size, "sha256" if content else "version": str(digest)}
+
+
+def _version(info: dict[str, Any]) -> str | None:
+    """Return a digest of what a server tells of a file's version; None: it tells nothing."""
+    told = [(name, str(info[name])) for name in _VERSIONS if info.get(name)]
+    return hashlib.sha256(repr(told).encode()).hexdigest() if told else None
+
+
+def _content(system: Any, path: str) -> str:
+    with RemoteFile(system, path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def open_remote(url: str) -> "RemoteFile":
+    """Open a remote file to read it."""
+    return RemoteFile(*file_system(url))
+
+
+def file_system(url: str) -> tuple[Any, str]:
+    """Return fsspec's file system of a URL, and the path in it."""
+    fsspec = _package("fsspec", url)
+    try:
+        with reached():
+            system, path = fsspec.core.url_to_fs(url, **options_of(url))
+    except ImportError as error:  # of a package for this kind of file system
+        raise MissingExtraError(f"{url.partition('://')[0]}:// needs another package: {error}") from None
+    return system, path
+
+
+def options_of(url: str) -> dict[str, Any]:
+    """Return the options of a URL's file system: by default, web servers may be silent for minutes."""
+    if not _HTTP.match(url):
+        return {}
+    timeout = _package("aiohttp", url).ClientTimeout(sock_connect=_SILENT, sock_read=_SILENT)
+    settings = _package("fsspec", url).config.conf.get(url.partition("://")[0].lower(), {})
+    return {"client_kwargs": {"timeout": timeout, **settings.get("client_kwargs", {})}}
+
+
+def _package(name: str, url: str) -> ModuleType:
+    return optional(name, f"{url.partition('://')[0]}:// needs", "'dmlcpu[remote]'")
+
+
+@contextlib.contextmanager
+def reached() -> Iterator[None]:
+    """Turn the exceptions of file systems and networks, which may be any, into errors of the system."""
+    try:
+        yield
+    except (RemoteError, FileError, FileNotFoundError, ImportError, MemoryError, PermissionError):
+        raise
+    except Exception as error:
+        reason = f"{' '.join(str(error).split()):.300}" or type(error).__name__
+        raise RemoteError(errno.EIO, f"reading failed ({reason})") from error
+
+
+def _info(system: Any, path: str) -> dict[str, Any]:
+    """Return what a file system tells of a file, with a size."""
+    try:
+        info: dict[str, Any] = system.info(path)
+    except FileNotFoundError as error:
+        cause = error.__cause__  # which fsspec says of web servers whatever went wrong
+        if cause is None or not _HTTP.match(path) or getattr(cause, "status", None) == 404:
+            raise
+        raise cause from None
+    if info.get("type") == "directory":
+        raise RemoteError(errno.EISDIR, "a folder")
+    if not isinstance(info.get("size"), int):
+        raise RemoteError(errno.EIO, "a file whose size the server does not tell")
+    return info
+
+
+class RemoteError(OSError):
+    """A remote file cannot be read."""
+
+
+class RemoteFile(io.RawIOBase):
+    """A remote file that is read by ranges. If the server sends no ranges, it is downloaded to a temporary file."""
+
+    def __init__(self, system: Any, path: str) -> None:
+        super().__init__()
+        self._system, self._path = system, path
+        self._turn = threading.Lock()  # a file of fsspec has one position
+        self._position = 0
+        self._copy: Any = None
+        self._file: Any = None
+        with reached():
+            system.invalidate_cache()
+            info = _info(system, path)
+            self.size: int = info["size"]
+            is_http = _HTTP.match(path) is not None
+            self._file = system.open(path, "rb", cache_type="none", **({"size": self.size} if is_http else {}))
+            if isinstance(self._file, io.BytesIO):  # a file in memory, whose position all share
+                self._file = io.BytesIO(self._file.getbuffer())
+            self._in_ranges = not is_http or (info.get("partial", True) and self._sends_ranges())
+
+    def _sends_ranges(self) -> bool:
+        """Return whether a web server sends the last byte when it is asked for that."""
+        try:
+            self._file.seek(max(self.size - 1, 0))
+            return self.size == 0 or len(self._file.read(1)) == 1
+        except ValueError:  # as fsspec says so
+            return False
+
+    def read_at(self, offset: int, into: Array) -> int:
+        """Read bytes into an array of them; return how many, which may be fewer. Several threads may call it."""
+        wanted = min(into.size, PIECE, max(self.size - offset, 0))
+        if not wanted:
+            return 0
+        with self._turn, reached():
+            # Of the beginning, where headers are, no ranges are needed.
+            file = self._file if self._in_ranges or (offset == 0 and self._copy is None) else self._downloaded()
+            file.seek(offset)
+            data = file.read(wanted)
+        if len(data) > wanted:
+            raise RemoteError(errno.EIO, f"the server sent {len(data):,} bytes, and {wanted:,} were requested")
+        into[: len(data)] = np.frombuffer(data, np.uint8)
+        return len(data)
+
+    def _downloaded(self) -> Any:
+        """Return a temporary file with all of the file."""
+        if self._copy is None:
+            copy = tempfile.TemporaryFile()  # noqa: SIM115 - it is closed with this file
+            try:
+                with self._system.open(self._path, "rb", block_size=0) as stream:
+                    while piece := stream.read(PIECE):
+                        copy.write(piece)
+                        if copy.tell() > self.size:
+                            raise RemoteError(errno.EIO, f"it has more than {self.size:,} bytes")
+                if copy.tell() < self.size:
+                    raise RemoteError(errno.EIO, f"it ends after {copy.tell():,} of {self.size:,} bytes")
+            except BaseException:
+                copy.close()
+                raise
+            self._copy = copy
+        return self._copy
+
+    def readinto(self, buffer: Any) -> int:
+        """Read bytes from the position on."""
+        got = self.read_at(self._position, np.frombuffer(buffer, np.uint8))
+        self._position += got
+        return got
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Move the position."""
+        self._position = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self.size}[whence]
+        return self._position
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def close(self) -> None:
+        """Close the file."""
+        if not self.closed:
+            for file in filter(None, (self._file, self._copy)):
+                file.close()
+        super().close()

@@ -1,0 +1,44 @@
+"""zarr folders of remote file systems. This module is imported only where zarr is installed."""
+
+from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, SuffixByteRequest
+from zarr.core.buffer import Buffer, BufferPrototype
+from zarr.storage import FsspecStore
+
+from dmlcpu.batch.files.base import FileError
+from dmlcpu.batch.files.remote import file_system, options_of, reached
+
+_METADATA = 16 << 20
+
+
+class RemoteStore(FsspecStore):
+    """A remote folder. Of an object at most `most` bytes are read, of a range of it `most_of_range`."""
+
+    most = most_of_range = _METADATA
+
+    def limited(self, most: int, most_of_range: int) -> "RemoteStore":
+        """Return the folder with other limits."""
+        self.most, self.most_of_range = most, most_of_range
+        return self
+
+    async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
+        """Return an object or a part of it; None if there is none."""
+        is_range = isinstance(byte_range, RangeByteRequest | SuffixByteRequest)
+        most = self.most_of_range if is_range else self.most
+        part = byte_range or RangeByteRequest(0, most + 1)
+        if isinstance(part, OffsetByteRequest):
+            part = RangeByteRequest(part.offset, part.offset + most + 1)
+        size = part.suffix if isinstance(part, SuffixByteRequest) else part.end - part.start
+        with reached():
+            found = await super().get(key, prototype, part) if size <= most + 1 else None
+        if size > most + 1 or (found is not None and len(found) > most):
+            raise FileError(f"{key}, which has more than {most:,} bytes", "what the shape of the chunks needs")
+        if found is not None and len(found) > size:
+            raise FileError(f"all of {key}, where {size:,} bytes were requested", "a server that sends parts of files")
+        return found
+
+
+def store_of(url: str) -> FsspecStore:
+    """Return the folder at a URL."""
+    file_system(url)  # which says what is not installed
+    with reached():
+        return RemoteStore.from_url(url, storage_options=options_of(url), read_only=True)

@@ -1,0 +1,96 @@
+"""A web server on loopback that serves a folder, with or without ranges, and counts its requests."""
+
+import contextlib
+import re
+from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, folder: Path, *, ranges: bool, versions: bool) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.folder, self.ranges, self.versions = folder, ranges, versions
+        self.sent: list[tuple[str, int]] = []  # the path of each GET, and how many bytes it got
+        self.broken = 0  # how many GETs from now on fail
+        self.failing = ""  # a path whose GETs all fail
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def handle_error(self, *_: Any) -> None:
+        """Say nothing of clients that have gone."""
+
+
+class Handler(SimpleHTTPRequestHandler):
+    server: Server
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self._answer(body=True)
+
+    def do_HEAD(self) -> None:
+        self._answer(body=False)
+
+    def _answer(self, *, body: bool) -> None:
+        path = self.server.folder / self.path.partition("?")[0].lstrip("/")
+        if body and (self.server.broken > 0 or self.path == self.server.failing):
+            self.server.broken -= 1
+            return self._head(503, 0)
+        if path.is_dir():
+            names = "".join(f'<a href="{each.name}">{each.name}</a>' for each in sorted(path.iterdir())).encode()
+            self._head(200, len(names), "text/html")
+            return self._send(names) if body else None
+        if not path.is_file():
+            return self._head(404, 0)
+        content = path.read_bytes()
+        found = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", "")) if self.server.ranges else None
+        suffix = re.fullmatch(r"bytes=-(\d+)", self.headers.get("Range", "")) if self.server.ranges else None
+        status, first, last = 200, 0, len(content) - 1
+        if found or suffix:
+            first = int(found[1]) if found else max(0, len(content) - int(suffix[1]))  # type: ignore[index]
+            last = min(int(found[2] or last), last) if found else last
+            if first > last:
+                return self._head(416, 0)
+            status = 206
+        self._head(status, last - first + 1, when=path.stat().st_mtime_ns, part=(first, last, len(content)))
+        if body:
+            self.server.sent.append((self.path, last - first + 1))
+            self._send(content[first : last + 1])
+        return None
+
+    def _head(self, status: int, size: int, kind: str = "", when: int = 0, part: tuple[int, ...] = ()) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(size))
+        if kind:
+            self.send_header("Content-Type", kind)
+        if when and self.server.versions:
+            self.send_header("ETag", f'"{when}"')
+        if status == 206:
+            self.send_header("Content-Range", "bytes {}-{}/{}".format(*part))
+        self.end_headers()
+
+    def _send(self, content: bytes) -> None:
+        with contextlib.suppress(OSError):
+            self.wfile.write(content)
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@contextlib.contextmanager
+def serving(folder: Path, *, ranges: bool = True, versions: bool = True) -> Iterator[Server]:
+    """Serve a folder on a free port of loopback."""
+    with Server(folder, ranges=ranges, versions=versions) as server:
+        thread = Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
