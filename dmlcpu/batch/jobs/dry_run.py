@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from dmlcpu.batch.files import is_remote
 from dmlcpu.batch.jobs.entries import Jobs, PathLike
 from dmlcpu.batch.jobs.faults import JobFault
 from dmlcpu.batch.jobs.job import Task
@@ -32,6 +33,8 @@ class PlannedJob:
         Whether it is worked through in blocks, as it would take more memory than it may.
     faults : list of JobFault
         Why it cannot run.
+    remote : list of str
+        The inputs that are read from other machines.
     """
 
     id: str
@@ -45,6 +48,7 @@ class PlannedJob:
     peak_bytes: int
     in_blocks: bool
     faults: list[JobFault]
+    remote: list[str]
 
     def __str__(self) -> str:
         if self.faults:
@@ -53,7 +57,8 @@ class PlannedJob:
         results = ", ".join(f"{name} {shape}" for name, shape in self.outputs.items())
         sizes = f"reads {size(self.read_bytes)}, writes {size(self.written_bytes)}, peak {size(self.peak_bytes)}"
         blocks = " in blocks" if self.in_blocks else ""
-        return f"{printable(self.id)}: {self.op} by {self.kernel}: {shapes} -> {results}; {sizes}{blocks}"
+        remote = f"; from {', '.join(map(printable, self.remote))}" if self.remote else ""
+        return f"{printable(self.id)}: {self.op} by {self.kernel}: {shapes} -> {results}; {sizes}{blocks}{remote}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,4 +164,5 @@ def _planned(task: Task) -> PlannedJob:
         task.peak_bytes,
         task.block_bytes is not None,
         task.faults,
+        [each.path for each in task.job.inputs.values() if is_remote(each.path)] if task.job else [],
     )

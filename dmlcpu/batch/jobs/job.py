@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dmlcpu.batch.files import identity
+from dmlcpu.batch.files import identity, is_remote, local, located, matching
 from dmlcpu.batch.jobs.entries import DEEPEST, Entry, Listing
 from dmlcpu.batch.jobs.faults import JobFault, Place
 from dmlcpu.batch.jobs.operations import canonical, is_path, operation_of
+from dmlcpu.common.extras import MissingExtraError
 from dmlcpu.common.regions import Tensor
 from dmlcpu.common.wording import shown
 
@@ -108,8 +109,8 @@ def _for_each_file(entry: Entry, directory: Path) -> Iterator[tuple[Place, Job |
     if pattern is not None:
         if paths:
             entry.place.refuse("files", "given beside glob", "one of both")
-        paths = sorted(glob.glob(pattern, root_dir=directory, recursive=True))
-        if not paths:
+        paths = _matching(entry, pattern, directory)
+        if not paths and not entry.place.faults:
             entry.place.refuse("glob", f"{pattern!r}, which matches no file", f"a pattern of files in {directory}")
     if len(paths) > 1:
         _check_outputs(entry, len(paths))
@@ -125,6 +126,18 @@ def _for_each_file(entry: Entry, directory: Path) -> Iterator[tuple[Place, Job |
         found.append((path, place, _job(place, entry.members, directory, placeholders, file)))
     made = {target for _, _, job in found if job for target in job.targets} if pattern is not None else set()
     yield from ((place, job) for path, place, job in found if _normal(path) not in made)  # outputs are no inputs
+
+
+def _matching(entry: Entry, pattern: str, directory: Path) -> list[str]:
+    """Return the files that match a pattern."""
+    if not is_remote(pattern):
+        return sorted(glob.glob(local(pattern), root_dir=directory, recursive=True))
+    try:
+        return matching(pattern)
+    except (OSError, MissingExtraError) as error:
+        reason = error.strerror if isinstance(error, OSError) else None
+        entry.place.refuse("glob", f"{pattern!r}: {reason or error}", "a pattern of files that can be listed")
+        return []
 
 
 def _check_outputs(entry: Entry, count: int) -> None:
@@ -194,6 +207,9 @@ def _job(
         inputs[""] = file
     named = {f"inputs.{name}" if name else "files": each.path for name, each in inputs.items()}
     targets = {"output": output} if isinstance(output, str) else {f"output.{n}": path for n, path in output.items()}
+    for field, path in {"op": members["op"], **targets}.items():
+        if is_remote(path):
+            place.refuse(field, repr(path), "a file of this machine (only inputs are read from elsewhere)")
     for field, path in {"op": members["op"], **named, **targets}.items():
         if not _can_be_named(path):
             place.refuse(field, repr(path), "a name that a file can have")
@@ -218,7 +234,7 @@ def _can_be_named(path: str) -> bool:
 
 def _normal(path: str) -> str:
     """Return a path without `./`, so that a file has one name."""
-    return str(Path(path))
+    return path if is_remote(path) else str(Path(local(path)))
 
 
 def _file_input(place: Place, field: str, value: Any, directory: Path, fill: Callable[[str, str], str]) -> FileInput:
@@ -269,7 +285,7 @@ def identities(job: Job, directory: Path, *, content: bool) -> dict[str, Identit
         paths += [os.path.relpath(path, directory) for path in operation_of(job.op, directory).files]
     found = {}
     for path in paths:
-        file = os.path.join(directory, path)
+        file = located(directory, path)
         found[path] = identity(file, content=False)
         if content:
             found[path] |= identity(file, content=True)
@@ -285,6 +301,8 @@ class Names:
 
     def of(self, path: str) -> str:
         """Return the one name of a file that need not be there."""
-        folder, name = os.path.split(os.path.join(self._directory, path))
+        if is_remote(path):
+            return path
+        folder, name = os.path.split(located(self._directory, path))
         file = os.path.normpath(os.path.join(self._folder(folder), name))
         return os.path.realpath(file) if os.path.islink(file) else file

@@ -1,13 +1,12 @@
 """A job's arguments: its open files, and the values that it gives."""
 
-import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dmlcpu.batch.files import FileError, FileSource, open_source
+from dmlcpu.batch.files import FileError, FileSource, located, open_source
 from dmlcpu.batch.jobs.faults import Place
 from dmlcpu.batch.jobs.job import FileInput, Job
 from dmlcpu.batch.jobs.operations import Operation
@@ -84,7 +83,7 @@ def open_arguments(job: Job, operation: Operation, directory: Path, place: Place
     opened = OpenArguments({**operation.defaults, **job.attrs})
     for name, each in named_inputs(job, operation).items():
         try:
-            source = open_source(os.path.join(directory, each.path), each.name, each.dtype)
+            source = open_source(located(directory, each.path), each.name, each.dtype)
             if name in operation.sources:
                 opened.sources[name], opened.paths[name] = source, each.path
             else:

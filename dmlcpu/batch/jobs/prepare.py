@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dmlcpu.batch.files import SUFFIXES, identity
+from dmlcpu.batch.files import SUFFIXES, identity, is_remote
 from dmlcpu.batch.jobs.check import Checker, check_apart
 from dmlcpu.batch.jobs.entries import Jobs, PathLike, is_stream, read_jobs
 from dmlcpu.batch.jobs.faults import JobFault
@@ -71,6 +71,8 @@ def prepare(
     retry_failed: bool,
 ) -> Prepared:
     """Read jobs, leave out those that are done, and check the others. The manifest stays locked if `lock` is true."""
+    if directory is not None and is_remote(directory):
+        raise DmlError("run_jobs", "directory", repr(os.fspath(directory)), "a folder of this machine")
     listing = read_jobs(jobs, None if directory is None else Path(directory))
     pairs = check_apart(jobs_of(listing), listing.directory)
     named = [job for _, job in pairs if job]
@@ -120,15 +122,20 @@ def is_done(record: Record, job: Job, directory: Path, content_hash: bool) -> bo
         outputs = {path: identity(os.path.join(directory, path), content=False) for path in job.targets}
     except (OSError, DmlError, ImportError):  # also of a model that cannot be loaded
         return False
-    # With a hash, a file that was only touched is the same.
-    keys = ("size", "sha256") if content_hash else ("size", "mtime_ns")
-    return _same(record.get("inputs"), inputs, keys) and _same(record.get("outputs"), outputs, ("size", "mtime_ns"))
+    return _same(record.get("inputs"), inputs, content_hash) and _same(record.get("outputs"), outputs)
 
 
-def _same(before: Any, now: Mapping[str, Mapping[str, Any]], keys: Iterable[str]) -> bool:
+def _same(before: Any, now: Mapping[str, Mapping[str, Any]], content_hash: bool = False) -> bool:
+    """Return whether files are what they were. A remote file whose server does not tell its version is not."""
     return (
         isinstance(before, dict)
         and before.keys() == now.keys()
         and all(isinstance(each, dict) for each in before.values())
-        and all(before[path].get(key) == now[path][key] for path in now for key in keys)
+        and all(_has_same(before[path], now[path], content_hash) for path in now)
     )
+
+
+def _has_same(before: Mapping[str, Any], now: Mapping[str, Any], content_hash: bool) -> bool:
+    # With a hash, a file that was only touched is the same.
+    when = "sha256" if content_hash else "mtime_ns" if "mtime_ns" in now else "version"
+    return when in now and all(before.get(key) == now[key] for key in ("size", when))

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dmlcpu.batch.files import FileError, Writer, create, identity, sync_folder
+from dmlcpu.batch.files import FileError, Writer, create, identity, located, sync_folder
 from dmlcpu.batch.jobs.job import Identity, Task
 from dmlcpu.batch.jobs.open_inputs import JobError, OpenArguments, Tell, open_arguments
 from dmlcpu.batch.jobs.operations import Operation, operation_of
@@ -193,7 +193,7 @@ class Step:
     def _check_unchanged(self) -> None:
         for path, before in self.task.inputs.items():
             try:
-                now = identity(os.path.join(self._settings.directory, path), content=False)
+                now = identity(located(self._settings.directory, path), content=False)
             except OSError as error:
                 raise JobError(f"inputs: {path!r}: {error.strerror or error}") from error
             if any(before[key] != value for key, value in now.items()):
