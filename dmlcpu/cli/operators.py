@@ -33,6 +33,7 @@ def _epilog(name: str, required: Iterable[str]) -> str:
     suffix = "npz" if len(results) > 1 else "npy"
     lines = [
         "Arrays are files (.npy, .npz, .safetensors, .zarr, .pb); FILE::NAME is an array in a file that holds several.",
+        "Inputs may also be .h5 files, and URLs (s3://, gs://, https://) of .npy, .npz and .zarr.",
         "In OUT and in other files {stem}, {name}, {array}, {path} and {number} stand for those of each IN.",
         "",
         "examples:",
@@ -87,7 +88,7 @@ def _first_sentence(text: str) -> str:
 
 def _value(text: str, *, is_array: bool) -> tuple[str, Any]:
     """Return the member of jobs for an option, and its value: numbers, lists, true and null are JSON."""
-    from dmlcpu.batch.files import SUFFIXES
+    from dmlcpu.batch.files import SUFFIXES, suffix_of
     from dmlcpu.batch.jobs.job import split_name
 
     try:
@@ -95,7 +96,7 @@ def _value(text: str, *, is_array: bool) -> tuple[str, Any]:
     except ValueError:
         if not is_array:
             return "attrs", text
-    if Path(split_name(text, Path())[0]).suffix.lower() not in SUFFIXES:
+    if suffix_of(split_name(text, Path())[0]) not in SUFFIXES:
         raise argparse.ArgumentTypeError(f"{text!r}; allowed: a number, a list, or a file ({', '.join(SUFFIXES)})")
     return "inputs", text
 

@@ -147,7 +147,7 @@ OUTPUTS = "allowed: a file or a folder, or RESULT=FILE for some of values, indic
         (
             ["in/a.npy", "-o", "out/", "--k", "two"],
             "dmlcpu top-k: error: argument --k: 'two'; allowed: a number, a list, or a file "
-            "(.npy, .npz, .safetensors, .zarr, .pb)",
+            "(.npy, .npz, .safetensors, .zarr, .pb, .h5, .hdf5)",
         ),
         (
             ["in/a.npy", "-o", "out/", "--k", "10"],

@@ -20,6 +20,7 @@ __all__ = [
     "IN_REGIONS",
     "ONE_ARRAY",
     "SUFFIXES",
+    "WRITTEN",
     "FileError",
     "FileSource",
     "Writer",
@@ -44,8 +45,11 @@ _MODULES = {
     ".safetensors": "safetensors_files",
     ".zarr": "zarr_folders",
     ".pb": "onnx_tensors",
+    ".h5": "hdf5_files",
+    ".hdf5": "hdf5_files",
 }
 SUFFIXES = tuple(_MODULES)
+WRITTEN = tuple(suffix for suffix in SUFFIXES if suffix not in (".h5", ".hdf5"))
 _REMOTE = (".npy", ".npz", ".zarr")  # formats that are read from remote file systems
 ONE_ARRAY = (".npy", ".pb")  # formats that hold one array, without a name
 IN_REGIONS = (".npy", ".zarr")  # formats that are written as regions come; the others hold arrays in memory

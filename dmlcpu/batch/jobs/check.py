@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from dmlcpu.batch.files import HELD, IN_REGIONS, ONE_ARRAY, SUFFIXES, FileError, check_target
+from dmlcpu.batch.files import HELD, IN_REGIONS, ONE_ARRAY, WRITTEN, FileError, check_target
 from dmlcpu.batch.jobs.faults import Place
 from dmlcpu.batch.jobs.job import Identity, Job, Names, Task, files_of, identities
 from dmlcpu.batch.jobs.limits import size
@@ -41,7 +41,7 @@ class Checker:
         self._check_names(place, job, operation)
         wanted = self._wanted(place, job, operation)
         inputs: dict[str, Identity] = {}
-        with contextlib.suppress(OSError):  # a file that is missing is noted when it is opened
+        with contextlib.suppress(OSError, ImportError):  # which are noted when the file is opened
             inputs = identities(job, self.directory, content=self._content)
         with contextlib.closing(open_arguments(job, operation, self.directory, place)) as opened:
             if place.faults:
@@ -83,8 +83,8 @@ class Checker:
             wanted += names
             suffix = os.path.splitext(path)[1].lower()
             several = len(names) > 1
-            suffixes = ", ".join(each for each in SUFFIXES if not several or each not in ONE_ARRAY)
-            if suffix not in SUFFIXES:
+            suffixes = ", ".join(each for each in WRITTEN if not several or each not in ONE_ARRAY)
+            if suffix not in WRITTEN:
                 place.refuse("output", repr(path), f"a file with one of the suffixes {suffixes}")
             elif several and suffix in ONE_ARRAY:
                 allowed = f"a file for several arrays ({suffixes}), or a file for each of {', '.join(names)}"

@@ -27,6 +27,12 @@ def test_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s
         open_source(path)
 
 
+def test_says_what_to_install_for_hdf5(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    with pytest.raises(ImportError, match=r"need the package h5py: pip install 'dmlcpu\[hdf5\]'"):
+        open_source(tmp_path / "x.h5")
+
+
 def test_bfloat16_without_ml_dtypes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.save(tmp_path / "x.npy", np.ones(3, "u2"))
     monkeypatch.setitem(sys.modules, "ml_dtypes", None)
@@ -46,7 +52,7 @@ writer.finish()
 writer.put_in_place()
 with open_source("y.npy") as source:
     assert source.read().sum() == 3
-found = {"onnx", "zarr", "safetensors", "ml_dtypes", "dask"} & set(sys.modules)
+found = {"onnx", "zarr", "safetensors", "ml_dtypes", "dask", "fsspec", "aiohttp", "h5py"} & set(sys.modules)
 assert not found, found
 """
     environment = os.environ | {"PYTHONPATH": str(Path(dmlcpu.__file__).parents[1])}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from writing import contents, everything, write
 
-from dmlcpu.batch.files import SUFFIXES, FileError, create, open_source, remove, stray, sync_folder
+from dmlcpu.batch.files import WRITTEN, FileError, create, open_source, remove, stray, sync_folder
 from dmlcpu.common.regions import Tensor
 
 ARRAY = np.arange(12, dtype="f4").reshape(3, 4)
@@ -18,7 +18,7 @@ TENSORS = {"y": Tensor(ARRAY.shape, ARRAY.dtype)}
 PACKAGES = {".safetensors": "safetensors", ".zarr": "zarr", ".pb": "onnx"}
 
 
-@pytest.fixture(params=SUFFIXES)
+@pytest.fixture(params=WRITTEN)
 def target(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     pytest.importorskip(PACKAGES.get(request.param, "numpy"))
     return tmp_path / f"y{request.param}"
