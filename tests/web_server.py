@@ -48,20 +48,22 @@ class Handler(SimpleHTTPRequestHandler):
             return self._send(names) if body else None
         if not path.is_file():
             return self._head(404, 0)
-        content = path.read_bytes()
+        size = path.stat().st_size
         found = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", "")) if self.server.ranges else None
         suffix = re.fullmatch(r"bytes=-(\d+)", self.headers.get("Range", "")) if self.server.ranges else None
-        status, first, last = 200, 0, len(content) - 1
+        status, first, last = 200, 0, size - 1
         if found or suffix:
-            first = int(found[1]) if found else max(0, len(content) - int(suffix[1]))  # type: ignore[index]
+            first = int(found[1]) if found else max(0, size - int(suffix[1]))  # type: ignore[index]
             last = min(int(found[2] or last), last) if found else last
             if first > last:
                 return self._head(416, 0)
             status = 206
-        self._head(status, last - first + 1, when=path.stat().st_mtime_ns, part=(first, last, len(content)))
+        self._head(status, last - first + 1, when=path.stat().st_mtime_ns, part=(first, last, size))
         if body:
             self.server.sent.append((self.path, last - first + 1))
-            self._send(content[first : last + 1])
+            with path.open("rb") as file:
+                file.seek(first)
+                self._send(file.read(last - first + 1))
         return None
 
     def _head(self, status: int, size: int, kind: str = "", when: int = 0, part: tuple[int, ...] = ()) -> None:

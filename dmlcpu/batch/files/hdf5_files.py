@@ -21,10 +21,9 @@ from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Region, Tensor
 
 _ALLOWED = "an HDF5 file"
-_GZIP, _SHUFFLE, _FLETCHER32, _LZF = 1, 2, 3, 32000  # HDF5's numbers of filters
-_FILTERS = "no filter, gzip or lzf, shuffle, fletcher32 (h5repack -f GZIP=4 rewrites a file so)"
-_EXPANDS = 88  # bytes that one of lzf unpacks to, at most
-_BESIDE = 64  # bytes that a chunk may take beside its elements: checksums, gzip's own
+_SHUFFLE, _GZIP, _FLETCHER32 = _FILTERS = 2, 1, 3  # HDF5's numbers of filters, in their order
+_KNOWN = "shuffle, gzip and fletcher32, in this order (h5repack -f SHUF -f GZIP=4 rewrites a file so)"
+_BESIDE = 64  # bytes that gzip adds to what cannot be packed, at most, with a thousandth of it
 _NAMES = 20  # that a message has, at most
 _GROUPS = 10_000  # that are searched for names, at most
 
@@ -121,31 +120,36 @@ class _Hdf5Source(FileSource):
         self._stored = stored.dtype
         # Elements that were never written have no value then: HDF5 leaves them as they are.
         self._has_no_fill = not settings.fill_value_defined() or settings.get_fill_time() == 1
-        filters = [settings.get_filter(number) for number in range(settings.get_nfilters())]
         self._gzip_bit = 0  # of the mask of filters that a chunk has skipped
-        if filters:
-            self._check_filters([(code, text) for code, _, _, text in filters])
+        if dataset.chunks is not None:
+            filters = [settings.get_filter(number) for number in range(settings.get_nfilters())]
+            self._check_chunks([(code, text) for code, _, _, text in filters])
 
-    def _check_filters(self, filters: list[tuple[int, bytes]]) -> None:
+    def _check_chunks(self, filters: list[tuple[int, bytes]]) -> None:
+        """Refuse filters that are not known, and chunks of another size than their shape says.
+
+        HDF5 takes memory for all that a chunk unpacks to, and of a chunk that is too short it returns what is behind it
+        in memory.
+        """
         codes = [code for code, _ in filters]
         for code, text in filters:
-            if code not in (_GZIP, _SHUFFLE, _FLETCHER32, _LZF):
-                raise FileError(f"elements behind the filter {code} ({text.decode(errors='replace')})", _FILTERS)
-        if len(set(codes)) < len(codes) or {_GZIP, _LZF} <= set(codes):
-            raise FileError(f"elements that are packed twice (filters {codes})", _FILTERS)
-        self._chunk = math.prod(self._dataset.chunks) * self._dataset.dtype.itemsize
-        self._most = self._chunk + self._chunk // 1000 + _BESIDE
-        largest = 0
+            if code not in _FILTERS:
+                raise FileError(f"elements behind the filter {code} ({text.decode(errors='replace')})", _KNOWN)
+        if codes != [code for code in _FILTERS if code in codes]:
+            raise FileError(f"the filters {codes}", _KNOWN)
+        bits = {code: 1 << number for number, code in enumerate(codes)}  # of the mask of filters that a chunk skips
+        self._gzip_bit = bits.get(_GZIP, 0)
+        self._chunk = chunk = math.prod(self._dataset.chunks) * self._dataset.dtype.itemsize
+        self.beside_bytes = 3 * chunk if codes else 0
 
-        def look(chunk: Any) -> None:
-            nonlocal largest
-            largest = max(largest, chunk.size)
+        def wrong(found: Any) -> int | None:
+            size: int = found.size - (4 if bits.get(_FLETCHER32, 0) & ~found.filter_mask else 0)
+            packed = self._gzip_bit & ~found.filter_mask
+            return size if (size > chunk + chunk // 1000 + _BESIDE if packed else size != chunk) else None
 
-        self._dataset.id.chunk_iter(look)
-        if largest > self._most:
-            raise FileError(f"a chunk of {largest:,} bytes", f"{self._chunk:,}, as its shape says")
-        self._gzip_bit = 1 << codes.index(_GZIP) if _GZIP in codes else 0
-        self.beside_bytes = 3 * self._chunk + (_EXPANDS * largest if _LZF in codes else 0)
+        size = self._dataset.id.chunk_iter(wrong)
+        if size is not None:
+            raise FileError(f"a chunk of {size:,} bytes", f"{chunk:,}, as its shape says")
 
     def close(self) -> None:
         self._file.close()
@@ -159,18 +163,22 @@ class _Hdf5Source(FileSource):
                 as_bytes(array)[...] = 0
             with _refused():
                 if self._gzip_bit:
-                    self._check_chunks(region)
+                    self._check_unpacked(region)
                 self._dataset.read_direct(array.view(self._stored), source_sel=region)
         return array
 
-    def _check_chunks(self, region: Region) -> None:
-        """Refuse chunks that unpack to more than their shape says: HDF5 takes memory for all that they unpack to."""
-        chunks, most = self._dataset.chunks, self._most
-        axes = (range(part.start // size * size, part.stop, size) for part, size in zip(region, chunks, strict=True))
+    def _check_unpacked(self, region: Region) -> None:
+        """Refuse chunks that do not unpack to what their shape says."""
+        axes = (
+            range(part.start // size * size, part.stop, size)
+            for part, size in zip(region, self._dataset.chunks, strict=True)
+        )
         for corner in itertools.product(*axes):
             try:
                 skipped, packed = self._dataset.id.read_direct_chunk(corner)
             except RuntimeError:  # it was never written; what else is wrong shows when it is read
                 continue
-            if not skipped & self._gzip_bit and len(zlib.decompressobj().decompress(packed, most + 1)) > most:
-                raise FileError(f"a chunk that unpacks to more than {self._chunk:,} bytes", "what its shape says")
+            if skipped & self._gzip_bit:
+                continue
+            if len(zlib.decompressobj().decompress(packed, self._chunk + 1)) != self._chunk:
+                raise FileError(f"a chunk that does not unpack to {self._chunk:,} bytes", "what its shape says")
