@@ -11,7 +11,7 @@ from typing import Any
 
 from dmlcpu.batch.files.base import FileError, FileSource
 from dmlcpu.batch.files.identities import identity
-from dmlcpu.batch.files.remote import is_remote, local, located, matching, suffix_of
+from dmlcpu.batch.files.remote import is_remote, local, located, matching, suffix_of, without_query
 from dmlcpu.batch.files.targets import HeldWriter, Writer, remove, resolved, stray, sync_folder, write_whole
 from dmlcpu.common.regions import Tensor
 
@@ -36,6 +36,7 @@ __all__ = [
     "stray",
     "suffix_of",
     "sync_folder",
+    "without_query",
     "write_whole",
 ]
 

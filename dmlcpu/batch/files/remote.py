@@ -50,10 +50,14 @@ def located(directory: str | os.PathLike[str], path: str) -> str:
     return path if is_remote(path) else os.path.join(directory, local(path))
 
 
+def without_query(path: str) -> str:
+    """Return a web address without what follows ``?`` or ``#``; another path as it is."""
+    return re.split("[?#]", path, maxsplit=1)[0] if _HTTP.match(path) else path
+
+
 def suffix_of(path: str | os.PathLike[str]) -> str:
-    """Return the suffix of a file's name, in lower case; a web address may go on after it, with ``?`` or ``#``."""
-    text = os.fspath(path)
-    return os.path.splitext(re.split("[?#]", text, maxsplit=1)[0] if _HTTP.match(text) else text)[1].lower()
+    """Return the suffix of a file's name, in lower case."""
+    return os.path.splitext(without_query(os.fspath(path)))[1].lower()
 
 
 def matching(pattern: str) -> list[str]:

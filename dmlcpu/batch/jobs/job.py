@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dmlcpu.batch.files import identity, is_remote, local, located, matching
+from dmlcpu.batch.files import identity, is_remote, local, located, matching, without_query
 from dmlcpu.batch.jobs.entries import DEEPEST, Entry, Listing
 from dmlcpu.batch.jobs.faults import JobFault, Place
 from dmlcpu.batch.jobs.operations import canonical, is_path, operation_of
@@ -158,7 +158,7 @@ def _fixed_part(pattern: str) -> str:
 
 def _placeholders(path: str, file: FileInput, base: str, number: int) -> dict[str, str]:
     """Return the values of `{path}` and the other placeholders; `{folder}` is relative to `base`."""
-    parent, name = os.path.split(file.path)
+    parent, name = os.path.split(without_query(file.path))
     folder = os.path.relpath(parent or ".", base) if base else "."
     stem = os.path.splitext(name)[0]
     names = {"path": path, "name": name, "stem": stem, "array": file.name or ""}

@@ -43,6 +43,13 @@ def test_however_it_is_written_it_is_the_same_job(tmp_path: Path) -> None:
     assert other.id == "b"
 
 
+def test_web_addresses_have_names_without_their_queries(tmp_path: Path) -> None:
+    files = ["https://host/in/a.npz?key=1/2.3::x", "s3://bucket/in/b?.npy", "file:///in/c.npy"]
+    found = jobs(tmp_path, {"op": "top_k", "files": files, "output": "out/{number}-{stem}-{array}.npz"})
+    assert [job.output for job in found] == ["out/0-a-x.npz", "out/1-b?-.npz", "out/2-c-.npz"]
+    assert [job.inputs[""].path for job in found] == [files[0].removesuffix("::x"), *files[1:]]
+
+
 def test_arrays_in_files(tmp_path: Path) -> None:
     inputs = {
         "x": "a.npz::x",
