@@ -1,7 +1,7 @@
 """DxDispatch models as dictionaries: one for each operator, to be changed and saved by the tests."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +129,46 @@ def matmul(*, owned: bool = False) -> dict[str, Any]:
         del made["commands"][0]["bindings"]["BTensor"]
         made["dispatchables"]["matmul"]["bindings"] = {"BTensor": "b"}
     return made
+
+
+def everything() -> dict[str, Any]:
+    """A model with three operators and every kind of initializer and command."""
+    model: dict[str, Any] = {"resources": {}, "dispatchables": {}, "commands": []}
+    for number, part in enumerate((top_k(), scatter(), matmul(owned=True))):
+        names = {name: f"{name}{number}" for name in part["resources"]}
+        model["resources"] |= {names[name]: value for name, value in part["resources"].items()}
+        model["dispatchables"] |= renamed(part["dispatchables"], names)
+        model["commands"] += renamed(part["commands"], names)
+    model["resources"]["mixed"] = buffer("UNKNOWN", [{"name": "n", "type": "INT8", "value": 1}], sizeInBytes=8)
+    model["resources"]["file"] = buffer("INT8", {"sourcePath": "none.npy"})
+    model["commands"][0]["bindings"]["InputTensor"] = [{"name": "x0", "elementOffset": 0}]
+    model["commands"].append({"type": "writeFile", "resource": "y2", "targetPath": "y.npy", "dimensions": [2, 2]})
+    return model
+
+
+def renamed(data: Any, names: dict[str, str]) -> Any:
+    """Return data with other strings in the place of some."""
+    if isinstance(data, dict):
+        return {key: renamed(value, names) for key, value in data.items()}
+    if isinstance(data, list):
+        return [renamed(value, names) for value in data]
+    return names.get(data, data) if isinstance(data, str) else data
+
+
+def places(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield path
+    for name, value in data.items() if isinstance(data, dict) else enumerate(data if isinstance(data, list) else []):
+        yield from places(value, (*path, name))
+
+
+def put(data: Any, path: tuple[Any, ...], value: Any) -> Any:
+    if not path:
+        return value
+    parent = data
+    for part in path[:-1]:
+        parent = parent[part]
+    parent[path[-1]] = value
+    return data
 
 
 def changed(model: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:

@@ -2,12 +2,11 @@
 
 import copy
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from dx_models import buffer, matmul, scatter, top_k
+from dx_models import everything, places, put
 from hypothesis import given, settings, strategies as st
 
 from dmlcpu.batch import ModelError, load_model
@@ -28,38 +27,8 @@ VALUES = st.recursive(
 )
 
 
-def everything() -> dict[str, Any]:
-    """A model with three operators and every kind of initializer and command."""
-    model: dict[str, Any] = {"resources": {}, "dispatchables": {}, "commands": []}
-    for part in (top_k(), scatter(), matmul(owned=True)):
-        model["resources"] |= part["resources"]
-        model["dispatchables"] |= part["dispatchables"]
-        model["commands"] += part["commands"]
-    model["resources"]["mixed"] = buffer("UNKNOWN", [{"name": "n", "type": "INT8", "value": 1}], sizeInBytes=8)
-    model["resources"]["file"] = buffer("INT8", {"sourcePath": "none.npy"})
-    model["commands"][0]["bindings"]["InputTensor"] = [{"name": "x", "elementOffset": 0}]
-    model["commands"].append({"type": "writeFile", "resource": "y", "targetPath": "y.npy", "dimensions": [2, 2]})
-    return model
-
-
-def places(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    yield path
-    for name, value in data.items() if isinstance(data, dict) else enumerate(data if isinstance(data, list) else []):
-        yield from places(value, (*path, name))
-
-
 MODEL = everything()
 PLACES = list(places(MODEL))
-
-
-def put(data: Any, path: tuple[Any, ...], value: Any) -> Any:
-    if not path:
-        return value
-    parent = data
-    for part in path[:-1]:
-        parent = parent[part]
-    parent[path[-1]] = value
-    return data
 
 
 @settings(max_examples=200, deadline=None)

@@ -46,6 +46,21 @@ def save_jobs(folder: Path, jobs: Iterable[Mapping[str, Any]], name: str = "jobs
     return path
 
 
+def toml(value: Any) -> str:
+    """Write a value in TOML."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{toml(name)} = {toml(each)}" for name, each in value.items()) + "}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(toml, value))}]"
+    if isinstance(value, str):
+        return json.dumps(value).replace("\x7f", "\\u007f") if value.isascii() else f'"{"".join(map(escaped, value))}"'
+    return "true" if value is True else "false" if value is False else repr(value)
+
+
+def escaped(character: str) -> str:
+    return f"\\U{ord(character):08X}"
+
+
 def records(jobs: Path) -> dict[str, dict[str, Any]]:
     """Return what the last line of each job in a manifest says; none of a job that has only started.
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
+from job_files import toml
 
 from dmlcpu.batch import JobsError
 from dmlcpu.batch.jobs.entries import Listing, read_jobs
@@ -45,21 +46,6 @@ ENTRIES = st.fixed_dictionaries(
         "files": st.lists(TEXT, max_size=3),
     },
 )
-
-
-def toml(value: Any) -> str:
-    """Write a value in TOML."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{toml(name)} = {toml(each)}" for name, each in value.items()) + "}"
-    if isinstance(value, list):
-        return f"[{', '.join(map(toml, value))}]"
-    if isinstance(value, str):
-        return json.dumps(value).replace("\x7f", "\\u007f") if value.isascii() else f'"{"".join(map(escaped, value))}"'
-    return "true" if value is True else "false" if value is False else repr(value)
-
-
-def escaped(character: str) -> str:
-    return f"\\U{ord(character):08X}"
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -1,0 +1,18 @@
+"""Threads call operators beside forks and pools of processes. Everything runs in a process of its own."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_calls_beside_forks(seconds: float | None, counted: Callable[[str], None]) -> None:
+    script = Path(__file__).parent / "forks.py"
+    command = [sys.executable, str(script), "--seconds", str(seconds or 2)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    counted(ran.stdout.strip())
