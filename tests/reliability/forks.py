@@ -25,6 +25,8 @@ from samples import assert_same_bits, modules_of_calls
 from dmlcpu.runtime.threads import use_budget
 
 CALLERS, FORKERS, TASKS = 8, 1, 4
+METHODS = multiprocessing.get_all_start_methods()
+MOST_SECONDS = 60  # then a process is taken to hang, and is ended
 PAUSE = 0.02  # between two calls of a thread: processes start beside it
 _RNG = np.random.default_rng(5)
 CALLS = [module.parallel_call(_RNG) for module in modules_of_calls().values()]
@@ -39,14 +41,24 @@ def check() -> int:
 
 
 def check_in_pool(_task: int) -> None:
+    signal.alarm(MOST_SECONDS)
     with use_budget(2, grain=1):
         check()
+    signal.alarm(0)
+
+
+def use_pools() -> int:
+    """Let a process of each start method call; return how many tasks that were."""
+    for method in METHODS:
+        with ProcessPoolExecutor(1, multiprocessing.get_context(method)) as pool:
+            list(pool.map(check_in_pool, range(TASKS)))
+    return TASKS * len(METHODS)
 
 
 def fork_and_check() -> int:
     child = os.fork()
     if child == 0:
-        signal.alarm(60)  # ends a child that hangs
+        signal.alarm(MOST_SECONDS)
         try:
             check()
         except BaseException:
@@ -76,15 +88,15 @@ def call_and_fork(seconds: float) -> tuple[dict[str, int], list[str]]:
 
     threads = [threading.Thread(target=repeat, args=("calls", check)) for _ in range(CALLERS)]
     threads += [threading.Thread(target=repeat, args=("forks", fork_and_check)) for _ in range(FORKERS)]
-    end = time.monotonic() + seconds
     for thread in threads:
         thread.start()
-    while True:
-        for method in multiprocessing.get_all_start_methods():
-            with ProcessPoolExecutor(1, multiprocessing.get_context(method)) as pool:
-                counts["tasks"] += len(list(pool.map(check_in_pool, range(TASKS))))
-        if time.monotonic() > end or failed:
-            break
+    try:
+        end = time.monotonic() + seconds
+        counts["tasks"] += use_pools()
+        while time.monotonic() < end and not failed:
+            counts["tasks"] += use_pools()
+    except Exception:
+        failed.append(traceback.format_exc())
     over.set()
     for thread in threads:
         thread.join()
