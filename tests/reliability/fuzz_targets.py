@@ -9,6 +9,7 @@ import functools
 import io
 import itertools
 import json
+import shutil
 import sys
 import zipfile
 from collections.abc import Callable, Sequence
@@ -29,6 +30,7 @@ from dmlcpu.batch.files import FileError, open_source
 from dmlcpu.errors import DmlError
 from dmlcpu.models.commands import WriteFile
 from dmlcpu.operators import OPERATORS
+from dmlcpu.search import Int8Index
 
 
 class Target(NamedTuple):
@@ -220,6 +222,51 @@ def read_file(name: str) -> Callable[[bytes], None]:
     return read
 
 
+def save_index() -> None:
+    shutil.rmtree("x.index", ignore_errors=True)
+    Int8Index(np.eye(4, dtype=np.float32), "cosine", ids=np.arange(4), floats=True).save("x.index")
+
+
+def read_index() -> None:
+    Int8Index.load("x.index").search(np.ones((2, 4), np.float32), 2)
+
+
+def save_zarr() -> None:
+    import zarr
+
+    group = zarr.create_group("x.zarr", overwrite=True)
+    for name, array in zip("xyz", ARRAYS, strict=True):
+        group.create_array(name, data=array, chunks=(2,) * array.ndim)
+
+
+def read_zarr() -> None:
+    _read_array("x.zarr", "x", None)
+
+
+def changed_file(folder: str, save: Callable[[], None]) -> Callable[[Draws], bytes]:
+    """Change a file of a folder: the input is a line with its name, and its bytes."""
+
+    def make(draws: Draws) -> bytes:
+        save()
+        path = draws.one_of(sorted(path for path in Path(folder).rglob("*") if path.is_file()))
+        data = path.read_bytes()
+        if path.suffix == ".json" and draws.integer(0, 2):
+            return f"{path}\n".encode() + _json(draws, json.loads(data))
+        return f"{path}\n".encode() + changed_bytes(draws, data)
+
+    return make
+
+
+def read_folder(save: Callable[[], None], read: Callable[[], None]) -> Callable[[bytes], None]:
+    def read_changed(data: bytes) -> None:
+        save()
+        name, _, changed = data.partition(b"\n")
+        Path(name.decode()).write_bytes(changed)
+        read()
+
+    return read_changed
+
+
 DESCS = [desc.to_dict() for row in OPERATORS.values() for desc, *_ in (row.desc_examples() if row.descs else ())]
 
 
@@ -249,5 +296,7 @@ TARGETS = {
     "npz": Target(make_npz, read_file("x.npz"), (FileError,)),
     "safetensors": Target(make_safetensors, read_file("x.safetensors"), (FileError,)),
     "pb": Target(make_pb, read_file("x.pb"), (FileError,)),
+    "zarr": Target(changed_file("x.zarr", save_zarr), read_folder(save_zarr, read_zarr), (FileError,)),
+    "index": Target(changed_file("x.index", save_index), read_folder(save_index, read_index), (DmlError,)),
     "desc": Target(make_desc, read_desc, (DmlError,)),
 }

@@ -18,6 +18,8 @@ INPUTS = {
     "npz": 150,
     "safetensors": 200,
     "pb": 200,
+    "zarr": 100,
+    "index": 100,
     "desc": 500,
 }
 
