@@ -1,6 +1,7 @@
 """ONNX tensors, one in a .pb file, as ONNX's test data has them. The library reads and writes them whole."""
 
 import io
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +15,8 @@ from dmlcpu.common.regions import Region, Tensor
 
 _ALLOWED = "an ONNX TensorProto"
 _NAME_OF = {row.onnx: row.name for row in DATA_TYPES.values()}
-_LONGEST = 2**31 - 1 - 2**16  # what protobuf can hold, with room for the header
+_LONGEST_FILE = 2**31 - 1  # what protobuf can hold
+_LONGEST = _LONGEST_FILE - 2**16  # with room for the header
 
 
 def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
@@ -23,6 +25,8 @@ def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
     helper = library("onnx.numpy_helper", "onnx")
     proto = library("onnx", "onnx").TensorProto()
     with open_file(path) as file, refused(_ALLOWED):
+        if (size := os.fstat(file.fileno()).st_size) > _LONGEST_FILE:
+            raise FileError(f"a file of {size:,} bytes", f"at most {_LONGEST_FILE:,}, as protobuf has")
         proto.ParseFromString(file.read())
         if proto.data_location == proto.EXTERNAL:
             raise FileError("a tensor whose elements are in another file", "one with elements of its own")

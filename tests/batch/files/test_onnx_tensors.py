@@ -56,3 +56,10 @@ def test_bad_files(tmp_path: Path) -> None:
             open_source(path)
     with pytest.raises(FileNotFoundError):
         open_source(tmp_path / "none.pb")
+
+
+def test_a_file_larger_than_any_tensor_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "x.pb").open("wb") as file:
+        file.truncate(1 << 31)  # a hole: it takes no place on the disk
+    with pytest.raises(FileError, match="a file of 2,147,483,648 bytes; allowed: at most 2,147,483,647"):
+        open_source(tmp_path / "x.pb")
