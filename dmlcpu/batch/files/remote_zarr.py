@@ -30,10 +30,10 @@ class RemoteStore(FsspecStore):
         size = part.suffix if isinstance(part, SuffixByteRequest) else part.end - part.start
         with reached():
             found = await super().get(key, prototype, part) if size <= most + 1 else None
+        if is_range and found is not None and len(found) > size:
+            raise FileError(f"all of {key}, where {size:,} bytes were requested", "a server that sends parts of files")
         if size > most + 1 or (found is not None and len(found) > most):
             raise FileError(f"{key}, which has more than {most:,} bytes", "what the shape of the chunks needs")
-        if found is not None and len(found) > size:
-            raise FileError(f"all of {key}, where {size:,} bytes were requested", "a server that sends parts of files")
         return found
 
 
