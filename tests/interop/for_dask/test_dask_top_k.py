@@ -17,8 +17,10 @@ from dmlcpu.interop.dask import tasks  # noqa: E402
 
 @pytest.mark.parametrize("dtype", TOP_K_TYPES, ids=str)
 def test_top_k(dtype):
+    """All forms of calls with float32, and four with each other type."""
     rng = np.random.default_rng(1)
-    for number in range(12):
+    first = 0 if dtype == np.float32 else TOP_K_TYPES.index(dtype)  # so that all forms have some type
+    for number in range(first, first + (12 if dtype == np.float32 else 4)):
         shape = tuple(int(n) for n in rng.integers(1, 14, 1 + number % 3))
         x, axis = values(rng, shape, dtype), number % len(shape) - len(shape)
         options = {
