@@ -10,6 +10,16 @@ hypothesis.settings.register_profile("dmlcpu", deadline=None, max_examples=150)
 hypothesis.settings.load_profile("dmlcpu")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Import and list all tests without the garbage collector, which would take a quarter of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_modifyitems(items):
     """Run what is slow first, so that no worker is left with it at the end."""
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)

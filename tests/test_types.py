@@ -61,6 +61,7 @@ def by_pyright(folder):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("dask") is None, reason="dask is not installed: its arrays are unknown then")
 @pytest.mark.parametrize("errors", [by_mypy, by_pyright])
 def test_type_checkers_find_the_mistakes_and_nothing_else(errors, tmp_path):

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cli_calls import Run
-from processes import run as run_process
+from processes import run_each
 
 import dmlcpu
 from dmlcpu.cli import warmup
@@ -84,7 +84,7 @@ def test_the_command_prints_one_line(run: Run) -> None:
     assert line.startswith("compiled ")
 
 
-LEFT_TO_COMPILE = """
+IMPORTS = """
 import itertools
 import numpy as np
 from conformance.random_calls import maker
@@ -92,7 +92,8 @@ from dmlcpu.cli import warmup
 from dmlcpu.operators import OPERATORS
 from dmlcpu.operators.top_k.search import Search
 from dmlcpu.runtime.threads import use_budget
-
+"""
+LEFT_TO_COMPILE = """
 warmup.warm_up([(OPERATOR, TYPE)])
 before = warmup._counts()
 for threads in (1, 3):
@@ -114,17 +115,18 @@ if OPERATOR == "top_k":
             for start in (0, 30, 60):
                 search.look_at(x[start : start + 30], start)
             search.winners()
-assert warmup._counts() == before, (warmup._counts(), before)
+assert warmup._counts() == before, (OPERATOR, TYPE, warmup._counts(), before)
 """
 
 
-@pytest.mark.parametrize(("op", "name"), warmup.chosen(list(OPERATORS), ["int8", "float64"]))
-def test_nothing_is_left_to_compile(op: str, name: str) -> None:
+def test_nothing_is_left_to_compile() -> None:
     """Calls of a type, in other layouts and directions than the examples that warm it up.
 
-    In a process that has compiled nothing else.
+    In processes that have compiled nothing else.
     """
-    run_process(f"OPERATOR, TYPE = {op!r}, {name!r}\n{LEFT_TO_COMPILE}", PYTHONPATH=str(TESTS))
+    pairs = warmup.chosen(list(OPERATORS), ["int8", "float64"])
+    codes = [f"OPERATOR, TYPE = {op!r}, {name!r}\n{LEFT_TO_COMPILE}" for op, name in pairs]
+    run_each(codes, IMPORTS, PYTHONPATH=str(TESTS))
 
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -289,6 +289,7 @@ def test_threads_that_find_a_damaged_file_together_get_one_warning(process, tmp_
     assert len(caught) == 1
 
 
+@pytest.mark.slow
 def test_an_operator_goes_on_with_a_damaged_cache(tmp_path):
     code = (
         "import numpy, dmlcpu\n"

@@ -130,7 +130,11 @@ def recorded(jobs: Path) -> int:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
-@pytest.mark.parametrize("options", [[], ["--jobs", "2"], ["--scheduler", "local"]], ids=["1", "2", "dask"])
+@pytest.mark.parametrize(
+    "options",
+    [[], ["--jobs", "2"], pytest.param(["--scheduler", "local"], marks=pytest.mark.slow)],
+    ids=["1", "2", "dask"],
+)
 def test_stopped_once(
     jobs: Path, undisturbed: Path, marked: dict[str, str], number: signal.Signals, options: list[str]
 ) -> None:

@@ -20,6 +20,7 @@ from dmlcpu.batch.jobs import run as run_module
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="of Linux")
 
 
+@pytest.mark.slow
 @LINUX
 @pytest.mark.parametrize("scheduler", [[], ["--scheduler", "local"]], ids=["processes", "dask"])
 def test_a_worker_that_is_killed(tmp_path: Path, scheduler: list[str]) -> None:
