@@ -17,6 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
+from numba.core import event
 from numba.core.compiler_lock import global_compiler_lock
 
 _closed = False
@@ -54,7 +55,7 @@ def _is_interruptible() -> bool:
     """
     return not (
         _closed
-        or threading.get_ident() != threading.main_thread().ident
+        or _is_other_thread()
         or sys.is_finalizing()
         or global_compiler_lock.is_locked()  # by this thread
         or any(frame.f_code.co_filename == _IMPORTS for frame, _ in traceback.walk_stack(sys._getframe()))
@@ -64,12 +65,28 @@ def _is_interruptible() -> bool:
 _IMPORTS = "<frozen importlib._bootstrap>"
 
 
+class _Stop(event.Listener):  # type: ignore[misc]
+    """Ends what other threads compile, before the next pass of Numba's compiler: nobody waits for it any more."""
+
+    def on_start(self, _event: Any) -> None:
+        if _is_other_thread():
+            raise SystemExit
+
+    def on_end(self, _event: Any) -> None:
+        pass
+
+
 def _close() -> None:
-    """Wait for the end of what is compiled, which must not run while the process ends."""
+    """Wait until nothing is compiled, which must not run while the process ends."""
     global _closed
     _closed = True
+    event.register("numba:run_pass", _Stop())
     with global_compiler_lock:
         pass
+
+
+def _is_other_thread() -> bool:
+    return threading.get_ident() != threading.main_thread().ident
 
 
 def _release() -> None:

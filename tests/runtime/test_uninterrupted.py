@@ -188,9 +188,52 @@ def test_at_the_end_of_the_process_work_is_awaited_and_no_other_begun(monkeypatc
     with pytest.raises(KeyboardInterrupt):
         uninterrupted(done.append, "second")  # which waits for the first
     threading.Timer(0.05, go_on.set).start()
+    monkeypatch.setattr(module.event, "register", lambda *_: None)
     module._close()
     assert done == ["first"]
     assert not uninterrupted(worker)
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="no signals between threads on this system")
+def test_at_the_end_of_the_process_a_compilation_ends_before_its_next_pass():
+    told = run(
+        """
+        import signal, threading
+        import numpy as np
+        from numba.core import event
+        from dmlcpu.runtime.kernel import kernel
+
+        closing = threading.Event()
+
+        class Passes(event.Listener):
+            count = 0
+            def on_start(self, _event):
+                self.count += 1
+                print(self.count)
+                if self.count == 5:
+                    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+                    closing.wait(20)
+            def on_end(self, _event):
+                pass
+
+        event.register("numba:run_pass", Passes())
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+        @kernel
+        def fill(part, parts, out):
+            out[part] = 7
+
+        try:
+            fill(1, np.zeros(1, np.int64))
+        except KeyboardInterrupt:
+            timer = threading.Timer(0.3, closing.set)
+            timer.daemon = True  # Python would wait for another one before it ends
+            timer.start()
+        else:
+            raise AssertionError("not interrupted")
+        """
+    )
+    assert told.split() in (list("12345"), list("123456"))  # of more than 20
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
