@@ -129,7 +129,7 @@ def stopped_at(number, files, call):
         return look
 
     def trace(frame, _event, _):
-        frame.f_trace_lines = False
+        frame.f_trace, frame.f_trace_lines = look, False  # first: since 3.12 Python looks for it
         frame.f_trace_opcodes = frame.f_code.co_filename.endswith(files)
         return look
 
