@@ -37,6 +37,8 @@ def add_run_options(parser: argparse.ArgumentParser, manifest: str) -> None:
     what.add_argument("--keep-going", action="store_true", help="run the jobs that are right even if others are not")
     what.add_argument("--fail-fast", action="store_true", help="stop after the first failure")
     what.add_argument("--max-failures", type=at_least(1), metavar="N", help="stop after N failures")
+    chunks = "refuse zarr arrays that lack chunks (default: their elements are the fill value)"
+    what.add_argument("--require-chunks", action="store_true", help=chunks)
     what.add_argument("--dry-run", action="store_true", help="print the plan of each job, and run nothing")
 
     again = parser.add_argument_group("running again")
@@ -92,6 +94,7 @@ def run(jobs: Any, args: argparse.Namespace, directory: str | None = None) -> in
         "force": args.force,
         "retry_failed": args.retry_failed,
         "content_hash": args.hash,
+        "require_chunks": args.require_chunks,
     }
     try:
         if args.dry_run:

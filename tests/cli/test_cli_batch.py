@@ -110,6 +110,15 @@ def test_retry_failed_and_force(run: Run, folder: Path) -> None:
     assert (code, err) == (2, ["dmlcpu: --force is True beside retry_failed; allowed: one of both"])
 
 
+def test_require_chunks(run: Run, folder: Path) -> None:
+    zarr = pytest.importorskip("zarr")
+    zarr.create_array(folder / "x.zarr", shape=(4, 4), dtype="f4")
+    code, out, _ = run("top-k", "x.zarr", "-o", "y.npz", "--k", 1, "--dry-run")
+    assert (code, out[0].rpartition("; ")[2]) == (0, "missing chunks of x, which are its fill value: 1")
+    code, _, err = run("top-k", "x.zarr", "-o", "y.npz", "--k", 1, "--require-chunks")
+    assert (code, err[1].rpartition(": ")[2]) == (2, "all chunks, as they are required")
+
+
 def test_hash(run: Run, folder: Path) -> None:
     run("batch", "jobs.toml", "--hash")
     (folder / "in" / "a.npy").touch()

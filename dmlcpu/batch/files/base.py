@@ -50,6 +50,10 @@ class FileSource(AbstractContextManager["FileSource", None], ABC):
     def read(self, region: Region | None = None, into: Array | None = None) -> Array:
         """Return the elements of a region, by default all, in C order; `into`: an array of that shape to use."""
 
+    def missing_chunks(self) -> int:
+        """Count the parts of the array that are not in the file, and are read as a value that stands for them."""
+        return 0
+
     def close(self) -> None:
         """Close the file; arrays that were read stay."""
 

@@ -5,7 +5,9 @@ This module imports zarr.
 
 import asyncio
 import math
+import operator
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,7 +20,7 @@ from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Suf
 from zarr.codecs import BytesCodec, ShardingCodec
 from zarr.core.array_spec import ArrayConfig, ArraySpec
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
-from zarr.core.sync import sync
+from zarr.core.sync import collect_aiterator, sync
 from zarr.storage import LocalStore, StorePath
 
 from dmlcpu.batch.files.base import FileError
@@ -91,6 +93,19 @@ async def _others() -> None:
     """Wait for what else runs in zarr's event loop."""
     if tasks := asyncio.all_tasks() - {asyncio.current_task()}:
         await asyncio.wait(tasks)
+
+
+def missing_chunks(array: Any) -> int:
+    """Count the chunks, or shards, that have no file."""
+    grid = [-(-size // chunk) for size, chunk in zip(array.shape, array.shards or array.chunks, strict=True)]
+    before = f"{array.path}/" if array.path else ""
+    there = 0
+    for key in collect_aiterator(array.store.list_prefix(array.path)):
+        place = tuple(map(int, re.findall("[0-9]+", key.removeprefix(before))))[: array.ndim]
+        is_within = len(place) == array.ndim and all(map(operator.lt, place, grid))
+        there += is_within and key == before + array.metadata.encode_chunk_key(place)
+    missing: int = math.prod(grid) - there
+    return missing
 
 
 def bounded(array: Any) -> Any:

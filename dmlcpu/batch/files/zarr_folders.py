@@ -111,6 +111,11 @@ class _ZarrSource(FileSource):
             array[tuple(within)] = self._part(piece)
         return array
 
+    def missing_chunks(self) -> int:
+        from dmlcpu.batch.files.bounded_zarr import missing_chunks
+
+        return missing_chunks(self._array) if self.nbytes else 0
+
     def _part(self, region: Region) -> Array:
         """Return the elements of a region that has few chunks."""
         from dmlcpu.batch.files.bounded_zarr import read

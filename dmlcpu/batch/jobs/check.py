@@ -25,12 +25,19 @@ _WRONG_KIND = re.compile(r"\w+: ([\w.]+) is (.+); allowed: (.+)", re.DOTALL)
 
 
 class Checker:
-    """Checks jobs whose paths are relative to a directory, and which may take some bytes of memory."""
+    """Checks jobs whose paths are relative to a directory, and which may take some bytes of memory.
 
-    def __init__(self, directory: Path, memory: int, *, content: bool) -> None:
+    It may count the chunks that zarr arrays lack, and may note them as faults.
+    """
+
+    def __init__(
+        self, directory: Path, memory: int, *, content: bool, count_chunks: bool = False, require_chunks: bool = False
+    ) -> None:
         self.directory = directory
         self._memory = memory
         self._content = content
+        self._count_chunks = count_chunks or require_chunks
+        self._require_chunks = require_chunks
         self._folder_fault = functools.cache(_folder_fault)
 
     def task(self, place: Place, job: Job) -> Task | None:
@@ -43,7 +50,11 @@ class Checker:
         inputs: dict[str, Identity] = {}
         with contextlib.suppress(OSError, ImportError):  # which are noted when the file is opened
             inputs = identities(job, self.directory, content=self._content)
-        with contextlib.closing(open_arguments(job, operation, self.directory, place)) as opened:
+        counting = {"count_chunks": self._count_chunks}
+        with contextlib.closing(open_arguments(job, operation, self.directory, place, **counting)) as opened:
+            for name, count in opened.missing_chunks.items() if self._require_chunks else ():
+                found = f"{named_inputs(job, operation)[name].path!r}, which lacks {count} of its chunks"
+                place.refuse(f"inputs.{name}", found, "all chunks, as they are required")
             if place.faults:
                 return None
             return self._fit(place, job, operation, opened, wanted, inputs)
@@ -147,6 +158,7 @@ class Checker:
             sum(source.nbytes for source in sources),
             min(peak, self._memory),
             self._memory - held if peak > self._memory else None,
+            opened.missing_chunks,
         )
 
     def _held(self, job: Job, tensors: Mapping[str, Tensor | None]) -> int:

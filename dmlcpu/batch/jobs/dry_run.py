@@ -35,6 +35,8 @@ class PlannedJob:
         Why it cannot run.
     remote : list of str
         The inputs that are read from other machines.
+    missing_chunks : mapping of str to int
+        How many chunks zarr arrays lack, by the arguments' names. Their elements are the array's fill value.
     """
 
     id: str
@@ -49,6 +51,7 @@ class PlannedJob:
     in_blocks: bool
     faults: list[JobFault]
     remote: list[str]
+    missing_chunks: Mapping[str, int]
 
     def __str__(self) -> str:
         if self.faults:
@@ -58,7 +61,11 @@ class PlannedJob:
         sizes = f"reads {size(self.read_bytes)}, writes {size(self.written_bytes)}, peak {size(self.peak_bytes)}"
         blocks = " in blocks" if self.in_blocks else ""
         remote = f"; from {', '.join(map(printable, self.remote))}" if self.remote else ""
-        return f"{printable(self.id)}: {self.op} by {self.kernel}: {shapes} -> {results}; {sizes}{blocks}{remote}"
+        missing = "".join(
+            f"; missing chunks of {name}, which are its fill value: {count}"
+            for name, count in self.missing_chunks.items()
+        )
+        return f"{printable(self.id)}: {self.op} by {self.kernel}: {shapes} -> {results}; {sizes}{blocks}{remote}{missing}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +112,15 @@ def plan_jobs(
     force: bool = False,
     retry_failed: bool = False,
     content_hash: bool = False,
+    require_chunks: bool = False,
 ) -> "JobsPlan":
     """Check jobs and return what `run_jobs` would do, without running or writing anything.
 
     Parameters
     ----------
-    jobs, directory, manifest, workers, threads, max_memory, scheduler, force, retry_failed, content_hash
+    jobs, directory, manifest, workers, threads, max_memory, scheduler
+        As for `run_jobs`.
+    force, retry_failed, content_hash, require_chunks
         As for `run_jobs`.
 
     Returns
@@ -147,6 +157,7 @@ def plan_jobs(
         content_hash=content_hash,
         force=force,
         retry_failed=retry_failed,
+        require_chunks=require_chunks,
     )
     return JobsPlan([_planned(task) for task in prepared.todo], prepared.done_before, prepared.left_out)
 
@@ -165,4 +176,5 @@ def _planned(task: Task) -> PlannedJob:
         task.block_bytes is not None,
         task.faults,
         [each.path for each in task.job.inputs.values() if is_remote(each.path)] if task.job else [],
+        task.missing_chunks,
     )

@@ -28,6 +28,7 @@ class OpenArguments:
     values: dict[str, Any]
     sources: dict[str, FileSource] = field(default_factory=dict)
     paths: dict[str, str] = field(default_factory=dict)  # of the sources
+    missing_chunks: dict[str, int] = field(default_factory=dict)  # of files that lack any, if they are counted
 
     def close(self) -> None:
         """Close the files."""
@@ -78,12 +79,16 @@ def named_inputs(job: Job, operation: Operation) -> Mapping[str, FileInput]:
     return named
 
 
-def open_arguments(job: Job, operation: Operation, directory: Path, place: Place | None = None) -> OpenArguments:
+def open_arguments(
+    job: Job, operation: Operation, directory: Path, place: Place | None = None, *, count_chunks: bool = False
+) -> OpenArguments:
     """Open a job's files. Errors are raised, or noted in a place, if there is one: all of them."""
     opened = OpenArguments({**operation.defaults, **job.attrs})
     for name, each in named_inputs(job, operation).items():
         try:
             source = open_source(located(directory, each.path), each.name, each.dtype)
+            if count_chunks and (missing := source.missing_chunks()):
+                opened.missing_chunks[name] = missing
             if name in operation.sources:
                 opened.sources[name], opened.paths[name] = source, each.path
             else:

@@ -69,8 +69,12 @@ def prepare(
     content_hash: bool,
     force: bool,
     retry_failed: bool,
+    require_chunks: bool,
 ) -> Prepared:
-    """Read jobs, leave out those that are done, and check the others. The manifest stays locked if `lock` is true."""
+    """Read jobs, leave out those that are done, and check the others. The manifest stays locked if `lock` is true.
+
+    Without it, as nothing will run, the chunks that zarr arrays lack are counted.
+    """
     if directory is not None and is_remote(directory):
         raise DmlError("run_jobs", "directory", repr(os.fspath(directory)), "a folder of this machine")
     listing = read_jobs(jobs, None if directory is None else Path(directory))
@@ -81,7 +85,8 @@ def prepare(
         raise DmlError("run_jobs", "manifest", repr(os.fspath(path)), "a file that is not one of the jobs'")
     recorded = Manifest(path, lock=lock) if path else None
     records: Mapping[str, Record] = recorded.records if recorded else {}
-    checker = Checker(listing.directory, limits.memory, content=content_hash)
+    chunks = {"count_chunks": not lock, "require_chunks": require_chunks}
+    checker = Checker(listing.directory, limits.memory, content=content_hash, **chunks)
     todo, done_before, left_out = [], 0, 0
     try:
         with limit_threads(limits.threads):  # the choice of kernels may depend on it

@@ -88,6 +88,7 @@ def run_jobs(
     force: bool = False,
     retry_failed: bool = False,
     content_hash: bool = False,
+    require_chunks: bool = False,
     progress: bool = False,
 ) -> "BatchResult":
     """Run operators and DxDispatch models over many files.
@@ -137,6 +138,9 @@ def run_jobs(
         Run only jobs that are recorded as failed.
     content_hash : bool, default False
         Tell changed inputs by their content instead of by size and time.
+    require_chunks : bool, default False
+        Refuse jobs with zarr arrays that lack chunks. By default their elements are the array's fill value: zarr need
+        not store chunks that have no other.
     progress : bool, default False
         Tell on standard error how it goes on: a bar on a terminal, and lines. It needs the extra ``cli``.
 
@@ -212,6 +216,7 @@ def run_jobs(
             content_hash=content_hash,
             force=force,
             retry_failed=retry_failed,
+            require_chunks=require_chunks,
         )
     try:
         if prepared.faults and not keep_going:

@@ -163,3 +163,39 @@ def test_nothing_is_under_way_after_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="what cannot be read"):
         read(tmp_path)
     assert sync(under_way()) == 0
+
+
+@pytest.mark.parametrize("separator", ["/", "."])
+@pytest.mark.parametrize("encoding", ["default", "v2"])
+@pytest.mark.parametrize("group", ["", "a/b"])
+def test_missing_chunks_are_counted(tmp_path: Path, encoding: str, separator: str, group: str) -> None:
+    keys = {"name": encoding, "separator": separator}
+    options = {"shape": (20, 30), "chunks": (6, 7), "dtype": "f4", "chunk_key_encoding": keys}
+    root = zarr.open_group(tmp_path / "x.zarr", mode="w") if group else tmp_path / "x.zarr"
+    array = root.create_array(group, **options) if group else zarr.create_array(root, **options)
+    folder = tmp_path / "x.zarr" / group
+    for others in ("c/9/0", "c/0/0/0", "9.0", "0.0.0", "c.x", "0x0"):  # which are no chunks
+        (folder / others).parent.mkdir(parents=True, exist_ok=True)
+        (folder / others).write_bytes(b"")
+
+    def missing() -> int:
+        with open_source(tmp_path / "x.zarr", group or None) as source:
+            return source.missing_chunks()
+
+    assert missing() == 20
+    array[:7, 8:] = 1
+    assert missing() == 12
+
+
+def test_missing_chunks_of_other_arrays(tmp_path: Path) -> None:
+    shard = save(tmp_path, chunks=(1, 30), shards=(10, 30))
+    for lost in (0, 1):
+        with open_source(tmp_path / "x.zarr") as source:
+            assert source.missing_chunks() == lost
+        shard.unlink(missing_ok=True)
+    zarr.create_array(tmp_path / "0.zarr", shape=(), dtype="f4")[...] = 1
+    zarr.create_array(tmp_path / "empty.zarr", shape=(0, 3), dtype="f4")
+    np.save(tmp_path / "x.npy", ARRAY)
+    for name in ("0.zarr", "empty.zarr", "x.npy"):
+        with open_source(tmp_path / name) as source:
+            assert source.missing_chunks() == 0

@@ -62,3 +62,26 @@ def test_a_file_that_is_no_file_of_jobs(tmp_path: Path) -> None:
     (tmp_path / "jobs.toml").write_text("op = ")
     with pytest.raises(JobsError):
         plan_jobs(tmp_path / "jobs.toml")
+
+
+def test_chunks_that_zarr_arrays_lack(tmp_path: Path) -> None:
+    zarr = pytest.importorskip("zarr")
+    for name in ("x", "b"):
+        zarr.create_array(tmp_path / f"{name}.zarr", shape=(4, 4), dtype="u1", chunks=(2, 4))[...] = 1
+    job = {"op": "matmul_integer", "inputs": {"a": "x.zarr", "b": "b.zarr"}, "output": "y.npy"}
+    assert run_jobs([job], directory=tmp_path, require_chunks=True).done == 1
+    (tmp_path / "x.zarr" / "c" / "1" / "0").unlink()
+    [planned] = plan_jobs([job], directory=tmp_path).jobs
+    assert planned.missing_chunks == {"a": 1}
+    assert str(planned).endswith("; missing chunks of a, which are its fill value: 1")
+    assert run_jobs([job], directory=tmp_path).done == 1
+    assert np.load(tmp_path / "y.npy").tolist() == [[4] * 4] * 2 + [[0] * 4] * 2
+    for refuse in (plan_jobs, run_jobs):
+        try:
+            faults = refuse([job], directory=tmp_path, require_chunks=True).faults
+        except JobsError as error:
+            faults = error.faults
+        [fault] = faults
+        assert (
+            fault.reason == "inputs.a: 'x.zarr', which lacks 1 of its chunks; allowed: all chunks, as they are required"
+        )
