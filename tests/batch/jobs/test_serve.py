@@ -62,6 +62,33 @@ def test_outcomes_come_in_order_and_threads_end(jobs: Path, small: int) -> None:
     assert threading.active_count() == before
 
 
+def test_an_interrupted_run_does_not_wait_for_a_read(jobs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    goes_on = threading.Event()
+    begun = iter([False])
+
+    def stopping() -> bool:
+        for answer in begun:
+            return answer
+        raise KeyboardInterrupt
+
+    def read(step: Step) -> None:
+        if step.task.id != ALL[0]:
+            goes_on.wait(30)
+
+    monkeypatch.setattr(serve_module, "_SMALL", 0)
+    monkeypatch.setattr(Step, "read", read)
+    monkeypatch.setattr(Step, "compute", lambda *_: None)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            list(serve(jobs, stopping))
+        assert not goes_on.is_set()
+        [reader] = [each for each in threading.enumerate() if each.name.startswith("dmlcpu-read")]
+    finally:
+        goes_on.set()
+    reader.join(30)
+    assert not (jobs.parent / "out").exists()
+
+
 @SIZES
 def test_stopping_finishes_the_tasks_that_have_begun(jobs: Path, small: int) -> None:
     found: list[Outcome] = []

@@ -48,6 +48,18 @@ def test_outside_of_the_main_thread_there_are_no_signals() -> None:
 
 
 @POSIX
+def test_termination_does_what_an_interrupt_does() -> None:
+    got: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: got.append(number))
+    try:
+        with pytest.raises(KeyboardInterrupt), terminated_as_interrupted():
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert got == [signal.SIGTERM]
+
+
+@POSIX
 def test_termination_as_interruption() -> None:
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(KeyboardInterrupt), terminated_as_interrupted():
