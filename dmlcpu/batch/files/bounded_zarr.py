@@ -108,15 +108,15 @@ def missing_chunks(array: Any) -> int:
     return missing
 
 
-def bounded(array: Any) -> Any:
-    """Return an array of a `Folder` or a `RemoteStore` that refuses chunks which are longer than their shape says."""
+def bounded(array: Any) -> tuple[Any, int]:
+    """Return an array of a `Folder` or `RemoteStore` that refuses what is longer than its shape says; and the most bytes of a file."""
     metadata = array.metadata
     chunk = metadata.get_chunk_spec((0,) * array.ndim, ArrayConfig.from_dict({}), default_buffer_prototype())
     if 0 in chunk.shape and array.size:
         raise FileError(f"chunks of the shape {chunk.shape}", "sizes of at least 1")
     codecs, most, most_of_range = _bounded(metadata.codecs, chunk)
     store = array.store.limited(most, most_of_range)
-    return Array(AsyncArray(replace(metadata, codecs=codecs), StorePath(store, array.path)))
+    return Array(AsyncArray(replace(metadata, codecs=codecs), StorePath(store, array.path))), most
 
 
 def _bounded(codecs: Iterable[Codec], chunk: ArraySpec) -> tuple[tuple[Codec, ...], int, int]:

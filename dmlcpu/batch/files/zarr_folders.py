@@ -87,13 +87,13 @@ class _ZarrSource(FileSource):
         from dmlcpu.batch.files.bounded_zarr import bounded
 
         with refused(_ALLOWED):
-            self._array = bounded(array)
+            self._array, most = bounded(array)
         self._reading = threading.Lock()  # one region at a time: zarr takes memory beside it
-        chunk = math.prod(array.chunks) * self.dtype.itemsize  # within shards, which are not read as a whole
-        self.beside_bytes = 2 * chunk if chunk > _LARGE else 0
-        shards = array.shards or array.chunks
-        grid = shards if math.prod(shards) * self.dtype.itemsize <= _AT_ONCE else array.chunks
-        self._grid = tuple(max(1, size) for size in grid)
+        shards, chunks = array.shards or array.chunks, array.chunks
+        chunk = math.prod(chunks) * self.dtype.itemsize  # within shards, which are not read as a whole unless small
+        index = 16 * math.prod(shards) // max(1, math.prod(chunks)) if array.shards else 0  # of a shard
+        self.beside_bytes = sum(2 * nbytes for nbytes in (chunk, index) if nbytes > _LARGE)
+        self._grid = tuple(max(1, size) for size in (shards if most <= _AT_ONCE else chunks))
         self._at_once = min(max(1, _AT_ONCE // (math.prod(self._grid) * self.dtype.itemsize)), _MOST_AT_ONCE)
 
     def read(self, region: Region | None = None, into: Array | None = None) -> Array:

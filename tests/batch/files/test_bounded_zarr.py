@@ -126,6 +126,20 @@ def test_shards(tmp_path: Path, compressors: str | None) -> None:
         read(tmp_path, row)
 
 
+def test_memory_of_an_index_counts(tmp_path: Path) -> None:
+    """A shard with as many chunks as elements has a file, or may have one, that is much longer than they are."""
+    file = tmp_path / "x.zarr" / "zarr.json"
+    save(tmp_path, chunks=(1, 30), shards=(10, 30))
+    metadata = json.loads(file.read_text())
+    metadata["shape"] = metadata["chunk_grid"]["configuration"]["chunk_shape"] = [10**8, 1]
+    metadata["codecs"][0]["configuration"]["chunk_shape"] = [1, 1]
+    file.write_text(json.dumps(metadata))
+    (tmp_path / "x.zarr" / "c" / "0" / "0").unlink()
+    with open_source(tmp_path / "x.zarr") as source:
+        assert source.beside_bytes == 2 * 16 * 10**8
+        assert source.read((slice(0, 2), slice(0, 1))).tolist() == [[0], [0]]
+
+
 def test_pieces_of_many_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(tmp_path, chunks=(3, 4))
     for most in (1, 2, 5, 70):
