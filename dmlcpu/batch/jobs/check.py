@@ -5,15 +5,15 @@ import functools
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from dmlcpu.batch.files import HELD, IN_REGIONS, ONE_ARRAY, WRITTEN, FileError, check_target
 from dmlcpu.batch.jobs.faults import Place
-from dmlcpu.batch.jobs.job import Identity, Job, Names, Task, files_of, identities
+from dmlcpu.batch.jobs.job import Identity, Job, Task, identities
 from dmlcpu.batch.jobs.limits import size
 from dmlcpu.batch.jobs.open_inputs import OpenArguments, found_and_allowed, named_inputs, open_arguments
-from dmlcpu.batch.jobs.operations import Operation, is_model, operation_of
+from dmlcpu.batch.jobs.operations import Operation, operation_of
 from dmlcpu.common.extras import MissingExtraError
 from dmlcpu.common.regions import Tensor
 from dmlcpu.common.wording import listed
@@ -204,52 +204,3 @@ def _target_fault(file: str) -> str | None:
     if is_folder == file.lower().endswith(".zarr"):
         return None
     return "there is a folder" if is_folder else "there is a file, where a folder is to be"
-
-
-def check_apart(pairs: Iterable[tuple[Place, Job | None]], directory: Path) -> list[tuple[Place, Job | None]]:
-    """Return the jobs without duplicates of an id. Note such duplicates, and targets that are written or read twice."""
-    pairs = list(pairs)
-    names = Names(directory)
-    inputs = {names.of(path): place.where for place, job in pairs if job for path in files_of(job)}
-    ids: dict[str, tuple[Place, Job | None]] = {}
-    folders = {names.of(path) for _, job in pairs if job for path in job.targets}
-    for op in {job.op for _, job in pairs if job and is_model(job.op)}:
-        with contextlib.suppress(OSError, DmlError, ImportError):  # which are noted when the job is checked
-            files = operation_of(op, directory).files
-            inputs |= {names.of(os.path.relpath(path, directory)): f"the model {op}" for path in files}
-    around_inputs = {folder for file in inputs for folder in _around(file)}
-    targets: dict[str, tuple[Place, Job | None]] = {}
-    apart = []
-    for place, job in pairs:
-        for path in job.targets if job else ():
-            file = names.of(path)
-            if file in inputs:
-                place.refuse("output", f"{path!r}, an input at {inputs[file]}", "a file that no job reads")
-            if file in targets:
-                place.refuse("output", *_twice(path, (place, job), targets[file], "a file of its own"))
-            targets.setdefault(file, (place, job))
-            # A file in a zarr folder is a part of it: replacing the folder removes the file.
-            if any(folder in inputs or folder in folders for folder in _around(file)):
-                place.refuse("output", f"{path!r}, within an input or an output", "a file outside of it")
-            if file in around_inputs:
-                place.refuse("output", f"{path!r}, which an input is within", "a folder without inputs")
-        if job and job.id in ids and not place.faults:
-            allowed = "an id of its own; by default it is the output"
-            place.refuse("id", *_twice(job.id, (place, job), ids[job.id], allowed))
-        apart.append((place, None if job and job.id in ids else job))
-        ids.setdefault(place.id, (place, job))
-    return apart
-
-
-def _twice(text: str, job: tuple[Place, Job | None], other: tuple[Place, Job | None], allowed: str) -> tuple[str, str]:
-    """Return what is wrong if two jobs have one output or id. Those of one line are told apart by their files."""
-    inputs = [each.inputs[""].path for _, each in (other, job) if each and "" in each.inputs]
-    if len(inputs) < 2 or job[0].where != other[0].where:
-        return f"{text!r}, as at {other[0].where}", allowed
-    return f"{text!r} for {inputs[0]!r} and for {inputs[1]!r}", "a text with {path} or {number}, which differ"
-
-
-def _around(file: str) -> Iterator[str]:
-    """Yield the zarr folders that a file would be in."""
-    if ".zarr" + os.sep in file.lower():
-        yield from (str(each) for each in Path(file).parents if each.suffix.lower() == ".zarr")

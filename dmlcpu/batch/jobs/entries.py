@@ -1,6 +1,7 @@
 """Reading files of jobs: JSON Lines and TOML, each entry with its place."""
 
 import io
+import itertools
 import json
 import os
 import re
@@ -10,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
 
@@ -36,11 +37,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Entries, and the folder of relative paths."""
+    """Entries, which are read once, and the folder of relative paths."""
 
     source: str
     directory: Path
-    entries: list[Entry]
+    entries: Iterable[Entry]
 
 
 def is_stream(jobs: str | os.PathLike[str]) -> bool:
@@ -60,16 +61,17 @@ def read_jobs(jobs: Jobs | Listing, directory: Path | None) -> Listing:
         found = ((Place(f"jobs[{number}]"), _as_in_json(job)) for number, job in enumerate(jobs))
         return Listing("jobs", directory or Path(), _with_defaults(found))
     if jobs == STDIN:
-        text = _decoded(_standard_input(), "standard input")
-        return Listing("standard input", directory or Path(), _with_defaults(_lines(text, "standard input", "line ")))
+        lines = _lines(io.BytesIO(_standard_input()), "standard input", "line ")
+        return Listing("standard input", directory or Path(), _with_defaults(lines))
     path = Path(jobs)
     stream = is_stream(path)
-    text = _decoded(path.read_bytes(), str(path))
     is_toml = path.suffix.lower() == ".toml"
-    entries = _with_defaults(_tables(path, text) if is_toml else _lines(text, str(path), f"{path}:"))
-    if not entries and not stream:  # a program may have none to write into a pipe
+    entries = _with_defaults(_tables(path) if is_toml else _lines(path.open("rb"), str(path), f"{path}:"))
+    first = next(entries, None)
+    if first is None and not stream:  # a program may have none to write into a pipe
         _refuse_file(str(path), "no jobs", "[[job]], a table for each job" if is_toml else "an object in each line")
-    return Listing(str(path), directory or (Path() if stream else path.parent), entries)
+    every = itertools.chain([] if first is None else [first], entries)
+    return Listing(str(path), directory or (Path() if stream else path.parent), every)
 
 
 def _refuse_file(source: str, found: str, allowed: str) -> NoReturn:
@@ -85,12 +87,13 @@ def _standard_input() -> bytes:
     return sys.stdin.read().encode()  # a program has put something else in its place
 
 
-def _decoded(content: bytes, source: str) -> str:
-    """Return the text that a file is; JSON and TOML are UTF-8, whatever the system's encoding is."""
+def _decoded(content: bytes, source: str, offset: int = 0) -> str:
+    """Return the text that a file, or a line, is; JSON and TOML are UTF-8, whatever the system's encoding is."""
     try:
-        return content.decode("utf-8-sig").replace("\r\n", "\n")
+        return content.decode("utf-8" if offset else "utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
-        _refuse_file(source, f"not UTF-8 at byte {error.start}", "UTF-8 text")
+        start = offset + error.start
+        _refuse_file(source, f"not UTF-8 at byte {start}", "UTF-8 text")
 
 
 def _as_in_json(value: Any, deepest: int = 2 + DEEPEST) -> Any:
@@ -104,22 +107,32 @@ def _as_in_json(value: Any, deepest: int = 2 + DEEPEST) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _lines(text: str, source: str, before: str) -> list[tuple[Place, Any]]:
-    """Return what the lines of JSON Lines hold; blank ones are passed over."""
-    lines = [*_parsed(text, before)]
-    if lines and all(place.faults for place, _ in lines):  # one fault, not one a line
-        first = lines[0][0]
-        found = f"at {first.where} {first.faults[0].found}"
-        _refuse_file(source, found, "JSON Lines: an object in each line (TOML is in files named .toml)")
-    return lines
+def _lines(file: BinaryIO, source: str, before: str) -> Iterator[tuple[Place, Any]]:
+    """Yield what the lines of JSON Lines hold, and close the file; blank ones are passed over."""
+    wrong: list[tuple[Place, Any]] = []  # until a line is right
+    with file:
+        lines = _parsed(file, source, before)
+        for place, found in lines:
+            if not place.faults:
+                yield from (*wrong, (place, found))
+                yield from lines
+                return
+            wrong.append((place, found))
+    if wrong:  # one fault, not one a line
+        first = wrong[0][0]
+        reason = f"at {first.where} {first.faults[0].found}"
+        _refuse_file(source, reason, "JSON Lines: an object in each line (TOML is in files named .toml)")
 
 
-def _parsed(text: str, before: str) -> Iterator[tuple[Place, Any]]:
+def _parsed(file: BinaryIO, source: str, before: str) -> Iterator[tuple[Place, Any]]:
     """Yield each line's place and value; None, with the fault noted, if it is no JSON."""
-    for number, line in enumerate(text.split("\n"), 1):  # splitlines() would split at what may be in a string, too
-        place = Place(f"{before}{number}")
+    offset = 0
+    for number, content in enumerate(file, 1):
+        line = _decoded(content, source, offset).removesuffix("\n")
+        offset += len(content)
         if not line.strip():
             continue
+        place = Place(f"{before}{number}")
         try:
             found = json.loads(line, object_pairs_hook=_no_duplicates)
         except (ValueError, RecursionError) as error:  # also of integers that Python does not convert, for their length
@@ -138,8 +151,9 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-def _tables(path: Path, text: str) -> Iterator[tuple[Place, Any]]:
+def _tables(path: Path) -> Iterator[tuple[Place, Any]]:
     """Yield the tables of a TOML file: defaults, then each [[job]]."""
+    text = _decoded(path.read_bytes(), str(path))
     try:
         data = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -158,9 +172,9 @@ def _tables(path: Path, text: str) -> Iterator[tuple[Place, Any]]:
         yield Place(f"{path}:{starts[number]}" if len(starts) == len(tables) else f"{path}: job {number + 1}"), table
 
 
-def _with_defaults(found: Iterable[tuple[Place, Any]]) -> list[Entry]:
-    """Return the jobs, each with the defaults before it filled in."""
-    entries, defaults = [], dict[str, Any]()
+def _with_defaults(found: Iterable[tuple[Place, Any]]) -> Iterator[Entry]:
+    """Yield the jobs, each with the defaults before it filled in."""
+    defaults: dict[str, Any] = {}
     for place, members in found:
         if isinstance(members, dict) and list(members) == ["defaults"]:
             defaults = members["defaults"]
@@ -169,8 +183,7 @@ def _with_defaults(found: Iterable[tuple[Place, Any]]) -> list[Entry]:
             members, defaults = None, {}
         if not place.faults:
             _check(members, place)
-        entries.append(Entry(place, _merged(defaults, members) if not place.faults else {}))
-    return entries
+        yield Entry(place, _merged(defaults, members) if not place.faults else {})
 
 
 def _check(members: Any, place: Place, before: str = "") -> bool:

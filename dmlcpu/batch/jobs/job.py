@@ -3,6 +3,7 @@
 import functools
 import glob
 import os
+import re
 import string
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ from dmlcpu.common.extras import MissingExtraError
 from dmlcpu.common.regions import Tensor
 from dmlcpu.common.wording import shown
 
+_DOTS = re.compile(r"//|/\.|^\.|/$|^$")  # where a path may have another spelling
 _NOTHING: Mapping[str, Any] = {}
 Identity = dict[str, Any]  # size, time of change and more: differs when a file has changed
 
@@ -235,7 +237,10 @@ def _can_be_named(path: str) -> bool:
 
 def _normal(path: str) -> str:
     """Return a path without `./`, so that a file has one name."""
-    return path if is_remote(path) else str(Path(local(path)))
+    if is_remote(path):
+        return path
+    path = local(path)
+    return str(Path(path)) if os.sep != "/" or _DOTS.search(path) else path
 
 
 def _file_input(place: Place, field: str, value: Any, directory: Path, fill: Callable[[str, str], str]) -> FileInput:
@@ -297,7 +302,7 @@ class Names:
     """One name for each file, however a job spells it: by links, with `..` or from the root."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
+        self._directory = str(directory)
         self._folder = functools.cache(os.path.realpath)
 
     def of(self, path: str) -> str:

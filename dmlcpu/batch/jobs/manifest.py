@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,41 @@ DONE, FAILED, STARTED = "done", "failed", "started"
 Record = dict[str, Any]
 
 
+class Records(Mapping[str, Record]):
+    """The last record of each id, as the lines of the file: a record is parsed when it is asked for."""
+
+    def __init__(self, content: bytes = b"") -> None:
+        self._content = content
+        self._starts: dict[str, int] = {}  # of the line of each id
+
+    def note(self, id_: str, start: int) -> None:
+        """Note where the line of an id starts."""
+        self._starts[id_] = start
+
+    def forget(self, id_: str) -> None:
+        """Forget the record of an id."""
+        del self._starts[id_]
+
+    def __getitem__(self, id_: str) -> Record:
+        start = self._starts[id_]
+        record: Record = json.loads(self._content[start : _end(self._content, start)])
+        return record
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._starts)
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+
 class ManifestError(ValueError):
     """A manifest cannot be used: the file is something else, or another run uses it."""
 
 
 class Manifest:
     """The recorded outcomes of jobs, in a file that is only appended to. The last line of each id counts.
+
+    `records` are those of earlier runs, until `begin`.
 
     Before a job that is recorded as done runs again, a line says that it has started: if the run is killed, the job is
     not done. A job that has failed stays recorded as failed until its next outcome, so that --retry-failed finds it.
@@ -36,7 +65,7 @@ class Manifest:
 
     def __init__(self, path: Path, *, lock: bool = True) -> None:
         self.path = path
-        self.records: dict[str, Record] = {}
+        self.records = Records()
         self.lines: Lines | None = None
         self._size = 0
         if path.exists() and not path.is_file():  # a device or a pipe
@@ -64,21 +93,26 @@ class Manifest:
             raise ManifestError(f"{self.path} is in use by another run") from None
 
     def _read(self, content: bytes) -> None:
-        header, *lines = content.splitlines() or [b""]
-        if content and (first := _loaded(header)) != _HEADER:
+        start = _end(content, 0)
+        if content and (first := _loaded(content[:start])) != _HEADER:
             what = "there and no manifest of dmlcpu"
             if isinstance(first, dict) and first.get("dmlcpu") == _HEADER["dmlcpu"]:
                 of_it = shown(first.get("version"))
                 what = f"a manifest of version {of_it}; this release has version {_HEADER['version']}"
             raise ManifestError(f"{self.path} is {what}; allowed: another file, by --manifest")
-        for line in lines:
-            record = _loaded(line)
-            if not isinstance(record, dict) or not isinstance(record.get("id"), str):  # torn, or not written by a run
+        done: set[str] = set()
+        self.records = Records(content)
+        while start < len(content):
+            start, before = _end(content, start), start
+            record = _loaded(content[before:start])
+            if not isinstance(record, dict) or not isinstance(id_ := record.get("id"), str):  # torn, or not of a run
                 continue
             if record.get("outcome") != STARTED:
-                self.records[record["id"]] = record
-            elif self.records.get(record["id"], {}).get("outcome") == DONE:
-                del self.records[record["id"]]
+                self.records.note(id_, before)
+                done.add(id_) if record.get("outcome") == DONE else done.discard(id_)
+            elif id_ in done:
+                self.records.forget(id_)
+                done.discard(id_)
 
     def begin(self, ids: Iterable[str]) -> None:
         """Begin a run of these jobs: record that the done ones are started. From now on outcomes are recorded."""
@@ -95,8 +129,7 @@ class Manifest:
             self.lines.sync()
             if self.lines.error:
                 raise self.lines.error
-        for id_ in started:
-            del self.records[id_]
+        self.records = Records()  # they take memory, and are not needed any more
 
     def record(self, record: Record) -> None:
         """Record a job's outcome."""
@@ -111,6 +144,11 @@ class Manifest:
                 fcntl.flock(self.lines.file, fcntl.LOCK_UN)
             self.lines.close()
             self.lines = None
+
+
+def _end(content: bytes, start: int) -> int:
+    """Return where the line ends that starts there."""
+    return content.find(b"\n", start) + 1 or len(content)
 
 
 def _loaded(line: bytes) -> Any:

@@ -74,9 +74,9 @@ class Run(contextlib.AbstractContextManager["Run"]):
         self._remove_strays()
         if self._manifest:
             self._manifest.begin(task.id for task in todo)
-        self._note_faults([task for task in todo if task.faults])
-        tasks = [task for task in todo if not task.faults]
-        self._told.start(len(tasks), sum(task.read_bytes for task in tasks), self.failed)
+        self._note_faults(todo.faulty)
+        tasks = todo.without_faults()
+        self._told.start(len(tasks), tasks.read_bytes, self.failed)
         with stop_on_signals(self._told.say) as asked:
 
             def stopping() -> bool:
@@ -103,7 +103,7 @@ class Run(contextlib.AbstractContextManager["Run"]):
 
     def _remove_strays(self) -> None:
         """Remove temporary files that a killed run, or worker, has left."""
-        directory, jobs = self._prepared.directory, [task.job for task in self._prepared.todo if task.job]
+        directory, jobs = self._prepared.directory, (task.job for task in self._prepared.todo if task.job)
         for path in stray(os.path.join(directory, target) for job in jobs for target in job.targets):
             with contextlib.suppress(OSError):  # of another user: it does no harm
                 remove(path)

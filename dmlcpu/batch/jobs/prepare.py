@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from dmlcpu.batch.files import SUFFIXES, identity, is_remote
-from dmlcpu.batch.jobs.check import Checker, check_apart
+from dmlcpu.batch.jobs.apart import Apart
+from dmlcpu.batch.jobs.check import Checker
 from dmlcpu.batch.jobs.entries import Jobs, PathLike, is_stream, read_jobs
 from dmlcpu.batch.jobs.faults import JobFault
-from dmlcpu.batch.jobs.job import Job, Names, Task, files_of, identities, jobs_of
+from dmlcpu.batch.jobs.job import Job, Task, identities, jobs_of
 from dmlcpu.batch.jobs.limits import Limits
 from dmlcpu.batch.jobs.lines import as_line
 from dmlcpu.batch.jobs.manifest import DONE, FAILED, Manifest, Record
-from dmlcpu.batch.jobs.operations import MODEL, version_of
+from dmlcpu.batch.jobs.operations import version_of
+from dmlcpu.batch.jobs.packed import PackedJobs, Tasks
 from dmlcpu.batch.jobs.progress import Progress
 from dmlcpu.errors import DmlError
 from dmlcpu.runtime.threads import limit_threads
@@ -26,8 +28,8 @@ class Prepared:
 
     source: str
     directory: Path
-    todo: list[Task]
-    named: list[Job]  # all jobs, also those that do not run
+    todo: Tasks
+    apart: Apart  # all jobs, also those that do not run
     done_before: int
     left_out: int  # not done, but not recorded as failed, where only failed jobs run
     manifest: Manifest | None
@@ -35,7 +37,7 @@ class Prepared:
     @property
     def faults(self) -> list[JobFault]:
         """Everything that is wrong."""
-        return [fault for task in self.todo for fault in task.faults]
+        return [fault for task in self.todo.faulty for fault in task.faults]
 
     @property
     def jobs(self) -> int:
@@ -46,16 +48,7 @@ class Prepared:
         """Return whether a file is the file of jobs, the manifest, or one that a job reads or writes."""
         file = os.path.realpath(path)
         own: list[PathLike] = [self.source, *([self.manifest.path] if self.manifest else [])]
-        return any(os.path.realpath(each) == file for each in own) or _is_of(path, self.named, self.directory)
-
-
-def _is_of(path: PathLike, jobs: Iterable[Job], directory: Path) -> bool:
-    """Return whether jobs read or write a file."""
-    names = Names(directory)
-    file = names.of(os.path.abspath(path))
-    if os.path.splitext(file)[1].lower() not in (*SUFFIXES, MODEL):
-        return False
-    return any(names.of(each) == file for job in jobs for each in (*files_of(job), *job.targets))
+        return any(os.path.realpath(each) == file for each in own) or self.apart.uses(path)
 
 
 def prepare(
@@ -78,19 +71,19 @@ def prepare(
     if directory is not None and is_remote(directory):
         raise DmlError("run_jobs", "directory", repr(os.fspath(directory)), "a folder of this machine")
     listing = read_jobs(jobs, None if directory is None else Path(directory))
-    pairs = check_apart(jobs_of(listing), listing.directory)
-    named = [job for _, job in pairs if job]
+    packed = PackedJobs(jobs_of(listing))
+    apart = Apart(packed, listing.directory)
     path = manifest_beside(jobs) if manifest is None else Path(manifest)
-    if path and _is_of(path, named, listing.directory):
+    if path and apart.uses(path):
         raise DmlError("run_jobs", "manifest", repr(os.fspath(path)), "a file that is not one of the jobs'")
     recorded = Manifest(path, lock=lock) if path else None
     records: Mapping[str, Record] = recorded.records if recorded else {}
     chunks = {"count_chunks": not lock, "require_chunks": require_chunks}
     checker = Checker(listing.directory, limits.memory, content=content_hash, **chunks)
-    todo, done_before, left_out = [], 0, 0
+    todo, done_before, left_out = Tasks(), 0, 0
     try:
         with limit_threads(limits.threads):  # the choice of kernels may depend on it
-            for place, job in progress.checking(pairs, len(pairs)):
+            for place, job in progress.checking(apart.checked(), len(packed)):
                 task = None
                 if job and not place.faults:
                     record = records.get(job.id)
@@ -106,7 +99,7 @@ def prepare(
         if recorded:
             recorded.close()
         raise
-    return Prepared(listing.source, listing.directory, todo, named, done_before, left_out, recorded)
+    return Prepared(listing.source, listing.directory, todo, apart, done_before, left_out, recorded)
 
 
 def manifest_beside(jobs: Jobs) -> Path | None:

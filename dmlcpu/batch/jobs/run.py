@@ -5,7 +5,7 @@ import itertools
 import math
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
@@ -256,7 +256,7 @@ def _outcomes(
     retries: int,
     timeout: float | None,
     told: Progress,
-    tasks: list[Task],
+    tasks: Sequence[Task],
     directory: Path,
     *,
     stopping: Callable[[], bool],

@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from dmlcpu.batch.jobs.check import check_apart
+from dmlcpu.batch.jobs.apart import Apart
 from dmlcpu.batch.jobs.entries import Jobs, PathLike, read_jobs
 from dmlcpu.batch.jobs.faults import Place
 from dmlcpu.batch.jobs.job import Job, jobs_of
 from dmlcpu.batch.jobs.manifest import DONE, FAILED, Manifest, Record
+from dmlcpu.batch.jobs.packed import PackedJobs
 from dmlcpu.batch.jobs.prepare import is_done, manifest_beside
 from dmlcpu.common.faults import alike
 from dmlcpu.common.wording import printable
@@ -113,12 +114,12 @@ def jobs_status(
     if path is None:
         raise DmlError("jobs_status", "manifest", "missing", "a file, as these jobs have none by default")
     listing = read_jobs(jobs, None if directory is None else Path(directory))
-    pairs = check_apart(jobs_of(listing), listing.directory)
+    packed = PackedJobs(jobs_of(listing))
     records = Manifest(path, lock=False).records
     counts = dict.fromkeys(("done", "failed", "stale", "never_run", "not_right"), 0)
     seconds: list[tuple[str, float]] = []
     errors: list[tuple[str, str]] = []
-    for place, job in pairs:
+    for place, job in Apart(packed, listing.directory).checked():
         record = records.get(place.id, {})
         state = _state(place, job, record, listing.directory, content_hash)
         counts[state] += 1
@@ -131,7 +132,7 @@ def jobs_status(
     for id_, error in errors:
         kinds.setdefault(alike(error), []).append(id_)
     by_count = dict(sorted(kinds.items(), key=lambda kind: -len(kind[1])))
-    return JobsStatus(len(pairs), **counts, slowest=slowest, errors=by_count)
+    return JobsStatus(len(packed), **counts, slowest=slowest, errors=by_count)
 
 
 def _state(place: Place, job: Job | None, record: Record, directory: Path, content_hash: bool) -> str:

@@ -4,6 +4,7 @@ import os
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,12 @@ JOB = {"op": "top_k", "inputs": {"x": "a.npy"}, "attrs": {"k": 2}, "output": "b.
 
 def read(folder: Path, text: str | bytes, name: str = "jobs.jsonl") -> Listing:
     (folder / name).write_bytes(text.encode() if isinstance(text, str) else text)
-    return read_jobs(folder / name, None)
+    return listed(read_jobs(folder / name, None))
+
+
+def listed(listing: Listing) -> Listing:
+    """Read all entries, to look at them more than once."""
+    return replace(listing, entries=[*listing.entries])
 
 
 def members(listing: Listing) -> list[dict[str, Any]]:
@@ -58,7 +64,7 @@ def test_both_formats_say_the_same(tmp_path: Path, entries: list[dict[str, Any]]
     expected = [{"inputs": {}, "attrs": {}} | entry for entry in entries]
     assert members(read(tmp_path, lines)) == expected
     assert members(read(tmp_path, tables, "jobs.toml")) == expected
-    assert members(read_jobs(entries, None)) == expected
+    assert members(listed(read_jobs(entries, None))) == expected
 
 
 def test_places(tmp_path: Path) -> None:
@@ -85,7 +91,7 @@ def test_characters_that_some_take_for_ends_of_lines(tmp_path: Path, character: 
 
 def test_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO(f"{json.dumps(JOB)}\n[]\n"))
-    listing = read_jobs("-", tmp_path)
+    listing = listed(read_jobs("-", tmp_path))
     assert listing.directory == tmp_path
     assert faults(listing) == ["line 2: a list of 0; allowed: an object"]
 
@@ -93,7 +99,7 @@ def test_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 def test_standard_input_as_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     def given_bytes(content: bytes) -> Listing:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content), "ascii"))
-        return read_jobs("-", None)
+        return listed(read_jobs("-", None))
 
     entry = JOB | {"id": "é"}
     text = json.dumps(entry, ensure_ascii=False)
@@ -106,7 +112,7 @@ def test_standard_input_as_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(JobsError, match="closed"):
-        read_jobs("-", None)
+        listed(read_jobs("-", None))
 
 
 @pytest.mark.parametrize(
@@ -231,7 +237,7 @@ def test_jobs_from_a_pipe_are_as_those_from_standard_input(tmp_path: Path) -> No
     assert manifest_beside(tmp_path / "none") == tmp_path / "none.manifest.jsonl"
     writer = threading.Thread(target=(tmp_path / "pipe").write_text, args=[json.dumps(JOB)])
     writer.start()
-    listing = read_jobs(tmp_path / "pipe", None)
+    listing = listed(read_jobs(tmp_path / "pipe", None))
     writer.join()
     assert (listing.directory, len(listing.entries)) == (Path(), 1)
 

@@ -1,0 +1,117 @@
+"""Jobs are told apart: no two have the same id or output, and no output is an input."""
+
+import contextlib
+import os
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dmlcpu.batch.jobs.faults import Place
+from dmlcpu.batch.jobs.job import Job, Names, files_of
+from dmlcpu.batch.jobs.operations import is_model, operation_of
+from dmlcpu.batch.jobs.packed import PackedJobs
+from dmlcpu.errors import DmlError
+
+_At = tuple[Place, Job | None]
+
+
+class Apart:
+    """What jobs read, write and are called, by hashes of eight bytes. What may be there twice is compared as text."""
+
+    def __init__(self, jobs: PackedJobs, directory: Path) -> None:
+        self._jobs = jobs
+        self._directory = directory
+        self._names = Names(directory)
+        self._models: dict[str, str] = {}  # their files, with what these are
+        ids, targets, inputs, around = (array("q") for _ in range(4))
+        folders: set[int] = set()  # of targets in zarr folders: these are parts of them
+        for place, job in jobs:
+            ids.append(hash(place.id))
+            for file in self._targets_of(job):
+                targets.append(hash(file))
+                folders.update(map(hash, _around(file)))
+            for file, _ in self._inputs_of(place, job):
+                inputs.append(hash(file))
+                around.extend(map(hash, _around(file)))
+        self._inputs, self._targets = _as_array(inputs), _as_array(targets)
+        read = np.concatenate((self._inputs, _as_array(around)))
+        self._suspects = {*_repeated(self._targets), *np.intersect1d(self._targets, read).tolist(), *folders}
+        self._ids = _repeated(_as_array(ids))
+
+    def _targets_of(self, job: Job | None) -> Iterator[str]:
+        return map(self._names.of, job.targets if job else ())
+
+    def _inputs_of(self, place: Place, job: Job | None) -> Iterator[tuple[str, str]]:
+        """Yield the files that a job reads, with where that is said."""
+        for path in files_of(job) if job else ():
+            yield self._names.of(path), place.where
+        if job and is_model(job.op):
+            with contextlib.suppress(OSError, DmlError, ImportError):  # which are noted when the job is checked
+                for each in operation_of(job.op, self._directory).files:
+                    yield self._names.of(os.path.relpath(each, self._directory)), f"the model {job.op}"
+
+    def uses(self, path: str | os.PathLike[str]) -> bool:
+        """Return whether a job reads or writes a file."""
+        file = hash(self._names.of(os.path.abspath(path)))
+        return bool((self._inputs == file).any() or (self._targets == file).any())
+
+    def checked(self) -> Iterator[_At]:
+        """Yield the jobs, and forget them; a duplicate of an id without its job. What is not apart is noted."""
+        inputs: dict[str, str] = {}
+        around: set[str] = set()
+        written: set[str] = set()
+        for place, job in self._jobs if self._suspects else ():
+            for file, where in self._inputs_of(place, job):
+                around.update(_around(file))
+                if hash(file) in self._suspects:
+                    inputs[file] = where
+            written.update(file for file in self._targets_of(job) if hash(file) in self._suspects)
+        targets: dict[str, _At] = {}
+        ids: dict[str, _At] = {}
+        for place, job in self._jobs.taken():
+            for path in job.targets if job and self._suspects else ():
+                file = self._names.of(path)
+                if file in inputs:
+                    place.refuse("output", f"{path!r}, an input at {inputs[file]}", "a file that no job reads")
+                if file in targets:
+                    place.refuse("output", *_twice(path, (place, job), targets[file], "a file of its own"))
+                if file in written:
+                    targets.setdefault(file, (place, job))
+                # A file in a zarr folder is a part of it: replacing the folder removes the file.
+                if any(folder in inputs or folder in written for folder in _around(file)):
+                    place.refuse("output", f"{path!r}, within an input or an output", "a file outside of it")
+                if file in around:
+                    place.refuse("output", f"{path!r}, which an input is within", "a folder without inputs")
+            again = bool(job and job.id in ids)
+            if job and again and not place.faults:
+                allowed = "an id of its own; by default it is the output"
+                place.refuse("id", *_twice(job.id, (place, job), ids[job.id], allowed))
+            if hash(place.id) in self._ids:
+                ids.setdefault(place.id, (place, job))
+            yield place, None if again else job
+
+
+def _as_array(hashes: "array[int]") -> Any:
+    return np.frombuffer(hashes, np.int64)
+
+
+def _repeated(hashes: Any) -> set[int]:
+    ordered = np.sort(hashes)
+    return set(ordered[1:][ordered[1:] == ordered[:-1]].tolist())
+
+
+def _twice(text: str, job: _At, other: _At, allowed: str) -> tuple[str, str]:
+    """Return what is wrong if two jobs have one output or id. Those of one line are told apart by their files."""
+    inputs = [each.inputs[""].path for _, each in (other, job) if each and "" in each.inputs]
+    if len(inputs) < 2 or job[0].where != other[0].where:
+        return f"{text!r}, as at {other[0].where}", allowed
+    return f"{text!r} for {inputs[0]!r} and for {inputs[1]!r}", "a text with {path} or {number}, which differ"
+
+
+def _around(file: str) -> Iterator[str]:
+    """Yield the zarr folders that a file would be in."""
+    if ".zarr" + os.sep in file.lower():
+        yield from (str(each) for each in Path(file).parents if each.suffix.lower() == ".zarr")
