@@ -35,6 +35,8 @@ def add_run_options(parser: argparse.ArgumentParser, manifest: str) -> None:
     """Add the arguments of all commands that run jobs; manifest: what is the default."""
     what = parser.add_argument_group("what is run")
     what.add_argument("--keep-going", action="store_true", help="run the jobs that are right even if others are not")
+    as_you_go = "check the files of a job just before it runs: very many jobs begin at once"
+    what.add_argument("--check-as-you-go", action="store_true", help=as_you_go)
     what.add_argument("--fail-fast", action="store_true", help="stop after the first failure")
     what.add_argument("--max-failures", type=at_least(1), metavar="N", help="stop after N failures")
     chunks = "refuse zarr arrays that lack chunks (default: their elements are the fill value)"
@@ -106,6 +108,7 @@ def run(jobs: Any, args: argparse.Namespace, directory: str | None = None) -> in
             retries=args.retries,
             timeout=args.timeout,
             keep_going=args.keep_going,
+            check_as_you_go=args.check_as_you_go,
             max_failures=1 if args.fail_fast else args.max_failures,
             progress=not args.quiet,
         )

@@ -109,7 +109,7 @@ def missing_chunks(array: Any) -> int:
 
 
 def bounded(array: Any) -> tuple[Any, int]:
-    """Return an array of one of our stores that refuses what is longer than its shape says; and the most bytes of a file."""
+    """Return an array that refuses what is longer than its shape says, and the most bytes of a file."""
     metadata = array.metadata
     chunk = metadata.get_chunk_spec((0,) * array.ndim, ArrayConfig.from_dict({}), default_buffer_prototype())
     if 0 in chunk.shape and array.size:

@@ -7,6 +7,9 @@ import re
 import stat
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from dmlcpu.batch.files import HELD, IN_REGIONS, ONE_ARRAY, WRITTEN, FileError, check_target
 from dmlcpu.batch.jobs.faults import Place
@@ -15,10 +18,12 @@ from dmlcpu.batch.jobs.limits import size
 from dmlcpu.batch.jobs.open_inputs import OpenArguments, found_and_allowed, named_inputs, open_arguments
 from dmlcpu.batch.jobs.operations import Operation, operation_of
 from dmlcpu.common.extras import MissingExtraError
-from dmlcpu.common.regions import Tensor
+from dmlcpu.common.regions import Estimate, Tensor
 from dmlcpu.common.wording import listed
 from dmlcpu.errors import DmlError
 from dmlcpu.models.faults import ModelError
+
+_ESTIMATES = 1000  # that are kept
 
 # The message of a TypeError about an argument of the wrong kind.
 _WRONG_KIND = re.compile(r"\w+: ([\w.]+) is (.+); allowed: (.+)", re.DOTALL)
@@ -38,6 +43,7 @@ class Checker:
         self._content = content
         self._count_chunks = count_chunks or require_chunks
         self._require_chunks = require_chunks
+        self._estimates: dict[Any, Estimate] = {}
         self._folder_fault = functools.cache(_folder_fault)
 
     def task(self, place: Place, job: Job) -> Task | None:
@@ -117,7 +123,7 @@ class Checker:
     ) -> Task | None:
         sources = opened.sources.values()
         try:
-            estimate = operation.estimate({**opened.values, **opened.sources})
+            estimate = self._estimate(job, operation, opened)
         except (DmlError, TypeError) as error:
             self._note(place, job, error)
             return None
@@ -160,6 +166,19 @@ class Checker:
             self._memory - held if peak > self._memory else None,
             opened.missing_chunks,
         )
+
+    def _estimate(self, job: Job, operation: Operation, opened: OpenArguments) -> Estimate:
+        """Return the operation's estimate, which jobs of the same attributes, shapes and types share."""
+        arguments = {**opened.values, **opened.sources}
+        if any(isinstance(value, np.ndarray) for value in opened.values.values()):  # of a file: its elements count
+            return operation.estimate(arguments)
+        sources = tuple((name, each.shape, each.dtype) for name, each in opened.sources.items())
+        key = (operation, repr(job.attrs), sources)
+        if key not in self._estimates:
+            if len(self._estimates) >= _ESTIMATES:
+                self._estimates.clear()
+            self._estimates[key] = operation.estimate(arguments)
+        return self._estimates[key]
 
     def _held(self, job: Job, tensors: Mapping[str, Tensor | None]) -> int:
         """Return the bytes of results that stay in memory because their files are written whole."""

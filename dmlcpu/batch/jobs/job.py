@@ -121,14 +121,20 @@ def _for_each_file(entry: Entry, directory: Path) -> Iterator[tuple[Place, Job |
         yield entry.place, None
         return
     base = _fixed_part(pattern) if pattern is not None else ""
-    found = []
-    for number, path in enumerate(paths):
-        place = Place(entry.place.where, options=entry.place.options)
-        file = FileInput(path) if pattern is not None else FileInput(*split_name(path, directory))
-        placeholders = _placeholders(path, file, base, number)
-        found.append((path, place, _job(place, entry.members, directory, placeholders, file)))
-    made = {target for _, _, job in found if job for target in job.targets} if pattern is not None else set()
-    yield from ((place, job) for path, place, job in found if _normal(path) not in made)  # outputs are no inputs
+
+    def found() -> Iterator[tuple[str, Place, Job | None]]:
+        for number, path in enumerate(paths):
+            place = Place(entry.place.where, options=entry.place.options)
+            file = FileInput(path) if pattern is not None else FileInput(*split_name(path, directory))
+            placeholders = _placeholders(path, file, base, number)
+            yield path, place, _job(place, entry.members, directory, placeholders, file)
+
+    made: set[str] = set()  # outputs that the pattern matches: they are no inputs
+    if pattern is not None and _may_match(entry.members.get("output", ""), base):
+        matched = set(map(_normal, paths))
+        made.update(target for _, _, job in found() if job for target in job.targets if target in matched)
+        del matched
+    yield from ((place, job) for path, place, job in found() if _normal(path) not in made)
 
 
 def _matching(entry: Entry, pattern: str, directory: Path) -> list[str]:
@@ -157,6 +163,15 @@ def _fixed_part(pattern: str) -> str:
     parts = Path(pattern).parts
     fixed = [i for i, part in enumerate(parts) if any(sign in part for sign in _GLOB)]
     return str(Path(*parts[: fixed[0]])) if fixed else str(Path(pattern).parent)
+
+
+def _may_match(output: str | Mapping[str, str], base: str) -> bool:
+    """Return whether an output may be in the folder that a pattern starts from, or below."""
+    outputs = [output] if isinstance(output, str) else output.values()
+    starts = [path.partition("{")[0] for path in outputs]
+    return base == "." or any(
+        _DOTS.search(f"{start}x") or start.startswith(base) or base.startswith(start) for start in starts
+    )
 
 
 def _placeholders(path: str, file: FileInput, base: str, number: int) -> dict[str, str]:

@@ -53,11 +53,14 @@ def lines_of(failures: Sequence[Failure]) -> list[str]:
 class Run(contextlib.AbstractContextManager["Run"]):
     """A run under way: its counts and failures, and where they are recorded."""
 
-    def __init__(self, prepared: Prepared, log: Path | None, told: Progress, max_failures: int | None) -> None:
+    def __init__(
+        self, prepared: Prepared, threads: int, log: Path | None, told: Progress, max_failures: int | None
+    ) -> None:
         self.done = self.failed = 0
         self.failures: list[Failure] = []
         self.interrupted = False
         self._prepared = prepared
+        self._threads = threads
         self._manifest = prepared.manifest
         self._log = Lines(log) if log else None
         self._told = told
@@ -75,8 +78,8 @@ class Run(contextlib.AbstractContextManager["Run"]):
         if self._manifest:
             self._manifest.begin(task.id for task in todo)
         self._note_faults(todo.faulty)
-        tasks = todo.without_faults()
-        self._told.start(len(tasks), tasks.read_bytes, self.failed)
+        tasks = self._prepared.runnable(self._threads)
+        self._told.start(len(tasks), todo.read_bytes, self.failed)
         with stop_on_signals(self._told.say) as asked:
 
             def stopping() -> bool:
@@ -90,6 +93,7 @@ class Run(contextlib.AbstractContextManager["Run"]):
                 if outcome.error is not None:
                     self._told.say(f"failed: {self.failures[-1]}")
                 self._told.finished(task.read_bytes, failed=outcome.error is not None)
+                tasks.drop(position)
             self.interrupted = asked.is_set()
         self._remove_strays()  # left by workers that died: the next run looks only at jobs that are not done
         self._check_records()

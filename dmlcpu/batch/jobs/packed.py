@@ -2,12 +2,14 @@
 
 import contextlib
 import marshal
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, overload
 
 from dmlcpu.batch.jobs.faults import Place
 from dmlcpu.batch.jobs.job import FileInput, Job, Task
 from dmlcpu.common.regions import Tensor
+
+Check = Callable[[Task], Task]
 
 
 class _Work(NamedTuple):
@@ -112,6 +114,9 @@ class Tasks(Sequence[Task]):
         """The bytes that all tasks read."""
         return sum(work.read_bytes for work in self._works if work)
 
+    def drop(self, position: int) -> None:
+        """Do nothing: a task takes little memory."""
+
     def without_faults(self) -> "Tasks":
         """Return the tasks that can run."""
         good = Tasks()
@@ -121,3 +126,29 @@ class Tasks(Sequence[Task]):
                 good._rows.append(row)
                 good._works.append(work)
         return good
+
+
+class CheckedTasks(Sequence[Task]):
+    """Tasks that are checked when they are asked for, and kept until they are dropped."""
+
+    def __init__(self, tasks: Tasks, check: Check) -> None:
+        self._tasks, self._check = tasks, check
+        self._kept: dict[int, Task] = {}
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    @overload
+    def __getitem__(self, position: int) -> Task: ...
+    @overload
+    def __getitem__(self, position: slice) -> list[Task]: ...
+    def __getitem__(self, position: int | slice) -> Task | list[Task]:
+        if isinstance(position, slice):
+            return [self[each] for each in range(*position.indices(len(self)))]
+        if position not in self._kept:
+            self._kept[position] = self._check(self._tasks[position])
+        return self._kept[position]
+
+    def drop(self, position: int) -> None:
+        """Forget a task that has an outcome."""
+        self._kept.pop(position, None)

@@ -10,13 +10,13 @@ from dmlcpu.batch.files import SUFFIXES, identity, is_remote
 from dmlcpu.batch.jobs.apart import Apart
 from dmlcpu.batch.jobs.check import Checker
 from dmlcpu.batch.jobs.entries import Jobs, PathLike, is_stream, read_jobs
-from dmlcpu.batch.jobs.faults import JobFault
+from dmlcpu.batch.jobs.faults import JobFault, Place
 from dmlcpu.batch.jobs.job import Job, Task, identities, jobs_of
 from dmlcpu.batch.jobs.limits import Limits
 from dmlcpu.batch.jobs.lines import as_line
 from dmlcpu.batch.jobs.manifest import DONE, FAILED, Manifest, Record
 from dmlcpu.batch.jobs.operations import version_of
-from dmlcpu.batch.jobs.packed import PackedJobs, Tasks
+from dmlcpu.batch.jobs.packed import CheckedTasks, PackedJobs, Tasks
 from dmlcpu.batch.jobs.progress import Progress
 from dmlcpu.errors import DmlError
 from dmlcpu.runtime.threads import limit_threads
@@ -33,6 +33,21 @@ class Prepared:
     done_before: int
     left_out: int  # not done, but not recorded as failed, where only failed jobs run
     manifest: Manifest | None
+    checker: Checker | None = None  # of tasks that are checked as they run
+
+    def runnable(self, threads: int) -> Tasks | CheckedTasks:
+        """Return the tasks that have no faults yet; these may be found when a task is asked for."""
+        tasks, checker = self.todo.without_faults(), self.checker
+        if checker is None:
+            return tasks
+
+        def check(task: Task) -> Task:
+            assert task.job is not None
+            place = Place(task.where, task.id)
+            with limit_threads(threads):  # the choice of kernels may depend on it
+                return checker.task(place, task.job) or Task(task.where, task.id, place.faults, task.job)
+
+        return CheckedTasks(tasks, check)
 
     @property
     def faults(self) -> list[JobFault]:
@@ -63,10 +78,12 @@ def prepare(
     force: bool,
     retry_failed: bool,
     require_chunks: bool,
+    check_as_you_go: bool = False,
 ) -> Prepared:
     """Read jobs, leave out those that are done, and check the others. The manifest stays locked if `lock` is true.
 
     Without it, as nothing will run, the chunks that zarr arrays lack are counted.
+    With `check_as_you_go` only what jobs look like is checked; `Prepared.check` does the rest.
     """
     if directory is not None and is_remote(directory):
         raise DmlError("run_jobs", "directory", repr(os.fspath(directory)), "a folder of this machine")
@@ -93,13 +110,22 @@ def prepare(
                     if retry_failed and (record is None or record.get("outcome") != FAILED):
                         left_out += 1
                         continue
-                    task = checker.task(place, job)
+                    task = Task(place.where, place.id, [], job) if check_as_you_go else checker.task(place, job)
                 todo.append(task or Task(place.where, place.id, place.faults, job))
     except BaseException:
         if recorded:
             recorded.close()
         raise
-    return Prepared(listing.source, listing.directory, todo, apart, done_before, left_out, recorded)
+    return Prepared(
+        listing.source,
+        listing.directory,
+        todo,
+        apart,
+        done_before,
+        left_out,
+        recorded,
+        checker if check_as_you_go else None,
+    )
 
 
 def manifest_beside(jobs: Jobs) -> Path | None:

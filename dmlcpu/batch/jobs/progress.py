@@ -52,7 +52,7 @@ class Progress:
         self._jobs, self._failed = jobs, failed
         self._bar = self._tqdm(
             desc=self._counts(),
-            total=nbytes,
+            total=nbytes or None,  # not known of jobs that are checked as they run
             file=self._stream,
             unit="B",
             unit_scale=True,

@@ -84,6 +84,7 @@ def run_jobs(
     retries: int = 2,
     timeout: float | None = None,
     keep_going: bool = False,
+    check_as_you_go: bool = False,
     max_failures: int | None = None,
     force: bool = False,
     retry_failed: bool = False,
@@ -130,6 +131,9 @@ def run_jobs(
         process that runs it is ended: jobs run in worker processes, each by itself, also if `workers` is 1.
     keep_going : bool, default False
         Run the jobs that are right even if others are not.
+    check_as_you_go : bool, default False
+        Check the files of a job, and what it asks for, just before it runs; before anything runs, only what jobs look
+        like is checked. So very many jobs begin at once. A job with such a fault has failed.
     max_failures : int, optional
         Stop after this number of failures.
     force : bool, default False
@@ -217,6 +221,7 @@ def run_jobs(
             force=force,
             retry_failed=retry_failed,
             require_chunks=require_chunks,
+            check_as_you_go=check_as_you_go,
         )
     try:
         if prepared.faults and not keep_going:
@@ -226,7 +231,7 @@ def run_jobs(
         if prepared.done_before:
             told.say(f"resuming: {prepared.done_before} of {prepared.jobs} done, {len(prepared.todo)} to do")
         outcomes = functools.partial(_outcomes, limits, scheduler, executor, retries, timeout, told)
-        with Run(prepared, None if log is None else Path(log), told, max_failures) as run:
+        with Run(prepared, limits.threads, None if log is None else Path(log), told, max_failures) as run:
             try:
                 run.execute(outcomes)
             except WorkerError as error:

@@ -109,6 +109,8 @@ class Step:
 
     def read(self) -> None:
         """Open the files, and read them if they fit in memory."""
+        if self.task.faults:  # it was checked on its way here
+            raise JobError("; ".join(fault.reason for fault in self.task.faults))
         self._check_unchanged()
         self._operation = operation_of(self._job.op, self._settings.directory)
         self._opened = open_arguments(self._job, self._operation, self._settings.directory)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dmlcpu.batch.jobs.entries import read_jobs
-from dmlcpu.batch.jobs.job import FileInput, Job, jobs_of
+from dmlcpu.batch.jobs.job import FileInput, Job, _may_match, jobs_of
 
 MEMBERS = {"op": "top_k", "inputs": {"x": "a.npy"}, "attrs": {"k": 2}, "output": "b.npz"}
 
@@ -193,3 +193,20 @@ def test_lists_in_lists(tmp_path: Path) -> None:
         nested = [nested]
     (fault,) = faults(tmp_path, **MEMBERS | {"attrs": {"k": nested}})
     assert fault.startswith("attrs.k: [[[")
+
+
+@pytest.mark.parametrize(
+    ("output", "base", "may"),
+    [
+        ("out/{stem}.npz", "in", False),
+        ("in/{stem}.npz", "in", True),
+        ("{folder}/x.npz", "in", True),
+        ("./in/{stem}.npz", "in", True),
+        ("out/{stem}.npz", ".", True),
+        ("i{stem}.npz", "in", True),
+        ({"values": "out/{stem}.npy", "indices": "in/{stem}.npy"}, "in", True),
+        ({"values": "out/{stem}.npy", "indices": "of/{stem}.npy"}, "in", False),
+    ],
+)
+def test_outputs_that_may_be_inputs(output: str | dict[str, str], base: str, may: bool) -> None:
+    assert _may_match(output, base) == may

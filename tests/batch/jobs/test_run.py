@@ -33,6 +33,9 @@ from job_files import (
 
 import dmlcpu
 from dmlcpu.batch import JobsError, ManifestError, WorkerError, run_jobs
+from dmlcpu.batch.jobs.check import Checker
+from dmlcpu.batch.jobs.faults import Place
+from dmlcpu.batch.jobs.job import Job, Task
 from dmlcpu.batch.jobs.progress import COMPILING
 from dmlcpu.batch.jobs.step import Step
 from dmlcpu.errors import DmlError
@@ -415,6 +418,34 @@ def test_options_that_do_not_fit(tmp_path: Path, options: dict[str, Any], error:
     with pytest.raises(dmlcpu.DmlError, match=error):
         run_jobs([best("0000")], directory=tmp_path, **options)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_jobs_may_be_checked_as_they_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
+    def check(checker: Checker, place: Place, job: Job) -> Task | None:
+        checked.append(place.id)
+        return real(checker, place, job)
+
+    checked: list[str] = []
+    real = Checker.task
+    monkeypatch.setattr(Checker, "task", check)
+    save_inputs(tmp_path, 6)
+    (tmp_path / "in" / "0002.npy").write_bytes(b"")
+    jobs = save_jobs(tmp_path, [*each_best(6), best("bad", k=99, inputs={"x": "in/0000.npy"})])
+    options: dict[str, Any] = {"workers": workers, "check_as_you_go": True}
+    result = run_jobs(jobs, **options, log=tmp_path / "log")
+    assert (result.jobs, result.done, result.failed) == (7, 5, 2)
+    assert sorted(checked) == [*(f"{number:04}" for number in range(6)), "bad"]  # each once
+    reasons = {failure.id: failure.error for failure in result.failures}
+    assert reasons["bad"] == "attrs.k: 99; allowed: 0 to 16 (the elements along axis 1)"
+    assert reasons["0002"].startswith("inputs.x: 'in/0002.npy': ")
+    for number in (0, 1, 3, 4, 5):
+        assert_best(tmp_path, f"{number:04}")
+    assert all(json.loads(line)["shapes"] for line in (tmp_path / "log").read_text().splitlines() if "done" in line)
+    assert run_jobs(jobs, **options).done_before == 5
+    save_jobs(tmp_path, [*each_best(6), best("0005")])
+    with pytest.raises(JobsError, match=r"id: '0005'|out/0005\.npz"):
+        run_jobs(jobs, **options)
 
 
 @pytest.mark.slow
