@@ -51,7 +51,7 @@ NEEDED = {
     "batch.rst": "distributed",
 }
 
-# Pages whose sessions are one story: a shell runs all their commands, in order and in one folder.
+# Pages whose sessions are one story: a shell runs all their commands, in order and in the folder with the page's name.
 STORIES = [DOCS / "batch.rst"]
 # Sessions that are not run, by their page and first word, and why.
 NOT_RUN = {
@@ -99,8 +99,8 @@ def sessions_to_run():
 def _in_a_folder_with_the_examples(tmp_path, monkeypatch):
     """Run examples in a copy of the repository's files, and restore the number of threads."""
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    shutil.copytree(DOCS / "models", tmp_path / "models")
-    shutil.copytree(DOCS / "batch", tmp_path, dirs_exist_ok=True)
+    for folder in ("models", *(page.stem for page in STORIES)):
+        shutil.copytree(DOCS / folder, tmp_path / folder)
     monkeypatch.chdir(tmp_path)
     with threads.use_budget(threads.get_num_threads()):
         yield
@@ -110,6 +110,8 @@ def _in_a_folder_with_the_examples(tmp_path, monkeypatch):
 def test_examples_of_a_page(page):
     if page.name in NEEDED:
         pytest.importorskip(NEEDED[page.name])
+    if page in STORIES:
+        os.chdir(page.stem)
     failed, tried = doctest.testfile(str(page), module_relative=False, optionflags=FLAGS, encoding="utf-8")
     assert failed == 0
     assert tried == sum(text.count(">>> ") for language, text in blocks_of(page) if language == "pycon")
@@ -202,12 +204,12 @@ def shell(tmp_path):
         port = str(listening.getsockname()[1])
     started = []
 
-    def run(command):
+    def run(page, command):
         # A new session, so that background processes can be killed; a file, because a pipe would wait for them.
         with (tmp_path / "printed").open("w+") as printed:
             process = subprocess.Popen(
                 ["bash", "-c", command.replace(PORT, port)],
-                cwd=tmp_path,
+                cwd=tmp_path / page,
                 env=os.environ | found,
                 stdin=subprocess.DEVNULL,
                 stdout=printed,
@@ -232,7 +234,7 @@ def test_sessions_of_a_story(page, shell):
     if page.name in NEEDED:
         pytest.importorskip(NEEDED[page.name])
     for command, output in chain.from_iterable(session.commands for session in sessions_of(page)):
-        printed = shell(command)
+        printed = shell(page.stem, command)
         assert doctest.OutputChecker().check_output(output, printed, FLAGS), f"$ {command}\n{printed}"
 
 
