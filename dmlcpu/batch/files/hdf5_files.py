@@ -139,7 +139,7 @@ class _Hdf5Source(FileSource):
             raise FileError(f"the filters {codes}", _KNOWN)
         bits = {code: 1 << number for number, code in enumerate(codes)}  # of the mask of filters that a chunk skips
         self._gzip_bit = bits.get(_GZIP, 0)
-        self._chunk = chunk = math.prod(self._dataset.chunks) * self._dataset.dtype.itemsize
+        self._chunk = chunk = math.prod(self._dataset.chunks) * self._dataset.id.get_type().get_size()
         self.beside_bytes = 3 * chunk if codes else 0
 
         def wrong(found: Any) -> int | None:

@@ -87,10 +87,10 @@ def identity(url: str, *, content: bool) -> dict[str, int | str]:
         if is_folder and _HTTP.match(url):
             return {"size": _info(system, f"{path.rstrip('/')}/zarr.json")["size"]}
         infos = system.find(path, detail=True) if is_folder else {path: _info(system, path)}
-    if not infos:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), url)
-    size = sum(info["size"] for info in infos.values())
-    told = [_content(system, name) if content else _version(info) for name, info in sorted(infos.items())]
+        if not infos:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), url)
+        size = sum(info["size"] for info in infos.values())
+        told = [_content(system, name) if content else _version(info) for name, info in sorted(infos.items())]
     if None in told:
         return {"size": size}
     names = [name.removeprefix(path) for name in sorted(infos)]

@@ -95,6 +95,19 @@ def test_bfloat16(path: Path) -> None:
         assert source.read().tobytes() == ARRAY.astype("u2").tobytes()
 
 
+def test_floats_that_numpy_has_not_are_read_as_wider_ones(path: Path) -> None:
+    stored = h5py.h5t.IEEE_F32LE.copy()
+    stored.set_fields(15, 7, 8, 0, 7)  # bfloat16
+    stored.set_size(2)
+    with h5py.File(path, "w") as file:
+        settings = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        settings.set_chunk((2, 5))
+        settings.set_deflate(4)
+        h5py.h5d.create(file.id, b"x", stored, h5py.h5s.create_simple((5, 12)), settings)
+        file["x"][...] = ARRAY
+    check_reads(path, ARRAY.astype("f4"))
+
+
 def test_no_other_file_is_opened(path: Path, tmp_path: Path) -> None:
     with h5py.File(tmp_path / "other.h5", "w") as other:
         other["x"] = ARRAY
