@@ -54,13 +54,18 @@ class Checker:
         self._check_names(place, job, operation)
         wanted = self._wanted(place, job, operation)
         inputs: dict[str, Identity] = {}
-        with contextlib.suppress(OSError, ImportError):  # which are noted when the file is opened
+        failure: Exception | None = None
+        try:
             inputs = identities(job, self.directory, content=self._content)
+        except (OSError, ImportError) as error:  # most are noted when the file is opened
+            failure = error
         counting = {"count_chunks": self._count_chunks}
         with contextlib.closing(open_arguments(job, operation, self.directory, place, **counting)) as opened:
             for name, count in opened.missing_chunks.items() if self._require_chunks else ():
                 found = f"{named_inputs(job, operation)[name].path!r}, which lacks {count} of its chunks"
                 place.refuse(f"inputs.{name}", found, "all chunks, as they are required")
+            if failure and not place.faults:
+                place.refuse("inputs", str(failure), "files that can be read")
             if place.faults:
                 return None
             return self._fit(place, job, operation, opened, wanted, inputs)

@@ -65,7 +65,8 @@ class PlannedJob:
             f"; missing chunks of {name}, which are its fill value: {count}"
             for name, count in self.missing_chunks.items()
         )
-        return f"{printable(self.id)}: {self.op} by {self.kernel}: {shapes} -> {results}; {sizes}{blocks}{remote}{missing}"
+        notes = f"{blocks}{remote}{missing}"
+        return f"{printable(self.id)}: {self.op} by {self.kernel}: {shapes} -> {results}; {sizes}{notes}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,12 @@
 """From a file of jobs to tasks: it is read, compared with the manifest, and checked."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dmlcpu.batch.files import SUFFIXES, identity, is_remote
+from dmlcpu.batch.files import identity, is_remote
 from dmlcpu.batch.jobs.apart import Apart
 from dmlcpu.batch.jobs.check import Checker
 from dmlcpu.batch.jobs.entries import Jobs, PathLike, is_stream, read_jobs

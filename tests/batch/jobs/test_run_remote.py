@@ -116,6 +116,19 @@ def test_faults_name_the_url(tmp_path: Path, server: Server, monkeypatch: pytest
     assert needs in fault
 
 
+def test_a_file_whose_state_is_not_known_is_not_read(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The network may fail in one request and not in the next. Whether the file changes could not be checked then."""
+
+    def failing(*_: Any, **__: Any) -> Any:
+        raise OSError(5, "reading failed")
+
+    save_inputs(tmp_path, 1)
+    monkeypatch.setattr("dmlcpu.batch.jobs.check.identities", failing)
+    assert faults(tmp_path, remote(server, "0000")) == ["inputs: [Errno 5] reading failed; files that can be read"]
+
+
 def test_after_the_check_files_change_and_the_network_fails(
     tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
