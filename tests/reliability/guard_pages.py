@@ -96,7 +96,7 @@ def packed(rng: np.random.Generator, call: Sample) -> Sample:
 
 def spoiled(rng: np.random.Generator, call: Sample) -> bool:
     """Now and then, put an index out of range; return whether there is one."""
-    if call.operator != "scatter_nd" or call.kwargs.get("mode", "raise") != "raise" or rng.random() < 0.8:
+    if call.operator != "scatter_nd" or call.kwargs.get("mode", "raise") != "raise" or rng.random() < 0.6:
         return False
     indices = call.args[1]
     if not indices.size or np.iinfo(indices.dtype).max <= max(call.first.shape):
@@ -109,27 +109,20 @@ def spoiled(rng: np.random.Generator, call: Sample) -> bool:
 
 def guarded(rng: np.random.Generator, guard: Guard, call: Sample, expected: tuple[np.ndarray, ...] | None) -> Any:
     """Return a call of an operator on guarded memory: `run()` returns its results. expected: None if it is refused."""
-    args = [
-        guard.array(each, f"argument {i}") if isinstance(each, np.ndarray) else each for i, each in enumerate(call.args)
-    ]
-    kwargs = {n: guard.array(each, n) if isinstance(each, np.ndarray) else each for n, each in call.kwargs.items()}
+
+    def placed(name: str, value: Any) -> Any:
+        return guard.array(value, name) if isinstance(value, np.ndarray) else value
+
+    args = [placed(f"argument {number}", value) for number, value in enumerate(call.args)]
+    kwargs = {name: placed(name, value) for name, value in call.kwargs.items()}
     x, written = call.first, expected is not None
-    if (
-        works_in_place(call.operator)
-        and x.flags.writeable
-        and x.flags.aligned
-        and x.dtype.isnative
-        and rng.random() < 0.3
-    ):
+    is_usable = x.flags.writeable and x.flags.aligned and x.dtype.isnative
+    if works_in_place(call.operator) and is_usable and rng.random() < 0.3:
         args[0] = out = guard.array(x, "the input and output", written=written)
     else:
         native = [right.astype(right.dtype.newbyteorder("=")) for right in expected or [np.empty_like(x)]]
-        made = [
-            guard.array(strided(right) if rng.random() < 0.5 else right, "an output", written=written)
-            for right in native
-        ]
-        for each in made if written else []:
-            each[...] = np.zeros((), each.dtype)
+        layouts = [strided(right) if rng.random() < 0.5 else right for right in native]
+        made = [guard.array(layout, "an output", written=written, empty=True) for layout in layouts]
         out = tuple(made) if len(made) > 1 else made[0]
     function = OPERATORS[call.operator].function
     if rng.random() < 0.3:

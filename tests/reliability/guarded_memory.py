@@ -36,8 +36,8 @@ class Guard:
         self._at_end = at_end
         self._loans: list[Loan] = []
 
-    def array(self, x: np.ndarray, what: str, *, written: bool = False) -> np.ndarray:
-        """Return a copy of an array, with the same strides; `written`: its elements may change."""
+    def array(self, x: np.ndarray, what: str, *, written: bool = False, empty: bool = False) -> np.ndarray:
+        """Return an array of the same layout, and values unless it is `empty`; `written`: its elements may change."""
         if x.size == 0:
             return x.copy()
         steps = [stride * (n - 1) for stride, n in zip(x.strides, x.shape, strict=True)]
@@ -47,7 +47,8 @@ class Guard:
         pages, start = self._pages(span + odd)
         start += before + (0 if self._at_end else odd)
         y = np.ndarray(x.shape, x.dtype, pages, start, x.strides)
-        y[...] = x
+        if not empty:
+            y[...] = x
         loan = self._lend(pages, what)
         if written:
             element = np.void(b"\1" * x.itemsize)
