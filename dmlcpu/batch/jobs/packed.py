@@ -21,6 +21,7 @@ class _Work(NamedTuple):
     read_bytes: int
     peak_bytes: int
     block_bytes: int | None
+    missing_chunks: Mapping[str, int]
 
 
 def _pack(where: str, job: Job, more: Any = None) -> bytes | None:
@@ -83,7 +84,7 @@ class Tasks(Sequence[Task]):
             self._works.append(None)
             return
         work = _Work(*task[5:])
-        key = (tuple(work.shapes.items()), tuple(work.results.items()), *work[2:])
+        key = tuple(tuple(each.items()) if isinstance(each, Mapping) else each for each in work)
         self._rows.append(_pack(task.where, task.job, dict(task.inputs)) or task)
         self._works.append(self._known.setdefault(key, work))
 
