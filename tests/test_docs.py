@@ -106,7 +106,12 @@ def _in_a_folder_with_the_examples(tmp_path, monkeypatch):
         yield
 
 
-@pytest.mark.parametrize("page", pages(), ids=name_of)
+def examples():
+    """Return the pages; that of Numba's callers compiles for many seconds."""
+    return [pytest.param(page, marks=[pytest.mark.slow] * (page.name == "numba.rst")) for page in pages()]
+
+
+@pytest.mark.parametrize("page", examples(), ids=name_of)
 def test_examples_of_a_page(page):
     if page.name in NEEDED:
         pytest.importorskip(NEEDED[page.name])

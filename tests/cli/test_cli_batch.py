@@ -255,7 +255,7 @@ def large(folder: Path) -> Path:
 
 @LINUX
 @pytest.mark.usefixtures("large")
-@pytest.mark.parametrize("options", [[], ["--jobs", "2"]], ids=["1", "2"])
+@pytest.mark.parametrize("options", [[], pytest.param(["--jobs", "2"], marks=pytest.mark.slow)], ids=["1", "2"])
 def test_into_a_pipe_there_are_no_control_characters(options: list[str]) -> None:
     argv = [sys.executable, "-m", "dmlcpu", "batch", "jobs.toml", "--keep-going", "--json", *options]
     done = subprocess.run(argv, env=environment(), capture_output=True, text=True, check=False)
@@ -367,7 +367,7 @@ def test_a_bar_while_jobs_are_checked(folder: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX shells close files so")
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("where", ["2>&-", "2>/dev/full", "2>&1 >&- | true", "<&- >&- 2>&-"])
 def test_jobs_finish_when_progress_cannot_be_written(folder: Path, where: str, workers: int) -> None:
     """A closed terminal, a full disk, `2>&1 | head`: all jobs run, and nothing is printed elsewhere."""

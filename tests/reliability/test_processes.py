@@ -149,6 +149,7 @@ with use_budget(2, grain=1), ThreadPoolExecutor(8) as pool:
     run(code, NUMBA_THREADING_LAYER=layer)
 
 
+@pytest.mark.slow
 def test_process_ends_while_its_threads_compute():
     code = (
         COMPUTE
@@ -193,6 +194,7 @@ with use_budget(2, grain=1):
     run(code.replace("import os\n", "import os, warnings\nwarnings.simplefilter('ignore', DeprecationWarning)\n", 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ["generic", "avx2", "avx512vnni", "amx", "i8mm"])
 def test_bound_on_the_instruction_set_does_not_change_bits(isa):
     run(COMPUTE + "check()\n", DMLCPU_ISA=isa)

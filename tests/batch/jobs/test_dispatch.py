@@ -124,6 +124,7 @@ def test_stopping_before_anything_begins_serves_no_item():
 
 
 @POSIX
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "retries"), [("loky", 0), ("loky", 2), ("local", 1)])
 def test_items_that_kill_their_worker_are_lost_and_no_others(kind, tmp_path, retries, capfd):
     items = [-value if value in (1, 21) else value for value in range(40)]
@@ -178,7 +179,7 @@ def test_the_reason_tells_how_a_worker_died(tmp_path):
 
 
 @POSIX
-@pytest.mark.parametrize(("kind", "kills"), [("loky", 6), ("local", 1)])
+@pytest.mark.parametrize(("kind", "kills"), [("loky", 6), pytest.param("local", 1, marks=pytest.mark.slow)])
 def test_workers_killed_at_random_lose_no_item(kind, kills):
     chance = random.Random(17)
     results, killed = {}, set()

@@ -95,6 +95,7 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str
     return folder, [*bad, *again]
 
 
+@pytest.mark.slow
 def test_two_thousand_files_and_twenty_bad_ones(night: tuple[Path, list[dict[str, Any]]]) -> None:
     folder, bad = night
     jobs = each_best(GOOD)

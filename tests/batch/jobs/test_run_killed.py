@@ -132,7 +132,7 @@ def recorded(jobs: Path) -> int:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
 @pytest.mark.parametrize(
     "options",
-    [[], ["--jobs", "2"], pytest.param(["--scheduler", "local"], marks=pytest.mark.slow)],
+    [[], *(pytest.param(each, marks=pytest.mark.slow) for each in (["--jobs", "2"], ["--scheduler", "local"]))],
     ids=["1", "2", "dask"],
 )
 def test_stopped_once(
@@ -176,7 +176,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_stopped_twice(jobs: Path, undisturbed: Path, marked: dict[str, str], workers: int) -> None:
     options: dict[str, Any] = {"env": marked, "text": True, "start_new_session": True}
     argv = [sys.executable, "-c", SLOW, "batch", str(jobs), "--jobs", str(workers)]

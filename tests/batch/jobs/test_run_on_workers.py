@@ -82,6 +82,7 @@ def test_threads_are_counted(tmp_path: Path) -> None:
     assert len(contents(tmp_path / "out")) == count
 
 
+@pytest.mark.slow
 def test_results_are_equal_however_they_are_made(tmp_path: Path) -> None:
     """One worker or several, one thread or several: the same bytes."""
     pytest.importorskip("distributed")
