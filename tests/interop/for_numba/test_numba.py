@@ -63,6 +63,7 @@ def in_parallel(x, k, values, indices):
         values[row], indices[row] = best.values, best.indices
 
 
+@pytest.mark.slow
 def test_top_k_in_a_parallel_loop():
     x = specials(np.random.default_rng(0), (1000, 90), np.dtype(np.float32))
     values, indices = np.empty((1000, 6), np.float32), np.empty((1000, 6), np.int64)

@@ -64,8 +64,9 @@ def problem_of(x, k, axis):
 @pytest.mark.parametrize("kernel", [entry.name for entry in registry.available("top_k", "select")])
 @pytest.mark.parametrize("dtype", TOP_K_TYPES, ids=str)
 def test_top_k(dtype, kernel):
-    supports, runs = registry.find("top_k", "select", kernel).supports, 0
-    for (name, call, expected), threads in itertools.product(top_k_cases(dtype), THREADS):
+    supports, runs, rng = registry.find("top_k", "select", kernel).supports, 0, np.random.default_rng(11)
+    for name, call, expected in top_k_cases(dtype):
+        threads = int(rng.choice(THREADS))
         found = np.empty_like(expected.values), np.empty_like(expected.indices)
         with use_budget(threads, grain=1, kernel=kernel):
             try:
@@ -77,7 +78,7 @@ def test_top_k(dtype, kernel):
         runs += 1
     problems = [problem_of(x, k, options["axis"]) for _, (x, k, options), _ in top_k_cases(dtype)]
     able = [problem for problem in problems if supports(problem)]
-    assert runs == len(THREADS) * len(able) > 30
+    assert runs == len(able) > 10
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "float32", "float64"])
