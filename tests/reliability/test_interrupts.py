@@ -77,7 +77,7 @@ def child(what, delay):
     number = os.fork()
     if number == 0:
         faulthandler.enable()
-        faulthandler.dump_traceback_later(100, exit=True)
+        faulthandler.dump_traceback_later(250, exit=True)
         if COMPILES:
             numba.config.CACHE_DIR = tempfile.mkdtemp(dir=COMPILES)
         first_call(what, delay)
