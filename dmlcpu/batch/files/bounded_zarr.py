@@ -8,7 +8,8 @@ import math
 import operator
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,6 @@ from zarr.storage import LocalStore, StorePath
 from dmlcpu.batch.files.base import FileError
 from dmlcpu.batch.files.stored import open_file, read_at
 from dmlcpu.batch.files.unpacking import CODECS, longer, unpack
-from dmlcpu.common.regions import Region
 
 _METADATA = 16 << 20  # bytes of a zarr.json, at most
 
@@ -80,10 +80,11 @@ class Folder(LocalStore):
             return data
 
 
-def read(array: Any, region: Region) -> Any:
-    """Return a region of an array. After an error nothing is left under way: asyncio would tell of it at exit."""
+@contextmanager
+def settled() -> Iterator[None]:
+    """After an error of zarr's, wait for what it has under way: asyncio would tell of that when Python ends."""
     try:
-        return array[region]
+        yield
     except Exception:
         sync(_others())
         raise

@@ -73,11 +73,28 @@ def _opened(path: str) -> Any:
 
 
 def _members(group: Any, wanted: str | None) -> dict[str, Any]:
-    """Return the arrays of a group; only the wanted one if it is there: a web server has no list."""
-    with refused(_ALLOWED):
+    """Return the arrays in a group, and in the groups within it; only the wanted one if it is there.
+
+    A web server has no list of them. A group that a link leads to again is passed over.
+    """
+    from dmlcpu.batch.files.bounded_zarr import settled
+
+    arrays = {}
+    groups, seen = [group], set()
+    with refused(_ALLOWED), settled():
         if wanted is not None and wanted in group and hasattr(group[wanted], "chunks"):
             return {wanted: group[wanted]}
-        return {name: member for name, member in group.members(max_depth=None) if hasattr(member, "chunks")}
+        while groups:
+            each = groups.pop()
+            folder = os.path.realpath(os.path.join(getattr(each.store, "root", ""), each.path))
+            if folder not in seen:
+                seen.add(folder)
+                for _, member in each.members():
+                    if hasattr(member, "chunks"):
+                        arrays[member.path] = member
+                    else:
+                        groups.append(member)
+    return arrays
 
 
 class _ZarrSource(FileSource):
@@ -118,10 +135,10 @@ class _ZarrSource(FileSource):
 
     def _part(self, region: Region) -> Array:
         """Return the elements of a region that has few chunks."""
-        from dmlcpu.batch.files.bounded_zarr import read
+        from dmlcpu.batch.files.bounded_zarr import settled
 
-        with self._reading, refused(_ALLOWED):
-            part = np.asarray(read(self._array, region))
+        with self._reading, refused(_ALLOWED), settled():
+            part = np.asarray(self._array[region])
         return np.ascontiguousarray(part, part.dtype.newbyteorder("=")).reshape(part.shape).view(self.dtype)
 
 

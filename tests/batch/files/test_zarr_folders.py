@@ -61,6 +61,18 @@ def test_groups(tmp_path: Path) -> None:
         assert source.read().dtype == ml_dtypes.bfloat16
 
 
+def test_groups_that_links_lead_to_again(tmp_path: Path) -> None:
+    group = zarr.open_group(tmp_path / "x.zarr", mode="w")
+    group.create_group("a").create_array("b", shape=(2,), dtype="u2")
+    for name in ("again", "and again"):
+        (tmp_path / "x.zarr" / "a" / name).symlink_to(tmp_path / "x.zarr")
+    with open_source(tmp_path / "x.zarr") as source:
+        assert source.shape == (2,)
+    (tmp_path / "x.zarr" / "c").symlink_to(tmp_path / "x.zarr" / "a" / "b")
+    with pytest.raises(FileError, match="2 arrays and no name; allowed: a name: a/b, c"):
+        open_source(tmp_path / "x.zarr")
+
+
 def test_bad_folders(tmp_path: Path) -> None:
     path = tmp_path / "x.zarr"
     with pytest.raises(FileNotFoundError):
