@@ -4,8 +4,11 @@ import os
 import signal
 import sys
 import time
-from types import FrameType
-from typing import NoReturn
+
+TYPE_CHECKING = False  # until signals have handlers, as little as possible is imported
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import NoReturn
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _INTERRUPTED = 130
@@ -33,7 +36,7 @@ def main() -> int:
     return code
 
 
-def _interrupt(_number: int, frame: FrameType | None) -> None:
+def _interrupt(_number: int, frame: "FrameType | None") -> None:
     """Raise KeyboardInterrupt; but end at once while Python imports, as some modules cannot be imported by halves."""
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
@@ -69,7 +72,7 @@ def _watch() -> None:
     threading.Thread(target=watch, name="dmlcpu-signals", daemon=True).start()
 
 
-def _end(*_: object) -> NoReturn:
+def _end(*_: object) -> "NoReturn":
     """End the process."""
     try:
         os.write(2, b"dmlcpu: interrupted\n")
