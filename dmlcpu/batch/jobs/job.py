@@ -318,12 +318,14 @@ class Names:
 
     def __init__(self, directory: Path) -> None:
         self._directory = str(directory)
-        self._folder = functools.cache(os.path.realpath)
+        self._folder = functools.cache(lambda folder: os.path.realpath(os.path.join(self._directory, folder)))
 
     def of(self, path: str) -> str:
         """Return the one name of a file that need not be there."""
         if is_remote(path):
             return path
-        folder, name = os.path.split(located(self._directory, path))
-        file = os.path.normpath(os.path.join(self._folder(folder), name))
+        folder, name = os.path.split(local(path))
+        if name in ("", ".", ".."):
+            return self._folder(path)
+        file = os.path.join(self._folder(folder), name)
         return os.path.realpath(file) if os.path.islink(file) else file
