@@ -24,6 +24,7 @@ _ALLOWED = "an HDF5 file"
 _SHUFFLE, _GZIP, _FLETCHER32 = _FILTERS = 2, 1, 3  # HDF5's numbers of filters, in their order
 _KNOWN = "shuffle, gzip and fletcher32, in this order (h5repack -f SHUF -f GZIP=4 rewrites a file so)"
 _BESIDE = 64  # bytes that gzip adds to what cannot be packed, at most, with a thousandth of it
+_AT_ONCE = 256  # chunks that are read by one call, at most: HDF5 takes 6 KB for each, however small it is
 _NAMES = 20  # that a message has, at most
 _GROUPS = 10_000  # that are searched for names, at most
 
@@ -162,10 +163,30 @@ class _Hdf5Source(FileSource):
             if self._has_no_fill:
                 as_bytes(array)[...] = 0
             with _refused():
-                if self._gzip_bit:
-                    self._check_unpacked(region)
-                self._dataset.read_direct(array.view(self._stored), source_sel=region)
+                for piece in self._pieces(region):
+                    if self._gzip_bit:
+                        self._check_unpacked(piece)
+                    place = tuple(
+                        slice(part.start - all_.start, part.stop - all_.start)
+                        for part, all_ in zip(piece, region, strict=True)
+                    )
+                    self._dataset.read_direct(array.view(self._stored), source_sel=piece, dest_sel=place)
         return array
+
+    def _pieces(self, region: Region) -> Iterator[Region]:
+        """Yield parts of a region that have few chunks."""
+        if self._dataset.chunks is None:
+            yield region
+            return
+        axes: list[list[slice]] = []
+        left = _AT_ONCE
+        for part, size in zip(reversed(region), reversed(self._dataset.chunks), strict=True):
+            first = part.start // size * size
+            step = size * max(1, min(-(-(part.stop - first) // size), left))
+            left //= step // size
+            starts = range(first, part.stop, step)
+            axes.append([slice(max(at, part.start), min(at + step, part.stop)) for at in starts])
+        yield from itertools.product(*reversed(axes))
 
     def _check_unpacked(self, region: Region) -> None:
         """Refuse chunks that do not unpack to what their shape says."""

@@ -1,14 +1,16 @@
+import math
 import os
 import struct
 import tracemalloc
 import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from writing import check_reads, contents, write
 
-from dmlcpu.batch.files import FileError, check_target, open_source
+from dmlcpu.batch.files import FileError, check_target, hdf5_files, open_source
 from dmlcpu.common.regions import Tensor
 
 h5py = pytest.importorskip("h5py")
@@ -46,6 +48,26 @@ def test_reads_chunks(path: Path, settings: dict[str, object]) -> None:
     with h5py.File(path, "w") as file:
         file.create_dataset("x", data=ARRAY, chunks=(2, 5), **settings)
     check_reads(path, ARRAY)
+
+
+def test_few_chunks_are_read_at_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """HDF5 takes some KB for each chunk that a call reads, however small the chunk is."""
+    array = np.arange(6000, dtype="i4").reshape(5, 60, 20)
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", data=array, chunks=(2, 3, 2), compression="gzip", compression_opts=1)
+    read, seen = h5py.Dataset.read_direct, []
+
+    def counted(self: Any, *arguments: Any, source_sel: tuple[slice, ...], **options: Any) -> None:
+        sizes = zip(source_sel, self.chunks, strict=True)
+        seen.append(math.prod(-(-part.stop // size) - part.start // size for part, size in sizes))
+        read(self, *arguments, source_sel=source_sel, **options)
+
+    monkeypatch.setattr(h5py.Dataset, "read_direct", counted)
+    check_reads(path, array)
+    assert max(seen) <= 256
+    for most in (1, 7, 60):
+        monkeypatch.setattr(hdf5_files, "_AT_ONCE", most)
+        check_reads(path, array)
 
 
 def test_chunks_that_were_never_written_have_the_fill_value(path: Path) -> None:
