@@ -13,6 +13,6 @@ import pytest
 def test_calls_beside_forks(seconds: float | None, counted: Callable[[str], None]) -> None:
     script = Path(__file__).parent / "forks.py"
     command = [sys.executable, str(script), "--seconds", str(seconds or 2)]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=600 + (seconds or 0), check=False)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=1200 + (seconds or 0), check=False)
     assert ran.returncode == 0, ran.stderr
     counted(ran.stdout.strip())

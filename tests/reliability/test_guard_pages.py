@@ -23,7 +23,7 @@ def test_operators_keep_to_their_arrays(seconds: float | None, counted: Callable
     """In a process of its own: a read or write beyond the pages ends it."""
     longer = [] if seconds is None else ["--seconds", str(seconds), "--seed", str(time.time_ns())]
     command = [sys.executable, str(FOLDER / "guard_pages.py"), "--calls", str(CALLS), *longer]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=600 + (seconds or 0), check=False)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=1200 + (seconds or 0), check=False)
     last = ran.stdout.splitlines()[-1]  # the call that was made when the process ended
     assert ran.returncode == 0, f"{last}: status {ran.returncode}\n{ran.stderr}"
     counted(last)
