@@ -1,3 +1,4 @@
+import tracemalloc
 import warnings
 import zipfile
 from pathlib import Path
@@ -131,3 +132,16 @@ def test_member_that_ends_early(tmp_path: Path) -> None:
     path.write_bytes(data)
     with open_source(path) as source, pytest.raises(FileError, match="ends after 16 bytes of elements"):
         source.read()
+
+
+def test_a_large_array_in_a_small_archive_takes_memory_when_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    np.savez_compressed(path, a=np.zeros(1 << 26, np.uint8))
+    assert path.stat().st_size < 1 << 17
+    tracemalloc.start()
+    try:
+        with open_source(path) as source:
+            assert source.nbytes == 1 << 26  # which is what jobs reckon with
+        assert tracemalloc.get_traced_memory()[1] < 1 << 22
+    finally:
+        tracemalloc.stop()
