@@ -1,4 +1,4 @@
-"""The source distribution has all files of the repository, so that its tests can run from it."""
+"""The source distribution has all files of the repository, so that its tests can run from it; files beside it agree."""
 
 import subprocess
 import sys
@@ -6,6 +6,8 @@ import tarfile
 from pathlib import Path
 
 import pytest
+
+import dmlcpu
 
 ROOT = Path(__file__).parents[1]
 BUILD = "import sys; from setuptools import build_meta; print(build_meta.build_sdist(sys.argv[1]))"
@@ -30,3 +32,7 @@ def test_the_source_distribution_is_the_repository(tmp_path):
     expected = {path.relative_to(copy).as_posix() for path in copy.rglob("*") if path.is_file()}
     made = {name for name in held | expected if ".egg-info/" in name} | {"PKG-INFO"}
     assert held - made == expected - made
+
+
+def test_the_citation_names_this_version():
+    assert f"\nversion: {dmlcpu.__version__}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
