@@ -361,6 +361,10 @@ def test_a_usual_call_looks_where_its_output_is():
     for out, name in ((indices[:, 0], "indices"), (memory[1:5], "indices")):
         with pytest.raises(BindingError, match=f"scatter_nd: out is sharing memory with {name}"):
             dmlcpu.scatter_nd(x, indices, np.ones(4, np.int64), out=out)
+    owned = {name: np.ones((4, 1), np.int64) for name in ("indices", "updates")}
+    for name, out in owned.items():
+        with pytest.raises(BindingError, match=f"scatter_nd: out is sharing memory with {name}"):
+            dmlcpu.scatter_nd(np.zeros((4, 1), np.int64), **owned, out=out)
     both = np.arange(6)
     with pytest.raises(BindingError, match="sharing memory with x"):
         dmlcpu.scatter_nd(both[:4], indices, np.ones(4, np.int64), out=both[1:5])

@@ -82,6 +82,10 @@ REFUSED = [
         "OutputValueTensor.DataType is FLOAT16; allowed: FLOAT32 (InputTensor.DataType)",
     ),
     (
+        {"input_tensor": tensor("INT64", 1, 1, 3, 4)},  # which only the latest feature levels take
+        "OutputValueTensor.DataType is FLOAT32; allowed: INT64 (InputTensor.DataType)",
+    ),
+    (
         {"output_value_tensor": tensor("FLOAT32", 1, 1, 3, 2, flags=OWNED)},
         "OutputValueTensor.Flags is OWNED_BY_DML; allowed: NONE (only inputs may be owned)",
     ),
