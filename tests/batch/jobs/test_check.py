@@ -193,6 +193,14 @@ def test_what_operators_refuse(
     assert found.startswith(fault)
 
 
+def test_results_that_the_outputs_format_cannot_hold(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((1, 1), np.complex128))
+    np.save(tmp_path / "indices.npy", np.zeros((1, 1), np.int64))
+    inputs = {"x": "x.npy", "indices": "indices.npy", "updates": "x.npy"}
+    (found,) = faults(tmp_path, {"op": "scatter_nd", "inputs": inputs, "output": "y.safetensors"})
+    assert found.startswith("output: 'y.safetensors': elements of complex128 for a safetensors file; allowed: bool, ")
+
+
 @pytest.mark.parametrize(
     "spelled", ["in/0000.npy", "./in/../in/0000.npy", "{folder}/in/0000.npy", "link.npy", "there/0000.npy"]
 )
