@@ -39,7 +39,7 @@ def add_run_options(parser: argparse.ArgumentParser, manifest: str) -> None:
     what.add_argument("--check-as-you-go", action="store_true", help=as_you_go)
     what.add_argument("--fail-fast", action="store_true", help="stop after the first failure")
     what.add_argument("--max-failures", type=at_least(1), metavar="N", help="stop after N failures")
-    chunks = "refuse zarr arrays that lack chunks (default: their elements are the fill value)"
+    chunks = "refuse zarr and HDF5 arrays that lack chunks (default: their elements are the fill value)"
     what.add_argument("--require-chunks", action="store_true", help=chunks)
     what.add_argument("--dry-run", action="store_true", help="print the plan of each job, and run nothing")
 

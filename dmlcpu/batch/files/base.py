@@ -50,8 +50,8 @@ class FileSource(AbstractContextManager["FileSource", None], ABC):
     def read(self, region: Region | None = None, into: Array | None = None) -> Array:
         """Return the elements of a region, by default all, in C order; `into`: an array of that shape to use."""
 
-    def missing_chunks(self) -> int:
-        """Count the parts of the array that are not in the file, and are read as a value that stands for them."""
+    def missing_chunks(self) -> int | None:
+        """Count the parts of the array that the file lacks, which are read as one value; None if that is not known."""
         return 0
 
     def close(self) -> None:

@@ -96,8 +96,10 @@ async def _others() -> None:
         await asyncio.wait(tasks)
 
 
-def missing_chunks(array: Any) -> int:
-    """Count the chunks, or shards, that have no file."""
+def missing_chunks(array: Any) -> int | None:
+    """Count the chunks, or shards, that have no file; None if the store has no list of files."""
+    if not array.store.supports_listing:
+        return None
     grid = [-(-size // chunk) for size, chunk in zip(array.shape, array.shards or array.chunks, strict=True)]
     before = f"{array.path}/" if array.path else ""
     there = 0

@@ -152,6 +152,14 @@ class _Hdf5Source(FileSource):
         if size is not None:
             raise FileError(f"a chunk of {size:,} bytes", f"{chunk:,}, as its shape says")
 
+    def missing_chunks(self) -> int:
+        written = self._dataset.id
+        if self._dataset.chunks is None:
+            return int(bool(self.nbytes) and not written.get_storage_size())
+        grid = (-(-size // chunk) for size, chunk in zip(self.shape, self._dataset.chunks, strict=True))
+        missing: int = math.prod(grid) - written.get_num_chunks()
+        return missing
+
     def close(self) -> None:
         self._file.close()
 

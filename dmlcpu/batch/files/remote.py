@@ -50,6 +50,11 @@ def located(directory: str | os.PathLike[str], path: str) -> str:
     return path if is_remote(path) else os.path.join(directory, local(path))
 
 
+def is_web(path: str) -> bool:
+    """Return whether a URL is of a web server, which has no list of files."""
+    return _HTTP.match(path) is not None
+
+
 def without_query(path: str) -> str:
     """Return a web address without what follows ``?`` or ``#``; another path as it is."""
     return re.split("[?#]", path, maxsplit=1)[0] if _HTTP.match(path) else path

@@ -5,7 +5,7 @@ from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import FsspecStore
 
 from dmlcpu.batch.files.base import FileError
-from dmlcpu.batch.files.remote import file_system, options_of, reached
+from dmlcpu.batch.files.remote import file_system, is_web, options_of, reached
 
 _METADATA = 16 << 20
 
@@ -41,4 +41,6 @@ def store_of(url: str) -> FsspecStore:
     """Return the folder at a URL."""
     file_system(url)  # which says what is not installed
     with reached():
-        return RemoteStore.from_url(url, storage_options=options_of(url), read_only=True)
+        store = RemoteStore.from_url(url, storage_options=options_of(url), read_only=True)
+    store.supports_listing = not is_web(url)
+    return store

@@ -128,7 +128,7 @@ class _ZarrSource(FileSource):
             array[tuple(within)] = self._part(piece)
         return array
 
-    def missing_chunks(self) -> int:
+    def missing_chunks(self) -> int | None:
         from dmlcpu.batch.files.bounded_zarr import missing_chunks
 
         return missing_chunks(self._array) if self.nbytes else 0

@@ -35,8 +35,9 @@ class PlannedJob:
         Why it cannot run.
     remote : list of str
         The inputs that are read from other machines.
-    missing_chunks : mapping of str to int
-        How many chunks zarr arrays lack, by the arguments' names. Their elements are the array's fill value.
+    missing_chunks : mapping of str to int or None
+        How many chunks arrays of zarr and HDF5 lack, by the arguments' names; None if that is not known. Their
+        elements are the array's fill value.
     """
 
     id: str
@@ -51,7 +52,7 @@ class PlannedJob:
     in_blocks: bool
     faults: list[JobFault]
     remote: list[str]
-    missing_chunks: Mapping[str, int]
+    missing_chunks: Mapping[str, int | None]
 
     def __str__(self) -> str:
         if self.faults:
@@ -62,7 +63,7 @@ class PlannedJob:
         blocks = " in blocks" if self.in_blocks else ""
         remote = f"; from {', '.join(map(printable, self.remote))}" if self.remote else ""
         missing = "".join(
-            f"; missing chunks of {name}, which are its fill value: {count}"
+            f"; missing chunks of {name}, which are its fill value: {'not known' if count is None else count}"
             for name, count in self.missing_chunks.items()
         )
         notes = f"{blocks}{remote}{missing}"

@@ -87,7 +87,7 @@ class Task(NamedTuple):
     read_bytes: int = 0
     peak_bytes: int = 0  # of memory, about
     block_bytes: int | None = None  # what blocks may take, if it is run in blocks; None: it is run in one piece
-    missing_chunks: Mapping[str, int] = _NOTHING  # of the inputs that lack any, if they were counted
+    missing_chunks: Mapping[str, int | None] = _NOTHING  # of inputs that lack any, if counted; None: unknown
 
     @property
     def written_bytes(self) -> int:

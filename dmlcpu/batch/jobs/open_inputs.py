@@ -28,7 +28,7 @@ class OpenArguments:
     values: dict[str, Any]
     sources: dict[str, FileSource] = field(default_factory=dict)
     paths: dict[str, str] = field(default_factory=dict)  # of the sources
-    missing_chunks: dict[str, int] = field(default_factory=dict)  # of files that lack any, if they are counted
+    missing_chunks: dict[str, int | None] = field(default_factory=dict)  # of files that lack any, if they are counted
 
     def close(self) -> None:
         """Close the files."""
@@ -87,7 +87,7 @@ def open_arguments(
     for name, each in named_inputs(job, operation).items():
         try:
             source = open_source(located(directory, each.path), each.name, each.dtype)
-            if count_chunks and (missing := source.missing_chunks()):
+            if count_chunks and (missing := source.missing_chunks()) != 0:
                 opened.missing_chunks[name] = missing
             if name in operation.sources:
                 opened.sources[name], opened.paths[name] = source, each.path

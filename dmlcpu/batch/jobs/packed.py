@@ -21,7 +21,7 @@ class _Work(NamedTuple):
     read_bytes: int
     peak_bytes: int
     block_bytes: int | None
-    missing_chunks: Mapping[str, int]
+    missing_chunks: Mapping[str, int | None]
 
 
 def _pack(where: str, job: Job, more: Any = None) -> bytes | None:

@@ -143,8 +143,8 @@ def run_jobs(
     content_hash : bool, default False
         Tell changed inputs by their content instead of by size and time.
     require_chunks : bool, default False
-        Refuse jobs with zarr arrays that lack chunks. By default their elements are the array's fill value: zarr need
-        not store chunks that have no other.
+        Refuse jobs with arrays of zarr or HDF5 that lack chunks. By default their elements are the array's fill value:
+        zarr need not store chunks that have no other.
     progress : bool, default False
         Tell on standard error how it goes on: a bar on a terminal, and lines. It needs the extra ``cli``.
 

@@ -279,3 +279,14 @@ def test_it_is_not_written(path: Path) -> None:
     with pytest.raises(FileError, match="an HDF5 file to write"):
         write(path, y=ARRAY)
     assert contents(path.parent) == []
+
+
+def test_missing_chunks(path: Path) -> None:
+    with h5py.File(path, "w") as file:
+        file.create_dataset("some", (5, 4), "f4", chunks=(2, 3))[:2, :2] = 1
+        file.create_dataset("none", (5, 4), "f4")
+        file.create_dataset("empty", (0, 4), "f4")
+        file["all"] = ARRAY
+    for name, missing in [("some", 5), ("none", 1), ("empty", 0), ("all", 0)]:
+        with open_source(path, name) as source:
+            assert source.missing_chunks() == missing

@@ -70,6 +70,7 @@ def prepared(jobs: Path) -> Prepared:
         content_hash=False,
         force=False,
         retry_failed=False,
+        require_chunks=False,
     )
 
 

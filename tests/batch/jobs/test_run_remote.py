@@ -192,4 +192,14 @@ def test_hdf5(tmp_path: Path) -> None:
     [fault] = faults(tmp_path, job | {"inputs": {"x": "x.h5"}})
     assert fault == "inputs.x: 'x.h5': a file of several arrays and no name; a name: more, night/scores"
     [fault] = faults(tmp_path, job | {"output": "y.h5"})
-    assert fault.endswith("a file with one of the suffixes .npy, .npz, .safetensors, .zarr, .pb")
+    assert fault.endswith("a file with one of the suffixes .npz, .safetensors, .zarr")
+
+
+def test_chunks_on_a_web_server_cannot_be_required(tmp_path: Path, server: Server) -> None:
+    zarr = pytest.importorskip("zarr")
+    zarr.create_array(tmp_path / "x.zarr", shape=(4, 4), dtype="f4", chunks=(2, 4))[...] = 1
+    jobs = save_jobs(tmp_path, [best("0", inputs={"x": f"{server.url}/x.zarr"})])
+    assert "missing chunks of x, which are its fill value: not known" in str(plan_jobs(jobs).jobs[0])
+    with pytest.raises(JobsError, match=r"/x\.zarr', which has no list of chunks; allowed: all chunks"):
+        run_jobs(jobs, require_chunks=True)
+    assert run_jobs(jobs).done == 1
