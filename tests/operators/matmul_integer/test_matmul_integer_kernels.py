@@ -46,7 +46,8 @@ def test_every_kernel(kernel, signs, sums):
         a, b = next(layouts)(a), b if is_skinny else next(layouts)(b)
         expected = reference.matmul_integer(a, a_zero, b, b_zero, out_dtype=sums)
         apart = np.empty((*batch, columns, rows), sums).swapaxes(-1, -2)  # columns are not side by side
-        for threads, packs, out in itertools.product(THREADS, (False, True), (apart, None)):
+        for packs, out in itertools.product((False, True), (apart, None)):
+            threads = int(rng.choice(THREADS))
             given = dmlcpu.pack_b(b) if packs else b
             with use_budget(threads, grain=1, kernel=kernel):
                 try:
@@ -58,4 +59,4 @@ def test_every_kernel(kernel, signs, sums):
             runs += 1
     problems = [Problem(1, rows, columns, depth, 1) for _, rows, depth, columns in PRODUCTS]
     able = [problem for problem in problems if not is_skinny or fits_few_rows(*problem[1:])]
-    assert runs == len(THREADS) * 2 * 2 * len(able) * (1 if is_skinny else 2) > 20
+    assert runs == 2 * 2 * len(able) * (1 if is_skinny else 2) > 6

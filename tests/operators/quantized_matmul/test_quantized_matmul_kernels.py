@@ -58,16 +58,16 @@ def test_every_kernel(kernel, signs):
             quantized(rng, (rows, 1), types[2]),
         )
         expected = reference.quantized_matmul(*arguments)
-        for threads in THREADS:
-            found = np.empty((*batch, rows, columns), types[2])
-            with use_budget(threads, grain=1, kernel=kernel):
-                try:
-                    dmlcpu.quantized_matmul(*arguments, out=found)
-                except LookupError:  # this kernel is not for such products
-                    continue
-            shapes = f"batches {a_batch} and {b_batch}, {rows=}, {depth=}, {columns=}"
-            assert_same_bits((found,), (expected,), f"{shapes}, {extreme=}, {threads=}")
-            runs += 1
+        threads = int(rng.choice(THREADS))
+        found = np.empty((*batch, rows, columns), types[2])
+        with use_budget(threads, grain=1, kernel=kernel):
+            try:
+                dmlcpu.quantized_matmul(*arguments, out=found)
+            except LookupError:  # this kernel is not for such products
+                continue
+        shapes = f"batches {a_batch} and {b_batch}, {rows=}, {depth=}, {columns=}"
+        assert_same_bits((found,), (expected,), f"{shapes}, {extreme=}, {threads=}")
+        runs += 1
     problems = [Problem(1, rows, columns, depth, 1) for _, _, rows, depth, columns in PRODUCTS]
     able = [problem for problem in problems if not is_skinny or fits_few_rows(*problem[1:])]
-    assert runs == len(THREADS) * 2 * len(able) > 20
+    assert runs == 2 * len(able) > 6
