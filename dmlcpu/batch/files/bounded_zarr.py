@@ -74,7 +74,7 @@ class Folder(LocalStore):
             elif isinstance(asked, OffsetByteRequest):
                 start = asked.offset
             if stop - start > most:
-                raise FileError(f"{stop - start:,} bytes", f"at most {most:,} here")
+                raise FileError(f"{stop - start:,} bytes", f"at most {most:,}")
             data = np.empty(max(0, stop - start), np.uint8)
             read_at(file, start, data)
             return data
