@@ -159,8 +159,6 @@ def _start_trackers() -> None:
 
 def _begin_worker(run: str, going: Connection, alive: Connection, tell: Connection) -> None:
     """Begin a process of loky's: leave standard input and output to the coordinator, and watch it."""
-    from dmlcpu.runtime.compilation import watch_process
-
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it cannot be held back
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
@@ -178,6 +176,8 @@ def _begin_worker(run: str, going: Connection, alive: Connection, tell: Connecti
             tell.send(_COMPILING)
 
     threading.Thread(target=watch, name="dmlcpu-watch", daemon=True).start()
+    from dmlcpu.runtime.compilation import watch_process  # imports Numba: while that takes, the coordinator is watched
+
     deadline.begin(tell, watch_process(say).total)
 
 

@@ -155,7 +155,8 @@ def test_items_that_are_late_are_lost_at_once_and_no_others(tmp_path, count):
         found = dict(dispatch(serve, items, workers, retries=2, stopping=lambda: False, timeout=0.5))
     late = Lost("took longer than 0.5 s", 0.5)
     assert found == dict(enumerate(items)) | {3: late, 11: late}
-    assert sorted(path.read_text() for path in tmp_path.iterdir()) == ["60.0"] * 2  # none is tried again
+    # None is tried again, unless it was in hand when another one was late.
+    assert 2 <= len([*tmp_path.iterdir()]) <= 1 + count
 
 
 @POSIX
