@@ -167,7 +167,7 @@ def steps(plan_within: Callable[[threads.Budget], Plan], *words: Array) -> Steps
     """Return how to run on the words of the same arrays again and again."""
 
     def alone(chosen: Plan) -> KeptCall | None:
-        if not chosen.is_single:
+        if not chosen.is_single or chosen.merge:
             return None
         return kept_call(chosen.kernel.kernel, *words, chosen.work, chosen.workspace.make())
 

@@ -114,3 +114,11 @@ def test_adversaries_of_groups(shape, dtype):
         for k, largest in itertools.product((1, 5, 64, 200), (True, False)):
             found = dmlcpu.top_k(x, k, axis=0, largest=largest)
             assert_same_bits(found, reference.top_k(x, k, axis=0, largest=largest), f"{name}, {k=}, {largest=}")
+
+
+def test_a_bound_call_merges_the_winners_of_a_sequence_in_one_part():
+    x = np.arange(500, dtype=np.float32)[None]
+    out = np.full((1, 31), -1, np.float32), np.full((1, 31), -1)
+    with use_budget(2, grain=1, kernel="split"):
+        dmlcpu.bind(dmlcpu.top_k, x, 31, out=out)()
+    assert_same_bits(out, reference.top_k(x, 31))
