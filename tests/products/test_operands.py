@@ -102,6 +102,17 @@ def test_refusals(operator, changed, error, message):
 
 
 @each_operator
+@pytest.mark.parametrize("zero_point", ["a", "b"])
+def test_whole_numbers_that_are_just_zero_points_and_those_that_are_not(operator, zero_point):
+    name, (low, high) = f"{zero_point}_zero_point", {"a": (0, 255), "b": (-128, 127)}[zero_point]
+    for value in (low, high):
+        assert (product(operator, **{name: value}) == product(operator, **{name: [value]})).all()
+    for value in (low - 1, high + 1):
+        with pytest.raises(DmlError, match=f"{name} is {value}; allowed: {low} to {high}"):
+            product(operator, **{name: value})
+
+
+@each_operator
 def test_a_refusal_writes_nothing(operator):
     memory = np.full(16, 1, np.uint8)
     a, out = memory[:4].reshape(2, 2), memory.view(OTHERS[operator]["out_dtype"])[:4].reshape(2, 2)
