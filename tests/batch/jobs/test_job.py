@@ -182,6 +182,14 @@ def test_faults(tmp_path: Path, members: dict[str, Any], expected: list[str]) ->
     assert faults(tmp_path, **MEMBERS | members) == expected
 
 
+def test_one_output_for_several_inputs(tmp_path: Path) -> None:
+    touch(tmp_path, "in/a.npy", "in/b.npy")
+    members = {"op": "top_k", "glob": "in/*.npy", "attrs": {"k": 2}}
+    for output, field in (("v", "output"), ({"values": "v", "indices": "{stem}.npy"}, "output.values")):
+        found = faults(tmp_path, **members, output=output)
+        assert [fault.partition(";")[0] for fault in found] == [f"{field}: 'v' for 2 inputs"]
+
+
 def test_a_pattern_that_matches_nothing(tmp_path: Path) -> None:
     expected = [f"glob: 'in/*.npy', which matches no file; allowed: a pattern of files in {tmp_path}"]
     assert faults(tmp_path, **MEMBERS, glob="in/*.npy") == expected
