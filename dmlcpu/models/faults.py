@@ -65,7 +65,7 @@ def json_path(path: Path) -> str:
 def _segment(part: str | int) -> str:
     if isinstance(part, int):
         return f"[{part}]"
-    return f".{part}" if _PLAIN_NAME.fullmatch(part) else f"[{json.dumps(part, ensure_ascii=False)}]"
+    return f".{part}" if _PLAIN_NAME.fullmatch(part) else f"[{json.dumps(part, ensure_ascii=not part.isprintable())}]"
 
 
 class _Order:

@@ -7,6 +7,7 @@ def test_paths_are_written_as_json_paths() -> None:
     assert json_path(()) == "$"
     assert json_path(("commands", 0, "bindings", "InputTensor")) == "$.commands[0].bindings.InputTensor"
     assert json_path(("resources", "my buffer", "a.b")) == '$.resources["my buffer"]["a.b"]'
+    assert json_path(("größe", "\ud837", "\u202e")) == r'$.größe["\ud837"]["\u202e"]'
 
 
 def test_faults_come_once_in_the_order_of_the_file() -> None:
