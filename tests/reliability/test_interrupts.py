@@ -87,7 +87,8 @@ def child(what, delay):
     assert status == 0, (what, delay, status)
 
 KINDS = "ctrl-c", "same", "other", "ctrl-c at the end"
-child("same", 100)  # fills the cache
+if not COMPILES:
+    child("same", 100)  # fills the cache
 start = time.monotonic()
 child("same", 100)
 took = time.monotonic() - start
@@ -102,14 +103,18 @@ for number in range(TRIES):
     ("tries", "compiles"),
     [
         pytest.param(6, False, id="6 loaded"),
-        pytest.param(100, False, id="100 loaded", marks=pytest.mark.slow),
-        pytest.param(4, True, id="4 compiled", marks=pytest.mark.slow),
+        pytest.param(24, False, id="24 loaded", marks=pytest.mark.slow),
+        pytest.param(2, True, id="2 compiled", marks=pytest.mark.slow),
     ],
 )
-def test_a_signal_in_a_first_call_does_no_harm(tries, compiles, tmp_path):
-    settings = f"TRIES, SEED, COMPILES = {tries}, {tries}, {str(tmp_path) if compiles else ''!r}\n"
-    told = run(settings + FIRST_CALLS, OPENBLAS_NUM_THREADS="1").splitlines()
-    assert sum(line.endswith("hit") for line in told) >= tries // 4
+def test_a_signal_in_a_first_call_does_no_harm(tries, compiles, tmp_path, seeds, counted):
+    told = []
+    for seed in seeds(1):
+        settings = f"TRIES, SEED, COMPILES = {tries}, {seed}, {str(tmp_path) if compiles else ''!r}\n"
+        told += run(settings + FIRST_CALLS, OPENBLAS_NUM_THREADS="1").splitlines()
+    hits = sum(line.endswith("hit") for line in told)
+    assert hits  # few are, where other programs hold the processors
+    counted(f"{hits} signals in {len(told)} first calls")
 
 
 class Stop(BaseException):
