@@ -130,6 +130,14 @@ def test_stft_without_a_window_has_frames_of_all_samples():
     np.testing.assert_allclose(y, spectra(signal[..., 0], 4, np.ones(16), 9), rtol=0, atol=1e-12)
 
 
+def test_stft_takes_what_onnx_runtime_takes():
+    """A real signal of two dimensions, and scalars of one."""
+    signal, window = np.random.default_rng(0).standard_normal((2, 16)), np.hanning(8)
+    inputs = {"x": signal, "step": np.array([4]), "window": window, "length": np.array([8])}
+    y = run("STFT", inputs, np.float64, (2, 3, 5, 2), 17)
+    np.testing.assert_allclose(y, spectra(signal, 4, window, 5), rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("step", "window", "length", "message"),
     [

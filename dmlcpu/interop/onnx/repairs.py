@@ -81,9 +81,10 @@ class STFT(OpRun):  # type: ignore[misc]
     def _run(
         self, signal: Array, step: Array, window: Array | None = None, length: Array | None = None, onesided: int = 1
     ) -> tuple[Array]:
+        signal = signal[..., None] if signal.ndim == 2 else signal  # PyTorch exports real signals so
         samples = signal.shape[1]
         default = samples if window is None else window.size
-        size, hop = default if length is None else int(length), int(step)
+        size, hop = default if length is None else length.item(), step.item()
         if not 1 <= size <= samples:
             raise BindingError("STFT", "frame_length", str(size), f"1 to {samples}, the length of signal")
         if hop < 1:
