@@ -12,9 +12,8 @@ import os
 import sys
 import threading
 import traceback
-from _thread import start_new_thread  # `Thread.start` takes a lock, which an interrupted main thread may hold
+from _thread import allocate_lock, start_new_thread
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any
 
 from numba.core import event
@@ -27,42 +26,59 @@ def uninterrupted(function: Callable[..., Any], *args: Any) -> Any:
     """Return the result of a call that is made where no signal handler runs, one at a time."""
     if not _is_interruptible():
         return function(*args)
-    done: Future[Any] = Future()
+    result, error = None, None
     context = contextvars.copy_context()  # `numpy.errstate`, for instance
+    # Not a thread or a future of Python's own: those have locks that an interrupted main thread may hold, and gevent
+    # may have replaced them since.
+    working = allocate_lock()
+    working.acquire()
 
     def work() -> None:
+        nonlocal result, error
         try:
             with global_compiler_lock:
                 # The interpreter ends if it is closed: nobody waits for the result.
                 result = None if _closed else context.run(function, *args)
-        except BaseException as error:
-            done.set_exception(error)
-        else:
-            done.set_result(result)
+        except BaseException as raised:
+            error = raised
+        finally:
+            working.release()
 
     try:
         start_new_thread(work, ())
     except RuntimeError:  # the system has no more threads
-        return function(*args)
-    return done.result()
+        work()
+    while not working.acquire(timeout=_LOOK):
+        pass
+    try:
+        if error is not None:
+            raise error
+        return result
+    finally:
+        error = None  # it would keep itself, and the arguments, in memory
 
 
 def _is_interruptible() -> bool:
     """Return whether a signal handler could interrupt this thread, and another thread could work for it.
 
     It could not while this one has Numba's lock (an operator within a compiled caller), or the lock of a module (an
-    operator that is called while a module is imported): it may need them.
+    operator that is called while a module is imported): it may need them. Nor could it if the process gives its threads
+    too little stack.
     """
     return not (
         _closed
         or _is_other_thread()
         or sys.is_finalizing()
+        or 0 < threading.stack_size() < _STACK
         or global_compiler_lock.is_locked()  # by this thread
         or any(frame.f_code.co_filename == _IMPORTS for frame, _ in traceback.walk_stack(sys._getframe()))
     )
 
 
+# In seconds. A signal that comes just before a wait is handled after it; on Windows, any signal.
+_LOOK = 0.1
 _IMPORTS = "<frozen importlib._bootstrap>"
+_STACK = 1 << 20  # in bytes. With 64 KiB LLVM ends the process; with 256 KiB it compiles `top_k`.
 
 
 class _Stop(event.Listener):  # type: ignore[misc]

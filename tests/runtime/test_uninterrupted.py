@@ -1,5 +1,6 @@
 """The main thread waits while another one works: a signal handler interrupts the wait alone."""
 
+import contextlib
 import importlib
 import os
 import signal
@@ -7,6 +8,7 @@ import sys
 import threading
 import time
 import traceback
+import weakref
 
 import numpy as np
 import pytest
@@ -79,6 +81,23 @@ def test_exceptions_come_with_their_traceback():
     assert [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)][-1] == "fail"
 
 
+def test_exceptions_leave_nothing_behind():
+    """Not even until the garbage collector comes: arguments may be large arrays."""
+
+    class Argument:
+        pass
+
+    def fail(argument):
+        raise OSError
+
+    argument = Argument()
+    reference = weakref.ref(argument)
+    with contextlib.suppress(OSError):
+        uninterrupted(fail, argument)
+    del argument
+    assert reference() is None
+
+
 def test_settings_of_the_calling_thread_hold():
     with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
         uninterrupted(lambda: np.ones(1) / np.zeros(1))
@@ -97,6 +116,23 @@ def test_a_handler_that_raises_ends_the_wait_alone(handle):
     assert not done.is_set()
     go_on.set()
     assert done.wait(20)
+
+
+def test_a_signal_just_before_the_wait_is_handled_during_it(handle):
+    """Without looks in between, 2 of 100 were handled after it."""
+    interrupt = handle(raise_interrupt)
+    for _ in range(200):
+        go_on = threading.Event()
+
+        def work(go_on=go_on):
+            interrupt()
+            go_on.wait(20)
+
+        began = time.perf_counter()
+        with pytest.raises(KeyboardInterrupt):
+            uninterrupted(work)
+        go_on.set()
+        assert time.perf_counter() - began < 15
 
 
 def test_a_handler_may_work_meanwhile(handle):
@@ -170,6 +206,27 @@ def test_where_no_thread_can_be_started_the_main_thread_works(monkeypatch):
 
     monkeypatch.setattr(module, "start_new_thread", fail)
     assert not uninterrupted(worker)
+
+
+def test_where_threads_have_a_small_stack_the_main_thread_works():
+    """LLVM would need more, and end the process."""
+    before = threading.stack_size(1 << 16)
+    try:
+        assert not uninterrupted(worker)
+    finally:
+        threading.stack_size(before)
+    assert uninterrupted(worker)
+
+
+def test_the_wait_needs_no_lock_that_gevent_may_have_replaced(monkeypatch):
+    """Its locks are for greenlets of one thread: to wait for another thread would be an error."""
+
+    def fail(*_):
+        raise AssertionError("would block forever")
+
+    for name in ("Lock", "RLock", "_allocate_lock"):
+        monkeypatch.setattr(threading, name, fail)
+    assert uninterrupted(worker)
 
 
 def test_at_the_end_of_the_process_work_is_awaited_and_no_other_begun(monkeypatch, handle):
