@@ -31,7 +31,7 @@ def biases(rng, rows, columns):
 @pytest.mark.parametrize(("signs", "floats"), CASES)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_every_kernel(kernel, signs, floats):
-    rng = np.random.default_rng(4)
+    rng = np.random.default_rng([*f"{kernel} {signs} {floats}".encode()])  # other numbers of threads each
     layouts, runs, is_skinny = itertools.cycle(KERNEL_LAYOUTS.values()), 0, kernel.startswith("skinny")
     for (batch, rows, depth, columns), of_rows in itertools.product(PRODUCTS, (False, True)):
         a = quantized(rng, (*batch, rows, depth), np.dtype(signs[0]))

@@ -55,7 +55,7 @@ SCATTERS = (
     ids=str,
 )
 def test_every_kernel(dtype, reduction):
-    rng = np.random.default_rng(8)
+    rng = np.random.default_rng([*f"{dtype} {reduction}".encode()])  # other numbers of threads each
     index_types = itertools.cycle(INDEX_TYPES)
     for (shape, coordinates, outer), mode in itertools.product(SCATTERS, ("raise", "drop", "clip")):
         make = random_bits if dtype in OTHER_TYPES or mode == "drop" else few_values
