@@ -71,6 +71,19 @@ def test_the_evaluator_runs_what_onnx_runtime_computes_otherwise(name):
     assert prepare(model, rest="onnxruntime").report()["onnxruntime"] == {"Add": 1, name: 1, "Neg": 1}
 
 
+def test_outputs_without_a_name_are_not_the_inputs_without_one():
+    nodes = [
+        helper.make_node("Attention", ["x", "x", "x"], ["one", "", "", "products"]),
+        helper.make_node("Attention", ["one", "x", "x", "", "past", "past"], ["two", "key", "value", "y"]),
+    ]
+    infos = [info(name, HEADS) for name in ("x", "past")]
+    graph = helper.make_graph(nodes, "model", infos, [info("y", HEADS)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
+    inputs = {"x": HEADS, "past": HEADS[:, :, :3]}
+    (y,), (wanted,) = [prepare(model, rest=rest).run(inputs) for rest in ("auto", "onnxruntime")]
+    np.testing.assert_allclose(y, wanted, rtol=1e-5, atol=1e-5)
+
+
 def test_dropout_that_does_not_train_stays_with_onnx_runtime():
     model = model_of("Dropout", {"x": FLOATS}, {"ratio": np.float32(0.5), "trains": np.array(False)})
     prepared = prepare(model)

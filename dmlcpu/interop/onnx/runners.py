@@ -95,7 +95,8 @@ class Kernels:
             except Exception as error:
                 error.add_note(described(node.onnx_node))
                 raise
-            values.update(zip(outputs, results, strict=False))  # the last ones may have no name
+            values.update(zip(outputs, results, strict=False))  # some may have no name, and the last no place
+            values[""] = None
         return [values[name] for name in self._outputs]
 
 
