@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 
+_LOOK = 60.0  # seconds between looks at the time, at most: systems do not wait for any number of seconds
+
 _compiled: Callable[[], float] = lambda: 0.0  # noqa: E731  seconds that this process has compiled
 _tell: Connection | None = None
 
@@ -27,7 +29,7 @@ def at_most(seconds: float, item: int) -> Iterator[None]:
 
     def watch() -> None:
         end = spent() + seconds
-        while not over.wait(max(end - spent(), 0.01)):
+        while not over.wait(min(max(end - spent(), 0.01), _LOOK)):
             if spent() >= end:
                 with contextlib.suppress(OSError):  # of a coordinator that is gone
                     if _tell is not None:

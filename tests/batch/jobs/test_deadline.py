@@ -41,6 +41,11 @@ def test_a_block_that_is_in_time_does_not(process: Process) -> None:
     assert not process.told.poll()
 
 
+def test_any_number_of_seconds(process: Process) -> None:
+    with deadline.at_most(1e300, 7):
+        assert not process.ended.wait(0.1)
+
+
 def test_compilation_is_not_counted(process: Process) -> None:
     with deadline.at_most(0.2, 7):
         start = time.monotonic()
