@@ -110,6 +110,7 @@ def _for_each_file(entry: Entry, directory: Path) -> Iterator[tuple[Place, Job |
     """Yield a job for each file of a glob or a list."""
     pattern, paths = entry.members.get("glob"), entry.members.get("files", [])
     if pattern is not None:
+        pattern = local(pattern)
         if paths:
             entry.place.refuse("files", "given beside glob", "one of both")
         paths = _matching(entry, pattern, directory)
@@ -140,7 +141,7 @@ def _for_each_file(entry: Entry, directory: Path) -> Iterator[tuple[Place, Job |
 def _matching(entry: Entry, pattern: str, directory: Path) -> list[str]:
     """Return the files that match a pattern."""
     if not is_remote(pattern):
-        return sorted(glob.glob(local(pattern), root_dir=directory, recursive=True))
+        return sorted(glob.glob(pattern, root_dir=directory, recursive=True))
     try:
         return matching(pattern)
     except (OSError, MissingExtraError) as error:
@@ -186,7 +187,7 @@ def _placeholders(path: str, file: FileInput, base: str, number: int) -> dict[st
 def split_name(path: str, directory: Path) -> tuple[str, str | None]:
     """Split FILE::NAME; without a name, and of a file that is called so, the second is None."""
     file, separator, name = path.rpartition(_NAME)
-    return (file, name) if separator and not os.path.exists(os.path.join(directory, path)) else (path, None)
+    return (file, name) if separator and not os.path.exists(located(directory, path)) else (path, None)
 
 
 def _job(

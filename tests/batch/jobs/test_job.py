@@ -77,6 +77,9 @@ def test_what_a_pattern_matches_is_a_file_whatever_its_name(tmp_path: Path) -> N
     touch(tmp_path, "in/a::b.npy")
     (job,) = jobs(tmp_path, {"glob": "in/*.npy", "op": "top_k", "attrs": {"k": 2}, "output": "{stem}{array}.npz"})
     assert (job.inputs[""], job.id) == (FileInput("in/a::b.npy"), "a::b.npz")
+    for spelled in ("in/a::b.npy", f"file://{tmp_path}/in/a::b.npy"):
+        (job,) = jobs(tmp_path, {"op": "top_k", "inputs": {"x": spelled}, "attrs": {"k": 2}, "output": "b.npz"})
+        assert job.inputs["x"] == FileInput(spelled)
     (job,) = jobs(tmp_path, {"files": ["a.npz::b"], "op": "top_k", "attrs": {"k": 2}, "output": "{stem}{array}.npz"})
     assert (job.inputs[""], job.id) == (FileInput("a.npz", "b"), "ab.npz")
 
@@ -112,6 +115,20 @@ def test_a_glob_does_not_match_what_its_jobs_write(tmp_path: Path) -> None:
     first = [job.id for job in jobs(tmp_path, entry)]
     touch(tmp_path, "a_best.npy")
     assert [job.id for job in jobs(tmp_path, entry)] == first == ["a_best.npy", "b_best.npy"]
+
+
+def test_patterns_may_be_urls_of_this_machine(tmp_path: Path) -> None:
+    touch(tmp_path, "in/a.npy", "in/night/b.npy", "in/best-b.npy")
+    members = {"op": "top_k", "glob": f"file://{tmp_path}/in/**/*.npy", "output": f"{tmp_path}/in/best-{{stem}}.npy"}
+    assert [job.inputs[""].path for job in jobs(tmp_path, members)] == [
+        f"{tmp_path}/in/a.npy",
+        f"{tmp_path}/in/night/b.npy",
+    ]
+    assert [job.output for job in jobs(tmp_path, members | {"output": "out/{folder}/{stem}.npz"})] == [
+        "out/a.npz",
+        "out/best-b.npz",
+        "out/night/b.npz",
+    ]
 
 
 def test_braces_are_plain_where_there_is_no_glob(tmp_path: Path) -> None:
