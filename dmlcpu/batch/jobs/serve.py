@@ -1,5 +1,6 @@
 """Carrying out jobs in this process: one thread reads ahead, this one computes, others bring results to the disk."""
 
+import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -23,7 +24,9 @@ _LONGEST = 0.1  # seconds of small jobs after which their files are brought to t
 # For the files of small jobs a second one gains nothing (3,000 jobs of 64 KB, Zen 4).
 _WRITERS = 2
 _PATIENCE = 0.5  # seconds that an interrupted run waits for its threads
-_PAUSE = 0.1  # seconds before a task is tried again; before each further try twice as long
+_PAUSE = 0.1  # seconds before a task is tried again; before each further try twice as long,
+_DOUBLINGS = 6  # up to so often
+_TICK = 0.1  # seconds between looks at stopping() in a pause
 _AHEAD = 8  # jobs that are read ahead, at most
 
 
@@ -69,21 +72,22 @@ class _Loop:
 
     def outcomes(self) -> Iterator[list[Outcome]]:
         """Do all that `serve` does, except for ending the threads."""
-        while not self._stopping():
-            self._read_ahead()
-            if self._ahead:
-                step, read = self._ahead.popleft()
-                try:
-                    self._compute(step, read)
-                except Stopped:
+        with contextlib.suppress(Stopped):
+            while not self._stopping():
+                self._read_ahead()
+                if self._ahead:
+                    step, read = self._ahead.popleft()
+                    try:
+                        self._compute(step, read)
+                    except Stopped:
+                        break
+                    # A failure is told at once: it may end the run.
+                    yield from self._written(wait_for_all=step.error is not None)
+                elif self._next:  # it waits for memory of the tasks that are written
+                    yield from self._written(wait_for_all=True)
+                else:
                     break
-                # A failure is told at once: it may end the run.
-                yield from self._written(wait_for_all=step.error is not None)
-            elif self._next:  # it waits for memory of the tasks that are written
-                yield from self._written(wait_for_all=True)
-            else:
-                break
-        yield from self._written(wait_for_all=True)
+            yield from self._written(wait_for_all=True)
 
     def close(self, patience: float | None) -> None:
         """End the threads. Files that are being written are finished, the rest is discarded.
@@ -142,26 +146,36 @@ class _Loop:
             self._bundle, self._files = [], 0
 
     def _written(self, *, wait_for_all: bool) -> Iterator[list[Outcome]]:
-        """Yield the outcomes of what is written; first wait until the writers have little left to do, or nothing."""
+        """Yield the outcomes of what is written; first wait until the writers have little left to do, or nothing.
+
+        Raise Stopped at a task that would be tried again when `stopping` is true: it has no outcome yet.
+        """
         if wait_for_all:
             self._submit_bundle()
         while self._writing and (wait_for_all or len(self._writing) > _WRITERS or self._writing[0][1].done()):
             steps, future = self._writing.popleft()
-            outcomes = [self._again(step) if step.may_pass else step.outcome() for step in future.result()]
+            outcomes: list[Outcome] = []
+            try:
+                for step in future.result():
+                    outcomes.append(self._again(step) if step.may_pass else step.outcome())
+            except Stopped:
+                yield outcomes
+                raise
             self._memory -= sum(step.task.peak_bytes for step in steps)
             yield outcomes
 
     def _again(self, step: Step) -> Outcome:
         """Try a task again by itself, after a pause, as often as the settings say; return its last outcome."""
         for number in range(self._settings.retries):
-            if not step.may_pass or self._stopping():
+            if not step.may_pass:
                 break
-            time.sleep(_PAUSE * 2**number)
+            end = time.monotonic() + _PAUSE * 2 ** min(number, _DOUBLINGS)
+            while (left := end - time.monotonic()) > 0:
+                if self._stopping():
+                    raise Stopped
+                time.sleep(min(left, _TICK))
             again = Step(step.task, self._settings, self._tell)
-            try:
-                again.attempt(again.read)
-                again.attempt(partial(again.compute, self._stopping))
-            except Stopped:
-                break
+            again.attempt(again.read)
+            again.attempt(partial(again.compute, self._stopping))
             [step] = finished([again])
         return step.outcome()

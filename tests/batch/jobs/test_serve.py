@@ -5,6 +5,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from job_files import assert_best, contents, each_best, save_inputs, save_jobs
@@ -210,6 +211,59 @@ def test_a_task_whose_files_fail_is_tried_again(
     if times < tries:
         assert_best(jobs.parent, "0002")
     assert not [name for name in contents(jobs.parent / "out") if name.endswith(".part")]
+
+
+class Clock(SimpleNamespace):
+    """Stands in for the module `time`: pauses take no time."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(now=0.0, pauses=[])
+        monkeypatch.setattr(serve_module, "time", self)
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += seconds
+
+
+def fail_at_0002(monkeypatch: pytest.MonkeyPatch) -> list[Step]:
+    """Have a task's file fail at each try; return the tries."""
+
+    def failing(step: Step) -> None:
+        if step.task.id == "0002":
+            tried.append(step)
+            raise JobError("inputs.x: failing") from OSError(errno.EIO, "failing")
+        real(step)
+
+    tried: list[Step] = []
+    real = Step.read
+    monkeypatch.setattr(Step, "read", failing)
+    return tried
+
+
+@SIZES
+def test_a_task_that_would_be_tried_again_has_no_outcome_once_it_stops(
+    jobs: Path, monkeypatch: pytest.MonkeyPatch, small: int
+) -> None:
+    """A chunk that has run for its time leaves it to a later one; a run that is interrupted, to the next."""
+    clock = Clock(monkeypatch)
+    tried = fail_at_0002(monkeypatch)
+    found = list(serve(jobs, lambda: clock.now > 2, retries=9))
+    assert [outcome.error for outcome in found] == [None, None]
+    assert 1 < len(tried) < 9
+    assert clock.now < 2.2
+    assert not [name for name in contents(jobs.parent / "out") if name.endswith(".part")]
+
+
+def test_pauses_between_tries_do_not_become_longer_without_end(jobs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    tried = fail_at_0002(monkeypatch)
+    errors = [outcome.error for outcome in serve(jobs, retries=30)]
+    assert (len(tried), errors[2]) == (31, "inputs.x: failing")
+    assert clock.now < 30 * 10
+    assert max(clock.pauses) < 1
 
 
 @SIZES
