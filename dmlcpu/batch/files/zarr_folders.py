@@ -129,9 +129,10 @@ class _ZarrSource(FileSource):
         return array
 
     def missing_chunks(self) -> int | None:
-        from dmlcpu.batch.files.bounded_zarr import missing_chunks
+        from dmlcpu.batch.files.bounded_zarr import missing_chunks, settled
 
-        return missing_chunks(self._array) if self.nbytes else 0
+        with refused(_ALLOWED), settled():
+            return missing_chunks(self._array) if self.nbytes else 0
 
     def _part(self, region: Region) -> Array:
         """Return the elements of a region that has few chunks."""

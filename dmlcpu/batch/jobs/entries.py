@@ -15,8 +15,10 @@ from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
 
+from dmlcpu.batch.files import is_remote
 from dmlcpu.batch.jobs.faults import JobFault, JobsError, Place
 from dmlcpu.common.wording import shown
+from dmlcpu.errors import DmlError
 
 PathLike = str | os.PathLike[str]
 Jobs = PathLike | Iterable[Mapping[str, Any]]
@@ -50,11 +52,15 @@ def is_stream(jobs: str | os.PathLike[str]) -> bool:
     return jobs == STDIN or (path.exists() and not path.is_file() and not path.is_dir())
 
 
-def read_jobs(jobs: Jobs | Listing, directory: Path | None) -> Listing:
+def read_jobs(jobs: Jobs | Listing, directory: PathLike | None) -> Listing:
     """Return the entries of a file, of standard input, or of a program's list; paths are relative to `directory`.
 
     A Listing, which a command makes of its arguments, is returned as it is.
     """
+    if directory is not None:
+        if is_remote(directory):
+            raise DmlError("run_jobs", "directory", repr(os.fspath(directory)), "a folder of this machine")
+        directory = Path(directory)
     if isinstance(jobs, Listing):
         return jobs
     if not isinstance(jobs, str | os.PathLike):

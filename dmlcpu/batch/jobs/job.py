@@ -308,9 +308,13 @@ def identities(job: Job, directory: Path, *, content: bool) -> dict[str, Identit
     found = {}
     for path in paths:
         file = located(directory, path)
-        found[path] = identity(file, content=False)
-        if content:
-            found[path] |= identity(file, content=True)
+        try:
+            found[path] = identity(file, content=False)
+            if content:
+                found[path] |= identity(file, content=True)
+        except OSError as error:
+            error.filename = error.filename or path  # file systems elsewhere name none
+            raise
     return found
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dmlcpu.batch.files import identity, is_remote
+from dmlcpu.batch.files import identity
 from dmlcpu.batch.jobs.apart import Apart
 from dmlcpu.batch.jobs.check import Checker
 from dmlcpu.batch.jobs.entries import Jobs, PathLike, is_stream, read_jobs
@@ -83,11 +83,9 @@ def prepare(
     """Read jobs, leave out those that are done, and check the others. The manifest stays locked if `lock` is true.
 
     Without it, as nothing will run, the chunks that zarr arrays lack are counted.
-    With `check_as_you_go` only what jobs look like is checked; `Prepared.check` does the rest.
+    With `check_as_you_go` only what jobs look like is checked; `Prepared.runnable` does the rest.
     """
-    if directory is not None and is_remote(directory):
-        raise DmlError("run_jobs", "directory", repr(os.fspath(directory)), "a folder of this machine")
-    listing = read_jobs(jobs, None if directory is None else Path(directory))
+    listing = read_jobs(jobs, directory)
     packed = PackedJobs(jobs_of(listing))
     apart = Apart(packed, listing.directory)
     path = manifest_beside(jobs) if manifest is None else Path(manifest)

@@ -54,7 +54,8 @@ class JobsStatus:
     def __str__(self) -> str:
         names = ("done", "failed", "stale", "never_run", "not_right")
         counts = [f"{count} {name.replace('_', ' ')}" for name in names if (count := getattr(self, name))]
-        lines = [f"{self.jobs} jobs: {', '.join(counts) or 'none'}"]
+        jobs = "1 job" if self.jobs == 1 else f"{self.jobs} jobs"
+        lines = [f"{jobs}: {', '.join(counts) or 'none'}"]
         lines += ["slowest:"] if self.slowest else []
         lines += [f"  {seconds:.3f} s  {printable(id_)}" for id_, seconds in self.slowest]
         lines += ["errors:"] if self.errors else []
@@ -113,7 +114,7 @@ def jobs_status(
     path = manifest_beside(jobs) if manifest is None else Path(manifest)
     if path is None:
         raise DmlError("jobs_status", "manifest", "missing", "a file, as these jobs have none by default")
-    listing = read_jobs(jobs, None if directory is None else Path(directory))
+    listing = read_jobs(jobs, directory)
     packed = PackedJobs(jobs_of(listing))
     records = Manifest(path, lock=False).records
     counts = dict.fromkeys(("done", "failed", "stale", "never_run", "not_right"), 0)

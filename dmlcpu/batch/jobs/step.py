@@ -198,7 +198,7 @@ class Step:
                 now = identity(located(self._settings.directory, path), content=False)
             except OSError as error:
                 raise JobError(f"inputs: {path!r}: {error.strerror or error}") from error
-            if any(before[key] != value for key, value in now.items()):
+            if any(before.get(key) != value for key, value in now.items()):
                 raise JobError(f"inputs: {path!r} has changed since it was checked")
 
 

@@ -121,3 +121,16 @@ def test_missing_chunks_are_known_where_files_are_listed(url: str) -> None:
         fsspec.filesystem("memory").rm("/remote/shards.zarr/c/0/0")
         with open_source(f"{url}/shards.zarr") as source:
             assert source.missing_chunks() == 1
+
+
+@pytest.mark.parametrize("url", ["memory"], indirect=True)
+def test_chunks_that_cannot_be_listed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """File systems have errors of their own."""
+
+    def failing(*_: object, **__: object) -> None:
+        raise RuntimeError("503")
+
+    monkeypatch.setattr(type(fsspec.filesystem("memory")), "find", failing)
+    with open_source(f"{url}/x.zarr") as source, pytest.raises(FileError, match="503"):
+        source.missing_chunks()
+    monkeypatch.undo()

@@ -129,6 +129,29 @@ def test_a_file_whose_state_is_not_known_is_not_read(
     assert faults(tmp_path, remote(server, "0000")) == ["inputs: [Errno 5] reading failed; files that can be read"]
 
 
+def test_a_file_whose_state_is_not_known_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(file: str, *, content: bool) -> Any:
+        raise OSError(5, "reading failed")
+
+    save_inputs(tmp_path, 1)
+    monkeypatch.setattr("dmlcpu.batch.jobs.job.identity", failing)
+    [fault] = faults(tmp_path, best("0000"))
+    assert fault == "inputs: [Errno 5] reading failed: 'in/0000.npy'; files that can be read"
+
+
+def test_a_server_that_begins_to_tell_versions(tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    def tell_of_versions(*args: Any, **more: Any) -> Iterator[Any]:
+        server.versions = True
+        yield from real(*args, **more)
+
+    save_inputs(tmp_path, 1)
+    real = run_module._outcomes
+    monkeypatch.setattr(run_module, "_outcomes", tell_of_versions)
+    server.versions = False
+    [failure] = run_jobs([remote(server, "0000")], directory=tmp_path).failures
+    assert failure.error == f"inputs: '{server.url}/in/0000.npy' has changed since it was checked"
+
+
 def test_after_the_check_files_change_and_the_network_fails(
     tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

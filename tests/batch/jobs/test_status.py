@@ -62,7 +62,9 @@ def test_jobs_without_a_manifest(tmp_path: Path) -> None:
     with pytest.raises(DmlError, match="jobs_status: manifest is missing; allowed: a file"):
         jobs_status(each_best(1), directory=tmp_path)
     kept = tmp_path / "kept"
-    assert jobs_status(each_best(1), directory=tmp_path, manifest=kept).never_run == 1
+    assert str(jobs_status(each_best(1), directory=tmp_path, manifest=kept)) == "1 job: 1 never run"
     assert not kept.exists()
     with pytest.raises(JobsError):
         jobs_status(save_jobs(tmp_path, []))
+    with pytest.raises(DmlError, match="directory is 's3://bucket'; allowed: a folder of this machine"):
+        jobs_status(each_best(1), directory="s3://bucket", manifest=kept)
