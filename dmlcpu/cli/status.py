@@ -9,7 +9,7 @@ from dmlcpu.cli.shared import DONE, FAILED, REFUSED, complain
 SUMMARY = "show which jobs of a file are done, have failed, are stale or were never run"
 EPILOG = """\
 JOBS is a file as for `dmlcpu batch`. A stale job was done, and would run again: something of it has changed. Nothing is
-run, and a run may be under way.
+run, and a run may be under way. `dmlcpu batch JOBS --dry-run` says what is wrong with jobs that are not right.
 
 examples:
   dmlcpu status jobs.toml

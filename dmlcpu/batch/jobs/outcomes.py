@@ -75,8 +75,8 @@ class Run(contextlib.AbstractContextManager["Run"]):
         """Run the tasks that have no faults, by `outcomes`; record the outcomes of all."""
         todo = self._prepared.todo
         self._remove_strays()
-        if self._manifest:
-            self._manifest.begin(task.id for task in todo)
+        if self._manifest:  # tasks without a job may have the id of a job that is done
+            self._manifest.begin(task.id for task in todo if task.job)
         self._note_faults(todo.faulty)
         tasks = self._prepared.runnable(self._threads)
         self._told.start(len(tasks), todo.read_bytes, self.failed)

@@ -124,6 +124,8 @@ def jobs_status(
         record = records.get(place.id, {})
         state = _state(place, job, record, listing.directory, content_hash)
         counts[state] += 1
+        if state == "not_right":  # the record is another's, which has the same id
+            continue
         if isinstance(took := record.get("seconds"), float) and took > 0:  # not 0: jobs that could not begin
             seconds.append((place.id, took))
         if state == "failed":

@@ -49,6 +49,16 @@ def test_a_run_may_be_under_way(tmp_path: Path) -> None:
     manifest.close()
 
 
+def test_jobs_with_the_id_of_another(tmp_path: Path) -> None:
+    save_inputs(tmp_path, 1)
+    jobs = save_jobs(tmp_path, [best("0000"), best("0000")])
+    for _ in range(3):
+        result = run_jobs(jobs, keep_going=True)
+        assert (result.done + result.done_before, result.failed) == (1, 1)
+        status = jobs_status(jobs)
+        assert (status.done, status.never_run, status.not_right, len(status.slowest)) == (1, 0, 1, 1)
+
+
 def test_a_file_that_was_only_touched(tmp_path: Path) -> None:
     save_inputs(tmp_path, 1)
     jobs = save_jobs(tmp_path, each_best(1))
