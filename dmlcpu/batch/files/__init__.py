@@ -65,7 +65,7 @@ def open_source(path: str | os.PathLike[str], name: str | None = None, dtype: st
     which the elements are seen: .npy files have no name for bfloat16. Raises FileError for a broken file, Python
     objects, structured elements or an unknown array; OSError; ImportError if the format needs another package.
     """
-    text = os.fspath(path)
+    text = local(os.fspath(path))
     if is_remote(text) and suffix_of(text) not in _REMOTE:
         raise FileError("a remote file", ", ".join(_REMOTE))
     opened: FileSource = _format(text).open_source(text, name, dtype)

@@ -105,7 +105,7 @@ def _repeated(hashes: Any) -> set[int]:
 
 def _twice(text: str, job: _At, other: _At, allowed: str) -> tuple[str, str]:
     """Return what is wrong if two jobs have one output or id. Those of one line are told apart by their files."""
-    inputs = [each.inputs[""].path for _, each in (other, job) if each and "" in each.inputs]
+    inputs = [each.inputs[""].spelled for _, each in (other, job) if each and "" in each.inputs]
     if len(inputs) < 2 or job[0].where != other[0].where:
         return f"{text!r}, as at {other[0].where}", allowed
     return f"{text!r} for {inputs[0]!r} and for {inputs[1]!r}", "a text with {path} or {number}, which differ"

@@ -63,7 +63,7 @@ class Checker:
         with contextlib.closing(open_arguments(job, operation, self.directory, place, **counting)) as opened:
             for name, count in opened.missing_chunks.items() if self._require_chunks else ():
                 what = "has no list of chunks" if count is None else f"lacks {count} of its chunks"
-                found = f"{named_inputs(job, operation)[name].path!r}, which {what}"
+                found = f"{named_inputs(job, operation)[name].spelled!r}, which {what}"
                 place.refuse(f"inputs.{name}", found, "all chunks, as they are required")
             if failure and not place.faults:
                 place.refuse("inputs", str(failure), "files that can be read")

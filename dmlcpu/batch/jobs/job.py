@@ -35,10 +35,15 @@ class FileInput(NamedTuple):
     dtype: str | None = None  # its bits are read as this type
 
     @property
+    def spelled(self) -> str:
+        """FILE, or FILE::NAME."""
+        return self.path if self.name is None else f"{self.path}{_NAME}{self.name}"
+
+    @property
     def described(self) -> str | dict[str, str]:
         """What a file of jobs says of it."""
         if self.dtype is None:
-            return self.path if self.name is None else f"{self.path}{_NAME}{self.name}"
+            return self.spelled
         name = {} if self.name is None else {"name": self.name}
         return {"path": self.path, **name, "dtype": self.dtype}
 

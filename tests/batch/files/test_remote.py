@@ -256,3 +256,4 @@ def test_paths(tmp_path: Path) -> None:
     assert suffix_of("x.npy?") == ".npy?"
     write(tmp_path / "x.npy", y=ARRAY)
     check_reads(located("folder", f"file://{tmp_path}/x.npy"), ARRAY)
+    check_reads(f"file://{tmp_path}/x.npy", ARRAY)

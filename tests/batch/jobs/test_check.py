@@ -253,6 +253,15 @@ def test_files_of_a_pattern_with_the_same_id_are_named(folder: Path) -> None:
     (found,) = faults(folder, job)
     allowed = "a text with {path} or {number}, which differ"
     assert found == f"id: 'one' for 'in/0000.npy' and for 'in/0001.npy'; allowed: {allowed}"
+    np.savez(folder / "in" / "several.npz", a=np.ones(4), b=np.ones(4))
+    job = {
+        "op": "top_k",
+        "files": ["in/several.npz::a", "in/several.npz::b"],
+        "attrs": {"k": 1},
+        "output": "{stem}.npz",
+    }
+    (found,) = faults(folder, job)
+    assert f"'several.npz' for 'in/several.npz::a' and for 'in/several.npz::b'; allowed: {allowed}" in found
 
 
 def test_a_model_that_is_not_right(folder: Path) -> None:

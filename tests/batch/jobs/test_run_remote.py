@@ -214,6 +214,10 @@ def test_hdf5(tmp_path: Path) -> None:
         np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), dmlcpu.top_k(array, 2).values)
     [fault] = faults(tmp_path, job | {"inputs": {"x": "x.h5"}})
     assert fault == "inputs.x: 'x.h5': a file of several arrays and no name; a name: more, night/scores"
+    with h5py.File(tmp_path / "x.h5", "a") as file:
+        file.create_dataset("empty", (8, 8), "f4", chunks=(4, 8))
+    with pytest.raises(JobsError, match=r"inputs\.x: 'x\.h5::empty', which lacks 2 of its chunks"):
+        run_jobs([job | {"inputs": {"x": "x.h5::empty"}}], directory=tmp_path, require_chunks=True)
     [fault] = faults(tmp_path, job | {"output": "y.h5"})
     assert fault.endswith("a file with one of the suffixes .npz, .safetensors, .zarr")
 
