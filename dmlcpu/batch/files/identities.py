@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 from dmlcpu.batch.files import remote
+from dmlcpu.batch.files.stored import open_file, size_of
 
 
 def identity(path: str | os.PathLike[str], *, content: bool) -> dict[str, int | str]:
@@ -12,16 +13,16 @@ def identity(path: str | os.PathLike[str], *, content: bool) -> dict[str, int | 
 
     It has ``size`` in bytes and ``mtime_ns``, for a folder the sum of all times in it. With `content` all is read, and
     it has ``sha256`` instead. It can be written as JSON. A remote file has ``version`` for ``mtime_ns``, if its server
-    tells versions.
+    tells versions. Raises OSError; FileError if there is no content to read, as of a pipe.
     """
     if remote.is_remote(path):
         return remote.identity(os.fspath(path), content=content)
     if os.path.isdir(path):
         return _of_folder(Path(path), content)
     if content:
-        with open(path, "rb", buffering=0) as file:
+        with open_file(path) as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-            return {"size": os.fstat(file.fileno()).st_size, "sha256": digest}
+            return {"size": size_of(file), "sha256": digest}
     status = os.stat(path)
     return {"size": status.st_size, "mtime_ns": status.st_mtime_ns}
 

@@ -57,7 +57,7 @@ class Checker:
         failure: Exception | None = None
         try:
             inputs = identities(job, self.directory, content=self._content)
-        except (OSError, ImportError) as error:  # most are noted when the file is opened
+        except (FileError, OSError, ImportError) as error:  # most are noted when the file is opened
             failure = error
         counting = {"count_chunks": self._count_chunks}
         with contextlib.closing(open_arguments(job, operation, self.directory, place, **counting)) as opened:

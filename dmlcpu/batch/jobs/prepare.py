@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dmlcpu.batch.files import identity
+from dmlcpu.batch.files import FileError, identity
 from dmlcpu.batch.jobs.apart import Apart
 from dmlcpu.batch.jobs.check import Checker
 from dmlcpu.batch.jobs.entries import Jobs, PathLike, is_stream, read_jobs
@@ -142,7 +142,7 @@ def is_done(record: Record, job: Job, directory: Path, content_hash: bool) -> bo
     try:
         inputs = identities(job, directory, content=content_hash)
         outputs = {path: identity(os.path.join(directory, path), content=False) for path in job.targets}
-    except (OSError, DmlError, ImportError):  # also of a model that cannot be loaded
+    except (FileError, OSError, DmlError, ImportError):  # also of a model that cannot be loaded
         return False
     return _same(record.get("inputs"), inputs, content_hash) and _same(record.get("outputs"), outputs)
 

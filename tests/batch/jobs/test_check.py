@@ -133,6 +133,16 @@ def test_members(folder: Path, job: dict[str, Any], fault: str) -> None:
     assert found.count("; allowed: ") == 1
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_is_not_waited_for(folder: Path) -> None:
+    jobs, files = [best("0000")], {"directory": folder, "manifest": folder / "manifest.jsonl", "content_hash": True}
+    assert run_jobs(jobs, **files).done == 1
+    (folder / "in" / "0000.npy").unlink()
+    os.mkfifo(folder / "in" / "0000.npy")
+    with pytest.raises(JobsError, match=r"inputs\.x: 'in/0000\.npy': no regular file; allowed: a file on disk"):
+        run_jobs(jobs, **files)
+
+
 def test_everything_at_once(folder: Path) -> None:
     """Each fault of each job is found; one that is right has none."""
     job = {"id": "bad", "op": "top_k", "inputs": {"x": "no.npy", "k": "empty.npy", "y": "one.npy"}}
