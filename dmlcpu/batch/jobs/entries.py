@@ -52,15 +52,20 @@ def is_stream(jobs: str | os.PathLike[str]) -> bool:
     return jobs == STDIN or (path.exists() and not path.is_file() and not path.is_dir())
 
 
+def of_this_machine(name: str, path: PathLike | None) -> Path | None:
+    """Return the path that an argument gives, if it gives one; a URL is refused."""
+    if path is not None and is_remote(path):
+        what = "folder" if name == "directory" else "file"
+        raise DmlError("run_jobs", name, repr(os.fspath(path)), f"a {what} of this machine")
+    return None if path is None else Path(path)
+
+
 def read_jobs(jobs: Jobs | Listing, directory: PathLike | None) -> Listing:
     """Return the entries of a file, of standard input, or of a program's list; paths are relative to `directory`.
 
     A Listing, which a command makes of its arguments, is returned as it is.
     """
-    if directory is not None:
-        if is_remote(directory):
-            raise DmlError("run_jobs", "directory", repr(os.fspath(directory)), "a folder of this machine")
-        directory = Path(directory)
+    directory = of_this_machine("directory", directory)
     if isinstance(jobs, Listing):
         return jobs
     if not isinstance(jobs, str | os.PathLike):

@@ -9,7 +9,7 @@ from typing import Any
 from dmlcpu.batch.files import FileError, identity
 from dmlcpu.batch.jobs.apart import Apart
 from dmlcpu.batch.jobs.check import Checker
-from dmlcpu.batch.jobs.entries import Jobs, PathLike, is_stream, read_jobs
+from dmlcpu.batch.jobs.entries import Jobs, PathLike, is_stream, of_this_machine, read_jobs
 from dmlcpu.batch.jobs.faults import JobFault, Place
 from dmlcpu.batch.jobs.job import Job, Task, identities, jobs_of
 from dmlcpu.batch.jobs.limits import Limits
@@ -88,7 +88,7 @@ def prepare(
     listing = read_jobs(jobs, directory)
     packed = PackedJobs(jobs_of(listing))
     apart = Apart(packed, listing.directory)
-    path = manifest_beside(jobs) if manifest is None else Path(manifest)
+    path = of_this_machine("manifest", manifest) or manifest_beside(jobs)
     if path and apart.uses(path):
         raise DmlError("run_jobs", "manifest", repr(os.fspath(path)), "a file that is not one of the jobs'")
     recorded = Manifest(path, lock=lock) if path else None

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from dmlcpu.batch.jobs import executors
 from dmlcpu.batch.jobs.dispatch import Lost, WorkerError, Workers, dispatch
-from dmlcpu.batch.jobs.entries import Jobs, PathLike
+from dmlcpu.batch.jobs.entries import Jobs, PathLike, of_this_machine
 from dmlcpu.batch.jobs.faults import JobsError
 from dmlcpu.batch.jobs.job import Task
 from dmlcpu.batch.jobs.limits import Limits, at_least, limits_of
@@ -203,6 +203,7 @@ def run_jobs(
         _check_timeout(timeout, scheduler, executor)
     if force and retry_failed:
         raise DmlError("run_jobs", "force", "True beside retry_failed", "one of both")
+    log = of_this_machine("log", log)
     limits = limits_of(workers, threads, max_memory, scheduler)
     if scheduler:
         executors.check_cluster(scheduler)
@@ -231,7 +232,7 @@ def run_jobs(
         if prepared.done_before:
             told.say(f"resuming: {prepared.done_before} of {prepared.jobs} done, {len(prepared.todo)} to do")
         outcomes = functools.partial(_outcomes, limits, scheduler, executor, retries, timeout, told)
-        with Run(prepared, limits.threads, None if log is None else Path(log), told, max_failures) as run:
+        with Run(prepared, limits.threads, log, told, max_failures) as run:
             try:
                 run.execute(outcomes)
             except WorkerError as error:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dmlcpu.batch.jobs.apart import Apart
-from dmlcpu.batch.jobs.entries import Jobs, PathLike, read_jobs
+from dmlcpu.batch.jobs.entries import Jobs, PathLike, of_this_machine, read_jobs
 from dmlcpu.batch.jobs.faults import Place
 from dmlcpu.batch.jobs.job import Job, jobs_of
 from dmlcpu.batch.jobs.manifest import DONE, FAILED, Manifest, Record
@@ -111,7 +111,7 @@ def jobs_status(
     >>> batch.jobs_status([job], **files).done
     1
     """
-    path = manifest_beside(jobs) if manifest is None else Path(manifest)
+    path = of_this_machine("manifest", manifest) or manifest_beside(jobs)
     if path is None:
         raise DmlError("jobs_status", "manifest", "missing", "a file, as these jobs have none by default")
     listing = read_jobs(jobs, directory)

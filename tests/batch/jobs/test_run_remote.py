@@ -186,8 +186,9 @@ def test_outputs_models_and_directories_are_of_this_machine(tmp_path: Path, serv
         [fault] = faults(tmp_path, job)
         assert fault.startswith(f"{field}: '")
         assert fault.endswith(f"; {allowed}")
-    with pytest.raises(DmlError, match="directory is 's3://bucket'; allowed: a folder of this machine"):
-        run_jobs([base], directory="s3://bucket")
+    for argument, kind in [("directory", "folder"), ("manifest", "file"), ("log", "file")]:
+        with pytest.raises(DmlError, match=f"{argument} is 's3://bucket'; allowed: a {kind} of this machine"):
+            run_jobs([base], **{argument: "s3://bucket"})
 
 
 def test_urls_of_local_files_are_files(tmp_path: Path) -> None:
