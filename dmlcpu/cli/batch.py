@@ -2,10 +2,9 @@
 
 import argparse
 import json
-import sys
 from typing import Any
 
-from dmlcpu.cli.shared import DONE, FAILED, REFUSED, at_least, complain, environment_is_right, tell
+from dmlcpu.cli.shared import DONE, FAILED, REFUSED, at_least, complain, environment_is_right, show, tell
 
 SUMMARY = "run the jobs of a file: operators and models over many files"
 EXIT_CODES = "Exit codes: 0 all done, 1 some failed, 2 usage or jobs that are not right, 130 interrupted."
@@ -159,9 +158,8 @@ def _show_plan(plan: Any, args: argparse.Namespace) -> int:
     if args.json:
         jobs = [{**_as_dict(job), "faults": list(map(str, job.faults))} for job in plan.jobs]
         print(json.dumps({**_as_dict(plan), "jobs": jobs}))
-    else:  # names of files need not be text that can be printed
-        encoding = sys.stdout.encoding if sys.stdout else "utf-8"
-        print(str(plan).encode(encoding, "backslashreplace").decode(encoding))
+    else:
+        show(str(plan))
     if not plan.faults:
         return DONE
     return FAILED if args.keep_going else REFUSED

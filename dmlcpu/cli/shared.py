@@ -23,6 +23,12 @@ def tell(message: str) -> None:
         print(f"dmlcpu: {message}", file=sys.stderr)
 
 
+def show(text: str) -> None:
+    """Print to standard output; names of files need not be text that can be printed."""
+    encoding = sys.stdout.encoding if sys.stdout else "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding))
+
+
 def at_least(least: int) -> Callable[[str], int]:
     """Return a kind of argument: integers from `least` on."""
 

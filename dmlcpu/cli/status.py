@@ -2,9 +2,8 @@
 
 import argparse
 import json
-import sys
 
-from dmlcpu.cli.shared import DONE, FAILED, REFUSED, complain
+from dmlcpu.cli.shared import DONE, FAILED, REFUSED, complain, show
 
 SUMMARY = "show which jobs of a file are done, have failed, are stale or were never run"
 EPILOG = """\
@@ -48,7 +47,6 @@ def main(args: argparse.Namespace) -> int:
         shown["slowest"] = [{"id": id_, "seconds": seconds} for id_, seconds in status.slowest]
         shown["errors"] = [{"error": error, "count": len(ids), "ids": ids} for error, ids in status.errors.items()]
         print(json.dumps(shown))
-    else:  # names of files need not be text that can be printed
-        encoding = sys.stdout.encoding if sys.stdout else "utf-8"
-        print(str(status).encode(encoding, "backslashreplace").decode(encoding))
+    else:
+        show(str(status))
     return DONE if status.done == status.jobs else FAILED

@@ -28,14 +28,14 @@ from dmlcpu.batch.files.base import FileError
 from dmlcpu.batch.files.stored import open_file, read_at
 from dmlcpu.batch.files.unpacking import CODECS, longer, unpack
 
-_METADATA = 16 << 20  # bytes of a zarr.json, at most
+METADATA = 16 << 20  # bytes of a zarr.json, at most
 
 
 class Folder(LocalStore):
     """A folder of regular files, or links to them. A file has at most `most` bytes, a range of it `most_of_range`."""
 
     def __init__(
-        self, root: Path | str, *, read_only: bool = True, most: int = _METADATA, most_of_range: int = _METADATA
+        self, root: Path | str, *, read_only: bool = True, most: int = METADATA, most_of_range: int = METADATA
     ) -> None:
         super().__init__(root, read_only=read_only)
         self._most = most

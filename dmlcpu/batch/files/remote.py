@@ -57,7 +57,7 @@ def is_web(path: str) -> bool:
 
 def without_query(path: str) -> str:
     """Return a web address without what follows ``?`` or ``#``; another path as it is."""
-    return re.split("[?#]", path, maxsplit=1)[0] if _HTTP.match(path) else path
+    return re.split("[?#]", path, maxsplit=1)[0] if is_web(path) else path
 
 
 def suffix_of(path: str | os.PathLike[str]) -> str:
@@ -89,7 +89,7 @@ def identity(url: str, *, content: bool) -> dict[str, int | str]:
     is_folder = suffix_of(url) == ".zarr"
     with reached():
         system.invalidate_cache()
-        if is_folder and _HTTP.match(url):
+        if is_folder and is_web(url):
             return {"size": _info(system, f"{path.rstrip('/')}/zarr.json")["size"]}
         infos = system.find(path, detail=True) if is_folder else {path: _info(system, path)}
         if not infos:
@@ -132,7 +132,7 @@ def file_system(url: str) -> tuple[Any, str]:
 
 def options_of(url: str) -> dict[str, Any]:
     """Return the options of a URL's file system: by default, web servers may be silent for minutes."""
-    if not _HTTP.match(url):
+    if not is_web(url):
         return {}
     timeout = _package("aiohttp", url).ClientTimeout(sock_connect=_SILENT, sock_read=_SILENT)
     settings = _package("fsspec", url).config.conf.get(url.partition("://")[0].lower(), {})
@@ -161,7 +161,7 @@ def _info(system: Any, path: str) -> dict[str, Any]:
         info: dict[str, Any] = system.info(path)
     except FileNotFoundError as error:
         cause = error.__cause__  # which fsspec says of web servers whatever went wrong
-        if cause is None or not _HTTP.match(path) or getattr(cause, "status", None) == 404:
+        if cause is None or not is_web(path) or getattr(cause, "status", None) == 404:
             raise
         raise cause from None
     if info.get("type") == "directory":
@@ -189,7 +189,7 @@ class RemoteFile(io.RawIOBase):
             system.invalidate_cache()
             info = _info(system, path)
             self.size: int = info["size"]
-            is_http = _HTTP.match(path) is not None
+            is_http = is_web(path)
             self._file = system.open(path, "rb", cache_type="none", **({"size": self.size} if is_http else {}))
             if isinstance(self._file, io.BytesIO):  # a file in memory, whose position all share
                 self._file = io.BytesIO(self._file.getbuffer())

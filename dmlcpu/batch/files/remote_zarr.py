@@ -5,15 +5,14 @@ from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import FsspecStore
 
 from dmlcpu.batch.files.base import FileError
+from dmlcpu.batch.files.bounded_zarr import METADATA
 from dmlcpu.batch.files.remote import file_system, is_web, options_of, reached
-
-_METADATA = 16 << 20
 
 
 class RemoteStore(FsspecStore):
     """A remote folder. Of an object at most `most` bytes are read, of a range of it `most_of_range`."""
 
-    most = most_of_range = _METADATA
+    most = most_of_range = METADATA
 
     def limited(self, most: int, most_of_range: int) -> "RemoteStore":
         """Return the folder with other limits."""

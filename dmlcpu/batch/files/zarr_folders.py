@@ -53,15 +53,15 @@ def create(target: str, tensors: Mapping[str, Tensor], token: str) -> Writer:
 def _opened(path: str) -> Any:
     if os.path.exists(path) and not os.path.isdir(path):
         raise FileError("a file", _ALLOWED)
-    if not is_remote(path):
-        os.scandir(path).close()  # the system's error, if it cannot be read
-    zarr = library("zarr", "zarr")
     place: Any
     if is_remote(path):
+        zarr = library("zarr", "zarr")
         from dmlcpu.batch.files.remote_zarr import store_of
 
         place = store_of(path)
     else:
+        os.scandir(path).close()  # the system's error, if it cannot be read
+        zarr = library("zarr", "zarr")
         from dmlcpu.batch.files.bounded_zarr import Folder
 
         place = Folder(path)
