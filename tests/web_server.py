@@ -58,9 +58,10 @@ class Handler(SimpleHTTPRequestHandler):
             if first > last:
                 return self._head(416, 0)
             status = 206
+        if body:  # noted first: a client may go on when it has the head
+            self.server.sent.append((self.path, last - first + 1))
         self._head(status, last - first + 1, when=path.stat().st_mtime_ns, part=(first, last, size))
         if body:
-            self.server.sent.append((self.path, last - first + 1))
             with path.open("rb") as file:
                 file.seek(first)
                 self._send(file.read(last - first + 1))
