@@ -60,6 +60,12 @@ def test_files_to_a_folder(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("folder")
+def test_faults_that_show_when_a_job_runs_name_options(run: Run) -> None:
+    code, _, err = run("top-k", "in/a.npy", "-o", "a.npz", "--k", "99", "--check-as-you-go")
+    assert (code, err[0]) == (1, "dmlcpu: failed: top-k (a.npz): --k: 99; allowed: 0 to 9 (the elements along axis 1)")
+
+
+@pytest.mark.usefixtures("folder")
 def test_inputs_that_would_have_the_same_output_are_named(run: Run) -> None:
     Path("more").mkdir()
     np.save("more/a.npy", np.zeros(3))

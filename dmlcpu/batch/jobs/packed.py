@@ -44,9 +44,9 @@ class PackedJobs:
 
     def __init__(self, jobs: Iterable[tuple[Place, Job | None]]) -> None:
         self._rows: list[bytes | tuple[Place, Job | None] | None] = []
-        self._options: Any = None  # of places: all have the same, or none
+        self.options: Any = None  # of places: all have the same, or none
         for place, job in jobs:
-            self._options = place.options
+            self.options = place.options
             packed = None if job is None or place.faults else _pack(place.where, job)
             self._rows.append(packed or (place, job))
 
@@ -66,7 +66,7 @@ class PackedJobs:
         if isinstance(row, tuple):
             return row
         where, job, _ = _unpack(row)
-        return Place(where, job.id, options=self._options), job
+        return Place(where, job.id, options=self.options), job
 
 
 class Tasks(Sequence[Task]):

@@ -1,7 +1,7 @@
 """From a file of jobs to tasks: it is read, compared with the manifest, and checked."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ class Prepared:
     left_out: int  # not done, but not recorded as failed, where only failed jobs run
     manifest: Manifest | None
     checker: Checker | None = None  # of tasks that are checked as they run
+    options: Callable[[str], str] | None = None  # of the places of all jobs
 
     def runnable(self, threads: int) -> Tasks | CheckedTasks:
         """Return the tasks that have no faults yet; these may be found when a task is asked for."""
@@ -43,7 +44,7 @@ class Prepared:
 
         def check(task: Task) -> Task:
             assert task.job is not None
-            place = Place(task.where, task.id)
+            place = Place(task.where, task.id, options=self.options)
             with limit_threads(threads):  # the choice of kernels may depend on it
                 return checker.task(place, task.job) or Task(task.where, task.id, place.faults, task.job)
 
@@ -123,6 +124,7 @@ def prepare(
         left_out,
         recorded,
         checker if check_as_you_go else None,
+        packed.options,
     )
 
 
