@@ -37,7 +37,7 @@ def uninterrupted(function: Callable[..., Any], *args: Any) -> Any:
         nonlocal result, error
         try:
             with global_compiler_lock:
-                # The interpreter ends if it is closed: nobody waits for the result.
+                # The interpreter ends if it is closed: the result is not needed then.
                 result = None if _closed else context.run(function, *args)
         except BaseException as raised:
             error = raised
@@ -82,7 +82,7 @@ _STACK = 1 << 20  # in bytes. With 64 KiB LLVM ends the process; with 256 KiB it
 
 
 class _Stop(event.Listener):  # type: ignore[misc]
-    """Ends what other threads compile, before the next pass of Numba's compiler: nobody waits for it any more."""
+    """Ends what other threads compile, before the next pass of Numba's compiler: its result is not needed."""
 
     def on_start(self, _event: Any) -> None:
         if _is_other_thread():

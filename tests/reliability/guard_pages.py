@@ -1,4 +1,4 @@
-"""Call operators on arrays that lie against pages which nobody may touch, and compare with the reference, bit for bit.
+"""Call operators on arrays between inaccessible pages, and compare with the reference, bit for bit.
 
     python tests/reliability/guard_pages.py --calls 40000 --seed 0
 

@@ -1,4 +1,4 @@
-"""Memory that lies against pages which nobody may touch, and remembers which of its bytes may change."""
+"""Memory between inaccessible pages, which remembers which of its bytes may change."""
 
 import contextlib
 import ctypes
@@ -18,7 +18,7 @@ _NO_ACCESS = 0
 
 
 class Loan(NamedTuple):
-    """Pages that are lent, all of them but the two that nobody may touch."""
+    """Pages that are lent, without the two inaccessible ones."""
 
     what: str
     bytes: np.ndarray
@@ -29,7 +29,7 @@ class Loan(NamedTuple):
 class Guard:
     """Lends memory for the arrays of one call, and checks afterwards that nothing else was written.
 
-    Each array ends where a page that nobody may touch begins, or begins where one ends.
+    Each array ends where an inaccessible page begins, or begins where one ends.
     """
 
     def __init__(self, at_end: bool) -> None:
@@ -84,7 +84,7 @@ class Guard:
             yield
 
     def _pages(self, nbytes: int) -> tuple[np.ndarray, int]:
-        """Return pages between two that nobody may touch, and where `nbytes` begin that lie against one of these."""
+        """Return pages between two inaccessible ones, and where `nbytes` begin that lie against one of these."""
         page = mmap.PAGESIZE
         count = max(1, -(-nbytes // page))
         memory = np.frombuffer(mmap.mmap(-1, (count + 2) * page), np.uint8)

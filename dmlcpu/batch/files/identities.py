@@ -13,7 +13,7 @@ def identity(path: str | os.PathLike[str], *, content: bool) -> dict[str, int | 
 
     It has ``size`` in bytes and ``mtime_ns``, for a folder the sum of all times in it. With `content` all is read, and
     it has ``sha256`` instead. It can be written as JSON. A remote file has ``version`` for ``mtime_ns``, if its server
-    tells versions. Raises OSError; FileError if there is no content to read, as of a pipe.
+    tells versions. Raises OSError, and FileError for a pipe or a device.
     """
     if remote.is_remote(path):
         return remote.identity(os.fspath(path), content=content)

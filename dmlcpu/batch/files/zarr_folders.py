@@ -144,7 +144,7 @@ class _ZarrSource(FileSource):
 
 
 def _pieces(region: Region, chunks: Sequence[int], most: int) -> Iterator[Region]:
-    """Yield a region in pieces that lie in at most so many chunks each."""
+    """Yield a region in pieces, each of at most `most` chunks."""
     counts = [-(-part.stop // size) - part.start // size for part, size in zip(region, chunks, strict=True)]
     count = math.prod(counts)
     if count <= most:
