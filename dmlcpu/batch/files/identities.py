@@ -9,7 +9,9 @@ from dmlcpu.batch.files.stored import open_file, size_of
 
 
 def identity(path: str | os.PathLike[str], *, content: bool) -> dict[str, int | str]:
-    """Return the identity of a file, or of a folder with everything in it: another state has another one.
+    """Return the identity of a file, or of a zarr folder with everything in it: another state has another one.
+
+    Of another folder only its own time counts: it cannot be read, and may have any number of files.
 
     It has ``size`` in bytes and ``mtime_ns``, for a folder the sum of all times in it. With `content` all is read, and
     it has ``sha256`` instead. It can be written as JSON. A remote file has ``version`` for ``mtime_ns``, if its server
@@ -28,7 +30,8 @@ def identity(path: str | os.PathLike[str], *, content: bool) -> dict[str, int | 
 
 
 def _of_folder(folder: Path, content: bool) -> dict[str, int | str]:
-    entries = sorted((entry.relative_to(folder).as_posix(), entry) for entry in folder.rglob("*"))
+    within = folder.rglob("*") if (folder / "zarr.json").exists() else ()
+    entries = sorted((entry.relative_to(folder).as_posix(), entry) for entry in within)
     size = sum(entry.stat().st_size for _, entry in entries if entry.is_file())
     if not content:  # a folder's own time changes when files come, go or are replaced
         times = [folder.stat().st_mtime_ns, *(entry.stat().st_mtime_ns for _, entry in entries)]

@@ -53,9 +53,18 @@ def test_a_time_of_the_future_hides_no_change(tmp_path: Path) -> None:
     """A wrong clock, or another machine's, leaves such times."""
     folder = tmp_path / "x.zarr"
     folder.mkdir()
-    for name in ("0", "1"):
+    for name in ("0", "1", "zarr.json"):
         (folder / name).write_bytes(b"one")
     os.utime(folder / "0", ns=(5 * 10**18, 5 * 10**18))
     before = identity(folder, content=False)
     os.utime(folder / "1", ns=(3 * 10**18, 3 * 10**18))
     assert identity(folder, content=False) != before
+
+
+@pytest.mark.parametrize("content", [False, True])
+def test_other_folders_are_not_searched(tmp_path: Path, content: bool) -> None:
+    """An input that is `/` would take minutes."""
+    (tmp_path / "folder").mkdir()
+    before = identity(tmp_path, content=content)
+    (tmp_path / "folder" / "x.npy").write_bytes(b"one")
+    assert identity(tmp_path, content=content) == before
