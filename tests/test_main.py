@@ -74,7 +74,7 @@ def large(tmp_path: Path) -> Iterator[Path]:
     return tmp_path / "x.npy"
 
 
-# A read in a thread that does not end; and a wait of the main thread that no signal interrupts, as of a long call.
+# A thread reads without end. The main thread waits, and no signal interrupts it: a long call waits so.
 STUCK = {
     "thread": """
         from dmlcpu.batch.jobs.step import Step

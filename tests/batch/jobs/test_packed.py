@@ -91,5 +91,5 @@ def test_jobs_take_less_than_a_kilobyte_each(tmp_path: Path, monkeypatch: pytest
     finally:
         tracemalloc.stop()
     assert len(found.todo) == 400
-    assert kept / 400 < 700
+    assert kept / 400 < 500
     assert peak / 400 < 1000
