@@ -9,6 +9,7 @@ from typing import Any
 from dmlcpu.batch.files import FileError, FileSource, located, open_source
 from dmlcpu.batch.jobs.faults import Place
 from dmlcpu.batch.jobs.job import FileInput, Job
+from dmlcpu.batch.jobs.limits import size
 from dmlcpu.batch.jobs.operations import Operation
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.extras import MissingExtraError
@@ -80,10 +81,20 @@ def named_inputs(job: Job, operation: Operation) -> Mapping[str, FileInput]:
 
 
 def open_arguments(
-    job: Job, operation: Operation, directory: Path, place: Place | None = None, *, count_chunks: bool = False
+    job: Job,
+    operation: Operation,
+    directory: Path,
+    memory: int,
+    place: Place | None = None,
+    *,
+    count_chunks: bool = False,
 ) -> OpenArguments:
-    """Open a job's files. Errors are raised, or noted in a place, if there is one: all of them."""
+    """Open a job's files, and read those that the operation needs whole, as far as they fit in `memory` bytes.
+
+    Errors are raised, or noted in a place, if there is one: all of them.
+    """
     opened = OpenArguments({**operation.defaults, **job.attrs})
+    left = memory
     for name, each in named_inputs(job, operation).items():
         try:
             source = open_source(located(directory, each.path), each.name, each.dtype)
@@ -93,6 +104,10 @@ def open_arguments(
                 opened.sources[name], opened.paths[name] = source, each.path
             else:
                 with source:
+                    if source.nbytes > left:
+                        found = f"{size(source.nbytes)}, which are read whole"
+                        raise FileError(found, f"{size(left)} (what is left of the maximal memory)")
+                    left -= source.nbytes
                     opened.values[name] = source.read()
         except (OSError, FileError, MissingExtraError) as error:
             if place is None:

@@ -305,6 +305,19 @@ def test_large_chunks_take_memory(folder: Path) -> None:
     assert [bool(job.faults) for job in plan_jobs(jobs, directory=folder, max_memory="80M").jobs] == [False, False]
 
 
+def test_inputs_that_are_read_whole_share_the_memory(folder: Path) -> None:
+    """Operators read scales and a bias whole, when jobs are checked."""
+    np.save(folder / "a.npy", np.ones((4, 3), np.int8))
+    np.save(folder / "b.npy", np.ones((3, 90_000), np.int8))
+    np.save(folder / "scale.npy", np.ones(90_000, np.float32))
+    np.save(folder / "bias.npy", np.ones((2, 90_000), np.float32))
+    inputs = {"a": "a.npy", "b": "b.npy", "b_scale": "scale.npy", "bias": "bias.npy"}
+    job = {"op": "matmul_integer_to_float", "inputs": inputs, "attrs": {"a_scale": 1.0}, "output": "y.npy"}
+    (fault,) = plan_jobs([job], directory=folder, max_memory="1M").faults
+    found = "'bias.npy': 703 KB, which are read whole; allowed: 672 KB (what is left of the maximal memory)"
+    assert fault.reason == f"inputs.bias: {found}"
+
+
 def test_too_little_memory(folder: Path) -> None:
     np.savez(folder / "large.npz", x=np.zeros((1000, 1000), np.float32))
     np.save(folder / "large.npy", np.zeros((1000, 1000), np.float32))
