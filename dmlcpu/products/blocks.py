@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -42,10 +42,10 @@ def estimate(function: Callable[..., Any], check: Callable[..., Call], /, **argu
     """
     call = check(**bind(function, arguments, SOURCES))
     chosen = _plan(call) if can_compile() else None
-    operands = sum(map(nbytes_of, (call.a, call.b, *parameters_of(call), call.bias)))
+    y = Tensor(call.matrix, call.dtype).nbytes
     return Estimate(
         {"y": Tensor(call.shape, call.dtype)},
-        operands + Tensor(call.matrix, call.dtype).nbytes + _workspace(call),
+        nbytes_of(call.a) + nbytes_of(call.b) + parameter_bytes(parameters_of(call), call.bias) + y + _workspace(call),
         lambda: min(map(partial(_needs, call), _cuts(call))),
         chosen.kernel.name if chosen else "none" if can_compile() else "reference",
     )
@@ -191,6 +191,7 @@ def _needs(call: Call, cut: Cut) -> int:
     top = np.broadcast_to(np.zeros((), b.dtype), (depth, cut.columns))
     parameters: dict[str, Any] = dict.fromkeys((*PARAMETERS, "bias"))
     copies = 0 if call.bias is None or call.bias.dtype == np.float32 else Tensor(result, np.dtype(np.float32)).nbytes
+    copies += parameter_bytes(parameters_of(call), call.bias)
     workspace = _workspace(call._replace(a=left, b=top, matrix=result, **parameters))
     return 2 * cut.rows * depth + right + Tensor(result, call.dtype).nbytes + copies + workspace
 
@@ -198,6 +199,11 @@ def _needs(call: Call, cut: Cut) -> int:
 def _workspace(call: Call) -> int:
     chosen = _plan(call) if can_compile() else None
     return CELL * chosen.workspace.cells if chosen else 0
+
+
+def parameter_bytes(parameters: Iterable[Array | None], *others: Array | None) -> int:
+    """Return the bytes of scales and zero points, which a call copies, and of other operands."""
+    return 2 * sum(map(nbytes_of, parameters)) + sum(map(nbytes_of, others))
 
 
 def nbytes_of(operand: Any) -> int:

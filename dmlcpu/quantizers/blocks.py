@@ -45,15 +45,8 @@ def run(
     tile, out = cut_within(call.operator, memory, tiles_of(call.x), partial(_needs, call)), Buffer()
     regions = regions_of(call.x.shape, tile)
     for region, block in read_blocks(as_source(arguments["x"], call.x), regions, stopping):
-        part = call._replace(
-            x=block,
-            scale=_part(call, call.scale, region),
-            zero_point=None if call.zero_point is None else _part(call, call.zero_point, region),
-            axis=None,
-            block_size=None,
-        )
         y = out.array(extent(region), call.dtype)
-        execute(part, y)
+        execute(_of_block(call, region, block), y)
         sinks["y"].write(region, y)
 
 
@@ -63,6 +56,13 @@ def tiles_of(x: Array) -> Iterator[Shape]:
     while most:
         yield tile_of(x.shape, most)
         most //= 2
+
+
+def _of_block(call: Call, region: Region, block: Array) -> Call:
+    """Return the call on a block of x. Its scales and zero points are gone before those of the next are there."""
+    scale = _part(call, call.scale, region)
+    zero_point = None if call.zero_point is None else _part(call, call.zero_point, region)
+    return call._replace(x=block, scale=scale, zero_point=zero_point, axis=None, block_size=None)
 
 
 def _part(call: Call, array: Array, region: Region) -> Array:

@@ -55,7 +55,10 @@ class Workspace:
     def take(self) -> Array:
         """Return a block that is this call's own."""
         block, _local.block = _local.block, None
-        return self.make() if block is None or block.size < self.cells else block
+        if block is not None and block.size >= self.cells:
+            return block
+        del block  # before there is a new one
+        return self.make()
 
     def give_back(self, block: Array) -> None:
         """Keep a block for the thread's next call."""

@@ -15,7 +15,7 @@ from dmlcpu.common.stand_ins import bind, stand_in, strides_of
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR
 from dmlcpu.operators.matmul_top_k.function import Call, MatmulTopK, check, execute, matmul_top_k
 from dmlcpu.operators.table import OPERATORS
-from dmlcpu.products.blocks import as_matrices, nbytes_of, packed_part, part_of
+from dmlcpu.products.blocks import as_matrices, nbytes_of, packed_part, parameter_bytes, part_of
 from dmlcpu.products.operands import Rhs
 from dmlcpu.products.packing import PackedMatrix
 from dmlcpu.products.selection import Operands, Plan, block_of, plan_for, rows_of
@@ -45,10 +45,14 @@ def estimate(**arguments: Any) -> Estimate:
     """Return the results and the memory of a call; refuse what the function refuses. Nothing is read or compiled."""
     call = check(**bind(matmul_top_k, arguments, SOURCES))
     chosen = _plan(call.operands, call) if can_compile() else None
+    a, b, *parameters = call.operands
     results = {"values": Tensor(call.shape, call.dtype), "indices": Tensor(call.shape, _INDEX)}
     return Estimate(
         results,
-        sum(map(nbytes_of, call.operands)) + sum(each.nbytes for each in results.values()) + _workspace(chosen),
+        sum(map(nbytes_of, (a, b)))
+        + parameter_bytes(parameters)
+        + sum(each.nbytes for each in results.values())
+        + _workspace(chosen),
         lambda: min(map(partial(_needs, call), _cuts(call))),
         chosen.kernel.name if chosen else "none" if can_compile() else "reference",
     )
@@ -154,7 +158,7 @@ def _cuts(call: Call) -> Iterator[Cut]:
 
 def _needs(call: Call, cut: Cut) -> int:
     """Return the bytes that `run` takes with such blocks."""
-    a, b = call.operands.a, call.operands.b
+    a, b, *parameters = call.operands
     depth, k = int(a.shape[-1]), min(call.order.k, cut.columns)
     if isinstance(b, PackedMatrix):
         right = nbytes_of(b)
@@ -167,7 +171,8 @@ def _needs(call: Call, cut: Cut) -> int:
     order = call.order._replace(k=k)
     workspace = _workspace(_plan(part, Call(part, order, (cut.rows, k)))) if can_compile() else 0
     is_merged = cut.columns < b.shape[-1]
-    return 2 * cut.rows * depth + right + cut.rows * call.order.k * (_MERGING if is_merged else 12) + workspace
+    merging = cut.rows * call.order.k * (_MERGING if is_merged else 12)
+    return 2 * cut.rows * depth + right + parameter_bytes(parameters) + merging + workspace
 
 
 def _workspace(chosen: Plan | None) -> int:
