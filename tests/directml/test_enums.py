@@ -29,6 +29,19 @@ def test_the_numbers_are_directmls():
     }
     assert numbers(TensorFlags) == {"NONE": 0, "OWNED_BY_DML": 1}
     assert numbers(AxisDirection) == {"INCREASING": 0, "DECREASING": 1}
+    assert numbers(OperatorType) == {
+        "ELEMENT_WISE_QUANTIZE_LINEAR": 33,
+        "ELEMENT_WISE_DEQUANTIZE_LINEAR": 34,
+        "TOP_K": 71,
+        "SCATTER_ND": 109,
+        "TOP_K1": 112,
+        "MATRIX_MULTIPLY_INTEGER": 117,
+        "QUANTIZED_LINEAR_MATRIX_MULTIPLY": 118,
+        "DYNAMIC_QUANTIZE_LINEAR": 148,
+        "MATRIX_MULTIPLY_INTEGER_TO_FLOAT": 170,
+        "QUANTIZE": 173,
+        "DEQUANTIZE": 174,
+    }
     assert numbers(FeatureLevel) == {
         "LEVEL_1_0": 0x1000,
         "LEVEL_2_0": 0x2000,
