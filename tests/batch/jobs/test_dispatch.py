@@ -14,7 +14,7 @@ import pytest
 import serving
 from processes_of_jobs import HERE, begun
 
-from dmlcpu.batch.jobs import dispatch as dispatch_module
+from dmlcpu.batch.jobs import dispatch as dispatch_module, executors
 from dmlcpu.batch.jobs.dispatch import Lost, WorkerError, Workers, dispatch
 from dmlcpu.batch.jobs.executors import Cluster, Processes
 
@@ -47,8 +47,9 @@ def started(kind, count=2):
 
 @pytest.fixture(autouse=True)
 def _modules_of_tests(monkeypatch):
-    """Let workers of Dask import `serving`."""
+    """Let workers of Dask import `serving`, and those of loky no Numba."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setattr(executors, "_begin_worker", serving.begin_without_numba)
 
 
 def served(workers, serve, items, retries=1, stopping=lambda: False):

@@ -19,13 +19,14 @@ from dmlcpu.batch.jobs.executors import Cluster, Processes
 from dmlcpu.common.extras import MissingExtraError
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="of POSIX")
-KINDS = pytest.mark.parametrize("kind", ["Processes(2, {})", "Cluster('local', 2)"], ids=["loky", "dask"])
+LOKY, DASK = "Processes(2, {})", "Cluster('local', 2)"
 
 
 @pytest.fixture(autouse=True)
 def _modules_of_tests(monkeypatch):
-    """Let workers import `serving`."""
+    """Let workers import `serving`, and those of loky no Numba."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setattr(executors, "_begin_worker", serving.begin_without_numba)
 
 
 def served(workers, serve, items, stopping=lambda: False):
@@ -65,9 +66,11 @@ RUNS_FOR_LONG = """
     import signal
     from functools import partial
     import serving
+    from dmlcpu.batch.jobs import executors
     from dmlcpu.batch.jobs.dispatch import dispatch
     from dmlcpu.batch.jobs.executors import Cluster, Processes
 
+    executors._begin_worker = serving.begin_without_numba
     if __name__ == "__main__":
         asked = []
         signal.signal(signal.SIGINT, lambda *_: asked.append(1))
@@ -80,7 +83,7 @@ RUNS_FOR_LONG = """
 
 
 @POSIX
-@KINDS
+@pytest.mark.parametrize("kind", [LOKY, DASK], ids=["loky", "dask"])
 def test_workers_end_when_the_coordinator_is_killed(tmp_path, kind):
     coordinator = start(RUNS_FOR_LONG.format(kind=kind), tmp_path)
     eventually(lambda: len(begun(tmp_path)) == 2)
@@ -93,7 +96,7 @@ def test_workers_end_when_the_coordinator_is_killed(tmp_path, kind):
 
 
 @POSIX
-@KINDS
+@pytest.mark.parametrize("kind", [LOKY, pytest.param(DASK, marks=pytest.mark.slow)], ids=["loky", "dask"])
 def test_ctrl_c_that_reaches_the_workers_lets_them_finish_their_items(tmp_path, kind):
     coordinator = start(RUNS_FOR_LONG.format(kind=kind), tmp_path, process_group=0)
     eventually(lambda: len(begun(tmp_path)) == 2)
@@ -109,8 +112,8 @@ def test_ctrl_c_that_reaches_the_workers_lets_them_finish_their_items(tmp_path, 
 
 @POSIX
 def test_ctrl_c_while_processes_start_ends_the_run(tmp_path):
-    for pause in (0.0, 0.1, 0.2, 0.4):
-        coordinator = start(RUNS_FOR_LONG.format(kind="Processes(2, {})"), tmp_path, process_group=0)
+    for pause in (0.0, 0.05, 0.1, 0.2):  # no longer than the processes take to start
+        coordinator = start(RUNS_FOR_LONG.format(kind=LOKY), tmp_path, process_group=0)
         assert coordinator.stdout.readline() == "up\n"
         eventually(lambda pid=coordinator.pid: children(pid))
         time.sleep(pause)
@@ -125,7 +128,7 @@ def test_ctrl_c_while_processes_start_ends_the_run(tmp_path):
 @pytest.mark.skipif(sys.platform != "linux", reason="of Linux")
 def test_what_cleans_up_after_processes_prints_nothing(tmp_path):
     """Of an interrupted run loky's tracker would print a traceback, if what it cleans up is gone already."""
-    coordinator = start(RUNS_FOR_LONG.format(kind="Processes(2, {})"), tmp_path)
+    coordinator = start(RUNS_FOR_LONG.format(kind=LOKY), tmp_path)
     try:
         trackers = []
         while len(trackers) < 2:  # loky's, and multiprocessing's
@@ -146,9 +149,11 @@ UNGUARDED = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import serving
+from dmlcpu.batch.jobs import executors
 from dmlcpu.batch.jobs.dispatch import dispatch
 from dmlcpu.batch.jobs.executors import Processes
 
+executors._begin_worker = serving.begin_without_numba
 print("the script runs", flush=True)
 with Processes(2, {}) as workers:
     results = dispatch(serving.printing, range(3), workers, retries=0, stopping=lambda: False)
@@ -178,7 +183,8 @@ def test_a_script_needs_no_guard(tmp_path):
     assert process.stdout == "the script runs\n[(0, '0'), (1, '1'), (2, '2')] input\n"
 
 
-def test_it_is_told_once_when_workers_compile():
+def test_it_is_told_once_when_workers_compile(monkeypatch):
+    monkeypatch.setattr(executors, "_begin_worker", serving._begin_worker)
     told = []
     workers = Processes(2, {}, lambda: told.append("compiling"))
     assert sorted(dict(served(workers, serving.compiling, range(6))).values()) == [*range(6)]
