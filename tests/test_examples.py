@@ -1,18 +1,16 @@
 """The shipped examples write and print the reference's results."""
 
 import json
-import os
 import runpy
 import shutil
-import subprocess
 import sys
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
+import forks
 import numpy as np
 import pytest
-from told import without_compiling
 
 import dmlcpu
 from dmlcpu import cli, reference
@@ -105,12 +103,13 @@ def test_neighbours_json_marks_the_selected_indices():
     assert json.dumps(model)  # plain JSON but for comments and trailing commas
 
 
-def test_batch(neighbours, tmp_path):
-    """The README's commands, each in a process of its own; the shell's part is done here."""
+def test_batch(neighbours, tmp_path, monkeypatch):
+    """The README's commands, each as a process; the shell's part is done here."""
     folder = shutil.copytree(DIGITS, tmp_path / "digits", ignore=shutil.ignore_patterns("split", "*.manifest.jsonl"))
     readme = (DIGITS / "README.md").read_text("utf-8")
     commands = readme.partition("## Many files")[2].split("```\n")[1].splitlines()
     assert [command.partition(" ")[0] for command in commands] == ["python", "dmlcpu", "dmlcpu"]
+    monkeypatch.chdir(folder)
 
     def run(command):
         program, *arguments = [
@@ -118,17 +117,10 @@ def test_batch(neighbours, tmp_path):
             for word in command.split()
             for text in (sorted(map(str, folder.glob(word))) if "*" in word else [word])
         ]
-        words = [sys.executable, *([] if program == "python" else ["-m", program]), *arguments]
-        ran = subprocess.run(
-            words,
-            cwd=folder,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=300,
-        )
-        return without_compiling(ran.stdout + ran.stderr)
+        script = "import runpy, sys; sys.argv.pop(0); runpy.run_path(sys.argv[0], run_name='__main__')"
+        ran = forks.run(*arguments, code=script if program == "python" else forks.COMMAND)
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout + ran.stderr
 
     split, compared, selected = map(run, commands)
     assert split == "297 queries in 30 files, 1500 stored images in one\n"

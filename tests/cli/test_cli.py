@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forks
 import pytest
 from cli_calls import MODEL, Run, python, shell
 
@@ -84,7 +85,7 @@ def test_as_a_process(model: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[1] == "Resource 'values': 9, 7"
     model.write_text("{")
-    refused = python("-m", "dmlcpu", "run", model, cwd=model.parent, env=env)
+    refused = forks.run("run", model)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert refused.stderr == (
         f"dmlcpu: {model}: 1 fault\n"
@@ -98,10 +99,11 @@ def test_help_and_bad_usage_import_no_numba(argv: list[str]) -> None:
     assert python("-c", script, cwd=Path(dmlcpu.__file__).parents[1]).returncode == 0
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
-@pytest.mark.parametrize("argv", ["info", "run model.json", "--help"])
-def test_output_on_a_full_disk(model: Path, argv: str) -> None:
-    done = shell(f'"$PYTHON" -m dmlcpu {argv} >/dev/full', model)
+@pytest.mark.skipif(sys.platform != "linux", reason="of Linux")
+@pytest.mark.usefixtures("model")
+@pytest.mark.parametrize("argv", [["info"], ["run", "model.json"], ["--help"]])
+def test_output_on_a_full_disk(argv: list[str]) -> None:
+    done = forks.run(*argv, stdout="/dev/full")
     assert (done.returncode, done.stderr) == (1, "dmlcpu: [Errno 28] No space left on device\n")
 
 

@@ -6,11 +6,12 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import forks
 import numpy as np
 import pytest
 from cli_calls import Run, environment
@@ -210,15 +211,8 @@ def test_standard_input(folder: Path) -> None:
         + "\n"
         for name in "abc"
     )
-    argv = [
-        sys.executable,
-        "-m",
-        "dmlcpu",
-        "batch",
-        "-",
-        "--log",
-        "/dev/stdout" if os.path.exists("/dev/stdout") else "log",
-    ]
+    log = "/dev/stdout" if os.path.exists("/dev/stdout") else "log"
+    argv = [sys.executable, "-m", "dmlcpu", "batch", "-", "--log", log]
     done = subprocess.run(argv, input=lines, env=environment(), capture_output=True, text=True, check=False)
     assert (done.returncode, without_time(without_compiling(done.stderr).splitlines())) == (
         0,
@@ -227,7 +221,8 @@ def test_standard_input(folder: Path) -> None:
     if os.path.exists("/dev/stdout"):
         assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [f"out/{name}.npz" for name in "abc"]
     assert sorted(path.name for path in (folder / "out").iterdir()) == ["a.npz", "b.npz", "c.npz"]
-    done = subprocess.run(argv[:5], input="{\n[]\n", env=environment(), capture_output=True, text=True, check=False)
+    (folder / "typed").write_text("{\n[]\n")
+    done = forks.run("batch", "-", stdin=str(folder / "typed"))
     assert (done.returncode, done.stdout) == (2, "")
     assert [line[:13] for line in done.stderr.splitlines()] == ["dmlcpu: stand", "  line 1: Exp", "  line 2: a l"]
 
@@ -289,20 +284,22 @@ def on_a_terminal(*argv: str, **variables: str) -> tuple[int, str, str]:
 
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 25, 100, 0, 0))
-    given = environment(TERM="xterm-256color", COLUMNS="", **variables)
-    del given["COLUMNS"]
-    with tempfile.TemporaryFile("w+") as output:
-        argv = (sys.executable, "-c", SLOW, *argv)
-        process = subprocess.Popen(argv, env=given, stdin=theirs, stdout=output, stderr=theirs)
-        os.close(theirs)
+    variables |= {"TERM": "xterm-256color"}
+
+    def shown() -> bytes:
         text = b""
         with contextlib.suppress(OSError):  # what a terminal says when all have gone
             while part := os.read(ours, 1 << 16):
                 text += part
-        os.close(ours)
-        code = process.wait(timeout=60)
-        output.seek(0)
-        return code, output.read(), without_compiling(text.decode().replace("\r\n", "\n"))
+        return text
+
+    name = os.ttyname(theirs)
+    with ThreadPoolExecutor(1) as executor:
+        text = executor.submit(shown)
+        done = forks.run(*argv, code=SLOW, stdin=name, stderr=name, **variables)
+        os.close(theirs)
+    os.close(ours)
+    return done.returncode, done.stdout, without_compiling(text.result().decode().replace("\r\n", "\n"))
 
 
 def screen(text: str) -> list[str]:

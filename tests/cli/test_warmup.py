@@ -92,6 +92,7 @@ from dmlcpu.cli import warmup
 from dmlcpu.operators import OPERATORS
 from dmlcpu.operators.top_k.search import Search
 from dmlcpu.runtime.threads import use_budget
+warmup._counts()  # imports and makes all kernels, and compiles none; each process would take longer for that than for calls
 """
 LEFT_TO_COMPILE = """
 warmup.warm_up([(OPERATOR, TYPE)])

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import forks
 import numba
 import numpy as np
 import pytest
@@ -21,7 +22,6 @@ from job_files import (
     command,
     contents,
     each_best,
-    environment,
     outcomes,
     records,
     save_inputs,
@@ -160,8 +160,10 @@ def test_what_is_logged(tmp_path: Path) -> None:
     assert (worse["outcome"], worse["op"]) == ("failed", None)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("most", [1, 2, 100])
+@pytest.mark.parametrize(
+    ("most", "workers"),
+    [(1, 1), (2, 1), (100, 1), (2, 2), *(pytest.param(most, 2, marks=pytest.mark.slow) for most in (1, 100))],
+)
 def test_a_run_stops_after_max_failures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, most: int
 ) -> None:
@@ -278,8 +280,8 @@ def test_files_of_names_that_are_not_ascii(tmp_path: Path) -> None:
     assert sorted(outcomes(jobs)) == sorted(f"out/{name}.npz" for name in names)
     assert len((tmp_path / "log").read_bytes().splitlines()) == len(names)
     assert run_jobs(jobs).done_before == len(names)
-    strict = environment(PYTHONIOENCODING="utf-8:strict")
-    planned = command("batch", jobs, "--dry-run", "--force", env=strict, encoding="utf-8")
+    strict = "import sys; sys.stdout.reconfigure(encoding='utf-8', errors='strict')\n"
+    planned = forks.run("batch", jobs, "--dry-run", "--force", code=strict + forks.COMMAND)
     assert (planned.returncode, planned.stderr) == (0, "")
     assert planned.stdout.count("; reads ") == len(names)
 
@@ -288,16 +290,18 @@ def test_files_of_names_that_are_not_ascii(tmp_path: Path) -> None:
 def test_another_run_at_the_same_time(tmp_path: Path) -> None:
     save_inputs(tmp_path, 300)
     jobs = save_jobs(tmp_path, each_best(300))
+    manifest = tmp_path / "jobs.jsonl.manifest.jsonl"
     with start("batch", jobs, "--quiet") as first:
-        until(lambda: (tmp_path / "jobs.jsonl.manifest.jsonl").exists(), first)
+        until(lambda: manifest.exists() and manifest.stat().st_size > 0, first)  # it is locked before it is written
         first.send_signal(signal.SIGSTOP)
-        second = command("batch", jobs)
-        with pytest.raises(ManifestError, match="in use by another run"):
-            run_jobs(jobs)
-        first.send_signal(signal.SIGCONT)
+        try:
+            second = forks.run("batch", jobs)
+            with pytest.raises(ManifestError, match="in use by another run"):
+                run_jobs(jobs)
+        finally:
+            first.send_signal(signal.SIGCONT)
         assert first.communicate() == ("", "")
         assert first.returncode == 0
-    manifest = tmp_path / "jobs.jsonl.manifest.jsonl"
     assert (second.returncode, second.stderr) == (2, f"dmlcpu: {manifest} is in use by another run\n")
     assert sorted(records(jobs)) == [f"{number:04}" for number in range(300)]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "jobs.jsonl", manifest.name, "out"]
@@ -346,8 +350,7 @@ def test_jobs_may_be_checked_as_they_run(tmp_path: Path, monkeypatch: pytest.Mon
     save_inputs(tmp_path, 6)
     (tmp_path / "in" / "0002.npy").write_bytes(b"")
     jobs = save_jobs(tmp_path, [*each_best(6), best("bad", k=99, inputs={"x": "in/0000.npy"})])
-    options: dict[str, Any] = {"workers": workers, "check_as_you_go": True}
-    result = run_jobs(jobs, **options, log=tmp_path / "log")
+    result = run_jobs(jobs, workers=workers, check_as_you_go=True, log=tmp_path / "log")
     assert (result.jobs, result.done, result.failed) == (7, 5, 2)
     assert sorted(checked) == [*(f"{number:04}" for number in range(6)), "bad"]  # each once
     reasons = {failure.id: failure.error for failure in result.failures}
@@ -356,10 +359,10 @@ def test_jobs_may_be_checked_as_they_run(tmp_path: Path, monkeypatch: pytest.Mon
     for number in (0, 1, 3, 4, 5):
         assert_best(tmp_path, f"{number:04}")
     assert all(json.loads(line)["shapes"] for line in (tmp_path / "log").read_text().splitlines() if "done" in line)
-    assert run_jobs(jobs, **options).done_before == 5
+    assert run_jobs(jobs, check_as_you_go=True).done_before == 5
     save_jobs(tmp_path, [*each_best(6), best("0005")])
     with pytest.raises(JobsError, match=r"id: '0005'|out/0005\.npz"):
-        run_jobs(jobs, **options)
+        run_jobs(jobs, check_as_you_go=True)
 
 
 @pytest.mark.slow

@@ -99,7 +99,11 @@ def test_results_are_equal_however_they_are_made(tmp_path: Path) -> None:
     assert found[1:] == found[:1] * 5
 
 
-@pytest.mark.parametrize("options", [{"workers": 2}, {"scheduler": "local"}], ids=["processes", "dask"])
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param({"workers": 2}, marks=pytest.mark.slow), {"scheduler": "local"}],
+    ids=["processes", "dask"],  # test_step.py has more of processes
+)
 def test_failures_are_told_by_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
     def break_and_run(*args: Any, **more: Any) -> Any:
         (tmp_path / "in" / "0002.npy").unlink()
