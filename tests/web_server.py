@@ -30,6 +30,7 @@ class Server(ThreadingHTTPServer):
 class Handler(SimpleHTTPRequestHandler):
     server: Server
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # a body would wait 40 ms until the head is acknowledged
 
     def do_GET(self) -> None:
         self._answer(body=True)

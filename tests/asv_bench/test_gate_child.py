@@ -69,6 +69,7 @@ def test_a_case_that_the_tables_lack_is_an_answer():
     assert built == {"missing": "KeyError: is not in the table"}
 
 
+@pytest.mark.slow
 def test_processes_take_turns(tmp_path):
     """Without isolation, which would hide a dmlcpu that is found by PYTHONPATH."""
     path = os.pathsep.join([str(Path(dmlcpu.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])

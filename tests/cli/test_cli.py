@@ -108,7 +108,7 @@ def test_output_on_a_full_disk(argv: list[str]) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX shells close files so")
-@pytest.mark.parametrize("argv", ["info", "run model.json"])
+@pytest.mark.parametrize("argv", [pytest.param("info", marks=pytest.mark.slow), "run model.json"])
 def test_output_that_is_closed(model: Path, argv: str) -> None:
     done = shell(f'"$PYTHON" -m dmlcpu {argv} >&-', model)
     assert (done.returncode, done.stderr) == (0, "")
