@@ -101,9 +101,9 @@ def test_help_and_bad_usage_import_no_numba(argv: list[str]) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="of Linux")
 @pytest.mark.usefixtures("model")
-@pytest.mark.parametrize("argv", [["info"], ["run", "model.json"], ["--help"]])
-def test_output_on_a_full_disk(argv: list[str]) -> None:
-    done = forks.run(*argv, stdout="/dev/full")
+@pytest.mark.parametrize("argv", ["info", "run model.json", "--help"])
+def test_output_on_a_full_disk(argv: str) -> None:
+    done = forks.run(*argv.split(), stdout="/dev/full")
     assert (done.returncode, done.stderr) == (1, "dmlcpu: [Errno 28] No space left on device\n")
 
 

@@ -178,7 +178,7 @@ sys.exit(main(sys.argv[1:]))
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_stopped_twice(jobs: Path, undisturbed: Path, marked: dict[str, str], workers: int) -> None:
-    with forks.started("batch", jobs, "--jobs", workers, code=SLOW, **marked) as run:
+    with forks.started("batch", jobs, "--jobs", workers, code=SLOW, DMLCPU_TEST_MARK=marked["DMLCPU_TEST_MARK"]) as run:
         eventually(lambda: recorded(jobs) > 1)
         os.killpg(run.pid, signal.SIGINT)
         eventually(lambda: run.err.read_text().startswith("dmlcpu: SIGINT: finishing"))
