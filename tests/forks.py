@@ -119,6 +119,6 @@ def run(*argv: object, code: str = COMMAND, **options: Any) -> Any:
     words = [sys.executable, "-c", code, *map(str, argv)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with open(options.get("stdin", os.devnull)) as stdin:
-        done = subprocess.run(words, stdin=stdin, capture_output=True, text=True, env=environment, check=False)
+        done = subprocess.run(words, stdin=stdin, capture_output=True, encoding="utf-8", env=environment, check=False)
     done.stderr = without_compiling(done.stderr)
     return done
