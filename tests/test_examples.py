@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
-import forks
+import commands
 import numpy as np
 import pytest
 
@@ -107,8 +107,8 @@ def test_batch(neighbours, tmp_path, monkeypatch):
     """The README's commands, each as a process; the shell's part is done here."""
     folder = shutil.copytree(DIGITS, tmp_path / "digits", ignore=shutil.ignore_patterns("split", "*.manifest.jsonl"))
     readme = (DIGITS / "README.md").read_text("utf-8")
-    commands = readme.partition("## Many files")[2].split("```\n")[1].splitlines()
-    assert [command.partition(" ")[0] for command in commands] == ["python", "dmlcpu", "dmlcpu"]
+    lines = readme.partition("## Many files")[2].split("```\n")[1].splitlines()
+    assert [line.partition(" ")[0] for line in lines] == ["python", "dmlcpu", "dmlcpu"]
     monkeypatch.chdir(folder)
 
     def run(command):
@@ -118,11 +118,11 @@ def test_batch(neighbours, tmp_path, monkeypatch):
             for text in (sorted(map(str, folder.glob(word))) if "*" in word else [word])
         ]
         script = "import runpy, sys; sys.argv.pop(0); runpy.run_path(sys.argv[0], run_name='__main__')"
-        ran = forks.run(*arguments, code=script if program == "python" else forks.COMMAND)
+        ran = commands.run(*arguments, code=script if program == "python" else commands.COMMAND)
         assert ran.returncode == 0, ran.stderr
         return ran.stdout + ran.stderr
 
-    split, compared, selected = map(run, commands)
+    split, compared, selected = map(run, lines)
     assert split == "297 queries in 30 files, 1500 stored images in one\n"
     assert compared.startswith("dmlcpu: 30 done, in ")
     assert selected.startswith("dmlcpu: 30 done, in ")
@@ -131,7 +131,7 @@ def test_batch(neighbours, tmp_path, monkeypatch):
     assert [len(part["indices"]) for part in parts] == [10] * 29 + [7]
     for name, expected in zip(("values", "indices"), neighbours, strict=True):
         np.testing.assert_array_equal(np.concatenate([part[name] for part in parts]), expected, strict=True)
-    assert run(commands[1]).startswith("dmlcpu: resuming: 30 of 30 done, 0 to do\n")
+    assert run(lines[1]).startswith("dmlcpu: resuming: 30 of 30 done, 0 to do\n")
 
 
 def test_knn(neighbours, used, run_knn, tmp_path):

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import forks
+import commands
 import pytest
 from cli_calls import MODEL, Run, python, shell
 
@@ -85,7 +85,7 @@ def test_as_a_process(model: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[1] == "Resource 'values': 9, 7"
     model.write_text("{")
-    refused = forks.run("run", model)
+    refused = commands.run("run", model)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert refused.stderr == (
         f"dmlcpu: {model}: 1 fault\n"
@@ -103,7 +103,7 @@ def test_help_and_bad_usage_import_no_numba(argv: list[str]) -> None:
 @pytest.mark.usefixtures("model")
 @pytest.mark.parametrize("argv", ["info", "run model.json", "--help"])
 def test_output_on_a_full_disk(argv: str) -> None:
-    done = forks.run(*argv.split(), stdout="/dev/full")
+    done = commands.run(*argv.split(), stdout="/dev/full")
     assert (done.returncode, done.stderr) == (1, "dmlcpu: [Errno 28] No space left on device\n")
 
 

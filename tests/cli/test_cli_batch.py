@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import forks
+import commands
 import numpy as np
 import pytest
 from cli_calls import Run, environment
@@ -222,7 +222,7 @@ def test_standard_input(folder: Path) -> None:
         assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [f"out/{name}.npz" for name in "abc"]
     assert sorted(path.name for path in (folder / "out").iterdir()) == ["a.npz", "b.npz", "c.npz"]
     (folder / "typed").write_text("{\n[]\n")
-    done = forks.run("batch", "-", stdin=str(folder / "typed"))
+    done = commands.run("batch", "-", stdin=str(folder / "typed"))
     assert (done.returncode, done.stdout) == (2, "")
     assert [line[:13] for line in done.stderr.splitlines()] == ["dmlcpu: stand", "  line 1: Exp", "  line 2: a l"]
 
@@ -252,7 +252,7 @@ def large(folder: Path) -> Path:
 @pytest.mark.usefixtures("large")
 @pytest.mark.parametrize("options", [[], pytest.param(["--jobs", "2"], marks=pytest.mark.slow)], ids=["1", "2"])
 def test_into_files_there_are_no_control_characters(options: list[str]) -> None:
-    done = forks.run("batch", "jobs.toml", "--keep-going", "--json", *options)
+    done = commands.run("batch", "jobs.toml", "--keep-going", "--json", *options)
     assert done.returncode == 1
     assert not CONTROL.search(done.stdout + done.stderr)
     failed, summary = done.stderr.splitlines()
@@ -295,7 +295,7 @@ def on_a_terminal(*argv: str, **variables: str) -> tuple[int, str, str]:
     name = os.ttyname(theirs)
     with ThreadPoolExecutor(1) as executor:
         text = executor.submit(shown)
-        done = forks.run(*argv, code=SLOW, stdin=name, stderr=name, **variables)
+        done = commands.run(*argv, code=SLOW, stdin=name, stderr=name, **variables)
         os.close(theirs)
     os.close(ours)
     return done.returncode, done.stdout, without_compiling(text.result().decode().replace("\r\n", "\n"))

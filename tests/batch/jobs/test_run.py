@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import forks
+import commands
 import numba
 import numpy as np
 import pytest
@@ -281,7 +281,7 @@ def test_files_of_names_that_are_not_ascii(tmp_path: Path) -> None:
     assert len((tmp_path / "log").read_bytes().splitlines()) == len(names)
     assert run_jobs(jobs).done_before == len(names)
     strict = "import sys; sys.stdout.reconfigure(encoding='utf-8', errors='strict')\n"
-    planned = forks.run("batch", jobs, "--dry-run", "--force", code=strict + forks.COMMAND)
+    planned = commands.run("batch", jobs, "--dry-run", "--force", code=strict + commands.COMMAND)
     assert (planned.returncode, planned.stderr) == (0, "")
     assert planned.stdout.count("; reads ") == len(names)
 
@@ -295,7 +295,7 @@ def test_another_run_at_the_same_time(tmp_path: Path) -> None:
         until(lambda: manifest.exists() and manifest.stat().st_size > 0, first)  # it is locked before it is written
         first.send_signal(signal.SIGSTOP)
         try:
-            second = forks.run("batch", jobs)
+            second = commands.run("batch", jobs)
             with pytest.raises(ManifestError, match="in use by another run"):
                 run_jobs(jobs)
         finally:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
-import forks
+import commands
 import pytest
 from job_files import (
     command,
@@ -155,7 +155,7 @@ def test_stopped_once(
     assert asked == f"dmlcpu: {number.name}: finishing what runs; once more to stop at once"
     assert summary.startswith(f"dmlcpu: interrupted: {done} done, {COUNT - done} not run, in ")
     assert '"interrupted": true' in out
-    again = forks.run("batch", jobs, "--log", log)
+    again = commands.run("batch", jobs, "--log", log)
     first, last = again.stderr.splitlines()
     assert first == f"dmlcpu: resuming: {done} of {COUNT} done, {COUNT - done} to do"
     assert last.startswith(f"dmlcpu: {COUNT - done} done, {done} done before, in ")
@@ -178,7 +178,9 @@ sys.exit(main(sys.argv[1:]))
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_stopped_twice(jobs: Path, undisturbed: Path, marked: dict[str, str], workers: int) -> None:
-    with forks.started("batch", jobs, "--jobs", workers, code=SLOW, DMLCPU_TEST_MARK=marked["DMLCPU_TEST_MARK"]) as run:
+    with commands.started(
+        "batch", jobs, "--jobs", workers, code=SLOW, DMLCPU_TEST_MARK=marked["DMLCPU_TEST_MARK"]
+    ) as run:
         eventually(lambda: recorded(jobs) > 1)
         os.killpg(run.pid, signal.SIGINT)
         eventually(lambda: run.err.read_text().startswith("dmlcpu: SIGINT: finishing"))
@@ -186,7 +188,7 @@ def test_stopped_twice(jobs: Path, undisturbed: Path, marked: dict[str, str], wo
     assert (run.returncode, run.stdout) == (130, ""), run.stderr
     assert "Traceback" not in run.stderr
     assert_nothing_half_written(jobs, undisturbed)
-    assert forks.run("batch", jobs).returncode == 0
+    assert commands.run("batch", jobs).returncode == 0
     assert_finished(jobs, undisturbed)
 
 
@@ -208,7 +210,7 @@ sys.exit(main(sys.argv[1:]))
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
 def test_stopped_while_jobs_are_checked(jobs: Path, number: signal.Signals) -> None:
     before = contents(jobs.parent)
-    with forks.started("batch", jobs, code=CHECKING) as run:
+    with commands.started("batch", jobs, code=CHECKING) as run:
         eventually(lambda: run.out.read_text().startswith("checking\n"))
         os.kill(run.pid, number)
     assert (run.returncode, run.stderr) == (130, "dmlcpu: interrupted\n")

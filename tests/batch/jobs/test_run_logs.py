@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import forks
+import commands
 import pytest
 from job_files import (
     assert_best,
@@ -78,7 +78,7 @@ def test_a_log_or_manifest_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_log_that_cannot_be_made(tmp_path: Path) -> None:
     save_inputs(tmp_path, 1)
     jobs = save_jobs(tmp_path, each_best(1))
-    done = forks.run("batch", jobs, "--log", tmp_path / "in" / "0000.npy" / "log")
+    done = commands.run("batch", jobs, "--log", tmp_path / "in" / "0000.npy" / "log")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"dmlcpu: {tmp_path / 'in' / '0000.npy'}: File exists\n" or "Not a directory" in done.stderr
     assert not (tmp_path / "out").exists()
@@ -89,7 +89,7 @@ def test_a_log_is_not_written_into_a_file_of_the_jobs(tmp_path: Path) -> None:
     jobs = save_jobs(tmp_path, each_best(1))
     before = contents(tmp_path)
     for log in (jobs, tmp_path / "in" / "0000.npy", tmp_path / "out" / "0000.npz"):
-        done = forks.run("batch", jobs, "--log", log)
+        done = commands.run("batch", jobs, "--log", log)
         assert done.returncode == 2, log
         assert contents(tmp_path) == before
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import forks
+import commands
 import numpy as np
 import pytest
 from job_files import ROOT, assert_best, best, contents, each_best, environment, outcomes, save_inputs, save_jobs
@@ -192,7 +192,7 @@ def test_a_quota(tmp_path: Path) -> None:
             for n in range(COUNT)
         ],
     )
-    done = forks.run(jobs, code=LIMITED)
+    done = commands.run(jobs, code=LIMITED)
     assert (done.returncode, done.stderr) == (1, "")
     failed = sorted(done.stdout.splitlines())
     assert [line.partition(": File too large")[0] for line in failed] == [
