@@ -43,11 +43,11 @@ def top_k_cases(dtype):
     directions = itertools.cycle([True, False])
     index_types = itertools.cycle(INDEX_TYPES)
     ranks = itertools.cycle(["greatest", "last", "greatest"])  # of NaN, with either direction
-    cases = []
+    cases, halves = [], itertools.count(TOP_K_TYPES.index(dtype))
     for (shape, axis), (distribution, make) in itertools.product(SHAPES, DISTRIBUTIONS.items()):
         layout, lay_out = next(layouts)
         x = lay_out(make(rng, shape, dtype))
-        for k in ks(shape[axis]):
+        for k in ks(shape[axis])[next(halves) % 2 :: 2]:  # the next distribution, and the next type, has the others
             options = {"axis": axis, "largest": next(directions), "nan": next(ranks), "index_dtype": next(index_types)}
             expected = reference.top_k(x, k, **options)
             cases.append((f"shape {shape}, k {k}, {options}, {distribution}, {layout}", (x, k, options), expected))
@@ -79,7 +79,7 @@ def test_top_k(dtype, kernel):
         runs += 1
     problems = [problem_of(x, k, options["axis"]) for _, (x, k, options), _ in top_k_cases(dtype)]
     able = [problem for problem in problems if supports(problem)]
-    assert runs == len(able) > 10
+    assert runs == len(able) > 5
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "float32", "float64"])
@@ -88,10 +88,11 @@ def test_long_sequences(n, dtype):
     rng = np.random.default_rng(10)
     for distribution, make in DISTRIBUTIONS.items():
         x = make(rng, (n,), np.dtype(dtype))
+        expected = reference.top_k(x, n // 2)
         for k, threads in itertools.product((1, 100, 3000, n // 2), (1, 5)):
             with use_budget(threads, grain=1):
                 case = f"{distribution}, {k=}, {threads=}"
-                assert_same_bits(dmlcpu.top_k(x, k), reference.top_k(x, k), case)
+                assert_same_bits(dmlcpu.top_k(x, k), [each[:k] for each in expected], case)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "float32"])
@@ -112,9 +113,11 @@ def test_adversaries_of_groups(shape, dtype):
     }
     for name, pattern in patterns.items():
         x = np.broadcast_to(pattern.reshape(n, *[1] * (len(shape) - 1)), shape).astype(dtype)
-        for k, largest in itertools.product((1, 5, 64, 200), (True, False)):
-            found = dmlcpu.top_k(x, k, axis=0, largest=largest)
-            assert_same_bits(found, reference.top_k(x, k, axis=0, largest=largest), f"{name}, {k=}, {largest=}")
+        for largest in (True, False):
+            expected = reference.top_k(x, 200, axis=0, largest=largest)
+            for k in (1, 5, 64, 200):
+                found = dmlcpu.top_k(x, k, axis=0, largest=largest)
+                assert_same_bits(found, [each[:k] for each in expected], f"{name}, {k=}, {largest=}")
 
 
 def test_a_bound_call_merges_the_winners_of_a_sequence_in_one_part():
