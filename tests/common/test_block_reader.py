@@ -82,10 +82,11 @@ def test_blocks_stay_within_the_memory_limit(operator, arguments, monkeypatch):
     limit = 1 << 20
     assert row.blocks.estimate(**sources).least_memory < limit < row.blocks.estimate(**sources).memory // 2
     row.blocks.run(sources, sinks, limit, lambda: False)  # memory of compiling is not counted
-    peaks = [peak_of(partial(row.blocks.run, sources, sinks, limit, lambda: False)) for _ in range(3)]
-    # The least: whether helpers are launched depends on time, and the first launch loads compiled code.
     # Blocks have half of the size of the next larger ones, or more, and of some buffers the estimate is the most.
-    assert 0.4 * limit < min(peaks) < 1.05 * limit + (64 << 10)  # small Python objects
+    least, most = 0.4 * limit, 1.05 * limit + (64 << 10)  # small Python objects
+    # Up to three times: whether helpers are launched depends on time, and the first launch loads compiled code.
+    peaks = (peak_of(partial(row.blocks.run, sources, sinks, limit, lambda: False)) for _ in range(3))
+    assert any(least < peak < most for peak in peaks)
 
 
 @pytest.mark.parametrize(("operator", "arguments"), large_calls())
@@ -95,8 +96,8 @@ def test_a_call_takes_the_memory_that_is_told(operator, arguments, monkeypatch):
     told = row.blocks.estimate(**arguments).memory
     row.function(**arguments)  # memory of compiling is not counted
     held = sum(value.nbytes for value in arguments.values() if isinstance(value, np.ndarray))
-    taken = held + min(peak_of(partial(row.function, **arguments)) for _ in range(3))
-    assert 0.9 * told < taken < 1.01 * told
+    peaks = (peak_of(partial(row.function, **arguments)) for _ in range(3))
+    assert any(0.9 * told < held + peak < 1.01 * told for peak in peaks)
 
 
 @pytest.mark.parametrize(("operator", "arguments"), large_calls())

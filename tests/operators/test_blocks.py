@@ -15,15 +15,15 @@ each_operator = pytest.mark.parametrize("operator", OPERATORS)
 
 
 def a_little(operator, arguments):
-    """Return the least memory that a call takes, and 4 KiB more if thousands of blocks of one element would follow."""
+    """Return the least memory that a call takes, and more if hundreds of blocks of one element would follow."""
     estimate = OPERATORS[operator].blocks.estimate(**arguments)
     tensors = [value for value in arguments.values() if isinstance(value, Watched)] + list(estimate.results.values())
-    return estimate.least_memory + 4096 * (max(math.prod(each.shape) for each in tensors) > 1000)
+    return estimate.least_memory + 4096 * (max(math.prod(each.shape) for each in tensors) // 500)
 
 
 @each_operator
 @pytest.mark.parametrize("memory", [0, 1 << 20], ids=["least memory", "small blocks"])
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(25))
 def test_random_calls_have_the_bits_of_the_reference(operator, memory, seed, small_blocks):
     call = CALLS[operator].random_call(np.random.default_rng(seed + memory))
     arguments = arguments_of(call)

@@ -17,7 +17,7 @@ from dmlcpu.operators.top_k import blocks, search
 from dmlcpu.runtime.threads import use_budget
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     data=st.data(),
     shape=st.lists(st.integers(0, 9), min_size=0, max_size=2),
@@ -177,7 +177,7 @@ def test_threads_share_sequences_side_by_side(shape, workers, small_blocks):
     assert_same_bits(found, reference.top_k(x, 7, axis=shape.index(900)))
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize(("shape", "axis"), [((3, 4000, 2048), 1), ((2000, 8192), 1), ((4000, 4, 1024), 0)])
 def test_no_more_memory_is_taken_than_may_be(shape, axis, workers):
     class Made:
