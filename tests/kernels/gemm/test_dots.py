@@ -12,17 +12,23 @@ from dmlcpu.runtime.memory import aligned_empty
 ROWS = [row for row in registry.available("matmul_top_k", "dot") if row.reads_columns]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-@pytest.mark.parametrize("depth", [1, 31, 32, 33, 64, 65, 200])
-def test_products_of_a_row_and_columns(row, depth):
-    """Bytes of every value, with either sign on the right; those behind a column's end count nothing."""
-    microkernel = load(f"gemm.microkernels.{row.microkernel}")
-    intrinsic, lanes = make_dots(microkernel), microkernel.lanes
+@pytest.fixture(scope="module", params=ROWS, ids=lambda row: row.name)
+def compiled(request):
+    """Return a function of a microkernel, compiled once for all depths, and its lanes."""
+    microkernel = load(f"gemm.microkernels.{request.param.microkernel}")
+    intrinsic = make_dots(microkernel)
 
     @njit
     def dots(b, start, step, depth, flip, a, first, acc, at):
         intrinsic(b, start, step, depth, flip, a, first, acc, at)
 
+    return dots, microkernel.lanes
+
+
+@pytest.mark.parametrize("depth", [1, 31, 32, 33, 64, 65, 200])
+def test_products_of_a_row_and_columns(compiled, depth):
+    """Bytes of every value, with either sign on the right; those behind a column's end count nothing."""
+    dots, lanes = compiled
     rng = np.random.default_rng(depth)
     line = -(-depth // LINE) * LINE
     a = np.zeros(line + 4, np.int8)
