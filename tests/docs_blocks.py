@@ -1,5 +1,6 @@
 """The code blocks of the pages: as docutils finds them, and the sessions in them."""
 
+import functools
 import inspect
 import re
 import runpy
@@ -84,6 +85,7 @@ def _read_sphinx():
         roles.register_generic_role(name, nodes.literal)
 
 
+@functools.cache
 def blocks_of(page):
     """Return the code blocks of a page: of each its language, "pycon" for doctests, and its text."""
     _read_sphinx()

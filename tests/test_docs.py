@@ -95,7 +95,7 @@ def sessions_to_run():
     return [session for page in pages() for session in sessions_of(page) if is_run(session)]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def _in_a_folder_with_the_examples(tmp_path, monkeypatch):
     """Run examples in a copy of the repository's files, and restore the number of threads."""
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
@@ -106,11 +106,15 @@ def _in_a_folder_with_the_examples(tmp_path, monkeypatch):
         yield
 
 
+runs_examples = pytest.mark.usefixtures("_in_a_folder_with_the_examples")
+
+
 def examples():
     """Return the pages; that of Numba's callers compiles for many seconds."""
     return [pytest.param(page, marks=[pytest.mark.slow] * (page.name == "numba.rst")) for page in pages()]
 
 
+@runs_examples
 @pytest.mark.parametrize("page", examples(), ids=name_of)
 def test_examples_of_a_page(page):
     if page.name in NEEDED:
@@ -149,6 +153,7 @@ def test_sessions_that_are_not_run_are_there():
     assert NOT_RUN.keys() <= found
 
 
+@runs_examples
 @pytest.mark.parametrize("module", modules_with_examples())
 def test_examples_of_docstrings(module, monkeypatch):
     if module.startswith("dmlcpu.interop."):
@@ -170,6 +175,7 @@ def test_every_public_function_has_an_example(name):
     assert doctest.DocTestFinder(recurse=False).find(function)[0].examples
 
 
+@runs_examples
 def test_every_block_of_the_readme_is_run():
     blocks = FENCED.findall(README.read_text("utf-8"))
     assert {language for language, _ in blocks} == {"python", "sh"}  # test_readme.py is about the commands
@@ -181,6 +187,7 @@ def test_every_block_of_the_readme_is_run():
     assert all(text.startswith(">>> ") for text in python)
 
 
+@runs_examples
 @pytest.mark.parametrize("session", sessions_to_run(), ids=lambda session: session.commands[0][0])
 def test_sessions_of_the_command_line(session):
     for command, output in session.commands:
@@ -233,6 +240,7 @@ def shell(tmp_path):
 
 
 @pytest.mark.slow
+@runs_examples
 @pytest.mark.skipif(not HAS_SHELL, reason="no bash, or no make")
 @pytest.mark.parametrize("page", STORIES, ids=name_of)
 def test_sessions_of_a_story(page, shell):
