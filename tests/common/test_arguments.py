@@ -2,7 +2,7 @@ from array import array
 
 import numpy as np
 import pytest
-from processes import run
+from processes import run_each
 
 import dmlcpu
 from dmlcpu.common.arguments import as_array, as_array_like
@@ -97,20 +97,21 @@ def test_tensors_of_pytorch():
             dmlcpu.top_k(tensor, 1)
 
 
-@pytest.mark.parametrize("name", ["int4", "bfloat16"])
-def test_names_of_types_of_ml_dtypes_import_it(name):
-    code = f"""
-    import sys, numpy as np, dmlcpu
-    call = dmlcpu.dequantize_linear if "{name}" == "bfloat16" else dmlcpu.quantize_linear
-    x = np.ones(3, np.int8 if "{name}" == "bfloat16" else np.float32)
+def test_names_of_types_of_ml_dtypes_import_it():
+    calls = {"int4": ("quantize_linear", "float32"), "bfloat16": ("dequantize_linear", "int8")}
+    code = """
+    x = np.ones(3, {dtype!r})
     sys.modules["ml_dtypes"] = None
     try:
-        call(x, 1.0, out_dtype="{name}")
+        dmlcpu.{function}(x, 1.0, out_dtype={name!r})
     except ImportError as error:
         print(error)
     del sys.modules["ml_dtypes"]
-    print(call(x, 1.0, out_dtype="{name}"))
+    print(dmlcpu.{function}(x, 1.0, out_dtype={name!r}))
     """
-    missing, found = run(code).splitlines()
-    assert missing.endswith(f"quantize_linear: out_dtype '{name}' needs the package ml_dtypes: pip install ml_dtypes")
-    assert found == "[1 1 1]"
+    codes = [code.format(name=name, function=function, dtype=dtype) for name, (function, dtype) in calls.items()]
+    start = "import sys, numpy as np, dmlcpu\ndmlcpu.quantize_linear(np.ones(3, np.float32), 1.0)\n"
+    for name, output in zip(calls, run_each(codes, start), strict=True):
+        missing, found = output.splitlines()
+        text = f"{calls[name][0]}: out_dtype '{name}' needs the package ml_dtypes: pip install ml_dtypes"
+        assert (missing, found) == (text, "[1 1 1]")

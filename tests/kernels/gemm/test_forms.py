@@ -99,9 +99,9 @@ def test_blocks_of_one_matrix_have_forms_of_their_own():
     shares = np.repeat([0, 0.3, 0.001, 0.3, 0], 8 * NR)
     b = np.concatenate([weights(rng, (depth, NR), share) for share in shares[::NR]], axis=1)
     a = rng.integers(0, 256, (ROWS, depth), np.uint8)
+    expected = a.astype(np.int32) @ b.astype(np.int32)
     for given in (b, pack_b(b)):
         for threads in (1, 3):
-            expected = a.astype(np.int32) @ b.astype(np.int32)
             np.testing.assert_array_equal(multiply(a, given, threads), expected, f"{threads} threads")
 
 

@@ -123,7 +123,7 @@ def test_bound_call_refuses_values_that_it_finds_later():
 
 
 def test_blocks_are_read_twice_and_a_bad_element_has_its_place_in_the_whole(small_blocks):
-    x = np.ones((40, 300), np.float32)
+    x = np.ones((40, 30), np.float32)
     blocks = OPERATORS["dynamic_quantize_linear"].blocks
     source = Watched(x)
     least = blocks.estimate(x=source).least_memory
