@@ -1,4 +1,4 @@
-"""Imports, threads, forks, other threading layers. Each test has a process of its own."""
+"""Imports, threads, forks, other threading layers. Each test has a process of its own, or a fork without threads."""
 
 import json
 import os
@@ -7,11 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from processes import run
+from processes import forks_of, run
 
 from dmlcpu.runtime.pool import AVAILABLE
 
 COMPUTE = f"""
+import os
 import sys
 sys.path.append({str(Path(__file__).parents[1])!r})
 import numpy as np
@@ -27,6 +28,13 @@ def check():
     for call, right in zip(calls, expected, strict=True):
         assert_same_bits(call.run(), right)
 """
+
+
+@pytest.fixture(scope="module")
+def run_fork():
+    """Run code where `COMPUTE` has run, and no operator has been called."""
+    with forks_of(COMPUTE) as run_fork:
+        yield run_fork
 
 
 def test_importing_loads_neither_numba_nor_numpy():
@@ -50,27 +58,26 @@ def test_loading_operators_starts_no_thread_and_compiles_nothing():
 
 
 LARGE = """
-large = rng.standard_normal((1000, 2000), dtype=np.float32)
-for _ in range(20):
+large = rng.standard_normal((500, 2000), dtype=np.float32)
+for _ in range(3):
     dmlcpu.top_k(large, 200)
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts the process's threads under /proc")
-def test_budget_of_one_starts_no_thread():
-    code = COMPUTE + LARGE + "import os; print(len(os.listdir('/proc/self/task')))"
-    assert run(code, OPENBLAS_NUM_THREADS="1", DMLCPU_NUM_THREADS="1").strip() == "1"
+def test_budget_of_one_starts_no_thread(run_fork):
+    code = LARGE + "import os; print(len(os.listdir('/proc/self/task')))"
+    assert run_fork(code, DMLCPU_NUM_THREADS="1").strip() == "1"
 
 
 needs_own_threads = pytest.mark.skipif(not AVAILABLE, reason="this system has no threads of our own")
 
 
 @needs_own_threads
-def test_own_threads_are_used_beside_a_busy_process():
+def test_own_threads_are_used_beside_a_busy_process(run_fork):
     """The default threads and their way of waiting; times are not tested."""
     code = (
-        COMPUTE
-        + LARGE
+        LARGE
         + """
 import json, numba, threading
 from numba.np.ufunc import parallel
@@ -82,7 +89,7 @@ print(json.dumps([config()["threads"], names, parallel._is_initialized]))
     )
     neighbour = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
-        shown, names, is_numbas_layer_started = json.loads(run(code, DMLCPU_NUM_THREADS="2"))
+        shown, names, is_numbas_layer_started = json.loads(run_fork(code, DMLCPU_NUM_THREADS="2"))
     finally:
         neighbour.kill()
         neighbour.wait()
@@ -93,10 +100,8 @@ print(json.dumps([config()["threads"], names, parallel._is_initialized]))
         assert names == ["dmlcpu-1"]
 
 
-def test_global_settings_of_numba_and_numpy_are_left_alone():
-    code = (
-        COMPUTE
-        + """
+def test_global_settings_of_numba_and_numpy_are_left_alone(run_fork):
+    run_fork("""
 import numba
 
 def settings():
@@ -108,45 +113,42 @@ with use_budget(2, grain=1):
     check()
 assert settings() == before
 assert numba.get_num_threads() == numba.config.NUMBA_NUM_THREADS
-"""
-    )
-    run(code)
+""")
 
 
 @needs_own_threads
-def test_other_users_of_openmp_keep_their_thread_count():
+def test_other_users_of_openmp_keep_their_thread_count(run_fork):
     """PyTorch is one of them: all libraries of a process share its OpenMP."""
-    code = (
-        """
-import ctypes, sys
+    run_fork("""
+import ctypes
 try:
     openmp = ctypes.CDLL("libgomp.so.1", mode=ctypes.RTLD_GLOBAL)
 except OSError:
-    sys.exit()  # this system has none
-openmp.omp_set_num_threads(7)
-"""
-        + COMPUTE
-        + """
-with use_budget(2, grain=1):
-    check()
-assert openmp.omp_get_max_threads() == 7
-"""
-    )
-    run(code)
+    pass  # this system has none
+else:
+    openmp.omp_set_num_threads(7)
+    with use_budget(2, grain=1):
+        check()
+    assert openmp.omp_get_max_threads() == 7
+""")
 
 
 @pytest.mark.parametrize("layer", ["default", "workqueue"])
-def test_eight_python_threads_at_once(layer):
-    code = (
-        COMPUTE
-        + """
+def test_eight_python_threads_at_once(run_fork, layer):
+    run_fork(
+        """
 from concurrent.futures import ThreadPoolExecutor
+from numba.core import config
+config.reload_config()
 with use_budget(2, grain=1), ThreadPoolExecutor(8) as pool:
     for future in [pool.submit(check) for _ in range(200)]:
         future.result()
-"""
+from dmlcpu.runtime.layers import asked_for
+assert (asked_for() or "default") == config.THREADING_LAYER
+assert config.THREADING_LAYER == os.environ["NUMBA_THREADING_LAYER"]
+""",
+        NUMBA_THREADING_LAYER=layer,
     )
-    run(code, NUMBA_THREADING_LAYER=layer)
 
 
 @pytest.mark.slow
@@ -170,15 +172,14 @@ with use_budget(2, grain=1):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-def test_a_forked_child_computes():
+def test_a_forked_child_computes(run_fork):
     """It computes on threads of its own, where the system allows: it has none of the parent's."""
-    code = (
-        "import os\n"
-        + COMPUTE
-        + """
+    run_fork("""
+import warnings
 from dmlcpu.runtime.pool import AVAILABLE
 helpers = min(1, len(os.sched_getaffinity(0)) - 1) if AVAILABLE else 0
 from dmlcpu.runtime.threads import layer
+warnings.simplefilter("ignore", DeprecationWarning)  # Python's, that a process with threads forks
 with use_budget(2, grain=1):
     check()  # the parent's threads run now
     child = os.fork()
@@ -188,10 +189,7 @@ with use_budget(2, grain=1):
     _, status = os.waitpid(child, 0)
     assert status == 0, status
     check()
-"""
-    )
-    # Python itself warns that a process with threads forks.
-    run(code.replace("import os\n", "import os, warnings\nwarnings.simplefilter('ignore', DeprecationWarning)\n", 1))
+""")
 
 
 @pytest.mark.slow
@@ -200,5 +198,5 @@ def test_bound_on_the_instruction_set_does_not_change_bits(isa):
     run(COMPUTE + "check()\n", DMLCPU_ISA=isa)
 
 
-def test_the_number_of_threads_comes_from_the_environment():
-    assert run("import dmlcpu; print(dmlcpu.get_num_threads())", DMLCPU_NUM_THREADS="3").strip() == "3"
+def test_the_number_of_threads_comes_from_the_environment(run_fork):
+    assert run_fork("print(dmlcpu.get_num_threads())", DMLCPU_NUM_THREADS="3").strip() == "3"

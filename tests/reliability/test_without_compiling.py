@@ -1,17 +1,21 @@
 """NUMBA_DISABLE_JIT=1: the reference gives the same results and refusals as compiled kernels.
 
-Each test runs code in a process of its own, usually once without and once with compilation, and compares the output.
+Most tests run code without compilation, in a fork of a process with that setting, and with it, in the process of the
+tests, and compare the output.
 """
 
+import contextlib
+import io
 import json
 import os
 import re
 import textwrap
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from processes import run
+from processes import forks_of, run
 
 from dmlcpu.operators import OPERATORS
 
@@ -20,14 +24,20 @@ MODEL = ROOT / "examples" / "digits" / "neighbours.json"
 _PATHS = (ROOT, *(ROOT / "tests" / folder for folder in ("", "conformance")))
 _PATH = os.pathsep.join(map(str, _PATHS))
 
-SHOW = """
+IMPORTS = """
+import contextlib
 import hashlib
 import pickle
 import sys
+import numba
 import numpy as np
 import dmlcpu
+import dmlcpu.cli
 from dmlcpu import reference
-
+"""
+SHOW = (
+    IMPORTS
+    + """
 rng = np.random.default_rng(11)
 
 def show(*arrays):
@@ -44,30 +54,44 @@ def refused(function, *args, outputs, **kwargs):
         raise AssertionError("was not refused")
     assert [output.tobytes() for output in outputs] == before
 """
+)
+Way = Callable[[str], str]  # runs code, and returns its output
+Same = Callable[[str], list[str]]
 
 
-def plain(code: str) -> str:
-    return run(SHOW + textwrap.dedent(code), NUMBA_DISABLE_JIT="1", PYTHONPATH=_PATH)
+@pytest.fixture(scope="module")
+def plain() -> Iterator[Way]:
+    with forks_of(SHOW, NUMBA_DISABLE_JIT="1", PYTHONPATH=_PATH) as run_fork:
+        yield run_fork
 
 
 def compiled(code: str) -> str:
-    return run(SHOW + textwrap.dedent(code), NUMBA_DISABLE_JIT="0", PYTHONPATH=_PATH)
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(SHOW + textwrap.dedent(code), {"__name__": "compiled"})
+    return printed.getvalue()
 
 
-def same(code: str) -> list[str]:
+@pytest.fixture(scope="module")
+def same(plain: Way) -> Same:
     """Run code both ways; return the output, which is the same."""
-    printed = plain(code)
-    assert printed == compiled(code)
-    return printed.splitlines()
+
+    def run_both(code: str) -> list[str]:
+        printed = plain(code)
+        assert printed == compiled(code)
+        return printed.splitlines()
+
+    return run_both
 
 
-def test_random_calls_equal_the_reference() -> None:
+@pytest.mark.parametrize("calls", [150, pytest.param(400, marks=pytest.mark.slow)])
+def test_random_calls_equal_the_reference(plain: Way, calls: int) -> None:
     """All types, layouts, outputs (given ones, and in place), reductions and modes."""
-    code = "from random_calls import check_call\nprint(*sorted({check_call(s) for s in range(3_000_000, 3_000_400)}))"
+    seeds = f"range(3_000_000, {3_000_000 + calls})"
+    code = f"from random_calls import check_call\nprint(*sorted({{check_call(seed) for seed in {seeds}}}))"
     assert plain(code).split() == sorted(OPERATORS)
 
 
-def test_outputs_are_the_arrays_that_are_given() -> None:
+def test_outputs_are_the_arrays_that_are_given(same: Same) -> None:
     code = """
     x = rng.integers(-3, 4, (4, 30)).astype(np.float32)
     out = np.empty((4, 12), x.dtype)[:, ::2], np.empty((6, 4), np.uint32).T
@@ -105,7 +129,7 @@ def test_outputs_are_the_arrays_that_are_given() -> None:
     assert len(same(code)) == 18
 
 
-def test_refusals_are_the_same_and_come_before_the_first_write() -> None:
+def test_refusals_are_the_same_and_come_before_the_first_write(same: Same) -> None:
     code = """
     x, pair = np.arange(6.0), (np.zeros(2), np.zeros(2, np.int64))
     refused(dmlcpu.top_k, x, 7, outputs=())
@@ -150,7 +174,7 @@ def test_refusals_are_the_same_and_come_before_the_first_write() -> None:
     )
 
 
-def test_indices_out_of_range_are_dropped_or_clipped() -> None:
+def test_indices_out_of_range_are_dropped_or_clipped(same: Same) -> None:
     code = """
     x = np.arange(20, dtype=np.float32).reshape(4, 5)
     for dtype in ("int8", "uint8", "int32", "uint32", "int64", "uint64"):
@@ -174,7 +198,7 @@ def by(who: str, code: str) -> str:
 SHAPES = "[(5, 7), (64, 96), (1, 1), (0, 3), (3, 0), (2, 0, 4), (0, 3, 4), (2, 3, 33, 40)]"
 
 
-def test_packed_matrices_are_the_same_bits_and_may_be_exchanged(tmp_path: Path) -> None:
+def test_packed_matrices_are_the_same_bits_and_may_be_exchanged(plain: Way, tmp_path: Path) -> None:
     pack = f"""
     packed = []
     for shape in {SHAPES}:
@@ -234,7 +258,7 @@ def show_result(result):
 """
 
 
-def test_descriptors_with_every_way_to_bind_tensors() -> None:
+def test_descriptors_with_every_way_to_bind_tensors(same: Same) -> None:
     code = """
     for desc in [build() for build in (top_k_desc, top_k1_desc, scatter_desc, small_scatter_desc, quantized_desc)]:
         operator, given = compile_operator(desc), given_for(desc)
@@ -255,7 +279,7 @@ def test_descriptors_with_every_way_to_bind_tensors() -> None:
     assert len(lines) == 5 * (2 + 2 + 1 + 1 + 1) + 3
 
 
-def test_descriptors_that_own_tensors() -> None:
+def test_descriptors_that_own_tensors(same: Same) -> None:
     code = """
     zero = {"a_zero_point_tensor": tensor("UINT8", 1, 1, 2, 1), "output_zero_point_tensor": tensor("INT8", 1, 1, 1, 1)}
     own = lambda slot: tensor(slot.data_type.name, *slot.sizes, flags=OWNED)
@@ -281,7 +305,7 @@ def test_descriptors_that_own_tensors() -> None:
     assert len(lines) == 2 * 2 * (1 + 1 + 1 + 2 + 1 + 1)
 
 
-def test_descriptors_refuse_the_same_calls() -> None:
+def test_descriptors_refuse_the_same_calls(same: Same) -> None:
     code = """
     operator, given = compile_operator(small_scatter_desc()), given_for(small_scatter_desc())
     given["indices_tensor"][:, 0] = 7, 0, -9, 8
@@ -303,13 +327,13 @@ def test_descriptors_refuse_the_same_calls() -> None:
 
 def command(*arguments: str, folder: Path = ROOT) -> str:
     """Return code that runs the command line in a folder."""
-    return f"import os\nfrom dmlcpu.cli import main\nos.chdir({str(folder)!r})\nsys.exit(main({list(arguments)!r}))"
+    return f"with contextlib.chdir({str(folder)!r}):\n    assert dmlcpu.cli.main({list(arguments)!r}) == 0"
 
 
-def test_the_command_line_runs_a_model(tmp_path: Path) -> None:
+def test_the_command_line_runs_a_model(plain: Way, tmp_path: Path) -> None:
     printed, files = [], []
-    for way in (plain, compiled):
-        folder = tmp_path / way.__name__
+    for way, name in ((plain, "plain"), (compiled, "compiled")):
+        folder = tmp_path / name
         folder.mkdir()
         text = way(command("run", str(MODEL), folder=folder))
         printed.append(re.sub(r"\d+\.\d+ ms", "... ms", text.replace(str(folder), "")))
@@ -319,13 +343,13 @@ def test_the_command_line_runs_a_model(tmp_path: Path) -> None:
     assert files[0]
 
 
-def test_warmup_says_that_nothing_is_compiled() -> None:
+def test_warmup_says_that_nothing_is_compiled(plain: Way) -> None:
     assert plain(command("warmup")) == (
         "nothing to compile: compilation is switched off (NUMBA_DISABLE_JIT), the reference gives all results\n"
     )
 
 
-def test_nothing_is_measured() -> None:
+def test_nothing_is_measured(plain: Way) -> None:
     assert plain(command("info", "--measure")) == (
         "nothing is measured\n"
         "advice\n"
@@ -335,9 +359,10 @@ def test_nothing_is_measured() -> None:
     assert (data["limits"], data["operators"], len(data["advice"])) == ([], [], 1)
 
 
-@pytest.mark.parametrize("way", [plain, compiled])
-def test_config_shows_whether_compilation_is_on(way) -> None:
-    off = way is plain
+@pytest.mark.parametrize("off", [True, False], ids=["plain", "compiled"])
+def test_config_shows_whether_compilation_is_on(plain: Way, monkeypatch: pytest.MonkeyPatch, off: bool) -> None:
+    monkeypatch.setenv("NUMBA_DISABLE_JIT", "0")  # of this process
+    way = plain if off else compiled
     text = way("dmlcpu.show_config()")
     assert way(command("info")) == text
     state = "switched off: results come from dmlcpu.reference" if off else "on"
@@ -351,7 +376,6 @@ def test_config_shows_whether_compilation_is_on(way) -> None:
 
 
 SWITCH = """
-import numba
 from desc_builders import top_k_desc
 x, indices = rng.standard_normal((1, 1, 3, 4), dtype=np.float32), rng.integers(0, 3, (5, 1))
 outputs = {"output_value_tensor": np.empty((1, 1, 3, 2), np.float32),
@@ -383,10 +407,10 @@ def test_compilation_may_be_switched_off_and_on_in_a_process() -> None:
     numba.config.DISABLE_JIT = 1
     assert results() == without
     """
-    compiled(SWITCH + textwrap.dedent(code))
+    run(SHOW + SWITCH + textwrap.dedent(code), PYTHONPATH=_PATH)
 
 
-def test_package_imported_without_compilation_stays_without() -> None:
+def test_package_imported_without_compilation_stays_without(plain: Way) -> None:
     code = """
     before = results()
     numba.config.DISABLE_JIT = 0

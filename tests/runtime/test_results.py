@@ -164,7 +164,8 @@ def test_where_there_is_no_memory_the_error_is_that_of_numpy(monkeypatch):
 
 def test_a_result_that_lives_until_the_interpreter_ends_is_no_trouble():
     code = """
-    import os
+    import atexit, gc, os
+    atexit.unregister(gc.freeze)  # all garbage is looked for
     os.dup2(1, 2)  # finalizers print their errors to stderr
     import numpy as np
     from dmlcpu.runtime.results import LEAST_BYTES, empty_result
