@@ -47,12 +47,12 @@ def check_in_pool(_task: int) -> None:
     signal.alarm(0)
 
 
-def use_pools() -> int:
+def use_pools(methods: list[str]) -> int:
     """Let a process of each start method call; return how many tasks that were."""
-    for method in METHODS:
+    for method in methods:
         with ProcessPoolExecutor(1, multiprocessing.get_context(method)) as pool:
             list(pool.map(check_in_pool, range(TASKS)))
-    return TASKS * len(METHODS)
+    return TASKS * len(methods)
 
 
 def fork_and_check() -> int:
@@ -70,7 +70,7 @@ def fork_and_check() -> int:
     return 1
 
 
-def call_and_fork(seconds: float) -> tuple[dict[str, int], list[str]]:
+def call_and_fork(seconds: float, methods: list[str]) -> tuple[dict[str, int], list[str]]:
     """Return how much was done, and what failed."""
     check()
     over, failed = threading.Event(), []
@@ -92,9 +92,9 @@ def call_and_fork(seconds: float) -> tuple[dict[str, int], list[str]]:
         thread.start()
     try:
         end = time.monotonic() + seconds
-        counts["tasks"] += use_pools()
+        counts["tasks"] += use_pools(methods)
         while time.monotonic() < end and not failed:
-            counts["tasks"] += use_pools()
+            counts["tasks"] += use_pools(methods)
     except Exception:
         failed.append(traceback.format_exc())
     over.set()
@@ -106,10 +106,11 @@ def call_and_fork(seconds: float) -> tuple[dict[str, int], list[str]]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--methods", nargs="+", default=METHODS, choices=METHODS, help="how processes of pools start")
     options = parser.parse_args()
     warnings.simplefilter("ignore", DeprecationWarning)  # Python's, that a process with threads forks
     with use_budget(2, grain=1):
-        counts, failed = call_and_fork(options.seconds)
+        counts, failed = call_and_fork(options.seconds, options.methods)
     print("\n".join(failed), file=sys.stderr)
     print(f"{counts['calls']:,} calls beside {counts['forks']:,} forks and {counts['tasks']:,} tasks of pools")
     return 1 if failed else 0
