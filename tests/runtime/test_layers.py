@@ -1,15 +1,14 @@
-"""Numba's layers: how they are started, and that no setting stays behind. Each test has a process of its own."""
+"""Numba's layers: how they are started, and that no setting stays behind. Each test has a fork of its own."""
 
 import importlib.util
 import json
 import os
-import subprocess
 import sys
 import textwrap
 
 import numba
-import processes
 import pytest
+from processes import forks_of
 
 from dmlcpu.runtime import layers
 
@@ -19,6 +18,7 @@ needs_openmp = pytest.mark.skipif(not HAS_OPENMP or sys.platform != "linux", rea
 LAUNCH = """
 import ctypes, json, os, subprocess, sys, threading
 import numpy as np
+from numba.core import config
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.layers import NumbaLayer
 
@@ -26,7 +26,7 @@ from dmlcpu.runtime.layers import NumbaLayer
 def count(part, parts, done):
     done[part] += 1
 
-def run(layer, parts=4):
+def launch(layer, parts=4):
     done = np.zeros(parts, np.int64)
     able = layer.launch(count.address((done,)), parts, (done,))
     assert done.tolist() == [int(able)] * parts
@@ -36,22 +36,25 @@ layer = NumbaLayer()
 """
 
 
-def run(code, **environment):
-    """Run code in a process of its own; return what it printed, as JSON."""
-    return json.loads(processes.run(LAUNCH + textwrap.dedent(code), **environment))
+@pytest.fixture(scope="module")
+def run():
+    """Run code in a process that has started no layer, with settings of Numba; return what it printed."""
+    with forks_of(LAUNCH) as run_fork:
+        yield lambda code, **settings: run_fork("config.reload_config()\n" + textwrap.dedent(code), **settings)
 
 
 @pytest.mark.parametrize("name", ["workqueue", pytest.param("omp", marks=needs_openmp)])
-def test_a_layer_does_every_part_and_measures_what_a_launch_takes(name):
-    shown = run(
+def test_a_layer_does_every_part_and_measures_what_a_launch_takes(run, name):
+    printed = run(
         """
         assert layer.waking() == 0 and layer.is_asleep()
-        assert run(layer) and run(layer, 9) and not layer.is_asleep()
+        assert launch(layer) and launch(layer, 9) and not layer.is_asleep()
         assert layer.waking() > 0
         print(json.dumps(layer.describe()))
         """,
         NUMBA_THREADING_LAYER=name,
     )
+    shown = json.loads(printed)
     assert shown["layer"] == f"Numba's, {name}"
     assert shown["layer_from"] == f"NUMBA_THREADING_LAYER or its priority: {name}"
     assert "NUMBA_THREADING_LAYER" in shown["advice"]
@@ -66,84 +69,79 @@ def test_a_layer_does_every_part_and_measures_what_a_launch_takes(name):
         ({"OMP_WAIT_POLICY": "passive"}, "0", "OMP_WAIT_POLICY=passive (environment)"),
     ],
 )
-def test_openmp_starts_with_our_spin_count_unless_the_user_has_a_setting(environment, count, shown):
+def test_openmp_starts_with_our_spin_count_unless_the_user_has_a_setting(run, environment, count, shown):
     code = """
+    os.dup2(1, 2)  # OpenMP prints there
     before = dict(os.environ)
-    run(layer)
+    launch(layer)
     child = "import os; print(*(name for name in os.environ if name.startswith(('GOMP', 'OMP_WAIT'))))"
-    inherited = subprocess.run([sys.executable, "-c", child], capture_output=True, text=True, check=True).stdout.split()
-    print(json.dumps([dict(os.environ) == before, inherited, layer.describe()["waiting"]]))
+    inherited = subprocess.run([sys.executable, "-c", child], stdout=subprocess.PIPE, text=True, check=True).stdout
+    print(json.dumps([dict(os.environ) == before, inherited.split(), layer.describe()["waiting"]]))
     """
-    process = subprocess.run(
-        [sys.executable, "-c", LAUNCH + textwrap.dedent(code)],
-        env={**os.environ, "NUMBA_THREADING_LAYER": "omp", "OMP_DISPLAY_ENV": "verbose", **environment},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert json.loads(process.stdout) == [True, [*environment], f"GNU OpenMP: {shown}"]
-    assert f"GOMP_SPINCOUNT = '{count}'" in process.stderr  # as OpenMP itself says
+    *told, last = run(code, NUMBA_THREADING_LAYER="omp", OMP_DISPLAY_ENV="verbose", **environment).splitlines()
+    assert json.loads(last) == [True, [*environment], f"GNU OpenMP: {shown}"]
+    assert f"GOMP_SPINCOUNT = '{count}'" in "".join(told)  # as OpenMP itself says
 
 
 @needs_openmp
-def test_start_leaves_the_thread_count_of_an_openmp_loaded_before_alone():
+def test_start_leaves_the_thread_count_of_an_openmp_loaded_before_alone(run):
     code = """
     openmp = ctypes.CDLL("libgomp.so.1", mode=ctypes.RTLD_GLOBAL)
     openmp.omp_set_num_threads(3)
-    run(layer)
+    launch(layer)
     print(openmp.omp_get_max_threads())
     """
-    assert run(code, NUMBA_THREADING_LAYER="omp") == 3
+    assert run(code, NUMBA_THREADING_LAYER="omp") == "3\n"
 
 
-def test_launch_returns_false_during_another_launch():
+def test_launch_returns_false_during_another_launch(run):
     code = """
     import threading
     other = threading.Lock()
     with other:
         assert layer._launching.grant(other)
-        able = run(layer)
-    print(json.dumps([able, run(layer)]))
+        able = launch(layer)
+    print(json.dumps([able, launch(layer)]))
     """
-    assert run(code, NUMBA_THREADING_LAYER="workqueue") == [False, True]
+    assert json.loads(run(code, NUMBA_THREADING_LAYER="workqueue")) == [False, True]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-def test_launch_returns_false_in_a_forked_child():
+def test_launch_returns_false_in_a_forked_child(run):
     code = """
     import warnings
     warnings.simplefilter("ignore", DeprecationWarning)  # Python's own, about forks of processes with threads
     from dmlcpu.runtime import threads
     threads._layer = layer
-    assert run(layer)
+    assert launch(layer)
     child = os.fork()
     if child == 0:
-        os._exit(run(layer))
-    print(json.dumps([os.waitpid(child, 0)[1], run(layer)]))
+        os._exit(launch(layer))
+    print(json.dumps([os.waitpid(child, 0)[1], launch(layer)]))
     """
-    assert run(code, NUMBA_THREADING_LAYER="workqueue") == [0, True]
+    assert json.loads(run(code, NUMBA_THREADING_LAYER="workqueue")) == [0, True]
 
 
-def test_launch_puts_numbas_thread_count_back():
+def test_launch_puts_numbas_thread_count_back(run):
     code = """
     import numba
     numba.set_num_threads(2)
-    run(layer)
-    run(layer, 1)
-    print(json.dumps(numba.get_num_threads()))
+    launch(layer)
+    launch(layer, 1)
+    print(numba.get_num_threads())
     """
-    assert run(code, NUMBA_THREADING_LAYER="workqueue", NUMBA_NUM_THREADS="3") == 2
+    assert run(code, NUMBA_THREADING_LAYER="workqueue", NUMBA_NUM_THREADS="3") == "2\n"
 
 
-def test_launch_raises_numbas_error_for_an_unknown_layer():
-    process = subprocess.run(
-        [sys.executable, "-c", f"{LAUNCH}\nrun(layer)"],
-        env={**os.environ, "NUMBA_THREADING_LAYER": "sideways"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert "ValueError: The threading layer requested 'sideways' is unknown to Numba." in process.stderr
+def test_launch_raises_numbas_error_for_an_unknown_layer(run):
+    code = """
+    try:
+        launch(layer)
+    except ValueError as error:
+        print(error)
+    """
+    printed = run(code, NUMBA_THREADING_LAYER="sideways")
+    assert "The threading layer requested 'sideways' is unknown to Numba." in printed
 
 
 @pytest.mark.parametrize(
