@@ -1,5 +1,5 @@
 import pytest
-from processes import run, run_each
+from processes import forks_of
 
 from dmlcpu.kernels import registry
 from dmlcpu.operators import OPERATORS
@@ -29,36 +29,35 @@ def test_an_unknown_kernel():
 
 
 @pytest.fixture(scope="module")
-def folders():
-    """The folders of kernels that are imported by a first call, by operator."""
-    code = """
-    operator = OPERATORS["{}"]
-    operator.function(**next(operator.examples(operator.typical)).arguments)
-    print(*{{name.split(".")[2] for name in sys.modules if name.startswith("dmlcpu.kernels.")}})
-    """
+def run_fork():
     start = """
     import sys
     import numba
     from dmlcpu.operators import OPERATORS
+
+    def call(name):
+        operator = OPERATORS[name]
+        operator.function(**next(operator.examples(operator.typical)).arguments)
     """
-    printed = run_each([code.format(name) for name in OPERATORS], start)
-    return {name: set(text.split()) for name, text in zip(OPERATORS, printed, strict=True)}
+    with forks_of(start) as run_fork:
+        yield run_fork
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
-def test_a_call_imports_kernels_of_its_own_operator_only(operator, folders):
-    own = {registry.FOLDERS[operator]} | ({"top_k"} if operator == "matmul_top_k" else set())  # which selects, too
-    assert folders[operator] & set(registry.FOLDERS.values()) == own
-
-
-def test_a_product_imports_no_microkernel_that_this_machine_cannot_run():
+def test_a_call_imports_kernels_of_its_own_operator_only(run_fork, operator):
     code = """
-    import sys
-    import numpy as np
-    import dmlcpu
-    dmlcpu.quantized_matmul(np.ones((1, 1), np.uint8), 1.0, None, np.ones((1, 1), np.uint8), 1.0, None, 1.0, None)
+    call({!r})
+    print(*{{name.split(".")[2] for name in sys.modules if name.startswith("dmlcpu.kernels.")}})
+    """
+    own = {registry.FOLDERS[operator]} | ({"top_k"} if operator == "matmul_top_k" else set())  # which selects, too
+    assert set(run_fork(code.format(operator)).split()) & set(registry.FOLDERS.values()) == own
+
+
+def test_a_product_imports_no_microkernel_that_this_machine_cannot_run(run_fork):
+    code = """
+    call("quantized_matmul")
     print(*(name.rpartition(".")[2] for name in sys.modules if name.startswith("dmlcpu.kernels.gemm")))
     """
-    loaded = run(code, DMLCPU_ISA="generic").split()
+    loaded = run_fork(code, DMLCPU_ISA="generic").split()
     assert "generic" in loaded
     assert not {"x86", "arm64", "amx", "tiles"} & set(loaded)

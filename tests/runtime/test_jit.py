@@ -149,43 +149,41 @@ def hits_and_results(folder, *texts):
     return [tuple(map(int, line.split())) for line in found.splitlines()]
 
 
+MOVED = "from watched.moved import *"
+AS_FUNCTION = HELPERS.replace("@inlined\ndef text", "@device\ndef text")
+
+
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A folder with a cache in which the kernel is, with its helpers as they are."""
+def found(tmp_path_factory):
+    """What `hits_and_results` returns for each text, where the cache has the kernel with its helpers as they are."""
     folder = tmp_path_factory.mktemp("watched")
     (folder / "watched").mkdir()
     (folder / "watched" / "kernel.py").write_text(KERNEL)
+    (folder / "watched" / "moved.py").write_text(HELPERS.replace("|", ""))
     assert hits_and_results(folder, HELPERS) == [(0, RESULT)]
-    return folder
+    texts = [HELPERS, *(HELPERS.replace(*change) for change in CHANGES.values()), AS_FUNCTION, MOVED]
+    return dict(zip(texts, hits_and_results(folder, *texts), strict=True))
 
 
-def test_another_process_finds_the_kernel_in_the_cache(folder):
-    assert hits_and_results(folder, HELPERS, HELPERS) == [(1, RESULT)] * 2
+def test_another_process_finds_the_kernel_in_the_cache(found):
+    assert found[HELPERS] == (1, RESULT)
 
 
-@pytest.fixture(scope="module")
-def changed(folder):
-    """What `hits_and_results` returns for each change."""
-    found = hits_and_results(folder, *(HELPERS.replace(*change) for change in CHANGES.values()))
-    return dict(zip(CHANGES, found, strict=True))
-
-
-@pytest.mark.parametrize("name", CHANGES)
-def test_a_change_of_anything_a_kernel_reaches_compiles_it_anew(changed, name):
-    hits, result = changed[name]
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_change_of_anything_a_kernel_reaches_compiles_it_anew(found, change):
+    hits, result = found[HELPERS.replace(*change)]
     assert hits == 0
     assert result != RESULT  # else the change is none
 
 
-def test_how_a_helper_is_compiled_counts(folder):
+def test_how_a_helper_is_compiled_counts(found):
     """The results are the same, but not the time."""
-    assert hits_and_results(folder, HELPERS.replace("@inlined\ndef text", "@device\ndef text")) == [(0, RESULT)]
+    assert found[AS_FUNCTION] == (0, RESULT)
 
 
-def test_the_modules_of_helpers_and_types_count(folder):
+def test_the_modules_of_helpers_and_types_count(found):
     """Compiled code in the cache imports them."""
-    (folder / "watched" / "moved.py").write_text(HELPERS.replace("|", ""))
-    assert hits_and_results(folder, "from watched.moved import *") == [(0, RESULT)]
+    assert found[MOVED] == (0, RESULT)
 
 
 def test_the_digests_are_the_same_in_every_process():

@@ -1,9 +1,8 @@
 import logging
-import textwrap
 
 import numpy as np
-import processes
 import pytest
+from processes import forks_of, run
 from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
 
 import dmlcpu
@@ -61,10 +60,15 @@ def test_operators_keep_to_it(caplog):
     assert [message.split()[-2] for message in caplog.messages] == ["5", "1"]
 
 
-def run(code):
-    """Run Python code in a fresh process, without the variable that threadpoolctl has set in this one."""
-    start = "import os\nos.environ.pop('KMP_DUPLICATE_LIB_OK', None)\n"
-    processes.run(start + textwrap.dedent(code), DMLCPU_NUM_THREADS="3")
+# The variable is set by threadpoolctl in the process of the tests.
+START = "import os, sys, types; os.environ.pop('KMP_DUPLICATE_LIB_OK', None)\n"
+
+
+@pytest.fixture(scope="module")
+def run_fork():
+    """Run Python code where Numba has been imported, but neither the package nor threadpoolctl."""
+    with forks_of(START + "import numba", DMLCPU_NUM_THREADS="3") as run_fork:
+        yield run_fork
 
 
 HOLDS = """
@@ -78,14 +82,17 @@ assert [entry["num_threads"] for entry in threadpoolctl.threadpool_info() if ent
 @pytest.mark.parametrize(
     "order",
     [
-        "import threadpoolctl, dmlcpu; dmlcpu.top_k",
         "import dmlcpu; dmlcpu.top_k; import threadpoolctl",
         "import dmlcpu; dmlcpu.compile_operator; import threadpoolctl",
         "import threadpoolctl, numba; threadpoolctl.threadpool_info(); import dmlcpu; dmlcpu.scatter_nd",
     ],
 )
-def test_any_order_of_imports(order):
-    run(order + "\n" + HOLDS)
+def test_any_order_of_imports(run_fork, order):
+    run_fork(order + "\n" + HOLDS)
+
+
+def test_threadpoolctl_before_numba():
+    run(START + "import threadpoolctl, dmlcpu; dmlcpu.top_k\n" + HOLDS, DMLCPU_NUM_THREADS="3")
 
 
 def test_the_package_alone_does_not_import_it():
@@ -93,10 +100,9 @@ def test_the_package_alone_does_not_import_it():
 
 
 @pytest.mark.parametrize("setting", ["", "os.environ['KMP_DUPLICATE_LIB_OK'] = 'True'"], ids=["unset", "set"])
-def test_its_import_leaves_the_environment_alone(setting):
-    run(
+def test_its_import_leaves_the_environment_alone(run_fork, setting):
+    run_fork(
         f"""
-        import sys
         {setting}
         before = dict(os.environ)
         import dmlcpu
@@ -108,10 +114,9 @@ def test_its_import_leaves_the_environment_alone(setting):
 
 
 @pytest.mark.parametrize("installed", ["None", "types.ModuleType('threadpoolctl')"], ids=["absent", "too old"])
-def test_package_works_without_a_usable_threadpoolctl(installed):
-    run(
+def test_package_works_without_a_usable_threadpoolctl(run_fork, installed):
+    run_fork(
         f"""
-        import sys, types
         sys.modules["threadpoolctl"] = {installed}
         import dmlcpu
         dmlcpu.compile_operator
