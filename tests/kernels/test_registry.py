@@ -34,6 +34,7 @@ def run_fork():
     import sys
     import numba
     from dmlcpu.operators import OPERATORS
+    numba.njit(lambda: 1)()  # what Numba loads for it would take 0.1 s in each fork
 
     def call(name):
         operator = OPERATORS[name]

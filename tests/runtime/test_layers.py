@@ -17,6 +17,7 @@ needs_openmp = pytest.mark.skipif(not HAS_OPENMP or sys.platform != "linux", rea
 
 LAUNCH = """
 import ctypes, json, os, subprocess, sys, threading
+import numba
 import numpy as np
 from numba.core import config
 from dmlcpu.runtime.kernel import kernel
@@ -33,6 +34,7 @@ def launch(layer, parts=4):
     return able
 
 layer = NumbaLayer()
+numba.njit(lambda: 1)()  # what Numba loads for it would take 0.1 s in each fork
 """
 
 
@@ -124,7 +126,6 @@ def test_launch_returns_false_in_a_forked_child(run):
 
 def test_launch_puts_numbas_thread_count_back(run):
     code = """
-    import numba
     numba.set_num_threads(2)
     launch(layer)
     launch(layer, 1)
