@@ -175,8 +175,9 @@ class Machine(RuleBasedStateMachine):
         assert get_num_threads() == self.wanted
 
 
-def test_anything_in_any_order(seconds: float | None, counted: Callable[[str], None]) -> None:
-    Machine.calls, machines, each = 0, 0, 100
+@pytest.mark.parametrize("each", [30, pytest.param(100, marks=pytest.mark.slow)])
+def test_anything_in_any_order(each: int, seconds: float | None, counted: Callable[[str], None]) -> None:
+    Machine.calls, machines = 0, 0
     rules = settings(
         max_examples=each, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck), database=None
     )

@@ -24,7 +24,7 @@ MODEL = ROOT / "examples" / "digits" / "neighbours.json"
 _PATHS = (ROOT, *(ROOT / "tests" / folder for folder in ("", "conformance")))
 _PATH = os.pathsep.join(map(str, _PATHS))
 
-IMPORTS = """
+SHOW = """
 import contextlib
 import hashlib
 import pickle
@@ -34,10 +34,7 @@ import numpy as np
 import dmlcpu
 import dmlcpu.cli
 from dmlcpu import reference
-"""
-SHOW = (
-    IMPORTS
-    + """
+
 rng = np.random.default_rng(11)
 
 def show(*arrays):
@@ -54,14 +51,14 @@ def refused(function, *args, outputs, **kwargs):
         raise AssertionError("was not refused")
     assert [output.tobytes() for output in outputs] == before
 """
-)
 Way = Callable[[str], str]  # runs code, and returns its output
 Same = Callable[[str], list[str]]
 
 
 @pytest.fixture(scope="module")
 def plain() -> Iterator[Way]:
-    with forks_of(SHOW, NUMBA_DISABLE_JIT="1", PYTHONPATH=_PATH) as run_fork:
+    everything = "for name in dmlcpu.__all__:\n    getattr(dmlcpu, name)\n"  # what is imported late
+    with forks_of(SHOW + everything, NUMBA_DISABLE_JIT="1", PYTHONPATH=_PATH) as run_fork:
         yield run_fork
 
 
