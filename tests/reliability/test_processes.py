@@ -29,11 +29,19 @@ def check():
         assert_same_bits(call.run(), right)
 """
 
+# What first calls would import in each fork.
+LATE_IMPORTS = """
+import numba
+from dmlcpu.kernels import registry
+kernels = [row.kernel for row in registry.rows()]
+numba.njit(lambda: 1)()
+"""
+
 
 @pytest.fixture(scope="module")
 def run_fork():
-    """Run code where `COMPUTE` has run, and no operator has been called."""
-    with forks_of(COMPUTE) as run_fork:
+    """Run code where `COMPUTE` has run, all is imported, and no operator has been called."""
+    with forks_of(COMPUTE + LATE_IMPORTS) as run_fork:
         yield run_fork
 
 
@@ -79,7 +87,7 @@ def test_own_threads_are_used_beside_a_busy_process(run_fork):
     code = (
         LARGE
         + """
-import json, numba, threading
+import json, threading
 from numba.np.ufunc import parallel
 from dmlcpu.config import config
 check()
@@ -102,8 +110,6 @@ print(json.dumps([config()["threads"], names, parallel._is_initialized]))
 
 def test_global_settings_of_numba_and_numpy_are_left_alone(run_fork):
     run_fork("""
-import numba
-
 def settings():
     config = {name: getattr(numba.config, name) for name in dir(numba.config) if name.isupper()}
     return config, np.geterr(), np.get_printoptions()
