@@ -1,7 +1,6 @@
 """NUMBA_DISABLE_JIT=1: the reference gives the same results and refusals as compiled kernels.
 
-Most tests run code without compilation, in a fork of a process with that setting, and with it, in the process of the
-tests, and compare the output.
+Most tests run code without compilation, in a fork of a process, and with it, in their own, and compare the output.
 """
 
 import contextlib
@@ -21,14 +20,12 @@ from dmlcpu.operators import OPERATORS
 
 ROOT = Path(__file__).parents[2]
 MODEL = ROOT / "examples" / "digits" / "neighbours.json"
-_PATHS = (ROOT, *(ROOT / "tests" / folder for folder in ("", "conformance")))
-_PATH = os.pathsep.join(map(str, _PATHS))
+_PATH = os.pathsep.join(map(str, (ROOT, ROOT / "tests", ROOT / "tests" / "conformance")))
 
 SHOW = """
 import contextlib
 import hashlib
 import pickle
-import sys
 import numba
 import numpy as np
 import dmlcpu
@@ -52,7 +49,6 @@ def refused(function, *args, outputs, **kwargs):
     assert [output.tobytes() for output in outputs] == before
 """
 Way = Callable[[str], str]  # runs code, and returns its output
-Same = Callable[[str], list[str]]
 
 
 @pytest.fixture(scope="module")
@@ -68,16 +64,11 @@ def compiled(code: str) -> str:
     return printed.getvalue()
 
 
-@pytest.fixture(scope="module")
-def same(plain: Way) -> Same:
+def same(plain: Way, code: str) -> list[str]:
     """Run code both ways; return the output, which is the same."""
-
-    def run_both(code: str) -> list[str]:
-        printed = plain(code)
-        assert printed == compiled(code)
-        return printed.splitlines()
-
-    return run_both
+    printed = plain(code)
+    assert printed == compiled(code)
+    return printed.splitlines()
 
 
 @pytest.mark.parametrize("calls", [150, pytest.param(400, marks=pytest.mark.slow)])
@@ -88,7 +79,7 @@ def test_random_calls_equal_the_reference(plain: Way, calls: int) -> None:
     assert plain(code).split() == sorted(OPERATORS)
 
 
-def test_outputs_are_the_arrays_that_are_given(same: Same) -> None:
+def test_outputs_are_the_arrays_that_are_given(plain: Way) -> None:
     code = """
     x = rng.integers(-3, 4, (4, 30)).astype(np.float32)
     out = np.empty((4, 12), x.dtype)[:, ::2], np.empty((6, 4), np.uint32).T
@@ -123,10 +114,10 @@ def test_outputs_are_the_arrays_that_are_given(same: Same) -> None:
     show(*dmlcpu.matmul_top_k(a[0], b, 3, b_scale=[0.1, -1, 0, np.inf, np.nan], bias=[[1, 2, 3, 4, 5]]))
     show(*dmlcpu.matmul_top_k(a[0, 0], dmlcpu.pack_b(b), 3, a_zero_point=9, mode="smallest"))
     """
-    assert len(same(code)) == 18
+    assert len(same(plain, code)) == 18
 
 
-def test_refusals_are_the_same_and_come_before_the_first_write(same: Same) -> None:
+def test_refusals_are_the_same_and_come_before_the_first_write(plain: Way) -> None:
     code = """
     x, pair = np.arange(6.0), (np.zeros(2), np.zeros(2, np.int64))
     refused(dmlcpu.top_k, x, 7, outputs=())
@@ -157,21 +148,16 @@ def test_refusals_are_the_same_and_come_before_the_first_write(same: Same) -> No
     refused(dmlcpu.scatter_nd, x[:0], [[0, 0]], [1], mode="clip", outputs=())
     refused(dmlcpu.scatter_nd, x, [[0, 0]], [1], mode="wrap", outputs=())
     """
-    lines = same(code)
-    assert {line.split(":")[0] for line in lines} == {
-        "BindingError",
-        "DmlError",
-        "IndexOutOfRangeError",
-        "TypeError",
-        "UnsupportedError",
-    }
+    lines = same(plain, code)
+    names = ["BindingError", "DmlError", "IndexOutOfRangeError", "TypeError", "UnsupportedError"]
+    assert sorted({line.split(":")[0] for line in lines}) == names
     assert (
         "IndexOutOfRangeError: scatter_nd: indices[0, 0] is -5; allowed: -4 to 3 "
         "(coordinate 0 of tuple 0; that dimension has 4 elements)" in lines
     )
 
 
-def test_indices_out_of_range_are_dropped_or_clipped(same: Same) -> None:
+def test_indices_out_of_range_are_dropped_or_clipped(plain: Way) -> None:
     code = """
     x = np.arange(20, dtype=np.float32).reshape(4, 5)
     for dtype in ("int8", "uint8", "int32", "uint32", "int64", "uint64"):
@@ -184,7 +170,7 @@ def test_indices_out_of_range_are_dropped_or_clipped(same: Same) -> None:
     show(dmlcpu.scatter_nd(x[:0], [[0], [3]], np.ones((2, 5), np.float32), mode="drop"))
     show(dmlcpu.scatter_nd(x, np.zeros((2, 0), int), np.stack([x, x + 1]), mode="clip"))
     """
-    assert len(set(same(code))) > 5
+    assert len(set(same(plain, code))) > 5
 
 
 def by(who: str, code: str) -> str:
@@ -255,7 +241,7 @@ def show_result(result):
 """
 
 
-def test_descriptors_with_every_way_to_bind_tensors(same: Same) -> None:
+def test_descriptors_with_every_way_to_bind_tensors(plain: Way) -> None:
     code = """
     for desc in [build() for build in (top_k_desc, top_k1_desc, scatter_desc, small_scatter_desc, quantized_desc)]:
         operator, given = compile_operator(desc), given_for(desc)
@@ -272,11 +258,11 @@ def test_descriptors_with_every_way_to_bind_tensors(same: Same) -> None:
     show_result(compile_operator(top_k_desc(input_tensor=tensor("FLOAT32", 1, 1, 3, 4, strides=(12, 12, 1, 3))))(
         input_tensor=rng.standard_normal(12, dtype=np.float32)))
     """
-    lines = same(DESCRIPTORS + textwrap.dedent(code))
+    lines = same(plain, DESCRIPTORS + textwrap.dedent(code))
     assert len(lines) == 5 * (2 + 2 + 1 + 1 + 1) + 3
 
 
-def test_descriptors_that_own_tensors(same: Same) -> None:
+def test_descriptors_that_own_tensors(plain: Way) -> None:
     code = """
     zero = {"a_zero_point_tensor": tensor("UINT8", 1, 1, 2, 1), "output_zero_point_tensor": tensor("INT8", 1, 1, 1, 1)}
     own = lambda slot: tensor(slot.data_type.name, *slot.sizes, flags=OWNED)
@@ -298,11 +284,11 @@ def test_descriptors_that_own_tensors(same: Same) -> None:
             show_result(operator(**given))
             show_result(operator(**{n: np.asfortranarray(x) for n, x in given.items()}))
     """
-    lines = same(DESCRIPTORS + textwrap.dedent(code))
+    lines = same(plain, DESCRIPTORS + textwrap.dedent(code))
     assert len(lines) == 2 * 2 * (1 + 1 + 1 + 2 + 1 + 1)
 
 
-def test_descriptors_refuse_the_same_calls(same: Same) -> None:
+def test_descriptors_refuse_the_same_calls(plain: Way) -> None:
     code = """
     operator, given = compile_operator(small_scatter_desc()), given_for(small_scatter_desc())
     given["indices_tensor"][:, 0] = 7, 0, -9, 8
@@ -315,7 +301,7 @@ def test_descriptors_refuse_the_same_calls(same: Same) -> None:
     del given["b_tensor"]
     refused(operator, **given, outputs=[given["output_tensor"]])
     """
-    lines = same(DESCRIPTORS + textwrap.dedent(code))
+    lines = same(plain, DESCRIPTORS + textwrap.dedent(code))
     assert lines[0] == lines[1]
     assert "DML_OPERATOR_SCATTER_ND: IndicesTensor[2, 0] is -9;" in lines[0]
     assert "AScaleTensor[0, 0, 1, 0] is -1.0" in lines[2]
@@ -329,8 +315,7 @@ def command(*arguments: str, folder: Path = ROOT) -> str:
 
 def test_the_command_line_runs_a_model(plain: Way, tmp_path: Path) -> None:
     printed, files = [], []
-    for way, name in ((plain, "plain"), (compiled, "compiled")):
-        folder = tmp_path / name
+    for way, folder in ((plain, tmp_path / "plain"), (compiled, tmp_path / "compiled")):
         folder.mkdir()
         text = way(command("run", str(MODEL), folder=folder))
         printed.append(re.sub(r"\d+\.\d+ ms", "... ms", text.replace(str(folder), "")))
@@ -362,13 +347,11 @@ def test_config_shows_whether_compilation_is_on(plain: Way, monkeypatch: pytest.
     way = plain if off else compiled
     text = way("dmlcpu.show_config()")
     assert way(command("info")) == text
-    state = "switched off: results come from dmlcpu.reference" if off else "on"
-    assert re.search(r"^compilation\n  state +(.*)\n  NUMBA_DISABLE_JIT +(.*)$", text, re.M).groups() == (
-        state,
-        "1" if off else "0",
-    )
+    state, setting = ("switched off: results come from dmlcpu.reference", "1") if off else ("on", "0")
+    found = re.search(r"^compilation\n  state +(.*)\n  NUMBA_DISABLE_JIT +(.*)$", text, re.M)
+    assert found.groups() == (state, setting)
     shown = json.loads(way(command("info", "--json")))
-    assert shown["compilation"] == {"state": state, "NUMBA_DISABLE_JIT": "1" if off else "0"}
+    assert shown["compilation"] == {"state": state, "NUMBA_DISABLE_JIT": setting}
     assert (shown["cache"]["folder"] == "none: compilation is switched off") is off
 
 
