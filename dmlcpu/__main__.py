@@ -1,5 +1,6 @@
 """The ``dmlcpu`` command, also as ``python -m dmlcpu``. Signals end it at any moment, also while Python imports."""
 
+import gc
 import os
 import signal
 import sys
@@ -33,6 +34,7 @@ def main() -> int:
         _end()
     if code == _INTERRUPTED:
         os._exit(code)  # a thread may wait for a file, and Python would wait for the thread
+    gc.freeze()  # at its end Python would look through all modules, which took 0.15 to 0.3 s of CPU
     return code
 
 
