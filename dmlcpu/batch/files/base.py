@@ -1,6 +1,7 @@
 """Shared by all formats: the error, the source that each of them opens, checks of types and names."""
 
 import errno
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -13,6 +14,8 @@ from dmlcpu.common.arguments import Array, named
 from dmlcpu.common.data_types import DATA_TYPES
 from dmlcpu.common.extras import optional
 from dmlcpu.common.regions import Region, Tensor
+
+_MOST_BYTES = 2**63 - 1  # of an array of NumPy's
 
 
 class FileError(ValueError):
@@ -42,6 +45,8 @@ class FileSource(AbstractContextManager["FileSource", None], ABC):
     beside_bytes = 0  # memory that `read` of a small region takes, if that is much
 
     def __init__(self, stored: Tensor, dtype: str | None = None) -> None:
+        if math.prod(max(1, size) for size in stored.shape) * stored.dtype.itemsize > _MOST_BYTES:
+            raise FileError(f"an array of {stored.dtype}, shape {stored.shape}", "one of fewer than 2**63 bytes")
         self.shape = stored.shape
         self.dtype = seen_as(stored.dtype, dtype)
         self.nbytes = stored.nbytes

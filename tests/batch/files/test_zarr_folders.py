@@ -1,6 +1,7 @@
 import ctypes
 import errno
 import itertools
+import json
 import os
 import shutil
 import sys
@@ -95,6 +96,15 @@ def test_truncated_chunk_is_refused(tmp_path: Path) -> None:
     chunk.write_bytes(chunk.read_bytes()[:20])
     with open_source(tmp_path / "x.zarr") as source, pytest.raises(FileError, match="what cannot be read"):
         source.read()
+
+
+@pytest.mark.parametrize("shape", [(2**62, 3), (0, 2**62, 3), (2**63, 1)])
+def test_arrays_that_no_memory_could_hold_are_refused(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    zarr.create_array(tmp_path / "x.zarr", shape=(4,) * len(shape), dtype="f4", zarr_format=3)
+    described = json.loads((tmp_path / "x.zarr" / "zarr.json").read_text())
+    (tmp_path / "x.zarr" / "zarr.json").write_text(json.dumps({**described, "shape": shape}))
+    with pytest.raises(FileError, match=r"float32, shape \(.*; allowed: one of fewer than 2\*\*63 bytes"):
+        open_source(tmp_path / "x.zarr")
 
 
 def test_version_2_is_not_opened(tmp_path: Path) -> None:
