@@ -1,7 +1,9 @@
 """What a job may run: an operator of the table, a DxDispatch model or a saved index, with one interface."""
 
+import errno
 import functools
 import inspect
+import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, get_args
@@ -73,7 +75,10 @@ def operation_of(op: str, directory: Path) -> Operation:
     """Return what a job's `op` names, or raise LookupError with the names that are allowed, or a model's own errors."""
     if is_model(op):
         path = directory / op
-        return _model(path, path.stat().st_mtime_ns)
+        status = path.stat()
+        if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):  # it could wait for ever
+            raise OSError(errno.EINVAL, "a pipe or a device", str(path))
+        return _model(path, status.st_mtime_ns)
     if is_index(op):
         path = directory / op
         return _index(path, int(identity(path, content=False)["mtime_ns"]))

@@ -282,6 +282,13 @@ def test_a_model_that_is_not_right(folder: Path) -> None:
     assert all(fault.startswith("op: 'model.json' at $.commands[0]") for fault in found)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+def test_a_model_is_not_read_from_a_pipe(folder: Path) -> None:
+    os.mkfifo(folder / "model.json")
+    (fault,) = plan_jobs([{"op": "model.json", "output": "out.npz"}], directory=folder).faults
+    assert fault.reason == "op: 'model.json': a pipe or a device; allowed: a file that can be read"
+
+
 @pytest.mark.parametrize(("suffix", "least"), [(".npy", 0), (".npz", 13), (".safetensors", 39), (".pb", 52)])
 def test_files_that_are_written_whole_take_memory(folder: Path, suffix: str, least: int) -> None:
     """The least: as many MB as the copies of results have, with some for the blocks."""
