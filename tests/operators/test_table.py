@@ -173,6 +173,12 @@ def test_the_descs_example_gives_what_the_function_gives(operator_type):
             assert mine.tolist() == right.reshape(mine.shape).tolist()
 
 
+def test_rows_are_frozen():
+    for row in ROWS:
+        with pytest.raises(FrozenInstanceError):
+            row.version = row.version
+
+
 @pytest.mark.parametrize("operator_type", DESCS, ids=lambda each: each.name)
 def test_descs_are_frozen_slotted_hashable_values(operator_type):
     (desc, _), (again, _) = described(operator_type), described(operator_type)
