@@ -25,7 +25,7 @@ COMMAND = "import runpy; runpy.run_module('dmlcpu', run_name='__main__', alter_s
 
 # A fork breaks out of the loop: as it is at the end of the script, it ends as any process does.
 SERVER = """
-import gc, json, os, sys, tempfile
+import gc, json, os, signal, sys, tempfile
 import numpy as np, tqdm, dmlcpu.cli.info, dmlcpu.models.runner
 from dmlcpu.batch import plan_jobs, run_jobs
 from dmlcpu.runtime import threads
@@ -45,6 +45,7 @@ else:
     sys.exit()
 asked = json.loads(line)
 os.setsid()
+signal.alarm(300)  # a test that waits for a command ends
 for number, path in enumerate(asked["streams"]):
     os.dup2(os.open(path, os.O_NOCTTY | (os.O_RDWR if number else os.O_RDONLY)), number)
 os.chdir(asked["folder"])
@@ -81,6 +82,13 @@ def _server() -> "subprocess.Popen[str]":
     return server
 
 
+def _number(server: "subprocess.Popen[str]") -> int:
+    assert server.stdout is not None
+    line = server.stdout.readline()
+    assert line, "the process that forks has ended"
+    return int(line)
+
+
 @contextlib.contextmanager
 def started(
     *argv: object, code: str = COMMAND, stdin: str = os.devnull, stdout: str = "", stderr: str = "", **environment: str
@@ -102,22 +110,26 @@ def started(
         assert server.stdout is not None
         server.stdin.write(json.dumps(asked) + "\n")
         server.stdin.flush()
-        fork.pid = int(server.stdout.readline())
+        fork.pid = _number(server)
         try:
             yield fork
         finally:
-            fork.returncode = int(server.stdout.readline())
+            fork.returncode = _number(server)
             fork.stdout, fork.stderr = fork.out.read_text("utf-8"), without_compiling(fork.err.read_text("utf-8"))
 
 
 def run(*argv: object, code: str = COMMAND, **options: Any) -> Any:
-    """Run the command line, or other code, to its end; elsewhere than on Linux in a process of its own."""
+    """Run the command line, or other code, to its end; elsewhere than on Linux in a process of its own.
+
+    Only `stdin` can be given there.
+    """
     if sys.platform == "linux":
         with started(*argv, code=code, **options) as fork:
             pass
         return fork
     words = [sys.executable, "-c", code, *map(str, argv)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    assert set(options) <= {"stdin"}
     with open(options.get("stdin", os.devnull)) as stdin:
         done = subprocess.run(words, stdin=stdin, capture_output=True, encoding="utf-8", env=environment, check=False)
     done.stderr = without_compiling(done.stderr)

@@ -22,17 +22,16 @@ def run(code, **environment):
         timeout=300,
         check=False,
     )
-    assert process.returncode == 0, process.stderr
+    assert process.returncode == 0, f"exit code {process.returncode}\n{process.stderr}"
     return process.stdout
 
 
 @contextmanager
 def forks_of(start, **settings) -> Iterator[Callable[..., str]]:
-    """Run `start`, which saves its imports, in a fresh process; yield a function that is as `run`, but runs code in a
-    fork of that one, with everything that `start` defines.
+    """Yield a function like `run` that runs code in a fork of a process, which has run `start`.
 
-    What has been imported has read the environment already. Where a process cannot be forked, each code has a process
-    of its own.
+    So imports are shared, but what has been imported has read the environment already. Where a process cannot be
+    forked, each code has a process of its own.
     """
     start = textwrap.dedent(start)
     if not hasattr(os, "fork"):
@@ -45,7 +44,7 @@ def forks_of(start, **settings) -> Iterator[Callable[..., str]]:
         answer = process.stdout.readline()
         assert answer, "the process that is forked has ended"
         status, out, err = json.loads(answer)
-        assert status == 0, err
+        assert status == 0, f"status {status}\n{err}"
         return out
 
     # BLAS would start threads, and then Python warns of forks.
@@ -75,6 +74,7 @@ def _serve():
             child = os.fork()
             if child == 0:
                 signal.alarm(300)
+                os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
                 os.dup2(out.fileno(), 1)
                 os.dup2(err.fileno(), 2)
                 code, environment = json.loads(line)

@@ -42,10 +42,11 @@ def estimate(function: Callable[..., Any], check: Callable[..., Call], /, **argu
     """
     call = check(**bind(function, arguments, SOURCES))
     chosen = _plan(call) if can_compile() else None
-    y = Tensor(call.matrix, call.dtype).nbytes
+    y = Tensor(call.matrix, call.dtype).nbytes + _bias_copy(call, call.matrix)
+    operands = sum(map(nbytes_of, (call.a, call.b, call.bias))) + parameter_bytes(parameters_of(call))
     return Estimate(
         {"y": Tensor(call.shape, call.dtype)},
-        nbytes_of(call.a) + nbytes_of(call.b) + parameter_bytes(parameters_of(call), call.bias) + y + _workspace(call),
+        operands + y + _workspace(call),
         lambda: min(map(partial(_needs, call), _cuts(call))),
         chosen.kernel.name if chosen else "none" if can_compile() else "reference",
     )
@@ -190,10 +191,17 @@ def _needs(call: Call, cut: Cut) -> int:
     left = np.broadcast_to(np.zeros((), a.dtype), (cut.rows, depth))
     top = np.broadcast_to(np.zeros((), b.dtype), (depth, cut.columns))
     parameters: dict[str, Any] = dict.fromkeys((*PARAMETERS, "bias"))
-    copies = 0 if call.bias is None or call.bias.dtype == np.float32 else Tensor(result, np.dtype(np.float32)).nbytes
-    copies += parameter_bytes(parameters_of(call), call.bias)
+    held = parameter_bytes(parameters_of(call)) + nbytes_of(call.bias)
+    y = Tensor(result, call.dtype).nbytes + _bias_copy(call, result)
     workspace = _workspace(call._replace(a=left, b=top, matrix=result, **parameters))
-    return 2 * cut.rows * depth + right + Tensor(result, call.dtype).nbytes + copies + workspace
+    return 2 * cut.rows * depth + right + y + held + workspace
+
+
+def _bias_copy(call: Call, result: Shape) -> int:
+    """Return the bytes of a bias that is converted to float32, or of what a part of the result needs of it."""
+    if call.bias is None or call.bias.dtype == np.float32:
+        return 0
+    return 4 * min(int(call.bias.size), math.prod(result))
 
 
 def _workspace(call: Call) -> int:
@@ -201,9 +209,9 @@ def _workspace(call: Call) -> int:
     return CELL * chosen.workspace.cells if chosen else 0
 
 
-def parameter_bytes(parameters: Iterable[Array | None], *others: Array | None) -> int:
-    """Return the bytes of scales and zero points, which a call copies, and of other operands."""
-    return 2 * sum(map(nbytes_of, parameters)) + sum(map(nbytes_of, others))
+def parameter_bytes(parameters: Iterable[Array | None]) -> int:
+    """Return the bytes of scales and zero points, and of their copies."""
+    return 2 * sum(map(nbytes_of, parameters))
 
 
 def nbytes_of(operand: Any) -> int:
@@ -227,5 +235,5 @@ def _plan(call: Call) -> Plan | None:
         tuple([None if each is None else each.shape for each in parameters_of(call)]),
         None if call.bias is None else Layout(call.bias.shape, strides_of(call.bias), call.bias.dtype),
         *form_of(b),
-        threads.budget(),
+        threads.most_of_thread(),
     )

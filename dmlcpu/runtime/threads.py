@@ -84,16 +84,28 @@ def budget(most: int | None = None) -> Budget:
             if _row < _row_needed:
                 awake = asleep
     if _has_own:
-        for limit, threads in _own.limits:
-            lock = limit()
-            if lock is not None and lock.locked():
-                most = min(threads, most or threads)
+        most = _within_limits(most)
     return awake if most is None or most >= awake.threads else awake._replace(threads=most)
+
+
+def _within_limits(most: int | None) -> int | None:
+    """Return the least of a number of threads and of this thread's own limits."""
+    for limit, threads in _own.limits:
+        lock = limit()
+        if lock is not None and lock.locked():
+            most = min(threads, most or threads)
+    return most
 
 
 def most() -> Budget:
     """Return the budget that no call may exceed: that of calls in a row, whatever limits a thread has."""
     return (_budgets or _first_budgets()).awake
+
+
+def most_of_thread() -> Budget:
+    """Return the budget that no call of this thread may exceed, for estimates of memory."""
+    awake, own = most(), _within_limits(None)
+    return awake if own is None or own >= awake.threads else awake._replace(threads=own)
 
 
 def plan_for_now(plan_within: Callable[[Budget], Any]) -> Any:

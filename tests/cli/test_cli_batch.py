@@ -295,8 +295,10 @@ def on_a_terminal(*argv: str, **variables: str) -> tuple[int, str, str]:
     name = os.ttyname(theirs)
     with ThreadPoolExecutor(1) as executor:
         text = executor.submit(shown)
-        done = commands.run(*argv, code=SLOW, stdin=name, stderr=name, **variables)
-        os.close(theirs)
+        try:
+            done = commands.run(*argv, code=SLOW, stdin=name, stderr=name, **variables)
+        finally:
+            os.close(theirs)
     os.close(ours)
     return done.returncode, done.stdout, without_compiling(text.result().decode().replace("\r\n", "\n"))
 

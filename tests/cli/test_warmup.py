@@ -123,7 +123,7 @@ assert warmup._counts() == before, (OPERATOR, TYPE, warmup._counts(), before)
 PAIRS = warmup.chosen(list(OPERATORS), ["int8", "float64"])
 
 
-@pytest.mark.parametrize("pairs", [PAIRS[::2], pytest.param(PAIRS[1::2], marks=pytest.mark.slow)], ids=["some", "more"])
+@pytest.mark.parametrize("pairs", [PAIRS[::2], pytest.param(PAIRS[1::2], marks=pytest.mark.slow)], ids=["even", "odd"])
 def test_nothing_is_left_to_compile(pairs: list[tuple[str, str]]) -> None:
     """Calls of a type, in other layouts and directions than the examples that warm it up.
 

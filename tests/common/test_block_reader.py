@@ -11,6 +11,7 @@ from dmlcpu.common.block_reader import InMemory, extent, read_blocks, regions_of
 from dmlcpu.common.regions import Stopped
 from dmlcpu.errors import DmlError
 from dmlcpu.operators import OPERATORS
+from dmlcpu.runtime import threads
 
 
 @pytest.mark.parametrize("most", [0, 1, 5, 7, 20, 34, 35, 1000])
@@ -89,7 +90,14 @@ def test_blocks_stay_within_the_memory_limit(operator, arguments, monkeypatch):
     assert any(least < peak < most for peak in peaks)
 
 
-@pytest.mark.parametrize(("operator", "arguments"), large_calls())
+def with_a_bias_to_convert():
+    """Return a large call with a bias of the result's shape, which is converted to float32."""
+    operator = "matmul_integer_to_float"
+    (arguments,) = [arguments for name, arguments in large_calls() if name == operator]
+    return operator, {**arguments, "bias": np.ones((2000, 900), np.float16), "out_dtype": "float16"}
+
+
+@pytest.mark.parametrize(("operator", "arguments"), [*large_calls(), with_a_bias_to_convert()])
 def test_a_call_takes_the_memory_that_is_told(operator, arguments, monkeypatch):
     monkeypatch.setenv("DMLCPU_KEEP_RESULTS", "0")
     row = OPERATORS[operator]
@@ -98,6 +106,14 @@ def test_a_call_takes_the_memory_that_is_told(operator, arguments, monkeypatch):
     held = sum(value.nbytes for value in arguments.values() if isinstance(value, np.ndarray))
     peaks = (peak_of(partial(row.function, **arguments)) for _ in range(3))
     assert any(0.9 * told < held + peak < 1.01 * told for peak in peaks)
+
+
+@pytest.mark.parametrize(("operator", "arguments"), large_calls())
+def test_the_memory_that_is_told_does_not_depend_on_threads_that_sleep(operator, arguments, monkeypatch):
+    """A call of now has fewer parts, and takes less memory, than one in a row of calls."""
+    monkeypatch.setattr(threads, "budget", lambda *_: pytest.fail("an estimate is no call of now"))
+    estimate = OPERATORS[operator].blocks.estimate(**arguments)
+    assert 0 < estimate.least_memory <= estimate.memory
 
 
 @pytest.mark.parametrize(("operator", "arguments"), large_calls())

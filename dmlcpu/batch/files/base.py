@@ -2,6 +2,7 @@
 
 import errno
 import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -14,8 +15,6 @@ from dmlcpu.common.arguments import Array, named
 from dmlcpu.common.data_types import DATA_TYPES
 from dmlcpu.common.extras import optional
 from dmlcpu.common.regions import Region, Tensor
-
-_MOST_BYTES = 2**63 - 1  # of an array of NumPy's
 
 
 class FileError(ValueError):
@@ -45,8 +44,7 @@ class FileSource(AbstractContextManager["FileSource", None], ABC):
     beside_bytes = 0  # memory that `read` of a small region takes, if that is much
 
     def __init__(self, stored: Tensor, dtype: str | None = None) -> None:
-        if math.prod(max(1, size) for size in stored.shape) * stored.dtype.itemsize > _MOST_BYTES:
-            raise FileError(f"an array of {stored.dtype}, shape {stored.shape}", "one of fewer than 2**63 bytes")
+        check_shape(stored)
         self.shape = stored.shape
         self.dtype = seen_as(stored.dtype, dtype)
         self.nbytes = stored.nbytes
@@ -90,6 +88,12 @@ def seen_as(stored: np.dtype[Any], name: str | None) -> np.dtype[Any]:
     if dtype.itemsize != stored.itemsize:
         raise FileError(f"elements of {stored}, seen as {name}", f"a type of {stored.itemsize} bytes")
     return dtype
+
+
+def check_shape(stored: Tensor) -> None:
+    """Refuse an array that memory cannot address. As for NumPy, sizes beside a size of 0 count, too."""
+    if math.prod(size or 1 for size in stored.shape) * stored.dtype.itemsize > sys.maxsize:
+        raise FileError(f"the shape {stored.shape}", "an array that memory can address")
 
 
 def check_dtype(dtype: np.dtype[Any]) -> None:

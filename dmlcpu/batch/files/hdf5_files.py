@@ -5,7 +5,6 @@ A dataset has all of its elements in its own file: links, external storage and v
 
 import itertools
 import math
-import sys
 import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -113,8 +112,6 @@ class _Hdf5Source(FileSource):
             raise FileError("a dataset without a shape", "an array")
         check_dtype(dataset.dtype)
         stored = Tensor(dataset.shape, np.dtype(dataset.dtype.newbyteorder("=").str))
-        if stored.dtype.itemsize * math.prod(size or 1 for size in stored.shape) > sys.maxsize:
-            raise FileError(f"the shape {stored.shape}", "an array that memory can address")
         super().__init__(stored, dtype)
         self._file = file
         self._dataset = dataset

@@ -2,15 +2,13 @@
 
 import functools
 import io
-import math
 import re
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileError, FileSource, check_dtype, no_name, only_array
+from dmlcpu.batch.files.base import FileError, FileSource, check_dtype, check_shape, no_name, only_array
 from dmlcpu.batch.files.stored import Layout, StoredSource, StoredWriter, open_file, size_of
 from dmlcpu.batch.files.targets import Writer
 from dmlcpu.common.regions import Tensor
@@ -77,10 +75,9 @@ def _parsed(text: bytes, version: tuple[int, ...]) -> Layout:
     check_dtype(stored)
     if len(shape) > _MOST_DIMENSIONS or any(type(size) is not int or size < 0 for size in shape):
         raise FileError(f"the shape {shape}", f"at most {_MOST_DIMENSIONS} sizes, none negative")
-    if stored.itemsize * math.prod(size or 1 for size in shape) > sys.maxsize:
-        raise FileError(f"the shape {shape}", "an array that memory can address")
-    native = stored.newbyteorder("=")
-    return Layout(Tensor(shape, native), 8 + len(text), fortran, stored != native)
+    native = Tensor(shape, stored.newbyteorder("="))
+    check_shape(native)
+    return Layout(native, 8 + len(text), fortran, stored != native.dtype)
 
 
 def check_size(found: int, layout: Layout) -> None:

@@ -59,9 +59,9 @@ class Checker:
             inputs = identities(job, self.directory, content=self._content)
         except (FileError, OSError, ImportError) as error:  # most are noted when the file is opened
             failure = error
-        counting = {"count_chunks": self._count_chunks}
-        files = open_arguments(job, operation, self.directory, self._memory, place, **counting)
-        with contextlib.closing(files) as opened:
+        with contextlib.closing(
+            open_arguments(job, operation, self.directory, place, memory=self._memory, count_chunks=self._count_chunks)
+        ) as opened:
             for name, count in opened.missing_chunks.items() if self._require_chunks else ():
                 what = "has no list of chunks" if count is None else f"lacks {count} of its chunks"
                 found = f"{named_inputs(job, operation)[name].spelled!r}, which {what}"

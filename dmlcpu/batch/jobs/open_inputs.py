@@ -1,5 +1,6 @@
 """A job's arguments: its open files, and the values that it gives."""
 
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -84,9 +85,9 @@ def open_arguments(
     job: Job,
     operation: Operation,
     directory: Path,
-    memory: int,
     place: Place | None = None,
     *,
+    memory: int = sys.maxsize,
     count_chunks: bool = False,
 ) -> OpenArguments:
     """Open a job's files, and read those that the operation needs whole, as far as they fit in `memory` bytes.

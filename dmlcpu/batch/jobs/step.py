@@ -113,8 +113,7 @@ class Step:
             raise JobError("; ".join(fault.reason for fault in self.task.faults))
         self._check_unchanged()
         self._operation = operation_of(self._job.op, self._settings.directory)
-        settings = self._settings
-        self._opened = open_arguments(self._job, self._operation, settings.directory, settings.memory)
+        self._opened = open_arguments(self._job, self._operation, self._settings.directory)
         if self.task.block_bytes is None:
             self._arguments = self._opened.in_memory()
             self.close()

@@ -183,7 +183,7 @@ def _plan(operands: Operands, call: Call) -> Plan | None:
     """Return the plan of the first block of rows, which is the largest."""
     if 0 in call.shape:
         return None
-    spent = threads.budget()
+    spent = threads.most_of_thread()
     a, b = operands.a, operands.b
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     rows = (*batch, a.shape[-2])

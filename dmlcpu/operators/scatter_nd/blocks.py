@@ -172,7 +172,7 @@ def _plan(call: Call) -> Plan:
     element = element_type(x, updates, x, reduction)
     strides = (strides_of(x), strides_of(indices), strides_of(updates))
     index_type = indices.dtype if indices.itemsize >= 4 else np.dtype(np.int64)
-    budget = threads.budget()
+    budget = threads.most_of_thread()
     return plan(x.shape, x.dtype, element, indices.shape, index_type, strides, reduction, mode, BY_KERNEL, budget)
 
 

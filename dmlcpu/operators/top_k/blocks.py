@@ -264,7 +264,7 @@ def _plan(call: Call, shape: tuple[int, ...], strides: tuple[int, ...]) -> Plan 
     width_of_index = call.index_dtype.itemsize
     layout = (strides, packed_strides(winners, width), packed_strides(winners, width_of_index))
     x = (shape, call.x.dtype, call.axis, call.k, call.largest)
-    return plan(*x, width_of_index, layout, threads.budget(), call.sorted, call.nan_last)
+    return plan(*x, width_of_index, layout, threads.most_of_thread(), call.sorted, call.nan_last)
 
 
 def _working(call: Call, shape: tuple[int, ...], strides: tuple[int, ...]) -> int:

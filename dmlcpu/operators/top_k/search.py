@@ -26,7 +26,7 @@ def search_bytes(columns: int, k: int, dtype: np.dtype[Any]) -> int:
     held = (1 + _CANDIDATES) * k  # winners and candidates
     arrays = held * (width + index + flag) + k * (width + 2 * index)  # flag: `behind`; then `merged`, places
     counts = 3 * index + 4 * width  # counts, copies of them, numbers of columns; bounds and shares
-    select_sort = threads.budget().threads * (held * (width + index) + 4096)
+    select_sort = threads.most_of_thread().threads * (held * (width + index) + 4096)
     return columns * (arrays + counts) + select_sort
 
 

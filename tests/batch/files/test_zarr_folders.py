@@ -103,7 +103,7 @@ def test_arrays_that_no_memory_could_hold_are_refused(tmp_path: Path, shape: tup
     zarr.create_array(tmp_path / "x.zarr", shape=(4,) * len(shape), dtype="f4", zarr_format=3)
     described = json.loads((tmp_path / "x.zarr" / "zarr.json").read_text())
     (tmp_path / "x.zarr" / "zarr.json").write_text(json.dumps({**described, "shape": shape}))
-    with pytest.raises(FileError, match=r"float32, shape \(.*; allowed: one of fewer than 2\*\*63 bytes"):
+    with pytest.raises(FileError, match=r"the shape .*; allowed: an array that memory can address"):
         open_source(tmp_path / "x.zarr")
 
 

@@ -314,7 +314,7 @@ def test_large_chunks_take_memory(folder: Path) -> None:
 
 def test_inputs_that_are_read_whole_share_the_memory(folder: Path) -> None:
     """Operators read scales and a bias whole, when jobs are checked."""
-    np.save(folder / "a.npy", np.ones((4, 3), np.int8))
+    np.save(folder / "a.npy", np.ones((2, 3), np.int8))
     np.save(folder / "b.npy", np.ones((3, 90_000), np.int8))
     np.save(folder / "scale.npy", np.ones(90_000, np.float32))
     np.save(folder / "bias.npy", np.ones((2, 90_000), np.float32))

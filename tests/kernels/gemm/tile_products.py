@@ -41,7 +41,7 @@ def check_products(dot, rows, groups, lowest=-128, types=(np.uint8, np.int8)):
         c_in[...] = rng.integers(2**31 - 9, 2**31, c_in.size)
         starts = c_in[first:][: rows * NR if step else NR].reshape(-1, NR).astype(np.int64)
         behind = acc[rows * NR :].copy()
-        shape = (-1, NR) if two_dimensional and rows == 4 else (-1,)  # one height: each shape is compiled
+        shape = (-1, NR) if two_dimensional and rows in (4, 16) else (-1,)  # two heights: each shape is compiled
         dot(lhs, LHS, rhs, RHS, groups, c_in.reshape(shape), first, step, acc.reshape(shape))
         case = f"{rows} rows, {groups} groups, step {step}, {'one array' if is_same else 'two arrays'}, shape {shape}"
         found = acc[: rows * NR].reshape(rows, NR)
