@@ -64,16 +64,18 @@ def test_outcomes_come_in_order_and_threads_end(jobs: Path, small: int) -> None:
 
 
 def test_an_interrupted_run_does_not_wait_for_a_read(jobs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    goes_on = threading.Event()
+    reads, goes_on = threading.Event(), threading.Event()
     begun = iter([False])
 
     def stopping() -> bool:
         for answer in begun:
             return answer
+        reads.wait(30)
         raise KeyboardInterrupt
 
     def read(step: Step) -> None:
         if step.task.id != ALL[0]:
+            reads.set()
             goes_on.wait(30)
 
     monkeypatch.setattr(serve_module, "_SMALL", 0)
