@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dmlcpu.common.arguments import Array
-from dmlcpu.common.regions import Region, Source, Stopped, Tensor
-from dmlcpu.common.stand_ins import is_source
+from dmlcpu.common.forms import Form, formed
+from dmlcpu.common.regions import Region, Source, Stopped, Tensor, is_source
 from dmlcpu.errors import DmlError
 from dmlcpu.runtime.memory import aligned_empty
 
@@ -37,9 +37,12 @@ class InMemory:
         return into
 
 
-def as_source(value: Any, array: Array) -> Source:
-    """Return an argument as a Source; array: what it is, or what stands for it."""
-    return value if is_source(value) else InMemory(array)
+def as_source(operator: str, field: str, value: Any) -> tuple[Source, Form]:
+    """Return an argument as a Source, and its form; only an array is looked at."""
+    if is_source(value):
+        return value, Form(value.shape, value.dtype)
+    array, form = formed(operator, field, value)
+    return InMemory(array), Form(*form)
 
 
 def extent(region: Region) -> tuple[int, ...]:

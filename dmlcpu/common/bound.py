@@ -4,23 +4,13 @@ import contextlib
 import threading
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
+from dmlcpu.common.prepared import Prepared
 from dmlcpu.runtime import threads
-from dmlcpu.runtime.kept_calls import KeptCall
 from dmlcpu.runtime.threads import Budget
-
-
-class Steps(NamedTuple):
-    """How an operator runs on the same arrays again and again."""
-
-    plan_within: Callable[[Budget], Any]
-    run: Callable[[Any], None]  # carries a plan out
-    # Returns how a plan is carried out in workspace of its own, for one call at a time; None if the plan has several
-    # kernels or parts. What is refused then, `run` refuses with the reason.
-    alone: Callable[[Any], KeptCall | None]
 
 
 class BoundOperator:
@@ -46,16 +36,27 @@ class BoundOperator:
     copied: bind again in the other process.
     """
 
-    __slots__ = ("__weakref__", "_alone", "_budget", "_held", "_steps", "_whole", "operator", "outputs")
+    __slots__ = ("__weakref__", "_arrays", "_budget", "_held", "_kept", "_prepare", "_whole", "operator", "outputs")
 
     def __init__(
-        self, operator: str, outputs: Any, steps: Steps | None, whole: Callable[[], None], arrays: Iterable[Any]
+        self,
+        operator: str,
+        outputs: Any,
+        whole: Callable[[], Any],
+        held: Iterable[Any],
+        prepare: Callable[..., Prepared] | None = None,
+        arrays: Iterable[Any] = (),
     ) -> None:
-        """Bind. whole: makes a call with all its checks, for operators without steps; arrays: what is bound."""
+        """Bind.
+
+        whole: makes a call with all its checks, and raises what is wrong with values; held: what is bound; prepare: of
+        a budget, None if each call has to be whole; arrays: what the prepared call reads and writes.
+        """
         self.operator, self.outputs = operator, outputs
-        self._steps, self._whole = steps, whole  # no method: in a cycle, the memory would be held for longer
-        self._held = [held for array in arrays for held in holds(array)]
-        self._alone: tuple[threading.Lock, Callable[[], bool]] | None = None
+        self._prepare, self._arrays = prepare, tuple(arrays)
+        self._whole = whole  # no method: in a cycle, the memory would be held for longer
+        self._held = [each for array in held for each in holds(array)]
+        self._kept: tuple[threading.Lock, Callable[[], bool]] | None = None
         self._budget: Budget | None = None
         self._choose()
 
@@ -63,26 +64,25 @@ class BoundOperator:
         """Run the operator on the bound memory, and return `outputs`."""
         if threads.most() is not self._budget:
             self._choose()
-        alone = self._alone
-        if alone is not None:
-            free, again = alone
-            try:
-                # The workspace is taken during a call in another thread, or when a signal handler calls during a call.
-                if free.acquire(False):
-                    try:
-                        done = again()
-                    finally:
-                        free.release()
-                    if done:
-                        return self.outputs
-            except BaseException:
-                self._budget = None  # an interrupt may have left it taken: the next call has other workspace
-                raise
-        if self._steps is not None:
-            self._steps.run(threads.plan_for_now(self._steps.plan_within))
-        else:
+        if self._kept is not None and self._again(*self._kept):
+            return self.outputs
+        if self._prepare is None or threads.plan_for_now(self._prepare).run(*self._arrays) is not None:
             self._whole()
         return self.outputs
+
+    def _again(self, free: threading.Lock, again: Callable[[], bool]) -> bool:
+        """Make the kept call; return whether it was made, and refused no value."""
+        try:
+            # It is taken during a call in another thread, or when a signal handler calls during a call.
+            if not free.acquire(False):
+                return False
+            try:
+                return again()
+            finally:
+                free.release()
+        except BaseException:
+            self._budget = None  # an interrupt may have left it taken: the next call has other workspace
+            raise
 
     def _choose(self) -> None:
         """Choose how to run within the budget in force. One part with the most threads is one with fewer, too.
@@ -90,9 +90,9 @@ class BoundOperator:
         A forked child comes here, and leaves what was in use at the fork.
         """
         budget = threads.most()
-        if self._steps and (budget != self._budget or (self._alone and self._alone[0].locked())):
-            kept = self._steps.alone(self._steps.plan_within(budget))
-            self._alone = kept and (threading.Lock(), kept.again)
+        if self._prepare and (budget != self._budget or (self._kept and self._kept[0].locked())):
+            again = self._prepare(budget).keep(*self._arrays)
+            self._kept = again and (threading.Lock(), again)
         self._budget = budget
 
     def __repr__(self) -> str:

@@ -1,5 +1,6 @@
 """Scales, zero points and biases: numbers of any type, as arrays of the one that kernels read."""
 
+import functools
 from collections.abc import Collection
 from typing import Any
 
@@ -8,7 +9,12 @@ import numpy as np
 from dmlcpu.common.arguments import Array, as_array, convert, type_name
 from dmlcpu.common.data_types import DATA_TYPES
 from dmlcpu.errors import DmlError, UnsupportedError
+from dmlcpu.kernels.scales import are_positive
+from dmlcpu.runtime.compilation import can_compile
+from dmlcpu.runtime.memory import PLAIN, frombuffer
 
+# Of these types equal numbers are the same; other objects may be hashable, and have other values later.
+NUMBERS = frozenset({int, float, *[np.dtype(code).type for code in "bBhHiIlLqQefd"]})
 _FLOAT = np.dtype(np.float32)
 _MOST_BITS = 256  # of an integer whose digits an error has
 
@@ -27,13 +33,18 @@ def as_floats(operator: str, field: str, value: Any) -> Array:
     array = as_numbers(operator, field, value)
     if array.dtype == _FLOAT:
         return array
-    if array.dtype.kind not in "fiuO" and type_name(array.dtype) != "bfloat16":
-        raise UnsupportedError(operator, f"{field}.dtype", str(array.dtype), "floating types")
+    check_floating(operator, field, array.dtype)
     try:
         with np.errstate(all="ignore"):
             return array.astype(_FLOAT)
     except OverflowError:
         raise DmlError(operator, field, "an integer beyond float64", "numbers that float64 holds") from None
+
+
+def check_floating(operator: str, field: str, dtype: np.dtype[Any]) -> None:
+    """Refuse a type that `as_floats` does not convert."""
+    if dtype.kind not in "fiuO" and type_name(dtype) != "bfloat16":
+        raise UnsupportedError(operator, f"{field}.dtype", str(dtype), "floating types")
 
 
 def as_integers(
@@ -48,13 +59,20 @@ def as_integers(
         return array
     if array.size == 0 and not hasattr(value, "dtype"):  # NumPy takes an empty list for floats
         return array.astype(dtype)
-    if array.dtype.kind not in "iuO" or type_name(array.dtype) in others:
-        raise UnsupportedError(operator, f"{field}.dtype", str(array.dtype), allowed)
+    check_integral(operator, field, array.dtype, allowed, others)
     row = DATA_TYPES[type_name(dtype)]
     bad = np.asarray((array < row.lowest) | (array > row.highest))
     if bad.any():
         raise bad_element(operator, field, array, bad, f"{row.lowest} to {row.highest} ({dtype})")
     return array.astype(dtype)
+
+
+def check_integral(
+    operator: str, field: str, dtype: np.dtype[Any], allowed: str, others: Collection[str] = ()
+) -> None:
+    """Refuse a type that `as_integers` does not convert."""
+    if dtype.kind not in "iuO" or type_name(dtype) in others:
+        raise UnsupportedError(operator, f"{field}.dtype", str(dtype), allowed)
 
 
 def bad_element(operator: str, field: str, array: Array, bad: Array, allowed: str) -> DmlError:
@@ -65,3 +83,43 @@ def bad_element(operator: str, field: str, array: Array, bad: Array, allowed: st
     is_long = type(element) is int and element.bit_length() > _MOST_BITS
     found = f"an integer of {element.bit_length():,} bits" if is_long else str(element)
     return DmlError(operator, f"{field}{place}", found, allowed)
+
+
+def float_number(operator: str, field: str, value: Any, positive: bool) -> Array:
+    """Return a number as an array of one float32; positive: it has to be positive and finite."""
+    find = _float_number if value else _float_number.__wrapped__  # a look-up takes -0.0 for 0.0
+    return find(operator, field, value, positive)
+
+
+# Most calls repeat the numbers of earlier ones. typed: a look-up tells True and 1.0 from 1.
+@functools.lru_cache(maxsize=1024, typed=True)
+def _float_number(operator: str, field: str, value: Any, positive: bool) -> Array:
+    array = as_floats(operator, field, value).reshape(1).copy()  # which owns its memory
+    if positive:
+        check_scale(operator, field, array, value)
+    return array
+
+
+def is_usable(scales: Array) -> bool:
+    """Return whether scales, float32, are positive and finite."""
+    if scales.size == 1:
+        return 0 < scales.item() < np.inf
+    if scales.flags.num & PLAIN == PLAIN and scales.size and can_compile():
+        return are_positive(frombuffer(scales, _FLOAT))
+    if 0 in scales.strides:
+        scales = scales[tuple([slice(0, 1) if stride == 0 else slice(None) for stride in scales.strides])]
+    # Infinity, zero, and NaN, which compares as false with everything, fail one of these.
+    return scales.size == 0 or bool(scales.min() > 0 and scales.max() < np.inf)
+
+
+def check_scale(operator: str, field: str, scales: Array, given: Any = None) -> None:
+    """Refuse scales that are not positive and finite, naming the first bad element.
+
+    scales: float32; given: the argument that they were made of, which has the element as it was given.
+    """
+    if is_usable(scales):
+        return
+    elements = scales if given is None else as_numbers(operator, field, given)
+    bad = ~((scales > 0) & (scales < np.inf))  # NaN is neither
+    allowed = "finite float32 numbers greater than 0"
+    raise bad_element(operator, field, elements, bad.reshape(elements.shape), allowed)

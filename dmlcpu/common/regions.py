@@ -1,8 +1,10 @@
 """Arrays that need not be in memory: what operators read and write a region at a time."""
 
+import functools
+import inspect
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeGuard
 
 import numpy as np
 
@@ -65,3 +67,28 @@ class Sink(Protocol):
 
     def write(self, region: Region, block: Array) -> None:
         """Write the elements of a region."""
+
+
+def is_source(value: Any) -> TypeGuard[Source]:
+    """Return whether an argument is a Source, which is read a region at a time."""
+    return not isinstance(value, np.ndarray) and hasattr(value, "read") and hasattr(value, "shape")
+
+
+def bind(function: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return all arguments but `out`, in the function's order."""
+    signature, defaults = _signature(function)
+    bound = {**defaults, **arguments}
+    if len(bound) > len(defaults) or any(value is inspect.Parameter.empty for value in bound.values()):
+        try:
+            signature.bind(**arguments)  # says what is wrong
+        except TypeError as error:
+            raise TypeError(f"{function.__name__}() {error}") from None
+    return bound
+
+
+@functools.cache
+def _signature(function: Callable[..., Any]) -> tuple[inspect.Signature, dict[str, Any]]:
+    """Return the signature and the defaults of an operator's function, without `out`; `inspect.bind` is much slower."""
+    signature = inspect.signature(function)
+    named = [each for each in signature.parameters.values() if each.name != "out"]
+    return signature.replace(parameters=named), {each.name: each.default for each in named}

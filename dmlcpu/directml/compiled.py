@@ -1,24 +1,21 @@
 """Compiled operators: arrays are bound to a desc's tensors, checked, and given to the operator."""
 
+import functools
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from dmlcpu.common.arguments import Array, check_apart, same_memory
 from dmlcpu.common.bound import BoundOperator, own_view
-from dmlcpu.directml.base import Bound, OperatorDesc, Packed, fields_of
+from dmlcpu.directml.base import Bound, OperatorDesc, Request, fields_of
 from dmlcpu.directml.binding import Slot, slot_of
 from dmlcpu.directml.checks import check_kind
 from dmlcpu.directml.enums import FeatureLevel, TensorFlags, full_name
 from dmlcpu.directml.feature_level import check_support
 from dmlcpu.directml.tensor import TensorDesc
-from dmlcpu.directml.usual import Usual
 from dmlcpu.errors import BindingError
-from dmlcpu.runtime.compilation import can_compile
-from dmlcpu.runtime.memory import ALIGNED, C_CONTIGUOUS, OWNS_DATA, WRITEABLE, frombuffer, words
-
-_PACKED = C_CONTIGUOUS | ALIGNED
-_OWN = _PACKED | OWNS_DATA | WRITEABLE
+from dmlcpu.runtime.memory import OWNS_DATA
+from dmlcpu.runtime.threads import plan_for_now
 
 
 def compile_operator(desc: OperatorDesc, *, feature_level: FeatureLevel = FeatureLevel.LEVEL_6_4) -> "CompiledOperator":
@@ -134,18 +131,13 @@ class CompiledOperator:
         pairs = itertools.product(self._outputs, self._slots.values())
         self._alike = [(a.name, b.name) for a, b in pairs if a is not b and (a.dtype, a.shape) == (b.dtype, b.shape)]
         self._owned: Bound | None = None
-        self._usual: Usual | None = None
         if not self._owned_slots:
             self._own({})
 
     def _own(self, owned: Bound) -> None:
         """Take over the owned tensors, and prepare how to run with them."""
-        self._run = self.desc._make_run(owned)
+        self._request: Callable[[Bound], Request] = self.desc._make_request(owned)
         self._owned = owned
-        packed = self._run.packed
-        # There is no shorter way if the kernels also read owned tensors, or do not read all others.
-        is_usual = packed and packed.words.keys() == self._slots.keys()
-        self._usual = Usual([self._slots[name] for name in packed.words], packed) if packed and is_usual else None
 
     def __repr__(self) -> str:
         return f"<CompiledOperator {self.desc.operator} at {full_name(self.feature_level)}>"
@@ -201,21 +193,18 @@ class CompiledOperator:
         TypeError
             If a value is of the wrong Python kind.
         """
-        usual = self._usual
-        if usual is not None:
-            result = usual(tensors)
-            if result is not None:
-                return result
         if self._owned is None:
             raise self._uninitialized()
-        if self._arrays:
-            tensors = self._by_element(tensors)
-        run = self._run
-        bound, flags = self._checked(tensors, self._owned)
-        if run.packed and not self._is_in_place(bound) and (words := self._words(bound, flags, run.packed)) is not None:
-            run.packed.run(bound, words)
-            return run.packed.result(bound)
-        return run.general(bound)
+        bound = self._checked(self._by_element(tensors) if self._arrays else tensors, self._owned)
+        return self._run(bound, self._request(bound))
+
+    def _run(self, bound: Bound, request: Request) -> Any:
+        """Run on bound tensors; return the outputs."""
+        prepare, key, arrays = request
+        refused = plan_for_now(prepare, key).run(*arrays)
+        if refused is not None:
+            self.desc._refuse(bound, refused)
+        return self.desc._result(bound)
 
     def bind(self, **tensors: Any) -> BoundOperator:
         """Bind tensors for calls that repeat on the same memory, as DirectML's binding table does.
@@ -262,29 +251,33 @@ class CompiledOperator:
         """
         if self._owned is None:
             raise self._uninitialized()
-        run, owned = self._run, self._owned
+        make_request, owned = self._request, self._owned
         given = self._by_element(tensors) if self._arrays else tensors
         mine = {name: own_view(value) for name, value in given.items()}
-        bound, flags = self._checked(mine, owned)
+        bound = self._checked(mine, owned)
         as_given = {slot.name: slot.bind(given[slot.name]) for slot in self._outputs if slot.name in given}
+        prepare, key, arrays = make_request(bound)
         # What `Slot.bind` copies, because it is not aligned, is copied for each call.
         is_copied = any(bound[name].flags.owndata for name in given)
-        steps = None
-        if run.packed and not is_copied and (words := self._words(bound, flags, run.packed)) is not None:
-            steps = run.packed.steps(bound, words)
         mine |= {slot.name: bound[slot.name] for slot in self._outputs}
+
+        def whole() -> None:
+            again = self._checked(mine, owned)
+            self._run(again, make_request(again))
+
         return BoundOperator(
             self.desc.operator,
             self.desc._result({**bound, **as_given}),
-            steps,
-            lambda: run.general(self._checked(mine, owned)[0]),
+            whole,
             [*given.values(), *bound.values()],
+            None if is_copied else functools.partial(prepare, *key),
+            arrays,
         )
 
-    def _checked(self, tensors: Bound, owned: Bound) -> tuple[Bound, int]:
-        """Return all tensors as arrays, with new outputs where none are given; and the flags that all of them have."""
+    def _checked(self, tensors: Bound, owned: Bound) -> Bound:
+        """Return all tensors as arrays, with new outputs where none are given."""
         bound = owned.copy()
-        flags = _OWN
+        flags = OWNS_DATA
         for name, value in tensors.items():
             slot = self._slots.get(name)
             if slot is None:
@@ -294,24 +287,11 @@ class CompiledOperator:
         is_complete = len(tensors) == len(self._slots)
         new = [] if is_complete else [slot for slot in self._slots.values() if slot.name not in bound]
         for slot in new:
-            bound[slot.name] = array = _missing(slot)
-            flags &= array.flags.num | OWNS_DATA
+            bound[slot.name] = _missing(slot)
         # New outputs share no memory, nor do different arrays that own their data: no further check for most calls.
-        if len(new) < len(self._outputs) and (
-            not flags & OWNS_DATA or any(bound[a] is bound[b] for a, b in self._alike)
-        ):
+        if len(new) < len(self._outputs) and (not flags or any(bound[a] is bound[b] for a, b in self._alike)):
             self._check_apart(bound)
-        return bound, flags
-
-    def _words(self, bound: Bound, flags: int, packed: Packed) -> list[Array] | None:
-        """Return the words of tensors, in the kernels' order, if all are packed."""
-        if flags & _PACKED != _PACKED or not can_compile():
-            return None
-        flat = frombuffer if flags & WRITEABLE else words
-        return [flat(bound[name], word) for name, word in packed.words.items()]
-
-    def _is_in_place(self, bound: Bound) -> bool:
-        return self._in_place is not None and bound[self._in_place[0]] is bound[self._in_place[1]]
+        return bound
 
     def _by_element(self, values: Bound) -> Bound:
         """Return the values of arrays of tensors element by element; a None in a list is bound elsewhere, or not."""

@@ -1,12 +1,16 @@
 """The check of scales: each call with arrays of them makes it, and NumPy would take as long as a small product."""
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from dmlcpu.runtime.jit import compile_kernel, device
-from dmlcpu.runtime.kernel import kernel
+from dmlcpu.runtime.kept_calls import kept_call, kept_call_if
+from dmlcpu.runtime.kernel import Kernel, kernel
+
+_ONE = np.ones(1, np.float32)
 
 
 @device
@@ -36,3 +40,11 @@ def are_positive(scales: np.ndarray) -> bool:
     """Return whether all scales of a flat float32 array are positive and finite."""
     good: bool = _compiled()(scales)
     return good
+
+
+def keep_scaled(scales: list[np.ndarray], kernel: Kernel, *args: np.ndarray) -> Callable[[], bool]:
+    """Return a kept call that checks scales first: at most three flat float32 arrays; it returns whether they are good."""
+    if not scales:
+        return kept_call(kernel, *args)
+    checked = (*scales, *[_ONE] * (3 - len(scales)), np.zeros(1, np.int64))
+    return kept_call_if(check_scales, checked, kernel, *args)

@@ -1,6 +1,7 @@
 """`bind`: an operator's function, bound to memory."""
 
 import copy
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +11,8 @@ import numpy as np
 from dmlcpu.common.arguments import convert
 from dmlcpu.common.bound import BoundOperator, own_view
 from dmlcpu.operators.table import OPERATORS, Operator
-from dmlcpu.runtime.compilation import can_compile
+from dmlcpu.runtime.memory import spans_meet
+from dmlcpu.runtime.threads import plan_for_now
 
 
 def bind(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> BoundOperator:
@@ -64,14 +66,28 @@ def bind(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> BoundOpe
     except TypeError as error:
         raise TypeError(f"{operator.name}() {error}") from None
     bound.apply_defaults()
-    arguments = {name: _own(operator.name, name, value) for name, value in bound.arguments.items() if name != "out"}
-    call = calls.check(**arguments)
-    outputs = calls.allocate(call, bound.arguments["out"])
+    out = bound.arguments.pop("out")
+    arguments = {name: _own(operator.name, name, value) for name, value in bound.arguments.items()}
+    key, arrays = calls.request(*arguments.values(), out)
+    outputs = calls.allocate(plan_for_now(calls.prepare, key), arrays, out)
     own = _own_views(outputs)
-    steps_of = getattr(calls, "steps", None)
-    steps = steps_of(call, own, arguments) if steps_of and can_compile() else None
-    held = [*arguments.values(), *(own if isinstance(own, tuple) else [own])]
-    return BoundOperator(operator.name, outputs, steps, lambda: calls.execute(calls.check(**arguments), own), held)
+    given = [value for value in arguments.values() if isinstance(value, np.ndarray)]
+    # Each call is whole if it has to look at an array that is no operand, or that is converted before it is one.
+    is_prepared = all(any(_is_used(each, array) for array in arrays) for each in given)
+    all_own = own if isinstance(own, tuple) else (own,)
+    return BoundOperator(
+        operator.name,
+        outputs,
+        lambda: function(**arguments, out=own),
+        [*arguments.values(), *all_own],
+        functools.partial(calls.prepare, *key) if is_prepared else None,
+        (*arrays, *all_own),
+    )
+
+
+def _is_used(given: Any, used: Any) -> bool:
+    """Return whether an array that a kernel reads is the given one, or a view of it."""
+    return used is given or (isinstance(used, np.ndarray) and given.size > 0 and spans_meet(used, given))
 
 
 def _operator_of(function: Any) -> Operator:

@@ -94,6 +94,7 @@ class Operator:
     results: tuple[str, ...] = ("y",)  # their names
     result: str | None = None  # the class of the function's result, beside it, if that is not one array
     version: int = 1  # of the semantics
+    family: str = ""  # the folder whose blocks.py serves several operators
 
     @property
     def function(self) -> Any:
@@ -104,10 +105,10 @@ class Operator:
     def calls(self) -> Any:
         """The module of the function, with the parts of a call.
 
-        - ``check(**arguments)``: a Call, of all arguments of the function but `out`.
-        - ``allocate(call, out)``: the outputs, new if `out` is None.
-        - ``execute(call, outputs)``: runs it.
-        - ``steps(call, outputs, arguments)``, if it has that: the Steps of a bound operator, or None.
+        - ``request(*arguments)``, of all arguments of the function in their order: the key of `prepare`, but for the
+          budget, and the arrays that the call reads.
+        - ``prepare(*key, budget)``, cached: a Prepared.
+        - ``allocate(prepared, arrays, out)``: the outputs, new if `out` is None.
         """
         return self._module("function")
 
@@ -122,6 +123,8 @@ class Operator:
         - ``run(arguments, sinks, memory, stopping)``: writes the results to sinks, in blocks within `memory` bytes.
           Raises Stopped between two blocks if stopping() is true.
         """
+        if self.family:
+            return importlib.import_module(f"dmlcpu.{self.family}.blocks").blocks_of(self.function)
         return self._module("blocks")
 
     @property
@@ -184,14 +187,19 @@ OPERATORS = {
             "quantized_matmul",
             {OperatorType.QUANTIZED_LINEAR_MATRIX_MULTIPLY: "QuantizedLinearMatrixMultiplyOperatorDesc"},
             QUANTIZED,
+            family="products",
         ),
         Operator(
-            "matmul_integer", {OperatorType.MATRIX_MULTIPLY_INTEGER: "MatrixMultiplyIntegerOperatorDesc"}, QUANTIZED
+            "matmul_integer",
+            {OperatorType.MATRIX_MULTIPLY_INTEGER: "MatrixMultiplyIntegerOperatorDesc"},
+            QUANTIZED,
+            family="products",
         ),
         Operator(
             "matmul_integer_to_float",
             {OperatorType.MATRIX_MULTIPLY_INTEGER_TO_FLOAT: "MatrixMultiplyIntegerToFloatOperatorDesc"},
             QUANTIZED,
+            family="products",
         ),
         Operator("matmul_top_k", {}, QUANTIZED, ("values", "indices"), result="MatmulTopK"),
         Operator(
@@ -201,6 +209,7 @@ OPERATORS = {
                 OperatorType.QUANTIZE: "QuantizeOperatorDesc",
             },
             ("float32", "float16", "bfloat16", "int32"),
+            family="quantizers",
         ),
         Operator(
             "dequantize_linear",
@@ -209,6 +218,7 @@ OPERATORS = {
                 OperatorType.DEQUANTIZE: "DequantizeOperatorDesc",
             },
             (*QUANTIZED, "int16", "uint16", "int32", "uint32"),
+            family="quantizers",
         ),
         Operator(
             "dynamic_quantize_linear",

@@ -1,58 +1,123 @@
-"""Checks of the arguments of quantize_linear and dequantize_linear."""
+"""Checks of quantize_linear and dequantize_linear: what their arguments are, and how these fit together."""
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dmlcpu.common.arguments import Array, as_array, as_axis, as_dtype, as_integer, check_type, type_name
-from dmlcpu.common.parameters import as_floats, as_integers
+from dmlcpu.common.arguments import Array, as_axis, as_dtype, as_integer, check_type, type_name
+from dmlcpu.common.parameters import NUMBERS, as_floats, as_integers, check_floating, check_integral, float_number
+from dmlcpu.common.forms import Form, Shape, formed
+from dmlcpu.common.prepared import Converter
 from dmlcpu.errors import BindingError, DmlError
-from dmlcpu.products.quantization import check_scale
-from dmlcpu.quantizers.layout import Shape, meets
+from dmlcpu.quantizers.layout import meets
 
 FLOATS = ("float32", "float16", "bfloat16", "float64")
 RESULTS = ("float32", "float16", "bfloat16")
 QUANTIZED = ("int8", "uint8", "int16", "uint16", "int4", "uint4")
 STORED = (*QUANTIZED, "int32", "uint32")
-_FLOAT = np.dtype(np.float32)
+FLOAT = np.dtype(np.float32)
+QUANTIZE = "quantize_linear"
 
 
 class Call(NamedTuple):
-    """The arguments of a call in their plain forms, but for the output.
+    """What is computed, all of it checked.
 
     Scale and zero point have x's dimensions. Their sizes divide x's, but along `axis` if there is a block size: there
     the last block may be short.
     """
 
     operator: str
-    x: Array  # in blocks a stand-in
-    scale: Array  # float32
-    zero_point: Array | None  # of the quantized type
+    x: Form
+    scale: Form  # float32
+    zero_point: Form | None  # of the quantized type; None: one number
+    zero: int  # that number
     dtype: np.dtype[Any]  # of the result
+    is_checked: bool  # any scale is allowed, or it is a number that has been checked
     axis: int | None = None
     block_size: int | None = None  # None: all blocks are of one size
 
 
-def check(
-    operator: str, x: Array, scale: Any, zero_point: Any, axis: Any, block_size: Any, dtype: np.dtype[Any]
-) -> Call:
-    """Return the arguments in their plain forms, or refuse them. x: checked; dtype: of the result."""
-    is_quantize = operator == "quantize_linear"
-    axis = None if axis is None else as_axis(operator, "axis", axis, "x", x.ndim)
+def operands_of(operator: str, x: Any, scale: Any, zero_point: Any, out_dtype: Any) -> tuple[Any, ...]:
+    """Return scale and zero point as arrays and their forms, as far as these are known without `check`.
+
+    A number as a scale is an array of one element, and its form is its type; one as a zero point is no array, and its
+    form is its type and itself. x: the type of x.
+    """
+    if type(scale) in NUMBERS:
+        scales, scale_form = float_number(operator, "scale", scale, operator == QUANTIZE), type(scale)
+    elif hasattr(scale, "dtype"):
+        scales, scale_form = formed(operator, "scale", scale)
+    else:
+        scales, scale_form = formed(operator, "scale", as_floats(operator, "scale", scale))
+    if zero_point is None:
+        return scales, None, scale_form, None
+    if type(zero_point) in NUMBERS:
+        return scales, None, scale_form, (type(zero_point), zero_point)
+    if not hasattr(zero_point, "dtype"):
+        _, quantized = _types(operator, x, _type_of(scale_form), None, out_dtype)
+        zero_point = _as_quantized(operator, quantized, zero_point)
+    zeros, zero_form = formed(operator, "zero_point", zero_point)
+    return scales, zeros, scale_form, zero_form
+
+
+def _as_quantized(operator: str, dtype: np.dtype[Any], value: Any) -> Array:
+    return as_integers(operator, "zero_point", value, dtype, f"{dtype} (the quantized type)", QUANTIZED)
+
+
+def _type_of(form: Any) -> np.dtype[Any] | None:
+    """Return the NumPy type of a form, or of a number's."""
+    if isinstance(form, type):
+        return np.dtype(form) if issubclass(form, np.generic) else None
+    if form is None or isinstance(form[0], type):
+        return form and _type_of(form[0])
+    dtype: np.dtype[Any] = form[1]
+    return dtype
+
+
+def _types(operator: str, x: Any, scale: Any, zero_point: Any, out_dtype: Any) -> tuple[np.dtype[Any], np.dtype[Any]]:
+    """Return the type of the result, and the quantized one, for arguments of these types."""
+    is_quantize = operator == QUANTIZE
+    check_type(operator, "x", x, (*FLOATS, "int32") if is_quantize else STORED)
+    allowed, given, usual = (QUANTIZED, zero_point, "uint8") if is_quantize else (RESULTS, scale, "float32")
+    if out_dtype is not None:
+        dtype = as_dtype(operator, "out_dtype", out_dtype, allowed)
+    else:
+        dtype = given if given is not None and type_name(given) in allowed else np.dtype(usual)
+    return dtype, (dtype if is_quantize else x)
+
+
+def check(operator: str, forms: tuple[Any, ...], options: tuple[Any, ...]) -> tuple[Call, list[Converter]]:
+    """Return what is computed, and what converts which arrays first; or refuse it.
+
+    forms: of x, and what `operands_of` returns; options: axis, block size and the result's type, as they are given.
+    """
+    x, scale, zero_point = Form(*forms[0]), forms[1], forms[2]
+    axis, block_size, out_dtype = options
+    converters: list[Converter] = []
+    dtype, quantized = _types(operator, x.dtype, _type_of(scale), _type_of(zero_point), out_dtype)
+    axis = None if axis is None else as_axis(operator, "axis", axis, "x", len(x.shape))
     if block_size is not None:
         block_size = _block_size(operator, block_size, axis)
-    scales = as_floats(operator, "scale", scale)
-    if is_quantize:
-        check_positive(operator, "scale", scales, scale)
-    shaped = as_dimensions(operator, "scale", scales, x.shape, axis, block_size)
-    if zero_point is not None:
-        quantized = dtype if is_quantize else x.dtype
-        allowed = f"{quantized} (the quantized type)"
-        zero_point = as_integers(operator, "zero_point", zero_point, quantized, allowed, QUANTIZED)
-        zero_point = as_dimensions(operator, "zero_point", zero_point, x.shape, axis, block_size)
-        zero_point = _meeting(zero_point, shaped, x.shape, axis if block_size else None)
+    is_number = isinstance(scale, type)
+    scale = Form((1,), FLOAT) if is_number else Form(*scale)
+    if scale.dtype != FLOAT:
+        check_floating(operator, "scale", scale.dtype)
+        converters.append((1, lambda value: np.ascontiguousarray(as_floats(operator, "scale", value))))
+        scale = Form(scale.shape, FLOAT)
+    scale = as_dimensions(operator, "scale", scale, x.shape, axis, block_size)
+    zero, zero_type = 0, _type_of(zero_point)
+    if zero_point is not None and isinstance(zero_point[0], type):
+        zero, zero_point = int(_as_quantized(operator, quantized, zero_point[1])), None
+    elif zero_point is not None:
+        if zero_type != quantized:
+            check_integral(operator, "zero_point", zero_type, f"{quantized} (the quantized type)", QUANTIZED)
+            converters.append((2, lambda value: np.ascontiguousarray(_as_quantized(operator, quantized, value))))
+            zero_point = (zero_point[0], quantized)
+        zero_point = as_dimensions(operator, "zero_point", Form(*zero_point), x.shape, axis, block_size)
     is_short = block_size is not None and axis is not None and x.shape[axis] % block_size != 0
-    return Call(operator, x, shaped, zero_point, dtype, *((axis, block_size) if is_short else (None, None)))
+    cut = (axis, block_size) if is_short else (None, None)
+    return Call(operator, x, scale, zero_point, zero, dtype, is_number or operator != QUANTIZE, *cut), converters
 
 
 def _block_size(operator: str, value: Any, axis: int | None) -> int:
@@ -64,32 +129,27 @@ def _block_size(operator: str, value: Any, axis: int | None) -> int:
     return size
 
 
-def check_positive(operator: str, field: str, scale: Array, given: Any = None) -> None:
-    """Refuse scales that are not positive and finite; given: the argument that they were made of."""
-    once = tuple([slice(0, 1) if stride == 0 else slice(None) for stride in scale.strides])
-    check_scale(operator, field, scale[once] if 0 in scale.strides else scale, given)
-
-
 def as_dimensions(
-    operator: str, field: str, array: Array, shape: Shape, axis: int | None, block_size: int | None
-) -> Array:
-    """Return a view of scales or zero points with x's dimensions, or refuse their shape."""
+    operator: str, field: str, form: Form, shape: Shape, axis: int | None, block_size: int | None
+) -> Form:
+    """Return the form of scales or zero points with x's dimensions, or refuse their shape."""
     ndim = len(shape)
-    if array.size == 1 and array.ndim <= max(ndim, 1):
-        return array.reshape((1,) * ndim)
-    if axis is not None and array.shape == shape[axis : axis + 1]:
-        return array.reshape([-1 if d == axis else 1 for d in range(ndim)])
+    if math.prod(form.shape) == 1 and len(form.shape) <= max(ndim, 1):
+        return Form((1,) * ndim, form.dtype)
+    if axis is not None and form.shape == shape[axis : axis + 1]:
+        own = [(form.shape[0], form.steps[0]) if d == axis else (1, 0) for d in range(ndim)]
+        return Form(tuple([n for n, _ in own]), form.dtype, None if form.strides is None else tuple(s for _, s in own))
     allowed = list(shape)
     blocks = shape if block_size is None or axis is None else (*shape[:axis], -1, *shape[axis + 1 :])
     if block_size is not None and axis is not None:
         allowed[axis] = -(-shape[axis] // block_size)
-    is_even = array.ndim == ndim and all(
+    is_even = len(form.shape) == ndim and all(
         size == n or size == 1 or (whole > 0 and size > 0 and n % size == 0)
-        for size, n, whole in zip(array.shape, allowed, blocks, strict=True)
+        for size, n, whole in zip(form.shape, allowed, blocks, strict=True)
     )
     if not is_even:
-        raise BindingError(operator, f"{field}.shape", str(array.shape), _allowed(shape, tuple(allowed), axis))
-    return array
+        raise BindingError(operator, f"{field}.shape", str(form.shape), _allowed(shape, tuple(allowed), axis))
+    return form
 
 
 def _allowed(shape: Shape, blocks: Shape, axis: int | None) -> str:
@@ -98,42 +158,12 @@ def _allowed(shape: Shape, blocks: Shape, axis: int | None) -> str:
     return f"one number, {along}, or {sizes if blocks == shape else f'{blocks}, one for each block'}"
 
 
-def _meeting(zero_point: Array, scale: Array, shape: Shape, axis: int | None) -> Array:
-    """Return zero points whose blocks divide the scales', or are divided by them, in each dimension.
+def repeats_of(call: Call) -> list[tuple[int, int]]:
+    """Return how often zero points are repeated along which dimensions.
 
-    axis: that of the block size. There they do: both have one for all, one for each block, or one for each element.
+    Then their blocks divide the scales', or are divided by them. Along the axis of a block size they do.
     """
-    for d, n in enumerate(shape):
-        mine, others = zero_point.shape[d], scale.shape[d]
-        if n and d != axis and not meets(mine, others):
-            zero_point = np.repeat(zero_point, n // mine, axis=d)
-    return zero_point
-
-
-def quantized_type(operator: str, out_dtype: Any, zero_point: Any) -> np.dtype[Any]:
-    """Return the type of a quantized result: `out_dtype`, else the zero point's, else uint8."""
-    if out_dtype is not None:
-        return np.dtype(as_dtype(operator, "out_dtype", out_dtype, QUANTIZED))
-    return _type_of(operator, "zero_point", zero_point, QUANTIZED) or np.dtype(np.uint8)
-
-
-def floating_type(operator: str, out_dtype: Any, scale: Any) -> np.dtype[Any]:
-    """Return the type of a dequantized result: `out_dtype`, else the scale's if that is of 16 bits, else float32."""
-    if out_dtype is not None:
-        return np.dtype(as_dtype(operator, "out_dtype", out_dtype, RESULTS))
-    return _type_of(operator, "scale", scale, RESULTS) or _FLOAT
-
-
-def _type_of(operator: str, field: str, value: Any, allowed: tuple[str, ...]) -> np.dtype[Any] | None:
-    """Return the type of an array if it is one of these."""
-    if not hasattr(value, "dtype"):
-        return None
-    dtype: np.dtype[Any] = as_array(operator, field, value).dtype
-    return dtype if type_name(dtype) in allowed else None
-
-
-def check_input(operator: str, x: Any, allowed: tuple[str, ...]) -> Array:
-    """Return x as an array of one of these types."""
-    array = as_array(operator, "x", x)
-    check_type(operator, "x", array.dtype, allowed)
-    return array
+    if call.zero_point is None:
+        return []
+    sizes = zip(call.x.shape, call.zero_point.shape, call.scale.shape, strict=True)
+    return [(n // mine, d) for d, (n, mine, scales) in enumerate(sizes) if n and d != call.axis and not meets(mine, scales)]

@@ -1,72 +1,94 @@
 """quantize_linear and dequantize_linear on an array that is read, and a result that is written, a block at a time."""
 
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.block_reader import BLOCK, Buffer, as_source, cut_within, extent, read_blocks, regions_of, tile_of
-from dmlcpu.common.regions import Estimate, Region, Sink, Tensor
-from dmlcpu.common.stand_ins import bind
-from dmlcpu.quantizers.arguments import Call
-from dmlcpu.quantizers.execution import execute
-from dmlcpu.quantizers.layout import Shape
-from dmlcpu.quantizers.plan import FLOAT, workspace_of
-from dmlcpu.runtime.compilation import can_compile
+from dmlcpu.common.forms import Form, Shape, form_of
+from dmlcpu.common.parameters import check_scale
+from dmlcpu.common.regions import Estimate, Region, Sink, Source, Tensor, bind
+from dmlcpu.quantizers.arguments import FLOAT, Call, check, operands_of
+from dmlcpu.quantizers.plan import plan, workspace_of
+from dmlcpu.runtime.threads import most_of_thread, plan_for_now
 
 SOURCES = ("x",)
 
 
-def estimate(function: Callable[..., Any], check: Callable[..., Call], /, **arguments: Any) -> Estimate:
-    """Return the results and the memory of a call; refuse what the function refuses. Nothing is read or compiled.
+def blocks_of(function: Callable[..., Any]) -> SimpleNamespace:
+    """Return what a module of blocks has, for the function of an operator."""
+    return SimpleNamespace(SOURCES=SOURCES, estimate=partial(estimate, function), run=partial(run, function))
 
-    check: the function's checks. Each operator's blocks.py fills in both.
-    """
-    call = check(**bind(function, arguments, SOURCES))
+
+def estimate(function: Callable[..., Any], /, **arguments: Any) -> Estimate:
+    """Return the results and the memory of a call; refuse what the function refuses. Nothing is read or compiled."""
+    call, _, scale, zero_point = _checked(function, arguments)
     y = Tensor(call.x.shape, call.dtype)
-    kernel = call.operator.removesuffix("_linear") if can_compile() else "reference"
-    parameters = call.scale.nbytes + (0 if call.zero_point is None else call.zero_point.nbytes)
-    memory = call.x.nbytes + y.nbytes + parameters + workspace_of()
+    memory = call.x.nbytes + y.nbytes + _nbytes(scale) + _nbytes(zero_point) + workspace_of()
+    kernel = plan(call, None, most_of_thread()).kernel
     return Estimate({"y": y}, memory, lambda: min(map(partial(_needs, call), tiles_of(call.x))), kernel)
+
+
+def _nbytes(array: Array | None) -> int:
+    return 0 if array is None else array.nbytes
 
 
 def run(
     function: Callable[..., Any],
-    check: Callable[..., Call],
     arguments: dict[str, Any],
     sinks: dict[str, Sink],
     memory: int,
     stopping: Callable[[], bool] = lambda: False,
 ) -> None:
     """Write the result, block by block within `memory` bytes."""
-    call = check(**bind(function, arguments, SOURCES))
+    call, source, scale, zero_point = _checked(function, arguments)
     tile, out = cut_within(call.operator, memory, tiles_of(call.x), partial(_needs, call)), Buffer()
-    regions = regions_of(call.x.shape, tile)
-    for region, block in read_blocks(as_source(arguments["x"], call.x), regions, stopping):
+    for region, block in read_blocks(source, regions_of(call.x.shape, tile), stopping):
         y = out.array(extent(region), call.dtype)
-        execute(_of_block(call, region, block), y)
+        scales, zeros = _part(call, scale, region), _part(call, zero_point, region)
+        forms = [each if each is None else Form(*form_of(each)) for each in (block, scales, zeros)]
+        part = Call(call.operator, *forms, call.zero, call.dtype, is_checked=True)
+        plan_for_now(plan, (part, None)).run(block, scales, zeros, y)
+        scales = zeros = None  # gone before those of the next block are there
         sinks["y"].write(region, y)
 
 
-def tiles_of(x: Array) -> Iterator[Shape]:
+def _checked(
+    function: Callable[..., Any], arguments: dict[str, Any]
+) -> tuple[Call, Source, Array, Array | None]:
+    """Return what is computed, x, and scale and zero point with x's dimensions."""
+    operator, given = function.__name__, bind(function, arguments)
+    source, x = as_source(operator, "x", given["x"])
+    axis, block_size, out_dtype = given["axis"], given["block_size"], given["out_dtype"]
+    scale, zero_point, *forms = operands_of(operator, x.dtype, given["scale"], given["zero_point"], out_dtype)
+    call, converters = check(operator, (x, *forms), (axis, block_size, out_dtype))
+    arrays = [source, scale, zero_point]
+    for place, convert in converters:
+        arrays[place] = convert(arrays[place])
+    _, scale, zero_point = arrays
+    if not call.is_checked:
+        check_scale(operator, "scale", scale, given["scale"])
+    zeros = None if zero_point is None else zero_point.reshape(call.zero_point.shape)
+    return call, source, scale.reshape(call.scale.shape), zeros
+
+
+def tiles_of(x: Form) -> Iterator[Shape]:
     """Yield the shapes of blocks: about BLOCK bytes, then smaller ones, down to one element."""
-    most = max(1, BLOCK // x.itemsize)
+    most = max(1, BLOCK // x.dtype.itemsize)
     while most:
         yield tile_of(x.shape, most)
         most //= 2
 
 
-def _of_block(call: Call, region: Region, block: Array) -> Call:
-    """Return the call on a block of x. Its scales and zero points are gone before those of the next are there."""
-    scale = _part(call, call.scale, region)
-    zero_point = None if call.zero_point is None else _part(call, call.zero_point, region)
-    return call._replace(x=block, scale=scale, zero_point=zero_point, axis=None, block_size=None)
-
-
-def _part(call: Call, array: Array, region: Region) -> Array:
+def _part(call: Call, array: Array | None, region: Region) -> Array | None:
     """Return the scales or zero points of a region of x, whose blocks are all of one size."""
+    if array is None:
+        return None
     for d, (where, n) in enumerate(zip(region, call.x.shape, strict=True)):
         size = array.shape[d]
         if size in (1, n):
@@ -83,6 +105,6 @@ def _part(call: Call, array: Array, region: Region) -> Array:
 def _needs(call: Call, tile: Shape) -> int:
     """Return the bytes of two blocks of x, of one as float32, of its result, and of its scales and zero points."""
     of_x, of_y, floats = (Tensor(tile, dtype).nbytes for dtype in (call.x.dtype, call.dtype, FLOAT))
-    several = [each for each in (call.scale, call.zero_point) if each is not None and each.size > 1]
+    several = [each for each in (call.scale, call.zero_point) if each is not None and math.prod(each.shape) > 1]
     parameters = sum(Tensor(tile, each.dtype).nbytes for each in several)
     return 2 * of_x + of_y + floats * (call.x.dtype == np.float64) + parameters + workspace_of()

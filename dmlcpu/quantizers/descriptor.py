@@ -1,28 +1,24 @@
 """What the descs of quantizers share: how their tensors are bound to kernels."""
 
-from functools import lru_cache, partial
-from operator import itemgetter
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from dmlcpu import reference
 from dmlcpu.common.arguments import Array
-from dmlcpu.common.bound import Steps
-from dmlcpu.common.parameters import as_floats
-from dmlcpu.directml.base import Bound, OperatorDesc, Packed, Run
+from dmlcpu.common.parameters import as_floats, check_scale, is_usable
+from dmlcpu.common.forms import Form, form_of, strides_of
+from dmlcpu.common.prepared import ByFunction, Prepared, converting
+from dmlcpu.directml.base import Bound, OperatorDesc, Request
 from dmlcpu.directml.enums import QuantizationType, TensorDataType
 from dmlcpu.directml.tensor import TensorDesc
-from dmlcpu.kernels.scales import are_positive
-from dmlcpu.quantizers import nibbles
-from dmlcpu.quantizers.arguments import check_positive
-from dmlcpu.quantizers.execution import words_of, zero_layout
-from dmlcpu.quantizers.layout import Layout, layout_of
-from dmlcpu.quantizers.plan import Plan, plan, run, steps as plan_steps
-from dmlcpu.runtime import threads
-from dmlcpu.runtime.compilation import can_compile
+from dmlcpu.quantizers.arguments import FLOAT
+from dmlcpu.quantizers.layout import Layout, elements_of, layout_of, store_elements
+from dmlcpu.quantizers.plan import Layouts, layouts_of, plan_layouts, prepare
 from dmlcpu.runtime.memory import packed_strides
-from dmlcpu.runtime.threads import Budget
+from dmlcpu.runtime.threads import REFERENCE, Budget
 
 _FLOAT32 = TensorDataType.FLOAT32
 
@@ -40,11 +36,6 @@ class Role(NamedTuple):
         tensor, type_ = self.tensor, self.tensor.data_type
         strides = tensor.strides or packed_strides(tensor.sizes)
         return Layout(tensor.sizes, strides, type_.name.lower(), type_.bits == 4)
-
-    @property
-    def packed_layout(self) -> Layout:
-        """The layout of the tensor bound as a packed array."""
-        return self.layout._replace(strides=packed_strides(self.tensor.sizes))
 
 
 class QuantizerDesc(OperatorDesc):
@@ -79,83 +70,59 @@ class QuantizerDesc(OperatorDesc):
         if name == scale.name:
             kept = as_floats(self.operator, scale.dml_name, array).copy()
             if self._is_quantize():
-                check_positive(self.operator, scale.dml_name, kept)
+                check_scale(self.operator, scale.dml_name, kept)
             return kept
         return array.copy()
 
-    def _make_run(self, owned: Bound) -> Run:
-        roles = [role for role in self._roles() if role]
-        scale = self._roles()[1]
-        is_plain = scale.tensor.data_type is _FLOAT32 and all(role.tensor.data_type.bits > 4 for role in roles)
-        return Run(self._general(owned), None if owned or not is_plain else self._packed())
-
-    def _general(self, owned: Bound) -> Any:
-        """Return how it runs on tensors of any strides."""
+    def _make_request(self, owned: Bound) -> Callable[[Bound], Request]:
         roles = self._roles()
-        names = [role.name if role else "" for role in roles]
-        field, checks = roles[1].dml_name, self._is_quantize() and roles[1].name not in owned
+        x_name, scale_name, zero_name, y_name = [role.name if role else "" for role in roles]
+        is_packed = any(role and role.tensor.data_type.bits == 4 for role in roles)
 
-        def general(bound: Bound) -> Any:
-            tensors: list[Any] = [bound[name] if name else None for name in names]
-            x, given, zero, y = tensors
-            scale = as_floats(self.operator, field, given)
-            if checks:
-                check_positive(self.operator, field, scale)
-            if not can_compile():
-                self._refer(x, scale, zero, y)
-                return y
-            of_x, of_y = (_layout(role, array) for role, array in ((roles[0], x), (roles[3], y)))
-            quantized = of_y if self._is_quantize() else of_x
-            of_zero = _layout(roles[2], zero) if roles[2] else zero_layout(None, quantized._replace(is_packed=False))
-            layouts = (of_x, layout_of(scale), of_zero, of_y)
-            run(plan(self.KERNELS, *layouts, threads.budget()), *words_of(layouts, (x, scale, zero, y)))
-            return y
+        def request(bound: Bound) -> Request:
+            x, scale, zero, y = bound[x_name], bound[scale_name], bound.get(zero_name), bound[y_name]
+            arrays = (x, scale, zero, y)
+            if is_packed:
+                layouts = tuple([role and _layout(role, array) for role, array in zip(roles, arrays, strict=True)])
+                return Request(_prepare_packed, (self, layouts), arrays)
+            forms = form_of(x), form_of(scale), None if zero is None else form_of(zero), strides_of(y)
+            return Request(prepare, (self.KERNELS, forms, (None, None, y.dtype)), arrays)
 
-        return general
+        return request
 
-    def _refer(self, x: Array, scale: Array, zero: Array | None, y: Array) -> None:
+    def _refuse(self, bound: Bound, refused: Any) -> None:
+        scale = self._roles()[1]
+        scales = as_floats(self.operator, scale.dml_name, bound[scale.name])
+        check_scale(self.operator, scale.dml_name, scales, bound[scale.name])
+
+    def _refer(self, x: Array, scale: Array, zero: Array | None, y: Array) -> bool | None:
         """Compute by the reference, 4 bits as 8."""
+        if self._is_quantize() and not is_usable(scale):
+            return True
         of_x, _, of_zero, of_y = self._roles()
         function = getattr(reference, self.KERNELS)
-        x = nibbles.elements(of_x.tensor, x)
-        zero = None if zero is None or of_zero is None else nibbles.elements(of_zero.tensor, zero)
+        x = elements_of(of_x.tensor, x)
+        zero = None if zero is None or of_zero is None else elements_of(of_zero.tensor, zero)
         if of_y.tensor.data_type.bits > 4:
             function(x, scale, zero, out_dtype=y.dtype, out=y)
-            return
-        wide = np.int8 if of_y.tensor.data_type is TensorDataType.INT4 else np.uint8
-        nibbles.store(of_y.tensor, function(x, scale, zero, out_dtype=wide), y)
+        else:
+            wide = np.int8 if of_y.tensor.data_type is TensorDataType.INT4 else np.uint8
+            store_elements(of_y.tensor, function(x, scale, zero, out_dtype=wide), y)
+        return None
 
-    def _packed(self) -> Packed:
-        """Return the shorter way for packed tensors."""
-        x, scale, zero, y = self._roles()
-        quantized = y if self._is_quantize() else x
-        of_zero = zero.packed_layout if zero else zero_layout(None, quantized.layout)
-        layouts = (x.packed_layout, scale.packed_layout, of_zero, y.packed_layout)
-        plan_within = lru_cache(maxsize=8)(partial(self._plan, layouts))
-        missing = np.zeros(1, of_zero.word)
-        named = [(role.name, layout.word) for role, layout in zip((x, scale, zero, y), layouts, strict=True) if role]
-        words = {name: np.dtype(np.float32) if name == scale.name else word for name, word in named}
 
-        def mine(words: list[Array]) -> list[Array]:
-            return words if zero else [*words[:2], missing, words[2]]
-
-        def check(bound: Bound, scales: Array) -> None:
-            if not are_positive(scales):
-                check_positive(self.operator, scale.dml_name, bound[scale.name])
-
-        def packed(bound: Bound, words: list[Array]) -> None:
-            if self._is_quantize():
-                check(bound, words[1])
-            run(threads.plan_for_now(plan_within), *mine(words))
-
-        def steps(bound: Bound, words: list[Array]) -> Steps:
-            checks = partial(check, bound, words[1]) if self._is_quantize() else None
-            return plan_steps(plan_within, checks, *mine(words))
-
-        return Packed(words, packed, itemgetter(y.name), steps)
-
-    def _plan(self, layouts: tuple[Layout, ...], budget: Budget) -> Plan:
-        return plan(self.KERNELS, *layouts, budget)
+@lru_cache(maxsize=1024)
+def _prepare_packed(desc: QuantizerDesc, layouts: Layouts, budget: Budget) -> Prepared:
+    """Return how a desc runs that has tensors of 4 bits."""
+    x, scale, zero, y = layouts
+    if budget == REFERENCE:
+        found: Prepared = ByFunction(kernel="reference", results=(), function=desc._refer)
+    else:
+        floats = scale if scale.type == "float32" else Layout(scale.shape, packed_strides(scale.shape), "float32")
+        full = layouts_of(desc.KERNELS, x, floats, zero, y)
+        found = plan_layouts(desc.KERNELS, full, (0, not desc._is_quantize(), False), (), budget)
+    is_half = scale.type == "float16"
+    return converting(found, [(1, lambda value: np.ascontiguousarray(value, FLOAT))] if is_half else [])
 
 
 class ElementWiseDesc(QuantizerDesc):
@@ -226,4 +193,4 @@ class BlockedDesc(QuantizerDesc):
 def _layout(role: Role, array: Array) -> Layout:
     """Return the layout of a bound tensor: of 4 bits, a buffer of bytes has two elements in each."""
     is_buffer = role.tensor.data_type.bits == 4 and array.dtype == np.uint8
-    return role.layout if is_buffer else layout_of(array)
+    return role.layout if is_buffer else layout_of(Form(*form_of(array)))

@@ -12,6 +12,9 @@ import numpy as np
 
 from dmlcpu.common.arguments import Array, type_name
 from dmlcpu.common.data_types import DATA_TYPES
+from dmlcpu.common.forms import Form, Shape
+from dmlcpu.directml.enums import TensorDataType
+from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.kernels.quantize_linear.work import (
     BFLOAT16,
     DIRECT_TILE,
@@ -24,9 +27,7 @@ from dmlcpu.kernels.quantize_linear.work import (
     TILE,
 )
 from dmlcpu.kernels.walk import merge, walk_of
-from dmlcpu.runtime.memory import first_word, word_strides
-
-Shape = tuple[int, ...]
+from dmlcpu.runtime.memory import first_word, packed_strides, word_strides
 
 _FLOATS = {"float32": FLOAT32, "float16": FLOAT16, "bfloat16": BFLOAT16}
 # Runs of fewer elements with one scale each are joined to longer ones with several.
@@ -47,9 +48,9 @@ class Layout(NamedTuple):
         return np.dtype(f"u{max(1, DATA_TYPES[self.type].bits // 8)}")
 
 
-def layout_of(array: Array) -> Layout:
+def layout_of(form: Form) -> Layout:
     """Return the layout of an array."""
-    return Layout(array.shape, word_strides(array.strides, array.itemsize), type_name(array.dtype))
+    return Layout(form.shape, word_strides(form.steps, form.dtype.itemsize), type_name(form.dtype))
 
 
 def meets(one: int, other: int) -> bool:
@@ -130,3 +131,43 @@ def _form(tensor: Layout) -> dict[str, int]:
         "mask": (1 << row.bits) - 1,
         "flip": 1 << row.bits - 1 if row.kind == "i" else 0,
     }
+
+
+# Without compilation NumPy reads and writes tensors of 4 bits: two elements are in a byte, the first in the low bits.
+
+
+def elements_of(tensor: TensorDesc, array: Array) -> Array:
+    """Return the elements of a tensor; those of 4 bits as int8 or uint8."""
+    if tensor.data_type.bits > 4:
+        return array
+    is_signed = tensor.data_type is TensorDataType.INT4
+    if array.dtype != np.uint8:  # of ml_dtypes
+        widened: Array = array.astype(np.int8 if is_signed else np.uint8)
+        return widened
+    places = _places(tensor)
+    found: Array = (array[places >> 1] >> ((places & 1) << 2).astype(np.uint8)) & 15
+    signed: Array = (found ^ 8).astype(np.int8) - np.int8(8)
+    return signed if is_signed else found
+
+
+def store_elements(tensor: TensorDesc, values: Array, array: Array) -> None:
+    """Write integers of 8 bits, clipped, to a tensor of 4 bits."""
+    is_signed = tensor.data_type is TensorDataType.INT4
+    clipped = np.clip(values, *((-8, 7) if is_signed else (0, 15)))
+    if array.dtype != np.uint8:
+        array[...] = clipped.astype(array.dtype)
+        return
+    places, bits = _places(tensor), (clipped & 15).astype(np.uint8)
+    for shift, keep in ((0, 0xF0), (4, 0x0F)):
+        mine = (places & 1) == shift // 4
+        where = places[mine] >> 1
+        array[where] = (array[where] & keep) | (bits[mine] << shift)
+
+
+def _places(tensor: TensorDesc) -> Array:
+    """Return the number of each element in the buffer."""
+    strides = tensor.strides or packed_strides(tensor.sizes)
+    places = np.zeros(tensor.sizes, np.intp)
+    for d, (n, stride) in enumerate(zip(tensor.sizes, strides, strict=True)):
+        places += (np.arange(n) * stride).reshape([-1 if e == d else 1 for e in range(len(tensor.sizes))])
+    return places

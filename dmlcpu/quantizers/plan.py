@@ -8,58 +8,141 @@ from typing import Any
 
 import numpy as np
 
+from dmlcpu import reference
 from dmlcpu.common.arguments import Array
-from dmlcpu.common.bound import Steps
 from dmlcpu.common.data_types import DATA_TYPES
-from dmlcpu.common.scaled_steps import scaled_steps
+from dmlcpu.common.parameters import is_usable
+from dmlcpu.common.forms import Form, Shape
+from dmlcpu.common.prepared import ByFunction, Prepared, converting, nothing
+from dmlcpu.common.regions import Tensor
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.quantize_linear.dynamic_range import RANGE_CELLS
 from dmlcpu.kernels.quantize_linear.work import NIBBLE, SPACE_CELLS, TILE, WORK
 from dmlcpu.kernels.registry import Row
-from dmlcpu.quantizers.layout import Layout, lay_out
+from dmlcpu.kernels.scales import are_positive, keep_scaled
+from dmlcpu.quantizers.arguments import FLOAT, Call, check, repeats_of
+from dmlcpu.quantizers.layout import Layout, lay_out, layout_of
 from dmlcpu.runtime import threads
-from dmlcpu.runtime.memory import Workspace
+from dmlcpu.runtime.memory import Workspace, frombuffer, words
 from dmlcpu.runtime.records import CELL, fill
-from dmlcpu.runtime.threads import Budget
+from dmlcpu.runtime.threads import REFERENCE, Budget
 
 _log = logging.getLogger("dmlcpu")
 
-FLOAT = np.dtype(np.float32)
-_DYNAMIC = "dynamic_quantize_linear"
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The kernel and the work record for one set of shapes and layouts."""
-
-    kernel: Row
-    is_single: bool  # the work is one part
-    run: Callable[..., Any]  # the kernel, for the parts that the work is cut into
-    work: Array
-    workspace: Workspace
-    # Of dynamic_quantize_linear: what finds the range for so many parts, and then scale and zero point.
-    find_range: Callable[..., Any] | None = None
-    settle: Callable[..., Any] | None = None
-    parts: int = 1
+Layouts = tuple[Layout, Layout, Layout, Layout]  # of x, scale, zero point and y
 
 
 @functools.lru_cache(maxsize=1024)
-def plan(operator: str, x: Layout, scale: Layout, zero: Layout, y: Layout, budget: Budget) -> Plan:
-    """Cut the work of an operator; there is one kernel for each."""
+def prepare(operator: str, forms: tuple[Any, ...], options: tuple[Any, ...], budget: Budget) -> Prepared:
+    """Return how calls are carried out. forms: those of `check`, and y's strides; options: those of `check`."""
+    call, converters = check(operator, forms[:3], options)
+    return converting(plan(call, forms[3], budget), converters)
+
+
+@functools.lru_cache(maxsize=1024)
+def plan(call: Call, y_strides: Shape | None, budget: Budget) -> Prepared:
+    """Return how what has been checked is carried out."""
+    y = Form(call.x.shape, call.dtype, y_strides)
+    results = (Tensor(y.shape, y.dtype),)
+    if budget == REFERENCE:
+        return ByFunction(kernel="reference", results=results, function=functools.partial(_refer, call))
+    if 0 in y.shape:
+        return ByFunction(kernel="none", results=results, function=nothing)
+    if call.block_size is not None:
+        return _in_pieces(call, y, budget)
+    if repeats := repeats_of(call):
+        return _repeating(call, repeats, y, budget)
+    if call.x.dtype == np.float64:
+        rounded = call._replace(x=Form(call.x.shape, FLOAT))
+        return converting(plan(rounded, y_strides, budget), [(0, as_floats)])
+    forms = call.x, call.scale, call.zero_point, y
+    layouts = layouts_of(call.operator, *[form and layout_of(form) for form in forms])
+    is_packed = not any(form and form.strides for form in forms)
+    return plan_layouts(call.operator, layouts, (call.zero, call.is_checked, is_packed), results, budget)
+
+
+def layouts_of(operator: str, x: Layout, scale: Layout, zero: Layout | None, y: Layout) -> Layouts:
+    """Return the layouts of all tensors; a missing zero point is one 0."""
+    if zero is None:
+        ndim, quantized = len(x.shape), x if operator == "dequantize_linear" else y
+        zero = Layout((1,) * ndim, (0,) * ndim, quantized.type)
+    return x, scale, zero, y
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(Prepared):
+    """The kernel and the work record for one set of layouts."""
+
+    row: Row
+    call: Callable[..., Any]  # the kernel, for the parts that the work is cut into
+    work: Array
+    words: tuple[np.dtype[Any], ...]  # what kernels see x, zero point and y as
+    zero: Array  # the zero point of calls without an array of them
+    is_checked: bool  # the scales are
+    view: Callable[..., Array]  # returns the words of an array
+
+    def run(self, x: Array, scale: Array, zero_point: Array | None, y: Array) -> bool | None:
+        """Run; return True if scales are refused."""
+        view, (x_word, zero_word, y_word) = self.view, self.words
+        scales = view(scale, FLOAT)
+        if not self.is_checked and not (are_positive(scales) if view is frombuffer else is_usable(scale)):
+            return True
+        zero = self.zero if zero_point is None else view(zero_point, zero_word)
+        scratch = self.workspace.take()
+        self.call(view(x, x_word), scales, zero, view(y, y_word), self.work, scratch)
+        self.workspace.give_back(scratch)
+        return None
+
+    def keep(self, x: Array, scale: Array, zero_point: Array | None, y: Array) -> Callable[[], bool] | None:
+        """Return a kept call."""
+        if not self.is_single:
+            return None
+        x_word, zero_word, y_word = self.words
+        scales = words(scale, FLOAT)
+        zero = self.zero if zero_point is None else words(zero_point, zero_word)
+        arrays = (words(x, x_word), scales, zero, words(y, y_word), self.work, self.workspace.make())
+        return keep_scaled([] if self.is_checked else [scales], self.row.kernel, *arrays)
+
+
+@functools.lru_cache(maxsize=1024)
+def plan_layouts(
+    operator: str, layouts: Layouts, known: tuple[int, bool, bool], results: tuple[Tensor, ...], budget: Budget
+) -> Plan:
+    """Return the plan for tensors of these layouts.
+
+    known: the zero point if it is a number, whether scales are checked, whether all arrays are packed; results: for
+    calls that make them.
+    """
+    number, is_checked, is_packed = known
+    row, fields, parts = cut(operator, layouts, budget)
+    x, _, zero, y = layouts
+    mask = (1 << DATA_TYPES[zero.type].bits) - 1
+    return Plan(
+        results=results,
+        kernel=row.name,
+        is_single=parts == 1,
+        workspace=Workspace(parts * SPACE_CELLS),
+        row=row,
+        call=row.kernel.for_parts(parts),
+        work=fields,
+        words=(x.word, zero.word, y.word),
+        zero=np.array([number & mask], zero.word),
+        is_checked=is_checked,
+        view=frombuffer if is_packed else words,
+    )
+
+
+def cut(operator: str, layouts: Layouts, budget: Budget) -> tuple[Row, Array, int]:
+    """Return the kernel of an operator, its work record, and into how many parts the work is cut."""
+    x, _, _, y = layouts
     stage = "dequantize" if operator == "dequantize_linear" else "quantize"
     row: Row = registry.find(operator, stage, budget.kernel)
-    fields = lay_out(x, scale, zero, y)
+    fields = lay_out(*layouts)
     parts = budget.parts(_nanoseconds(fields), _most_parts(fields))
     data_type = DATA_TYPES[y.type]
     limits = (0, 0) if data_type.kind == "f" else (data_type.lowest, data_type.highest)
     _log.debug("%s: %s of %s to %s: %s, %d parts", operator, x.shape, x.type, y.type, row.name, parts)
-    work = fill(WORK, lowest=limits[0], highest=limits[1], **fields)
-    run, cells = row.kernel.for_parts(parts), parts * SPACE_CELLS
-    if operator != _DYNAMIC:
-        return Plan(row, parts == 1, run, work, Workspace(cells))
-    find_range, settle = (registry.find(operator, name).kernel for name in ("range", "settle"))
-    workspace = Workspace(parts * RANGE_CELLS + cells)
-    return Plan(row, parts == 1, run, work, workspace, find_range.for_parts(parts), settle.for_parts(1), parts)
+    return row, fill(WORK, lowest=limits[0], highest=limits[1], **fields), parts
 
 
 def _nanoseconds(fields: dict[str, Any]) -> int:
@@ -80,33 +163,71 @@ def _most_parts(fields: dict[str, Any]) -> int:
     return items if is_even or items == 1 else 1
 
 
-def run(chosen: Plan, x: Array, scale: Array, zero: Array, y: Array) -> None:
-    """Carry out a plan on the words of the arrays."""
-    scratch = chosen.workspace.take()
-    chosen.run(x, scale, zero, y, chosen.work, scratch)
-    chosen.workspace.give_back(scratch)
+def _in_pieces(call: Call, y: Form, budget: Budget) -> Prepared:
+    """Return how a call with a short last block is carried out: what is before that block, and then the block."""
+    axis, n = call.axis, call.x.shape[call.axis]
+    whole = n // call.block_size
+    even = whole * call.block_size
+    forms, pieces = (call.x, call.scale, call.zero_point, y), []
+    for elements, blocks in ((slice(0, even), slice(0, whole)), (slice(even, n), slice(whole, whole + 1))):
+        if elements.start < elements.stop:
+            cuts = [
+                (slice(None),) * axis + (slice(None) if size == 1 else elements if size == n else blocks,)
+                for size in [form.shape[axis] if form else 1 for form in forms]
+            ]
+            *inputs, result = [form and form.part(cut) for form, cut in zip(forms, cuts, strict=True)]
+            part = Call(call.operator, *inputs, call.zero, call.dtype, is_checked=True)
+            pieces.append((cuts, plan(part, result.steps, budget)))
+    shapes = [form and form.shape for form in forms]
+
+    def run(*arrays: Array | None) -> bool | None:
+        if not (call.is_checked or is_usable(arrays[1])):
+            return True
+        full = [each if each is None else each.reshape(shape) for each, shape in zip(arrays, shapes, strict=True)]
+        for cuts, piece in pieces:
+            piece.run(*[each if each is None else each[cut] for each, cut in zip(full, cuts, strict=True)])
+        return None
+
+    plans = [piece for _, piece in pieces]
+    return ByFunction(
+        kernel=plans[0].kernel,
+        results=(Tensor(y.shape, y.dtype),),
+        is_single=all(piece.is_single for piece in plans),
+        workspace=max((piece.workspace for piece in plans), key=lambda workspace: workspace.cells),
+        function=run,
+    )
 
 
-def run_dynamic(chosen: Plan, x: Array, scale: Array, zero: Array, y: Array) -> bool:
-    """Find the range of x, and quantize it; return whether the range is finite. If not, nothing is written."""
-    scratch, found = chosen.workspace.take(), np.array([0, chosen.parts])
-    settle_range(chosen, x, scale, zero, found, scratch)
-    if found[0]:
-        chosen.run(x, scale, zero, y, chosen.work, scratch)
-    chosen.workspace.give_back(scratch)
-    return bool(found[0])
+def _repeating(call: Call, repeats: list[tuple[int, int]], y: Form, budget: Budget) -> Prepared:
+    """Return how a call is carried out whose zero points are repeated first."""
+    shape = call.zero_point.shape
+    wide = list(shape)
+    for count, d in repeats:
+        wide[d] *= count
+    def repeat(zero_point: Array) -> Array:
+        zeros = zero_point.reshape(shape)
+        for count, d in repeats:
+            zeros = np.repeat(zeros, count, axis=d)
+        return zeros
+
+    repeated = call._replace(zero_point=Form(tuple(wide), call.zero_point.dtype))
+    return converting(plan(repeated, y.strides, budget), [(2, repeat)])
 
 
-def settle_range(chosen: Plan, x: Array, scale: Array, zero: Array, found: Array, scratch: Array) -> None:
-    """Write scale and zero point, and to found[0] whether the range is finite."""
-    if chosen.find_range and chosen.settle:
-        chosen.find_range(x, chosen.work, scratch)
-        chosen.settle(scale, zero, found, chosen.work, scratch)
+def as_floats(x: Array) -> Array:
+    """Return x rounded to float32."""
+    with np.errstate(all="ignore"):
+        return x.astype(FLOAT, order="C")
 
 
-def steps(plan_within: Callable[[Budget], Plan], check: Callable[[], None] | None, *words: Array) -> Steps:
-    """Return how to run on the words of the same arrays again and again; check: refuses what is wrong with scales."""
-    return scaled_steps(plan_within, run, check, [words[1]], *words)
+def _refer(call: Call, x: Array, scale: Array, zero_point: Array | None, y: Array) -> bool | None:
+    """Run by the reference."""
+    if not (call.is_checked or is_usable(scale)):
+        return True
+    zero = call.zero if zero_point is None else zero_point.reshape(call.zero_point.shape)
+    options = {"axis": call.axis, "block_size": call.block_size, "out_dtype": y.dtype, "out": y}
+    getattr(reference, call.operator)(x, scale.reshape(call.scale.shape), zero, **options)
+    return None
 
 
 def workspace_of() -> int:

@@ -5,7 +5,7 @@ Numba looks at every argument of every call, which takes longer than the smalles
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -14,11 +14,10 @@ from dmlcpu.runtime.jit import compile_lazily
 from dmlcpu.runtime.kernel import Kernel
 from dmlcpu.runtime.launches import enter, entry_of, keep_launch, restart
 from dmlcpu.runtime.memory import Array
-from dmlcpu.runtime.records import CELL
 
 # The cells of a kept call: its entry, the address of its counter, and a launch.
 _ENTRY, _COUNTER, _LAUNCH = 0, 1, 2
-_LAUNCH_CELLS, _ARRAY_CELLS, _DATA = 3, 7, 4  # of a launch without its arguments; of an array; its address in those
+_LAUNCH_CELLS, _ARRAY_CELLS = 3, 7  # of a launch without its arguments; of an array
 
 
 def _keep(cells, address, args, scratch):  # type: ignore[no-untyped-def]
@@ -45,23 +44,6 @@ def _call_if(cells, found, second):  # type: ignore[no-untyped-def]
     return True
 
 
-class KeptCall(NamedTuple):
-    """A kept call, or two, for one thread at a time."""
-
-    again: Callable[[], bool]  # makes the call; False: values are refused, and nothing is written that is seen
-    kept: tuple[tuple[Array, tuple[Array, ...]], ...]  # of each kernel: the cells, and its arguments
-
-    def cells_of(self, array: Array) -> list[int]:
-        """Return where the address of an argument is kept."""
-        first = _LAUNCH + _LAUNCH_CELLS + _DATA
-        return [
-            cells.ctypes.data + CELL * (first + _ARRAY_CELLS * number)
-            for cells, args in self.kept
-            for number, argument in enumerate(args)
-            if argument is array
-        ]
-
-
 @functools.cache
 def _compiled(function: Callable[..., Any]) -> Any:
     return compile_lazily(function, _nrt=False)
@@ -74,10 +56,10 @@ def _kept(kernel: Kernel, args: tuple[Array, ...]) -> Array:
     return cells
 
 
-def kept_call(kernel: Kernel, *args: Array) -> KeptCall:
-    """Return a call of a kernel for a single part with these arguments.
+def kept_call(kernel: Kernel, *args: Array) -> Callable[[], bool]:
+    """Return a call of a kernel for a single part with these arguments, for one thread at a time; it returns True.
 
-    The last one is its workspace. The first cell of that is set to 0, for kernels with a counter there.
+    The last argument is its workspace. The first cell of that is set to 0, for kernels with a counter there.
     """
     cells, call = _kept(kernel, args), _compiled(_call)
 
@@ -85,15 +67,18 @@ def kept_call(kernel: Kernel, *args: Array) -> KeptCall:
         call(cells)
         return True
 
-    return KeptCall(again, ((cells, args),))
+    return again
 
 
-def kept_call_if(first: Kernel, found: tuple[Array, ...], kernel: Kernel, *args: Array) -> KeptCall:
-    """Return a kept call that is made if one before it leaves another number than 0 in the last of `found`."""
+def kept_call_if(first: Kernel, found: tuple[Array, ...], kernel: Kernel, *args: Array) -> Callable[[], bool]:
+    """Return a kept call that is made if one before it leaves another number than 0 in the last of `found`.
+
+    It returns whether it was made.
+    """
     before, cells, call, flag = _kept(first, found), _kept(kernel, args), _compiled(_call_if), found[-1]
 
     def again(_held: Any = (found, args)) -> bool:
         done: bool = call(before, flag, cells)
         return done
 
-    return KeptCall(again, ((before, found), (cells, args)))
+    return again

@@ -5,9 +5,12 @@ threads, takes 28 ms into fresh pages and 10 into kept ones. The system may take
 is kept where a program cannot allow that (`MADV_FREE`), or if DMLCPU_KEEP_RESULTS is 0.
 """
 
+import functools
+import math
 import mmap
 import os
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -34,6 +37,12 @@ def empty_result(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     except OSError:  # no memory is left, or the process has too many blocks: NumPy raises its own error, or succeeds
         return np.empty(shape, dtype)
     return np.ndarray(shape, dtype, np.asarray(_Lease(block)))
+
+
+def maker_of(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], Array]:
+    """Return a function that makes uninitialised arrays; small ones need none of the above."""
+    is_small = math.prod(shape) * dtype.itemsize < LEAST_BYTES
+    return functools.partial(np.empty if is_small else empty_result, shape, dtype)
 
 
 def keeps() -> bool:

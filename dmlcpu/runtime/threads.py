@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.layers import NumbaLayer, asked_for
 from dmlcpu.runtime.pool import AVAILABLE, AWAKE, Pool
 from dmlcpu.runtime.quota import cpu_quota
@@ -45,6 +46,10 @@ class Budget(NamedTuple):
         return max(1, min(self.threads, most, work // self.grain))
 
 
+# The budget of all calls while compilation is switched off.
+REFERENCE = Budget(1, kernel="reference")
+
+
 class _Budgets(NamedTuple):
     """The budget when the threads are awake, and when they sleep."""
 
@@ -72,6 +77,8 @@ _making = threading.RLock()  # a signal handler or a finalizer may need the laye
 def budget(most: int | None = None) -> Budget:
     """Return what the call that begins now may spend: at most `most` threads, if that is given."""
     global _last, _row, _row_needed
+    if not can_compile():
+        return REFERENCE
     awake, asleep, gap = _budgets or _first_budgets()
     # After a pause all code is slow, so this is short.
     if awake is not asleep:
@@ -99,7 +106,7 @@ def _within_limits(most: int | None) -> int | None:
 
 def most() -> Budget:
     """Return the budget that no call may exceed: that of calls in a row, whatever limits a thread has."""
-    return (_budgets or _first_budgets()).awake
+    return (_budgets or _first_budgets()).awake if can_compile() else REFERENCE
 
 
 def most_of_thread() -> Budget:
@@ -108,13 +115,17 @@ def most_of_thread() -> Budget:
     return awake if own is None or own >= awake.threads else awake._replace(threads=own)
 
 
-def plan_for_now(plan_within: Callable[[Budget], Any]) -> Any:
-    """Return the plan of a call that begins now.
+def plan_for_now(prepare: Callable[..., Any], key: tuple[Any, ...] = (), most: int | None = None) -> Any:
+    """Return what a cached `prepare` makes of a key for a call that begins now, on at most `most` threads.
 
-    What is one part with the most threads is one part with fewer. Tiny calls need not look whether threads sleep.
+    What is one part with the most threads is one part with fewer: tiny calls need not look whether threads sleep. A key
+    that cannot be hashed is given to the same function without its cache.
     """
-    chosen = plan_within(most())
-    return chosen if chosen.is_single else plan_within(budget())
+    try:
+        chosen = prepare(*key, (_budgets or _first_budgets()).awake if can_compile() else REFERENCE)
+        return chosen if chosen.is_single else prepare(*key, budget(most))
+    except TypeError:  # also if `prepare` refuses the kind of an argument, which it then does once more
+        return prepare.__wrapped__(*key, budget(most))  # type: ignore[attr-defined]
 
 
 def layer() -> Pool | NumbaLayer:

@@ -1,16 +1,17 @@
 """DEQUANTIZE_LINEAR: integers of 4 to 32 bits as floats."""
 
-from typing import Any, overload
+from functools import partial
+from typing import overload
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from dmlcpu.annotations import Array, DType, Element, Wide
-from dmlcpu.quantizers.arguments import STORED, Call, check as check_parameters, check_input, floating_type
-from dmlcpu.quantizers.execution import allocate, execute, steps
-from dmlcpu.quantizers.plain import run_plain
+from dmlcpu.quantizers.call import allocate as allocate_of, request as request_of
+from dmlcpu.quantizers.plan import prepare
+from dmlcpu.runtime.threads import plan_for_now
 
-__all__ = ["allocate", "check", "dequantize_linear", "execute", "steps"]  # what `bind` looks for
+__all__ = ["allocate", "dequantize_linear", "prepare", "request"]  # what `bind` looks for
 
 
 @overload
@@ -119,17 +120,11 @@ def dequantize_linear(
     >>> dmlcpu.dequantize_linear(x, np.array([[0.5, 2]], np.float32))
     array([[-64.,   0., 254.,   2.]], dtype=float32)
     """
-    result = run_plain(check, x, scale, zero_point, axis, block_size, out_dtype, out)
-    if result is not None:
-        return result
-    call = check(x, scale, zero_point, axis, block_size, out_dtype)
-    result = allocate(call, out)
-    execute(call, result)
+    key, arrays = request(x, scale, zero_point, axis, block_size, out_dtype, out)
+    prepared = plan_for_now(prepare, key)
+    result: Array = prepared.new[0]() if out is None else allocate(prepared, arrays, out)
+    prepared.run(*arrays, result)
     return result
 
 
-def check(x: Any, scale: Any, zero_point: Any, axis: Any, block_size: Any, out_dtype: Any) -> Call:
-    """Return the arguments in their plain forms, or refuse them."""
-    x = check_input("dequantize_linear", x, STORED)
-    dtype = floating_type("dequantize_linear", out_dtype, scale)
-    return check_parameters("dequantize_linear", x, scale, zero_point, axis, block_size, dtype)
+request, allocate = partial(request_of, "dequantize_linear"), partial(allocate_of, "dequantize_linear")

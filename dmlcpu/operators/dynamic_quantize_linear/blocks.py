@@ -8,52 +8,52 @@ import numpy as np
 
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.block_reader import as_source, cut_within, extent, read_blocks, regions_of
-from dmlcpu.common.regions import Estimate, Sink, Tensor
-from dmlcpu.common.stand_ins import bind
-from dmlcpu.operators.dynamic_quantize_linear.function import (
-    Call,
-    check,
-    check_limits,
-    check_range,
-    dynamic_quantize_linear,
-)
+from dmlcpu.common.forms import Form
+from dmlcpu.common.prepared import Prepared
+from dmlcpu.common.regions import Estimate, Sink, Source, Tensor, bind
+from dmlcpu.operators.dynamic_quantize_linear.function import check_limits, check_range, dynamic_quantize_linear
+from dmlcpu.operators.dynamic_quantize_linear.plan import NAME, prepare
 from dmlcpu.operators.table import OPERATORS
+from dmlcpu.quantizers.arguments import FLOAT
 from dmlcpu.quantizers.blocks import tiles_of
-from dmlcpu.quantizers.plan import FLOAT, workspace_of
-from dmlcpu.runtime.compilation import can_compile
+from dmlcpu.quantizers.plan import workspace_of
+from dmlcpu.runtime.threads import most_of_thread
 
 SOURCES = ("x",)
-_NAME = "dynamic_quantize_linear"
 
 
 def estimate(**arguments: Any) -> Estimate:
     """Return the results and the memory of a call; refuse what the function refuses. Nothing is read or compiled."""
-    call = check(**bind(dynamic_quantize_linear, arguments, SOURCES))
-    shape, one = call.x.shape, Tensor((), call.dtype)
-    results = {"y": Tensor(shape, call.dtype), "scale": Tensor((), FLOAT), "zero_point": one}
-    return Estimate(
-        results,
-        call.x.nbytes + sum(each.nbytes for each in results.values()) + workspace_of(),
-        lambda: min(map(partial(_needs, call), tiles_of(call.x))),
-        "quantize" if can_compile() else "reference",
-    )
+    _, x, prepared = _prepared(arguments)
+    y, scale, zero_point = prepared.results
+    memory = x.nbytes + sum(each.nbytes for each in prepared.results) + workspace_of()
+    results = {"y": y, "scale": scale, "zero_point": zero_point}
+    return Estimate(results, memory, lambda: min(map(partial(_needs, x, y.dtype), tiles_of(x))), prepared.kernel)
+
+
+def _prepared(arguments: dict[str, Any]) -> tuple[Source, Form, Prepared]:
+    """Return x, its form, and the call in one piece."""
+    given = bind(dynamic_quantize_linear, arguments)
+    source, x = as_source(NAME, "x", given["x"])
+    return source, x, prepare((x, None), (given["out_dtype"],), most_of_thread())
 
 
 def run(
     arguments: dict[str, Any], sinks: dict[str, Sink], memory: int, stopping: Callable[[], bool] = lambda: False
 ) -> None:
     """Find the range block by block within `memory` bytes, and read all blocks again to quantize them."""
-    call = check(**bind(dynamic_quantize_linear, arguments, SOURCES))
-    tile, source = cut_within(_NAME, memory, tiles_of(call.x), partial(_needs, call)), as_source(arguments["x"], call.x)
+    source, x, prepared = _prepared(arguments)
+    dtype = prepared.results[0].dtype
+    tile = cut_within(NAME, memory, tiles_of(x), partial(_needs, x, dtype))
     limits = np.zeros(2, FLOAT)
-    for region, block in read_blocks(source, regions_of(call.x.shape, tile), stopping):
+    for region, block in read_blocks(source, regions_of(x.shape, tile), stopping):
         low, high = _limits(block, tuple(each.start for each in region))
         limits[:] = min(limits[0], low), max(limits[1], high)
-    check_limits(limits[0], limits[1], _NAME, "x")
-    _, scale, zero_point = dynamic_quantize_linear(limits, out_dtype=call.dtype)
+    check_limits(limits[0], limits[1], NAME, "x")
+    _, scale, zero_point = dynamic_quantize_linear(limits, out_dtype=dtype)
     quantize_linear = OPERATORS["quantize_linear"].function
-    for region, block in read_blocks(source, regions_of(call.x.shape, tile), stopping):
-        y = np.empty(extent(region), call.dtype)
+    for region, block in read_blocks(source, regions_of(x.shape, tile), stopping):
+        y = np.empty(extent(region), dtype)
         quantize_linear(block, scale, zero_point, out=y)
         sinks["y"].write(region, y)
     sinks["scale"].write((), scale)
@@ -68,11 +68,11 @@ def _limits(block: Array, start: tuple[int, ...]) -> tuple[Any, Any]:
         values = block.astype(FLOAT, copy=False)
         low, high = values.min(), values.max()
         if not (np.isfinite(low) and np.isfinite(high)):
-            check_range(block, _NAME, "x", start)
+            check_range(block, NAME, "x", start)
     return low, high
 
 
-def _needs(call: Call, tile: tuple[int, ...]) -> int:
+def _needs(x: Form, dtype: np.dtype[Any], tile: tuple[int, ...]) -> int:
     """Return the bytes of two blocks of x, one as float32, and of the result of one."""
-    x, floats, y = (Tensor(tile, dtype).nbytes for dtype in (call.x.dtype, FLOAT, call.dtype))
-    return 2 * x + floats + y + workspace_of()
+    block, floats, y = (Tensor(tile, each).nbytes for each in (x.dtype, FLOAT, dtype))
+    return 2 * block + floats + y + workspace_of()

@@ -1,23 +1,17 @@
 """DML_DYNAMIC_QUANTIZE_LINEAR: an array quantized by the range of its own elements."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
-import numpy as np
-
-from dmlcpu.common.arguments import Array
-from dmlcpu.common.bound import Steps
-from dmlcpu.directml.base import Bound, OperatorDesc, Packed, Run, dml_name
+from dmlcpu.common.forms import form_of, strides_of
+from dmlcpu.directml.base import Bound, OperatorDesc, Request, dml_name
 from dmlcpu.directml.enums import FeatureLevel, OperatorType
 from dmlcpu.directml.feature_level import ONE_TO_EIGHT, Allowed, Support, types
 from dmlcpu.directml.tensor import TensorDesc
-from dmlcpu.operators.dynamic_quantize_linear.function import Call, DynamicQuantized, check_range, execute, plan_of
-from dmlcpu.quantizers.descriptor import Role
-from dmlcpu.quantizers.plan import Plan, run_dynamic
-from dmlcpu.runtime import threads
+from dmlcpu.operators.dynamic_quantize_linear.function import DynamicQuantized, check_range
+from dmlcpu.operators.dynamic_quantize_linear.plan import prepare
 
-_BYTE, _FLOAT32 = np.dtype(np.uint8), np.dtype(np.float32)
 _BYTES = Allowed(ONE_TO_EIGHT, types("INT8 UINT8"))
 
 
@@ -96,29 +90,12 @@ class DynamicQuantizeLinearOperatorDesc(OperatorDesc):
     def _result(self, bound: Bound) -> DynamicQuantized:
         return DynamicQuantized._make([bound[name] for name in self.OUTPUTS])
 
-    def _make_run(self, owned: Bound) -> Run:
-        result, operator = self._result, self.operator
-        tensors = (self.input_tensor, self.output_tensor)
-        of_x, of_y = (Role("", "", tensor).packed_layout for tensor in tensors)
-        plan_within = lru_cache(maxsize=8)(partial(plan_of, of_x, of_y))
-        x_word = of_x.word
+    def _make_request(self, owned: Bound) -> Callable[[Bound], Request]:
+        def request(bound: Bound) -> Request:
+            x, *outputs = arrays = [bound[name] for name in ("input_tensor", *self.OUTPUTS)]
+            return Request(prepare, ((form_of(x), strides_of(outputs[0])), (outputs[0].dtype,)), arrays)
 
-        def general(bound: Bound) -> DynamicQuantized:
-            outputs = result(bound)
-            call = Call(bound["input_tensor"], outputs.y.dtype)
-            execute(call, outputs, operator=operator, field="InputTensor")
-            return outputs
+        return request
 
-        def run(bound: Bound, words: list[Array], chosen: Plan) -> None:
-            x, y, scale, zero_point = words
-            if not run_dynamic(chosen, x, scale, zero_point, y):
-                check_range(bound["input_tensor"], operator, "InputTensor")
-
-        def packed(bound: Bound, words: list[Array]) -> None:
-            run(bound, words, threads.plan_for_now(plan_within))
-
-        def steps(bound: Bound, words: list[Array]) -> Steps:
-            return Steps(plan_within, partial(run, bound, words), lambda chosen: None)
-
-        words = {"input_tensor": x_word, **dict.fromkeys(self.OUTPUTS, _BYTE), "output_scale_tensor": _FLOAT32}
-        return Run(general, Packed(words, packed, result, steps))
+    def _refuse(self, bound: Bound, refused: Any) -> None:
+        check_range(bound["input_tensor"], self.operator, "InputTensor")

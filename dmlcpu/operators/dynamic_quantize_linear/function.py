@@ -1,29 +1,18 @@
 """DYNAMIC_QUANTIZE_LINEAR: an array quantized by the range of its own elements."""
 
-import functools
-from collections.abc import Mapping
 from typing import Any, Generic, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from dmlcpu.annotations import Array, DType, Element, Values
-from dmlcpu.common.arguments import as_dtype, check_apart, check_output, check_tuple
-from dmlcpu.common.bound import Steps
-from dmlcpu.common.stand_ins import stand_in
+from dmlcpu.common.arguments import check_apart, check_output, check_tuple
+from dmlcpu.common.forms import formed, strides_of
+from dmlcpu.common.prepared import Prepared
 from dmlcpu.errors import DmlError
-from dmlcpu.quantizers.arguments import FLOATS, check_input
-from dmlcpu.quantizers.layout import Layout, Shape, layout_of
-from dmlcpu.quantizers.plan import FLOAT, Plan, plan, run_dynamic
-from dmlcpu.reference import dynamic_quantize_linear as reference_dynamic_quantize_linear
-from dmlcpu.runtime import threads
-from dmlcpu.runtime.compilation import can_compile
-from dmlcpu.runtime.memory import PLAIN, frombuffer, packed_strides, words
-from dmlcpu.runtime.results import empty_result
-
-NAME = "dynamic_quantize_linear"
-_TYPES = ("uint8", "int8")
-_BYTE = np.dtype(np.uint8)
+from dmlcpu.operators.dynamic_quantize_linear.plan import NAME, prepare
+from dmlcpu.quantizers.arguments import FLOAT
+from dmlcpu.runtime.threads import plan_for_now
 
 
 class DynamicQuantized(NamedTuple, Generic[Values]):
@@ -42,13 +31,6 @@ class DynamicQuantized(NamedTuple, Generic[Values]):
     y: Values
     scale: NDArray[np.float32]
     zero_point: Values
-
-
-class Call(NamedTuple):
-    """The checked arguments of a call."""
-
-    x: Array  # in blocks a stand-in
-    dtype: np.dtype[Any]
 
 
 @overload
@@ -108,92 +90,35 @@ def dynamic_quantize_linear(
     >>> scale, zero_point
     (array(0.01960784, dtype=float32), array(153, dtype=uint8))
     """
-    if type(x) is np.ndarray and x.flags.num & PLAIN == PLAIN and out is None and can_compile():
-        wanted: Any = out_dtype
-        try:
-            plain = _plain(x.shape, x.dtype, wanted, threads.most())
-            if plain and not plain[0].is_single:
-                plain = _plain(x.shape, x.dtype, wanted, threads.budget())
-        except (TypeError, DmlError):  # `check` says what is wrong
-            plain = None
-        if plain:
-            chosen, dtype, word = plain
-            result = DynamicQuantized(empty_result(x.shape, dtype), np.empty((), FLOAT), np.empty((), dtype))
-            y, scale, zero = result
-            if run_dynamic(
-                chosen, frombuffer(x, word), frombuffer(scale, FLOAT), frombuffer(zero, _BYTE), frombuffer(y, _BYTE)
-            ):
-                return result
-    call = check(x, out_dtype)
-    result = allocate(call, out)
-    execute(call, result)
+    key, arrays = request(x, out_dtype, out)
+    prepared = plan_for_now(prepare, key)
+    result = allocate(prepared, arrays, out)
+    if prepared.run(*arrays, *result) is not None:
+        check_range(arrays[0], NAME, "x")
     return result
 
 
-@functools.lru_cache(maxsize=1024, typed=True)
-def _plain(
-    shape: Shape, dtype: np.dtype[Any], out_dtype: Any, budget: threads.Budget
-) -> tuple[Plan, np.dtype[Any], np.dtype[Any]] | None:
-    """Return the plan of calls with a packed x, the type of y and x's words; None if no kernel reads x as it is."""
-    call = check(stand_in(shape, dtype), out_dtype)
-    if 0 in shape or not dtype.isnative or dtype == np.float64:
-        return None
-    of_x, of_y = (Layout(shape, packed_strides(shape), each.name) for each in (dtype, call.dtype))
-    return plan_of(of_x, of_y, budget), call.dtype, of_x.word
+def request(x: Any, out_dtype: Any, out: Any) -> tuple[tuple[Any, ...], tuple[Array]]:
+    """Return the key of a prepared call, but for the budget, and the array that it reads."""
+    x, form = formed(NAME, "x", x)
+    y_strides = strides_of(out[0]) if isinstance(out, tuple) and out else None
+    return ((form, y_strides), (out_dtype,)), (x,)
 
 
-def plan_of(x: Layout, y: Layout, budget: threads.Budget) -> Plan:
-    """Return the plan for tensors of these layouts."""
-    one = (1,) * len(x.shape), (0,) * len(x.shape)
-    return plan(NAME, x, Layout(*one, "float32"), Layout(*one, y.type), y, budget)
-
-
-def check(x: Any, out_dtype: Any) -> Call:
-    """Return the arguments in their plain forms, or refuse them."""
-    return Call(check_input(NAME, x, FLOATS), as_dtype(NAME, "out_dtype", out_dtype, _TYPES))
-
-
-def allocate(call: Call, out: Any) -> DynamicQuantized:
+def allocate(prepared: Prepared, arrays: tuple[Array], out: Any) -> DynamicQuantized:
     """Return the outputs: new arrays, or those of `out` if they fit."""
     if out is None:
-        return DynamicQuantized(
-            empty_result(call.x.shape, call.dtype), np.empty((), np.float32), np.empty((), call.dtype)
-        )
+        return DynamicQuantized._make([make() for make in prepared.new])
     check_tuple(NAME, out, 3, "a tuple (y, scale, zero_point) of three arrays")
-    wanted = ((call.x.shape, call.dtype), ((), FLOAT), ((), call.dtype))
-    arrays = [check_output(NAME, f"out[{i}]", out[i], *each) for i, each in enumerate(wanted)]
-    others = {"x": call.x}
-    for i, array in enumerate(arrays):
+    found = [check_output(NAME, f"out[{i}]", out[i], *wanted) for i, wanted in enumerate(prepared.results)]
+    others = {"x": arrays[0]}
+    for i, array in enumerate(found):
         check_apart(NAME, f"out[{i}]", array, others)
         others[f"out[{i}]"] = array
-    return DynamicQuantized._make(arrays)
+    return DynamicQuantized._make(found)
 
 
-def execute(call: Call, out: tuple[Array, Array, Array], *, operator: str = NAME, field: str = "x") -> None:
-    """Run a call on arrays of any strides; operator, field: what x is called if it has no finite range."""
-    x = as_floats(call.x)
-    if x.size == 0 or not can_compile():
-        check_range(call.x, operator, field)
-        reference_dynamic_quantize_linear(x, out_dtype=out[0].dtype, out=out)
-    elif not run_dynamic(plan_of(layout_of(x), layout_of(out[0]), threads.budget()), *words_of(x, out)):
-        check_range(call.x, operator, field)
-
-
-def as_floats(x: Array) -> Array:
-    """Return x as the kernels take it: float64 is rounded to float32."""
-    if x.dtype != np.float64:
-        return x
-    with np.errstate(all="ignore"):
-        return x.astype(FLOAT)
-
-
-def words_of(x: Array, out: tuple[Array, Array, Array]) -> list[Array]:
-    """Return what the kernels read and write."""
-    y, scale, zero_point = out
-    return [words(x, layout_of(x).word), words(scale, FLOAT), words(zero_point, _BYTE), words(y, _BYTE)]
-
-
-def check_range(x: Array, operator: str, field: str, start: Shape = ()) -> None:
+def check_range(x: Array, operator: str, field: str, start: tuple[int, ...] = ()) -> None:
     """Refuse elements that are not finite, and ranges beyond float32; start: the place of x in a larger array."""
     with np.errstate(all="ignore"):
         values = x.astype(FLOAT)
@@ -211,19 +136,3 @@ def check_limits(low: np.float32, high: np.float32, operator: str, field: str) -
     with np.errstate(all="ignore"):
         if not high - low < np.inf:
             raise DmlError(operator, field, f"from {low!s} to {high!s}", "elements whose range is a finite float32")
-
-
-def steps(
-    call: Call, out: tuple[Array, Array, Array], given: Mapping[str, Any], operator: str = NAME, field: str = "x"
-) -> Steps | None:
-    """Return how a call runs on the same arrays again and again, or None if that takes all its checks."""
-    x, y = call.x, out[0]
-    if x is not given[field] or x.size == 0 or x.dtype == np.float64:
-        return None
-    flat, layouts = words_of(x, out), (layout_of(x), layout_of(y))
-
-    def run(chosen: Plan) -> None:
-        if not run_dynamic(chosen, *flat):
-            check_range(x, operator, field)
-
-    return Steps(functools.partial(plan_of, *layouts), run, lambda chosen: None)

@@ -1,19 +1,19 @@
 """QUANTIZE_LINEAR: floats, or integers of 32 bits, as integers of 4 to 16 bits."""
 
 from collections.abc import Sequence
-from typing import Any, overload
+from functools import partial
+from typing import overload
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from dmlcpu.annotations import Array, DType, Element, Stored
-from dmlcpu.quantizers.arguments import FLOATS, Call, check as check_parameters, check_input, quantized_type
-from dmlcpu.quantizers.execution import allocate, execute, steps
-from dmlcpu.quantizers.plain import run_plain
+from dmlcpu.common.parameters import check_scale
+from dmlcpu.quantizers.call import allocate as allocate_of, request as request_of
+from dmlcpu.quantizers.plan import prepare
+from dmlcpu.runtime.threads import plan_for_now
 
-__all__ = ["allocate", "check", "execute", "quantize_linear", "steps"]  # what `bind` looks for
-
-_INPUTS = (*FLOATS, "int32")
+__all__ = ["allocate", "quantize_linear", "prepare", "request"]  # what `bind` looks for
 
 
 @overload
@@ -127,17 +127,12 @@ def quantize_linear(
     array([[2, 4, 3],
            [4, 5, 3]], dtype=int8)
     """
-    result = run_plain(check, x, scale, zero_point, axis, block_size, out_dtype, out)
-    if result is not None:
-        return result
-    call = check(x, scale, zero_point, axis, block_size, out_dtype)
-    result = allocate(call, out)
-    execute(call, result)
+    key, arrays = request(x, scale, zero_point, axis, block_size, out_dtype, out)
+    prepared = plan_for_now(prepare, key)
+    result: Array = prepared.new[0]() if out is None else allocate(prepared, arrays, out)
+    if prepared.run(*arrays, result) is not None:
+        check_scale("quantize_linear", "scale", arrays[1], scale)
     return result
 
 
-def check(x: Any, scale: Any, zero_point: Any, axis: Any, block_size: Any, out_dtype: Any) -> Call:
-    """Return the arguments in their plain forms, or refuse them."""
-    x = check_input("quantize_linear", x, _INPUTS)
-    dtype = quantized_type("quantize_linear", out_dtype, zero_point)
-    return check_parameters("quantize_linear", x, scale, zero_point, axis, block_size, dtype)
+request, allocate = partial(request_of, "quantize_linear"), partial(allocate_of, "quantize_linear")

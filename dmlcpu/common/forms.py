@@ -1,0 +1,57 @@
+"""Forms: what a plan may know of an array."""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dmlcpu.common.arguments import Array, as_array
+from dmlcpu.runtime.memory import PLAIN, packed_strides
+
+Shape = tuple[int, ...]
+
+
+class Form(NamedTuple):
+    """What a plan may know of an array. A plain tuple of the same equals it, and takes less time to make."""
+
+    shape: Shape
+    dtype: Any
+    strides: Shape | None = None  # in bytes; None: packed in C order, aligned and writeable
+
+    @property
+    def steps(self) -> Shape:
+        """The strides in bytes."""
+        return packed_strides(self.shape, self.dtype.itemsize) if self.strides is None else self.strides
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its elements."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def part(self, cut: tuple[slice, ...]) -> "Form":
+        """Return the form of a part; cut: slices of step 1, of the first dimensions."""
+        sizes = [len(range(*each.indices(n))) for each, n in zip(cut, self.shape, strict=False)]
+        return Form((*sizes, *self.shape[len(sizes) :]), self.dtype, self.steps)
+
+
+AnyForm = tuple[Shape, Any, Shape | None]  # a Form, or a plain tuple that equals it
+
+
+def form_of(array: Array) -> AnyForm:
+    """Return the form of an array that kernels read as it is."""
+    return array.shape, array.dtype, None if array.flags.num & PLAIN == PLAIN else array.strides
+
+
+def formed(operator: str, field: str, value: Any) -> tuple[Array, AnyForm]:
+    """Return an argument as an array of fixed-size elements in native byte order, and its form."""
+    if type(value) is np.ndarray:
+        dtype, flags = value.dtype, value.flags.num
+        if flags & PLAIN == PLAIN and dtype.isbuiltin and not dtype.hasobject:  # most arrays
+            return value, (value.shape, dtype, None)
+    array = as_array(operator, field, value)
+    return array, form_of(array)
+
+
+def strides_of(out: Any) -> Shape | None:
+    """Return the strides of a given output as a form has them; None also for what is no array, which is refused later."""
+    return None if out is None or not hasattr(out, "flags") or out.flags.num & PLAIN == PLAIN else out.strides

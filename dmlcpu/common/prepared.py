@@ -1,0 +1,90 @@
+"""Prepared calls: all that can be known of a call before any value is read.
+
+Each operator has a function ``prepare(forms, options, budget)``, which makes every check that reads no values, chooses the
+kernel and cuts the work. `Prepared.run` then does the work on arrays of such forms. Every way to call an operator uses this
+pair.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from dmlcpu.common.arguments import Array
+from dmlcpu.common.regions import Tensor
+from dmlcpu.runtime.memory import Workspace
+from dmlcpu.runtime.records import CELL
+from dmlcpu.runtime.results import maker_of
+
+Converter = tuple[int, Callable[[Any], Any]]  # the place of an array, and what converts it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """How calls with some forms and options are carried out. It is made once, and used from any thread."""
+
+    results: tuple[Tensor, ...]
+    kernel: str  # its name; "reference" without compilation, "none" if there is nothing to do
+    is_single: bool = True  # the work is one part
+    workspace: Workspace | None = None
+    new: tuple[Callable[[], Array], ...] = field(init=False, repr=False)  # each makes an array for a result
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "new", tuple([maker_of(*each) for each in self.results]))
+
+    @property
+    def workspace_bytes(self) -> int:
+        """The bytes of workspace that a call takes."""
+        return CELL * self.workspace.cells if self.workspace else 0
+
+    def run(self, *arrays: Any) -> Any:
+        """Run on arrays of the forms: inputs first, then outputs.
+
+        Returns None. If a value is refused, nothing is written, and it returns something else, which tells the operator's
+        function what is wrong.
+        """
+        raise NotImplementedError
+
+    def keep(self, *arrays: Any) -> Callable[[], bool] | None:
+        """Return a kept call on the same arrays, for one thread at a time; None if there are several parts or kernels.
+
+        A kept call returns False, and has written nothing, if a value is refused.
+        """
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByFunction(Prepared):
+    """A call that a Python function carries out: the reference, or one that has nothing to do."""
+
+    function: Callable[..., Any]
+
+    def run(self, *arrays: Any) -> Any:
+        """Call the function."""
+        return self.function(*arrays)
+
+
+def nothing(*arrays: Any) -> None:
+    """Do nothing: for calls whose results have no elements."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Converting(Prepared):
+    """A call some of whose arrays are converted each time."""
+
+    inner: Prepared
+    converters: list[Converter]
+
+    def run(self, *arrays: Any) -> Any:
+        """Convert, and run."""
+        converted = list(arrays)
+        for place, convert in self.converters:
+            converted[place] = convert(converted[place])
+        return self.inner.run(*converted)
+
+
+def converting(inner: Prepared, converters: list[Converter]) -> Prepared:
+    """Return a prepared call that converts arrays first; the same one if there is nothing to convert."""
+    if not converters:
+        return inner
+    own = {name: getattr(inner, name) for name in ("kernel", "results", "is_single", "workspace")}
+    return Converting(inner=inner, converters=converters, **own)

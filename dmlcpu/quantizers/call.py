@@ -1,0 +1,35 @@
+"""What a call of quantize_linear and dequantize_linear is made of: the key of its plan, its arrays, its output."""
+
+from typing import Any
+
+from dmlcpu.common.arguments import Array, as_integer, check_apart, check_output
+from dmlcpu.common.forms import formed, strides_of
+from dmlcpu.common.prepared import Prepared
+from dmlcpu.quantizers.arguments import operands_of
+
+Request = tuple[tuple[Any, ...], tuple[Any, ...]]
+
+
+def request(
+    operator: str, x: Any, scale: Any, zero_point: Any, axis: Any, block_size: Any, out_dtype: Any, out: Any
+) -> Request:
+    """Return the key of a prepared call, but for the budget, and the arrays that it reads."""
+    x, x_form = formed(operator, "x", x)
+    scales, zeros, scale_form, zero_form = operands_of(operator, x.dtype, scale, zero_point, out_dtype)
+    if axis is not None:
+        axis = as_integer(operator, "axis", axis)
+    if block_size is not None:
+        block_size = as_integer(operator, "block_size", block_size)
+    forms = (x_form, scale_form, zero_form, out if out is None else strides_of(out))
+    return (operator, forms, (axis, block_size, out_dtype)), (x, scales, zeros)
+
+
+def allocate(operator: str, prepared: Prepared, arrays: tuple[Any, ...], out: Any) -> Array:
+    """Return the output: a new array, or `out` if it fits."""
+    if out is None:
+        return prepared.new[0]()
+    result = check_output(operator, "out", out, *prepared.results[0])
+    for name, array in zip(("x", "scale", "zero_point"), arrays, strict=True):
+        if array is not None:
+            check_apart(operator, "out", result, {name: array})
+    return result
