@@ -8,8 +8,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from dmlcpu.common.arguments import Array
 from dmlcpu.common.prepared import Prepared
 from dmlcpu.runtime import threads
+from dmlcpu.runtime.memory import spans_meet
 from dmlcpu.runtime.threads import Budget
 
 
@@ -119,6 +121,13 @@ def holds(value: Any) -> list[Any]:
     with contextlib.suppress(TypeError):
         held.append(memoryview(owner.base))
     return held
+
+
+def is_used(given: Array, used: Any) -> bool:
+    """Return whether an array is one of the arrays that a kernel reads, or a view of it; used: one, or nested tuples."""
+    if isinstance(used, tuple | list):
+        return any(is_used(given, each) for each in used)
+    return used is given or (isinstance(used, np.ndarray) and given.size > 0 and spans_meet(used, given))
 
 
 def own_view(value: Any) -> Any:

@@ -43,11 +43,13 @@ def form_of(array: Array) -> AnyForm:
 
 
 def formed(operator: str, field: str, value: Any) -> tuple[Array, AnyForm]:
-    """Return an argument as an array of fixed-size elements in native byte order, and its form."""
+    """Return an argument as an array of fixed-size elements in native byte order, and its form; a Form stays one."""
     if type(value) is np.ndarray:
         dtype, flags = value.dtype, value.flags.num
         if flags & PLAIN == PLAIN and dtype.isbuiltin and not dtype.hasobject:  # most arrays
             return value, (value.shape, dtype, None)
+    if type(value) is Form:  # of an array that is read later
+        return value, value
     array = as_array(operator, field, value)
     return array, form_of(array)
 

@@ -67,9 +67,7 @@ def as_integers(
     return array.astype(dtype)
 
 
-def check_integral(
-    operator: str, field: str, dtype: np.dtype[Any], allowed: str, others: Collection[str] = ()
-) -> None:
+def check_integral(operator: str, field: str, dtype: np.dtype[Any], allowed: str, others: Collection[str] = ()) -> None:
     """Refuse a type that `as_integers` does not convert."""
     if dtype.kind not in "iuO" or type_name(dtype) in others:
         raise UnsupportedError(operator, f"{field}.dtype", str(dtype), allowed)

@@ -22,6 +22,7 @@ Converter = tuple[int, Callable[[Any], Any]]  # the place of an array, and what 
 class Prepared:
     """How calls with some forms and options are carried out. It is made once, and used from any thread."""
 
+    operator: str
     results: tuple[Tensor, ...]
     kernel: str  # its name; "reference" without compilation, "none" if there is nothing to do
     is_single: bool = True  # the work is one part
@@ -86,5 +87,5 @@ def converting(inner: Prepared, converters: list[Converter]) -> Prepared:
     """Return a prepared call that converts arrays first; the same one if there is nothing to convert."""
     if not converters:
         return inner
-    own = {name: getattr(inner, name) for name in ("kernel", "results", "is_single", "workspace")}
+    own = {name: getattr(inner, name) for name in ("operator", "kernel", "results", "is_single", "workspace")}
     return Converting(inner=inner, converters=converters, **own)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from dmlcpu.common.arguments import Array, check_apart, same_memory
-from dmlcpu.common.bound import BoundOperator, own_view
+from dmlcpu.common.bound import BoundOperator, is_used, own_view
 from dmlcpu.directml.base import Bound, OperatorDesc, Request, fields_of
 from dmlcpu.directml.binding import Slot, slot_of
 from dmlcpu.directml.checks import check_kind
@@ -257,8 +257,8 @@ class CompiledOperator:
         bound = self._checked(mine, owned)
         as_given = {slot.name: slot.bind(given[slot.name]) for slot in self._outputs if slot.name in given}
         prepare, key, arrays = make_request(bound)
-        # What `Slot.bind` copies, because it is not aligned, is copied for each call.
-        is_copied = any(bound[name].flags.owndata for name in given)
+        # What is copied, as it is not aligned (by `Slot.bind`) or not packed, is copied for each call.
+        is_copied = any(bound[name].flags.owndata or not is_used(bound[name], arrays) for name in given)
         mine |= {slot.name: bound[slot.name] for slot in self._outputs}
 
         def whole() -> None:

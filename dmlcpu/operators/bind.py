@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from dmlcpu.common.arguments import convert
-from dmlcpu.common.bound import BoundOperator, own_view
+from dmlcpu.common.bound import BoundOperator, is_used, own_view
 from dmlcpu.operators.table import OPERATORS, Operator
-from dmlcpu.runtime.memory import spans_meet
 from dmlcpu.runtime.threads import plan_for_now
 
 
@@ -73,7 +72,7 @@ def bind(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> BoundOpe
     own = _own_views(outputs)
     given = [value for value in arguments.values() if isinstance(value, np.ndarray)]
     # Each call is whole if it has to look at an array that is no operand, or that is converted before it is one.
-    is_prepared = all(any(_is_used(each, array) for array in arrays) for each in given)
+    is_prepared = all(is_used(each, arrays) for each in given)
     all_own = own if isinstance(own, tuple) else (own,)
     return BoundOperator(
         operator.name,
@@ -83,11 +82,6 @@ def bind(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> BoundOpe
         functools.partial(calls.prepare, *key) if is_prepared else None,
         (*arrays, *all_own),
     )
-
-
-def _is_used(given: Any, used: Any) -> bool:
-    """Return whether an array that a kernel reads is the given one, or a view of it."""
-    return used is given or (isinstance(used, np.ndarray) and given.size > 0 and spans_meet(used, given))
 
 
 def _operator_of(function: Any) -> Operator:

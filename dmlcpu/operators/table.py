@@ -124,7 +124,7 @@ class Operator:
           Raises Stopped between two blocks if stopping() is true.
         """
         if self.family:
-            return importlib.import_module(f"dmlcpu.{self.family}.blocks").blocks_of(self.function)
+            return importlib.import_module(f"dmlcpu.{self.family}.blocks").blocks_of(self)
         return self._module("blocks")
 
     @property

@@ -4,28 +4,26 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.block_reader import BLOCK, Buffer, as_source, cut_within, extent, read_blocks, regions_of
-from dmlcpu.common.regions import Estimate, Region, Sink, Source, Tensor
-from dmlcpu.common.stand_ins import bind, strides_of
+from dmlcpu.common.forms import Form, Shape, form_of
+from dmlcpu.common.parameters import check_scale
+from dmlcpu.common.regions import Estimate, Region, Sink, Source, Tensor, bind, is_source
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR
-from dmlcpu.products.operands import PARAMETERS, Call, Rhs, Shape, execute, parameters_of
+from dmlcpu.kernels.gemm.table import ROWS
+from dmlcpu.products.arguments import FLOAT, PARAMETERS, SCALES, Call, check, flat_of
 from dmlcpu.products.packing import PackedMatrix, pack_b
-from dmlcpu.products.plan import Layout, Plan, form_of, plan
-from dmlcpu.runtime import threads
-from dmlcpu.runtime.compilation import can_compile
-from dmlcpu.runtime.memory import packed_strides
-from dmlcpu.runtime.records import CELL
+from dmlcpu.products.plan import QUANTIZED, plan
+from dmlcpu.runtime.threads import most_of_thread, plan_for_now
 
 # Rows of a block, at least, if there is memory: with fewer the kernels are slower.
 _ROWS = 192
 
-
 SOURCES = ("a", "b")
+Rhs = Array | PackedMatrix
 
 
 class Cut(NamedTuple):
@@ -35,48 +33,110 @@ class Cut(NamedTuple):
     columns: int
 
 
-def estimate(function: Callable[..., Any], check: Callable[..., Call], /, **arguments: Any) -> Estimate:
-    """Return the results and the memory of a call; refuse what the function refuses. Nothing is read or compiled.
+class Product(NamedTuple):
+    """A product of matrices that need not be in memory."""
 
-    check: the function's checks. Each operator's blocks.py fills in both.
-    """
-    call = check(**bind(function, arguments, SOURCES))
-    chosen = _plan(call) if can_compile() else None
+    call: Call
+    a: Source  # of matrices, as b is
+    b: Source | PackedMatrix
+    parameters: tuple[Array | None, ...]  # None: a number, or none
+    numbers: tuple[Array, ...]  # the flat parameters
+    bias: Array | None
+
+
+def blocks_of(operator: Any) -> SimpleNamespace:
+    """Return what a module of blocks has, for a row of the table of operators."""
+    product = partial(_product, operator.function, operator.calls.request)
+    return SimpleNamespace(SOURCES=SOURCES, estimate=partial(estimate, product), run=partial(run, product))
+
+
+def _product(function: Callable[..., Any], request: Callable[..., Any], arguments: dict[str, Any]) -> Product:
+    """Return the product of a call, or refuse it."""
+    given = bind(function, arguments)
+    sources = {name: as_source("", name, given[name]) for name in SOURCES if is_source(given[name])}
+    forms = {name: form for name, (_, form) in sources.items()}
+    (operator, a_form, b_form, shapes, bias_form, _, dtype), arrays = request(*{**given, **forms}.values(), None)
+    call = check(operator, a_form, b_form, shapes, bias_form, dtype)
+    a, b, numbers, bias = arrays
+    parameters = []
+    for place, (array, own) in enumerate(zip(numbers, call.parameters, strict=True)):
+        kind = FLOAT if place in SCALES else (call.a.dtype, call.b.dtype, dtype)[place // 2]
+        if own and operator == QUANTIZED and place in SCALES:
+            check_scale(operator, PARAMETERS[place], array.reshape(shapes[place]), given[PARAMETERS[place]])
+        parameters.append(array.view(kind).reshape(own) if own else None)
+    return Product(
+        call,
+        as_matrices(sources.get("a", (a,))[0], call.a.shape),
+        b if isinstance(b, PackedMatrix) else as_matrices(sources.get("b", (b,))[0], call.b.shape),
+        tuple(parameters),
+        numbers,
+        None if bias is None else bias.reshape(call.bias.shape),
+    )
+
+
+def estimate(product: Callable[..., Product], /, **arguments: Any) -> Estimate:
+    """Return the results and the memory of a call; refuse what the function refuses. Nothing is read or compiled."""
+    found = product(arguments)
+    call, prepared = found.call, plan(found.call, None, most_of_thread())
     y = Tensor(call.matrix, call.dtype).nbytes + _bias_copy(call, call.matrix)
-    operands = sum(map(nbytes_of, (call.a, call.b, call.bias))) + parameter_bytes(parameters_of(call))
+    operands = call.a.nbytes + _rhs_bytes(found) + _nbytes(found.bias) + parameter_bytes(found.parameters)
     return Estimate(
         {"y": Tensor(call.shape, call.dtype)},
-        operands + y + _workspace(call),
-        lambda: min(map(partial(_needs, call), _cuts(call))),
-        chosen.kernel.name if chosen else "none" if can_compile() else "reference",
+        operands + y + prepared.workspace_bytes,
+        lambda: min(map(partial(_needs, found), _cuts(call))),
+        prepared.kernel,
     )
 
 
 def run(
-    function: Callable[..., Any],
-    check: Callable[..., Call],
+    product: Callable[..., Product],
     arguments: dict[str, Any],
     sinks: dict[str, Sink],
     memory: int,
     stopping: Callable[[], bool] = lambda: False,
 ) -> None:
     """Write the product, matrix by matrix: rows of a in blocks, and columns of b if it does not fit."""
-    call = check(**bind(function, arguments, SOURCES))
+    found = product(arguments)
+    call = found.call
     if 0 in call.matrix:
         return
-    cut = cut_within(call.operator, memory, _cuts(call), partial(_needs, call))
-    a = as_matrices(arguments["a"], call.a)
-    left = read_blocks(a, (part_of(a.shape, region, -1) for region in _regions(call, cut)), stopping)
-    right = _right_hand_sides(call, cut, arguments["b"], stopping)
-    b, before, out, keeps = call.b, None, Buffer(), _keeps(call)
+    cut = cut_within(call.operator, memory, _cuts(call), partial(_needs, found))
+    left = read_blocks(found.a, (part_of(call.a.shape, region, -1) for region in _regions(call, cut)), stopping)
+    right = _right_hand_sides(found, cut, stopping)
+    b: Any = None
+    before, out, keeps = None, Buffer(), _keeps(call)
     for region, (_, rows) in zip(_regions(call, cut), left, strict=True):
         of_b = part_of(call.b.shape, region, -2)
         if of_b != before:
             b, before = next(right), of_b
         result = out.array(extent(region), call.dtype)
-        execute(_part_of(call, region, rows, b), result)
+        _multiply(found, region, rows, b, result)
         kept = (*region[:-2], *itertools.compress(region[-2:], keeps))
         sinks["y"].write(kept, result.reshape(extent(kept)))
+
+
+def _multiply(product: Product, region: Region, a: Array, b: Rhs, y: Array) -> None:
+    """Write a region of the result; a and b: its rows and columns."""
+    numbers = list(product.numbers)
+    shapes: list[Shape | None] = [None] * len(numbers)
+    for place, each in enumerate(product.parameters):
+        if each is not None:
+            part = each[part_of(each.shape, region)]
+            numbers[place], shapes[place] = flat_of(part), part.shape
+    bias = None if product.bias is None else product.bias[part_of(product.bias.shape, region)]
+    is_packed = isinstance(b, PackedMatrix)
+    b_form = Form(b.shape, b.dtype, (0,) * b.ndim) if is_packed else Form(*form_of(b))
+    call = product.call._replace(
+        a=Form(*form_of(a)),
+        b=b_form,
+        layout=b.layout if is_packed else ROWS,
+        is_exact=is_packed and b.saturating == 0,
+        parameters=tuple(shapes),
+        bias=None if bias is None else Form(*form_of(bias)),
+        matrix=y.shape,
+        shape=y.shape,
+    )
+    plan_for_now(plan, (call, None)).run(a, b, numbers, bias, y)
 
 
 def _keeps(call: Call) -> tuple[bool, bool]:
@@ -85,13 +145,6 @@ def _keeps(call: Call) -> tuple[bool, bool]:
         return (len(call.shape) == len(call.matrix),) * 2
     is_column = call.matrix[-1] == 1
     return is_column, not is_column
-
-
-def _part_of(call: Call, region: Region, a: Array, b: Rhs) -> Call:
-    """Return the call that gives a region of the result; a and b: its rows and columns."""
-    parameters = zip((*PARAMETERS, "bias"), (*parameters_of(call), call.bias), strict=True)
-    parts: dict[str, Any] = {name: each[part_of(each.shape, region)] for name, each in parameters if each is not None}
-    return call._replace(a=a, b=b, **parts)
 
 
 class _Vector:
@@ -108,23 +161,23 @@ class _Vector:
         return self._source.read((region[self._kept],), flat).reshape(extent(region))
 
 
-def as_matrices(given: Any, matrices: Array) -> Source:
-    """Return an operand as a Source of matrices."""
-    source = as_source(given, matrices)
-    return source if len(source.shape) > 1 else _Vector(source, matrices.shape)
+def as_matrices(given: Any, shape: Shape) -> Source:
+    """Return an operand, an array or a Source, as a Source of matrices."""
+    source, _ = as_source("", "", given)
+    return source if len(source.shape) > 1 else _Vector(source, shape)
 
 
-def _right_hand_sides(call: Call, cut: Cut, given: Any, stopping: Callable[[], bool]) -> Iterator[Rhs]:
+def _right_hand_sides(product: Product, cut: Cut, stopping: Callable[[], bool]) -> Iterator[Rhs]:
     """Yield a right-hand side for each run of regions that share it, packed if several regions do."""
-    b = call.b
-    wanted = (part_of(b.shape, region, -2) for region in _regions(call, cut))
+    call, b = product.call, product.b
+    wanted = (part_of(call.b.shape, region, -2) for region in _regions(call, cut))
     regions = (region for region, _ in itertools.groupby(wanted))
     if isinstance(b, PackedMatrix):
         for region in regions:
             yield packed_part(b, region)
         return
     packs = _packs(call, cut)
-    for _, matrix in read_blocks(as_matrices(given, b), regions, stopping):
+    for _, matrix in read_blocks(b, regions, stopping):
         yield pack_b(matrix) if packs else matrix
 
 
@@ -166,7 +219,7 @@ def _cuts(call: Call) -> Iterator[Cut]:
     """Yield cuts, the fastest first. Columns are cut only if b does not fit: each block of them reads a again."""
     *_, rows, columns = call.matrix
     depth = call.a.shape[-1]
-    is_packed = isinstance(call.b, PackedMatrix)
+    is_packed = call.layout != ROWS
     height, width = max(1, min(rows, BLOCK // max(depth, columns * call.dtype.itemsize, 1))), columns
     yield Cut(height, width)
     for least_height, least_width in ((_ROWS, NR), (1, 1)):
@@ -178,62 +231,40 @@ def _cuts(call: Call) -> Iterator[Cut]:
             yield Cut(height, width)
 
 
-def _needs(call: Call, cut: Cut) -> int:
+def _needs(product: Product, cut: Cut) -> int:
     """Return the bytes that `run` takes with such blocks."""
-    a, b = call.a, call.b
-    depth, result = int(a.shape[-1]), (cut.rows, cut.columns)
-    if isinstance(b, PackedMatrix):
-        right = nbytes_of(b)
+    call = product.call
+    depth, result = call.a.shape[-1], (cut.rows, cut.columns)
+    if isinstance(product.b, PackedMatrix):
+        right = _rhs_bytes(product)
     else:
         padded = (depth + 3) * (cut.columns + NR) + 8 * (cut.columns + NR)
-        several = cut.columns < call.matrix[-1] or math.prod(b.shape[:-2]) > 1
+        several = cut.columns < call.matrix[-1] or math.prod(call.b.shape[:-2]) > 1
         right = (1 + several) * (depth * cut.columns + padded * _packs(call, cut))
-    left = np.broadcast_to(np.zeros((), a.dtype), (cut.rows, depth))
-    top = np.broadcast_to(np.zeros((), b.dtype), (depth, cut.columns))
-    parameters: dict[str, Any] = dict.fromkeys((*PARAMETERS, "bias"))
-    held = parameter_bytes(parameters_of(call)) + nbytes_of(call.bias)
+    held = parameter_bytes(product.parameters) + _nbytes(product.bias)
     y = Tensor(result, call.dtype).nbytes + _bias_copy(call, result)
-    workspace = _workspace(call._replace(a=left, b=top, matrix=result, **parameters))
-    return 2 * cut.rows * depth + right + y + held + workspace
+    left, top = Form((cut.rows, depth), call.a.dtype), Form((depth, cut.columns), call.b.dtype)
+    none = (None,) * len(PARAMETERS)
+    block = call._replace(a=left, b=top, layout=ROWS, parameters=none, bias=None, matrix=result, shape=result)
+    return 2 * cut.rows * depth + right + y + held + plan(block, None, most_of_thread()).workspace_bytes
 
 
 def _bias_copy(call: Call, result: Shape) -> int:
     """Return the bytes of a bias that is converted to float32, or of what a part of the result needs of it."""
-    if call.bias is None or call.bias.dtype == np.float32:
+    if call.bias is None or call.bias.dtype == FLOAT:
         return 0
-    return 4 * min(int(call.bias.size), math.prod(result))
-
-
-def _workspace(call: Call) -> int:
-    chosen = _plan(call) if can_compile() else None
-    return CELL * chosen.workspace.cells if chosen else 0
+    return 4 * min(math.prod(call.bias.shape), math.prod(result))
 
 
 def parameter_bytes(parameters: Iterable[Array | None]) -> int:
     """Return the bytes of scales and zero points, and of their copies."""
-    return 2 * sum(map(nbytes_of, parameters))
+    return 2 * sum(map(_nbytes, parameters))
 
 
-def nbytes_of(operand: Any) -> int:
-    """Return the bytes of an operand, None for none."""
-    if isinstance(operand, PackedMatrix):
-        return int(operand.panels.nbytes + operand.sums.nbytes)
-    return 0 if operand is None else int(operand.nbytes)
+def _rhs_bytes(product: Product) -> int:
+    b = product.b
+    return int(b.panels.nbytes + b.sums.nbytes) if isinstance(b, PackedMatrix) else product.call.b.nbytes
 
 
-def _plan(call: Call) -> Plan | None:
-    if 0 in call.matrix:
-        return None
-    a = call.a
-    b: Any = call.b
-    is_packed = isinstance(b, PackedMatrix)
-    return plan(
-        call.operator,
-        Layout(a.shape, strides_of(a), a.dtype),
-        Layout(b.shape, (0,) * b.ndim if is_packed else strides_of(b), b.dtype),
-        Layout(call.matrix, packed_strides(call.matrix, call.dtype.itemsize), call.dtype),
-        tuple([None if each is None else each.shape for each in parameters_of(call)]),
-        None if call.bias is None else Layout(call.bias.shape, strides_of(call.bias), call.bias.dtype),
-        *form_of(b),
-        threads.most_of_thread(),
-    )
+def _nbytes(array: Array | None) -> int:
+    return 0 if array is None else int(array.nbytes)

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dmlcpu.common.arguments import Array
+from dmlcpu.common.arguments import Array, as_array
+from dmlcpu.common.forms import Form
 from dmlcpu.errors import UnsupportedError
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR
 from dmlcpu.kernels.gemm.pack import LAYOUT, WORK
 from dmlcpu.kernels.gemm.work import groups_of, panels_of
 from dmlcpu.kernels.walk import merge, walk_of
-from dmlcpu.products.quantization import check_matrix
+from dmlcpu.products.arguments import check_matrix
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.memory import aligned_empty, first_word, packed_strides, words
@@ -107,7 +108,8 @@ def pack_b(b: "ArrayLike") -> PackedMatrix:
     >>> dmlcpu.quantized_matmul(a, 1.0, None, weights, 1.0, None, 1.0, None)
     array([[1, 2, 3]], dtype=uint8)
     """
-    b = check_matrix("pack_b", "b", b, at_least=2)
+    b = as_array("pack_b", "b", b)
+    check_matrix("pack_b", "b", Form(b.shape, b.dtype), at_least=2)
     *batch, depth, columns = b.shape
     padded = math.prod(batch) * panels_of(columns) * NR
     panels, sums = aligned_empty(padded * groups_of(depth) // 2, np.int64), aligned_empty(padded, np.int64)
@@ -174,6 +176,11 @@ def _pack_plan(
 def matrix_fields(shape: tuple[int, ...], strides: tuple[int, ...], along_batch: list[int]) -> dict[str, Any]:
     """Return the fields of a work record about a matrix; strides in items."""
     return {"start": first_word(shape, strides), "row": strides[-2], "column": strides[-1], "strides": along_batch}
+
+
+def form_of_packed(b: PackedMatrix) -> tuple[Any, ...]:
+    """Return the form of a packed matrix: its shape and type, its layout, and whether no pair of bytes saturates."""
+    return b.shape, b.dtype, b.layout, b.saturating == 0
 
 
 def rhs_sign_flip(dtype: np.dtype[Any]) -> int:

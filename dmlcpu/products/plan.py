@@ -1,28 +1,41 @@
 """How products of bytes are carried out: which kernel, and how the work is cut."""
 
 import functools
+import inspect
 import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dmlcpu import reference
 from dmlcpu.common.arguments import Array
-from dmlcpu.common.bound import Steps
-from dmlcpu.common.scaled_steps import scaled_steps
+from dmlcpu.common.forms import Form, Shape
+from dmlcpu.common.parameters import is_usable
+from dmlcpu.common.prepared import ByFunction, Prepared, converting, nothing
+from dmlcpu.common.regions import Tensor
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.gemm.cut import SKINNY_SUMS, Cut, cut_dots, cut_skinny, cut_tiles
 from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK
 from dmlcpu.kernels.gemm.table import ROWS, Product
 from dmlcpu.kernels.gemm.work import COUNTER, NARROW, SELECTION, SHARES, WORK, Problem, groups_of, panels_of
+from dmlcpu.kernels.scales import are_positive, keep_scaled
 from dmlcpu.kernels.walk import merge, walk_of
-from dmlcpu.products.packing import PackedMatrix, broadcast_strides, lhs_sign_flip, matrix_fields, rhs_sign_flip
-from dmlcpu.runtime.memory import Workspace, second_level_cache, word_strides, words
+from dmlcpu.products.arguments import BYTE, FLOAT, PARAMETERS, SCALES, Call, check, matrix_strides
+from dmlcpu.products.packing import (
+    PackedMatrix,
+    broadcast_strides,
+    lhs_sign_flip,
+    matrix_fields,
+    rhs_sign_flip,
+    unpack,
+)
+from dmlcpu.runtime.memory import Workspace, frombuffer, second_level_cache, word_strides, words
 from dmlcpu.runtime.records import fill
-from dmlcpu.runtime.threads import Budget
+from dmlcpu.runtime.threads import REFERENCE, Budget
 
 _log = logging.getLogger("dmlcpu")
 
@@ -35,70 +48,132 @@ _RUNS = 32
 # 4096 x 4096 takes 1.2 to 1.4 times as long if tasks read 512 bytes, and eight rows take the same time either way (Zen
 # 4, two threads, AVX-512 and AVX2).
 _LEAST_SUMS = 2048
-BYTE = np.dtype(np.uint8)
+QUANTIZED = "quantized_matmul"  # whose scales have to be positive
+BIAS = 3  # its place among the arrays of a call
 HALF_BITS = np.dtype(np.uint16)
-_ZERO, NO_BYTES, NO_CELLS = np.zeros(1, BYTE), np.empty(0, BYTE), np.empty(0, np.int64)
+NO_BYTES, NO_CELLS = np.empty(0, BYTE), np.empty(0, np.int64)
 NO_BIAS = np.full(1, -0.0, np.float32)  # which changes no sum: 0 would change -0
 _NO_SELECTION = dict.fromkeys(SELECTION.names or (), 0)
-PARAMETERS = ("a_scale", "a_zero", "b_scale", "b_zero", "y_scale", "y_zero")
-
-
-class Layout(NamedTuple):
-    """What a plan has to know of an array."""
-
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]  # in bytes
-    dtype: np.dtype[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The kernel and the work record for one set of shapes and layouts."""
-
-    kernel: Product
-    is_single: bool  # the work is one part
-    run: Callable[..., Any]  # the kernel, for the parts that the work is cut into
-    work: NDArray[np.int64]  # the work record
-    workspace: Workspace
+_FIELDS = ("a_scale", "a_zero", "b_scale", "b_zero", "y_scale", "y_zero")  # of the work record
 
 
 @functools.lru_cache(maxsize=1024)
-def plan(
+def prepare(
     operator: str,
-    a: Layout,
-    b: Layout,
-    out: Layout,
-    parameters: tuple[tuple[int, ...] | None, ...],
-    bias: Layout | None,
-    b_layout: str,
-    is_exact: bool,
+    a: Any,
+    b: Any,
+    parameters: tuple[Shape | None, ...],
+    bias: Any,
+    y_strides: Shape | None,
+    dtype: np.dtype[Any],
     budget: Budget,
-) -> Plan:
-    """Choose the kernel and cut the work.
+) -> Prepared:
+    """Return how products are carried out: of what `check` is given, with the strides and the type of y."""
+    call = check(operator, a, b, parameters, bias, dtype)
+    return plan(call, matrix_strides(y_strides, len(a[0]) == 1, len(b[0]) == 1), budget)
 
-    parameters: shapes, in the kernels' order; b_layout: as packed, or ROWS; is_exact: no pair of bytes of b saturates.
-    """
-    *batch, rows, columns = out.shape
-    problem = Problem(math.prod(batch), rows, columns, a.shape[-1], b.strides[-1])
-    product, reason = kernel_for(operator, problem, b_layout, budget.kernel)
-    is_packed = b_layout != ROWS
-    has_forms = product.has_forms and not is_exact
+
+@functools.lru_cache(maxsize=1024)
+def plan(call: Call, y_strides: Shape | None, budget: Budget) -> Prepared:
+    """Return how a product that has been checked is carried out. y_strides: of y as matrices; None: y is packed."""
+    results = (Tensor(call.shape, call.dtype),)
+    if 0 in call.matrix:
+        return ByFunction(operator=call.operator, kernel="none", results=results, function=nothing)
+    if budget == REFERENCE:
+        return ByFunction(
+            operator=call.operator, kernel="reference", results=results, function=functools.partial(_refer, call)
+        )
+    if call.bias and call.bias.dtype != FLOAT:
+        floats = call._replace(bias=Form(call.bias.shape, FLOAT))
+        return converting(plan(floats, y_strides, budget), [(BIAS, as_float32)])
+    a, b = call.a, call.b
+    y = Form(call.matrix, call.dtype, y_strides)
+    problem = Problem(math.prod(call.matrix[:-2]), *call.matrix[-2:], a.shape[-1], b.steps[-1])
+    product, reason = kernel_for(call.operator, problem, call.layout, budget.kernel)
+    is_packed = call.layout != ROWS
+    has_forms = product.has_forms and not call.is_exact
     threads, row_parts, column_parts, cut = cut_for(product, problem, is_packed, has_forms, budget)
-    _log.debug("%s: %s by %s: %s (%s), %d parts", operator, a.shape, b.shape, product.name, reason, threads)
-    is_wide = problem.depth > NARROW and not (product.wraps and out.dtype.itemsize == 4)
+    _log.debug("%s: %s by %s: %s (%s), %d parts", call.operator, a.shape, b.shape, product.name, reason, threads)
+    is_wide = problem.depth > NARROW and not (product.wraps and y.dtype.itemsize == 4)
     return Plan(
-        product,
-        threads == 1,
-        product.kernel.for_parts(threads),
-        fill(
+        operator=call.operator,
+        results=results,
+        kernel=product.name,
+        is_single=threads == 1,
+        workspace=Workspace(SHARES + threads * cut.share_cells),
+        row=product,
+        call=product.kernel.for_parts(threads),
+        work=fill(
             WORK,
-            **size_fields(problem, threads, row_parts, column_parts, cut, out.dtype),
-            **array_fields(a, b, out, parameters, bias, is_packed, is_wide),
-            is_exact=is_exact,
+            **size_fields(problem, threads, row_parts, column_parts, cut, y.dtype),
+            **array_fields(a, b, y, call.parameters, call.bias, is_packed, is_wide),
+            is_exact=call.is_exact,
             selection=_NO_SELECTION,
         ),
-        Workspace(SHARES + threads * cut.share_cells),
+        checked=tuple([place for place in SCALES if call.operator == QUANTIZED and call.parameters[place] is not None]),
+        is_plain=not (a.strides or y.strides or problem.depth == 0 or (b.strides and not is_packed)),
+        word=word_of(y.dtype),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(Prepared):
+    """The kernel and the work record for one set of shapes and layouts."""
+
+    row: Product
+    call: Callable[..., Any]  # the kernel, for the parts that the work is cut into
+    work: NDArray[np.int64]  # the work record
+    checked: tuple[int, ...]  # the places of scales whose values are checked
+    is_plain: bool  # a, b and y are packed arrays with elements, or b is a packed matrix
+    word: np.dtype[Any]  # what the kernels see y as
+
+    def run(self, a: Array, b: Array | PackedMatrix, parameters: tuple[Array, ...], bias: Any, y: Array) -> int | None:
+        """Run; return the place of scales that are refused."""
+        for place in self.checked:
+            if not are_positive(parameters[place]):
+                return place
+        view = frombuffer if self.is_plain else words_of
+        rhs = (NO_BYTES, b.panels, b.sums) if type(b) is PackedMatrix else (view(b, BYTE), NO_CELLS, NO_CELLS)
+        y_bias = NO_BIAS if bias is None else words(bias, FLOAT)
+        scratch = self.workspace.take()
+        scratch[COUNTER] = 0
+        self.call(view(a, BYTE), *rhs, *parameters, y_bias, view(y, self.word), self.work, scratch)
+        self.workspace.give_back(scratch)
+        return None
+
+    def keep(
+        self, a: Array, b: Array | PackedMatrix, parameters: tuple[Array, ...], bias: Any, y: Array
+    ) -> Callable[[], bool] | None:
+        """Return a kept call."""
+        if not self.is_single:
+            return None
+        y_bias = NO_BIAS if bias is None else words(bias, FLOAT)
+        arrays = (words_of(a, BYTE), *rhs_of(b), *parameters, y_bias, words(y, self.word))
+        scales = [parameters[place] for place in self.checked]
+        return keep_scaled(scales, self.row.kernel, *arrays, self.work, self.workspace.make())
+
+
+def _refer(
+    call: Call, a: Array, b: Array | PackedMatrix, parameters: tuple[Array, ...], bias: Any, y: Array
+) -> int | None:
+    """Run by the reference."""
+    given = {}
+    for place, (name, own) in enumerate(zip(PARAMETERS, call.parameters, strict=True)):
+        numbers = parameters[place]
+        dtype = (FLOAT, call.a.dtype, FLOAT, call.b.dtype, FLOAT, call.dtype)[place]
+        if call.operator == QUANTIZED and place in SCALES and own is not None and not is_usable(numbers):
+            return place
+        given[name] = numbers.view(dtype).reshape((1, 1) if own is None else own)
+    matrix = unpack(b) if isinstance(b, PackedMatrix) else b
+    given |= {
+        "a": a.reshape(call.a.shape),
+        "b": matrix.reshape(call.b.shape),
+        "bias": bias if bias is None else bias.reshape(call.bias.shape),
+    }
+    function = getattr(reference, call.operator)
+    named = {name: given[name] for name in inspect.signature(function).parameters if name in given}
+    function(**named, out_dtype=y.dtype, out=y.reshape(call.matrix))
+    return None
 
 
 def kernel_for(operator: str, problem: Problem, b_layout: str, name: str | None) -> tuple[Product, str]:
@@ -138,19 +213,19 @@ def size_fields(
 
 
 def array_fields(
-    a: Layout,
-    b: Layout,
-    out: Layout,
+    a: Form,
+    b: Form,
+    out: Form,
     parameters: tuple[tuple[int, ...] | None, ...],
-    bias: Layout | None,
+    bias: Form | None,
     is_packed: bool,
     is_wide: bool,
 ) -> dict[str, Any]:
     """Return the fields of the work record that say where things lie, and what is the same for all rows."""
     ndim = len(out.shape)
     own = [broadcast_strides(shape or (), ndim) for shape in parameters]
-    steps = dict(zip(PARAMETERS, [strides[-2] or strides[-1] for strides in own], strict=True))
-    out_strides = word_strides(out.strides, out.dtype.itemsize)
+    steps = dict(zip(_FIELDS, [each[-2] or each[-1] for each in own], strict=True))
+    out_strides = word_strides(out.steps, out.dtype.itemsize)
     b_batch = broadcast_strides(b.shape[:-2], ndim - 2) if is_packed else _batch_strides(b, ndim - 2)
     bias_shape, bias_strides = _spread_bias(bias, ndim)
     sizes, *strides = merge(
@@ -163,8 +238,8 @@ def array_fields(
     )
     return {
         "walk": walk_of(sizes),
-        "a": matrix_fields(a.shape, a.strides, strides[0]),
-        "b": matrix_fields(b.shape, b.strides, strides[1]),
+        "a": matrix_fields(a.shape, a.steps, strides[0]),
+        "b": matrix_fields(b.shape, b.steps, strides[1]),
         "y": matrix_fields(out.shape, out_strides, strides[2]),
         "y_bias": matrix_fields(bias_shape, bias_strides, strides[3]),
         "a_sign_flip": lhs_sign_flip(a.dtype),
@@ -175,23 +250,23 @@ def array_fields(
         "same_multiplier": steps["a_scale"] == steps["y_scale"] == 0,
         "same_rows": not any(steps[name] for name in ("a_scale", "a_zero", "y_scale", "y_zero")),
         "same_start": steps["a_zero"] == 0 and a.shape[-1] > 0 and not is_wide,
-        **{name: {"step": steps[name], "strides": along} for name, along in zip(PARAMETERS, strides[4:], strict=True)},
+        **{name: {"step": steps[name], "strides": along} for name, along in zip(_FIELDS, strides[4:], strict=True)},
     }
 
 
-def _spread_bias(bias: Layout | None, ndim: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _spread_bias(bias: Form | None, ndim: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the shape of a bias, and its strides in items when it is broadcast to `ndim` dimensions."""
     if bias is None:
         return (1,) * ndim, (0,) * ndim
     missing = ndim - len(bias.shape)
-    own = zip(bias.shape, word_strides(bias.strides, bias.dtype.itemsize), strict=True)
+    own = zip(bias.shape, word_strides(bias.steps, bias.dtype.itemsize), strict=True)
     return (1,) * missing + bias.shape, (0,) * missing + tuple([stride if size > 1 else 0 for size, stride in own])
 
 
-def _batch_strides(layout: Layout, ndim: int) -> tuple[int, ...]:
+def _batch_strides(form: Form, ndim: int) -> tuple[int, ...]:
     """Return the strides of the batch dimensions when they are broadcast to `ndim` dimensions."""
-    own = layout.strides[:-2]
-    pairs = zip(layout.shape, own, strict=False)
+    own = form.steps[:-2]
+    pairs = zip(form.shape, own, strict=False)
     return (0,) * (ndim - len(own)) + tuple(stride if size > 1 else 0 for size, stride in pairs)
 
 
@@ -262,76 +337,22 @@ def parts_of(
     )
 
 
-def plan_for(
-    operator: str,
-    a: Array,
-    b: Array | PackedMatrix,
-    parameters: tuple[Array | None, ...],
-    bias: Array | None,
-    out: Array,
-    budget: Budget,
-) -> Plan:
-    """Return the plan for checked matrices; parameters: in the kernels' order, None for those not there."""
-    shapes = tuple([None if parameter is None else parameter.shape for parameter in parameters])
-    a_layout, out_layout = Layout(a.shape, a.strides, a.dtype), Layout(out.shape, out.strides, out.dtype)
-    b_layout = Layout(b.shape, (0,) * b.ndim if isinstance(b, PackedMatrix) else b.strides, b.dtype)
-    bias_layout = None if bias is None else Layout(bias.shape, bias.strides, bias.dtype)
-    return plan(operator, a_layout, b_layout, out_layout, shapes, bias_layout, *form_of(b), budget)
-
-
-def words_of(
-    a: Array, b: Array | PackedMatrix, parameters: tuple[Array | None, ...], bias: Array | None, out: Array
-) -> list[Array]:
-    """Return what the kernel reads and writes."""
-    numbers = [flat(parameter) for parameter in parameters]
-    return [bytes_of(a), *rhs(b), *numbers, bias_words(bias), words(out, word_of(out.dtype))]
-
-
-def bias_words(bias: Array | None) -> Array:
-    """Return what the kernel reads of a bias, float32; None is none."""
-    return NO_BIAS if bias is None else words(bias, bias.dtype)
-
-
-def form_of(b: Array | PackedMatrix | None) -> tuple[str, bool]:
-    """Return the layout of a right-hand side, and whether it is known that no pair of its bytes saturates."""
-    return (b.layout, b.saturating == 0) if isinstance(b, PackedMatrix) else (ROWS, False)
-
-
 def word_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return what the kernels see elements of a type as: bytes without sign, bits of float16, others as they are."""
     return BYTE if dtype.itemsize == 1 else HALF_BITS if dtype == np.float16 else dtype
 
 
-def run(chosen: Plan, *arrays: Array) -> None:
-    """Run a plan on what the kernel reads and writes, all of it flat; see the kernel for their order."""
-    scratch = chosen.workspace.take()
-    scratch[COUNTER] = 0
-    chosen.run(*arrays, chosen.work, scratch)
-    chosen.workspace.give_back(scratch)
+def words_of(array: Array, word: np.dtype[Any]) -> Array:
+    """Return what the kernel reads or writes of a matrix."""
+    return words(array, word) if array.size else NO_BYTES
 
 
-def steps(
-    plan_within: Callable[[Budget], Plan], check: Callable[[], None] | None, scales: list[Array], *arrays: Array
-) -> Steps:
-    """Return how to run on the same arrays again and again; see `scaled_steps`."""
-    return scaled_steps(plan_within, run, check, scales, *arrays)
-
-
-def bytes_of(matrix: Array) -> Array:
-    """Return what the kernel reads of a matrix."""
-    return words(matrix, BYTE) if matrix.size else NO_BYTES
-
-
-def rhs(b: Array | PackedMatrix) -> tuple[Array, Array, Array]:
+def rhs_of(b: Array | PackedMatrix) -> tuple[Array, Array, Array]:
     """Return what the kernel reads of the right-hand side: its bytes, or its panels and the sums of its columns."""
-    return (NO_BYTES, b.panels, b.sums) if isinstance(b, PackedMatrix) else (bytes_of(b), NO_CELLS, NO_CELLS)
+    return (NO_BYTES, b.panels, b.sums) if isinstance(b, PackedMatrix) else (words_of(b, BYTE), NO_CELLS, NO_CELLS)
 
 
-def flat(parameter: Array | None) -> Array:
-    """Return an operand's numbers behind one another: of scales float32, of others bytes; None is zero."""
-    if parameter is None:
-        return _ZERO
-    numbers = np.ascontiguousarray(parameter).ravel()
-    if not numbers.flags.writeable:
-        numbers = numbers.copy()  # kernels are compiled for arrays that can be written to
-    return numbers if numbers.dtype == np.float32 else numbers.view(BYTE)
+def as_float32(bias: Array) -> Array:
+    """Return a bias as kernels read it."""
+    with np.errstate(invalid="ignore"):  # NumPy reports a signalling NaN
+        return bias.astype(FLOAT, order="C")

@@ -5,44 +5,34 @@ import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dmlcpu import reference
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.block_reader import regions_of, tile_of
-from dmlcpu.common.regions import Region
+from dmlcpu.common.forms import Form, Shape, form_of
+from dmlcpu.common.prepared import ByFunction, Prepared, nothing
+from dmlcpu.common.regions import Region, Tensor
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.gemm.candidates import HEADER, LEAST
 from dmlcpu.kernels.gemm.finish import finish_cells
 from dmlcpu.kernels.gemm.pack import LAYOUT
-from dmlcpu.kernels.gemm.table import COLUMNS, Product
+from dmlcpu.kernels.gemm.table import COLUMNS, ROWS
 from dmlcpu.kernels.gemm.work import COUNTER, NARROW, SHARES, WORK, Problem
+from dmlcpu.products.arguments import BYTE, flat_of
 from dmlcpu.products.blocks import packed_part, part_of
-from dmlcpu.products.packing import PackedMatrix
-from dmlcpu.products.plan import (
-    BYTE,
-    NO_BIAS,
-    Layout,
-    array_fields,
-    bytes_of,
-    cut_for,
-    flat,
-    form_of,
-    kernel_for,
-    rhs,
-    size_fields,
-)
-from dmlcpu.runtime.memory import Workspace, packed_strides, words
+from dmlcpu.products.packing import PackedMatrix, unpack
+from dmlcpu.products.plan import NO_BIAS, array_fields, cut_for, kernel_for, rhs_of, size_fields, words_of
+from dmlcpu.runtime.memory import Workspace, words
 from dmlcpu.runtime.records import CELL, fill
-from dmlcpu.runtime.threads import Budget, budget
+from dmlcpu.runtime.threads import REFERENCE, Budget, plan_for_now
 
 _log = logging.getLogger("dmlcpu")
 
 Rhs = Array | PackedMatrix
-Shape = tuple[int, ...]
 
 _OPERATOR = "matmul_top_k"
 _LINE = 16  # keys that are looked at together
@@ -54,8 +44,8 @@ _SPARE = 32
 # Bytes of the candidates of all shares. More rows are selected one block after the other, of _LEAST_ROWS at least: each
 # block reads b again.
 _MOST_BYTES, _LEAST_ROWS = 16 << 20, 64
-_ONE, _ALL, _NO_SUM = np.ones(1, np.float32), np.ones(1, BYTE), np.zeros(1, np.float32)
-_FLOAT, _INT = np.dtype(np.float32), np.dtype(np.int32)
+_ONE, _ALL, _NO_SUM, _NO_ZERO = np.ones(1, np.float32), np.ones(1, BYTE), np.zeros(1, np.float32), np.zeros(1, BYTE)
+_FLOAT, _INT, INDEX = np.dtype(np.float32), np.dtype(np.int32), np.dtype(np.int64)
 
 
 class Order(NamedTuple):
@@ -82,22 +72,36 @@ class Operands(NamedTuple):
     mask: Array | None = None  # bytes, (N,)
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """How a selection is carried out: one kernel selects, another merges what the shares have selected."""
+class Call(NamedTuple):
+    """What is selected, all of it checked."""
 
-    kernel: Product
-    run: Callable[..., Any]
-    finish: Callable[..., Any]
-    work: NDArray[np.int64]
-    workspace: Workspace
-    header: NDArray[np.int64]  # of the candidates of a row, at the start
-    start: int  # the cells of all candidates
-    stop: int
-    row_cells: int
+    a: Form  # matrices, as b is
+    b: Form  # of a packed matrix all strides are 0
+    layout: str  # of b: as packed, ROWS or COLUMNS
+    is_exact: bool  # it is known that no pair of b's bytes saturates
+    parameters: tuple[Shape | None, ...]  # of a_scale, a_zero_point, b_scale, b_zero_point, as matrices
+    bias: Shape | None
+    order: Order
+    rows: Shape  # of the result without k
+    results: tuple[Tensor, ...]  # with the dimensions that 1-D operands drop left out
 
 
-def select(operands: Operands, order: Order, values: Array, indices: Array, *, most_threads: int | None = None) -> None:
+def call_of(operands: Operands, order: Order, rows: Shape) -> Call:
+    """Return what is selected of operands. rows: the shape of the result without k."""
+    a, b, *parameters, bias, _ = operands
+    b_form = Form(b.shape, b.dtype, (0,) * b.ndim) if isinstance(b, PackedMatrix) else Form(*form_of(b))
+    layout, is_exact = (b.layout, b.saturating == 0) if isinstance(b, PackedMatrix) else (layout_of(b_form), False)
+    shapes = tuple([None if each is None else each.shape for each in parameters])
+    own = None if bias is None else bias.shape
+    return Call(Form(*form_of(a)), b_form, layout, is_exact, shapes, own, order, rows, ())
+
+
+def layout_of(b: Form) -> str:
+    """Return the layout of a matrix that is not packed: COLUMNS if they are contiguous, one behind the other."""
+    return COLUMNS if b.steps[-2] == 1 and b.steps[-1] >= b.shape[-2] else ROWS
+
+
+def select(operands: Operands, order: Order, values: Array, indices: Array) -> None:
     """Write the k best scores of each row, best first, and their columns: what `top_k` gives of the product.
 
     The scores are a @ b less zero points. Scaled ones are float32(sum) * (a_scale * b_scale) + bias, each operation
@@ -117,18 +121,20 @@ def select(operands: Operands, order: Order, values: Array, indices: Array, *, m
         Any strides.
     indices : ndarray of int64, shape (..., M, k)
         Any strides.
-    most_threads : int, optional
-        At most so many.
     """
-    if values.size == 0:
-        return
-    spent, rows = budget(most_threads), values.shape[:-1]
-    block = block_of(rows, order.k, operands.b.shape[-1], spent.threads)
-    if block == rows:
-        _select_rows(operands, order, values, indices, spent)
-        return
-    for region in regions_of(rows, block):
-        _select_rows(rows_of(operands, region), order, values[region], indices[region], spent)
+    call = call_of(operands, order, values.shape[:-1])
+    plan_for_now(plan, (call,)).run(*arrays_of(operands), values, indices)
+
+
+def arrays_of(operands: Operands) -> tuple[Any, ...]:
+    """Return what a prepared selection reads: a, b, the flat parameters, the bias and the mask."""
+    a, b, *parameters, bias, mask = operands
+    # Absent scales are numbers, too: for other types the kernel would be compiled again.
+    numbers = [
+        (_ONE if place % 2 == 0 else _NO_ZERO) if each is None else flat_of(each)
+        for place, each in enumerate(parameters)
+    ]
+    return a, b, numbers, None if bias is None else np.ascontiguousarray(bias).reshape(-1), mask
 
 
 def block_of(rows: Shape, k: int, columns: int, threads: int) -> Shape:
@@ -153,99 +159,162 @@ def rows_of(operands: Operands, region: Region) -> Operands:
     return Operands(a[part_of(a.shape, scores, -1)], b, *parts)
 
 
-def plan_for(operands: Operands, order: Order, rows: Shape, strides: Callable[[Array], Shape], spent: Budget) -> Plan:
-    """Return the plan for checked operands; rows: the shape of the result without k; strides: of a matrix."""
-    a, b, *parameters = operands[:-1]
-    shapes = [None if each is None else each.shape for each in parameters]
-    b_layout = Layout(b.shape, (0,) * len(b.shape) if isinstance(b, PackedMatrix) else strides(b), b.dtype)
-    a_layout = Layout(a.shape, strides(a), a.dtype)
-    form = (COLUMNS, False) if _has_columns(b_layout) else form_of(b)
-    return plan(a_layout, b_layout, rows, tuple(shapes[:-1]), shapes[-1], order, *form, spent)
+@functools.lru_cache(maxsize=1024)
+def plan(call: Call, budget: Budget) -> Prepared:
+    """Return how a selection is carried out: by blocks of rows if its candidates would take too much memory."""
+    named: dict[str, Any] = {"operator": _OPERATOR, "results": call.results}
+    order = call.order
+    if 0 in (*call.rows, order.k):
+        return ByFunction(**named, kernel="none", function=nothing)
+    if budget == REFERENCE:
+        return ByFunction(**named, kernel="reference", function=functools.partial(_refer, call))
+    block = block_of(call.rows, order.k, call.b.shape[-1], budget.threads)
+    if block == call.rows:
+        return _plan(call, budget)
+    first = next(regions_of(call.rows, block))
+    largest = _plan(call._replace(**_part(call, first)), budget)
+    function = functools.partial(_select_blocks, call, block, budget)
+    return ByFunction(
+        **named, kernel=largest.kernel, is_single=largest.is_single, workspace=largest.workspace, function=function
+    )
 
 
-def _has_columns(b: Layout) -> bool:
-    """Return whether a matrix has contiguous columns, one behind the other; packed ones have not."""
-    return b.strides[-2] == 1 and b.strides[-1] >= b.shape[-2]
+def _part(call: Call, region: Region) -> dict[str, Any]:
+    """Return the forms and shapes of a block of rows."""
+    scores = (*region, slice(0, call.b.shape[-1]))
+
+    def sizes(shape: Shape | None) -> Shape | None:
+        return shape and tuple([each.stop - each.start for each in part_of(shape, scores)])
+
+    a, b = call.a.part(part_of(call.a.shape, scores, -1)), call.b.part(part_of(call.b.shape, scores, -2))
+    own = {"parameters": tuple(map(sizes, call.parameters)), "bias": sizes(call.bias)}
+    return {"a": a, "b": b, **own, "rows": tuple([each.stop - each.start for each in region])}
 
 
-def _select_rows(operands: Operands, order: Order, values: Array, indices: Array, spent: Budget) -> None:
-    """Select in one block of rows."""
-    chosen = plan_for(operands, order, values.shape[:-1], attrgetter("strides"), spent)
-    a, b, *parameters, bias, mask = operands
-    none = NO_BIAS if order.is_scaled else _NO_SUM
-    added = none if bias is None else np.ascontiguousarray(bias).reshape(-1).view(_FLOAT)
-    allowed = _ALL if mask is None else words(mask, BYTE)
-    # Absent scales are numbers, too: for other types the kernel would be compiled again.
-    a_scale, a_zero, b_scale, b_zero = [
-        _ONE if each is None and i % 2 == 0 else flat(each) for i, each in enumerate(parameters)
-    ]
-    arrays = (bytes_of(a), *rhs(b), a_scale, a_zero, b_scale, b_zero, _ONE, allowed, added)
-    are_packed = values.flags.c_contiguous and indices.flags.c_contiguous
-    out = (values, indices) if are_packed else (np.empty(values.shape, values.dtype), np.empty(indices.shape, np.int64))
-    run(chosen, arrays, out[0].reshape(-1).view(_INT), out[1].reshape(-1))
-    if not are_packed:
-        np.copyto(values, out[0])
-        np.copyto(indices, out[1])
+def _select_blocks(call: Call, block: Shape, budget: Budget, *arrays: Any) -> None:
+    """Select in one block of rows after the other."""
+    a, b, numbers, bias, mask, values, indices = arrays
+    shaped = [each if own is None else each.reshape(own) for each, own in zip(numbers, call.parameters, strict=True)]
+    shaped_bias = bias if bias is None else bias.reshape(call.bias)
+    for region in regions_of(call.rows, block):
+        scores = (*region, slice(0, call.b.shape[-1]))
+        of_b = part_of(call.b.shape, scores, -2)
+        parts = [
+            each if own is None else flat_of(each[part_of(own, scores)])
+            for each, own in zip((*shaped, shaped_bias), (*call.parameters, call.bias), strict=True)
+        ]
+        _plan(call._replace(**_part(call, region)), budget).run(
+            a.reshape(call.a.shape)[part_of(call.a.shape, scores, -1)],
+            packed_part(b, of_b) if isinstance(b, PackedMatrix) else b[of_b],
+            parts[:-1],
+            parts[-1],
+            mask,
+            values.reshape(*call.rows, -1)[region],
+            indices.reshape(*call.rows, -1)[region],
+        )
 
 
-def run(chosen: Plan, arrays: tuple[Array, ...], values: Array, indices: Array) -> None:
-    """Run a plan on what the kernels read and write, all of it flat."""
-    scratch = chosen.workspace.take()
-    scratch[COUNTER] = 0
-    scratch[chosen.start : chosen.stop].reshape(-1, chosen.row_cells)[:, : chosen.header.size] = chosen.header
-    chosen.run(*arrays, scratch, chosen.work, scratch)
-    chosen.finish(values, indices, chosen.work, scratch)
-    chosen.workspace.give_back(scratch)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(Prepared):
+    """One kernel selects, another merges what the shares have selected."""
+
+    select: Callable[..., Any]
+    finish: Callable[..., Any]
+    work: NDArray[np.int64]
+    header: NDArray[np.int64]  # of the candidates of a row, at the start
+    start: int  # the cells of all candidates
+    stop: int
+    row_cells: int
+    no_bias: Array
+
+    def run(self, a: Array, b: Rhs, numbers: Any, bias: Any, mask: Any, *out: Array) -> None:
+        """Run on arrays of any strides."""
+        values, indices = out
+        y_bias = self.no_bias if bias is None else bias.view(_FLOAT)
+        allowed = _ALL if mask is None else words(mask, BYTE)
+        if not values.flags.c_contiguous or not indices.flags.c_contiguous:
+            values, indices = np.empty(values.shape, values.dtype), np.empty(indices.shape, INDEX)
+        scratch = self.workspace.take()
+        scratch[COUNTER] = 0
+        scratch[self.start : self.stop].reshape(-1, self.row_cells)[:, : self.header.size] = self.header
+        self.select(words_of(a, BYTE), *rhs_of(b), *numbers, _ONE, allowed, y_bias, scratch, self.work, scratch)
+        self.finish(values.reshape(-1).view(_INT), indices.reshape(-1), self.work, scratch)
+        self.workspace.give_back(scratch)
+        if values is not out[0]:
+            np.copyto(out[0], values)
+            np.copyto(out[1], indices)
 
 
 @functools.lru_cache(maxsize=1024)
-def plan(
-    a: Layout,
-    b: Layout,
-    rows: Shape,
-    parameters: tuple[Shape | None, ...],
-    bias: Shape | None,
-    order: Order,
-    b_layout: str,
-    is_exact: bool,
-    budget: Budget,
-) -> Plan:
-    """Choose the kernel and cut the work. rows: the shape of the result without k; the rest as `plan.plan` has it."""
-    columns, batches = b.shape[-1], math.prod(rows[:-1])
-    problem = Problem(batches, rows[-1], columns, a.shape[-1], b.strides[-1])
-    product, reason = kernel_for(_OPERATOR, problem, b_layout, budget.kernel)
-    is_packed = b_layout == LAYOUT
+def _plan(call: Call, budget: Budget) -> Plan:
+    """Choose the kernel and cut the work."""
+    a, b, order, rows = call.a, call.b, call.order, call.rows
+    columns = b.shape[-1]
+    problem = Problem(math.prod(rows[:-1]), rows[-1], columns, a.shape[-1], b.steps[-1])
+    product, reason = kernel_for(_OPERATOR, problem, call.layout, budget.kernel)
+    is_packed = call.layout == LAYOUT
     threads, row_parts, column_parts, cut = cut_for(
-        product, problem, is_packed, product.has_forms and not is_exact, budget, by_rows=True
+        product, problem, is_packed, product.has_forms and not call.is_exact, budget, by_rows=True
     )
     _log.debug("%s: %s by %s: %s (%s), %d parts", _OPERATOR, a.shape, b.shape, product.name, reason, threads)
-    all_scores = (*rows, columns)
-    out = Layout(all_scores, packed_strides(all_scores, _INT.itemsize), _INT)
-    added = None if bias is None else Layout(bias, packed_strides(bias, _FLOAT.itemsize), _FLOAT)
+    added = None if call.bias is None else Form(call.bias, _FLOAT)
     count = math.prod(rows)
     finishers = budget.parts(count * (100 * threads + 20 * order.k), most=count)
     start = SHARES + threads * cut.share_cells
     selection = _selection_fields(order, count, columns, threads, start)
-    stop = selection["finish_start"]
     is_wide = problem.depth > NARROW and order.is_scaled
+    scores = Form((*rows, columns), _INT)
     work = fill(
         WORK,
         **size_fields(problem, threads, row_parts, column_parts, cut, _INT),
-        **array_fields(a, b, out, (*parameters, None, None), added, is_packed, is_wide),
-        is_exact=is_exact,
+        **array_fields(a, b, scores, (*call.parameters, None, None), added, is_packed, is_wide),
+        is_exact=call.is_exact,
         selection=selection,
     )
     return Plan(
-        product,
-        product.kernel.for_parts(threads),
-        registry.find(_OPERATOR, "finish").kernel.for_parts(finishers),
-        work,
-        Workspace(stop + finishers * selection["finish_cells"]),
-        _empty_list(selection),
-        start,
-        stop,
-        selection["row_cells"],
+        operator=_OPERATOR,
+        results=call.results,
+        kernel=product.name,
+        is_single=threads == finishers == 1,
+        workspace=Workspace(selection["finish_start"] + finishers * selection["finish_cells"]),
+        select=product.kernel.for_parts(threads),
+        finish=registry.find(_OPERATOR, "finish").kernel.for_parts(finishers),
+        work=work,
+        header=_empty_list(selection),
+        start=start,
+        stop=selection["finish_start"],
+        row_cells=selection["row_cells"],
+        no_bias=NO_BIAS if order.is_scaled else _NO_SUM,
     )
+
+
+def _refer(call: Call, *arrays: Any) -> None:
+    """Run by the reference: by all scores of one row after the other if there is a mask or a shift."""
+    a, b, numbers, bias, mask, values, indices = arrays
+    order, b = call.order, unpack(b) if isinstance(b, PackedMatrix) else b
+    kinds = (_FLOAT, call.a.dtype, _FLOAT, call.b.dtype)
+    parameters = [
+        each.view(kind).reshape(own or (1, 1)) if order.is_scaled or kind is not _FLOAT else None
+        for each, kind, own in zip(numbers, kinds, call.parameters, strict=True)
+    ]
+    a, values, indices = a.reshape(call.a.shape), values.reshape(*call.rows, -1), indices.reshape(*call.rows, -1)
+    bias = bias if bias is None else bias.reshape(call.bias)
+    if mask is None and not order.shift:
+        mode, nan = "largest" if order.is_largest else "smallest", "last" if order.nan_last else "greatest"
+        named = dict(zip(("a_scale", "a_zero_point", "b_scale", "b_zero_point"), parameters, strict=True))
+        reference.matmul_top_k(a, b, order.k, **named, bias=bias, mode=mode, nan=nan, out=(values, indices))
+        return
+    a_scale, _, b_scale, _ = parameters
+    allowed = np.arange(b.shape[1]) if mask is None else np.flatnonzero(mask)
+    values[...], indices[...] = fill_value(order), -1
+    count = min(order.k, len(allowed))
+    for row in range(len(a)):
+        scores = reference.matmul_integer(a[row : row + 1], None, b, None) << order.shift
+        if order.is_scaled:
+            scores = scores.astype(np.float32) * (a_scale[row % len(a_scale)] * b_scale)
+        scores = scores if bias is None else scores + bias
+        found = reference.top_k(scores[0, allowed], count, largest=order.is_largest)
+        values[row, :count], indices[row, :count] = found.values, allowed[found.indices]
 
 
 def _selection_fields(order: Order, rows: int, columns: int, shares: int, start: int) -> dict[str, int]:

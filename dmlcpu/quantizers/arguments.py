@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dmlcpu.common.arguments import Array, as_axis, as_dtype, as_integer, check_type, type_name
-from dmlcpu.common.parameters import NUMBERS, as_floats, as_integers, check_floating, check_integral, float_number
 from dmlcpu.common.forms import Form, Shape, formed
+from dmlcpu.common.parameters import NUMBERS, as_floats, as_integers, check_floating, check_integral, float_number
 from dmlcpu.common.prepared import Converter
 from dmlcpu.errors import BindingError, DmlError
 from dmlcpu.quantizers.layout import meets
@@ -166,4 +166,6 @@ def repeats_of(call: Call) -> list[tuple[int, int]]:
     if call.zero_point is None:
         return []
     sizes = zip(call.x.shape, call.zero_point.shape, call.scale.shape, strict=True)
-    return [(n // mine, d) for d, (n, mine, scales) in enumerate(sizes) if n and d != call.axis and not meets(mine, scales)]
+    return [
+        (n // mine, d) for d, (n, mine, scales) in enumerate(sizes) if n and d != call.axis and not meets(mine, scales)
+    ]

@@ -20,8 +20,9 @@ from dmlcpu.runtime.threads import most_of_thread, plan_for_now
 SOURCES = ("x",)
 
 
-def blocks_of(function: Callable[..., Any]) -> SimpleNamespace:
-    """Return what a module of blocks has, for the function of an operator."""
+def blocks_of(operator: Any) -> SimpleNamespace:
+    """Return what a module of blocks has, for a row of the table of operators."""
+    function = operator.function
     return SimpleNamespace(SOURCES=SOURCES, estimate=partial(estimate, function), run=partial(run, function))
 
 
@@ -58,9 +59,7 @@ def run(
         sinks["y"].write(region, y)
 
 
-def _checked(
-    function: Callable[..., Any], arguments: dict[str, Any]
-) -> tuple[Call, Source, Array, Array | None]:
+def _checked(function: Callable[..., Any], arguments: dict[str, Any]) -> tuple[Call, Source, Array, Array | None]:
     """Return what is computed, x, and scale and zero point with x's dimensions."""
     operator, given = function.__name__, bind(function, arguments)
     source, x = as_source(operator, "x", given["x"])

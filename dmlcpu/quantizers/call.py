@@ -6,6 +6,7 @@ from dmlcpu.common.arguments import Array, as_integer, check_apart, check_output
 from dmlcpu.common.forms import formed, strides_of
 from dmlcpu.common.prepared import Prepared
 from dmlcpu.quantizers.arguments import operands_of
+from dmlcpu.runtime.memory import spans_meet
 
 Request = tuple[tuple[Any, ...], tuple[Any, ...]]
 
@@ -24,12 +25,12 @@ def request(
     return (operator, forms, (axis, block_size, out_dtype)), (x, scales, zeros)
 
 
-def allocate(operator: str, prepared: Prepared, arrays: tuple[Any, ...], out: Any) -> Array:
+def allocate(prepared: Prepared, arrays: tuple[Any, ...], out: Any) -> Array:
     """Return the output: a new array, or `out` if it fits."""
     if out is None:
         return prepared.new[0]()
-    result = check_output(operator, "out", out, *prepared.results[0])
+    result = check_output(prepared.operator, "out", out, *prepared.results[0])
     for name, array in zip(("x", "scale", "zero_point"), arrays, strict=True):
-        if array is not None:
-            check_apart(operator, "out", result, {name: array})
+        if array is not None and spans_meet(result, array):
+            check_apart(prepared.operator, "out", result, {name: array})
     return result

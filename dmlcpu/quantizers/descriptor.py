@@ -8,8 +8,8 @@ import numpy as np
 
 from dmlcpu import reference
 from dmlcpu.common.arguments import Array
-from dmlcpu.common.parameters import as_floats, check_scale, is_usable
 from dmlcpu.common.forms import Form, form_of, strides_of
+from dmlcpu.common.parameters import as_floats, check_scale, is_usable
 from dmlcpu.common.prepared import ByFunction, Prepared, converting
 from dmlcpu.directml.base import Bound, OperatorDesc, Request
 from dmlcpu.directml.enums import QuantizationType, TensorDataType
@@ -116,7 +116,7 @@ def _prepare_packed(desc: QuantizerDesc, layouts: Layouts, budget: Budget) -> Pr
     """Return how a desc runs that has tensors of 4 bits."""
     x, scale, zero, y = layouts
     if budget == REFERENCE:
-        found: Prepared = ByFunction(kernel="reference", results=(), function=desc._refer)
+        found: Prepared = ByFunction(operator=desc.KERNELS, kernel="reference", results=(), function=desc._refer)
     else:
         floats = scale if scale.type == "float32" else Layout(scale.shape, packed_strides(scale.shape), "float32")
         full = layouts_of(desc.KERNELS, x, floats, zero, y)

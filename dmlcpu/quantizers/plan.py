@@ -11,8 +11,8 @@ import numpy as np
 from dmlcpu import reference
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.data_types import DATA_TYPES
-from dmlcpu.common.parameters import is_usable
 from dmlcpu.common.forms import Form, Shape
+from dmlcpu.common.parameters import is_usable
 from dmlcpu.common.prepared import ByFunction, Prepared, converting, nothing
 from dmlcpu.common.regions import Tensor
 from dmlcpu.kernels import registry
@@ -45,9 +45,11 @@ def plan(call: Call, y_strides: Shape | None, budget: Budget) -> Prepared:
     y = Form(call.x.shape, call.dtype, y_strides)
     results = (Tensor(y.shape, y.dtype),)
     if budget == REFERENCE:
-        return ByFunction(kernel="reference", results=results, function=functools.partial(_refer, call))
+        return ByFunction(
+            operator=call.operator, kernel="reference", results=results, function=functools.partial(_refer, call)
+        )
     if 0 in y.shape:
-        return ByFunction(kernel="none", results=results, function=nothing)
+        return ByFunction(operator=call.operator, kernel="none", results=results, function=nothing)
     if call.block_size is not None:
         return _in_pieces(call, y, budget)
     if repeats := repeats_of(call):
@@ -118,6 +120,7 @@ def plan_layouts(
     x, _, zero, y = layouts
     mask = (1 << DATA_TYPES[zero.type].bits) - 1
     return Plan(
+        operator=operator,
         results=results,
         kernel=row.name,
         is_single=parts == 1,
@@ -190,6 +193,7 @@ def _in_pieces(call: Call, y: Form, budget: Budget) -> Prepared:
 
     plans = [piece for _, piece in pieces]
     return ByFunction(
+        operator=call.operator,
         kernel=plans[0].kernel,
         results=(Tensor(y.shape, y.dtype),),
         is_single=all(piece.is_single for piece in plans),
@@ -204,6 +208,7 @@ def _repeating(call: Call, repeats: list[tuple[int, int]], y: Form, budget: Budg
     wide = list(shape)
     for count, d in repeats:
         wide[d] *= count
+
     def repeat(zero_point: Array) -> Array:
         zeros = zero_point.reshape(shape)
         for count, d in repeats:

@@ -4,10 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dmlcpu import reference
 from dmlcpu.common.arguments import Array
-from dmlcpu.products.selection import Operands, Order, fill_value, select as select_fused
-from dmlcpu.runtime.compilation import can_compile
+from dmlcpu.products.selection import Operands, Order, select as select_fused
 
 # k times the queries that are selected together: 10 queries if k is 100,000. Each thread keeps up to two numbers for
 # each.
@@ -50,30 +48,9 @@ def select(
     )
     shape = (len(a), k)
     best = Best(np.empty(shape, np.float32 if order.is_scaled else np.int32), np.empty(shape, np.int64))
-    if not can_compile():
-        _select_plainly(operands, order, best)
-        return best
     step = max(1, _MOST_CANDIDATES // (k + 16))
     for first in range(0, len(a), step):
         rows = slice(first, first + step)
         scales = None if operands.a_scale is None else operands.a_scale[rows]
         select_fused(operands._replace(a=a[rows], a_scale=scales), order, best.values[rows], best.indices[rows])
     return best
-
-
-def _select_plainly(operands: Operands, order: Order, best: Best) -> None:
-    """Select one row after the other, by all its scores, where kernels are not compiled."""
-    a, _, a_scale, _, b_scale, _, bias, mask = operands
-    b = np.asarray(operands.b)
-    allowed = np.arange(b.shape[1]) if mask is None else np.flatnonzero(mask)
-    best.values[...], best.indices[...] = fill_value(order), -1
-    count = min(order.k, len(allowed))
-    for row in range(len(a)):
-        scores = reference.matmul_integer(a[row : row + 1], None, b, None) << order.shift
-        if a_scale is not None:
-            factor = a_scale[row] * (np.float32(1) if b_scale is None else b_scale)
-            scores = scores.astype(np.float32) * factor
-        if bias is not None:
-            scores = scores + bias
-        found = reference.top_k(scores[0, allowed], count)
-        best.values[row, :count], best.indices[row, :count] = found.values, allowed[found.indices]

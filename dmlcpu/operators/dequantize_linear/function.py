@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from dmlcpu.annotations import Array, DType, Element, Wide
-from dmlcpu.quantizers.call import allocate as allocate_of, request as request_of
+from dmlcpu.quantizers.call import allocate, request as request_of
 from dmlcpu.quantizers.plan import prepare
 from dmlcpu.runtime.threads import plan_for_now
 
@@ -127,4 +127,4 @@ def dequantize_linear(
     return result
 
 
-request, allocate = partial(request_of, "dequantize_linear"), partial(allocate_of, "dequantize_linear")
+request = partial(request_of, "dequantize_linear")

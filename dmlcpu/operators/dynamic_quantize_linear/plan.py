@@ -34,7 +34,7 @@ def prepare(forms: tuple[Any, ...], options: tuple[Any], budget: Budget) -> Prep
     y = Form(x.shape, as_dtype(NAME, "out_dtype", options[0], _TYPES), forms[1])
     results = Tensor(y.shape, y.dtype), Tensor((), FLOAT), Tensor((), y.dtype)
     if budget == REFERENCE or 0 in x.shape:
-        return ByFunction(kernel="reference", results=results, function=_refer)
+        return ByFunction(operator=NAME, kernel="reference", results=results, function=_refer)
     if x.dtype == np.float64:
         return converting(_plan(Form(x.shape, FLOAT), y, results, budget), [(0, as_floats)])
     return _plan(x, y, results, budget)
@@ -70,6 +70,7 @@ def _plan(x: Form, y: Form, results: tuple[Tensor, ...], budget: Budget) -> Plan
     row, work, parts = cut(NAME, (of_x, Layout(*one, "float32"), Layout(*one, of_y.type), of_y), budget)
     find_range, settle = (registry.find(NAME, name).kernel for name in ("range", "settle"))
     return Plan(
+        operator=NAME,
         kernel=row.name,
         results=results,
         is_single=parts == 1,

@@ -7,12 +7,15 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from dmlcpu.annotations import Array, DType, Element
 from dmlcpu.common.arguments import as_dtype
-from dmlcpu.products.operands import ABSENT, Call, allocate, check as check_product, execute, steps
+from dmlcpu.products.arguments import ABSENT
+from dmlcpu.products.call import Request, allocate, request as request_of, run
 from dmlcpu.products.packing import PackedMatrix
-from dmlcpu.products.plain import multiply_plain
+from dmlcpu.products.plan import prepare
+from dmlcpu.runtime.threads import plan_for_now
 
-__all__ = ["allocate", "check", "execute", "matmul_integer", "steps"]  # what `bind` looks for
+__all__ = ["allocate", "matmul_integer", "prepare", "request"]  # what `bind` looks for
 
+NAME = "matmul_integer"
 _INT32 = np.dtype(np.int32)
 
 
@@ -107,21 +110,14 @@ def matmul_integer(
            [ 10, -10]], dtype=int32)
     """
     parameters = (ABSENT, a_zero_point, ABSENT, b_zero_point, ABSENT, None)
-    result = multiply_plain("matmul_integer", _sum_type, a, b, parameters, out_dtype, out)
-    if result is not None:
-        return result
-    call = check(a, a_zero_point, b, b_zero_point, out_dtype)
-    out = allocate(call, out)
-    execute(call, out)
-    return out
+    key, arrays = request_of(NAME, _sum_type, a, b, parameters, None, (out_dtype, out))
+    return run(plan_for_now(prepare, key), arrays, parameters, out)
 
 
-def check(a: Any, a_zero_point: Any, b: Any, b_zero_point: Any, out_dtype: Any) -> Call:
-    """Return the arguments in their plain forms, or refuse them."""
-    y_zero_point = None
-    return check_product(
-        "matmul_integer", _sum_type, a, ABSENT, a_zero_point, b, ABSENT, b_zero_point, ABSENT, y_zero_point, out_dtype
-    )
+def request(a: Any, a_zero_point: Any, b: Any, b_zero_point: Any, out_dtype: Any, out: Any) -> Request:
+    """Return the key of a prepared call, but for the budget, and the arrays that it reads."""
+    parameters = (ABSENT, a_zero_point, ABSENT, b_zero_point, ABSENT, None)
+    return request_of(NAME, _sum_type, a, b, parameters, None, (out_dtype, out))
 
 
 def _sum_type(operator: str, out_dtype: Any, *_: Any) -> np.dtype[Any]:

@@ -1,10 +1,12 @@
 """DML_MATRIX_MULTIPLY_INTEGER_TO_FLOAT: products of integer matrices, scaled to floating point."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from dmlcpu.common.arguments import Array
-from dmlcpu.directml.base import Bound, Run
+from dmlcpu.common.prepared import ByFunction
+from dmlcpu.directml.base import Bound, Request
 from dmlcpu.directml.enums import FeatureLevel, OperatorType
 from dmlcpu.directml.feature_level import Allowed, Support, types
 from dmlcpu.directml.tensor import TensorDesc
@@ -128,22 +130,20 @@ class MatrixMultiplyIntegerToFloatOperatorDesc(ProductDesc):
     def _keep(self, name: str, array: Array) -> Any:
         return array.copy() if self._is_wide() else ProductDesc._keep(self, name, array)
 
-    def _make_run(self, owned: Bound) -> Run:
+    def _make_request(self, owned: Bound) -> Callable[[Bound], Request]:
         if not self._is_wide():
-            return ProductDesc._make_run(self, owned)
+            return ProductDesc._make_request(self, owned)
         views = {name: matrices_of(getattr(self, name)) for name in _PARAMETERS if getattr(self, name)}
+        names = ("a_tensor", "b_tensor", *views, "bias_tensor", "output_tensor")
 
-        def general(bound: Bound) -> Array:
-            given = {**bound, **owned}
-            a_scale, a_zero, b_scale, b_zero = [
-                views[name](given[name]) if name in views else None for name in _PARAMETERS
-            ]
-            sums = exact_sums(given["a_tensor"], a_zero, given["b_tensor"], b_zero)
-            out: Array = given["output_tensor"]
-            write_scaled(sums, a_scale, b_scale, given.get("bias_tensor"), out)
-            return out
+        def run(*arrays: Any) -> None:
+            a, b, *given, bias, y = arrays
+            of = {name: view(array) for (name, view), array in zip(views.items(), given, strict=True)}
+            a_scale, a_zero, b_scale, b_zero = map(of.get, _PARAMETERS)
+            write_scaled(exact_sums(a, a_zero, b, b_zero), a_scale, b_scale, bias, y)
 
-        return Run(general)
+        whole = ByFunction(operator=self.operator, kernel="none", results=(), function=run)
+        return lambda bound: Request(lambda budget: whole, (), [bound.get(name) for name in names])
 
     def _is_wide(self) -> bool:
         return self.a_tensor.data_type not in _BYTES

@@ -7,13 +7,15 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from dmlcpu.annotations import Array, DType, Element, Wide
 from dmlcpu.common.arguments import as_array, as_dtype
-from dmlcpu.products.operands import ABSENT, Call, allocate, check as check_product, execute, steps
+from dmlcpu.products.arguments import ABSENT
+from dmlcpu.products.call import Request, allocate, request as request_of, run
 from dmlcpu.products.packing import PackedMatrix
-from dmlcpu.products.plain import multiply_plain
+from dmlcpu.products.plan import prepare
+from dmlcpu.runtime.threads import plan_for_now
 
-__all__ = ["allocate", "check", "execute", "matmul_integer_to_float", "steps"]  # what `bind` looks for
+__all__ = ["allocate", "matmul_integer_to_float", "prepare", "request"]  # what `bind` looks for
 
-_NAME = "matmul_integer_to_float"
+NAME = "matmul_integer_to_float"
 _FLOAT32, _FLOAT16 = np.dtype(np.float32), np.dtype(np.float16)
 
 
@@ -152,22 +154,16 @@ def matmul_integer_to_float(
     if out_dtype is None:
         out_dtype = _default(a_scale, b_scale)
     parameters = (a_scale, a_zero_point, b_scale, b_zero_point, ABSENT, None)
-    result = multiply_plain(_NAME, _float_type, a, b, parameters, out_dtype, out, bias)
-    if result is not None:
-        return result
-    call = check(a, a_scale, a_zero_point, b, b_scale, b_zero_point, bias, out_dtype)
-    out = allocate(call, out)
-    execute(call, out)
-    return out
+    key, arrays = request_of(NAME, _float_type, a, b, parameters, bias, (out_dtype, out))
+    return run(plan_for_now(prepare, key), arrays, parameters, out)
 
 
-def check(
-    a: Any, a_scale: Any, a_zero_point: Any, b: Any, b_scale: Any, b_zero_point: Any, bias: Any, out_dtype: Any
-) -> Call:
-    """Return the arguments in their plain forms, or refuse them."""
-    result = _default(a_scale, b_scale) if out_dtype is None else out_dtype
-    of_a, of_b = (a, a_scale, a_zero_point), (b, b_scale, b_zero_point)
-    return check_product(_NAME, _float_type, *of_a, *of_b, ABSENT, None, result, bias)
+def request(*given: Any) -> Request:
+    """Return the key of a prepared call, but for the budget, and the arrays that it reads; given: all arguments."""
+    a, a_scale, a_zero_point, b, b_scale, b_zero_point, bias, out_dtype, out = given
+    out_dtype = _default(a_scale, b_scale) if out_dtype is None else out_dtype
+    parameters = (a_scale, a_zero_point, b_scale, b_zero_point, ABSENT, None)
+    return request_of(NAME, _float_type, a, b, parameters, bias, (out_dtype, out))
 
 
 def _default(a_scale: Any, b_scale: Any) -> np.dtype[Any]:
@@ -180,7 +176,7 @@ def _is_half(field: str, scale: Any) -> bool:
     dtype = getattr(scale, "dtype", None)
     if dtype is None or dtype is _FLOAT32:
         return False
-    numpys = dtype if isinstance(dtype, np.dtype) else as_array(_NAME, field, scale).dtype
+    numpys = dtype if isinstance(dtype, np.dtype) else as_array(NAME, field, scale).dtype
     return bool(numpys.num == _FLOAT16.num)
 
 

@@ -1,26 +1,38 @@
 """matmul_top_k: the k best scores of each row of a product of 8-bit matrices, whose scores are never written."""
 
+import functools
 from typing import Any, Generic, NamedTuple, get_args, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dmlcpu import reference
 from dmlcpu.annotations import Array, Mode, Nan, Numbers, Pair, Values
 from dmlcpu.common.arguments import as_integer, check_apart, check_choice, check_output, check_tuple
+from dmlcpu.common.forms import Form, Shape, formed
 from dmlcpu.common.parameters import as_floats, as_integers
+from dmlcpu.common.prepared import Prepared
+from dmlcpu.common.regions import Tensor
 from dmlcpu.errors import DmlError
 from dmlcpu.kernels.gemm.candidates import MOST_COLUMNS
-from dmlcpu.products.operands import shapes_of
-from dmlcpu.products.packing import PackedMatrix, unpack
-from dmlcpu.products.quantization import check_matrix, scale, spread, zero_point
-from dmlcpu.products.selection import Operands, Order, select
-from dmlcpu.runtime.compilation import can_compile
-from dmlcpu.runtime.results import empty_result
+from dmlcpu.kernels.gemm.table import ROWS
+from dmlcpu.products.arguments import (
+    ABSENT,
+    check_matrix,
+    matrix_strides,
+    parameters_of,
+    rhs_form,
+    shapes_of,
+    spread,
+    spread_all,
+)
+from dmlcpu.products.call import Request, apart
+from dmlcpu.products.packing import PackedMatrix, form_of_packed
+from dmlcpu.products.selection import INDEX, Call, Order, layout_of, plan
+from dmlcpu.runtime.threads import Budget, plan_for_now
 
-_NAME = "matmul_top_k"
+NAME = "matmul_top_k"
 _MODES, _NANS = get_args(Mode), get_args(Nan)
-_FLOAT, _INT, _INDEX = np.dtype(np.float32), np.dtype(np.int32), np.dtype(np.int64)
+_FLOAT, _INT = np.dtype(np.float32), np.dtype(np.int32)
 
 
 class MatmulTopK(NamedTuple, Generic[Values]):
@@ -36,19 +48,6 @@ class MatmulTopK(NamedTuple, Generic[Values]):
 
     values: Values
     indices: NDArray[np.int64]
-
-
-class Call(NamedTuple):
-    """The arguments of a call in their plain forms, but for the outputs."""
-
-    operands: Operands
-    order: Order
-    shape: tuple[int, ...]  # of the results, without the dimension that a 1-D operand drops
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The type of the scores."""
-        return _FLOAT if self.order.is_scaled else _INT
 
 
 @overload
@@ -175,91 +174,87 @@ def matmul_top_k(
     >>> dmlcpu.matmul_top_k(np.array([[2, 1]], np.int8), vectors.T, 2, b_scale=[1, 0.5, 1, 0.25]).values
     array([[5. , 2.5]], dtype=float32)
     """
-    call = check(a, b, k, a_scale, a_zero_point, b_scale, b_zero_point, bias, mode, nan)
-    result = allocate(call, out)
-    execute(call, result)
+    key, arrays = request(a, b, k, a_scale, a_zero_point, b_scale, b_zero_point, bias, mode, nan, out)
+    prepared = plan_for_now(prepare, key)
+    result = allocate(prepared, arrays, out)
+    prepared.run(*arrays, *result)
     return result
 
 
-def check(
-    a: Any,
-    b: Any,
-    k: Any,
-    a_scale: Any,
-    a_zero_point: Any,
-    b_scale: Any,
-    b_zero_point: Any,
-    bias: Any,
-    mode: Any,
-    nan: Any,
-) -> Call:
-    """Return the arguments in their plain forms, or refuse them."""
-    a = check_matrix(_NAME, "a", a)
-    if not isinstance(b, PackedMatrix):
-        b = check_matrix(_NAME, "b", b, at_least=2)
-    left, _, rows, columns, _, matrix, shape = shapes_of(_NAME, a.shape, b.shape)
-    n = matrix[-1]
-    if n > MOST_COLUMNS:
-        raise DmlError(_NAME, "b.shape", str(b.shape), f"at most {MOST_COLUMNS} columns")
-    k = as_integer(_NAME, "k", k)
-    if not 0 <= k <= n:
-        raise DmlError(_NAME, "k", str(k), f"0 to {n} (the columns of b)")
-    check_choice(_NAME, "mode", mode, _MODES)
-    check_choice(_NAME, "nan", nan, _NANS)
+def request(*given: Any) -> Request:
+    """Return the key of a prepared call, but for the budget, and the arrays that it reads; given: all arguments."""
+    a, b, k, a_scale, a_zero_point, b_scale, b_zero_point, bias, mode, nan, out = given
+    a, a_form = formed(NAME, "a", a)
+    b, b_form = (b, form_of_packed(b)) if type(b) is PackedMatrix else formed(NAME, "b", b)
     is_scaled = not (a_scale is None and b_scale is None)
-    operands = Operands(
-        a if len(left) == a.ndim else a[None, :],
+    # Absent scales are numbers, too: for other types the kernel would be compiled again.
+    scales = [1.0 if scale is None else scale for scale in (a_scale, b_scale)]
+    parameters = (scales[0], a_zero_point, scales[1], b_zero_point, ABSENT, None)
+    flat, shapes, _ = parameters_of(NAME, _no_type, a.dtype, b.dtype, None, parameters)
+    bias_shape = None
+    if bias is not None:
+        bias = as_floats(NAME, "bias", bias) if is_scaled else as_integers(NAME, "bias", bias, _INT, "int32")
+        bias, bias_shape = np.ascontiguousarray(bias).reshape(-1), bias.shape
+        bias = bias if bias.flags.writeable else bias.copy()  # kernels are compiled for arrays that can be written to
+    numbers = flat[:4]
+    if out is not None:
+        numbers, bias = apart(out, numbers), None if bias is None else apart(out, (bias,))[0]
+    key = (a_form, b_form, shapes[:4], bias_shape, (as_integer(NAME, "k", k), is_scaled, mode, nan))
+    return key, (a, b, numbers, bias, None)
+
+
+def _no_type(*_: Any) -> np.dtype[Any]:
+    """Return the type of the result that `parameters_of` asks for; there is no zero point of it."""
+    return _FLOAT
+
+
+@functools.lru_cache(maxsize=1024)
+def prepare(
+    a: Any, b: Any, parameters: tuple[Shape | None, ...], bias: Shape | None, options: tuple[Any, ...], budget: Budget
+) -> Prepared:
+    """Return how calls are carried out.
+
+    a, b: forms, or that of a packed matrix; parameters, bias: shapes; options: k, whether scores are scaled, mode, nan.
+    """
+    return plan(check(a, b, parameters, bias, options), budget)
+
+
+def check(a: Any, b: Any, parameters: tuple[Shape | None, ...], bias: Shape | None, options: tuple[Any, ...]) -> Call:
+    """Return what is selected, or refuse it; of what `prepare` is given."""
+    k, is_scaled, mode, nan = options
+    a, (b, layout, is_exact) = Form(*a), rhs_form(b)
+    check_matrix(NAME, "a", a)
+    check_matrix(NAME, "b", b, at_least=2)
+    shapes = shapes_of(NAME, a.shape, b.shape)
+    n = shapes.matrix[-1]
+    if n > MOST_COLUMNS:
+        raise DmlError(NAME, "b.shape", str(b.shape), f"at most {MOST_COLUMNS} columns")
+    if not 0 <= k <= n:
+        raise DmlError(NAME, "k", str(k), f"0 to {n} (the columns of b)")
+    check_choice(NAME, "mode", mode, _MODES)
+    check_choice(NAME, "nan", nan, _NANS)
+    dtype, shape = _FLOAT if is_scaled else _INT, (*shapes.shape[:-1], k)
+    return Call(
+        Form(shapes.left, a.dtype, matrix_strides(a.strides, len(a.shape) == 1, False)),
         b,
-        _scale("a_scale", a_scale, rows, is_scaled, True),
-        zero_point(_NAME, "a_zero_point", a_zero_point, a.dtype, rows, rows=True),
-        _scale("b_scale", b_scale, columns, is_scaled, False),
-        zero_point(_NAME, "b_zero_point", b_zero_point, b.dtype, columns, rows=False),
-        None if bias is None else _bias(bias, columns, is_scaled),
+        layout if layout != ROWS else layout_of(b),
+        is_exact,
+        spread_all(NAME, parameters, shapes),
+        None if bias is None else spread(NAME, "bias", bias, shapes.columns, False),
+        Order(k, is_scaled, mode == "largest", nan == "last"),
+        shapes.matrix[:-1],
+        (Tensor(shape, dtype), Tensor(shape, INDEX)),
     )
-    return Call(operands, Order(k, is_scaled, mode == "largest", nan == "last"), (*shape[:-1], k))
 
 
-def _scale(field: str, value: Any, shape: tuple[int, ...], is_scaled: bool, rows: bool) -> Array | None:
-    """Return a scale, or None if scores have none."""
-    if not is_scaled:
-        return None
-    return scale(_NAME, field, 1.0 if value is None else value, shape, rows=rows, positive=False)
-
-
-def _bias(value: Any, shape: tuple[int, ...], is_scaled: bool) -> Array:
-    """Return a bias as float32 or int32 in a shape that broadcasts to (..., 1, N)."""
-    array = as_floats(_NAME, "bias", value) if is_scaled else as_integers(_NAME, "bias", value, _INT, "int32")
-    return spread(_NAME, "bias", array, shape, False).copy()
-
-
-def allocate(call: Call, out: Any) -> MatmulTopK:
+def allocate(prepared: Prepared, arrays: tuple[Any, ...], out: Any) -> MatmulTopK:
     """Return the output arrays: new ones, or those of `out` if they fit."""
     if out is None:
-        return MatmulTopK(empty_result(call.shape, call.dtype), empty_result(call.shape, _INDEX))
-    check_tuple(_NAME, out, 2, "a tuple (values, indices) of two arrays")
-    values = check_output(_NAME, "out[0]", out[0], call.shape, call.dtype)
-    indices = check_output(_NAME, "out[1]", out[1], call.shape, _INDEX)
-    a, b = call.operands.a, call.operands.b
+        return MatmulTopK._make([make() for make in prepared.new])
+    check_tuple(NAME, out, 2, "a tuple (values, indices) of two arrays")
+    values, indices = (check_output(NAME, f"out[{i}]", out[i], *each) for i, each in enumerate(prepared.results))
+    a, b = arrays[:2]
     others = {"a": a} if isinstance(b, PackedMatrix) else {"a": a, "b": b}
-    check_apart(_NAME, "out[0]", values, {**others, "out[1]": indices})
-    check_apart(_NAME, "out[1]", indices, others)
+    check_apart(NAME, "out[0]", values, {**others, "out[1]": indices})
+    check_apart(NAME, "out[1]", indices, others)
     return MatmulTopK(values, indices)
-
-
-def execute(call: Call, out: tuple[Array, Array], *, most_threads: int | None = None) -> None:
-    """Run a call on arrays of any strides."""
-    values, indices = out
-    if values.size == 0:
-        return
-    operands, order = call.operands, call.order
-    if values.ndim < max(operands.a.ndim, len(operands.b.shape)):
-        values, indices = values[..., None, :], indices[..., None, :]
-    if can_compile():
-        select(operands, order, values, indices, most_threads=most_threads)
-        return
-    b = unpack(operands.b) if isinstance(operands.b, PackedMatrix) else operands.b
-    named = operands._replace(b=b)._asdict()
-    named.pop("mask")
-    mode: Mode = "largest" if order.is_largest else "smallest"
-    nan: Nan = "last" if order.nan_last else "greatest"
-    reference.matmul_top_k(**named, k=order.k, mode=mode, nan=nan, out=(values, indices))

@@ -9,11 +9,11 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from dmlcpu.annotations import Array, DType, Element, Stored
 from dmlcpu.common.parameters import check_scale
-from dmlcpu.quantizers.call import allocate as allocate_of, request as request_of
+from dmlcpu.quantizers.call import allocate, request as request_of
 from dmlcpu.quantizers.plan import prepare
 from dmlcpu.runtime.threads import plan_for_now
 
-__all__ = ["allocate", "quantize_linear", "prepare", "request"]  # what `bind` looks for
+__all__ = ["allocate", "prepare", "quantize_linear", "request"]  # what `bind` looks for
 
 
 @overload
@@ -135,4 +135,4 @@ def quantize_linear(
     return result
 
 
-request, allocate = partial(request_of, "quantize_linear"), partial(allocate_of, "quantize_linear")
+request = partial(request_of, "quantize_linear")

@@ -1,17 +1,19 @@
 """QUANTIZED_LINEAR_MATRIX_MULTIPLY: dequantize A and B, multiply, quantize; exact to the bit."""
 
-from functools import partial
-from typing import overload
+from typing import Any, overload
 
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from dmlcpu.annotations import Array, DType, Element
-from dmlcpu.products.operands import allocate, check as check_product, execute, steps
+from dmlcpu.products.arguments import type_of_bytes
+from dmlcpu.products.call import Request, allocate, request as request_of, run
 from dmlcpu.products.packing import PackedMatrix
-from dmlcpu.products.plain import multiply_plain
-from dmlcpu.products.quantization import output_type
+from dmlcpu.products.plan import prepare
+from dmlcpu.runtime.threads import plan_for_now
 
-__all__ = ["allocate", "check", "execute", "quantized_matmul", "steps"]  # what `bind` looks for
+__all__ = ["allocate", "prepare", "quantized_matmul", "request"]  # what `bind` looks for
+
+NAME = "quantized_matmul"
 
 
 @overload
@@ -127,13 +129,12 @@ def quantized_matmul(
            [128,  86]], dtype=uint8)
     """
     parameters = (a_scale, a_zero_point, b_scale, b_zero_point, y_scale, y_zero_point)
-    result = multiply_plain("quantized_matmul", output_type, a, b, parameters, out_dtype, out)
-    if result is not None:
-        return result
-    call = check(a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point, out_dtype)
-    out = allocate(call, out)
-    execute(call, out)
-    return out
+    key, arrays = request_of(NAME, type_of_bytes, a, b, parameters, None, (out_dtype, out))
+    return run(plan_for_now(prepare, key), arrays, parameters, out)
 
 
-check = partial(check_product, "quantized_matmul", output_type)
+def request(*given: Any) -> Request:
+    """Return the key of a prepared call, but for the budget, and the arrays that it reads; given: all arguments."""
+    a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point, *asked = given
+    parameters = (a_scale, a_zero_point, b_scale, b_zero_point, y_scale, y_zero_point)
+    return request_of(NAME, type_of_bytes, a, b, parameters, None, asked)

@@ -1,0 +1,281 @@
+"""Checks of the arguments of products of bytes: scales and zero points, and how shapes fit together."""
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from dmlcpu.common.arguments import Array, as_dtype, check_type
+from dmlcpu.common.data_types import QUANTIZED
+from dmlcpu.common.forms import Form, Shape
+from dmlcpu.common.parameters import NUMBERS, as_floats, as_integers, as_numbers, check_scale
+from dmlcpu.errors import BindingError
+from dmlcpu.kernels.gemm.table import ROWS
+from dmlcpu.runtime.memory import PLAIN, frombuffer
+
+ResultType = Callable[[str, Any, Any, np.dtype[Any]], np.dtype[Any]]
+
+ABSENT: Final = object()  # for a scale that an operator does not have
+PARAMETERS = ("a_scale", "a_zero_point", "b_scale", "b_zero_point", "y_scale", "y_zero_point")  # as kernels have them
+SCALES = (0, 2, 4)  # their places
+FLOAT, BYTE = np.dtype(np.float32), np.dtype(np.uint8)
+_ZERO = np.zeros(1, BYTE)
+_ARRAY = object()  # stands for an array among numbers
+_NO_SHAPES = (None,) * len(PARAMETERS)
+_CONSTANTS = NUMBERS | {type(None), type(ABSENT)}  # ABSENT is one of a kind, and so is _ARRAY
+_QUANTIZED = {np.dtype(name).num for name in QUANTIZED}
+_BIAS = ("float32", "float16")
+
+
+def type_of_bytes(operator: str, out_dtype: Any, y_zero_point: Any, default: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type of a quantized product: `out_dtype`, else the zero point's, else the default."""
+    if out_dtype is not None:
+        return as_dtype(operator, "out_dtype", out_dtype, QUANTIZED)
+    dtype = default
+    if not (y_zero_point is None or type(y_zero_point) is int):
+        is_array = type(y_zero_point) is np.ndarray
+        zero_type = y_zero_point.dtype if is_array else as_numbers(operator, "y_zero_point", y_zero_point).dtype
+        dtype = zero_type if zero_type.num in _QUANTIZED else default
+    return np.dtype(dtype.char)  # without the metadata of an operand's
+
+
+def parameters_of(
+    operator: str, result_type: ResultType, a_type: Any, b_type: Any, out_dtype: Any, parameters: tuple[Any, ...]
+) -> tuple[Sequence[Array], tuple[Shape | None, ...], np.dtype[Any]]:
+    """Return scales and zero points, flat, their shapes, and the type of the result. Refuse types of a and b.
+
+    The shape of a number, or of what is absent, is None. Numbers are checked here, the shapes of arrays by `check`, and
+    their values when the product runs.
+    """
+    if _CONSTANTS.issuperset(map(type, parameters)):
+        flat, dtype = _looked_up(operator, result_type, a_type, b_type, out_dtype, *parameters)
+        return flat, _NO_SHAPES, dtype
+    y_zero = parameters[-1]
+    if type(y_zero) not in _CONSTANTS:
+        out_dtype = result_type(operator, out_dtype, y_zero, a_type)
+    numbers = [value if type(value) in _CONSTANTS else _ARRAY for value in parameters]
+    flat, dtype = _looked_up(operator, result_type, a_type, b_type, out_dtype, *numbers)
+    every, shapes = list(flat), list(_NO_SHAPES)
+    for place, value in enumerate(parameters):
+        if numbers[place] is _ARRAY:
+            every[place], shapes[place] = _flat(operator, place, value, (a_type, b_type, dtype)[place // 2])
+    return every, tuple(shapes), dtype
+
+
+def _looked_up(*key: Any) -> tuple[tuple[Array, ...], np.dtype[Any]]:
+    """Return what `_numbers` does; most calls repeat the numbers of earlier ones."""
+    try:
+        return _cached_numbers(*key)
+    except TypeError:  # a type that cannot be hashed, a 0, or what is refused
+        return _numbers(*key)
+
+
+# typed: a look-up tells True and 1.0 from 1.
+@functools.lru_cache(maxsize=1024, typed=True)
+def _cached_numbers(*key: Any) -> tuple[tuple[Array, ...], np.dtype[Any]]:
+    if any(key[place - 6] == 0 for place in SCALES):
+        raise TypeError("a look-up takes -0.0 for 0.0")
+    return _numbers(*key)
+
+
+def _numbers(
+    operator: str, result_type: ResultType, a_type: Any, b_type: Any, out_dtype: Any, *numbers: Any
+) -> tuple[tuple[Array, ...], np.dtype[Any]]:
+    """Return numbers as arrays of one element, flat, and the type of the result."""
+    for name, given in (("a", a_type), ("b", b_type)):
+        check_type(operator, name, given, QUANTIZED)
+    dtype = result_type(operator, out_dtype, numbers[-1], a_type)
+    found = []
+    for place, value in enumerate(numbers):
+        if value is ABSENT or value is _ARRAY or (value is None and place not in SCALES):
+            array = _ZERO
+        else:
+            array = _converted(operator, place, value, (a_type, b_type, dtype)[place // 2])
+        if place in SCALES and array is not _ZERO and numbers[4] is not ABSENT:
+            check_scale(operator, PARAMETERS[place], array, value)
+        found.append(flat_of(array))
+    return tuple(found), dtype
+
+
+def _converted(operator: str, place: int, value: Any, dtype: np.dtype[Any]) -> Array:
+    """Return the parameter at a place as an array of its type."""
+    name = PARAMETERS[place]
+    if place in SCALES:
+        return as_floats(operator, name, value)
+    return as_integers(operator, name, value, dtype, f"{dtype} (its tensor's type)", QUANTIZED)
+
+
+def _flat(operator: str, place: int, value: Any, dtype: np.dtype[Any]) -> tuple[Array, Shape]:
+    """Return an array of scales or zero points as kernels read it, and its shape."""
+    kind, word = (FLOAT, FLOAT) if place in SCALES else (dtype, BYTE)
+    if type(value) is np.ndarray and value.dtype is kind and value.flags.num & PLAIN == PLAIN and value.size:
+        return frombuffer(value, word), value.shape
+    array = _converted(operator, place, value, dtype)
+    return flat_of(array), array.shape
+
+
+def flat_of(array: Array) -> Array:
+    """Return numbers behind one another: of scales float32, of others bytes; a copy if the array is not packed."""
+    numbers = np.ascontiguousarray(array).ravel()
+    if not numbers.flags.writeable:
+        numbers = numbers.copy()  # kernels are compiled for arrays that can be written to
+    return numbers if numbers.dtype == FLOAT else numbers.view(BYTE)
+
+
+class Call(NamedTuple):
+    """What is multiplied, all of it checked. Matrices have two dimensions or more."""
+
+    operator: str
+    a: Form
+    b: Form  # of a packed matrix all strides are 0
+    layout: str  # of b: as packed, or ROWS
+    is_exact: bool  # it is known that no pair of b's bytes saturates
+    parameters: tuple[Shape | None, ...]  # (..., M, 1) of a and y, (..., 1, N) of b
+    bias: Form | None  # it broadcasts to `matrix`
+    dtype: np.dtype[Any]  # of the result
+    matrix: Shape  # the result's, with the dimensions that 1-D operands drop
+    shape: Shape  # and without them
+
+
+class Shapes(NamedTuple):
+    """The shapes of a product."""
+
+    left: Shape  # a as matrices, and b
+    right: Shape
+    rows: Shape  # what the parameters of a, of b and of the result broadcast to
+    columns: Shape
+    y_rows: Shape
+    matrix: Shape  # the result's, with the dimensions that 1-D operands drop
+    shape: Shape  # and without them
+
+
+def check_matrix(operator: str, field: str, form: Form, at_least: int = 1) -> None:
+    """Refuse what is no int8 or uint8 array of at least this number of dimensions."""
+    check_type(operator, field, form.dtype, QUANTIZED)
+    if len(form.shape) < at_least:
+        raise BindingError(operator, f"{field}.ndim", str(len(form.shape)), f"at least {at_least}")
+
+
+def check(
+    operator: str,
+    a: Any,
+    b: Any,
+    parameters: tuple[Shape | None, ...],
+    bias: Any,
+    dtype: np.dtype[Any],
+) -> Call:
+    """Return what is multiplied, or refuse it.
+
+    a, b, bias: forms, or that of a packed matrix, None for no bias; parameters: shapes; dtype: of the result.
+    """
+    a, (b, layout, is_exact) = Form(*a), rhs_form(b)
+    check_matrix(operator, "a", a)
+    check_matrix(operator, "b", b)
+    shapes = shapes_of(operator, a.shape, b.shape)
+    drops = len(a.shape) == 1, len(b.shape) == 1
+    return Call(
+        operator,
+        Form(shapes.left, a.dtype, matrix_strides(a.strides, drops[0], False)),
+        Form(shapes.right, b.dtype, matrix_strides(b.strides, False, drops[1])),
+        layout,
+        is_exact,
+        spread_all(operator, parameters, shapes),
+        None if bias is None else _bias_form(operator, Form(*bias), shapes.shape, *drops),
+        dtype,
+        shapes.matrix,
+        shapes.shape,
+    )
+
+
+def rhs_form(b: Any) -> tuple[Form, str, bool]:
+    """Return the form of a right-hand side, its layout, and whether it is known that no pair of its bytes saturates.
+
+    b: a form, or that of a packed matrix, whose strides are 0 then.
+    """
+    return (Form(b[0], b[1], (0,) * len(b[0])), *b[2:]) if len(b) > 3 else (Form(*b), ROWS, False)
+
+
+def matrix_strides(strides: Shape | None, drops_rows: bool, drops_columns: bool) -> Shape | None:
+    """Return strides with a 0 for each dimension of length 1 that a 1-D operand drops; None is a packed array."""
+    if strides is None:
+        return None
+    strides = (*strides, 0) if drops_columns else strides
+    return (*strides[:-1], 0, strides[-1]) if drops_rows else strides
+
+
+def spread_all(operator: str, parameters: tuple[Shape | None, ...], shapes: Shapes) -> tuple[Shape | None, ...]:
+    """Return the shapes of parameters with the dimensions of matrices, or refuse them."""
+    wanted = (shapes.rows, shapes.rows, shapes.columns, shapes.columns, shapes.y_rows, shapes.y_rows)
+    return tuple(
+        [
+            None if shape is None else spread(operator, name, shape, whole, not name.startswith("b"))
+            for name, shape, whole in zip(PARAMETERS, parameters, wanted, strict=False)
+        ]
+    )
+
+
+def spread(operator: str, field: str, own: Shape, shape: Shape, rows: bool) -> Shape:
+    """Return the shape of a parameter with the dimensions of `shape`: (..., length, 1) or (..., 1, length)."""
+    length = shape[-2] if rows else shape[-1]
+    if math.prod(own) == 1:
+        return (1, 1)
+    if own == (length,):
+        return shape[-2:]
+    if own == shape:
+        return own
+    try:
+        fits = len(own) > 1 and np.broadcast_shapes(own, shape) == shape
+    except ValueError:
+        fits = False
+    if not fits:
+        allowed = f"one number, ({length},), or a shape that broadcasts to {shape}"
+        raise BindingError(operator, f"{field}.shape", str(own), allowed)
+    return own
+
+
+def _bias_form(operator: str, bias: Form, shape: Shape, drops_rows: bool, drops_columns: bool) -> Form:
+    """Return the form of a bias with the dimensions of matrices, or refuse a shape that does not broadcast to `shape`."""
+    check_type(operator, "bias", bias.dtype, _BIAS)
+    try:
+        fits = np.broadcast_shapes(bias.shape, shape) == shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise BindingError(operator, "bias.shape", str(bias.shape), f"a shape that broadcasts to {shape}")
+    missing = len(shape) - len(bias.shape)
+    own, strides = (1,) * missing + bias.shape, (0,) * missing + bias.steps
+    own = (*own, 1) if drops_columns else own
+    own = (*own[:-1], 1, own[-1]) if drops_rows else own
+    return Form(own, bias.dtype, matrix_strides(strides, drops_rows, drops_columns))
+
+
+def common_batch(operator: str, a: Shape, b: Shape, left: Shape, right: Shape) -> Shape:
+    """Return the batch shape of a product, or refuse its operands. a, b: their shapes; left, right: as matrices."""
+    if left[-1] != right[-2]:
+        raise BindingError(operator, "b.shape", str(b), f"K = {left[-1]} rows (a.shape is {a})")
+    batch = left[:-2]
+    if batch == right[:-2]:
+        return batch
+    try:
+        return np.broadcast_shapes(batch, right[:-2])
+    except ValueError:
+        allowed = f"batch dimensions that broadcast with {batch} (a.shape is {a})"
+        raise BindingError(operator, "b.shape", str(b), allowed) from None
+
+
+def shapes_of(operator: str, a: Shape, b: Shape) -> Shapes:
+    """Return the shapes of a product of operands of these shapes, or refuse them."""
+    left = a if len(a) > 1 else (1, *a)
+    right = b if len(b) > 1 else (*b, 1)
+    batch = common_batch(operator, a, b, left, right)
+    return Shapes(
+        left,
+        right,
+        rows=(*left[:-1], 1),
+        columns=(*right[:-2], 1, right[-1]),
+        y_rows=(*batch, left[-2], 1),
+        matrix=(*batch, left[-2], right[-1]),
+        shape=(*batch, *a[-2:-1], *(b[-1:] if len(b) > 1 else ())),
+    )

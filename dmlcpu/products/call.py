@@ -1,0 +1,61 @@
+"""What a call of a product is made of: the key of its plan, its arrays, its output."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dmlcpu.common.arguments import Array, check_apart, check_output
+from dmlcpu.common.forms import formed, strides_of
+from dmlcpu.common.parameters import as_floats, check_scale
+from dmlcpu.common.prepared import Prepared
+from dmlcpu.products.arguments import PARAMETERS, ResultType, parameters_of
+from dmlcpu.products.packing import PackedMatrix, form_of_packed
+from dmlcpu.runtime.memory import spans_meet
+
+Request = tuple[tuple[Any, ...], tuple[Any, ...]]
+
+
+def run(prepared: Prepared, arrays: tuple[Any, ...], parameters: tuple[Any, ...], out: Any) -> Array:
+    """Run a prepared call; return its output. parameters: as they are given."""
+    result: Array = prepared.new[0]() if out is None else allocate(prepared, arrays, out)
+    place = prepared.run(*arrays, result)
+    if place is not None:
+        check_scale(prepared.operator, PARAMETERS[place], arrays[2][place], parameters[place])
+    return result
+
+
+def request(
+    operator: str, result_type: ResultType, a: Any, b: Any, parameters: tuple[Any, ...], bias: Any, asked: Any
+) -> Request:
+    """Return the key of a prepared call, but for the budget, and the arrays that it reads. asked: out_dtype and out."""
+    a, a_form = formed(operator, "a", a)
+    b, b_form = (b, form_of_packed(b)) if type(b) is PackedMatrix else formed(operator, "b", b)
+    out_dtype, out = asked
+    flat, shapes, dtype = parameters_of(operator, result_type, a.dtype, b.dtype, out_dtype, parameters)
+    bias_form = y_strides = None
+    if bias is not None:
+        bias, bias_form = formed(
+            operator, "bias", bias if hasattr(bias, "dtype") else as_floats(operator, "bias", bias)
+        )
+    if out is not None:
+        y_strides = strides_of(out)
+        flat = apart(out, flat) if any(shapes) else flat
+    return (operator, a_form, b_form, shapes, bias_form, y_strides, dtype), (a, b, flat, bias)
+
+
+def apart(out: Any, numbers: Sequence[Array]) -> tuple[Array, ...]:
+    """Return numbers that the output, or a tuple of them, does not change."""
+    outputs = [each for each in (out if isinstance(out, tuple) else (out,)) if isinstance(each, np.ndarray)]
+    return tuple([each.copy() if any(spans_meet(own, each) for own in outputs) else each for each in numbers])
+
+
+def allocate(prepared: Prepared, arrays: tuple[Any, ...], out: Any) -> Array:
+    """Return the output: a new array, or `out` if it fits."""
+    if out is None:
+        return prepared.new[0]()
+    result = check_output(prepared.operator, "out", out, *prepared.results[0])
+    for name, array in (("a", arrays[0]), ("b", arrays[1]), ("bias", arrays[-1])):
+        if isinstance(array, np.ndarray) and spans_meet(result, array):
+            check_apart(prepared.operator, "out", result, {name: array})
+    return result
