@@ -20,6 +20,7 @@ ResultType = Callable[[str, Any, Any, np.dtype[Any]], np.dtype[Any]]
 ABSENT: Final = object()  # for a scale that an operator does not have
 PARAMETERS = ("a_scale", "a_zero_point", "b_scale", "b_zero_point", "y_scale", "y_zero_point")  # as kernels have them
 SCALES = (0, 2, 4)  # their places
+OPERANDS = ("a", *PARAMETERS[:2], "b", *PARAMETERS[2:])  # in the functions' order
 FLOAT, BYTE = np.dtype(np.float32), np.dtype(np.uint8)
 _ZERO = np.zeros(1, BYTE)
 _ARRAY = object()  # stands for an array among numbers
@@ -92,14 +93,14 @@ def _numbers(
         if value is ABSENT or value is _ARRAY or (value is None and place not in SCALES):
             array = _ZERO
         else:
-            array = _converted(operator, place, value, (a_type, b_type, dtype)[place // 2])
+            array = converted(operator, place, value, (a_type, b_type, dtype)[place // 2])
         if place in SCALES and array is not _ZERO and numbers[4] is not ABSENT:
             check_scale(operator, PARAMETERS[place], array, value)
         found.append(flat_of(array))
     return tuple(found), dtype
 
 
-def _converted(operator: str, place: int, value: Any, dtype: np.dtype[Any]) -> Array:
+def converted(operator: str, place: int, value: Any, dtype: np.dtype[Any]) -> Array:
     """Return the parameter at a place as an array of its type."""
     name = PARAMETERS[place]
     if place in SCALES:
@@ -112,7 +113,7 @@ def _flat(operator: str, place: int, value: Any, dtype: np.dtype[Any]) -> tuple[
     kind, word = (FLOAT, FLOAT) if place in SCALES else (dtype, BYTE)
     if type(value) is np.ndarray and value.dtype is kind and value.flags.num & PLAIN == PLAIN and value.size:
         return frombuffer(value, word), value.shape
-    array = _converted(operator, place, value, dtype)
+    array = converted(operator, place, value, dtype)
     return flat_of(array), array.shape
 
 

@@ -1,6 +1,7 @@
 """quantized_matmul on Dask's arrays: exact sums of chunks, requantized once."""
 
 import itertools
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -10,13 +11,13 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from dmlcpu.common.arguments import Array
+from dmlcpu.common.forms import Form
 from dmlcpu.interop.dask import tasks
 from dmlcpu.interop.dask.chunks import as_dask, at_a_time, meta_of, refuse_output, stand_in, without_empty
 from dmlcpu.kernels.gemm.work import NARROW
-from dmlcpu.operators.quantized_matmul.function import check
-from dmlcpu.products.operands import PARAMETERS
+from dmlcpu.operators.quantized_matmul.function import request
+from dmlcpu.products.arguments import FLOAT, PARAMETERS, SCALES, Call, check
 from dmlcpu.products.packing import PackedMatrix, unpack
-from dmlcpu.products.quantization import scale, zero_point
 
 
 def quantized_matmul(
@@ -90,7 +91,12 @@ def quantized_matmul(
     }
     # Types and shapes of lazy parameters are checked here, values in tasks. Stand-ins are 1, which is always valid.
     stand_ins = given | {name: stand_in(array, 1) for name, array in lazy.items()}
-    call = check(a=stand_in(a), b=stand_in(b), **stand_ins, out_dtype=out_dtype)
+    of_a, of_b = (Form(each.shape, each.dtype.newbyteorder("=")) for each in (a, b))
+    a_values, b_values, y_values = [list(stand_ins.values())[place : place + 2] for place in (0, 2, 4)]
+    (operator, *forms, _, dtype), (*_, numbers, _) = request(
+        of_a, *a_values, of_b, *b_values, *y_values, out_dtype, None
+    )
+    call = check(operator, *forms, dtype)
     matrix_a, matrix_b = a if a.ndim > 1 else a[None, :], b if b.ndim > 1 else b[:, None]
 
     # Number the dimensions: batch, rows and columns of y, then K.
@@ -98,7 +104,8 @@ def quantized_matmul(
     m, n, depth = range(len(of_y), len(of_y) + 3)
     of_a, of_b = of_y[len(of_y) + 2 - matrix_a.ndim :], of_y[len(of_y) + 2 - matrix_b.ndim :]
     a_scales, a_zeros, b_scales, b_zeros, y_scales, y_zeros = parameters = [
-        _parameter(name, lazy.get(name), getattr(call, name), of_y) for name in PARAMETERS
+        _parameter(place, lazy.get(name), None if given[name] is None else _shaped(call, numbers, place), of_y)
+        for place, name in enumerate(PARAMETERS)
     ]
     left, right, target = (matrix_a, (*of_a, m, depth)), (matrix_b, (*of_b, depth, n)), (*of_y, m, n)
     if 0 in call.matrix:
@@ -115,21 +122,26 @@ def quantized_matmul(
     return y[..., slice(None) if a.ndim > 1 else 0, slice(None) if b.ndim > 1 else 0]
 
 
+def _shaped(call: Call, numbers: Sequence[Array], place: int) -> Array:
+    """Return a parameter, or the stand-in of a lazy one, with the dimensions of matrices."""
+    kind = FLOAT if place in SCALES else (call.a.dtype, call.b.dtype, call.dtype)[place // 2]
+    return numbers[place].view(kind).reshape(call.parameters[place] or (1, 1))
+
+
 def _parameter(
-    name: str, lazy: da.Array | None, spread: Array | None, of_y: tuple[int, ...]
+    place: int, lazy: da.Array | None, spread: Array | None, of_y: tuple[int, ...]
 ) -> tuple[da.Array | None, tuple[int, ...] | None]:
     """Return a scale or zero point without its dimension of size 1, and the dimensions of y that it has.
 
     spread: the parameter, or the stand-in of a lazy one, in its plain form; None is a zero point that is not given.
     """
-    is_rows = not name.startswith("b")
+    is_rows = place not in (2, 3)
     if spread is None:
         return None, None
     if lazy is None:
         array = da.from_array(spread[..., 0] if is_rows else spread[..., 0, :], chunks=-1)
     else:
-        convert: Any = scale if name.endswith("scale") else partial(zero_point, dtype=spread.dtype)
-        checked = partial(tasks.checked_parameter, check=partial(convert, "quantized_matmul", name), field=name)
+        checked = partial(tasks.checked_parameter, place=place, dtype=spread.dtype)
         array = without_empty(lazy.map_blocks(checked, meta=meta_of(lazy.ndim, spread.dtype)))
         if array.size == 1:
             array = array.reshape((1,))

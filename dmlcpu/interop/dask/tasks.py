@@ -4,20 +4,20 @@ import contextlib
 import math
 import multiprocessing
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from dmlcpu.annotations import OutOfRange, Reduction
 from dmlcpu.common.arguments import Array, as_array
+from dmlcpu.common.parameters import check_scale
 from dmlcpu.errors import DmlError
 from dmlcpu.kernels.gemm.work import NARROW
 from dmlcpu.operators.matmul_integer.function import matmul_integer
 from dmlcpu.operators.quantized_matmul.function import quantized_matmul
 from dmlcpu.operators.scatter_nd.function import is_out, out_of_range, scatter_nd
 from dmlcpu.operators.top_k.function import top_k
-from dmlcpu.products.operands import PARAMETERS
+from dmlcpu.products.arguments import PARAMETERS, SCALES, converted
 from dmlcpu.runtime.threads import limit_threads
 
 Pair = tuple[Array, Array]
@@ -119,21 +119,30 @@ def checked(block: Array, refused: None) -> Array:
     return block
 
 
-def checked_parameter(block: Array, *, check: Callable[..., Array], field: str, block_info: Any) -> Array:
+def checked_parameter(block: Array, *, place: int, dtype: np.dtype[Any], block_info: Any) -> Array:
     """Return a converted chunk of scales or zero points, or refuse its first bad element by its place in the array."""
+    field = PARAMETERS[place]
     try:
-        return check(value=block.ravel(), shape=(block.size, 1), rows=True).reshape(block.shape)
+        return _convert(block, place, dtype)
     except DmlError:
         starts = [start for start, _ in block_info[0]["array-location"]]
         for where in np.ndindex(block.shape):
             try:
-                check(value=block[where], shape=(1, 1), rows=True)
+                _convert(block[where], place, dtype)
             except DmlError as error:
-                place = ", ".join(str(start + each) for start, each in zip(starts, where, strict=True))
+                indices = ", ".join(str(start + each) for start, each in zip(starts, where, strict=True))
                 is_array = np.prod(block_info[0]["shape"]) > 1
-                named = f"{field}[{place}]" if is_array else field
+                named = f"{field}[{indices}]" if is_array else field
                 raise type(error)(error.operator, named, error.found, error.allowed) from None
         raise
+
+
+def _convert(block: Array, place: int, dtype: np.dtype[Any]) -> Array:
+    """Return scales or zero points as the product takes them, or refuse them."""
+    array = converted("quantized_matmul", place, block, dtype)
+    if place in SCALES:
+        check_scale("quantized_matmul", PARAMETERS[place], array, block)
+    return array
 
 
 def product(a: list[Array], b: list[Array], *parameters: Array | None, dtype: np.dtype[Any]) -> Array:

@@ -8,7 +8,7 @@ from numba.core.errors import TypingError
 from numba.np.numpy_support import as_dtype
 
 from dmlcpu.errors import BindingError, DmlError, IndexOutOfRangeError
-from dmlcpu.products.operands import PARAMETERS
+from dmlcpu.products.arguments import PARAMETERS
 from dmlcpu.runtime.intrinsics import address_of
 from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.records import CELL

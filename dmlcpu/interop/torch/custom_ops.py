@@ -14,7 +14,7 @@ from dmlcpu.interop.torch.tensors import as_array, as_tensor
 from dmlcpu.operators.quantized_matmul import function as quantized_matmul_function
 from dmlcpu.operators.scatter_nd import function as scatter_nd_function
 from dmlcpu.operators.top_k import function as top_k_function
-from dmlcpu.products.operands import OPERANDS
+from dmlcpu.products.arguments import OPERANDS
 
 
 @torch.library.custom_op("dmlcpu::top_k", mutates_args=(), device_types="cpu")
