@@ -15,7 +15,7 @@ from dmlcpu.interop.torch.override import NO_COMPILATION, SMALL, SUBCLASS, Overr
 from dmlcpu.interop.torch.products import INT_MM
 from dmlcpu.interop.torch.scatter import SCATTER
 from dmlcpu.interop.torch.tensors import PLAIN
-from dmlcpu.interop.torch.thresholds import is_measuring, loss
+from dmlcpu.interop.torch.thresholds import THRESHOLDS, is_measuring
 from dmlcpu.interop.torch.topk import TOPK
 from dmlcpu.runtime.compilation import can_compile
 
@@ -201,7 +201,7 @@ _LONG = 256  # times as large as the least size
 def _kernel(switch: _Switch) -> Callable[..., Any]:
     """Return the function that PyTorch calls instead of its own kernel."""
     override, passed_on = switch.override, switch.passed_on
-    size_of, least, refusal, run, aside = override.size, override.least, override.refusal, override.run, override.aside
+    size_of, least, aside = override.size, override.least, override.aside
     original = torch.library.get_kernel(override.operator, "CPU").call_boxed
 
     # Small calls are frequent, so they run through little code.
@@ -219,21 +219,31 @@ def _kernel(switch: _Switch) -> Callable[..., Any]:
     def large(size: int, keyset: Any, *args: Any, **kwargs: Any) -> Any:
         with torch._C.DisableTorchFunction():  # modes and subclasses see the user's call, but not the calls in here
             if switch.is_on and not is_measuring():
-                try:
-                    reason = "" if can_compile() else NO_COMPILATION
-                    reason = reason or refusal(*args, **kwargs) or loss(override, original, size, *args, **kwargs)
-                    if not reason:
-                        result = run(*args, **kwargs)
-                        switch.taken += 1
-                        return result
-                except Exception as error:  # before anything is written: kernels raise nothing
-                    reason = _failed(switch, error)
+                reason, result = _attempt(switch, original, size, args, kwargs)
+                if not reason:
+                    return result
                 passed_on[reason] += 1
             if aside is not None and size >= _LONG * least:
                 return aside(*args, **kwargs)
             return original(keyset, *args, **kwargs)
 
     return kernel
+
+
+def _attempt(
+    switch: _Switch, original: Callable[..., Any], size: int, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[str, Any]:
+    """Take a call, if it is not to be passed on; return the reason, or "" and the result."""
+    override = switch.override
+    try:
+        reason = "" if can_compile() else NO_COMPILATION
+        reason = reason or override.refusal(*args, **kwargs)
+        reason = reason or THRESHOLDS.loss(override, original, size, *args, **kwargs)
+        result = None if reason else override.run(*args, **kwargs)
+    except Exception as error:  # before anything is written: kernels raise nothing
+        return _failed(switch, error), None
+    switch.taken += not reason
+    return reason, result
 
 
 def _failed(switch: _Switch, error: Exception) -> str:
