@@ -137,7 +137,7 @@ def _progress(args: argparse.Namespace, what: str, rows: int) -> Iterator[Callab
     if args.quiet:
         yield lambda _: None
         return
-    from dmlcpu.common.extras import extra
+    from dmlcpu.common.imports import extra
 
     settings = {"leave": False, "disable": None, "delay": 0.5, "unit": " rows", "unit_scale": True}
     with extra("tqdm").tqdm(desc=what, total=rows, **settings) as bar:

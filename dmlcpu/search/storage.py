@@ -19,8 +19,8 @@ from dmlcpu.batch.files.stored import open_file
 from dmlcpu.batch.files.targets import make_folder, put_folder, remove, sync_folder
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.data_types import QUANTIZED
+from dmlcpu.common.faults import shown
 from dmlcpu.common.regions import Tensor
-from dmlcpu.common.wording import shown
 from dmlcpu.errors import BindingError, DmlError
 from dmlcpu.search.files import mapped
 from dmlcpu.search.spaces import METRICS, Space, space_of
