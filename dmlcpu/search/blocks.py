@@ -18,11 +18,11 @@ from dmlcpu.search.spaces import as_vectors, space_of
 from dmlcpu.search.storage import IndexWriter
 from dmlcpu.search.vectors import none_of, storable, stored_of
 
-_BLOCK = 32 << 20  # bytes of vectors that are read at a time
-ROWS = 4096  # queries that are searched at a time
+BLOCK_BYTES = 32 << 20  # of vectors that are read at a time
+BLOCK_QUERIES = 4096  # that are searched at a time
 _NAME = "Int8Index"
 
-Tell = Callable[[int], None]  # called with how many more rows are done
+Progress = Callable[[int], None]  # called with how many more rows are done
 
 
 def build(
@@ -33,7 +33,8 @@ def build(
     ids: Any = None,
     ranges: Any = None,
     keeps_floats: bool = False,
-    tell: Tell = lambda _: None,
+    block_bytes: int = BLOCK_BYTES,
+    progress: Progress = lambda _: None,
 ) -> int:
     """Write an index of vectors (N, D) that are read in blocks; return N. Nothing is written before all checks."""
     form = as_vectors(_NAME, "vectors", stand_in(vectors.shape, vectors.dtype))
@@ -51,14 +52,14 @@ def build(
     if numbers is not None:
         arrays["ids"] = numbers[:0]
     tensors = {name: Tensor((count, *each.shape[1:]), each.dtype) for name, each in arrays.items()}
-    rows = max(1, _BLOCK // (depth * vectors.dtype.itemsize))
+    rows = max(1, block_bytes // (depth * vectors.dtype.itemsize))
     with IndexWriter(path, space, tensors) as writer:
         for region, block in read_blocks(vectors, _regions(count, depth, rows), lambda: False):
             first = region[0].start
             stored = stored_of(_NAME, block, space, keeps=keeps_floats, first=first)
             for name, array in stored.arrays().items():
                 writer.write(name, array, first)
-            tell(len(block))
+            progress(len(block))
         if numbers is not None:
             writer.write("ids", numbers)
     return int(count)
@@ -78,9 +79,9 @@ def search(
     k: int,
     sinks: Mapping[str, Sink],
     *,
-    rows: int = ROWS,
+    rows: int = BLOCK_QUERIES,
     stopping: Callable[[], bool] = lambda: False,
-    tell: Tell = lambda _: None,
+    progress: Progress = lambda _: None,
     **options: Any,
 ) -> None:
     """Write scores and indices of the k best of queries (M, D) that are read in blocks of so many rows."""
@@ -89,7 +90,7 @@ def search(
         found = index.search(block, k, **options)
         for name, array in zip(("scores", "indices"), found, strict=True):
             sinks[name].write((region[0], slice(0, k)), array)
-        tell(len(block))
+        progress(len(block))
 
 
 def _regions(count: int, depth: int, rows: int) -> Iterator[Region]:

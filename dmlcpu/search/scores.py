@@ -11,7 +11,7 @@ from dmlcpu.runtime.compilation import can_compile
 
 # k times the queries that are selected together: 10 queries if k is 100,000. Each thread keeps up to two numbers for
 # each.
-_MOST_CANDIDATES = 1 << 20
+MOST_CANDIDATES = 1 << 20
 
 
 class Best(NamedTuple):
@@ -53,7 +53,7 @@ def select(
     if not can_compile():
         _select_plainly(operands, order, best)
         return best
-    step = max(1, _MOST_CANDIDATES // (k + 16))
+    step = max(1, MOST_CANDIDATES // (k + 16))
     for first in range(0, len(a), step):
         rows = slice(first, first + step)
         scales = None if operands.a_scale is None else operands.a_scale[rows]
