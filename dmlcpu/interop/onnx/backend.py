@@ -114,10 +114,10 @@ class BackendRep(base.BackendRep):  # type: ignore[misc]
         if inputs.keys() != self.inputs.keys():
             for name in inputs:
                 if name not in self.inputs:
-                    raise BindingError(NAME, _field(name), "unknown", _listed(self.inputs))
+                    raise BindingError(NAME, _input_field(name), "unknown", _listed(self.inputs))
             for name in self.inputs:
                 if name not in inputs and name not in self.defaults:
-                    raise BindingError(NAME, _field(name), "missing", "an array")
+                    raise BindingError(NAME, _input_field(name), "missing", "an array")
         return {name: _checked(name, value, self.inputs[name]) for name, value in inputs.items()}
 
 
@@ -185,7 +185,7 @@ class Backend(base.Backend):  # type: ignore[misc]
         Parameters
         ----------
         model : onnx.ModelProto, bytes, str or os.PathLike
-            The model, or its file, beside which external data are looked for.
+            The model, or its file, next to which external data are looked for.
         device : str, default "CPU"
             In ONNX's notation.
         rest : {"auto", "onnxruntime", "evaluator"}, default "auto"
@@ -334,7 +334,7 @@ def _newest(domain: str) -> int:
     return onnx.defs.onnx_opset_version() if domain == "" else max(versions, default=1)
 
 
-def _field(name: str) -> str:
+def _input_field(name: str) -> str:
     return f"inputs[{name!r}]"
 
 
@@ -344,7 +344,7 @@ def _checked(name: str, value: Any, tensor: Tensor | None) -> Any:
         return value
     if type(value) is np.ndarray and value.dtype is tensor.dtype and tensor.fits(value.shape):  # the short way
         return value
-    field = _field(name)
+    field = _input_field(name)
     if value is None:
         raise BindingError(NAME, field, "None", "an array")
     array: Array = np.asarray(value)

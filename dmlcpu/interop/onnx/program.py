@@ -31,7 +31,7 @@ _log = logging.getLogger("dmlcpu")
 
 AUTO = "auto"
 RESTS = (AUTO, ONNXRUNTIME, EVALUATOR)
-_KEPT = 256 << 20  # bytes of a part that is kept beside its session, for inputs that ONNX Runtime refuses
+_KEPT = 256 << 20  # bytes of a part that is kept with its session, for inputs that ONNX Runtime refuses
 
 
 class _Step(NamedTuple):

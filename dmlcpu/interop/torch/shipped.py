@@ -4,7 +4,7 @@ The table is what asv_bench/torch_thresholds.py printed on an AMD EPYC (Zen 4, f
 and PyTorch 2.13.
 """
 
-from dmlcpu.interop.torch.override import NAMES, Kind
+from dmlcpu.interop.torch.override import TYPE_NAMES, Kind
 from dmlcpu.runtime.isa import Isa, allowed, highest
 
 _MEASURED = Isa.AVX512VNNI  # the instruction set of that processor
@@ -71,7 +71,7 @@ TABLE: dict[str, dict[Kind, _Sizes]] = {
     },
 }
 
-_TYPE_NAMES = frozenset(NAMES.values())
+_TYPE_NAMES = frozenset(TYPE_NAMES.values())
 
 
 def least(name: str, kind: Kind, threads: int) -> int | None:

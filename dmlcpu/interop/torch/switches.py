@@ -14,7 +14,7 @@ from dmlcpu.errors import DmlError
 from dmlcpu.interop.torch.override import NO_COMPILATION, SMALL, SUBCLASS, Override, PassOnError
 from dmlcpu.interop.torch.products import INT_MM
 from dmlcpu.interop.torch.scatter import SCATTER
-from dmlcpu.interop.torch.tensors import PLAIN
+from dmlcpu.interop.torch.tensors import EXACT_TYPES
 from dmlcpu.interop.torch.thresholds import THRESHOLDS, is_measuring
 from dmlcpu.interop.torch.topk import TOPK
 from dmlcpu.runtime.compilation import can_compile
@@ -49,14 +49,14 @@ class _Switch:
         """Give the operator back to PyTorch."""
         self.is_on = False
         if self.library is not None:
-            _kept.append(torch.library.get_kernel(self.override.operator, "CPU"))
+            _retired.append(torch.library.get_kernel(self.override.operator, "CPU"))
             self.library._destroy()
             self.library = None
 
 
 _SWITCHES = {override.name: _Switch(override) for override in (TOPK, INT_MM, *SCATTER)}
 # Kernels are never freed: another thread may be about to call one that PyTorch has dropped (pytorch/pytorch#125234).
-_kept: list[Any] = []
+_retired: list[Any] = []
 
 
 def enable(include: "Iterable[_Name] | None" = None, exclude: "Iterable[_Name]" = ()) -> None:
@@ -99,7 +99,7 @@ def enable(include: "Iterable[_Name] | None" = None, exclude: "Iterable[_Name]" 
     tensor([1, 2])
     >>> dmlcpu.interop.torch.disable()
     """
-    names = _names("enable", include, exclude)
+    names = _checked_names("enable", include, exclude)
     for name, switch in _SWITCHES.items():
         if name in names:
             switch.enter()
@@ -135,7 +135,7 @@ def accelerated(include: "Iterable[_Name] | None" = None, exclude: "Iterable[_Na
     ...     torch.topk(torch.tensor([1.0, 3.0, 2.0]), 2).indices
     tensor([1, 2])
     """
-    names = _names("accelerated", include, exclude)
+    names = _checked_names("accelerated", include, exclude)
     before = {name: switch.is_on for name, switch in _SWITCHES.items()}
     for name in names:
         _SWITCHES[name].enter()
@@ -179,7 +179,7 @@ def report() -> dict[str, dict[str, Any]]:
     }
 
 
-def _names(function: str, include: Iterable[str] | None, exclude: Iterable[str]) -> set[str]:
+def _checked_names(function: str, include: Iterable[str] | None, exclude: Iterable[str]) -> set[str]:
     """Return the names that are included and not excluded, or refuse one."""
     given = {"include": _SWITCHES if include is None else include, "exclude": exclude}
     for argument, names in given.items():
@@ -195,7 +195,7 @@ def _names(function: str, include: Iterable[str] | None, exclude: Iterable[str])
 # PyTorch's kernel, called directly, holds the GIL. Small calls hold it for less than Python's own switch interval (5
 # ms). A very large call goes to an overload with outputs, if there is one: that has the same kernel, releases the GIL,
 # and takes 3 microseconds more.
-_LONG = 256  # times as large as the least size
+_VERY_LARGE = 256  # times as large as the least size
 
 
 def _kernel(switch: _Switch) -> Callable[..., Any]:
@@ -206,7 +206,7 @@ def _kernel(switch: _Switch) -> Callable[..., Any]:
 
     # Small calls are frequent, so they run through little code.
     def kernel(keyset: Any, x: Any, *others: Any, **kwargs: Any) -> Any:
-        if type(x) in PLAIN:
+        if type(x) in EXACT_TYPES:
             size = size_of(x, others)
             if size >= least:
                 return large(size, keyset, x, *others, **kwargs)
@@ -223,7 +223,7 @@ def _kernel(switch: _Switch) -> Callable[..., Any]:
                 if not reason:
                     return result
                 passed_on[reason] += 1
-            if aside is not None and size >= _LONG * least:
+            if aside is not None and size >= _VERY_LARGE * least:
                 return aside(*args, **kwargs)
             return original(keyset, *args, **kwargs)
 

@@ -166,7 +166,7 @@ class Thresholds:
         try:
             args = override.sample(kind, size)
             theirs = partial(override.aside, *args) if override.aside else partial(original, _CPU, *args)
-            rounds = self.time_calls(partial(_run, override, args), theirs)
+            rounds = self.time_calls(partial(_run_checked, override, args), theirs)
         except MemoryError:
             return False, math.inf
         mine, other = (statistics.median(times) for times in zip(*rounds, strict=True))
@@ -177,7 +177,7 @@ class Thresholds:
 THRESHOLDS = Thresholds()
 
 
-def _run(override: Override, args: tuple[Any, ...]) -> None:
+def _run_checked(override: Override, args: tuple[Any, ...]) -> None:
     override.refusal(*args)
     override.run(*args)
 
