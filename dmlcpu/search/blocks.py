@@ -16,7 +16,7 @@ from dmlcpu.search.index import NAME, Int8Index
 from dmlcpu.search.ranking import score_type
 from dmlcpu.search.spaces import as_vectors, space_of
 from dmlcpu.search.storage import IndexWriter
-from dmlcpu.search.vectors import none_of, storable, stored_of
+from dmlcpu.search.vectors import stored_of
 
 BLOCK_BYTES = 32 << 20  # of vectors that are read at a time
 BLOCK_QUERIES = 4096  # that are searched at a time
@@ -38,15 +38,10 @@ def build(
     """Write an index of vectors (N, D) that are read in blocks; return N. Nothing is written before all checks."""
     form = as_vectors(NAME, "vectors", stand_in(vectors.shape, vectors.dtype))
     count, depth = form.shape
-    space = space_of(NAME, metric, depth, ranges)
-    is_bytes = vectors.dtype.itemsize == 1
-    if ranges is not None and not is_bytes:
-        raise BindingError(NAME, "vectors.dtype", str(vectors.dtype), "int8 or uint8, of which `ranges` tells")
-    if keeps_floats and is_bytes:
+    space = space_of(NAME, metric, form, ranges)
+    if keeps_floats and form.dtype.itemsize == 1:
         raise BindingError(NAME, "vectors.dtype", str(vectors.dtype), "floats, to be kept")
-    arrays = none_of(vectors.dtype, space, has_scales=not is_bytes).arrays()
-    if keeps_floats:
-        arrays["floats"] = storable(np.empty((0, depth), vectors.dtype))
+    arrays = stored_of(NAME, np.empty((0, depth), vectors.dtype), space, keeps=keeps_floats).arrays()
     numbers = None if ids is None else as_new_ids(NAME, ids, count, None)
     if numbers is not None:
         arrays["ids"] = numbers[:0]

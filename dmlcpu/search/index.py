@@ -90,11 +90,8 @@ class Int8Index:
         floats: "bool | ArrayLike | str | os.PathLike[str] | None" = None,
     ) -> None:
         given = as_vectors(NAME, "vectors", vectors)
-        space = space_of(NAME, metric, given.shape[1], ranges)
-        is_bytes = given.dtype.itemsize == 1
-        if ranges is not None and not is_bytes:
-            raise BindingError(NAME, "vectors.dtype", str(given.dtype), "int8 or uint8, of which `ranges` tells")
-        if floats is True and is_bytes:
+        space = space_of(NAME, metric, given, ranges)
+        if floats is True and given.dtype.itemsize == 1:
             raise BindingError(NAME, "floats", "True with vectors of bytes", "the vectors as floats, or None")
         stored = stored_of(NAME, given, space, keeps=floats is True)
         if floats is not None and floats is not True and floats is not False:

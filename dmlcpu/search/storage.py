@@ -162,7 +162,7 @@ def _state(folder: str) -> tuple[int, ...]:
 def _load(folder: str) -> tuple[Space, Stored]:
     metric, tensors = _read_header(folder)
     arrays = {name: _mapped_array(folder, name, tensor) for name, tensor in tensors.items()}
-    space = space_of(_LOAD, metric, tensors["vectors"].shape[1], arrays.pop("ranges", None))
+    space = space_of(_LOAD, metric, tensors["vectors"], arrays.pop("ranges", None))
     stored = Stored(**arrays)
     _check_numbers(stored)
     return space, stored

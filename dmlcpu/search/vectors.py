@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dmlcpu.common.arguments import Array
-from dmlcpu.search.quantizer import BLOCK_ELEMENTS, byte_squares, empty, pair_sums, quantize
+from dmlcpu.search.quantizer import BLOCK_ELEMENTS, byte_squares, pair_sums, quantize
 from dmlcpu.search.spaces import Space
 
 
@@ -89,14 +89,6 @@ def stored_of(operator: str, vectors: Array, space: Space, *, keeps: bool = Fals
 def storable(floats: Array) -> Array:
     """Return floats in a type that .npy files have: of bfloat16, the same numbers as float32."""
     return floats if floats.dtype.kind == "f" else floats.astype(np.float32)
-
-
-def none_of(dtype: np.dtype[Any], space: Space, *, has_scales: bool) -> Stored:
-    """Return what an index without vectors stores."""
-    if has_scales:
-        found = empty(0, space.depth)
-        return Stored(found.codes, found.scales, None if space.metric == "ip" else found.squares)
-    return stored_of("", np.empty((0, space.depth), dtype), space)
 
 
 def _squares(codes: Array, space: Space) -> Array | None:
