@@ -63,7 +63,7 @@ def _add_options(name: str, parser: argparse.ArgumentParser) -> None:
             dest=f"argument_{parameter}",
             required=parameter in operation.required,
             default=argparse.SUPPRESS,
-            type=functools.partial(_as_member, is_array=_ARRAY in kind),
+            type=functools.partial(_value, is_array=_ARRAY in kind),
             metavar="FILE|VALUE" if _ARRAY in kind else "VALUE",
             help=(f"{kind}. {text}" if text else kind).replace("%", "%%"),
         )
@@ -86,7 +86,7 @@ def _first_sentence(text: str) -> str:
     return sentences[0].rstrip(".").replace("`", "").replace("*", "") if sentences else ""
 
 
-def _as_member(text: str, *, is_array: bool) -> tuple[str, Any]:
+def _value(text: str, *, is_array: bool) -> tuple[str, Any]:
     """Return the member of jobs for an option, and its value: numbers, lists, true and null are JSON."""
     from dmlcpu.batch.files import SUFFIXES, suffix_of
     from dmlcpu.batch.jobs.job import split_name
