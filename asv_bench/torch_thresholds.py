@@ -11,8 +11,8 @@ import math
 
 import torch
 
-from dmlcpu.interop.torch import thresholds
 from dmlcpu.interop.torch.switches import _SWITCHES
+from dmlcpu.interop.torch.thresholds import THRESHOLDS
 
 ROWS = ("elements", "short rows", "rows", "long rows")
 FORMS = {
@@ -46,7 +46,7 @@ def most(override, forms, types, threads):
 
 def size_of(override, kind):
     """Return the least measured size from which calls are faster at all sizes."""
-    won = thresholds._measure(override, torch.library.get_kernel(override.operator, "CPU").call_boxed, kind)
+    won = THRESHOLDS.measure(override, torch.library.get_kernel(override.operator, "CPU").call_boxed, kind)
     ours = [*itertools.takewhile(won.get, sorted(won, reverse=True))]
     return min(ours, default=math.inf)
 

@@ -89,7 +89,7 @@ def _load(module: str) -> object:
 
 def _unknown(name: str) -> AttributeError:
     try:
-        from dmlcpu.common.names import unknown
+        from dmlcpu.common.imports import unknown
 
         return unknown("dmlcpu", name, __dir__())
     except ImportError:  # the interpreter is shutting down

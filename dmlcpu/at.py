@@ -6,7 +6,7 @@ replace NumPy's.
 
 import math
 from types import EllipsisType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -127,17 +127,26 @@ def put_at(x: "Array", indices: "Indices", updates: "ArrayLike") -> None:
 
 
 _REDUCTIONS = {"add_at": "add", "maximum_at": "max", "minimum_at": "min", "put_at": "none"}
-# From these sizes on the kernels are faster than NumPy, which needs no plan and has a special loop for single elements
-# with one array of indices. That loop takes 1.1 to 1.4 ns an update (Zen 4) or 2.5 ns (Zen 3); the kernels take half of
-# that on one thread, and some 10 us more for a call. So machines gain from some 30,000 updates on, and busy ones later.
-# Where x is larger than the caches, both wait for memory, and the kernels look at the indices twice; there they gain
-# less, and nothing by assigning, until updates are partitioned.
-_SINGLE_UPDATES = 100_000  # at least: updates of single elements
-_NEAR = 4 << 20, 200_000  # the most bytes of an x for which these suffice; updates, at least, of a larger x
-_NEAR_ASSIGNED = 1 << 20, 1 << 20  # the same for assignments
-# Otherwise, measured on Zen 4, two threads, float32, float64 and int64:
-_REDUCED_ELEMENTS = 2_500  # at least: elements of updates to be reduced; NumPy takes 9 ns for each
-_ASSIGNED_NS = 130_000  # at least: NumPy's time to assign slices, 10 ns each and a quarter for an element
+
+
+class Limits(NamedTuple):
+    """The sizes from which the kernels are faster than NumPy.
+
+    NumPy needs no plan and has a special loop for single elements with one array of indices. That loop takes 1.1 to
+    1.4 ns an update (Zen 4) or 2.5 ns (Zen 3); the kernels take half of that on one thread, and some 10 us more for a
+    call. So machines gain from some 30,000 updates on, and busy ones later. Where x is larger than the caches, both
+    wait for memory, and the kernels look at the indices twice; there they gain less, and nothing by assigning, until
+    updates are partitioned. The last two were measured on Zen 4, two threads, float32, float64 and int64.
+    """
+
+    single_updates: float = 100_000  # updates of single elements
+    near: tuple[float, float] = 4 << 20, 200_000  # the most bytes of an x for which these suffice; else more updates
+    near_assigned: tuple[float, float] = 1 << 20, 1 << 20  # the same for assignments
+    reduced_elements: float = 2_500  # elements of other updates to be reduced; NumPy takes 9 ns for each
+    assigned_ns: float = 130_000  # NumPy's time to assign slices, 10 ns each and a quarter for an element
+
+
+LIMITS = Limits()
 
 
 def _apply(name: str, ufunc: np.ufunc | None, x: Any, indices: Any, updates: Any) -> None:
@@ -146,7 +155,7 @@ def _apply(name: str, ufunc: np.ufunc | None, x: Any, indices: Any, updates: Any
         raise TypeError(f"{name}: x is {type(x).__name__}; allowed: a numpy.ndarray")
     if not x.flags.writeable:  # ufunc.at would write to it
         raise BindingError(name, "x", "read-only", "an array that can be written to")
-    if type(indices) is type(x) is np.ndarray and x.ndim == indices.ndim == 1 and indices.size < _SINGLE_UPDATES:
+    if type(indices) is type(x) is np.ndarray and x.ndim == indices.ndim == 1 and indices.size < LIMITS.single_updates:
         _apply_by_numpy(ufunc, x, indices, updates)  # at once: such calls take NumPy a microsecond
         return
     x = np.asarray(x) if type(x) is np.memmap else x
@@ -217,11 +226,11 @@ def _pays(reduction: str, arrays: list[Array], x: Array) -> bool:
     if arrays[0].ndim == 0:
         return False
     if x.ndim == len(arrays) == 1:
-        near_bytes, far_updates = _NEAR_ASSIGNED if reduction == "none" else _NEAR
-        return count >= (_SINGLE_UPDATES if x.nbytes <= near_bytes else far_updates)
+        near_bytes, far_updates = LIMITS.near_assigned if reduction == "none" else LIMITS.near
+        return count >= (LIMITS.single_updates if x.nbytes <= near_bytes else far_updates)
     if reduction == "none":
-        return count * (10 + size // 4) >= _ASSIGNED_NS
-    return count * size >= _REDUCED_ELEMENTS
+        return count * (10 + size // 4) >= LIMITS.assigned_ns
+    return count * size >= LIMITS.reduced_elements
 
 
 def _takes(reduction: str, x: Array) -> bool:

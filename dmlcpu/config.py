@@ -13,7 +13,7 @@ _NONE = {"advice": "none: nothing is off", "cpu_quota": "none"}
 def show_config() -> None:
     """Print versions, instruction sets, threads, the cache folder and the kernels this machine can run.
 
-    It also tells whether kernels are used at all, or compilation is switched off (``NUMBA_DISABLE_JIT``).
+    It also says whether kernels are used at all, or compilation is switched off (``NUMBA_DISABLE_JIT``).
 
     Nothing is compiled for it, and no helper thread is started.
 
@@ -92,10 +92,10 @@ def _versions() -> dict[str, str]:
     }
 
 
-def as_text(shown: dict[str, Any]) -> str:
+def as_text(settings: dict[str, Any]) -> str:
     """Write a `config()` for reading."""
     lines = []
-    for title, content in shown.items():
+    for title, content in settings.items():
         lines.append(title)
         if isinstance(content, dict):
             rows = [(name, _NONE.get(name, "not set") if value is None else value) for name, value in content.items()]

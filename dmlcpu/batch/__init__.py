@@ -3,10 +3,9 @@
 The names load on first use: importing the package, or its `faults`, imports neither Numba nor NumPy.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from dmlcpu.common.names import unknown
+from dmlcpu.common.imports import attach
 
 if TYPE_CHECKING:
     from dmlcpu.batch.jobs.dispatch import WorkerError as WorkerError
@@ -37,18 +36,10 @@ _HOMES = {
     "common.faults": ("Fault",),
     "models": ("Model", "ModelError", "RunError", "Timing", "load_model", "run_model"),
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_HOME_OF = {name: f"dmlcpu.{home}" for home, names in _HOMES.items() for name in names}
 
 __all__ = sorted(_HOME_OF)
 
 
 if not TYPE_CHECKING:  # with __getattr__, type checkers would accept any name
-
-    def __getattr__(name: str) -> Any:
-        if name not in _HOME_OF:
-            raise unknown("dmlcpu.batch", name, __all__)
-        return getattr(importlib.import_module(f"dmlcpu.{_HOME_OF[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+    __getattr__, __dir__ = attach("dmlcpu.batch", _HOME_OF, __all__)

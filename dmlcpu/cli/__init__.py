@@ -47,7 +47,7 @@ def _main(argv: Sequence[str] | None) -> int:
         args = make_parser().parse_args(argv)
     except SystemExit as exit_:  # argparse has printed help, or the fault
         return int(exit_.code or DONE)
-    from dmlcpu.common.extras import MissingExtraError
+    from dmlcpu.common.imports import MissingExtraError
 
     with _log_to_stderr(debug=getattr(args, "debug", False)):
         try:

@@ -67,10 +67,10 @@ def add_run_options(parser: argparse.ArgumentParser, manifest: str) -> None:
     timeout = "seconds that a job may take, each in a worker process; one that takes longer has failed"
     how.add_argument("--timeout", type=float, metavar="S", help=timeout)
 
-    told = parser.add_argument_group("what is told")
-    told.add_argument("--json", action="store_true", help="print a summary, or the plan, as JSON on standard output")
-    told.add_argument("--log", metavar="FILE", help="append a line of JSON for each job")
-    told.add_argument("--quiet", "-q", action="store_true", help="no progress, only failures")
+    report = parser.add_argument_group("what is reported")
+    report.add_argument("--json", action="store_true", help="print a summary, or the plan, as JSON on standard output")
+    report.add_argument("--log", metavar="FILE", help="append a line of JSON for each job")
+    report.add_argument("--quiet", "-q", action="store_true", help="no progress, only failures")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -146,10 +146,9 @@ def _show_result(result: Any, args: argparse.Namespace) -> int:
             "done before": result.done_before,
             "left out, as not recorded as failed": result.left_out,
         }
-        told = [f"{count} {what}" for what, count in counts.items() if count]
-        told = told or ["no jobs"]
+        parts = [f"{count} {what}" for what, count in counts.items() if count] or ["no jobs"]
         before = "interrupted: " if result.interrupted else ""
-        tell(f"{before}{', '.join(told)}, in {result.seconds:.1f} s")
+        tell(f"{before}{', '.join(parts)}, in {result.seconds:.1f} s")
     code: int = result.exit_code
     return code
 

@@ -30,8 +30,8 @@ def main(args: argparse.Namespace) -> int:
 def _configured(as_json: bool) -> str:
     from dmlcpu.config import as_text, config
 
-    shown = config()
-    return json.dumps(shown, indent=2) if as_json else as_text(shown)
+    settings = config()
+    return json.dumps(settings, indent=2) if as_json else as_text(settings)
 
 
 def _measured(as_json: bool) -> str:

@@ -65,7 +65,7 @@ def _make() -> tuple[argparse.ArgumentParser, dict[str, _Parser]]:
         "--verbose",
         action="store_true",
         default=argparse.SUPPRESS,  # it may stand before or after the command
-        help="tell on stderr which kernels are chosen, and why",
+        help="say on stderr which kernels are chosen, and why",
     )
     settings: dict[str, Any] = {"allow_abbrev": False, "formatter_class": argparse.RawDescriptionHelpFormatter}
     parser = argparse.ArgumentParser(

@@ -71,7 +71,7 @@ def _build(args: argparse.Namespace) -> int:
 
     with _opened(args.vectors) as vectors, _progress(args, "building", vectors.shape[0]) as count:
         ids, ranges = _read(args.ids), _read(args.ranges)
-        options: dict[str, Any] = {"ids": ids, "ranges": ranges, "keeps_floats": args.floats, "tell": count}
+        options: dict[str, Any] = {"ids": ids, "ranges": ranges, "keeps_floats": args.floats, "progress": count}
         rows = build(vectors, args.output, args.metric, **options)
     if not args.quiet:
         tell(f"{rows:,} vectors in {args.output}")
@@ -90,7 +90,7 @@ def _query(args: argparse.Namespace) -> int:
         index.search(queries.read((slice(0, 0), slice(0, index.d))), args.k, **options)  # refuses the options
         writer = create(args.output, tensors, os.urandom(6).hex())
         try:
-            search(index, queries, args.k, writer.sinks, tell=count, **options)
+            search(index, queries, args.k, writer.sinks, progress=count, **options)
             writer.finish()
             writer.put_in_place()
         except BaseException:
@@ -137,7 +137,7 @@ def _progress(args: argparse.Namespace, what: str, rows: int) -> Iterator[Callab
     if args.quiet:
         yield lambda _: None
         return
-    from dmlcpu.common.extras import extra
+    from dmlcpu.common.imports import extra
 
     settings = {"leave": False, "disable": None, "delay": 0.5, "unit": " rows", "unit_scale": True}
     with extra("tqdm").tqdm(desc=what, total=rows, **settings) as bar:

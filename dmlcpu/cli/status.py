@@ -43,10 +43,10 @@ def main(args: argparse.Namespace) -> int:
     except OSError as error:
         return complain(f"{error.filename or args.jobs_file}: {error.strerror or error}", REFUSED)
     if args.json:
-        shown = {name: getattr(status, name) for name in status.__slots__}
-        shown["slowest"] = [{"id": id_, "seconds": seconds} for id_, seconds in status.slowest]
-        shown["errors"] = [{"error": error, "count": len(ids), "ids": ids} for error, ids in status.errors.items()]
-        print(json.dumps(shown))
+        members = {name: getattr(status, name) for name in status.__slots__}
+        members["slowest"] = [{"id": id_, "seconds": seconds} for id_, seconds in status.slowest]
+        members["errors"] = [{"error": error, "count": len(ids), "ids": ids} for error, ids in status.errors.items()]
+        print(json.dumps(members))
     else:
         show(str(status))
     return DONE if status.done == status.jobs else FAILED

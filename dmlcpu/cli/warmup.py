@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 
 from dmlcpu.cli.shared import DONE, REFUSED, complain, environment_is_right
-from dmlcpu.common.extras import extra
+from dmlcpu.common.imports import extra
 from dmlcpu.operators.table import OPERATORS, Operator
 
 SEARCH = "search"  # no operator, but it has kernels

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlcpu.common.extras import optional
+from dmlcpu.common.imports import optional
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
 from dmlcpu.runtime.memory import OWNS_DATA, PLAIN, elements_overlap, overlap, spans_meet
 

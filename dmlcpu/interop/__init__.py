@@ -6,7 +6,7 @@ The modules load on first use, each with its library.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from dmlcpu.common.names import unknown
+from dmlcpu.common.imports import unknown
 
 if TYPE_CHECKING:
     from dmlcpu.interop import dask as dask, numba as numba, onnx as onnx, torch as torch

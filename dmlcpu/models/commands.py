@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dmlcpu.batch.files.stored import strides_of
-from dmlcpu.common.wording import listed, shown
+from dmlcpu.common.faults import listed, shown
 from dmlcpu.directml.enums import TensorDataType
 from dmlcpu.models.dispatchables import Binding, Buffers, Dispatchable, check_resources, load_bindings, overlaps
 from dmlcpu.models.faults import Faults

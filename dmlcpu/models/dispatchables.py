@@ -5,7 +5,7 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dmlcpu.common.wording import listed, shown
+from dmlcpu.common.faults import listed, shown
 from dmlcpu.directml.base import Field, OperatorDesc
 from dmlcpu.directml.compiled import compile_operator
 from dmlcpu.directml.enums import TensorFlags

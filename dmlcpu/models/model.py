@@ -10,8 +10,8 @@ from os import PathLike
 from pathlib import Path as FilePath
 from typing import Any
 
-from dmlcpu.common.extras import extra
-from dmlcpu.common.wording import listed, shown
+from dmlcpu.common.faults import listed, shown
+from dmlcpu.common.imports import extra
 from dmlcpu.models.commands import Command, check_deferred, load_command
 from dmlcpu.models.dispatchables import Dispatchable, load_dispatchable
 from dmlcpu.models.faults import Faults, ModelError, Path, json_path

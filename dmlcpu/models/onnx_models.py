@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from dmlcpu.common.arguments import Array
-from dmlcpu.common.extras import MissingExtraError
+from dmlcpu.common.faults import listed
+from dmlcpu.common.imports import MissingExtraError
 from dmlcpu.common.regions import Tensor
-from dmlcpu.common.wording import listed
 from dmlcpu.directml.enums import TensorDataType
 from dmlcpu.errors import DmlError
 from dmlcpu.models.dispatchables import Binding, Buffers, check_size, load_binding, overlaps, sources

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from dmlcpu.common.arguments import Array
+from dmlcpu.common.faults import shown
 from dmlcpu.common.regions import Estimate, Sink, Tensor
-from dmlcpu.common.wording import shown
 from dmlcpu.errors import BindingError
 from dmlcpu.models.commands import Dispatch, WriteFile
 from dmlcpu.models.dispatchables import Dispatchable

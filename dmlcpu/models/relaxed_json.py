@@ -5,7 +5,7 @@ import json
 import re
 from typing import Any
 
-from dmlcpu.common.extras import extra
+from dmlcpu.common.imports import extra
 from dmlcpu.models.faults import Faults
 
 # The groups are kept: strings, so that nothing inside one is taken for a comment or a comma, and a comment that does

@@ -11,7 +11,7 @@ import numpy as np
 
 from dmlcpu.batch.files import FileError
 from dmlcpu.common.arguments import Array
-from dmlcpu.common.wording import listed, shown
+from dmlcpu.common.faults import listed, shown
 from dmlcpu.directml.enums import TensorDataType, full_name
 from dmlcpu.models.faults import Faults
 from dmlcpu.models.values import read

@@ -17,10 +17,10 @@ def cpu_quota(root: Path = Path("/")) -> float | None:
     return min(found, default=None)
 
 
-def memory_limit(root: Path = Path("/")) -> int:
-    """Return how many bytes of memory the process may use: all of the machine's, or less."""
+def memory_limit(root: Path = Path("/"), physical: int | None = None) -> int:
+    """Return how many bytes of memory the process may use: all of the machine's `physical` ones, or less."""
     found = [limit for group in _groups(root, "memory") if (limit := _memory(group)) is not None]
-    return min([_physical_memory(), *found])
+    return min([physical or _physical_memory(), *found])
 
 
 def _physical_memory() -> int:

@@ -3,10 +3,9 @@
 The names load on first use: importing the package imports neither Numba nor NumPy.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from dmlcpu.common.names import unknown
+from dmlcpu.common.imports import attach
 
 if TYPE_CHECKING:
     from dmlcpu.search.functions import knn as knn, semantic_search as semantic_search
@@ -14,22 +13,14 @@ if TYPE_CHECKING:
     from dmlcpu.search.neighbors import Int8NeighborsTransformer as Int8NeighborsTransformer
 
 _HOME_OF = {
-    "Int8Index": "index",
-    "Int8NeighborsTransformer": "neighbors",  # needs scikit-learn
-    "knn": "functions",
-    "semantic_search": "functions",
+    "Int8Index": "dmlcpu.search.index",
+    "Int8NeighborsTransformer": "dmlcpu.search.neighbors",  # needs scikit-learn
+    "knn": "dmlcpu.search.functions",
+    "semantic_search": "dmlcpu.search.functions",
 }
 
 __all__ = ["Int8Index", "knn", "semantic_search"]
 
 
 if not TYPE_CHECKING:  # with __getattr__, type checkers would accept any name
-
-    def __getattr__(name: str) -> Any:
-        if name not in _HOME_OF:
-            raise unknown("dmlcpu.search", name, __all__)
-        return getattr(importlib.import_module(f"dmlcpu.search.{_HOME_OF[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+    __getattr__, __dir__ = attach("dmlcpu.search", _HOME_OF, __all__)

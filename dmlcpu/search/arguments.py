@@ -1,4 +1,4 @@
-"""Checks of what searches are given beside vectors: counts, ids, masks, floats."""
+"""Checks of the other arguments of searches: counts, ids, masks, floats."""
 
 import os
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 
 from dmlcpu.common.arguments import Array, as_array, as_integer, check_type
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
-from dmlcpu.search.quantizer import BLOCK, FINITE, GREATEST
+from dmlcpu.search.quantizer import BLOCK_ELEMENTS, FINITE, GREATEST
 from dmlcpu.search.spaces import FLOATS
 from dmlcpu.search.vectors import Stored, storable
 
@@ -50,7 +50,7 @@ def as_new_ids(operator: str, value: Any, count: int, before: Stored | None) -> 
     return ids
 
 
-def as_floats(operator: str, value: Any, shape: tuple[int, ...]) -> Array:
+def as_float_vectors(operator: str, value: Any, shape: tuple[int, ...]) -> Array:
     """Return float vectors to rescore with; of a .npy file, memory-mapped, so that its numbers are not looked at."""
     is_file = isinstance(value, str | os.PathLike)
     if is_file:
@@ -70,7 +70,7 @@ def as_floats(operator: str, value: Any, shape: tuple[int, ...]) -> Array:
 
 def check_floats(operator: str, floats: Array) -> None:
     """Refuse float vectors (N, D) with NaN, infinity or numbers beyond those that are quantized."""
-    for start in range(0, len(floats), rows := max(1, BLOCK // floats.shape[1])):
+    for start in range(0, len(floats), rows := max(1, BLOCK_ELEMENTS // floats.shape[1])):
         bad = ~(np.abs(floats[start : start + rows]) <= np.float32(GREATEST))
         if bad.any():
             row, place = np.unravel_index(int(bad.argmax()), bad.shape)

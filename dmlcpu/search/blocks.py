@@ -12,17 +12,16 @@ from dmlcpu.common.regions import Region, Sink, Source, Tensor
 from dmlcpu.common.stand_ins import stand_in
 from dmlcpu.errors import BindingError
 from dmlcpu.search.arguments import as_new_ids
-from dmlcpu.search.index import Int8Index
+from dmlcpu.search.index import NAME, Int8Index
 from dmlcpu.search.ranking import score_type
 from dmlcpu.search.spaces import as_vectors, space_of
 from dmlcpu.search.storage import IndexWriter
-from dmlcpu.search.vectors import none_of, storable, stored_of
+from dmlcpu.search.vectors import stored_of
 
-_BLOCK = 32 << 20  # bytes of vectors that are read at a time
-ROWS = 4096  # queries that are searched at a time
-_NAME = "Int8Index"
+BLOCK_BYTES = 32 << 20  # of vectors that are read at a time
+BLOCK_QUERIES = 4096  # that are searched at a time
 
-Tell = Callable[[int], None]  # called with how many more rows are done
+Progress = Callable[[int], None]  # called with how many more rows are done
 
 
 def build(
@@ -33,32 +32,28 @@ def build(
     ids: Any = None,
     ranges: Any = None,
     keeps_floats: bool = False,
-    tell: Tell = lambda _: None,
+    block_bytes: int = BLOCK_BYTES,
+    progress: Progress = lambda _: None,
 ) -> int:
     """Write an index of vectors (N, D) that are read in blocks; return N. Nothing is written before all checks."""
-    form = as_vectors(_NAME, "vectors", stand_in(vectors.shape, vectors.dtype))
+    form = as_vectors(NAME, "vectors", stand_in(vectors.shape, vectors.dtype))
     count, depth = form.shape
-    space = space_of(_NAME, metric, depth, ranges)
-    is_bytes = vectors.dtype.itemsize == 1
-    if ranges is not None and not is_bytes:
-        raise BindingError(_NAME, "vectors.dtype", str(vectors.dtype), "int8 or uint8, of which `ranges` tells")
-    if keeps_floats and is_bytes:
-        raise BindingError(_NAME, "vectors.dtype", str(vectors.dtype), "floats, to be kept")
-    arrays = none_of(vectors.dtype, space, has_scales=not is_bytes).arrays()
-    if keeps_floats:
-        arrays["floats"] = storable(np.empty((0, depth), vectors.dtype))
-    numbers = None if ids is None else as_new_ids(_NAME, ids, count, None)
+    space = space_of(NAME, metric, form, ranges)
+    if keeps_floats and form.dtype.itemsize == 1:
+        raise BindingError(NAME, "vectors.dtype", str(vectors.dtype), "floats, to be kept")
+    arrays = stored_of(NAME, np.empty((0, depth), vectors.dtype), space, keeps=keeps_floats).arrays()
+    numbers = None if ids is None else as_new_ids(NAME, ids, count, None)
     if numbers is not None:
         arrays["ids"] = numbers[:0]
     tensors = {name: Tensor((count, *each.shape[1:]), each.dtype) for name, each in arrays.items()}
-    rows = max(1, _BLOCK // (depth * vectors.dtype.itemsize))
+    rows = max(1, block_bytes // (depth * vectors.dtype.itemsize))
     with IndexWriter(path, space, tensors) as writer:
-        for region, block in read_blocks(vectors, _regions(count, depth, rows), lambda: False):
+        for region, block in read_blocks(vectors, _row_regions(count, depth, rows), lambda: False):
             first = region[0].start
-            stored = stored_of(_NAME, block, space, keeps=keeps_floats, first=first)
+            stored = stored_of(NAME, block, space, keeps=keeps_floats, first=first)
             for name, array in stored.arrays().items():
                 writer.write(name, array, first)
-            tell(len(block))
+            progress(len(block))
         if numbers is not None:
             writer.write("ids", numbers)
     return int(count)
@@ -66,7 +61,7 @@ def build(
 
 def results_of(index: Int8Index, queries: Source, k: int, *, rescore: int | None = None) -> dict[str, Tensor]:
     """Return what a search writes, or refuse the queries by their shape and type."""
-    as_vectors(f"{_NAME}.search", "queries", stand_in(queries.shape, queries.dtype), index.d)
+    as_vectors(f"{NAME}.search", "queries", stand_in(queries.shape, queries.dtype), index.d)
     shape = (*queries.shape[:-1], k)
     kind = np.dtype(np.float32) if rescore is not None else score_type(index.space, index.stored, queries.dtype)
     return {"scores": Tensor(shape, kind), "indices": Tensor(shape, np.dtype(np.int64))}
@@ -78,20 +73,20 @@ def search(
     k: int,
     sinks: Mapping[str, Sink],
     *,
-    rows: int = ROWS,
+    rows: int = BLOCK_QUERIES,
     stopping: Callable[[], bool] = lambda: False,
-    tell: Tell = lambda _: None,
+    progress: Progress = lambda _: None,
     **options: Any,
 ) -> None:
     """Write scores and indices of the k best of queries (M, D) that are read in blocks of so many rows."""
     count, depth = queries.shape
-    for region, block in read_blocks(queries, _regions(count, depth, rows), stopping):
+    for region, block in read_blocks(queries, _row_regions(count, depth, rows), stopping):
         found = index.search(block, k, **options)
         for name, array in zip(("scores", "indices"), found, strict=True):
             sinks[name].write((region[0], slice(0, k)), array)
-        tell(len(block))
+        progress(len(block))
 
 
-def _regions(count: int, depth: int, rows: int) -> Iterator[Region]:
+def _row_regions(count: int, depth: int, rows: int) -> Iterator[Region]:
     for start in range(0, count, rows):
         yield slice(start, min(start + rows, count)), slice(0, depth)

@@ -7,7 +7,7 @@ import numpy as np
 
 from dmlcpu.common.arguments import Array
 from dmlcpu.errors import BindingError
-from dmlcpu.search.arguments import as_floats, as_new_ids, check_floats
+from dmlcpu.search.arguments import as_float_vectors, as_new_ids, check_floats
 from dmlcpu.search.spaces import Space, as_vectors
 from dmlcpu.search.vectors import Stored, stored_of
 
@@ -48,7 +48,7 @@ def _with_floats(operator: str, before: Stored, later: Stored, floats: Any) -> S
         raise BindingError(operator, "floats", "given", "None: the index has no `floats`")
     if floats is None and later.scales is None:
         raise BindingError(operator, "floats", "None", "the vectors as floats: the index has `floats`")
-    given = later.floats if floats is None else as_floats(operator, floats, later.vectors.shape)
+    given = later.floats if floats is None else as_float_vectors(operator, floats, later.vectors.shape)
     assert given is not None
     with np.errstate(over="ignore"):
         kept = given.astype(before.floats.dtype)
@@ -57,13 +57,13 @@ def _with_floats(operator: str, before: Stored, later: Stored, floats: Any) -> S
 
 
 class Room:
-    """Arrays with room behind the vectors of an index. What is written there, no earlier search looks at."""
+    """Arrays with room after the vectors of an index. What is written there, no earlier search looks at."""
 
     def __init__(self) -> None:
         self._arrays: dict[str, Array] = {}
 
     def joined(self, before: Stored, later: Stored) -> Stored:
-        """Return vectors with others behind them."""
+        """Return vectors with others after them."""
         arrays, others = before.arrays(), later.arrays()
         count, total = len(before), len(before) + len(later)
         for name, array in arrays.items():

@@ -1,5 +1,6 @@
 """Small searches that together compile all kernels of search."""
 
+import itertools
 from collections.abc import Iterator
 from typing import Any, NamedTuple, get_args
 
@@ -24,8 +25,7 @@ def examples(dtype: str) -> Iterator[Example]:
     """Yield searches among vectors of a type; the first is a plain one."""
     vectors = (np.arange(400 * 6).reshape(400, 6) % 97).astype(dtype)
     rescores = [{}, {"rescore": 2}] if dtype == "float32" else [{}]
-    for metric in get_args(Metric):
-        for rows in (1, 40):  # of few queries, and of many
-            for rescore in rescores:
-                for mask in ({}, {"mask": np.ones(400, bool)}):
-                    yield Example(vectors[:rows], vectors, 3, metric, {**rescore, **mask})
+    masks = [{}, {"mask": np.ones(400, bool)}]
+    few_and_many = 1, 40
+    for metric, rows, rescore, mask in itertools.product(get_args(Metric), few_and_many, rescores, masks):
+        yield Example(vectors[:rows], vectors, 3, metric, {**rescore, **mask})

@@ -12,14 +12,14 @@ from dmlcpu.annotations import Array, Metric
 from dmlcpu.common.arguments import as_integer
 from dmlcpu.errors import BindingError, DmlError, IndexOutOfRangeError
 from dmlcpu.search import changes, ranking
-from dmlcpu.search.arguments import allowed_mask, as_count, as_floats, as_ids, as_new_ids
+from dmlcpu.search.arguments import allowed_mask, as_count, as_float_vectors, as_ids, as_new_ids
 from dmlcpu.search.quantizer import as_float32
-from dmlcpu.search.queries import prepare
+from dmlcpu.search.queries import Queries, encode
 from dmlcpu.search.spaces import Space, as_vectors, space_of
 from dmlcpu.search.vectors import Stored, stored_of
 
-_NAME = "Int8Index"
-_CANDIDATES = 1 << 18  # that are rescored at a time
+NAME = "Int8Index"
+_RESCORED = 1 << 18  # that are rescored at a time
 
 
 class Int8Index:
@@ -89,18 +89,15 @@ class Int8Index:
         ranges: "ArrayLike | None" = None,
         floats: "bool | ArrayLike | str | os.PathLike[str] | None" = None,
     ) -> None:
-        given = as_vectors(_NAME, "vectors", vectors)
-        space = space_of(_NAME, metric, given.shape[1], ranges)
-        is_bytes = given.dtype.itemsize == 1
-        if ranges is not None and not is_bytes:
-            raise BindingError(_NAME, "vectors.dtype", str(given.dtype), "int8 or uint8, of which `ranges` tells")
-        if floats is True and is_bytes:
-            raise BindingError(_NAME, "floats", "True with vectors of bytes", "the vectors as floats, or None")
-        stored = stored_of(_NAME, given, space, keeps=floats is True)
+        given = as_vectors(NAME, "vectors", vectors)
+        space = space_of(NAME, metric, given, ranges)
+        if floats is True and given.dtype.itemsize == 1:
+            raise BindingError(NAME, "floats", "True with vectors of bytes", "the vectors as floats, or None")
+        stored = stored_of(NAME, given, space, keeps=floats is True)
         if floats is not None and floats is not True and floats is not False:
-            stored = replace(stored, floats=as_floats(_NAME, floats, stored.vectors.shape))
+            stored = replace(stored, floats=as_float_vectors(NAME, floats, stored.vectors.shape))
         if ids is not None:
-            stored = replace(stored, ids=as_new_ids(_NAME, ids, len(stored), None))
+            stored = replace(stored, ids=as_new_ids(NAME, ids, len(stored), None))
         self._set_up(space, stored)
 
     def _set_up(self, space: Space, stored: Stored) -> None:
@@ -197,20 +194,20 @@ class Int8Index:
         >>> index.search([0.0, 1.0], 2, allowlist=[10, 30])
         (array([0.70710677, 0.        ], dtype=float32), array([30, 10]))
         """
-        stored, operator = self.stored, f"{_NAME}.search"
+        stored, operator = self.stored, f"{NAME}.search"
         given = as_vectors(operator, "queries", queries, self.d)
         k = as_count(operator, "k", k)
         allowed = allowed_mask(operator, stored, mask, allowlist)
         if rescore is None:
-            scores, found = ranking.search(self.space, stored, self._prepared(operator, given), k, allowed)
+            scores, found = ranking.search(self.space, stored, self._encoded(operator, given), k, allowed)
         else:
             scores, found = self._rescored(operator, stored, given, k, allowed, rescore)
         if stored.ids is not None:
-            found = ranking.named(stored.ids, found)
+            found = ranking.names_of(stored.ids, found)
         return (scores[0], found[0]) if np.ndim(queries) == 1 else (scores, found)
 
-    def _prepared(self, operator: str, queries: Array) -> Any:
-        return prepare(operator, queries, self.space, self.stored.vectors.dtype)
+    def _encoded(self, operator: str, queries: Array) -> Queries:
+        return encode(operator, queries, self.space, self.stored.vectors.dtype)
 
     def _rescored(
         self, operator: str, stored: Stored, queries: Array, k: int, allowed: Array | None, rescore: Any
@@ -221,23 +218,23 @@ class Int8Index:
         affine = self.space.ranges is not None and queries.dtype.itemsize == 1
         most = min(k * multiple, max(k, len(stored)))
         scores, found = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
-        for start in range(0, len(queries), step := max(1, _CANDIDATES // max(1, most))):
+        for start in range(0, len(queries), step := max(1, _RESCORED // max(1, most))):
             part = slice(start, start + step)
             block = queries[part]
             exact = self.space.decoded(block) if affine else as_float32(block)
-            _, candidates = ranking.search(self.space, stored, self._prepared(operator, block), most, allowed)
+            _, candidates = ranking.search(self.space, stored, self._encoded(operator, block), most, allowed)
             scores[part], found[part] = ranking.rescored(self.space, stored.floats, exact, candidates, k)
         return scores, found
 
     def add(self, vectors: "ArrayLike", *, floats: "ArrayLike | None" = None) -> None:
-        """Add vectors behind the others.
+        """Add vectors after the others.
 
         Parameters
         ----------
         vectors : array_like, shape (n, D)
             Of the type of the index: bytes of the same type, or floats if it was given floats.
         floats : array_like of float, shape (n, D), optional
-            Needed if the index has `floats` beside vectors of bytes.
+            Needed if the index has `floats` as well as vectors of bytes.
 
         Raises
         ------
@@ -253,7 +250,7 @@ class Int8Index:
         >>> index.ntotal
         3
         """
-        self._add(f"{_NAME}.add", vectors, None, floats)
+        self._add(f"{NAME}.add", vectors, None, floats)
 
     def add_with_ids(self, vectors: "ArrayLike", ids: "ArrayLike", *, floats: "ArrayLike | None" = None) -> None:
         """Add vectors with ids to an index that has ids, or is empty. See `add`.
@@ -270,7 +267,7 @@ class Int8Index:
         DmlError
             If they do not fit. Nothing has been added then.
         """
-        self._add(f"{_NAME}.add_with_ids", vectors, ids, floats)
+        self._add(f"{NAME}.add_with_ids", vectors, ids, floats)
 
     def _add(self, operator: str, vectors: Any, ids: Any, floats: Any) -> None:
         with self._changing:
@@ -278,7 +275,7 @@ class Int8Index:
             self.stored = self._room.joined(before, later)
 
     def remove_ids(self, ids: "ArrayLike") -> int:
-        """Remove vectors; those behind them move up. Return how many were removed.
+        """Remove vectors; later ones move up. Return how many were removed.
 
         Parameters
         ----------
@@ -299,7 +296,7 @@ class Int8Index:
         >>> index.ntotal
         2
         """
-        wanted = as_ids(f"{_NAME}.remove_ids", "ids", ids)
+        wanted = as_ids(f"{NAME}.remove_ids", "ids", ids)
         with self._changing:
             positions = self.stored.positions(wanted)
             keeps = np.ones(len(self.stored), bool)
@@ -335,7 +332,7 @@ class Int8Index:
         >>> Int8Index(np.array([[1, 2], [3, 4]], np.int8)).reconstruct(1)
         array([3, 4], dtype=int8)
         """
-        stored, operator = self.stored, f"{_NAME}.reconstruct"
+        stored, operator = self.stored, f"{NAME}.reconstruct"
         i = as_integer(operator, "i", i)
         position = int(stored.positions(np.array([i]))[0]) if 0 <= i < 1 << 63 else -1
         if position < 0:

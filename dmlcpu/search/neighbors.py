@@ -6,7 +6,7 @@ import numpy as np
 
 from dmlcpu.annotations import Metric
 from dmlcpu.common.arguments import Array, as_integer
-from dmlcpu.common.extras import optional
+from dmlcpu.common.imports import optional
 from dmlcpu.errors import DmlError
 from dmlcpu.search.index import Int8Index
 

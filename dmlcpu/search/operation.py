@@ -15,7 +15,7 @@ from dmlcpu.search.arguments import as_count
 from dmlcpu.search.blocks import results_of, search
 from dmlcpu.search.index import Int8Index
 
-_BESIDE = 64 << 20  # bytes that a search takes beside queries and results, at most
+_OWN_BYTES = 64 << 20  # that a search takes in addition to queries and results, at most
 
 
 class IndexOperation:
@@ -36,9 +36,9 @@ class IndexOperation:
         """Return the results and the memory; refuse what does not fit, the values of queries apart."""
         queries = self._queries(arguments["queries"])
         tensors = self._results(queries, arguments)
-        row = (sum(each.nbytes for each in tensors.values()) + _nbytes(queries)) // max(1, _rows(queries)) + 1
-        memory = _rows(queries) * row + _BESIDE
-        return Estimate(tensors, memory, lambda: _BESIDE + 3 * row, "search")
+        row = (sum(each.nbytes for each in tensors.values()) + _nbytes(queries)) // max(1, _count(queries)) + 1
+        memory = _count(queries) * row + _OWN_BYTES
+        return Estimate(tensors, memory, lambda: _OWN_BYTES + 3 * row, "search")
 
     def _queries(self, given: Any) -> Any:
         return given if is_source(given) else InMemory(np.asarray(given))
@@ -61,12 +61,12 @@ class IndexOperation:
         given = dict(arguments)
         queries = self._queries(given.pop("queries"))
         tensors = self._results(queries, arguments)
-        row = (sum(each.nbytes for each in tensors.values()) + 2 * _nbytes(queries)) // max(1, _rows(queries)) + 1
-        rows = max(1, (memory - _BESIDE) // row)
+        row = (sum(each.nbytes for each in tensors.values()) + 2 * _nbytes(queries)) // max(1, _count(queries)) + 1
+        rows = max(1, (memory - _OWN_BYTES) // row)
         search(self._index, queries, given.pop("k"), sinks, rows=rows, stopping=stopping, **given)
 
 
-def _rows(queries: Any) -> int:
+def _count(queries: Any) -> int:
     return int(queries.shape[0]) if len(queries.shape) > 1 else 1
 
 

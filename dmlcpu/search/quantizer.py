@@ -14,8 +14,8 @@ from dmlcpu.runtime.records import CACHE_LINE, CELL, fill
 
 GREATEST = 1e16  # sums of squares of vectors of such numbers are finite float32
 FINITE = f"finite numbers of at most {GREATEST:g} in absolute value"
-BLOCK = 1 << 21  # elements that are converted to float32 at a time: they stay in the caches
-_ROUND, _HIGHEST, _LEAST_SCALE = np.float32(12582912), np.float32(127), np.float32(2**-126)
+BLOCK_ELEMENTS = 1 << 21  # elements that are converted to float32 at a time: they stay in the caches
+_ROUND, _MOST_CODE, _LEAST_SCALE = np.float32(12582912), np.float32(127), np.float32(2**-126)
 _SUMS = 4
 _FLOAT32 = np.dtype(np.float32)
 
@@ -41,7 +41,7 @@ def quantize(operator: str, field: str, x: Array, first: int = 0) -> Quantized:
     """
     count, depth = x.shape
     found = empty(count, depth)
-    rows = max(1, count if is_plain(x) else BLOCK // depth)
+    rows = max(1, count if is_plain(x) else BLOCK_ELEMENTS // depth)
     for start in range(0, count, rows):
         part = slice(start, start + rows)
         block = as_float32(x[part])
@@ -83,7 +83,7 @@ def _quantize_plainly(x: Array, found: Quantized) -> int:
     good = most <= np.float32(GREATEST)  # NaN is not
     if not good.all():
         return int(np.argmin(good))
-    found.scales[...] = np.maximum(most / _HIGHEST, _LEAST_SCALE)
+    found.scales[...] = np.maximum(most / _MOST_CODE, _LEAST_SCALE)
     rounded = x / found.scales[:, None] + _ROUND - _ROUND
     found.codes[...] = rounded
     found.squares[...] = np.square(rounded.astype(np.int32)).sum(axis=1)
@@ -101,7 +101,7 @@ def byte_squares(x: Array) -> Array:
     count, depth = x.shape
     squares = np.empty(count, np.int32)
     if not can_compile():
-        for start in range(0, count, rows := max(1, BLOCK // depth)):
+        for start in range(0, count, rows := max(1, BLOCK_ELEMENTS // depth)):
             squares[start : start + rows] = np.square(x[start : start + rows].astype(np.int32)).sum(axis=1)
     elif count:
         parts = threads.budget().parts(count * depth // 16, count)

@@ -18,7 +18,7 @@ class Queries(NamedTuple):
     constants: Array | None = None  # float64 (M,): what the centres of affine vectors add to each product
 
 
-def prepare(operator: str, queries: Array, space: Space, dtype: np.dtype[np.generic]) -> Queries:
+def encode(operator: str, queries: Array, space: Space, dtype: np.dtype[np.generic]) -> Queries:
     """Return checked queries (M, D) of bytes or floats for vectors of a type; refuse numbers that are not finite.
 
     Each query is quantized by itself. If vectors are affine, value = step * (byte - middle) + centre, then

@@ -26,7 +26,7 @@ from dmlcpu.search.vectors import Stored, reciprocal_roots
 
 # Of so many vectors for each one that is allowed, the allowed ones are copied: it is faster than reading all.
 _FEW = 32
-_ROWS = 1 << 20  # numbers that are rescored at a time
+_RESCORED_NUMBERS = 1 << 20  # numbers that are rescored at a time
 
 
 def worst(space: Space) -> float:
@@ -34,7 +34,7 @@ def worst(space: Space) -> float:
     return np.inf if space.metric == "l2" else -np.inf
 
 
-def named(names: Array, found: Array) -> Array:
+def names_of(names: Array, found: Array) -> Array:
     """Return the name of each position that was found, and -1 for -1."""
     there, result = found >= 0, np.full(found.shape, -1, np.int64)
     result[there] = names[found[there]]
@@ -53,7 +53,7 @@ def search(space: Space, stored: Stored, queries: Queries, k: int, mask: Array |
         places = np.flatnonzero(mask)
         few = replace(stored, ids=None, floats=None).taken(places)
         scores, found = search(space, few, queries, k, None)
-        return scores, named(places, found)
+        return scores, names_of(places, found)
     best = _selected(space, stored, queries, min(k, len(stored)), mask)
     scores = _scores(space, queries, best.values)
     scores[best.indices < 0] = worst(space)
@@ -136,7 +136,7 @@ def rescored(space: Space, floats: Array, queries: Array, found: Array, k: int) 
     equal scores, the lower position comes first.
     """
     scores = np.full(found.shape, worst(space), np.float32)
-    rows = max(1, _ROWS // max(1, found.shape[1] * space.depth))
+    rows = max(1, _RESCORED_NUMBERS // max(1, found.shape[1] * space.depth))
     for start in range(0, len(found) if found.size and len(floats) else 0, rows):
         part = slice(start, start + rows)
         block, places = queries[part], found[part]

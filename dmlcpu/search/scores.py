@@ -9,7 +9,7 @@ from dmlcpu.products.selection import Operands, Order, select as select_fused
 
 # k times the queries that are selected together: 10 queries if k is 100,000. Each thread keeps up to two numbers for
 # each.
-_MOST_CANDIDATES = 1 << 20
+MOST_CANDIDATES = 1 << 20
 
 
 class Best(NamedTuple):
@@ -48,7 +48,7 @@ def select(
     )
     shape = (len(a), k)
     best = Best(np.empty(shape, np.float32 if order.is_scaled else np.int32), np.empty(shape, np.int64))
-    step = max(1, _MOST_CANDIDATES // (k + 16))
+    step = max(1, MOST_CANDIDATES // (k + 16))
     for first in range(0, len(a), step):
         rows = slice(first, first + step)
         scales = None if operands.a_scale is None else operands.a_scale[rows]

@@ -8,6 +8,7 @@ import numpy as np
 from dmlcpu.annotations import Array, Metric
 from dmlcpu.common.arguments import as_array, check_choice, check_type
 from dmlcpu.common.data_types import QUANTIZED
+from dmlcpu.common.regions import Tensor
 from dmlcpu.errors import BindingError, DmlError
 
 METRICS = get_args(Metric)
@@ -52,12 +53,18 @@ def middle_of(dtype: np.dtype[Any]) -> int:
     return 0 if dtype == np.int8 else _MIDDLE
 
 
-def space_of(operator: str, metric: Any, depth: int, ranges: Any) -> Space:
-    """Return the space of vectors of so many dimensions, or refuse it."""
+def space_of(operator: str, metric: Any, vectors: Array | Tensor, ranges: Any) -> Space:
+    """Return the space of vectors (N, D), or refuse it."""
+    depth, dtype = vectors.shape[1], vectors.dtype
     check_choice(operator, "metric", metric, METRICS)
     if not 1 <= depth <= MOST_DIMENSIONS:
         raise BindingError(operator, "vectors.shape[1]", str(depth), f"1 to {MOST_DIMENSIONS} dimensions")
-    return Space(metric, depth, None if ranges is None else _ranges(operator, ranges, depth))
+    if ranges is None:
+        return Space(metric, depth)
+    space = Space(metric, depth, _ranges(operator, ranges, depth))
+    if dtype.itemsize > 1:
+        raise BindingError(operator, "vectors.dtype", str(dtype), "int8 or uint8, of which `ranges` tells")
+    return space
 
 
 def _ranges(operator: str, ranges: Any, depth: int) -> Array:

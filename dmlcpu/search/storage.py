@@ -1,6 +1,6 @@
 """Indices on disk: a folder with a .npy file for each array, and a header in JSON.
 
-A folder is written beside its target and takes its name in one step. What is read is checked before it is used: the
+A folder is written next to its target and takes its name in one step. What is read is checked before it is used: the
 header has a fixed form, and names no paths; each file has the type, the shape and the length that the header says.
 """
 
@@ -19,8 +19,8 @@ from dmlcpu.batch.files.stored import open_file
 from dmlcpu.batch.files.targets import make_folder, put_folder, remove, sync_folder
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.data_types import QUANTIZED
+from dmlcpu.common.faults import shown
 from dmlcpu.common.regions import Tensor
-from dmlcpu.common.wording import shown
 from dmlcpu.errors import BindingError, DmlError
 from dmlcpu.search.files import mapped
 from dmlcpu.search.spaces import METRICS, Space, space_of
@@ -31,7 +31,7 @@ FORMAT, VERSION = "dmlcpu.search.Int8Index", 1
 _SAVE, _LOAD = "Int8Index.save", "Int8Index.load"
 _LONGEST_HEADER = 1 << 16
 # The arrays of an index, and the types that each may have.
-_TYPES = {
+_ARRAY_TYPES = {
     "vectors": QUANTIZED,
     "scales": ("float32",),
     "squares": ("int32", "float64"),
@@ -98,7 +98,7 @@ class IndexWriter:
         sync_folder(os.path.dirname(self._target))
 
     def discard(self) -> None:
-        """Remove what has been written beside the target."""
+        """Remove what has been written next to the target."""
         for writer in getattr(self, "_writers", {}).values():
             writer.discard()
         remove(self._temporary)
@@ -117,11 +117,11 @@ def target_of(path: str | os.PathLike[str]) -> str:
     if not stat.S_ISDIR(mode):
         raise DmlError(_SAVE, "path", f"{given!r}, a file", allowed)
     names = set(os.listdir(target))
-    if names - {HEADER, *(f"{name}.npy" for name in _TYPES)}:
+    if names - {HEADER, *(f"{name}.npy" for name in _ARRAY_TYPES)}:
         raise DmlError(_SAVE, "path", f"{given!r}, a folder of other files", allowed)
     if names:
         try:
-            _header(target)
+            _read_header(target)
         except DmlError as error:
             raise DmlError(_SAVE, "path", f"{given!r}, whose {error.field} is {error.found}", allowed) from None
     return target
@@ -160,16 +160,16 @@ def _state(folder: str) -> tuple[int, ...]:
 
 
 def _load(folder: str) -> tuple[Space, Stored]:
-    metric, tensors = _header(folder)
-    arrays = {name: _array(folder, name, tensor) for name, tensor in tensors.items()}
-    space = space_of(_LOAD, metric, tensors["vectors"].shape[1], arrays.pop("ranges", None))
+    metric, tensors = _read_header(folder)
+    arrays = {name: _mapped_array(folder, name, tensor) for name, tensor in tensors.items()}
+    space = space_of(_LOAD, metric, tensors["vectors"], arrays.pop("ranges", None))
     stored = Stored(**arrays)
     _check_numbers(stored)
     return space, stored
 
 
-def _header(folder: str) -> tuple[str, dict[str, Tensor]]:
-    """Return the metric, and the arrays that a header tells of, or refuse it."""
+def _read_header(folder: str) -> tuple[str, dict[str, Tensor]]:
+    """Return the metric, and the arrays that a header lists, or refuse it."""
     os.scandir(folder).close()  # the system's error, if it cannot be read
     path = os.path.join(folder, HEADER)
     try:
@@ -190,14 +190,14 @@ def _header(folder: str) -> tuple[str, dict[str, Tensor]]:
             raise DmlError(_LOAD, f"{HEADER}: {field}", shown(header[field]), repr(wanted))
     if header["metric"] not in METRICS or not isinstance(header["metric"], str):
         raise DmlError(_LOAD, f"{HEADER}: metric", shown(header["metric"]), ", ".join(map(repr, METRICS)))
-    return header["metric"], _tensors(header["arrays"], header["metric"])
+    return header["metric"], _parse_tensors(header["arrays"], header["metric"])
 
 
-def _tensors(arrays: Any, metric: str) -> dict[str, Tensor]:
+def _parse_tensors(arrays: Any, metric: str) -> dict[str, Tensor]:
     """Return the arrays of a header, or refuse those that do not fit one another."""
-    if not isinstance(arrays, dict) or "vectors" not in arrays or not arrays.keys() <= _TYPES.keys():
-        raise DmlError(_LOAD, f"{HEADER}: arrays", shown(arrays), f"vectors, and some of {', '.join(_TYPES)}")
-    tensors = {name: _tensor(name, each) for name, each in arrays.items()}
+    if not isinstance(arrays, dict) or "vectors" not in arrays or not arrays.keys() <= _ARRAY_TYPES.keys():
+        raise DmlError(_LOAD, f"{HEADER}: arrays", shown(arrays), f"vectors, and some of {', '.join(_ARRAY_TYPES)}")
+    tensors = {name: _parse_tensor(name, each) for name, each in arrays.items()}
     shape = tensors["vectors"].shape
     if len(shape) != 2:
         raise DmlError(_LOAD, f"{HEADER}: vectors", str(shape), "two sizes")
@@ -217,13 +217,13 @@ def _tensors(arrays: Any, metric: str) -> dict[str, Tensor]:
     return tensors
 
 
-def _tensor(name: str, described: Any) -> Tensor:
+def _parse_tensor(name: str, described: Any) -> Tensor:
     """Return the type and shape of an array in a header."""
     field = f"{HEADER}: {name}"
     if not isinstance(described, dict) or described.keys() != {"dtype", "shape"}:
         raise DmlError(_LOAD, field, shown(described), "an object with dtype and shape")
-    if described["dtype"] not in _TYPES[name] or not isinstance(described["dtype"], str):
-        raise DmlError(_LOAD, f"{field}.dtype", shown(described["dtype"]), ", ".join(_TYPES[name]))
+    if described["dtype"] not in _ARRAY_TYPES[name] or not isinstance(described["dtype"], str):
+        raise DmlError(_LOAD, f"{field}.dtype", shown(described["dtype"]), ", ".join(_ARRAY_TYPES[name]))
     sizes = described["shape"]
     good = isinstance(sizes, list) and all(type(size) is int and 0 <= size < 1 << 48 for size in sizes)
     if not good:
@@ -231,7 +231,7 @@ def _tensor(name: str, described: Any) -> Tensor:
     return Tensor(tuple(sizes), np.dtype(described["dtype"]))
 
 
-def _array(folder: str, name: str, tensor: Tensor) -> Array:
+def _mapped_array(folder: str, name: str, tensor: Tensor) -> Array:
     """Return an array of an index, memory-mapped; refuse one that is not as its header says."""
     field = f"{name}.npy"
     try:

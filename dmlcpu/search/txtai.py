@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from dmlcpu.common.extras import optional
+from dmlcpu.common.imports import optional
 from dmlcpu.search.index import Int8Index
 
 optional("txtai", "dmlcpu.search.txtai needs", "'dmlcpu[txtai]'")

@@ -1,4 +1,4 @@
-"""The vectors of an index at one time, with what is kept beside them. They never change: others take their place."""
+"""The vectors of an index at one time, with what is kept for them. They never change: others take their place."""
 
 import functools
 from dataclasses import dataclass, fields
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dmlcpu.common.arguments import Array
-from dmlcpu.search.quantizer import BLOCK, byte_squares, empty, pair_sums, quantize
+from dmlcpu.search.quantizer import BLOCK_ELEMENTS, byte_squares, pair_sums, quantize
 from dmlcpu.search.spaces import Space
 
 
@@ -91,21 +91,13 @@ def storable(floats: Array) -> Array:
     return floats if floats.dtype.kind == "f" else floats.astype(np.float32)
 
 
-def none_of(dtype: np.dtype[Any], space: Space, *, has_scales: bool) -> Stored:
-    """Return what an index without vectors stores."""
-    if has_scales:
-        found = empty(0, space.depth)
-        return Stored(found.codes, found.scales, None if space.metric == "ip" else found.squares)
-    return stored_of("", np.empty((0, space.depth), dtype), space)
-
-
 def _squares(codes: Array, space: Space) -> Array | None:
     if space.metric == "ip":
         return None
     if space.ranges is None:
         return byte_squares(codes)
     squares = np.empty(len(codes))
-    for start in range(0, len(codes), rows := max(1, BLOCK // space.depth)):
+    for start in range(0, len(codes), rows := max(1, BLOCK_ELEMENTS // space.depth)):
         part = codes[start : start + rows]
         values = space.from_centres(part) if space.metric == "l2" else space.decoded(part)
         squares[start : start + rows] = pair_sums(values, values[:, None])[:, 0]

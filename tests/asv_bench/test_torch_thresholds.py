@@ -12,14 +12,15 @@ torch = pytest.importorskip("torch")
 @pytest.fixture
 def table(monkeypatch, capsys):
     """Run the script where kinds win at the sizes that a function gives; return its table."""
-    from dmlcpu.interop.torch import shipped, thresholds
+    from dmlcpu.interop.torch import shipped
+    from dmlcpu.interop.torch.thresholds import Thresholds
 
     def run(won, *options):
-        monkeypatch.setattr(thresholds, "_measure", lambda override, original, kind: won(kind))
+        monkeypatch.setattr(Thresholds, "measure", lambda self, override, original, kind: won(kind))
         monkeypatch.setattr(sys, "argv", ["torch_thresholds.py", *options])
         load("torch_thresholds").main()
         found = ast.literal_eval("{" + capsys.readouterr().out + "}")
-        assert all(set(rows) == set(shipped._TABLE[name]) for name, rows in found.items())
+        assert all(set(rows) == set(shipped.TABLE[name]) for name, rows in found.items())
         return found
 
     before = torch.get_num_threads()

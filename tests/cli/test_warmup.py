@@ -9,7 +9,7 @@ from processes import run_each
 
 import dmlcpu
 from dmlcpu.cli import warmup
-from dmlcpu.common.extras import MissingExtraError
+from dmlcpu.common.imports import MissingExtraError
 from dmlcpu.config import cache_folder
 from dmlcpu.operators import OPERATORS
 from dmlcpu.runtime import array_objects, kept_calls

@@ -1,5 +1,6 @@
 """Packages that `dmlcpu.interop` is for load only when asked for, and are named when they are missing."""
 
+import importlib
 from importlib.util import find_spec
 
 import pytest
@@ -67,6 +68,14 @@ def test_dir_shows_the_modules():
         "import dmlcpu, sys; print(*dir(dmlcpu.interop)); assert not [each for each in sys.modules if 'numba' in each]"
     )
     assert run(code).split() == ["dask", "numba", "onnx", "torch"]
+
+
+@pytest.mark.parametrize("name", ["onnx", "torch"])
+def test_dir_of_a_module_shows_its_public_names(name):
+    pytest.importorskip(name)
+    module = importlib.import_module(f"dmlcpu.interop.{name}")
+    assert dir(module) == sorted(module.__all__)
+    assert all(hasattr(module, each) for each in module.__all__)
 
 
 def test_dmlcpu_alone_imports_none_of_the_packages():

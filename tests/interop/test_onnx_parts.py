@@ -11,7 +11,7 @@ from onnx_parts import CONSTANTS, REST, W, X, assert_as_the_reference, dynamic, 
 from dmlcpu.errors import BindingError, UnsupportedError  # noqa: E402
 from dmlcpu.interop import onnx as ours  # noqa: E402
 from dmlcpu.interop.onnx import cut, program  # noqa: E402
-from dmlcpu.interop.onnx.constants import constants_of  # noqa: E402
+from dmlcpu.interop.onnx.graphs import constants_of  # noqa: E402
 
 
 def looped():

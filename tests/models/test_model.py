@@ -8,7 +8,7 @@ import pytest
 from dx_models import BOUND, OPERATOR_TYPES, Save, buffer, check_faults, faults, matmul, scatter, top_k
 
 from dmlcpu.batch import ModelError, load_model
-from dmlcpu.common.extras import MissingExtraError
+from dmlcpu.common.imports import MissingExtraError
 
 B, COUNT, NAME = "$.resources.b", "an integer from 1 to 4294967295", "the name of a resource"
 TOPK, INPUT = "$.dispatchables.topk", f"{BOUND}.InputTensor"

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper  # noqa: E402
 
 from dmlcpu.batch import Timing, load_model, run_model  # noqa: E402
 from dmlcpu.cli import main  # noqa: E402
-from dmlcpu.common.extras import MissingExtraError  # noqa: E402
+from dmlcpu.common.imports import MissingExtraError  # noqa: E402
 
 
 def test_a_model_of_fixed_shapes_runs_as_often_as_asked(save: Save, folder: Path) -> None:

@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from dmlcpu.common.extras import MissingExtraError
+from dmlcpu.common.imports import MissingExtraError
 from dmlcpu.models.faults import Faults
 from dmlcpu.models.relaxed_json import parse
 

@@ -199,13 +199,13 @@ def test_launch_starts_helpers_when_it_first_needs_them():
 
 def test_launch_returns_false_while_another_prepares(monkeypatch):
     pool, done, able = Pool(1), cells(2), []
-    start = pool._start
+    start = threading.Thread.start
 
-    def start_later(wanted):
+    def start_later(thread):
         able.append(pool.launch(count.address((done,)), 2, (done,)))  # as a finalizer may call
-        start(wanted)
+        start(thread)
 
-    monkeypatch.setattr(pool, "_start", start_later)
+    monkeypatch.setattr(threading.Thread, "start", start_later)
     run(pool, count, 2, done)
     assert able == [False]
     assert done.tolist() == [1, 1]

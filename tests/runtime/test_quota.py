@@ -19,9 +19,8 @@ PHYSICAL = 64 << 30
 
 
 @pytest.fixture
-def tree(tmp_path, monkeypatch):
+def tree(tmp_path):
     """Make a root folder: the text of the process's own groups, mounts, and files of groups by their paths."""
-    monkeypatch.setattr("dmlcpu.runtime.quota._physical_memory", lambda: PHYSICAL)
 
     def make(own, mounts, files):
         mountinfo = OTHERS + "".join(f"{mount}\n" for mount in mounts)
@@ -127,7 +126,7 @@ MEMORY = {
 
 @pytest.mark.parametrize(("own", "mounts", "files", "nbytes"), MEMORY.values(), ids=MEMORY)
 def test_memory_limit(tree, own, mounts, files, nbytes):
-    assert memory_limit(tree(own, mounts, files)) == nbytes
+    assert memory_limit(tree(own, mounts, files), PHYSICAL) == nbytes
 
 
 def test_memory_limit_of_this_machine_is_plausible():

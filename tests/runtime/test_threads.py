@@ -4,6 +4,7 @@ import os
 import threading
 
 import pytest
+from processes import forks_of
 
 import dmlcpu
 from dmlcpu.runtime import pool, threads
@@ -11,8 +12,9 @@ from dmlcpu.runtime.layers import NumbaLayer
 
 
 @pytest.fixture(autouse=True)
-def _unset(monkeypatch):
-    monkeypatch.setattr(threads, "_budgets", threads._budgets)
+def _restored():
+    with threads.use_budget(2):
+        yield
 
 
 @pytest.mark.parametrize(("n", "error"), [(0, ValueError), (-2, ValueError), (1.5, TypeError), (True, TypeError)])
@@ -24,27 +26,48 @@ def test_set_num_threads_refuses_other_than_positive_integers(n, error):
     assert dmlcpu.get_num_threads() == before
 
 
+@pytest.fixture(scope="module")
+def fresh():
+    """Run code in a process that has not yet looked for its number of threads."""
+    start = """
+    import os
+    import numba
+    import dmlcpu
+    from dmlcpu.runtime import threads
+    """
+    with forks_of(start, NUMBA_THREADING_LAYER="default") as run:
+        yield run
+
+
 @pytest.mark.parametrize("text", ["0", "-1", "many", "2.0"])
-def test_a_bad_environment_is_refused(monkeypatch, text):
-    monkeypatch.setattr(threads, "_budgets", None)
-    monkeypatch.setenv("DMLCPU_NUM_THREADS", text)
-    with pytest.raises(ValueError, match=f"DMLCPU_NUM_THREADS is '{text}'; allowed: an integer of at least 1"):
+def test_a_bad_environment_is_refused(fresh, text):
+    code = """
+    try:
         dmlcpu.get_num_threads()
+    except ValueError as error:
+        print(error)
+    """
+    expected = f"DMLCPU_NUM_THREADS is '{text}'; allowed: an integer of at least 1"
+    assert fresh(code, DMLCPU_NUM_THREADS=text).strip() == expected
 
 
 @pytest.fixture
-def machine(monkeypatch):
-    """A machine as described, for the default number: Numba's number, the allowed cores, the quota."""
-    monkeypatch.setattr(threads, "_budgets", None)
-    monkeypatch.delenv("DMLCPU_NUM_THREADS", raising=False)
-    monkeypatch.delenv("NUMBA_NUM_THREADS", raising=False)
+def found(fresh):
+    """Return a function that finds the number of threads on a machine: Numba's number, the allowed cores, the quota."""
 
-    def make(numba_says, cores, quota):
-        monkeypatch.setattr("numba.config.NUMBA_NUM_THREADS", numba_says)
-        monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)), raising=False)
-        monkeypatch.setattr(threads, "cpu_quota", lambda: quota)
+    def find(numba_says, cores, quota, then="", **environment):
+        code = f"""
+        numba.config.NUMBA_NUM_THREADS = {numba_says}
+        os.sched_getaffinity = lambda _: set(range({cores}))
+        threads.cpu_quota = lambda: {quota}
+        {then}
+        print(dmlcpu.get_num_threads(), threads.budget().threads)
+        """
+        numbers = fresh(code, **{"DMLCPU_NUM_THREADS": "", "NUMBA_NUM_THREADS": "", **environment}).split()
+        assert numbers[0] == numbers[1]
+        return int(numbers[0])
 
-    return make
+    return find
 
 
 @pytest.mark.parametrize(
@@ -59,29 +82,25 @@ def machine(monkeypatch):
         (5, 64, 8.0, 5),
     ],
 )
-def test_the_default_is_the_least_of_cores_and_quota(machine, numba_says, cores, quota, n):
-    machine(numba_says, cores, quota)
-    assert dmlcpu.get_num_threads() == n
+def test_the_default_is_the_least_of_cores_and_quota(found, numba_says, cores, quota, n):
+    assert found(numba_says, cores, quota) == n
 
 
-def test_numbas_variable_may_exceed_cores_and_quota(machine, monkeypatch):
-    machine(64, 3, 2.0)
-    monkeypatch.setenv("NUMBA_NUM_THREADS", "64")
-    assert dmlcpu.get_num_threads() == 64
+def test_numbas_variable_may_exceed_cores_and_quota(found):
+    assert found(64, 3, 2.0, NUMBA_NUM_THREADS="64") == 64
 
 
-def test_the_environment_and_the_program_may_exceed_the_quota(machine, monkeypatch):
-    machine(64, 64, 2.0)
-    monkeypatch.setenv("DMLCPU_NUM_THREADS", "7")
-    assert dmlcpu.get_num_threads() == 7
-    dmlcpu.set_num_threads(9)
-    assert dmlcpu.get_num_threads() == threads.budget().threads == 9
+def test_the_environment_and_the_program_may_exceed_the_quota(found):
+    assert found(64, 64, 2.0, DMLCPU_NUM_THREADS="7") == 7
+    assert found(64, 64, 2.0, then="dmlcpu.get_num_threads(); dmlcpu.set_num_threads(9)", DMLCPU_NUM_THREADS="7") == 9
 
 
-def test_the_default_is_numbas_where_the_system_does_not_tell_the_cores(machine, monkeypatch):
-    machine(4, 1, None)
-    monkeypatch.delattr(os, "sched_getaffinity")
-    assert dmlcpu.get_num_threads() == 4
+def test_the_default_is_numbas_where_the_system_does_not_tell_the_cores(found):
+    assert found(4, 1, None, then="del os.sched_getaffinity; threads.AVAILABLE = False") == 4
+
+
+def test_a_number_set_while_the_default_is_found_stays(found):
+    assert found(8, 8, None, then="threads.cpu_quota = lambda: dmlcpu.set_num_threads(3)") == 3
 
 
 @pytest.mark.parametrize(
@@ -260,18 +279,6 @@ def test_there_are_no_more_helpers_than_other_processors(monkeypatch):
     assert "of at most 2 helpers" in threads._make_layer().describe()["layer"]
 
 
-def test_a_number_set_while_the_default_is_found_stays(monkeypatch):
-    monkeypatch.setattr(threads, "_budgets", None)
-    monkeypatch.delenv("DMLCPU_NUM_THREADS", raising=False)
-
-    def look():
-        dmlcpu.set_num_threads(3)
-        return 8
-
-    monkeypatch.setattr(threads, "_machine_threads", look)
-    assert dmlcpu.get_num_threads() == 3
-
-
 def test_a_number_set_during_a_launch_stays(monkeypatch, pausing):
     layer = use(monkeypatch, Layer(50_000))
     monkeypatch.setattr(layer, "launch", lambda *args: dmlcpu.set_num_threads(2))
@@ -280,20 +287,28 @@ def test_a_number_set_during_a_launch_stays(monkeypatch, pausing):
 
 
 @pytest.mark.skipif(not pool.AVAILABLE, reason="this system has only Numba's threads")
-def test_a_forked_child_gets_a_pool_of_its_own(monkeypatch):
-    monkeypatch.setattr(threads, "_layer", pool.Pool(1))
-    monkeypatch.setattr(threads, "_making", threads._making)
-    before = threads._layer
-    threads._after_fork_in_child()
-    assert threads.layer() is not before
+def test_a_forked_child_gets_a_pool_of_its_own(fresh):
+    code = """
+    before = threads.layer()
+    child = os.fork()
+    if child == 0:
+        os._exit(threads.layer() is before)
+    print(os.waitpid(child, 0)[1], threads.layer() is before)
+    """
+    assert fresh(code).split() == ["0", "True"]
 
 
-def test_at_the_end_of_the_process_the_pool_is_closed(monkeypatch):
+@pytest.mark.skipif(not pool.AVAILABLE, reason="this system has only Numba's threads")
+def test_at_the_end_of_the_process_the_pool_is_closed(fresh):
+    code = """
+    from dmlcpu.runtime.pool import Pool
     closed = []
-    monkeypatch.setattr(pool.Pool, "close", lambda self: closed.append(self))
-    monkeypatch.setattr(threads, "_layer", pool.Pool(0))
+    Pool.close = lambda self: closed.append(self)
+    mine = threads.layer()
     threads._close()
-    assert closed == [threads._layer]
+    print(len(closed), closed[0] is mine)
+    """
+    assert fresh(code).split() == ["1", "True"]
 
 
 def test_limit_threads_in_two_threads_at_a_time_puts_each_limit_back():

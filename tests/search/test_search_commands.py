@@ -8,7 +8,10 @@ import pytest
 
 from dmlcpu.batch import JobsError, plan_jobs, run_jobs
 from dmlcpu.cli import main
+from dmlcpu.common.block_reader import InMemory
+from dmlcpu.errors import DmlError
 from dmlcpu.search import Int8Index
+from dmlcpu.search.blocks import build
 
 RNG = np.random.default_rng(0)
 VECTORS = RNG.standard_normal((500, 12)).astype(np.float32)
@@ -35,6 +38,38 @@ def same(path, expected):
         )
 
 
+def assert_stored(path, expected):
+    built = Int8Index.load(path)
+    assert repr(built) == repr(expected)
+    for name, array in expected.stored.arrays().items():
+        assert np.array_equal(getattr(built.stored, name), array)
+
+
+@pytest.mark.parametrize(
+    ("vectors", "options"),
+    [
+        (VECTORS, {}),
+        (VECTORS, {"metric": "l2", "ids": np.arange(500) * 7, "keeps_floats": True}),
+        (CODES, {"metric": "cosine"}),
+        (CODES, {"metric": "cosine", "ranges": RANGES}),
+    ],
+)
+def test_built_in_blocks(folder, vectors, options):
+    counts, row = [], vectors[0].nbytes
+    built = build(InMemory(vectors), "a.index", **options, block_bytes=33 * row + 5, progress=counts.append)
+    assert (built, counts) == (500, [33] * 15 + [5])
+    floats = {"floats": True} if options.pop("keeps_floats", False) else {}
+    assert_stored("a.index", Int8Index(vectors, **options, **floats))
+
+
+def test_a_later_block_that_is_refused_leaves_nothing(folder):
+    bad, before = VECTORS.copy(), sorted(folder.iterdir())
+    bad[77, 3] = np.nan
+    with pytest.raises(DmlError, match=r"Int8Index: vectors\[77, 3\] is nan; allowed: finite numbers"):
+        build(InMemory(bad), "a.index", block_bytes=33 * bad[0].nbytes)
+    assert sorted(folder.iterdir()) == before
+
+
 @pytest.mark.parametrize(
     ("options", "index"),
     [
@@ -44,16 +79,11 @@ def same(path, expected):
         ("codes.npy --metric cosine --ranges ranges.npy", lambda: Int8Index(CODES, "cosine", ranges=RANGES)),
     ],
 )
-def test_built_and_searched(folder, capsys, monkeypatch, options, index):
+def test_built_and_searched(folder, capsys, options, index):
     expected = index()
-    for block in (32 << 20, 12 * 4 * 33):
-        monkeypatch.setattr("dmlcpu.search.blocks._BLOCK", block)
-        assert main(["search", "build", *options.split(), "-o", "a.index"]) == 0
-        assert "500 vectors in a.index" in capsys.readouterr().err
-        built = Int8Index.load("a.index")
-        assert repr(built) == repr(expected)
-        for name, array in expected.stored.arrays().items():
-            assert np.array_equal(getattr(built.stored, name), array)
+    assert main(["search", "build", *options.split(), "-o", "a.index"]) == 0
+    assert "500 vectors in a.index" in capsys.readouterr().err
+    assert_stored("a.index", expected)
     more = {"--mask mask.npy": {"mask": np.arange(500) % 3 == 0}, "": {}}
     more["--allowlist allowed.npy"] = {"allowlist": np.arange(0, 100) * 7}
     if expected.has_floats:
@@ -86,8 +116,7 @@ def test_built_and_searched(folder, capsys, monkeypatch, options, index):
         ("query ok.index bad.npy -k 1 -o x.npz", "queries[77, 3] is nan"),
     ],
 )
-def test_refusals_leave_nothing(folder, capsys, monkeypatch, command, message):
-    monkeypatch.setattr("dmlcpu.search.blocks._BLOCK", 12 * 4 * 33)
+def test_refusals_leave_nothing(folder, capsys, command, message):
     bad = VECTORS.copy()
     bad[77, 3] = np.nan
     np.save("bad.npy", bad)

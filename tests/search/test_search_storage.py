@@ -101,15 +101,15 @@ def test_other_things_are_not_replaced(tmp_path):
 
 def test_an_index_that_is_replaced_while_it_is_loaded_is_loaded_anew(saved, monkeypatch):
     other = Int8Index(VECTORS[::-1], "l2", ids=np.arange(20) * 3, floats=True)
-    read = storage._array
+    read = storage.mapped
 
-    def replaced(folder, name, tensor):
-        if name == "squares":
-            monkeypatch.setattr(storage, "_array", read)
+    def replaced(operator, field, path):
+        if field == "squares.npy":
+            monkeypatch.setattr(storage, "mapped", read)
             other.save(saved)
-        return read(folder, name, tensor)
+        return read(operator, field, path)
 
-    monkeypatch.setattr(storage, "_array", replaced)
+    monkeypatch.setattr(storage, "mapped", replaced)
     found = Int8Index.load(saved).stored.arrays()
     for name, array in other.stored.arrays().items():
         assert np.array_equal(found[name], array), name

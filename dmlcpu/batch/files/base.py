@@ -13,7 +13,7 @@ import numpy as np
 
 from dmlcpu.common.arguments import Array, named
 from dmlcpu.common.data_types import DATA_TYPES
-from dmlcpu.common.extras import optional
+from dmlcpu.common.imports import optional
 from dmlcpu.common.regions import Region, Tensor
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from dmlcpu.batch.files.base import FileError
 from dmlcpu.common.arguments import Array
-from dmlcpu.common.extras import MissingExtraError, optional
+from dmlcpu.common.imports import MissingExtraError, optional
 
 _URL = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 _HTTP = re.compile(r"https?://", re.IGNORECASE)

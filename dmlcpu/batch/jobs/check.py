@@ -17,9 +17,9 @@ from dmlcpu.batch.jobs.job import Identity, Job, Task, identities
 from dmlcpu.batch.jobs.limits import size
 from dmlcpu.batch.jobs.open_inputs import OpenArguments, found_and_allowed, named_inputs, open_arguments
 from dmlcpu.batch.jobs.operations import Operation, operation_of
-from dmlcpu.common.extras import MissingExtraError
+from dmlcpu.common.faults import listed
+from dmlcpu.common.imports import MissingExtraError
 from dmlcpu.common.regions import Estimate, Tensor
-from dmlcpu.common.wording import listed
 from dmlcpu.errors import DmlError
 from dmlcpu.models.faults import ModelError
 

@@ -10,7 +10,7 @@ from dmlcpu.batch.jobs.job import Task
 from dmlcpu.batch.jobs.limits import limits_of, size
 from dmlcpu.batch.jobs.prepare import prepare
 from dmlcpu.batch.jobs.progress import Progress
-from dmlcpu.common.wording import printable
+from dmlcpu.common.faults import printable
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ import numpy as np
 
 from dmlcpu.batch.files import is_remote
 from dmlcpu.batch.jobs.faults import JobFault, JobsError, Place
-from dmlcpu.common.wording import shown
+from dmlcpu.common.faults import shown
 from dmlcpu.errors import DmlError
 
 PathLike = str | os.PathLike[str]

@@ -22,7 +22,7 @@ from dmlcpu.batch.jobs import deadline
 from dmlcpu.batch.jobs.dispatch import WorkerError, Workers, death_of, stop_chunks
 from dmlcpu.batch.jobs.limits import LOCAL
 from dmlcpu.batch.jobs.signals import signals_held_back
-from dmlcpu.common.extras import optional
+from dmlcpu.common.imports import optional
 
 _STARTS = 3  # executors in a row whose workers die before they are ready
 _PATIENCE = 10.0  # seconds for a scheduler to answer

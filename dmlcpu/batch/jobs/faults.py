@@ -3,8 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from dmlcpu.common.faults import Fault, FaultsError
-from dmlcpu.common.wording import printable
+from dmlcpu.common.faults import Fault, FaultsError, printable
 
 _MANY = 10
 

@@ -13,9 +13,9 @@ from dmlcpu.batch.files import identity, is_remote, local, located, matching, wi
 from dmlcpu.batch.jobs.entries import DEEPEST, Entry, Listing
 from dmlcpu.batch.jobs.faults import JobFault, Place
 from dmlcpu.batch.jobs.operations import canonical, is_path, operation_of
-from dmlcpu.common.extras import MissingExtraError
+from dmlcpu.common.faults import shown
+from dmlcpu.common.imports import MissingExtraError
 from dmlcpu.common.regions import Tensor
-from dmlcpu.common.wording import shown
 
 _DOTS = re.compile(r"//|/\.|^\.|/$|^$")  # where a path may have another spelling
 _NOTHING: Mapping[str, Any] = {}

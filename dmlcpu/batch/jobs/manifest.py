@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dmlcpu.batch.jobs.lines import Lines
-from dmlcpu.common.wording import shown
+from dmlcpu.common.faults import shown
 
 try:
     import fcntl

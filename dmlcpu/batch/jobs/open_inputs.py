@@ -13,7 +13,7 @@ from dmlcpu.batch.jobs.job import FileInput, Job
 from dmlcpu.batch.jobs.limits import size
 from dmlcpu.batch.jobs.operations import Operation
 from dmlcpu.common.arguments import Array
-from dmlcpu.common.extras import MissingExtraError
+from dmlcpu.common.imports import MissingExtraError
 from dmlcpu.common.regions import Region
 
 Tell = Callable[[int], None]  # called with a number of bytes that were read

@@ -18,8 +18,7 @@ from dmlcpu.batch.jobs.prepare import Prepared
 from dmlcpu.batch.jobs.progress import Progress
 from dmlcpu.batch.jobs.signals import stop_on_signals
 from dmlcpu.batch.jobs.step import Outcome
-from dmlcpu.common.faults import SHOWN, counted
-from dmlcpu.common.wording import printable
+from dmlcpu.common.faults import SHOWN, counted, printable
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
-from dmlcpu.common.extras import extra
+from dmlcpu.common.imports import extra
 
 T = TypeVar("T")
 

@@ -10,8 +10,7 @@ from dmlcpu.batch.jobs.job import Job, jobs_of
 from dmlcpu.batch.jobs.manifest import DONE, FAILED, Manifest, Record
 from dmlcpu.batch.jobs.packed import PackedJobs
 from dmlcpu.batch.jobs.prepare import is_done, manifest_beside
-from dmlcpu.common.faults import alike
-from dmlcpu.common.wording import printable
+from dmlcpu.common.faults import alike, printable
 from dmlcpu.errors import DmlError
 
 _SLOWEST = 5  # jobs that are named

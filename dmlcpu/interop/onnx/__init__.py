@@ -26,3 +26,7 @@ prepare = Backend.prepare
 run_model = Backend.run_model
 run_node = Backend.run_node
 supports_device = Backend.supports_device
+
+
+def __dir__() -> list[str]:
+    return __all__

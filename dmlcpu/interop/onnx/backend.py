@@ -1,5 +1,6 @@
 """A backend of ONNX: whole models, cut into parts for these kernels and for ONNX Runtime or ONNX's evaluator."""
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -13,7 +14,7 @@ from dmlcpu.errors import BindingError, DmlError, UnsupportedError
 from dmlcpu.interop.onnx.evaluator import LONG_DOMAIN, NAME, Model, evaluator_of, loaded
 from dmlcpu.interop.onnx.program import AUTO, RESTS, Program
 
-_PLAIN = "biufc"  # kinds of the types that NumPy has itself
+_NUMPY_KINDS = "biufc"  # kinds of the types that NumPy has itself
 
 
 class Tensor(NamedTuple):
@@ -57,8 +58,8 @@ class BackendRep(base.BackendRep):  # type: ignore[misc]
     """
 
     def __init__(self, model: onnx.ModelProto, rest: str = AUTO, qdq: bool = False) -> None:
-        self.inputs = {each.name: _tensor(each.type) for each in model.graph.input}
-        self.outputs = {each.name: _tensor(each.type) for each in model.graph.output}
+        self.inputs = {each.name: _declared(each.type) for each in model.graph.input}
+        self.outputs = {each.name: _declared(each.type) for each in model.graph.output}
         self.defaults = frozenset(each.name for each in model.graph.initializer) & self.inputs.keys()
         self._program = Program(model, rest, qdq=qdq)
 
@@ -113,10 +114,10 @@ class BackendRep(base.BackendRep):  # type: ignore[misc]
         if inputs.keys() != self.inputs.keys():
             for name in inputs:
                 if name not in self.inputs:
-                    raise BindingError(NAME, _field(name), "unknown", _listed(self.inputs))
+                    raise BindingError(NAME, _input_field(name), "unknown", _listed(self.inputs))
             for name in self.inputs:
                 if name not in inputs and name not in self.defaults:
-                    raise BindingError(NAME, _field(name), "missing", "an array")
+                    raise BindingError(NAME, _input_field(name), "missing", "an array")
         return {name: _checked(name, value, self.inputs[name]) for name, value in inputs.items()}
 
 
@@ -184,7 +185,7 @@ class Backend(base.Backend):  # type: ignore[misc]
         Parameters
         ----------
         model : onnx.ModelProto, bytes, str or os.PathLike
-            The model, or its file, beside which external data are looked for.
+            The model, or its file, next to which external data are looked for.
         device : str, default "CPU"
             In ONNX's notation.
         rest : {"auto", "onnxruntime", "evaluator"}, default "auto"
@@ -272,8 +273,7 @@ class Backend(base.Backend):  # type: ignore[misc]
         """
         cls._check_device(device)
         if node.domain == LONG_DOMAIN:
-            node, given = onnx.NodeProto(), node
-            node.CopyFrom(given)
+            node = copy.deepcopy(node)
             node.domain = ""
         opsets = {node.domain: kwargs.get("opset_version") or _newest(node.domain)}
         context = onnx.checker.C.CheckerContext()
@@ -313,16 +313,16 @@ class Backend(base.Backend):  # type: ignore[misc]
             raise UnsupportedError(NAME, "device", repr(device), "'CPU'")
 
 
-def _tensor(kind: onnx.TypeProto) -> Tensor | None:
+def _declared(kind: onnx.TypeProto) -> Tensor | None:
     """Return the type and shape of a tensor; None if the value is not a tensor."""
     if not kind.HasField("tensor_type"):
         return None
     tensor = kind.tensor_type
     dtype = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type)) if tensor.elem_type else None
-    return Tensor(dtype, tuple(map(_size, tensor.shape.dim)))
+    return Tensor(dtype, tuple(map(_declared_size, tensor.shape.dim)))
 
 
-def _size(dimension: Any) -> int | str | None:
+def _declared_size(dimension: Any) -> int | str | None:
     """Return a dimension's size or name; a negative size stands for any, as it does in ONNX Runtime."""
     if dimension.HasField("dim_value"):
         return int(dimension.dim_value) if dimension.dim_value >= 0 else None
@@ -334,7 +334,7 @@ def _newest(domain: str) -> int:
     return onnx.defs.onnx_opset_version() if domain == "" else max(versions, default=1)
 
 
-def _field(name: str) -> str:
+def _input_field(name: str) -> str:
     return f"inputs[{name!r}]"
 
 
@@ -344,13 +344,13 @@ def _checked(name: str, value: Any, tensor: Tensor | None) -> Any:
         return value
     if type(value) is np.ndarray and value.dtype is tensor.dtype and tensor.fits(value.shape):  # the short way
         return value
-    field = _field(name)
+    field = _input_field(name)
     if value is None:
         raise BindingError(NAME, field, "None", "an array")
     array: Array = np.asarray(value)
     dtype = tensor.dtype
     # Types that NumPy does not have stand for others in older versions of the package onnx.
-    if dtype is not None and array.dtype != dtype and dtype.kind in _PLAIN and array.dtype.kind != "V":
+    if dtype is not None and array.dtype != dtype and dtype.kind in _NUMPY_KINDS and array.dtype.kind != "V":
         raise BindingError(NAME, f"{field}.dtype", str(array.dtype), str(dtype))
     if dtype is not None and dtype.kind in "OUS" and array.dtype.kind not in "OUS":
         raise BindingError(NAME, f"{field}.dtype", str(array.dtype), "strings")

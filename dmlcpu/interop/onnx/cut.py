@@ -1,12 +1,56 @@
-"""A graph cut into parts: nodes for these kernels, and runs of other nodes."""
+"""Which nodes these kernels run, and a graph cut into parts: these nodes, and runs of other nodes."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import onnx
+from onnx import numpy_helper
 
-from dmlcpu.interop.onnx.graphs import reads
+from dmlcpu.interop.onnx.graphs import MICROSOFT, Readers, name_of, reads, result_of
+
+# Nodes that are taken from ONNX Runtime. Erf is there for the evaluator alone.
+TAKEN = {"TopK", "ScatterND", "ScatterElements", "QLinearMatMul", "MatMulInteger", f"{MICROSOFT}.MatMulIntegerToFloat"}
+_DYNAMIC = "DynamicQuantizeLinear"
+_QUANTIZERS = {"QuantizeLinear", "DequantizeLinear"}
+
+
+def ours(graph: onnx.GraphProto) -> set[str]:
+    """Return the nodes that these kernels run, by their results."""
+    taken = {result_of(node) for node in graph.node if name_of(node) in TAKEN}
+    readers = Readers(graph.node, (each.name for each in graph.output))
+    for node in graph.node:
+        if name_of(node) == _DYNAMIC:
+            reading = [each for name in node.output for each in readers.nodes.get(name, ())]
+            if all(result_of(each) in taken for each in reading):
+                taken.add(result_of(node))
+    return taken
+
+
+def why_left(node: onnx.NodeProto) -> str | None:
+    """Return why a node that there is a kernel for was left to ONNX Runtime."""
+    if name_of(node) in _QUANTIZERS:
+        return "ONNX Runtime joins it with its neighbours"
+    return "other nodes read its result" if name_of(node) == _DYNAMIC else None
+
+
+def difference(node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]) -> str | None:
+    """Return why ONNX's evaluator runs a node even where ONNX Runtime could; None if ONNX Runtime is as good."""
+    given = len([*filter(None, node.input)])  # docs/onnx.rst has the figures
+    match name_of(node):
+        case "DFT" | "STFT":
+            return "NumPy's FFT is more exact"
+        case "Dropout" if given == 3 and not _is_false(node.input[2], constants):
+            return "ONNX defines its random numbers as NumPy's"
+        case "MaxUnpool" if given == 3:
+            return "ONNX Runtime places values by another shape"
+        case "Attention" if len(node.output) == 4:
+            return "ONNX Runtime masks by the lowest float, and ONNX by -inf"
+    return None
+
+
+def _is_false(name: str, constants: Mapping[str, onnx.TensorProto]) -> bool:
+    return name in constants and not numpy_helper.to_array(constants[name]).any()
 
 
 class Part(NamedTuple):

@@ -1,5 +1,6 @@
 """ONNX's reference evaluator with these operators, and with constant weights packed."""
 
+import copy
 from collections.abc import Callable, Iterator, Mapping
 from os import PathLike
 from typing import Any, TypeAlias
@@ -34,7 +35,7 @@ class Evaluator(ReferenceEvaluator):  # type: ignore[misc]
         ours = [node.onnx_node for node in self.rt_nodes_ if type(node) in OPS or node.has_subgraph]
         read = {name for node in ours for name in reads(node)}
         for name in read & self.rt_inits_.keys() - {*self.output_names}:
-            self.rt_inits_[name] = _plain(self.rt_inits_[name])
+            self.rt_inits_[name] = _owned(self.rt_inits_[name])
 
     def nodes(self) -> Iterator[OpRun]:
         """Yield all nodes, with those of branches, loops and the model's functions, each place once."""
@@ -71,7 +72,7 @@ class Evaluator(ReferenceEvaluator):  # type: ignore[misc]
                 function.pack_weights({}, packed, seen)
 
 
-def _plain(value: Any) -> Any:
+def _owned(value: Any) -> Any:
     """Return numbers in memory of their own: what `numpy_helper` returns may not be written, and takes the long way."""
     is_numbers = isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
     return np.array(value, value.dtype.type, order="C") if is_numbers else value
@@ -118,8 +119,7 @@ def _with_short_domain(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a model in which ONNX's domain has its usual name, not the long one that opsets may also have."""
     if all(each.domain != LONG_DOMAIN for each in model.opset_import):
         return model
-    found = onnx.ModelProto()
-    found.CopyFrom(model)
+    found = copy.deepcopy(model)
     for each in found.opset_import:
         each.domain = "" if each.domain == LONG_DOMAIN else each.domain
     return found

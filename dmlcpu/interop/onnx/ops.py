@@ -150,15 +150,14 @@ class QuantizeLinear(_Operator, _ReferenceQuantizeLinear):  # type: ignore[misc]
         x: Array,
         y_scale: Array,
         y_zero_point: Array | None = None,
-        axis: int = 1,
-        block_size: int | None = 0,
         output_dtype: int | None = 0,
         precision: int | None = 0,
         saturate: int = 1,
+        **layout: Any,
     ) -> tuple[Array]:
-        """Return the quantized tensor."""
+        """Return the quantized tensor. layout: axis and block size."""
         dtype = y_zero_point.dtype if y_zero_point is not None else _type(output_dtype)
-        along = _along(y_scale, y_zero_point, axis, block_size)
+        along = _along(y_scale, y_zero_point, **layout)
         precision = precision or self._precision(y_scale)
         if precision in (TensorProto.FLOAT16, TensorProto.BFLOAT16):
             x, y_scale = _quotients(x, y_scale, _type(precision), **along), np.ones((), np.float32)
@@ -186,17 +185,11 @@ class DequantizeLinear(_Operator, _ReferenceDequantizeLinear):  # type: ignore[m
     """ONNX DequantizeLinear, versions 10 to 25, by `dmlcpu.dequantize_linear`; float8 and others are left to ONNX."""
 
     def compute(
-        self,
-        x: Array,
-        x_scale: Array,
-        x_zero_point: Array | None = None,
-        axis: int = 1,
-        block_size: int | None = 0,
-        output_dtype: int | None = 0,
+        self, x: Array, x_scale: Array, x_zero_point: Array | None = None, output_dtype: int | None = 0, **layout: Any
     ) -> tuple[Array]:
-        """Return the tensor of floats."""
+        """Return the tensor of floats. layout: axis and block size."""
         dtype = _type(output_dtype) or x_scale.dtype
-        along = _along(x_scale, x_zero_point, axis, block_size)
+        along = _along(x_scale, x_zero_point, **layout)
         return (dequantize_linear(x, x_scale, x_zero_point, **along, out_dtype=dtype),)
 
 
@@ -205,7 +198,7 @@ def _type(number: int | None) -> Any:
     return helper.tensor_dtype_to_np_dtype(number) if number else None
 
 
-def _along(scale: Array, zero_point: Array | None, axis: int, block_size: int | None) -> dict[str, Any]:
+def _along(scale: Array, zero_point: Array | None, axis: int = 1, block_size: int | None = 0) -> dict[str, Any]:
     """Return axis and block size as far as they count: ONNX gives an axis to tensors without, too."""
     if block_size:
         return {"axis": axis, "block_size": block_size}

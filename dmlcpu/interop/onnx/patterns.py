@@ -1,18 +1,18 @@
 """Groups of nodes that become one call of these kernels."""
 
+import copy
 from collections.abc import Callable
 from typing import NamedTuple
 
 import onnx
 from onnx import TensorProto, helper
 
-from dmlcpu.interop.onnx.constants import constants_of
-from dmlcpu.interop.onnx.graphs import MICROSOFT, Readers, name_of
+from dmlcpu.interop.onnx.graphs import MICROSOFT, Readers, constants_of, name_of
 
-_BYTES = (TensorProto.INT8, TensorProto.UINT8)
-_FLOAT = (TensorProto.FLOAT,)
+_BYTE_TYPES = (TensorProto.INT8, TensorProto.UINT8)
+_FLOAT_TYPES = (TensorProto.FLOAT,)
 # MatMulInteger's int32 wraps. A sum of fewer products than these does not, and then one call has the nodes' bits.
-_LONGEST = (2**31 - 1) // (255 * 255)
+_MOST_PRODUCTS = (2**31 - 1) // (255 * 255)
 
 
 class _Group(NamedTuple):
@@ -64,8 +64,7 @@ def _joined(
     removed = {id(node) for group in groups for node in group.nodes}
     replacements = {id(group.nodes[-1]): group.replacement for group in groups}
     kept = [replacements.get(id(node), node) for node in nodes if id(node) in replacements or id(node) not in removed]
-    joined = onnx.ModelProto()
-    joined.CopyFrom(model)
+    joined = copy.deepcopy(model)
     joined.graph.ClearField("node")
     joined.graph.node.extend(kept)
     return joined
@@ -73,10 +72,10 @@ def _joined(
 
 def _scaled_product(product: onnx.NodeProto, values: _Values) -> _Group | None:
     """MatMulInteger, Cast, Mul by the scales, and Add of a bias, as quantize_dynamic writes them, are one product."""
-    shape = values.shape(product.input[1], _BYTES)
+    shape = values.shape(product.input[1], _BYTE_TYPES)
     cast = values.readers.only(product.output[0], "Cast")
     scaled = values.readers.only(cast.output[0], "Mul") if cast is not None else None
-    if shape is None or len(shape) != 2 or shape[0] > _LONGEST or cast is None or scaled is None:
+    if shape is None or len(shape) != 2 or shape[0] > _MOST_PRODUCTS or cast is None or scaled is None:
         return None
     if [each.i for each in cast.attribute if each.name == "to"] != [TensorProto.FLOAT]:
         return None
@@ -90,7 +89,7 @@ def _scaled_product(product: onnx.NodeProto, values: _Values) -> _Group | None:
     last, bias = scaled, ""
     added = values.readers.only(scaled.output[0], "Add")
     others = [name for name in added.input if name != scaled.output[0]] if added is not None else []
-    if added is not None and others and values.shape(others[0], _FLOAT) == (shape[1],):
+    if added is not None and others and values.shape(others[0], _FLOAT_TYPES) == (shape[1],):
         last, bias = added, others[0]
     zeros = [*product.input[2:], "", ""][:2]
     node = helper.make_node(
@@ -108,7 +107,7 @@ def _a_and_b(multiplied: onnx.NodeProto, values: _Values, columns: int) -> tuple
     """Return the names of a scale that DynamicQuantizeLinear makes and of a constant one; empty if they are others."""
     for a, b in (multiplied.input, reversed(multiplied.input)):
         maker = values.made_by(a, "DynamicQuantizeLinear")
-        if maker is not None and a == maker.output[1] and values.shape(b, _FLOAT) in ((), (1,), (columns,)):
+        if maker is not None and a == maker.output[1] and values.shape(b, _FLOAT_TYPES) in ((), (1,), (columns,)):
             return a, b
     return "", ""
 
@@ -119,12 +118,16 @@ def _product_between_quantizers(product: onnx.NodeProto, values: _Values) -> _Gr
     a, b = (values.made_by(name, "DequantizeLinear") for name in product.input)
     if last is None or a is None or b is None or any(len(node.input) < 3 for node in (last, a, b)):
         return None
-    shape = values.shape(b.input[0], _BYTES)
+    shape = values.shape(b.input[0], _BYTE_TYPES)
     numbers = [name for node in (a, last) for name in node.input[1:3]]
-    if shape is None or len(shape) != 2 or any(values.shape(name, (*_FLOAT, *_BYTES)) != () for name in numbers):
+    if (
+        shape is None
+        or len(shape) != 2
+        or any(values.shape(name, (*_FLOAT_TYPES, *_BYTE_TYPES)) != () for name in numbers)
+    ):
         return None
     axis = next((each.i for each in b.attribute if each.name == "axis"), 1)
-    of_b = {values.shape(b.input[1], _FLOAT), values.shape(b.input[2], _BYTES)}
+    of_b = {values.shape(b.input[1], _FLOAT_TYPES), values.shape(b.input[2], _BYTE_TYPES)}
     if of_b != {()} and (of_b != {(shape[1],)} or axis not in (1, -1)):
         return None
     node = helper.make_node("QLinearMatMul", [*a.input, *b.input, *last.input[1:]], [last.output[0]], name=product.name)

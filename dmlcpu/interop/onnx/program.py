@@ -9,15 +9,13 @@ import onnx
 from onnx import inliner, numpy_helper
 
 from dmlcpu.errors import UnsupportedError
-from dmlcpu.interop.onnx.constants import constants_of, with_initializers
-from dmlcpu.interop.onnx.cut import cut, model_of
-from dmlcpu.interop.onnx.differences import difference
+from dmlcpu.interop.onnx.cut import TAKEN, cut, difference, model_of, ours, why_left
 from dmlcpu.interop.onnx.evaluator import NAME
-from dmlcpu.interop.onnx.graphs import MICROSOFT, Readers, name_of, nodes_inside, result_of
+from dmlcpu.interop.onnx.graphs import constants_of, name_of, nodes_inside, result_of, with_initializers
 from dmlcpu.interop.onnx.patterns import join
 from dmlcpu.interop.onnx.runners import (
+    DMLCPU,
     EVALUATOR,
-    KERNELS,
     ONNXRUNTIME,
     PASSED_ON,
     Counts,
@@ -33,12 +31,7 @@ _log = logging.getLogger("dmlcpu")
 
 AUTO = "auto"
 RESTS = (AUTO, ONNXRUNTIME, EVALUATOR)
-_KEPT = 256 << 20  # bytes of a part that is kept beside its session, for inputs that ONNX Runtime refuses
-
-# Nodes that are taken from ONNX Runtime. Erf is there for the evaluator alone.
-_TAKEN = {"TopK", "ScatterND", "ScatterElements", "QLinearMatMul", "MatMulInteger", f"{MICROSOFT}.MatMulIntegerToFloat"}
-_DYNAMIC = "DynamicQuantizeLinear"
-_QUANTIZERS = {"QuantizeLinear", "DequantizeLinear"}
+_KEPT = 256 << 20  # bytes of a part that is kept with its session, for inputs that ONNX Runtime refuses
 
 
 class _Step(NamedTuple):
@@ -58,7 +51,7 @@ class Program:
     """
 
     def __init__(self, model: onnx.ModelProto, rest: str, *, qdq: bool) -> None:
-        self.counts: Counts = {who: Counter() for who in (KERNELS, ONNXRUNTIME, EVALUATOR, PASSED_ON)}
+        self.counts: Counts = {who: Counter() for who in (DMLCPU, ONNXRUNTIME, EVALUATOR, PASSED_ON)}
         self._values: dict[str, Any] = {}  # of inputs that are not given, and of results that are constant
         self._results = [each.name for each in model.graph.output]
         package = runtime() if rest != EVALUATOR else None
@@ -92,14 +85,14 @@ class Program:
         """Return the steps of a model of which ONNX Runtime runs all but the nodes of these kernels."""
         model = join(plain, qdq=qdq)
         graph = model.graph
-        ours = _ours(graph)
+        taken = ours(graph)
         constants = constants_of(graph)
         if self._rest == AUTO:
             for node in graph.node:
                 if why := difference(node, constants):
-                    ours.add(result_of(node))
+                    taken.add(result_of(node))
                     self.counts[PASSED_ON][f"{name_of(node)}: {why}"] += 1
-        parts = cut(graph, constants, lambda node: result_of(node) in ours)
+        parts = cut(graph, constants, lambda node: result_of(node) in taken)
         if not any(part.is_ours for part in parts):
             return [self._whole(self._session(package, model, is_alone=True), model)]
         try:  # of the plain model, because ONNX does not know the operator that takes the place of others
@@ -128,11 +121,11 @@ class Program:
             return self._left(error, model)
         for node in model.graph.node:
             self.counts[ONNXRUNTIME][name_of(node)] += 1
-            if why := _reason(node):
+            if why := why_left(node):
                 self.counts[PASSED_ON][f"{name_of(node)}: {why}"] += 1
             for inner in nodes_inside(node):
                 self.counts[ONNXRUNTIME][name_of(inner)] += 1
-                if name_of(inner) in _TAKEN:
+                if name_of(inner) in TAKEN:
                     self.counts[PASSED_ON][f"{name_of(inner)}: in {node.op_type}, which runs whole"] += 1
         may_move = self._rest == AUTO and model.ByteSize() <= _KEPT
         return OrEvaluated(session, model, self.counts) if may_move else session
@@ -162,22 +155,3 @@ def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:
     more = {each.domain: each for function in model.functions for each in function.opset_import}
     found.opset_import.extend(each for domain, each in more.items() if domain not in known)
     return found
-
-
-def _ours(graph: onnx.GraphProto) -> set[str]:
-    """Return the nodes that these kernels run, by their results."""
-    taken = {result_of(node) for node in graph.node if name_of(node) in _TAKEN}
-    readers = Readers(graph.node, (each.name for each in graph.output))
-    for node in graph.node:
-        if name_of(node) == _DYNAMIC:
-            reading = [each for name in node.output for each in readers.nodes.get(name, ())]
-            if all(result_of(each) in taken for each in reading):
-                taken.add(result_of(node))
-    return taken
-
-
-def _reason(node: onnx.NodeProto) -> str | None:
-    """Return why a node that there is a kernel for was left to ONNX Runtime."""
-    if name_of(node) in _QUANTIZERS:
-        return "ONNX Runtime joins it with its neighbours"
-    return "other nodes read its result" if name_of(node) == _DYNAMIC else None

@@ -11,7 +11,7 @@ from dmlcpu.interop.onnx.graphs import described, name_of
 from dmlcpu.interop.onnx.ops import OPS
 from dmlcpu.interop.onnx.runtime import Session
 
-KERNELS, ONNXRUNTIME, EVALUATOR, PASSED_ON = "dmlcpu", "onnxruntime", "evaluator", "passed on"
+DMLCPU, ONNXRUNTIME, EVALUATOR, PASSED_ON = "dmlcpu", "onnxruntime", "evaluator", "passed on"
 Counts: TypeAlias = dict[str, Counter[str]]
 
 
@@ -40,7 +40,7 @@ class Evaluated:
 
 
 def _who(node: OpRun) -> str:
-    return KERNELS if isinstance(node, tuple(OPS)) else EVALUATOR
+    return DMLCPU if isinstance(node, tuple(OPS)) else EVALUATOR
 
 
 class OrEvaluated:

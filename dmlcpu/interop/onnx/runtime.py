@@ -1,5 +1,6 @@
 """ONNX Runtime, for what these kernels leave of a model."""
 
+import copy
 import importlib
 import re
 from collections.abc import Iterable
@@ -101,8 +102,7 @@ def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def _without_shape(value: onnx.ValueInfoProto) -> onnx.ValueInfoProto:
     """Return a copy whose shape is left open: ONNX Runtime warns of an output that has another, and runs the model."""
-    found = onnx.ValueInfoProto()
-    found.CopyFrom(value)
+    found = copy.deepcopy(value)
     if found.type.HasField("tensor_type"):
         found.type.tensor_type.ClearField("shape")
     return found

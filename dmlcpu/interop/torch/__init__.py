@@ -11,3 +11,7 @@ from dmlcpu.interop.torch import custom_ops as custom_ops  # registers torch.ops
 from dmlcpu.interop.torch.switches import accelerated, disable, enable, report
 
 __all__ = ["accelerated", "disable", "enable", "report"]
+
+
+def __dir__() -> list[str]:
+    return __all__

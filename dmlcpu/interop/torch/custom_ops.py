@@ -79,7 +79,7 @@ def _gradient_of_scatter_nd(ctx: Any, y: Tensor) -> tuple[Tensor | None, ...]:
     (indices,) = ctx.saved_tensors
     sizes, rest = ctx.shape[: indices.shape[-1]], ctx.shape[indices.shape[-1] :]
     count, of_x, slices = sizes.numel(), y, y.reshape(sizes.numel(), rest.numel())
-    places = _places(indices.reshape(indices.shape[:-1].numel(), len(sizes)), sizes, ctx.mode)
+    places = _flat_places(indices.reshape(indices.shape[:-1].numel(), len(sizes)), sizes, ctx.mode)
     if ctx.reduction == "none":
         numbers, none = torch.arange(places.shape[0]), y.new_full([count + 1], -1, dtype=torch.int64)
         last = torch.ops.dmlcpu.scatter_nd(none, places[:, None], numbers)
@@ -90,7 +90,7 @@ def _gradient_of_scatter_nd(ctx: Any, y: Tensor) -> tuple[Tensor | None, ...]:
     return of_x, None, of_updates.reshape(*indices.shape[:-1], *rest), None, None
 
 
-def _places(tuples: Tensor, sizes: torch.Size, mode: str) -> Tensor:
+def _flat_places(tuples: Tensor, sizes: torch.Size, mode: str) -> Tensor:
     """Return the places of index tuples in the flattened first dimensions; out of range, the place after the last."""
     places = tuples.new_zeros(tuples.shape[:1], dtype=torch.int64)
     counts = tuples.new_ones(tuples.shape[:1], dtype=torch.bool)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dmlcpu.common.arguments import Array
-from dmlcpu.interop.torch.tensors import HAS_BFLOAT16, PLAIN, as_array
+from dmlcpu.interop.torch.tensors import EXACT_TYPES, HAS_BFLOAT16, as_array
 from dmlcpu.runtime.memory import spans_meet
 
 Kind = tuple[str, ...]  # the properties of a call that its speed depends on: type, form and others
@@ -44,17 +44,16 @@ SHARED = "memory is shared"
 SUBCLASS = "subclass of Tensor"
 NO_COMPILATION = "compilation is switched off"
 
-_HALVES = [torch.float16, torch.bfloat16] if HAS_BFLOAT16 else [torch.float16]
 # PyTorch adds halves in float32 and rounds once; these kernels round each sum, so they do not add them here.
 SUMMED = frozenset([torch.float32, torch.float64, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8])
-ORDERED = frozenset([*SUMMED, *_HALVES])
+ORDERED = SUMMED | {torch.float16} | ({torch.bfloat16} if HAS_BFLOAT16 else set())
 ASSIGNED = frozenset([*ORDERED, torch.bool, torch.complex64, torch.complex128])
-NAMES = {dtype: str(dtype).removeprefix("torch.") for dtype in ASSIGNED}
+TYPE_NAMES = {dtype: str(dtype).removeprefix("torch.") for dtype in ASSIGNED}
 
 
 def as_operand(tensor: Tensor) -> Array:
     """Return a tensor as an array that is read, or pass the call on."""
-    if type(tensor) not in PLAIN:
+    if type(tensor) not in EXACT_TYPES:
         raise PassOnError(SUBCLASS)
     return as_array(tensor)
 

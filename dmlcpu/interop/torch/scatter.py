@@ -12,9 +12,9 @@ from dmlcpu.common.arguments import Array
 from dmlcpu.interop.torch.override import (
     ARGUMENTS,
     ASSIGNED,
-    NAMES,
     SUMMED,
     TYPE,
+    TYPE_NAMES,
     Kind,
     Override,
     PassOnError,
@@ -76,7 +76,7 @@ def _update_rows(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: A
 _FORMS = {"elements": (1, 1), "short rows": (32, 16), "rows": (256, 128), "long rows": (math.inf, 1024)}
 
 
-def _form(elements: int) -> str:
+def _form_of_rows(elements: int) -> str:
     for form, (most, _) in _FORMS.items():
         if elements <= most:
             return form
@@ -84,7 +84,7 @@ def _form(elements: int) -> str:
 
 
 def _kind_of_rows(x: Tensor, dim: int, index: Tensor, source: Tensor, **_: Any) -> Kind:
-    return NAMES[x.dtype], _form(source.numel() // max(1, index.shape[0]))
+    return TYPE_NAMES[x.dtype], _form_of_rows(source.numel() // max(1, index.shape[0]))
 
 
 def _sample_rows(kind: Kind, size: int) -> tuple[Any, ...]:
@@ -137,8 +137,8 @@ def _index_put(x: Tensor, indices: list[Tensor], values: Tensor, accumulate: boo
 
 def _kind_of_index_put(x: Tensor, indices: list[Tensor], values: Tensor, accumulate: bool = False, *_: Any) -> Kind:
     coordinates = "one index" if len(indices) == 1 else "several indices"
-    form = _form(math.prod(x.shape[len(indices) :]))
-    return NAMES[x.dtype], form, coordinates, "add" if accumulate else "assign"
+    form = _form_of_rows(math.prod(x.shape[len(indices) :]))
+    return TYPE_NAMES[x.dtype], form, coordinates, "add" if accumulate else "assign"
 
 
 def _sample_index_put(kind: Kind, size: int) -> tuple[Any, ...]:
@@ -151,7 +151,7 @@ def _sample_index_put(kind: Kind, size: int) -> tuple[Any, ...]:
 _LEAST, _RUNGS = 1 << 12, tuple(1 << power for power in range(12, 23, 2))  # elements of the updates
 
 
-def _rows(name: str, operator: str, with_output: Any, sample: Any, refusal: Any, reduction: str) -> Override:
+def _of_rows(name: str, operator: str, with_output: Any, sample: Any, refusal: Any, reduction: str) -> Override:
     """Return an operator of updates of rows. with_output: PyTorch's overload that writes to an argument."""
 
     def aside(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -164,9 +164,9 @@ def _rows(name: str, operator: str, with_output: Any, sample: Any, refusal: Any,
 
 
 SCATTER = (
-    _rows("index_add_", "aten::index_add_", aten.index_add.out, _sample_rows, _refuse_index_add, "add"),
-    _rows("scatter_add_", "aten::scatter_add_", aten.scatter_add.out, _sample_scatter, _refuse_scatter, "add"),
-    _rows("scatter_", "aten::scatter_.src", aten.scatter.src_out, _sample_scatter, _refuse_scatter, "none"),
+    _of_rows("index_add_", "aten::index_add_", aten.index_add.out, _sample_rows, _refuse_index_add, "add"),
+    _of_rows("scatter_add_", "aten::scatter_add_", aten.scatter_add.out, _sample_scatter, _refuse_scatter, "add"),
+    _of_rows("scatter_", "aten::scatter_.src", aten.scatter.src_out, _sample_scatter, _refuse_scatter, "none"),
     Override(
         "index_put_",
         operator="aten::_index_put_impl_",  # what index_put_ and the gradient of x[i] call

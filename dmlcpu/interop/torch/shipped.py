@@ -4,7 +4,7 @@ The table is what asv_bench/torch_thresholds.py printed on an AMD EPYC (Zen 4, f
 and PyTorch 2.13.
 """
 
-from dmlcpu.interop.torch.override import NAMES, Kind
+from dmlcpu.interop.torch.override import TYPE_NAMES, Kind
 from dmlcpu.runtime.isa import Isa, allowed, highest
 
 _MEASURED = Isa.AVX512VNNI  # the instruction set of that processor
@@ -14,7 +14,7 @@ _CAUTION = 4
 
 _Sizes = tuple[int | None, int | None]  # on one thread and on two; None: not even the largest calls are faster
 # By operator, and properties of a call without its type: a size is that of the slowest type.
-_TABLE: dict[str, dict[Kind, _Sizes]] = {
+TABLE: dict[str, dict[Kind, _Sizes]] = {
     "topk": {
         ("one row", "few"): (1 << 14, 1 << 14),
         ("one row", "many"): (1 << 13, 1 << 13),
@@ -71,12 +71,12 @@ _TABLE: dict[str, dict[Kind, _Sizes]] = {
     },
 }
 
-_TYPES = frozenset(NAMES.values())
+_TYPE_NAMES = frozenset(TYPE_NAMES.values())
 
 
 def least(name: str, kind: Kind, threads: int) -> int | None:
     """Return the size from which calls of an operator are taken; None if none are."""
-    sizes = _TABLE[name][tuple(each for each in kind if each not in _TYPES)]
+    sizes = TABLE[name][tuple(each for each in kind if each not in _TYPE_NAMES)]
     if threads <= len(sizes) and highest(allowed()) is _MEASURED:
         return sizes[threads - 1]
     one, two = sizes

@@ -14,8 +14,8 @@ from dmlcpu.errors import DmlError
 from dmlcpu.interop.torch.override import NO_COMPILATION, SMALL, SUBCLASS, Override, PassOnError
 from dmlcpu.interop.torch.products import INT_MM
 from dmlcpu.interop.torch.scatter import SCATTER
-from dmlcpu.interop.torch.tensors import PLAIN
-from dmlcpu.interop.torch.thresholds import is_measuring, loss
+from dmlcpu.interop.torch.tensors import EXACT_TYPES
+from dmlcpu.interop.torch.thresholds import THRESHOLDS, is_measuring
 from dmlcpu.interop.torch.topk import TOPK
 from dmlcpu.runtime.compilation import can_compile
 
@@ -49,14 +49,14 @@ class _Switch:
         """Give the operator back to PyTorch."""
         self.is_on = False
         if self.library is not None:
-            _kept.append(torch.library.get_kernel(self.override.operator, "CPU"))
+            _retired.append(torch.library.get_kernel(self.override.operator, "CPU"))
             self.library._destroy()
             self.library = None
 
 
 _SWITCHES = {override.name: _Switch(override) for override in (TOPK, INT_MM, *SCATTER)}
 # Kernels are never freed: another thread may be about to call one that PyTorch has dropped (pytorch/pytorch#125234).
-_kept: list[Any] = []
+_retired: list[Any] = []
 
 
 def enable(include: "Iterable[_Name] | None" = None, exclude: "Iterable[_Name]" = ()) -> None:
@@ -99,7 +99,7 @@ def enable(include: "Iterable[_Name] | None" = None, exclude: "Iterable[_Name]" 
     tensor([1, 2])
     >>> dmlcpu.interop.torch.disable()
     """
-    names = _names("enable", include, exclude)
+    names = _checked_names("enable", include, exclude)
     for name, switch in _SWITCHES.items():
         if name in names:
             switch.enter()
@@ -135,7 +135,7 @@ def accelerated(include: "Iterable[_Name] | None" = None, exclude: "Iterable[_Na
     ...     torch.topk(torch.tensor([1.0, 3.0, 2.0]), 2).indices
     tensor([1, 2])
     """
-    names = _names("accelerated", include, exclude)
+    names = _checked_names("accelerated", include, exclude)
     before = {name: switch.is_on for name, switch in _SWITCHES.items()}
     for name in names:
         _SWITCHES[name].enter()
@@ -179,7 +179,7 @@ def report() -> dict[str, dict[str, Any]]:
     }
 
 
-def _names(function: str, include: Iterable[str] | None, exclude: Iterable[str]) -> set[str]:
+def _checked_names(function: str, include: Iterable[str] | None, exclude: Iterable[str]) -> set[str]:
     """Return the names that are included and not excluded, or refuse one."""
     given = {"include": _SWITCHES if include is None else include, "exclude": exclude}
     for argument, names in given.items():
@@ -195,18 +195,18 @@ def _names(function: str, include: Iterable[str] | None, exclude: Iterable[str])
 # PyTorch's kernel, called directly, holds the GIL. Small calls hold it for less than Python's own switch interval (5
 # ms). A very large call goes to an overload with outputs, if there is one: that has the same kernel, releases the GIL,
 # and takes 3 microseconds more.
-_LONG = 256  # times as large as the least size
+_VERY_LARGE = 256  # times as large as the least size
 
 
 def _kernel(switch: _Switch) -> Callable[..., Any]:
     """Return the function that PyTorch calls instead of its own kernel."""
     override, passed_on = switch.override, switch.passed_on
-    size_of, least, refusal, run, aside = override.size, override.least, override.refusal, override.run, override.aside
+    size_of, least, aside = override.size, override.least, override.aside
     original = torch.library.get_kernel(override.operator, "CPU").call_boxed
 
     # Small calls are frequent, so they run through little code.
     def kernel(keyset: Any, x: Any, *others: Any, **kwargs: Any) -> Any:
-        if type(x) in PLAIN:
+        if type(x) in EXACT_TYPES:
             size = size_of(x, others)
             if size >= least:
                 return large(size, keyset, x, *others, **kwargs)
@@ -219,21 +219,31 @@ def _kernel(switch: _Switch) -> Callable[..., Any]:
     def large(size: int, keyset: Any, *args: Any, **kwargs: Any) -> Any:
         with torch._C.DisableTorchFunction():  # modes and subclasses see the user's call, but not the calls in here
             if switch.is_on and not is_measuring():
-                try:
-                    reason = "" if can_compile() else NO_COMPILATION
-                    reason = reason or refusal(*args, **kwargs) or loss(override, original, size, *args, **kwargs)
-                    if not reason:
-                        result = run(*args, **kwargs)
-                        switch.taken += 1
-                        return result
-                except Exception as error:  # before anything is written: kernels raise nothing
-                    reason = _failed(switch, error)
+                reason, result = _attempt(switch, original, size, args, kwargs)
+                if not reason:
+                    return result
                 passed_on[reason] += 1
-            if aside is not None and size >= _LONG * least:
+            if aside is not None and size >= _VERY_LARGE * least:
                 return aside(*args, **kwargs)
             return original(keyset, *args, **kwargs)
 
     return kernel
+
+
+def _attempt(
+    switch: _Switch, original: Callable[..., Any], size: int, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[str, Any]:
+    """Take a call, if it is not to be passed on; return the reason, or "" and the result."""
+    override = switch.override
+    try:
+        reason = "" if can_compile() else NO_COMPILATION
+        reason = reason or override.refusal(*args, **kwargs)
+        reason = reason or THRESHOLDS.loss(override, original, size, *args, **kwargs)
+        result = None if reason else override.run(*args, **kwargs)
+    except Exception as error:  # before anything is written: kernels raise nothing
+        return _failed(switch, error), None
+    switch.taken += not reason
+    return reason, result
 
 
 def _failed(switch: _Switch, error: Exception) -> str:

@@ -10,7 +10,7 @@ from dmlcpu.common.arguments import Array, by_bits
 HAS_BFLOAT16 = importlib.util.find_spec("ml_dtypes") is not None
 
 # Methods of subclasses may do anything.
-PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
+EXACT_TYPES = frozenset({torch.Tensor, torch.nn.Parameter})
 
 
 def as_array(tensor: torch.Tensor) -> Array:

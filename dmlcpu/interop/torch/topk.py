@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dmlcpu.interop.torch.override import ARGUMENTS, NAMES, ORDERED, TYPE, Kind, Override, numbers
+from dmlcpu.interop.torch.override import ARGUMENTS, ORDERED, TYPE, TYPE_NAMES, Kind, Override, numbers
 from dmlcpu.interop.torch.tensors import as_array
 from dmlcpu.operators.top_k.call import Call
 from dmlcpu.operators.top_k.function import execute
@@ -54,7 +54,7 @@ def _kind(x: Tensor, k: int, dim: int = -1, *_: Any) -> Kind:
         form = "one row"
     else:
         form = "short rows" if n < _SHORT_ROW else "rows"
-    return NAMES[x.dtype], form, "few" if k * _FEW <= n else "many"
+    return TYPE_NAMES[x.dtype], form, "few" if k * _FEW <= n else "many"
 
 
 def _sample(kind: Kind, size: int) -> tuple[Any, ...]:

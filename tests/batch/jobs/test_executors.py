@@ -16,7 +16,7 @@ from processes_of_jobs import HERE, begun, children, ended, start
 from dmlcpu.batch.jobs import executors
 from dmlcpu.batch.jobs.dispatch import WorkerError, dispatch
 from dmlcpu.batch.jobs.executors import Cluster, Processes
-from dmlcpu.common.extras import MissingExtraError
+from dmlcpu.common.imports import MissingExtraError
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="of POSIX")
 LOKY, DASK = "Processes(2, {})", "Cluster('local', 2)"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dmlcpu.batch.jobs.progress import Progress
-from dmlcpu.common.extras import MissingExtraError
+from dmlcpu.common.imports import MissingExtraError
 
 
 class Terminal(io.StringIO):

@@ -18,6 +18,6 @@ def forced(monkeypatch, torch_overrides):
     torch_overrides.disable()
     for switch in switches._SWITCHES.values():
         monkeypatch.setattr(switch, "override", switch.override._replace(least=1))
-    monkeypatch.setattr(switches, "loss", lambda *args, **kwargs: "")
+    monkeypatch.setattr(switches.THRESHOLDS, "loss", lambda *args, **kwargs: "")
     torch_overrides.enable()
     return torch_overrides

@@ -25,22 +25,25 @@ def shipped():
 def test_table_has_every_kind_of_every_operator(shipped):
     from dmlcpu.interop.torch.switches import _SWITCHES
 
-    assert {name: {*rows} for name, rows in shipped._TABLE.items()} == {name: {*rows} for name, rows in FORMS.items()}
-    assert set(_SWITCHES) == set(shipped._TABLE)
-    for name, rows in shipped._TABLE.items():
+    assert {name: {*rows} for name, rows in shipped.TABLE.items()} == {name: {*rows} for name, rows in FORMS.items()}
+    assert set(_SWITCHES) == set(shipped.TABLE)
+    for name, rows in shipped.TABLE.items():
         override = _SWITCHES[name].override
         for size in itertools.chain(*rows.values()):
             assert size is None or size >= override.least
+
+
+def rows_of(shipped):
+    return [(name, kind, sizes) for name, rows in shipped.TABLE.items() for kind, sizes in rows.items()]
 
 
 def test_size_depends_on_operator_form_and_threads_but_on_no_type(monkeypatch, shipped):
     from dmlcpu.runtime.isa import Isa
 
     monkeypatch.setattr(shipped, "allowed", lambda: {Isa.GENERIC, Isa.AVX2, Isa.AVXVNNI, Isa.AVX512VNNI})
-    monkeypatch.setattr(shipped, "_TABLE", {"topk": {("rows", "few"): (10, 20), ("rows", "many"): (None, 30)}})
-    for dtype in ("float32", "bfloat16"):
-        assert [shipped.least("topk", (dtype, "rows", "few"), count) for count in (1, 2)] == [10, 20]
-        assert [shipped.least("topk", (dtype, "rows", "many"), count) for count in (1, 2)] == [None, 30]
+    for name, kind, sizes in rows_of(shipped):
+        for dtype in ("float32", "bfloat16"):
+            assert tuple(shipped.least(name, (dtype, *kind), count) for count in (1, 2)) == sizes
 
 
 @pytest.mark.parametrize("isa", ["GENERIC", "AVX2", "AVXVNNI", "AVX512VNNI", "AMX", "I8MM"])
@@ -49,7 +52,7 @@ def test_elsewhere_larger_sizes_hold(monkeypatch, shipped, isa, threads):
     from dmlcpu.runtime.isa import Isa
 
     monkeypatch.setattr(shipped, "allowed", lambda: {Isa.GENERIC, Isa[isa]})
-    monkeypatch.setattr(shipped, "_TABLE", {"topk": {("rows", "few"): (20, 10), ("rows", "many"): (None, 10)}})
     is_measured = isa == "AVX512VNNI" and threads <= 2
-    few, many = (shipped.least("topk", ("float32", "rows", count), threads) for count in ("few", "many"))
-    assert (few, many) == ((20, 10)[threads - 1] if is_measured else 80, 10 if is_measured and threads == 2 else None)
+    for name, kind, sizes in rows_of(shipped):
+        elsewhere = None if None in sizes else 4 * max(sizes)
+        assert shipped.least(name, ("float32", *kind), threads) == (sizes[threads - 1] if is_measured else elsewhere)

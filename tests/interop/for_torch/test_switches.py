@@ -136,7 +136,7 @@ def test_large_call_that_is_passed_on_releases_the_gil(torch_overrides, monkeypa
         "_int_mm": (torch.ones(64, 64, dtype=torch.int8), torch.ones(64, 64, dtype=torch.int8)),
         "index_put_": (torch.zeros(9000), [rows[1]], rows[2]),
     }.get(name, (torch.zeros(9000), *rows))
-    monkeypatch.setattr(switches, "loss", lambda *args, **kwargs: "because")
+    monkeypatch.setattr(switches.THRESHOLDS, "loss", lambda *args, **kwargs: "because")
     expected, called = getattr(torch.ops.aten, name)(args[0].clone(), *args[1:]), []
     switch = switches._SWITCHES[name]
     if name != "index_put_":
@@ -220,7 +220,7 @@ def test_compiled_programs(forced):
 CALLS = """
     import torch, dmlcpu.interop.torch as ours
     from dmlcpu.interop.torch import switches
-    loss, switches.loss = switches.loss, lambda *args, **kwargs: ""
+    switches.THRESHOLDS.loss = lambda *args, **kwargs: ""
     ours.enable()
     x = torch.randperm(1 << 18).float().reshape(4, -1)
     expected = x.sort(dim=1, descending=True).indices[:, :7]
@@ -245,15 +245,16 @@ def test_topk_returns_in_a_forked_child():  # PyTorch's own kernel hangs there
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-def test_shipped_sizes_hold_in_a_forked_child():
+def test_shipped_sizes_hold_in_a_forked_child(tmp_path):
     run(
         CALLS
+        + f"    folder = {str(tmp_path)!r}"
         + """
     import os
-    from dmlcpu.interop.torch import shipped, thresholds
-    switches.loss, shipped.least = loss, lambda *args: 4600
-    thresholds._load = lambda path: {}
-    thresholds._measure = lambda *args: os._exit(2)
+    from dmlcpu.interop.torch import shipped
+    from dmlcpu.interop.torch.thresholds import Thresholds
+    shipped.least = lambda *args: 4600
+    switches.THRESHOLDS = Thresholds(lambda: folder, time_calls=lambda *args: os._exit(2), is_busy=lambda: False)
     child = os.fork()
     if child == 0:
         good = all(torch.topk(torch.arange(n), 2).indices.tolist() == [n - 1, n - 2] for n in (4500.0, 5000.0))

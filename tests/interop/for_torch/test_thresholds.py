@@ -11,14 +11,16 @@ torch = pytest.importorskip("torch")
 
 
 @pytest.fixture
-def thresholds(torch_overrides, monkeypatch, tmp_path):
-    from dmlcpu.interop.torch import thresholds
+def make_thresholds(torch_overrides, tmp_path):
+    """Return a function that makes thresholds as a new process has them, kept in a folder of the test."""
+    from dmlcpu.interop.torch.thresholds import Thresholds
 
-    monkeypatch.setattr(thresholds, "_folder", lambda: str(tmp_path))
-    monkeypatch.setattr(thresholds, "_won", {})
-    monkeypatch.setattr(thresholds, "_is_busy", lambda: False)
-    monkeypatch.setattr(thresholds, "_PAUSE_S", 0)
-    return thresholds
+    return lambda: Thresholds(lambda: str(tmp_path), is_busy=lambda: False, pause_s=0)
+
+
+@pytest.fixture
+def thresholds(make_thresholds):
+    return make_thresholds()
 
 
 @pytest.fixture
@@ -32,7 +34,7 @@ def loss(thresholds, topk, x, k):
     return thresholds.loss(topk, print, topk.size(x, (k,)), x, k)
 
 
-def clock(monkeypatch, thresholds, won, *, disturbed=()):
+def clock(thresholds, won, *, disturbed=()):
     """Make dmlcpu faster only at the sizes of `won`, except when a disturbed one is first measured; list the sizes."""
     measured = []
 
@@ -42,12 +44,12 @@ def clock(monkeypatch, thresholds, won, *, disturbed=()):
         measured.append(size)
         return [(10, 100) if is_won else (100, 10)]
 
-    monkeypatch.setattr(thresholds, "_times", times)
+    thresholds.time_calls = times
     return measured
 
 
-def test_size_between_two_winning_sizes_is_taken(monkeypatch, thresholds, topk):
-    measured = clock(monkeypatch, thresholds, {1 << 14, 1 << 15, 1 << 16, 1 << 20})
+def test_size_between_two_winning_sizes_is_taken(thresholds, topk):
+    measured = clock(thresholds, {1 << 14, 1 << 15, 1 << 16, 1 << 20})
     taken = [size for size in (4096, 5000, 16384, 20000, 65536, 70000, 1 << 20, 1 << 21)
              if not loss(thresholds, topk, torch.zeros(size), 3)]  # fmt: skip
     assert taken == [16384, 20000, 65536, 1 << 20, 1 << 21]
@@ -56,21 +58,21 @@ def test_size_between_two_winning_sizes_is_taken(monkeypatch, thresholds, topk):
 
 
 @pytest.mark.parametrize("power", range(12, 21))
-def test_one_disturbed_measurement_changes_nothing(monkeypatch, thresholds, topk, power):
-    clock(monkeypatch, thresholds, {1 << each for each in range(15, 21)}, disturbed={1 << power})
+def test_one_disturbed_measurement_changes_nothing(thresholds, topk, power):
+    clock(thresholds, {1 << each for each in range(15, 21)}, disturbed={1 << power})
     taken = [each for each in range(12, 23) if not loss(thresholds, topk, torch.zeros(1 << each), 3)]
     assert taken == [*range(15, 23)]
 
 
-def test_the_median_of_the_rounds_decides(monkeypatch, thresholds, topk):
-    monkeypatch.setattr(thresholds, "_times", lambda *calls: [(10, 100), (1, 100), (9000, 100), (10, 1), (10, 100)])
+def test_the_median_of_the_rounds_decides(thresholds, topk):
+    thresholds.time_calls = lambda *calls: [(10, 100), (1, 100), (9000, 100), (10, 1), (10, 100)]
     assert loss(thresholds, topk, torch.zeros(1 << 14), 3) == ""
-    monkeypatch.setattr(thresholds, "_times", lambda *calls: [(100, 10), (1, 100), (100, 9000), (100, 10), (100, 10)])
+    thresholds.time_calls = lambda *calls: [(100, 10), (1, 100), (100, 9000), (100, 10), (100, 10)]
     assert loss(thresholds, topk, torch.zeros(1 << 14).double(), 3) == "PyTorch is faster"
 
 
-def test_kinds_are_measured_once_and_kept_in_a_file(monkeypatch, thresholds, topk, tmp_path):
-    measured = clock(monkeypatch, thresholds, set())
+def test_kinds_are_measured_once_and_kept_in_a_file(thresholds, topk, tmp_path):
+    measured = clock(thresholds, set())
     x = torch.zeros(1 << 14)
     assert loss(thresholds, topk, x, 3) == "PyTorch is faster"
     once = len(measured)
@@ -78,51 +80,47 @@ def test_kinds_are_measured_once_and_kept_in_a_file(monkeypatch, thresholds, top
     assert len(measured) == once
     assert loss(thresholds, topk, x.double(), 3)
     assert len(measured) == 2 * once
-    thresholds._won.clear()
+    thresholds.won.clear()
     assert loss(thresholds, topk, x.double(), 3)
     assert len(measured) == 2 * once
     (path,) = tmp_path.iterdir()
     assert len(json.loads(path.read_text())) == 2
-    thresholds._won.clear()
+    thresholds.won.clear()
     path.write_text("[[1, 2]]")
     assert loss(thresholds, topk, x, 3)
     assert len(measured) == 3 * once
 
 
-def test_process_that_is_first_decides_for_all(monkeypatch, thresholds, topk):
-    clock(monkeypatch, thresholds, {1 << 14})
-    measure = thresholds._measure
+def test_process_that_is_first_decides_for_all(make_thresholds, thresholds, topk):
+    x, first = torch.zeros(1 << 12), make_thresholds()
+    clock(first, {1 << 12})
+    clock(thresholds, {1 << 14})
+    times = thresholds.time_calls
 
-    def slow(override, original, kind):
-        thresholds._save(thresholds._path(), key, {1 << 12: True})
-        return measure(override, original, kind)
+    def slow(mine, theirs):
+        assert loss(first, topk, x, 3) == ""
+        return times(mine, theirs)
 
-    x = torch.zeros(1 << 12)
-    key = topk.operator, min(torch.get_num_threads(), thresholds.threads.get_num_threads()), topk.kind(x, 3)
-    monkeypatch.setattr(thresholds, "_measure", slow)
+    thresholds.time_calls = slow
     assert loss(thresholds, topk, x, 3) == ""
-    assert thresholds._won[key] == {1 << 12: True}
-
-
-def close(thresholds, monkeypatch, tmp_path):
-    (tmp_path / "file").touch()
-    monkeypatch.setattr(thresholds, "_folder", lambda: str(tmp_path / "file"))
+    assert thresholds.won == first.won
 
 
 OBSTACLES = {
-    "busy": lambda thresholds, patch, _: patch.setattr(thresholds, "_is_busy", lambda: True),
-    "forked": lambda thresholds, patch, _: patch.setattr(thresholds, "_is_forked", True),
-    "no folder": lambda thresholds, patch, _: patch.setattr(thresholds, "_folder", lambda: None),
-    "folder that cannot be written to": close,
+    "busy": {"is_busy": lambda: True},
+    "forked": {"process": 0},
+    "no folder": {"folder": lambda: None},
+    "folder that cannot be written to": {"folder": lambda: __file__},
 }
 
 
 @pytest.mark.parametrize("obstacle", OBSTACLES)
 def test_shipped_sizes_hold_where_no_measurement_can_be_made_or_kept(monkeypatch, thresholds, topk, tmp_path, obstacle):
-    monkeypatch.setattr(thresholds.shipped, "least", lambda name, kind, count: 1 << 15)
-    measured = clock(monkeypatch, thresholds, {1 << 14})
+    monkeypatch.setattr("dmlcpu.interop.torch.shipped.least", lambda name, kind, count: 1 << 15)
+    measured = clock(thresholds, {1 << 14})
     with monkeypatch.context() as patch:
-        OBSTACLES[obstacle](thresholds, patch, tmp_path)
+        for name, value in OBSTACLES[obstacle].items():
+            patch.setattr(thresholds, name, value)
         taken = [not loss(thresholds, topk, torch.zeros(1 << power), 3) for power in (14, 15, 16, 22)]
         assert taken == [False, True, True, True]
         assert measured == [] or obstacle == "folder that cannot be written to"
@@ -130,25 +128,25 @@ def test_shipped_sizes_hold_where_no_measurement_can_be_made_or_kept(monkeypatch
     measured.clear()
     assert loss(thresholds, topk, torch.zeros(1 << 15), 3) == ""  # as long as the process lives
     assert measured == []
-    thresholds._won.clear()
+    thresholds.won.clear()
     assert loss(thresholds, topk, torch.zeros(1 << 14), 3) == ""
     assert measured
 
 
 def test_shipped_table_can_leave_a_kind_to_pytorch(monkeypatch, thresholds, topk):
-    monkeypatch.setattr(thresholds, "_is_busy", lambda: True)
-    monkeypatch.setattr(thresholds.shipped, "least", lambda name, kind, count: None)
+    thresholds.is_busy = lambda: True
+    monkeypatch.setattr("dmlcpu.interop.torch.shipped.least", lambda name, kind, count: None)
     assert loss(thresholds, topk, torch.zeros(1 << 22), 3) == "PyTorch is faster"
 
 
-def test_long_calls_and_memory_errors_end_a_measurement(monkeypatch, thresholds, topk):
+def test_long_calls_and_memory_errors_end_a_measurement(thresholds, topk):
     sizes = []
 
     def times(mine, theirs):
         sizes.append(mine.args[1][0].numel())
         return [(1000, 20_000)]
 
-    monkeypatch.setattr(thresholds, "_times", times)
+    thresholds.time_calls = times
     assert loss(thresholds, topk, torch.zeros(1 << 17), 3) == ""  # larger than any that was measured
     assert sizes == [1 << 12] * 2
 
@@ -156,26 +154,26 @@ def test_long_calls_and_memory_errors_end_a_measurement(monkeypatch, thresholds,
         sizes.append(0)
         raise MemoryError
 
-    monkeypatch.setattr(thresholds, "_times", fail)
+    thresholds.time_calls = fail
     for _ in range(3):
         assert loss(thresholds, topk, torch.zeros(1 << 17, dtype=torch.int64), 3) == "PyTorch is faster"
     assert sizes == [1 << 12, 1 << 12, 0, 0]
 
 
-def test_disturbed_call_does_not_end_a_measurement(monkeypatch, thresholds, topk):
+def test_disturbed_call_does_not_end_a_measurement(thresholds, topk):
     sizes = []
 
     def times(mine, theirs):
         sizes.append(mine.args[1][0].numel())
         return [(20_000, 30_000)] if len(sizes) == 1 else [(100, 10)]
 
-    monkeypatch.setattr(thresholds, "_times", times)
+    thresholds.time_calls = times
     assert loss(thresholds, topk, torch.zeros(1 << 14), 3) == "PyTorch is faster"
     assert sizes == [1 << 12, *topk.rungs]
 
 
 @pytest.mark.parametrize(("has_vnni", "least"), [(True, 18), (False, 16)])
-def test_a_reference_loop_is_replaced_from_smaller_sizes_on(monkeypatch, thresholds, has_vnni, least):
+def test_a_reference_loop_is_replaced_from_smaller_sizes_on(thresholds, has_vnni, least):
     from dmlcpu.interop.torch.products import make_int_mm
 
     override, measured = make_int_mm(has_vnni), []
@@ -184,7 +182,7 @@ def test_a_reference_loop_is_replaced_from_smaller_sizes_on(monkeypatch, thresho
         measured.append(round(math.log2(override.size(mine.args[1][0], mine.args[1][1:]))))
         return [(100, 20_000)]  # so long that no larger size is measured
 
-    monkeypatch.setattr(thresholds, "_times", times)
+    thresholds.time_calls = times
     a = torch.zeros(1 << 6, 1 << 4, dtype=torch.int8)
     taken = []
     for power in (least - 1, least, 30):
@@ -194,31 +192,35 @@ def test_a_reference_loop_is_replaced_from_smaller_sizes_on(monkeypatch, thresho
     assert measured == [least] * 2
 
 
-def test_threads_wait_for_a_measurement(monkeypatch, thresholds, topk):
+def test_threads_wait_for_a_measurement(thresholds, topk):
+    from dmlcpu.interop.torch.thresholds import is_measuring
+
     x, others = torch.zeros(1 << 14), []
 
     def times(mine, theirs):
-        assert thresholds.is_measuring()
+        assert is_measuring()
         if not others:
-            others.append(pool.submit(lambda: (thresholds.is_measuring(), loss(thresholds, topk, x, 3))))
+            others.append(pool.submit(lambda: (is_measuring(), loss(thresholds, topk, x, 3))))
         return [(10, 100)]
 
-    monkeypatch.setattr(thresholds, "_times", times)
+    thresholds.time_calls = times
     with ThreadPoolExecutor(1) as pool:
         assert loss(thresholds, topk, x, 3) == ""
     assert [each.result()[1] for each in others] == [""]
-    assert not thresholds.is_measuring()
+    assert not is_measuring()
 
 
-def test_measurement_that_fails_is_over(monkeypatch, thresholds, topk):
-    monkeypatch.setattr(thresholds, "_times", lambda *calls: 1 / 0)
+def test_measurement_that_fails_is_over(thresholds, topk):
+    from dmlcpu.interop.torch.thresholds import is_measuring
+
+    thresholds.time_calls = lambda *calls: 1 / 0
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
             loss(thresholds, topk, torch.zeros(1 << 14), 3)
-        assert not thresholds.is_measuring()
+        assert not is_measuring()
 
 
-def test_report_counts_no_calls_of_measurements(monkeypatch, thresholds, torch_overrides):
+def test_report_counts_no_calls_of_measurements(thresholds, torch_overrides):
     """PyTorch's index_add_ of rows calls scatter_add_."""
     from dmlcpu.interop.torch.switches import _SWITCHES
 
@@ -228,7 +230,7 @@ def test_report_counts_no_calls_of_measurements(monkeypatch, thresholds, torch_o
     before = torch_overrides.report()
     args = override.sample(("float32", "rows"), 1 << 12)
     thresholds.loss(override, original, 1 << 12, *args)
-    assert [*thresholds._won.values()]
+    assert [*thresholds.won.values()]
     assert torch_overrides.report() == before
     torch.zeros(64, 64).scatter_add_(0, torch.zeros(64, 64, dtype=torch.int64), torch.zeros(64, 64))
     assert torch_overrides.report() != before
@@ -262,10 +264,12 @@ def test_kinds_of_int_mm(rows, expected):
     assert INT_MM.kind(a, b.T.contiguous().T) == (expected, "columns")
 
 
-def test_the_measurement_takes_turns(thresholds):
+def test_the_measurement_takes_turns():
+    from dmlcpu.interop.torch.thresholds import LEAST_ROUNDS, time_in_turns
+
     calls = []
-    rounds = thresholds._times(lambda: calls.append(0), lambda: calls.append(1))
+    rounds = time_in_turns(lambda: calls.append(0), lambda: calls.append(1))
     assert all(ours > 0 and theirs > 0 for ours, theirs in rounds)
-    assert len(rounds) >= thresholds._ROUNDS[0]
+    assert len(rounds) >= LEAST_ROUNDS
     turns = sum(one != other for one, other in itertools.pairwise(calls))
-    assert turns >= 2 * thresholds._ROUNDS[0]
+    assert turns >= 2 * LEAST_ROUNDS

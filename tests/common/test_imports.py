@@ -1,6 +1,6 @@
 from processes import run
 
-from dmlcpu.common.names import unknown
+from dmlcpu.common.imports import unknown
 
 
 def test_the_names_that_are_like_it_are_suggested():
@@ -16,7 +16,7 @@ def test_other_names_get_no_suggestion():
 def test_at_interpreter_shutdown_there_is_no_suggestion():
     code = """
     import sys
-    from dmlcpu.common.names import unknown
+    from dmlcpu.common.imports import unknown
     sys.modules["difflib"] = sys.meta_path = None
     print(unknown("m", "topk", ["top_k"]))
     """

@@ -1,0 +1,53 @@
+"""Imports on first use, of this package's names and of optional packages, and the errors where there is none."""
+
+import importlib
+from collections.abc import Callable, Iterable, Mapping
+from types import ModuleType
+from typing import Any
+
+
+def attach(
+    package: str, home_of: Mapping[str, str], public: list[str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return `__getattr__` and `__dir__` of a package whose names load on first use. home_of: name -> its module."""
+
+    def load(name: str) -> Any:
+        if name not in home_of:
+            raise unknown(package, name, public)
+        return getattr(importlib.import_module(home_of[name]), name)
+
+    return load, lambda: public
+
+
+def unknown(module: str, name: str, public: Iterable[str]) -> AttributeError:
+    """Return the error about a name, which suggests the public names that are like it.
+
+    Python's own suggestions are printed below a traceback only, and only where the name was assigned before.
+    """
+    message = f"module {module!r} has no attribute {name!r}"
+    if name.startswith("_"):  # tools ask for such names, which no one has misspelled
+        return AttributeError(message)
+    try:
+        from difflib import get_close_matches  # only here: few programs need it
+    except ImportError:  # the interpreter is shutting down
+        return AttributeError(message)
+    like = [repr(each) for each in get_close_matches(name, public)]
+    return AttributeError(f"{message}; did you mean {' or '.join(like)}?" if like else message)
+
+
+class MissingExtraError(ImportError):
+    """An optional package is not installed."""
+
+
+def extra(module: str) -> ModuleType:
+    """Import a package of the ``cli`` extra."""
+    return optional(module, "the command line needs", "'dmlcpu[cli]'")
+
+
+def optional(module: str, needs: str, install: str) -> ModuleType:
+    """Import an optional package; `needs` begins the error, `install` is the argument for pip."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError:
+        package = module.partition(".")[0]
+        raise MissingExtraError(f"{needs} the package {package}: pip install {install}") from None
