@@ -28,7 +28,7 @@ _NOT_YET = np.empty(0, np.uint8)
 _FIELDS = {operand: f"{operand.replace('y_', 'output_')}_tensor" for operand in (*OPERANDS, "bias")}
 
 
-class ProductDesc(OperatorDesc):
+class ProductDesc(OperatorDesc[Array]):
     """The base of descs of products: sizes, how tensors are bound to kernels, and B packed once if it is owned."""
 
     __slots__ = ()

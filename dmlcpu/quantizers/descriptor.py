@@ -47,7 +47,7 @@ class Role(NamedTuple):
         return self.layout._replace(strides=packed_strides(self.tensor.sizes))
 
 
-class QuantizerDesc(OperatorDesc):
+class QuantizerDesc(OperatorDesc[Array]):
     """The base of the descs that quantize by a scale, or dequantize."""
 
     __slots__ = ()
