@@ -129,14 +129,7 @@ def offered(kind: type[Enum]) -> list[str]:
 
 
 def meant(kind: type[Enum], value: Any) -> str | None:
-    """Return the member that a number or one of DirectML's names stands for, as Python has it.
-
-    Examples
-    --------
-    >>> from dmlcpu.directml.enums import AxisDirection, meant
-    >>> meant(AxisDirection, 1), meant(AxisDirection, "DML_AXIS_DIRECTION_INCREASING")
-    ('AxisDirection.DECREASING', 'AxisDirection.INCREASING')
-    """
+    """Return the member that a number or one of DirectML's names stands for: AxisDirection.DECREASING for 1."""
     text = value.removeprefix(PREFIXES[kind]) if isinstance(value, str) else None
     for name in offered(kind):
         if text == name or (type(value) is int and kind[name].value == value):

@@ -9,15 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dmlcpu.common.arguments import as_integer, check_type, convert
-from dmlcpu.directml.checks import (
-    UINT64_MAX,
-    UINT_MAX,
-    Desc,
-    check_kind,
-    check_range,
-    set_field,
-    written,
-)
+from dmlcpu.directml.checks import UINT64_MAX, UINT_MAX, Desc, check_kind, check_range, set_field, written
 from dmlcpu.directml.enums import TensorDataType, TensorFlags, full_name, offered
 from dmlcpu.errors import InvalidDescriptorError
 from dmlcpu.runtime.memory import elements_overlap
