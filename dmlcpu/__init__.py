@@ -91,6 +91,10 @@ def _unknown(name: str) -> AttributeError:
     try:
         from dmlcpu.common.imports import unknown
 
+        if name.startswith("DML_"):
+            from dmlcpu.operators.descs import spelled_here
+
+            return unknown("dmlcpu", name, __dir__(), spelled_here(name))
         return unknown("dmlcpu", name, __dir__())
     except ImportError:  # the interpreter is shutting down
         return AttributeError(f"module 'dmlcpu' has no attribute {name!r}")

@@ -28,12 +28,15 @@ Stored = TypeVar("Stored", np.int8, np.uint8, np.int16, np.uint16)
 DType: TypeAlias = type[Element] | np.dtype[Element]
 Wide: TypeAlias = float | Sequence[float] | NDArray[np.float32] | NDArray[np.float64]  # not of 16 bits
 
-# Types of arrays in named tuples. Type checkers know defaults in any version, Python from 3.13 on.
+# Types of arrays in named tuples, and what calls of an operator return. Type checkers know defaults in any version,
+# Python from 3.13 on.
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
 
     Values = TypeVarWithDefault("Values", default=Array)
     Indices = TypeVarWithDefault("Indices", default=Array)
+    Result = TypeVarWithDefault("Result", default=Any, covariant=True)
 else:
     Values = TypeVar("Values")
     Indices = TypeVar("Indices")
+    Result = TypeVar("Result", covariant=True)

@@ -3,7 +3,7 @@
 from desc_builders import quantized_desc, scatter_desc, tensor
 
 from dmlcpu import FeatureLevel, TensorDataType
-from dmlcpu.directml.feature_level import check_support
+from dmlcpu.directml.base import check_support
 from dmlcpu.errors import UnsupportedError
 
 LEVELS = list(FeatureLevel)

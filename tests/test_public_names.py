@@ -3,6 +3,7 @@ import pickle
 import rlcompleter
 import subprocess
 import sys
+from operator import attrgetter
 
 import pytest
 from processes import run
@@ -78,6 +79,39 @@ def test_an_error_suggests_the_name_that_was_meant(misspelled, meant):
         AttributeError, match=rf"^module 'dmlcpu' has no attribute '{misspelled}'; did you mean .*'{meant}'"
     ):
         getattr(dmlcpu, misspelled)
+
+
+DIRECTML = {
+    "DML_TOP_K1_OPERATOR_DESC": "TopK1OperatorDesc",
+    "DML_SCATTER_ND_OPERATOR_DESC": "ScatterNDOperatorDesc",
+    "DML_BUFFER_TENSOR_DESC": "TensorDesc",
+    "DML_TENSOR_DESC": "TensorDesc",
+    "DML_TENSOR_FLAGS": "TensorFlags",
+    "DML_FEATURE_LEVEL": "FeatureLevel",
+    "DML_FEATURE_LEVEL_6_4": "FeatureLevel.LEVEL_6_4",
+    "DML_TENSOR_DATA_TYPE_FLOAT32": "TensorDataType.FLOAT32",
+    "DML_OPERATOR_TOP_K1": "OperatorType.TOP_K1",
+}
+
+
+@pytest.mark.parametrize(("name", "here"), DIRECTML.items())
+def test_directmls_names_get_a_hint(name, here):
+    with pytest.raises(AttributeError) as caught:
+        getattr(dmlcpu, name)
+    assert str(caught.value) == f"module 'dmlcpu' has no attribute '{name}'; did you mean '{here}'?"
+    assert attrgetter(here)(dmlcpu) is not None
+
+
+@pytest.mark.parametrize("row", OPERATORS.values(), ids=lambda row: row.name)
+def test_all_structures_of_operators_get_a_hint(row):
+    for operator_type, cls in row.descs.items():
+        with pytest.raises(AttributeError, match=f"; did you mean '{cls}'"):
+            getattr(dmlcpu, f"DML_{operator_type.name}_OPERATOR_DESC")
+
+
+def test_names_that_only_directml_has():
+    with pytest.raises(AttributeError, match=r"^module 'dmlcpu' has no attribute 'DML_GEMM_OPERATOR_DESC'$"):
+        dmlcpu.DML_GEMM_OPERATOR_DESC  # noqa: B018
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ def attach(
     return load, lambda: public
 
 
-def unknown(module: str, name: str, public: Iterable[str]) -> AttributeError:
-    """Return the error about a name, which suggests the public names that are like it.
+def unknown(module: str, name: str, public: Iterable[str], meant: str | None = None) -> AttributeError:
+    """Return the error about a name, which suggests the one that is meant, or the public names that are like it.
 
     Python's own suggestions are printed below a traceback only, and only where the name was assigned before.
     """
@@ -31,7 +31,7 @@ def unknown(module: str, name: str, public: Iterable[str]) -> AttributeError:
         from difflib import get_close_matches  # only here: few programs need it
     except ImportError:  # the interpreter is shutting down
         return AttributeError(message)
-    like = [repr(each) for each in get_close_matches(name, public)]
+    like = [repr(each) for each in ([meant] if meant else get_close_matches(name, public))]
     return AttributeError(f"{message}; did you mean {' or '.join(like)}?" if like else message)
 
 

@@ -1,19 +1,19 @@
-"""The base of operator descs: the table of their fields, the checks of single fields, the dictionary form."""
+"""The base of operator descs: their fields, the checks of single fields, the dictionary form, feature levels."""
 
 import dataclasses
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from operator import itemgetter
-from typing import Any, ClassVar, NamedTuple, get_args, get_origin
+from typing import Any, ClassVar, Generic, NamedTuple, get_args, get_origin
 
+from dmlcpu.annotations import Result
 from dmlcpu.common.arguments import Array, as_integer
 from dmlcpu.common.prepared import Prepared
-from dmlcpu.directml.checks import UINT_MAX, check_kind, check_range, set_field
-from dmlcpu.directml.enums import OperatorType, TensorFlags, full_name
+from dmlcpu.directml.checks import UINT_MAX, Desc, check_kind, check_range, dml_name as dml_name, set_field
+from dmlcpu.directml.enums import FeatureLevel, OperatorType, TensorFlags, full_name
 from dmlcpu.directml.feature_level import Support
 from dmlcpu.directml.tensor import TensorDesc
-from dmlcpu.errors import InvalidDescriptorError
+from dmlcpu.errors import InvalidDescriptorError, UnsupportedError
 
 Bound = dict[str, Any]  # tensor name -> array, or the form in which an operator keeps an owned tensor
 View = Callable[[Array], Array]
@@ -47,12 +47,6 @@ class Field(NamedTuple):
         return self._replace(name=f"{self.name}[{i}]", dml_name=f"{self.dml_name}[{i}]", length=None)
 
 
-@functools.cache
-def dml_name(name: str) -> str:
-    """Return DirectML's spelling of a field's name."""
-    return "".join(word.capitalize() for word in name.split("_"))
-
-
 def counted_by(length: str) -> Any:
     """Declare a field that is an array, without a default. `length` is DirectML's field for its length."""
     return dataclasses.field(metadata={"length": length})
@@ -61,7 +55,7 @@ def counted_by(length: str) -> Any:
 def fields_of(cls: "type[OperatorDesc]") -> tuple[Field, ...]:
     """Return a desc's fields, in DirectML's order."""
     fields = []
-    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+    for field in dataclasses.fields(cls):
         optional = field.type == TensorDesc | None
         kind: Any = TensorDesc if optional else field.type
         kind = get_args(kind)[0] if get_origin(kind) is tuple else kind
@@ -70,9 +64,10 @@ def fields_of(cls: "type[OperatorDesc]") -> tuple[Field, ...]:
     return tuple(fields)
 
 
-class OperatorDesc:
+class OperatorDesc(Desc, Generic[Result]):
     """The base of the operator descs: frozen dataclasses whose fields are DirectML's, in snake_case.
 
+    `Result` is what calls of the operator return, for type checkers.
     A field is a TensorDesc (``TensorDesc | None`` if it is optional, inputs and outputs alike), an int, an enumeration,
     or an array: ``tuple[TensorDesc, ...]`` or ``tuple[int, ...]`` with `counted_by` as its default.
     """
@@ -93,6 +88,8 @@ class OperatorDesc:
                 set_field(self, field.name, self._checked(field, value))
         self._check_lengths([field for field in fields if field.length])
         self._check()
+        for field, number in self._elements(int):  # last: the operator may have said that its own range is smaller
+            check_range(self.operator, field.dml_name, number, 0, UINT_MAX)
 
     def _checked_array(self, field: Field, values: Any) -> tuple[Any, ...]:
         try:
@@ -115,9 +112,7 @@ class OperatorDesc:
     def _checked(self, field: Field, value: Any) -> Any:
         """Return the value of a field in its plain form."""
         if field.kind is int:
-            number = as_integer(self.operator, field.dml_name, value)
-            check_range(self.operator, field.dml_name, number, 0, UINT_MAX)
-            return number
+            return as_integer(self.operator, field.dml_name, value)
         check_kind(self.operator, field.dml_name, value, field.kind)
         if field.output:
             self._check_output(field.dml_name, value)
@@ -184,14 +179,18 @@ class OperatorDesc:
 
     def tensors(self) -> Iterator[tuple[Field, TensorDesc]]:
         """Yield the tensors of the desc in DirectML's order; those of an array one by one."""
+        return self._elements(TensorDesc)
+
+    def _elements(self, kind: type) -> Iterator[tuple[Field, Any]]:
+        """Yield the fields of a kind with their values; those of an array one by one."""
         for field in fields_of(type(self)):
             value = getattr(self, field.name)
-            if field.kind is not TensorDesc or value is None:
+            if field.kind is not kind or value is None:
                 continue
             if field.length is None:
                 yield field, value
             else:
-                yield from ((field.element(i), tensor) for i, tensor in enumerate(value))
+                yield from ((field.element(i), element) for i, element in enumerate(value))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the desc as DxDispatch writes it in JSON; `operator_desc_from_dict` reads it back.
@@ -217,3 +216,40 @@ def _plain(value: Any) -> Any:
     if isinstance(value, TensorDesc):
         return value.to_dict()
     return full_name(value) if isinstance(value, IntEnum) else value
+
+
+def check_support(desc: OperatorDesc, level: FeatureLevel) -> None:
+    """Refuse a desc with a tensor that its operator does not take at a feature level, or without one that it needs."""
+    rows = desc.FEATURE_LEVELS
+    if level < rows[0].since:
+        allowed = f"{full_name(rows[0].since)} or later (it introduced the operator)"
+        raise UnsupportedError(desc.operator, "FeatureLevel", full_name(level), allowed)
+    current = [row for row in rows if row.since <= level][-1]
+    at = full_name(level)
+    for field, tensor in desc.tensors():
+        name, count, data_type = field.dml_name, tensor.dimension_count, tensor.data_type
+        here, all_rows = current.allowed(name), [(row.since, row.allowed(name)) for row in rows]
+        if count not in here.dimensions:
+            since = _first(str(count), (since for since, row in all_rows if count in row.dimensions))
+            allowed = f"{_span(here.dimensions)} at {at} ({since})"
+            raise UnsupportedError(desc.operator, f"{name}.DimensionCount", str(count), allowed)
+        if data_type not in here.types:
+            since = _first(data_type.name, (since for since, row in all_rows if data_type in row.types))
+            allowed = f"{', '.join(member.name for member in here.types)} at {at} ({since})"
+            raise UnsupportedError(desc.operator, f"{name}.DataType", data_type.name, allowed)
+    present = {field.dml_name.partition("[")[0] for field, _ in desc.tensors()}
+    for name, here in current.tensors.items():
+        if here.required and name not in present:
+            since = _first("optional", (row.since for row in rows if not row.tensors[name].required))
+            raise UnsupportedError(desc.operator, name, "missing", f"a tensor at {at} ({since})")
+
+
+def _span(dimensions: range) -> str:
+    first, last = dimensions[0], dimensions[-1]
+    return str(first) if first == last else f"{first} to {last}"
+
+
+def _first(what: str, levels: Iterator[FeatureLevel]) -> str:
+    """Name the first level at which something holds."""
+    first = next(levels, None)
+    return f"{what} at no feature level" if first is None else f"{what} from {full_name(first)} on"

@@ -3,22 +3,24 @@
 import functools
 import itertools
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Generic
 
+from dmlcpu.annotations import Result
 from dmlcpu.common.arguments import Array, check_apart, same_memory
 from dmlcpu.common.bound import BoundOperator, is_used, own_view
-from dmlcpu.directml.base import Bound, OperatorDesc, Request, fields_of
+from dmlcpu.directml.base import Bound, OperatorDesc, Request, check_support, fields_of
 from dmlcpu.directml.binding import Slot, slot_of
-from dmlcpu.directml.checks import check_kind
+from dmlcpu.directml.checks import check_kind, missing
 from dmlcpu.directml.enums import FeatureLevel, TensorFlags, full_name
-from dmlcpu.directml.feature_level import check_support
 from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.errors import BindingError
 from dmlcpu.runtime.memory import OWNS_DATA
 from dmlcpu.runtime.threads import plan_for_now
 
 
-def compile_operator(desc: OperatorDesc, *, feature_level: FeatureLevel = FeatureLevel.LEVEL_6_4) -> "CompiledOperator":
+def compile_operator(
+    desc: OperatorDesc[Result], *, feature_level: FeatureLevel = FeatureLevel.LEVEL_6_4
+) -> "CompiledOperator[Result]":
     """Check a desc against a feature level and make an operator of it.
 
     Parameters
@@ -68,7 +70,7 @@ def compile_operator(desc: OperatorDesc, *, feature_level: FeatureLevel = Featur
     return CompiledOperator(desc, feature_level)
 
 
-class CompiledOperator:
+class CompiledOperator(Generic[Result]):
     """An operator ready to run; `compile_operator` makes it.
 
     Attributes
@@ -88,6 +90,8 @@ class CompiledOperator:
 
     Nothing is written before every check has passed. Outputs may not share memory with anything else that is bound.
     Some operators work in place: their output may be their input (the OutputTensor of a scatter its InputTensor).
+
+    Operators can be pickled and copied, with the tensors that they own.
 
     Examples
     --------
@@ -115,7 +119,7 @@ class CompiledOperator:
            [1]], dtype=uint32)
     """
 
-    def __init__(self, desc: OperatorDesc, feature_level: FeatureLevel) -> None:
+    def __init__(self, desc: OperatorDesc[Result], feature_level: FeatureLevel) -> None:
         self.desc = desc
         self.feature_level = feature_level
         arrays = [field for field in fields_of(type(desc)) if field.length and field.kind is TensorDesc]
@@ -142,6 +146,9 @@ class CompiledOperator:
     def __repr__(self) -> str:
         return f"<CompiledOperator {self.desc.operator} at {full_name(self.feature_level)}>"
 
+    def __reduce__(self) -> Any:
+        return _again, (self.desc, self.feature_level, self._owned)
+
     def initialize(self, **owned: Any) -> None:
         """Bind the tensors flagged OWNED_BY_DML, all of them, for all calls to come.
 
@@ -164,12 +171,11 @@ class CompiledOperator:
             if name not in self._owned_slots:
                 raise self._unbindable(name, self._owned_slots)
             bound[name] = self._owned_slots[name].bind(value)
-        for name, slot in self._owned_slots.items():
-            if name not in bound:
-                _missing(slot)
+        if absent := [slot for name, slot in self._owned_slots.items() if name not in bound]:
+            raise _missing(absent)
         self._own({name: self.desc._keep(name, array) for name, array in bound.items()})
 
-    def __call__(self, **tensors: Any) -> Any:
+    def __call__(self, **tensors: Any) -> Result:
         """Run the operator.
 
         Parameters
@@ -198,7 +204,7 @@ class CompiledOperator:
         bound = self._checked(self._by_element(tensors) if self._arrays else tensors, self._owned)
         return self._run(bound, self._request(bound))
 
-    def _run(self, bound: Bound, request: Request) -> Any:
+    def _run(self, bound: Bound, request: Request) -> Result:
         """Run on bound tensors; return the outputs."""
         prepare, key, arrays = request
         refused = plan_for_now(prepare, key).run(*arrays)
@@ -287,7 +293,9 @@ class CompiledOperator:
         is_complete = len(tensors) == len(self._slots)
         new = [] if is_complete else [slot for slot in self._slots.values() if slot.name not in bound]
         for slot in new:
-            bound[slot.name] = _missing(slot)
+            if not slot.output:
+                raise _missing([each for each in new if not each.output])
+            bound[slot.name] = slot.make()
         # New outputs share no memory, nor do different arrays that own their data: no further check for most calls.
         if len(new) < len(self._outputs) and (not flags or any(bound[a] is bound[b] for a, b in self._alike)):
             self._check_apart(bound)
@@ -338,14 +346,24 @@ class CompiledOperator:
         if bound:
             way = "a call, as it is not flagged OWNED_BY_DML"
             return BindingError(operator, bound.dml_name, "given to initialize", way)
+        here = self.desc._spelled(name)
+        if here in {*self._arrays, *self._owned_slots, *self._slots}:
+            return BindingError(operator, name, "DirectML's spelling", f"{here} here")
         return BindingError(operator, name, "not a tensor of the desc", ", ".join(_arguments(allowed)) or "no tensors")
 
 
-def _missing(slot: Slot) -> Array:
-    """Return a new output; refuse a call without an input."""
-    if not slot.output:
-        raise BindingError(slot.operator, slot.dml_name, "missing", slot.allowed)
-    return slot.make()
+def _missing(absent: list[Slot]) -> BindingError:
+    """Return the error about inputs that are not given."""
+    first, *others = absent
+    return BindingError(first.operator, first.dml_name, missing([slot.dml_name for slot in others]), first.allowed)
+
+
+def _again(desc: OperatorDesc, feature_level: FeatureLevel, owned: Bound | None) -> CompiledOperator:
+    """Return an operator that was pickled or copied."""
+    operator = compile_operator(desc, feature_level=feature_level)
+    if owned:
+        operator._own(owned)
+    return operator
 
 
 def _arguments(names: Iterable[str]) -> list[str]:

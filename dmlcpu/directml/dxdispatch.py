@@ -5,10 +5,11 @@ whose `operator` is ``operator_desc_from_dict`` lie beside "desc".
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dmlcpu.directml.base import Field, OperatorDesc, fields_of
-from dmlcpu.directml.checks import UINT64_MAX, UINT_MAX
+from dmlcpu.directml.checks import UINT64_MAX, UINT_MAX, missing
 from dmlcpu.directml.enums import TensorDataType, TensorFlags, full_name, parse_enum
 from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.errors import InvalidDescriptorError
@@ -54,8 +55,8 @@ def _field(field: Field, operator: str, desc: dict[str, Any]) -> Any:
 def _value(field: Field, operator: str, value: Any) -> Any:
     if field.kind is TensorDesc:
         return _tensor(operator, field.dml_name, value)
-    if field.kind is int:
-        return _integer(operator, field.dml_name, value, UINT_MAX)
+    if field.kind is int:  # the desc knows its range
+        return value if type(value) is int else _integer(operator, field.dml_name, value, UINT_MAX)
     return parse_enum(field.kind, value, operator, field.dml_name)
 
 
@@ -98,17 +99,19 @@ def _buffer(operator: str, path: str, members: dict[str, Any]) -> TensorDesc:
     for name in names if isinstance(names, list) else [names]:
         flags |= parse_enum(TensorFlags, name, operator, f"{path}.Flags")
     try:
-        return TensorDesc(
+        tensor = TensorDesc(
             data_type,
             flags=flags,
             sizes=sizes,
             strides=strides or None,
-            # DxDispatch computes it for 0 too.
-            total_tensor_size_in_bytes=total or None,  # type: ignore[arg-type]
+            total_tensor_size_in_bytes=total or None,  # DxDispatch computes it for 0 too
             guaranteed_base_offset_alignment=alignment,
         )
     except InvalidDescriptorError as error:
         raise InvalidDescriptorError(operator, f"{path}.{error.field}", error.found, error.allowed) from None
+    # `to_dict` writes a size that was computed, too.
+    is_least = total == tensor.minimum_size_in_bytes
+    return replace(tensor, total_tensor_size_in_bytes=None) if is_least else tensor  # type: ignore[arg-type]
 
 
 def _integers(operator: str, path: str, value: Any) -> tuple[int, ...]:
@@ -130,6 +133,7 @@ def _check_members(
     for name in d:
         if name not in required and name not in optional:
             raise InvalidDescriptorError(operator, f"{prefix}{name}", "unknown", ", ".join([*required, *optional]))
-    for name in required:
-        if name not in d:
-            raise InvalidDescriptorError(operator, f"{prefix}{name}", "missing", "a value: it has no default")
+    absent = [name for name in required if name not in d]
+    if absent:
+        first, *others = absent
+        raise InvalidDescriptorError(operator, f"{prefix}{first}", missing(others), "a value: it has no default")

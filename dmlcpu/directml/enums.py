@@ -101,7 +101,7 @@ class FeatureLevel(IntEnum):
 
 
 # What DirectML puts before a member's name. Python names cannot start with a digit, hence LEVEL_.
-_PREFIXES: dict[type[Any], str] = {
+PREFIXES: dict[type[Any], str] = {
     TensorDataType: "DML_TENSOR_DATA_TYPE_",
     TensorFlags: "DML_TENSOR_FLAG_",
     AxisDirection: "DML_AXIS_DIRECTION_",
@@ -120,12 +120,26 @@ def full_name(member: IntEnum | IntFlag) -> str:
     >>> full_name(FeatureLevel.LEVEL_6_4)
     'DML_FEATURE_LEVEL_6_4'
     """
-    return f"{_PREFIXES[type(member)]}{member.name}"
+    return f"{PREFIXES[type(member)]}{member.name}"
+
+
+def offered(kind: type[Enum]) -> list[str]:
+    """Return the names that messages offer: no desc takes the data type UNKNOWN."""
+    return [name for name in kind.__members__ if name != "UNKNOWN"]
+
+
+def meant(kind: type[Enum], value: Any) -> str | None:
+    """Return the member that a number or one of DirectML's names stands for: AxisDirection.DECREASING for 1."""
+    text = value.removeprefix(PREFIXES[kind]) if isinstance(value, str) else None
+    for name in offered(kind):
+        if text == name or (type(value) is int and kind[name].value == value):
+            return f"{kind.__name__}.{name}"
+    return None
 
 
 def parse_enum(kind: type[Enumeration], text: Any, operator: str, field: str) -> Enumeration:
     """Return the member that a JSON value names, in full (DML_TENSOR_DATA_TYPE_FLOAT32) or by its suffix (FLOAT32)."""
-    name = text.removeprefix(_PREFIXES[kind]) if isinstance(text, str) else ""
+    name = text.removeprefix(PREFIXES[kind]) if isinstance(text, str) else ""
     if name not in kind.__members__:
-        raise InvalidDescriptorError(operator, field, repr(text), ", ".join(kind.__members__))
+        raise InvalidDescriptorError(operator, field, repr(text), ", ".join(offered(kind)))
     return kind[name]

@@ -1,15 +1,16 @@
 """DML_TENSOR_DESC: what a tensor's elements are and where they lie in its buffer."""
 
 import math
-from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import KW_ONLY, dataclass, field
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from dmlcpu.common.arguments import as_integer
-from dmlcpu.directml.checks import UINT64_MAX, UINT_MAX, check_kind, check_range, set_field
-from dmlcpu.directml.enums import TensorDataType, TensorFlags, full_name
+from dmlcpu.common.arguments import as_integer, check_type, convert
+from dmlcpu.directml.checks import UINT64_MAX, UINT_MAX, Desc, check_kind, check_range, set_field, written
+from dmlcpu.directml.enums import TensorDataType, TensorFlags, full_name, offered
 from dmlcpu.errors import InvalidDescriptorError
 from dmlcpu.runtime.memory import elements_overlap
 
@@ -18,7 +19,7 @@ _MOST_DIMENSIONS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class TensorDesc:
+class TensorDesc(Desc):
     """A tensor in a buffer: element type, sizes and, unless it is packed, strides.
 
     Parameters
@@ -33,7 +34,8 @@ class TensorDesc:
         How many elements to go from one element to the next along each dimension; 0 repeats one element. None:
         packed, the last dimension fastest.
     total_tensor_size_in_bytes : int, optional
-        The size of the buffer. None: the least that holds all elements, rounded up to a multiple of 4.
+        The size of the buffer. None: the least that holds all elements, rounded up to a multiple of 4;
+        `dataclasses.replace` computes it again, unless it is given another.
     guaranteed_base_offset_alignment : int, default 0
         0, or a power of two of at least the element's size. It changes nothing here.
 
@@ -67,6 +69,21 @@ class TensorDesc:
     strides: tuple[int, ...] | None = None
     total_tensor_size_in_bytes: int = None  # type: ignore[assignment]  # None only asks; it is a number once made
     guaranteed_base_offset_alignment: int = 0
+    # The total if it was not given. `dataclasses.replace` hands both on, and the total is then computed again.
+    _computed: int | None = field(default=None, repr=False, compare=False)
+
+    if TYPE_CHECKING:  # fields are of plainer types than what is taken for them
+
+        def __init__(
+            self,
+            data_type: TensorDataType,
+            *,
+            flags: TensorFlags = ...,
+            sizes: Iterable[SupportsIndex],
+            strides: Iterable[SupportsIndex] | None = ...,
+            total_tensor_size_in_bytes: SupportsIndex | None = ...,
+            guaranteed_base_offset_alignment: SupportsIndex = ...,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         check_kind(OPERATOR, "DataType", self.data_type, TensorDataType)
@@ -77,12 +94,15 @@ class TensorDesc:
         self._check_layout()
 
         total, alignment = self.total_tensor_size_in_bytes, self.guaranteed_base_offset_alignment
-        total = self.minimum_size_in_bytes if total is None else as_integer(OPERATOR, "TotalTensorSizeInBytes", total)
-        set_field(self, "total_tensor_size_in_bytes", total)
+        total = total if total is None else as_integer(OPERATOR, "TotalTensorSizeInBytes", total)
+        least = self.minimum_size_in_bytes
+        is_given = total not in (None, self._computed)
+        set_field(self, "_computed", None if is_given else least)
+        set_field(self, "total_tensor_size_in_bytes", total if is_given else least)
         alignment = as_integer(OPERATOR, "GuaranteedBaseOffsetAlignment", alignment)
         set_field(self, "guaranteed_base_offset_alignment", alignment)
 
-        check_range(OPERATOR, "TotalTensorSizeInBytes", total, self.minimum_size_in_bytes, UINT64_MAX)
+        check_range(OPERATOR, "TotalTensorSizeInBytes", self.total_tensor_size_in_bytes, least, UINT64_MAX)
         itemsize = max(1, self.data_type.bits // 8)
         if alignment and (not itemsize <= alignment <= UINT_MAX or alignment & (alignment - 1)):
             allowed = f"0, or a power of two from {itemsize} to {2**31}"
@@ -90,8 +110,7 @@ class TensorDesc:
 
     def _check_layout(self) -> None:
         if self.data_type is TensorDataType.UNKNOWN:
-            allowed = ", ".join(member.name for member in TensorDataType if member.bits)
-            raise InvalidDescriptorError(OPERATOR, "DataType", "UNKNOWN", allowed)
+            raise InvalidDescriptorError(OPERATOR, "DataType", "UNKNOWN", ", ".join(offered(TensorDataType)))
         if not 1 <= len(self.sizes) <= _MOST_DIMENSIONS:
             raise InvalidDescriptorError(OPERATOR, "DimensionCount", str(len(self.sizes)), f"1 to {_MOST_DIMENSIONS}")
         for i, size in enumerate(self.sizes):
@@ -106,6 +125,42 @@ class TensorDesc:
             raise InvalidDescriptorError(OPERATOR, "Strides", found, f"{len(self.sizes)}, one for each size")
         for i, stride in enumerate(self.strides):
             check_range(OPERATOR, f"Strides[{i}]", stride, 0, UINT_MAX)
+
+    @classmethod
+    def of(cls, array: ArrayLike, flags: TensorFlags = TensorFlags.NONE) -> "TensorDesc":
+        """Return the desc of a packed tensor of an array's type and shape, whatever the array's strides.
+
+        Parameters
+        ----------
+        array : array_like
+            Of a type that DirectML has; int4 and uint4 are those of ml_dtypes.
+        flags : TensorFlags, default NONE
+            The tensor's flags.
+
+        Returns
+        -------
+        TensorDesc
+            Any array of its type and shape can be bound to it.
+
+        Raises
+        ------
+        UnsupportedError
+            If DirectML does not have the type.
+        InvalidDescriptorError
+            If the shape is not one of a tensor.
+
+        Examples
+        --------
+        >>> import numpy as np, dmlcpu
+        >>> dmlcpu.TensorDesc.of(np.zeros((2, 3), np.int8), flags=dmlcpu.TensorFlags.OWNED_BY_DML)
+        TensorDesc(TensorDataType.INT8, flags=TensorFlags.OWNED_BY_DML, sizes=(2, 3))
+        """
+        given = convert("TensorDesc.of", "array", array)
+        check_type("TensorDesc.of", "array", given.dtype, [name.lower() for name in offered(TensorDataType)])
+        return cls(TensorDataType[given.dtype.name.upper()], flags=flags, sizes=given.shape)
+
+    def __repr__(self) -> str:
+        return written(self, () if self._computed is None else ("total_tensor_size_in_bytes",))
 
     @property
     def dimension_count(self) -> int:
@@ -170,9 +225,7 @@ class TensorDesc:
         }
 
 
-def describe(array: NDArray[Any], flags: TensorFlags = TensorFlags.NONE) -> TensorDesc:
-    """Return the desc of a packed tensor of an array's type and shape."""
-    return TensorDesc(TensorDataType[array.dtype.name.upper()], flags=flags, sizes=array.shape)
+describe = TensorDesc.of
 
 
 def _integers(field: str, values: Any) -> tuple[int, ...]:

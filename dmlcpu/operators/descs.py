@@ -1,10 +1,10 @@
-"""Descs of all operators by their types: the table says which class a type has."""
+"""Descs of all operators by their types, and DirectML's names: the table says which class a type has."""
 
 from typing import Any
 
 from dmlcpu.directml.base import OperatorDesc
 from dmlcpu.directml.dxdispatch import desc_from_dict
-from dmlcpu.directml.enums import full_name
+from dmlcpu.directml.enums import PREFIXES, full_name, meant
 from dmlcpu.errors import UnsupportedError
 from dmlcpu.operators.table import OPERATORS
 
@@ -67,3 +67,12 @@ def _class_of(name: Any) -> type[OperatorDesc]:
     operator, operator_type = owners[full]
     cls: type[OperatorDesc] = operator.desc_class(operator_type)
     return cls
+
+
+def spelled_here(name: str) -> str | None:
+    """Return what a structure, enumeration or constant of DirectML is called here; None if there is none."""
+    classes = [cls for operator in OPERATORS.values() for cls in operator.descs.values()]
+    classes += ["TensorDesc", *(kind.__name__ for kind in PREFIXES)]
+    letters = name.removeprefix("DML_").removeprefix("BUFFER_").replace("_", "").lower()
+    known = [cls for cls in classes if cls.lower() == letters] + [meant(kind, name) for kind in PREFIXES]
+    return next(filter(None, known), None)

@@ -21,7 +21,7 @@ _ZERO = np.zeros(1, np.uint8)
 _FIELDS = [f"{name.replace('y_', 'output_')}_tensor" for name in PARAMETERS]  # a desc need not have all of them
 
 
-class ProductDesc(OperatorDesc):
+class ProductDesc(OperatorDesc[Array]):
     """The base of descs of products: sizes, how tensors are bound to kernels, and B packed once if it is owned."""
 
     __slots__ = ()

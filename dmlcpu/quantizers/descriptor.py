@@ -38,7 +38,7 @@ class Role(NamedTuple):
         return Layout(tensor.sizes, strides, type_.name.lower(), type_.bits == 4)
 
 
-class QuantizerDesc(OperatorDesc):
+class QuantizerDesc(OperatorDesc[Array]):
     """The base of the descs that quantize by a scale, or dequantize."""
 
     __slots__ = ()

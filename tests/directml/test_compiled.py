@@ -1,9 +1,23 @@
+import copy
+import pickle
 import threading
+from functools import partial
 
 import numpy as np
 import pytest
-from desc_builders import OWNED, ROWS, check_top_k, outputs, small_scatter_desc, tensor, top_k1_desc, top_k_desc
+from desc_builders import (
+    OWNED,
+    ROWS,
+    check_top_k,
+    outputs,
+    quantized_desc,
+    small_scatter_desc,
+    tensor,
+    top_k1_desc,
+    top_k_desc,
+)
 from hypothesis import given, settings, strategies as st
+from processes import run
 
 from dmlcpu import AxisDirection, FeatureLevel, compile_operator, reference
 from dmlcpu.errors import BindingError
@@ -19,7 +33,7 @@ def test_compile_operator_takes_descs_and_levels_only():
     assert str(caught.value) == "compile_operator: desc is 'TOP_K1'; allowed: OperatorDesc"
     with pytest.raises(TypeError) as caught:
         compile_operator(top_k1_desc(), feature_level=0x6400)
-    assert str(caught.value) == "compile_operator: feature_level is 25600; allowed: FeatureLevel"
+    assert str(caught.value) == "compile_operator: feature_level is 25600; allowed: FeatureLevel.LEVEL_6_4"
 
 
 def test_attributes():
@@ -246,6 +260,69 @@ def test_refused_initializations(fields, owned, message):
     with pytest.raises(BindingError) as caught:
         compile_operator(top_k_desc(**fields)).initialize(**owned)
     assert str(caught.value) == f"DML_OPERATOR_TOP_K: {message}"
+
+
+def test_all_missing_tensors_are_named():
+    with pytest.raises(BindingError) as caught:
+        compile_operator(small_scatter_desc())(updates_tensor=np.zeros((1, 4), np.float32))
+    assert str(caught.value) == (
+        "DML_OPERATOR_SCATTER_ND: InputTensor is missing, and so is IndicesTensor; allowed: an array of float32 and "
+        "shape (1, 8), or a contiguous 1-D buffer of float32 or uint8 of at least 32 bytes"
+    )
+    with pytest.raises(BindingError) as caught:
+        compile_operator(quantized_desc())(output_scale_tensor=np.ones((1, 1, 1, 1), np.float32))
+    assert (caught.value.field, caught.value.found) == (
+        "ATensor",
+        "missing, and so are AScaleTensor, BTensor, BScaleTensor",
+    )
+    owned = {"a_tensor": tensor("UINT8", 1, 2, 2, 3, flags=OWNED), "b_tensor": tensor("INT8", 1, 2, 3, 4, flags=OWNED)}
+    with pytest.raises(BindingError, match="ATensor is missing, and so is BTensor; allowed: an array of uint8"):
+        compile_operator(quantized_desc(**owned)).initialize()
+
+
+@pytest.mark.parametrize(
+    ("given", "name"), [("InputTensor", "input_tensor"), ("OutputIndexTensor", "output_index_tensor")]
+)
+def test_directmls_spelling_of_a_tensor_gets_a_hint(given, name):
+    op, owned = compile_operator(top_k_desc()), compile_operator(top_k_desc(**OWNED_X))
+    for call in (op, op.bind, owned.initialize):
+        with pytest.raises(BindingError) as caught:
+            call(**{given: ROWS})
+        assert str(caught.value) == f"DML_OPERATOR_TOP_K: {given} is DirectML's spelling; allowed: {name} here"
+
+
+@pytest.mark.parametrize("name", ["Axis", "AZeroPointTensor"])
+def test_what_is_no_tensor_of_the_desc_gets_no_hint(name):
+    with pytest.raises(BindingError, match=f"{name} is not a tensor of the desc"):
+        compile_operator(top_k_desc() if name == "Axis" else quantized_desc())(**{name: ROWS})
+
+
+def pickled(operator, protocol):
+    return pickle.loads(pickle.dumps(operator, protocol))
+
+
+COPIES = [copy.copy, copy.deepcopy, *(partial(pickled, protocol=each) for each in range(pickle.HIGHEST_PROTOCOL + 1))]
+
+
+@pytest.mark.parametrize("again", COPIES)
+def test_copies_and_pickles(again):
+    op = compile_operator(top_k1_desc(), feature_level=FeatureLevel.LEVEL_3_1)
+    check_top_k(op(input_tensor=ROWS))
+    other = again(op)
+    assert other is not op
+    assert (other.desc, other.feature_level) == (op.desc, FeatureLevel.LEVEL_3_1)
+    check_top_k(other(input_tensor=ROWS))
+
+
+def test_another_process_runs_a_pickled_operator():
+    op = compile_operator(top_k1_desc())
+    code = f"""
+    import pickle
+    import numpy as np
+    op = pickle.loads({pickle.dumps(op)!r})
+    print(op(input_tensor=np.arange(12, dtype=np.float32).reshape(1, 1, 3, 4)).indices.ravel())
+    """
+    assert run(code).strip() == "[3 2 3 2 3 2]"
 
 
 def test_nothing_is_written_when_a_later_argument_does_not_fit():

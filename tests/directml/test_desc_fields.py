@@ -9,8 +9,17 @@ import pytest
 from desc_builders import OWNED, tensor
 from toy_descs import FLOATS, OPERATOR, SumOperatorDesc, split, sums
 
-from dmlcpu import FeatureLevel, OperatorType, batch, compile_operator, operator_desc_from_dict
-from dmlcpu.directml.feature_level import FOUR, Allowed, Support, check_support
+from dmlcpu import (
+    FeatureLevel,
+    OperatorType,
+    TensorDataType,
+    TensorDesc,
+    batch,
+    compile_operator,
+    operator_desc_from_dict,
+)
+from dmlcpu.directml.base import check_support
+from dmlcpu.directml.feature_level import FOUR, Allowed, Support
 from dmlcpu.errors import BindingError, InvalidDescriptorError, UnsupportedError
 from dmlcpu.operators import descs
 from dmlcpu.operators.table import Operator
@@ -38,6 +47,31 @@ def test_arrays_are_tuples_of_checked_elements():
         ("bias_tensor", "BiasTensor", False),
         ("output_tensor", "OutputTensor", True),
     ]
+
+
+def test_the_repr_has_arrays_and_no_defaults():
+    desc = sums(bias_tensor=None)
+    one = "TensorDesc(TensorDataType.FLOAT32, sizes=(2, 3))"
+    assert repr(desc) == f"SumOperatorDesc(input_tensors=({one}, {one}), weights=(3, 10), output_tensor={one})"
+    names = {"SumOperatorDesc": SumOperatorDesc, "TensorDesc": TensorDesc, "TensorDataType": TensorDataType}
+    assert eval(repr(desc), names) == desc
+
+
+def test_directmls_spelling_of_an_array_gets_a_hint():
+    with pytest.raises(
+        TypeError, match="SumOperatorDesc: InputTensors is DirectML's spelling; allowed: input_tensors "
+    ):
+        sums(InputTensors=[])
+    with pytest.raises(BindingError, match="InputTensors is DirectML's spelling; allowed: input_tensors here"):
+        compile_operator(sums())(InputTensors=[A, B])
+
+
+def test_the_operators_own_range_comes_first():
+    """Nothing but the kind of a field is known before `_check`."""
+    with pytest.raises(InvalidDescriptorError, match="WeightCount is 1; allowed: 2"):
+        sums(weights=(-1,))
+    with pytest.raises(InvalidDescriptorError, match=r"Weights\[0\] is 4294967296; allowed: 0 to 4294967295"):
+        sums(weights=(2**32, -1))
 
 
 @pytest.mark.parametrize(

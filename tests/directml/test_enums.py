@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from dmlcpu import AxisDirection, FeatureLevel, OperatorType, TensorDataType, TensorFlags
-from dmlcpu.directml.enums import full_name, parse_enum
+from dmlcpu.directml.enums import full_name, meant, parse_enum
 from dmlcpu.errors import InvalidDescriptorError, UnsupportedError
 
 
@@ -91,6 +91,34 @@ def test_an_unknown_name_is_refused_with_all_that_are_known(text, found):
     with pytest.raises(InvalidDescriptorError) as caught:
         parse_enum(AxisDirection, text, "DML_OPERATOR_TOP_K1", "AxisDirection")
     assert str(caught.value) == (f"DML_OPERATOR_TOP_K1: AxisDirection is {found}; allowed: INCREASING, DECREASING")
+
+
+def test_unknown_types_are_read_but_not_offered():
+    assert parse_enum(TensorDataType, "UNKNOWN", "op", "Field") is TensorDataType.UNKNOWN
+    with pytest.raises(InvalidDescriptorError) as caught:
+        parse_enum(TensorDataType, "FLOAT31", "op", "Field")
+    assert caught.value.allowed == ", ".join(member.name for member in TensorDataType if member.bits)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "member"),
+    [
+        (AxisDirection, 1, "AxisDirection.DECREASING"),
+        (AxisDirection, "DECREASING", "AxisDirection.DECREASING"),
+        (AxisDirection, "DML_AXIS_DIRECTION_INCREASING", "AxisDirection.INCREASING"),
+        (TensorFlags, 0, "TensorFlags.NONE"),
+        (FeatureLevel, 0x2100, "FeatureLevel.LEVEL_2_1"),
+        (AxisDirection, 2, None),
+        (AxisDirection, True, None),
+        (AxisDirection, 1.0, None),
+        (AxisDirection, "decreasing", None),
+        (AxisDirection, None, None),
+        (TensorDataType, 0, None),
+        (TensorDataType, "UNKNOWN", None),
+    ],
+)
+def test_what_a_value_stands_for(kind, value, member):
+    assert meant(kind, value) == member
 
 
 @pytest.mark.parametrize(

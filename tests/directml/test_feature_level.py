@@ -5,7 +5,7 @@ from desc_builders import OWNED, quantized_desc, tensor, top_k1_desc, top_k_desc
 from feature_levels import quantized, scatter_nd, top_k
 
 from dmlcpu import FeatureLevel, compile_operator
-from dmlcpu.directml.feature_level import check_support
+from dmlcpu.directml.base import check_support
 from dmlcpu.errors import UnsupportedError
 
 MESSAGES = [

@@ -1,5 +1,7 @@
 """Operators with owned tensors, and the short ways they run."""
 
+import copy
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -78,6 +80,23 @@ def test_read_only_parameters_compile_nothing_more():
         array.flags.writeable = False
     np.testing.assert_array_equal(op(**arrays), expected)
     assert len(share.signatures) == compiled
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda op: pickle.loads(pickle.dumps(op))])
+def test_owned_tensors_are_copied_and_pickled(again):
+    arrays = quantized_arrays()
+    expected = quantized_expected(arrays)
+    op = compile_operator(owned_b_desc())
+    owned = {name: arrays.pop(name) for name in ("b_tensor", "b_scale_tensor")}
+    not_yet = again(op)
+    with pytest.raises(BindingError, match="BTensor is not initialized"):
+        not_yet(**arrays)
+    op.initialize(**owned)
+    other = again(op)
+    op.initialize(b_tensor=np.zeros_like(owned["b_tensor"]), b_scale_tensor=owned["b_scale_tensor"])
+    np.testing.assert_array_equal(other(**arrays), expected)
+    not_yet.initialize(**owned)
+    np.testing.assert_array_equal(not_yet(**arrays), expected)
 
 
 def test_a_failed_initialization_changes_nothing():

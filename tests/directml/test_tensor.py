@@ -1,14 +1,17 @@
+import copy
 import itertools
 import pickle
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, asdict, replace
 
+import ml_dtypes
 import numpy as np
 import pytest
 from desc_builders import OWNED, tensor
 from hypothesis import given, strategies as st
 
+import dmlcpu
 from dmlcpu import TensorDataType, TensorDesc, TensorFlags
-from dmlcpu.errors import InvalidDescriptorError
+from dmlcpu.errors import InvalidDescriptorError, UnsupportedError
 
 
 def test_defaults():
@@ -52,6 +55,127 @@ def test_equality_hash_and_pickle():
     assert desc != tensor("FLOAT16", 2, 3, strides=(4, 1))
     # What is asked for by default and what is given explicitly is one tensor.
     assert tensor("INT8", 2, total_tensor_size_in_bytes=4) == tensor("INT8", 2)
+
+
+EXPLICIT = {"total_tensor_size_in_bytes": 64}
+
+
+def test_a_computed_size_is_computed_again():
+    packed = tensor("FLOAT32", 2, 3)
+    assert replace(packed, sizes=(1, 2)).total_tensor_size_in_bytes == 8
+    assert replace(packed, sizes=(9, 9)).total_tensor_size_in_bytes == 324
+    assert replace(packed, strides=(5, 1)).total_tensor_size_in_bytes == 32
+    assert replace(packed, data_type=TensorDataType.INT8) == tensor("INT8", 2, 3)
+    assert replace(replace(packed, sizes=(9, 9)), sizes=(1,)) == tensor("FLOAT32", 1)
+
+
+def test_a_given_size_is_kept_and_checked():
+    given = tensor("FLOAT32", 2, 3, **EXPLICIT)
+    assert replace(given, sizes=(1, 2)).total_tensor_size_in_bytes == 64
+    assert replace(replace(given, sizes=(4, 4)), sizes=(1,)).total_tensor_size_in_bytes == 64
+    with pytest.raises(InvalidDescriptorError, match="TotalTensorSizeInBytes is 64; allowed: 324 to"):
+        replace(given, sizes=(9, 9))
+    least = tensor("FLOAT32", 2, 3, total_tensor_size_in_bytes=24)  # it is given, too
+    assert replace(least, sizes=(1, 2)).total_tensor_size_in_bytes == 24
+    with pytest.raises(InvalidDescriptorError, match="TotalTensorSizeInBytes is 24; allowed: 324 to"):
+        replace(least, sizes=(9, 9))
+
+
+def test_a_size_can_be_given_and_taken_back():
+    given = replace(tensor("FLOAT32", 2, 3), **EXPLICIT)
+    assert given == tensor("FLOAT32", 2, 3, **EXPLICIT)
+    computed = replace(given, total_tensor_size_in_bytes=None)
+    assert computed == tensor("FLOAT32", 2, 3)
+    assert replace(computed, sizes=(1, 2)) == tensor("FLOAT32", 1, 2)
+    with pytest.raises(InvalidDescriptorError, match="TotalTensorSizeInBytes is 23; allowed: 24 to"):
+        replace(computed, total_tensor_size_in_bytes=23)
+
+
+def test_the_size_that_was_computed_is_no_other():
+    """`dataclasses.replace` hands it on, named or not; a new tensor takes it."""
+    computed = tensor("FLOAT32", 2, 3)
+    assert replace(computed, sizes=(1, 2), total_tensor_size_in_bytes=24) == tensor("FLOAT32", 1, 2)
+    assert tensor("FLOAT32", 1, 2, total_tensor_size_in_bytes=24).total_tensor_size_in_bytes == 24
+
+
+COPIES = [copy.copy, copy.deepcopy, lambda desc: TensorDesc(**asdict(desc))]
+COPIES += [
+    lambda desc, each=each: pickle.loads(pickle.dumps(desc, each)) for each in range(pickle.HIGHEST_PROTOCOL + 1)
+]
+
+
+@pytest.mark.parametrize("again", COPIES)
+def test_copies_know_whether_the_size_was_given(again):
+    computed, given = tensor("FLOAT32", 2, 3), tensor("FLOAT32", 2, 3, total_tensor_size_in_bytes=24)
+    assert again(computed) == again(given) == computed
+    assert hash(again(computed)) == hash(again(given)) == hash(computed)
+    assert replace(again(computed), sizes=(1,)).total_tensor_size_in_bytes == 4
+    assert replace(again(given), sizes=(1,)).total_tensor_size_in_bytes == 24
+
+
+WRITTEN = [
+    (tensor("FLOAT32", 1, 2), "TensorDesc(TensorDataType.FLOAT32, sizes=(1, 2))"),
+    (
+        tensor("INT4", 8, total_tensor_size_in_bytes=4),
+        "TensorDesc(TensorDataType.INT4, sizes=(8,), total_tensor_size_in_bytes=4)",
+    ),
+    (
+        tensor("INT8", 2, 3, flags=OWNED, strides=(0, 1), guaranteed_base_offset_alignment=16, **EXPLICIT),
+        "TensorDesc(TensorDataType.INT8, flags=TensorFlags.OWNED_BY_DML, sizes=(2, 3), strides=(0, 1), "
+        "total_tensor_size_in_bytes=64, guaranteed_base_offset_alignment=16)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("desc", "text"), WRITTEN)
+def test_the_repr_is_the_python_that_makes_it(desc, text):
+    assert repr(desc) == text
+    again = eval(text, {name: getattr(dmlcpu, name) for name in dmlcpu.__all__})
+    assert again == desc
+    assert repr(again) == text
+
+
+def test_directmls_spelling_of_a_field_gets_a_hint():
+    with pytest.raises(TypeError) as caught:
+        TensorDesc(TensorDataType.INT8, sizes=(2,), TotalTensorSizeInBytes=4)
+    assert str(caught.value) == (
+        "TensorDesc: TotalTensorSizeInBytes is DirectML's spelling; allowed: total_tensor_size_in_bytes here"
+    )
+    with pytest.raises(TypeError, match="unexpected keyword argument 'TotalSize'"):
+        TensorDesc(TensorDataType.INT8, sizes=(2,), TotalSize=4)
+
+
+ARRAYS = [
+    (np.zeros((2, 3), np.int8), "INT8", (2, 3)),
+    (np.zeros((2, 3), np.float16).T, "FLOAT16", (3, 2)),
+    (np.zeros(3, ">u4")[::-1], "UINT32", (3,)),
+    ([[1.5, 2.5]], "FLOAT64", (1, 2)),
+    (np.zeros(5, ml_dtypes.int4), "INT4", (5,)),
+]
+
+
+@pytest.mark.parametrize(("array", "data_type", "sizes"), ARRAYS)
+def test_the_desc_of_an_array(array, data_type, sizes):
+    assert TensorDesc.of(array) == tensor(data_type, *sizes)
+    assert TensorDesc.of(array, flags=OWNED) == tensor(data_type, *sizes, flags=OWNED)
+    assert replace(TensorDesc.of(array), sizes=(7,)) == tensor(data_type, 7)
+
+
+@pytest.mark.parametrize(
+    ("array", "error", "message"),
+    [
+        (np.zeros(2, bool), UnsupportedError, "TensorDesc.of: array.dtype is bool; allowed: float32, float16, uint32"),
+        (np.zeros(2, ml_dtypes.bfloat16), UnsupportedError, "TensorDesc.of: array.dtype is bfloat16; allowed: float32"),
+        (np.zeros(2, object), UnsupportedError, "TensorDesc.of: array.dtype is object; allowed: float32"),
+        (np.float32(1), InvalidDescriptorError, "DML_BUFFER_TENSOR_DESC: DimensionCount is 0; allowed: 1 to 8"),
+        (np.zeros((2, 0)), InvalidDescriptorError, "DML_BUFFER_TENSOR_DESC: Sizes[1] is 0; allowed: 1 to"),
+        (np.ma.zeros(2), TypeError, "TensorDesc.of: array is a masked array; allowed: an array without a mask"),
+    ],
+)
+def test_arrays_that_no_tensor_describes(array, error, message):
+    with pytest.raises(error) as caught:
+        TensorDesc.of(array)
+    assert str(caught.value).startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -128,9 +252,11 @@ def test_contradictions_are_refused(fields, message):
 
 
 WRONG_KINDS = [
-    ({"data_type": 1}, "DataType is 1; allowed: TensorDataType"),
+    ({"data_type": 1}, "DataType is 1; allowed: TensorDataType.FLOAT32"),
+    ({"data_type": 0}, "DataType is 0; allowed: TensorDataType"),  # UNKNOWN, which no tensor has
+    ({"data_type": "INT8"}, "DataType is 'INT8'; allowed: TensorDataType.INT8"),
     ({"data_type": np.float32}, "DataType is <class 'numpy.float32'>; allowed: TensorDataType"),
-    ({"flags": 0}, "Flags is 0; allowed: TensorFlags"),
+    ({"flags": 0}, "Flags is 0; allowed: TensorFlags.NONE"),
     ({"sizes": 3}, "Sizes is 3; allowed: a sequence of integers"),
     ({"sizes": None}, "Sizes is None; allowed: a sequence of integers"),
     ({"sizes": (2, 3.0)}, "Sizes[1] is 3.0; allowed: an integer"),

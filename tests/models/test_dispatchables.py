@@ -44,13 +44,17 @@ TOP_K_FAULTS = [
     ({f"{TOPK}.Desc": {}}, "another desc; allowed: desc or Desc, not both"),
     ({TOPK: {"type": "TOP_K", "Desc": 5}}, f"{TOPK}.Desc: 5; allowed: an object of the operator's fields"),
     ({f"{TOPK}.desc.K": 5}, "5; allowed: 1 to 4 (InputTensor.Sizes[3])"),
+    (
+        {f"{TOPK}.desc": {"Axis": 3, "AxisDirection": "DECREASING"}},
+        f"{TOPK}.desc.InputTensor: missing, and so are OutputValueTensor, OutputIndexTensor, K; "
+        "allowed: a value: it has no default",
+    ),
     ({f"{TOPK}.desc.AxisDirection": "SIDEWAYS"}, "'SIDEWAYS'; allowed: INCREASING, DECREASING"),
     ({f"{TOPK}.desc.InputTensor.Sizes[2]": 0}, "0; allowed: 1 to 4294967295"),
     (
         {f"{TOPK}.desc.InputTensor": {"Type": "BUFFER", "Desc": tensor("FLOAT31", 1, 1, 3, 4)}},
         f"{TOPK}.desc.InputTensor.Desc.DataType: 'FLOAT31'; "
-        "allowed: UNKNOWN, FLOAT32, FLOAT16, UINT32, UINT16, UINT8, INT32, INT16, INT8, FLOAT64, UINT64, INT64, "
-        "UINT4, INT4",
+        "allowed: FLOAT32, FLOAT16, UINT32, UINT16, UINT8, INT32, INT16, INT8, FLOAT64, UINT64, INT64, UINT4, INT4",
     ),
     (
         {f"{TOPK}.desc.OutputIndexTensor.DataType": "INT32"},

@@ -157,7 +157,8 @@ def test_all_faults_at_once_in_the_order_of_the_file(save: Save) -> None:
         "$.resources.extra.initialValuesDataType: 'INT9'; allowed: FLOAT32, FLOAT16, UINT32, UINT16, UINT8, INT32, "
         "INT16, INT8, FLOAT64, UINT64, INT64, UNKNOWN",
         f"$.dispatchables.shade.type: 'hlsl'; allowed: {OPERATOR_TYPES}, onnx",
-        "$.dispatchables.scatter.desc.InputTensor: missing; allowed: a value: it has no default",
+        "$.dispatchables.scatter.desc.InputTensor: missing, and so are IndicesTensor, UpdatesTensor, OutputTensor, "
+        "InputDimensionCount, IndicesDimensionCount; allowed: a value: it has no default",
         "$.commands[0].bindings.in: 'nowhere'; allowed: a resource: x, values, indices, extra",
         "$.commands[1].bindings.Output: unknown; "
         "allowed: the tensors InputTensor, OutputValueTensor, OutputIndexTensor",

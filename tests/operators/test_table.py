@@ -1,11 +1,12 @@
 """What every row of the table of operators has to keep."""
 
 import ast
+import copy
 import inspect
 import itertools
 import json
 import pickle
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 from types import ModuleType
 
@@ -192,6 +193,39 @@ def test_descs_are_frozen_slotted_hashable_values(operator_type):
     with pytest.raises(TypeError):
         type(desc)(desc.to_dict())  # nothing goes by position
     assert sum(desc == described(other)[0] for other in DESCS) == 1
+
+
+@pytest.mark.parametrize("operator_type", DESCS, ids=lambda each: each.name)
+def test_the_repr_of_descs_is_the_python_that_makes_them(operator_type):
+    desc, _ = described(operator_type)
+    assert eval(repr(desc), {name: getattr(dmlcpu, name) for name in dmlcpu.__all__}) == desc
+    assert "<" not in repr(desc)  # enumerations by name
+    absent = [field.name for field in fields_of(type(desc)) if field.optional and getattr(desc, field.name) is None]
+    assert not [name for name in [*absent, "total_tensor_size_in_bytes", "strides=None"] if name in repr(desc)]
+
+
+@pytest.mark.parametrize("operator_type", DESCS, ids=lambda each: each.name)
+def test_directmls_spelling_gets_a_hint(operator_type):
+    desc, _ = described(operator_type)
+    for field in fields_of(type(desc)):
+        with pytest.raises(TypeError) as caught:
+            replace(desc, **{field.dml_name: None})
+        assert str(caught.value) == (
+            f"{type(desc).__name__}: {field.dml_name} is DirectML's spelling; allowed: {field.name} here"
+        )
+
+
+@pytest.mark.parametrize("operator_type", DESCS, ids=lambda each: each.name)
+def test_compiled_operators_are_copied_and_pickled(operator_type):
+    desc, inputs = described(operator_type)
+    compiled = dmlcpu.compile_operator(desc)
+    owned = {field.name: inputs.pop(field.name) for field, tensor in desc.tensors() if tensor.flags}
+    compiled.initialize(**owned)
+    expected = as_tuple(compiled(**inputs))
+    for again in (copy.copy(compiled), copy.deepcopy(compiled), pickle.loads(pickle.dumps(compiled))):
+        assert again.desc == desc
+        for mine, right in zip(as_tuple(again(**inputs)), expected, strict=True):
+            np.testing.assert_array_equal(mine, right)
 
 
 @pytest.mark.parametrize("operator_type", DESCS, ids=lambda each: each.name)

@@ -29,9 +29,21 @@ dmlcpu.matmul_top_k(a, b, 1, mode="min")  # no such mode
 bytes_: NDArray[np.int8] = dmlcpu.quantize_linear(x, 0.5)  # they are uint8
 dmlcpu.set_num_threads("2")  # a number
 dmlcpu.bind(dmlcpu.top_k(x, 2))  # the result of a call
+tensor = dmlcpu.TensorDesc(dmlcpu.TensorDataType.FLOAT32, sizes=[4, 8])
+dmlcpu.TensorDesc("FLOAT32", sizes=(4, 8))  # a member of TensorDataType
+dmlcpu.TensorDesc(dmlcpu.TensorDataType.FLOAT32, sizes="4, 8")  # integers
+dmlcpu.TensorDesc(dmlcpu.TensorDataType.FLOAT32, sizes=8)  # a sequence
+dmlcpu.TensorDesc(dmlcpu.TensorDataType.FLOAT32, Sizes=(4, 8))  # as Python spells it
+dmlcpu.TensorDesc.of(x, flags=1)  # a member of TensorFlags
+dmlcpu.TopKOperatorDesc(input_tensor=tensor, output_value_tensor=tensor, output_index_tensor=tensor, axis=1)  # no k
+best: dmlcpu.TopKOperatorDesc = dmlcpu.operator_desc_from_dict({})  # it may be another
 knn(x, x, 2, metric="euclidean")  # it is called l2
 Int8Index(x, metric="L2")  # in small letters
 semantic_search(x, x, score_function="l2")  # not among these
+
+
+def scattered(desc: dmlcpu.ScatterNDOperatorDesc) -> dmlcpu.TopK:
+    return dmlcpu.compile_operator(desc)()  # an array
 
 
 def lazily(chunks: da.Array) -> NDArray[np.float32]:

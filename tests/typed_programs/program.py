@@ -1,5 +1,6 @@
 """A program of a user, with which type checkers find no fault; assert_type says what they have to know."""
 
+from dataclasses import replace
 from typing import Any, assert_type
 
 import dask.array as da
@@ -56,6 +57,46 @@ y, scale, zero_point = dmlcpu.dynamic_quantize_linear(x)
 assert_type(y, NDArray[np.uint8])
 assert_type(scale, Floats)
 assert_type(dmlcpu.dynamic_quantize_linear(x, out_dtype=np.int8).zero_point, NDArray[np.int8])
+
+desc = dmlcpu.TopKOperatorDesc(
+    input_tensor=dmlcpu.TensorDesc(dmlcpu.TensorDataType.FLOAT32, sizes=[4, 8], strides=[8, 1]),
+    output_value_tensor=dmlcpu.TensorDesc(dmlcpu.TensorDataType.FLOAT32, sizes=(4, 2), total_tensor_size_in_bytes=None),
+    output_index_tensor=dmlcpu.TensorDesc.of(np.zeros((4, 2), np.uint32)),
+    axis=1,
+    k=2,
+)
+assert_type(desc.input_tensor.sizes, tuple[int, ...])
+assert_type(desc.input_tensor.total_tensor_size_in_bytes, int)
+select = dmlcpu.compile_operator(desc)
+assert_type(select, dmlcpu.CompiledOperator[dmlcpu.TopK])
+assert_type(select(input_tensor=x), dmlcpu.TopK)
+assert_type(select(input_tensor=x).values, NDArray[Any])
+
+
+def narrowed(described: dmlcpu.TopKOperatorDesc) -> dmlcpu.TopKOperatorDesc:
+    fewer = replace(described.input_tensor, sizes=(1, 2))
+    assert_type(fewer, dmlcpu.TensorDesc)
+    return replace(described, input_tensor=fewer, axis=0)
+
+
+def results(
+    scatter: dmlcpu.ScatterNDOperatorDesc,
+    product: dmlcpu.MatrixMultiplyIntegerOperatorDesc,
+    quantize: dmlcpu.QuantizeOperatorDesc,
+    dynamic: dmlcpu.DynamicQuantizeLinearOperatorDesc,
+) -> None:
+    assert_type(dmlcpu.compile_operator(scatter)(), NDArray[Any])
+    assert_type(dmlcpu.compile_operator(product)(), NDArray[Any])
+    assert_type(dmlcpu.compile_operator(quantize)(), NDArray[Any])
+    assert_type(dmlcpu.compile_operator(dynamic)(), dmlcpu.DynamicQuantized)
+
+
+def anything(operator: dmlcpu.CompiledOperator) -> Any:
+    return operator(input_tensor=x)
+
+
+anything(select)
+assert_type(dmlcpu.compile_operator(dmlcpu.operator_desc_from_dict(desc.to_dict()))(input_tensor=x), Any)
 
 index = Int8Index(x, "cosine", ids=[3, 1, 4, 5])
 scores, found = index.search(x[0], 2)

@@ -16,7 +16,7 @@ _BYTES = Allowed(ONE_TO_EIGHT, types("INT8 UINT8"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DynamicQuantizeLinearOperatorDesc(OperatorDesc):
+class DynamicQuantizeLinearOperatorDesc(OperatorDesc[DynamicQuantized]):
     """DML_DYNAMIC_QUANTIZE_LINEAR: quantize the input by the range of its own elements and 0.
 
     Parameters

@@ -34,7 +34,7 @@ _INDICES = types("INT64 INT32 UINT64 UINT32")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScatterNDOperatorDesc(OperatorDesc):
+class ScatterNDOperatorDesc(OperatorDesc[Array]):
     """DML_SCATTER_ND: ``output = input; output[indices[...]] = updates[...]``.
 
     Parameters

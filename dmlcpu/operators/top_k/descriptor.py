@@ -34,7 +34,7 @@ _TOP_K1_LEVELS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _TopKBase(OperatorDesc):
+class _TopKBase(OperatorDesc[TopK]):
     """The fields and checks of both operators."""
 
     OUTPUTS: ClassVar = ("output_value_tensor", "output_index_tensor")

@@ -120,7 +120,11 @@ REFUSED = [
         "IndicesDimensionCount is 1; "
         "allowed: 2 to 5 (IndicesTensor.Sizes are (1, 1, 1, 2, 3), and only leading 1s may be left out)",
     ),
-    ({"indices_dimension_count": -1}, "IndicesDimensionCount is -1; allowed: 0 to 4294967295"),
+    (
+        {"indices_dimension_count": -1},
+        "IndicesDimensionCount is -1; "
+        "allowed: 2 to 5 (IndicesTensor.Sizes are (1, 1, 1, 2, 3), and only leading 1s may be left out)",
+    ),
     (
         {"indices_tensor": tensor("INT64", 1, 1, 1, 2, 6)},
         "IndicesTensor.Sizes[4] is 6; allowed: 1 to 5 (coordinates of an index tuple, up to InputDimensionCount)",

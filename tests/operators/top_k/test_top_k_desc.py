@@ -57,7 +57,7 @@ def test_k_may_be_all_of_the_elements():
 
 REFUSED = [
     ({"axis": 4}, "Axis is 4; allowed: 0 to 3 (below InputTensor.DimensionCount)"),
-    ({"axis": -1}, "Axis is -1; allowed: 0 to 4294967295"),
+    ({"axis": -1}, "Axis is -1; allowed: 0 to 3 (below InputTensor.DimensionCount)"),
     ({"k": 0}, "K is 0; allowed: 1 to 4 (InputTensor.Sizes[3])"),
     ({"k": 5}, "K is 5; allowed: 1 to 4 (InputTensor.Sizes[3])"),
     ({"axis": 0, "k": 2}, "K is 2; allowed: 1 (InputTensor.Sizes[0])"),
@@ -116,7 +116,7 @@ WRONG_KINDS = [
     ({"axis": 3.0}, "Axis is 3.0; allowed: an integer"),
     ({"k": True}, "K is True; allowed: an integer"),
     ({"k": None}, "K is None; allowed: an integer"),
-    ({"axis_direction": 1}, "AxisDirection is 1; allowed: AxisDirection"),
+    ({"axis_direction": 1}, "AxisDirection is 1; allowed: AxisDirection.DECREASING"),
     (
         {"axis_direction": TensorDataType.FLOAT32},
         f"AxisDirection is {TensorDataType.FLOAT32!r}; allowed: AxisDirection",
