@@ -124,7 +124,7 @@ def holds(value: Any) -> list[Any]:
 
 
 def is_used(given: Array, used: Any) -> bool:
-    """Return whether an array is one of the arrays that a kernel reads, or a view of it; used: one, or nested tuples."""
+    """Return whether an array is one that a kernel reads, or a view of it; used: one array, or nested tuples."""
     if isinstance(used, tuple | list):
         return any(is_used(given, each) for each in used)
     return used is given or (isinstance(used, np.ndarray) and given.size > 0 and spans_meet(used, given))

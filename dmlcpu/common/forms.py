@@ -55,5 +55,5 @@ def formed(operator: str, field: str, value: Any) -> tuple[Array, AnyForm]:
 
 
 def strides_of(out: Any) -> Shape | None:
-    """Return the strides of a given output as a form has them; None also for what is no array, which is refused later."""
+    """Return the strides of an output as a form has them; None also for what is no array, which is refused later."""
     return None if out is None or not hasattr(out, "flags") or out.flags.num & PLAIN == PLAIN else out.strides

@@ -1,8 +1,8 @@
 """Prepared calls: all that can be known of a call before any value is read.
 
-Each operator has a function ``prepare(forms, options, budget)``, which makes every check that reads no values, chooses the
-kernel and cuts the work. `Prepared.run` then does the work on arrays of such forms. Every way to call an operator uses this
-pair.
+Each operator has a cached function `prepare` of forms, options and a budget. It makes every check that reads no values,
+chooses the kernel and cuts the work. `Prepared.run` then does the work on arrays of such forms. Every way to call an
+operator uses this pair.
 """
 
 from collections.abc import Callable
@@ -40,8 +40,8 @@ class Prepared:
     def run(self, *arrays: Any) -> Any:
         """Run on arrays of the forms: inputs first, then outputs.
 
-        Returns None. If a value is refused, nothing is written, and it returns something else, which tells the operator's
-        function what is wrong.
+        Returns None. If a value is refused, nothing is written, and it returns something else, from which the
+        operator's function knows what is wrong.
         """
         raise NotImplementedError
 

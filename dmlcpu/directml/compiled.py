@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Generic
 
 from dmlcpu.annotations import Result
-from dmlcpu.common.arguments import Array, check_apart, same_memory
+from dmlcpu.common.arguments import check_apart, same_memory
 from dmlcpu.common.bound import BoundOperator, is_used, own_view
 from dmlcpu.directml.base import Bound, OperatorDesc, Request, check_support, fields_of
 from dmlcpu.directml.binding import Slot, slot_of

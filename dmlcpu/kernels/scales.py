@@ -43,7 +43,7 @@ def are_positive(scales: np.ndarray) -> bool:
 
 
 def keep_scaled(scales: list[np.ndarray], kernel: Kernel, *args: np.ndarray) -> Callable[[], bool]:
-    """Return a kept call that checks scales first: at most three flat float32 arrays; it returns whether they are good."""
+    """Return a kept call that checks at most three flat arrays of scales first, and returns whether they are good."""
     if not scales:
         return kept_call(kernel, *args)
     checked = (*scales, *[_ONE] * (3 - len(scales)), np.zeros(1, np.int64))

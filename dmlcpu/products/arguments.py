@@ -237,7 +237,7 @@ def spread(operator: str, field: str, own: Shape, shape: Shape, rows: bool) -> S
 
 
 def _bias_form(operator: str, bias: Form, shape: Shape, drops_rows: bool, drops_columns: bool) -> Form:
-    """Return the form of a bias with the dimensions of matrices, or refuse a shape that does not broadcast to `shape`."""
+    """Return the form of a bias with the dimensions of matrices, or refuse one that does not broadcast to `shape`."""
     check_type(operator, "bias", bias.dtype, _BIAS)
     try:
         fits = np.broadcast_shapes(bias.shape, shape) == shape

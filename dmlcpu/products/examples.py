@@ -8,7 +8,7 @@ import numpy as np
 from dmlcpu.common.arguments import Array
 from dmlcpu.directml.base import OperatorDesc
 from dmlcpu.directml.enums import TensorFlags
-from dmlcpu.directml.tensor import describe
+from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.products.packing import pack_b
 
 SIZE = 512  # of square matrices
@@ -44,8 +44,8 @@ def desc_example(
         dtype = np.float32 if name.endswith("scale") else np.int8
         constants[f"{name.replace('y_', 'output_')}_tensor"] = np.array([[number]], dtype)
     desc: OperatorDesc = desc_class(
-        a_tensor=describe(a),
-        output_tensor=describe(np.empty((16, 64), output)),
-        **{name: describe(array, TensorFlags.OWNED_BY_DML) for name, array in constants.items()},
+        a_tensor=TensorDesc.of(a),
+        output_tensor=TensorDesc.of(np.empty((16, 64), output)),
+        **{name: TensorDesc.of(array, TensorFlags.OWNED_BY_DML) for name, array in constants.items()},
     )
     return desc, {"a_tensor": a, **constants}

@@ -10,7 +10,7 @@ from asv_files import as_arrays, check, expected, load
 import dmlcpu
 from dmlcpu import AxisDirection, TopK1OperatorDesc, reference
 from dmlcpu.directml.operator_type import OperatorType
-from dmlcpu.directml.tensor import describe
+from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.operators.table import OPERATORS, Example, Operator
 
 
@@ -89,8 +89,8 @@ def argmax(monkeypatch):
         return np.argmax(x, axis, out=out)
 
     def desc_examples():
-        fields = {"input_tensor": describe(x), "output_value_tensor": describe(x[:, :1]), "axis": 1, "k": 1}
-        indices = describe(np.empty((1, 1), np.uint32))
+        fields = {"input_tensor": TensorDesc.of(x), "output_value_tensor": TensorDesc.of(x[:, :1]), "axis": 1, "k": 1}
+        indices = TensorDesc.of(np.empty((1, 1), np.uint32))
         desc = TopK1OperatorDesc(**fields, output_index_tensor=indices, axis_direction=AxisDirection.DECREASING)
         yield desc, {"input_tensor": x}
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from dmlcpu.common.arguments import Array
 from dmlcpu.directml.base import OperatorDesc
-from dmlcpu.directml.tensor import describe
+from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.operators.dynamic_quantize_linear.descriptor import DynamicQuantizeLinearOperatorDesc
 from dmlcpu.operators.table import Example, Workload
 from dmlcpu.quantizers.examples import large, numbers
@@ -21,10 +21,10 @@ def desc_examples() -> Iterator[tuple[OperatorDesc, dict[str, Array]]]:
     """Yield the plain call as a desc, with the input to bind."""
     x = numbers("float32")
     desc = DynamicQuantizeLinearOperatorDesc(
-        input_tensor=describe(x),
-        output_tensor=describe(x.astype(np.uint8)),
-        output_scale_tensor=describe(x[:1, :1]),
-        output_zero_point_tensor=describe(x[:1, :1].astype(np.uint8)),
+        input_tensor=TensorDesc.of(x),
+        output_tensor=TensorDesc.of(x.astype(np.uint8)),
+        output_scale_tensor=TensorDesc.of(x[:1, :1]),
+        output_zero_point_tensor=TensorDesc.of(x[:1, :1].astype(np.uint8)),
     )
     yield desc, {"input_tensor": x}
 
