@@ -24,7 +24,7 @@ OPERANDS = ("a", *PARAMETERS[:2], "b", *PARAMETERS[2:])  # in the functions' ord
 FLOAT, BYTE = np.dtype(np.float32), np.dtype(np.uint8)
 _ZERO = np.zeros(1, BYTE)
 _ARRAY = object()  # stands for an array among numbers
-_NO_SHAPES = (None,) * len(PARAMETERS)
+_NO_SHAPES: tuple[Shape | None, ...] = (None,) * len(PARAMETERS)
 _CONSTANTS = NUMBERS | {type(None), type(ABSENT)}  # ABSENT is one of a kind, and so is _ARRAY
 _QUANTIZED = {np.dtype(name).num for name in QUANTIZED}
 _BIAS = ("float32", "float16")
@@ -58,7 +58,7 @@ def parameters_of(
         out_dtype = result_type(operator, out_dtype, y_zero, a_type)
     numbers = [value if type(value) in _CONSTANTS else _ARRAY for value in parameters]
     flat, dtype = _looked_up(operator, result_type, a_type, b_type, out_dtype, *numbers)
-    every, shapes = list(flat), list(_NO_SHAPES)
+    every, shapes = list(flat), [*_NO_SHAPES]
     for place, value in enumerate(parameters):
         if numbers[place] is _ARRAY:
             every[place], shapes[place] = _flat(operator, place, value, (a_type, b_type, dtype)[place // 2])

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlcpu import reference
+from dmlcpu.annotations import Mode, Nan
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.block_reader import regions_of, tile_of
 from dmlcpu.common.forms import Form, Shape, form_of
@@ -293,14 +294,15 @@ def _refer(call: Call, *arrays: Any) -> None:
     a, b, numbers, bias, mask, values, indices = arrays
     order, b = call.order, unpack(b) if isinstance(b, PackedMatrix) else b
     kinds = (_FLOAT, call.a.dtype, _FLOAT, call.b.dtype)
-    parameters = [
+    parameters: list[Any] = [
         each.view(kind).reshape(own or (1, 1)) if order.is_scaled or kind is not _FLOAT else None
         for each, kind, own in zip(numbers, kinds, call.parameters, strict=True)
     ]
     a, values, indices = a.reshape(call.a.shape), values.reshape(*call.rows, -1), indices.reshape(*call.rows, -1)
     bias = bias if bias is None else bias.reshape(call.bias)
     if mask is None and not order.shift:
-        mode, nan = "largest" if order.is_largest else "smallest", "last" if order.nan_last else "greatest"
+        mode: Mode = "largest" if order.is_largest else "smallest"
+        nan: Nan = "last" if order.nan_last else "greatest"
         named = dict(zip(("a_scale", "a_zero_point", "b_scale", "b_zero_point"), parameters, strict=True))
         reference.matmul_top_k(a, b, order.k, **named, bias=bias, mode=mode, nan=nan, out=(values, indices))
         return
