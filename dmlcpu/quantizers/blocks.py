@@ -51,7 +51,8 @@ def run(
     tile, out = cut_within(call.operator, memory, tiles_of(call.x), partial(_needs, call)), Buffer()
     for region, block in read_blocks(source, regions_of(call.x.shape, tile), stopping):
         y = out.array(extent(region), call.dtype)
-        scales, zeros = _part(call, scale, region), _part(call, zero_point, region)
+        scales: Any = _part(call, scale, region)
+        zeros = _part(call, zero_point, region)
         zero = None if zeros is None else Form(*form_of(zeros))
         known: dict[str, Any] = {"scale": Form(*form_of(scales)), "zero_point": zero, "is_checked": True}
         part = call._replace(x=Form(*form_of(block)), block_size=0, **known)
