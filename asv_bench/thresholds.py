@@ -12,7 +12,9 @@ import time
 import numpy as np
 
 import dmlcpu
+from dmlcpu.common.forms import Form
 from dmlcpu.kernels import registry
+from dmlcpu.operators.top_k.call import Call
 from dmlcpu.operators.top_k.plan import plan
 from dmlcpu.runtime.threads import Budget, use_budget
 
@@ -42,9 +44,9 @@ def row(names, n, k, args):
     axis = args.axis % 2
     out_shape = [*shape]
     out_shape[axis] = k
-    out = values, indices = np.empty(out_shape, x.dtype), np.empty(out_shape, np.int64)
-    strides = x.strides, values.strides, indices.strides
-    chosen = plan(shape, x.dtype, axis, k, True, indices.itemsize, strides, Budget(1), True, False).kernel.name
+    out = np.empty(out_shape, x.dtype), np.empty(out_shape, np.int64)
+    call = Call(Form(shape, x.dtype), k, axis, np.dtype(np.int64), largest=True)
+    chosen = plan(call, (None, None), Budget(1)).kernel
     for name in names:
         try:
             with use_budget(1, kernel=name):

@@ -89,7 +89,9 @@ import itertools
 import numpy as np
 from conformance.random_calls import maker
 from dmlcpu.cli import warmup
+from dmlcpu.common.forms import Form
 from dmlcpu.operators import OPERATORS
+from dmlcpu.operators.top_k.call import INT64, Call
 from dmlcpu.operators.top_k.search import Search
 from dmlcpu.runtime.threads import use_budget
 warmup._counts()  # makes all kernels and compiles none; each process would take longer for that than for calls
@@ -112,7 +114,7 @@ if OPERATOR == "top_k":
     for threads in (1, 3):
         with use_budget(threads, grain=1):
             x = np.ones((90, 500), TYPE)
-            search = Search(500, 2, x.dtype, largest=True, nan_last=False)
+            search = Search(Call(Form(x.shape, x.dtype), 2, 0, INT64, largest=True))
             for start in (0, 30, 60):
                 search.look_at(x[start : start + 30], start)
             search.winners()

@@ -12,8 +12,9 @@ from numpy.typing import DTypeLike
 
 from dmlcpu.annotations import Mode, Nan
 from dmlcpu.common.arguments import as_integer
+from dmlcpu.common.forms import Form
 from dmlcpu.interop.dask import tasks
-from dmlcpu.interop.dask.chunks import as_dask, at_a_time, meta_of, refuse_output, stand_in
+from dmlcpu.interop.dask.chunks import as_dask, at_a_time, meta_of, refuse_output
 from dmlcpu.operators.top_k.call import check
 from dmlcpu.operators.top_k.function import TopK
 
@@ -82,7 +83,8 @@ def top_k(
     if dask.is_dask_collection(k):
         raise TypeError(f"top_k: k is {type(k).__name__}; allowed: an integer")
     k = as_integer("top_k", "k", k)
-    call = check(stand_in(x), k, axis, mode, largest, sorted, nan, None, index_dtype)
+    form = Form(x.shape, x.dtype.newbyteorder("="))
+    call = check(form, (k, axis, mode, largest, sorted, nan, index_dtype))
     every, axis, dtype = at_a_time("top_k", split_every), call.axis, call.x.dtype
     options: dict[str, Any] = {"largest": call.largest, "nan": nan, "index_dtype": call.index_dtype}
     last = {**options, "sorted": call.sorted}

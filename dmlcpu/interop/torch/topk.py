@@ -5,10 +5,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dmlcpu.common.forms import Form, form_of
 from dmlcpu.interop.torch.override import ARGUMENTS, ORDERED, TYPE, TYPE_NAMES, Kind, Override, numbers
 from dmlcpu.interop.torch.tensors import as_array
-from dmlcpu.operators.top_k.call import Call
-from dmlcpu.operators.top_k.function import execute
+from dmlcpu.operators.top_k.call import INT64, Call
+from dmlcpu.operators.top_k.plan import select
 
 _Pair = tuple[Tensor, Tensor]
 
@@ -30,9 +31,9 @@ def _run(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = 
     shape = list(x.shape)
     shape[dim] = k
     values, indices = x.new_empty(shape), x.new_empty(shape, dtype=torch.int64)
-    outputs = as_array(values), as_array(indices)
-    call = Call(as_array(x), k, None, dim % x.ndim, outputs[1].dtype, largest, sorted)
-    execute(call, outputs, most_threads=torch.get_num_threads())
+    elements = as_array(x)
+    call = Call(Form(*form_of(elements)), k, dim % x.ndim, INT64, largest, sorted)
+    select(call, elements, as_array(values), as_array(indices), torch.get_num_threads())
     return values, indices
 
 

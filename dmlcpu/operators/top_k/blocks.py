@@ -21,17 +21,15 @@ from dmlcpu.common.block_reader import (
     regions_of,
     tile_of,
 )
-from dmlcpu.common.regions import Estimate, Region, Sink, Tensor
-from dmlcpu.common.stand_ins import bind, is_source, strides_of
+from dmlcpu.common.forms import Form, Shape
+from dmlcpu.common.prepared import Prepared
+from dmlcpu.common.regions import Estimate, Region, Sink, Source, bind, is_source
 from dmlcpu.kernels.top_k.choose import ELEMENTS_A_WINNER
-from dmlcpu.operators.top_k.call import Call, check, fill_behind, places_beyond
-from dmlcpu.operators.top_k.function import execute, top_k
-from dmlcpu.operators.top_k.plan import Plan, plan
+from dmlcpu.operators.top_k.call import INT64, Call, check, fill_rest
+from dmlcpu.operators.top_k.function import request, top_k
+from dmlcpu.operators.top_k.plan import plan, select
 from dmlcpu.operators.top_k.search import Search, search_bytes
 from dmlcpu.runtime import threads
-from dmlcpu.runtime.compilation import can_compile
-from dmlcpu.runtime.memory import packed_strides
-from dmlcpu.runtime.records import CELL
 
 SOURCES = ("x",)
 
@@ -43,54 +41,67 @@ _LINES = 32
 # Bytes for each winner of sequences that are cut: positions of this block and of the one before, those that are kept,
 # NumPy's temporaries, and a flag.
 _MERGING = 6 * 8 + 1
-Shape = tuple[int, ...]
+
+Filling = tuple[Array, ...]  # of an array of k: how many winners each sequence has, and what fills the rest; or nothing
+Write = Callable[[Region, Array, Array], None]  # writes the winners of a region's sequences
 
 
 def estimate(**arguments: Any) -> Estimate:
     """Return the results and the memory of a call; refuse what the function refuses. Nothing is read or compiled."""
-    call = check(**bind(top_k, arguments, SOURCES))
-    shape, strides = call.winners(call.x.shape), strides_of(call.x)
-    chosen = _plan(call, call.x.shape, strides) if can_compile() else None
+    call, _, filling = _checked(arguments)
+    chosen = _planned(call, call.x)
     return Estimate(
-        {"values": Tensor(shape, call.x.dtype), "indices": Tensor(shape, call.index_dtype)},
-        call.x.nbytes + _working(call, call.x.shape, strides),
-        lambda: min(map(partial(_needs, call), _tiles(call))),
-        chosen.kernel.name if chosen else "none" if can_compile() else "reference",
+        dict(zip(("values", "indices"), chosen.results, strict=True)),
+        call.x.nbytes + _working(call, filling, call.x),
+        lambda: min(map(partial(_needs, call, filling), _tiles(call))),
+        chosen.kernel,
     )
+
+
+def _checked(arguments: dict[str, Any]) -> tuple[Call, Source, Filling]:
+    """Return what is computed, x, and an array of k with what fills the rest. Winners are sorted in any case."""
+    given = bind(top_k, arguments)
+    source, given["x"] = as_source("top_k", "x", given["x"])
+    ((x, _, _), options), (_, *filling) = request(*given.values(), None)
+    return check(x, options)._replace(sorted=True), source, tuple(filling)
 
 
 def run(
     arguments: dict[str, Any], sinks: dict[str, Sink], memory: int, stopping: Callable[[], bool] = lambda: False
 ) -> None:
     """Write the winners of x, always sorted, block by block within `memory` bytes; long sequences are cut."""
-    call = check(**bind(top_k, arguments, SOURCES))
-    if call.k == 0 or call.x.size == 0:
+    call, x, filling = _checked(arguments)
+    if 0 in call.winners(call.x.shape):
         return
-    tile = cut_within("top_k", memory, _tiles(call), partial(_needs, call))
-    x = as_source(arguments["x"], call.x)
-    blocks = BlockReader(x, stopping, _workers(call, tile, memory) if is_source(arguments["x"]) else 1)
+    needs = partial(_needs, call, filling)
+    tile = cut_within("top_k", memory, _tiles(call), needs)
+    write = partial(_write, call, filling, sinks)
+    blocks = BlockReader(x, stopping, _workers(call, tile, memory // needs(tile)) if is_source(arguments["x"]) else 1)
     if tile[call.axis] == call.x.shape[call.axis]:
-        _whole(call, tile, blocks, sinks)
+        _whole(call, tile, blocks, write)
     elif _filters(call):
         for region in _sequences(call, tile):
-            _write(call, region, *_searched(call, tile, region, blocks), sinks)
+            write(region, *_searched(call, tile, region, blocks))
     else:
         n = call.x.shape[call.axis]
         regions = (part for whole in _sequences(call, tile) for part in _cut(call, tile, whole, 0, n))
         joined = read_blocks(x, regions, stopping, axis=call.axis, front=call.k)
         for region, values, indices in _joined(call, joined):
-            _write(call, region, values, indices, sinks)
+            write(region, values, indices)
 
 
-def _workers(call: Call, tile: Shape, memory: int) -> int:
-    """Return the number of threads that read blocks of their own: all, or one if blocks or memory are too few."""
+def _workers(call: Call, tile: Shape, most: int) -> int:
+    """Return the number of threads that read blocks of their own: all, or one if blocks are few or memory is short.
+
+    most: how many the memory suffices for.
+    """
     workers, n, size = threads.budget().threads, call.x.shape[call.axis], tile[call.axis]
     counts = (-(-whole // part) for whole, part in zip(call.x.shape, tile, strict=True))
     blocks = n // size if size < n else math.prod(counts)
-    return workers if can_compile() and blocks >= 2 * workers and workers * _needs(call, tile) <= memory else 1
+    return workers if blocks >= 2 * workers and workers <= most else 1
 
 
-def _whole(call: Call, tile: Shape, blocks: BlockReader, sinks: dict[str, Sink]) -> None:
+def _whole(call: Call, tile: Shape, blocks: BlockReader, write: Write) -> None:
     """Write the winners of blocks of whole sequences. 8 GiB take 1.15 s, with one worker 1.8 s (Zen 4)."""
     regions, writing = _sequences(call, tile), threading.Lock()
 
@@ -99,9 +110,9 @@ def _whole(call: Call, tile: Shape, blocks: BlockReader, sinks: dict[str, Sink])
         for region, block in blocks.take(regions):
             shape = call.winners(block.shape)
             found = values.array(shape, call.x.dtype), indices.array(shape, call.index_dtype)
-            execute(_of_block(call, block), found, most_threads=blocks.most_threads)
+            select(call, block, *found, blocks.most_threads)
             with writing:
-                _write(call, region, *found, sinks)
+                write(region, *found)
 
     blocks.in_workers(serve)
 
@@ -110,10 +121,10 @@ def _searched(call: Call, tile: Shape, region: Region, blocks: BlockReader) -> t
     """Return the winners of sequences side by side; each thread searches a part. 8 GiB: 1.5 s, by one 2.5 s (Zen 4)."""
     n, columns = call.x.shape[call.axis], math.prod(extent(region[call.axis + 1 :]))
     shares: list[Array | None] = [None] * blocks.workers
-    options: dict[str, Any] = {"largest": call.largest, "nan_last": call.nan_last, "most_threads": blocks.most_threads}
+    of_columns = call._replace(x=Form((n, columns), call.x.dtype), axis=0, index_dtype=INT64)
 
     def search(own: int) -> Search:
-        search = Search(columns, call.k, call.x.dtype, **options, shares=shares, own=own)
+        search = Search(of_columns, blocks.most_threads, shares, own)
         start, stop = n * own // blocks.workers, n * (own + 1) // blocks.workers
         for part, block in blocks.take(_cut(call, tile, region, start, stop)):
             search.look_at(block.reshape(-1, columns), part[call.axis].start)
@@ -129,9 +140,9 @@ def _searched(call: Call, tile: Shape, region: Region, blocks: BlockReader) -> t
 
 def _joined(call: Call, blocks: Iterator[tuple[Region, Array]]) -> Iterator[tuple[Region, Array, Array]]:
     """Yield the winners of sequences whose parts come in blocks; a block has room in front for the winners so far."""
-    axis, n = call.axis, call.x.shape[call.axis]
+    axis, n, of_block = call.axis, call.x.shape[call.axis], call._replace(index_dtype=INT64)
     values, positions, spare = Buffer(), Buffer(), Buffer()
-    winners, indices = call.x, call.x  # none yet
+    winners = indices = np.empty(0)  # none yet
     for region, block in blocks:
         start = region[axis].start
         if start:
@@ -140,8 +151,8 @@ def _joined(call: Call, blocks: Iterator[tuple[Region, Array]]) -> Iterator[tupl
             block = block[(slice(None),) * axis + (slice(call.k, None),)]
         shape = call.winners(block.shape)
         winners = values.array(shape, call.x.dtype)
-        found = positions.array(shape, np.dtype(np.int64))
-        execute(_of_block(call, block), (winners, found))
+        found = positions.array(shape, INT64)
+        select(of_block, block, winners, found)
         if start:
             kept = np.take_along_axis(indices, np.minimum(found, call.k - 1), axis)
             found += start - call.k
@@ -151,21 +162,16 @@ def _joined(call: Call, blocks: Iterator[tuple[Region, Array]]) -> Iterator[tupl
             yield region, winners, indices
 
 
-def _of_block(call: Call, block: Array) -> Call:
-    """Return the call on a block, whose winners are sorted; `_write` fills the places behind them."""
-    return call._replace(x=block, counts=None, sorted=True)
-
-
-def _write(call: Call, region: Region, values: Array, indices: Array, sinks: dict[str, Sink]) -> None:
+def _write(call: Call, filling: Filling, sinks: dict[str, Sink], region: Region, values: Array, indices: Array) -> None:
     """Write the winners of a region's sequences."""
     axis = call.axis
-    if call.counts is not None:
-        sequences = region[:axis] + region[axis + 1 :]
-        indices = indices.astype(call.index_dtype, copy=False)
-        fill_behind((values, indices), call.fill, places_beyond(call.counts[sequences], call.k, axis))
+    indices = indices.astype(call.index_dtype, copy=False)
+    if filling:
+        counts, fill = filling
+        fill_rest(values, indices, axis, counts[region[:axis] + region[axis + 1 :]], fill)
     written = (*region[:axis], slice(0, call.k), *region[axis + 1 :])
     sinks["values"].write(written, values)
-    sinks["indices"].write(written, indices.astype(call.index_dtype, copy=False))
+    sinks["indices"].write(written, indices)
 
 
 def _sequences(call: Call, tile: Shape) -> Iterator[Region]:
@@ -178,7 +184,7 @@ def _cut(call: Call, tile: Shape, region: Region, start: int, stop: int) -> Iter
     axis = call.axis
     size = step = tile[axis]
     if _filters(call):  # only the first part has to have all winners
-        step = min(size, max(_LINES, BLOCK // (math.prod(tile[axis + 1 :]) * call.x.itemsize)))
+        step = min(size, max(_LINES, BLOCK // (math.prod(tile[axis + 1 :]) * call.x.dtype.itemsize)))
     for first, last in itertools.pairwise([start, *range(min(start + size, stop), stop, step), stop]):
         yield (*region[:axis], slice(first, last), *region[axis + 1 :])
 
@@ -189,7 +195,7 @@ def _tiles(call: Call) -> Iterator[Shape]:
     Sequences are cut only if a block has one place of each dimension before the axis: so the places before a block in
     memory are those before it along the axis.
     """
-    shape, axis, width = call.x.shape, call.axis, call.x.itemsize
+    shape, axis, width = call.x.shape, call.axis, call.x.dtype.itemsize
     n, inner = shape[axis], list(shape[axis + 1 :])
     row = math.prod(inner) * width  # bytes of all inner elements at one place along the axis
     # With fewer elements at a time kernels take longer, except the filter, which only compares with the last winners.
@@ -216,7 +222,7 @@ def _tiles(call: Call) -> Iterator[Shape]:
 def _filters(call: Call) -> bool:
     """Return whether the filter searches parts of sequences: it is for sequences side by side."""
     n, columns = call.x.shape[call.axis], math.prod(call.x.shape[call.axis + 1 :])
-    return can_compile() and columns > 1 and n >= ELEMENTS_A_WINNER * call.k
+    return threads.most() != threads.REFERENCE and columns > 1 and n >= ELEMENTS_A_WINNER * call.k
 
 
 def _even(n: int, least: int) -> int:
@@ -240,38 +246,27 @@ def _halvings(tile: list[int], least: int) -> Iterator[list[int]]:
         yield list(tile)
 
 
-def _needs(call: Call, tile: Shape) -> int:
+def _needs(call: Call, filling: Filling, tile: Shape) -> int:
     """Return the bytes that `run` takes with such blocks of x."""
     axis = call.axis
     is_cut = tile[axis] < call.x.shape[axis]
     if is_cut and _filters(call):
-        block = (tile[axis], math.prod(tile[axis + 1 :]))
-        working = _working(call._replace(axis=0), block, packed_strides(block, call.x.itemsize))
-        return 2 * Tensor(tile, call.x.dtype).nbytes + working + search_bytes(block[1], call.k, call.x.dtype)
+        block = Form((tile[axis], math.prod(tile[axis + 1 :])), call.x.dtype)
+        searching = search_bytes(block.shape[1], call.k, block.dtype)
+        return 2 * block.nbytes + _working(call._replace(axis=0), filling, block) + searching
     front = call.k if is_cut else 0
-    shape = (*tile[:axis], tile[axis] + front, *tile[axis + 1 :])
+    block = Form((*tile[:axis], tile[axis] + front, *tile[axis + 1 :]), call.x.dtype)
     merging = _MERGING * math.prod(call.winners(tile)) if front else 0
-    return (
-        2 * Tensor(shape, call.x.dtype).nbytes + _working(call, shape, packed_strides(shape, call.x.itemsize)) + merging
-    )
+    return 2 * block.nbytes + _working(call, filling, block) + merging
 
 
-def _plan(call: Call, shape: tuple[int, ...], strides: tuple[int, ...]) -> Plan | None:
-    """Return the plan for a block of x, or None if it has no winners."""
-    winners, width = call.winners(shape), call.x.itemsize
-    if 0 in winners:
-        return None
-    width_of_index = call.index_dtype.itemsize
-    layout = (strides, packed_strides(winners, width), packed_strides(winners, width_of_index))
-    x = (shape, call.x.dtype, call.axis, call.k, call.largest)
-    return plan(*x, width_of_index, layout, threads.most_of_thread(), call.sorted, call.nan_last)
+def _planned(call: Call, block: Form) -> Prepared:
+    """Return how a block of x is carried out."""
+    return plan(call._replace(x=block), (None, None), threads.most_of_thread())
 
 
-def _working(call: Call, shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
+def _working(call: Call, filling: Filling, block: Form) -> int:
     """Return the bytes that the work on a block takes, without the block itself."""
-    winners = Tensor(call.winners(shape), call.x.dtype)
-    chosen = _plan(call, shape, strides) if can_compile() else None
-    workspace = CELL * chosen.workspace.cells if chosen else 0
-    indices = winners._replace(dtype=call.index_dtype)
-    beyond = 0 if call.counts is None else winners._replace(dtype=np.dtype(bool)).nbytes
-    return winners.nbytes + indices.nbytes + workspace + beyond
+    chosen = _planned(call, block)
+    rest = math.prod(chosen.results[0].shape) if filling else 0  # a bool each
+    return sum(each.nbytes for each in chosen.results) + chosen.workspace_bytes + rest

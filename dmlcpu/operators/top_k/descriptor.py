@@ -1,23 +1,20 @@
 """DML_TOP_K1 and DML_TOP_K: the K largest or smallest elements of each sequence."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from operator import itemgetter
 from typing import ClassVar
 
-import numpy as np
-
-from dmlcpu.common.arguments import Array
-from dmlcpu.common.bound import Steps
-from dmlcpu.directml.base import Bound, OperatorDesc, Packed, Run, dml_name
+from dmlcpu.common.forms import Form, form_of, strides_of
+from dmlcpu.directml.base import Bound, OperatorDesc, Request, dml_name
 from dmlcpu.directml.checks import check_range
 from dmlcpu.directml.enums import AxisDirection, FeatureLevel, OperatorType
 from dmlcpu.directml.feature_level import FOUR, ONE_TO_EIGHT, UP_TO_32, Allowed, Support, Types, types
 from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.operators.top_k.call import Call
-from dmlcpu.operators.top_k.function import TopK, execute
-from dmlcpu.operators.top_k.plan import INDEX_WORD, plan, run, steps as plan_steps
-from dmlcpu.runtime import threads
-from dmlcpu.runtime.memory import packed_strides
+from dmlcpu.operators.top_k.function import TopK
+from dmlcpu.operators.top_k.plan import plan
+from dmlcpu.runtime.memory import PLAIN
 
 
 def _level(since: FeatureLevel, dimensions: range, values: Types, indices: Types) -> Support:
@@ -65,29 +62,19 @@ class _TopKBase(OperatorDesc[TopK]):
     def _result(self, bound: Bound) -> TopK:
         return TopK._make((bound["output_value_tensor"], bound["output_index_tensor"]))
 
-    def _make_run(self, owned: Bound) -> Run:
-        x, values, indices = self.input_tensor, self.output_value_tensor, self.output_index_tensor
-        k, axis, largest, index_dtype = self.k, self.axis, self.largest, indices.dtype
-        strides = tuple([packed_strides(each.sizes, each.dtype.itemsize) for each in (x, values, indices)])
-        shape = (x.sizes, x.dtype, axis, k, largest, index_dtype.itemsize, strides)
-        plan_within = lru_cache(maxsize=8)(partial(plan, *shape, ordered=True, nan_last=False))
+    def _make_request(self, owned: Bound) -> Callable[[Bound], Request]:
+        x, index_dtype = self.input_tensor, self.output_index_tensor.dtype
+        call = Call(Form(x.sizes, x.dtype), self.k, self.axis, index_dtype, self.largest)
+        packed, take = (call, (None, None)), itemgetter("input_tensor", *self.OUTPUTS)
 
-        result = self._result
+        def request(bound: Bound) -> Request:
+            x, values, indices = arrays = take(bound)
+            if x.flags.num & values.flags.num & indices.flags.num & PLAIN == PLAIN:
+                return Request(plan, packed, arrays)
+            strides = strides_of(values), strides_of(indices)
+            return Request(plan, (call._replace(x=Form(*form_of(x))), strides), arrays)
 
-        def general(bound: Bound) -> TopK:
-            outputs = result(bound)
-            execute(Call(bound["input_tensor"], k, None, axis, index_dtype, largest), outputs)
-            return outputs
-
-        def packed(_bound: Bound, words: list[Array]) -> None:
-            run(threads.plan_for_now(plan_within), *words)
-
-        def steps(_bound: Bound, words: list[Array]) -> Steps:
-            return plan_steps(plan_within, *words)
-
-        word = np.dtype(f"u{x.dtype.itemsize}")
-        words = {"input_tensor": word, "output_value_tensor": word, "output_index_tensor": INDEX_WORD}
-        return Run(general, Packed(words, packed, result, steps))
+        return request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

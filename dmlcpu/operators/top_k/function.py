@@ -1,24 +1,22 @@
 """TOP_K1: the k largest or smallest elements of each sequence, with their positions, in a stable order."""
 
-import functools
-from collections.abc import Mapping
 from typing import Any, Generic, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from dmlcpu.annotations import Array, DType, Element, Indices, Mode, Nan, Position, Values
-from dmlcpu.common.arguments import check_apart, check_output, check_tuple
-from dmlcpu.common.bound import Steps
-from dmlcpu.common.stand_ins import stand_in
-from dmlcpu.errors import BindingError, DmlError
-from dmlcpu.operators.top_k.call import Call, check, fill_behind, places_beyond
-from dmlcpu.operators.top_k.plan import INDEX_WORD, Plan, plan, run, steps as plan_steps
-from dmlcpu.reference import top_k as reference_top_k
-from dmlcpu.runtime import threads
-from dmlcpu.runtime.compilation import can_compile
-from dmlcpu.runtime.memory import ALIGNED, OWNS_DATA, PLAIN, frombuffer, packed_strides, words
+from dmlcpu.common.arguments import as_integer, check_apart, check_flag, check_output, check_tuple
+from dmlcpu.common.forms import Shape, form_of, formed, strides_of
+from dmlcpu.common.prepared import Prepared
+from dmlcpu.errors import DmlError
+from dmlcpu.operators.top_k.call import read_counts
+from dmlcpu.operators.top_k.plan import prepare
+from dmlcpu.runtime.memory import OWNS_DATA, PLAIN
 from dmlcpu.runtime.results import empty_result
+from dmlcpu.runtime.threads import plan_for_now
+
+_PACKED = (None, None)  # the strides of new outputs
 
 
 class TopK(NamedTuple, Generic[Values, Indices]):
@@ -178,140 +176,72 @@ def top_k(
            [  9.,   8.,   3.]], dtype=float32), indices=array([[ 3, -1, -1],
            [ 2,  3,  0]]))
     """
-    result = None
-    if type(x) is np.ndarray and x.flags.num & ALIGNED and type(k) is int and can_compile():
-        strides = None if x.flags.num & PLAIN == PLAIN else x.strides
-        try:
-            options: tuple[Any, ...] = (x.shape, strides, x.dtype, k, axis, mode, largest, sorted, nan, index_dtype)
-            plain = _plain(*options, threads.most())
-            if plain and not plain.plan.is_single:
-                plain = _plain(*options, threads.budget())
-        except TypeError:  # an argument that is not hashable, or refused: `check` says what is wrong with it
-            plain = None
-        if plain:
-            result = _allocate(x, plain.shape, plain.index_dtype, out)
-            values, indices = result
-            if values.flags.num & indices.flags.num & PLAIN == PLAIN:
-                word = plain.plan.word
-                flat = frombuffer(x, word) if strides is None else words(x, word)
-                run(plain.plan, flat, frombuffer(values, word), frombuffer(indices, INDEX_WORD))
-                return result
-    call = check(x, k, axis, mode, largest, sorted, nan, fill_value, index_dtype)
-    result = result or allocate(call, out)
-    execute(call, result)
+    key, arrays = request(x, k, axis, mode, largest, sorted, nan, fill_value, index_dtype, out)
+    prepared = plan_for_now(prepare, key)
+    result = allocate(prepared, arrays, out)
+    prepared.run(*arrays, *result)
     return result
 
 
-class _Plain(NamedTuple):
-    """How a call with packed outputs is carried out: it is looked up, and the arguments need no further check."""
-
-    shape: tuple[int, ...]  # of the winners
-    index_dtype: np.dtype[Any]
-    plan: Plan
-
-
-# typed: a look-up tells True and 1.0 from 1.
-@functools.lru_cache(maxsize=1024, typed=True)
-def _plain(
-    shape: tuple[int, ...],
-    x_strides: tuple[int, ...] | None,
-    dtype: np.dtype[Any],
-    k: int,
-    axis: Any,
-    mode: Any,
-    largest: Any,
-    sorted: Any,
-    nan: Any,
-    index_dtype: Any,
-    budget: threads.Budget,
-) -> _Plain | None:
-    """Return how calls with such arguments are carried out, or None if no kernel reads the arrays as they are.
-
-    x_strides: None if x is packed.
-    """
-    if not dtype.isnative:
-        return None
-    call = check(stand_in(shape, dtype), k, axis, mode, largest, sorted, nan, None, index_dtype)
-    winners = call.winners(shape)
-    if 0 in winners:
-        return None
-    of_tensors = ((shape, dtype), (winners, dtype), (winners, call.index_dtype))
-    packed = [packed_strides(shape, dtype.itemsize) for shape, dtype in of_tensors]
-    strides = (x_strides or packed[0], *packed[1:])
-    layout = (call.axis, k, call.largest, call.index_dtype.itemsize, strides, budget, call.sorted, call.nan_last)
-    return _Plain(winners, call.index_dtype, plan(shape, dtype, *layout))
+def request(x: Any, k: Any, axis: Any, *others: Any) -> tuple[tuple[Any, ...], tuple[Array, ...]]:
+    """Return the key of a prepared call, but for the budget, and the arrays that it reads."""
+    mode, largest, sorted, nan, fill_value, index_dtype, out = others
+    x, form = formed("top_k", "x", x)
+    # In a key, 1.0 and True would be 1.
+    if type(axis) is not int:
+        axis = as_integer("top_k", "axis", axis)
+    if largest is not None and type(largest) is not bool:
+        largest = check_flag("top_k", "largest", largest)
+    if type(sorted) is not bool:
+        sorted = check_flag("top_k", "sorted", sorted)
+    options = axis, mode, largest, sorted, nan, index_dtype
+    strides = _PACKED if out is None else _strides(out, x.ndim)
+    if type(k) is int:
+        return ((form, None, strides), (k, *options)), (x,)
+    k, filling = read_counts(form, k, options, fill_value)
+    if filling is None:
+        return ((form, None, strides), (k, *options)), (x,)
+    counts, fill = filling
+    return ((form, form_of(counts), strides), (_places(k, x.shape, axis, out), *options)), (x, counts, fill)
 
 
-def allocate(call: Call, out: Any) -> TopK:
-    """Return the output arrays: new ones, or those of `out` if they fit."""
-    return _allocate(call.x, call.winners(call.x.shape), call.index_dtype, out)
-
-
-def _allocate(x: Array, shape: tuple[int, ...], index_dtype: np.dtype[Any], out: Any) -> TopK:
-    if out is None:
-        return TopK(empty_result(shape, x.dtype), empty_result(shape, index_dtype))
-    check_tuple("top_k", out, 2, "a tuple (values, indices) of two arrays")
+def _strides(out: Any, ndim: int) -> tuple[Any, Any]:
+    """Return the strides of outputs as forms have them; None also for what is refused later."""
+    if not isinstance(out, tuple) or len(out) != 2:
+        return _PACKED
     values, indices = out
-    values = check_output("top_k", "out[0]", values, shape, x.dtype)
-    indices = check_output("top_k", "out[1]", indices, shape, index_dtype)
+    if type(values) is type(indices) is np.ndarray and values.flags.num & indices.flags.num & PLAIN == PLAIN:  # most
+        return _PACKED
+    arrays = [each if isinstance(each, np.ndarray) and each.ndim == ndim else None for each in out]
+    return strides_of(arrays[0]), strides_of(arrays[1])
+
+
+def _places(k: int, shape: Shape, axis: int, out: Any) -> int:
+    """Return how many elements are selected if k is the greatest of an array: outputs may have places for more."""
+    values = out[0] if isinstance(out, tuple) and out else None
+    if not isinstance(values, np.ndarray) or values.ndim != len(shape):
+        return k  # `allocate` refuses it
+    places: int = values.shape[axis]
+    if places < k:
+        raise DmlError("top_k", "k", f"an array up to {k}", f"up to {places} (the places of the outputs)")
+    return min(places, shape[axis])
+
+
+def allocate(prepared: Prepared, arrays: tuple[Array, ...], out: Any) -> TopK:
+    """Return the outputs: new arrays, or those of `out` if they fit."""
+    x, (of_values, of_indices) = arrays[0], prepared.results
+    if out is None:
+        new_values, new_indices = prepared.new
+        # Equal types may have other metadata. `TopK` itself is a Python call.
+        values = new_values() if of_values.dtype is x.dtype else empty_result(of_values.shape, x.dtype)
+        return tuple.__new__(TopK, (values, new_indices()))
+    if not isinstance(out, tuple) or len(out) != 2:
+        check_tuple("top_k", out, 2, "a tuple (values, indices) of two arrays")
+    values = check_output("top_k", "out[0]", out[0], *of_values)
+    indices = check_output("top_k", "out[1]", out[1], *of_indices)
     # Different arrays that own their data share none.
-    if (
-        values is indices
-        or values is x
-        or indices is x
-        or not values.flags.num & indices.flags.num & x.flags.num & OWNS_DATA
-    ):
+    are_apart = values.flags.num & indices.flags.num & x.flags.num & OWNS_DATA
+    if not are_apart or values is indices or values is x or indices is x:
         check_apart("top_k", "out[0]", values, {"x": x, "out[1]": indices})
         check_apart("top_k", "out[1]", indices, {"x": x})
-    return TopK(values, indices)
-
-
-def execute(call: Call, out: tuple[Array, Array], *, most_threads: int | None = None) -> None:
-    """Run a call on arrays of any strides."""
-    x, axis, (values, indices) = call.x, call.axis, out
-    shape = x.shape
-    if values.shape != (*shape[:axis], call.k, *shape[axis + 1 :]):  # `winners` written out: a method takes longer
-        call = _within_places(call, values.shape)
-    if values.size == 0:
-        return
-    # Computed before anything is written: outputs may share the memory of counts.
-    beyond = None if call.counts is None else places_beyond(call.counts, call.k, axis)
-    if can_compile():
-        chosen = _plan_within(call, out, threads.budget(most_threads))
-        run(chosen, *_words(x, out, chosen.word))
-    else:
-        nan: Nan = "last" if call.nan_last else "greatest"
-        reference_top_k(x, call.k, axis=axis, largest=call.largest, nan=nan, index_dtype=indices.dtype, out=out)
-    if beyond is not None:
-        fill_behind(out, call.fill, beyond)
-
-
-def _within_places(call: Call, shape: tuple[int, ...]) -> Call:
-    """Return a call whose k has changed since its outputs, of this shape, were bound."""
-    places = shape[call.axis]
-    if call.counts is None:
-        raise BindingError("top_k", "out[0].shape", str(shape), str(call.winners(call.x.shape)))
-    if call.k > places:
-        raise DmlError("top_k", "k", f"an array up to {call.k}", f"up to {places} (the places of the bound outputs)")
-    return call._replace(k=places)
-
-
-def steps(call: Call, out: tuple[Array, Array], given: Mapping[str, Any]) -> Steps | None:
-    """Return how a call runs on the same arrays again and again, or None if that takes all its checks."""
-    is_constant = call.counts is None and not any(isinstance(given[name], np.ndarray) for name in ("k", "axis"))
-    if call.x is not given["x"] or not is_constant or out[0].size == 0:
-        return None
-    word = np.dtype(f"u{call.x.itemsize}")
-    return plan_steps(functools.partial(_plan_within, call, out), *_words(call.x, out, word))
-
-
-def _plan_within(call: Call, out: tuple[Array, Array], budget: threads.Budget) -> Plan:
-    x, (values, indices) = call.x, out
-    strides = (x.strides, values.strides, indices.strides)
-    options = (call.sorted, call.nan_last)
-    return plan(x.shape, x.dtype, call.axis, call.k, call.largest, indices.itemsize, strides, budget, *options)
-
-
-def _words(x: Array, out: tuple[Array, Array], word: np.dtype[Any]) -> tuple[Array, Array, Array]:
-    """Return the words of x, values and indices."""
-    return words(x, word), words(out[0], word), words(out[1], INDEX_WORD)
+    return tuple.__new__(TopK, (values, indices))

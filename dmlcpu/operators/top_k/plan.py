@@ -9,9 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from dmlcpu import reference
+from dmlcpu.annotations import Nan
 from dmlcpu.common.arguments import Array, type_name
-from dmlcpu.common.bound import Steps
 from dmlcpu.common.data_types import DATA_TYPES
+from dmlcpu.common.forms import Form, Shape, form_of, strides_of
+from dmlcpu.common.prepared import ByFunction, Prepared, nothing
+from dmlcpu.common.regions import Tensor
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.top_k.choose import ELEMENTS_A_WINNER, INSERT_K, NAMES, choose as fastest, lockstep_work
 from dmlcpu.kernels.top_k.groups import LINE
@@ -20,10 +24,11 @@ from dmlcpu.kernels.top_k.split import most_parts
 from dmlcpu.kernels.top_k.table import Selection
 from dmlcpu.kernels.top_k.work import WORK, Problem
 from dmlcpu.kernels.walk import merge, walk_of
-from dmlcpu.runtime import threads
-from dmlcpu.runtime.kept_calls import KeptCall, kept_call
-from dmlcpu.runtime.memory import Workspace, first_word, word_strides
+from dmlcpu.operators.top_k.call import Call, check, fill_rest
+from dmlcpu.runtime.kept_calls import kept_call
+from dmlcpu.runtime.memory import Workspace, first_word, frombuffer, word_strides, words
 from dmlcpu.runtime.records import CACHE_LINE, CELL, fill
+from dmlcpu.runtime.threads import REFERENCE, Budget, plan_for_now
 
 _log = logging.getLogger("dmlcpu")
 
@@ -34,7 +39,7 @@ INDEX_WORD = np.dtype(np.uint32)
 _GAP = 128
 
 
-def choose(problem: Problem, width: int, budget: threads.Budget) -> tuple[Selection, str]:
+def choose(problem: Problem, width: int, budget: Budget) -> tuple[Selection, str]:
     """Return the fastest kernel for a problem, and the reason. width: bytes of an element."""
     if budget.kernel:
         entry: Selection = registry.find("top_k", "select", budget.kernel)
@@ -64,83 +69,142 @@ def _reason(name: str, problem: Problem, width: int) -> str:
     }[name]
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The kernel and the work record for one shape, layout and type."""
+@functools.lru_cache(maxsize=1024)
+def prepare(forms: tuple[Any, ...], options: tuple[Any, ...], budget: Budget) -> Prepared:
+    """Return how calls are carried out.
 
-    kernel: Selection
-    is_single: bool  # the work is one part
-    run: Callable[..., Any]  # the kernel, for the parts that the work is cut into
-    merge: Callable[..., Any] | None  # merges the results of split sequences
-    work: Array  # the work record of the kernels
-    word: np.dtype[Any]  # what the kernels see elements as
-    workspace: Workspace
+    forms: of x, and of the k of all sequences (None: there is one k), then the strides of both outputs; options: those
+    of `check`.
+    """
+    x, counts, strides = forms
+    call = check(x, options)
+    if counts is None:
+        return plan(call, strides, budget)
+    return _filling(plan(call._replace(sorted=True), strides, budget), call.axis)
 
 
 @functools.lru_cache(maxsize=1024)
-def plan(
-    shape: tuple[int, ...],
-    dtype: np.dtype[Any],
-    axis: int,
-    k: int,
-    largest: bool,
-    index_width: int,
-    strides: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]],
-    budget: threads.Budget,
-    ordered: bool,
-    nan_last: bool,
-) -> Plan:
-    """Choose the kernel and cut the work. strides: of x, values and indices."""
-    data_type, width = DATA_TYPES[type_name(dtype)], dtype.itemsize
-    problem, sequences = _lay_out(shape, axis, k, width, strides)
+def plan(call: Call, strides: tuple[Shape | None, Shape | None], budget: Budget) -> Prepared:
+    """Return how what has been checked is carried out. strides: of values and indices, as forms have them."""
+    winners = call.winners(call.x.shape)
+    results = Tensor(winners, call.x.dtype), Tensor(winners, call.index_dtype)
+    if budget == REFERENCE:
+        refer = functools.partial(_refer, call)
+        return ByFunction(operator="top_k", kernel="reference", results=results, function=refer)
+    if 0 in winners:
+        return ByFunction(operator="top_k", kernel="none", results=results, function=nothing)
+    forms = call.x, *[Form(*each, own) for each, own in zip(results, strides, strict=True)]
+    data_type, width = DATA_TYPES[type_name(call.x.dtype)], call.x.dtype.itemsize
+    problem, sequences = _lay_out(call.axis, *forms)
     entry, reason = choose(problem, width, budget)
     parts = _cut(entry, problem, width, budget)
     keys, positions = _share_of_workspace(entry, problem)
+    key_map = make_key_map(KINDS[data_type.kind], width, data_type.infinity, call.largest, call.nan_last)
     work = fill(
         WORK,
-        is_sorted=ordered,
-        index_words=index_width // INDEX_WORD.itemsize,
-        key_map=make_key_map(KINDS[data_type.kind], width, data_type.infinity, largest, nan_last)._asdict(),
+        is_sorted=call.sorted,
+        index_words=call.index_dtype.itemsize // INDEX_WORD.itemsize,
+        key_map=key_map._asdict(),
         workspace={"keys": keys, "positions": positions},
         **sequences,
     )
+    shape, k, axis = call.x.shape, call.k, call.axis
     _log.debug("top_k: %s, k %d along axis %d: %s (%s), %d parts", shape, k, axis, entry.name, reason, parts)
     merge_parts = None
     if entry.name == "split":
         merge_parts = functools.partial(registry.find("top_k", "merge").kernel.share, 0, parts)
     return Plan(
-        kernel=entry,
+        operator="top_k",
+        results=results,
+        kernel=entry.name,
         is_single=parts == 1,
-        run=entry.kernel.for_parts(parts),
+        workspace=Workspace(parts * (positions + -(-keys * width // CELL))),
+        row=entry,
+        call=entry.kernel.for_parts(parts),
         merge=merge_parts,
         work=work,
         word=np.dtype(f"u{width}"),
-        workspace=Workspace(parts * (positions + -(-keys * width // CELL))),
+        views=tuple([frombuffer if form.strides is None else words for form in forms]),
     )
 
 
-def _lay_out(
-    shape: tuple[int, ...], axis: int, k: int, width: int, strides: tuple[tuple[int, ...], ...]
-) -> tuple[Problem, dict[str, Any]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(Prepared):
+    """The kernel and the work record for one shape, layout and type."""
+
+    workspace: Workspace
+    row: Selection
+    call: Callable[..., Any]  # the kernel, for the parts that the work is cut into
+    merge: Callable[..., Any] | None  # merges the results of split sequences
+    work: Array  # the work record of the kernels
+    word: np.dtype[Any]  # what the kernels see elements as
+    views: tuple[Callable[..., Array], ...]  # return the words of x, values and indices
+
+    def run(self, x: Array, values: Array, indices: Array) -> None:
+        """Run."""
+        of_x, of_values, of_indices = self.views
+        flat = of_x(x, self.word), of_values(values, self.word), of_indices(indices, INDEX_WORD)
+        scratch = self.workspace.take()
+        self.call(*flat, self.work, scratch)
+        if self.merge:
+            self.merge(*flat, self.work, scratch)
+        self.workspace.give_back(scratch)
+
+    def keep(self, x: Array, values: Array, indices: Array) -> Callable[[], bool] | None:
+        """Return a kept call."""
+        if not self.is_single or self.merge:
+            return None
+        flat = words(x, self.word), words(values, self.word), words(indices, INDEX_WORD)
+        return kept_call(self.row.kernel, *flat, self.work, self.workspace.make())
+
+
+def select(call: Call, x: Array, values: Array, indices: Array, most_threads: int | None = None) -> None:
+    """Run what has been checked on an array of any strides in the place of x. The outputs: of the call's types."""
+    call = call._replace(x=Form(*form_of(x)))
+    plan_for_now(plan, (call, (strides_of(values), strides_of(indices))), most_threads).run(x, values, indices)
+
+
+def _filling(inner: Prepared, axis: int) -> Prepared:
+    """Return how a call with a k for each sequence is carried out: the places after the winners are filled."""
+
+    def run(x: Array, counts: Array, fill: Array, values: Array, indices: Array) -> None:
+        inner.run(x, values, indices)
+        fill_rest(values, indices, axis, counts, fill)
+
+    own = {name: getattr(inner, name) for name in ("operator", "kernel", "results", "is_single", "workspace")}
+    return ByFunction(function=run, **own)
+
+
+def _refer(call: Call, x: Array, values: Array, indices: Array) -> None:
+    """Run by the reference."""
+    nan: Nan = "last" if call.nan_last else "greatest"
+    options: dict[str, Any] = {"axis": call.axis, "largest": call.largest, "index_dtype": indices.dtype}
+    reference.top_k(x, call.k, **options, nan=nan, out=(values, indices))
+
+
+def _lay_out(axis: int, x: Form, values: Form, indices: Form) -> tuple[Problem, dict[str, Any]]:
     """Return the problem, and the fields of its work record that say what sequences there are and where they lie."""
-    n, out_shape = shape[axis], (*shape[:axis], k, *shape[axis + 1 :])
-    in_words = [word_strides(own, size) for own, size in zip(strides, (width, width, INDEX_WORD.itemsize), strict=True)]
-    others = [d for d in range(len(shape)) if d != axis]
-    sizes, *by_tensor = merge([shape[d] for d in others], *[[own[d] for d in others] for own in in_words])
+    n, k, width = x.shape[axis], values.shape[axis], x.dtype.itemsize
+    forms = x, values, indices
+    in_words = [
+        word_strides(form.steps, size) for form, size in zip(forms, (width, width, INDEX_WORD.itemsize), strict=True)
+    ]
+    others = [d for d in range(len(x.shape)) if d != axis]
+    sizes, *by_tensor = merge([x.shape[d] for d in others], *[[own[d] for d in others] for own in in_words])
     steps = [own[axis] for own in in_words]
-    x, values, indices = [
-        {"start": first_word(full, own), "step": step, "strides": merged}
-        for full, own, step, merged in zip((shape, out_shape, out_shape), in_words, steps, by_tensor, strict=True)
+    fields = [
+        {"start": first_word(form.shape, own), "step": step, "strides": merged}
+        for form, own, step, merged in zip(forms, in_words, steps, by_tensor, strict=True)
     ]
     x_step, x_strides = steps[0], by_tensor[0]
     columns = sizes[-1] if x_strides[-1] == 1 else 1
     is_packed = x_step == 1 and x_strides == [n]
     problem = Problem(rows=math.prod(sizes), n=n, k=k, step=x_step, columns=columns)
     counts = {"n": n, "k": k, "rows": problem.rows, "columns": columns, "is_packed": is_packed}
-    return problem, {**counts, "walk": walk_of(sizes), "x": x, "values": values, "indices": indices}
+    return problem, {**counts, "walk": walk_of(sizes), **dict(zip(("x", "values", "indices"), fields, strict=True))}
 
 
-def _cut(entry: Selection, problem: Problem, width: int, budget: threads.Budget) -> int:
+def _cut(entry: Selection, problem: Problem, width: int, budget: Budget) -> int:
     """Return into how many parts to cut the work; `split` cuts each sequence into equally many."""
     each = entry.cost(problem, width)
     if entry.name == "split":
@@ -152,23 +216,3 @@ def _share_of_workspace(entry: Selection, problem: Problem) -> tuple[int, int]:
     """Return how many keys and positions a share has, with the gap to the next."""
     keys, positions = (length + _GAP for length in entry.workspace(problem.n, problem.k, LINE))
     return keys, positions + -positions % (CACHE_LINE // CELL)  # the keys behind start a cache line
-
-
-def run(chosen: Plan, x: Array, values: Array, indices: Array) -> None:
-    """Carry out a plan on the words of the arrays."""
-    scratch = chosen.workspace.take()
-    chosen.run(x, values, indices, chosen.work, scratch)
-    if chosen.merge:
-        chosen.merge(x, values, indices, chosen.work, scratch)
-    chosen.workspace.give_back(scratch)
-
-
-def steps(plan_within: Callable[[threads.Budget], Plan], *words: Array) -> Steps:
-    """Return how to run on the words of the same arrays again and again."""
-
-    def alone(chosen: Plan) -> KeptCall | None:
-        if not chosen.is_single or chosen.merge:
-            return None
-        return kept_call(chosen.kernel.kernel, *words, chosen.work, chosen.workspace.make())
-
-    return Steps(plan_within, lambda chosen: run(chosen, *words), alone)

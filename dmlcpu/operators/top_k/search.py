@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 
 from dmlcpu.common.arguments import Array
+from dmlcpu.common.forms import Form, form_of
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.top_k.strided_tournament import COLUMNS
-from dmlcpu.operators.top_k.call import Call
-from dmlcpu.operators.top_k.function import execute
-from dmlcpu.operators.top_k.plan import plan
+from dmlcpu.operators.top_k.call import INT64, Call
+from dmlcpu.operators.top_k.plan import plan, select
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.memory import words
 
@@ -17,12 +17,11 @@ from dmlcpu.runtime.memory import words
 _CANDIDATES = 2
 # What the kernel takes for an element, in nanoseconds on one thread (Zen 4, float32: 0.2 if nothing is found, to 0.5).
 _COST = 0.3
-_INT64 = np.dtype(np.int64)
 
 
 def search_bytes(columns: int, k: int, dtype: np.dtype[Any]) -> int:
     """Return the bytes of a search, besides those of the work on a block."""
-    width, index, flag = dtype.itemsize, _INT64.itemsize, 1
+    width, index, flag = dtype.itemsize, INT64.itemsize, 1
     held = (1 + _CANDIDATES) * k  # winners and candidates
     arrays = held * (width + index + flag) + k * (width + 2 * index)  # flag: `behind`; then `merged`, places
     counts = 3 * index + 4 * width  # counts, copies of them, numbers of columns; bounds and shares
@@ -39,25 +38,18 @@ class Search:
     """
 
     def __init__(
-        self,
-        columns: int,
-        k: int,
-        dtype: np.dtype[Any],
-        *,
-        largest: bool,
-        nan_last: bool,
-        most_threads: int | None = None,
-        shares: list[Array | None] | None = None,
-        own: int = 0,
+        self, call: Call, most_threads: int | None = None, shares: list[Array | None] | None = None, own: int = 0
     ) -> None:
-        self._k, self._largest, self._nan_last, self._most_threads = k, largest, nan_last, most_threads
-        # Of each column its winners, and behind them candidates: elements that beat the last winner.
+        """Begin. call: sorted winners of rows and columns, along the first axis; its number of rows does not count."""
+        self._call, self._k, self._most_threads = call, call.k, most_threads
+        columns, dtype, k = call.x.shape[1], call.x.dtype, call.k
+        # Of each column its winners, and after them candidates: elements that beat the last winner.
         self._values = np.empty((columns, (1 + _CANDIDATES) * k), dtype)
-        self._indices = np.empty(self._values.shape, _INT64)
-        self._counts = np.zeros(columns, _INT64)
+        self._indices = np.empty(self._values.shape, INT64)
+        self._counts = np.zeros(columns, INT64)
         self._bounds = np.empty(columns, dtype)  # the last winners
         self._shares, self._own = shares or [None], own
-        self._merged, self._places = np.empty((columns, k), dtype), np.empty((columns, k), _INT64)
+        self._merged, self._places = np.empty((columns, k), dtype), np.empty((columns, k), INT64)
         self._kernel = registry.find("top_k", "filter").kernel
 
     def look_at(self, block: Array, start: int) -> None:
@@ -109,14 +101,13 @@ class Search:
 
     def _select(self, block: Array, axis: int, values: Array, indices: Array) -> None:
         """Write the winners along an axis of a block."""
-        call = Call(block, self._k, None, axis, indices.dtype, self._largest, nan_last=self._nan_last)
-        execute(call, (values, indices), most_threads=self._most_threads)
+        select(self._call._replace(axis=axis), block, values, indices, self._most_threads)
 
     def _filter(self, block: Array, start: int) -> bool:
         """Append elements that beat the last winners to the candidates; return whether all found a place."""
-        k, budget = self._k, threads.budget(self._most_threads)
-        strides = (block.strides, self._merged.T.strides, self._places.T.strides)
-        chosen = plan(block.shape, block.dtype, 0, k, self._largest, 8, strides, budget, True, self._nan_last)
+        budget = threads.budget(self._most_threads)
+        strides = self._merged.T.strides, self._places.T.strides
+        chosen: Any = plan(self._call._replace(x=Form(*form_of(block))), strides, budget)
         parts = budget.parts(int(block.size * _COST), -(-block.shape[1] // COLUMNS))
         arrays = (block, self._bounds, self._shared_bounds(), self._values.reshape(-1))
         x, bounds, shares, values = (words(each, chosen.word) for each in arrays)

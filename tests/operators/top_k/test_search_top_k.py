@@ -7,9 +7,11 @@ import pytest
 from samples import DISTRIBUTIONS, KERNEL_LAYOUTS, THREADS, TOP_K_TYPES, assert_same_bits
 
 from dmlcpu import reference
+from dmlcpu.common.forms import Form, form_of
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.top_k.strided_tournament import COLUMNS
 from dmlcpu.operators.top_k import search as top_k_search
+from dmlcpu.operators.top_k.call import INT64, Call
 from dmlcpu.operators.top_k.plan import plan
 from dmlcpu.operators.top_k.search import Search
 from dmlcpu.runtime.memory import words
@@ -30,11 +32,16 @@ def block_cases(dtype):
         yield f"{shape}, {distribution}, {layout}, {options}", lay_out(make(rng, shape, dtype)), options
 
 
+def call_of(columns, k, dtype, *, largest, nan="greatest"):
+    """Return what a search looks for."""
+    return Call(Form((0, columns), np.dtype(dtype)), k, 0, INT64, largest, nan_last=nan == "last")
+
+
 def filtered(block, bounds, shares, most, parts, largest, nan):
     """Return the counts, values and positions that the kernel gives for a block whose first row is the 1000th."""
-    columns, width = block.shape[1], block.itemsize
-    strides = (block.strides, (columns * width, width), (columns * 8, 8))
-    chosen = plan(block.shape, block.dtype, 0, 1, largest, 8, strides, Budget(1), True, nan == "last")
+    columns = block.shape[1]
+    call = call_of(columns, 1, block.dtype, largest=largest, nan=nan)._replace(x=Form(*form_of(block)))
+    chosen = plan(call, (None, None), Budget(1))
     counts, positions = np.zeros(columns, np.int64), np.full((columns, most), -1)
     values = np.zeros((columns, most), block.dtype)
     found = (counts, words(values.reshape(-1), chosen.word), positions.reshape(-1))
@@ -83,7 +90,7 @@ def test_a_search_finds_what_the_reference_finds(dtype):
         x = lay_out(make(rng, (120, columns), dtype))
         expected = reference.top_k(x, k, axis=0, **options)
         with use_budget(threads, grain=1):
-            search = Search(columns, k, dtype, largest=options["largest"], nan_last=options["nan"] == "last")
+            search = Search(call_of(columns, k, dtype, **options))
             for start, stop in itertools.pairwise([0, *range(40, 120, step), 120]):
                 search.look_at(x[start:stop], start)
             found = search.winners()
@@ -98,8 +105,8 @@ def test_searches_among_different_rows_find_it_together(dtype):
         columns, k = int(rng.integers(1, 200)), int(rng.integers(1, 8))
         x = list(DISTRIBUTIONS.values())[rng.integers(3)](rng, (60 * count, columns), dtype)
         shares = [None] * count
-        given = {"largest": options["largest"], "nan_last": options["nan"] == "last", "shares": shares}
-        searches = [Search(columns, k, dtype, **given, own=own) for own in range(count)]
+        call = call_of(columns, k, dtype, **options)
+        searches = [Search(call, shares=shares, own=own) for own in range(count)]
         blocks = [(own, 60 * own + start) for start in range(0, 60, 12) for own in range(count)]
         if rng.integers(2):  # one search is behind the others
             blocks.sort(key=lambda block: (block[0] == 1, block[1]))
@@ -121,7 +128,7 @@ def test_a_search_with_little_room_for_candidates(room, monkeypatch):
     x[:, ::3] = x[::-1, ::3]
     x[:, 1::3] = rng.integers(0, 4, x[:, 1::3].shape)
     for k, largest in itertools.product((1, 9), (True, False)):
-        search = Search(70, k, x.dtype, largest=largest, nan_last=False)
+        search = Search(call_of(70, k, x.dtype, largest=largest))
         for start in range(0, 600, 30):
             search.look_at(x[start : start + 30], start)
         assert_same_bits(search.winners(), reference.top_k(x, k, axis=0, largest=largest), f"{k=}, {largest=}")

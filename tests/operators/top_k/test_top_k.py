@@ -9,11 +9,12 @@ from samples import INDEX_TYPES, TOP_K_TYPES, assert_same_bits
 
 import dmlcpu
 from dmlcpu import reference
+from dmlcpu.common.forms import Form, form_of
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
 from dmlcpu.kernels.top_k.work import WORK
 from dmlcpu.operators import OPERATORS
-from dmlcpu.operators.top_k.function import Call, allocate
-from dmlcpu.operators.top_k.plan import plan
+from dmlcpu.operators.top_k.call import Call
+from dmlcpu.operators.top_k.plan import plan, prepare
 from dmlcpu.runtime.threads import budget, use_budget
 
 
@@ -176,6 +177,31 @@ VALUES, INDICES = np.zeros((2, 1), np.float32), np.zeros((2, 1), np.int64)  # ne
         ({"out": (VALUES, VALUES)}, BindingError, "out[1].dtype is float32; allowed: int64"),
         ({"out": (X[:, :1], INDICES)}, BindingError, "out[0] is sharing memory with x; allowed: memory of its own"),
         (
+            {"out": (np.zeros(4, np.float32)[::2], INDICES)},
+            BindingError,
+            "out[0].shape is (2,); allowed: (2, 1)",
+        ),
+        (
+            {"out": (VALUES, np.zeros((2, 1, 2), np.int64)[:, ::-1])},
+            BindingError,
+            "out[1].shape is (2, 1, 2); allowed: (2, 1)",
+        ),
+        (
+            {"k": [1, 2], "out": (VALUES, INDICES)},
+            DmlError,
+            "k is an array up to 2; allowed: up to 1 (the places of the outputs)",
+        ),
+        (
+            {"k": [1, 0], "out": (np.zeros((2, 4), np.float32), INDICES)},
+            BindingError,
+            "out[0].shape is (2, 4); allowed: (2, 3)",
+        ),
+        (
+            {"k": [1, 0], "out": (np.zeros(2, np.float32), INDICES)},
+            BindingError,
+            "out[0].shape is (2,); allowed: (2, 1)",
+        ),
+        (
             {"out": (np.broadcast_to(np.float32(0), (2, 1)), INDICES)},
             BindingError,
             "out[0] is read-only; allowed: an array that can be written to",
@@ -245,9 +271,8 @@ GRID = np.zeros((6, 4), np.float32)
     ],
 )
 def test_a_plan_says_how_the_sequences_lie(x, axis, rows, columns, is_packed):
-    values, indices = allocate(Call(x, 1, None, axis, np.dtype(np.int64), True), None)
-    strides = x.strides, values.strides, indices.strides
-    work = plan(x.shape, x.dtype, axis, 1, True, 8, strides, budget(), True, False).work.view(WORK)[0]
+    call = Call(Form(*form_of(x)), 1, axis, np.dtype(np.int64), largest=True)
+    work = plan(call, (None, None), budget()).work.view(WORK)[0]
     assert (work["n"], work["k"], work["rows"]) == (x.shape[axis], 1, rows)
     assert (work["columns"], work["is_packed"]) == (columns, is_packed)
     assert work["index_words"] == 2
@@ -266,6 +291,7 @@ def test_a_plan_says_how_the_sequences_lie(x, axis, rows, columns, is_packed):
     ],
 )
 def test_a_plan_says_why_it_took_the_kernel(caplog, x, k, axis, threads, reason):
+    prepare.cache_clear()
     plan.cache_clear()
     with caplog.at_level("DEBUG", "dmlcpu"), use_budget(threads, grain=1):
         dmlcpu.top_k(x, k, axis=axis)
@@ -273,6 +299,7 @@ def test_a_plan_says_why_it_took_the_kernel(caplog, x, k, axis, threads, reason)
 
 
 def test_a_kernel_that_was_asked_for(caplog):
+    prepare.cache_clear()
     plan.cache_clear()
     with caplog.at_level("DEBUG", "dmlcpu"), use_budget(1, kernel="select_sort"):
         dmlcpu.top_k(np.zeros((40, 99)), 3)

@@ -1,9 +1,12 @@
+import sys
+
 import numpy as np
 import pytest
-from samples import TOP_K_TYPES, read_only
+from samples import TOP_K_TYPES, read_only, strided
 
 import dmlcpu
 from dmlcpu import reference
+from dmlcpu.operators.top_k.plan import prepare
 
 
 def test_mode_and_largest_say_the_same():
@@ -47,6 +50,20 @@ def test_outputs_may_be_where_k_and_the_fill_value_are():
     assert found.values.tolist() == [[2, -7, -7], [5, 4, -7], [8, 7, 6]]
 
 
+@pytest.mark.parametrize("change", [np.copy, strided])
+@pytest.mark.parametrize("axis", [0, -1])
+def test_outputs_may_have_more_places_than_the_greatest_of_an_array_of_k(axis, change):
+    x = np.array([[5, 1, 9], [2, 8, 4], [7, 7, 0]], np.int16)
+    expected = reference.top_k(x, [2, 0, 3], axis=axis, fill_value=-5)
+    assert expected.values.shape == (3, 3)
+    out = change(np.full((3, 3), 77, np.int16)), change(np.full((3, 3), 77))
+    for k in ([1, 0, 2], [2, 0, 3]):
+        assert dmlcpu.top_k(x, k, axis=axis, fill_value=-5, out=out).values is out[0]
+        for found, best, empty in zip(out, expected, (-5, -1), strict=True):
+            winners = np.expand_dims(k, axis) > np.arange(3).reshape((-1, 1) if axis == 0 else (1, -1))
+            np.testing.assert_array_equal(found, np.where(winners, best, empty))
+
+
 def test_awkward_k():
     x = np.arange(6.0).reshape(2, 3)
     assert dmlcpu.top_k(x, range(1, 3)).indices.tolist() == [[2, -1], [2, 1]]
@@ -86,14 +103,27 @@ def test_equal_options_of_other_types_are_told_apart():
 
 
 @pytest.mark.parametrize("change", [np.copy, np.asfortranarray, lambda x: np.repeat(x, 2, axis=1)[:, ::2], read_only])
-def test_usual_calls_are_looked_up(monkeypatch, change):
-    """The longer way is `check`."""
+def test_a_repeated_call_is_prepared_once(change):
     x = change(np.array([[3, 1, 2]]))
-    for out in (None, (np.empty((1, 2), x.dtype), np.empty((1, 2), np.int64))):
+    for out in (None, (np.empty((1, 2), x.dtype), np.empty((1, 2), np.int64)), (strided(x[:, :2]), strided(x[:, :2]))):
         assert dmlcpu.top_k(x, 2, out=out).values.tolist() == [[3, 2]]
-        with monkeypatch.context() as patch:
-            patch.setattr("dmlcpu.operators.top_k.function.check", None)
-            assert dmlcpu.top_k(x, 2, out=out).values.tolist() == [[3, 2]]
+        before = prepare.cache_info()
+        assert dmlcpu.top_k(x, 2, out=out).values.tolist() == [[3, 2]]
+        after = prepare.cache_info()
+        assert (after.hits - before.hits, after.misses - before.misses) == (1, 0)
+
+
+def test_a_repeated_call_makes_few_python_calls():
+    x, calls = np.ones((1, 64), np.float32), []
+    for _ in range(2):
+        dmlcpu.top_k(x, 8)
+    sys.setprofile(lambda frame, event, _: calls.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        dmlcpu.top_k(x, 8)
+    finally:
+        sys.setprofile(None)
+    assert calls[0] == "top_k"
+    assert len(calls) <= 10, calls
 
 
 def test_results_have_the_metadata_of_their_own_input():
