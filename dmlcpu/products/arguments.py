@@ -159,6 +159,13 @@ def check_matrix(operator: str, field: str, form: Form, at_least: int = 1) -> No
         raise BindingError(operator, f"{field}.ndim", str(len(form.shape)), f"at least {at_least}")
 
 
+def check_matrices(operator: str, a: Any, b: Any) -> Shapes:
+    """Return the shapes of a product of matrices, or refuse these. a, b: forms, or that of a packed matrix."""
+    check_matrix(operator, "a", Form(*a))
+    check_matrix(operator, "b", rhs_form(b)[0])
+    return shapes_of(operator, a[0], b[0])
+
+
 def check(
     operator: str,
     a: Any,
@@ -171,10 +178,8 @@ def check(
 
     a, b, bias: forms, or that of a packed matrix, None for no bias; parameters: shapes; dtype: of the result.
     """
+    shapes = check_matrices(operator, a, b)
     a, (b, layout, is_exact) = Form(*a), rhs_form(b)
-    check_matrix(operator, "a", a)
-    check_matrix(operator, "b", b)
-    shapes = shapes_of(operator, a.shape, b.shape)
     drops = len(a.shape) == 1, len(b.shape) == 1
     return Call(
         operator,

@@ -42,9 +42,9 @@ _LINE = 16  # keys that are looked at together
 _SORTED = 64
 # Candidates of a row beyond twice k. With fewer, lists are cut back more often; with more, more scores are candidates.
 _SPARE = 32
-# Bytes of the candidates of all shares. More rows are selected one block after the other, of _LEAST_ROWS at least: each
+# Bytes of the candidates of all shares. More rows are selected one block after the other, of LEAST_ROWS at least: each
 # block reads b again.
-_MOST_BYTES, _LEAST_ROWS = 16 << 20, 64
+MOST_BYTES, LEAST_ROWS = 16 << 20, 64
 _ONE, _ALL, _NO_SUM, _NO_ZERO = np.ones(1, np.float32), np.ones(1, BYTE), np.zeros(1, np.float32), np.zeros(1, BYTE)
 _FLOAT, _INT, INDEX = np.dtype(np.float32), np.dtype(np.int32), np.dtype(np.int64)
 
@@ -141,7 +141,7 @@ def arrays_of(operands: Operands) -> tuple[Any, ...]:
 def block_of(rows: Shape, k: int, columns: int, threads: int) -> Shape:
     """Return how many rows are selected at a time; rows: the shape of the result without k."""
     row_bytes = CELL * threads * (HEADER + capacity_of(k, columns))
-    return tile_of(rows, max(_MOST_BYTES // row_bytes, _LEAST_ROWS))
+    return tile_of(rows, max(MOST_BYTES // row_bytes, LEAST_ROWS))
 
 
 def capacity_of(k: int, columns: int) -> int:
