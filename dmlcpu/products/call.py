@@ -10,7 +10,7 @@ from dmlcpu.common.forms import formed, strides_of
 from dmlcpu.common.parameters import as_floats, check_scale
 from dmlcpu.common.prepared import Prepared
 from dmlcpu.errors import DmlError
-from dmlcpu.products.arguments import check_matrices, PARAMETERS, ResultType, parameters_of
+from dmlcpu.products.arguments import PARAMETERS, ResultType, check_matrices, parameters_of
 from dmlcpu.products.packing import PackedMatrix, form_of_packed
 from dmlcpu.runtime.memory import spans_meet
 
