@@ -7,6 +7,8 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.block_reader import BLOCK, Buffer, as_source, cut_within, extent, read_blocks, regions_of
 from dmlcpu.common.bound import is_used
