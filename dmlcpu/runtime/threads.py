@@ -11,7 +11,9 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from dmlcpu.runtime.compilation import can_compile
+from numba import config
+
+from dmlcpu.runtime.compilation import OFF_FOR_GOOD, can_compile
 from dmlcpu.runtime.layers import NumbaLayer, asked_for
 from dmlcpu.runtime.pool import AVAILABLE, AWAKE, Pool
 from dmlcpu.runtime.quota import cpu_quota
@@ -121,8 +123,9 @@ def plan_for_now(prepare: Callable[..., Any], key: tuple[Any, ...] = (), most: i
     What is one part with the most threads is one part with fewer: tiny calls need not look whether threads sleep. A key
     that cannot be hashed is given to the same function without its cache.
     """
+    is_off = config.DISABLE_JIT or OFF_FOR_GOOD  # `can_compile`, without its call
     try:
-        chosen = prepare(*key, (_budgets or _first_budgets()).awake if can_compile() else REFERENCE)
+        chosen = prepare(*key, REFERENCE if is_off else (_budgets or _first_budgets()).awake)
         return chosen if chosen.is_single else prepare(*key, budget(most))
     except TypeError:  # also if `prepare` refuses the kind of an argument, which it then does once more
         return prepare.__wrapped__(*key, budget(most))  # type: ignore[attr-defined]
@@ -300,8 +303,6 @@ def _from_environment() -> int | None:
 
 
 def _machine_threads() -> int:
-    from numba import config
-
     threads = int(config.NUMBA_NUM_THREADS)
     if not os.environ.get("NUMBA_NUM_THREADS"):
         if hasattr(os, "sched_getaffinity"):
