@@ -64,7 +64,7 @@ class BoundOperator:
 
     def __call__(self) -> Any:
         """Run the operator on the bound memory, and return `outputs`."""
-        if threads.most() is not self._budget:
+        if threads.awake() is not self._budget:
             self._choose()
         if self._kept is not None and self._again(*self._kept):
             return self.outputs
@@ -91,9 +91,9 @@ class BoundOperator:
 
         A forked child comes here, and leaves what was in use at the fork.
         """
-        budget = threads.most()
+        budget = threads.awake()
         if self._prepare and (budget != self._budget or (self._kept and self._kept[0].locked())):
-            again = self._prepare(budget).keep(*self._arrays)
+            again = self._prepare(threads.most()).keep(*self._arrays)
             self._kept = again and (threading.Lock(), again)
         self._budget = budget
 
