@@ -55,7 +55,7 @@ class Plan(Prepared):
     def run(self, x: Array, y: Array, scale: Array, zero_point: Array) -> bool | None:
         """Run; return True, with nothing written, if the range of x is not finite."""
         view = self.view
-        flat = view(x, self.word), words(scale, FLOAT), words(zero_point, _BYTE), view(y, _BYTE)
+        flat = view(x, self.word), frombuffer(scale, FLOAT), frombuffer(zero_point, _BYTE), view(y, _BYTE)
         scratch, found = self.workspace.take(), np.array([0, self.parts])
         self.find_range(flat[0], self.work, scratch)
         self.settle(flat[1], flat[2], found, self.work, scratch)
