@@ -50,8 +50,9 @@ def parameters_of(
     The shape of a number, or of what is absent, is None. Numbers are checked here, the shapes of arrays by `check`, and
     their values when the product runs.
     """
-    numbers = [*parameters]
+    numbers: Sequence[Any] = parameters
     if is_mixed := not _CONSTANTS.issuperset(map(type, parameters)):
+        numbers = [*parameters]
         if type(parameters[-1]) not in _CONSTANTS:
             out_dtype = result_type(operator, out_dtype, parameters[-1], a_type)
         for place, value in enumerate(parameters):
