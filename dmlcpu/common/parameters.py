@@ -83,8 +83,8 @@ def bad_element(operator: str, field: str, array: Array, bad: Array, allowed: st
     return DmlError(operator, f"{field}{place}", found, allowed)
 
 
-# Most calls repeat the numbers of earlier ones. typed: a look-up tells True and 1.0 from 1, but not -0.0 from 0.0. These
-# go to `float_number.__wrapped__`.
+# Most calls repeat the numbers of earlier ones. typed: a look-up tells True and 1.0 from 1. It does not tell -0.0 from
+# 0.0, so these go to `float_number.__wrapped__`.
 @functools.lru_cache(maxsize=1024, typed=True)
 def float_number(operator: str, field: str, value: Any, positive: bool) -> Array:
     """Return a number as an array of one float32; positive: it has to be positive and finite."""

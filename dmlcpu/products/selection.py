@@ -229,7 +229,7 @@ class Plan(Prepared):
     no_bias: Array
     is_plain: bool  # a and b are packed arrays with elements, or b is a packed matrix
 
-    def run(self, a: Array, b: Rhs, numbers: Any, bias: Any, mask: Any, *out: Array) -> None:
+    def run(self, a: Array, b: Any, numbers: Any, bias: Any, mask: Any, *out: Array) -> None:
         """Run on arrays of any strides."""
         values, indices = out
         view = frombuffer if self.is_plain else words_of
