@@ -75,10 +75,7 @@ def warm_up(cases: Sequence[tuple[str, str]]) -> str:
 
 
 def _compile(operator: Operator, name: str) -> None:
-    import numpy as np
-
     from dmlcpu.operators.bind import bind
-    from dmlcpu.runtime.array_objects import Rows
     from dmlcpu.runtime.threads import use_budget
 
     # grain=1: examples are small, and run on two threads all the same, so that the launchers are compiled, too. The
@@ -87,10 +84,8 @@ def _compile(operator: Operator, name: str) -> None:
         for example in operator.examples(name):
             with use_budget(2, grain=1, kernel=example.kernel):
                 operator.function(**example.arguments)
-            with use_budget(1, kernel=example.kernel):  # kept calls, which compiled operators make, too
+            with use_budget(1, kernel=example.kernel):  # kept calls
                 bind(operator.function, **example.arguments)()
-    array = np.zeros(1, np.uint8)
-    Rows([(array.shape, array.dtype, False)]).fit((array,))  # the look of compiled operators at their tensors
 
 
 def _compile_search(name: str) -> None:

@@ -26,7 +26,7 @@ class Form(NamedTuple):
     @property
     def nbytes(self) -> int:
         """The bytes of its elements."""
-        return math.prod(self.shape) * self.dtype.itemsize
+        return math.prod(self.shape) * int(self.dtype.itemsize)
 
     def part(self, cut: tuple[slice, ...]) -> "Form":
         """Return the form of a part; cut: slices of step 1, of the first dimensions."""
@@ -42,7 +42,7 @@ def form_of(array: Array) -> AnyForm:
     return array.shape, array.dtype, None if array.flags.num & PLAIN == PLAIN else array.strides
 
 
-def formed(operator: str, field: str, value: Any) -> tuple[Array, AnyForm]:
+def formed(operator: str, field: str, value: Any) -> tuple[Any, AnyForm]:
     """Return an argument as an array of fixed-size elements in native byte order, and its form; a Form stays one."""
     if type(value) is np.ndarray:
         dtype, flags = value.dtype, value.flags.num

@@ -101,7 +101,7 @@ def _float_number(operator: str, field: str, value: Any, positive: bool) -> Arra
 def is_usable(scales: Array) -> bool:
     """Return whether scales, float32, are positive and finite."""
     if scales.size == 1:
-        return 0 < scales.item() < np.inf
+        return bool(0 < scales.item() < np.inf)
     if scales.flags.num & PLAIN == PLAIN and scales.size and can_compile():
         return are_positive(frombuffer(scales, _FLOAT))
     if 0 in scales.strides:

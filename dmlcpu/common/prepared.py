@@ -18,6 +18,9 @@ from dmlcpu.runtime.results import maker_of
 Converter = tuple[int, Callable[[Any], Any]]  # the place of an array, and what converts it
 
 
+NO_WORKSPACE = Workspace(0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
     """How calls with some forms and options are carried out. It is made once, and used from any thread."""
@@ -26,7 +29,7 @@ class Prepared:
     results: tuple[Tensor, ...]
     kernel: str  # its name; "reference" without compilation, "none" if there is nothing to do
     is_single: bool = True  # the work is one part
-    workspace: Workspace | None = None
+    workspace: Workspace = NO_WORKSPACE
     new: tuple[Callable[[], Array], ...] = field(init=False, repr=False)  # each makes an array for a result
 
     def __post_init__(self) -> None:
@@ -35,7 +38,7 @@ class Prepared:
     @property
     def workspace_bytes(self) -> int:
         """The bytes of workspace that a call takes."""
-        return CELL * self.workspace.cells if self.workspace else 0
+        return 0 if self.workspace is NO_WORKSPACE else CELL * self.workspace.cells
 
     def run(self, *arrays: Any) -> Any:
         """Run on arrays of the forms: inputs first, then outputs.

@@ -210,7 +210,8 @@ class CompiledOperator(Generic[Result]):
         refused = plan_for_now(prepare, key).run(*arrays)
         if refused is not None:
             self.desc._refuse(bound, refused)
-        return self.desc._result(bound)
+        result: Result = self.desc._result(bound)
+        return result
 
     def bind(self, **tensors: Any) -> BoundOperator:
         """Bind tensors for calls that repeat on the same memory, as DirectML's binding table does.

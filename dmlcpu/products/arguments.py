@@ -24,7 +24,7 @@ OPERANDS = ("a", *PARAMETERS[:2], "b", *PARAMETERS[2:])  # in the functions' ord
 FLOAT, BYTE = np.dtype(np.float32), np.dtype(np.uint8)
 _ZERO = np.zeros(1, BYTE)
 _ARRAY = object()  # stands for an array among numbers
-_NO_SHAPES = (None,) * len(PARAMETERS)
+_NO_SHAPES: tuple[Shape | None, ...] = (None,) * len(PARAMETERS)
 _CONSTANTS = NUMBERS | {type(None), type(ABSENT)}  # ABSENT is one of a kind, and so is _ARRAY
 _QUANTIZED = {np.dtype(name).num for name in QUANTIZED}
 _BIAS = ("float32", "float16")
@@ -58,7 +58,7 @@ def parameters_of(
         out_dtype = result_type(operator, out_dtype, y_zero, a_type)
     numbers = [value if type(value) in _CONSTANTS else _ARRAY for value in parameters]
     flat, dtype = _looked_up(operator, result_type, a_type, b_type, out_dtype, *numbers)
-    every, shapes = list(flat), list(_NO_SHAPES)
+    every, shapes = list(flat), [*_NO_SHAPES]
     for place, value in enumerate(parameters):
         if numbers[place] is _ARRAY:
             every[place], shapes[place] = _flat(operator, place, value, (a_type, b_type, dtype)[place // 2])
@@ -159,6 +159,13 @@ def check_matrix(operator: str, field: str, form: Form, at_least: int = 1) -> No
         raise BindingError(operator, f"{field}.ndim", str(len(form.shape)), f"at least {at_least}")
 
 
+def check_matrices(operator: str, a: Any, b: Any) -> Shapes:
+    """Return the shapes of a product of matrices, or refuse these. a, b: forms, or that of a packed matrix."""
+    check_matrix(operator, "a", Form(*a))
+    check_matrix(operator, "b", rhs_form(b)[0])
+    return shapes_of(operator, a[0], b[0])
+
+
 def check(
     operator: str,
     a: Any,
@@ -171,10 +178,8 @@ def check(
 
     a, b, bias: forms, or that of a packed matrix, None for no bias; parameters: shapes; dtype: of the result.
     """
+    shapes = check_matrices(operator, a, b)
     a, (b, layout, is_exact) = Form(*a), rhs_form(b)
-    check_matrix(operator, "a", a)
-    check_matrix(operator, "b", b)
-    shapes = shapes_of(operator, a.shape, b.shape)
     drops = len(a.shape) == 1, len(b.shape) == 1
     return Call(
         operator,

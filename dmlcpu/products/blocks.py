@@ -14,8 +14,8 @@ from dmlcpu.common.parameters import check_scale
 from dmlcpu.common.regions import Estimate, Region, Sink, Source, Tensor, bind, is_source
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR
 from dmlcpu.kernels.gemm.table import ROWS
-from dmlcpu.products.arguments import FLOAT, PARAMETERS, SCALES, Call, check, flat_of
-from dmlcpu.products.packing import PackedMatrix, pack_b
+from dmlcpu.products.arguments import FLOAT, PARAMETERS, SCALES, Call, check, flat_of, rhs_form
+from dmlcpu.products.packing import PackedMatrix, form_of_packed, pack_b
 from dmlcpu.products.plan import QUANTIZED, plan
 from dmlcpu.runtime.threads import most_of_thread, plan_for_now
 
@@ -70,7 +70,7 @@ def _product(function: Callable[..., Any], request: Callable[..., Any], argument
         b if isinstance(b, PackedMatrix) else as_matrices(sources.get("b", (b,))[0], call.b.shape),
         tuple(parameters),
         numbers,
-        None if bias is None else bias.reshape(call.bias.shape),
+        bias.reshape(call.bias.shape) if call.bias else None,
     )
 
 
@@ -124,13 +124,12 @@ def _multiply(product: Product, region: Region, a: Array, b: Rhs, y: Array) -> N
             part = each[part_of(each.shape, region)]
             numbers[place], shapes[place] = flat_of(part), part.shape
     bias = None if product.bias is None else product.bias[part_of(product.bias.shape, region)]
-    is_packed = isinstance(b, PackedMatrix)
-    b_form = Form(b.shape, b.dtype, (0,) * b.ndim) if is_packed else Form(*form_of(b))
+    b_form, layout, is_exact = rhs_form(form_of_packed(b) if isinstance(b, PackedMatrix) else form_of(b))
     call = product.call._replace(
         a=Form(*form_of(a)),
         b=b_form,
-        layout=b.layout if is_packed else ROWS,
-        is_exact=is_packed and b.saturating == 0,
+        layout=layout,
+        is_exact=is_exact,
         parameters=tuple(shapes),
         bias=None if bias is None else Form(*form_of(bias)),
         matrix=y.shape,

@@ -9,7 +9,8 @@ from dmlcpu.common.arguments import Array, check_apart, check_output
 from dmlcpu.common.forms import formed, strides_of
 from dmlcpu.common.parameters import as_floats, check_scale
 from dmlcpu.common.prepared import Prepared
-from dmlcpu.products.arguments import PARAMETERS, ResultType, parameters_of
+from dmlcpu.errors import DmlError
+from dmlcpu.products.arguments import check_matrices, PARAMETERS, ResultType, parameters_of
 from dmlcpu.products.packing import PackedMatrix, form_of_packed
 from dmlcpu.runtime.memory import spans_meet
 
@@ -32,7 +33,11 @@ def request(
     a, a_form = formed(operator, "a", a)
     b, b_form = (b, form_of_packed(b)) if type(b) is PackedMatrix else formed(operator, "b", b)
     out_dtype, out = asked
-    flat, shapes, dtype = parameters_of(operator, result_type, a.dtype, b.dtype, out_dtype, parameters)
+    try:
+        flat, shapes, dtype = parameters_of(operator, result_type, a.dtype, b.dtype, out_dtype, parameters)
+    except (DmlError, TypeError):
+        check_matrices(operator, a_form, b_form)  # their error comes first
+        raise
     bias_form = y_strides = None
     if bias is not None:
         bias, bias_form = formed(

@@ -88,7 +88,8 @@ def plan(call: Call, y_strides: Shape | None, budget: Budget) -> Prepared:
         return converting(plan(floats, y_strides, budget), [(BIAS, as_float32)])
     a, b = call.a, call.b
     y = Form(call.matrix, call.dtype, y_strides)
-    problem = Problem(math.prod(call.matrix[:-2]), *call.matrix[-2:], a.shape[-1], b.steps[-1])
+    *batch, rows, columns = call.matrix
+    problem = Problem(math.prod(batch), rows, columns, a.shape[-1], b.steps[-1])
     product, reason = kernel_for(call.operator, problem, call.layout, budget.kernel)
     is_packed = call.layout != ROWS
     has_forms = product.has_forms and not call.is_exact
@@ -127,7 +128,7 @@ class Plan(Prepared):
     is_plain: bool  # a, b and y are packed arrays with elements, or b is a packed matrix
     word: np.dtype[Any]  # what the kernels see y as
 
-    def run(self, a: Array, b: Array | PackedMatrix, parameters: tuple[Array, ...], bias: Any, y: Array) -> int | None:
+    def run(self, a: Array, b: Any, parameters: tuple[Array, ...], bias: Any, y: Array) -> int | None:
         """Run; return the place of scales that are refused."""
         for place in self.checked:
             if not are_positive(parameters[place]):
@@ -157,7 +158,7 @@ def _refer(
     call: Call, a: Array, b: Array | PackedMatrix, parameters: tuple[Array, ...], bias: Any, y: Array
 ) -> int | None:
     """Run by the reference."""
-    given = {}
+    given: dict[str, Any] = {}
     for place, (name, own) in enumerate(zip(PARAMETERS, call.parameters, strict=True)):
         numbers = parameters[place]
         dtype = (FLOAT, call.a.dtype, FLOAT, call.b.dtype, FLOAT, call.dtype)[place]
@@ -168,7 +169,7 @@ def _refer(
     given |= {
         "a": a.reshape(call.a.shape),
         "b": matrix.reshape(call.b.shape),
-        "bias": bias if bias is None else bias.reshape(call.bias.shape),
+        "bias": bias.reshape(call.bias.shape) if call.bias else None,
     }
     function = getattr(reference, call.operator)
     named = {name: given[name] for name in inspect.signature(function).parameters if name in given}

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlcpu import reference
+from dmlcpu.annotations import Mode, Nan
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.block_reader import regions_of, tile_of
 from dmlcpu.common.forms import Form, Shape, form_of
@@ -41,9 +42,9 @@ _LINE = 16  # keys that are looked at together
 _SORTED = 64
 # Candidates of a row beyond twice k. With fewer, lists are cut back more often; with more, more scores are candidates.
 _SPARE = 32
-# Bytes of the candidates of all shares. More rows are selected one block after the other, of _LEAST_ROWS at least: each
+# Bytes of the candidates of all shares. More rows are selected one block after the other, of LEAST_ROWS at least: each
 # block reads b again.
-_MOST_BYTES, _LEAST_ROWS = 16 << 20, 64
+MOST_BYTES, LEAST_ROWS = 16 << 20, 64
 _ONE, _ALL, _NO_SUM, _NO_ZERO = np.ones(1, np.float32), np.ones(1, BYTE), np.zeros(1, np.float32), np.zeros(1, BYTE)
 _FLOAT, _INT, INDEX = np.dtype(np.float32), np.dtype(np.int32), np.dtype(np.int64)
 
@@ -140,7 +141,7 @@ def arrays_of(operands: Operands) -> tuple[Any, ...]:
 def block_of(rows: Shape, k: int, columns: int, threads: int) -> Shape:
     """Return how many rows are selected at a time; rows: the shape of the result without k."""
     row_bytes = CELL * threads * (HEADER + capacity_of(k, columns))
-    return tile_of(rows, max(_MOST_BYTES // row_bytes, _LEAST_ROWS))
+    return tile_of(rows, max(MOST_BYTES // row_bytes, LEAST_ROWS))
 
 
 def capacity_of(k: int, columns: int) -> int:
@@ -293,14 +294,15 @@ def _refer(call: Call, *arrays: Any) -> None:
     a, b, numbers, bias, mask, values, indices = arrays
     order, b = call.order, unpack(b) if isinstance(b, PackedMatrix) else b
     kinds = (_FLOAT, call.a.dtype, _FLOAT, call.b.dtype)
-    parameters = [
+    parameters: list[Any] = [
         each.view(kind).reshape(own or (1, 1)) if order.is_scaled or kind is not _FLOAT else None
         for each, kind, own in zip(numbers, kinds, call.parameters, strict=True)
     ]
     a, values, indices = a.reshape(call.a.shape), values.reshape(*call.rows, -1), indices.reshape(*call.rows, -1)
     bias = bias if bias is None else bias.reshape(call.bias)
     if mask is None and not order.shift:
-        mode, nan = "largest" if order.is_largest else "smallest", "last" if order.nan_last else "greatest"
+        mode: Mode = "largest" if order.is_largest else "smallest"
+        nan: Nan = "last" if order.nan_last else "greatest"
         named = dict(zip(("a_scale", "a_zero_point", "b_scale", "b_zero_point"), parameters, strict=True))
         reference.matmul_top_k(a, b, order.k, **named, bias=bias, mode=mode, nan=nan, out=(values, indices))
         return

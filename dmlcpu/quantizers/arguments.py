@@ -34,8 +34,13 @@ class Call(NamedTuple):
     zero: int  # that number
     dtype: np.dtype[Any]  # of the result
     is_checked: bool  # any scale is allowed, or it is a number that has been checked
-    axis: int | None = None
-    block_size: int | None = None  # None: all blocks are of one size
+    axis: int = 0  # of the block size
+    block_size: int = 0  # 0: all blocks are of one size
+
+    @property
+    def forms(self) -> tuple[Form, Form, Form | None]:
+        """The forms of x, scale and zero point."""
+        return self.x, self.scale, self.zero_point
 
 
 def operands_of(operator: str, x: Any, scale: Any, zero_point: Any, out_dtype: Any) -> tuple[Any, ...]:
@@ -44,6 +49,7 @@ def operands_of(operator: str, x: Any, scale: Any, zero_point: Any, out_dtype: A
     A number as a scale is an array of one element, and its form is its type; one as a zero point is no array, and its
     form is its type and itself. x: the type of x.
     """
+    scale_form: Any
     if type(scale) in NUMBERS:
         scales, scale_form = float_number(operator, "scale", scale, operator == QUANTIZE), type(scale)
     elif hasattr(scale, "dtype"):
@@ -106,7 +112,7 @@ def check(operator: str, forms: tuple[Any, ...], options: tuple[Any, ...]) -> tu
         converters.append((1, lambda value: np.ascontiguousarray(as_floats(operator, "scale", value))))
         scale = Form(scale.shape, FLOAT)
     scale = as_dimensions(operator, "scale", scale, x.shape, axis, block_size)
-    zero, zero_type = 0, _type_of(zero_point)
+    zero, zero_type = 0, _type_of(zero_point) or quantized
     if zero_point is not None and isinstance(zero_point[0], type):
         zero, zero_point = int(_as_quantized(operator, quantized, zero_point[1])), None
     elif zero_point is not None:
@@ -116,7 +122,7 @@ def check(operator: str, forms: tuple[Any, ...], options: tuple[Any, ...]) -> tu
             zero_point = (zero_point[0], quantized)
         zero_point = as_dimensions(operator, "zero_point", Form(*zero_point), x.shape, axis, block_size)
     is_short = block_size is not None and axis is not None and x.shape[axis] % block_size != 0
-    cut = (axis, block_size) if is_short else (None, None)
+    cut: tuple[Any, ...] = (axis, block_size) if is_short else ()
     return Call(operator, x, scale, zero_point, zero, dtype, is_number or operator != QUANTIZE, *cut), converters
 
 
@@ -159,13 +165,8 @@ def _allowed(shape: Shape, blocks: Shape, axis: int | None) -> str:
 
 
 def repeats_of(call: Call) -> list[tuple[int, int]]:
-    """Return how often zero points are repeated along which dimensions.
-
-    Then their blocks divide the scales', or are divided by them. Along the axis of a block size they do.
-    """
+    """Return how often zero points are repeated along which dimensions: then the scales' blocks fit theirs."""
     if call.zero_point is None:
         return []
     sizes = zip(call.x.shape, call.zero_point.shape, call.scale.shape, strict=True)
-    return [
-        (n // mine, d) for d, (n, mine, scales) in enumerate(sizes) if n and d != call.axis and not meets(mine, scales)
-    ]
+    return [(n // mine, d) for d, (n, mine, scales) in enumerate(sizes) if n and not meets(mine, scales)]

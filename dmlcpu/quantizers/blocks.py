@@ -51,9 +51,11 @@ def run(
     tile, out = cut_within(call.operator, memory, tiles_of(call.x), partial(_needs, call)), Buffer()
     for region, block in read_blocks(source, regions_of(call.x.shape, tile), stopping):
         y = out.array(extent(region), call.dtype)
-        scales, zeros = _part(call, scale, region), _part(call, zero_point, region)
-        forms = [each if each is None else Form(*form_of(each)) for each in (block, scales, zeros)]
-        part = Call(call.operator, *forms, call.zero, call.dtype, is_checked=True)
+        scales: Any = _part(call, scale, region)
+        zeros = _part(call, zero_point, region)
+        zero = None if zeros is None else Form(*form_of(zeros))
+        known: dict[str, Any] = {"scale": Form(*form_of(scales)), "zero_point": zero, "is_checked": True}
+        part = call._replace(x=Form(*form_of(block)), block_size=0, **known)
         plan_for_now(plan, (part, None)).run(block, scales, zeros, y)
         scales = zeros = None  # gone before those of the next block are there
         sinks["y"].write(region, y)
@@ -72,7 +74,7 @@ def _checked(function: Callable[..., Any], arguments: dict[str, Any]) -> tuple[C
     _, scale, zero_point = arrays
     if not call.is_checked:
         check_scale(operator, "scale", scale, given["scale"])
-    zeros = None if zero_point is None else zero_point.reshape(call.zero_point.shape)
+    zeros = zero_point.reshape(call.zero_point.shape) if call.zero_point else None
     return call, source, scale.reshape(call.scale.shape), zeros
 
 
@@ -106,4 +108,4 @@ def _needs(call: Call, tile: Shape) -> int:
     of_x, of_y, floats = (Tensor(tile, dtype).nbytes for dtype in (call.x.dtype, call.dtype, FLOAT))
     several = [each for each in (call.scale, call.zero_point) if each is not None and math.prod(each.shape) > 1]
     parameters = sum(Tensor(tile, each.dtype).nbytes for each in several)
-    return 2 * of_x + of_y + floats * (call.x.dtype == np.float64) + parameters + workspace_of()
+    return 2 * of_x + of_y + (floats if call.x.dtype == np.float64 else 0) + parameters + workspace_of()

@@ -50,15 +50,16 @@ def plan(call: Call, y_strides: Shape | None, budget: Budget) -> Prepared:
         )
     if 0 in y.shape:
         return ByFunction(operator=call.operator, kernel="none", results=results, function=nothing)
-    if call.block_size is not None:
+    if call.block_size:
         return _in_pieces(call, y, budget)
-    if repeats := repeats_of(call):
-        return _repeating(call, repeats, y, budget)
+    if call.zero_point and (repeats := repeats_of(call)):
+        return _repeating(call, call.zero_point, repeats, y, budget)
     if call.x.dtype == np.float64:
         rounded = call._replace(x=Form(call.x.shape, FLOAT))
         return converting(plan(rounded, y_strides, budget), [(0, as_floats)])
-    forms = call.x, call.scale, call.zero_point, y
-    layouts = layouts_of(call.operator, *[form and layout_of(form) for form in forms])
+    forms = *call.forms, y
+    zero = layout_of(call.zero_point) if call.zero_point else None
+    layouts = layouts_of(call.operator, layout_of(call.x), layout_of(call.scale), zero, layout_of(y))
     is_packed = not any(form and form.strides for form in forms)
     return plan_layouts(call.operator, layouts, (call.zero, call.is_checked, is_packed), results, budget)
 
@@ -171,19 +172,20 @@ def _in_pieces(call: Call, y: Form, budget: Budget) -> Prepared:
     axis, n = call.axis, call.x.shape[call.axis]
     whole = n // call.block_size
     even = whole * call.block_size
-    forms, pieces = (call.x, call.scale, call.zero_point, y), []
+    forms: tuple[Any, ...] = (*call.forms, y)
+    pieces = []
     for elements, blocks in ((slice(0, even), slice(0, whole)), (slice(even, n), slice(whole, whole + 1))):
         if elements.start < elements.stop:
             cuts = [
                 (slice(None),) * axis + (slice(None) if size == 1 else elements if size == n else blocks,)
                 for size in [form.shape[axis] if form else 1 for form in forms]
             ]
-            *inputs, result = [form and form.part(cut) for form, cut in zip(forms, cuts, strict=True)]
-            part = Call(call.operator, *inputs, call.zero, call.dtype, is_checked=True)
+            x, scale, zero, result = [form.part(cut) if form else form for form, cut in zip(forms, cuts, strict=True)]
+            part = call._replace(x=x, scale=scale, zero_point=zero, is_checked=True, block_size=0)
             pieces.append((cuts, plan(part, result.steps, budget)))
     shapes = [form and form.shape for form in forms]
 
-    def run(*arrays: Array | None) -> bool | None:
+    def run(*arrays: Any) -> bool | None:
         if not (call.is_checked or is_usable(arrays[1])):
             return True
         full = [each if each is None else each.reshape(shape) for each, shape in zip(arrays, shapes, strict=True)]
@@ -202,20 +204,20 @@ def _in_pieces(call: Call, y: Form, budget: Budget) -> Prepared:
     )
 
 
-def _repeating(call: Call, repeats: list[tuple[int, int]], y: Form, budget: Budget) -> Prepared:
+def _repeating(call: Call, zero_point: Form, repeats: list[tuple[int, int]], y: Form, budget: Budget) -> Prepared:
     """Return how a call is carried out whose zero points are repeated first."""
-    shape = call.zero_point.shape
+    shape = zero_point.shape
     wide = list(shape)
     for count, d in repeats:
         wide[d] *= count
 
-    def repeat(zero_point: Array) -> Array:
-        zeros = zero_point.reshape(shape)
+    def repeat(array: Array) -> Array:
+        zeros = array.reshape(shape)
         for count, d in repeats:
             zeros = np.repeat(zeros, count, axis=d)
         return zeros
 
-    repeated = call._replace(zero_point=Form(tuple(wide), call.zero_point.dtype))
+    repeated = call._replace(zero_point=Form(tuple(wide), zero_point.dtype))
     return converting(plan(repeated, y.strides, budget), [(2, repeat)])
 
 
@@ -225,12 +227,13 @@ def as_floats(x: Array) -> Array:
         return x.astype(FLOAT, order="C")
 
 
-def _refer(call: Call, x: Array, scale: Array, zero_point: Array | None, y: Array) -> bool | None:
+def _refer(call: Call, x: Array, scale: Array, zero_point: Any, y: Array) -> bool | None:
     """Run by the reference."""
     if not (call.is_checked or is_usable(scale)):
         return True
-    zero = call.zero if zero_point is None else zero_point.reshape(call.zero_point.shape)
-    options = {"axis": call.axis, "block_size": call.block_size, "out_dtype": y.dtype, "out": y}
+    zero = zero_point.reshape(call.zero_point.shape) if call.zero_point else call.zero
+    blocks = {"axis": call.axis, "block_size": call.block_size} if call.block_size else {}
+    options: dict[str, Any] = {**blocks, "out_dtype": y.dtype, "out": y}
     getattr(reference, call.operator)(x, scale.reshape(call.scale.shape), zero, **options)
     return None
 

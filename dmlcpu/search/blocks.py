@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from dmlcpu.annotations import Metric
+from dmlcpu.common.arguments import Array
 from dmlcpu.common.block_reader import read_blocks
 from dmlcpu.common.regions import Region, Sink, Source, Tensor
-from dmlcpu.common.stand_ins import stand_in
 from dmlcpu.errors import BindingError
 from dmlcpu.search.arguments import as_new_ids
 from dmlcpu.search.index import NAME, Int8Index
@@ -24,6 +24,11 @@ BLOCK_QUERIES = 4096  # that are searched at a time
 Progress = Callable[[int], None]  # called with how many more rows are done
 
 
+def _unread(source: Source) -> Array:
+    """Return an array that takes no memory, for checks of shape and type."""
+    return np.broadcast_to(np.zeros((), source.dtype), source.shape)
+
+
 def build(
     vectors: Source,
     path: str | os.PathLike[str],
@@ -36,7 +41,7 @@ def build(
     progress: Progress = lambda _: None,
 ) -> int:
     """Write an index of vectors (N, D) that are read in blocks; return N. Nothing is written before all checks."""
-    form = as_vectors(NAME, "vectors", stand_in(vectors.shape, vectors.dtype))
+    form = as_vectors(NAME, "vectors", _unread(vectors))
     count, depth = form.shape
     space = space_of(NAME, metric, form, ranges)
     if keeps_floats and form.dtype.itemsize == 1:
@@ -61,7 +66,7 @@ def build(
 
 def results_of(index: Int8Index, queries: Source, k: int, *, rescore: int | None = None) -> dict[str, Tensor]:
     """Return what a search writes, or refuse the queries by their shape and type."""
-    as_vectors(f"{NAME}.search", "queries", stand_in(queries.shape, queries.dtype), index.d)
+    as_vectors(f"{NAME}.search", "queries", _unread(queries), index.d)
     shape = (*queries.shape[:-1], k)
     kind = np.dtype(np.float32) if rescore is not None else score_type(index.space, index.stored, queries.dtype)
     return {"scores": Tensor(shape, kind), "indices": Tensor(shape, np.dtype(np.int64))}

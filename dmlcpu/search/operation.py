@@ -9,8 +9,7 @@ import numpy as np
 
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.block_reader import InMemory
-from dmlcpu.common.regions import Estimate, Sink, Tensor
-from dmlcpu.common.stand_ins import is_source
+from dmlcpu.common.regions import Estimate, Sink, Tensor, is_source
 from dmlcpu.search.arguments import as_count
 from dmlcpu.search.blocks import results_of, search
 from dmlcpu.search.index import Int8Index

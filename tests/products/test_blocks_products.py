@@ -12,7 +12,6 @@ from sources import Unreadable, Watched, arguments_of, assert_refused_alike, in_
 import dmlcpu
 from dmlcpu import reference
 from dmlcpu.common.regions import Tensor
-from dmlcpu.common.stand_ins import bind
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
 from dmlcpu.operators import OPERATORS
 from dmlcpu.products import blocks as product_blocks
@@ -97,8 +96,8 @@ def test_every_cut_gives_the_bits_of_the_reference(operator, data, seed, block):
     arguments = arguments_of(call)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(product_blocks, "BLOCK", block)
-        function = import_module(f"dmlcpu.operators.{operator}.function")
-        checked = function.check(**bind(getattr(function, operator), arguments, ("a", "b")))
+        row = OPERATORS[operator]
+        checked = product_blocks._product(row.function, row.calls.request, arguments).call
         cuts = list(product_blocks._cuts(checked))  # the largest blocks first
         few = [each for each in cuts if math.prod(checked.matrix) <= 400 * each.rows * each.columns] or cuts[:1]
         cut = few[data.draw(st.integers(0, len(few) - 1))]

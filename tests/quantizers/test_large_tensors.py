@@ -6,10 +6,10 @@ import pytest
 import dmlcpu
 from dmlcpu import reference
 from dmlcpu.kernels.quantize_linear.work import PIECE, TILE
-from dmlcpu.operators.dynamic_quantize_linear import function as dynamic
-from dmlcpu.quantizers import layout, plain
+from dmlcpu.operators.dynamic_quantize_linear.plan import prepare as prepare_dynamic
+from dmlcpu.quantizers import layout
 from dmlcpu.quantizers.layout import Layout, lay_out
-from dmlcpu.quantizers.plan import plan
+from dmlcpu.quantizers.plan import plan, plan_layouts, prepare
 from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.memory import packed_strides
 
@@ -19,7 +19,7 @@ SIZES = [1, 63, 64, 65, PIECE - 1, PIECE + 1, TILE, TILE + 129, 5 * TILE + 77]
 @pytest.fixture(autouse=True)
 def all_tensors_are_large(monkeypatch):
     """Let every tensor count as large, in plans of these tests alone."""
-    caches = (plan, plain._plain, dynamic._plain)
+    caches = (prepare_dynamic, plan, plan_layouts, prepare)
     for cache in caches:
         cache.cache_clear()
     monkeypatch.setattr(layout, "LARGE", 0)

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from dmlcpu.common.forms import Form, form_of
 from dmlcpu.kernels.quantize_linear.work import LONG, NIBBLE, TILE
 from dmlcpu.quantizers.layout import Layout, lay_out, layout_of, meets
-from dmlcpu.quantizers.plan import plan
+from dmlcpu.quantizers.plan import cut
 from dmlcpu.runtime.memory import packed_strides
 from dmlcpu.runtime.threads import Budget
 
@@ -39,7 +40,7 @@ def test_every_element_meets_its_own_scale_and_zero_point(data):
     ]
     order = data.draw(st.permutations(range(len(shape))))
     x = np.arange(int(np.prod(shape))).reshape([shape[d] for d in order]).transpose(np.argsort(order))
-    fields = lay_out(layout_of(x), packed(*scale), packed(*zero), packed(*shape))
+    fields = lay_out(layout_of(Form(*form_of(x))), packed(*scale), packed(*zero), packed(*shape))
     y_places = places(fields, "y")
     assert np.array_equal(np.sort(y_places), np.arange(x.size))
     assert np.array_equal(places(fields, "x"), x.reshape(-1)[y_places])
@@ -88,5 +89,6 @@ def test_threads_write_to_bytes_of_their_own(columns, start, most):
     y = Layout((2, columns), packed_strides((2, columns)), "int4", True)
     fields = lay_out(packed(2, columns), packed(2, 1), packed(1, 1, type="int4"), y)
     assert fields["y"]["kind"] == NIBBLE
-    chosen = plan("quantize_linear", packed(2, columns), packed(2, 1), packed(1, 1, type="int4"), y, Budget(5, 1))
-    assert chosen.is_single == (most == 1)
+    layouts = packed(2, columns), packed(2, 1), packed(1, 1, type="int4"), y
+    _, _, parts = cut("quantize_linear", layouts, Budget(5, 1))
+    assert parts == most

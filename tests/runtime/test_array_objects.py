@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-
 from dmlcpu.runtime.array_objects import Rows
 
 FLOAT, BYTE = np.dtype(np.float32), np.dtype(np.uint8)

@@ -91,12 +91,11 @@ def quantized_matmul(
     }
     # Types and shapes of lazy parameters are checked here, values in tasks. Stand-ins are 1, which is always valid.
     stand_ins = given | {name: stand_in(array, 1) for name, array in lazy.items()}
-    of_a, of_b = (Form(each.shape, each.dtype.newbyteorder("=")) for each in (a, b))
+    left, right = (Form(each.shape, each.dtype.newbyteorder("=")) for each in (a, b))
     a_values, b_values, y_values = [list(stand_ins.values())[place : place + 2] for place in (0, 2, 4)]
-    (operator, *forms, _, dtype), (*_, numbers, _) = request(
-        of_a, *a_values, of_b, *b_values, *y_values, out_dtype, None
-    )
-    call = check(operator, *forms, dtype)
+    key, arrays = request(left, *a_values, right, *b_values, *y_values, out_dtype, None)
+    operator, a_form, b_form, shapes, _, _, dtype = key
+    call = check(operator, a_form, b_form, shapes, None, dtype)
     matrix_a, matrix_b = a if a.ndim > 1 else a[None, :], b if b.ndim > 1 else b[:, None]
 
     # Number the dimensions: batch, rows and columns of y, then K.
@@ -104,18 +103,18 @@ def quantized_matmul(
     m, n, depth = range(len(of_y), len(of_y) + 3)
     of_a, of_b = of_y[len(of_y) + 2 - matrix_a.ndim :], of_y[len(of_y) + 2 - matrix_b.ndim :]
     a_scales, a_zeros, b_scales, b_zeros, y_scales, y_zeros = parameters = [
-        _parameter(place, lazy.get(name), None if given[name] is None else _shaped(call, numbers, place), of_y)
+        _parameter(place, lazy.get(name), None if given[name] is None else _shaped(call, arrays[2], place), of_y)
         for place, name in enumerate(PARAMETERS)
     ]
-    left, right, target = (matrix_a, (*of_a, m, depth)), (matrix_b, (*of_b, depth, n)), (*of_y, m, n)
+    lhs, rhs, target = (matrix_a, (*of_a, m, depth)), (matrix_b, (*of_b, depth, n)), (*of_y, m, n)
     if 0 in call.matrix:
         y = da.empty(call.matrix, dtype=call.dtype)
     elif matrix_a.numblocks[-1] == matrix_b.numblocks[-2] == 1:
-        y = _blockwise(tasks.product, target, left, right, *parameters, dtype=call.dtype)
+        y = _blockwise(tasks.product, target, lhs, rhs, *parameters, dtype=call.dtype)
     else:
         sum_type = np.dtype(np.int32 if matrix_a.shape[-1] <= NARROW else np.int64)
         sums = _blockwise(
-            tasks.partial_sums, (*of_y, depth, m, n), left, right, a_zeros, b_zeros, dtype=sum_type, sizes={depth: 1}
+            tasks.partial_sums, (*of_y, depth, m, n), lhs, rhs, a_zeros, b_zeros, dtype=sum_type, sizes={depth: 1}
         ).sum(axis=-3, dtype=sum_type, split_every=every)
         scales = (a_scales, b_scales, y_scales)
         y = _blockwise(tasks.requantize, target, (sums, target), *scales, y_zeros, dtype=call.dtype)

@@ -16,13 +16,14 @@ from onnx.reference.ops.op_topk import TopK_11 as _ReferenceTopK
 
 from dmlcpu.annotations import Reduction
 from dmlcpu.common.arguments import Array, as_axis
+from dmlcpu.common.parameters import as_floats, check_scale
 from dmlcpu.errors import BindingError, IndexOutOfRangeError, UnsupportedError
 from dmlcpu.interop.onnx.repairs import REPAIRS
 from dmlcpu.operators.dequantize_linear.function import dequantize_linear
 from dmlcpu.operators.dynamic_quantize_linear.function import DynamicQuantized, dynamic_quantize_linear
 from dmlcpu.operators.matmul_integer.function import matmul_integer
 from dmlcpu.operators.matmul_integer_to_float.function import matmul_integer_to_float
-from dmlcpu.operators.quantize_linear.function import check as check_quantize_linear, quantize_linear
+from dmlcpu.operators.quantize_linear.function import quantize_linear
 from dmlcpu.operators.quantized_matmul.function import quantized_matmul
 from dmlcpu.operators.scatter_nd.function import scatter_nd
 from dmlcpu.operators.top_k.function import TopK as TopKResult, top_k
@@ -173,9 +174,9 @@ class QuantizeLinear(_Operator, _ReferenceQuantizeLinear):  # type: ignore[misc]
 
 def _quotients(x: Array, scale: Array, dtype: Any, axis: int | None = None, block_size: int | None = None) -> Array:
     """Return x / scale, both rounded to a type of 16 bits, and divided in it."""
-    call = check_quantize_linear(x, scale, None, axis, block_size, np.uint8)
+    check_scale("quantize_linear", "scale", as_floats("quantize_linear", "scale", scale), scale)
     ones = np.ones(x.shape, np.int8)
-    each = dequantize_linear(ones, call.scale, axis=call.axis, block_size=call.block_size, out_dtype=dtype)
+    each = dequantize_linear(ones, scale, axis=axis, block_size=block_size, out_dtype=dtype)
     with np.errstate(all="ignore"):
         quotients: Array = x.astype(dtype) / each
         return quotients

@@ -5,6 +5,7 @@ import pytest
 from samples import quantized
 
 import dmlcpu
+from dmlcpu.common.forms import Form
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.gemm import table
 from dmlcpu.kernels.gemm.cut import MOST_ROWS
@@ -13,7 +14,8 @@ from dmlcpu.kernels.gemm.microkernels.microkernel import MR, NR
 from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK
 from dmlcpu.kernels.gemm.pack import LAYOUT
 from dmlcpu.kernels.gemm.table import ROWS, Product
-from dmlcpu.products.plan import plan, plan_for, run, words_of
+from dmlcpu.products.arguments import Call
+from dmlcpu.products.plan import plan
 from dmlcpu.runtime.isa import Isa
 from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.threads import budget, use_budget
@@ -68,10 +70,13 @@ def test_custom_epilogue(monkeypatch, name):
         a, b = quantized(rng, (rows, depth), np.dtype(np.uint8)), quantized(rng, (depth, columns), np.dtype(np.int8))
         scales = [rng.uniform(0.5, 2, shape).astype(np.float32) for shape in ((rows, 1), (1, columns))]
         y = np.empty((rows, columns), np.float32)
-        parameters = (scales[0], None, scales[1], None, None, None)
+        zero = np.zeros(1, np.uint8)
+        numbers = (scales[0].reshape(-1), zero, scales[1].reshape(-1), zero, zero, zero)
+        shapes = ((rows, 1), None, (1, columns), None, None, None)
+        forms = Form(a.shape, a.dtype), Form(b.shape, b.dtype), ROWS, False, shapes, None
+        call = Call("scaled_matmul", *forms, y.dtype, y.shape, y.shape)
         with use_budget(2, grain=1, kernel=name):
-            operands = (a, b, parameters, None, y)
-            run(plan_for("scaled_matmul", *operands, budget()), *words_of(*operands))
+            plan(call, None, budget()).run(a, b, numbers, None, y)
         exact = a.astype(np.int64) @ b.astype(np.int64)
         np.testing.assert_array_equal(y, exact.astype(np.float32) * (scales[0] * scales[1]), err_msg=f"{rows} rows")
     plan.cache_clear()  # it has a kernel that is no longer in the table

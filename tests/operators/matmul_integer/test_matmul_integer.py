@@ -6,7 +6,7 @@ from samples import assert_same_bits
 
 import dmlcpu
 from dmlcpu import reference
-from dmlcpu.products.plan import plan
+from dmlcpu.products.plan import plan, prepare
 from dmlcpu.runtime.threads import use_budget
 
 A = np.array([[10, 20], [30, 40]], np.uint8)
@@ -80,6 +80,7 @@ def test_refusals(options, error, message):
 
 def test_few_rows_have_a_kernel_of_their_own(caplog):
     plan.cache_clear()
+    prepare.cache_clear()
     with caplog.at_level("DEBUG", "dmlcpu"), use_budget(2):
         product(np.ones((1, 3), np.uint8), b=np.ones((3, 64), np.int8))
         product(np.ones((99, 3), np.uint8), b=np.ones((3, 64), np.int8))

@@ -12,6 +12,8 @@ import dmlcpu
 from dmlcpu import BindingError, DmlError, UnsupportedError, reference
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.gemm.candidates import MOST_COLUMNS
+from dmlcpu.operators.matmul_top_k.function import prepare
+from dmlcpu.products.selection import plan
 from dmlcpu.runtime.threads import use_budget
 
 VECTORS = np.array([[1, 0], [3, 4], [0, 2], [3, 4]], np.int8)
@@ -116,8 +118,10 @@ def test_kernels(row, threads, k):
 @pytest.mark.parametrize("rows", [2, 7, 40])
 def test_many_rows_are_selected_in_blocks(monkeypatch, rows, batch):
     """Blocks of several matrices, of one, and of a part of one."""
-    monkeypatch.setattr("dmlcpu.products.selection._MOST_BYTES", 0)
-    monkeypatch.setattr("dmlcpu.products.selection._LEAST_ROWS", 7)
+    monkeypatch.setattr("dmlcpu.products.selection.MOST_BYTES", 0)
+    monkeypatch.setattr("dmlcpu.products.selection.LEAST_ROWS", 7)
+    for cached in (plan, prepare):
+        cached.cache_clear()
     rng = np.random.default_rng(rows)
     a, b = rng.integers(-9, 9, (5, 2, rows, 5)).astype(np.int8), rng.integers(-9, 9, (*batch, 5, 50)).astype(np.int8)
     options = {

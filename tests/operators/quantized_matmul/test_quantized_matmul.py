@@ -10,7 +10,7 @@ from samples import assert_same_bits
 
 import dmlcpu
 from dmlcpu import reference
-from dmlcpu.products.plan import parts_of, plan
+from dmlcpu.products.plan import parts_of, plan, prepare
 from dmlcpu.runtime.threads import use_budget
 
 A = np.array([[10, 20], [30, 40]], np.uint8)
@@ -236,6 +236,7 @@ def test_single_products(zero, factor, scale):
 )
 def test_a_plan_says_why_it_took_the_kernel(caplog, rows, packs, reason):
     plan.cache_clear()
+    prepare.cache_clear()
     b = np.ones((3, 64), np.int8)
     with caplog.at_level("DEBUG", "dmlcpu"), use_budget(2):
         product(np.ones((rows, 3), np.uint8), b=dmlcpu.pack_b(b) if packs else b)
@@ -247,11 +248,13 @@ def test_a_plan_says_why_it_took_the_kernel(caplog, rows, packs, reason):
 def small_blocks(monkeypatch):
     """A machine whose caches hold next to nothing."""
     module = sys.modules["dmlcpu.products.plan"]
-    module.plan.cache_clear()
+    plan.cache_clear()
+    prepare.cache_clear()
     monkeypatch.setattr(module, "second_level_cache", lambda: 1)
     monkeypatch.setattr("dmlcpu.kernels.gemm.cut.KEPT_LHS", 0)
     yield
-    module.plan.cache_clear()
+    plan.cache_clear()
+    prepare.cache_clear()
 
 
 @pytest.mark.parametrize("packs", [False, True])

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from dmlcpu.common.stand_ins import bind
 from hypothesis import given, settings, strategies as st
 from samples import INDEX_TYPES, NUMERIC_TYPES, assert_same_bits, random_shape, values
 from sources import Unreadable, Watched, assert_refused_alike, in_blocks
@@ -9,7 +10,6 @@ from sources import Unreadable, Watched, assert_refused_alike, in_blocks
 import dmlcpu
 from dmlcpu import reference
 from dmlcpu.common.regions import Tensor
-from dmlcpu.common.stand_ins import bind
 from dmlcpu.errors import BindingError, DmlError, IndexOutOfRangeError, UnsupportedError
 from dmlcpu.operators.scatter_nd import blocks
 from dmlcpu.operators.scatter_nd.function import check

@@ -1,5 +1,6 @@
-"""The look-ups that most products take: whatever kind of arguments they get, the bits are the reference's."""
+"""Arguments of products: whatever their kind, the bits are the reference's, and repeated calls check nothing again."""
 
+import functools
 import itertools
 
 import numpy as np
@@ -8,7 +9,9 @@ import pytest
 import dmlcpu
 from dmlcpu import reference
 from dmlcpu.errors import DmlError, UnsupportedError
-from dmlcpu.products import plain
+from dmlcpu.products import arguments
+from dmlcpu.products.plan import plan, prepare
+from dmlcpu.runtime.threads import use_budget
 
 A = np.array([[10, 200, 30], [40, 5, 255]], np.uint8)
 B = np.array([[1, -1], [2, -128], [127, 3]], np.int8)
@@ -157,32 +160,48 @@ def test_an_output_may_share_memory_with_scales_of_rows():
     np.testing.assert_array_equal(out, expected)
 
 
-def test_plain_calls_are_looked_up(monkeypatch):
-    """The longer way is `check`."""
-    numbers = (0.5, np.float32(0.5), np.array(0.5, np.float32), np.full((2, 1), 0.5, np.float32))
-    arguments = [(A, number, 3, B, 1.0, None, number, 9) for number in numbers]
-    expected = [dmlcpu.quantized_matmul(*each).tolist() for each in arguments]
-    monkeypatch.setattr("dmlcpu.operators.quantized_matmul.function.check", None)
-    for each, right in zip(arguments, expected, strict=True):
-        assert dmlcpu.quantized_matmul(*each).tolist() == right
-        assert dmlcpu.quantized_matmul(*each, out=np.empty((2, 2), np.uint8)).tolist() == right
+def preparations(call):
+    """Return how many calls were checked and planned, not looked up, while `call` was made."""
+    before = prepare.cache_info().misses
+    call()
+    return prepare.cache_info().misses - before
+
+
+def test_repeated_calls_are_looked_up():
+    out = np.empty((2, 2), np.uint8)
+    for number in (0.5, np.float32(0.5), np.array(0.5, np.float32), np.full((2, 1), 0.5, np.float32), [0.5, 0.5]):
+        given = (A, number, 3, B, 1.0, None, number, 9)
+        expected = reference.quantized_matmul(*given)
+        prepare.cache_clear()
+        call = functools.partial(dmlcpu.quantized_matmul, *given)
+        with use_budget(1):
+            assert preparations(call) == 1
+            for again in (call, functools.partial(call, out=out)):
+                assert preparations(again) == 0
+                np.testing.assert_array_equal(again(), expected, strict=True)
 
 
 @pytest.mark.parametrize(
     "layout", [lambda x: np.repeat(x, 2, axis=0)[::2], np.asfortranarray, lambda x: x[::-1].copy()[::-1]]
 )
-def test_views_are_looked_up_by_their_strides(monkeypatch, layout):
+def test_views_are_looked_up_by_their_strides(layout):
     scales = np.array([0.5, 0.25])
     expected = reference.quantized_matmul(A, 0.5, 3, B, scales, [1, 2], 9.0, 9)
-    given = (layout(A), 0.5, 3, layout(B), scales, [1, 2], 9.0, 9)
-    for _ in range(2):
-        np.testing.assert_array_equal(dmlcpu.quantized_matmul(*given), expected, strict=True)
-        monkeypatch.setattr("dmlcpu.operators.quantized_matmul.function.check", None)
+    call = functools.partial(dmlcpu.quantized_matmul, layout(A), 0.5, 3, layout(B), scales, [1, 2], 9.0, 9)
+    np.testing.assert_array_equal(call(), expected, strict=True)
+    assert preparations(call) == 0
+    np.testing.assert_array_equal(call(), expected, strict=True)
+
+
+def test_calls_with_other_numbers_share_a_plan():
+    call = functools.partial(dmlcpu.quantized_matmul, A, b_scale=1.0, b=B, b_zero_point=None, y_scale=2.0)
+    call(a_scale=0.5, a_zero_point=3, y_zero_point=9)
+    assert preparations(lambda: call(a_scale=0.625, a_zero_point=77, y_zero_point=12)) == 0
 
 
 def test_look_ups_are_limited():
-    for name in ("_numbers", "_plain"):
-        assert getattr(plain, name).cache_info().maxsize == 1024
+    for cached in (arguments._cached_numbers, plan, prepare):
+        assert cached.cache_info().maxsize == 1024
 
 
 def test_operands_of_every_shape():
