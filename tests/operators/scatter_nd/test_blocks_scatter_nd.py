@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from dmlcpu.common.stand_ins import bind
 from hypothesis import given, settings, strategies as st
 from samples import INDEX_TYPES, NUMERIC_TYPES, assert_same_bits, random_shape, values
 from sources import Unreadable, Watched, assert_refused_alike, in_blocks
