@@ -1,12 +1,13 @@
-"""Vectors as bytes: the quantizer of search, and exact sums over rows. Kernels do it, or NumPy without compilation."""
+"""Vectors as bytes: the quantizer of search, and exact sums over rows. Kernels do it, or without them the reference."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from dmlcpu.common.arguments import Array
 from dmlcpu.errors import DmlError
 from dmlcpu.kernels import registry
+from dmlcpu.reference.searches import quantized, sums_by_four
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.memory import words
@@ -15,8 +16,6 @@ from dmlcpu.runtime.records import CACHE_LINE, CELL, fill
 GREATEST = 1e16  # sums of squares of vectors of such numbers are finite float32
 FINITE = f"finite numbers of at most {GREATEST:g} in absolute value"
 BLOCK_ELEMENTS = 1 << 21  # elements that are converted to float32 at a time: they stay in the caches
-_ROUND, _MOST_CODE, _LEAST_SCALE = np.float32(12582912), np.float32(127), np.float32(2**-126)
-_SUMS = 4
 _FLOAT32 = np.dtype(np.float32)
 
 
@@ -28,11 +27,6 @@ class Quantized(NamedTuple):
     squares: Array  # int32 (N,): the sum of the squares of each row of codes
 
 
-def empty(count: int, depth: int) -> Quantized:
-    """Return room for `count` vectors."""
-    return Quantized(np.empty((count, depth), np.int8), np.empty(count, np.float32), np.empty(count, np.int32))
-
-
 def quantize(operator: str, field: str, x: Array, first: int = 0) -> Quantized:
     """Quantize vectors of floats (N, D), or refuse NaN, infinity and numbers beyond 1e16.
 
@@ -40,7 +34,7 @@ def quantize(operator: str, field: str, x: Array, first: int = 0) -> Quantized:
     code = round(float32(x / scale)), half to even. x is rounded to float32 first. An error counts rows from `first`.
     """
     count, depth = x.shape
-    found = empty(count, depth)
+    found = Quantized(np.empty((count, depth), np.int8), np.empty(count, np.float32), np.empty(count, np.int32))
     rows = max(1, count if is_plain(x) else BLOCK_ELEMENTS // depth)
     for start in range(0, count, rows):
         part = slice(start, start + rows)
@@ -67,7 +61,12 @@ def as_float32(x: Array) -> Array:
 def _quantize_block(x: Array, found: Quantized) -> int:
     """Quantize rows of plain float32; return the first row that cannot be, or -1."""
     if not can_compile():
-        return _quantize_plainly(x, found)
+        good = np.abs(x).max(axis=1) <= np.float32(GREATEST)  # NaN is not
+        if not good.all():
+            return int(np.argmin(good))
+        found.codes[...], found.scales[...] = quantized(x)
+        found.squares[...] = byte_squares(found.codes)
+        return -1
     count, depth = x.shape
     parts = threads.budget().parts(count * depth // 4, count)
     bad = np.empty(parts * CACHE_LINE // CELL, np.int64)
@@ -76,18 +75,6 @@ def _quantize_block(x: Array, found: Quantized) -> int:
     kernel(words(x, _FLOAT32), found.codes.reshape(-1), found.scales, found.squares, bad, work)
     reported = bad[:: CACHE_LINE // CELL]
     return int(min(reported[reported >= 0], default=-1))
-
-
-def _quantize_plainly(x: Array, found: Quantized) -> int:
-    most = np.abs(x).max(axis=1)
-    good = most <= np.float32(GREATEST)  # NaN is not
-    if not good.all():
-        return int(np.argmin(good))
-    found.scales[...] = np.maximum(most / _MOST_CODE, _LEAST_SCALE)
-    rounded = x / found.scales[:, None] + _ROUND - _ROUND
-    found.codes[...] = rounded
-    found.squares[...] = np.square(rounded.astype(np.int32)).sum(axis=1)
-    return -1
 
 
 def _bad_number(operator: str, field: str, x: Array, row: int, first: int) -> DmlError:
@@ -118,7 +105,8 @@ def pair_sums(a: Array, b: Array, *, distance: bool = False) -> Array:
     """
     sums = np.empty(b.shape[:2], np.float64)
     if not can_compile():
-        return _pair_sums_plainly(a[:, None].astype(np.float64), b.astype(np.float64), distance)
+        x, y = a[:, None].astype(np.float64), b.astype(np.float64)
+        return sums_by_four(np.square(x - y) if distance else x * y)
     if sums.size:
         _, group, depth = b.shape
         parts = threads.budget().parts(b.size, sums.size)
@@ -128,12 +116,3 @@ def pair_sums(a: Array, b: Array, *, distance: bool = False) -> Array:
         kernel = registry.find("search", "pairs").kernel.for_parts(parts)
         kernel(words(a, _FLOAT32), words(b, _FLOAT32), sums.reshape(-1), work)
     return sums
-
-
-def _pair_sums_plainly(a: Array, b: Array, distance: bool) -> Array:
-    terms = np.square(a - b) if distance else a * b
-    sums: list[Any] = [np.zeros(b.shape[:2])] * _SUMS
-    for i in range(b.shape[2]):
-        sums[i % _SUMS] = sums[i % _SUMS] + terms[..., i]
-    total: Array = (sums[0] + sums[1]) + (sums[2] + sums[3])
-    return total
