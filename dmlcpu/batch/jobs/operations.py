@@ -99,7 +99,7 @@ def _model(path: Path, _: int) -> Operation:
 @functools.lru_cache(maxsize=16)
 def _index(path: Path, _: int) -> Operation:
     """Return a saved index; a folder that has changed since is another one."""
-    from dmlcpu.search.operation import IndexOperation
+    from dmlcpu.search.blocks import IndexOperation
 
     return IndexOperation(path)
 
