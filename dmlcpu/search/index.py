@@ -13,8 +13,7 @@ from dmlcpu.common.arguments import as_integer
 from dmlcpu.errors import BindingError, DmlError, IndexOutOfRangeError
 from dmlcpu.search import ranking
 from dmlcpu.search.arguments import allowed_mask, as_additions, as_count, as_float_vectors, as_ids, as_new_ids
-from dmlcpu.search.quantizer import as_float32
-from dmlcpu.search.queries import encode
+from dmlcpu.search.quantizer import as_float32, encode
 from dmlcpu.search.spaces import Space, as_vectors, space_of
 from dmlcpu.search.vectors import Room, Stored, stored_of
 

@@ -19,8 +19,7 @@ import numpy as np
 
 from dmlcpu.common.arguments import Array
 from dmlcpu.products.selection import Operands, Order, select as select_fused
-from dmlcpu.search.quantizer import as_float32, pair_sums
-from dmlcpu.search.queries import Queries
+from dmlcpu.search.quantizer import Queries, as_float32, pair_sums
 from dmlcpu.search.spaces import Space
 from dmlcpu.search.vectors import Stored, reciprocal_roots
 
