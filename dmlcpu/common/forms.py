@@ -54,6 +54,11 @@ def formed(operator: str, field: str, value: Any) -> tuple[Any, AnyForm]:
     return array, form_of(array)
 
 
+def fitting(strides: Shape | None, shape: Shape) -> Shape | None:
+    """Return the strides of an output; None if its dimensions are not those of the shape: it is refused later."""
+    return strides if strides is None or len(strides) == len(shape) else None
+
+
 def strides_of(out: Any) -> Shape | None:
     """Return the strides of an output as a form has them; None also for what is no array, which is refused later."""
     if type(out) is np.ndarray and out.flags.num & PLAIN == PLAIN:  # most outputs
