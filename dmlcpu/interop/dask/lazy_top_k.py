@@ -12,9 +12,9 @@ from numpy.typing import DTypeLike
 
 from dmlcpu.annotations import Mode, Nan
 from dmlcpu.common.arguments import as_integer
-from dmlcpu.common.forms import Form
+from dmlcpu.common.forms import formed
 from dmlcpu.interop.dask import tasks
-from dmlcpu.interop.dask.chunks import as_dask, at_a_time, meta_of, refuse_output
+from dmlcpu.interop.dask.chunks import as_dask, at_a_time, meta_of, refuse_output, stand_in
 from dmlcpu.operators.top_k.call import check
 from dmlcpu.operators.top_k.function import TopK
 
@@ -83,7 +83,7 @@ def top_k(
     if dask.is_dask_collection(k):
         raise TypeError(f"top_k: k is {type(k).__name__}; allowed: an integer")
     k = as_integer("top_k", "k", k)
-    form = Form(x.shape, x.dtype.newbyteorder("="))
+    _, form = formed("top_k", "x", stand_in(x))
     call = check(form, (k, axis, mode, largest, sorted, nan, index_dtype))
     every, axis, dtype = at_a_time("top_k", split_every), call.axis, call.x.dtype
     options: dict[str, Any] = {"largest": call.largest, "nan": nan, "index_dtype": call.index_dtype}

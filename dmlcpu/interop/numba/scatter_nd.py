@@ -25,9 +25,9 @@ from dmlcpu.kernels.scatter_nd.reduction import PLAIN, is_reduced_in_vectors
 from dmlcpu.kernels.scatter_nd.validate import validate
 from dmlcpu.kernels.scatter_nd.work import BEFOREHAND, BLOCK_CELLS, BY_BLOCK, CLIP, RAISE, VALID, WORK
 from dmlcpu.kernels.walk import MAX_DIMS
+from dmlcpu.operators.scatter_nd.call import MODES, REDUCTIONS, reduction_of
 from dmlcpu.operators.scatter_nd.function import scatter_nd
-from dmlcpu.operators.scatter_nd.layout import aligned_type
-from dmlcpu.operators.scatter_nd.plan import MODES, REDUCTIONS, reduction_of
+from dmlcpu.operators.scatter_nd.layout import element_type
 from dmlcpu.runtime.intrinsics import address_of
 from dmlcpu.runtime.jit import OWN_OPTIONS, compile_kernel, device
 from dmlcpu.runtime.records import cells_of, record_at
@@ -164,7 +164,7 @@ def _scatter_nd(x, indices, updates, reduction="none", mode="raise", out=None):
         number = reduction_of(dtype, how)
     except UnsupportedError as error:
         raise refusal("scatter_nd", error.field, error.found, error.allowed) from None
-    word = aligned_type(dtype, how)
+    word = element_type(dtype, how)
     return _implementation(dtype, word, index_type, updates.ndim, coordinates, number, MODES[beyond], is_given(out))
 
 

@@ -89,14 +89,18 @@ def read_counts(
     sequences = (*shape[:axis], *shape[axis + 1 :])
     if counts.dtype.kind not in "iu" and counts.size:
         raise UnsupportedError("top_k", "k.dtype", str(counts.dtype), "an integer type")
+    counts = counts.copy() if counts.shape == sequences else _broadcast(counts, sequences, axis)
+    return _greatest(counts, shape[axis], axis), (counts, _fill(fill_value, dtype, call.largest))
+
+
+def _broadcast(counts: Array, sequences: Shape, axis: int) -> Array:
+    """Return a k for each sequence: a copy of an array that broadcasts to their shape."""
     # Not np.broadcast_shapes, which takes no more than 32 dimensions.
     sizes = zip(reversed(counts.shape), reversed(sequences), strict=False)
     if counts.ndim > len(sequences) or any(size not in (1, wanted) for size, wanted in sizes):
         allowed = f"a shape that broadcasts to {sequences} (x.shape without axis {axis})"
         raise BindingError("top_k", "k.shape", str(counts.shape), allowed)
-    counts = counts.copy()
-    greatest = _greatest(counts, shape[axis], axis)
-    return greatest, (np.broadcast_to(counts, sequences), _fill(fill_value, dtype, call.largest))
+    return np.broadcast_to(counts.copy(), sequences)
 
 
 def _greatest(counts: Array, n: int, axis: int) -> int:

@@ -17,6 +17,7 @@ from dmlcpu.runtime.results import empty_result
 from dmlcpu.runtime.threads import plan_for_now
 
 _PACKED = (None, None)  # the strides of new outputs
+_OWN = PLAIN | OWNS_DATA  # different arrays that own their data share none
 
 
 class TopK(NamedTuple, Generic[Values, Indices]):
@@ -205,15 +206,15 @@ def request(x: Any, k: Any, axis: Any, *others: Any) -> tuple[tuple[Any, ...], t
     return ((form, form_of(counts), strides), (_places(k, x.shape, axis, out), *options)), (x, counts, fill)
 
 
-def _strides(out: Any, ndim: int) -> tuple[Any, Any]:
+def _strides(out: Any, ndim: int) -> tuple[Any, ...]:
     """Return the strides of outputs as forms have them; None also for what is refused later."""
-    if not isinstance(out, tuple) or len(out) != 2:
+    try:
+        values, indices = out
+        if values.flags.num & indices.flags.num & PLAIN == PLAIN:  # most
+            return _PACKED
+        return tuple([strides_of(each) if each.ndim == ndim else None for each in (values, indices)])
+    except (AttributeError, TypeError, ValueError):  # no pair of arrays
         return _PACKED
-    values, indices = out
-    if type(values) is type(indices) is np.ndarray and values.flags.num & indices.flags.num & PLAIN == PLAIN:  # most
-        return _PACKED
-    arrays = [each if isinstance(each, np.ndarray) and each.ndim == ndim else None for each in out]
-    return strides_of(arrays[0]), strides_of(arrays[1])
 
 
 def _places(k: int, shape: Shape, axis: int, out: Any) -> int:
@@ -237,11 +238,17 @@ def allocate(prepared: Prepared, arrays: tuple[Array, ...], out: Any) -> TopK:
         return tuple.__new__(TopK, (values, new_indices()))
     if not isinstance(out, tuple) or len(out) != 2:
         check_tuple("top_k", out, 2, "a tuple (values, indices) of two arrays")
-    values = check_output("top_k", "out[0]", out[0], *of_values)
-    indices = check_output("top_k", "out[1]", out[1], *of_indices)
-    # Different arrays that own their data share none.
-    are_apart = values.flags.num & indices.flags.num & x.flags.num & OWNS_DATA
-    if not are_apart or values is indices or values is x or indices is x:
+    values, indices = out
+    is_usual = (
+        type(values) is type(indices) is np.ndarray
+        and (values.shape, values.dtype) == of_values
+        and (indices.shape, indices.dtype) == of_indices
+        and values.flags.num & indices.flags.num & x.flags.num & _OWN == _OWN
+        and not (values is indices or values is x or indices is x)
+    )
+    if not is_usual:
+        values = check_output("top_k", "out[0]", values, *of_values)
+        indices = check_output("top_k", "out[1]", indices, *of_indices)
         check_apart("top_k", "out[0]", values, {"x": x, "out[1]": indices})
         check_apart("top_k", "out[1]", indices, {"x": x})
     return tuple.__new__(TopK, (values, indices))
