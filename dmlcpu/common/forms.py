@@ -46,7 +46,7 @@ def formed(operator: str, field: str, value: Any) -> tuple[Any, AnyForm]:
     """Return an argument as an array of fixed-size elements in native byte order, and its form; a Form stays one."""
     if type(value) is np.ndarray:
         dtype, flags = value.dtype, value.flags.num
-        if flags & PLAIN == PLAIN and dtype.isbuiltin and not dtype.hasobject:  # most arrays
+        if flags & PLAIN == PLAIN and dtype.isnative and not dtype.hasobject:  # most arrays
             return value, (value.shape, dtype, None)
     if type(value) is Form:  # of an array that is read later
         return value, value
