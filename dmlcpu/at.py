@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from dmlcpu.common.arguments import Array, as_array, type_name
 from dmlcpu.common.data_types import DATA_TYPES, NUMBERS
 from dmlcpu.errors import BindingError
-from dmlcpu.operators.scatter_nd.function import Call, execute
+from dmlcpu.operators.scatter_nd.function import update
 from dmlcpu.runtime.memory import elements_overlap
 
 Indices = ArrayLike | tuple[ArrayLike, ...]
@@ -166,7 +166,7 @@ def _apply(name: str, ufunc: np.ufunc | None, x: Any, indices: Any, updates: Any
         values = _values(reduction, updates, x, places)
         if values is not None:
             places, values = (each.copy() if np.may_share_memory(each, x) else each for each in (places, values))
-            execute(Call(x, places, values, reduction), x, operator=name)
+            update(x, places, values, reduction, operator=name)
             return
     if ufunc and x.ndim == np.ndim(updates) == 1 and (arrays is None or arrays[0].ndim > 1):
         # With indices of several dimensions NumPy 2.4 reads beyond one-dimensional updates, instead of repeating them.

@@ -1,8 +1,10 @@
-"""Sphinx's settings. Build from the root: python -m sphinx -W --keep-going -b html docs docs/_build/html"""
+"""Sphinx's settings. From the root, with the extras cli and docs: python -m sphinx -W -b html docs docs/_build/html"""
 
 import importlib.util
 import sys
 from pathlib import Path
+
+from sphinx.ext.autodoc.mock import _MockObject
 
 import dmlcpu
 
@@ -29,6 +31,9 @@ autodoc_typehints = "none"  # numpydoc's sections tell the types
 autodoc_preserve_defaults = True
 # Pages can be built without the packages that dmlcpu.interop is for.
 autodoc_mock_imports = [name for name in ("dask", "onnx", "torch") if importlib.util.find_spec(name) is None]
+if "onnx" in autodoc_mock_imports:
+    autodoc_mock_imports.append("google")  # protobuf, which onnx would bring
+_MockObject.__or__ = _MockObject.__ror__ = lambda self, _: self  # in annotations: Tensor | None
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False

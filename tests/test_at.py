@@ -10,7 +10,7 @@ from samples import COMPLEX, FLOATS, LAYOUTS, NUMERIC_TYPES, few_values, misalig
 
 import dmlcpu
 from dmlcpu import at
-from dmlcpu.operators.scatter_nd.function import execute
+from dmlcpu.operators.scatter_nd.function import update
 
 
 def assign(x, indices, updates):
@@ -35,10 +35,10 @@ def calls(monkeypatch):
 
     def counted(*args, **kwargs):
         seen.append(kwargs["operator"])
-        execute(*args, **kwargs)
+        update(*args, **kwargs)
 
     monkeypatch.setattr(at, "LIMITS", ALWAYS)
-    monkeypatch.setattr(at, "execute", counted)
+    monkeypatch.setattr(at, "update", counted)
     return seen
 
 
@@ -312,7 +312,7 @@ def test_hypothesis(data):
 def test_small_calls_are_left_to_numpy(monkeypatch, calls, ours, x, count, pays):
     monkeypatch.undo()
     seen = []
-    monkeypatch.setattr(at, "execute", lambda *args, **kwargs: seen.append(kwargs["operator"]))
+    monkeypatch.setattr(at, "update", lambda *args, **kwargs: seen.append(kwargs["operator"]))
     ours(x, np.zeros(count, int), 1)
     assert bool(seen) == pays
 

@@ -7,7 +7,9 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
+
+from numpy.typing import ArrayLike
 
 from dmlcpu.cli import batch
 from dmlcpu.cli.shared import REFUSED, Handler, complain
@@ -16,7 +18,6 @@ from dmlcpu.operators.table import OPERATORS
 # Of numpydoc: the parameters, each with its type and an indented text.
 _SECTION = re.compile(r"^ *Parameters\n *-+\n(.*?)\n\n *\w+\n *-+\n", re.MULTILINE | re.DOTALL)
 _PARAMETER = re.compile(r"^(\w[\w, ]*) : (.*)((?:\n +.*)*)", re.MULTILINE)
-_ARRAY = "array_like"
 _NAMED = re.compile(r"\w+=")
 _PACKED = ", or PackedMatrix"  # what no file can be
 
@@ -49,26 +50,33 @@ def _add_options(name: str, parser: argparse.ArgumentParser) -> None:
     from dmlcpu.batch.jobs.operations import operation_of
 
     operator, operation = OPERATORS[name], operation_of(name, Path())
-    documented = _documented(operator.function)
+    signature = inspect.signature(operator.function, eval_str=True).parameters
+    documented = _documented(operator.function)  # empty with -OO, which removes docstrings
     first, *others = operation.parameters
-    parser.add_argument("files", nargs="+", metavar="IN", help=f"files of {first}: {documented[first][0]}")
+    files = ": ".join((f"files of {first}", *documented.get(first, ())[:1]))
+    parser.add_argument("files", nargs="+", metavar="IN", help=files)
     results = ", ".join(operator.results)
     where = f"a file, a folder, or RESULT=FILE for some of the results ({results}); may be given several times"
     parser.add_argument("-o", "--output", action="append", required=True, metavar="OUT", help=where)
     options = parser.add_argument_group(f"arguments of {name}")
     for parameter in others:
-        kind, text = documented[parameter]
+        is_array = _may_be_array(signature[parameter].annotation)
         options.add_argument(
             f"--{parameter.replace('_', '-')}",
             dest=f"argument_{parameter}",
             required=parameter in operation.required,
             default=argparse.SUPPRESS,
-            type=functools.partial(_value, is_array=_ARRAY in kind),
-            metavar="FILE|VALUE" if _ARRAY in kind else "VALUE",
-            help=(f"{kind}. {text}" if text else kind).replace("%", "%%"),
+            type=functools.partial(_value, is_array=is_array),
+            metavar="FILE|VALUE" if is_array else "VALUE",
+            help=". ".join(filter(None, documented.get(parameter, ()))).replace("%", "%%"),
         )
     batch.add_run_options(parser, "none")
     parser.epilog = _epilog(name, operation.required[1:])
+
+
+def _may_be_array(annotation: Any) -> bool:
+    """Return whether a parameter with this annotation takes arrays."""
+    return set(get_args(ArrayLike) or [ArrayLike]) <= set(get_args(annotation) or [annotation])
 
 
 def _documented(function: Any) -> dict[str, tuple[str, str]]:

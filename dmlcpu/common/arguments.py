@@ -159,6 +159,15 @@ def check_apart(operator: str, field: str, out: Array, others: Mapping[str, Arra
             raise BindingError(operator, field, f"sharing memory with {name}", "memory of its own")
 
 
+def own_all(out: Array, *others: Array | None) -> bool:
+    """Return whether arrays own their data, and none is `out`: then they share no memory with it."""
+    flags = out.flags.num & OWNS_DATA
+    for other in others:  # noqa: SIM110 - a generator would take twice as long
+        if other is out or not (other is None or flags & other.flags.num):
+            return False
+    return True
+
+
 def same_memory(a: Array, b: Array) -> bool:
     """Return whether two arrays of one shape and type are the same elements in the same places."""
     if a is b:

@@ -64,36 +64,39 @@ class BoundOperator:
 
     def __call__(self) -> Any:
         """Run the operator on the bound memory, and return `outputs`."""
-        if threads.most() is not self._budget:
+        if threads.awake() is not self._budget:
             self._choose()
-        if self._kept is not None and self._again(*self._kept):
-            return self.outputs
-        if self._prepare is None or threads.plan_for_now(self._prepare).run(*self._arrays) is not None:
-            self._whole()
-        return self.outputs
-
-    def _again(self, free: threading.Lock, again: Callable[[], bool]) -> bool:
-        """Make the kept call; return whether it was made, and refused no value."""
+        if self._kept is None:
+            return self._run()
+        free, again = self._kept
         try:
             # It is taken during a call in another thread, or when a signal handler calls during a call.
-            if not free.acquire(False):
-                return False
-            try:
-                return again()
-            finally:
-                free.release()
+            if free.acquire(False):
+                try:
+                    done = again()
+                finally:
+                    free.release()
+                if done:
+                    return self.outputs
         except BaseException:
             self._budget = None  # an interrupt may have left it taken: the next call has other workspace
             raise
+        return self._run()
+
+    def _run(self) -> Any:
+        """Make a call that is not kept."""
+        if self._prepare is None or threads.plan_for_now(self._prepare).run(*self._arrays) is not None:
+            self._whole()
+        return self.outputs
 
     def _choose(self) -> None:
         """Choose how to run within the budget in force. One part with the most threads is one with fewer, too.
 
         A forked child comes here, and leaves what was in use at the fork.
         """
-        budget = threads.most()
+        budget = threads.awake()
         if self._prepare and (budget != self._budget or (self._kept and self._kept[0].locked())):
-            again = self._prepare(budget).keep(*self._arrays)
+            again = self._prepare(threads.most()).keep(*self._arrays)
             self._kept = again and (threading.Lock(), again)
         self._budget = budget
 

@@ -56,4 +56,6 @@ def formed(operator: str, field: str, value: Any) -> tuple[Any, AnyForm]:
 
 def strides_of(out: Any) -> Shape | None:
     """Return the strides of an output as a form has them; None also for what is no array, which is refused later."""
-    return None if out is None or not hasattr(out, "flags") or out.flags.num & PLAIN == PLAIN else out.strides
+    if type(out) is np.ndarray and out.flags.num & PLAIN == PLAIN:  # most outputs
+        return None
+    return out.strides if isinstance(out, np.ndarray) and out.flags.num & PLAIN != PLAIN else None

@@ -83,15 +83,11 @@ def bad_element(operator: str, field: str, array: Array, bad: Array, allowed: st
     return DmlError(operator, f"{field}{place}", found, allowed)
 
 
+# Most calls repeat the numbers of earlier ones. typed: a look-up tells True and 1.0 from 1. It does not tell -0.0 from
+# 0.0, so these go to `float_number.__wrapped__`.
+@functools.lru_cache(maxsize=1024, typed=True)
 def float_number(operator: str, field: str, value: Any, positive: bool) -> Array:
     """Return a number as an array of one float32; positive: it has to be positive and finite."""
-    find = _float_number if value else _float_number.__wrapped__  # a look-up takes -0.0 for 0.0
-    return find(operator, field, value, positive)
-
-
-# Most calls repeat the numbers of earlier ones. typed: a look-up tells True and 1.0 from 1.
-@functools.lru_cache(maxsize=1024, typed=True)
-def _float_number(operator: str, field: str, value: Any, positive: bool) -> Array:
     array = as_floats(operator, field, value).reshape(1).copy()  # which owns its memory
     if positive:
         check_scale(operator, field, array, value)

@@ -50,27 +50,25 @@ def parameters_of(
     The shape of a number, or of what is absent, is None. Numbers are checked here, the shapes of arrays by `check`, and
     their values when the product runs.
     """
-    if _CONSTANTS.issuperset(map(type, parameters)):
-        flat, dtype = _looked_up(operator, result_type, a_type, b_type, out_dtype, *parameters)
+    numbers: Sequence[Any] = parameters
+    if is_mixed := not _CONSTANTS.issuperset(map(type, parameters)):
+        numbers = [*parameters]
+        if type(parameters[-1]) not in _CONSTANTS:
+            out_dtype = result_type(operator, out_dtype, parameters[-1], a_type)
+        for place, value in enumerate(parameters):
+            if type(value) not in _CONSTANTS:
+                numbers[place] = _ARRAY
+    try:  # most calls repeat the numbers of earlier ones
+        flat, dtype = _cached_numbers(operator, result_type, a_type, b_type, out_dtype, *numbers)
+    except TypeError:  # a type that cannot be hashed, a 0, or what is refused
+        flat, dtype = _numbers(operator, result_type, a_type, b_type, out_dtype, *numbers)
+    if not is_mixed:
         return flat, _NO_SHAPES, dtype
-    y_zero = parameters[-1]
-    if type(y_zero) not in _CONSTANTS:
-        out_dtype = result_type(operator, out_dtype, y_zero, a_type)
-    numbers = [value if type(value) in _CONSTANTS else _ARRAY for value in parameters]
-    flat, dtype = _looked_up(operator, result_type, a_type, b_type, out_dtype, *numbers)
-    every, shapes = list(flat), [*_NO_SHAPES]
+    every, shapes = [*flat], [*_NO_SHAPES]
     for place, value in enumerate(parameters):
         if numbers[place] is _ARRAY:
             every[place], shapes[place] = _flat(operator, place, value, (a_type, b_type, dtype)[place // 2])
     return every, tuple(shapes), dtype
-
-
-def _looked_up(*key: Any) -> tuple[tuple[Array, ...], np.dtype[Any]]:
-    """Return what `_numbers` does; most calls repeat the numbers of earlier ones."""
-    try:
-        return _cached_numbers(*key)
-    except TypeError:  # a type that cannot be hashed, a 0, or what is refused
-        return _numbers(*key)
 
 
 # typed: a look-up tells True and 1.0 from 1.

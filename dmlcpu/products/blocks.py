@@ -7,8 +7,11 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.block_reader import BLOCK, Buffer, as_source, cut_within, extent, read_blocks, regions_of
+from dmlcpu.common.bound import is_used
 from dmlcpu.common.forms import Form, Shape, form_of
 from dmlcpu.common.parameters import check_scale
 from dmlcpu.common.regions import Estimate, Region, Sink, Source, Tensor, bind, is_source
@@ -41,6 +44,7 @@ class Product(NamedTuple):
     b: Source | PackedMatrix
     parameters: tuple[Array | None, ...]  # None: a number, or none
     numbers: tuple[Array, ...]  # the flat parameters
+    held: int  # bytes of the parameters, and of their copies
     bias: Array | None
 
 
@@ -70,6 +74,7 @@ def _product(function: Callable[..., Any], request: Callable[..., Any], argument
         b if isinstance(b, PackedMatrix) else as_matrices(sources.get("b", (b,))[0], call.b.shape),
         tuple(parameters),
         numbers,
+        parameter_bytes([given.get(name) for name in PARAMETERS], numbers),
         bias.reshape(call.bias.shape) if call.bias else None,
     )
 
@@ -79,7 +84,7 @@ def estimate(product: Callable[..., Product], /, **arguments: Any) -> Estimate:
     found = product(arguments)
     call, prepared = found.call, plan(found.call, None, most_of_thread())
     y = Tensor(call.matrix, call.dtype).nbytes + _bias_copy(call, call.matrix)
-    operands = call.a.nbytes + _rhs_bytes(found) + _nbytes(found.bias) + parameter_bytes(found.parameters)
+    operands = call.a.nbytes + _rhs_bytes(found) + _nbytes(found.bias) + found.held
     return Estimate(
         {"y": Tensor(call.shape, call.dtype)},
         operands + y + prepared.workspace_bytes,
@@ -240,7 +245,7 @@ def _needs(product: Product, cut: Cut) -> int:
         padded = (depth + 3) * (cut.columns + NR) + 8 * (cut.columns + NR)
         several = cut.columns < call.matrix[-1] or math.prod(call.b.shape[:-2]) > 1
         right = (1 + several) * (depth * cut.columns + padded * _packs(call, cut))
-    held = parameter_bytes(product.parameters) + _nbytes(product.bias)
+    held = product.held + _nbytes(product.bias)
     y = Tensor(result, call.dtype).nbytes + _bias_copy(call, result)
     left, top = Form((cut.rows, depth), call.a.dtype), Form((depth, cut.columns), call.b.dtype)
     none = (None,) * len(PARAMETERS)
@@ -255,9 +260,14 @@ def _bias_copy(call: Call, result: Shape) -> int:
     return 4 * min(math.prod(call.bias.shape), math.prod(result))
 
 
-def parameter_bytes(parameters: Iterable[Array | None]) -> int:
-    """Return the bytes of scales and zero points, and of their copies."""
-    return 2 * sum(map(_nbytes, parameters))
+def parameter_bytes(given: Iterable[Any], used: Iterable[Array]) -> int:
+    """Return the bytes of scales and zero points as they are given, and of copies that are used instead."""
+    pairs = zip(given, used, strict=True)
+    return sum(
+        own.nbytes + (0 if is_used(array, own) else array.nbytes)
+        for array, own in pairs
+        if isinstance(array, np.ndarray)
+    )
 
 
 def _rhs_bytes(product: Product) -> int:

@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from dmlcpu.common.arguments import Array, check_apart, check_output
+from dmlcpu.common.arguments import Array, check_apart, check_output, own_all
 from dmlcpu.common.forms import formed, strides_of
 from dmlcpu.common.parameters import as_floats, check_scale
 from dmlcpu.common.prepared import Prepared
 from dmlcpu.errors import DmlError
-from dmlcpu.products.arguments import check_matrices, PARAMETERS, ResultType, parameters_of
+from dmlcpu.products.arguments import PARAMETERS, ResultType, check_matrices, parameters_of
 from dmlcpu.products.packing import PackedMatrix, form_of_packed
 from dmlcpu.runtime.memory import spans_meet
 
@@ -60,7 +60,9 @@ def allocate(prepared: Prepared, arrays: tuple[Any, ...], out: Any) -> Array:
     if out is None:
         return prepared.new[0]()
     result = check_output(prepared.operator, "out", out, *prepared.results[0])
-    for name, array in (("a", arrays[0]), ("b", arrays[1]), ("bias", arrays[-1])):
-        if isinstance(array, np.ndarray) and spans_meet(result, array):
-            check_apart(prepared.operator, "out", result, {name: array})
+    a, b, _, bias = arrays
+    b = None if type(b) is PackedMatrix else b
+    if not own_all(result, a, b, bias):
+        others = {"a": a, "b": b, "bias": bias}
+        check_apart(prepared.operator, "out", result, {name: each for name, each in others.items() if each is not None})
     return result

@@ -26,8 +26,8 @@ from dmlcpu.kernels.gemm.work import COUNTER, NARROW, SHARES, WORK, Problem
 from dmlcpu.products.arguments import BYTE, flat_of
 from dmlcpu.products.blocks import packed_part, part_of
 from dmlcpu.products.packing import PackedMatrix, unpack
-from dmlcpu.products.plan import NO_BIAS, array_fields, cut_for, kernel_for, rhs_of, size_fields, words_of
-from dmlcpu.runtime.memory import Workspace, words
+from dmlcpu.products.plan import NO_BIAS, NO_BYTES, NO_CELLS, array_fields, cut_for, kernel_for, size_fields, words_of
+from dmlcpu.runtime.memory import Workspace, frombuffer, words
 from dmlcpu.runtime.records import CELL, fill
 from dmlcpu.runtime.threads import REFERENCE, Budget, plan_for_now
 
@@ -227,10 +227,13 @@ class Plan(Prepared):
     stop: int
     row_cells: int
     no_bias: Array
+    is_plain: bool  # a and b are packed arrays with elements, or b is a packed matrix
 
-    def run(self, a: Array, b: Rhs, numbers: Any, bias: Any, mask: Any, *out: Array) -> None:
+    def run(self, a: Array, b: Any, numbers: Any, bias: Any, mask: Any, *out: Array) -> None:
         """Run on arrays of any strides."""
         values, indices = out
+        view = frombuffer if self.is_plain else words_of
+        rhs = (NO_BYTES, b.panels, b.sums) if type(b) is PackedMatrix else (view(b, BYTE), NO_CELLS, NO_CELLS)
         y_bias = self.no_bias if bias is None else bias.view(_FLOAT)
         allowed = _ALL if mask is None else words(mask, BYTE)
         if not values.flags.c_contiguous or not indices.flags.c_contiguous:
@@ -238,8 +241,8 @@ class Plan(Prepared):
         scratch = self.workspace.take()
         scratch[COUNTER] = 0
         scratch[self.start : self.stop].reshape(-1, self.row_cells)[:, : self.header.size] = self.header
-        self.select(words_of(a, BYTE), *rhs_of(b), *numbers, _ONE, allowed, y_bias, scratch, self.work, scratch)
-        self.finish(values.reshape(-1).view(_INT), indices.reshape(-1), self.work, scratch)
+        self.select(view(a, BYTE), *rhs, *numbers, _ONE, allowed, y_bias, scratch, self.work, scratch)
+        self.finish(frombuffer(values, _INT), frombuffer(indices, INDEX), self.work, scratch)
         self.workspace.give_back(scratch)
         if values is not out[0]:
             np.copyto(out[0], values)
@@ -286,6 +289,7 @@ def _plan(call: Call, budget: Budget) -> Plan:
         stop=selection["finish_start"],
         row_cells=selection["row_cells"],
         no_bias=NO_BIAS if order.is_scaled else _NO_SUM,
+        is_plain=not (a.strides or problem.depth == 0 or (b.strides and not is_packed)),
     )
 
 

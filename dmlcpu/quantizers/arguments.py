@@ -51,7 +51,8 @@ def operands_of(operator: str, x: Any, scale: Any, zero_point: Any, out_dtype: A
     """
     scale_form: Any
     if type(scale) in NUMBERS:
-        scales, scale_form = float_number(operator, "scale", scale, operator == QUANTIZE), type(scale)
+        number = float_number if scale else float_number.__wrapped__
+        scales, scale_form = number(operator, "scale", scale, operator == QUANTIZE), type(scale)
     elif hasattr(scale, "dtype"):
         scales, scale_form = formed(operator, "scale", scale)
     else:

@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from dmlcpu.common.arguments import Array, as_integer, check_apart, check_output
+from dmlcpu.common.arguments import Array, as_integer, check_apart, check_output, own_all
 from dmlcpu.common.forms import formed, strides_of
 from dmlcpu.common.prepared import Prepared
 from dmlcpu.quantizers.arguments import operands_of
-from dmlcpu.runtime.memory import spans_meet
 
 Request = tuple[tuple[Any, ...], tuple[Any, ...]]
 
@@ -30,7 +29,7 @@ def allocate(prepared: Prepared, arrays: tuple[Any, ...], out: Any) -> Array:
     if out is None:
         return prepared.new[0]()
     result = check_output(prepared.operator, "out", out, *prepared.results[0])
-    for name, array in zip(("x", "scale", "zero_point"), arrays, strict=True):
-        if array is not None and spans_meet(result, array):
-            check_apart(prepared.operator, "out", result, {name: array})
+    if not own_all(result, *arrays):
+        others = zip(("x", "scale", "zero_point"), arrays, strict=True)
+        check_apart(prepared.operator, "out", result, {name: each for name, each in others if each is not None})
     return result

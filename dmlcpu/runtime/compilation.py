@@ -10,12 +10,12 @@ from numba.core import event
 
 # While compilation is off, Numba's decorators return functions unchanged, and kernels cannot call such helpers. A
 # process that has imported them cannot compile later.
-_OFF_FOR_GOOD = bool(config.DISABLE_JIT)
+OFF_FOR_GOOD = bool(config.DISABLE_JIT)
 
 
 def can_compile() -> bool:
     """Return whether kernels can be used: NUMBA_DISABLE_JIT, or `numba.config` since, may have switched that off."""
-    return not (config.DISABLE_JIT or _OFF_FOR_GOOD)
+    return not (config.DISABLE_JIT or OFF_FOR_GOOD)
 
 
 class Compilations(event.Listener):  # type: ignore[misc]

@@ -11,7 +11,9 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from dmlcpu.runtime.compilation import can_compile
+from numba import config
+
+from dmlcpu.runtime.compilation import OFF_FOR_GOOD, can_compile
 from dmlcpu.runtime.layers import NumbaLayer, asked_for
 from dmlcpu.runtime.pool import AVAILABLE, AWAKE, Pool
 from dmlcpu.runtime.quota import cpu_quota
@@ -79,9 +81,9 @@ def budget(most: int | None = None) -> Budget:
     global _last, _row, _row_needed
     if not can_compile():
         return REFERENCE
-    awake, asleep, gap = _budgets or _first_budgets()
+    usual, asleep, gap = _budgets or _first_budgets()
     # After a pause all code is slow, so this is short.
-    if awake is not asleep:
+    if usual is not asleep:
         mine = _layer or layer()
         if mine.is_asleep():
             before, _last = _last, time.perf_counter_ns()
@@ -89,10 +91,10 @@ def budget(most: int | None = None) -> Budget:
             if _last - before > gap:
                 _row, _row_needed = 0, 1 if _last - before > _LONG_PAUSE else _row_needed
             if _row < _row_needed:
-                awake = asleep
+                usual = asleep
     if _has_own:
         most = _within_limits(most)
-    return awake if most is None or most >= awake.threads else awake._replace(threads=most)
+    return usual if most is None or most >= usual.threads else usual._replace(threads=most)
 
 
 def _within_limits(most: int | None) -> int | None:
@@ -104,15 +106,20 @@ def _within_limits(most: int | None) -> int | None:
     return most
 
 
+def awake() -> Budget:
+    """Return the budget when the threads are awake: another object whenever it, or the process, has changed."""
+    return (_budgets or _first_budgets()).awake
+
+
 def most() -> Budget:
     """Return the budget that no call may exceed: that of calls in a row, whatever limits a thread has."""
-    return (_budgets or _first_budgets()).awake if can_compile() else REFERENCE
+    return awake() if can_compile() else REFERENCE
 
 
 def most_of_thread() -> Budget:
     """Return the budget that no call of this thread may exceed, for estimates of memory."""
-    awake, own = most(), _within_limits(None)
-    return awake if own is None or own >= awake.threads else awake._replace(threads=own)
+    usual, own = most(), _within_limits(None)
+    return usual if own is None or own >= usual.threads else usual._replace(threads=own)
 
 
 def plan_for_now(prepare: Callable[..., Any], key: tuple[Any, ...] = (), most: int | None = None) -> Any:
@@ -121,8 +128,9 @@ def plan_for_now(prepare: Callable[..., Any], key: tuple[Any, ...] = (), most: i
     What is one part with the most threads is one part with fewer: tiny calls need not look whether threads sleep. A key
     that cannot be hashed is given to the same function without its cache.
     """
+    is_off = config.DISABLE_JIT or OFF_FOR_GOOD  # `can_compile`, without its call
     try:
-        chosen = prepare(*key, (_budgets or _first_budgets()).awake if can_compile() else REFERENCE)
+        chosen = prepare(*key, REFERENCE if is_off else (_budgets or _first_budgets()).awake)
         return chosen if chosen.is_single else prepare(*key, budget(most))
     except TypeError:  # also if `prepare` refuses the kind of an argument, which it then does once more
         return prepare.__wrapped__(*key, budget(most))  # type: ignore[attr-defined]
@@ -153,10 +161,10 @@ def launch(address: int, parts: int, args: tuple[Any, ...]) -> bool:
 
 
 def _budgets_of(threads: int) -> _Budgets:
-    awake = asleep = Budget(threads)
+    usual = asleep = Budget(threads)
     if threads > 1:
         asleep = Budget(threads, _asleep_grain())
-    return _Budgets(awake, asleep, AWAKE + _SHARES * asleep.grain)
+    return _Budgets(usual, asleep, AWAKE + _SHARES * asleep.grain)
 
 
 def _asleep_grain() -> int:
@@ -185,9 +193,9 @@ def _after_fork_in_child() -> None:
     global _budgets, _layer, _making
     _making = threading.RLock()  # a thread that the child does not have may hold the other
     if _budgets is not None:  # equal, but another object: kept calls are chosen anew
-        awake, asleep, gap = _budgets
-        fresh = Budget(*awake)
-        _budgets = _Budgets(fresh, fresh if asleep is awake else asleep, gap)
+        usual, asleep, gap = _budgets
+        fresh = Budget(*usual)
+        _budgets = _Budgets(fresh, fresh if asleep is usual else asleep, gap)
     if isinstance(_layer, NumbaLayer):
         _layer.close()
     else:
@@ -221,7 +229,7 @@ def get_num_threads() -> int:
     >>> dmlcpu.get_num_threads()
     2
     """
-    return (_budgets or _first_budgets()).awake.threads
+    return awake().threads
 
 
 def set_num_threads(n: int) -> None:
@@ -300,8 +308,6 @@ def _from_environment() -> int | None:
 
 
 def _machine_threads() -> int:
-    from numba import config
-
     threads = int(config.NUMBA_NUM_THREADS)
     if not os.environ.get("NUMBA_NUM_THREADS"):
         if hasattr(os, "sched_getaffinity"):

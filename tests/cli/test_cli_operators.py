@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cli_calls import Run
+from cli_calls import Run, environment, python
 from samples import as_tuple
 
 import dmlcpu
@@ -36,12 +36,30 @@ def test_help(run: Run, name: str) -> None:
     assert out[0].startswith(f"usage: dmlcpu {spelled} ")
     first, *others = [each for each in inspect.signature(OPERATORS[name].function).parameters if each != "out"]
     for parameter in others:
-        assert re.search(rf"^  --{parameter.replace('_', '-')} ", text, re.MULTILINE), parameter
+        shown = re.search(rf"^  --{parameter.replace('_', '-')} (\S+)\s+([^.-]+)", text, re.MULTILINE)
+        assert shown, parameter
+        assert (shown[1] == "FILE|VALUE") == ("array_like" in shown[2]), parameter
     assert f"files of {first}: " in text
     assert "--out " not in text.replace("--output", "")
     assert "``" not in text
     assert not re.search("pack", text, re.IGNORECASE)  # what no file can be
     assert all(len(line) <= 120 for line in out)
+
+
+@pytest.mark.usefixtures("folder")
+def test_without_docstrings_only_descriptions_are_missing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python removes docstrings if it is run with -OO."""
+    monkeypatch.setenv("COLUMNS", "80")
+    helps = [[name.replace("_", "-"), "--help"] for name in OPERATORS]
+    calls = [*helps, ["top-k", "in/a.npy", "-o", "y.npz", "--k", "k.npy", "-q"]]
+    code = f"from dmlcpu.cli import main; raise SystemExit(max([main(argv) for argv in {calls}]))"
+    # Kernels would be compiled for this test alone: their cache is another one without docstrings.
+    done = python("-OO", "-W", "error", "-c", code, env=environment(NUMBA_DISABLE_JIT="1"))
+    assert (done.returncode, done.stderr) == (0, "")
+    usage = re.compile(r"^usage: (?:.+\n)+", re.MULTILINE)
+    assert usage.findall(done.stdout) == [usage.findall("\n".join(run(*argv)[1]))[0] for argv in helps]
+    with np.load("y.npz") as found:
+        np.testing.assert_array_equal(found["values"], dmlcpu.top_k(np.load("in/a.npy"), np.load("k.npy")).values)
 
 
 @pytest.mark.usefixtures("folder")

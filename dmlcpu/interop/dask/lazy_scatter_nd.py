@@ -12,7 +12,8 @@ from dask.highlevelgraph import HighLevelGraph
 from dmlcpu.annotations import OutOfRange, Reduction
 from dmlcpu.interop.dask import tasks
 from dmlcpu.interop.dask.chunks import as_dask, at_a_time, meta_of, refuse_output, stand_in, without_empty
-from dmlcpu.operators.scatter_nd.function import check
+from dmlcpu.operators.scatter_nd.call import check
+from dmlcpu.operators.scatter_nd.function import request
 
 
 def scatter_nd(
@@ -75,10 +76,11 @@ def scatter_nd(
     is_lazy = dask.is_dask_collection(updates)
     updates = as_dask("scatter_nd", "updates", updates) if is_lazy else updates
     given = stand_in(updates) if is_lazy else updates
-    call = check(stand_in(x), stand_in(indices), given, reduction, mode)
+    key, (_, _, given) = request(stand_in(x), stand_in(indices), given, reduction, mode)
+    call = check(*key)
     shape, coordinates = indices.shape, indices.shape[-1]
     x = x.astype(call.x.dtype)
-    updates = updates if is_lazy else da.from_array(call.updates)
+    updates = updates if is_lazy else da.from_array(given)
     indices, updates = _in_a_row(indices, updates, x.chunks[coordinates:], by_updates=is_lazy)
 
     token = dask.base.tokenize(x, indices, updates, reduction, mode, every, shape)

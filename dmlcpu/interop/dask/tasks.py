@@ -15,7 +15,8 @@ from dmlcpu.errors import DmlError
 from dmlcpu.kernels.gemm.work import NARROW
 from dmlcpu.operators.matmul_integer.function import matmul_integer
 from dmlcpu.operators.quantized_matmul.function import quantized_matmul
-from dmlcpu.operators.scatter_nd.function import is_out, out_of_range, scatter_nd
+from dmlcpu.operators.scatter_nd.call import is_out, out_of_range
+from dmlcpu.operators.scatter_nd.function import scatter_nd
 from dmlcpu.operators.top_k.function import top_k
 from dmlcpu.products.arguments import PARAMETERS, SCALES, converted
 from dmlcpu.runtime.threads import limit_threads

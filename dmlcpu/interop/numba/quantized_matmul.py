@@ -10,7 +10,7 @@ from numba.np.numpy_support import as_dtype
 
 from dmlcpu.common.data_types import DATA_TYPES, QUANTIZED
 from dmlcpu.interop.numba.calls import Offer, caller_of
-from dmlcpu.interop.numba.memory import stack_of, words_of
+from dmlcpu.interop.numba.memory import stack_of, tuple_of, words_of, write_record
 from dmlcpu.interop.numba.refusals import (
     STACK,
     BindingRefusalError,
@@ -26,19 +26,19 @@ from dmlcpu.interop.numba.refusals import (
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.gemm.cut import SKINNY_SUMS, cut_skinny, cut_tiles, fits_few_rows, fixed_cells
 from dmlcpu.kernels.gemm.microkernels.microkernel import MR, NR
-from dmlcpu.kernels.gemm.work import COUNTER, NARROW, SHARES, WORK, groups_of, panels_of
+from dmlcpu.kernels.gemm.work import COUNTER, NARROW, SELECTION, SHARES, WORK, groups_of, panels_of
 from dmlcpu.operators.quantized_matmul.function import quantized_matmul
 from dmlcpu.products.arguments import PARAMETERS
 from dmlcpu.products.packing import lhs_sign_flip, rhs_sign_flip
 from dmlcpu.runtime.intrinsics import address_of, as_words, either
 from dmlcpu.runtime.jit import OWN_OPTIONS, device
 from dmlcpu.runtime.memory import second_level_cache
-from dmlcpu.runtime.records import CACHE_LINE, CELL, cells_of, record_at
+from dmlcpu.runtime.records import CACHE_LINE, CELL, cells_of
 from dmlcpu.runtime.variants import variant
 
 _record_on_stack, _numbers_on_stack = stack_of(cells_of(WORK)), stack_of(CACHE_LINE // CELL)
 _scratch_on_stack = stack_of(STACK)
-_LINE_CELLS = CACHE_LINE // CELL
+_LINE_CELLS, Work, _NO_SELECTION = CACHE_LINE // CELL, tuple_of(WORK), (0,) * cells_of(SELECTION)
 _CACHE, _HIGHEST = second_level_cache(), np.uint64(np.iinfo(np.int64).max)
 
 
@@ -66,27 +66,22 @@ def cut(rows, depth, columns):
 def fill(works, sizes, counts, options, own):
     """Write the work record of contiguous matrices."""
     rows, depth, columns = sizes
-    work = record_at(works, 0, WORK)
-    work.M, work.N, work.K, work.groups, work.panels = rows, columns, depth, groups_of(depth), panels_of(columns)
-    work.tasks, work.run, work.row_parts, work.column_parts, work.NC, work.slots = 1, 1, 1, 1, own.NC, own.slots
-    work.keeps_rows, work.row_words, work.share_cells = own.keeps_rows, own.row_words, own.share_cells
-    work.is_wide = depth > NARROW
-    work.a_sign_flip, work.b_sign_flip, work.lowest, work.highest = options
-    work.b_is_packed, work.is_exact = 0, 0
-    work.walk.dims, work.walk.sizes[0] = 1, 1
-    work.a.start, work.a.row, work.a.column, work.a.strides[0] = 0, depth, 1, 0
-    work.b.start, work.b.row, work.b.column, work.b.strides[0] = 0, columns, 1, 0
-    work.y.start, work.y.row, work.y.column, work.y.strides[0] = 0, columns, 1, 0
-    # The step from row to row, or column to column: 1 if there are several numbers.
+    a_sign_flip, b_sign_flip, lowest, highest = options
     a_scale, a_zero, b_scale, b_zero, y_scale, y_zero = counts
-    work.a_scale.step, work.a_zero.step, work.b_scale.step = a_scale > 1, a_zero > 1, b_scale > 1
-    work.b_zero.step, work.y_scale.step, work.y_zero.step = b_zero > 1, y_scale > 1, y_zero > 1
-    work.a_scale.strides[0], work.a_zero.strides[0], work.b_scale.strides[0] = 0, 0, 0
-    work.b_zero.strides[0], work.y_scale.strides[0], work.y_zero.strides[0] = 0, 0, 0
-    work.y_bias.start, work.y_bias.row, work.y_bias.column, work.y_bias.strides[0] = 0, 0, 0, 0
-    work.same_a_zero, work.same_multiplier = a_zero <= 1, a_scale <= 1 and y_scale <= 1
-    work.same_rows = a_zero <= 1 and a_scale <= 1 and y_scale <= 1 and y_zero <= 1
-    work.same_start = a_zero <= 1 and depth > 0 and depth <= NARROW
+    same_a_zero, same_multiplier = a_zero <= 1, a_scale <= 1 and y_scale <= 1
+    same_rows, same_start = same_a_zero and same_multiplier and y_zero <= 1, same_a_zero and 0 < depth <= NARROW
+    matrix = (0, columns, 1, (0,))
+    write_record(works, WORK, Work(  # Numba takes so many keywords if there is no branch among them
+        M=rows, N=columns, K=depth, groups=groups_of(depth), row_words=own.row_words, panels=panels_of(columns),
+        tasks=1, run=1, row_parts=1, column_parts=1,
+        NC=own.NC, slots=own.slots, keeps_rows=own.keeps_rows, share_cells=own.share_cells, is_wide=depth > NARROW,
+        same_a_zero=same_a_zero, same_multiplier=same_multiplier, same_rows=same_rows, same_start=same_start,
+        a_sign_flip=a_sign_flip, b_sign_flip=b_sign_flip, b_is_packed=0, is_exact=0, lowest=lowest, highest=highest,
+        walk=(1, (1,)), a=(0, depth, 1, (0,)), b=matrix, y=matrix, y_bias=(0, 0, 0, (0,)), selection=_NO_SELECTION,
+        # The step from row to row, or column to column: 1 if there are several numbers.
+        a_scale=(a_scale > 1, (0,)), b_scale=(b_scale > 1, (0,)), y_scale=(y_scale > 1, (0,)),
+        a_zero=(a_zero > 1, (0,)), b_zero=(b_zero > 1, (0,)), y_zero=(y_zero > 1, (0,)),
+    ))  # fmt: skip
 
 
 def multiply(a, b, scales, zeros, y, sizes, numbers, counts, options, spare):
@@ -253,13 +248,9 @@ def _quantized_matmul(
     return _implementation(dtypes["a"], dtypes["b"], dtypes["y"], is_given(out))
 
 
-def _limits(dtype):
-    row = DATA_TYPES[dtype.name]
-    return np.int64(row.lowest), np.int64(row.highest)
-
-
 def _implementation(a_type, b_type, y_type, has_out):
-    scalar, limits = y_type.type, tuple(map(_limits, (a_type, b_type, y_type)))
+    scalar, rows = y_type.type, [DATA_TYPES[dtype.name] for dtype in (a_type, b_type, y_type)]
+    limits = tuple([(np.int64(row.lowest), np.int64(row.highest)) for row in rows])
     options = (np.int64(lhs_sign_flip(a_type)), np.int64(rhs_sign_flip(b_type)), *limits[2])
     multiply_bytes = caller_of("multiply", np.dtype(np.uint8))
 

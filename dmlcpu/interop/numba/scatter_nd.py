@@ -7,7 +7,7 @@ from numba.extending import overload, register_jitable
 from dmlcpu.common.data_types import INDICES
 from dmlcpu.errors import UnsupportedError
 from dmlcpu.interop.numba.calls import Offer, caller_of
-from dmlcpu.interop.numba.memory import stack_of, words_of
+from dmlcpu.interop.numba.memory import stack_of, tuple_of, words_of, write_record
 from dmlcpu.interop.numba.refusals import (
     BindingRefusalError,
     IndexRefusalError,
@@ -25,9 +25,9 @@ from dmlcpu.kernels.scatter_nd.reduction import PLAIN, is_reduced_in_vectors
 from dmlcpu.kernels.scatter_nd.validate import validate
 from dmlcpu.kernels.scatter_nd.work import BEFOREHAND, BLOCK_CELLS, BY_BLOCK, CLIP, RAISE, VALID, WORK
 from dmlcpu.kernels.walk import MAX_DIMS
+from dmlcpu.operators.scatter_nd.call import MODES, REDUCTIONS, reduction_of
 from dmlcpu.operators.scatter_nd.function import scatter_nd
-from dmlcpu.operators.scatter_nd.layout import aligned_type
-from dmlcpu.operators.scatter_nd.plan import MODES, REDUCTIONS, reduction_of
+from dmlcpu.operators.scatter_nd.layout import element_type
 from dmlcpu.runtime.intrinsics import address_of
 from dmlcpu.runtime.jit import OWN_OPTIONS, compile_kernel, device
 from dmlcpu.runtime.records import cells_of, record_at
@@ -35,35 +35,35 @@ from dmlcpu.runtime.records import cells_of, record_at
 _shape_on_stack = stack_of(MAX_DIMS + 1)
 _record_on_stack, _block_on_stack = stack_of(cells_of(WORK)), stack_of(1 + BLOCK_CELLS)
 _apply, _validate = apply.share, validate.share
+Work, Tuples, Slices = tuple_of(WORK), tuple_of(WORK["tuples"]), tuple_of(WORK["slices"])
+_NO_BUCKETS = (0,) * cells_of(WORK["buckets"])
 
 
 @device
 def fill(works, shape, count, coordinates, options):
     """Write the work record of contiguous arrays. shape: of x, and 1 behind; count: of the updates."""
     element, reduction, in_vectors, mode, is_wide, is_signed = options
-    work, tuples, slices = record_at(works, 0, WORK), record_at(works, 0, WORK).tuples, record_at(works, 0, WORK).slices
-    size = element
-    for d in range(len(shape) - 1, coordinates - 1, -1):
+    tuples, size = record_at(works, 0, WORK).tuples, element
+    for d in range(coordinates, len(shape)):
         size *= shape[d]
     step, ranges = size, 1
     for t in range(coordinates - 1, -1, -1):
         tuples.sizes[t], tuples.out_steps[t] = shape[t], step
         step *= shape[t]
         ranges *= shape[t]
-    tuples.count, tuples.coordinates, tuples.start, tuples.step = count, coordinates, 0, 1 + is_wide
-    tuples.walk.dims, tuples.walk.sizes[0], tuples.strides[0] = 1, count, coordinates * (1 + is_wide)
-    tuples.is_wide, tuples.is_signed, tuples.out_start = is_wide, is_signed, 0
-    work.updates.start, work.updates.walk.dims, work.updates.walk.sizes[0], work.updates.strides[0] = 0, 1, count, size
-    slices.kind = kind_of(size, True, coordinates == 1, in_vectors != 0, reduction)
-    slices.is_packed, slices.in_vectors, slices.runs, slices.length = 1, in_vectors, 1, size
-    slices.walk.dims, slices.walk.sizes[0], slices.out_strides[0], slices.updates_strides[0] = 1, 1, 0, 0
-    slices.out_step, slices.updates_step = 1, 1
-    work.reduction, work.half, work.mode = reduction, PLAIN, mode
-    work.validation = validation_of(mode, count, False)
-    work.writing_mode = writing_mode_of(mode, work.validation)
-    work.is_serial, work.accumulator = is_serial(slices.kind, reduction, PLAIN), 0
-    work.ranges.count, work.ranges.size = ranges, size
-    work.buckets.count = 0
+    words, walk, validation = 1 + is_wide, (1, (count,)), validation_of(mode, count, False)
+    kind = kind_of(size, True, coordinates == 1, in_vectors != 0, reduction)
+    write_record(works, WORK, Work(
+        tuples=Tuples(count=count, coordinates=coordinates, start=0, step=words, walk=walk,
+                      strides=(coordinates * words,), is_wide=is_wide, is_signed=is_signed,
+                      sizes=(), out_start=0, out_steps=()),
+        updates=(0, walk, (size,)),
+        slices=Slices(kind=kind, is_packed=1, in_vectors=in_vectors, runs=1, length=size, walk=(1, (1,)),
+                      out_step=1, out_strides=(0,), updates_step=1, updates_strides=(0,)),
+        reduction=reduction, half=PLAIN, mode=mode, writing_mode=writing_mode_of(mode, validation),
+        validation=validation, is_serial=is_serial(kind, reduction, PLAIN), accumulator=0,
+        ranges=(ranges, size), buckets=_NO_BUCKETS,
+    ))  # fmt: skip
 
 
 def scatter(x, indices, updates, out, shape, dims, options):
@@ -112,23 +112,15 @@ def count_of(shape):
     return count
 
 
-@device
-def fit(shape, dims, indices, x, coordinates):
-    """Return whether updates are indices.shape[:-1] + x.shape[coordinates:]; shapes of x and updates have one more."""
-    outer = len(indices) - 1
-    for d in range(dims):  # noqa: SIM110  # Numba has no generators
-        if shape[d] != (indices[d] if d < outer else x[d - outer + coordinates]):
-            return False
-    return True
-
-
 @register_jitable(**OWN_OPTIONS)
 def check(shape, updates, dims, indices, coordinates, mode):
     """Refuse shapes that do not fit together. shape, updates: of x and updates, with one dimension more."""
     if indices[-1] != coordinates:
         raise BindingRefusalError("coordinates", indices[-1], coordinates)
-    if not fit(updates, dims, indices, shape, coordinates):
-        raise BindingRefusalError("updates", updates, indices, shape, coordinates)
+    outer = len(indices) - 1  # updates have indices.shape[:-1] + x.shape[coordinates:]
+    for d in range(dims):
+        if updates[d] != (indices[d] if d < outer else shape[d - outer + coordinates]):
+            raise BindingRefusalError("updates", updates, indices, shape, coordinates)
     if mode == CLIP and count_of(indices) > 0:
         for t in range(coordinates):
             if shape[t] == 0:
@@ -172,7 +164,7 @@ def _scatter_nd(x, indices, updates, reduction="none", mode="raise", out=None):
         number = reduction_of(dtype, how)
     except UnsupportedError as error:
         raise refusal("scatter_nd", error.field, error.found, error.allowed) from None
-    word = aligned_type(dtype, how)
+    word = element_type(dtype, how)
     return _implementation(dtype, word, index_type, updates.ndim, coordinates, number, MODES[beyond], is_given(out))
 
 

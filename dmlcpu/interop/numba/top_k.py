@@ -9,7 +9,7 @@ from numba.extending import overload, register_jitable
 
 from dmlcpu.common.data_types import DATA_TYPES, INDICES, NUMBERS
 from dmlcpu.interop.numba.calls import Offer, caller_of
-from dmlcpu.interop.numba.memory import stack_of, words_of
+from dmlcpu.interop.numba.memory import stack_of, tuple_of, words_of, write_record
 from dmlcpu.interop.numba.refusals import (
     STACK,
     BindingRefusalError,
@@ -44,11 +44,11 @@ from dmlcpu.operators.top_k.function import TopK, top_k
 from dmlcpu.operators.top_k.plan import INDEX_WORD
 from dmlcpu.runtime.intrinsics import either, line_of
 from dmlcpu.runtime.jit import OWN_OPTIONS, device
-from dmlcpu.runtime.records import CACHE_LINE, CELL, cells_of, record_at
+from dmlcpu.runtime.records import CACHE_LINE, CELL, cells_of
 from dmlcpu.runtime.variants import variant
 
 _on_stack, _record_on_stack = stack_of(STACK), stack_of(cells_of(WORK))
-_LINE_CELLS = CACHE_LINE // CELL
+_LINE_CELLS, Work = CACHE_LINE // CELL, tuple_of(WORK)
 _insert, _lockstep, _select_sort = strided_insert.share, lockstep.share, select_sort.share
 _tournament, STRIDED = tournament.share, False  # whether the axis is not the last
 
@@ -79,22 +79,17 @@ def plan(x, rows, n, inner, k, strided):
 
 
 @device
-def fill(works, outer, n, inner, k, key_map, is_sorted, index_words):
+def fill(works, sizes, k, key_map, options, workspace):
     """Write the work record of contiguous arrays."""
-    work = record_at(works, 0, WORK)
-    work.n, work.k, work.rows, work.columns = n, k, outer * inner, inner
-    work.is_packed, work.is_sorted, work.index_words = inner == 1, is_sorted, index_words
-    work.walk.dims = 2
-    work.walk.sizes[0], work.walk.sizes[1] = outer, inner
-    work.x.strides[0], work.values.strides[0], work.indices.strides[0] = n * inner, k * inner, k * inner * index_words
-    work.x.strides[1], work.values.strides[1], work.indices.strides[1] = 1, 1, index_words
-    if inner == 1:
-        work.walk.dims = 1
-    work.x.start, work.values.start, work.indices.start = 0, 0, 0
-    work.x.step, work.values.step, work.indices.step = inner, inner, inner * index_words
-    work.key_map.mask, work.key_map.positive, work.key_map.infinity = key_map.mask, key_map.positive, key_map.infinity
-    work.key_map.flip, work.key_map.nan = key_map.flip, key_map.nan
-    return work
+    outer, n, inner = sizes
+    is_sorted, index_words = options
+    write_record(works, WORK, Work(
+        n=n, k=k, rows=outer * inner, columns=inner, is_packed=inner == 1, is_sorted=is_sorted, index_words=index_words,
+        walk=(2 - (inner == 1), (outer, inner)),
+        x=(0, inner, (n * inner, 1)), values=(0, inner, (k * inner, 1)),
+        indices=(0, inner * index_words, (k * inner * index_words, index_words)),
+        key_map=key_map, workspace=workspace,
+    ))  # fmt: skip
 
 
 def select(x, values, indices, sizes, k, key_map, options, spare):
@@ -104,15 +99,13 @@ def select(x, values, indices, sizes, k, key_map, options, spare):
     words of an index; spare: a workspace, empty if the stack has room.
     """
     outer, n, inner = sizes
-    is_sorted, index_words = options
     if outer * n * inner == 0 or k == 0:
         return np.int64(0)
     kernel, keys, positions, cells = plan(x, outer * inner, n, inner, k, STRIDED)
     if cells > STACK and cells > spare.size:
         return np.int64(cells)
     works = _record_on_stack()
-    work = fill(works, outer, n, inner, k, key_map, is_sorted, index_words)
-    work.workspace.keys, work.workspace.positions = keys, positions
+    fill(works, sizes, k, key_map, options, (keys, positions))
     scratch = either(cells > STACK, spare, 0, _on_stack())
     if kernel == SELECT_SORT:
         _select_sort(0, 1, x, values, indices, works, scratch)
@@ -228,18 +221,8 @@ def _implementation(ndim, dtype, constants, is_sorted, axis, index_type, has_out
     select = caller_of("columns" if strided else "one" if ndim == 1 else "rows", np.dtype(word))
 
     # Numba optimises each callee again in every caller, so there is no helper between this and the kernels.
-    def implementation(
-        x,
-        k,
-        axis=-1,
-        mode=None,
-        largest=None,
-        sorted=True,
-        nan="greatest",
-        fill_value=None,
-        index_dtype=np.int64,
-        out=None,
-    ):
+    def implementation(x, k, axis=-1, mode=None, largest=None, sorted=True, nan="greatest", fill_value=None,
+                       index_dtype=np.int64, out=None):  # fmt: skip
         count = np.int64(k)
         place = check(count, np.int64(axis), x.shape, longest, index_name)
         shape = tuple_setitem(x.shape, place, count)

@@ -22,14 +22,14 @@ from dmlcpu.interop.torch.override import (
     as_target,
     numbers,
 )
-from dmlcpu.operators.scatter_nd.function import Call, execute
+from dmlcpu.operators.scatter_nd.function import update
 
 aten = torch.ops.aten
 
 
 def _reduce(x: Tensor, places: Array, updates: Array, reduction: str) -> Tensor:
     target = as_target(x, places, updates)
-    execute(Call(target, places, updates, reduction), target, most_threads=torch.get_num_threads())
+    update(target, places, updates, reduction, most=torch.get_num_threads())
     return x
 
 

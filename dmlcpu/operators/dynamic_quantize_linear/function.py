@@ -92,7 +92,12 @@ def dynamic_quantize_linear(
     """
     key, arrays = request(x, out_dtype, out)
     prepared = plan_for_now(prepare, key)
-    result = allocate(prepared, arrays, out)
+    if out is None:
+        y, scale, zero_point = prepared.new
+        # `DynamicQuantized` itself is a Python call.
+        result = tuple.__new__(DynamicQuantized, (y(), scale(), zero_point()))
+    else:
+        result = allocate(prepared, arrays, out)
     if prepared.run(*arrays, *result) is not None:
         check_range(arrays[0], NAME, "x")
     return result

@@ -18,7 +18,7 @@ from dmlcpu.quantizers.arguments import FLOAT, FLOATS
 from dmlcpu.quantizers.layout import Layout, layout_of
 from dmlcpu.quantizers.plan import as_floats, cut
 from dmlcpu.reference import dynamic_quantize_linear as reference_dynamic_quantize_linear
-from dmlcpu.runtime.memory import Workspace, words
+from dmlcpu.runtime.memory import Workspace, frombuffer, words
 from dmlcpu.runtime.threads import REFERENCE, Budget
 
 NAME = "dynamic_quantize_linear"
@@ -50,10 +50,12 @@ class Plan(Prepared):
     parts: int
     work: Array
     word: np.dtype[Any]  # what the kernels see x as
+    view: Callable[..., Array]  # returns the words of x and y
 
     def run(self, x: Array, y: Array, scale: Array, zero_point: Array) -> bool | None:
         """Run; return True, with nothing written, if the range of x is not finite."""
-        flat = words(x, self.word), words(scale, FLOAT), words(zero_point, _BYTE), words(y, _BYTE)
+        view = self.view
+        flat = view(x, self.word), frombuffer(scale, FLOAT), frombuffer(zero_point, _BYTE), view(y, _BYTE)
         scratch, found = self.workspace.take(), np.array([0, self.parts])
         self.find_range(flat[0], self.work, scratch)
         self.settle(flat[1], flat[2], found, self.work, scratch)
@@ -81,6 +83,7 @@ def _plan(x: Form, y: Form, results: tuple[Tensor, ...], budget: Budget) -> Plan
         parts=parts,
         work=work,
         word=of_x.word,
+        view=words if x.strides or y.strides else frombuffer,
     )
 
 

@@ -46,6 +46,7 @@ class Selection(NamedTuple):
     a: Source  # of matrices, as b is
     b: Source | PackedMatrix
     others: dict[str, Array | None]  # the other operands, as matrices
+    held: int  # bytes of these, and of their copies
 
 
 def _selection(arguments: dict[str, Any]) -> Selection:
@@ -70,6 +71,7 @@ def _selection(arguments: dict[str, Any]) -> Selection:
         as_matrices(sources.get("a", (a,))[0], call.a.shape),
         b if isinstance(b, PackedMatrix) else as_matrices(sources.get("b", (b,))[0], call.b.shape),
         others,
+        parameter_bytes([given[name] for name in names], numbers) + (0 if bias is None else bias.nbytes),
     )
 
 
@@ -78,7 +80,7 @@ def estimate(**arguments: Any) -> Estimate:
     found = _selection(arguments)
     call, prepared = found.call, plan(found.call, most_of_thread())
     values, indices = call.results
-    memory = call.a.nbytes + _rhs_bytes(found) + parameter_bytes(found.others.values())
+    memory = call.a.nbytes + _rhs_bytes(found) + found.held
     return Estimate(
         {"values": values, "indices": indices},
         memory + values.nbytes + indices.nbytes + prepared.workspace_bytes,
@@ -201,4 +203,4 @@ def _needs(selection: Selection, cut: Cut) -> int:
     )
     merging = cut.rows * call.order.k * (_MERGING if cut.columns < columns else 12)
     workspace = plan(block, most_of_thread()).workspace_bytes
-    return 2 * cut.rows * depth + right + parameter_bytes(selection.others.values()) + merging + workspace
+    return 2 * cut.rows * depth + right + selection.held + merging + workspace

@@ -176,7 +176,11 @@ def matmul_top_k(
     """
     key, arrays = request(a, b, k, a_scale, a_zero_point, b_scale, b_zero_point, bias, mode, nan, out)
     prepared = plan_for_now(prepare, key)
-    result = allocate(prepared, arrays, out)
+    if out is None:
+        values, indices = prepared.new
+        result = tuple.__new__(MatmulTopK, (values(), indices()))  # `MatmulTopK` itself is a Python call
+    else:
+        result = allocate(prepared, arrays, out)
     prepared.run(*arrays, *result)
     return result
 
@@ -186,10 +190,12 @@ def request(*given: Any) -> Request:
     a, b, k, a_scale, a_zero_point, b_scale, b_zero_point, bias, mode, nan, out = given
     a, a_form = formed(NAME, "a", a)
     b, b_form = (b, form_of_packed(b)) if type(b) is PackedMatrix else formed(NAME, "b", b)
+    if type(k) is not int:  # in a key, 1.0 and True would be 1
+        k = as_integer(NAME, "k", k)
     is_scaled = not (a_scale is None and b_scale is None)
     # Absent scales are numbers, too: for other types the kernel would be compiled again.
-    scales = [1.0 if scale is None else scale for scale in (a_scale, b_scale)]
-    parameters = (scales[0], a_zero_point, scales[1], b_zero_point, ABSENT, None)
+    a_scale, b_scale = 1.0 if a_scale is None else a_scale, 1.0 if b_scale is None else b_scale
+    parameters = (a_scale, a_zero_point, b_scale, b_zero_point, ABSENT, None)
     flat, shapes, _ = parameters_of(NAME, _no_type, a.dtype, b.dtype, None, parameters)
     bias_shape = None
     if bias is not None:
@@ -199,7 +205,7 @@ def request(*given: Any) -> Request:
     numbers = flat[:4]
     if out is not None:
         numbers, bias = apart(out, numbers), None if bias is None else apart(out, (bias,))[0]
-    key = (a_form, b_form, shapes[:4], bias_shape, (as_integer(NAME, "k", k), is_scaled, mode, nan))
+    key = (a_form, b_form, shapes[:4], bias_shape, (k, is_scaled, mode, nan))
     return key, (a, b, numbers, bias, None)
 
 

@@ -1,5 +1,6 @@
 """scatter_nd on arrays that are read, and a result that is written, a block at a time."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
@@ -8,14 +9,13 @@ import numpy as np
 
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.block_reader import BLOCK, as_source, cut_within, read_blocks, regions_of, tile_of
-from dmlcpu.common.regions import Estimate, Region, Sink, Source, Tensor
-from dmlcpu.common.stand_ins import bind, strides_of
-from dmlcpu.operators.scatter_nd.function import Call, check, execute, is_out, out_of_range, scatter_nd
-from dmlcpu.operators.scatter_nd.layout import element_type
-from dmlcpu.operators.scatter_nd.plan import BY_KERNEL, Plan, plan
-from dmlcpu.runtime import threads
-from dmlcpu.runtime.compilation import can_compile
-from dmlcpu.runtime.records import CELL
+from dmlcpu.common.forms import Form
+from dmlcpu.common.regions import Estimate, Region, Sink, Source, bind
+from dmlcpu.operators.scatter_nd.call import NAME, Call, check, is_out, out_of_range
+from dmlcpu.operators.scatter_nd.function import as_updates, scatter_nd, update
+from dmlcpu.operators.scatter_nd.layout import word_bytes
+from dmlcpu.operators.scatter_nd.plan import plan
+from dmlcpu.runtime.threads import most_of_thread
 
 SOURCES = ("x", "indices", "updates")
 
@@ -36,33 +36,42 @@ class Cut(NamedTuple):
 
 def estimate(**arguments: Any) -> Estimate:
     """Return the results and the memory of a call; refuse what the function refuses. Only indices may be read."""
-    call = check(**bind(scatter_nd, arguments, SOURCES))
+    call, (_, indices, _) = _checked(arguments)
     if call.mode == "raise":
-        _refuse_out(call, as_source(arguments["indices"], call.indices), lambda: False, BLOCK)
-    converted = 8 * call.indices.size if call.indices.itemsize < 4 else 0
-    chosen = _plan(call) if can_compile() else None
-    workspace = CELL * chosen.workspace.cells if chosen else 0
-    name = "reference" if chosen is None else chosen.kernel
+        _refuse_out(call, indices, lambda: False, BLOCK)
+    converted = 8 * math.prod(call.indices.shape) if call.indices.dtype.itemsize < 4 else 0
+    prepared = plan(call, most_of_thread())
     return Estimate(
-        {"y": Tensor(call.x.shape, call.x.dtype)},
-        2 * call.x.nbytes + call.indices.nbytes + converted + call.updates.nbytes + workspace,
+        {"y": prepared.results[0]},
+        2 * call.x.nbytes + call.indices.nbytes + converted + call.updates.nbytes + prepared.workspace_bytes,
         lambda: min(map(partial(_needs, call), _cuts(call))),
-        name,
+        prepared.kernel,
     )
+
+
+def _checked(arguments: dict[str, Any]) -> tuple[Call, tuple[Source, Source, Source]]:
+    """Return what is computed, and x, indices and updates."""
+    given = bind(scatter_nd, arguments)
+    x, x_form = as_source(NAME, "x", given["x"])
+    indices, indices_form = as_source(NAME, "indices", given["indices"])
+    updates, updates_form = as_source(NAME, "updates", as_updates(given["updates"], x_form.dtype))
+    forms = (x_form, indices_form, updates_form, None)
+    options = (given["reduction"], given["mode"], False, word_bytes(x_form.dtype))
+    return check(forms, options), (x, indices, updates)
 
 
 def run(
     arguments: dict[str, Any], sinks: dict[str, Sink], memory: int, stopping: Callable[[], bool] = lambda: False
 ) -> None:
     """Write a copy of x with updates applied, by blocks of x; each reads all updates, unless memory holds them."""
-    call = check(**bind(scatter_nd, arguments, SOURCES))
-    cut = cut_within("scatter_nd", memory, _cuts(call), partial(_needs, call))
-    x, indices, updates = (as_source(arguments[name], getattr(call, name)) for name in SOURCES)
+    call, (x, indices, updates) = _checked(arguments)
+    cut = cut_within(NAME, memory, _cuts(call), partial(_needs, call))
     if call.mode == "raise":
         _refuse_out(call, indices, stopping, min(BLOCK, memory // _SCANNED))
-    tiles = (cut.rows, *call.x.shape[1:])[: call.x.ndim]
+    shape = call.x.shape
+    tiles = (cut.rows, *shape[1:])[: len(shape)]
     kept: list[tuple[Array, Array]] | None = None
-    for region, block in read_blocks(x, regions_of(call.x.shape, tiles), stopping, copies=True):
+    for region, block in read_blocks(x, regions_of(shape, tiles), stopping, copies=True):
         if block.size == 0:
             continue
         if kept is None and cut.tuples == call.number and call.coordinates:  # the same for all blocks
@@ -76,7 +85,7 @@ def _pieces(
 ) -> Iterator[tuple[Array, Array]]:
     """Yield indices and updates, block by block; without coordinates, only the part that a block of x needs."""
     outer, coordinates = call.indices.shape[:-1], call.coordinates
-    if call.updates.size == 0:
+    if 0 in call.updates.shape:
         return
 
     def regions(*rest: slice) -> Iterator[Region]:
@@ -120,7 +129,7 @@ def _apply_all(call: Call, pieces: Iterable[tuple[Array, Array]], region: Region
             places = places.copy()
             places[..., 0] -= region[0].start
             places = places.view(np.uint64)
-        execute(Call(block, places, values, call.reduction, "drop" if is_cut else call.mode), block)
+        update(block, places, values, call.reduction, "drop" if is_cut else call.mode)
 
 
 def _cuts(call: Call) -> Iterator[Cut]:
@@ -129,7 +138,7 @@ def _cuts(call: Call) -> Iterator[Cut]:
     First, updates are kept in memory, and blocks of x are large beside the work on all tuples. Then both are cut, x as
     little as possible: for each of its blocks all updates are read again.
     """
-    rows, count = call.x.shape[0] if call.x.ndim else 1, call.number
+    rows, count = _rows(call), call.number
     row = max(1, call.x.nbytes // max(1, rows))
     if call.coordinates:
         size = min(rows, -(-max(BLOCK, _LEAST_BYTES_A_TUPLE * count) // row))
@@ -137,7 +146,7 @@ def _cuts(call: Call) -> Iterator[Cut]:
         while size > 1 and size * row > BLOCK:
             size = size * 3 // 4
             yield Cut(size, count)
-    each = max(1, call.indices.itemsize * call.coordinates + call.slice_bytes)
+    each = max(1, call.indices.dtype.itemsize * call.coordinates + call.slice_bytes)
     tuples = max(1, min(count, BLOCK // each))
     size = rows if call.coordinates else min(rows, -(-BLOCK // row))
     yield Cut(size, tuples)
@@ -152,34 +161,29 @@ def _cuts(call: Call) -> Iterator[Cut]:
 
 def _needs(call: Call, cut: Cut) -> int:
     """Return the bytes that `run` takes with such blocks."""
-    rows = call.x.shape[0] if call.x.ndim else 1
+    rows = _rows(call)
     row, coordinates = call.x.nbytes // max(1, rows), call.coordinates
     slices = call.slice_bytes if coordinates else cut.rows * row
-    index = coordinates * call.indices.itemsize
-    converted = coordinates * _CONVERTED if cut.rows < rows or call.indices.itemsize < 4 else 0
+    index: int = coordinates * call.indices.dtype.itemsize
+    converted = coordinates * _CONVERTED if cut.rows < rows or call.indices.dtype.itemsize < 4 else 0
     blocks = (1 if cut.rows >= rows else 2) * cut.rows * row
     pieces = cut.tuples * ((1 if cut.tuples >= call.number else 2) * (index + slices) + converted)
-    x = np.broadcast_to(call.x[:1], (cut.rows, *call.x.shape[1:])) if call.x.ndim else call.x
-    indices = np.broadcast_to(np.zeros((), call.indices.dtype), (cut.tuples, coordinates))
-    updates = np.broadcast_to(np.zeros((), call.x.dtype), (cut.tuples, *x.shape[coordinates:]))
-    part = call._replace(x=x, indices=indices, updates=updates)
-    workspace = CELL * _plan(part).workspace.cells if can_compile() and x.size else 0
-    return blocks + pieces + workspace
+    x = Form((cut.rows, *call.x.shape[1:])[: len(call.x.shape)], call.x.dtype)
+    indices = Form((cut.tuples, coordinates), call.indices.dtype)
+    updates = Form((cut.tuples, *x.shape[coordinates:]), x.dtype)
+    part = call._replace(x=x, indices=indices, updates=updates, out=x)
+    return blocks + pieces + (plan(part, most_of_thread()).workspace_bytes if x.nbytes else 0)
 
 
-def _plan(call: Call) -> Plan:
-    x, indices, updates, reduction, mode = call
-    element = element_type(x, updates, x, reduction)
-    strides = (strides_of(x), strides_of(indices), strides_of(updates))
-    index_type = indices.dtype if indices.itemsize >= 4 else np.dtype(np.int64)
-    budget = threads.most_of_thread()
-    return plan(x.shape, x.dtype, element, indices.shape, index_type, strides, reduction, mode, BY_KERNEL, budget)
+def _rows(call: Call) -> int:
+    """Return the size of x's first dimension."""
+    return call.x.shape[0] if call.x.shape else 1
 
 
 def _refuse_out(call: Call, indices: Source, stopping: Callable[[], bool], most: int) -> None:
     """Refuse the first coordinate that is out of range, as the function does; most: bytes of a block."""
     start, sizes = 0, call.x.shape[: indices.shape[-1]]
-    outer = tile_of(indices.shape[:-1], most // max(1, call.indices.itemsize * len(sizes)))
+    outer = tile_of(indices.shape[:-1], most // max(1, call.indices.dtype.itemsize * len(sizes)))
     for _, block in read_blocks(indices, regions_of(indices.shape, (*outer, max(1, len(sizes)))), stopping):
         bad = is_out(block, sizes)
         if bad.any():

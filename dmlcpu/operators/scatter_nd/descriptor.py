@@ -1,27 +1,20 @@
 """DML_SCATTER_ND: a copy of a tensor in which indexed elements or slices are replaced."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
 from operator import itemgetter
-from typing import ClassVar
-
-import numpy as np
+from typing import Any, ClassVar
 
 from dmlcpu.common.arguments import Array
-from dmlcpu.common.bound import Steps
-from dmlcpu.directml.base import Bound, OperatorDesc, Packed, Run, without_leading
+from dmlcpu.common.forms import AnyForm, Shape
+from dmlcpu.directml.base import Bound, OperatorDesc, Request
 from dmlcpu.directml.checks import check_range
 from dmlcpu.directml.enums import FeatureLevel, OperatorType
 from dmlcpu.directml.feature_level import FOUR, ONE_TO_EIGHT, UP_TO_32, Allowed, Support, Types, types
 from dmlcpu.directml.tensor import TensorDesc
-from dmlcpu.errors import IndexOutOfRangeError
-from dmlcpu.kernels.scatter_nd.work import VALID
-from dmlcpu.operators.scatter_nd.function import Call, execute, out_of_range
-from dmlcpu.operators.scatter_nd.layout import INDEX_WORD
-from dmlcpu.operators.scatter_nd.plan import BY_KERNEL, IN_PLACE, plan, run
-from dmlcpu.operators.scatter_nd.steps import steps as plan_steps
-from dmlcpu.runtime import threads
-from dmlcpu.runtime.memory import packed_strides
+from dmlcpu.operators.scatter_nd.call import out_of_range
+from dmlcpu.operators.scatter_nd.plan import prepare
+from dmlcpu.runtime.memory import PLAIN
 
 
 def _level(since: FeatureLevel, dimensions: range, values: Types, indices: Types) -> Support:
@@ -145,39 +138,31 @@ class ScatterNDOperatorDesc(OperatorDesc[Array]):
         tuple_size = self.indices_tensor.sizes[-1]
         return self.indices_shape[:-1] + self.input_shape[tuple_size:]
 
-    def _make_run(self, owned: Bound) -> Run:
+    def _make_request(self, owned: Bound) -> Callable[[Bound], Request]:
+        tensors_of = itemgetter("input_tensor", "indices_tensor", "updates_tensor", "output_tensor")
+        shapes = (self.input_shape, self.indices_shape, self.updates_shape, self.input_shape)
         dtype, index_type = self.input_tensor.dtype, self.indices_tensor.dtype
-        shapes = (self.input_shape, self.indices_shape, self.updates_shape)
-        drop_input, drop_indices, drop_updates = [
-            without_leading(self.input_tensor.dimension_count - len(shape)) for shape in shapes
-        ]
-        word, widths = np.dtype(f"u{dtype.itemsize}"), (dtype.itemsize, index_type.itemsize, dtype.itemsize)
-        strides = tuple(map(packed_strides, shapes, widths))
-        layout = (shapes[0], dtype, word, shapes[1], index_type, strides, "none", "raise")
-        plan_within = lru_cache(maxsize=8)(partial(plan, *layout, BY_KERNEL))
+        packed = *zip(shapes[:3], (dtype, index_type, dtype), (None, None, None), strict=True), None
 
-        def general(bound: Bound) -> Array:
-            x, output = bound["input_tensor"], bound["output_tensor"]
-            out = drop_input(output)
-            x = out if x is output else drop_input(x)
-            call = Call(x, drop_indices(bound["indices_tensor"]), drop_updates(bound["updates_tensor"]))
-            execute(call, out, operator=self.operator, field="IndicesTensor")
-            result: Array = output
-            return result
+        def request(bound: Bound) -> Request:
+            x, indices, updates, out = arrays = tensors_of(bound)
+            forms: tuple[Any, ...] = packed
+            if x.flags.num & indices.flags.num & updates.flags.num & out.flags.num & PLAIN != PLAIN:
+                *inputs, y = [_form(*each) for each in zip(arrays, shapes, strict=True)]
+                forms = *inputs, y[2]
+            return Request(prepare, (forms, ("none", "raise", x is out, 0)), arrays)
 
-        def refusal(bound: Bound, place: int) -> IndexOutOfRangeError:
-            value = bound["indices_tensor"].flat[place]
-            return out_of_range(value, place, (shapes[1], index_type), shapes[0], self.operator, "IndicesTensor")
+        return request
 
-        def packed(bound: Bound, words: list[Array]) -> None:
-            place = run(threads.plan_for_now(plan_within), *words)
-            if place != VALID:
-                raise refusal(bound, place)
+    def _result(self, bound: Bound) -> Any:
+        return bound["output_tensor"]
 
-        def steps(bound: Bound, words: list[Array]) -> Steps:
-            if bound["input_tensor"] is not bound["output_tensor"]:
-                return plan_steps(plan_within, partial(refusal, bound), *words)
-            return plan_steps(partial(plan, *layout, IN_PLACE), partial(refusal, bound), words[0][:0], *words[1:])
+    def _refuse(self, bound: Bound, refused: Any) -> None:
+        indices = bound["indices_tensor"]
+        where = (self.indices_shape, indices.dtype), self.input_shape
+        raise out_of_range(indices.flat[refused], refused, *where, self.operator, "IndicesTensor")
 
-        words = {"input_tensor": word, "indices_tensor": INDEX_WORD, "updates_tensor": word, "output_tensor": word}
-        return Run(general, Packed(words, packed, itemgetter("output_tensor"), steps))
+
+def _form(array: Array, shape: Shape) -> AnyForm:
+    """Return the form of a bound tensor without the leading dimensions, which are 1 and do not count."""
+    return shape, array.dtype, None if array.flags.num & PLAIN == PLAIN else array.strides[array.ndim - len(shape) :]

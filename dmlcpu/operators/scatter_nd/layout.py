@@ -7,36 +7,33 @@ from typing import Any
 
 import numpy as np
 
-from dmlcpu.common.arguments import Array, type_name
-from dmlcpu.common.data_types import DATA_TYPES
+from dmlcpu.common.arguments import type_name
 from dmlcpu.kernels.scatter_nd import reduction as reductions
 from dmlcpu.kernels.scatter_nd.choose import is_serial, kind_of
 from dmlcpu.kernels.walk import merge, walk_of
+from dmlcpu.operators.scatter_nd.call import COMPUTED_AS, Call
 from dmlcpu.runtime.memory import first_word, packed_strides, word_strides
 
 INDEX_WORD = np.dtype(np.uint32)
 Fields = dict[str, Any]  # of the work record
 
-# What elements are computed as; a type that is not here can be overwritten but not reduced.
-COMPUTED_AS = {row.name: row.computed_as for row in DATA_TYPES.values() if row.computed_as}
+ANY_SIZE = frozenset(np.dtype(kind).num for kind in "SUV")  # bytes, text and records
 _WORDS = {width: np.dtype(f"u{width}") for width in (1, 2, 4, 8)}
 
 
-def element_type(x: Array, updates: Array, out: Array, reduction: str) -> np.dtype[Any]:
-    """Return the type the kernel sees: the numbers to compute with, else the widest words all elements consist of."""
-    dtype = out.dtype
-    if reduction != "none" or dtype.alignment > 1 or dtype.itemsize == 1:
-        return aligned_type(dtype, reduction)
-    arrays = (x, updates, out)
+def element_type(dtype: np.dtype[Any], reduction: str, width: int = 0) -> np.dtype[Any]:
+    """Return the type that kernels see: numbers to compute with, else words; width: of a Call."""
+    return _WORDS[width or min(dtype.alignment, 8)] if reduction == "none" else np.dtype(COMPUTED_AS[type_name(dtype)])
+
+
+def word_bytes(dtype: np.dtype[Any], *values: Any) -> int:
+    """Return the bytes of the widest words of elements in arrays that lie where they do; 0: their type says it."""
+    if dtype.num not in ANY_SIZE:
+        return 0
+    arrays = [each for each in values if isinstance(each, np.ndarray)]
     places = (dtype.itemsize, 8, *(place for array in arrays for place in (array.ctypes.data, *array.strides)))
     multiple = functools.reduce(lambda a, b: a | b, map(abs, places))
-    return _WORDS[multiple & -multiple]  # the lowest bit set anywhere
-
-
-@functools.lru_cache(maxsize=256)
-def aligned_type(dtype: np.dtype[Any], reduction: str) -> np.dtype[Any]:
-    """Return the `element_type` of aligned arrays, for which addresses do not matter."""
-    return _WORDS[min(dtype.alignment, 8)] if reduction == "none" else np.dtype(COMPUTED_AS[type_name(dtype)])
+    return multiple & -multiple  # the lowest bit set anywhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,29 +55,23 @@ class Tensors:
     is_in_order: bool  # out is packed, in C order
 
 
-def tensors_of(
-    shape: tuple[int, ...],
-    dtype: np.dtype[Any],
-    element: np.dtype[Any],
-    indices_shape: tuple[int, ...],
-    strides: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]],
-) -> Tensors:
-    """Return shapes and strides as the kernels see them; strides: of out, indices and updates, in bytes."""
-    *outer, coordinates = indices_shape
+def tensors_of(call: Call, element: np.dtype[Any]) -> Tensors:
+    """Return shapes and strides as the kernels see them."""
+    shape, (*outer, coordinates) = call.x.shape, call.indices.shape
     width, slice_shape = element.itemsize, shape[coordinates:]
-    size, out = dtype.itemsize // width, word_strides(strides[0], width)
+    size, out = call.x.dtype.itemsize // width, word_strides(call.out.steps, width)
     return Tensors(
         shape=shape,
         outer=tuple(outer),
         coordinates=coordinates,
-        count=math.prod(outer),
+        count=call.number,
         width=width,
         element=size,
         slice_shape=slice_shape,
         slice_size=math.prod(slice_shape) * size,
         out=out,
-        indices=word_strides(strides[1], INDEX_WORD.itemsize),
-        updates=word_strides(strides[2], width),
+        indices=word_strides(call.indices.steps, INDEX_WORD.itemsize),
+        updates=word_strides(call.updates.steps, width),
         span=sum((n - 1) * abs(stride) for n, stride in zip(shape, out, strict=True)) + size,
         is_in_order=out == packed_strides(shape, size),
     )

@@ -4,70 +4,46 @@ import functools
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict
+from typing import Any, cast
 
 import numpy as np
 
-from dmlcpu.common.arguments import Array, type_name
-from dmlcpu.errors import UnsupportedError
+from dmlcpu.common.arguments import Array
+from dmlcpu.common.forms import Form
+from dmlcpu.common.prepared import ByFunction, Prepared, converting
+from dmlcpu.common.regions import Tensor
 from dmlcpu.kernels import registry
+from dmlcpu.kernels.registry import Row
 from dmlcpu.kernels.scatter_nd import reduction as reductions
 from dmlcpu.kernels.scatter_nd.choose import validation_of, writing_mode_of
 from dmlcpu.kernels.scatter_nd.owned import FALSE_SHARING
 from dmlcpu.kernels.scatter_nd.work import (
     BEFOREHAND,
     BLOCK_CELLS,
-    CLIP,
-    DROP,
     ELEMENTS,
     MOST_BUCKETS,
     PAIRS,
     PLACES,
     RAISE,
     SHARE_CELLS,
-    SHARE_SPACE,
     SPECULATIVE,
-    VALID,
     WORK,
 )
-from dmlcpu.operators.scatter_nd.layout import COMPUTED_AS, Fields, Tensors, layout_of, tensors_of
-from dmlcpu.runtime.memory import C_CONTIGUOUS, F_CONTIGUOUS, Workspace, packed_strides, second_level_cache
+from dmlcpu.operators.scatter_nd.call import MODES, NAME, Call, check, is_out, reduction_of
+from dmlcpu.operators.scatter_nd.layout import Fields, Tensors, element_type, layout_of, tensors_of
+from dmlcpu.operators.scatter_nd.run import BY_KERNEL, BY_NUMPY, IN_PLACE, Buckets, Plan, Targets
+from dmlcpu.reference import scatter_nd as reference_scatter_nd
+from dmlcpu.runtime.memory import Workspace, frombuffer, packed_strides, second_level_cache, words
 from dmlcpu.runtime.records import CACHE_LINE, CELL, fill
-from dmlcpu.runtime.threads import Budget
+from dmlcpu.runtime.threads import REFERENCE, Budget
 
 _log = logging.getLogger("dmlcpu")
 
-MODES = {"raise": RAISE, "drop": DROP, "clip": CLIP}
-REDUCTIONS = {
-    "none": reductions.OVERWRITE,
-    "add": reductions.ADD,
-    "mul": reductions.MULTIPLY,
-    "min": reductions.MINIMUM,
-    "max": reductions.MAXIMUM,
-}
-# On bytes that are 0 or 1, "or" is the maximum, and "and" is the minimum.
-_BOOL_REDUCTIONS = {**REDUCTIONS, "add": reductions.MAXIMUM, "mul": reductions.MINIMUM}
-_COMPLEX_REDUCTIONS = {"add": reductions.ADD, "mul": reductions.MULTIPLY_COMPLEX}
-
+_LONG = np.dtype(np.int64)
 _EXTREMES = (reductions.MINIMUM, reductions.MAXIMUM)
-CONTIGUOUS = C_CONTIGUOUS | F_CONTIGUOUS
 _LINE_CELLS = CACHE_LINE // CELL
 _HALVES = {"float16": reductions.FLOAT16, "bfloat16": reductions.BFLOAT16}
-
-
-def reduction_of(dtype: np.dtype[Any], reduction: str) -> int:
-    """Return what the kernels do for a reduction on a type."""
-    if reduction == "none":
-        return reductions.OVERWRITE
-    name = type_name(dtype)
-    known = _BOOL_REDUCTIONS if name == "bool" else _COMPLEX_REDUCTIONS if dtype.kind == "c" else REDUCTIONS
-    if name in COMPUTED_AS and reduction in known:
-        return known[reduction]
-    allowed = "a type whose values are ordered" if name in COMPUTED_AS else ", ".join(COMPUTED_AS)
-    raise UnsupportedError("scatter_nd", f"x.dtype with reduction {reduction!r}", str(dtype), allowed)
-
-
 # Many single elements are partitioned first, where that pays: several threads then wait for memory at once. Measured on
 # Zen 4 with float32, two threads, ms, partitioned and by one thread: 100,000 into 16 MB 0.6 and 1.1, 500,000 2.2 and
 # 4.0, 2,000,000 6.4 and 13; 1,100,000 into 8 MB 3.3 and 2.8.
@@ -82,73 +58,34 @@ _SELECTED_UPDATES = 1 << 17
 _SPECULATIVE_BYTES, _MOST_SPECULATIVE_BYTES = 1 << 16, 1 << 20
 _LEAST_BUCKETS = 16  # for shares to take turns with
 
-# How x is copied to out.
-IN_PLACE = 0  # not at all: x is out
-BY_KERNEL = 1  # the kernels, as both are laid out alike and have no gaps
-BY_NUMPY = 2  # NumPy, before the kernels write
+_NOTHING = np.zeros(64, np.uint8)  # in the place of arrays without elements, which kernels are not given
 
 
-@dataclass(frozen=True, slots=True)
-class Buckets:
-    """What updates are partitioned into, and where that lies in the workspace: fields of the work record."""
-
-    count: int = 0  # 0: updates are not partitioned
-    bits: int = 0
-    span: int = 0
-    shares: int = 0
-    counter: int = 0
-    spaces: int = 0
-    pairs: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Targets:
-    """What is written speculatively: a copy of the output, or an accumulator for each share of the updates."""
-
-    count: int = 0  # of accumulators; 0: what is written has the ranges of the output
-    step: int = 0  # words from one to the next
-    cell: int = 0  # of the workspace, where they begin
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The kernels and the work record for one set of shapes, layouts and types."""
-
-    kernel: str  # the name of the one that applies updates
-    validate: Callable[..., Any] | None  # the kernels, for the parts of each; not all work needs each
-    copy: Callable[..., Any] | None
-    apply: Callable[..., Any]
-    partition: Callable[..., Any] | None
-    apply_buckets: Callable[..., Any] | None
-    is_single: bool  # the work of each kernel is one part
-    parts: int  # shares of the updates
-    owners: int  # shares of the output
-    validation: int  # BEFOREHAND, BY_BLOCK or SPECULATIVE
-    targets: Targets
-    merge: "Plan | None"  # how the other accumulators are reduced into the first one
-    buckets: Buckets
-    most: int  # updates that the fullest bucket may hold: if it has more, they are not partitioned
-    work: Array  # the work record of all kernels
-    workspace: Workspace
-
-
-# The arguments are the key of the cache. To bundle them would take each call longer than the look-up does.
 @functools.lru_cache(maxsize=1024)
-def plan(
-    shape: tuple[int, ...],
-    dtype: np.dtype[Any],
-    element: np.dtype[Any],
-    indices_shape: tuple[int, ...],
-    index_type: np.dtype[Any],
-    strides: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]],
-    reduction: str,
-    mode: str,
-    copied: int,
-    budget: Budget,
-) -> Plan:
-    """Cut the work. strides: of out, indices and updates; copied: IN_PLACE, BY_KERNEL or BY_NUMPY."""
-    tensors = tensors_of(shape, dtype, element, indices_shape, strides)
-    layout = layout_of(tensors, index_type, reduction_of(dtype, reduction), _HALVES.get(dtype.name, reductions.PLAIN))
+def prepare(forms: tuple[Any, ...], options: tuple[Any, ...], budget: Budget) -> Prepared:
+    """Return how calls are carried out. forms, options: those of `check`."""
+    call = check(forms, options)
+    prepared = plan(call, budget)
+    if budget == REFERENCE:
+        return prepared
+    empty = [i for i, form in enumerate(call[:4]) if 0 in form.shape]
+    return converting(prepared, [(i, lambda _: _NOTHING) for i in empty])
+
+
+@functools.lru_cache(maxsize=1024)
+def plan(call: Call, budget: Budget) -> Prepared:
+    """Return how what has been checked is carried out."""
+    if call.indices.dtype.itemsize < 4:
+        longer = call._replace(indices=Form(call.indices.shape, _LONG))
+        return converting(plan(longer, budget), [(1, lambda indices: indices.astype(_LONG, order="C"))])
+    results = (Tensor(call.x.shape, call.x.dtype),)
+    if budget == REFERENCE:
+        return ByFunction(operator=NAME, kernel="reference", results=results, function=functools.partial(_refer, call))
+    dtype, mode = call.x.dtype, MODES[call.mode]
+    element = element_type(dtype, call.reduction, call.width)
+    tensors = tensors_of(call, element)
+    reduction, half = reduction_of(dtype, call.reduction), _HALVES.get(dtype.name, reductions.PLAIN)
+    layout, copied = layout_of(tensors, call.indices.dtype, reduction, half), _copied(call, tensors)
     kernel, apply, reason = _choose(tensors, layout, budget)
     partitions = kernel == "apply_buckets"
     layout["is_serial"] &= apply == "apply"
@@ -158,39 +95,57 @@ def plan(
     validation, has_pass, copies_first = _passes(tensors, layout, (mode, copied, copies), kernel)
     targets, cells = _targets(tensors, layout, element, budget, validation, cells)
     owners = max(owners, targets.count)
-    what = (tensors.count, tensors.slice_size, shape, kernel, reason, parts)
+    what = (tensors.count, tensors.slice_size, tensors.shape, kernel, reason, parts)
     _log.debug("scatter_nd: %d updates of %d words into %s: %s (%s), %d parts", *what)
+    row: Row = registry.find(NAME, "apply", apply)
     return Plan(
+        operator=NAME,
+        results=results,
         kernel=kernel,
+        is_single=parts == owners == copies == 1,
+        workspace=Workspace(cells),
+        row=row,
         validate=_kernel("validate", parts) if has_pass else None,
         copy=_kernel("copy", copies) if copies_first else None,
-        apply=_kernel("apply", owners, apply),
+        apply=row.kernel.for_parts(owners),
         partition=_kernel("partition", parts) if partitions else None,
         apply_buckets=_kernel("apply_buckets", parts) if partitions else None,
-        is_single=parts == owners == copies == 1,
+        has_stages=any((owners > 1, has_pass, copies_first, partitions, copied == BY_NUMPY, validation == SPECULATIVE)),
         parts=parts,
         owners=owners,
+        copied=copied,
         validation=validation,
         targets=targets,
-        merge=_merge(shape, dtype, element, targets, reduction, budget) if targets.count > 1 else None,
+        merge=_merge(call, targets, element, budget) if targets.count > 1 else None,
         buckets=buckets,
         most=_most_in_a_bucket(tensors, parts, budget),
-        work=_work(layout, MODES[mode], validation, targets, buckets),
-        workspace=Workspace(cells),
+        work=_work(layout, mode, validation, targets, buckets),
+        element=element,
+        nothing=None if copied == BY_KERNEL else np.empty(0, element),
+        view=words if any(form.strides is not None for form in call[:4]) else frombuffer,
     )
 
 
-def _passes(tensors: Tensors, layout: Fields, asked: tuple[str, int, int], kernel: str) -> tuple[int, bool, bool]:
+def _copied(call: Call, tensors: Tensors) -> int:
+    """Return how x is copied."""
+    if call.in_place or 0 in tensors.shape:
+        return IN_PLACE
+    has_gaps = tensors.span > math.prod(tensors.shape) * tensors.element
+    steps = zip(tensors.shape, call.x.steps, call.out.steps, strict=True)
+    return BY_NUMPY if has_gaps or any(n > 1 and mine != other for n, mine, other in steps) else BY_KERNEL
+
+
+def _passes(tensors: Tensors, layout: Fields, asked: tuple[int, int, int], kernel: str) -> tuple[int, bool, bool]:
     """Return when indices are validated, and whether `validate` and `copy` run first.
 
     asked: the mode, how x is copied, and the shares of that.
     """
     mode, copied, copies = asked
-    validation = _validation(tensors, MODES[mode], copied) if kernel == "apply" else BEFOREHAND
+    validation = _validation(tensors, mode, copied) if kernel == "apply" else BEFOREHAND
     has_copy = copied == BY_KERNEL and validation != SPECULATIVE and copies > 1
     copies_first = has_copy and (layout["is_serial"] or not tensors.is_in_order)
     validation = BEFOREHAND if copies_first else validation
-    has_pass = validation == BEFOREHAND and tensors.count > 0 and (mode == "raise" or kernel == "apply_buckets")
+    has_pass = validation == BEFOREHAND and tensors.count > 0 and (mode == RAISE or kernel == "apply_buckets")
     return validation, has_pass, copies_first
 
 
@@ -207,8 +162,8 @@ def _work(layout: Fields, mode: int, validation: int, targets: Targets, buckets:
     )
 
 
-def _kernel(stage: str, parts: int, name: str | None = None) -> Callable[..., Any]:
-    run: Callable[..., Any] = registry.find("scatter_nd", stage, name or stage).kernel.for_parts(parts)
+def _kernel(stage: str, parts: int) -> Callable[..., Any]:
+    run: Callable[..., Any] = registry.find(NAME, stage).kernel.for_parts(parts)
     return run
 
 
@@ -246,20 +201,14 @@ def _targets(
     return Targets(count, step, cell), cell + -(-words * tensors.width // CELL)
 
 
-def _merge(
-    shape: tuple[int, ...],
-    dtype: np.dtype[Any],
-    element: np.dtype[Any],
-    targets: Targets,
-    reduction: str,
-    budget: Budget,
-) -> Plan:
+def _merge(call: Call, targets: Targets, element: np.dtype[Any], budget: Budget) -> Plan:
     """Return the plan that reduces all accumulators but the first: updates of the whole output, without coordinates."""
-    packed = packed_strides(shape, element.itemsize)
-    strides = packed, (CELL, CELL), (targets.step * element.itemsize, *packed)
-    indices = (targets.count - 1, 0), np.dtype(np.int64)
+    shape, dtype, count = call.x.shape, call.x.dtype, targets.count - 1
+    strides = (targets.step * element.itemsize, *packed_strides(shape, dtype.itemsize))
+    x, indices, updates = Form(shape, dtype), Form((count, 0), _LONG), Form((count, *shape), dtype, strides)
     # There is one owner and nothing to validate, so `run` need only call its kernel.
-    return plan(shape, dtype, element, *indices, strides, reduction, "drop", IN_PLACE, budget._replace(kernel=None))
+    merged = call._replace(x=x, indices=indices, updates=updates, out=x, mode="drop", in_place=True)
+    return cast(Plan, plan(merged, budget._replace(kernel=None)))
 
 
 def _validation(tensors: Tensors, mode: int, copied: int) -> int:
@@ -324,71 +273,14 @@ def _most_in_a_bucket(tensors: Tensors, parts: int, budget: Budget) -> int:
     return tensors.count if budget.kernel else 3 * tensors.count // (2 * max(parts, 2))
 
 
-def run(
-    chosen: Plan, x: Array, indices: Array, updates: Array, out: Array, *, unlike: tuple[Array, Array] | None = None
-) -> int:
-    """Carry out a plan on the words of the arrays; return where the first bad index is, or VALID.
-
-    x is empty if it is `out`, or if its layout differs from out's. Then `unlike` is (out, x).
-    """
-    scratch = chosen.workspace.take()
-    place = _run_in(scratch, chosen, x, indices, updates, out, unlike)
-    chosen.workspace.give_back(scratch)
-    return place
-
-
-def _run_in(
-    scratch: Array,
-    chosen: Plan,
-    x: Array,
-    indices: Array,
-    updates: Array,
-    out: Array,
-    unlike: tuple[Array, Array] | None,
-) -> int:
-    if chosen.validate:
-        chosen.validate(indices, chosen.work, scratch)
-        place = _reported(chosen.parts, scratch)
-        if place != VALID:
-            return place
-    if unlike is not None:
-        np.copyto(*unlike)
-    if chosen.partition and chosen.apply_buckets and _is_spread(chosen, scratch):
-        chosen.partition(indices, updates, chosen.work, scratch)
-        scratch[chosen.buckets.counter] = 0
-        chosen.apply_buckets(x, out, chosen.work, scratch)
-        return VALID
-    if chosen.copy:
-        chosen.copy(x, out)
-        x = x[:0]
-    target = out
-    if chosen.validation == SPECULATIVE:
-        target = np.frombuffer(scratch, out.dtype, offset=CELL * chosen.targets.cell)
-        if chosen.targets.count:
-            x = x if x.size else out
-        elif not x.size:
-            target[: out.size] = out
-    chosen.apply(x, indices, updates, target, chosen.work, scratch)
-    place = VALID if chosen.validation == BEFOREHAND else _reported(chosen.owners, scratch)
-    if target is not out and place == VALID:
-        if chosen.merge:
-            others = target[chosen.targets.step :]
-            chosen.merge.apply(x[:0], indices, others, target[: out.size], chosen.merge.work, scratch)
-        out[...] = target[: out.size]
-    return place
-
-
-def _reported(parts: int, scratch: Array) -> int:
-    """Return where the first bad index is that a share reports, or VALID."""
-    for part in range(parts):
-        place: int = scratch.item(part)
-        if place != VALID:
-            return place
-    return VALID
-
-
-def _is_spread(chosen: Plan, scratch: Array) -> bool:
-    """Return whether no bucket holds more updates than it may."""
-    buckets = chosen.buckets
-    counts = scratch[buckets.spaces : buckets.pairs].view(SHARE_SPACE)["counts"][:, : buckets.count]
-    return bool(counts.sum(axis=0).max() <= chosen.most)
+def _refer(call: Call, x: Array, indices: Array, updates: Array, out: Array) -> int | None:
+    """Run by the reference; return the place of the first index that is refused."""
+    x, out = (array.reshape(call.x.shape) for array in (x, out))
+    indices, updates = indices.reshape(call.indices.shape), updates.reshape(call.updates.shape)
+    if call.mode == "raise":
+        bad = is_out(indices, call.x.shape[: call.coordinates])
+        if bad.any():
+            return int(bad.argmax())
+    options: Any = {"reduction": call.reduction, "mode": call.mode}
+    reference_scatter_nd(x, indices, updates, **options, out=out)
+    return None

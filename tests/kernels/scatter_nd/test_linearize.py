@@ -7,8 +7,8 @@ from samples import INDEX_TYPES
 
 from dmlcpu.kernels.scatter_nd import linearize as compiled
 from dmlcpu.kernels.scatter_nd.work import CLIP, DROP, RAISE, SKIPPED, VALID, WORK
+from dmlcpu.operators.scatter_nd.function import prepare, request
 from dmlcpu.operators.scatter_nd.layout import INDEX_WORD
-from dmlcpu.operators.scatter_nd.plan import BY_KERNEL, plan
 from dmlcpu.runtime.memory import words
 from dmlcpu.runtime.records import record_at
 from dmlcpu.runtime.threads import Budget
@@ -33,10 +33,9 @@ def linearize(indices, works, first, last, mode, offsets):
 
 def linearized(indices, mode, first=0):
     """Return the report on the tuples from `first` on, and their offsets."""
-    x = np.zeros(SHAPE)
-    slices = SHAPE[indices.shape[-1] :]
-    strides = (x.strides, indices.strides, np.zeros((*indices.shape[:-1], *slices)).strides)
-    chosen = plan(SHAPE, x.dtype, x.dtype, indices.shape, indices.dtype, strides, "none", "raise", BY_KERNEL, Budget(1))
+    updates = np.zeros((*indices.shape[:-1], *SHAPE[indices.shape[-1] :]))
+    key, _ = request(np.zeros(SHAPE), indices, updates, "none", "raise")
+    chosen = prepare(*key, Budget(1))
     count = indices.size // indices.shape[-1]
     offsets = np.full(count - first, -9)
     return linearize(words(indices, INDEX_WORD), chosen.work, first, count, mode, offsets), offsets

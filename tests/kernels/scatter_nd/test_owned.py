@@ -6,8 +6,8 @@ from numba import njit
 
 from dmlcpu.kernels.scatter_nd import owned
 from dmlcpu.kernels.scatter_nd.work import BLOCK, WORK
+from dmlcpu.operators.scatter_nd.function import prepare, request
 from dmlcpu.operators.scatter_nd.layout import INDEX_WORD
-from dmlcpu.operators.scatter_nd.plan import IN_PLACE, plan
 from dmlcpu.runtime.memory import words
 from dmlcpu.runtime.records import record_at
 from dmlcpu.runtime.threads import Budget
@@ -25,9 +25,8 @@ def sampled_range(part, parts, indices, works, out, sample):
 
 
 def work_of(out, indices, updates, mode="raise"):
-    strides = (out.strides, indices.strides, updates.strides)
-    arguments = out.shape, out.dtype, out.dtype, indices.shape, indices.dtype, strides
-    return plan(*arguments, "none", mode, IN_PLACE, Budget(1)).work
+    key, _ = request(out, indices, updates, "none", mode, out)
+    return prepare(*key, Budget(1)).work
 
 
 def starts_lines(out, offset):

@@ -2,17 +2,14 @@
 
 import numpy as np
 import pytest
-from dmlcpu.common.stand_ins import bind
 from hypothesis import given, settings, strategies as st
 from samples import INDEX_TYPES, NUMERIC_TYPES, assert_same_bits, random_shape, values
 from sources import Unreadable, Watched, assert_refused_alike, in_blocks
 
-import dmlcpu
 from dmlcpu import reference
 from dmlcpu.common.regions import Tensor
 from dmlcpu.errors import BindingError, DmlError, IndexOutOfRangeError, UnsupportedError
 from dmlcpu.operators.scatter_nd import blocks
-from dmlcpu.operators.scatter_nd.function import check
 
 
 @settings(max_examples=80, deadline=None)
@@ -38,7 +35,7 @@ def test_every_cut(data, rows, seed, reduction, mode):
     sources = {"x": Watched(x), "indices": Watched(indices), "updates": Watched(updates)}
     arguments = {**sources, "reduction": reduction, "mode": mode}
     expected = reference.scatter_nd(x, indices, updates, reduction=reduction, mode=mode)
-    call = check(**bind(dmlcpu.scatter_nd, arguments, blocks.SOURCES))
+    call, _ = blocks._checked(arguments)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "BLOCK", data.draw(st.sampled_from([16, 256, 1 << 20])))
         cuts = list(blocks._cuts(call))

@@ -13,8 +13,9 @@ from dmlcpu import reference
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
 from dmlcpu.operators import OPERATORS
 from dmlcpu.operators.scatter_nd import plan as scatter_plan
+from dmlcpu.operators.scatter_nd.function import prepare, request
 from dmlcpu.runtime.memory import packed_strides
-from dmlcpu.runtime.threads import use_budget
+from dmlcpu.runtime.threads import Budget, use_budget
 
 X = np.array([1, 2, 3, 4, 5, 6, 7, 8], np.float32)
 
@@ -333,12 +334,12 @@ def test_the_types_to_compile_for():
 
 
 def test_usual_calls_are_looked_up(monkeypatch):
-    """The longer way is `check`."""
+    """They are not checked again."""
     x, indices, updates = np.zeros(4), np.array([[1], [2]]), np.ones(2)
     for out in (None, np.empty(4), x):
         assert dmlcpu.scatter_nd(x, indices, updates, out=out).tolist() == [0, 1, 1, 0]
         with monkeypatch.context() as patch:
-            patch.setattr("dmlcpu.operators.scatter_nd.function.check", None)
+            patch.setattr("dmlcpu.operators.scatter_nd.plan.check", None)
             assert dmlcpu.scatter_nd(x, indices, updates, out=out).tolist() == [0, 1, 1, 0]
 
 
@@ -350,7 +351,7 @@ def test_views_are_looked_up_by_their_strides(monkeypatch, views):
     for out in (None, np.empty((4, 3))):
         np.testing.assert_array_equal(dmlcpu.scatter_nd(*given, out=out), expected)
         with monkeypatch.context() as patch:
-            patch.setattr("dmlcpu.operators.scatter_nd.function.check", None)
+            patch.setattr("dmlcpu.operators.scatter_nd.plan.check", None)
             np.testing.assert_array_equal(dmlcpu.scatter_nd(*given, out=out), expected)
 
 
@@ -370,17 +371,42 @@ def test_a_usual_call_looks_where_its_output_is():
         dmlcpu.scatter_nd(both[:4], indices, np.ones(4, np.int64), out=both[1:5])
 
 
-def test_kernels_get_aligned_words_of_types_with_fields(monkeypatch):
+@pytest.mark.parametrize("in_place", [False, True])
+def test_kernels_get_aligned_words_of_types_of_any_size(in_place):
     """A type with fields equals the same one with aligned fields, whose arrays have wider words."""
-    seen = []
+    memory, seen = np.zeros(8 * 8 + 1, np.uint8), []
+    for dtype, x in (
+        (np.dtype("i4,i4", align=True), np.zeros(8, "i4,i4")),
+        (np.dtype("i4,i4"), memory[1:]),
+        (np.dtype("S8"), memory[1:]),
+        (np.dtype("S8"), memory[:-1]),
+    ):
+        x, updates = x.view(dtype), np.ones(1, dtype)
+        out = x if in_place else None
+        key, arrays = request(x, np.array([[2]]), updates, "none", "raise", out)
+        prepared = prepare(*key, Budget(1))
+        words = [prepared.view(each, prepared.element) for each in (arrays[0], updates)]
+        assert all(each.flags.aligned for each in words)
+        seen.append(prepared.element.itemsize)
+        result = dmlcpu.scatter_nd(x, np.array([[2]]), updates, out=out)
+        assert result[2] == updates[0]
+        assert result.dtype.isalignedstruct == dtype.isalignedstruct
+    assert seen == [8, 1, 1, 8]
 
-    def record(array, word):
-        seen.append(np.frombuffer(array, word))
-        return seen[-1]
 
-    monkeypatch.setattr("dmlcpu.operators.scatter_nd.function.frombuffer", record)
-    memory = np.zeros(8 * 8 + 1, np.uint8)
-    for dtype, x in ((np.dtype("i4,i4", align=True), np.zeros(8, "i4,i4")), (np.dtype("i4,i4"), memory[1:])):
-        updates = np.ones(1, dtype)
-        assert dmlcpu.scatter_nd(x.view(dtype), np.array([[2]]), updates)[2] == updates[0]
-    assert all(words.flags.aligned for words in seen)
+def test_results_have_the_very_type_of_x():
+    """Types that are equal may differ: a plan that was made for one serves the other."""
+    marked, plain = np.dtype("f4", metadata={"from": "elsewhere"}), np.dtype("f4")
+    for dtype in (marked, plain, marked):
+        x, updates = np.zeros(3, dtype), np.ones(1, dtype)
+        for run in (dmlcpu.scatter_nd, lambda *args: dmlcpu.bind(dmlcpu.scatter_nd, *args)()):
+            result = run(x, np.array([[1]]), updates)
+            assert result.tolist() == [0, 1, 0]
+            assert result.dtype.metadata == dtype.metadata
+
+
+@pytest.mark.parametrize("shape", [(3, 2), (3,), (6, 4, 2)])
+def test_a_strided_output_of_another_shape_is_refused(shape):
+    out = np.zeros((2 * shape[0], *shape[1:]), np.float32)[::2]
+    with pytest.raises(BindingError, match=rf"scatter_nd: out.shape is {re.escape(str(shape))}; allowed: \(2, 3\)"):
+        dmlcpu.scatter_nd(F, I, U, out=out)

@@ -5,6 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
+from dmlcpu import reference
+from dmlcpu.common.forms import form_of, strides_of
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.scatter_nd.work import (
     BEFOREHAND,
@@ -22,16 +24,15 @@ from dmlcpu.kernels.scatter_nd.work import (
     WORK,
 )
 from dmlcpu.operators.scatter_nd import plan as scatter_plan
-from dmlcpu.operators.scatter_nd.layout import element_type
-from dmlcpu.operators.scatter_nd.plan import BY_KERNEL, BY_NUMPY, IN_PLACE, plan, run
+from dmlcpu.operators.scatter_nd.call import check
+from dmlcpu.operators.scatter_nd.plan import plan
+from dmlcpu.operators.scatter_nd.run import BY_KERNEL, BY_NUMPY, IN_PLACE
 from dmlcpu.runtime.threads import Budget
 
 
-def chosen(x, indices, updates, *, reduction="none", mode="raise", copied=BY_KERNEL, threads=1, kernel=None):
-    element = element_type(x, updates, x, reduction)
-    strides = (x.strides, indices.strides, updates.strides)
-    request = x.shape, x.dtype, element, indices.shape, indices.dtype, strides, reduction, mode, copied
-    return plan(*request, Budget(threads, grain=1, kernel=kernel))
+def chosen(x, indices, updates, *, reduction="none", mode="raise", out=None, threads=1, kernel=None):
+    forms = [*map(form_of, (x, indices, updates)), strides_of(out)]
+    return plan(check(forms, (reduction, mode, out is x, 0)), Budget(threads, grain=1, kernel=kernel))
 
 
 def floats(*shape):
@@ -69,7 +70,7 @@ def tuples(*shape):
     ],
 )
 def test_what_an_update_is(x, indices, updates, reduction, kind):
-    assert chosen(x, indices, updates, reduction=reduction).work.view(WORK)["slices"]["kind"] == kind
+    assert chosen(x, indices, updates, reduction=reduction, out=x).work.view(WORK)["slices"]["kind"] == kind
 
 
 @pytest.mark.parametrize(
@@ -90,7 +91,10 @@ def test_what_an_update_is(x, indices, updates, reduction, kind):
     ],
 )
 def test_who_validates(count, mode, copied, kernel, validation, writing_mode, has_pass):
-    found = chosen(floats(1_000), tuples(count, 1), floats(count), mode=mode, copied=copied, kernel=kernel)
+    x = floats(2_000)[::2] if copied == BY_NUMPY else floats(1_000)
+    out = x if copied == IN_PLACE else None
+    found = chosen(x, tuples(count, 1), floats(count), mode=mode, out=out, kernel=kernel)
+    assert found.copied == copied
     work = found.work.view(WORK)[0]
     assert (found.validation, work["validation"]) == (validation, validation)
     assert work["writing_mode"] == writing_mode
@@ -98,18 +102,42 @@ def test_who_validates(count, mode, copied, kernel, validation, writing_mode, ha
 
 
 @pytest.mark.parametrize(
-    ("x", "copied", "threads", "copies_first"),
+    ("x", "in_place", "threads", "copies_first"),
     [
-        (floats(40, 30), BY_KERNEL, 3, False),
-        (np.asfortranarray(floats(40, 30)), BY_KERNEL, 3, True),
-        (np.asfortranarray(floats(40, 30)), BY_KERNEL, 1, False),
-        (np.asfortranarray(floats(40, 30)), IN_PLACE, 3, False),
+        (floats(40, 30), False, 3, False),
+        (np.asfortranarray(floats(40, 30)), False, 3, True),
+        (np.asfortranarray(floats(40, 30)), False, 1, False),
+        (np.asfortranarray(floats(40, 30)), True, 3, False),
     ],
 )
-def test_shares_copy_what_they_own_only_if_slices_lie_there(x, copied, threads, copies_first):
-    found = chosen(x, tuples(50, 1), floats(50, 30), copied=copied, threads=threads)
+def test_shares_copy_what_they_own_only_if_slices_lie_there(x, in_place, threads, copies_first):
+    found = chosen(x, tuples(50, 1), floats(50, 30), out=x if in_place else np.empty_like(x), threads=threads)
     assert found.owners == threads
     assert (found.copy is not None) == copies_first
+
+
+@pytest.mark.parametrize(
+    ("lay_x", "lay_out", "copied"),
+    [
+        (lambda x: x, lambda x: x, BY_KERNEL),
+        (lambda x: x.transpose(2, 0, 1), lambda x: x.transpose(2, 0, 1), BY_KERNEL),
+        (lambda x: x[::-1, :, ::-1], lambda x: x[::-1, :, ::-1], BY_KERNEL),
+        (lambda x: x, lambda x: x[::-1], BY_NUMPY),
+        (lambda x: x.transpose(2, 0, 1), lambda x: x.transpose(2, 1, 0), BY_NUMPY),
+        (lambda x: np.concatenate([x, x])[::2], lambda x: np.concatenate([x, x])[::2], BY_NUMPY),
+        (lambda x: x[:1], lambda x: x[2:], BY_KERNEL),
+    ],
+)
+@pytest.mark.parametrize("threads", [1, 3])
+def test_kernels_copy_what_is_laid_out_alike_without_gaps(lay_x, lay_out, copied, threads):
+    rng = np.random.default_rng(2)
+    x, out = lay_x(rng.random((3, 3, 3))), lay_out(np.zeros((3, 3, 3)))
+    for count in (2, 300):  # validated by block, and speculatively or beforehand
+        indices, updates = rng.integers(0, x.shape[0], (count, 1)), rng.random((count, *x.shape[1:]))
+        made = chosen(x, indices, updates, out=out, threads=threads)
+        assert made.copied == copied
+        made.run(x, indices, updates, out)
+        np.testing.assert_array_equal(out, reference.scatter_nd(x, indices, updates))
 
 
 def test_indices_are_validated_before_single_elements_are_copied():
@@ -198,6 +226,5 @@ def test_a_bad_index_that_only_one_share_finds_is_reported(count):
     def apply(_first, _parts, *arrays):
         arrays[-1][:3] = [VALID, 7, VALID]
 
-    flat = x.ravel(), indices.view(np.uint32).ravel(), updates.ravel(), out.ravel()
-    assert run(dataclasses.replace(made, apply=apply), *flat) == 7
+    assert dataclasses.replace(made, apply=apply).run(x, indices, updates, out) == 7
     assert (out == 5).all()

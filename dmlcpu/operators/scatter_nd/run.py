@@ -1,0 +1,169 @@
+"""How a plan of scatter_nd is carried out: the kernels one after the other, or one kernel alone."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dmlcpu.common.arguments import Array
+from dmlcpu.common.prepared import Prepared
+from dmlcpu.kernels.registry import Row
+from dmlcpu.kernels.scatter_nd.work import BEFOREHAND, SHARE_SPACE, SPECULATIVE, VALID
+from dmlcpu.operators.scatter_nd.layout import INDEX_WORD
+from dmlcpu.runtime.kept_calls import kept_call
+from dmlcpu.runtime.memory import Workspace
+from dmlcpu.runtime.records import CELL
+
+# How x is copied to out.
+IN_PLACE = 0  # not at all: x is out
+BY_KERNEL = 1  # the kernels, as both are laid out alike and have no gaps
+BY_NUMPY = 2  # NumPy, before the kernels write
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """What updates are partitioned into, and where that lies in the workspace: fields of the work record."""
+
+    count: int = 0  # 0: updates are not partitioned
+    bits: int = 0
+    span: int = 0
+    shares: int = 0
+    counter: int = 0
+    spaces: int = 0
+    pairs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """What is written speculatively: a copy of the output, or an accumulator for each share of the updates."""
+
+    count: int = 0  # of accumulators; 0: what is written has the ranges of the output
+    step: int = 0  # words from one to the next
+    cell: int = 0  # of the workspace, where they begin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(Prepared):
+    """The kernels and the work record for one set of shapes, layouts and types."""
+
+    workspace: Workspace
+    row: Row  # of `apply`
+    validate: Callable[..., Any] | None  # the kernels, for the parts of each; not all work needs each
+    copy: Callable[..., Any] | None
+    apply: Callable[..., Any]
+    partition: Callable[..., Any] | None
+    apply_buckets: Callable[..., Any] | None
+    has_stages: bool  # `apply` does not do all the work, or in several parts
+    parts: int  # shares of the updates
+    owners: int  # shares of the output
+    copied: int  # how x is: IN_PLACE, BY_KERNEL or BY_NUMPY
+    validation: int  # BEFOREHAND, BY_BLOCK or SPECULATIVE
+    targets: Targets
+    merge: "Plan | None"  # how the other accumulators are reduced into the first one
+    buckets: Buckets
+    most: int  # updates that the fullest bucket may hold: if it has more, they are not partitioned
+    work: Array  # the work record of all kernels
+    element: np.dtype[Any]  # what the kernels see elements as
+    view: Callable[..., Array]  # returns the words of an array
+    nothing: Array | None  # the words of an x that no kernel copies
+
+    def run(self, x: Array, indices: Array, updates: Array, out: Array) -> int | None:
+        """Run; return the place of the first index that is refused."""
+        flat = self._words(x, indices, updates, out)
+        scratch = self.workspace.take()
+        if self.has_stages:
+            place = self._in_stages(scratch, *flat, unlike=(out, x))
+        else:
+            self.apply(*flat, self.work, scratch)
+            place = VALID if self.validation == BEFOREHAND else scratch.item(0)
+        self.workspace.give_back(scratch)
+        return None if place == VALID else place
+
+    def _in_stages(
+        self, scratch: Array, x: Array, indices: Array, updates: Array, out: Array, *, unlike: tuple[Array, Array]
+    ) -> int:
+        """Run one kernel after the other on the words of the arrays; unlike: out and x, for NumPy to copy."""
+        if self.validate:
+            self.validate(indices, self.work, scratch)
+            place = _reported(self.parts, scratch)
+            if place != VALID:
+                return place
+        if self.copied == BY_NUMPY:
+            np.copyto(*unlike)
+        if self.partition and self.apply_buckets and self._is_spread(scratch):
+            self.partition(indices, updates, self.work, scratch)
+            scratch[self.buckets.counter] = 0
+            self.apply_buckets(x, out, self.work, scratch)
+            return VALID
+        if self.copy:
+            self.copy(x, out)
+            x = x[:0]
+        if self.validation == SPECULATIVE:
+            return self._speculate(scratch, x, indices, updates, out)
+        self.apply(x, indices, updates, out, self.work, scratch)
+        return VALID if self.validation == BEFOREHAND else _reported(self.owners, scratch)
+
+    def _words(self, x: Array, indices: Array, updates: Array, out: Array) -> tuple[Array, Array, Array, Array]:
+        """Return the words of all arrays; none of an x that no kernel copies."""
+        view, element = self.view, self.element
+        flat_x = self.nothing if self.nothing is not None else view(x, element)
+        return flat_x, view(indices, INDEX_WORD), view(updates, element), view(out, element)
+
+    def _speculate(self, scratch: Array, x: Array, indices: Array, updates: Array, out: Array) -> int:
+        """Write to a copy, or to accumulators; out is written if all indices are valid."""
+        source, target = self._target(scratch, x, out)
+        if not source.size:
+            target[: out.size] = out
+        self.apply(source, indices, updates, target, self.work, scratch)
+        place = _reported(self.owners, scratch)
+        if place == VALID:
+            if self.merge:
+                others = target[self.targets.step :]
+                self.merge.apply(x[:0], indices, others, target[: out.size], self.merge.work, scratch)
+            out[...] = target[: out.size]
+        return place
+
+    def _target(self, scratch: Array, x: Array, out: Array) -> tuple[Array, Array]:
+        """Return what `apply` copies, if anything, and where it writes speculatively."""
+        source = out if self.targets.count and not x.size else x
+        return source, np.frombuffer(scratch, out.dtype, offset=CELL * self.targets.cell)
+
+    def _is_spread(self, scratch: Array) -> bool:
+        """Return whether no bucket holds more updates than it may."""
+        buckets = self.buckets
+        counts = scratch[buckets.spaces : buckets.pairs].view(SHARE_SPACE)["counts"][:, : buckets.count]
+        return bool(counts.sum(axis=0).max() <= self.most)
+
+    def keep(self, x: Array, indices: Array, updates: Array, out: Array) -> Callable[[], bool] | None:
+        """Return a kept call, if `apply` does all the work."""
+        if not self.is_single or self.validate or self.copy or self.partition or self.copied == BY_NUMPY:
+            return None
+        flat_x, flat_indices, flat_updates, flat_out = self._words(x, indices, updates, out)
+        scratch, is_speculative = self.workspace.make(), self.validation == SPECULATIVE
+        source, target = self._target(scratch, flat_x, flat_out) if is_speculative else (flat_x, flat_out)
+        again = kept_call(self.row.kernel, source, flat_indices, flat_updates, target, self.work, scratch)
+        if self.validation == BEFOREHAND:
+            return again
+        result = target[: flat_out.size]
+
+        def validated() -> bool:
+            if is_speculative and not source.size:
+                result[...] = flat_out
+            again()
+            if scratch.item(0) != VALID:
+                return False
+            if is_speculative:
+                flat_out[...] = result
+            return True
+
+        return validated
+
+
+def _reported(parts: int, scratch: Array) -> int:
+    """Return where the first bad index is that a share reports, or VALID."""
+    for part in range(parts):
+        place: int = scratch.item(part)
+        if place != VALID:
+            return place
+    return VALID
