@@ -127,9 +127,13 @@ def _fill(fill_value: Any, dtype: np.dtype[Any], is_largest: bool) -> Array:
     return np.array(data_type.lowest if is_largest else data_type.highest, dtype)
 
 
-def fill_rest(values: Array, indices: Array, axis: int, counts: Array, fill: Array) -> None:
-    """Fill the places along the axis after the last winner of each sequence. counts: how many winners each has."""
-    places = np.arange(values.shape[axis]).reshape(-1, *[1] * (counts.ndim - axis))
-    rest = counts[(slice(None),) * axis + (None,)] <= places
+def rest_of(counts: Array, places: int, axis: int) -> Array:
+    """Return which places along the axis come after the last winner of each sequence. counts: of winners."""
+    numbers = np.arange(places).reshape(-1, *[1] * (counts.ndim - axis))
+    return np.asarray(counts[(slice(None),) * axis + (None,)] <= numbers)
+
+
+def fill_rest(values: Array, indices: Array, rest: Array, fill: Array) -> None:
+    """Fill the places that `rest_of` returns."""
     np.copyto(values, fill, where=rest)
     np.copyto(indices, np.array(-1).astype(indices.dtype), where=rest)
