@@ -187,7 +187,9 @@ def test_no_feature_of_a_set_may_be_missing(machine, needed):
                 isa.require(needed)
 
 
-@pytest.mark.parametrize("microkernel", [x86.AVXVNNI, x86.AVX512VNNI, arm64.DOTPROD, arm64.I8MM], ids=lambda m: m.name)
+@pytest.mark.parametrize(
+    "microkernel", [x86.AVXVNNI, x86.AVX512VNNI, arm64.DOTPROD, arm64.I8MM], ids=lambda m: m.unit.name
+)
 def test_a_microkernel_for_another_processor_raises_instead_of_killing_the_process(machine, microkernel):
     machine(isa.target_features() - {"avxvnni", "avx512vl", "dotprod", "i8mm"})
     dot = make_dot(1, microkernel)
@@ -196,7 +198,7 @@ def test_a_microkernel_for_another_processor_raises_instead_of_killing_the_proce
     def use(words, numbers):
         dot(words, 0, words, 0, 0, numbers, 0, 0, numbers)
 
-    with pytest.raises(Exception, match=f"a kernel for {microkernel.isa.name} cannot be compiled for this target"):
+    with pytest.raises(Exception, match=f"a kernel for {microkernel.unit.isa.name} cannot be compiled for this target"):
         use.compile("(uint32[::1], int32[::1])")
 
 

@@ -184,4 +184,4 @@ def expect_nothing(y, place, step, rows):
     """Prefetch nothing: no score is written."""
 
 
-SELECT = Epilogue("_top", True, load_column_terms, load_row_scales, selected, expect_nothing)
+SELECT = Epilogue(load_column_terms, load_row_scales, selected, expect_nothing)

@@ -29,7 +29,7 @@ from dmlcpu.runtime.variants import specialized, variant
 MIDDLE = 128  # what signed bytes are below unsigned ones
 
 # Each variant replaces these names.
-dots, LANES = make_dots(GENERIC), GENERIC.lanes
+dots, LANES = make_dots(GENERIC), GENERIC.unit.lanes
 prepare_columns, prepare_rows, epilogue = REQUANTIZE.names().values()
 
 
@@ -115,8 +115,7 @@ def hand_over(panel, column, part, has_sums, origin, arrays, work, space):
     epilogue(space.acc, tile, arrays.y, arrays.y_bias, work, space)
 
 
-def make_dots_product(microkernel: Microkernel, using: Epilogue) -> Kernel:
+def make_dots_product(name: str, microkernel: Microkernel, using: Epilogue) -> Kernel:
     """Return the kernel by a microkernel for vectors, with an epilogue."""
-    name = f"columns_u8s8{using.suffix}_{4 * microkernel.lanes}_{microkernel.name}"
-    names = {"dots": make_dots(microkernel), "LANES": microkernel.lanes}
+    names = {"dots": make_dots(microkernel), "LANES": microkernel.unit.lanes}
     return variant(product, name, run_task=specialized(run_task, **names, **using.names()))

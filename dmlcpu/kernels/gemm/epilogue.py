@@ -39,8 +39,6 @@ class Tile(NamedTuple):
 class Epilogue(NamedTuple):
     """The last step of a product's variant."""
 
-    suffix: str  # of the names of its kernels
-    wraps: bool  # an int32 y gets sums modulo 2**32, which int32 accumulators hold for any K
     prepare_columns: Callable[..., Any]  # (first, count, origin, arrays, work, columns)
     prepare_rows: Callable[..., Any]  # (first, last, height, origin, arrays, work, rows); once, if all rows are alike
     # (acc, tile, y, y_bias, work, space); acc: int32, or float64 if sums are wide. All arrays would be copied.
@@ -167,6 +165,6 @@ def to_float(acc, tile, y, y_bias, work, space):
 
 
 # QUANTIZED_LINEAR_MATRIX_MULTIPLY, MATRIX_MULTIPLY_INTEGER, and MATRIX_MULTIPLY_INTEGER_TO_FLOAT.
-REQUANTIZE = Epilogue("", False, load_multipliers, load_limits, requantized)
-SUMS = Epilogue("_s32", True, need_no_columns, need_no_rows, stored)
-TO_FLOAT = Epilogue("_f32", False, load_factors, load_row_scales, to_float)
+REQUANTIZE = Epilogue(load_multipliers, load_limits, requantized)
+SUMS = Epilogue(need_no_columns, need_no_rows, stored)
+TO_FLOAT = Epilogue(load_factors, load_row_scales, to_float)

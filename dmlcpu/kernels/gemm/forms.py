@@ -19,7 +19,7 @@ from dmlcpu.kernels.gemm.microkernels.forms import MOST, copy_words, count_satur
 from dmlcpu.kernels.gemm.microkernels.microkernel import KC, MR, NR, ROW_STEP, Microkernel, make_dot
 from dmlcpu.kernels.gemm.microkernels.packing import STEP
 from dmlcpu.kernels.gemm.microkernels.x86 import AVX2_INT16, AVX2_WIDENING
-from dmlcpu.kernels.gemm.product import BYTES, Form, name_of, product
+from dmlcpu.kernels.gemm.product import BYTES, Form, product
 from dmlcpu.runtime.intrinsics import as_words, lowest_bit
 from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.kernel import Kernel
@@ -149,12 +149,12 @@ def multiply_tile(form, height, lhs, lhs_at, rhs_at, depth, c_in, step, acc):
             dot_4(lhs, at, form.words, rhs_at, depth, c_in, first, step, rows)
 
 
-def make_formed_product(microkernel: Microkernel, using: Epilogue) -> Kernel:
+def make_formed_product(name: str, microkernel: Microkernel, using: Epilogue) -> Kernel:
     """Return the product by a microkernel that multiplies bytes where no pair saturates, with an epilogue."""
     dots = {f"dot_{rows}": make_dot(rows, microkernel) for rows in (4, 1)}
     return variant(
         product,
-        name_of(microkernel, using),
+        name,
         COUNTS=True,
         CHUNK=CHUNK,
         form_rhs=form_rhs,

@@ -12,7 +12,7 @@
 The right column names the function, or the file, of each step.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -247,20 +247,9 @@ def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_
     end()
 
 
-def make_product(microkernel: Microkernel, using: Epilogue) -> Kernel:
+def make_product(name: str, microkernel: Microkernel, using: Epilogue) -> Kernel:
     """Return the product by a microkernel for vectors, with an epilogue."""
-    return variant(
-        product, name_of(microkernel, using), HALF=microkernel.half, **dots_of(microkernel), **using.names_of_tiles()
-    )
-
-
-def name_of(microkernel: Microkernel, using: Epilogue) -> str:
-    """Return the name of a product by a microkernel for vectors."""
-    rows, columns, depth = microkernel.block
-    return f"dot_u8s8{using.suffix}_{rows}x{columns}x{depth}_{microkernel.name}"
-
-
-def dots_of(microkernel: Microkernel) -> dict[str, Any]:
-    """Return the microkernel for each height of a tile."""
-    heights = {"dot_mr": MR, "dot_half": microkernel.half, "dot_4": 4, "dot_1": 1}
-    return {name: make_dot(height, microkernel) for name, height in heights.items()}
+    half = microkernel.unit.half
+    heights = {"dot_mr": MR, "dot_half": half, "dot_4": 4, "dot_1": 1}
+    dots = {each: make_dot(height, microkernel) for each, height in heights.items()}
+    return variant(product, name, HALF=half, **dots, **using.names_of_tiles())

@@ -129,9 +129,8 @@ def hand_over(panel, panels, columns, row_sums, has_b_zero, acc, part, origin, a
         epilogue(space.acc, tile, arrays.y, arrays.y_bias, work, space)
 
 
-def make_skinny(microkernel: Microkernel, using: Epilogue) -> Kernel:
+def make_skinny(name: str, microkernel: Microkernel, using: Epilogue) -> Kernel:
     """Return the kernel by a microkernel for vectors, with an epilogue."""
-    name = f"skinny_u8s8{using.suffix}_{4 * microkernel.lanes}x{DEPTH}_{microkernel.name}"
     task = specialized(
         run_task, add_products=make_add_products(microkernel), unfold=make_unfold(microkernel), **using.names()
     )

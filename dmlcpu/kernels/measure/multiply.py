@@ -34,24 +34,20 @@ def multiply(part, parts, turns, done):
     done[LINE * part] = turns * PRODUCTS  # type: ignore[name-defined] # noqa: F821
 
 
-def make_multiply(microkernel: Microkernel) -> Kernel:
+def make_multiply(name: str, microkernel: Microkernel) -> Kernel:
     """Return the kernel for the instruction of a microkernel."""
-    lanes, accumulators = microkernel.lanes, microkernel.rows * microkernel.vectors
-    return variant(
-        multiply,
-        f"multiply_{microkernel.name}",
-        spin=_make_spin(microkernel, accumulators),
-        PRODUCTS=4 * lanes * accumulators,
-    )
+    unit = microkernel.unit
+    accumulators = unit.rows * unit.vectors
+    return variant(multiply, name, spin=_make_spin(microkernel, accumulators), PRODUCTS=unit.width * accumulators)
 
 
 def _make_spin(microkernel: Microkernel, accumulators: int) -> Any:
-    words = vector(WORD, microkernel.lanes)
+    words = vector(WORD, microkernel.unit.lanes)
 
     @emitted
     def spin(builder, turns) -> types.int64:
         """Multiply once into each accumulator, for some turns; return a lane of the sum of all."""
-        isa.require(microkernel.isa)
+        isa.require(microkernel.unit.isa)
         lhs, rhs = _unknown(builder, constant(words, _LHS)), _unknown(builder, constant(words, _RHS))
         lhs, rhs = microkernel.prepare_lhs(builder, lhs), microkernel.prepare_rhs(builder, rhs)
         places = [cgutils.alloca_once_value(builder, each) for each in lhs]

@@ -6,7 +6,6 @@ from numba import njit
 
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.gemm.microkernels.dots import LINE, make_dots
-from dmlcpu.kernels.registry import load
 from dmlcpu.runtime.memory import aligned_empty
 
 ROWS = [row for row in registry.available("matmul_top_k", "dot") if row.reads_columns]
@@ -15,14 +14,14 @@ ROWS = [row for row in registry.available("matmul_top_k", "dot") if row.reads_co
 @pytest.fixture(scope="module", params=ROWS, ids=lambda row: row.name)
 def compiled(request):
     """Return a function of a microkernel, compiled once for all depths, and its lanes."""
-    microkernel = load(f"gemm.microkernels.{request.param.microkernel}")
+    microkernel = registry.load(request.param.parts[0])
     intrinsic = make_dots(microkernel)
 
     @njit
     def dots(b, start, step, depth, flip, a, first, acc, at):
         intrinsic(b, start, step, depth, flip, a, first, acc, at)
 
-    return dots, microkernel.lanes
+    return dots, microkernel.unit.lanes
 
 
 @pytest.mark.parametrize("depth", [1, 31, 32, 33, 64, 65, 200])

@@ -13,7 +13,7 @@ from dmlcpu.runtime.memory import aligned_empty
 from dmlcpu.runtime.records import CACHE_LINE, cells_of, record, record_at
 
 
-@pytest.fixture(scope="module", params=microkernels(is_skinny=False), ids=lambda microkernel: microkernel.name)
+@pytest.fixture(scope="module", params=microkernels(is_skinny=False), ids=lambda microkernel: microkernel.unit.name)
 def microkernel(request):
     return request.param
 
@@ -51,12 +51,12 @@ def test_other_microkernels_of_avx2(microkernel, types, rows):
 
 @pytest.mark.parametrize("beyond", [{"vectors": 3}, {"vectors": 16}, {"rows": MR + 1}])
 def test_microkernel_that_would_write_beyond_the_tile_is_refused(beyond):
-    microkernel = generic.GENERIC._replace(**beyond)
-    found = f"{microkernel.rows} rows and {4 * microkernel.vectors} columns"
+    unit = generic.GENERIC.unit._replace(**beyond)
+    found = f"{unit.rows} rows and {4 * unit.vectors} columns"
     with pytest.raises(
         ValueError, match=f"^a microkernel of {found}; allowed: at most 12 rows, and columns that divide 32"
     ):
-        make_dot(4, microkernel)
+        make_dot(4, generic.GENERIC._replace(unit=unit))
 
 
 SPACE = record(CACHE_LINE, bias=(np.int32, 2 * NR), acc=(np.int32, (MR, NR)))

@@ -10,7 +10,7 @@ from dmlcpu.kernels.gemm.microkernels.microkernel import ROW_STEP
 from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK, DEPTH
 
 
-@pytest.fixture(scope="module", params=microkernels(is_skinny=True), ids=lambda microkernel: microkernel.name)
+@pytest.fixture(scope="module", params=microkernels(is_skinny=True), ids=lambda microkernel: microkernel.unit.name)
 def add_and_unfold(request):
     add, unfold = skinny.make_add_products(request.param), skinny.make_unfold(request.param)
 

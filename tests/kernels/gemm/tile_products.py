@@ -12,7 +12,7 @@ LHS, RHS = 16, NR  # where the operands begin in their arrays
 def microkernels(*, is_skinny: bool) -> list[Microkernel]:
     """Return the microkernels of the products that can run here."""
     rows = [row for row in registry.available("quantized_matmul", "dot") if row.mr <= MR or row.is_skinny]
-    return [registry.load(f"gemm.microkernels.{row.microkernel}") for row in rows if row.is_skinny == is_skinny]
+    return [registry.load(row.parts[0]) for row in rows if row.is_skinny == is_skinny]
 
 
 def check_products(dot, rows, groups, lowest=-128, types=(np.uint8, np.int8)):

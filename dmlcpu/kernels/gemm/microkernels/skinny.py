@@ -56,8 +56,8 @@ def make_add_products(microkernel: Microkernel) -> Any:
 
     @emitted
     def add(builder, b, start, step, depth, blocks, sign_flip, a, first, rows, acc, at, acc_step):
-        isa.require(microkernel.isa)
-        flips = splat(builder, builder.trunc(sign_flip, BYTE), 4 * microkernel.lanes)
+        isa.require(microkernel.unit.isa)
+        flips = splat(builder, builder.trunc(sign_flip, BYTE), microkernel.unit.width)
         b_rows = _rows_of_b(builder, b.at(start), step, depth, DEPTH)
         x = _Operands(b_rows, flips, a.at(first), rows, acc.at(at), acc_step)
         prefetch = builder.mul(step.type(DEPTH), step)  # the next rows
@@ -65,7 +65,7 @@ def make_add_products(microkernel: Microkernel) -> Any:
             column = builder.mul(loop.index, step.type(BLOCK))
             for row in b_rows:
                 emit_prefetch(builder, builder.gep(row, [builder.add(column, prefetch)]))
-            for inner in range(0, BLOCK, _VECTORS * microkernel.lanes):
+            for inner in range(0, BLOCK, _VECTORS * microkernel.unit.lanes):
                 _emit_columns(builder, microkernel, x, builder.add(column, step.type(inner)))
 
     return add
@@ -73,11 +73,11 @@ def make_add_products(microkernel: Microkernel) -> Any:
 
 def _make_add_pairs(microkernel: Microkernel, emit_pairs: Callable[..., None]) -> Any:
     """Return what `make_add_products` does for AVX2 alone, whose registers hold half of the rows."""
-    rows_at_once, width = DEPTH // 2, 4 * microkernel.lanes
+    rows_at_once, width = DEPTH // 2, microkernel.unit.width
 
     @emitted
     def add(builder, b, start, step, depth, blocks, sign_flip, a, first, rows, acc, at, acc_step):
-        isa.require(microkernel.isa)
+        isa.require(microkernel.unit.isa)
         number = step.type
         flips = splat(builder, builder.trunc(sign_flip, BYTE), width)
         next_rows = builder.mul(number(rows_at_once), step)
@@ -116,10 +116,10 @@ def _rows_of_b(builder: Any, first: Any, step: Any, depth: Any, count: int) -> l
 
 def _emit_columns(builder: Any, microkernel: Microkernel, x: _Operands, column: Any) -> None:
     """Emit the products of the columns of one vector of bytes, from `column` on."""
-    at_once = DEPTH if microkernel.registers == 32 else 4  # rows of B whose words stay in registers
+    at_once = DEPTH if microkernel.unit.registers == 32 else 4  # rows of B whose words stay in registers
     for top in range(0, DEPTH, at_once):
         places = [builder.gep(row, [column]) for row in x.b_rows[top : top + at_once]]
-        signed = [builder.xor(load(builder, place, 4 * microkernel.lanes), x.flips) for place in places]
+        signed = [builder.xor(load(builder, place, microkernel.unit.width), x.flips) for place in places]
         rhs = [
             [microkernel.prepare_rhs(builder, words) for words in _words_of(builder, signed[i : i + 4])]
             for i in range(0, at_once, 4)
@@ -133,7 +133,7 @@ def _corrections(builder: Any, microkernel: Microkernel, rhs: list[list[tuple[An
     """Return the correction of each vector of accumulators for the microkernel's `lhs_offset`, if it has one."""
     if not microkernel.lhs_offset:
         return []
-    sums = [constant(vector(WORD, microkernel.lanes), 0)] * _VECTORS
+    sums = [constant(vector(WORD, microkernel.unit.lanes), 0)] * _VECTORS
     for group in rhs:
         sums = [emit_column_sum(builder, microkernel, total, own) for total, own in zip(sums, group, strict=True)]
     return [emit_correction(builder, microkernel, total) for total in sums]
@@ -150,7 +150,7 @@ def _emit_row(
     corrections: list[Any],
 ) -> None:
     """Emit the products of a row of A. rhs: the prepared vectors of each group of four rows of B."""
-    number, lanes = row.type, microkernel.lanes
+    number, lanes = row.type, microkernel.unit.lanes
     line = builder.gep(x.acc, [builder.add(builder.mul(row, x.acc_step), column)])
     words = builder.gep(x.a, [builder.mul(row, number(ROW_STEP))])
     places = [builder.gep(line, [number(v * lanes)]) for v in range(_VECTORS)]
@@ -178,7 +178,7 @@ def _words_of(builder: Any, rows: list[Any]) -> list[Any]:
 
 def make_unfold(microkernel: Microkernel) -> Any:
     """Return an intrinsic that puts BLOCK accumulators, int32 from acc[first] on, in the order of columns."""
-    lanes = microkernel.lanes
+    lanes = microkernel.unit.lanes
     # Vector v has four of each 16 columns, from 4 * v on.
     order = [v * lanes + 4 * part + i for part in range(lanes // 4) for v in range(_VECTORS) for i in range(4)]
 
