@@ -72,7 +72,7 @@ def compile_lazily(function: Callable[..., Any], **options: Any) -> Any:
 
 def _make(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     """Make a function that Numba compiles and caches."""
-    # Numba names a cache entry by file, qualified name and line, and looks neither at helpers nor at options. So a digest
+    # Numba names a cache entry by file, qualified name and line, and looks at neither helpers nor options. So a digest
     # of these goes into the name.
     options = {**_OPTIONS, **options}
     copy = types.FunctionType(function.__code__, function.__globals__, function.__name__)
@@ -93,7 +93,7 @@ def _tell_once(reason: str) -> None:
 
 
 def digest(function: Callable[..., Any], options: dict[str, Any] = _KERNEL_OPTIONS) -> str:
-    """Hash the code and options of `function` and of all helpers of its package that it reaches, and their constants."""
+    """Hash the code and options of `function` and of all helpers of its package that it reaches, and constants."""
     hashed = hashlib.sha256(repr(sorted(options.items())).encode())
     package = function.__module__.partition(".")[0]
     seen: dict[Any, int] = {}  # functions, not code objects, which copies with other globals share

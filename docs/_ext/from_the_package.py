@@ -35,7 +35,7 @@ class KernelTable(SphinxDirective):
 
 
 def _product(row: registry.Row) -> tuple[str, str]:
-    return (f"{row.mr} x {row.nest.nr}", ", ".join(row.nest.rhs_layouts)) if isinstance(row, Product) else ("", "")
+    return (f"{row.mr} x {row.nr}", ", ".join(row.rhs_layouts)) if isinstance(row, Product) else ("", "")
 
 
 class CommandHelp(SphinxDirective):

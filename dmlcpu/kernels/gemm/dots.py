@@ -20,7 +20,7 @@ from dmlcpu.kernels.gemm.product import product
 from dmlcpu.kernels.gemm.work import SPACE, lhs_of, origin_of, space_of
 from dmlcpu.kernels.gemm.zero_points import a_zero_of
 from dmlcpu.kernels.walk import share
-from dmlcpu.runtime.intrinsics import as_words
+from dmlcpu.runtime.intrinsics import Strided, as_words
 from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.kernel import Kernel
 from dmlcpu.runtime.records import record_at
@@ -97,7 +97,8 @@ def multiply(panel, rows, origin, b, words, apart, work, space):
     source = as_words(b, 0, np.uint8) if is_inside else as_words(apart, 0, np.uint8)
     for row in range(rows):
         for j in range(0, NR, LANES):
-            dots(source, place + j * step, step, work.K, flip, words, row * work.row_words, space.acc, row * NR + j)
+            columns = Strided(source, place + j * step, step, LANES)
+            dots(columns, work.K, flip, words, row * work.row_words, space.acc, row * NR + j)
 
 
 @inlined

@@ -20,7 +20,7 @@ from dmlcpu.kernels.gemm.microkernels.microkernel import KC, MR, NR, ROW_STEP, M
 from dmlcpu.kernels.gemm.microkernels.packing import STEP
 from dmlcpu.kernels.gemm.microkernels.x86 import AVX2_INT16, AVX2_WIDENING
 from dmlcpu.kernels.gemm.product import BYTES, Form, product
-from dmlcpu.runtime.intrinsics import as_words, lowest_bit
+from dmlcpu.runtime.intrinsics import Strided, as_words, lowest_bit
 from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.kernel import Kernel
 from dmlcpu.runtime.variants import specialized, variant
@@ -64,18 +64,17 @@ def cut_pairs(words, panels, groups, copy, cuts):
     end = panels + 1
     for panel in range(panels):
         cuts[panel] = end
-        for group in range(groups):
-            for first in range(0, NR, STEP):
-                at = (panel * groups + group) * NR + first
-                mask = copy_words(words, copy, at)
-                while mask:
-                    pair = lowest_bit(mask)  # in the order of memory: two of a word
-                    mask &= mask - np.uint32(1)
-                    column, shift = pair // 2, np.uint32(16 * (pair % 2))
-                    lost = cut_pair(copy, at + column, shift)
-                    row = 4 * group + 2 * (pair % 2) + 1
-                    cuts[end] = row << 13 | (first + column) << 8 | (lost & 255)
-                    end += 1
+        for line in range(groups * NR // STEP):
+            group, first, at = line * STEP // NR, line * STEP % NR, panel * groups * NR + line * STEP
+            mask = copy_words(words, copy, at)
+            while mask:
+                pair = lowest_bit(mask)  # in the order of memory: two of a word
+                mask &= mask - np.uint32(1)
+                column, shift = pair // 2, np.uint32(16 * (pair % 2))
+                lost = cut_pair(copy, at + column, shift)
+                row = 4 * group + 2 * (pair % 2) + 1
+                cuts[end] = row << 13 | (first + column) << 8 | (lost & 255)
+                end += 1
     cuts[panels] = end
 
 
@@ -91,15 +90,15 @@ def cut_pair(words, at, shift):
 
 
 @inlined
-def complete(form, panel, height, lhs, acc):
+def complete(form, panel, lhs, acc):
     """Add a times what cut bytes lost."""
     if form.number == CUT:
         for i in range(form.cuts[panel], form.cuts[panel + 1]):
             cut = form.cuts[i]
             k, column, lost = cut >> 13, cut >> 8 & (NR - 1), np.int32(np.int8(cut))
             at, shift = k // 4 // KC * MR * ROW_STEP + k // 4 % KC, np.uint32(8 * (k % 4))
-            for row in range(height):
-                acc[row, column] += np.int32(lhs[at + row * ROW_STEP] >> shift & LOWEST_BYTE) * lost
+            for row in range(lhs.height):
+                acc[row, column] += np.int32(lhs.words[at + row * ROW_STEP] >> shift & LOWEST_BYTE) * lost
 
 
 @inlined
@@ -112,7 +111,7 @@ def has_form(form, space):
 
 
 @device
-def form_lhs(form, words, height, work):
+def form_lhs(form, lhs, work):
     """Widen packed rows in place if the form asks for it, from their ends on: two words take the place of one."""
     if form.number != INT16:
         return
@@ -122,31 +121,32 @@ def form_lhs(form, words, height, work):
         for half in range(KC // 2, -1, -KC // 2):
             count = min(depth - half, KC // 2)
             source, target = chunk // KC * MR * ROW_STEP + half, (2 * chunk // KC + 2 * half // KC) * MR * ROW_STEP
-            for row in range(height if count > 0 else 0):
+            for row in range(lhs.height if count > 0 else 0):
                 at = row * ROW_STEP
-                widen_lhs(words, source + at, (count + STEP - 1) // STEP, words, target + at)
+                widen_lhs(lhs.words, source + at, (count + STEP - 1) // STEP, lhs.words, target + at)
 
 
 @inlined
-def multiply_tile(form, height, lhs, lhs_at, rhs_at, depth, c_in, step, acc):
+def multiply_tile(form, lhs, lhs_at, rhs_at, depth, c_in, acc):
     """Add rows @ panel for a chunk of K, four rows at a time.
 
-    Rows of int16 are multiplied all MR together; sums of those from `height` on mean nothing, and are not used.
+    Rows of int16 are multiplied all MR together; sums of those from lhs.height on mean nothing, and are not used.
     """
     if form.number == INT16:
-        dot_int16(lhs, lhs_at, form.words, rhs_at, depth, c_in, 0, step, acc)
+        dot_int16(lhs.words, lhs_at, form.words, rhs_at, depth, c_in, acc)
         return
-    for row in range(0, height, 4):
-        at, first, rows = lhs_at + row * ROW_STEP, row * step, as_words(acc, row * NR, acc)
+    for row in range(0, lhs.height, 4):
+        at, rows = lhs_at + row * ROW_STEP, as_words(acc, row * NR, acc)
+        four = Strided(c_in.array, row * c_in.step, c_in.step, 4)
         if form.number == WIDENING:
-            if height == 1:
-                dot_widened_1(lhs, at, form.words, rhs_at, depth, c_in, first, step, rows)
+            if lhs.height == 1:
+                dot_widened_1(lhs.words, at, form.words, rhs_at, depth, four, rows)
             else:
-                dot_widened_4(lhs, at, form.words, rhs_at, depth, c_in, first, step, rows)
-        elif height == 1:
-            dot_1(lhs, at, form.words, rhs_at, depth, c_in, first, step, rows)
+                dot_widened_4(lhs.words, at, form.words, rhs_at, depth, four, rows)
+        elif lhs.height == 1:
+            dot_1(lhs.words, at, form.words, rhs_at, depth, four, rows)
         else:
-            dot_4(lhs, at, form.words, rhs_at, depth, c_in, first, step, rows)
+            dot_4(lhs.words, at, form.words, rhs_at, depth, four, rows)
 
 
 def make_formed_product(name: str, microkernel: Microkernel, using: Epilogue) -> Kernel:

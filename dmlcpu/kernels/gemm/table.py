@@ -50,41 +50,38 @@ class Target(NamedTuple):
         """Return the row of a kernel."""
         name = nest.name.format(suffix=output.suffix, unit=self.unit, DEPTH=DEPTH)
         microkernel = (nest == DOTS and self.exact) or self.microkernel
-        parts = microkernel, output.epilogue
-        return Product(output.operator, "dot", name, self.unit.isa, nest.path, parts, nest, self.rate, output.wraps)
+        row = output.operator, "dot", name, self.unit.isa, nest.path, (microkernel, output.epilogue)
+        return Product(*row, nest.mr, nest.nr, nest.rhs_layouts, self.rate, output.wraps)
 
 
 @dataclass(frozen=True, slots=True)
 class Product(Made):
     """A product; its parts are a microkernel and an epilogue."""
 
-    nest: Nest
+    mr: int
+    nr: int
+    rhs_layouts: tuple[str, ...]
     rate: int
     wraps: bool
 
     @property
-    def mr(self) -> int:
-        """Rows of its tallest tile of accumulators."""
-        return self.nest.mr
-
-    @property
     def has_forms(self) -> bool:
         """Whether it looks for pairs of bytes that saturate."""
-        return self.nest == FORMS
+        return self.path == FORMS.path
 
     @property
     def is_skinny(self) -> bool:
         """Whether it is for few rows: its work is cut by columns alone, and each task reads all rows of a."""
-        return LAYOUT not in self.nest.rhs_layouts
+        return LAYOUT not in self.rhs_layouts
 
     @property
     def reads_columns(self) -> bool:
         """Whether it is for contiguous columns."""
-        return self.nest == DOTS
+        return self.path == DOTS.path
 
     def supports(self, problem: Problem, rhs_layout: str) -> bool:
         """Return whether the kernel can do this."""
-        if rhs_layout not in self.nest.rhs_layouts:
+        if rhs_layout not in self.rhs_layouts:
             return False
         if self.reads_columns:
             return fits_dots(problem.rows, problem.depth)

@@ -6,6 +6,7 @@ from numba import njit
 
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.gemm.microkernels.dots import LINE, make_dots
+from dmlcpu.runtime.intrinsics import Strided
 from dmlcpu.runtime.memory import aligned_empty
 
 ROWS = [row for row in registry.available("matmul_top_k", "dot") if row.reads_columns]
@@ -18,8 +19,8 @@ def compiled(request):
     intrinsic = make_dots(microkernel)
 
     @njit
-    def dots(b, start, step, depth, flip, a, first, acc, at):
-        intrinsic(b, start, step, depth, flip, a, first, acc, at)
+    def dots(b, depth, flip, a, first, acc, at):
+        intrinsic(b, depth, flip, a, first, acc, at)
 
     return dots, microkernel.unit.lanes
 
@@ -37,7 +38,7 @@ def test_products_of_a_row_and_columns(compiled, depth):
     for flip in (0, 128):
         acc = aligned_empty(lanes + 2, np.int32)
         acc[:] = 7
-        dots(b, 3, step, depth, flip, a.view(np.uint32), 1, acc, 1)
+        dots(Strided(b, 3, step, lanes), depth, flip, a.view(np.uint32), 1, acc, 1)
         columns = np.stack([b[3 + j * step :][:depth] ^ np.uint8(flip) for j in range(lanes)])
         assert acc[1:-1].tolist() == (columns.astype(np.int64) @ a[4 : 4 + depth].astype(np.int64)).tolist()
         assert (acc[0], acc[-1]) == (7, 7)

@@ -20,19 +20,18 @@ LINE = 64
 def make_dots(microkernel: Microkernel) -> Any:
     """Return an intrinsic that writes the products of a row of A and `lanes` columns of B.
 
-    dots(b, start, step, depth, sign_flip, a, first, acc, at):
+    dots(b, depth, sign_flip, a, first, acc, at):
 
-    - b: bytes, columns `step` apart from b[start] on, of `depth` bytes, rounded up to LINE; exclusive or with sign_flip
-      makes them unsigned
+    - b: Strided columns of `depth` bytes, rounded up to LINE; exclusive or with sign_flip makes them unsigned
     - a: words of signed bytes, from a[first] on, zero from `depth` on, up to LINE
     - acc: int32, the sums, from acc[at] on
     """
     unit = microkernel.unit
 
     @emitted
-    def dots(builder, b, start, step, depth, sign_flip, a, first, acc, at):
+    def dots(builder, b, depth, sign_flip, a, first, acc, at):
         isa.require(unit.isa)
-        number, columns = start.type, range(unit.lanes)
+        number, columns = depth.type, range(unit.lanes)
         flips = splat(builder, builder.trunc(sign_flip, BYTE), unit.width)
         zero = constant(vector(WORD, unit.lanes), 0)
         totals = [cgutils.alloca_once_value(builder, zero) for _ in columns]
@@ -48,7 +47,7 @@ def make_dots(microkernel: Microkernel) -> Any:
                 of_line = emit_column_sum(builder, microkernel, builder.load(of_row), load_row(loop.index))
                 builder.store(of_line, of_row)
         for j, total in zip(columns, totals, strict=True):
-            place = b.at(builder.add(start, builder.mul(step, number(j))))
+            place = b.at(builder, number(j))
             with cgutils.for_range(builder, count, intp=number) as loop:
                 here = builder.gep(place, [builder.mul(loop.index, number(unit.width))])
                 column = builder.xor(load(builder, here, unit.width), flips)

@@ -68,11 +68,11 @@ def as_it_is(_builder: Any, words: Any) -> tuple[Any, ...]:
 def make_dot(rows: int, microkernel: Microkernel) -> Any:
     """Return an intrinsic that computes acc = c_in + a @ b for a tile of `rows` rows.
 
-    dot(a, a_start, b, b_start, groups, c_in, first, step, acc), where indices count elements:
+    dot(a, a_start, b, b_start, groups, c_in, acc), where indices count elements:
 
     - a: uint32, from a_start on, rows ROW_STEP apart, of `groups` words (at most KC)
     - b: uint32, from b_start on, (groups, NR), on a cache line
-    - c_in: int32, from `first` on, on a cache line, rows `step` apart; a step of 0 starts all rows with the same
+    - c_in: Strided rows of int32, on a cache line; a step of 0 starts all rows with the same
     - acc: int32, (rows, NR), on a cache line
 
     acc and c_in may be one array, and have one or two dimensions.
@@ -88,9 +88,10 @@ def make_tile_operation(needs: Isa, emit: Callable[..., None]) -> Any:
     """Return an intrinsic with the arguments of make_dot's, whose code emit(builder, operands) writes."""
 
     @emitted
-    def dot(builder, a, a_start, b, b_start, groups, c_in, first, step, acc):
+    def dot(builder, a, a_start, b, b_start, groups, c_in, acc):
         isa.require(needs)
-        emit(builder, Operands(a.at(a_start), b.at(b_start), groups, c_in.at(first), step, acc.at(step.type(0))))
+        first, zero = c_in.array.at(c_in.first), groups.type(0)
+        emit(builder, Operands(a.at(a_start), b.at(b_start), groups, first, c_in.step, acc.at(zero)))
 
     return dot
 
