@@ -12,7 +12,7 @@ order in which scores are seen. A share sees the columns of a row in ascending o
 
 import numpy as np
 
-from dmlcpu.kernels.gemm.epilogue import Epilogue
+from dmlcpu.kernels.gemm.epilogue import Epilogue, load_row_scales
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR
 from dmlcpu.kernels.gemm.microkernels.rows import QUIET_NAN, copy_bytes, load_scales
 from dmlcpu.kernels.gemm.microkernels.selection import (
@@ -50,13 +50,6 @@ def load_column_terms(first, count, origin, arrays, work, columns):
         load_scales(Strided(arrays.b_scale, origin.b_scale + first * step, step, there), columns.scale)
     if work.selection.has_mask:
         copy_bytes(arrays.y_zero, first, columns.allowed, 0, there)
-
-
-@device
-def load_row_scales(first, last, height, origin, arrays, work, rows):
-    """Fill scales of `height` rows from `first` on; the last row is repeated."""
-    for i in range(height):
-        rows.a_scale[i] = arrays.a_scale[origin.a_scale + min(first + i, last - 1) * work.a_scale.step]
 
 
 @device

@@ -12,7 +12,7 @@ columns are needed. Otherwise a row of ones below the rows of a gives them.
 import numpy as np
 
 from dmlcpu.kernels.gemm.epilogue import REQUANTIZE, Epilogue, Tile
-from dmlcpu.kernels.gemm.microkernels.dots import LINE, make_dots
+from dmlcpu.kernels.gemm.microkernels.dots import DEPTH_STEP, make_dots
 from dmlcpu.kernels.gemm.microkernels.generic import GENERIC
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR, Microkernel
 from dmlcpu.kernels.gemm.microkernels.rows import copy_bytes, subtract_product
@@ -87,7 +87,7 @@ def load_columns(first, count, origin, arrays, work, columns):
 def multiply(panel, rows, origin, b, words, apart, work, space):
     """Write the sums of the products of a panel's columns. apart: where columns lie that end where b does."""
     column, step = panel * NR, work.b.column
-    width, line = min(NR, work.N - column), (work.K + LINE - 1) // LINE * LINE
+    width, line = min(NR, work.N - column), (work.K + DEPTH_STEP - 1) // DEPTH_STEP * DEPTH_STEP
     place, flip = origin.b + column * step, work.b_sign_flip ^ MIDDLE
     is_inside = width == NR and place + (NR - 1) * step + line <= b.size
     for j in range(0 if is_inside else width):

@@ -17,7 +17,7 @@ from dmlcpu.kernels.walk import WALK, offset, share
 from dmlcpu.runtime.intrinsics import Strided, as_words
 from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.kernel import kernel
-from dmlcpu.runtime.records import CACHE_LINE, CELL, record, record_at
+from dmlcpu.runtime.records import LINE_CELLS, record, record_at
 
 LAYOUT = f"s8_k4_n{NR}"  # signed bytes, four along K in a word, panels of NR columns
 
@@ -166,4 +166,4 @@ def pack(part, parts, b, words, sums, saturating, works):
                              as_words(words, first * groups * NR, words), as_words(sums, first * NR, sums),
                              True)  # fmt: skip
         first = end
-    saturating[part * CACHE_LINE // CELL] = found
+    saturating[part * LINE_CELLS] = found

@@ -30,10 +30,11 @@ from dmlcpu.runtime.kernel import Kernel
 from dmlcpu.runtime.records import record_at
 from dmlcpu.runtime.variants import variant
 
-# Each variant replaces these names: MR and HALF, the rows of a tile (the others have 4 and 1), the microkernel for each
-# height, `begin` and `end`, which frame all products of a thread, and the epilogue. A variant with forms also replaces
-# CHUNK, the words of K at a time, COUNTS, whether packing counts saturating pairs, and the functions up to `complete`.
-HALF, CHUNK, COUNTS = 8, KC, False
+# Each variant replaces these names: MR and HALF_MR, the rows of a tile (the others have 4 and 1), the microkernel for
+# each height, `begin` and `end`, which frame all products of a thread, and the epilogue. A variant with forms also
+# replaces CHUNK, the words of K at a time, COUNTS, whether packing counts saturating pairs, and the functions up to
+# `complete`.
+HALF_MR, CHUNK, COUNTS = 8, KC, False
 dot_mr = dot_half = dot_4 = dot_1 = make_dot(1, GENERIC)
 prepare_columns, prepare_rows, epilogue = REQUANTIZE.names().values()
 
@@ -54,7 +55,7 @@ class Form(NamedTuple):
 
     number: int
     words: np.ndarray
-    cuts: np.ndarray  # int64: what the words lack
+    clips: np.ndarray  # int64: what the words lack
     groups: int  # of a panel: twice as many if they are int16
 
 
@@ -83,7 +84,7 @@ def multiply_tile(form, lhs, lhs_at, rhs_at, depth, c_in, acc):
     """Add rows @ panel for a chunk of K."""
     if lhs.height == MR:
         dot_mr(lhs.words, lhs_at, form.words, rhs_at, depth, c_in, acc)
-    elif lhs.height == HALF:
+    elif lhs.height == HALF_MR:
         dot_half(lhs.words, lhs_at, form.words, rhs_at, depth, c_in, acc)
     elif lhs.height == 4:
         dot_4(lhs.words, lhs_at, form.words, rhs_at, depth, c_in, acc)
@@ -170,7 +171,7 @@ def run_block(task, block, has_rows, part, origin, arrays, work, scratch):
     space = record_at(scratch, space_of(part, work), SPACE)
     for row in range(task.first_row, task.last_row, MR):
         count = min(MR, task.last_row - row)
-        height = MR if count > HALF else HALF if count > 4 else 4 if count > 1 else 1
+        height = MR if count > HALF_MR else HALF_MR if count > 4 else 4 if count > 1 else 1
         slot = lhs_of(part, work) + (row - task.first_row) // MR % work.slots * lhs_cells(work.row_words, MR)
         lhs = Lhs(height, as_words(scratch, slot + TALLEST, np.uint32), as_words(scratch, slot, np.int64))
         if not has_rows:
@@ -252,4 +253,4 @@ def make_product(name: str, microkernel: Microkernel, using: Epilogue) -> Kernel
     half = microkernel.unit.half
     heights = {"dot_mr": MR, "dot_half": half, "dot_4": 4, "dot_1": 1}
     dots = {each: make_dot(height, microkernel) for each, height in heights.items()}
-    return variant(product, name, HALF=half, **dots, **using.names_of_tiles())
+    return variant(product, name, HALF_MR=half, **dots, **using.names_of_tiles())

@@ -14,7 +14,7 @@ def make_amx_product(name: str, microkernel: Microkernel, using: Epilogue) -> Ke
         product,
         name,
         MR=TALLEST,
-        HALF=amx.TILE_ROWS,
+        HALF_MR=amx.TILE_ROWS,
         dot_mr=amx.make_tile_dot(TALLEST),
         dot_half=amx.make_tile_dot(amx.TILE_ROWS),
         dot_4=make_dot(4, microkernel),

@@ -14,13 +14,12 @@ from dmlcpu.kernels.gemm.microkernels.vectors import WORD, constant, vector
 from dmlcpu.runtime import isa
 from dmlcpu.runtime.intrinsics import emitted, short_loop
 from dmlcpu.runtime.kernel import Kernel
-from dmlcpu.runtime.records import CACHE_LINE
+from dmlcpu.runtime.records import LINE_CELLS
 from dmlcpu.runtime.variants import variant
 
 # LLVM's letters for vector registers in inline assembly.
 _REGISTERS = {"x86_64": "x", "aarch64": "w"}
 _LHS, _RHS = 0x05030201, 0x04FD02FF  # no pair of bytes saturates
-LINE = CACHE_LINE // 8  # int64 of a cache line
 
 
 def can_measure() -> bool:
@@ -29,9 +28,9 @@ def can_measure() -> bool:
 
 
 def multiply(part, parts, turns, done):
-    """Multiply for some turns; write how many products that were to done[LINE * part]. done: a line for each part."""
-    done[LINE * part + 1] = spin(turns)  # type: ignore[name-defined] # noqa: F821
-    done[LINE * part] = turns * PRODUCTS  # type: ignore[name-defined] # noqa: F821
+    """Multiply for some turns; write how many products that were to the line of `done` of the part."""
+    done[LINE_CELLS * part + 1] = spin(turns)  # type: ignore[name-defined] # noqa: F821
+    done[LINE_CELLS * part] = turns * PRODUCTS  # type: ignore[name-defined] # noqa: F821
 
 
 def make_multiply(name: str, microkernel: Microkernel) -> Kernel:

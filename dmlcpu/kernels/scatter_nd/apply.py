@@ -46,7 +46,7 @@ from dmlcpu.runtime.records import record_at
 # one ahead 7.8, two 7.2, four 7.9. Shorter slices are prefetched a block at once, like single elements: 131,072 rows of
 # 16 into 262,144, each in two cache lines, take 2.7 ms, without it 3.9; each in one line, 2.6 either way.
 LONG, AHEAD, MOST_AHEAD = 256, 2, 4096
-HALF = 2  # bytes
+HALF_BYTES = 2
 NEAR = 1 << 14  # elements of an output that stays in the first caches
 
 
@@ -153,7 +153,7 @@ def apply_block(begin, end, owned, indices, updates, out, work, block):
         return VALID
     step = work.updates.strides[0]
     u = work.updates.start + begin * step
-    if out.itemsize != HALF:  # other single elements are serial; this is a constant, and LLVM drops the rest
+    if out.itemsize != HALF_BYTES:  # other single elements are serial; this is a constant, and LLVM drops the rest
         return VALID
     for j in range(found if out.size > NEAR else 0):  # all are prefetched before the first is needed
         prefetch(out, block.own[j])

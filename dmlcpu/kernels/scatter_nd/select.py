@@ -33,14 +33,14 @@ def apply_selected(part, parts, x, indices, updates, out, works, scratch):
         owned = sampled_range(part, parts, indices, work, lines_of(out), block.own)
     count, values = work.tuples.count, as_words(block.numbers, 0, updates)
     for begin in range(0, count, BLOCK):
-        found = select(begin, min(begin + BLOCK, count), owned, indices, updates, work, block, values)
+        found = select_own(begin, min(begin + BLOCK, count), owned, indices, updates, work, block, values)
         for j in range(found):  # all are prefetched before the first is needed
             prefetch(out, block.own[j])
         update_elements(block.own, 1, values, 1, found, out, work.reduction, PLAIN)
 
 
 @device
-def select(begin, end, owned, indices, updates, work, block, values):
+def select_own(begin, end, owned, indices, updates, work, block, values):
     """Write the offsets of updates begin, ..., end - 1 in the owned range to block.own, and their elements to values.
 
     Return how many there are. values: the memory of block.numbers.

@@ -5,7 +5,7 @@ import pytest
 from numba import njit
 
 from dmlcpu.kernels import registry
-from dmlcpu.kernels.gemm.microkernels.dots import LINE, make_dots
+from dmlcpu.kernels.gemm.microkernels.dots import DEPTH_STEP, make_dots
 from dmlcpu.runtime.intrinsics import Strided
 from dmlcpu.runtime.memory import aligned_empty
 
@@ -30,7 +30,7 @@ def test_products_of_a_row_and_columns(compiled, depth):
     """Bytes of every value, with either sign on the right; those behind a column's end count nothing."""
     dots, lanes = compiled
     rng = np.random.default_rng(depth)
-    line = -(-depth // LINE) * LINE
+    line = -(-depth // DEPTH_STEP) * DEPTH_STEP
     a = np.zeros(line + 4, np.int8)
     a[4 : 4 + depth] = rng.choice([-128, -1, 1, 127], depth)
     step = depth + 5

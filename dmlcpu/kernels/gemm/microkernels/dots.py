@@ -14,7 +14,7 @@ from dmlcpu.runtime import isa
 from dmlcpu.runtime.intrinsics import emitted, splat
 
 # Bytes that are read of a column beyond its end are less than this.
-LINE = 64
+DEPTH_STEP = 64
 
 
 def make_dots(microkernel: Microkernel) -> Any:
@@ -22,8 +22,8 @@ def make_dots(microkernel: Microkernel) -> Any:
 
     dots(b, depth, sign_flip, a, first, acc, at):
 
-    - b: Strided columns of `depth` bytes, rounded up to LINE; exclusive or with sign_flip makes them unsigned
-    - a: words of signed bytes, from a[first] on, zero from `depth` on, up to LINE
+    - b: Strided columns of `depth` bytes, rounded up to DEPTH_STEP; exclusive or with sign_flip makes them unsigned
+    - a: words of signed bytes, from a[first] on, zero from `depth` on, up to DEPTH_STEP
     - acc: int32, the sums, from acc[at] on
     """
     unit = microkernel.unit

@@ -17,8 +17,8 @@ from dmlcpu.kernels.gemm.microkernels.microkernel import ROW_STEP
 from dmlcpu.kernels.gemm.microkernels.vectors import BYTE, HALF, WORD, call, constant, load, store, vector
 from dmlcpu.runtime.intrinsics import Strided, splat
 
-LANES = 8  # words of a register
-_HALVES, _WORDS = vector(HALF, 2 * LANES), vector(WORD, LANES)
+_LANES = 8  # words of a register
+_HALVES, _WORDS = vector(HALF, 2 * _LANES), vector(WORD, _LANES)
 _ONES = constant(_HALVES, 1)
 
 
@@ -30,7 +30,7 @@ def emit_pairs(builder: Any, a: Any, groups: list[list[Any]], acc: Strided, colu
     """
     number = column.type
     last = builder.sub(acc.count, number(1))
-    ones = [splat(builder, word, LANES) for word in _words_of_row(builder, a, last, len(groups))]
+    ones = [splat(builder, word, _LANES) for word in _words_of_row(builder, a, last, len(groups))]
     totals, most = [], constant(_HALVES, 0)
     for vectors in zip(*groups, strict=True):
         sums = [add_bytes(builder, one, words) for one, words in zip(ones, vectors, strict=True)]
@@ -51,7 +51,7 @@ def _emit_exact(builder: Any, a: Any, row: Any, groups: list[list[Any]], acc: St
     """Emit the products of a row with bytes that need not be widened."""
     totals = [constant(_WORDS, 0)] * len(groups[0])
     for word, group in zip(_words_of_row(builder, a, row, len(groups)), groups, strict=True):
-        lhs = splat(builder, word, LANES)
+        lhs = splat(builder, word, _LANES)
         own = [add_halves(builder, add_bytes(builder, lhs, words), _ONES) for words in group]
         totals = [builder.add(total, each) for total, each in zip(totals, own, strict=True)]
     _add_to_row(builder, acc, row, column, totals)
@@ -62,7 +62,7 @@ def _emit_widened(builder: Any, a: Any, rows: Any, number: int, group: list[Any]
     rhs = [widen_signed(builder, words) for words in group]
     with cgutils.for_range(builder, rows, intp=rows.type) as loop:
         word = _words_of_row(builder, a, loop.index, number + 1)[number]
-        lhs = widen_unsigned(builder, splat(builder, word, LANES))
+        lhs = widen_unsigned(builder, splat(builder, word, _LANES))
         totals = []
         for each in rhs:
             even, odd = (add_halves(builder, x, y) for x, y in zip(lhs, each, strict=True))
@@ -78,8 +78,8 @@ def _words_of_row(builder: Any, a: Any, row: Any, count: int) -> list[Any]:
 def _add_to_row(builder: Any, acc: Strided, row: Any, column: Any, totals: list[Any]) -> None:
     """Emit the sum of vectors and a row's accumulators."""
     line = builder.gep(acc.at(builder, row), [column])
-    places = [builder.gep(line, [row.type(v * LANES)]) for v in range(len(totals))]
-    sums = [builder.add(total, load(builder, place, LANES, 4)) for place, total in zip(places, totals, strict=True)]
+    places = [builder.gep(line, [row.type(v * _LANES)]) for v in range(len(totals))]
+    sums = [builder.add(total, load(builder, place, _LANES, 4)) for place, total in zip(places, totals, strict=True)]
     for place, total in zip(places, sums, strict=True):
         store(builder, total, place, 4)
 
@@ -102,5 +102,5 @@ def add_halves(builder: Any, lhs: Any, rhs: Any) -> Any:
 def _are_exact(builder: Any, most: Any) -> Any:
     """Emit whether all pairs are exact. most: the greatest absolute values of their sums."""
     beyond = builder.icmp_unsigned(">", most, constant(_HALVES, MOST))
-    bits = builder.bitcast(beyond, ir.IntType(2 * LANES))
+    bits = builder.bitcast(beyond, ir.IntType(2 * _LANES))
     return builder.icmp_unsigned("==", bits, bits.type(0))
