@@ -78,11 +78,11 @@ def check_target(path: str | os.PathLike[str], tensors: Mapping[str, Tensor]) ->
 
 
 def create(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], token: str) -> Writer:
-    """Begin a file of one or several arrays, under a temporary name beside its target.
+    """Begin a file of one or several arrays, under a temporary name in the folder of its target.
 
-    The target's folder is made; of a symbolic link, the file behind it is replaced. `token`: hexadecimal digits, others
-    for each attempt, for the temporary name. Raises FileError if the format cannot hold these arrays or another kind of
-    thing is in the target's place; OSError; ImportError if the format needs another package.
+    The target's folder is made; of a symbolic link, the file that it leads to is replaced. `token`: hexadecimal digits,
+    others for each attempt, for the temporary name. Raises FileError if the format cannot hold these arrays or another
+    kind of thing is in the target's place; OSError; ImportError if the format needs another package.
     """
     module, target = _checked(os.fspath(path), tensors)
     if hasattr(module, "save"):
@@ -92,7 +92,7 @@ def create(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], token: s
 
 
 def _checked(path: str, tensors: Mapping[str, Tensor]) -> tuple[Any, str]:
-    """Return the module of a new file's format, and the file to replace, behind links."""
+    """Return the module of a new file's format, and the file to replace, which links may lead to."""
     if is_remote(path):
         raise FileError("a remote file", "a file of this machine")
     module = _format(path)

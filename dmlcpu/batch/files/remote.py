@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileError
+from dmlcpu.batch.files.base import FileError, on_failure
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.extras import MissingExtraError, optional
 
@@ -95,18 +95,18 @@ def identity(url: str, *, content: bool) -> dict[str, int | str]:
         if not infos:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), url)
         size = sum(info["size"] for info in infos.values())
-        told = [_content(system, name) if content else _version(info) for name, info in sorted(infos.items())]
-    if None in told:
+        states = [_content(system, name) if content else _version(info) for name, info in sorted(infos.items())]
+    if None in states:
         return {"size": size}
     names = [name.removeprefix(path) for name in sorted(infos)]
-    digest = hashlib.sha256(repr([*zip(names, told, strict=True)]).encode()).hexdigest() if is_folder else told[0]
+    digest = hashlib.sha256(repr([*zip(names, states, strict=True)]).encode()).hexdigest() if is_folder else states[0]
     return {"size": size, "sha256" if content else "version": str(digest)}
 
 
 def _version(info: dict[str, Any]) -> str | None:
     """Return a digest of what a server tells of a file's version; None: it tells nothing."""
-    told = [(name, str(info[name])) for name in _VERSIONS if info.get(name)]
-    return hashlib.sha256(repr(told).encode()).hexdigest() if told else None
+    found = [(name, str(info[name])) for name in _VERSIONS if info.get(name)]
+    return hashlib.sha256(repr(found).encode()).hexdigest() if found else None
 
 
 def _content(system: Any, path: str) -> str:
@@ -220,21 +220,18 @@ class RemoteFile(io.RawIOBase):
 
     def _downloaded(self) -> Any:
         """Return a temporary file with all of the file."""
-        if self._copy is None:
-            copy = tempfile.TemporaryFile()  # noqa: SIM115 - it is closed with this file
-            try:
-                with self._system.open(self._path, "rb", block_size=0) as stream:
-                    while piece := stream.read(PIECE):
-                        copy.write(piece)
-                        if copy.tell() > self.size:
-                            raise RemoteError(errno.EIO, f"it has more than {self.size:,} bytes")
-                if copy.tell() < self.size:
-                    raise RemoteError(errno.EIO, f"it ends after {copy.tell():,} of {self.size:,} bytes")
-            except BaseException:
-                copy.close()
-                raise
-            self._copy = copy
-        return self._copy
+        if self._copy is not None:
+            return self._copy
+        copy = tempfile.TemporaryFile()  # noqa: SIM115 - it is closed with this file
+        with on_failure(copy.close), self._system.open(self._path, "rb", block_size=0) as stream:
+            while piece := stream.read(PIECE):
+                copy.write(piece)
+                if copy.tell() > self.size:
+                    raise RemoteError(errno.EIO, f"it has more than {self.size:,} bytes")
+            if copy.tell() < self.size:
+                raise RemoteError(errno.EIO, f"it ends after {copy.tell():,} of {self.size:,} bytes")
+        self._copy = copy
+        return copy
 
     def readinto(self, buffer: Any) -> int:
         """Read bytes from the position on."""

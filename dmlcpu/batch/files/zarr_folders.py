@@ -4,16 +4,26 @@ Folders of version 2 are not opened: their filters may unpickle.
 """
 
 import contextlib
-import itertools
 import math
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileError, FileSource, check_dtype, chosen, library, no_name, refused
+from dmlcpu.batch.files.base import (
+    FileError,
+    FileSource,
+    check_dtype,
+    chosen,
+    library,
+    no_name,
+    on_failure,
+    pieces,
+    refused,
+    whole,
+)
 from dmlcpu.batch.files.remote import is_remote
 from dmlcpu.batch.files.targets import ArraySink, Writer, make_folder, put_folder, remove, sync_folder
 from dmlcpu.common.arguments import Array
@@ -79,7 +89,7 @@ def _members(group: Any, wanted: str | None) -> dict[str, Any]:
     """
     from dmlcpu.batch.files.bounded_zarr import settled
 
-    arrays = {}
+    arrays: dict[str, Any] = {}
     groups, seen = [group], set()
     with refused(_ALLOWED), settled():
         if wanted is not None and wanted in group and hasattr(group[wanted], "chunks"):
@@ -87,13 +97,12 @@ def _members(group: Any, wanted: str | None) -> dict[str, Any]:
         while groups:
             each = groups.pop()
             folder = os.path.realpath(os.path.join(getattr(each.store, "root", ""), each.path))
-            if folder not in seen:
-                seen.add(folder)
-                for _, member in each.members():
-                    if hasattr(member, "chunks"):
-                        arrays[member.path] = member
-                    else:
-                        groups.append(member)
+            if folder in seen:
+                continue
+            seen.add(folder)
+            members = [member for _, member in each.members()]
+            arrays |= {member.path: member for member in members if hasattr(member, "chunks")}
+            groups += [member for member in members if not hasattr(member, "chunks")]
     return arrays
 
 
@@ -105,28 +114,24 @@ class _ZarrSource(FileSource):
 
         with refused(_ALLOWED):
             self._array, most = bounded(array)
-        self._reading = threading.Lock()  # one region at a time: zarr takes memory beside it
+        self._reading = threading.Lock()  # one region at a time: zarr takes more memory for each
         shards, chunks = array.shards or array.chunks, array.chunks
         chunk = math.prod(chunks) * self.dtype.itemsize  # within shards, which are not read as a whole unless small
         index = 16 * math.prod(shards) // max(1, math.prod(chunks)) if array.shards else 0  # of a shard
-        self.beside_bytes = sum(2 * nbytes for nbytes in (chunk, index) if nbytes > _LARGE)
+        self.buffer_bytes = sum(2 * nbytes for nbytes in (chunk, index) if nbytes > _LARGE)
         self._grid = tuple(max(1, size) for size in (shards if most <= _AT_ONCE else chunks))
         self._at_once = min(max(1, _AT_ONCE // (math.prod(self._grid) * self.dtype.itemsize)), _MOST_AT_ONCE)
 
     def read(self, region: Region | None = None, into: Array | None = None) -> Array:
-        if region is None:
-            region = tuple(slice(0, size) for size in self.shape)
-        pieces = _pieces(region, self._grid, self._at_once)
-        first = next(pieces)
-        if first == region:
-            part = self._part(region)
-            return part if into is None else self._copied(part, into)
-        array = self._room(tuple(part.stop - part.start for part in region), into)
-        for piece in itertools.chain([first], pieces):
-            starts = [part.start for part in region]
-            within = (slice(part.start - at, part.stop - at) for part, at in zip(piece, starts, strict=True))
-            array[tuple(within)] = self._part(piece)
-        return array
+        region = whole(self.shape) if region is None else region
+        first, _ = next(pieces(region, self._grid, self._at_once), (None, None))
+        if into is None and first == region:
+            return self._part(region)  # without a copy
+        return super().read(region, into)
+
+    def _fill(self, array: Array, region: Region) -> None:
+        for piece, place in pieces(region, self._grid, self._at_once):
+            array[place] = self._part(piece)
 
     def missing_chunks(self) -> int | None:
         from dmlcpu.batch.files.bounded_zarr import missing_chunks, settled
@@ -143,31 +148,13 @@ class _ZarrSource(FileSource):
         return np.ascontiguousarray(part, part.dtype.newbyteorder("=")).reshape(part.shape).view(self.dtype)
 
 
-def _pieces(region: Region, chunks: Sequence[int], most: int) -> Iterator[Region]:
-    """Yield a region in pieces, each of at most `most` chunks."""
-    counts = [-(-part.stop // size) - part.start // size for part, size in zip(region, chunks, strict=True)]
-    count = math.prod(counts)
-    if count <= most:
-        yield region
-        return
-    axis = next(axis for axis, along in enumerate(counts) if along > 1)
-    size, along = chunks[axis], region[axis]
-    step = size * max(1, most // (count // counts[axis]))
-    for start in range(along.start // size * size, along.stop, step):
-        piece = slice(max(start, along.start), min(start + step, along.stop))
-        yield from _pieces((*region[:axis], piece, *region[axis + 1 :]), chunks, most)
-
-
 class _ZarrWriter(Writer):
     def __init__(self, target: str, tensors: Mapping[str, Tensor], token: str) -> None:
         super().__init__(target, token)
         make_folder(self.folder)
         os.mkdir(self._temporary)
-        try:
+        with on_failure(self.discard):
             self.sinks = self._create(tensors)
-        except BaseException:
-            self.discard()
-            raise
 
     def _create(self, tensors: Mapping[str, Tensor]) -> dict[str, ArraySink]:
         zarr = library("zarr", "zarr")

@@ -150,7 +150,7 @@ class Checker:
             return None
         whole = sum(tensor.nbytes for tensor in tensors.values() if tensor)
         held = self._held(job, tensors)
-        beside = sum(source.beside_bytes for source in sources)
+        beside = sum(source.buffer_bytes for source in sources)
         peak = max(peak + beside, whole + held)  # the latter when the inputs are not needed any more
         held += beside + sum(source.nbytes for source in sources if not source.in_regions)
         if peak > self._memory and (needed := min(peak, estimate.least_memory + held)) > self._memory:

@@ -136,7 +136,7 @@ def test_memory_of_an_index_counts(tmp_path: Path) -> None:
     file.write_text(json.dumps(metadata))
     (tmp_path / "x.zarr" / "c" / "0" / "0").unlink()
     with open_source(tmp_path / "x.zarr") as source:
-        assert source.beside_bytes == 2 * 16 * 10**8
+        assert source.buffer_bytes == 2 * 16 * 10**8
         assert source.read((slice(0, 2), slice(0, 1))).tolist() == [[0], [0]]
 
 
