@@ -82,7 +82,7 @@ def _dispatch(
 
 def _check_apart(dispatchable: Dispatchable, bindings: dict[str, Binding], faults: Faults) -> None:
     """Refuse outputs that overlap another tensor of the same dispatch."""
-    tensors = {field.dml_name: (field, tensor) for field, tensor in dispatchable.dispatched_tensors()}
+    tensors = {field.dml_name: (field, tensor) for field, tensor in dispatchable.tensors(owned=False)}
     inputs, outputs = (
         {name: bindings[name] for name, (field, _) in tensors.items() if name in bindings and field.output == output}
         for output in (False, True)

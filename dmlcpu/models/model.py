@@ -29,7 +29,7 @@ class Model:
     buffers: dict[str, Buffer]
     dispatchables: dict[str, Dispatchable | OnnxDispatchable]
     commands: list[Command]
-    files: list[FilePath]  # that it was read from, beside the model file
+    files: list[FilePath]  # that it was read from, apart from the model file
 
 
 def load_model(path: str | PathLike[str]) -> Model:
@@ -38,8 +38,8 @@ def load_model(path: str | PathLike[str]) -> Model:
     Parameters
     ----------
     path : str or os.PathLike
-        A JSON file; comments and trailing commas are allowed. Files that it reads are looked for beside it, then in the
-        current directory.
+        A JSON file; comments and trailing commas are allowed. Files that it reads are looked for in its folder, then in
+        the current directory.
 
     Returns
     -------
@@ -134,13 +134,12 @@ def _schema() -> Any:
 def _check_shape(data: Any, faults: Faults) -> None:
     """Check the file against the JSON Schema; a fault's "allowed" is the schema's "description"."""
     for error in extra("jsonschema").Draft202012Validator(_schema()).iter_errors(data):
-        path = error.absolute_path
-        if error.validator == "required":
-            for name in error.validator_value:
-                if name not in error.instance:
-                    faults.at(*path, name).add("missing", error.schema["properties"][name]["description"])
-        else:
-            faults.at(*path).add(shown(error.instance), error.schema["description"])
+        path, schema = error.absolute_path, error.schema
+        if error.validator != "required":
+            faults.at(*path).add(shown(error.instance), schema["description"])
+            continue
+        for name in (each for each in error.validator_value if each not in error.instance):
+            faults.at(*path, name).add("missing", schema["properties"][name]["description"])
 
 
 def _warn_of_unknown_members(data: dict[str, Any], misshapen: set[Path]) -> None:
@@ -148,12 +147,10 @@ def _warn_of_unknown_members(data: dict[str, Any], misshapen: set[Path]) -> None
     objects: list[tuple[Path, Any]] = [((), data)]
     for member in ("resources", "dispatchables", "commands"):
         objects += [((member, name), entry) for name, entry in _entries(data[member])]
-    for path, entry in objects:
-        if path not in misshapen:
-            known = _schema_of(path, entry)["properties"]
-            for name in entry:
-                if name not in known:
-                    _log.warning("%s is unknown and ignored; known: %s", json_path((*path, name)), listed(known))
+    for path, entry in (each for each in objects if each[0] not in misshapen):
+        known = _schema_of(path, entry)["properties"]
+        for name in (each for each in entry if each not in known):
+            _log.warning("%s is unknown and ignored; known: %s", json_path((*path, name)), listed(known))
 
 
 def _schema_of(path: Path, entry: dict[str, Any]) -> Any:

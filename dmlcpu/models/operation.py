@@ -102,7 +102,7 @@ def _results(model: Model) -> dict[str, tuple[int, ...] | None]:
         elif isinstance(each, Dispatch):
             dispatchable = model.dispatchables[each.dispatchable]
             assert isinstance(dispatchable, Dispatchable)
-            outputs = [field.dml_name for field, _ in dispatchable.dispatched_tensors() if field.output]
+            outputs = [field.dml_name for field, _ in dispatchable.tensors(owned=False) if field.output]
             names |= dict.fromkeys(each.bindings[output].resource for output in outputs if output in each.bindings)
     return dict.fromkeys(names)
 

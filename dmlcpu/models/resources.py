@@ -48,7 +48,7 @@ class Buffer:
     deferred: bool = False  # an ONNX model's result, of any size, replaces it
 
     def allocate(self) -> Array:
-        """Allocate memory, as bytes, with the initial values and zeros behind them."""
+        """Allocate memory, as bytes, with the initial values and zeros after them."""
         memory = aligned_empty(self.size, np.uint8)
         end = self.initial.nbytes
         values = memory[:end].view(self.initial.dtype)
