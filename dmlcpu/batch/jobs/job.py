@@ -78,14 +78,9 @@ class Job(NamedTuple):
         return dict(targets)
 
 
-class Task(NamedTuple):
-    """A job that is not done, on its way from the check to its outcome, whichever process carries it out."""
+class Work(NamedTuple):
+    """What a task reads, writes and takes, as far as the check has found it. Tasks on the same shapes share it."""
 
-    where: str  # the file and line of the job
-    id: str
-    faults: list[JobFault]  # with any, the job cannot run, and the fields after `job` are empty
-    job: Job | None  # None: its entry has faults
-    inputs: Mapping[str, Identity] = _NOTHING  # its files as they were when they were checked
     shapes: Mapping[str, tuple[int, ...]] = _NOTHING  # of the inputs that are large
     results: Mapping[str, Tensor | None] = _NOTHING  # that are written; None: not known before the run
     kernel: str | None = None
@@ -98,6 +93,17 @@ class Task(NamedTuple):
     def written_bytes(self) -> int:
         """How many bytes the results take, as far as they are known."""
         return sum(tensor.nbytes for tensor in self.results.values() if tensor)
+
+
+class Task(NamedTuple):
+    """A job that is not done, on its way from the check to its outcome, whichever process carries it out."""
+
+    where: str  # the file and line of the job
+    id: str
+    faults: list[JobFault]  # with any, the job cannot run
+    job: Job | None  # None: its entry has faults
+    inputs: Mapping[str, Identity] = _NOTHING  # its files as they were when they were checked
+    work: Work = Work()
 
 
 def jobs_of(listing: Listing) -> Iterator[tuple[Place, Job | None]]:

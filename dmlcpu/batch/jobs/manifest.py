@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from dmlcpu.batch.files.base import on_failure
 from dmlcpu.batch.jobs.lines import Lines
 from dmlcpu.common.wording import shown
 
@@ -74,13 +75,10 @@ class Manifest:
             return
         if lock:
             self._open()
-        try:
+        with on_failure(self.close):
             content = path.read_bytes()
             self._size = len(content)
             self._read(content)
-        except BaseException:
-            self.close()
-            raise
 
     def _open(self) -> None:
         """Open the file, and lock it."""

@@ -106,10 +106,10 @@ def _index(path: Path, _: int) -> Operation:
 
 @functools.cache
 def _operator(name: str) -> Operation:
-    return _OperatorOperation(OPERATORS[name])
+    return OperatorOperation(OPERATORS[name])
 
 
-class _OperatorOperation:
+class OperatorOperation:
     """An operator of the table."""
 
     def __init__(self, operator: Operator) -> None:
@@ -129,14 +129,17 @@ class _OperatorOperation:
         self._blocks = operator.blocks
 
     def estimate(self, arguments: Arguments) -> Estimate:
+        """Let the operator estimate it."""
         estimate: Estimate = self._blocks.estimate(**arguments)
         return estimate
 
     def run(self, arguments: Arguments) -> Mapping[str, Array]:
+        """Call the operator's function."""
         given = self._function(**arguments)
         return dict(zip(self.results, given if isinstance(given, tuple) else (given,), strict=True))
 
     def run_in_blocks(
         self, arguments: Arguments, sinks: Mapping[str, Sink], memory: int, stopping: Callable[[], bool]
     ) -> None:
+        """Let the operator run in blocks."""
         self._blocks.run(arguments, sinks, memory, stopping)

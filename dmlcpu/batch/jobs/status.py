@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dmlcpu.batch.jobs.apart import Apart
-from dmlcpu.batch.jobs.entries import Jobs, PathLike, of_this_machine, read_jobs
+from dmlcpu.batch.jobs.entries import Jobs, PathLike, read_jobs
 from dmlcpu.batch.jobs.faults import Place
 from dmlcpu.batch.jobs.job import Job, jobs_of
 from dmlcpu.batch.jobs.manifest import DONE, FAILED, Manifest, Record
 from dmlcpu.batch.jobs.packed import PackedJobs
-from dmlcpu.batch.jobs.prepare import is_done, manifest_beside
+from dmlcpu.batch.jobs.prepare import is_done, manifest_of
 from dmlcpu.common.faults import alike
 from dmlcpu.common.wording import printable
 from dmlcpu.errors import DmlError
@@ -111,7 +111,7 @@ def jobs_status(
     >>> batch.jobs_status([job], **files).done
     1
     """
-    path = of_this_machine("manifest", manifest) or manifest_beside(jobs)
+    path = manifest_of(jobs, manifest)
     if path is None:
         raise DmlError("jobs_status", "manifest", "missing", "a file, as these jobs have none by default")
     listing = read_jobs(jobs, directory)

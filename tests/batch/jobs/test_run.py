@@ -36,6 +36,7 @@ from dmlcpu.batch.jobs.check import Checker
 from dmlcpu.batch.jobs.faults import Place
 from dmlcpu.batch.jobs.job import Job, Task
 from dmlcpu.batch.jobs.progress import COMPILING
+from dmlcpu.batch.jobs.run import Execution
 from dmlcpu.batch.jobs.step import Step
 from dmlcpu.runtime import threads
 
@@ -167,8 +168,6 @@ def test_what_is_logged(tmp_path: Path) -> None:
 def test_a_run_stops_after_max_failures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, most: int
 ) -> None:
-    from dmlcpu.batch.jobs import run as run_module
-
     def break_and_run(*args: Any, **more: Any) -> Any:
         for number in range(0, count, 2):
             (tmp_path / "in" / f"{number:04}.npy").touch()
@@ -177,8 +176,8 @@ def test_a_run_stops_after_max_failures(
     count = 60
     save_inputs(tmp_path, count)
     jobs = save_jobs(tmp_path, each_best(count))
-    real = run_module._outcomes
-    monkeypatch.setattr(run_module, "_outcomes", break_and_run)
+    real = Execution.outcomes
+    monkeypatch.setattr(Execution, "outcomes", break_and_run)
     result = run_jobs(jobs, workers=workers, max_failures=most)
     monkeypatch.undo()
     assert result.exit_code == 1
@@ -227,15 +226,13 @@ def test_it_is_told_when_kernels_are_compiled(
 def test_it_is_told_what_is_done_when_workers_are_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, manifest: bool
 ) -> None:
-    from dmlcpu.batch.jobs import run as run_module
-
     def losing(*args: Any, **more: Any) -> Any:
         yield from itertools.islice(real(*args, **more), 2)
         raise WorkerError("the cluster's scheduler is gone")
 
     save_inputs(tmp_path, 3)
-    real = run_module._outcomes
-    monkeypatch.setattr(run_module, "_outcomes", losing)
+    real = Execution.outcomes
+    monkeypatch.setattr(Execution, "outcomes", losing)
     jobs = save_jobs(tmp_path, each_best(3))
     with pytest.raises(WorkerError) as error:
         run_jobs(jobs if manifest else each_best(3), directory=tmp_path)
@@ -340,7 +337,7 @@ def test_options_that_do_not_fit(tmp_path: Path, options: dict[str, Any], error:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_jobs_may_be_checked_as_they_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
-    def check(checker: Checker, place: Place, job: Job) -> Task | None:
+    def check(checker: Checker, place: Place, job: Job) -> Task:
         checked.append(place.id)
         return real(checker, place, job)
 

@@ -15,7 +15,7 @@ from job_files import assert_best, best, contents, each_best, outcomes, save_inp
 from processes_of_jobs import children
 
 from dmlcpu.batch import run_jobs
-from dmlcpu.batch.jobs import run as run_module
+from dmlcpu.batch.jobs.run import Execution
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="of Linux")
 
@@ -112,8 +112,8 @@ def test_failures_are_told_by_workers(tmp_path: Path, monkeypatch: pytest.Monkey
     if "scheduler" in options:
         pytest.importorskip("distributed")
     save_inputs(tmp_path, 4)
-    real = run_module._outcomes
-    monkeypatch.setattr(run_module, "_outcomes", break_and_run)
+    real = Execution.outcomes
+    monkeypatch.setattr(Execution, "outcomes", break_and_run)
     result = run_jobs(each_best(4), directory=tmp_path, **options)
     assert (result.done, [str(failure) for failure in result.failures]) == (
         3,

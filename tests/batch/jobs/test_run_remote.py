@@ -13,7 +13,7 @@ from web_server import Server, serving
 
 import dmlcpu
 from dmlcpu.batch import JobsError, plan_jobs, run_jobs
-from dmlcpu.batch.jobs import run as run_module
+from dmlcpu.batch.jobs.run import Execution
 from dmlcpu.errors import DmlError
 
 fsspec = pytest.importorskip("fsspec")
@@ -145,8 +145,8 @@ def test_a_server_that_begins_to_tell_versions(tmp_path: Path, server: Server, m
         yield from real(*args, **more)
 
     save_inputs(tmp_path, 1)
-    real = run_module._outcomes
-    monkeypatch.setattr(run_module, "_outcomes", tell_of_versions)
+    real = Execution.outcomes
+    monkeypatch.setattr(Execution, "outcomes", tell_of_versions)
     server.versions = False
     [failure] = run_jobs([remote(server, "0000")], directory=tmp_path).failures
     assert failure.error == f"inputs: '{server.url}/in/0000.npy' has changed since it was checked"
@@ -163,8 +163,8 @@ def test_after_the_check_files_change_and_the_network_fails(
         server.failing = "/in/0003.npy"
         yield from real(*args, **more)
 
-    real = run_module._outcomes
-    monkeypatch.setattr(run_module, "_outcomes", change_and_run)
+    real = Execution.outcomes
+    monkeypatch.setattr(Execution, "outcomes", change_and_run)
     jobs = [remote(server, f"{number:04}") for number in range(4)]
     result = run_jobs(jobs, directory=tmp_path)
     errors = {failure.id: failure.error for failure in result.failures}

@@ -19,7 +19,7 @@ from job_files import ROOT, assert_best, best, contents, each_best, environment,
 from dmlcpu.batch import BatchResult, run_jobs
 from dmlcpu.batch.files import targets
 from dmlcpu.batch.files.targets import FileWriter
-from dmlcpu.batch.jobs import run as run_module
+from dmlcpu.batch.jobs.run import Execution
 
 COUNT = 6
 ALL = [f"{number:04}" for number in range(COUNT)]
@@ -33,9 +33,9 @@ def run_after(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object], job
         change()
         yield from real(*args, **more)
 
-    real = run_module._outcomes
+    real = Execution.outcomes
     with monkeypatch.context() as patch:
-        patch.setattr(run_module, "_outcomes", change_and_run)
+        patch.setattr(Execution, "outcomes", change_and_run)
         return run_jobs(jobs, **options)
 
 
@@ -280,8 +280,8 @@ def test_what_a_job_raises_is_its_own_failure(jobs: Path, monkeypatch: pytest.Mo
         return real(self, arguments)
 
     count = [0]
-    real = operations._OperatorOperation.run
-    monkeypatch.setattr(operations._OperatorOperation, "run", fail)
+    real = operations.OperatorOperation.run
+    monkeypatch.setattr(operations.OperatorOperation, "run", fail)
     result = run_jobs(jobs)
     assert errors(result) == {"0001": "not enough memory", "0003": "ZeroDivisionError: of two lines"}
     assert_all_but(jobs, "0001", "0003")
