@@ -9,36 +9,26 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from dmlcpu.batch.files.base import FileError, FileSource
-from dmlcpu.batch.files.identities import identity
-from dmlcpu.batch.files.remote import is_remote, local, located, matching, suffix_of, without_query
-from dmlcpu.batch.files.targets import HeldWriter, Writer, remove, resolved, stray, sync_folder, write_whole
+from dmlcpu.batch.files.base import FileError as FileError, FileSource as FileSource
+from dmlcpu.batch.files.identities import identity as identity
+from dmlcpu.batch.files.remote import (
+    is_remote as is_remote,
+    local as local,
+    located as located,
+    matching as matching,
+    suffix_of as suffix_of,
+    without_query as without_query,
+)
+from dmlcpu.batch.files.targets import (
+    HeldWriter,
+    Writer as Writer,
+    remove as remove,
+    resolved,
+    stray as stray,
+    sync_folder as sync_folder,
+    write_whole as write_whole,
+)
 from dmlcpu.common.regions import Tensor
-
-__all__ = [
-    "HELD",
-    "IN_REGIONS",
-    "ONE_ARRAY",
-    "SUFFIXES",
-    "WRITTEN",
-    "FileError",
-    "FileSource",
-    "Writer",
-    "check_target",
-    "create",
-    "identity",
-    "is_remote",
-    "local",
-    "located",
-    "matching",
-    "open_source",
-    "remove",
-    "stray",
-    "suffix_of",
-    "sync_folder",
-    "without_query",
-    "write_whole",
-]
 
 _MODULES = {
     ".npy": "npy",

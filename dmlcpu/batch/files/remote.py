@@ -23,7 +23,7 @@ from dmlcpu.common.extras import MissingExtraError, optional
 
 _URL = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 _HTTP = re.compile(r"https?://", re.IGNORECASE)
-_LOCAL = re.compile(r"(file|local)://", re.IGNORECASE)
+_LOCAL = re.compile(r"^(file|local)://", re.IGNORECASE)
 _SIGNS = re.compile(r"[*?\[]")
 _SILENT = 60  # seconds after which a web server is given up
 PIECE = 4 << 20  # bytes of one request, at most
@@ -42,7 +42,7 @@ def is_remote(path: str | os.PathLike[str]) -> bool:
 
 def local(path: str) -> str:
     """Return a path without ``file://``; another one as it is."""
-    return _LOCAL.sub("", path, count=1) if _LOCAL.match(path) else path
+    return _LOCAL.sub("", path)
 
 
 def located(directory: str | os.PathLike[str], path: str) -> str:
@@ -112,11 +112,6 @@ def _version(info: dict[str, Any]) -> str | None:
 def _content(system: Any, path: str) -> str:
     with RemoteFile(system, path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def open_remote(url: str) -> "RemoteFile":
-    """Open a remote file to read it."""
-    return RemoteFile(*file_system(url))
 
 
 def file_system(url: str) -> tuple[Any, str]:

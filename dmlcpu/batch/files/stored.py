@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dmlcpu.batch.files.base import FileError, FileSource, check_block, on_failure
-from dmlcpu.batch.files.remote import PIECE, RemoteFile, is_remote, open_remote
+from dmlcpu.batch.files.remote import PIECE, RemoteFile, file_system, is_remote
 from dmlcpu.batch.files.targets import FileWriter
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Region, Tensor
@@ -43,16 +43,12 @@ File = io.FileIO | RemoteFile
 def open_file(path: str | os.PathLike[str]) -> File:
     """Open a regular file to read it, without a buffer. A pipe, or a device, is refused at once."""
     if is_remote(path):
-        return open_remote(os.fspath(path))
-    file = io.FileIO(path, opener=_open)
+        return RemoteFile(*file_system(os.fspath(path)))
+    file = io.FileIO(path, opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0)))
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
         raise FileError("no regular file", "a file on disk")
     return file
-
-
-def _open(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def size_of(file: File) -> int:

@@ -78,30 +78,26 @@ def operation_of(op: str, directory: Path) -> Operation:
         status = path.stat()
         if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):  # it could wait for ever
             raise OSError(errno.EINVAL, "a pipe or a device", str(path))
-        return _model(path, status.st_mtime_ns)
+        return _loaded(path, status.st_mtime_ns)
     if is_index(op):
         path = directory / op
-        return _index(path, int(identity(path, content=False)["mtime_ns"]))
+        return _loaded(path, int(identity(path, content=False)["mtime_ns"]))
     name = canonical(op)
     if name not in OPERATORS:
         raise LookupError(f"{', '.join(OPERATORS)}, a DxDispatch model (.json) or a saved index (.index)")
     return _operator(name)
 
 
-@functools.lru_cache(maxsize=16)
-def _model(path: Path, _: int) -> Operation:
-    """Return a model; a file that has changed since is another one."""
+@functools.lru_cache(maxsize=32)
+def _loaded(path: Path, _: int) -> Operation:
+    """Return a model or a saved index; one that has changed since is another one."""
+    if is_index(str(path)):
+        from dmlcpu.search.operation import IndexOperation
+
+        return IndexOperation(path)
     from dmlcpu.models.operation import ModelOperation
 
     return ModelOperation(path)
-
-
-@functools.lru_cache(maxsize=16)
-def _index(path: Path, _: int) -> Operation:
-    """Return a saved index; a folder that has changed since is another one."""
-    from dmlcpu.search.operation import IndexOperation
-
-    return IndexOperation(path)
 
 
 @functools.cache
