@@ -24,6 +24,7 @@ class Dispatch:
 
     dispatchable: str
     bindings: dict[str, Binding]
+    written: list[str]  # the resources that the outputs are bound to
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,8 @@ def _dispatch(
         return load_onnx_dispatch(dispatchable, given, buffers, faults)
     bindings = load_bindings(dispatchable, given, buffers, faults, owned=False)
     _check_apart(dispatchable, bindings, faults)
-    return Dispatch(name, bindings)
+    outputs = [field.dml_name for field, _ in dispatchable.tensors(owned=False) if field.output]
+    return Dispatch(name, bindings, [bindings[each].resource for each in outputs if each in bindings])
 
 
 def _check_apart(dispatchable: Dispatchable, bindings: dict[str, Binding], faults: Faults) -> None:
@@ -108,16 +110,11 @@ def _write_file(entry: dict[str, Any], buffer: Buffer | None, faults: Faults) ->
         if not buffer.deferred:
             _check_typed(buffer, faults)
             shape = shape or (buffer.count,)
-            _check_count(shape, buffer, faults.at("dimensions"))
+            counts = sorted({buffer.initial.size, buffer.count})  # of the initial values, and of the whole buffer
+            if math.prod(shape) not in counts:
+                allowed = f"{' or '.join(map(str, counts))} elements, as many as {buffer.name!r} has"
+                faults.at("dimensions").add(f"{list(shape)}, {math.prod(shape)} elements", allowed)
     return WriteFile(entry["resource"], target, shape)
-
-
-def _check_count(shape: tuple[int, ...], buffer: Buffer, faults: Faults) -> None:
-    """Refuse a shape that has neither the elements of the initial values nor those of the whole buffer."""
-    counts = sorted({buffer.initial.size, buffer.count})
-    if math.prod(shape) not in counts:
-        found = f"{list(shape)}, {math.prod(shape)} elements"
-        faults.add(found, f"{' or '.join(map(str, counts))} elements, as many as {buffer.name!r} has")
 
 
 def _check_typed(buffer: Buffer, faults: Faults) -> None:
@@ -132,7 +129,7 @@ def check_deferred(commands: Sequence[Command | None], buffers: Buffers, faults:
         if command is None:
             return  # the command at fault may be the one that fills it
         if isinstance(command, OnnxDispatch):
-            given |= {place.resource for place in command.outputs.values()}
+            given.update(command.written)
         elif isinstance(command, Print | WriteFile):
             buffer = buffers.get(command.resource)
             if buffer is not None and buffer.deferred and buffer.name not in given:

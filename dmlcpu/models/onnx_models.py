@@ -58,6 +58,11 @@ class OnnxDispatch:
     outputs: dict[str, OnnxBinding]
     zeros: dict[str, Tensor]  # inputs that are not bound
 
+    @property
+    def written(self) -> list[str]:
+        """The resources that the outputs are bound to."""
+        return [place.resource for place in self.outputs.values()]
+
     def run(self, memory: dict[str, Array]) -> None:
         """Run the model once on the buffers' memory; nothing is written unless all results fit."""
         inputs = {name: np.zeros(*tensor) for name, tensor in self.zeros.items()}

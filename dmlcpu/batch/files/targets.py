@@ -62,7 +62,7 @@ class Writer(ABC):
     def discard(self) -> None:
         """Remove the temporary file. Never fails: `stray` finds what could not be removed."""
         with contextlib.suppress(OSError):
-            os.unlink(self._temporary)
+            remove(self._temporary)
 
 
 class FileWriter(Writer):

@@ -3,7 +3,6 @@
 Folders of version 2 are not opened: their filters may unpickle.
 """
 
-import contextlib
 import os
 from collections.abc import Mapping
 
@@ -11,7 +10,7 @@ import numpy as np
 
 from dmlcpu.batch.files.base import FileError, FileSource, library, on_failure
 from dmlcpu.batch.files.remote import is_remote
-from dmlcpu.batch.files.targets import ArraySink, Writer, make_folder, put_folder, remove, sync_folder
+from dmlcpu.batch.files.targets import ArraySink, Writer, make_folder, put_folder, sync_folder
 from dmlcpu.common.regions import Tensor
 
 ALLOWED = "a zarr folder of version 3"
@@ -73,10 +72,6 @@ class _ZarrWriter(Writer):
     def put_in_place(self) -> None:
         """Replace the target by the new folder."""
         put_folder(self._temporary, self._target)
-
-    def discard(self) -> None:
-        with contextlib.suppress(OSError):
-            remove(self._temporary)
 
 
 def _chunks(tensor: Tensor) -> tuple[int, ...]:

@@ -200,19 +200,17 @@ class Cluster(Workers):
 
     def __enter__(self) -> Self:
         check_cluster(self._address)
-        with contextlib.ExitStack() as stack:
+        distributed, enter, address = _distributed(), self._open.enter_context, self._address
+        with on_failure(self._open.close):
             # The run reports workers that die; Dask need not log it.
-            stack.enter_context(_distributed().utils.silence_logging_cmgr(logging.CRITICAL))
-            address = self._address
+            enter(distributed.utils.silence_logging_cmgr(logging.CRITICAL))
             if address == LOCAL:
-                address = stack.enter_context(_local_cluster(_distributed(), self._count)).scheduler_address
+                address = enter(_local_cluster(distributed, self._count)).scheduler_address
             try:
-                client = _distributed().Client(address, set_as_default=False, timeout=_PATIENCE)
+                self._client = enter(distributed.Client(address, set_as_default=False, timeout=_PATIENCE))
             except (OSError, ValueError) as error:
                 raise WorkerError(f"no scheduler at {address}: {error}") from None
-            self._client = stack.enter_context(client)
-            self.executor = client.get_executor(pure=False)
-            self._open = stack.pop_all()
+            self.executor = self._client.get_executor(pure=False)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -119,7 +119,7 @@ def jobs_status(
     records = Manifest(path, lock=False).records
     counts = dict.fromkeys(("done", "failed", "stale", "never_run", "not_right"), 0)
     seconds: list[tuple[str, float]] = []
-    errors: list[tuple[str, str]] = []
+    kinds: dict[str, list[str]] = {}  # of errors, with the ids of the jobs
     for place, job in Apart(packed, listing.directory).checked():
         record = records.get(place.id, {})
         state = _state(place, job, record, listing.directory, content_hash)
@@ -129,11 +129,8 @@ def jobs_status(
         if isinstance(took := record.get("seconds"), float) and took > 0:  # not 0: jobs that could not begin
             seconds.append((place.id, took))
         if state == "failed":
-            errors.append((place.id, str(record.get("error"))))
+            kinds.setdefault(alike(str(record.get("error"))), []).append(place.id)
     slowest = sorted(seconds, key=lambda each: -each[1])[:_SLOWEST]
-    kinds: dict[str, list[str]] = {}
-    for id_, error in errors:
-        kinds.setdefault(alike(error), []).append(id_)
     by_count = dict(sorted(kinds.items(), key=lambda kind: -len(kind[1])))
     return JobsStatus(len(packed), **counts, slowest=slowest, errors=by_count)
 

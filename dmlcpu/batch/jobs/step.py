@@ -2,12 +2,12 @@
 
 import contextlib
 import errno
+import functools
 import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -172,20 +172,11 @@ class Step:
                     raise FileError(found, "one run at a time that writes this output") from None
                 self._outputs[path] = identity(os.path.join(self._settings.directory, path), content=False)
 
-    def sync_folders(self, failures: dict[str, OSError | None]) -> None:
-        """Sync the folders of the results; failures: results of earlier syncs by folder, to which this adds.
-
-        Each folder is synced once, because the system reports a failure once.
-        """
+    def sync_folders(self, synced: Callable[[str], OSError | None]) -> None:
+        """Sync the folders of the results by a function that returns the failure of a folder."""
         for path, writer in self._writers.items():
-            if writer.folder not in failures:
-                failures[writer.folder] = None
-                try:
-                    sync_folder(writer.folder)
-                except OSError as error:
-                    failures[writer.folder] = error
             with _writing(path):
-                if failure := failures[writer.folder]:
+                if failure := synced(writer.folder):
                     raise failure
 
     def _create(self, path: str, tensors: dict[str, Tensor]) -> Writer:
@@ -212,7 +203,16 @@ def finished(steps: list[Step]) -> list[Step]:
 
     Files come first, then their names: when a file system writes the first of them, it writes the others, too.
     """
-    failures: dict[str, OSError | None] = {}
+
+    @functools.cache
+    def synced(folder: str) -> OSError | None:
+        """Sync a folder once: the system reports a failure once."""
+        try:
+            sync_folder(folder)
+        except OSError as error:
+            return error
+        return None
+
     try:
         for step in steps:
             step.attempt(step.write)
@@ -220,7 +220,7 @@ def finished(steps: list[Step]) -> list[Step]:
         for step in steps:
             step.attempt(step.put_in_place)
         for step in steps:
-            step.attempt(partial(step.sync_folders, failures))
+            step.attempt(functools.partial(step.sync_folders, synced))
     except BaseException:
         for step in steps:
             step.discard()
