@@ -3,10 +3,9 @@
 The names load on first use: importing the package, or its `faults`, imports neither Numba nor NumPy.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from dmlcpu.common.names import unknown
+from dmlcpu.common.names import lazy
 
 if TYPE_CHECKING:
     from dmlcpu.batch.jobs.dispatch import WorkerError as WorkerError
@@ -26,29 +25,18 @@ if TYPE_CHECKING:
         run_model as run_model,
     )
 
-_HOMES = {
-    "batch.jobs.dispatch": ("WorkerError",),
-    "batch.jobs.dry_run": ("JobsPlan", "PlannedJob", "plan_jobs"),
-    "batch.jobs.faults": ("JobFault", "JobsError"),
-    "batch.jobs.manifest": ("ManifestError",),
-    "batch.jobs.outcomes": ("Failure",),
-    "batch.jobs.run": ("BatchResult", "run_jobs"),
-    "batch.jobs.status": ("JobsStatus", "jobs_status"),
-    "common.faults": ("Fault",),
-    "models": ("Model", "ModelError", "RunError", "Timing", "load_model", "run_model"),
-}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-
-__all__ = sorted(_HOME_OF)
-
-
-if not TYPE_CHECKING:  # with __getattr__, type checkers would accept any name
-
-    def __getattr__(name: str) -> Any:
-        if name not in _HOME_OF:
-            raise unknown("dmlcpu.batch", name, __all__)
-        return getattr(importlib.import_module(f"dmlcpu.{_HOME_OF[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+else:  # with __getattr__, type checkers would accept any name
+    __all__, __getattr__, __dir__ = lazy(
+        "dmlcpu.batch",
+        {
+            "dmlcpu.batch.jobs.dispatch": ("WorkerError",),
+            "dmlcpu.batch.jobs.dry_run": ("JobsPlan", "PlannedJob", "plan_jobs"),
+            "dmlcpu.batch.jobs.faults": ("JobFault", "JobsError"),
+            "dmlcpu.batch.jobs.manifest": ("ManifestError",),
+            "dmlcpu.batch.jobs.outcomes": ("Failure",),
+            "dmlcpu.batch.jobs.run": ("BatchResult", "run_jobs"),
+            "dmlcpu.batch.jobs.status": ("JobsStatus", "jobs_status"),
+            "dmlcpu.common.faults": ("Fault",),
+            "dmlcpu.models": ("Model", "ModelError", "RunError", "Timing", "load_model", "run_model"),
+        },
+    )

@@ -1,6 +1,23 @@
-"""Errors about attributes that a module does not have."""
+"""Names of a package that load on first use, and errors about names that it does not have."""
 
-from collections.abc import Iterable
+import importlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+
+def lazy(
+    package: str, homes: Mapping[str, Iterable[str]]
+) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+    """Return a package's `__all__`, `__getattr__` and `__dir__` for names that other modules have."""
+    home_of = {name: home for home, names in homes.items() for name in names}
+    public = sorted(home_of)
+
+    def load(name: str) -> Any:
+        if name not in home_of:
+            raise unknown(package, name, public)
+        return getattr(importlib.import_module(home_of[name]), name)
+
+    return public, load, lambda: public
 
 
 def unknown(module: str, name: str, public: Iterable[str]) -> AttributeError:

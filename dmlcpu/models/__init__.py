@@ -3,29 +3,21 @@
 The names load on first use: importing the package imports neither Numba nor NumPy.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from dmlcpu.common.names import unknown
+from dmlcpu.common.names import lazy
 
 if TYPE_CHECKING:
     from dmlcpu.models.faults import ModelError as ModelError
     from dmlcpu.models.model import Model as Model, load_model as load_model
     from dmlcpu.models.runner import RunError as RunError, Timing as Timing, run_model as run_model
 
-_HOMES = {"faults": ("ModelError",), "model": ("Model", "load_model"), "runner": ("RunError", "Timing", "run_model")}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-
-__all__ = sorted(_HOME_OF)
-
-
-if not TYPE_CHECKING:  # with __getattr__, type checkers would accept any name
-
-    def __getattr__(name: str) -> Any:
-        if name not in _HOME_OF:
-            raise unknown("dmlcpu.models", name, __all__)
-        return getattr(importlib.import_module(f"dmlcpu.models.{_HOME_OF[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+else:  # with __getattr__, type checkers would accept any name
+    __all__, __getattr__, __dir__ = lazy(
+        "dmlcpu.models",
+        {
+            "dmlcpu.models.faults": ("ModelError",),
+            "dmlcpu.models.model": ("Model", "load_model"),
+            "dmlcpu.models.runner": ("RunError", "Timing", "run_model"),
+        },
+    )
