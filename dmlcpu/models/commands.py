@@ -1,7 +1,7 @@
 """A model's commands, which run in order."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from dmlcpu.batch.files.stored import strides_of
 from dmlcpu.common.wording import listed, shown
 from dmlcpu.directml.enums import TensorDataType
 from dmlcpu.models.dispatchables import Binding, Buffers, Dispatchable, check_resources, load_bindings, overlaps
-from dmlcpu.models.faults import Faults
+from dmlcpu.models.faults import Faults, Refused
 from dmlcpu.models.onnx_models import OnnxDispatch, OnnxDispatchable, load_onnx_dispatch
 from dmlcpu.models.resources import Buffer
 
@@ -47,10 +47,8 @@ class WriteFile:
 Command = Dispatch | OnnxDispatch | Print | WriteFile
 
 
-def load_command(
-    entry: dict[str, Any], buffers: Buffers, dispatchables: Dispatchables, faults: Faults
-) -> Command | None:
-    """Return an entry of `commands`; None, with the faults noted, if it cannot run."""
+def load_command(entry: dict[str, Any], buffers: Buffers, dispatchables: Dispatchables, faults: Faults) -> Command:
+    """Return an entry of `commands`, or refuse it."""
     if entry["type"] == "dispatch":
         return _dispatch(entry, buffers, dispatchables, faults)
     name = entry["resource"]
@@ -66,14 +64,14 @@ def load_command(
 
 def _dispatch(
     entry: dict[str, Any], buffers: Buffers, dispatchables: Dispatchables, faults: Faults
-) -> Dispatch | OnnxDispatch | None:
+) -> Dispatch | OnnxDispatch:
     name, given = entry["dispatchable"], entry["bindings"]
     if name not in dispatchables:
         faults.at("dispatchable").add(repr(name), f"a dispatchable: {listed(dispatchables)}")
     dispatchable, faults = dispatchables.get(name), faults.at("bindings")
     if dispatchable is None:
         check_resources(given, buffers, faults)
-        return None
+        raise Refused
     if isinstance(dispatchable, OnnxDispatchable):
         return load_onnx_dispatch(dispatchable, given, buffers, faults)
     bindings = load_bindings(dispatchable, given, buffers, faults, owned=False)
@@ -122,7 +120,7 @@ def _check_typed(buffer: Buffer, faults: Faults) -> None:
         faults.at("resource").add(f"{buffer.name!r} of type UNKNOWN", "a resource whose initial values have one type")
 
 
-def check_deferred(commands: Sequence[Command | None], buffers: Buffers, faults: Faults) -> None:
+def check_deferred(commands: Iterable[Command | None], buffers: Buffers, faults: Faults) -> None:
     """Note commands that print or write a deferred buffer before a dispatch has filled it."""
     given: set[str] = set()
     for i, command in enumerate(commands):

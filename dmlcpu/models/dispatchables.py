@@ -11,7 +11,7 @@ from dmlcpu.directml.compiled import compile_operator
 from dmlcpu.directml.enums import TensorFlags
 from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.errors import DmlError
-from dmlcpu.models.faults import Faults, Path
+from dmlcpu.models.faults import Faults, Path, Refused
 from dmlcpu.models.resources import Buffer
 from dmlcpu.operators.descs import operator_desc_from_dict
 
@@ -45,32 +45,31 @@ class Dispatchable:
         return [(field, each) for field, each in tensors if bool(each.flags & TensorFlags.OWNED_BY_DML) == owned]
 
 
-def load_dispatchable(entry: dict[str, Any], buffers: Buffers, faults: Faults) -> Dispatchable | None:
-    """Return the operator that an entry of `dispatchables` describes; None, with the faults noted, if it cannot run."""
-    given, desc, faults = entry.get("bindings", {}), _load_desc(entry, faults), faults.at("bindings")
-    if desc is None:
-        check_resources(given, buffers, faults)
-        return None
+def load_dispatchable(entry: dict[str, Any], buffers: Buffers, faults: Faults) -> Dispatchable:
+    """Return the operator that an entry of `dispatchables` describes, or refuse it."""
+    given = entry.get("bindings", {})
+    try:
+        desc, faults = _load_desc(entry, faults), faults.at("bindings")
+    except Refused:
+        check_resources(given, buffers, faults.at("bindings"))
+        raise
     return Dispatchable(desc, load_bindings(Dispatchable(desc, {}), given, buffers, faults, owned=True))
 
 
-def _load_desc(entry: dict[str, Any], faults: Faults) -> OperatorDesc | None:
+def _load_desc(entry: dict[str, Any], faults: Faults) -> OperatorDesc:
     member = "Desc" if "Desc" in entry else "desc"  # DxDispatch reads both
     if member == "Desc" and "desc" in entry:
-        faults.at("Desc").add("another desc", "desc or Desc, not both")
-        return None
+        faults.at("Desc").refuse("another desc", "desc or Desc, not both")
     try:
         desc = operator_desc_from_dict({"type": entry["type"], "desc": entry.get(member, {})})
         compile_operator(desc)
     except DmlError as error:
         if error.operator == "operator_desc_from_dict":
             others = ", onnx" if error.field == "type" else ""
-            faults.at(error.field).add(error.found, error.allowed + others)
-        elif member not in entry:
-            faults.at("desc").add("missing", "an object of the operator's fields")
-        else:
-            faults.at(member, *_parts(error.field)).add(error.found, error.allowed)
-        return None
+            faults.at(error.field).refuse(error.found, error.allowed + others)
+        if member not in entry:
+            faults.at("desc").refuse("missing", "an object of the operator's fields")
+        faults.at(member, *_parts(error.field)).refuse(error.found, error.allowed)
     return desc
 
 

@@ -1,23 +1,26 @@
 """Loading a DxDispatch model: the whole file is checked, and all faults are raised together, before anything runs."""
 
+import contextlib
 import functools
 import json
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import resources
 from os import PathLike
 from pathlib import Path as FilePath
-from typing import Any
+from typing import Any, TypeVar
 
 from dmlcpu.common.extras import extra
 from dmlcpu.common.wording import listed, shown
 from dmlcpu.models.commands import Command, check_deferred, load_command
 from dmlcpu.models.dispatchables import Dispatchable, load_dispatchable
-from dmlcpu.models.faults import Faults, ModelError, Path, json_path
+from dmlcpu.models.faults import Faults, ModelError, Path, Refused, json_path
 from dmlcpu.models.onnx_models import OnnxDispatchable, load_onnx_dispatchable
 from dmlcpu.models.relaxed_json import parse
 from dmlcpu.models.resources import Buffer, Files, load_buffer
+
+T = TypeVar("T")
 
 _log = logging.getLogger("dmlcpu")
 
@@ -101,18 +104,24 @@ def _load(data: dict[str, Any], misshapen: set[Path], folder: FilePath, faults: 
     """Load every entry of the right shape; references to the others are still checked as far as possible."""
     files = Files(folder)
 
-    def loadable(member: str) -> Iterator[tuple[Any, Any, Faults]]:
+    def loaded(member: str, load: Callable[[Any, Any, Faults], T]) -> dict[Any, T | None]:
+        """Load the entries of a member; None stands for those at fault."""
+        found: dict[Any, T | None] = {}
         for name, entry in _entries(data[member]):
-            yield name, None if (member, name) in misshapen else entry, faults.at(member, name)
+            found[name] = None
+            if (member, name) not in misshapen:
+                with contextlib.suppress(Refused):
+                    found[name] = load(name, entry, faults.at(member, name))
+        return found
 
-    buffers = {name: entry and load_buffer(name, entry, files, here) for name, entry, here in loadable("resources")}
-    dispatchables: dict[str, Dispatchable | OnnxDispatchable | None] = {}
-    for name, entry, here in loadable("dispatchables"):
+    def load_any(name: str, entry: dict[str, Any], here: Faults) -> Dispatchable | OnnxDispatchable:
         if _is_onnx(entry):
-            dispatchables[name] = load_onnx_dispatchable(name, entry, files, here)
-        else:
-            dispatchables[name] = entry and load_dispatchable(entry, buffers, here)
-    commands = [entry and load_command(entry, buffers, dispatchables, here) for _, entry, here in loadable("commands")]
+            return load_onnx_dispatchable(name, entry, files, here)
+        return load_dispatchable(entry, buffers, here)
+
+    buffers = loaded("resources", lambda name, entry, here: load_buffer(name, entry, files, here))
+    dispatchables = loaded("dispatchables", load_any)
+    commands = loaded("commands", lambda _, entry, here: load_command(entry, buffers, dispatchables, here)).values()
     check_deferred(commands, buffers, faults.at("commands"))
     return Model(
         {name: buffer for name, buffer in buffers.items() if buffer},
