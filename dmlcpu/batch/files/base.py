@@ -52,8 +52,7 @@ class FileSource(AbstractContextManager["FileSource", None], ABC):
 
     def read(self, region: Region | None = None, into: Array | None = None) -> Array:
         """Return the elements of a region, by default all, in C order; `into`: an array of that shape to use."""
-        region = whole(self.shape) if region is None else region
-        shape = shape_of(region)
+        shape, region = (self.shape, whole(self.shape)) if region is None else (shape_of(region), region)
         if into is None:
             into = np.empty(shape, self.dtype)
         elif into.shape != shape or into.dtype != self.dtype or not into.flags.c_contiguous:
@@ -178,11 +177,15 @@ def refused(allowed: str) -> Iterator[None]:
         raise FileError(f"what cannot be read ({reason})", allowed) from None
 
 
-@contextmanager
-def on_failure(undo: Callable[[], object]) -> Iterator[None]:
-    """Call a function if the block raises anything."""
-    try:
-        yield
-    except BaseException:
-        undo()
-        raise
+class OnFailure:  # a class: @contextmanager takes a microsecond longer
+    """Calls a function if a block raises anything."""
+
+    def __init__(self, undo: Callable[[], object]) -> None:
+        self._undo = undo
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._undo()

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileError, FileSource, check_dtype, library, on_failure, pieces, refused
+from dmlcpu.batch.files.base import FileError, FileSource, OnFailure, check_dtype, library, pieces, refused
 from dmlcpu.batch.files.stored import as_bytes, open_file
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Region, Tensor
@@ -34,7 +34,7 @@ def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
     open_file(path).close()  # the system's error, if it cannot be read
     with _refused():
         file = h5py.File(path, "r")
-    with on_failure(file.close), _refused():
+    with OnFailure(file.close), _refused():
         return _Hdf5Source(file, _dataset(h5py, file, name), dtype)
 
 

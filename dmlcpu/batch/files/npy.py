@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileError, FileSource, check_dtype, check_shape, no_name, on_failure, only_array
+from dmlcpu.batch.files.base import FileError, FileSource, OnFailure, check_dtype, check_shape, no_name, only_array
 from dmlcpu.batch.files.stored import Storage, StoredSource, StoredWriter, open_file, size_of
 from dmlcpu.batch.files.targets import Writer
 from dmlcpu.common.regions import Tensor
@@ -22,7 +22,7 @@ def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
     """Open a .npy file."""
     no_name(name, ".npy")
     file = open_file(path)
-    with on_failure(file.close):
+    with OnFailure(file.close):
         storage = read_header(file)
         check_size(size_of(file) - storage.offset, storage)
         return StoredSource(file, storage, dtype)

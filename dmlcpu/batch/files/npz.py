@@ -7,7 +7,7 @@ from typing import IO
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileSource, chosen, on_failure, refused, whole
+from dmlcpu.batch.files.base import FileSource, OnFailure, chosen, refused, whole
 from dmlcpu.batch.files.npy import check_size, header_of, read_header
 from dmlcpu.batch.files.remote import RemoteFile
 from dmlcpu.batch.files.stored import File, Storage, as_bytes, open_file
@@ -21,7 +21,7 @@ _PIECE = 1 << 20
 def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
     """Open an array of an .npz file."""
     file = open_file(path)
-    with on_failure(file.close), refused(_ALLOWED):
+    with OnFailure(file.close), refused(_ALLOWED):
         # Of a remote file each read is a request: they are fewer with a buffer.
         archive = zipfile.ZipFile(io.BufferedReader(file, _PIECE) if isinstance(file, RemoteFile) else file)
         member = archive.getinfo(chosen(name, _names(archive)) + ".npy")
@@ -40,7 +40,7 @@ def check(tensors: Mapping[str, Tensor]) -> None:
 def save(file: io.FileIO, arrays: Mapping[str, Array]) -> None:
     """Write what numpy.savez writes, with time stamps that are always the same."""
     buffered = io.BufferedWriter(file)  # ZipFile ignores that a raw file may take a part only
-    with on_failure(file.close):  # or the buffer would try again to write the rest
+    with OnFailure(file.close):  # or the buffer would try again to write the rest
         with zipfile.ZipFile(buffered, "w") as archive:
             for name, array in arrays.items():
                 _add(archive, name, array)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileError, on_failure
+from dmlcpu.batch.files.base import FileError, OnFailure
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.extras import MissingExtraError, optional
 
@@ -218,7 +218,7 @@ class RemoteFile(io.RawIOBase):
         if self._copy is not None:
             return self._copy
         copy = tempfile.TemporaryFile()  # noqa: SIM115 - it is closed with this file
-        with on_failure(copy.close), self._system.open(self._path, "rb", block_size=0) as stream:
+        with OnFailure(copy.close), self._system.open(self._path, "rb", block_size=0) as stream:
             while piece := stream.read(PIECE):
                 copy.write(piece)
                 if copy.tell() > self.size:

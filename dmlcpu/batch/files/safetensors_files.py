@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileError, FileSource, chosen, library, on_failure, refused
+from dmlcpu.batch.files.base import FileError, FileSource, OnFailure, chosen, library, refused
 from dmlcpu.batch.files.stored import Storage, StoredSource, open_file, write_at
 from dmlcpu.common.arguments import Array, named
 from dmlcpu.common.data_types import DATA_TYPES
@@ -30,7 +30,7 @@ def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
         raise FileError(f"elements of the type {entry['dtype']}", ", ".join(_TYPES))
     stored = Tensor(tuple(entry["shape"]), named(_TYPES[entry["dtype"]]))
     file = open_file(path)
-    with on_failure(file.close):
+    with OnFailure(file.close):
         # The file is little-endian, as are all processors that the package has kernels for.
         return StoredSource(file, Storage(stored, start + entry["data_offsets"][0]), dtype)
 

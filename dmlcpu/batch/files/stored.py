@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileError, FileSource, check_block, on_failure
+from dmlcpu.batch.files.base import FileError, FileSource, OnFailure, check_block
 from dmlcpu.batch.files.remote import PIECE, RemoteFile, file_system, is_remote
 from dmlcpu.batch.files.targets import FileWriter
 from dmlcpu.common.arguments import Array
@@ -133,18 +133,21 @@ class StoredSource(FileSource):
     def _fill(self, array: Array, region: Region) -> None:
         if not array.size:
             return
-        starts = [part.start for part in region]
-        steps = strides_of(self.shape[::-1] if self._fortran else self.shape, array.itemsize)
-        into = array.view(plain(array.itemsize))
         with self._turn:
-            if self._fortran:
-                self._read_fortran(starts, steps, into)
-            elif array.shape == self.shape:
+            if array.shape == self.shape and not self._fortran:
                 read_at(self._file, self._offset, as_bytes(array))
             else:
-                _fill(self._file, self._offset + _place(starts, steps), steps, into, self._far)
+                self._read(array.view(plain(array.itemsize)), [part.start for part in region])
         if self._swapped is not None:
             array.view(self._swapped).byteswap(inplace=True)
+
+    def _read(self, into: Array, starts: list[int]) -> None:
+        """Fill an array with a part of the elements."""
+        steps = strides_of(self.shape[::-1] if self._fortran else self.shape, into.itemsize)
+        if self._fortran:
+            self._read_fortran(starts, steps, into)
+        else:
+            _fill(self._file, self._offset + _place(starts, steps), steps, into, self._far)
 
     def _read_fortran(self, starts: list[int], steps: tuple[int, ...], into: Array) -> None:
         """Fill an array in C order from one in Fortran order, by tiles that are transposed in the cache."""
@@ -252,5 +255,5 @@ class StoredWriter(FileWriter):
     def __init__(self, target: str, name: str, tensor: Tensor, token: str, header: bytes = b"") -> None:
         super().__init__(target, token)
         self.sinks = {name: StoredSink(self._file, len(header), tensor)}
-        with on_failure(self.discard):
+        with OnFailure(self.discard):
             write_at(self._file, 0, np.frombuffer(header, np.uint8))

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileError, check_block, on_failure, whole
+from dmlcpu.batch.files.base import FileError, OnFailure, check_block, whole
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Region, Sink, Tensor
 
@@ -119,7 +119,7 @@ class ArraySink:
 
 def write_whole(writer: Writer, arrays: Mapping[str, Array]) -> None:
     """Write arrays that are in memory, and put the file in place; after a failure the target is as it was."""
-    with on_failure(writer.discard):
+    with OnFailure(writer.discard):
         writer.write(arrays)
         writer.finish()
         writer.put_in_place()
@@ -172,7 +172,7 @@ def put_folder(temporary: str, target: str) -> None:
     else:
         old = temporary.removesuffix(".part") + ".old.part"
         os.rename(target, old)
-        with on_failure(lambda: os.rename(old, target)):
+        with OnFailure(lambda: os.rename(old, target)):
             os.rename(temporary, target)
         with contextlib.suppress(OSError):
             os.rename(old, temporary)  # what has a name with .old is always whole

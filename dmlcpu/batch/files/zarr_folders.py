@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileError, FileSource, library, on_failure
+from dmlcpu.batch.files.base import FileError, FileSource, OnFailure, library
 from dmlcpu.batch.files.remote import is_remote
 from dmlcpu.batch.files.targets import ArraySink, Writer, make_folder, put_folder, sync_folder
 from dmlcpu.common.regions import Tensor
@@ -48,7 +48,7 @@ class _ZarrWriter(Writer):
         super().__init__(target, token)
         make_folder(self.folder)
         os.mkdir(self._temporary)
-        with on_failure(self.discard):
+        with OnFailure(self.discard):
             self.sinks = self._create(tensors)
 
     def _create(self, tensors: Mapping[str, Tensor]) -> dict[str, ArraySink]:

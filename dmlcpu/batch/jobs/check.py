@@ -48,10 +48,9 @@ class Checker:
 
     def task(self, place: Place, job: Job) -> Task:
         """Return the task of a job, with its faults if it cannot run."""
-        task = Task(place.where, place.id, place.faults, job)
         operation = self._operation(place, job)
         if operation is None:
-            return task
+            return Task(place.where, place.id, place.faults, job)
         self._check_names(place, job, operation)
         wanted = self._wanted(place, job, operation)
         inputs: dict[str, Identity] = {}
@@ -70,7 +69,7 @@ class Checker:
             if failure and not place.faults:
                 place.refuse("inputs", str(failure), "files that can be read")
             work = None if place.faults else self._fit(place, job, operation, opened, wanted)
-        return Task(place.where, place.id, [], job, inputs, work) if work else task
+        return Task(place.where, place.id, place.faults, job, *((inputs, work) if work else ()))
 
     def _operation(self, place: Place, job: Job) -> Operation | None:
         try:

@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 from types import ModuleType
 from typing import Any, Self
 
-from dmlcpu.batch.files.base import on_failure
+from dmlcpu.batch.files.base import OnFailure
 from dmlcpu.batch.jobs import deadline
 from dmlcpu.batch.jobs.dispatch import WorkerError, Workers, death_of, stop_chunks
 from dmlcpu.batch.jobs.limits import LOCAL
@@ -86,7 +86,7 @@ class Processes(Workers):
         self._alive, self._until_closed = multiprocessing.Pipe(duplex=False)
 
     def __enter__(self) -> Self:
-        with on_failure(self.__exit__):
+        with OnFailure(self.__exit__):
             self._start()
         return self
 
@@ -201,7 +201,7 @@ class Cluster(Workers):
     def __enter__(self) -> Self:
         check_cluster(self._address)
         distributed, enter, address = _distributed(), self._open.enter_context, self._address
-        with on_failure(self._open.close):
+        with OnFailure(self._open.close):
             # The run reports workers that die; Dask need not log it.
             enter(distributed.utils.silence_logging_cmgr(logging.CRITICAL))
             if address == LOCAL:

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from dmlcpu.batch.files.base import on_failure
+from dmlcpu.batch.files.base import OnFailure
 from dmlcpu.batch.jobs.lines import Lines
 from dmlcpu.common.wording import shown
 
@@ -67,7 +67,7 @@ class Manifest:
             return
         if lock:
             self._open()
-        with on_failure(self.close):
+        with OnFailure(self.close):
             content = path.read_bytes()
             self._size = len(content)
             self._read(content)

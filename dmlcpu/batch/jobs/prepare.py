@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dmlcpu.batch.files import FileError, identity
-from dmlcpu.batch.files.base import on_failure
+from dmlcpu.batch.files.base import OnFailure
 from dmlcpu.batch.jobs.apart import Apart
 from dmlcpu.batch.jobs.check import Checker
 from dmlcpu.batch.jobs.entries import Jobs, PathLike, is_stream, of_this_machine, read_jobs
@@ -107,14 +107,15 @@ def prepare(
             return checker.task(Place(task.where, task.id, options=options), task.job)
 
     todo, skipped = Tasks(), Counter[str]()
-    with on_failure(recorded.close if recorded else lambda: None):
+    with OnFailure(recorded.close if recorded else lambda: None), limit_threads(limits.threads):
         for place, job in progress.checking(apart.checked(), len(packed)):
-            task = Task(place.where, place.id, place.faults, job)
-            sound = job is not None and not place.faults
-            if job and sound and (why := resume.skips(records.get(job.id), job, listing.directory)):
+            sound = None if place.faults else job
+            if sound and (why := resume.skips(records.get(sound.id), sound, listing.directory)):
                 skipped[why] += 1
+            elif sound and not check_as_you_go:
+                todo.append(checker.task(place, sound))
             else:
-                todo.append(check(task) if sound and not check_as_you_go else task)
+                todo.append(Task(place.where, place.id, place.faults, job))
     later = check if check_as_you_go else None
     before, out = skipped[DONE], skipped[_LEFT_OUT]
     return Prepared(listing.source, listing.directory, todo, apart, before, out, recorded, later)
