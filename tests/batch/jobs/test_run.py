@@ -24,6 +24,7 @@ from job_files import (
     each_best,
     outcomes,
     records,
+    run_after,
     save_inputs,
     save_jobs,
     start,
@@ -168,18 +169,14 @@ def test_what_is_logged(tmp_path: Path) -> None:
 def test_a_run_stops_after_max_failures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, most: int
 ) -> None:
-    def break_and_run(*args: Any, **more: Any) -> Any:
+    def touch() -> None:
         for number in range(0, count, 2):
             (tmp_path / "in" / f"{number:04}.npy").touch()
-        yield from real(*args, **more)
 
     count = 60
     save_inputs(tmp_path, count)
     jobs = save_jobs(tmp_path, each_best(count))
-    real = Execution.outcomes
-    monkeypatch.setattr(Execution, "outcomes", break_and_run)
-    result = run_jobs(jobs, workers=workers, max_failures=most)
-    monkeypatch.undo()
+    result = run_after(monkeypatch, touch, jobs, workers=workers, max_failures=most)
     assert result.exit_code == 1
     assert result.not_run == count - result.done - len(result.failures)
     if most == 100:
