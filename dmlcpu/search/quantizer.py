@@ -42,7 +42,9 @@ def quantize(operator: str, field: str, x: Array, first: int = 0) -> Quantized:
         block = as_float32(x[part])
         bad = _quantize_block(block, Quantized(*[each[part] for each in found]))
         if bad >= 0:
-            raise _bad_number(operator, field, x, start + bad, first)
+            row = start + bad
+            place = int(np.argmin(np.abs(as_float32(x[row : row + 1]))[0] <= np.float32(GREATEST)))
+            raise DmlError(operator, f"{field}[{first + row}, {place}]", str(x[row, place]), FINITE)
     return found
 
 
@@ -76,12 +78,6 @@ def _quantize_block(x: Array, found: Quantized) -> int:
     kernel(words(x, _FLOAT32), found.codes.reshape(-1), found.scales, found.squares, bad, work)
     reported = bad[:: CACHE_LINE // CELL]
     return int(min(reported[reported >= 0], default=-1))
-
-
-def _bad_number(operator: str, field: str, x: Array, row: int, first: int) -> DmlError:
-    place = int(np.argmin(np.abs(as_float32(x[row : row + 1]))[0] <= np.float32(GREATEST)))
-    where = f"{field}[{first + row}, {place}]"
-    return DmlError(operator, where, str(x[row, place]), FINITE)
 
 
 def byte_squares(x: Array) -> Array:

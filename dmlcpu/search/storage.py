@@ -212,8 +212,7 @@ def _parse_tensor(name: str, described: Any) -> Tensor:
     if described["dtype"] not in _ARRAY_TYPES[name] or not isinstance(described["dtype"], str):
         raise DmlError(_LOAD, f"{field}.dtype", shown(described["dtype"]), ", ".join(_ARRAY_TYPES[name]))
     sizes = described["shape"]
-    good = isinstance(sizes, list) and all(type(size) is int and 0 <= size < 1 << 48 for size in sizes)
-    if not good:
+    if not (isinstance(sizes, list) and all(type(size) is int and 0 <= size < 1 << 48 for size in sizes)):
         raise DmlError(_LOAD, f"{field}.shape", shown(sizes), "a list of sizes")
     return Tensor(tuple(sizes), np.dtype(described["dtype"]))
 
