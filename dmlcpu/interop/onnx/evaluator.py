@@ -126,12 +126,14 @@ def _with_short_domain(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def evaluator_of(proto: Any, **options: Any) -> Evaluator:
-    """Return an evaluator of a model or a graph, or refuse operators that it does not know."""
+    """Return an evaluator of a model or a graph with its weights packed, or refuse operators that it does not know."""
     try:
-        return Evaluator(proto, **options)
+        evaluator = Evaluator(proto, **options)
     except DmlError:
         raise
     except (NotImplementedError, RuntimeError, ValueError) as error:  # of an operator, a version, or a sparse tensor
         reason = str(error).partition(",")[0].partition("\n")[0]  # a list of all operators follows
         allowed = "operators that ONNX's reference evaluator has"
         raise UnsupportedError(NAME, "a node", f"unknown ({reason})", allowed) from error
+    evaluator.pack_weights({}, {}, set())
+    return evaluator

@@ -41,20 +41,13 @@ def check_types(model: onnx.ModelProto) -> None:
             raise TypeError(f"ONNX Runtime does not exchange {each.name!r} with NumPy")
 
 
-class Session:
-    """A model in ONNX Runtime."""
-
-    def __init__(self, package: ModuleType, model: onnx.ModelProto, *, is_alone: bool) -> None:
-        options = package.SessionOptions()
-        options.intra_op_num_threads = get_num_threads()
-        if not is_alone:  # its threads would spin on the cores that the kernels need next
-            options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        self._session = _session(package, model, options)
-
-    def run(self, feeds: dict[str, Any]) -> list[Any]:
-        """Return the model's outputs, in its order."""
-        results: list[Any] = self._session.run(None, feeds)
-        return results
+def session_of(package: ModuleType, model: onnx.ModelProto, *, is_alone: bool) -> Any:
+    """Return a model in ONNX Runtime."""
+    options = package.SessionOptions()
+    options.intra_op_num_threads = get_num_threads()
+    if not is_alone:  # its threads would spin on the cores that the kernels need next
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return _session(package, model, options)
 
 
 def _session(package: ModuleType, model: onnx.ModelProto, options: Any) -> Any:
