@@ -142,7 +142,7 @@ class Program:
 
     def _evaluated(self, model: onnx.ModelProto) -> Runner:
         evaluator = evaluator_of(model)
-        count(evaluator.nodes(), self.counts)
+        count((node for node, _ in evaluator.walk({})), self.counts)
         return evaluator
 
 

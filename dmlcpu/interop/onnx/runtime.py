@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, shape_inference
 
+from dmlcpu.interop.onnx.graphs import constants_of
 from dmlcpu.runtime.threads import get_num_threads
 
 _SMALL = 1024  # elements of a constant whose values may decide about shapes
@@ -84,8 +85,7 @@ def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     found.graph.node.extend(graph.node)
     found.graph.input.extend(graph.input)
     found.graph.output.extend(map(_without_shape, graph.output))
-    given = {each.name for each in graph.input}
-    for each in (each for each in graph.initializer if each.name not in given):
+    for each in constants_of(graph).values():
         if np.prod(each.dims, dtype=np.int64) <= _SMALL:
             found.graph.initializer.append(each)
         else:
