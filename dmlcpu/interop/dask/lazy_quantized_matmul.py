@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.forms import Form
 from dmlcpu.interop.dask import tasks
-from dmlcpu.interop.dask.chunks import as_dask, at_a_time, meta_of, refuse_output, stand_in, without_empty
+from dmlcpu.interop.dask.chunks import as_dask, at_a_time, meta_of, stand_in, without_empty
 from dmlcpu.kernels.gemm.work import NARROW
 from dmlcpu.operators.quantized_matmul.function import request
 from dmlcpu.products.arguments import FLOAT, PARAMETERS, SCALES, Call, check
@@ -78,8 +78,7 @@ def quantized_matmul(
     array([[112,  94],
            [128,  86]], dtype=uint8)
     """
-    refuse_output("quantized_matmul", out)
-    every = at_a_time("quantized_matmul", split_every)
+    every = at_a_time("quantized_matmul", split_every, out)
     a = without_empty(as_dask("quantized_matmul", "a", a))
     b = without_empty(as_dask("quantized_matmul", "b", unpack(b) if isinstance(b, PackedMatrix) else b))
     values = (a_scale, a_zero_point, b_scale, b_zero_point, y_scale, y_zero_point)
@@ -90,10 +89,9 @@ def quantized_matmul(
         if dask.is_dask_collection(value)
     }
     # Types and shapes of lazy parameters are checked here, values in tasks. Stand-ins are 1, which is always valid.
-    stand_ins = given | {name: stand_in(array, 1) for name, array in lazy.items()}
+    stand_ins = [stand_in(lazy[name], 1) if name in lazy else value for name, value in given.items()]
     left, right = (Form(each.shape, each.dtype.newbyteorder("=")) for each in (a, b))
-    a_values, b_values, y_values = [list(stand_ins.values())[place : place + 2] for place in (0, 2, 4)]
-    key, arrays = request(left, *a_values, right, *b_values, *y_values, out_dtype, None)
+    key, arrays = request(left, *stand_ins[:2], right, *stand_ins[2:], out_dtype, None)
     operator, a_form, b_form, shapes, _, _, dtype = key
     call = check(operator, a_form, b_form, shapes, None, dtype)
     matrix_a, matrix_b = a if a.ndim > 1 else a[None, :], b if b.ndim > 1 else b[:, None]
