@@ -251,7 +251,7 @@ def _implementation(a_type, b_type, y_type, has_out):
     scalar, rows = y_type.type, [DATA_TYPES[dtype.name] for dtype in (a_type, b_type, y_type)]
     limits = tuple([(np.int64(row.lowest), np.int64(row.highest)) for row in rows])
     options = (np.int64(lhs_sign_flip(a_type)), np.int64(rhs_sign_flip(b_type)), *limits[2])
-    multiply_bytes = caller_of("multiply", np.dtype(np.uint8))
+    multiply_bytes = caller_of("quantized_matmul", "multiply", np.dtype(np.uint8))
 
     def implementation(
         a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point, out_dtype=None, out=None

@@ -170,7 +170,7 @@ def _scatter_nd(x, indices, updates, reduction="none", mode="raise", out=None):
 def _implementation(dtype, word, index_type, dims, coordinates, reduction, mode, has_out):
     in_vectors, is_signed = is_reduced_in_vectors(reduction, PLAIN), index_type.kind == "i"
     numbers = (dtype.itemsize // word.itemsize, reduction, in_vectors, mode, index_type.itemsize == 8, is_signed)
-    scatter_words = caller_of("scatter", word)
+    scatter_words = caller_of("scatter_nd", "scatter", word)
     options, scalar, index_scalar = tuple(map(np.int64, numbers)), word.type, index_type.type
 
     # Numba optimises each callee again in every caller, so there is no helper between this and the kernels.
