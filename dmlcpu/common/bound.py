@@ -3,7 +3,7 @@
 import contextlib
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
 import numpy as np
@@ -126,11 +126,23 @@ def holds(value: Any) -> list[Any]:
     return held
 
 
-def is_used(given: Array, used: Any) -> bool:
-    """Return whether an array is one that a kernel reads, or a view of it; used: one array, or nested tuples."""
-    if isinstance(used, tuple | list):
-        return any(is_used(given, each) for each in used)
-    return used is given or (isinstance(used, np.ndarray) and given.size > 0 and spans_meet(used, given))
+def are_used(given: Iterable[Array], used: Iterable[Any]) -> bool:
+    """Return whether kernels read each of some arrays, and not a copy of it.
+
+    used: what they read, in nested sequences, each array in one place. Arrays may share memory, so that to meet one of
+    them is not enough: of `a`, and of a copy of its view `b`, one array meets both.
+    """
+    given = [each for each in given if each.size]
+    return sum(any(spans_meet(each, mine) for mine in given) for each in _arrays_of(used)) >= len(given)
+
+
+def _arrays_of(values: Iterable[Any]) -> Iterator[Array]:
+    """Yield the arrays in nested sequences."""
+    for value in values:
+        if isinstance(value, tuple | list):
+            yield from _arrays_of(value)
+        elif isinstance(value, np.ndarray):
+            yield value
 
 
 def own_view(value: Any) -> Any:

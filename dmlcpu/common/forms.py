@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dmlcpu.common.arguments import Array, as_array
-from dmlcpu.runtime.memory import PLAIN, packed_strides
+from dmlcpu.runtime.memory import ALIGNED, PLAIN, packed_strides
 
 Shape = tuple[int, ...]
 
@@ -46,12 +46,17 @@ def formed(operator: str, field: str, value: Any) -> tuple[Any, AnyForm]:
     """Return an argument as an array of fixed-size elements in native byte order, and its form; a Form stays one."""
     if type(value) is np.ndarray:
         dtype, flags = value.dtype, value.flags.num
-        if flags & PLAIN == PLAIN and dtype.isbuiltin and not dtype.hasobject:  # most arrays
-            return value, (value.shape, dtype, None)
+        if flags & ALIGNED and dtype.isnative and not dtype.hasobject:  # most arrays
+            return value, (value.shape, dtype, None if flags & PLAIN == PLAIN else value.strides)
     if type(value) is Form:  # of an array that is read later
         return value, value
     array = as_array(operator, field, value)
     return array, form_of(array)
+
+
+def fitting(strides: Shape | None, shape: Shape) -> Shape | None:
+    """Return the strides of an output; None if its dimensions are not those of the shape: it is refused later."""
+    return strides if strides is None or len(strides) == len(shape) else None
 
 
 def strides_of(out: Any) -> Shape | None:

@@ -7,7 +7,7 @@ from typing import Any, Generic
 
 from dmlcpu.annotations import Result
 from dmlcpu.common.arguments import check_apart, same_memory
-from dmlcpu.common.bound import BoundOperator, is_used, own_view
+from dmlcpu.common.bound import BoundOperator, are_used, own_view
 from dmlcpu.directml.base import Bound, OperatorDesc, Request, check_support, fields_of
 from dmlcpu.directml.binding import Slot, slot_of
 from dmlcpu.directml.checks import check_kind, missing
@@ -265,7 +265,8 @@ class CompiledOperator(Generic[Result]):
         as_given = {slot.name: slot.bind(given[slot.name]) for slot in self._outputs if slot.name in given}
         prepare, key, arrays = make_request(bound)
         # What is copied, as it is not aligned (by `Slot.bind`) or not packed, is copied for each call.
-        is_copied = any(bound[name].flags.owndata or not is_used(bound[name], arrays) for name in given)
+        own = [bound[name] for name in given]
+        is_prepared = are_used(own, arrays) and not any(each.flags.owndata for each in own)
         mine |= {slot.name: bound[slot.name] for slot in self._outputs}
 
         def whole() -> None:
@@ -277,7 +278,7 @@ class CompiledOperator(Generic[Result]):
             self.desc._result({**bound, **as_given}),
             whole,
             [*given.values(), *bound.values()],
-            None if is_copied else functools.partial(prepare, *key),
+            functools.partial(prepare, *key) if is_prepared else None,
             arrays,
         )
 

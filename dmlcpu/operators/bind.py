@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dmlcpu.common.arguments import convert
-from dmlcpu.common.bound import BoundOperator, is_used, own_view
+from dmlcpu.common.bound import BoundOperator, are_used, own_view
 from dmlcpu.operators.table import OPERATORS, Operator
 from dmlcpu.runtime.threads import plan_for_now
 
@@ -72,7 +72,7 @@ def bind(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> BoundOpe
     own = _own_views(outputs)
     given = [value for value in arguments.values() if isinstance(value, np.ndarray)]
     # Each call is whole if it has to look at an array that is no operand, or that is converted before it is one.
-    is_prepared = all(is_used(each, arrays) for each in given)
+    is_prepared = are_used(given, arrays) and _is_hashable(key)
     all_own = own if isinstance(own, tuple) else (own,)
     return BoundOperator(
         operator.name,
@@ -109,6 +109,14 @@ def _is_array(value: Any) -> bool:
         return True
     try:
         memoryview(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _is_hashable(key: Any) -> bool:
+    try:
+        hash(key)
     except TypeError:
         return False
     return True

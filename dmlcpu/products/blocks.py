@@ -11,7 +11,6 @@ import numpy as np
 
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.block_reader import BLOCK, Buffer, as_source, cut_within, extent, read_blocks, regions_of
-from dmlcpu.common.bound import is_used
 from dmlcpu.common.forms import Form, Shape, form_of
 from dmlcpu.common.parameters import check_scale
 from dmlcpu.common.regions import Estimate, Region, Sink, Source, Tensor, bind, is_source
@@ -20,6 +19,7 @@ from dmlcpu.kernels.gemm.table import ROWS
 from dmlcpu.products.arguments import FLOAT, PARAMETERS, SCALES, Call, check, flat_of, rhs_form
 from dmlcpu.products.packing import PackedMatrix, form_of_packed, pack_b
 from dmlcpu.products.plan import QUANTIZED, plan
+from dmlcpu.runtime.memory import spans_meet
 from dmlcpu.runtime.threads import most_of_thread, plan_for_now
 
 # Rows of a block, at least, if there is memory: with fewer the kernels are slower.
@@ -264,7 +264,7 @@ def parameter_bytes(given: Iterable[Any], used: Iterable[Array]) -> int:
     """Return the bytes of scales and zero points as they are given, and of copies that are used instead."""
     pairs = zip(given, used, strict=True)
     return sum(
-        own.nbytes + (0 if is_used(array, own) else array.nbytes)
+        own.nbytes + (0 if spans_meet(array, own) else array.nbytes)
         for array, own in pairs
         if isinstance(array, np.ndarray)
     )

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dmlcpu import reference
 from dmlcpu.common.arguments import Array
-from dmlcpu.common.forms import Form, Shape
+from dmlcpu.common.forms import Form, Shape, fitting
 from dmlcpu.common.parameters import is_usable
 from dmlcpu.common.prepared import ByFunction, Prepared, converting, nothing
 from dmlcpu.common.regions import Tensor
@@ -70,7 +70,8 @@ def prepare(
 ) -> Prepared:
     """Return how products are carried out: of what `check` is given, with the strides and the type of y."""
     call = check(operator, a, b, parameters, bias, dtype)
-    return plan(call, matrix_strides(y_strides, len(a[0]) == 1, len(b[0]) == 1), budget)
+    strides = matrix_strides(fitting(y_strides, call.shape), len(a[0]) == 1, len(b[0]) == 1)
+    return plan(call, strides, budget)
 
 
 @functools.lru_cache(maxsize=1024)

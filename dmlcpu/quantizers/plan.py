@@ -11,7 +11,7 @@ import numpy as np
 from dmlcpu import reference
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.data_types import DATA_TYPES
-from dmlcpu.common.forms import Form, Shape
+from dmlcpu.common.forms import Form, Shape, fitting
 from dmlcpu.common.parameters import is_usable
 from dmlcpu.common.prepared import ByFunction, Prepared, converting, nothing
 from dmlcpu.common.regions import Tensor
@@ -36,7 +36,7 @@ Layouts = tuple[Layout, Layout, Layout, Layout]  # of x, scale, zero point and y
 def prepare(operator: str, forms: tuple[Any, ...], options: tuple[Any, ...], budget: Budget) -> Prepared:
     """Return how calls are carried out. forms: those of `check`, and y's strides; options: those of `check`."""
     call, converters = check(operator, forms[:3], options)
-    return converting(plan(call, forms[3], budget), converters)
+    return converting(plan(call, fitting(forms[3], call.x.shape), budget), converters)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -3,8 +3,9 @@ import re
 import ml_dtypes
 import numpy as np
 import pytest
+from samples import misaligned, read_only, reversed_in_memory, strided
 
-from dmlcpu.common.parameters import as_floats, as_integers, as_numbers
+from dmlcpu.common.parameters import as_floats, as_integers, as_numbers, check_scale, float_number, is_usable
 from dmlcpu.errors import DmlError, UnsupportedError
 
 INT8 = np.dtype(np.int8)
@@ -83,3 +84,120 @@ def test_integers(value):
 def test_integers_that_are_refused(value, error, message):
     with pytest.raises(error, match=f"^{re.escape(message)}$"):
         integers(value)
+
+
+@pytest.mark.parametrize("positive", [False, True])
+@pytest.mark.parametrize("value", [0.1, 3, 10**30, *[np.dtype(code).type(7) for code in "bBhHiIlLqQefd"]])
+def test_a_number_is_an_array_of_one_float(value, positive):
+    found = float_number("op", "field", value, positive)
+    assert (found.dtype, found.shape, found.flags.carray, found.flags.owndata) == (np.float32, (1,), True, True)
+    assert found.item() == np.float32(value)
+    assert float_number("op", "field", value, positive) is found  # most calls repeat the numbers of earlier ones
+
+
+@pytest.mark.parametrize("value", [-3, -0.5, np.float32(-1), np.inf, -np.inf, np.nan, 1e300, np.float64(-1e300), 1e-60])
+def test_a_number_may_have_any_value_unless_it_has_to_be_positive(value):
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(float_number("op", "field", value, False), [np.float32(value)], strict=True)
+    for _ in range(2):
+        message = f"op: field is {value}; allowed: finite float32 numbers greater than 0"
+        with pytest.raises(DmlError, match=f"^{re.escape(message)}$"):
+            float_number("op", "field", value, True)
+
+
+def test_zeros_keep_their_sign():
+    """Without the look-up, which takes -0.0 for 0.0."""
+    for zero in (0.0, -0.0, 0.0, np.float32(-0.0), 0, np.float64(-0.0), -0.0):
+        (found,) = float_number.__wrapped__("op", "field", zero, False)
+        assert found == 0
+        assert np.signbit(found) == np.signbit(zero)
+        with pytest.raises(DmlError, match=rf"^op: field is {zero}; allowed: finite"):
+            float_number.__wrapped__("op", "field", zero, True)
+
+
+@pytest.mark.parametrize("number", [1, 1.0, np.int8(1), np.float32(1)])
+def test_true_is_no_number_though_it_equals_one(number):
+    for value in (True, np.True_):
+        assert float_number("op", "field", number, True).item() == 1
+        with pytest.raises(UnsupportedError, match=r"^op: field\.dtype is bool; allowed: floating types$"):
+            float_number("op", "field", value, True)
+
+
+def test_a_number_beyond_float64_is_refused():
+    with pytest.raises(DmlError, match=r"^op: field is an integer beyond float64"):
+        float_number("op", "field", 10**400, False)
+
+
+LAYOUTS = {
+    "packed": np.copy,
+    "strided": strided,
+    "reversed": reversed_in_memory,
+    "F": np.asfortranarray,
+    "read-only": read_only,
+    "misaligned": misaligned,
+    "rows repeated": lambda x: np.broadcast_to(x[..., np.newaxis, :], (*x.shape[:-1], 5, x.shape[-1])),
+    "columns repeated": lambda x: np.broadcast_to(x[..., np.newaxis], (*x.shape, 5)),
+}
+BAD = (0.0, -0.0, -1.0, np.inf, -np.inf, np.nan)
+
+
+@pytest.fixture(params=[False, True], ids=["compiled", "not compiled"])
+def _compilation(request, monkeypatch):
+    if request.param:
+        monkeypatch.setattr("numba.config.DISABLE_JIT", 1)
+
+
+@pytest.mark.usefixtures("_compilation")
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("shape", [(1,), (2,), (3, 4), (1, 1, 1)])
+def test_one_bad_scale_anywhere_is_found(layout, shape):
+    limits = np.finfo(np.float32)
+    scales = np.full(shape, limits.max)
+    scales.flat[::2] = limits.smallest_subnormal
+    assert is_usable(LAYOUTS[layout](scales)) is True
+    for place in range(scales.size):
+        for bad in BAD:
+            mine = scales.copy()
+            mine.flat[place] = bad
+            found = LAYOUTS[layout](mine)
+            assert is_usable(found) is False
+            index = ", ".join(str(int(i)) for i in np.argwhere(~((found > 0) & (found < np.inf)))[0])
+            where = f"[{index}]" if found.size > 1 else ""
+            message = f"op: field{where} is {bad}; allowed: finite float32 numbers greater than 0"
+            with pytest.raises(DmlError, match=f"^{re.escape(message)}$"):
+                check_scale("op", "field", found)
+
+
+@pytest.mark.usefixtures("_compilation")
+@pytest.mark.parametrize("shape", [(), (2, 3)])
+def test_a_number_that_is_repeated_is_looked_at_once(shape):
+    for number in (0.5, *BAD):
+        scales = np.broadcast_to(np.float32(number), shape)
+        assert is_usable(scales) is (number == 0.5)
+
+
+@pytest.mark.usefixtures("_compilation")
+@pytest.mark.parametrize(
+    "scales", [np.ones(0, np.float32), np.ones((3, 0, 2), np.float32)[::2], np.ones((0, 3), "f4").T]
+)
+def test_no_scales_are_usable(scales):
+    assert is_usable(scales) is True
+    check_scale("op", "field", scales)
+    assert is_usable(np.broadcast_to(np.float32(0), (3, 0))) is True
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (np.array([1, 1e-60, 0]), "op: field[1] is 1e-60;"),
+        (np.array([[1], [1e300]]), "op: field[1, 0] is 1e+300;"),
+        (np.array(-1), "op: field is -1;"),
+        ([1, 10**50], f"op: field[1] is {10**50};"),
+        (np.array([[2, 2, -7]], np.int8), "op: field[0, 2] is -7;"),
+    ],
+)
+def test_a_bad_scale_is_named_as_it_was_given(given, message):
+    scales = as_floats("op", "field", given)
+    for mine in (scales, scales.reshape(-1), scales.reshape(1, 1, -1)):  # as kernels have them
+        with pytest.raises(DmlError, match=f"^{re.escape(message)} allowed: finite float32 numbers greater than 0$"):
+            check_scale("op", "field", mine, given)

@@ -93,6 +93,38 @@ def test_scales_may_share_memory_with_the_output():
     np.testing.assert_array_equal(run(), expected)
 
 
+def test_an_array_that_is_converted_is_read_each_time_though_it_lies_among_one_that_is_not():
+    records = np.zeros(4, [("x", "<f4"), ("scale", "<f4"), ("swapped", ">f4"), ("byte", "u1"), ("misaligned", "<f4")])
+    records["x"] = 1, 2, 3, 4
+    for name in records.dtype.names[1:]:
+        if name != "byte":
+            records[name] = 1
+            run = dmlcpu.bind(dmlcpu.quantize_linear, records["x"], records[name], axis=0)
+            assert run().tolist() == [1, 2, 3, 4]
+            records[name] = 0.5
+            assert run().tolist() == [2, 4, 6, 8]
+
+
+def test_a_read_only_view_is_read_each_time_though_the_array_is_bound_too():
+    (a, _, _, b, scale, *_), _ = CALLS["quantized_matmul"]()
+    view = np.broadcast_to(scale, scale.shape)
+    run = dmlcpu.bind(dmlcpu.quantized_matmul, a, view, None, b, scale, None, 1.0, None)
+    scale += 1
+    np.testing.assert_array_equal(run(), reference.quantized_matmul(a, view, None, b, scale, None, 1.0, None))
+
+
+def test_an_option_that_cannot_be_hashed_is_bound():
+    class Described:
+        dtype, __hash__ = np.dtype(np.int32), None
+
+    run = dmlcpu.bind(dmlcpu.top_k, x := np.array([1.0, 3.0, 2.0]), 1, index_dtype=Described())
+    for threads in (1, 3):
+        with use_budget(threads, grain=1):
+            assert run().indices.tolist() == [1]
+    x[2] = 9
+    assert run().indices.tolist() == [2]
+
+
 @pytest.mark.parametrize("in_place", [False, True])
 @pytest.mark.parametrize("mode", ["raise", "drop", "clip"])
 @pytest.mark.parametrize("shape", [(6,), (4, 3)])

@@ -2,6 +2,7 @@ import gc
 import weakref
 
 import numpy as np
+import pytest
 
 from dmlcpu.runtime.kept_calls import kept_call, kept_call_if
 from dmlcpu.runtime.kernel import kernel
@@ -16,26 +17,13 @@ def add_up(part, parts, x, y, scratch):
 
 def test_a_kept_call_runs_one_part_on_the_same_memory_each_time():
     x, y, scratch = np.arange(3.0), np.zeros(3), np.full(8, 5)
-    again = kept_call(add_up, x, y, scratch).again
-    again()
+    again = kept_call(add_up, x, y, scratch)
+    assert again() is True
     assert y.tolist() == [10_100, 10_101, 10_102]  # the counter started from 0
     x[...] = 7
     y[...] = 0
     again()
     assert y.tolist() == [10_107] * 3
-
-
-def test_a_kept_call_holds_its_arrays():
-    arrays = np.ones(3), np.zeros(3), np.zeros(8, np.int64)
-    held = [weakref.ref(array) for array in arrays]
-    again = kept_call(add_up, *arrays).again
-    del arrays
-    gc.collect()
-    assert all(each() is not None for each in held)
-    again()
-    del again
-    gc.collect()
-    assert not any(each() is not None for each in held)
 
 
 @kernel
@@ -46,7 +34,7 @@ def copy_first(part, parts, x, found):
 def test_a_second_kept_call_follows_if_the_first_allows_it():
     x, found = np.ones(3), np.full(1, 5)
     y, scratch = np.zeros(3), np.full(8, 5)
-    again = kept_call_if(copy_first, (x, found), add_up, x, y, scratch).again
+    again = kept_call_if(copy_first, (x, found), add_up, x, y, scratch)
     assert again() is True
     assert y.tolist() == [10_101] * 3
     x[...] = 0
@@ -55,3 +43,18 @@ def test_a_second_kept_call_follows_if_the_first_allows_it():
     x[...] = 2
     assert again() is True
     assert y.tolist() == [20_203] * 3
+
+
+@pytest.mark.parametrize("is_second", [False, True])
+def test_a_kept_call_holds_its_arrays(is_second):
+    args = np.ones(3), np.zeros(3), np.zeros(8, np.int64)
+    found = (np.ones(3), np.zeros(1, np.int64)) if is_second else ()
+    held = [weakref.ref(array) for array in (*found, *args)]
+    again = kept_call_if(copy_first, found, add_up, *args) if is_second else kept_call(add_up, *args)
+    del args, found
+    gc.collect()
+    assert all(each() is not None for each in held)
+    assert again()
+    del again
+    gc.collect()
+    assert not any(each() is not None for each in held)

@@ -11,7 +11,7 @@ from samples import as_tuple, modules_of_calls
 
 from dmlcpu.operators import OPERATORS
 from dmlcpu.runtime import results
-from dmlcpu.runtime.results import LEAST_BYTES, MOST_BYTES, empty_result
+from dmlcpu.runtime.results import LEAST_BYTES, MOST_BYTES, empty_result, maker_of
 
 LARGE = (LEAST_BYTES >> 2,)
 WORD = np.dtype(np.uint32)
@@ -33,8 +33,9 @@ def address(array):
 
 @pytest.mark.parametrize("shape", [(), (0,), (3, 4), LARGE, (2, LEAST_BYTES >> 3), (LEAST_BYTES, 0, 9)])
 @pytest.mark.parametrize("dtype", ["u1", "f8", "c16"])
-def test_a_result_can_be_used_as_any_new_array(shape, dtype):
-    result = empty_result(shape, np.dtype(dtype))
+@pytest.mark.parametrize("make", [empty_result, lambda *of_result: maker_of(*of_result)()])
+def test_a_result_can_be_used_as_any_new_array(shape, dtype, make):
+    result = make(shape, np.dtype(dtype))
     assert type(result) is np.ndarray
     assert result.shape == shape
     assert result.dtype == dtype
@@ -43,6 +44,23 @@ def test_a_result_can_be_used_as_any_new_array(shape, dtype):
     assert result.flags.aligned
     result[...] = 7
     assert (result == 7).all()
+
+
+@pytest.mark.parametrize("shape", [(), (3, 4), LARGE])
+def test_a_maker_makes_a_new_array_each_time(shape):
+    make = maker_of(shape, WORD)
+    first, second = make(), make()
+    assert not np.may_share_memory(first, second)
+
+
+@keeps
+@pytest.mark.parametrize(("length", "owns"), [(LARGE[0] - 1, True), (LARGE[0], False)])
+def test_a_maker_of_large_results_keeps_their_memory(kept, length, owns, monkeypatch):
+    make = maker_of((length,), WORD)
+    assert make().flags.owndata is owns
+    assert len(kept) == (not owns)
+    monkeypatch.setenv("DMLCPU_KEEP_RESULTS", "0")  # from now on
+    assert make().flags.owndata
 
 
 @keeps

@@ -133,126 +133,14 @@ def test_use_budget_puts_the_budget_back_after_an_error():
     assert dmlcpu.get_num_threads() == 3
 
 
-class Layer:
-    """Threads that are awake or asleep as a test sets them."""
-
-    def __init__(self, waking, asleep=True):
-        self.asleep, self._waking, self.launched = asleep, waking, 0
-
-    def is_asleep(self):
-        return self.asleep
-
-    def waking(self):
-        return self._waking
-
-    def launch(self, address, parts, args):
-        self.launched += 1
-        self._waking *= 2
-        return True
-
-
-@pytest.fixture
-def pausing(monkeypatch):
-    """A clock that stands still until it is told how much time has passed."""
-    now = [10**12]
-    monkeypatch.setattr(threads, "_last", 0)
-    monkeypatch.setattr(threads, "_row", 0)
-    monkeypatch.setattr(threads, "_row_needed", 1)
-    monkeypatch.setattr(threads.time, "perf_counter_ns", lambda: now[0])
-
-    def pause(nanoseconds):
-        now[0] += nanoseconds
-
-    return pause
-
-
-def use(monkeypatch, layer, threads_allowed=4):
-    monkeypatch.setattr(threads, "_layer", layer)
-    dmlcpu.set_num_threads(threads_allowed)
-    return layer
-
-
-@pytest.mark.parametrize(("waking", "grain"), [(0, 2 << 16), (30_000, 3 << 16), (100_000, 5 << 16), (200_000, 8 << 16)])
-def test_sleeping_threads_are_woken_for_larger_shares(monkeypatch, pausing, waking, grain):
-    use(monkeypatch, Layer(waking))
-    pausing(10**9)
-    assert threads.budget() == threads.Budget(4, grain)
-    assert dmlcpu.get_num_threads() == 4
-
-
-def test_threads_that_are_awake_are_worth_less(monkeypatch, pausing):
-    use(monkeypatch, Layer(100_000, asleep=False))
-    pausing(10**9)
-    assert threads.budget() == threads.Budget(4, threads.GRAIN)
-
-
-def test_for_calls_in_a_row_threads_are_woken_as_if_they_were_awake(monkeypatch, pausing):
-    use(monkeypatch, Layer(100_000))
-    pausing(10**9)
-    grains = []
-    for gap in (0, 1_200_000, 1_300_000, 10):
-        pausing(gap)
-        grains.append(threads.budget().grain)
-    assert grains == [5 << 16, threads.GRAIN, 5 << 16, threads.GRAIN]
-
-
-def test_a_launch_that_wakes_updates_the_grain(monkeypatch, pausing):
-    layer = use(monkeypatch, Layer(40_000))
-    pausing(10**9)
-    assert threads.budget().grain == 3 << 16
-    assert threads.launch(0, 2, ())
-    pausing(10**9)
-    assert threads.budget().grain == 4 << 16
-    layer.asleep = False
-    assert threads.launch(0, 2, ())
-    layer.asleep = True
-    pausing(10**9)
-    assert threads.budget().grain == 4 << 16  # no helper was woken
-    assert layer.launched == 2
-
-
-def test_threads_that_sleep_again_before_the_next_call_are_woken_for_longer_rows(monkeypatch, pausing):
-    layer = use(monkeypatch, Layer(100_000))
-    monkeypatch.setattr(layer, "waking", lambda: 100_000)
-
-    def calls_until_woken():
-        """Count the calls, each of which is launched if the threads are to be woken for it."""
-        for calls in range(1, 100):
-            pausing(10**6)
-            if threads.budget().grain == threads.GRAIN:
-                threads.launch(0, 2, ())
-                return calls
-        raise AssertionError("they are never woken")
-
-    pausing(10**9)
-    threads.budget()
-    assert [calls_until_woken() for _ in range(8)] == [1, 2, 4, 8, 16, 32, 64, 64]
-    layer.asleep = False
-    for _ in range(5):
-        threads.launch(0, 2, ())  # helped by threads that are awake
-    layer.asleep = True
-    assert calls_until_woken() == 2
-    pausing(30_000_000)  # as long as a scheduler takes the core away, not a pause
-    threads.budget()
-    assert calls_until_woken() == 4
-    pausing(10**9)
-    threads.budget()
-    assert calls_until_woken() == 1
-
-
-def test_use_budget_holds_awake_and_asleep(monkeypatch, pausing):
-    use(monkeypatch, Layer(100_000))
-    pausing(10**9)
-    with threads.use_budget(3, grain=7):
-        assert threads.launch(0, 2, ())
-        assert threads.budget() == threads.Budget(3, 7)
-    assert dmlcpu.get_num_threads() == 4
-
-
-def test_a_budget_of_one_asks_no_thread(monkeypatch):
-    use(monkeypatch, None, threads_allowed=1)
-    assert threads.budget() == threads.Budget(1)
-    assert threads._layer is None
+@pytest.mark.parametrize("setting", [(8,), (8, 1, "some_kernel")])
+def test_without_compilation_there_is_one_budget(monkeypatch, setting):
+    with threads.use_budget(*setting), threads.limit_threads(2):
+        assert threads.REFERENCE not in (threads.most(), threads.most_of_thread(), threads.budget(), threads.budget(1))
+        monkeypatch.setattr("numba.config.DISABLE_JIT", 1)
+        found = {threads.most(), threads.most_of_thread(), threads.budget(), threads.budget(1)}
+        assert found == {threads.REFERENCE}
+        assert dmlcpu.get_num_threads() == 8
 
 
 @pytest.mark.parametrize(
@@ -277,13 +165,6 @@ def test_there_are_no_more_helpers_than_other_processors(monkeypatch):
     monkeypatch.setattr(threads, "asked_for", lambda: None)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 3, 5})
     assert "of at most 2 helpers" in threads._make_layer().describe()["layer"]
-
-
-def test_a_number_set_during_a_launch_stays(monkeypatch, pausing):
-    layer = use(monkeypatch, Layer(50_000))
-    monkeypatch.setattr(layer, "launch", lambda *args: dmlcpu.set_num_threads(2))
-    threads.launch(0, 2, ())
-    assert dmlcpu.get_num_threads() == 2
 
 
 @pytest.mark.skipif(not pool.AVAILABLE, reason="this system has only Numba's threads")

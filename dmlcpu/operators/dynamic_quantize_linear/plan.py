@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dmlcpu.common.arguments import Array, as_dtype, check_type
-from dmlcpu.common.forms import Form
+from dmlcpu.common.forms import Form, fitting
 from dmlcpu.common.prepared import ByFunction, Prepared, converting
 from dmlcpu.common.regions import Tensor
 from dmlcpu.kernels import registry
@@ -31,7 +31,7 @@ def prepare(forms: tuple[Any, ...], options: tuple[Any], budget: Budget) -> Prep
     """Return how calls are carried out. forms: of x, and y's strides; options: y's type, as it is given."""
     x = Form(*forms[0])
     check_type(NAME, "x", x.dtype, FLOATS)
-    y = Form(x.shape, as_dtype(NAME, "out_dtype", options[0], _TYPES), forms[1])
+    y = Form(x.shape, as_dtype(NAME, "out_dtype", options[0], _TYPES), fitting(forms[1], x.shape))
     results = Tensor(y.shape, y.dtype), Tensor((), FLOAT), Tensor((), y.dtype)
     if budget == REFERENCE or 0 in x.shape:
         return ByFunction(operator=NAME, kernel="reference", results=results, function=_refer)

@@ -25,7 +25,7 @@ from dmlcpu.common.forms import Form, Shape
 from dmlcpu.common.prepared import Prepared
 from dmlcpu.common.regions import Estimate, Region, Sink, Source, bind, is_source
 from dmlcpu.kernels.top_k.choose import ELEMENTS_A_WINNER
-from dmlcpu.operators.top_k.call import INT64, Call, check, fill_rest
+from dmlcpu.operators.top_k.call import INT64, Call, check, fill_rest, rest_of
 from dmlcpu.operators.top_k.function import request, top_k
 from dmlcpu.operators.top_k.plan import plan, select
 from dmlcpu.operators.top_k.search import Search, search_bytes
@@ -168,7 +168,8 @@ def _write(call: Call, filling: Filling, sinks: dict[str, Sink], region: Region,
     indices = indices.astype(call.index_dtype, copy=False)
     if filling:
         counts, fill = filling
-        fill_rest(values, indices, axis, counts[region[:axis] + region[axis + 1 :]], fill)
+        rest = rest_of(counts[region[:axis] + region[axis + 1 :]], values.shape[axis], axis)
+        fill_rest(values, indices, rest, fill)
     written = (*region[:axis], slice(0, call.k), *region[axis + 1 :])
     sinks["values"].write(written, values)
     sinks["indices"].write(written, indices)

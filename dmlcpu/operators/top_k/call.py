@@ -75,32 +75,33 @@ def _direction(mode: Any, largest: Any) -> bool:
 
 def read_counts(
     form: AnyForm, k: Any, options: tuple[Any, ...], fill_value: Any
-) -> tuple[int, tuple[Array, Array] | None]:
-    """Return k as an integer; of an array, the greatest, and a k for each sequence with what fills the rest: copies.
+) -> tuple[int, tuple[()] | tuple[Array, Array]]:
+    """Return k as an integer, and nothing; of an array the greatest, and a k for each sequence and what fills the rest.
 
-    form: of x; options: those of `check`, without k.
+    Both are copies: `bind` reads an array of k again at each call. form: of x; options: those of `check`, without k.
     """
     is_array = isinstance(k, list | tuple | range) or hasattr(k, "__array__")
     counts = as_array("top_k", "k", k) if is_array and not isinstance(k, np.generic) else None
     if counts is None or counts.ndim == 0:
-        return as_integer("top_k", "k", k), None
+        return as_integer("top_k", "k", k), ()
     call = check(form, (0, *options))
     shape, dtype, axis = call.x.shape, call.x.dtype, call.axis
     sequences = (*shape[:axis], *shape[axis + 1 :])
     if counts.dtype.kind not in "iu" and counts.size:
         raise UnsupportedError("top_k", "k.dtype", str(counts.dtype), "an integer type")
-    counts = counts.copy() if counts.shape == sequences else _broadcast(counts, sequences, axis)
-    return _greatest(counts, shape[axis], axis), (counts, _fill(fill_value, dtype, call.largest))
+    own = counts.copy()
+    of_all = own if own.shape == sequences else _broadcast(own, sequences, axis)
+    return _greatest(own, shape[axis], axis), (of_all, _fill(fill_value, dtype, call.largest))
 
 
 def _broadcast(counts: Array, sequences: Shape, axis: int) -> Array:
-    """Return a k for each sequence: a copy of an array that broadcasts to their shape."""
+    """Return a k for each sequence, or refuse an array whose shape does not broadcast to theirs."""
     # Not np.broadcast_shapes, which takes no more than 32 dimensions.
     sizes = zip(reversed(counts.shape), reversed(sequences), strict=False)
     if counts.ndim > len(sequences) or any(size not in (1, wanted) for size, wanted in sizes):
         allowed = f"a shape that broadcasts to {sequences} (x.shape without axis {axis})"
         raise BindingError("top_k", "k.shape", str(counts.shape), allowed)
-    return np.broadcast_to(counts.copy(), sequences)
+    return np.broadcast_to(counts, sequences)
 
 
 def _greatest(counts: Array, n: int, axis: int) -> int:
@@ -126,9 +127,13 @@ def _fill(fill_value: Any, dtype: np.dtype[Any], is_largest: bool) -> Array:
     return np.array(data_type.lowest if is_largest else data_type.highest, dtype)
 
 
-def fill_rest(values: Array, indices: Array, axis: int, counts: Array, fill: Array) -> None:
-    """Fill the places along the axis after the last winner of each sequence. counts: how many winners each has."""
-    places = np.arange(values.shape[axis]).reshape(-1, *[1] * (counts.ndim - axis))
-    rest = counts[(slice(None),) * axis + (None,)] <= places
+def rest_of(counts: Array, places: int, axis: int) -> Array:
+    """Return which places along the axis come after the last winner of each sequence. counts: of winners."""
+    numbers = np.arange(places).reshape(-1, *[1] * (counts.ndim - axis))
+    return np.asarray(counts[(slice(None),) * axis + (None,)] <= numbers)
+
+
+def fill_rest(values: Array, indices: Array, rest: Array, fill: Array) -> None:
+    """Fill the places that `rest_of` returns."""
     np.copyto(values, fill, where=rest)
     np.copyto(indices, np.array(-1).astype(indices.dtype), where=rest)

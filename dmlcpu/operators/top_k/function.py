@@ -116,7 +116,7 @@ def top_k(
     k : int or array_like of integers
         How many elements to select, 0 to N. An array has a number for each sequence: it broadcasts to x's shape without
         `axis`. The results then have the greatest of them along the axis, and each sequence its first k places filled;
-        behind them are `fill_value` and the index -1 (of unsigned types: the highest).
+        after them are `fill_value` and the index -1 (of unsigned types: the highest).
     axis : int, default -1
         The axis of length N. A negative one counts from the last.
     mode : {"largest", "smallest"}, optional
@@ -130,13 +130,14 @@ def top_k(
         Where NaN ranks: above +inf, so first among the largest and last among the smallest; or last in both modes, as
         in NumPy's ``top_k``.
     fill_value : scalar, optional
-        What stands behind the elements of a sequence, if k is an array: by default -inf or the lowest number in mode
+        What stands after the elements of a sequence, if k is an array: by default -inf or the lowest number in mode
         "largest", inf or the highest in mode "smallest".
     index_dtype : dtype, default int64
         int64, int32, uint64 or uint32.
     out : tuple of two ndarrays, optional
         Where to write values and indices: of x's shape with k along the axis, x's type and `index_dtype`; any strides,
-        no memory shared with `x` or with one another.
+        no memory shared with `x` or with one another. If k is an array, they may have more places along the axis than
+        the greatest k, which are filled, too.
 
     Returns
     -------
@@ -200,10 +201,10 @@ def request(x: Any, k: Any, axis: Any, *others: Any) -> tuple[tuple[Any, ...], t
     if type(k) is int:
         return ((form, None, strides), (k, *options)), (x,)
     k, filling = read_counts(form, k, options, fill_value)
-    if filling is None:
-        return ((form, None, strides), (k, *options)), (x,)
-    counts, fill = filling
-    return ((form, form_of(counts), strides), (_places(k, x.shape, axis, out), *options)), (x, counts, fill)
+    of_counts = None
+    if filling:
+        k, of_counts = _places(k, x.shape, axis, out), form_of(filling[0])
+    return ((form, of_counts, strides), (k, *options)), (x, *filling)
 
 
 def _strides(out: Any, ndim: int) -> tuple[Any, ...]:

@@ -24,7 +24,7 @@ from dmlcpu.kernels.top_k.split import most_parts
 from dmlcpu.kernels.top_k.table import Selection
 from dmlcpu.kernels.top_k.work import WORK, Problem
 from dmlcpu.kernels.walk import merge, walk_of
-from dmlcpu.operators.top_k.call import Call, check, fill_rest
+from dmlcpu.operators.top_k.call import Call, check, fill_rest, rest_of
 from dmlcpu.runtime.kept_calls import kept_call
 from dmlcpu.runtime.memory import Workspace, first_word, frombuffer, word_strides, words
 from dmlcpu.runtime.records import CACHE_LINE, CELL, fill
@@ -168,8 +168,9 @@ def _filling(inner: Prepared, axis: int) -> Prepared:
     """Return how a call with a k for each sequence is carried out: the places after the winners are filled."""
 
     def run(x: Array, counts: Array, fill: Array, values: Array, indices: Array) -> None:
+        rest = rest_of(counts, values.shape[axis], axis)  # takes memory of its own, so not while the workspace is kept
         inner.run(x, values, indices)
-        fill_rest(values, indices, axis, counts, fill)
+        fill_rest(values, indices, rest, fill)
 
     own = {name: getattr(inner, name) for name in ("operator", "kernel", "results", "is_single", "workspace")}
     return ByFunction(function=run, **own)

@@ -136,6 +136,12 @@ VALUES, INDICES = np.zeros((2, 1), np.float32), np.zeros((2, 1), np.int64)  # ne
         ({"nan": "first"}, DmlError, "nan is 'first'; allowed: 'greatest', 'last'"),
         ({"k": [1, 4]}, DmlError, "k[1] is 4; allowed: 0 to 3 (the elements along axis 1)"),
         (
+            {"x": np.zeros((2, 2, 3)), "k": [[1], [4]]},
+            DmlError,
+            "k[1, 0] is 4; allowed: 0 to 3 (the elements along axis 2)",
+        ),
+        ({"x": np.zeros((2, 2, 3)), "k": [4]}, DmlError, "k[0] is 4; allowed: 0 to 3 (the elements along axis 2)"),
+        (
             {"k": np.array([[-1, 2, 1]]), "axis": 0},
             BindingError,
             "k.shape is (1, 3); allowed: a shape that broadcasts to (3,) (x.shape without axis 0)",

@@ -2,7 +2,7 @@ import sys
 
 import numpy as np
 import pytest
-from samples import TOP_K_TYPES, read_only, strided
+from samples import TOP_K_TYPES, assert_same_bits, read_only, strided
 
 import dmlcpu
 from dmlcpu import reference
@@ -62,6 +62,15 @@ def test_outputs_may_have_more_places_than_the_greatest_of_an_array_of_k(axis, c
         for found, best, empty in zip(out, expected, (-5, -1), strict=True):
             winners = np.expand_dims(k, axis) > np.arange(3).reshape((-1, 1) if axis == 0 else (1, -1))
             np.testing.assert_array_equal(found, np.where(winners, best, empty))
+
+
+def test_a_bound_list_of_k_is_a_constant():
+    x, k = np.array([[5, 1, 9], [2, 8, 4], [7, 7, 0]]), [2, 0, 1]
+    run = dmlcpu.bind(dmlcpu.top_k, x, k, fill_value=-5)
+    k.clear()
+    for _ in range(2):
+        assert_same_bits(run(), reference.top_k(x, [2, 0, 1], fill_value=-5))
+        x += np.arange(9).reshape(3, 3) % 2 * 7
 
 
 def test_awkward_k():
