@@ -42,15 +42,10 @@ class _Step(NamedTuple):
 
 
 class Program:
-    """What a model runs, in order.
-
-    Attributes
-    ----------
-    counts : dict of str to Counter
-        Who runs how many nodes of each operator, and how many nodes are passed on for each reason.
-    """
+    """What a model runs, in order."""
 
     def __init__(self, model: onnx.ModelProto, rest: str, *, qdq: bool) -> None:
+        # Who runs how many nodes of each operator, and how many are passed on for each reason.
         self.counts: Counts = {who: Counter() for who in (DMLCPU, ONNXRUNTIME, EVALUATOR, PASSED_ON)}
         self._values: dict[str, Any] = {}  # of inputs that are not given, and of results that are constant
         self._results = [each.name for each in model.graph.output]

@@ -24,8 +24,6 @@ class Erf(_ReferenceErf):  # type: ignore[misc]
     The evaluator calls Python's once an element, which takes most of a transformer.
     """
 
-    op_domain = ""
-
     def _run(self, x: Array) -> tuple[Array]:
         if x.dtype in (np.float32, np.float16):
             return (erf(x),)
@@ -53,8 +51,6 @@ def erf(x: Array) -> Array:
 class BatchNormalization(_ReferenceBatchNormalization):  # type: ignore[misc]
     """ONNX BatchNormalization, versions 1 to 15. The evaluator takes the batch's own statistics in versions 9 to 13."""
 
-    op_domain = ""
-
     def __init__(self, onnx_node: onnx.NodeProto, run_params: dict[str, Any], schema: Any = None) -> None:
         super().__init__(onnx_node, run_params, schema)
         self.version = run_params["opsets"][""]
@@ -78,16 +74,12 @@ class BatchNormalization(_ReferenceBatchNormalization):  # type: ignore[misc]
 class GlobalMaxPool(OpRun):  # type: ignore[misc]
     """ONNX GlobalMaxPool, version 1. The evaluator's shape is right for four dimensions alone."""
 
-    op_domain = ""
-
     def _run(self, x: Array) -> tuple[Array]:
         return (x.max(axis=tuple(range(2, x.ndim)), keepdims=True),)
 
 
 class GatherElements(OpRun):  # type: ignore[misc]
     """ONNX GatherElements, versions 11 and 13. The evaluator takes at most 64 elements along the axis."""
-
-    op_domain = ""
 
     def _run(self, data: Array, indices: Array, axis: int = 0) -> tuple[Array]:
         axis = as_axis("GatherElements", "axis", axis, "data", data.ndim)
@@ -100,8 +92,6 @@ class GatherElements(OpRun):  # type: ignore[misc]
 
 class STFT(OpRun):  # type: ignore[misc]
     """ONNX STFT, version 17, of all frames at once; the evaluator cuts and joins them one by one."""
-
-    op_domain = ""
 
     def _run(
         self, signal: Array, step: Array, window: Array | None = None, length: Array | None = None, onesided: int = 1

@@ -65,10 +65,8 @@ def types_of(package: ModuleType, model: onnx.ModelProto, names: Iterable[str]) 
             if dimension.HasField("dim_value") and dimension.dim_value == 0:
                 dimension.ClearField("dim_value")  # ONNX 1.23 finds 0 where it does not know (Attention)
     found = {each.name: each.type for each in (*graph.input, *graph.value_info, *graph.output) if _is_known(each.type)}
-    types = {name: found[name] for name in names if name in found}
-    if missing := set(names) - types.keys():
-        types |= _asked(package, skeleton, missing)
-    return types
+    missing = set(names) - found.keys()
+    return found | _asked(package, skeleton, missing) if missing else found
 
 
 def _is_known(kind: onnx.TypeProto) -> bool:
