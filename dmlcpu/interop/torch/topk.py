@@ -28,7 +28,7 @@ def _run(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = 
     values, indices = x.new_empty(shape), x.new_empty(shape, dtype=torch.int64)
     elements = as_array(x)
     call = Call(Form(*form_of(elements)), k, dim % x.ndim, INT64, largest, sorted)
-    select(call, elements, as_array(values), as_array(indices), torch.get_num_threads())
+    select(call, elements, as_array(values), as_array(indices), most_threads=torch.get_num_threads())
     return values, indices
 
 
