@@ -167,7 +167,7 @@ def test_erf_is_within_a_unit_in_the_last_place(dtype):
     rng = np.random.default_rng(0)
     with np.errstate(over="ignore"):
         x = np.concatenate([SPECIAL, rng.normal(size=40_000), 10.0 ** rng.uniform(-30, 1, 9_987)]).astype(dtype)
-    x = x.reshape(2, 25_000)[:, ::-1]  # in several blocks, not in C order
+    x = x.reshape(2, 25_000)[:, ::-1]  # not in C order
     y, wanted = erf(x), exact_erf(x)
     assert (y.dtype, y.shape) == (x.dtype, x.shape)
     np.testing.assert_array_equal(np.signbit(y), np.signbit(wanted))

@@ -29,6 +29,12 @@ def test_as_words(dtype):
     assert cells[2] & 0xFF == 7
 
 
+def test_words_of_any_contiguous_array():
+    for x in (np.arange(6.0).reshape(2, 3), np.array(3.5), np.array(["ab", "c"]), np.zeros((0, 4), np.int32)):
+        x.flags.writeable = False
+        assert as_words(x, 0, np.zeros(0, np.uint16)).tobytes() == x.tobytes()
+
+
 def test_either_is_flat_and_of_the_size_of_the_chosen_array():
     one, other = np.arange(10), np.arange(100, 106).reshape(2, 3)
     assert either(True, one, 7, other).tolist() == [7, 8, 9]

@@ -41,14 +41,10 @@ def meta_of(dimensions: int, dtype: np.dtype[Any]) -> Array:
     return np.empty((0,) * dimensions, dtype)
 
 
-def refuse_output(operator: str, out: Any) -> None:
-    """Refuse an array to write to."""
+def at_a_time(operator: str, value: Any, out: Any) -> int:
+    """Return the number of chunks to reduce at a time; refuse an array to write to."""
     if out is not None:
         raise UnsupportedError(operator, "out", type(out).__name__, "None (arrays of Dask are immutable)")
-
-
-def at_a_time(operator: str, value: Any) -> int:
-    """Return the number of chunks to reduce at a time."""
     every = as_integer(operator, "split_every", dask.config.get("split_every", None) or 4 if value is None else value)
     if every < 2:
         raise DmlError(operator, "split_every", str(every), "at least 2")

@@ -12,8 +12,9 @@ from numpy.typing import DTypeLike
 
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.forms import Form
+from dmlcpu.common.parameters import check_scale
 from dmlcpu.interop.dask import tasks
-from dmlcpu.interop.dask.chunks import as_dask, at_a_time, meta_of, refuse_output, stand_in, without_empty
+from dmlcpu.interop.dask.chunks import as_dask, at_a_time, meta_of, stand_in, without_empty
 from dmlcpu.kernels.gemm.work import NARROW
 from dmlcpu.operators.quantized_matmul.function import request
 from dmlcpu.products.arguments import FLOAT, PARAMETERS, SCALES, Call, check
@@ -78,8 +79,7 @@ def quantized_matmul(
     array([[112,  94],
            [128,  86]], dtype=uint8)
     """
-    refuse_output("quantized_matmul", out)
-    every = at_a_time("quantized_matmul", split_every)
+    every = at_a_time("quantized_matmul", split_every, out)
     a = without_empty(as_dask("quantized_matmul", "a", a))
     b = without_empty(as_dask("quantized_matmul", "b", unpack(b) if isinstance(b, PackedMatrix) else b))
     values = (a_scale, a_zero_point, b_scale, b_zero_point, y_scale, y_zero_point)
@@ -90,23 +90,24 @@ def quantized_matmul(
         if dask.is_dask_collection(value)
     }
     # Types and shapes of lazy parameters are checked here, values in tasks. Stand-ins are 1, which is always valid.
-    stand_ins = given | {name: stand_in(array, 1) for name, array in lazy.items()}
+    stand_ins = [stand_in(lazy[name], 1) if name in lazy else value for name, value in given.items()]
     left, right = (Form(each.shape, each.dtype.newbyteorder("=")) for each in (a, b))
-    a_values, b_values, y_values = [list(stand_ins.values())[place : place + 2] for place in (0, 2, 4)]
-    key, arrays = request(left, *a_values, right, *b_values, *y_values, out_dtype, None)
+    key, arrays = request(left, *stand_ins[:2], right, *stand_ins[2:], out_dtype, None)
     operator, a_form, b_form, shapes, _, _, dtype = key
     call = check(operator, a_form, b_form, shapes, None, dtype)
+    for place in SCALES:
+        check_scale(operator, PARAMETERS[place], arrays[2][place], stand_ins[place])
     matrix_a, matrix_b = a if a.ndim > 1 else a[None, :], b if b.ndim > 1 else b[:, None]
 
     # Number the dimensions: batch, rows and columns of y, then K.
     of_y = tuple(range(len(call.matrix) - 2))
     m, n, depth = range(len(of_y), len(of_y) + 3)
     of_a, of_b = of_y[len(of_y) + 2 - matrix_a.ndim :], of_y[len(of_y) + 2 - matrix_b.ndim :]
+    lhs, rhs, target = (matrix_a, (*of_a, m, depth)), (matrix_b, (*of_b, depth, n)), (*of_y, m, n)
     a_scales, a_zeros, b_scales, b_zeros, y_scales, y_zeros = parameters = [
-        _parameter(place, lazy.get(name), None if given[name] is None else _shaped(call, arrays[2], place), of_y)
+        _parameter(place, lazy.get(name), None if given[name] is None else _shaped(call, arrays[2], place), target)
         for place, name in enumerate(PARAMETERS)
     ]
-    lhs, rhs, target = (matrix_a, (*of_a, m, depth)), (matrix_b, (*of_b, depth, n)), (*of_y, m, n)
     if 0 in call.matrix:
         y = da.empty(call.matrix, dtype=call.dtype)
     elif matrix_a.numblocks[-1] == matrix_b.numblocks[-2] == 1:
@@ -128,25 +129,20 @@ def _shaped(call: Call, numbers: Sequence[Array], place: int) -> Array:
 
 
 def _parameter(
-    place: int, lazy: da.Array | None, spread: Array | None, of_y: tuple[int, ...]
+    place: int, lazy: da.Array | None, shaped: Array | None, target: tuple[int, ...]
 ) -> tuple[da.Array | None, tuple[int, ...] | None]:
-    """Return a scale or zero point without its dimension of size 1, and the dimensions of y that it has.
+    """Return a scale or zero point with the dimensions of matrices, and their numbers in y.
 
-    spread: the parameter, or the stand-in of a lazy one, in its plain form; None is a zero point that is not given.
+    shaped: the parameter, or the stand-in of a lazy one, with these dimensions; None is a zero point that is not given.
     """
-    is_rows = place not in (2, 3)
-    if spread is None:
+    if shaped is None:
         return None, None
     if lazy is None:
-        array = da.from_array(spread[..., 0] if is_rows else spread[..., 0, :], chunks=-1)
+        array = da.from_array(shaped, chunks=-1)
     else:
-        checked = partial(tasks.checked_parameter, place=place, dtype=spread.dtype)
-        array = without_empty(lazy.map_blocks(checked, meta=meta_of(lazy.ndim, spread.dtype)))
-        if array.size == 1:
-            array = array.reshape((1,))
-        elif array.ndim > 1:
-            array = array[..., 0] if is_rows else array[..., 0, :]
-    return array, (*of_y[len(of_y) + 1 - array.ndim :], len(of_y) + (not is_rows))
+        checked = partial(tasks.checked_parameter, place=place, dtype=shaped.dtype)
+        array = without_empty(lazy.map_blocks(checked, meta=meta_of(lazy.ndim, shaped.dtype))).reshape(shaped.shape)
+    return array, target[-array.ndim :]
 
 
 def _blockwise(

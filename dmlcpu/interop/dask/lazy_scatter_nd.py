@@ -11,7 +11,7 @@ from dask.highlevelgraph import HighLevelGraph
 
 from dmlcpu.annotations import OutOfRange, Reduction
 from dmlcpu.interop.dask import tasks
-from dmlcpu.interop.dask.chunks import as_dask, at_a_time, meta_of, refuse_output, stand_in, without_empty
+from dmlcpu.interop.dask.chunks import as_dask, at_a_time, meta_of, stand_in, without_empty
 from dmlcpu.operators.scatter_nd.call import check
 from dmlcpu.operators.scatter_nd.function import request
 
@@ -70,8 +70,7 @@ def scatter_nd(
     >>> scatter_nd(bins, [[0], [5], [-1]], [1, 1, 1], reduction="add").compute()
     array([1, 0, 0, 0, 0, 2])
     """
-    refuse_output("scatter_nd", out)
-    every = at_a_time("scatter_nd", split_every)
+    every = at_a_time("scatter_nd", split_every, out)
     x, indices = as_dask("scatter_nd", "x", x), as_dask("scatter_nd", "indices", indices)
     is_lazy = dask.is_dask_collection(updates)
     updates = as_dask("scatter_nd", "updates", updates) if is_lazy else updates

@@ -14,7 +14,7 @@ from dmlcpu.annotations import Mode, Nan
 from dmlcpu.common.arguments import as_integer
 from dmlcpu.common.forms import formed
 from dmlcpu.interop.dask import tasks
-from dmlcpu.interop.dask.chunks import as_dask, at_a_time, meta_of, refuse_output, stand_in
+from dmlcpu.interop.dask.chunks import as_dask, at_a_time, meta_of, stand_in
 from dmlcpu.operators.top_k.call import check
 from dmlcpu.operators.top_k.function import TopK
 
@@ -78,14 +78,14 @@ def top_k(
     >>> indices.compute()
     array([5, 7, 4, 8])
     """
-    refuse_output("top_k", out)
+    every = at_a_time("top_k", split_every, out)
     x = as_dask("top_k", "x", x)
     if dask.is_dask_collection(k):
         raise TypeError(f"top_k: k is {type(k).__name__}; allowed: an integer")
     k = as_integer("top_k", "k", k)
     _, form = formed("top_k", "x", stand_in(x))
     call = check(form, (k, axis, mode, largest, sorted, nan, index_dtype))
-    every, axis, dtype = at_a_time("top_k", split_every), call.axis, call.x.dtype
+    axis, dtype = call.axis, call.x.dtype
     options: dict[str, Any] = {"largest": call.largest, "nan": nan, "index_dtype": call.index_dtype}
     last = {**options, "sorted": call.sorted}
     pairs = x.map_blocks(

@@ -147,22 +147,14 @@ def _convert(block: Array, place: int, dtype: np.dtype[Any]) -> Array:
 
 
 def product(a: list[Array], b: list[Array], *parameters: Array | None, dtype: np.dtype[Any]) -> Array:
-    """Return a chunk of y from single chunks of a and b. Parameters lack the dimension of size 1."""
-    operands = {name: _spread(name, each) for name, each in zip(PARAMETERS, parameters, strict=True)}
+    """Return a chunk of y from single chunks of a and b."""
+    operands: dict[str, Any] = dict(zip(PARAMETERS, parameters, strict=True))
     with _threads():
         return quantized_matmul(a=a[0], b=b[0], **operands, out_dtype=dtype)
 
 
-def _spread(name: str, parameter: Array | None) -> Any:
-    """Return a parameter with the dimension of size 1 that it lacks."""
-    if parameter is None:
-        return None
-    return parameter[..., None, :] if name.startswith("b") else parameter[..., :, None]
-
-
 def partial_sums(a: Array, b: Array, a_zero: Array | None, b_zero: Array | None, *, dtype: np.dtype[Any]) -> Array:
     """Return a chunk's exact sums over K, shape (..., 1, M, N): a long one is added up from parts that fit int32."""
-    a_zero, b_zero = _spread("a", a_zero), _spread("b", b_zero)
     with _threads():
         sums = [
             matmul_integer(a[..., k : k + NARROW], a_zero, b[..., k : k + NARROW, :], b_zero)
@@ -179,9 +171,9 @@ def requantize(
 ) -> Array:
     """Return exact sums requantized by the float32 operations of quantized_matmul, in its order."""
     limits = np.iinfo(dtype)
-    zero = np.float32(0) if y_zero_point is None else y_zero_point[..., :, None].astype(np.float32)
+    zero = np.float32(0) if y_zero_point is None else y_zero_point.astype(np.float32)
     with np.errstate(all="ignore"):
-        mul = a_scale[..., :, None] * b_scale[..., None, :] / y_scale[..., :, None]
+        mul = a_scale * b_scale / y_scale
         y = np.where(sums == 0, np.float32(0), sums.astype(np.float32) * mul)
     np.rint(y, out=y)
     np.clip(y, limits.min - zero, limits.max - zero, out=y)  # small integers, exact in float32

@@ -19,15 +19,6 @@ from numba.extending import intrinsic
 _CELL = ir.IntType(64)
 VERSION = 1  # of the signatures below: callers on disk go on using them, so any change needs a new version
 
-# The modules of the kernels, which are in their OFFERS.
-_MODULES = {
-    "one": "top_k",
-    "rows": "top_k",
-    "columns": "top_k",
-    "scatter": "scatter_nd",
-    "multiply": "quantized_matmul",
-}
-
 _addresses: dict[str, tuple[int, Any]] = {}
 
 
@@ -41,11 +32,12 @@ class Offer(NamedTuple):
 
 
 def _offer(key: str) -> tuple[Offer, Any]:
-    """Return the offer that a key names, and the type of its words."""
-    version, name, word = key.split(" ")
-    if version != str(VERSION) or name not in _MODULES:
+    """Return the offer that a key names, one of a module's OFFERS, and the type of its words."""
+    version, *names = key.split(" ")
+    if version != str(VERSION):
         raise RuntimeError(f"dmlcpu has no {key!r} for a function compiled earlier: clear Numba's cache of it")
-    offers = import_module(f"dmlcpu.interop.numba.{_MODULES[name]}").OFFERS
+    module, name, word = names
+    offers = import_module(f"dmlcpu.interop.numba.{module}").OFFERS
     return offers[name], types.Array(getattr(types, word), 1, "C")
 
 
@@ -64,9 +56,9 @@ def address_of_kernel(key: str) -> int:
 
 
 @functools.cache
-def caller_of(name: str, word: np.dtype[Any]) -> Any:
+def caller_of(module: str, name: str, word: np.dtype[Any]) -> Any:
     """Return an intrinsic that calls an offered function for words of a type, with a tuple of arguments."""
-    key = f"{VERSION} {name} {word.name}"
+    key = f"{VERSION} {module} {name} {word.name}"
     offer, words = _offer(key)
     kinds = offer.signature(words)
 

@@ -1,4 +1,4 @@
-"""Intrinsics for compiled callers: the words of an array, memory on the stack, and records in it."""
+"""Intrinsics for compiled callers: memory on the stack, and records in it."""
 
 from collections import namedtuple
 from typing import Any
@@ -11,20 +11,6 @@ from dmlcpu.runtime.intrinsics import flat_array
 from dmlcpu.runtime.records import CACHE_LINE, CELL
 
 _CELL = ir.IntType(8 * CELL)
-
-
-@intrinsic
-def words_of(_context, array, word):
-    """Return a contiguous array's memory as flat, writable words of a type like np.uint32, valid while the array is."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        source = context.make_array(signature.args[0])(context, builder, arguments[0])
-        size = context.get_abi_sizeof(context.get_data_type(result.dtype))
-        nbytes = builder.mul(source.nitems, source.itemsize)
-        return flat_array(context, builder, result, source.data, builder.udiv(nbytes, nbytes.type(size)))
-
-    result = types.Array(word.dtype, 1, "C")
-    return result(array, word), generate
 
 
 def stack_of(cells: int) -> Any:

@@ -10,10 +10,9 @@ from numba.np.numpy_support import as_dtype
 
 from dmlcpu.common.data_types import DATA_TYPES, QUANTIZED
 from dmlcpu.interop.numba.calls import Offer, caller_of
-from dmlcpu.interop.numba.memory import stack_of, tuple_of, words_of, write_record
+from dmlcpu.interop.numba.memory import stack_of, tuple_of, write_record
 from dmlcpu.interop.numba.refusals import (
     STACK,
-    BindingRefusalError,
     RefusalError,
     array_type,
     check_type,
@@ -154,23 +153,23 @@ def check_parameters(lengths, counts, scales, factors, zeros, limits):
 def check_count(parameter, count, length):
     """Refuse an array that has neither one number nor `length` of them. count: -1 for a number."""
     if count not in (-1, 1, length):
-        raise BindingRefusalError("length", parameter, count, length)
+        raise RefusalError("length", parameter, count, length)
 
 
 @register_jitable(**OWN_OPTIONS)
 def check_output(out, shape, matrices, counts, scales, zeros):
     """Refuse an output of another shape, or that shares memory with an operand."""
     if out.shape != shape:
-        raise BindingRefusalError("shape", "quantized_matmul", "out", out.shape, shape)
+        raise RefusalError("shape", "quantized_matmul", "out", out.shape, shape)
     if share_memory(out, matrices[0]):
-        raise BindingRefusalError("shared", "quantized_matmul", "out", "a")
+        raise RefusalError("shared", "quantized_matmul", "out", "a")
     if share_memory(out, matrices[1]):
-        raise BindingRefusalError("shared", "quantized_matmul", "out", "b")
+        raise RefusalError("shared", "quantized_matmul", "out", "b")
     for i in range(3):
         if counts[2 * i] > 0 and share_memory(out, scales[i]):
-            raise BindingRefusalError("parameter", 2 * i)
+            raise RefusalError("parameter", 2 * i)
         if counts[2 * i + 1] > 0 and share_memory(out, zeros[i]):
-            raise BindingRefusalError("parameter", 2 * i + 1)
+            raise RefusalError("parameter", 2 * i + 1)
 
 
 def operand(value, other, word):
@@ -182,14 +181,14 @@ def _operand(value, other, word):
     is_scale = word.dtype == types.float32
     if isinstance(value, types.Array):
         zero = np.float32(0) if is_scale else np.int64(0)
-        return lambda value, other, word: (value.size, words_of(value, word), zero)
+        return lambda value, other, word: (value.size, as_words(value, 0, word), zero)
     if is_scale:
-        return lambda value, other, word: (-1, words_of(other, word), np.float32(value))
+        return lambda value, other, word: (-1, as_words(other, 0, word), np.float32(value))
     if value == types.uint64:  # what int64 does not hold is too large in any case
-        return lambda value, other, word: (-1, words_of(other, word), np.int64(min(value, _HIGHEST)))
+        return lambda value, other, word: (-1, as_words(other, 0, word), np.int64(min(value, _HIGHEST)))
     if isinstance(value, types.Number):
-        return lambda value, other, word: (-1, words_of(other, word), np.int64(value))
-    return lambda value, other, word: (-1, words_of(other, word), np.int64(0))
+        return lambda value, other, word: (-1, as_words(other, 0, word), np.int64(value))
+    return lambda value, other, word: (-1, as_words(other, 0, word), np.int64(0))
 
 
 def _scale_type(field, given):
@@ -252,14 +251,14 @@ def _implementation(a_type, b_type, y_type, has_out):
     scalar, rows = y_type.type, [DATA_TYPES[dtype.name] for dtype in (a_type, b_type, y_type)]
     limits = tuple([(np.int64(row.lowest), np.int64(row.highest)) for row in rows])
     options = (np.int64(lhs_sign_flip(a_type)), np.int64(rhs_sign_flip(b_type)), *limits[2])
-    multiply_bytes = caller_of("multiply", np.dtype(np.uint8))
+    multiply_bytes = caller_of("quantized_matmul", "multiply", np.dtype(np.uint8))
 
     def implementation(
         a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point, out_dtype=None, out=None
     ):
         rows, depth, columns = a.shape[0], a.shape[1], b.shape[1]
         if b.shape[0] != depth:
-            raise BindingRefusalError("depth", a.shape, b.shape)
+            raise RefusalError("depth", a.shape, b.shape)
         a_scales, a_floats, a_factor = operand(a_scale, a, np.float32)
         a_zeros, a_bytes, a_zero = operand(a_zero_point, a, np.uint8)
         b_scales, b_floats, b_factor = operand(b_scale, a, np.float32)
@@ -270,13 +269,13 @@ def _implementation(a_type, b_type, y_type, has_out):
         scales, zeros = (a_floats, b_floats, y_floats), (a_bytes, b_bytes, y_bytes)
         factors, points = (a_factor, b_factor, y_factor), (a_zero, b_zero, y_zero)
         check_parameters((rows, columns, rows), counts, scales, factors, points, limits)
-        matrices = (words_of(a, np.uint8), words_of(b, np.uint8))
+        matrices = (as_words(a, 0, np.uint8), as_words(b, 0, np.uint8))
         if has_out:
             check_output(out, (rows, columns), matrices, counts, scales, zeros)
         y = out if has_out else np.empty((rows, columns), scalar)
         numbers = (*factors, np.uint8(a_zero), np.uint8(b_zero), np.uint8(y_zero))
-        given = (*matrices, scales, zeros, words_of(y, np.uint8), (rows, depth, columns), numbers, counts, options)
-        cells = multiply_bytes((*given, words_of(y, np.int64)[:0]))
+        given = (*matrices, scales, zeros, as_words(y, 0, np.uint8), (rows, depth, columns), numbers, counts, options)
+        cells = multiply_bytes((*given, as_words(y, 0, np.int64)[:0]))
         if cells > 0:
             multiply_bytes((*given, np.empty(cells, np.int64)))
         return y

@@ -103,30 +103,6 @@ def output_type(operator, field, given, ndim, dtype):
         raise refusal(operator, field, "read-only", "an array that can be written to")
 
 
-# The errors of compiled code. It passes numbers, and Python makes the text: Numba takes seconds to compile text. An
-# error changes its class to the public base, so that callers catch that.
-
-
-class _Made:
-    """An error with a text by a name in WORDS and that function's arguments."""
-
-    def __init__(self, name, *found):
-        super().__init__(*WORDS[name](*found))
-        self.__class__ = type(self).__bases__[1]
-
-
-class RefusalError(_Made, DmlError):
-    """A `DmlError` made in this way."""
-
-
-class BindingRefusalError(_Made, BindingError):
-    """A `BindingError` made in this way."""
-
-
-class IndexRefusalError(_Made, IndexOutOfRangeError):
-    """An `IndexOutOfRangeError` made in this way."""
-
-
 def _updates(found, indices, x, coordinates):
     """Say what shape updates should have; the shapes of updates and of x have one more dimension."""
     allowed = f"{(*indices[:-1], *x[coordinates:-1])} (indices.shape[:-1] + x.shape[{coordinates}:]"
@@ -162,6 +138,18 @@ WORDS: dict[str, Any] = {
     "scale": lambda i, j, n, x: (_PRODUCT, PARAMETERS[i] + f"[{j}]" * (n > 1), str(x), _POSITIVE),
     "zero": lambda i, x, low, high: (_PRODUCT, PARAMETERS[i], str(x), f"{low} to {high} ({'u' * (low == 0)}int8)"),
 }
+_CLASSES = dict.fromkeys(("axis", "k", "index_dtype", "scale", "zero"), DmlError)
+_CLASSES |= dict.fromkeys(("clip", "index"), IndexOutOfRangeError)  # those of other names are BindingErrors
+
+
+class RefusalError(Exception):
+    """What compiled code raises, by a name in WORDS and that function's arguments; callers get the public error.
+
+    Compiled code passes numbers, and Python makes the text: Numba takes seconds to compile text.
+    """
+
+    def __new__(cls, name, *found):  # noqa: D102
+        return _CLASSES.get(name, BindingError)(*WORDS[name](*found))
 
 
 @device

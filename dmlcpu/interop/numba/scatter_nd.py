@@ -7,10 +7,9 @@ from numba.extending import overload, register_jitable
 from dmlcpu.common.data_types import INDICES
 from dmlcpu.errors import UnsupportedError
 from dmlcpu.interop.numba.calls import Offer, caller_of
-from dmlcpu.interop.numba.memory import stack_of, tuple_of, words_of, write_record
+from dmlcpu.interop.numba.memory import stack_of, tuple_of, write_record
 from dmlcpu.interop.numba.refusals import (
-    BindingRefusalError,
-    IndexRefusalError,
+    RefusalError,
     array_type,
     check_type,
     choice,
@@ -28,7 +27,7 @@ from dmlcpu.kernels.walk import MAX_DIMS
 from dmlcpu.operators.scatter_nd.call import MODES, REDUCTIONS, reduction_of
 from dmlcpu.operators.scatter_nd.function import scatter_nd
 from dmlcpu.operators.scatter_nd.layout import element_type
-from dmlcpu.runtime.intrinsics import address_of
+from dmlcpu.runtime.intrinsics import address_of, as_words
 from dmlcpu.runtime.jit import OWN_OPTIONS, compile_kernel, device
 from dmlcpu.runtime.records import cells_of, record_at
 
@@ -116,29 +115,29 @@ def count_of(shape):
 def check(shape, updates, dims, indices, coordinates, mode):
     """Refuse shapes that do not fit together. shape, updates: of x and updates, with one dimension more."""
     if indices[-1] != coordinates:
-        raise BindingRefusalError("coordinates", indices[-1], coordinates)
+        raise RefusalError("coordinates", indices[-1], coordinates)
     outer = len(indices) - 1  # updates have indices.shape[:-1] + x.shape[coordinates:]
     for d in range(dims):
         if updates[d] != (indices[d] if d < outer else shape[d - outer + coordinates]):
-            raise BindingRefusalError("updates", updates, indices, shape, coordinates)
+            raise RefusalError("updates", updates, indices, shape, coordinates)
     if mode == CLIP and count_of(indices) > 0:
         for t in range(coordinates):
             if shape[t] == 0:
-                raise IndexRefusalError("clip", t)
+                raise RefusalError("clip", t)
 
 
 @register_jitable(**OWN_OPTIONS)
 def check_output(x, indices, updates, out):
     """Refuse an output of another shape, or that shares memory; return whether it is x."""
     if out.shape != x.shape:
-        raise BindingRefusalError("shape", "scatter_nd", "out", out.shape, x.shape)
+        raise RefusalError("shape", "scatter_nd", "out", out.shape, x.shape)
     if share_memory(out, indices):
-        raise BindingRefusalError("shared", "scatter_nd", "out", "indices")
+        raise RefusalError("shared", "scatter_nd", "out", "indices")
     if share_memory(out, updates):
-        raise BindingRefusalError("shared", "scatter_nd", "out", "updates")
+        raise RefusalError("shared", "scatter_nd", "out", "updates")
     in_place = address_of(x, 0) == address_of(out, 0)
     if not in_place and share_memory(out, x):
-        raise BindingRefusalError("shared", "scatter_nd", "out", "x (it may be x itself, but not a part of it)")
+        raise RefusalError("shared", "scatter_nd", "out", "x (it may be x itself, but not a part of it)")
     return in_place
 
 
@@ -171,7 +170,7 @@ def _scatter_nd(x, indices, updates, reduction="none", mode="raise", out=None):
 def _implementation(dtype, word, index_type, dims, coordinates, reduction, mode, has_out):
     in_vectors, is_signed = is_reduced_in_vectors(reduction, PLAIN), index_type.kind == "i"
     numbers = (dtype.itemsize // word.itemsize, reduction, in_vectors, mode, index_type.itemsize == 8, is_signed)
-    scatter_words = caller_of("scatter", word)
+    scatter_words = caller_of("scatter_nd", "scatter", word)
     options, scalar, index_scalar = tuple(map(np.int64, numbers)), word.type, index_type.type
 
     # Numba optimises each callee again in every caller, so there is no helper between this and the kernels.
@@ -179,15 +178,15 @@ def _implementation(dtype, word, index_type, dims, coordinates, reduction, mode,
         shape, count = (*x.shape, 1), count_of(indices.shape)
         check(shape, (*updates.shape, 1), dims, indices.shape, coordinates, options[3])
         y = out if has_out else np.empty_like(x)
-        old, new, places = words_of(x, scalar), words_of(updates, scalar), words_of(indices, np.uint32)
+        old, new, places = as_words(x, 0, scalar), as_words(updates, 0, scalar), as_words(indices, 0, np.uint32)
         if has_out and check_output(x, indices, updates, out):
             old = old[:0]
         numbers = _shape_on_stack()
         sizes = (in_array(shape, numbers), count, np.int64(coordinates))
-        place = scatter_words((old, places, new, words_of(y, scalar), numbers, sizes, options))
+        place = scatter_words((old, places, new, as_words(y, 0, scalar), numbers, sizes, options))
         if place != VALID:
-            found = words_of(indices, index_scalar)[place]
-            raise IndexRefusalError("index", place, found, indices.shape, shape, is_signed)
+            found = as_words(indices, 0, index_scalar)[place]
+            raise RefusalError("index", place, found, indices.shape, shape, is_signed)
         return y
 
     return implementation

@@ -9,10 +9,9 @@ from numba.extending import overload, register_jitable
 
 from dmlcpu.common.data_types import DATA_TYPES, INDICES, NUMBERS
 from dmlcpu.interop.numba.calls import Offer, caller_of
-from dmlcpu.interop.numba.memory import stack_of, tuple_of, words_of, write_record
+from dmlcpu.interop.numba.memory import stack_of, tuple_of, write_record
 from dmlcpu.interop.numba.refusals import (
     STACK,
-    BindingRefusalError,
     RefusalError,
     array_type,
     check_type,
@@ -42,7 +41,7 @@ from dmlcpu.kernels.top_k.tournament import tournament, workspace as workspace_o
 from dmlcpu.kernels.top_k.work import WORK
 from dmlcpu.operators.top_k.function import TopK, top_k
 from dmlcpu.operators.top_k.plan import INDEX_WORD
-from dmlcpu.runtime.intrinsics import either, line_of
+from dmlcpu.runtime.intrinsics import as_words, either, line_of
 from dmlcpu.runtime.jit import OWN_OPTIONS, device
 from dmlcpu.runtime.records import CACHE_LINE, CELL, cells_of
 from dmlcpu.runtime.variants import variant
@@ -163,15 +162,15 @@ def check(k, axis, shape, longest, index_dtype):
 def check_outputs(x, values, indices, shape):
     """Refuse outputs of another shape, or that share memory."""
     if values.shape != shape:
-        raise BindingRefusalError("shape", "top_k", "out[0]", values.shape, shape)
+        raise RefusalError("shape", "top_k", "out[0]", values.shape, shape)
     if indices.shape != shape:
-        raise BindingRefusalError("shape", "top_k", "out[1]", indices.shape, shape)
+        raise RefusalError("shape", "top_k", "out[1]", indices.shape, shape)
     if share_memory(values, x):
-        raise BindingRefusalError("shared", "top_k", "out[0]", "x")
+        raise RefusalError("shared", "top_k", "out[0]", "x")
     if share_memory(values, indices):
-        raise BindingRefusalError("shared", "top_k", "out[0]", "out[1]")
+        raise RefusalError("shared", "top_k", "out[0]", "out[1]")
     if share_memory(indices, x):
-        raise BindingRefusalError("shared", "top_k", "out[1]", "x")
+        raise RefusalError("shared", "top_k", "out[1]", "x")
 
 
 @overload(top_k, prefer_literal=True, jit_options=OWN_OPTIONS)
@@ -218,7 +217,7 @@ def _implementation(ndim, dtype, constants, is_sorted, axis, index_type, has_out
     options = (np.int64(is_sorted), np.int64(index_type.itemsize // INDEX_WORD.itemsize))
     axis = axis.literal_value if isinstance(axis, types.Literal) else getattr(axis, "value", axis)
     strided = not (isinstance(axis, int) and axis in (-1, ndim - 1))  # perhaps, if the axis is not constant
-    select = caller_of("columns" if strided else "one" if ndim == 1 else "rows", np.dtype(word))
+    select = caller_of("top_k", "columns" if strided else "one" if ndim == 1 else "rows", np.dtype(word))
 
     # Numba optimises each callee again in every caller, so there is no helper between this and the kernels.
     def implementation(x, k, axis=-1, mode=None, largest=None, sorted=True, nan="greatest", fill_value=None,
@@ -231,9 +230,9 @@ def _implementation(ndim, dtype, constants, is_sorted, axis, index_type, has_out
             check_outputs(x, values, indices, shape)
         else:
             values, indices = np.empty(shape, x.dtype), np.empty(shape, index_scalar)
-        sizes, elements, places = sizes_of(x.shape, place), words_of(x, word), words_of(indices, np.uint32)
-        given = (elements, words_of(values, word), places, sizes, count, key_map, options)
-        cells = select((*given, words_of(indices, np.int64)[:0]))
+        sizes, elements, places = sizes_of(x.shape, place), as_words(x, 0, word), as_words(indices, 0, np.uint32)
+        given = (elements, as_words(values, 0, word), places, sizes, count, key_map, options)
+        cells = select((*given, as_words(indices, 0, np.int64)[:0]))
         if cells > 0:
             select((*given, np.empty(cells, np.int64)))
         return TopK(values, indices)

@@ -275,7 +275,8 @@ class Backend(base.Backend):  # type: ignore[misc]
         if node.domain == LONG_DOMAIN:
             node = copy.deepcopy(node)
             node.domain = ""
-        opsets = {node.domain: kwargs.get("opset_version") or _newest(node.domain)}
+        versions = onnx.defs.C.schema_version_map()  # by domain: the oldest and the newest
+        opsets = {node.domain: kwargs.get("opset_version") or versions.get(node.domain, (1, 1))[1]}
         context = onnx.checker.C.CheckerContext()
         context.ir_version, context.opset_imports = onnx.IR_VERSION, opsets
         onnx.checker.check_node(node, context)
@@ -286,7 +287,10 @@ class Backend(base.Backend):  # type: ignore[misc]
         graph = helper.make_graph(
             [node],
             node.op_type,
-            list(map(_described, names, arrays)),
+            [
+                helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+                for name, array in zip(names, arrays, strict=True)
+            ],
             [onnx.ValueInfoProto(name=name) for name in node.output],
         )
         return tuple(evaluator_of(graph, opsets=opsets).run(None, dict(zip(names, arrays, strict=True))))
@@ -329,11 +333,6 @@ def _declared_size(dimension: Any) -> int | str | None:
     return dimension.dim_param or None
 
 
-def _newest(domain: str) -> int:
-    versions = [each.since_version for each in onnx.defs.get_all_schemas() if each.domain == domain]
-    return onnx.defs.onnx_opset_version() if domain == "" else max(versions, default=1)
-
-
 def _input_field(name: str) -> str:
     return f"inputs[{name!r}]"
 
@@ -359,10 +358,6 @@ def _checked(name: str, value: Any, tensor: Tensor | None) -> Any:
     if not tensor.fits(array.shape):
         raise BindingError(NAME, f"{field}.shape", str(array.shape), str(tensor))
     return array
-
-
-def _described(name: str, value: Array) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
 
 
 def _listed(names: Any) -> str:

@@ -37,39 +37,25 @@ class Evaluator(ReferenceEvaluator):  # type: ignore[misc]
         for name in read & self.rt_inits_.keys() - {*self.output_names}:
             self.rt_inits_[name] = _owned(self.rt_inits_[name])
 
-    def nodes(self) -> Iterator[OpRun]:
-        """Yield all nodes, with those of branches, loops and the model's functions, each place once."""
-        own = list(self.functions_.values())
-        for node in self.rt_nodes_:
-            bodies = [each for each in vars(node).values() if isinstance(each, Evaluator)]
-            is_call = any(body is each for body in bodies for each in own)
-            if not is_call:
-                yield node
-            if is_call or node.has_subgraph:
-                for body in bodies:
-                    yield from body.nodes()
+    def walk(self, around: Mapping[str, Any]) -> Iterator[tuple[OpRun, Mapping[str, Any]]]:
+        """Yield all nodes, with those of branches, loops and the model's functions, each place once.
 
-    def pack_weights(self, around: Mapping[str, Any], packed: dict[int, PackedMatrix], seen: set[int]) -> None:
-        """Pack constant weights.
-
-        around: constants of the surrounding graphs; packed: matrices, by ids of their arrays; seen: ids of functions
-        that are done, because each function holds all earlier ones.
+        With each comes what is constant there, by name; around: that of the surrounding graphs.
         """
         constants = {**around, **self.rt_inits_}
         for name in self.input_names:  # an input may be given, so it is not constant
             constants.pop(name, None)
+        own = list(self.functions_.values())
         for node in self.rt_nodes_:  # in the order in which they run
             if isinstance(node, ConstantCommon) and not node.has_linked_attribute:
                 constants[node.output[0]] = node.run()[0]
-            elif isinstance(node, Product):
-                node.packed = _packed(constants.get(node.input[node.B]), packed)
-            for body in vars(node).values():
-                if isinstance(body, Evaluator) and node.has_subgraph:
-                    body.pack_weights(constants, packed, seen)
-        for function in self.functions_.values():
-            if id(function) not in seen:
-                seen.add(id(function))
-                function.pack_weights({}, packed, seen)
+            bodies = [each for each in vars(node).values() if isinstance(each, Evaluator)]
+            is_call = any(body is each for body in bodies for each in own)
+            if not is_call:
+                yield node, constants
+            if is_call or node.has_subgraph:
+                for body in bodies:
+                    yield from body.walk({} if is_call else constants)
 
 
 def _owned(value: Any) -> Any:
@@ -126,12 +112,17 @@ def _with_short_domain(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def evaluator_of(proto: Any, **options: Any) -> Evaluator:
-    """Return an evaluator of a model or a graph, or refuse operators that it does not know."""
+    """Return an evaluator of a model or a graph with its weights packed, or refuse operators that it does not know."""
     try:
-        return Evaluator(proto, **options)
+        evaluator = Evaluator(proto, **options)
     except DmlError:
         raise
     except (NotImplementedError, RuntimeError, ValueError) as error:  # of an operator, a version, or a sparse tensor
         reason = str(error).partition(",")[0].partition("\n")[0]  # a list of all operators follows
         allowed = "operators that ONNX's reference evaluator has"
         raise UnsupportedError(NAME, "a node", f"unknown ({reason})", allowed) from error
+    packed: dict[int, PackedMatrix] = {}
+    for node, constants in evaluator.walk({}):
+        if isinstance(node, Product):
+            node.packed = _packed(constants.get(node.input[node.B]), packed)
+    return evaluator

@@ -36,8 +36,6 @@ class _Operator(OpRun):  # type: ignore[misc]
     What that refuses by an UnsupportedError or a TypeError, ONNX's own `_run` computes. Other errors are raised.
     """
 
-    op_domain = ""
-
     def _run(self, *inputs: Any, **attributes: Any) -> tuple[Any, ...]:
         try:
             return self.compute(*inputs, **attributes)  # type: ignore[no-any-return]

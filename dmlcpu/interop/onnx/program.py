@@ -10,7 +10,7 @@ from onnx import inliner, numpy_helper
 
 from dmlcpu.errors import UnsupportedError
 from dmlcpu.interop.onnx.cut import TAKEN, cut, difference, model_of, ours, why_left
-from dmlcpu.interop.onnx.evaluator import NAME
+from dmlcpu.interop.onnx.evaluator import NAME, evaluator_of
 from dmlcpu.interop.onnx.graphs import constants_of, name_of, nodes_inside, result_of, with_initializers
 from dmlcpu.interop.onnx.patterns import join
 from dmlcpu.interop.onnx.runners import (
@@ -19,13 +19,13 @@ from dmlcpu.interop.onnx.runners import (
     ONNXRUNTIME,
     PASSED_ON,
     Counts,
-    Evaluated,
     Kernels,
     OrEvaluated,
     Runner,
+    count,
     first_line,
 )
-from dmlcpu.interop.onnx.runtime import Session, check_types, runtime, types_of
+from dmlcpu.interop.onnx.runtime import check_types, runtime, session_of, types_of
 
 _log = logging.getLogger("dmlcpu")
 
@@ -42,15 +42,10 @@ class _Step(NamedTuple):
 
 
 class Program:
-    """What a model runs, in order.
-
-    Attributes
-    ----------
-    counts : dict of str to Counter
-        Who runs how many nodes of each operator, and how many nodes are passed on for each reason.
-    """
+    """What a model runs, in order."""
 
     def __init__(self, model: onnx.ModelProto, rest: str, *, qdq: bool) -> None:
+        # Who runs how many nodes of each operator, and how many are passed on for each reason.
         self.counts: Counts = {who: Counter() for who in (DMLCPU, ONNXRUNTIME, EVALUATOR, PASSED_ON)}
         self._values: dict[str, Any] = {}  # of inputs that are not given, and of results that are constant
         self._results = [each.name for each in model.graph.output]
@@ -69,10 +64,10 @@ class Program:
     def run(self, feeds: dict[str, Any]) -> list[Any]:
         """Return the model's outputs, in its order."""
         if self._alone:
-            return self._alone.run(feeds)
+            return self._alone.run(None, feeds)
         values = {**self._values, **feeds}
         for step in self._steps:
-            results = step.runner.run({name: values[name] for name in step.inputs if name in values})
+            results = step.runner.run(None, {name: values[name] for name in step.inputs if name in values})
             values.update(zip(step.outputs, results, strict=True))
             for name in step.last:
                 values.pop(name, None)
@@ -116,7 +111,7 @@ class Program:
         """Return nodes in ONNX Runtime; in the evaluator if it cannot run them, unless only it is allowed."""
         try:
             check_types(model)
-            session = Session(package, model, is_alone=is_alone)
+            session: Runner = session_of(package, model, is_alone=is_alone)
         except Exception as error:  # as above
             return self._left(error, model)
         for node in model.graph.node:
@@ -140,10 +135,10 @@ class Program:
         self.counts[PASSED_ON][f"to the evaluator: {reason}"] += len(model.graph.node)
         return self._evaluated(model)
 
-    def _evaluated(self, model: onnx.ModelProto) -> Evaluated:
-        found = Evaluated(model)
-        found.count(self.counts)
-        return found
+    def _evaluated(self, model: onnx.ModelProto) -> Runner:
+        evaluator = evaluator_of(model)
+        count((node for node, _ in evaluator.walk({})), self.counts)
+        return evaluator
 
 
 def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -1,7 +1,8 @@
-"""Operators in which ONNX's reference evaluator errs, or is too slow for a whole model, in NumPy."""
+"""Operators in which ONNX's reference evaluator errs, or is too slow for a whole model."""
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from onnx.reference.ops.op_erf import Erf as _ReferenceErf
 
 from dmlcpu.common.arguments import Array, as_axis
 from dmlcpu.errors import BindingError, UnsupportedError
+from dmlcpu.runtime.compilation import can_compile
+from dmlcpu.runtime.jit import compile_kernel
 
 
 class Erf(_ReferenceErf):  # type: ignore[misc]
@@ -21,52 +24,32 @@ class Erf(_ReferenceErf):  # type: ignore[misc]
     The evaluator calls Python's once an element, which takes most of a transformer.
     """
 
-    op_domain = ""
-
     def _run(self, x: Array) -> tuple[Array]:
         if x.dtype in (np.float32, np.float16):
             return (erf(x),)
         return super()._run(x)  # type: ignore[no-any-return]
 
 
-_ERF_NODES = 256  # in a unit of x; three terms of the series around the nearest are right to 1e-11
-_ERF_LAST = 4  # from here on float32 has 1
-_ERF_BLOCK = 1 << 14  # elements at a time: temporaries stay in the cache
+def _replace_by_erf(x):  # type: ignore[no-untyped-def]
+    for i in range(x.size):
+        x[i] = math.erf(np.float64(x[i]))
 
 
 @functools.cache
-def _erf_tables() -> tuple[Array, Array]:
-    """Return the function and its slope at the nodes."""
-    nodes = np.arange(_ERF_LAST * _ERF_NODES + 1) / _ERF_NODES
-    return np.array([math.erf(x) for x in nodes]), 2 / math.sqrt(math.pi) * np.exp(-nodes * nodes)
+def _replacing() -> Callable[[Array], None]:
+    replacing: Callable[[Array], None] = compile_kernel(_replace_by_erf) if can_compile() else _replace_by_erf
+    return replacing
 
 
 def erf(x: Array) -> Array:
     """Return the error function of float32 or float16, within one unit in the last place."""
-    y = np.empty(x.shape, x.dtype)
-    source, target = x.reshape(-1), y.reshape(-1)
-    for first in range(0, x.size, _ERF_BLOCK):
-        block = slice(first, first + _ERF_BLOCK)
-        target[block] = _erf_of_block(source[block])
-    return y
-
-
-def _erf_of_block(x: Array) -> Array:
-    values, slopes = _erf_tables()
-    size = np.fmin(np.abs(x.astype(np.float64)), _ERF_LAST)  # NaN becomes a number, for it has no node
-    nearest = np.rint(size * _ERF_NODES).astype(np.intp)
-    node = nearest / _ERF_NODES
-    h = size - node
-    change = slopes[nearest] * h * (1 - h * (node - h * (2 * node * node - 1) / 3))
-    result: Array = np.copysign(values[nearest] + change, x)
-    result[np.isnan(x)] = np.nan
-    return result
+    y = x.astype(np.float32, order="C")
+    _replacing()(y.reshape(-1))
+    return y.astype(x.dtype, copy=False)
 
 
 class BatchNormalization(_ReferenceBatchNormalization):  # type: ignore[misc]
     """ONNX BatchNormalization, versions 1 to 15. The evaluator takes the batch's own statistics in versions 9 to 13."""
-
-    op_domain = ""
 
     def __init__(self, onnx_node: onnx.NodeProto, run_params: dict[str, Any], schema: Any = None) -> None:
         super().__init__(onnx_node, run_params, schema)
@@ -91,16 +74,12 @@ class BatchNormalization(_ReferenceBatchNormalization):  # type: ignore[misc]
 class GlobalMaxPool(OpRun):  # type: ignore[misc]
     """ONNX GlobalMaxPool, version 1. The evaluator's shape is right for four dimensions alone."""
 
-    op_domain = ""
-
     def _run(self, x: Array) -> tuple[Array]:
         return (x.max(axis=tuple(range(2, x.ndim)), keepdims=True),)
 
 
 class GatherElements(OpRun):  # type: ignore[misc]
     """ONNX GatherElements, versions 11 and 13. The evaluator takes at most 64 elements along the axis."""
-
-    op_domain = ""
 
     def _run(self, data: Array, indices: Array, axis: int = 0) -> tuple[Array]:
         axis = as_axis("GatherElements", "axis", axis, "data", data.ndim)
@@ -113,8 +92,6 @@ class GatherElements(OpRun):  # type: ignore[misc]
 
 class STFT(OpRun):  # type: ignore[misc]
     """ONNX STFT, version 17, of all frames at once; the evaluator cuts and joins them one by one."""
-
-    op_domain = ""
 
     def _run(
         self, signal: Array, step: Array, window: Array | None = None, length: Array | None = None, onesided: int = 1

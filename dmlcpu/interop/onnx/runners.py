@@ -1,6 +1,7 @@
 """What runs the parts of a model: these kernels, ONNX Runtime or ONNX's evaluator."""
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any, Protocol, TypeAlias
 
 import onnx
@@ -9,67 +10,45 @@ from onnx.reference.op_run import OpRun
 from dmlcpu.interop.onnx.evaluator import evaluator_of
 from dmlcpu.interop.onnx.graphs import described, name_of
 from dmlcpu.interop.onnx.ops import OPS
-from dmlcpu.interop.onnx.runtime import Session
 
 DMLCPU, ONNXRUNTIME, EVALUATOR, PASSED_ON = "dmlcpu", "onnxruntime", "evaluator", "passed on"
 Counts: TypeAlias = dict[str, Counter[str]]
 
 
 class Runner(Protocol):
-    """What a step of a model calls."""
+    """What a step of a model calls, as ONNX Runtime's sessions and ONNX's evaluator are called."""
 
-    def run(self, feeds: dict[str, Any]) -> list[Any]:
-        """Return the outputs, in order."""
-
-
-class Evaluated:
-    """A model, or a part of one, in ONNX's evaluator with these operators."""
-
-    def __init__(self, model: onnx.ModelProto) -> None:
-        self._evaluator = evaluator_of(model)
-        self._evaluator.pack_weights({}, {}, set())
-
-    def run(self, feeds: dict[str, Any]) -> list[Any]:
-        """Return the outputs, in order."""
-        return list(self._evaluator.run(None, feeds))
-
-    def count(self, counts: Counts) -> None:
-        """Count the nodes by what runs them."""
-        for node in self._evaluator.nodes():
-            counts[_who(node)][name_of(node.onnx_node)] += 1
+    def run(self, names: None, feeds: dict[str, Any]) -> list[Any]:
+        """Return all outputs, in order."""
 
 
-def _who(node: OpRun) -> str:
-    return DMLCPU if isinstance(node, tuple(OPS)) else EVALUATOR
+def count(nodes: Iterable[OpRun], counts: Counts) -> None:
+    """Count nodes of the evaluator by what runs them."""
+    for node in nodes:
+        counts[DMLCPU if isinstance(node, tuple(OPS)) else EVALUATOR][name_of(node.onnx_node)] += 1
 
 
 class OrEvaluated:
     """A part in ONNX Runtime; in the evaluator for inputs that ONNX Runtime refuses and the evaluator takes."""
 
-    def __init__(self, session: Session, model: onnx.ModelProto, counts: Counts) -> None:
+    def __init__(self, session: Runner, model: onnx.ModelProto, counts: Counts) -> None:
         self._session, self._model, self._counts = session, model, counts
-        self._evaluated: Evaluated | None = None
+        self._evaluator: Runner | None = None
 
-    def run(self, feeds: dict[str, Any]) -> list[Any]:
-        """Return the outputs, in order."""
+    def run(self, names: None, feeds: dict[str, Any]) -> list[Any]:
+        """Return all outputs, in order."""
         try:
-            return self._session.run(feeds)
+            return self._session.run(names, feeds)
         except Exception as refusal:  # ONNX Runtime's errors have no class in common
-            results = self._instead(feeds)
-            if results is None:
-                raise
+            try:
+                self._evaluator = self._evaluator or evaluator_of(self._model)
+                results = self._evaluator.run(names, feeds)
+            except Exception:  # of any operator
+                raise refusal from None
             reason = f"to the evaluator, in a run: {first_line(refusal)}"
             if reason not in self._counts[PASSED_ON]:
                 self._counts[PASSED_ON][reason] = len(self._model.graph.node)
             return results
-
-    def _instead(self, feeds: dict[str, Any]) -> list[Any] | None:
-        """Return the evaluator's results; None if it refuses the inputs, too."""
-        try:
-            self._evaluated = self._evaluated or Evaluated(self._model)
-            return self._evaluated.run(feeds)
-        except Exception:  # of any operator
-            return None
 
 
 class Kernels:
@@ -77,17 +56,16 @@ class Kernels:
 
     def __init__(self, model: onnx.ModelProto, counts: Counts) -> None:
         evaluator = evaluator_of(model)
-        evaluator.pack_weights({}, {}, set())
         self._constants = {"": None, **evaluator.rt_inits_}
         self._outputs = evaluator.output_names
         self._calls = []
         for node in evaluator.rt_nodes_:
             attributes = {name: getattr(node, name) for name in node.attributes_names_}
             self._calls.append((node, attributes, tuple(node.input), tuple(node.output)))
-            counts[_who(node)][name_of(node.onnx_node)] += 1
+        count(evaluator.rt_nodes_, counts)
 
-    def run(self, feeds: dict[str, Any]) -> list[Any]:
-        """Return the outputs, in order."""
+    def run(self, names: None, feeds: dict[str, Any]) -> list[Any]:
+        """Return all outputs, in order."""
         values = self._constants | feeds
         for node, attributes, inputs, outputs in self._calls:
             try:

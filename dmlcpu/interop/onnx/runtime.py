@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, shape_inference
 
+from dmlcpu.interop.onnx.graphs import constants_of
 from dmlcpu.runtime.threads import get_num_threads
 
 _SMALL = 1024  # elements of a constant whose values may decide about shapes
@@ -41,20 +42,13 @@ def check_types(model: onnx.ModelProto) -> None:
             raise TypeError(f"ONNX Runtime does not exchange {each.name!r} with NumPy")
 
 
-class Session:
-    """A model in ONNX Runtime."""
-
-    def __init__(self, package: ModuleType, model: onnx.ModelProto, *, is_alone: bool) -> None:
-        options = package.SessionOptions()
-        options.intra_op_num_threads = get_num_threads()
-        if not is_alone:  # its threads would spin on the cores that the kernels need next
-            options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        self._session = _session(package, model, options)
-
-    def run(self, feeds: dict[str, Any]) -> list[Any]:
-        """Return the model's outputs, in its order."""
-        results: list[Any] = self._session.run(None, feeds)
-        return results
+def session_of(package: ModuleType, model: onnx.ModelProto, *, is_alone: bool) -> Any:
+    """Return a model in ONNX Runtime."""
+    options = package.SessionOptions()
+    options.intra_op_num_threads = get_num_threads()
+    if not is_alone:  # its threads would spin on the cores that the kernels need next
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return _session(package, model, options)
 
 
 def _session(package: ModuleType, model: onnx.ModelProto, options: Any) -> Any:
@@ -71,10 +65,8 @@ def types_of(package: ModuleType, model: onnx.ModelProto, names: Iterable[str]) 
             if dimension.HasField("dim_value") and dimension.dim_value == 0:
                 dimension.ClearField("dim_value")  # ONNX 1.23 finds 0 where it does not know (Attention)
     found = {each.name: each.type for each in (*graph.input, *graph.value_info, *graph.output) if _is_known(each.type)}
-    types = {name: found[name] for name in names if name in found}
-    if missing := set(names) - types.keys():
-        types |= _asked(package, skeleton, missing)
-    return types
+    missing = set(names) - found.keys()
+    return found | _asked(package, skeleton, missing) if missing else found
 
 
 def _is_known(kind: onnx.TypeProto) -> bool:
@@ -91,8 +83,7 @@ def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     found.graph.node.extend(graph.node)
     found.graph.input.extend(graph.input)
     found.graph.output.extend(map(_without_shape, graph.output))
-    given = {each.name for each in graph.input}
-    for each in (each for each in graph.initializer if each.name not in given):
+    for each in constants_of(graph).values():
         if np.prod(each.dims, dtype=np.int64) <= _SMALL:
             found.graph.initializer.append(each)
         else:

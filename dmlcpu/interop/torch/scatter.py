@@ -36,11 +36,6 @@ def _reduce(x: Tensor, places: Array, updates: Array, reduction: str) -> Tensor:
 # Updates of rows, slices along the first dimension; a row may be a single element.
 
 
-def _size_of_rows(x: Tensor, others: tuple[Any, ...]) -> int:
-    elements: int = others[2].numel()  # of the source
-    return elements
-
-
 def _refuse_rows(x: Tensor, dim: int, index: Tensor, source: Tensor, types: frozenset[torch.dtype]) -> str:
     if x.dtype not in types or source.dtype is not x.dtype or index.dtype is not torch.int64:
         return TYPE
@@ -77,10 +72,7 @@ _FORMS = {"elements": (1, 1), "short rows": (32, 16), "rows": (256, 128), "long 
 
 
 def _form_of_rows(elements: int) -> str:
-    for form, (most, _) in _FORMS.items():
-        if elements <= most:
-            return form
-    raise AssertionError(elements)
+    return next(form for form, (most, _) in _FORMS.items() if elements <= most)
 
 
 def _kind_of_rows(x: Tensor, dim: int, index: Tensor, source: Tensor, **_: Any) -> Kind:
@@ -158,9 +150,12 @@ def _of_rows(name: str, operator: str, with_output: Any, sample: Any, refusal: A
         with_output(x, *args, out=x, **kwargs)
         return x
 
+    def size(x: Tensor, others: tuple[Any, ...]) -> Any:
+        return others[2].numel()  # of the source
+
     refusal = partial(refusal, types=SUMMED if reduction == "add" else ASSIGNED)
     run = partial(_update_rows, reduction=reduction)
-    return Override(name, operator, _size_of_rows, _LEAST, refusal, _kind_of_rows, sample, _RUNGS, run, aside)
+    return Override(name, operator, size, _LEAST, refusal, _kind_of_rows, sample, _RUNGS, run, aside)
 
 
 SCATTER = (

@@ -71,12 +71,10 @@ TABLE: dict[str, dict[Kind, _Sizes]] = {
     },
 }
 
-_TYPE_NAMES = frozenset(TYPE_NAMES.values())
-
 
 def least(name: str, kind: Kind, threads: int) -> int | None:
     """Return the size from which calls of an operator are taken; None if none are."""
-    sizes = TABLE[name][tuple(each for each in kind if each not in _TYPE_NAMES)]
+    sizes = TABLE[name][tuple(each for each in kind if each not in TYPE_NAMES.values())]
     if threads <= len(sizes) and highest(allowed()) is _MEASURED:
         return sizes[threads - 1]
     one, two = sizes

@@ -39,7 +39,7 @@ SLOWER = "PyTorch is faster"
 _GAIN = 0.9
 _DISPATCH_US = 2  # PyTorch's time to call a kernel in Python, on Zen 4
 LEAST_ROUNDS, _MOST_ROUNDS = 5, 25
-_LEAST_NS, _MOST_NS = 200_000, 20_000_000  # of a round; of all, but for the least number of them
+_LEAST_US, _MOST_US = 200, 20_000  # of a round; of all, but for the least number of them
 _LONG_US = 10_000  # after a longer call no larger size is measured: the decision for this one holds for them
 _BUSY = 1.2  # processes for each processor
 _CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
@@ -61,13 +61,11 @@ def time_in_turns(mine: Callable[[], Any], theirs: Callable[[], Any]) -> _Rounds
     calls, counts = (mine, theirs), []
     for call in calls:
         call()  # compiles
-        before = time.perf_counter_ns()
-        call()
-        counts.append(max(1, _LEAST_NS // (time.perf_counter_ns() - before + 1)))
-    start = time.perf_counter_ns()
+        counts.append(max(1, int(_LEAST_US / (_time(call, 1) + 1e-3))))
+    start = time.perf_counter()
     rounds: _Rounds = []
     while len(rounds) < _MOST_ROUNDS:
-        if len(rounds) >= LEAST_ROUNDS and time.perf_counter_ns() - start > _MOST_NS:
+        if len(rounds) >= LEAST_ROUNDS and (time.perf_counter() - start) * 1e6 > _MOST_US:
             break
         one, other = (_time(call, count) for call, count in zip(calls, counts, strict=True))
         rounds.append((one, other))
@@ -75,10 +73,10 @@ def time_in_turns(mine: Callable[[], Any], theirs: Callable[[], Any]) -> _Rounds
 
 
 def _time(call: Callable[[], Any], count: int) -> float:
-    before = time.perf_counter_ns()
+    before = time.perf_counter()
     for _ in range(count):
         call()
-    return (time.perf_counter_ns() - before) / count / 1000
+    return (time.perf_counter() - before) / count * 1e6
 
 
 def _is_busy() -> bool:

@@ -14,11 +14,6 @@ from dmlcpu.operators.top_k.plan import select
 _Pair = tuple[Tensor, Tensor]
 
 
-def _size(x: Tensor, others: tuple[Any, ...]) -> int:
-    elements: int = x.numel()
-    return elements
-
-
 def _refusal(x: Tensor, k: int, dim: int = -1, *_: Any) -> str:
     if x.dtype not in ORDERED:
         return TYPE
@@ -33,7 +28,7 @@ def _run(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = 
     values, indices = x.new_empty(shape), x.new_empty(shape, dtype=torch.int64)
     elements = as_array(x)
     call = Call(Form(*form_of(elements)), k, dim % x.ndim, INT64, largest, sorted)
-    select(call, elements, as_array(values), as_array(indices), torch.get_num_threads())
+    select(call, elements, as_array(values), as_array(indices), most_threads=torch.get_num_threads())
     return values, indices
 
 
@@ -69,7 +64,7 @@ def _sample(kind: Kind, size: int) -> tuple[Any, ...]:
 TOPK = Override(
     name="topk",
     operator="aten::topk",
-    size=_size,  # elements of x
+    size=lambda x, others: x.numel(),  # elements of x
     least=1 << 12,
     refusal=_refusal,
     kind=_kind,

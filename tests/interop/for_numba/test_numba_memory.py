@@ -1,4 +1,4 @@
-"""Words of any array, memory on the stack that is free again when a function returns, and records in it."""
+"""Memory on the stack that is free again when a function returns, and records in it."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from jitted import jitted
 from numba import njit
 
 from dmlcpu.interop.numba import quantized_matmul, scatter_nd, top_k
-from dmlcpu.interop.numba.memory import stack_of, tuple_of, words_of, write_record
+from dmlcpu.interop.numba.memory import stack_of, tuple_of, write_record
 from dmlcpu.kernels.gemm.cut import Cut
 from dmlcpu.kernels.top_k.keys import KeyMap
 from dmlcpu.runtime.intrinsics import address_of
@@ -33,17 +33,6 @@ def in_a_loop(times):
 
 def test_memory_on_the_stack_starts_a_cache_line_and_does_not_pile_up():
     assert in_a_loop(1000) == (0, 0)  # or it would be 256 MB
-
-
-@njit
-def words(x):
-    return words_of(x, np.uint16).copy()
-
-
-def test_words_of_any_contiguous_array():
-    for x in (np.arange(6.0).reshape(2, 3), np.array(3.5), np.array(["ab", "c"]), np.zeros((0, 4), np.int32)):
-        x.flags.writeable = False
-        assert np.array_equal(words(x), np.frombuffer(x.tobytes(), np.uint16))
 
 
 TENSOR = record(start=np.int64, strides=(np.int64, 3))

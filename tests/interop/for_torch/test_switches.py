@@ -106,7 +106,7 @@ def test_reasons_are_counted(torch_overrides):
 def test_operator_whose_kernel_raises_is_given_back(forced, monkeypatch, caplog):
     from dmlcpu.interop.torch import topk
 
-    monkeypatch.setattr(topk, "execute", lambda *args, **kwargs: 1 / 0)
+    monkeypatch.setattr(topk, "select", lambda *args, **kwargs: 1 / 0)
     assert torch.topk(torch.arange(10.0), 2).indices.tolist() == [9, 8]
     assert "topk" not in is_on(forced)
     assert "scatter_" in is_on(forced)
@@ -119,7 +119,7 @@ def test_operator_that_failed_within_accelerated_stays_off(forced, monkeypatch):
     from dmlcpu.interop.torch import topk
 
     with forced.accelerated():
-        monkeypatch.setattr(topk, "execute", lambda *args, **kwargs: 1 / 0)
+        monkeypatch.setattr(topk, "select", lambda *args, **kwargs: 1 / 0)
         torch.topk(torch.arange(10.0), 2)
     assert is_on(forced) == set(NAMES) - {"topk"}
 
@@ -156,13 +156,13 @@ def test_call_uses_at_most_the_threads_of_pytorch(forced, monkeypatch):
     from dmlcpu.interop.torch import topk
     from dmlcpu.runtime.threads import budget
 
-    seen, execute = [], topk.execute
+    seen, select = [], topk.select
 
-    def watched(*args, most_threads, **kwargs):
+    def watched(*arrays, most_threads):
         seen.append(budget(most_threads).threads)
-        execute(*args, most_threads=most_threads, **kwargs)
+        select(*arrays, most_threads=most_threads)
 
-    monkeypatch.setattr(topk, "execute", watched)
+    monkeypatch.setattr(topk, "select", watched)
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(1)
