@@ -148,7 +148,7 @@ def request(
 @functools.lru_cache(maxsize=256)
 def _are_read(*dtypes: np.dtype[Any]) -> bool:
     """Return whether kernels read packed arrays of types as they are, wherever they lie."""
-    return all(dtype.isbuiltin and not dtype.hasobject and dtype.num not in ANY_SIZE for dtype in dtypes)
+    return all(each.isnative and not each.hasobject and each.num not in ANY_SIZE for each in dtypes)
 
 
 def as_updates(updates: Any, dtype: np.dtype[Any]) -> Any:
