@@ -4,7 +4,7 @@ import gc
 
 import numpy as np
 import pytest
-from desc_builders import OWNED, ROWS, check_top_k, outputs, small_scatter_desc, tensor, top_k1_desc
+from desc_builders import OWNED, ROWS, check_top_k, outputs, small_scatter_desc, tensor, to_float_desc, top_k1_desc
 from toy_descs import sums
 
 from dmlcpu import QuantizedLinearMatrixMultiplyOperatorDesc, TensorFlags, compile_operator
@@ -144,6 +144,21 @@ def test_a_scale_that_became_bad_is_refused(name, layout):
     b[...] = 1
     run()
     assert (out != 77).all()
+
+
+def test_a_tensor_that_is_converted_is_read_each_time_though_it_lies_among_one_that_is_not():
+    sizes = {"a_scale_tensor": (1, 1, 2, 1), "b_scale_tensor": (1, 1, 1, 4), "output_tensor": (1, 2, 2, 4)}
+    op = compile_operator(to_float_desc(**{name: tensor("FLOAT16", *each) for name, each in sizes.items()}))
+    records = np.zeros((1, 2, 2), [("a", "u1", 4), ("scale", "f2")])
+    records["a"], records["scale"] = 3, 1
+    b, one = np.ones((1, 2, 3, 4), np.int8), np.ones((1, 1, 1, 4), np.float16)
+    a, scale = records["a"][..., :3], records["scale"][:, :1, :, np.newaxis]
+    run = op.bind(a_tensor=a, a_scale_tensor=scale, b_tensor=b, b_scale_tensor=one)
+    assert (run() == 9).all()
+    records["scale"] = 2
+    assert (run() == 18).all()
+    records["a"] = 1
+    assert (run() == 6).all()
 
 
 def test_operators_without_kernels_are_bound_as_well():

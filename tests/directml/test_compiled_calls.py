@@ -244,19 +244,14 @@ def test_threads_may_call_one_operator_at_the_same_time(case):
 
 @pytest.fixture
 def on_alarm():
-    """Call a function at moments of the calls that follow, as a signal handler, until it has been called 20 times."""
-    handled, functions = [], []
-
-    def handle(*_):
-        handled.append(1)
-        functions[0]()
+    """Call a function again and again from a signal handler, at any moment of the test that follows."""
+    functions = []
+    before = signal.signal(signal.SIGALRM, lambda *_: functions[-1]())
 
     def set_off(function):
-        functions[:] = [function]
+        functions.append(function)
         signal.setitimer(signal.ITIMER_REAL, 1e-4, 3e-4)
-        return handled
 
-    before = signal.signal(signal.SIGALRM, handle)
     yield set_off
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, before)
@@ -269,7 +264,13 @@ def test_a_call_within_a_call_has_workspace_of_its_own(case, on_alarm):
     inputs, expected = call(np.random.default_rng(15))
     others = call(np.random.default_rng(16))
     check(op(**inputs), expected)
-    handled = on_alarm(lambda: check(op(**others[0]), others[1]))
+    handled = []
+
+    def nested():
+        check(op(**others[0]), others[1])
+        handled.append(1)
+
+    on_alarm(nested)
     while len(handled) < 20:
         check(op(**inputs), expected)
 
@@ -277,20 +278,21 @@ def test_a_call_within_a_call_has_workspace_of_its_own(case, on_alarm):
 @each_case
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the system has no such timer")
 def test_after_an_interrupt_an_operator_goes_on(case, on_alarm):
+    during = []  # a call: where an interrupt is expected
+
     def interrupt():
-        raise KeyboardInterrupt
+        if during:
+            during.clear()
+            raise KeyboardInterrupt
 
     op, call = compiled(case)
     inputs, expected = call(np.random.default_rng(17))
-    handled = on_alarm(interrupt)
-    while len(handled) < 20:
-        try:
+    on_alarm(interrupt)
+    for _ in range(20):
+        with pytest.raises(KeyboardInterrupt):  # noqa: PT012
+            during.append(1)
             while True:
                 op(**inputs)
-        except KeyboardInterrupt:
-            pass
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    for _ in range(2):
         check(op(**inputs), expected)
 
 
