@@ -149,16 +149,15 @@ def test_a_scale_that_became_bad_is_refused(name, layout):
 def test_a_tensor_that_is_converted_is_read_each_time_though_it_lies_among_one_that_is_not():
     sizes = {"a_scale_tensor": (1, 1, 2, 1), "b_scale_tensor": (1, 1, 1, 4), "output_tensor": (1, 2, 2, 4)}
     op = compile_operator(to_float_desc(**{name: tensor("FLOAT16", *each) for name, each in sizes.items()}))
-    records = np.zeros((1, 2, 2), [("a", "u1", 4), ("scale", "f2")])
-    records["a"], records["scale"] = 3, 1
-    b, one = np.ones((1, 2, 3, 4), np.int8), np.ones((1, 1, 1, 4), np.float16)
-    a, scale = records["a"][..., :3], records["scale"][:, :1, :, np.newaxis]
-    run = op.bind(a_tensor=a, a_scale_tensor=scale, b_tensor=b, b_scale_tensor=one)
+    records = np.zeros(4, [("a", "u1", 4), ("a_scale", "f2"), ("b_scale", "f2")])
+    records[...] = 3, 1, 1
+    a, b = records["a"].reshape(1, 2, 2, 4)[..., :3], np.ones((1, 2, 3, 4), np.int8)
+    a_scale, b_scale = records["a_scale"][:2].reshape(1, 1, 2, 1), records["b_scale"].reshape(1, 1, 1, 4)
+    run = op.bind(a_tensor=a, a_scale_tensor=a_scale, b_tensor=b, b_scale_tensor=b_scale)
     assert (run() == 9).all()
-    records["scale"] = 2
-    assert (run() == 18).all()
-    records["a"] = 1
-    assert (run() == 6).all()
+    for name, value, product in (("a_scale", 2, 18), ("b_scale", 4, 72), ("a", 1, 24)):
+        records[name] = value
+        assert (run() == product).all()
 
 
 def test_operators_without_kernels_are_bound_as_well():
