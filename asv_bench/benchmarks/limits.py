@@ -6,7 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from dmlcpu.kernels import registry
-from dmlcpu.kernels.measure.multiply import LINE, can_measure
+from dmlcpu.kernels.measure.multiply import can_measure
+from dmlcpu.runtime.records import LINE_CELLS
 
 from . import THREADS
 
@@ -33,10 +34,10 @@ class Multiplying:
 
     def __init__(self):
         self.kernel = registry.find("measure", "multiply").kernel
-        self.done = np.zeros(LINE * THREADS, np.int64)  # products, one line for each thread
+        self.done = np.zeros(LINE_CELLS * THREADS, np.int64)  # products, one line for each thread
         self.turns = 1 << 18  # milliseconds
         self()
-        self.amount = int(self.done[::LINE].sum())
+        self.amount = int(self.done[::LINE_CELLS].sum())
 
     def __call__(self):
         return self.kernel(THREADS, self.turns, self.done)

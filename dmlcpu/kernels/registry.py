@@ -6,7 +6,7 @@ Kernels of one operator and stage are alternatives that give the same bits; the 
 import functools
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, Self
 
 from dmlcpu.runtime.isa import Isa, allowed
 from dmlcpu.runtime.uninterrupted import uninterrupted
@@ -33,14 +33,36 @@ class Row:
 
     operator: str
     stage: str
-    name: str  # the kernel's own, written out so that a search finds it
+    name: str  # the kernel's own
     isa: Isa
-    home: str  # the module that has it, or the function that makes it
+    path: str  # of the kernel, or of the function that makes it; see `load`
+
+    @classmethod
+    def of(cls, operator: str, stage: str, path: str, isa: Isa = Isa.GENERIC, **others: Any) -> Self:
+        """Return the row of a kernel that a module has under its own name."""
+        return cls(operator, stage, path.rpartition(".")[2], isa, path, **others)
 
     @property
     def kernel(self) -> Any:
         """The kernel."""
-        return load(f"{self.home}.{self.name}")
+        return load(self.path)
+
+
+_made: dict["Made", Any] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Made(Row):
+    """A kernel that a function makes when it is first asked for: of the name and what is at some paths."""
+
+    parts: tuple[str, ...]
+
+    @property
+    def kernel(self) -> Any:
+        """The kernel."""
+        if self not in _made:
+            _made.setdefault(self, load(self.path)(self.name, *map(load, self.parts)))
+        return _made[self]
 
 
 def load(path: str) -> Any:

@@ -9,10 +9,11 @@ import numpy as np
 
 from dmlcpu.common.arguments import Array
 from dmlcpu.kernels import registry
-from dmlcpu.kernels.measure.memory import BLOCK
-from dmlcpu.kernels.measure.multiply import LINE, can_measure
+from dmlcpu.kernels.measure.memory import READ_CELLS
+from dmlcpu.kernels.measure.multiply import can_measure
 from dmlcpu.runtime.memory import aligned_empty
 from dmlcpu.runtime.quota import memory_limit
+from dmlcpu.runtime.records import LINE_CELLS
 
 SECONDS = 0.06  # of calls for each rate
 # The first compiles. A later one may, too: calls get several threads when some have come in a row.
@@ -77,7 +78,7 @@ def measure_limits(*threads: int, seconds: float = SECONDS, nbytes: int | None =
     RuntimeError
         If compilation is switched off: then no kernel can run.
     """
-    memory = aligned_empty(max(1, (nbytes or memory_to_use()) // (16 * BLOCK)) * 2 * BLOCK, np.int64)
+    memory = aligned_empty(max(1, (nbytes or memory_to_use()) // (16 * READ_CELLS)) * 2 * READ_CELLS, np.int64)
     memory[...] = 1
     return [_limits(each, memory, seconds) for each in threads]
 
@@ -100,7 +101,7 @@ def fastest(call: Callable[[], object], seconds: float) -> float:
 
 def _limits(threads: int, memory: Array, seconds: float) -> Limits:
     source, target = np.split(memory, 2)
-    found = np.zeros(LINE * threads, np.int64)
+    found = np.zeros(LINE_CELLS * threads, np.int64)
     read, copy = (registry.find("measure", stage).kernel for stage in ("read", "copy"))
     return Limits(
         threads,
@@ -111,8 +112,8 @@ def _limits(threads: int, memory: Array, seconds: float) -> Limits:
 
 
 def _multiply_rate(threads: int, seconds: float) -> float:
-    done = np.zeros(LINE * threads, np.int64)
+    done = np.zeros(LINE_CELLS * threads, np.int64)
     call = partial(registry.find("measure", "multiply").kernel, threads)
     turns = int(_TRIAL * _CALL / fastest(partial(call, _TRIAL, done), 0)) + 1
     taken = fastest(partial(call, turns, done), seconds)
-    return int(done[::LINE].sum()) / taken
+    return int(done[::LINE_CELLS].sum()) / taken

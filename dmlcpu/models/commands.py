@@ -1,7 +1,7 @@
 """A model's commands, which run in order."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from dmlcpu.batch.files.stored import strides_of
 from dmlcpu.common.faults import listed, shown
 from dmlcpu.directml.enums import TensorDataType
 from dmlcpu.models.dispatchables import Binding, Buffers, Dispatchable, check_resources, load_bindings, overlaps
-from dmlcpu.models.faults import Faults
+from dmlcpu.models.faults import Faults, Refused
 from dmlcpu.models.onnx_models import OnnxDispatch, OnnxDispatchable, load_onnx_dispatch
 from dmlcpu.models.resources import Buffer
 
@@ -24,6 +24,7 @@ class Dispatch:
 
     dispatchable: str
     bindings: dict[str, Binding]
+    written: list[str]  # the resources that the outputs are bound to
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +47,8 @@ class WriteFile:
 Command = Dispatch | OnnxDispatch | Print | WriteFile
 
 
-def load_command(
-    entry: dict[str, Any], buffers: Buffers, dispatchables: Dispatchables, faults: Faults
-) -> Command | None:
-    """Return an entry of `commands`; None, with the faults noted, if it cannot run."""
+def load_command(entry: dict[str, Any], buffers: Buffers, dispatchables: Dispatchables, faults: Faults) -> Command:
+    """Return an entry of `commands`, or refuse it."""
     if entry["type"] == "dispatch":
         return _dispatch(entry, buffers, dispatchables, faults)
     name = entry["resource"]
@@ -65,24 +64,25 @@ def load_command(
 
 def _dispatch(
     entry: dict[str, Any], buffers: Buffers, dispatchables: Dispatchables, faults: Faults
-) -> Dispatch | OnnxDispatch | None:
+) -> Dispatch | OnnxDispatch:
     name, given = entry["dispatchable"], entry["bindings"]
     if name not in dispatchables:
         faults.at("dispatchable").add(repr(name), f"a dispatchable: {listed(dispatchables)}")
     dispatchable, faults = dispatchables.get(name), faults.at("bindings")
     if dispatchable is None:
         check_resources(given, buffers, faults)
-        return None
+        raise Refused
     if isinstance(dispatchable, OnnxDispatchable):
         return load_onnx_dispatch(dispatchable, given, buffers, faults)
     bindings = load_bindings(dispatchable, given, buffers, faults, owned=False)
     _check_apart(dispatchable, bindings, faults)
-    return Dispatch(name, bindings)
+    outputs = [field.dml_name for field, _ in dispatchable.tensors(owned=False) if field.output]
+    return Dispatch(name, bindings, [bindings[each].resource for each in outputs if each in bindings])
 
 
 def _check_apart(dispatchable: Dispatchable, bindings: dict[str, Binding], faults: Faults) -> None:
     """Refuse outputs that overlap another tensor of the same dispatch."""
-    tensors = {field.dml_name: (field, tensor) for field, tensor in dispatchable.dispatched_tensors()}
+    tensors = {field.dml_name: (field, tensor) for field, tensor in dispatchable.tensors(owned=False)}
     inputs, outputs = (
         {name: bindings[name] for name, (field, _) in tensors.items() if name in bindings and field.output == output}
         for output in (False, True)
@@ -108,16 +108,11 @@ def _write_file(entry: dict[str, Any], buffer: Buffer | None, faults: Faults) ->
         if not buffer.deferred:
             _check_typed(buffer, faults)
             shape = shape or (buffer.count,)
-            _check_count(shape, buffer, faults.at("dimensions"))
+            counts = sorted({buffer.initial.size, buffer.count})  # of the initial values, and of the whole buffer
+            if math.prod(shape) not in counts:
+                allowed = f"{' or '.join(map(str, counts))} elements, as many as {buffer.name!r} has"
+                faults.at("dimensions").add(f"{list(shape)}, {math.prod(shape)} elements", allowed)
     return WriteFile(entry["resource"], target, shape)
-
-
-def _check_count(shape: tuple[int, ...], buffer: Buffer, faults: Faults) -> None:
-    """Refuse a shape that has neither the elements of the initial values nor those of the whole buffer."""
-    counts = sorted({buffer.initial.size, buffer.count})
-    if math.prod(shape) not in counts:
-        found = f"{list(shape)}, {math.prod(shape)} elements"
-        faults.add(found, f"{' or '.join(map(str, counts))} elements, as many as {buffer.name!r} has")
 
 
 def _check_typed(buffer: Buffer, faults: Faults) -> None:
@@ -125,14 +120,14 @@ def _check_typed(buffer: Buffer, faults: Faults) -> None:
         faults.at("resource").add(f"{buffer.name!r} of type UNKNOWN", "a resource whose initial values have one type")
 
 
-def check_deferred(commands: Sequence[Command | None], buffers: Buffers, faults: Faults) -> None:
+def check_deferred(commands: Iterable[Command | None], buffers: Buffers, faults: Faults) -> None:
     """Note commands that print or write a deferred buffer before a dispatch has filled it."""
     given: set[str] = set()
     for i, command in enumerate(commands):
         if command is None:
             return  # the command at fault may be the one that fills it
         if isinstance(command, OnnxDispatch):
-            given |= {place.resource for place in command.outputs.values()}
+            given.update(command.written)
         elif isinstance(command, Print | WriteFile):
             buffer = buffers.get(command.resource)
             if buffer is not None and buffer.deferred and buffer.name not in given:

@@ -11,7 +11,7 @@ from dmlcpu.directml.compiled import compile_operator
 from dmlcpu.directml.enums import TensorFlags
 from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.errors import DmlError
-from dmlcpu.models.faults import Faults, Path
+from dmlcpu.models.faults import Faults, Path, Refused
 from dmlcpu.models.resources import Buffer
 from dmlcpu.operators.descs import operator_desc_from_dict
 
@@ -39,41 +39,37 @@ class Dispatchable:
     desc: OperatorDesc
     owned: dict[str, Binding]
 
-    def owned_tensors(self) -> Tensors:
-        """Return the tensors that are bound once, at initialization."""
-        return [(field, tensor) for field, tensor in self.desc.tensors() if tensor.flags & TensorFlags.OWNED_BY_DML]
-
-    def dispatched_tensors(self) -> Tensors:
-        """Return the tensors that each dispatch binds."""
-        return [(field, tensor) for field, tensor in self.desc.tensors() if not tensor.flags & TensorFlags.OWNED_BY_DML]
+    def tensors(self, *, owned: bool) -> Tensors:
+        """Return the tensors that are bound once, at initialization; or those that each dispatch binds."""
+        tensors = self.desc.tensors()
+        return [(field, each) for field, each in tensors if bool(each.flags & TensorFlags.OWNED_BY_DML) == owned]
 
 
-def load_dispatchable(entry: dict[str, Any], buffers: Buffers, faults: Faults) -> Dispatchable | None:
-    """Return the operator that an entry of `dispatchables` describes; None, with the faults noted, if it cannot run."""
-    given, desc, faults = entry.get("bindings", {}), _load_desc(entry, faults), faults.at("bindings")
-    if desc is None:
-        check_resources(given, buffers, faults)
-        return None
+def load_dispatchable(entry: dict[str, Any], buffers: Buffers, faults: Faults) -> Dispatchable:
+    """Return the operator that an entry of `dispatchables` describes, or refuse it."""
+    given = entry.get("bindings", {})
+    try:
+        desc, faults = _load_desc(entry, faults), faults.at("bindings")
+    except Refused:
+        check_resources(given, buffers, faults.at("bindings"))
+        raise
     return Dispatchable(desc, load_bindings(Dispatchable(desc, {}), given, buffers, faults, owned=True))
 
 
-def _load_desc(entry: dict[str, Any], faults: Faults) -> OperatorDesc | None:
+def _load_desc(entry: dict[str, Any], faults: Faults) -> OperatorDesc:
     member = "Desc" if "Desc" in entry else "desc"  # DxDispatch reads both
     if member == "Desc" and "desc" in entry:
-        faults.at("Desc").add("another desc", "desc or Desc, not both")
-        return None
+        faults.at("Desc").refuse("another desc", "desc or Desc, not both")
     try:
         desc = operator_desc_from_dict({"type": entry["type"], "desc": entry.get(member, {})})
         compile_operator(desc)
     except DmlError as error:
         if error.operator == "operator_desc_from_dict":
             others = ", onnx" if error.field == "type" else ""
-            faults.at(error.field).add(error.found, error.allowed + others)
-        elif member not in entry:
-            faults.at("desc").add("missing", "an object of the operator's fields")
-        else:
-            faults.at(member, *_parts(error.field)).add(error.found, error.allowed)
-        return None
+            faults.at(error.field).refuse(error.found, error.allowed + others)
+        if member not in entry:
+            faults.at("desc").refuse("missing", "an object of the operator's fields")
+        faults.at(member, *_parts(error.field)).refuse(error.found, error.allowed)
     return desc
 
 
@@ -86,12 +82,11 @@ def load_bindings(
     dispatchable: Dispatchable, given: dict[str, Any], buffers: Buffers, faults: Faults, *, owned: bool
 ) -> dict[str, Binding]:
     """Return the bindings of the owned tensors, or of the others; note those missing, unknown or too small."""
-    groups = dispatchable.owned_tensors(), dispatchable.dispatched_tensors()
-    needed, foreign = ({field.dml_name: tensor for field, tensor in groups[i]} for i in (not owned, owned))
+    groups = dispatchable.tensors(owned=owned), dispatchable.tensors(owned=not owned)
+    needed, foreign = ({field.dml_name: tensor for field, tensor in group} for group in groups)
+    nothing = "nothing: a tensor flagged OWNED_BY_DML is bound in the dispatchable's bindings"
     if owned:
         nothing = "nothing: a tensor that is not flagged OWNED_BY_DML is bound by each dispatch"
-    else:
-        nothing = "nothing: a tensor flagged OWNED_BY_DML is bound in the dispatchable's bindings"
     bindings, met = {}, set()
     for tensor, source, here in sources(given, {*needed, *foreign}, faults):
         met.add(tensor)
@@ -121,9 +116,8 @@ def sources(given: dict[str, Any], names: Container[str], faults: Faults) -> Ite
     for tensor, source in given.items():
         elements = source if isinstance(source, list) else [source]
         if f"{tensor}[0]" in names:
-            for i, element in enumerate(elements):
-                if element is not None:
-                    yield f"{tensor}[{i}]", element, faults.at(tensor, i)
+            given_here = ((i, element) for i, element in enumerate(elements) if element is not None)
+            yield from ((f"{tensor}[{i}]", element, faults.at(tensor, i)) for i, element in given_here)
         elif len(elements) == 1 and elements[0] is not None:
             yield tensor, elements[0], faults.at(tensor)
         else:
@@ -168,7 +162,7 @@ def overlaps(inputs: Mapping[str, Binding], outputs: Mapping[str, Binding]) -> I
 
 
 def check_size(binding: Binding, buffer: Buffer, tensor: str, faults: Faults) -> bool:
-    """Return whether a tensor's bytes fit behind its place in a buffer; note the fault if they do not."""
+    """Return whether a tensor's bytes fit in a buffer from its place on; note the fault if they do not."""
     if buffer.size - binding.offset >= binding.nbytes:
         return True
     after = f", from byte {binding.offset} on" if binding.offset else ""

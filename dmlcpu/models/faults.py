@@ -3,7 +3,7 @@
 import json
 import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 from dmlcpu.common.faults import Fault, FaultsError
 
@@ -28,6 +28,10 @@ class ModelError(FaultsError):
     faults: list[Fault]
 
 
+class Refused(Exception):  # noqa: N818 - it is caught where the other entries are loaded
+    """What is being loaded is at fault; the faults are noted."""
+
+
 @dataclass(frozen=True, slots=True)
 class Faults:
     """The faults found so far in a JSON file, and the place in it that is being checked."""
@@ -46,14 +50,19 @@ class Faults:
         """Note a fault at the place."""
         self._found.append((self.path, found, allowed))
 
+    def refuse(self, found: str, allowed: str) -> NoReturn:
+        """Note a fault at the place, without which nothing can be loaded."""
+        self.add(found, allowed)
+        raise Refused
+
     def entries(self) -> set[Path]:
         """Return the faulty entries of the file: the first two parts of each path."""
         return {path[:2] for path, _, _ in self._found}
 
     def in_order_of(self, data: Any) -> list[Fault]:
         """Return the distinct faults in the file's order."""
-        order = _Order(data)
-        ordered = sorted(dict.fromkeys(self._found), key=lambda fault: order.positions(fault[0]))
+        known: dict[int, dict[Any, int]] = {}
+        ordered = sorted(dict.fromkeys(self._found), key=lambda fault: _positions(fault[0], data, known))
         return [Fault(json_path(path), found, allowed) for path, found, allowed in ordered]
 
 
@@ -68,23 +77,19 @@ def _segment(part: str | int) -> str:
     return f".{part}" if _PLAIN_NAME.fullmatch(part) else f"[{json.dumps(part, ensure_ascii=not part.isprintable())}]"
 
 
-class _Order:
-    """The order of the members of a file."""
+def _positions(path: Path, data: Any, known: dict[int, dict[Any, int]]) -> list[int]:
+    """Return the positions of the members that lead to a place; a missing member counts as the last.
 
-    def __init__(self, data: Any) -> None:
-        self._data = data
-        self._names: dict[int, dict[Any, int]] = {}  # positions of the names of an object, by its identity
-
-    def positions(self, path: Path) -> list[int]:
-        """Return the positions of the members that lead to `path`; a missing member counts as the last."""
-        positions, data = [], self._data
-        for part in path:
-            if isinstance(data, dict):
-                if id(data) not in self._names:
-                    self._names[id(data)] = {name: position for position, name in enumerate(data)}
-                positions.append(self._names[id(data)].get(part, len(data)))
-                data = data.get(part)
-            elif isinstance(data, list) and isinstance(part, int):
-                positions.append(part)
-                data = data[part] if part < len(data) else None
-        return positions
+    `known` keeps the positions of the names of an object, by its identity.
+    """
+    positions = []
+    for part in path:
+        if isinstance(data, dict):
+            if id(data) not in known:
+                known[id(data)] = {name: position for position, name in enumerate(data)}
+            positions.append(known[id(data)].get(part, len(data)))
+            data = data.get(part)
+        elif isinstance(data, list) and isinstance(part, int):
+            positions.append(part)
+            data = data[part] if part < len(data) else None
+    return positions

@@ -1,23 +1,26 @@
 """Loading a DxDispatch model: the whole file is checked, and all faults are raised together, before anything runs."""
 
+import contextlib
 import functools
 import json
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import resources
 from os import PathLike
 from pathlib import Path as FilePath
-from typing import Any
+from typing import Any, TypeVar
 
 from dmlcpu.common.faults import listed, shown
 from dmlcpu.common.imports import extra
 from dmlcpu.models.commands import Command, check_deferred, load_command
 from dmlcpu.models.dispatchables import Dispatchable, load_dispatchable
-from dmlcpu.models.faults import Faults, ModelError, Path, json_path
+from dmlcpu.models.faults import Faults, ModelError, Path, Refused, json_path
 from dmlcpu.models.onnx_models import OnnxDispatchable, load_onnx_dispatchable
 from dmlcpu.models.relaxed_json import parse
 from dmlcpu.models.resources import Buffer, Files, load_buffer
+
+T = TypeVar("T")
 
 _log = logging.getLogger("dmlcpu")
 
@@ -29,7 +32,7 @@ class Model:
     buffers: dict[str, Buffer]
     dispatchables: dict[str, Dispatchable | OnnxDispatchable]
     commands: list[Command]
-    files: list[FilePath]  # that it was read from, beside the model file
+    files: list[FilePath]  # that it was read from, apart from the model file
 
 
 def load_model(path: str | PathLike[str]) -> Model:
@@ -38,8 +41,8 @@ def load_model(path: str | PathLike[str]) -> Model:
     Parameters
     ----------
     path : str or os.PathLike
-        A JSON file; comments and trailing commas are allowed. Files that it reads are looked for beside it, then in the
-        current directory.
+        A JSON file; comments and trailing commas are allowed. Files that it reads are looked for in its folder, then in
+        the current directory.
 
     Returns
     -------
@@ -101,18 +104,24 @@ def _load(data: dict[str, Any], misshapen: set[Path], folder: FilePath, faults: 
     """Load every entry of the right shape; references to the others are still checked as far as possible."""
     files = Files(folder)
 
-    def loadable(member: str) -> Iterator[tuple[Any, Any, Faults]]:
+    def loaded(member: str, load: Callable[[Any, Any, Faults], T]) -> dict[Any, T | None]:
+        """Load the entries of a member; None stands for those at fault."""
+        found: dict[Any, T | None] = {}
         for name, entry in _entries(data[member]):
-            yield name, None if (member, name) in misshapen else entry, faults.at(member, name)
+            found[name] = None
+            if (member, name) not in misshapen:
+                with contextlib.suppress(Refused):
+                    found[name] = load(name, entry, faults.at(member, name))
+        return found
 
-    buffers = {name: entry and load_buffer(name, entry, files, here) for name, entry, here in loadable("resources")}
-    dispatchables: dict[str, Dispatchable | OnnxDispatchable | None] = {}
-    for name, entry, here in loadable("dispatchables"):
+    def load_any(name: str, entry: dict[str, Any], here: Faults) -> Dispatchable | OnnxDispatchable:
         if _is_onnx(entry):
-            dispatchables[name] = load_onnx_dispatchable(name, entry, files, here)
-        else:
-            dispatchables[name] = entry and load_dispatchable(entry, buffers, here)
-    commands = [entry and load_command(entry, buffers, dispatchables, here) for _, entry, here in loadable("commands")]
+            return load_onnx_dispatchable(name, entry, files, here)
+        return load_dispatchable(entry, buffers, here)
+
+    buffers = loaded("resources", lambda name, entry, here: load_buffer(name, entry, files, here))
+    dispatchables = loaded("dispatchables", load_any)
+    commands = loaded("commands", lambda _, entry, here: load_command(entry, buffers, dispatchables, here)).values()
     check_deferred(commands, buffers, faults.at("commands"))
     return Model(
         {name: buffer for name, buffer in buffers.items() if buffer},
@@ -134,13 +143,12 @@ def _schema() -> Any:
 def _check_shape(data: Any, faults: Faults) -> None:
     """Check the file against the JSON Schema; a fault's "allowed" is the schema's "description"."""
     for error in extra("jsonschema").Draft202012Validator(_schema()).iter_errors(data):
-        path = error.absolute_path
-        if error.validator == "required":
-            for name in error.validator_value:
-                if name not in error.instance:
-                    faults.at(*path, name).add("missing", error.schema["properties"][name]["description"])
-        else:
-            faults.at(*path).add(shown(error.instance), error.schema["description"])
+        path, schema = error.absolute_path, error.schema
+        if error.validator != "required":
+            faults.at(*path).add(shown(error.instance), schema["description"])
+            continue
+        for name in (each for each in error.validator_value if each not in error.instance):
+            faults.at(*path, name).add("missing", schema["properties"][name]["description"])
 
 
 def _warn_of_unknown_members(data: dict[str, Any], misshapen: set[Path]) -> None:
@@ -148,12 +156,10 @@ def _warn_of_unknown_members(data: dict[str, Any], misshapen: set[Path]) -> None
     objects: list[tuple[Path, Any]] = [((), data)]
     for member in ("resources", "dispatchables", "commands"):
         objects += [((member, name), entry) for name, entry in _entries(data[member])]
-    for path, entry in objects:
-        if path not in misshapen:
-            known = _schema_of(path, entry)["properties"]
-            for name in entry:
-                if name not in known:
-                    _log.warning("%s is unknown and ignored; known: %s", json_path((*path, name)), listed(known))
+    for path, entry in (each for each in objects if each[0] not in misshapen):
+        known = _schema_of(path, entry)["properties"]
+        for name in (each for each in entry if each not in known):
+            _log.warning("%s is unknown and ignored; known: %s", json_path((*path, name)), listed(known))
 
 
 def _schema_of(path: Path, entry: dict[str, Any]) -> Any:

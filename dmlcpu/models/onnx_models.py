@@ -1,5 +1,6 @@
 """A model's dispatchables that are ONNX models, and dispatches of them."""
 
+import contextlib
 import importlib
 import logging
 import math
@@ -17,7 +18,7 @@ from dmlcpu.common.regions import Tensor
 from dmlcpu.directml.enums import TensorDataType
 from dmlcpu.errors import DmlError
 from dmlcpu.models.dispatchables import Binding, Buffers, check_size, load_binding, overlaps, sources
-from dmlcpu.models.faults import Faults, json_path
+from dmlcpu.models.faults import Faults, Refused, json_path
 from dmlcpu.models.resources import DATA_TYPES, Buffer, Files
 
 _log = logging.getLogger("dmlcpu")
@@ -58,6 +59,11 @@ class OnnxDispatch:
     outputs: dict[str, OnnxBinding]
     zeros: dict[str, Tensor]  # inputs that are not bound
 
+    @property
+    def written(self) -> list[str]:
+        """The resources that the outputs are bound to."""
+        return [place.resource for place in self.outputs.values()]
+
     def run(self, memory: dict[str, Array]) -> None:
         """Run the model once on the buffers' memory; nothing is written unless all results fit."""
         inputs = {name: np.zeros(*tensor) for name, tensor in self.zeros.items()}
@@ -89,12 +95,10 @@ def _check_result(name: str, result: Array, place: OnnxBinding) -> None:
         raise ValueError(f"{name} has the shape {list(result.shape)}; it is bound with {list(place.shape)}")
 
 
-def load_onnx_dispatchable(name: str, entry: dict[str, Any], files: Files, faults: Faults) -> OnnxDispatchable | None:
-    """Return the ONNX model that an entry of `dispatchables` names; None, with the fault noted, if it cannot run."""
+def load_onnx_dispatchable(name: str, entry: dict[str, Any], files: Files, faults: Faults) -> OnnxDispatchable:
+    """Return the ONNX model that an entry of `dispatchables` names, or refuse it."""
     source = entry["sourcePath"]
     found = files.find(source, faults.at("sourcePath"))
-    if found is None:
-        return None
     onnx, ours = _packages()
     start = time.perf_counter()
     try:
@@ -106,8 +110,7 @@ def load_onnx_dispatchable(name: str, entry: dict[str, Any], files: Files, fault
     except Exception as error:  # Protobuf, ONNX's checker and its operators raise nearly anything
         reason = f"{error.field} is {error.found}" if isinstance(error, DmlError) else " ".join(str(error).split())
         allowed = "a valid ONNX model of known operators"
-        faults.at("sourcePath").add(f"{source!r}, which cannot be run: {reason}", allowed)
-        return None
+        faults.at("sourcePath").refuse(f"{source!r}, which cannot be run: {reason}", allowed)
     return OnnxDispatchable(name, prepared, time.perf_counter() - start)
 
 
@@ -137,8 +140,8 @@ def _fix_sizes(proto: Any, entry: dict[str, Any], path: tuple[str | int, ...]) -
 
 def load_onnx_dispatch(
     dispatchable: OnnxDispatchable, given: dict[str, Any], buffers: Buffers, faults: Faults
-) -> OnnxDispatch | None:
-    """Return a dispatch with its bindings; None, with the faults noted, if some are missing, unknown or do not fit."""
+) -> OnnxDispatch:
+    """Return a dispatch with its bindings, or refuse those that are missing, unknown or do not fit."""
     prepared = dispatchable.prepared
     tensors = {**prepared.outputs, **prepared.inputs}
     places: dict[str, OnnxBinding] = {}
@@ -149,17 +152,16 @@ def load_onnx_dispatch(
         elif _data_type(tensors[name]) is None:
             here.add("a resource", f"nothing: {name} is no tensor of a type that DirectML has")
         elif buffer is not None:
-            shape = _shape_of(name, source, buffer, dispatchable, here)
-            place = None if shape is None else _place(name, tensors[name], shape, buffer, offset, here)
-            if place is not None:
-                places[name] = place
+            with contextlib.suppress(Refused):
+                shape = _shape_of(name, source, buffer, dispatchable, here)
+                places[name] = _place(name, tensors[name], shape, buffer, offset, here)
     inputs = {name: place for name, place in places.items() if name in prepared.inputs}
     outputs = {name: place for name, place in places.items() if name not in prepared.inputs}
     unbound = dict(_zeros(prepared, given, faults))
     for name, other in overlaps(inputs, outputs):
         faults.at(name).add(f"{outputs[name].resource!r}, which overlaps {other}", "memory of its own")
     if len(places) < len(given):
-        return None
+        raise Refused
     return OnnxDispatch(dispatchable.name, prepared, inputs, outputs, unbound)
 
 
@@ -172,29 +174,26 @@ def _data_type(tensor: Any) -> TensorDataType | None:
 
 def _shape_of(
     name: str, source: Any, buffer: Buffer, dispatchable: OnnxDispatchable, faults: Faults
-) -> tuple[int, ...] | None:
+) -> tuple[int, ...]:
     """Return the shape that a tensor is bound with: the binding's, or the model's; of a deferred one it is open."""
     is_input = name in dispatchable.prepared.inputs
     tensor = (dispatchable.prepared.inputs if is_input else dispatchable.prepared.outputs)[name]
     details = source if isinstance(source, dict) else {}
     if buffer.deferred:
         if is_input:
-            faults.add(f"{buffer.name!r}, which is deferred", "a resource that has values")
-            return None
+            faults.refuse(f"{buffer.name!r}, which is deferred", "a resource that has values")
         for field in ("shape", "elementOffset"):
             if details.get(field):
-                faults.at(field).add(str(details[field]), f"nothing: {buffer.name!r} is deferred")
-                return None
+                faults.at(field).refuse(str(details[field]), f"nothing: {buffer.name!r} is deferred")
         return ()
     if chosen := details.get("shape"):  # DxDispatch takes an empty list for none
         if not tensor.fits(chosen):
-            faults.at("shape").add(str(chosen), f"{tensor} ({name} of {dispatchable.name!r})")
-            return None
+            faults.at("shape").refuse(str(chosen), f"{tensor} ({name} of {dispatchable.name!r})")
         return tuple(map(int, chosen))
     shape = _known(tensor, _FREE if is_input else None)
     if shape is None:
         allowed = f"a binding with a shape{'' if is_input else ', or a deferred resource'}"
-        faults.add(repr(buffer.name), f"{allowed}: of {name} the model says {tensor}")
+        faults.refuse(repr(buffer.name), f"{allowed}: of {name} the model says {tensor}")
     return shape
 
 
@@ -204,20 +203,18 @@ def _known(tensor: Any, free: int | None) -> tuple[int, ...] | None:
     return None if None in sizes else sizes  # type: ignore[return-value]
 
 
-def _place(
-    name: str, tensor: Any, shape: tuple[int, ...], buffer: Buffer, offset: int, faults: Faults
-) -> OnnxBinding | None:
-    """Return a tensor's place in a buffer; None, with the fault noted, if the type or the size does not fit."""
+def _place(name: str, tensor: Any, shape: tuple[int, ...], buffer: Buffer, offset: int, faults: Faults) -> OnnxBinding:
+    """Return a tensor's place in a buffer, or refuse a type or a size that does not fit."""
     data_type = _data_type(tensor)
     assert data_type is not None
     if not _same_kind(buffer.data_type, data_type):
         of = "" if tensor.dtype != np.bool_ else ", for bool"
-        faults.add(f"{buffer.name!r} of {buffer.data_type.name}", f"{data_type.name} (the type of {name}{of})")
-        return None
+        faults.refuse(f"{buffer.name!r} of {buffer.data_type.name}", f"{data_type.name} (the type of {name}{of})")
     nbytes = math.prod(shape) * tensor.dtype.itemsize
     place = OnnxBinding(buffer.name, offset, nbytes, tensor.dtype, None if buffer.deferred else shape)
-    fits = buffer.deferred or check_size(place, buffer, f"{data_type.name} of shape {list(shape)}", faults)
-    return place if fits else None
+    if not buffer.deferred and not check_size(place, buffer, f"{data_type.name} of shape {list(shape)}", faults):
+        raise Refused
+    return place
 
 
 def _same_kind(mine: TensorDataType, wanted: TensorDataType) -> bool:

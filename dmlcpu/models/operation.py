@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -14,7 +14,6 @@ from dmlcpu.common.faults import shown
 from dmlcpu.common.regions import Estimate, Sink, Tensor
 from dmlcpu.errors import BindingError
 from dmlcpu.models.commands import Dispatch, WriteFile
-from dmlcpu.models.dispatchables import Dispatchable
 from dmlcpu.models.model import Model, load_model
 from dmlcpu.models.onnx_models import OnnxDispatch
 from dmlcpu.models.resources import Buffer
@@ -35,7 +34,10 @@ class ModelOperation:
     def __init__(self, path: Path) -> None:
         self._name = path.name
         self._model = load_model(path)
-        self._shapes = _results(self._model)
+        self._dispatches = [each for each in self._model.commands if isinstance(each, Dispatch | OnnxDispatch)]
+        written = {each.resource: each.shape for each in self._model.commands if isinstance(each, WriteFile)}
+        outputs = (name for each in self._dispatches for name in each.written)
+        self._shapes = written or dict.fromkeys(outputs)  # None: flat
         self.parameters = tuple(name for name, buffer in self._model.buffers.items() if not buffer.deferred)
         self.sources = self.parameters
         self.files = tuple(self._model.files)
@@ -47,7 +49,7 @@ class ModelOperation:
             self._check(name, self._model.buffers[name], value)
         buffers = sum(buffer.size for buffer in self._model.buffers.values())
         memory = buffers + sum(2 * self._model.buffers[name].size for name in {*arguments, *self.results})
-        kernels = ", ".join(each.dispatchable for each in self._dispatches())
+        kernels = ", ".join(each.dispatchable for each in self._dispatches)
         return Estimate({name: self._tensor(name) for name in self.results}, memory, lambda: memory, kernels)
 
     def _check(self, name: str, buffer: Buffer, value: Any) -> None:
@@ -65,9 +67,6 @@ class ModelOperation:
         buffer, shape = self._model.buffers[name], self._shapes[name]
         return None if buffer.deferred else Tensor(shape or (buffer.initial.size,), buffer.initial.dtype)
 
-    def _dispatches(self) -> Iterator[Dispatch | OnnxDispatch]:
-        return (each for each in self._model.commands if isinstance(each, Dispatch | OnnxDispatch))
-
     def run(self, arguments: Mapping[str, Any]) -> dict[str, Array]:
         """Run the model's dispatches."""
         buffers = dict(self._model.buffers)
@@ -75,8 +74,8 @@ class ModelOperation:
             initial = np.ascontiguousarray(value).reshape(-1)
             initial = initial.view(np.uint8) if initial.dtype == np.bool_ else initial
             buffers[name] = dataclasses.replace(buffers[name], initial=initial, delta=None)
-        model = Model(buffers, self._model.dispatchables, [*self._dispatches()], [])
-        memory = run_model(model, emit=_say_nothing)
+        model = Model(buffers, self._model.dispatchables, [*self._dispatches], [])
+        memory = run_model(model, emit=lambda _: None)  # a job prints nothing
         return {name: self._shaped(name, memory[name]) for name in self.results}
 
     def _shaped(self, name: str, values: Array) -> Array:
@@ -88,24 +87,3 @@ class ModelOperation:
     ) -> None:
         """Refuse: a model's resources are in memory."""
         raise AssertionError("a model takes its memory in one piece")
-
-
-def _results(model: Model) -> dict[str, tuple[int, ...] | None]:
-    """Return the names of the results, with their shapes; None: flat."""
-    written = {each.resource: each.shape for each in model.commands if isinstance(each, WriteFile)}
-    if written:
-        return written
-    names: dict[str, None] = {}
-    for each in model.commands:
-        if isinstance(each, OnnxDispatch):
-            names |= dict.fromkeys(place.resource for place in each.outputs.values())
-        elif isinstance(each, Dispatch):
-            dispatchable = model.dispatchables[each.dispatchable]
-            assert isinstance(dispatchable, Dispatchable)
-            outputs = [field.dml_name for field, _ in dispatchable.dispatched_tensors() if field.output]
-            names |= dict.fromkeys(each.bindings[output].resource for output in outputs if output in each.bindings)
-    return dict.fromkeys(names)
-
-
-def _say_nothing(_: str) -> None:
-    """Drop a line of output: a job prints nothing."""

@@ -9,7 +9,7 @@ from dmlcpu.common.imports import extra
 from dmlcpu.models.faults import Faults
 
 # The groups are kept: strings, so that nothing inside one is taken for a comment or a comma, and a comment that does
-# not end. Both match without an end too: to search behind every start of one would take quadratic time.
+# not end. Both match without an end too: to search from every start of one would take quadratic time.
 _COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|("(?:[^"\\]|\\.)*"?|/\*.*)', re.DOTALL)
 _TRAILING_COMMA = re.compile(r',(?=\s*[\]}])|("(?:[^"\\]|\\.)*"?)', re.DOTALL)
 _JSON5_ERROR = re.compile(r"<string>:(\d+) (.*) at column (\d+)", re.DOTALL)

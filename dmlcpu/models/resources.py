@@ -1,5 +1,6 @@
 """A model's resources: buffers of bytes and the values they start with."""
 
+import contextlib
 import functools
 import os
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ from dmlcpu.batch.files import FileError
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.faults import listed, shown
 from dmlcpu.directml.enums import TensorDataType, full_name
-from dmlcpu.models.faults import Faults
+from dmlcpu.models.faults import Faults, Refused
 from dmlcpu.models.values import read
 from dmlcpu.runtime.memory import aligned_empty
 
@@ -48,7 +49,7 @@ class Buffer:
     deferred: bool = False  # an ONNX model's result, of any size, replaces it
 
     def allocate(self) -> Array:
-        """Allocate memory, as bytes, with the initial values and zeros behind them."""
+        """Allocate memory, as bytes, with the initial values and zeros after them."""
         memory = aligned_empty(self.size, np.uint8)
         end = self.initial.nbytes
         values = memory[:end].view(self.initial.dtype)
@@ -79,92 +80,81 @@ class Files:
         self._folder = folder
         self.found: list[FilePath] = []
 
-    def find(self, source: str, faults: Faults) -> FilePath | None:
-        """Return a file; None, with the fault noted, if it does not exist."""
-        for file in (self._folder / source, FilePath(source)):
-            if os.path.exists(file):
-                self.found.append(file)
-                return file
-        faults.add(f"{source!r}, no such file", f"a file, relative to {self._folder} or the current directory")
-        return None
+    def find(self, source: str, faults: Faults) -> FilePath:
+        """Return a file, or refuse one that does not exist."""
+        there = [file for file in (self._folder / source, FilePath(source)) if os.path.exists(file)]
+        if not there:
+            faults.refuse(f"{source!r}, no such file", f"a file, relative to {self._folder} or the current directory")
+        self.found.append(there[0])
+        return there[0]
 
 
-def load_buffer(name: str, entry: dict[str, Any], files: Files, faults: Faults) -> Buffer | None:
-    """Return the buffer that an entry of `resources` describes; None, with the faults noted, if it is not right."""
+def load_buffer(name: str, entry: dict[str, Any], files: Files, faults: Faults) -> Buffer:
+    """Return the buffer that an entry of `resources` describes, or refuse it."""
     text, values = entry.get("initialValuesDataType", "UNKNOWN"), entry["initialValues"]
     data_type, delta = _TYPE_NAMED.get(text), None
     if data_type is None:
-        faults.at("initialValuesDataType").add(shown(text), listed([*DATA_TYPES, "UNKNOWN"]))
-        return None
+        faults.at("initialValuesDataType").refuse(shown(text), listed([*DATA_TYPES, "UNKNOWN"]))
     if values == "deferred":
         nothing = np.empty(0, np.uint8 if data_type is TensorDataType.UNKNOWN else data_type.dtype)
         return Buffer(name, data_type, nothing, 0, deferred=True)
     if isinstance(values, dict) and "sourcePath" in values:
         initial = _from_file(values["sourcePath"], data_type, files, faults)
-        if initial is not None:
-            data_type = DATA_TYPES[initial.dtype.name.upper()]
+        data_type = DATA_TYPES[initial.dtype.name.upper()]
     elif data_type is TensorDataType.UNKNOWN:
         initial = _mixed(entry, faults)
     elif isinstance(values, list):
         initial = _converted(values, range(len(values)), data_type, faults.at("initialValues"))
     else:
         initial, delta = _repeated(values, data_type, faults.at("initialValues"))
-    if initial is None:
-        return None
     nbytes = int(entry.get("sizeInBytes", initial.nbytes))
     if nbytes < initial.nbytes:
-        faults.at("sizeInBytes").add(str(nbytes), f"at least {initial.nbytes}, the bytes of the initial values")
-        return None
+        faults.at("sizeInBytes").refuse(str(nbytes), f"at least {initial.nbytes}, the bytes of the initial values")
     return Buffer(name, data_type, initial, nbytes, delta)
 
 
-def _repeated(values: dict[str, Any], data_type: TensorDataType, faults: Faults) -> tuple[Array | None, Array | None]:
+def _repeated(values: dict[str, Any], data_type: TensorDataType, faults: Faults) -> tuple[Array, Array | None]:
     """Return a constant, or the first value of a sequence, as often as it is repeated; and the sequence's delta."""
     names = ("value",) if "value" in values else ("valueStart", "valueDelta")
     given, count = [values[name] for name in names], int(values["valueCount"])
     array = _converted(given, names, data_type, faults)
-    if array is None:
-        return None, None
     if len(given) == 2 and str not in map(type, given):
         number = float if data_type.dtype.kind == "f" else int
         last = number(given[0]) + number(given[1]) * (count - 1)
         fits, allowed = _range_of(data_type)
         if not fits(last):
-            faults.add(f"a sequence that ends with {last}", allowed)
-            return None, None
+            faults.refuse(f"a sequence that ends with {last}", allowed)
     return np.broadcast_to(array[:1], count), array[1:] if len(given) == 2 else None
 
 
-def _mixed(entry: dict[str, Any], faults: Faults) -> Array | None:
+def _mixed(entry: dict[str, Any], faults: Faults) -> Array:
     """Return values that have a type each, as bytes."""
     values = entry["initialValues"]
     if not isinstance(values, list) or not any(isinstance(value, dict) for value in values):
         found = shown(entry["initialValuesDataType"]) if "initialValuesDataType" in entry else "missing"
-        faults.at("initialValuesDataType").add(found, listed(DATA_TYPES))
-        return None
-    parts = [_mixed_item(item, faults.at("initialValues", i)) for i, item in enumerate(values)]
-    known = [part.view(np.uint8) for part in parts if part is not None]
-    return np.concatenate(known) if len(known) == len(parts) else None
+        faults.at("initialValuesDataType").refuse(found, listed(DATA_TYPES))
+    parts = []
+    for i, item in enumerate(values):
+        with contextlib.suppress(Refused):
+            parts.append(_mixed_item(item, faults.at("initialValues", i)).view(np.uint8))
+    if len(parts) < len(values):
+        raise Refused
+    return np.concatenate(parts)
 
 
-def _mixed_item(item: Any, faults: Faults) -> Array | None:
+def _mixed_item(item: Any, faults: Faults) -> Array:
     if not isinstance(item, dict) or not isinstance(item.get("type"), str) or "value" not in item:
-        faults.add(shown(item), 'an object {"name": ..., "type": ..., "value": ...}')
-        return None
+        faults.refuse(shown(item), 'an object {"name": ..., "type": ..., "value": ...}')
     data_type = _TYPE_NAMED.get(item["type"])
     if not data_type:
-        faults.at("type").add(shown(item["type"]), listed(DATA_TYPES))
-        return None
+        faults.at("type").refuse(shown(item["type"]), listed(DATA_TYPES))
     return _converted([item["value"]], ["value"], data_type, faults)
 
 
-def _converted(
-    values: Sequence[Any], names: Sequence[str | int], data_type: TensorDataType, faults: Faults
-) -> Array | None:
-    """Return values as an array; None, with the faults noted at their names, if some do not fit the type."""
+def _converted(values: Sequence[Any], names: Sequence[str | int], data_type: TensorDataType, faults: Faults) -> Array:
+    """Return values as an array, or refuse those that do not fit the type, by their names."""
     if not values:
-        faults.add("an empty list", "at least one value")
-        return None
+        faults.refuse("an empty list", "at least one value")
     fits, allowed = _range_of(data_type)
     wrong = [i for i, value in enumerate(values) if not fits(value)]
     for i in wrong[:_MOST_FAULTS]:
@@ -172,7 +162,7 @@ def _converted(
     if len(wrong) > _MOST_FAULTS:
         faults.at(names[wrong[_MOST_FAULTS]]).add(f"{len(wrong)} such values in all", allowed)
     if wrong:
-        return None
+        raise Refused
     return np.array([float(value) if type(value) is str else value for value in values], data_type.dtype)
 
 
@@ -193,43 +183,35 @@ def _range_of(data_type: TensorDataType) -> tuple[Callable[[Any], bool], str]:
     return lambda value: type(value) is int and low <= value <= high, allowed  # True is no number
 
 
-def _from_file(source: str, data_type: TensorDataType, files: Files, faults: Faults) -> Array | None:
+def _from_file(source: str, data_type: TensorDataType, files: Files, faults: Faults) -> Array:
     here, suffix = faults.at("initialValues", "sourcePath"), FilePath(source).suffix.lower()
     if suffix not in (".npy", ".dat", ".bin"):
-        here.add(shown(source), "a .npy, .dat or .bin file")
-        return None
+        here.refuse(shown(source), "a .npy, .dat or .bin file")
     found = files.find(source, here)
-    if found is None:
-        return None
     if suffix != ".npy" and data_type is TensorDataType.UNKNOWN:
-        faults.at("initialValuesDataType").add("no type", f"{listed(DATA_TYPES)} (raw files have none)")
-        return None
+        faults.at("initialValuesDataType").refuse("no type", f"{listed(DATA_TYPES)} (raw files have none)")
     try:
         array = read(found)
     except (FileError, OSError, MemoryError) as error:
         reason = f"{error.found} instead of {error.allowed}" if isinstance(error, FileError) else str(error)
-        here.add(f"{source!r}, which cannot be read: {reason or 'not enough memory'}", f"a {suffix} file")
-        return None
+        here.refuse(f"{source!r}, which cannot be read: {reason or 'not enough memory'}", f"a {suffix} file")
     if suffix == ".npy":
         return _checked_npy(array, source, data_type, faults)
     itemsize = data_type.dtype.itemsize
     if not array.size or array.size % itemsize:
-        here.add(f"{source!r} of {array.size} bytes", f"a positive multiple of {itemsize} bytes ({data_type.name})")
-        return None
+        here.refuse(f"{source!r} of {array.size} bytes", f"a positive multiple of {itemsize} bytes ({data_type.name})")
     return array.view(data_type.dtype)
 
 
-def _checked_npy(array: Array, source: str, data_type: TensorDataType, faults: Faults) -> Array | None:
+def _checked_npy(array: Array, source: str, data_type: TensorDataType, faults: Faults) -> Array:
     here = faults.at("initialValues", "sourcePath")
     if array.dtype == np.bool_:
         array = array.view(np.uint8)
     name = array.dtype.name.upper()
     if name not in DATA_TYPES:
-        here.add(f"{source!r} of {array.dtype}", listed(DATA_TYPES))
-    elif data_type not in (TensorDataType.UNKNOWN, DATA_TYPES[name]):
-        faults.at("initialValuesDataType").add(data_type.name, f"{name}, the type of {source!r}")
-    elif not array.size:
-        here.add(f"{source!r} of shape {array.shape}", "at least one value")
-    else:
-        return array.reshape(-1)
-    return None
+        here.refuse(f"{source!r} of {array.dtype}", listed(DATA_TYPES))
+    if data_type not in (TensorDataType.UNKNOWN, DATA_TYPES[name]):
+        faults.at("initialValuesDataType").refuse(data_type.name, f"{name}, the type of {source!r}")
+    if not array.size:
+        here.refuse(f"{source!r} of shape {array.shape}", "at least one value")
+    return array.reshape(-1)

@@ -116,17 +116,17 @@ def run_model(model: Model, *, timing: Timing | None = None, emit: Emit = print)
     >>> buffers["A"]
     array([1. , 3.5, 6. , 8.5], dtype=float32)
     """
-    run = _Run(model, timing or Timing(), emit)
+    runner = _Runner(model, timing or Timing(), emit)
     for name, buffer in model.buffers.items():
         with _failures_at(("resources", name)):
-            run.memory[name] = buffer.allocate()
+            runner.memory[name] = buffer.allocate()
     for name, dispatchable in model.dispatchables.items():
         with _failures_at(("dispatchables", name)):
-            run.initialize(name, dispatchable)
+            runner.initialize(name, dispatchable)
     for i, command in enumerate(model.commands):
         with _failures_at(("commands", i)):
-            run.carry_out(command)
-    return {name: run.values(name) for name in model.buffers}
+            runner.carry_out(command)
+    return {name: runner.values(name) for name in model.buffers}
 
 
 @contextlib.contextmanager
@@ -142,7 +142,7 @@ def _failures_at(path: Path) -> Iterator[None]:
 
 
 @dataclass(slots=True)
-class _Run:
+class _Runner:
     """A run under way: the memory of the buffers, and the initialized operators."""
 
     model: Model
@@ -158,7 +158,7 @@ class _Run:
             start = time.perf_counter()
             operator = compile_operator(dispatchable.desc)
             if dispatchable.owned:
-                operator.initialize(**self._bound(dispatchable.owned_tensors(), dispatchable.owned))
+                operator.initialize(**self._bound(dispatchable.tensors(owned=True), dispatchable.owned))
             self.operators[name] = operator
             seconds = time.perf_counter() - start
         if self.timing.verbosity >= 1:
@@ -194,7 +194,7 @@ class _Run:
         else:
             dispatchable = self.model.dispatchables[name]
             assert isinstance(dispatchable, Dispatchable)
-            arrays = self._bound(dispatchable.dispatched_tensors(), command.bindings)
+            arrays = self._bound(dispatchable.tensors(owned=False), command.bindings)
             call = functools.partial(self.operators[name], **arrays)
         for line in _report(name, _measure(call, self.timing), self.timing):
             self.emit(line)

@@ -6,17 +6,19 @@ Each works on every little-endian processor that LLVM knows.
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from llvmlite import ir
 from llvmlite.ir.values import MDValue
 from numba.core import cgutils, types
+from numba.core.types.containers import BaseNamedTuple
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
 from dmlcpu.runtime.records import CACHE_LINE
 
 _LEAST_LANES = 16  # LLVM unrolls shorter loops instead of making vectors of them
+_AS_GIVEN = types.Array, BaseNamedTuple
 _POINTER = ir.IntType(8).as_pointer()
 _INT, _LONG = ir.IntType(32), ir.IntType(64)
 
@@ -60,11 +62,39 @@ class Elements:
         return self._builder.bitcast(self.at(index), ir.VectorType(self.element, lanes).as_pointer())
 
 
+class Strided(NamedTuple):
+    """Places of an array, `step` elements apart from array[first] on: kernels give them to intrinsics."""
+
+    array: Any
+    first: Any
+    step: Any
+    count: Any
+
+    def place(self, builder: Any, number: Any) -> Any:
+        """Emit the index of a place in the array."""
+        return builder.add(self.first, builder.mul(number, self.step))
+
+    def at(self, builder: Any, number: Any) -> Any:
+        """Emit the address of a place."""
+        return self.array.at(self.place(builder, number))
+
+
+def _operand(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    """Return an argument of an intrinsic as its code is given it."""
+    if isinstance(kind, types.Array):
+        return Elements(context, builder, kind, value)
+    if isinstance(kind, BaseNamedTuple):
+        fields = zip(kind, cgutils.unpack_tuple(builder, value), strict=True)
+        return kind.instance_class(*[_operand(context, builder, *each) for each in fields])
+    return value
+
+
 def emitted(emit: Callable[..., Any]) -> Any:
     """Make an intrinsic of emit(builder, *arguments), which emits its code and returns the result, if it has one.
 
-    Arrays come as `Elements`, numbers as LLVM's values. A number is an intp unless its annotation is another type of
-    Numba's; `Any` leaves its type as it is. The annotation of the function is the type of the result.
+    Arrays come as `Elements`, numbers as LLVM's values, NamedTuples with such fields. A number is an intp unless its
+    annotation is another type of Numba's; `Any` leaves its type as it is, and so does a NamedTuple. The annotation of
+    the function is the type of the result.
     """
     kinds: dict[str, Any] = emit.__annotations__  # part of the digest of kernels, like `emit`: see jit.py
     result: Any = kinds.get("return", types.void)
@@ -73,17 +103,14 @@ def emitted(emit: Callable[..., Any]) -> Any:
     @functools.wraps(emit)  # whose first parameter Numba leaves out, as it would `_context`
     def typing(_context: Any, *given: Any) -> Any:
         declared = [
-            kind if isinstance(kind, types.Array) or kinds.get(name) is Any else kinds.get(name, types.intp)
+            kind if isinstance(kind, _AS_GIVEN) or kinds.get(name) is Any else kinds.get(name, types.intp)
             for name, kind in zip(names, given, strict=True)
         ]
         return result(*declared), generate
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        values = [
-            Elements(context, builder, kind, value) if isinstance(kind, types.Array) else value
-            for kind, value in zip(signature.args, arguments, strict=True)
-        ]
-        value = emit(builder, *values)
+        operands = zip(signature.args, arguments, strict=True)
+        value = emit(builder, *[_operand(context, builder, *each) for each in operands])
         return context.get_dummy_value() if value is None else value
 
     return intrinsic(typing)
@@ -176,10 +203,10 @@ def prefetch_to_second(builder, array, index):
 
 
 @emitted
-def prefetch_rows(builder, array, index, step, rows):
-    """Prefetch as `prefetch` does, from each of some places `step` apart."""
-    with short_loop(builder, rows) as row:
-        emit_prefetch_line(builder, array, builder.add(index, builder.mul(row, step)))
+def prefetch_rows(builder, rows):
+    """Prefetch as `prefetch` does, from each place of a `Strided`."""
+    with short_loop(builder, rows.count) as row:
+        emit_prefetch_line(builder, rows.array, rows.place(builder, row))
 
 
 @intrinsic

@@ -72,13 +72,14 @@ def compile_lazily(function: Callable[..., Any], **options: Any) -> Any:
 
 def _make(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     """Make a function that Numba compiles and caches."""
-    # Numba names a cache entry by file, qualified name and line, and does not look at helpers. So a digest of all that
-    # the function reaches goes into the name.
+    # Numba names a cache entry by file, qualified name and line, and looks at neither helpers nor options. So a digest
+    # of these goes into the name.
+    options = {**_OPTIONS, **options}
     copy = types.FunctionType(function.__code__, function.__globals__, function.__name__)
-    copy.__qualname__ = f"{function.__qualname__}_{digest(function)}"
+    copy.__qualname__ = f"{function.__qualname__}_{digest(function, options)}"
     copy.__doc__ = function.__doc__
     copy.__module__ = function.__module__
-    compiled = njit(**{**_OPTIONS, **options})(copy)
+    compiled = njit(**options)(copy)
     try:
         compiled._cache = KernelCache(copy)  # where cache=True puts Numba's own
     except RuntimeError as error:  # a read-only installation, and no writable home
@@ -91,9 +92,9 @@ def _tell_once(reason: str) -> None:
     _log.debug("compiled kernels cannot be cached (%s); set NUMBA_CACHE_DIR to a writable folder", reason)
 
 
-def digest(function: Callable[..., Any]) -> str:
-    """Hash the code of `function` and of every helper of its package that it reaches, and the constants they use."""
-    hashed = hashlib.sha256(repr(_HELPER_OPTIONS).encode())
+def digest(function: Callable[..., Any], options: dict[str, Any] = _KERNEL_OPTIONS) -> str:
+    """Hash the code and options of `function` and of all helpers of its package that it reaches, and constants."""
+    hashed = hashlib.sha256(repr(sorted(options.items())).encode())
     package = function.__module__.partition(".")[0]
     seen: dict[Any, int] = {}  # functions, not code objects, which copies with other globals share
     pending = [function]
@@ -131,7 +132,7 @@ def _hash(hashed: Any, name: str, value: Any, package: str) -> list[Any]:
     # The function of a helper, of an intrinsic, of a property.
     inner = [getattr(value, attribute, None) for attribute in ("py_func", "_defn", "fget")]
     if any(inner):
-        hashed.update(repr(sorted(getattr(value, "targetoptions", {}).items())).encode())  # whether it is inlined
+        hashed.update(repr(sorted(getattr(value, "targetoptions", {}).items())).encode())  # inlining is one
         return [function for function in inner if function]
     is_ours = str(getattr(value, "__module__", "")).partition(".")[0] == package
     if isinstance(value, type):

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 CACHE_LINE = 64
 CELL = 8  # bytes of the int64 that records are passed as
+LINE_CELLS = CACHE_LINE // CELL
 
 Record = np.dtype[Any]
 

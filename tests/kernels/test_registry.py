@@ -2,6 +2,7 @@ import pytest
 from processes import forks_of
 
 from dmlcpu.kernels import registry
+from dmlcpu.kernels.gemm.table import TARGETS, TILES
 from dmlcpu.operators import OPERATORS
 from dmlcpu.runtime import isa
 
@@ -14,6 +15,37 @@ def test_names_are_unique_within_a_stage():
 def test_every_row_is_named_after_the_kernel_it_gives_each_time():
     assert all(row.name == row.kernel.name for row in registry.rows())
     assert all(row.kernel is row.kernel for row in registry.rows())
+
+
+@pytest.mark.parametrize(
+    "target", [each for each in TARGETS if each.nest != TILES], ids=lambda target: target.unit.name
+)
+def test_names_are_of_the_registers_and_the_instruction_set_of_the_microkernel(target):
+    for path in filter(None, (target.microkernel, target.exact)):
+        assert registry.load(path).unit is target.unit
+
+
+def test_the_names_of_kernels():
+    """Budgets choose kernels by name, so names stay."""
+    names = [row.name for row in registry.rows() if row.isa in (isa.Isa.AVX512VNNI, isa.Isa.AMX)]
+    assert sorted(set(names)) == [
+        "apply_selected",
+        "columns_u8s8_top_64_avx512vnni",
+        "dot_u8s8_12x32x4_avx512vnni",
+        "dot_u8s8_32x32x64_amx",
+        "dot_u8s8_f32_12x32x4_avx512vnni",
+        "dot_u8s8_f32_32x32x64_amx",
+        "dot_u8s8_s32_12x32x4_avx512vnni",
+        "dot_u8s8_s32_32x32x64_amx",
+        "dot_u8s8_top_12x32x4_avx512vnni",
+        "dot_u8s8_top_32x32x64_amx",
+        "multiply_amx",
+        "multiply_avx512vnni",
+        "skinny_u8s8_64x16_avx512vnni",
+        "skinny_u8s8_f32_64x16_avx512vnni",
+        "skinny_u8s8_s32_64x16_avx512vnni",
+        "skinny_u8s8_top_64x16_avx512vnni",
+    ]
 
 
 def test_every_stage_has_a_kernel_for_any_processor(monkeypatch):

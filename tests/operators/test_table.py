@@ -126,8 +126,10 @@ def test_a_workload_takes_what_it_says(name):
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_every_operator_has_all_its_files(name):
-    parts = ("__init__", "function", *(["descriptor"] if OPERATORS[name].descs else []), "blocks", "examples")
+    row = OPERATORS[name]
+    parts = ("__init__", "function", *(["descriptor"] if row.descs else []), "examples")
     files = [f"dmlcpu/operators/{name}/{part}.py" for part in parts]
+    files.append(f"dmlcpu/{row.family or f'operators/{name}'}/blocks.py")
     files += [f"docs/operators/{name}.rst", f"tests/operators/{name}/test_{name}.py"]
     assert [file for file in files if not (ROOT / file).exists()] == []
 

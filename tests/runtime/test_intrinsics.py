@@ -1,8 +1,12 @@
 """Operations on arrays against NumPy, for words of every width."""
 
+from typing import Any, NamedTuple
+
 import numpy as np
 import pytest
 from jitted import jitted
+from numba import njit
+from numba.core import types
 
 from dmlcpu.runtime import intrinsics
 
@@ -38,6 +42,36 @@ def add_turns(builder, numbers, count):
         builder.store(builder.add(builder.load(place), index), place)
 
 
+class Numbered(NamedTuple):
+    numbers: Any
+    factor: Any
+
+
+@intrinsics.emitted
+def add_products(builder, places, numbered) -> types.intp:
+    """Add factor * number to each place; return the number of places."""
+    with intrinsics.short_loop(builder, places.count) as i:
+        place, number = places.at(builder, i), builder.load(numbered.numbers.at(i))
+        product = builder.fmul(number, numbered.factor)
+        builder.store(builder.fadd(builder.load(place), product), place)
+    return places.count
+
+
+@pytest.mark.parametrize("step", [3, -2, 0])
+def test_an_intrinsic_takes_tuples_of_arrays_and_numbers(step):
+    """Numbers keep their types; a literal is one, too."""
+    x, numbers = np.zeros((4, 5), np.float32), np.arange(1, 4, dtype=np.float32)
+
+    @njit
+    def add(x, numbers, step, factor):
+        return add_products(intrinsics.Strided(x, 8, step, 3), Numbered(numbers, factor))
+
+    expected = x.ravel().copy()
+    np.add.at(expected, 8 + step * np.arange(3), 2.5 * numbers)
+    assert add(x, numbers, step, np.float32(2.5)) == 3
+    assert x.ravel().tolist() == expected.tolist()
+
+
 mark_turns, prefetch_rows = jitted(add_turns), jitted(intrinsics.prefetch_rows)
 
 
@@ -51,5 +85,5 @@ def test_short_loop_has_as_many_turns_as_it_is_told(count):
 
 def test_prefetches_change_nothing():
     array = np.arange(20, dtype=np.int32)
-    prefetch_rows(array, 3, 1_000, 4)  # beyond the array it does no harm
+    prefetch_rows(intrinsics.Strided(array, 3, 1_000, 4))  # beyond the array it does no harm
     assert array.tolist() == list(range(20))

@@ -8,6 +8,7 @@ from dmlcpu.kernels import registry
 from dmlcpu.kernels.gemm.microkernels import amx, arm64, x86
 from dmlcpu.kernels.gemm.microkernels.microkernel import make_dot
 from dmlcpu.runtime import isa
+from dmlcpu.runtime.intrinsics import Strided
 from dmlcpu.runtime.isa import Isa
 
 AVX2 = {"x86_64", "avx2", "fma"}
@@ -187,16 +188,18 @@ def test_no_feature_of_a_set_may_be_missing(machine, needed):
                 isa.require(needed)
 
 
-@pytest.mark.parametrize("microkernel", [x86.AVXVNNI, x86.AVX512VNNI, arm64.DOTPROD, arm64.I8MM], ids=lambda m: m.name)
+@pytest.mark.parametrize(
+    "microkernel", [x86.AVXVNNI, x86.AVX512VNNI, arm64.DOTPROD, arm64.I8MM], ids=lambda m: m.unit.name
+)
 def test_a_microkernel_for_another_processor_raises_instead_of_killing_the_process(machine, microkernel):
     machine(isa.target_features() - {"avxvnni", "avx512vl", "dotprod", "i8mm"})
     dot = make_dot(1, microkernel)
 
     @njit
     def use(words, numbers):
-        dot(words, 0, words, 0, 0, numbers, 0, 0, numbers)
+        dot(words, 0, words, 0, 0, Strided(numbers, 0, 0, 1), numbers)
 
-    with pytest.raises(Exception, match=f"a kernel for {microkernel.isa.name} cannot be compiled for this target"):
+    with pytest.raises(Exception, match=f"a kernel for {microkernel.unit.isa.name} cannot be compiled for this target"):
         use.compile("(uint32[::1], int32[::1])")
 
 

@@ -33,6 +33,20 @@ def test_kernels_count_no_references(monkeypatch, tmp_path):
     assert ["NRT_" in text for text in fresh.share.inspect_llvm().values()] == [False]
 
 
+def quotient(a, b):
+    return a / b
+
+
+def test_one_function_with_other_options_is_other_code(monkeypatch, tmp_path):
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    for hits in (0, 1):
+        numpy_way, python_way = jit.compile_lazily(quotient), jit.compile_lazily(quotient, error_model="python")
+        assert numpy_way(1.0, 0.0) == np.inf
+        with pytest.raises(ZeroDivisionError):
+            python_way(1.0, 0.0)
+        assert [sum(each.stats.cache_hits.values()) for each in (numpy_way, python_way)] == [hits] * 2
+
+
 # A kernel that writes to x[2] what follows from x[0] and x[1], and the module of its helpers. The kernel's own module
 # stays as it is: of that one Numba notices every change. What a test changes stands between | and |.
 KERNEL = """

@@ -9,36 +9,26 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from dmlcpu.batch.files.base import FileError, FileSource
-from dmlcpu.batch.files.identities import identity
-from dmlcpu.batch.files.remote import is_remote, local, located, matching, suffix_of, without_query
-from dmlcpu.batch.files.targets import HeldWriter, Writer, remove, resolved, stray, sync_folder, write_whole
+from dmlcpu.batch.files.base import FileError as FileError, FileSource as FileSource
+from dmlcpu.batch.files.identities import identity as identity
+from dmlcpu.batch.files.remote import (
+    is_remote as is_remote,
+    local as local,
+    located as located,
+    matching as matching,
+    suffix_of as suffix_of,
+    without_query as without_query,
+)
+from dmlcpu.batch.files.targets import (
+    HeldWriter,
+    Writer as Writer,
+    remove as remove,
+    resolved,
+    stray as stray,
+    sync_folder as sync_folder,
+    write_whole as write_whole,
+)
 from dmlcpu.common.regions import Tensor
-
-__all__ = [
-    "HELD",
-    "IN_REGIONS",
-    "ONE_ARRAY",
-    "SUFFIXES",
-    "WRITTEN",
-    "FileError",
-    "FileSource",
-    "Writer",
-    "check_target",
-    "create",
-    "identity",
-    "is_remote",
-    "local",
-    "located",
-    "matching",
-    "open_source",
-    "remove",
-    "stray",
-    "suffix_of",
-    "sync_folder",
-    "without_query",
-    "write_whole",
-]
 
 _MODULES = {
     ".npy": "npy",
@@ -78,11 +68,11 @@ def check_target(path: str | os.PathLike[str], tensors: Mapping[str, Tensor]) ->
 
 
 def create(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], token: str) -> Writer:
-    """Begin a file of one or several arrays, under a temporary name beside its target.
+    """Begin a file of one or several arrays, under a temporary name in the folder of its target.
 
-    The target's folder is made; of a symbolic link, the file behind it is replaced. `token`: hexadecimal digits, others
-    for each attempt, for the temporary name. Raises FileError if the format cannot hold these arrays or another kind of
-    thing is in the target's place; OSError; ImportError if the format needs another package.
+    The target's folder is made; of a symbolic link, the file that it leads to is replaced. `token`: hexadecimal digits,
+    others for each attempt, for the temporary name. Raises FileError if the format cannot hold these arrays or another
+    kind of thing is in the target's place; OSError; ImportError if the format needs another package.
     """
     module, target = _checked(os.fspath(path), tensors)
     if hasattr(module, "save"):
@@ -92,7 +82,7 @@ def create(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], token: s
 
 
 def _checked(path: str, tensors: Mapping[str, Tensor]) -> tuple[Any, str]:
-    """Return the module of a new file's format, and the file to replace, behind links."""
+    """Return the module of a new file's format, and the file to replace, which links may lead to."""
     if is_remote(path):
         raise FileError("a remote file", "a file of this machine")
     module = _format(path)

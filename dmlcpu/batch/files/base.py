@@ -1,10 +1,11 @@
 """Shared by all formats: the error, the source that each of them opens, checks of types and names."""
 
 import errno
+import itertools
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from types import ModuleType
 from typing import Any
@@ -41,7 +42,7 @@ class FileSource(AbstractContextManager["FileSource", None], ABC):
     """
 
     in_regions = True  # False: `read` of a region reads the whole array
-    beside_bytes = 0  # memory that `read` of a small region takes, if that is much
+    buffer_bytes = 0  # memory that `read` of a small region takes on top of its result, if that is much
 
     def __init__(self, stored: Tensor, dtype: str | None = None) -> None:
         check_shape(stored)
@@ -49,9 +50,19 @@ class FileSource(AbstractContextManager["FileSource", None], ABC):
         self.dtype = seen_as(stored.dtype, dtype)
         self.nbytes = stored.nbytes
 
-    @abstractmethod
     def read(self, region: Region | None = None, into: Array | None = None) -> Array:
         """Return the elements of a region, by default all, in C order; `into`: an array of that shape to use."""
+        shape, region = (self.shape, whole(self.shape)) if region is None else (shape_of(region), region)
+        if into is None:
+            into = np.empty(shape, self.dtype)
+        elif into.shape != shape or into.dtype != self.dtype or not into.flags.c_contiguous:
+            raise TypeError(f"into is of {into.dtype}, shape {into.shape}; allowed: {self.dtype}, {shape}, in C order")
+        self._fill(into, region)
+        return into
+
+    @abstractmethod
+    def _fill(self, array: Array, region: Region) -> None:
+        """Read the elements of a region into an array in C order."""
 
     def missing_chunks(self) -> int | None:
         """Count the parts of the array that the file lacks, which are read as one value; None if that is not known."""
@@ -63,19 +74,28 @@ class FileSource(AbstractContextManager["FileSource", None], ABC):
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    def _room(self, shape: tuple[int, ...], into: Array | None) -> Array:
-        """Return the array to read into."""
-        if into is None:
-            return np.empty(shape, self.dtype)
-        if into.shape != shape or into.dtype != self.dtype or not into.flags.c_contiguous:
-            raise TypeError(f"into is of {into.dtype}, shape {into.shape}; allowed: {self.dtype}, {shape}, in C order")
-        return into
 
-    def _copied(self, part: Array, into: Array | None) -> Array:
-        """Return a part of the array as `read` does."""
-        array = self._room(np.shape(part), into)
-        array[...] = part
-        return array
+def whole(shape: Sequence[int]) -> Region:
+    """Return the region that is all of an array."""
+    return tuple(slice(0, size) for size in shape)
+
+
+def shape_of(region: Region) -> tuple[int, ...]:
+    """Return the sizes of a region."""
+    return tuple(part.stop - part.start for part in region)
+
+
+def pieces(region: Region, chunks: Sequence[int], most: int) -> Iterator[tuple[Region, Region]]:
+    """Cut a region into pieces, each of at most `most` chunks; yield each piece, and its place in the region."""
+    axes: list[list[slice]] = []
+    for part, size in zip(reversed(region), reversed(chunks), strict=True):
+        first = part.start // size * size
+        step = size * max(1, min(-(-(part.stop - first) // size), most))
+        most //= step // size
+        axes.append([slice(max(at, part.start), min(at + step, part.stop)) for at in range(first, part.stop, step)])
+    for piece in itertools.product(*reversed(axes)):
+        pairs = zip(piece, region, strict=True)
+        yield piece, tuple(slice(part.start - along.start, part.stop - along.start) for part, along in pairs)
 
 
 def seen_as(stored: np.dtype[Any], name: str | None) -> np.dtype[Any]:
@@ -91,7 +111,7 @@ def seen_as(stored: np.dtype[Any], name: str | None) -> np.dtype[Any]:
 
 
 def check_shape(stored: Tensor) -> None:
-    """Refuse an array that memory cannot address. As for NumPy, sizes beside a size of 0 count, too."""
+    """Refuse an array that memory cannot address. As for NumPy, the other sizes count even if one is 0."""
     if math.prod(size or 1 for size in stored.shape) * stored.dtype.itemsize > sys.maxsize:
         raise FileError(f"the shape {stored.shape}", "an array that memory can address")
 
@@ -138,7 +158,7 @@ def library(module: str, extra: str) -> ModuleType:
 
 def check_block(region: Region, block: Array, dtype: np.dtype[Any]) -> None:
     """Refuse a block that does not fit its region."""
-    shape = tuple(part.stop - part.start for part in region)
+    shape = shape_of(region)
     if block.shape != shape or block.dtype != dtype:
         raise TypeError(f"a block of {block.dtype}, shape {block.shape}; allowed: {dtype}, {shape}")
 
@@ -155,3 +175,17 @@ def refused(allowed: str) -> Iterator[None]:
             raise
         reason = " ".join(str(error).split()) or type(error).__name__
         raise FileError(f"what cannot be read ({reason})", allowed) from None
+
+
+class OnFailure:  # a class: @contextmanager takes a microsecond longer
+    """Calls a function if a block raises anything."""
+
+    def __init__(self, undo: Callable[[], object]) -> None:
+        self._undo = undo
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._undo()

@@ -8,6 +8,7 @@ import math
 import operator
 import os
 import re
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from zarr import Array, AsyncArray
+import zarr
 from zarr.abc.codec import ArrayBytesCodec, BytesBytesCodec, Codec
 from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, SuffixByteRequest
 from zarr.codecs import BytesCodec, ShardingCodec
@@ -24,11 +25,18 @@ from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 from zarr.core.sync import collect_aiterator, sync
 from zarr.storage import LocalStore, StorePath
 
-from dmlcpu.batch.files.base import FileError
+from dmlcpu.batch.files.base import FileError, FileSource, check_dtype, chosen, no_name, pieces, refused, whole
+from dmlcpu.batch.files.remote import is_remote
 from dmlcpu.batch.files.stored import open_file, read_at
 from dmlcpu.batch.files.unpacking import CODECS, longer, unpack
+from dmlcpu.batch.files.zarr_folders import ALLOWED
+from dmlcpu.common.arguments import Array
+from dmlcpu.common.regions import Region, Tensor
 
 METADATA = 16 << 20  # bytes of a zarr.json, at most
+_LARGE = 32 << 20  # chunks of more bytes count: each is decompressed as a whole, and copied
+_AT_ONCE = 2 * _LARGE  # bytes of chunks that are read at the same time, if it is more than one
+_MOST_AT_ONCE = 1024  # chunks: zarr has some kilobytes for each
 
 
 class Folder(LocalStore):
@@ -80,14 +88,92 @@ class Folder(LocalStore):
             return data
 
 
-@contextmanager
-def settled() -> Iterator[None]:
-    """After an error of zarr's, wait for what it has under way: asyncio would tell of that when Python ends."""
+def open_array(path: str, name: str | None, dtype: str | None) -> FileSource:
+    """Open the array of a folder, or one of a group."""
+    store: Any = None if is_remote(path) else Folder(path)
+    if store is None:
+        from dmlcpu.batch.files.remote_zarr import store_of
+
+        store = store_of(path)
     try:
-        yield
-    except Exception:
-        sync(_others())
-        raise
+        with refused(ALLOWED):
+            root: Any = zarr.open(store, mode="r", zarr_format=3)
+    except FileNotFoundError:  # zarr raises it for a folder without zarr.json
+        raise FileError("a folder without zarr.json", ALLOWED) from None
+    if not hasattr(root, "members"):
+        no_name(name, "zarr's array")
+        return _ZarrSource(root, dtype)
+    members = _members(root, name if is_remote(path) else None)
+    return _ZarrSource(members[chosen(name, sorted(members))], dtype)
+
+
+def _members(group: Any, wanted: str | None) -> dict[str, Any]:
+    """Return the arrays in a group, and in the groups within it; only the wanted one if it is there.
+
+    A web server has no list of them. A group that a link leads to again is passed over.
+    """
+    arrays: dict[str, Any] = {}
+    groups, seen = [group], set()
+    with _settled():
+        if wanted is not None and wanted in group and hasattr(group[wanted], "chunks"):
+            return {wanted: group[wanted]}
+        while groups:
+            each = groups.pop()
+            folder = os.path.realpath(os.path.join(getattr(each.store, "root", ""), each.path))
+            if folder in seen:
+                continue
+            seen.add(folder)
+            members = [member for _, member in each.members()]
+            arrays |= {member.path: member for member in members if hasattr(member, "chunks")}
+            groups += [member for member in members if not hasattr(member, "chunks")]
+    return arrays
+
+
+class _ZarrSource(FileSource):
+    def __init__(self, array: Any, dtype: str | None) -> None:
+        check_dtype(array.dtype)
+        super().__init__(Tensor(tuple(array.shape), array.dtype.newbyteorder("=")), dtype)
+        with refused(ALLOWED):
+            self._array, most = _bounded_array(array)
+        self._reading = threading.Lock()  # one region at a time: zarr takes more memory for each
+        shards, chunks = array.shards or array.chunks, array.chunks
+        chunk = math.prod(chunks) * self.dtype.itemsize  # within shards, which are not read as a whole unless small
+        index = 16 * math.prod(shards) // max(1, math.prod(chunks)) if array.shards else 0  # of a shard
+        self.buffer_bytes = sum(2 * nbytes for nbytes in (chunk, index) if nbytes > _LARGE)
+        self._grid = tuple(max(1, size) for size in (shards if most <= _AT_ONCE else chunks))
+        self._at_once = min(max(1, _AT_ONCE // (math.prod(self._grid) * self.dtype.itemsize)), _MOST_AT_ONCE)
+
+    def read(self, region: Region | None = None, into: Array | None = None) -> Array:
+        region = whole(self.shape) if region is None else region
+        first, _ = next(pieces(region, self._grid, self._at_once), (None, None))
+        if into is None and first == region:
+            return self._part(region)  # without a copy
+        return super().read(region, into)
+
+    def _fill(self, array: Array, region: Region) -> None:
+        for piece, place in pieces(region, self._grid, self._at_once):
+            array[place] = self._part(piece)
+
+    def missing_chunks(self) -> int | None:
+        with _settled():
+            return _missing_chunks(self._array) if self.nbytes else 0
+
+    def _part(self, region: Region) -> Array:
+        """Return the elements of a region that has few chunks."""
+        with self._reading, _settled():
+            part = np.asarray(self._array[region])
+        return np.ascontiguousarray(part, part.dtype.newbyteorder("=")).reshape(part.shape).view(self.dtype)
+
+
+@contextmanager
+def _settled() -> Iterator[None]:
+    """Turn errors of zarr's into `FileError`, once it has no task any more: asyncio would report these at exit."""
+    with refused(ALLOWED):
+        try:
+            yield
+        except Exception:
+            sync(_others())
+            raise
 
 
 async def _others() -> None:
@@ -96,7 +182,7 @@ async def _others() -> None:
         await asyncio.wait(tasks)
 
 
-def missing_chunks(array: Any) -> int | None:
+def _missing_chunks(array: Any) -> int | None:
     """Count the chunks, or shards, that have no file; None if the store has no list of files."""
     if not array.store.supports_listing:
         return None
@@ -111,7 +197,7 @@ def missing_chunks(array: Any) -> int | None:
     return missing
 
 
-def bounded(array: Any) -> tuple[Any, int]:
+def _bounded_array(array: Any) -> tuple[Any, int]:
     """Return an array that refuses what is longer than its shape says, and the most bytes of a file."""
     metadata = array.metadata
     chunk = metadata.get_chunk_spec((0,) * array.ndim, ArrayConfig.from_dict({}), default_buffer_prototype())
@@ -119,7 +205,7 @@ def bounded(array: Any) -> tuple[Any, int]:
         raise FileError(f"chunks of the shape {chunk.shape}", "sizes of at least 1")
     codecs, most, most_of_range = _bounded(metadata.codecs, chunk)
     store = array.store.limited(most, most_of_range)
-    return Array(AsyncArray(replace(metadata, codecs=codecs), StorePath(store, array.path))), most
+    return zarr.Array(zarr.AsyncArray(replace(metadata, codecs=codecs), StorePath(store, array.path))), most
 
 
 def _bounded(codecs: Iterable[Codec], chunk: ArraySpec) -> tuple[tuple[Codec, ...], int, int]:

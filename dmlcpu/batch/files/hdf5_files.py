@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileError, FileSource, check_dtype, library, refused
+from dmlcpu.batch.files.base import FileError, FileSource, OnFailure, check_dtype, library, pieces, refused
 from dmlcpu.batch.files.stored import as_bytes, open_file
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Region, Tensor
@@ -34,12 +34,8 @@ def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
     open_file(path).close()  # the system's error, if it cannot be read
     with _refused():
         file = h5py.File(path, "r")
-    try:
-        with _refused():
-            return _Hdf5Source(file, _dataset(h5py, file, name), dtype)
-    except BaseException:
-        file.close()
-        raise
+    with OnFailure(file.close), _refused():
+        return _Hdf5Source(file, _dataset(h5py, file, name), dtype)
 
 
 def check(tensors: Mapping[str, Tensor]) -> NoReturn:
@@ -81,8 +77,13 @@ def _dataset(h5py: ModuleType, file: Any, name: str | None) -> Any:
 
 
 def _names(h5py: ModuleType, file: Any) -> list[str]:
-    """Return the names of the first datasets, without following links; "..." if there are more."""
-    names: list[str] = []
+    """Return the names of the first datasets; "..." if there are more."""
+    names = list(itertools.islice(_all_names(h5py, file), _NAMES + 1))
+    return [*names[:_NAMES], "..."] if len(names) > _NAMES else names
+
+
+def _all_names(h5py: ModuleType, file: Any) -> Iterator[str]:
+    """Yield the names of datasets, without following links."""
     groups = deque([("", file)])
     seen = set[int]()
     while groups and len(seen) < _GROUPS:
@@ -92,15 +93,11 @@ def _names(h5py: ModuleType, file: Any) -> list[str]:
             continue
         seen.add(place)
         for part in group:
-            if isinstance(group.get(part, getlink=True), h5py.HardLink):
-                member = group[part]
-                if isinstance(member, h5py.Group):
-                    groups.append((f"{before}{part}/", member))
-                elif isinstance(member, h5py.Dataset):
-                    names.append(before + part)
-            if len(names) > _NAMES:
-                return [*names[:_NAMES], "..."]
-    return names
+            member = group[part] if isinstance(group.get(part, getlink=True), h5py.HardLink) else None
+            if isinstance(member, h5py.Group):
+                groups.append((f"{before}{part}/", member))
+            elif isinstance(member, h5py.Dataset):
+                yield before + part
 
 
 class _Hdf5Source(FileSource):
@@ -126,8 +123,8 @@ class _Hdf5Source(FileSource):
     def _check_chunks(self, filters: list[tuple[int, bytes]]) -> None:
         """Refuse filters that are not known, and chunks of another size than their shape says.
 
-        HDF5 takes memory for all that a chunk unpacks to, and of a chunk that is too short it returns what is behind it
-        in memory.
+        HDF5 takes memory for all that a chunk unpacks to, and of a chunk that is too short it returns what follows in
+        memory.
         """
         codes = [code for code, _ in filters]
         for code, text in filters:
@@ -138,7 +135,7 @@ class _Hdf5Source(FileSource):
         bits = {code: 1 << number for number, code in enumerate(codes)}  # of the mask of filters that a chunk skips
         self._gzip_bit = bits.get(_GZIP, 0)
         self._chunk = chunk = math.prod(self._dataset.chunks) * self._dataset.id.get_type().get_size()
-        self.beside_bytes = 3 * chunk if codes else 0
+        self.buffer_bytes = 3 * chunk if codes else 0
 
         def wrong(found: Any) -> int | None:
             size: int = found.size - (4 if bits.get(_FLETCHER32, 0) & ~found.filter_mask else 0)
@@ -160,38 +157,16 @@ class _Hdf5Source(FileSource):
     def close(self) -> None:
         self._file.close()
 
-    def read(self, region: Region | None = None, into: Array | None = None) -> Array:
-        if region is None:
-            region = tuple(slice(0, size) for size in self.shape)
-        array = self._room(tuple(part.stop - part.start for part in region), into)
-        if array.size:
-            if self._has_no_fill:
-                as_bytes(array)[...] = 0
-            with _refused():
-                for piece in self._pieces(region):
-                    if self._gzip_bit:
-                        self._check_unpacked(piece)
-                    place = tuple(
-                        slice(part.start - all_.start, part.stop - all_.start)
-                        for part, all_ in zip(piece, region, strict=True)
-                    )
-                    self._dataset.read_direct(array.view(self._stored), source_sel=piece, dest_sel=place)
-        return array
-
-    def _pieces(self, region: Region) -> Iterator[Region]:
-        """Yield parts of a region that have few chunks."""
-        if self._dataset.chunks is None:
-            yield region
+    def _fill(self, array: Array, region: Region) -> None:
+        if not array.size:
             return
-        axes: list[list[slice]] = []
-        left = _AT_ONCE
-        for part, size in zip(reversed(region), reversed(self._dataset.chunks), strict=True):
-            first = part.start // size * size
-            step = size * max(1, min(-(-(part.stop - first) // size), left))
-            left //= step // size
-            starts = range(first, part.stop, step)
-            axes.append([slice(max(at, part.start), min(at + step, part.stop)) for at in starts])
-        yield from itertools.product(*reversed(axes))
+        if self._has_no_fill:
+            as_bytes(array)[...] = 0
+        with _refused():
+            for piece, place in pieces(region, self._dataset.chunks or self.shape, _AT_ONCE):
+                if self._gzip_bit:
+                    self._check_unpacked(piece)
+                self._dataset.read_direct(array.view(self._stored), source_sel=piece, dest_sel=place)
 
     def _check_unpacked(self, region: Region) -> None:
         """Refuse chunks that do not unpack to what their shape says."""

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileError, FileSource, check_dtype, check_shape, no_name, only_array
-from dmlcpu.batch.files.stored import Layout, StoredSource, StoredWriter, open_file, size_of
+from dmlcpu.batch.files.base import FileError, FileSource, OnFailure, check_dtype, check_shape, no_name, only_array
+from dmlcpu.batch.files.stored import Storage, StoredSource, StoredWriter, open_file, size_of
 from dmlcpu.batch.files.targets import Writer
 from dmlcpu.common.regions import Tensor
 
@@ -22,13 +22,10 @@ def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
     """Open a .npy file."""
     no_name(name, ".npy")
     file = open_file(path)
-    try:
-        layout = read_header(file)
-        check_size(size_of(file) - layout.offset, layout)
-        return StoredSource(file, layout, dtype)
-    except BaseException:
-        file.close()
-        raise
+    with OnFailure(file.close):
+        storage = read_header(file)
+        check_size(size_of(file) - storage.offset, storage)
+        return StoredSource(file, storage, dtype)
 
 
 def check(tensors: Mapping[str, Tensor]) -> None:
@@ -42,7 +39,7 @@ def create(target: str, tensors: Mapping[str, Tensor], token: str) -> Writer:
     return StoredWriter(target, name, tensor, token, header_of(*tensor))
 
 
-def read_header(file: Any) -> Layout:
+def read_header(file: Any) -> Storage:
     """Read the header of an open .npy file, or of a file in an archive."""
     start = file.read(1024) or b""
     if start[:6] != b"\x93NUMPY":
@@ -62,7 +59,7 @@ def read_header(file: Any) -> Layout:
 
 
 @functools.lru_cache(maxsize=256)
-def _parsed(text: bytes, version: tuple[int, ...]) -> Layout:
+def _parsed(text: bytes, version: tuple[int, ...]) -> Storage:
     """Parse a header. It is cached: the headers of many files are the same."""
     # Otherwise NumPy warns of Python 2's integers. Versions 2 and 3 differ in the names in structured types.
     plain = io.BytesIO(_PYTHON_2_LONG.sub(b" ", text))
@@ -77,13 +74,13 @@ def _parsed(text: bytes, version: tuple[int, ...]) -> Layout:
         raise FileError(f"the shape {shape}", f"at most {_MOST_DIMENSIONS} sizes, none negative")
     native = Tensor(shape, stored.newbyteorder("="))
     check_shape(native)
-    return Layout(native, 8 + len(text), fortran, stored != native.dtype)
+    return Storage(native, 8 + len(text), fortran, stored != native.dtype)
 
 
-def check_size(found: int, layout: Layout) -> None:
+def check_size(found: int, storage: Storage) -> None:
     """Refuse a file that is not as long as its header says."""
-    if found != layout.tensor.nbytes:
-        raise FileError(f"{found:,} bytes of elements", f"{layout.tensor.nbytes:,}, as its header says")
+    if found != storage.tensor.nbytes:
+        raise FileError(f"{found:,} bytes of elements", f"{storage.tensor.nbytes:,}, as its header says")
 
 
 @functools.lru_cache(maxsize=256)

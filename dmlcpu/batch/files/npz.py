@@ -7,10 +7,10 @@ from typing import IO
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileSource, chosen, refused
+from dmlcpu.batch.files.base import FileSource, OnFailure, chosen, refused, whole
 from dmlcpu.batch.files.npy import check_size, header_of, read_header
 from dmlcpu.batch.files.remote import RemoteFile
-from dmlcpu.batch.files.stored import File, Layout, as_bytes, open_file
+from dmlcpu.batch.files.stored import File, Storage, as_bytes, open_file
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Region, Tensor
 
@@ -21,18 +21,14 @@ _PIECE = 1 << 20
 def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
     """Open an array of an .npz file."""
     file = open_file(path)
-    try:
-        with refused(_ALLOWED):
-            # Of a remote file each read is a request: they are fewer with a buffer.
-            archive = zipfile.ZipFile(io.BufferedReader(file, _PIECE) if isinstance(file, RemoteFile) else file)
-            member = archive.getinfo(chosen(name, _names(archive)) + ".npy")
-            with archive.open(member) as opened:
-                layout = read_header(opened)
-            check_size(member.file_size - layout.offset, layout)
-            return _NpzSource(file, archive, member, layout, dtype)
-    except BaseException:
-        file.close()
-        raise
+    with OnFailure(file.close), refused(_ALLOWED):
+        # Of a remote file each read is a request: they are fewer with a buffer.
+        archive = zipfile.ZipFile(io.BufferedReader(file, _PIECE) if isinstance(file, RemoteFile) else file)
+        member = archive.getinfo(chosen(name, _names(archive)) + ".npy")
+        with archive.open(member) as opened:
+            storage = read_header(opened)
+        check_size(member.file_size - storage.offset, storage)
+        return _NpzSource(file, archive, member, storage, dtype)
 
 
 def check(tensors: Mapping[str, Tensor]) -> None:
@@ -44,18 +40,20 @@ def check(tensors: Mapping[str, Tensor]) -> None:
 def save(file: io.FileIO, arrays: Mapping[str, Array]) -> None:
     """Write what numpy.savez writes, with time stamps that are always the same."""
     buffered = io.BufferedWriter(file)  # ZipFile ignores that a raw file may take a part only
-    try:
+    with OnFailure(file.close):  # or the buffer would try again to write the rest
         with zipfile.ZipFile(buffered, "w") as archive:
             for name, array in arrays.items():
-                member = zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))
-                member.external_attr = 0o600 << 16
-                with archive.open(member, "w", force_zip64=True) as opened:
-                    opened.write(header_of(array.shape, array.dtype))
-                    opened.write(as_bytes(array).data)
+                _add(archive, name, array)
         buffered.detach()
-    except BaseException:
-        file.close()  # or the buffer would try again to write the rest
-        raise
+
+
+def _add(archive: zipfile.ZipFile, name: str, array: Array) -> None:
+    """Add an array to an archive."""
+    member = zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))
+    member.external_attr = 0o600 << 16
+    with archive.open(member, "w", force_zip64=True) as opened:
+        opened.write(header_of(array.shape, array.dtype))
+        opened.write(as_bytes(array).data)
 
 
 def _names(archive: zipfile.ZipFile) -> list[str]:
@@ -66,31 +64,26 @@ class _NpzSource(FileSource):
     in_regions = False
 
     def __init__(
-        self, file: File, archive: zipfile.ZipFile, member: zipfile.ZipInfo, layout: Layout, dtype: str | None
+        self, file: File, archive: zipfile.ZipFile, member: zipfile.ZipInfo, storage: Storage, dtype: str | None
     ) -> None:
-        super().__init__(layout.tensor, dtype)
-        self._file = file
-        self._archive = archive
-        self._member = member
-        self._layout = layout
+        super().__init__(storage.tensor, dtype)
+        self._file, self._archive, self._member, self._storage = file, archive, member, storage
 
     def close(self) -> None:
         self._archive.close()
         self._file.close()
 
-    def read(self, region: Region | None = None, into: Array | None = None) -> Array:
-        fortran = self._layout.fortran
-        whole = self._room(self.shape, into if region is None and not fortran else None)
+    def _fill(self, array: Array, region: Region) -> None:
+        storage = self._storage
+        at_once = region == whole(self.shape) and not storage.fortran
+        found = array if at_once else np.empty(self.shape, self.dtype)
         with refused(_ALLOWED), self._archive.open(self._member) as member:
-            member.read(self._layout.offset)
-            _read_into(member, as_bytes(whole))
-        if self._layout.swapped:
-            whole.view(self._layout.tensor.dtype).byteswap(inplace=True)
-        if fortran:
-            whole = whole.reshape(self.shape[::-1]).transpose()
-        elif region is None:
-            return whole
-        return self._copied(whole if region is None else whole[region], into)
+            member.read(storage.offset)
+            _read_into(member, as_bytes(found))
+        if storage.swapped:
+            found.view(storage.tensor.dtype).byteswap(inplace=True)
+        if not at_once:
+            array[...] = (found.reshape(self.shape[::-1]).transpose() if storage.fortran else found)[region]
 
 
 def _read_into(member: IO[bytes], into: Array) -> None:

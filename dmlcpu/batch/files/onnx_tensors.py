@@ -65,7 +65,7 @@ class _OnnxSource(FileSource):
     def close(self) -> None:
         self._array = None
 
-    def read(self, region: Region | None = None, into: Array | None = None) -> Array:
+    def _fill(self, array: Array, region: Region) -> None:
         if self._array is None:
             raise ValueError("the file is closed")
-        return self._copied(self._array if region is None else self._array[region], into)
+        array[...] = self._array[region]

@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileError
+from dmlcpu.batch.files.base import FileError, OnFailure
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.imports import MissingExtraError, optional
 
 _URL = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 _HTTP = re.compile(r"https?://", re.IGNORECASE)
-_LOCAL = re.compile(r"(file|local)://", re.IGNORECASE)
+_LOCAL = re.compile(r"^(file|local)://", re.IGNORECASE)
 _SIGNS = re.compile(r"[*?\[]")
 _SILENT = 60  # seconds after which a web server is given up
 PIECE = 4 << 20  # bytes of one request, at most
@@ -42,7 +42,7 @@ def is_remote(path: str | os.PathLike[str]) -> bool:
 
 def local(path: str) -> str:
     """Return a path without ``file://``; another one as it is."""
-    return _LOCAL.sub("", path, count=1) if _LOCAL.match(path) else path
+    return _LOCAL.sub("", path)
 
 
 def located(directory: str | os.PathLike[str], path: str) -> str:
@@ -95,28 +95,23 @@ def identity(url: str, *, content: bool) -> dict[str, int | str]:
         if not infos:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), url)
         size = sum(info["size"] for info in infos.values())
-        told = [_content(system, name) if content else _version(info) for name, info in sorted(infos.items())]
-    if None in told:
+        states = [_content(system, name) if content else _version(info) for name, info in sorted(infos.items())]
+    if None in states:
         return {"size": size}
     names = [name.removeprefix(path) for name in sorted(infos)]
-    digest = hashlib.sha256(repr([*zip(names, told, strict=True)]).encode()).hexdigest() if is_folder else told[0]
+    digest = hashlib.sha256(repr([*zip(names, states, strict=True)]).encode()).hexdigest() if is_folder else states[0]
     return {"size": size, "sha256" if content else "version": str(digest)}
 
 
 def _version(info: dict[str, Any]) -> str | None:
     """Return a digest of what a server tells of a file's version; None: it tells nothing."""
-    told = [(name, str(info[name])) for name in _VERSIONS if info.get(name)]
-    return hashlib.sha256(repr(told).encode()).hexdigest() if told else None
+    found = [(name, str(info[name])) for name in _VERSIONS if info.get(name)]
+    return hashlib.sha256(repr(found).encode()).hexdigest() if found else None
 
 
 def _content(system: Any, path: str) -> str:
     with RemoteFile(system, path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def open_remote(url: str) -> "RemoteFile":
-    """Open a remote file to read it."""
-    return RemoteFile(*file_system(url))
 
 
 def file_system(url: str) -> tuple[Any, str]:
@@ -220,21 +215,18 @@ class RemoteFile(io.RawIOBase):
 
     def _downloaded(self) -> Any:
         """Return a temporary file with all of the file."""
-        if self._copy is None:
-            copy = tempfile.TemporaryFile()  # noqa: SIM115 - it is closed with this file
-            try:
-                with self._system.open(self._path, "rb", block_size=0) as stream:
-                    while piece := stream.read(PIECE):
-                        copy.write(piece)
-                        if copy.tell() > self.size:
-                            raise RemoteError(errno.EIO, f"it has more than {self.size:,} bytes")
-                if copy.tell() < self.size:
-                    raise RemoteError(errno.EIO, f"it ends after {copy.tell():,} of {self.size:,} bytes")
-            except BaseException:
-                copy.close()
-                raise
-            self._copy = copy
-        return self._copy
+        if self._copy is not None:
+            return self._copy
+        copy = tempfile.TemporaryFile()  # noqa: SIM115 - it is closed with this file
+        with OnFailure(copy.close), self._system.open(self._path, "rb", block_size=0) as stream:
+            while piece := stream.read(PIECE):
+                copy.write(piece)
+                if copy.tell() > self.size:
+                    raise RemoteError(errno.EIO, f"it has more than {self.size:,} bytes")
+            if copy.tell() < self.size:
+                raise RemoteError(errno.EIO, f"it ends after {copy.tell():,} of {self.size:,} bytes")
+        self._copy = copy
+        return copy
 
     def readinto(self, buffer: Any) -> int:
         """Read bytes from the position on."""

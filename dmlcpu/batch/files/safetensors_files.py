@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileError, FileSource, chosen, library, refused
-from dmlcpu.batch.files.stored import Layout, StoredSource, open_file, write_at
+from dmlcpu.batch.files.base import FileError, FileSource, OnFailure, chosen, library, refused
+from dmlcpu.batch.files.stored import Storage, StoredSource, open_file, write_at
 from dmlcpu.common.arguments import Array, named
 from dmlcpu.common.data_types import DATA_TYPES
 from dmlcpu.common.regions import Tensor
@@ -30,12 +30,9 @@ def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
         raise FileError(f"elements of the type {entry['dtype']}", ", ".join(_TYPES))
     stored = Tensor(tuple(entry["shape"]), named(_TYPES[entry["dtype"]]))
     file = open_file(path)
-    try:
+    with OnFailure(file.close):
         # The file is little-endian, as are all processors that the package has kernels for.
-        return StoredSource(file, Layout(stored, start + entry["data_offsets"][0]), dtype)
-    except BaseException:
-        file.close()
-        raise
+        return StoredSource(file, Storage(stored, start + entry["data_offsets"][0]), dtype)
 
 
 def check(tensors: Mapping[str, Tensor]) -> None:
@@ -50,7 +47,7 @@ def check(tensors: Mapping[str, Tensor]) -> None:
 
 def save(file: io.FileIO, arrays: Mapping[str, Array]) -> None:
     """Write a safetensors file."""
-    # Not by the library's save_file: its own temporary name would be left behind, and it leaves the mode 0600.
+    # Not by the library's save_file: its own temporary file would stay, and it leaves the mode 0600.
     data = library("safetensors.numpy", "safetensors").save(dict(arrays))
     write_at(file, 0, np.frombuffer(data, np.uint8))
 

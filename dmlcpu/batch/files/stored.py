@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileError, FileSource, check_block
-from dmlcpu.batch.files.remote import PIECE, RemoteFile, is_remote, open_remote
+from dmlcpu.batch.files.base import FileError, FileSource, OnFailure, check_block
+from dmlcpu.batch.files.remote import PIECE, RemoteFile, file_system, is_remote
 from dmlcpu.batch.files.targets import FileWriter
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Region, Tensor
@@ -43,16 +43,12 @@ File = io.FileIO | RemoteFile
 def open_file(path: str | os.PathLike[str]) -> File:
     """Open a regular file to read it, without a buffer. A pipe, or a device, is refused at once."""
     if is_remote(path):
-        return open_remote(os.fspath(path))
-    file = io.FileIO(path, opener=_open)
+        return RemoteFile(*file_system(os.fspath(path)))
+    file = io.FileIO(path, opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0)))
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
         raise FileError("no regular file", "a file on disk")
     return file
-
-
-def _open(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def size_of(file: File) -> int:
@@ -106,8 +102,8 @@ def plain(itemsize: int) -> np.dtype[Any]:
     return np.dtype(f"u{itemsize}" if itemsize in (1, 2, 4, 8) else f"V{itemsize}")
 
 
-class Layout(NamedTuple):
-    """A file's description of its elements, which lie in it as they do in memory."""
+class Storage(NamedTuple):
+    """Where an array's elements are in a file, in which they lie as they do in memory."""
 
     tensor: Tensor  # in native byte order
     offset: int  # of the first element, in bytes
@@ -116,46 +112,42 @@ class Layout(NamedTuple):
 
 
 class StoredSource(FileSource):
-    """An array whose elements lie in a file as `layout` says. The file is closed with the source."""
+    """An array whose elements lie in a file as `storage` says. The file is closed with the source."""
 
-    def __init__(self, file: File, layout: Layout, dtype: str | None = None) -> None:
-        super().__init__(layout.tensor, dtype)
+    def __init__(self, file: File, storage: Storage, dtype: str | None = None) -> None:
+        super().__init__(storage.tensor, dtype)
         self._file = file
         self._far = 1
         self._turn: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
-        if isinstance(file, RemoteFile):  # one region at a time: that takes memory beside it
+        if isinstance(file, RemoteFile):  # one region at a time: each takes more memory
             self._far, self._turn = _FAR, threading.Lock()
-            self.beside_bytes = min(2 * self.nbytes, _FAR * (_SPAN + _TILE) + PIECE)
-        self._offset = layout.offset
-        self._fortran = layout.fortran and len(self.shape) > 1
-        self._swapped = layout.tensor.dtype if layout.swapped else None
+            self.buffer_bytes = min(2 * self.nbytes, _FAR * (_SPAN + _TILE) + PIECE)
+        self._offset = storage.offset
+        self._fortran = storage.fortran and len(self.shape) > 1
+        self._swapped = storage.tensor.dtype if storage.swapped else None
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
 
-    def read(self, region: Region | None = None, into: Array | None = None) -> Array:
-        """Return the elements of a region, by default all, in C order; `into`: an array of that shape to use."""
-        shape = self.shape if region is None else tuple(part.stop - part.start for part in region)
-        array = self._room(shape, into)
-        if array.size:
-            with self._turn:
-                self._read(region, shape, array)
-        return array
-
-    def _read(self, region: Region | None, shape: tuple[int, ...], array: Array) -> None:
-        if shape == self.shape and not self._fortran:
-            read_at(self._file, self._offset, as_bytes(array))
-        else:
-            starts = [part.start for part in region] if region else [0] * len(shape)
-            steps = strides_of(self.shape[::-1] if self._fortran else self.shape, array.itemsize)
-            into = array.view(plain(array.itemsize))
-            if self._fortran:
-                self._read_fortran(starts, steps, into)
+    def _fill(self, array: Array, region: Region) -> None:
+        if not array.size:
+            return
+        with self._turn:
+            if array.shape == self.shape and not self._fortran:
+                read_at(self._file, self._offset, as_bytes(array))
             else:
-                _fill(self._file, self._offset + _place(starts, steps), steps, into, self._far)
+                self._read(array.view(plain(array.itemsize)), [part.start for part in region])
         if self._swapped is not None:
             array.view(self._swapped).byteswap(inplace=True)
+
+    def _read(self, into: Array, starts: list[int]) -> None:
+        """Fill an array with a part of the elements."""
+        steps = strides_of(self.shape[::-1] if self._fortran else self.shape, into.itemsize)
+        if self._fortran:
+            self._read_fortran(starts, steps, into)
+        else:
+            _fill(self._file, self._offset + _place(starts, steps), steps, into, self._far)
 
     def _read_fortran(self, starts: list[int], steps: tuple[int, ...], into: Array) -> None:
         """Fill an array in C order from one in Fortran order, by tiles that are transposed in the cache."""
@@ -263,8 +255,5 @@ class StoredWriter(FileWriter):
     def __init__(self, target: str, name: str, tensor: Tensor, token: str, header: bytes = b"") -> None:
         super().__init__(target, token)
         self.sinks = {name: StoredSink(self._file, len(header), tensor)}
-        try:
+        with OnFailure(self.discard):
             write_at(self._file, 0, np.frombuffer(header, np.uint8))
-        except BaseException:
-            self.discard()
-            raise

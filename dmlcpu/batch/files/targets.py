@@ -1,4 +1,4 @@
-"""New files: written under a temporary name beside their target, then put in its place in one step."""
+"""New files: written under a temporary name in the folder of their target, then put in its place in one step."""
 
 import contextlib
 import ctypes
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileError, check_block
+from dmlcpu.batch.files.base import FileError, OnFailure, check_block, whole
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Region, Sink, Tensor
 
@@ -32,7 +32,7 @@ Save = Callable[[io.FileIO, Mapping[str, Array]], None]
 class Writer(ABC):
     """A new file, or folder, with one array or several.
 
-    `sinks` take the arrays' elements, each of them once. All is written under a temporary name beside the target:
+    `sinks` take the arrays' elements, each of them once. All is written under a temporary name in the target's folder:
     `finish`, then `put_in_place`. Until then the target is as it was; `discard` leaves it so. Last, call `sync_folder`
     with `folder`, once for all targets in it. `token` is hexadecimal digits, others for each attempt.
     """
@@ -42,6 +42,11 @@ class Writer(ABC):
         self._target = target
         self.folder, name = os.path.split(target)
         self._temporary = os.path.join(self.folder, f".{name}.{token}.part")
+
+    def write(self, arrays: Mapping[str, Array]) -> None:
+        """Write arrays that are in memory."""
+        for name, array in arrays.items():
+            self.sinks[name].write(whole(array.shape), array)
 
     @abstractmethod
     def finish(self) -> None:
@@ -57,7 +62,7 @@ class Writer(ABC):
     def discard(self) -> None:
         """Remove the temporary file. Never fails: `stray` finds what could not be removed."""
         with contextlib.suppress(OSError):
-            os.unlink(self._temporary)
+            remove(self._temporary)
 
 
 class FileWriter(Writer):
@@ -114,18 +119,14 @@ class ArraySink:
 
 def write_whole(writer: Writer, arrays: Mapping[str, Array]) -> None:
     """Write arrays that are in memory, and put the file in place; after a failure the target is as it was."""
-    try:
-        for name, array in arrays.items():
-            writer.sinks[name].write(tuple(slice(0, size) for size in array.shape), array)
+    with OnFailure(writer.discard):
+        writer.write(arrays)
         writer.finish()
         writer.put_in_place()
-    except BaseException:
-        writer.discard()
-        raise
 
 
 def resolved(path: str | os.PathLike[str], folder: bool = False) -> str:
-    """Return the target behind links, or refuse it if a file (or a zarr folder) must not replace it."""
+    """Return the target that links lead to, or refuse it if a file (or a zarr folder) must not replace it."""
     target = os.path.abspath(path)
     try:
         mode = os.lstat(target).st_mode
@@ -171,11 +172,8 @@ def put_folder(temporary: str, target: str) -> None:
     else:
         old = temporary.removesuffix(".part") + ".old.part"
         os.rename(target, old)
-        try:
+        with OnFailure(lambda: os.rename(old, target)):
             os.rename(temporary, target)
-        except BaseException:
-            os.rename(old, target)
-            raise
         with contextlib.suppress(OSError):
             os.rename(old, temporary)  # what has a name with .old is always whole
         shutil.rmtree(temporary, ignore_errors=True)
@@ -208,7 +206,7 @@ def sync_folder(folder: str) -> None:
 
 
 def stray(targets: Iterable[str | os.PathLike[str]]) -> list[Path]:
-    """Return the temporary files and folders that killed runs left beside targets, in the order to `remove` them."""
+    """Return the temporary files and folders of killed runs in targets' folders, in the order to `remove` them."""
     folders = _by_folder(targets)
     links = [each.path for folder, names in folders.items() for each in _listed(folder, names) if each.is_symlink()]
     for folder, names in _by_folder(map(os.path.realpath, links)).items():

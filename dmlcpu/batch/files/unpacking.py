@@ -87,7 +87,7 @@ def _size_of_frame(packed: Array) -> int | None:
     descriptor = int(packed[4])
     in_one_segment = descriptor >> 5 & 1
     width = (in_one_segment, 2, 4, 8)[descriptor >> 6]
-    start = 6 - in_one_segment + (0, 1, 2, 4)[descriptor & 3]  # behind the window's size and the dictionary's name
+    start = 6 - in_one_segment + (0, 1, 2, 4)[descriptor & 3]  # after the window's size and the dictionary's name
     if not width:
         return None
     return _number(packed[start : start + width]) + (256 if width == 2 else 0)

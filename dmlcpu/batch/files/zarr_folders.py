@@ -3,38 +3,31 @@
 Folders of version 2 are not opened: their filters may unpickle.
 """
 
-import contextlib
-import itertools
-import math
 import os
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileError, FileSource, check_dtype, chosen, library, no_name, refused
+from dmlcpu.batch.files.base import FileError, FileSource, OnFailure, library
 from dmlcpu.batch.files.remote import is_remote
-from dmlcpu.batch.files.targets import ArraySink, Writer, make_folder, put_folder, remove, sync_folder
-from dmlcpu.common.arguments import Array
-from dmlcpu.common.regions import Region, Tensor
+from dmlcpu.batch.files.targets import ArraySink, Writer, make_folder, put_folder, sync_folder
+from dmlcpu.common.regions import Tensor
 
-_ALLOWED = "a zarr folder of version 3"
+ALLOWED = "a zarr folder of version 3"
 _CHUNK = 4 << 20
-_LARGE = 32 << 20  # chunks of more bytes count: each is decompressed as a whole, and copied
-_AT_ONCE = 2 * _LARGE  # bytes of chunks that are read at the same time, if it is more than one
-_MOST_AT_ONCE = 1024  # chunks: zarr has some kilobytes for each
 _TYPES = [np.dtype(code) for code in "?" + np.typecodes["AllInteger"] + "efdFD"]
 
 
 def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
     """Open an array of a zarr folder."""
-    root = _opened(path)
-    if not hasattr(root, "members"):
-        no_name(name, "zarr's array")
-        return _ZarrSource(root, dtype)
-    members = _members(root, name if is_remote(path) else None)
-    return _ZarrSource(members[chosen(name, sorted(members))], dtype)
+    if not is_remote(path):
+        if os.path.exists(path) and not os.path.isdir(path):
+            raise FileError("a file", ALLOWED)
+        os.scandir(path).close()  # the system's error, if it cannot be read
+    library("zarr", "zarr")
+    from dmlcpu.batch.files.bounded_zarr import open_array
+
+    return open_array(path, name, dtype)
 
 
 def check(tensors: Mapping[str, Tensor]) -> None:
@@ -50,124 +43,13 @@ def create(target: str, tensors: Mapping[str, Tensor], token: str) -> Writer:
     return _ZarrWriter(target, tensors, token)
 
 
-def _opened(path: str) -> Any:
-    if os.path.exists(path) and not os.path.isdir(path):
-        raise FileError("a file", _ALLOWED)
-    place: Any
-    if is_remote(path):
-        zarr = library("zarr", "zarr")
-        from dmlcpu.batch.files.remote_zarr import store_of
-
-        place = store_of(path)
-    else:
-        os.scandir(path).close()  # the system's error, if it cannot be read
-        zarr = library("zarr", "zarr")
-        from dmlcpu.batch.files.bounded_zarr import Folder
-
-        place = Folder(path)
-    try:
-        with refused(_ALLOWED):
-            return zarr.open(place, mode="r", zarr_format=3)
-    except FileNotFoundError:  # zarr raises it for a folder without zarr.json
-        raise FileError("a folder without zarr.json", _ALLOWED) from None
-
-
-def _members(group: Any, wanted: str | None) -> dict[str, Any]:
-    """Return the arrays in a group, and in the groups within it; only the wanted one if it is there.
-
-    A web server has no list of them. A group that a link leads to again is passed over.
-    """
-    from dmlcpu.batch.files.bounded_zarr import settled
-
-    arrays = {}
-    groups, seen = [group], set()
-    with refused(_ALLOWED), settled():
-        if wanted is not None and wanted in group and hasattr(group[wanted], "chunks"):
-            return {wanted: group[wanted]}
-        while groups:
-            each = groups.pop()
-            folder = os.path.realpath(os.path.join(getattr(each.store, "root", ""), each.path))
-            if folder not in seen:
-                seen.add(folder)
-                for _, member in each.members():
-                    if hasattr(member, "chunks"):
-                        arrays[member.path] = member
-                    else:
-                        groups.append(member)
-    return arrays
-
-
-class _ZarrSource(FileSource):
-    def __init__(self, array: Any, dtype: str | None) -> None:
-        check_dtype(array.dtype)
-        super().__init__(Tensor(tuple(array.shape), array.dtype.newbyteorder("=")), dtype)
-        from dmlcpu.batch.files.bounded_zarr import bounded
-
-        with refused(_ALLOWED):
-            self._array, most = bounded(array)
-        self._reading = threading.Lock()  # one region at a time: zarr takes memory beside it
-        shards, chunks = array.shards or array.chunks, array.chunks
-        chunk = math.prod(chunks) * self.dtype.itemsize  # within shards, which are not read as a whole unless small
-        index = 16 * math.prod(shards) // max(1, math.prod(chunks)) if array.shards else 0  # of a shard
-        self.beside_bytes = sum(2 * nbytes for nbytes in (chunk, index) if nbytes > _LARGE)
-        self._grid = tuple(max(1, size) for size in (shards if most <= _AT_ONCE else chunks))
-        self._at_once = min(max(1, _AT_ONCE // (math.prod(self._grid) * self.dtype.itemsize)), _MOST_AT_ONCE)
-
-    def read(self, region: Region | None = None, into: Array | None = None) -> Array:
-        if region is None:
-            region = tuple(slice(0, size) for size in self.shape)
-        pieces = _pieces(region, self._grid, self._at_once)
-        first = next(pieces)
-        if first == region:
-            part = self._part(region)
-            return part if into is None else self._copied(part, into)
-        array = self._room(tuple(part.stop - part.start for part in region), into)
-        for piece in itertools.chain([first], pieces):
-            starts = [part.start for part in region]
-            within = (slice(part.start - at, part.stop - at) for part, at in zip(piece, starts, strict=True))
-            array[tuple(within)] = self._part(piece)
-        return array
-
-    def missing_chunks(self) -> int | None:
-        from dmlcpu.batch.files.bounded_zarr import missing_chunks, settled
-
-        with refused(_ALLOWED), settled():
-            return missing_chunks(self._array) if self.nbytes else 0
-
-    def _part(self, region: Region) -> Array:
-        """Return the elements of a region that has few chunks."""
-        from dmlcpu.batch.files.bounded_zarr import settled
-
-        with self._reading, refused(_ALLOWED), settled():
-            part = np.asarray(self._array[region])
-        return np.ascontiguousarray(part, part.dtype.newbyteorder("=")).reshape(part.shape).view(self.dtype)
-
-
-def _pieces(region: Region, chunks: Sequence[int], most: int) -> Iterator[Region]:
-    """Yield a region in pieces, each of at most `most` chunks."""
-    counts = [-(-part.stop // size) - part.start // size for part, size in zip(region, chunks, strict=True)]
-    count = math.prod(counts)
-    if count <= most:
-        yield region
-        return
-    axis = next(axis for axis, along in enumerate(counts) if along > 1)
-    size, along = chunks[axis], region[axis]
-    step = size * max(1, most // (count // counts[axis]))
-    for start in range(along.start // size * size, along.stop, step):
-        piece = slice(max(start, along.start), min(start + step, along.stop))
-        yield from _pieces((*region[:axis], piece, *region[axis + 1 :]), chunks, most)
-
-
 class _ZarrWriter(Writer):
     def __init__(self, target: str, tensors: Mapping[str, Tensor], token: str) -> None:
         super().__init__(target, token)
         make_folder(self.folder)
         os.mkdir(self._temporary)
-        try:
+        with OnFailure(self.discard):
             self.sinks = self._create(tensors)
-        except BaseException:
-            self.discard()
-            raise
 
     def _create(self, tensors: Mapping[str, Tensor]) -> dict[str, ArraySink]:
         zarr = library("zarr", "zarr")
@@ -190,10 +72,6 @@ class _ZarrWriter(Writer):
     def put_in_place(self) -> None:
         """Replace the target by the new folder."""
         put_folder(self._temporary, self._target)
-
-    def discard(self) -> None:
-        with contextlib.suppress(OSError):
-            remove(self._temporary)
 
 
 def _chunks(tensor: Tensor) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Jobs are told apart: no two have the same id or output, and no output is an input."""
+"""Jobs are kept apart: no two have the same id or output, and no output is an input."""
 
 import contextlib
 import os
@@ -104,7 +104,7 @@ def _repeated(hashes: Any) -> set[int]:
 
 
 def _twice(text: str, job: _At, other: _At, allowed: str) -> tuple[str, str]:
-    """Return what is wrong if two jobs have one output or id. Those of one line are told apart by their files."""
+    """Return what is wrong if two jobs have one output or id. Those of one line differ by their files."""
     inputs = [each.inputs[""].spelled for _, each in (other, job) if each and "" in each.inputs]
     if len(inputs) < 2 or job[0].where != other[0].where:
         return f"{text!r}, as at {other[0].where}", allowed

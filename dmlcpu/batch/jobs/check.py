@@ -13,7 +13,7 @@ import numpy as np
 
 from dmlcpu.batch.files import HELD, IN_REGIONS, ONE_ARRAY, WRITTEN, FileError, check_target
 from dmlcpu.batch.jobs.faults import Place
-from dmlcpu.batch.jobs.job import Identity, Job, Task, identities
+from dmlcpu.batch.jobs.job import Identity, Job, Task, Work, identities
 from dmlcpu.batch.jobs.limits import size
 from dmlcpu.batch.jobs.open_inputs import OpenArguments, found_and_allowed, named_inputs, open_arguments
 from dmlcpu.batch.jobs.operations import Operation, operation_of
@@ -46,11 +46,11 @@ class Checker:
         self._estimates: dict[Any, Estimate] = {}
         self._folder_fault = functools.cache(_folder_fault)
 
-    def task(self, place: Place, job: Job) -> Task | None:
-        """Return the task of a job; None, with its faults noted, if it cannot run."""
+    def task(self, place: Place, job: Job) -> Task:
+        """Return the task of a job, with its faults if it cannot run."""
         operation = self._operation(place, job)
         if operation is None:
-            return None
+            return Task(place.where, place.id, place.faults, job)
         self._check_names(place, job, operation)
         wanted = self._wanted(place, job, operation)
         inputs: dict[str, Identity] = {}
@@ -68,9 +68,8 @@ class Checker:
                 place.refuse(f"inputs.{name}", found, "all chunks, as they are required")
             if failure and not place.faults:
                 place.refuse("inputs", str(failure), "files that can be read")
-            if place.faults:
-                return None
-            return self._fit(place, job, operation, opened, wanted, inputs)
+            work = None if place.faults else self._fit(place, job, operation, opened, wanted)
+        return Task(place.where, place.id, place.faults, job, *((inputs, work) if work else ()))
 
     def _operation(self, place: Place, job: Job) -> Operation | None:
         try:
@@ -120,14 +119,8 @@ class Checker:
         return tuple(name for name in operation.results if name in wanted)
 
     def _fit(
-        self,
-        place: Place,
-        job: Job,
-        operation: Operation,
-        opened: OpenArguments,
-        wanted: tuple[str, ...],
-        inputs: Mapping[str, Identity],
-    ) -> Task | None:
+        self, place: Place, job: Job, operation: Operation, opened: OpenArguments, wanted: tuple[str, ...]
+    ) -> Work | None:
         sources = opened.sources.values()
         try:
             estimate = self._estimate(job, operation, opened)
@@ -150,21 +143,16 @@ class Checker:
             return None
         whole = sum(tensor.nbytes for tensor in tensors.values() if tensor)
         held = self._held(job, tensors)
-        beside = sum(source.beside_bytes for source in sources)
-        peak = max(peak + beside, whole + held)  # the latter when the inputs are not needed any more
-        held += beside + sum(source.nbytes for source in sources if not source.in_regions)
+        buffers = sum(source.buffer_bytes for source in sources)
+        peak = max(peak + buffers, whole + held)  # the latter when the inputs are not needed any more
+        held += buffers + sum(source.nbytes for source in sources if not source.in_regions)
         if peak > self._memory and (needed := min(peak, estimate.least_memory + held)) > self._memory:
             of_it = f", {size(held)} of it for files that are read or written whole" if held <= peak and held else ""
             found = f"a job that needs {size(needed)} of memory{of_it}"
             less = f"; {' and '.join(IN_REGIONS)} are read and written in blocks" if held else ""
             place.refuse("", found, f"{size(self._memory)} (the maximal memory, shared by the workers{less})")
             return None
-        return Task(
-            place.where,
-            place.id,
-            [],
-            job,
-            inputs,
+        return Work(
             {name: source.shape for name, source in opened.sources.items()},
             {name: tensors[name] for name in wanted},
             estimate.kernel,

@@ -10,31 +10,34 @@ from multiprocessing.connection import Connection
 _LOOK = 60.0  # seconds between looks at the time, at most: systems do not wait for any number of seconds
 
 _compiled: Callable[[], float] = lambda: 0.0  # noqa: E731  seconds that this process has compiled
-_tell: Connection | None = None
+_coordinator: Connection | None = None
 
 
-def begin(tell: Connection, compiled: Callable[[], float]) -> None:
-    """Begin a worker process: what is late is told to its coordinator. Compilation is not counted."""
-    global _tell, _compiled
-    _tell, _compiled = tell, compiled
+def begin(coordinator: Connection | None, compiled: Callable[[], float]) -> None:
+    """Begin a worker process, which sends the items that are late to its coordinator. Compilation is not counted."""
+    global _coordinator, _compiled
+    _coordinator, _compiled = coordinator, compiled
 
 
 @contextlib.contextmanager
 def at_most(seconds: float, item: int) -> Iterator[None]:
-    """Tell the coordinator of an item, and end this process, if a block takes longer."""
+    """Send an item to the coordinator, and end this process, if a block takes longer."""
     over = threading.Event()
 
     def spent() -> float:
         return time.monotonic() - _compiled()
 
+    def end_process() -> None:
+        if _coordinator is not None:
+            with contextlib.suppress(OSError):  # of a coordinator that is gone
+                _coordinator.send(item)
+        os._exit(1)
+
     def watch() -> None:
         end = spent() + seconds
         while not over.wait(min(max(end - spent(), 0.01), _LOOK)):
             if spent() >= end:
-                with contextlib.suppress(OSError):  # of a coordinator that is gone
-                    if _tell is not None:
-                        _tell.send(item)
-                os._exit(1)
+                end_process()
 
     thread = threading.Thread(target=watch, name="dmlcpu-deadline", daemon=True)
     thread.start()

@@ -12,6 +12,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Future
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from dmlcpu.batch.jobs.deadline import at_most
@@ -29,7 +30,7 @@ _LONGEST = 1.0  # seconds after which a chunk returns its results, and leaves it
 _MOST = 512  # items in a chunk
 _CHUNKS = 2  # in flight for each worker: one runs, one waits
 
-# In a worker: the runs that were told to stop, and whether a chunk has run.
+# In a worker: the runs that were asked to stop, and whether a chunk has run.
 _stopped: set[str] = set()
 _settled = threading.Event()
 
@@ -136,86 +137,79 @@ def dispatch(
     `stopping` is called about ten times a second. Once it returns True, workers finish the items at hand, and the other
     items get no result.
     """
-    yield from _Dispatcher(serve, items, workers, retries, stopping, timeout).results()
+    waiting = deque(range(len(items)))
+    return _Dispatcher(serve, items, workers, retries, stopping, timeout, waiting).results()
 
 
+@dataclass(slots=True)
 class _Dispatcher:
     """The chunks of one run."""
 
-    def __init__(
-        self,
-        serve: Serve[Any, Any],
-        items: Sequence[Any],
-        workers: Workers,
-        retries: int,
-        stopping: Callable[[], bool],
-        timeout: float | None,
-    ) -> None:
-        self._serve = serve
-        self._items = items
-        self._workers = workers
-        self._retries = retries
-        self._asked_to_stop = stopping
-        self._timeout = timeout
-        self._late: set[int] = set()  # items for which the executor is broken
-        self._waiting = deque(range(len(items)))
-        self._suspects: deque[tuple[int, ...]] = deque()  # chunks during which a worker died
-        self._tries: Counter[int] = Counter()
-        self._in_flight: dict[Future[_Done], tuple[tuple[int, ...], bool]] = {}  # positions; whether alone in flight
-        self._ended: queue.SimpleQueue[Future[_Done]] = queue.SimpleQueue()
-        self._pace = math.inf  # seconds that an item takes
-        self._broken = ""  # why the executor takes no chunks any more
-        self._stopping = False
+    serve: Serve[Any, Any]
+    items: Sequence[Any]
+    workers: Workers
+    retries: int
+    asked_to_stop: Callable[[], bool]
+    timeout: float | None
+    waiting: deque[int]
+    late: set[int] = field(default_factory=set)  # items for which the executor is broken
+    suspects: deque[tuple[int, ...]] = field(default_factory=deque)  # chunks during which a worker died
+    tries: Counter[int] = field(default_factory=Counter)
+    in_flight: dict[Future[_Done], tuple[tuple[int, ...], bool]] = field(default_factory=dict)  # positions; if alone
+    ended: queue.SimpleQueue[Future[_Done]] = field(default_factory=queue.SimpleQueue)
+    pace: float = math.inf  # seconds that an item takes
+    broken: str = ""  # why the executor takes no chunks any more
+    stopping: bool = False
 
     def results(self) -> Iterator[tuple[int, Any]]:
         """Hand out the items, and yield the results."""
-        while self._in_flight or ((self._waiting or self._suspects) and not self._stopping):
-            if not self._stopping and self._asked_to_stop():
-                self._stopping = True
-                self._workers.stop()
-            if not self._stopping:
+        while self.in_flight or ((self.waiting or self.suspects) and not self.stopping):
+            if not self.stopping and self.asked_to_stop():
+                self.stopping = True
+                self.workers.stop()
+            if not self.stopping:
                 self._hand_out()
-            self._workers.look()
+            self.workers.look()
             try:
-                future = self._ended.get(timeout=_TICK)
+                future = self.ended.get(timeout=_TICK)
             except queue.Empty:
                 continue
             yield from self._results_of(future)
 
     def _hand_out(self) -> None:
-        if self._broken:
-            if self._in_flight:  # these end at once
+        if self.broken:
+            if self.in_flight:  # these end at once
                 return
-            self._workers.renew(self._broken)
-            self._broken = ""
-            self._late.clear()
-        most = _CHUNKS * self._workers.count()
-        while self._waiting and len(self._in_flight) < most and not self._broken:
-            share = math.ceil(len(self._waiting) / most)
-            size = 1 if self._timeout else max(1, min(int(_CHUNK / self._pace), share, _MOST))
-            self._submit(tuple(self._waiting.popleft() for _ in range(min(size, len(self._waiting)))), alone=False)
-        if self._suspects and not self._waiting and not self._in_flight and not self._broken:
-            self._submit(self._suspects.popleft(), alone=True)
+            self.workers.renew(self.broken)
+            self.broken = ""
+            self.late.clear()
+        most = _CHUNKS * self.workers.count()
+        while self.waiting and len(self.in_flight) < most and not self.broken:
+            share = math.ceil(len(self.waiting) / most)
+            size = 1 if self.timeout else max(1, min(int(_CHUNK / self.pace), share, _MOST))
+            self._submit(tuple(self.waiting.popleft() for _ in range(min(size, len(self.waiting)))), alone=False)
+        if self.suspects and not self.waiting and not self.in_flight and not self.broken:
+            self._submit(self.suspects.popleft(), alone=True)
 
     def _submit(self, positions: tuple[int, ...], *, alone: bool) -> None:
         # Pickled here: Dask would look for tasks and futures in it.
-        pickled = pickle.dumps((self._serve, [self._items[position] for position in positions]))
-        limit = (self._timeout, positions[0]) if self._timeout else None
-        arguments = (self._workers.run, pickled, self._workers.settling, limit)
+        pickled = pickle.dumps((self.serve, [self.items[position] for position in positions]))
+        limit = (self.timeout, positions[0]) if self.timeout else None
+        arguments = (self.workers.run, pickled, self.workers.settling, limit)
         try:
-            future = self._workers.executor.submit(_serve_chunk, *arguments)
+            future = self.workers.executor.submit(_serve_chunk, *arguments)
         except RuntimeError as error:  # of an executor that is broken, or was shut down
-            self._broken = death_of(error) or str(error)
+            self.broken = death_of(error) or str(error)
             self._put_back(positions, alone=alone)
             return
-        self._in_flight[future] = positions, alone
-        future.add_done_callback(self._ended.put)
+        self.in_flight[future] = positions, alone
+        future.add_done_callback(self.ended.put)
 
     def _put_back(self, positions: tuple[int, ...], *, alone: bool) -> None:
-        self._suspects.appendleft(positions) if alone else self._waiting.extendleft(reversed(positions))
+        self.suspects.appendleft(positions) if alone else self.waiting.extendleft(reversed(positions))
 
     def _results_of(self, future: Future[_Done]) -> Iterator[tuple[int, Any]]:
-        positions, alone = self._in_flight.pop(future)
+        positions, alone = self.in_flight.pop(future)
         if future.cancelled():
             raise WorkerError("the workers' scheduler is gone")
         if error := future.exception():
@@ -223,41 +217,41 @@ class _Dispatcher:
             if reason is None:
                 raise WorkerError(f"a worker failed: {type(error).__name__}: {error}")
             if isinstance(error, BrokenExecutor):
-                self._broken = reason
+                self.broken = reason
             yield from self._lost(positions, reason, alone=alone)
             return
         done = future.result()
         if done.fault is not None:
             raise WorkerError(f"a worker failed:\n{done.fault}")
         results = pickle.loads(done.results)
-        if not results and not self._stopping:
+        if not results and not self.stopping:
             raise WorkerError("a worker failed: it ended before its items")
         if results:
             pace = max(done.seconds / len(results), 1e-6)
-            self._pace = pace if self._pace == math.inf else (self._pace + pace) / 2
-        self._waiting.extendleft(reversed(positions[len(results) :]))
-        if not self._stopping:
+            self.pace = pace if self.pace == math.inf else (self.pace + pace) / 2
+        self.waiting.extendleft(reversed(positions[len(results) :]))
+        if not self.stopping:
             self._hand_out()  # before the results are dealt with: no worker waits meanwhile
         yield from zip(positions, results, strict=False)
 
     def _lost(self, positions: tuple[int, ...], reason: str, *, alone: bool) -> Iterator[tuple[int, Lost]]:
         """Have the items of a dead worker's chunk tried again; yield the item that is given up."""
-        self._late |= self._workers.late()
-        if positions[0] in self._late:
-            yield positions[0], Lost(f"took longer than {self._timeout:g} s", self._timeout or 0.0)
+        self.late |= self.workers.late()
+        if positions[0] in self.late:
+            yield positions[0], Lost(f"took longer than {self.timeout:g} s", self.timeout or 0.0)
             return
-        if self._late:  # another item is to blame
+        if self.late:  # another item is to blame
             self._put_back(positions, alone=alone)
             return
-        self._tries.update(positions)
+        self.tries.update(positions)
         if not alone:
-            self._suspects.append(positions)
+            self.suspects.append(positions)
         elif len(positions) > 1:
-            self._suspects.extendleft((position,) for position in reversed(positions))
-        elif self._tries[positions[0]] > self._retries:
+            self.suspects.extendleft((position,) for position in reversed(positions))
+        elif self.tries[positions[0]] > self.retries:
             yield positions[0], Lost(reason)
         else:
-            self._suspects.appendleft(positions)
+            self.suspects.appendleft(positions)
 
 
 def death_of(error: BaseException) -> str | None:

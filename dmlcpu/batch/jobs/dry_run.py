@@ -8,7 +8,7 @@ from dmlcpu.batch.jobs.entries import Jobs, PathLike
 from dmlcpu.batch.jobs.faults import JobFault
 from dmlcpu.batch.jobs.job import Task
 from dmlcpu.batch.jobs.limits import limits_of, size
-from dmlcpu.batch.jobs.prepare import prepare
+from dmlcpu.batch.jobs.prepare import Resume, prepare
 from dmlcpu.batch.jobs.progress import Progress
 from dmlcpu.common.faults import printable
 
@@ -149,34 +149,29 @@ def plan_jobs(
     >>> plan.jobs[0].outputs
     {'values': '(2,) float32', 'indices': '(2,) int64'}
     """
-    prepared = prepare(
-        jobs,
-        Progress(shown=False),
-        directory=directory,
-        manifest=manifest,
-        limits=limits_of(workers, threads, max_memory, scheduler),
-        lock=False,
-        content_hash=content_hash,
-        force=force,
-        retry_failed=retry_failed,
-        require_chunks=require_chunks,
+    limits, resume = (
+        limits_of(workers, threads, max_memory, scheduler),
+        Resume(manifest, force, retry_failed, content_hash),
     )
+    display = Progress(shown=False)
+    prepared = prepare(jobs, directory, limits, resume, display, lock=False, require_chunks=require_chunks)
     return JobsPlan([_planned(task) for task in prepared.todo], prepared.done_before, prepared.left_out)
 
 
 def _planned(task: Task) -> PlannedJob:
+    work = task.work
     return PlannedJob(
         task.id,
         task.where,
         task.job.op if task.job and not task.faults else None,
-        {name: str(shape) for name, shape in task.shapes.items()},
-        {name: f"{each.shape} {each.dtype}" if each else "what the model gives" for name, each in task.results.items()},
-        task.kernel,
-        task.read_bytes,
-        task.written_bytes,
-        task.peak_bytes,
-        task.block_bytes is not None,
+        {name: str(shape) for name, shape in work.shapes.items()},
+        {name: f"{each.shape} {each.dtype}" if each else "what the model gives" for name, each in work.results.items()},
+        work.kernel,
+        work.read_bytes,
+        work.written_bytes,
+        work.peak_bytes,
+        work.block_bytes is not None,
         task.faults,
         [each.path for each in task.job.inputs.values() if is_remote(each.path)] if task.job else [],
-        task.missing_chunks,
+        work.missing_chunks,
     )

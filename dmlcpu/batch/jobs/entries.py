@@ -25,7 +25,6 @@ Jobs = PathLike | Iterable[Mapping[str, Any]]
 
 STDIN = "-"
 DEEPEST = 64  # nested lists: as many as an array of NumPy's has dimensions
-MEMBERS = ("id", "op", "inputs", "attrs", "output", "glob", "files")
 _HEADER = re.compile(r"^\s*\[\[\s*job\s*\]\]", re.MULTILINE)
 
 
@@ -203,8 +202,8 @@ def _check(members: Any, place: Place, before: str = "") -> bool:
         place.refuse(before.rstrip("."), shown(members), "an object")
         return False
     for name, value in members.items():
-        if name not in MEMBERS:
-            place.refuse(before + name, "unknown", ", ".join(MEMBERS))
+        if name not in _ALLOWED:
+            place.refuse(before + name, "unknown", ", ".join(_ALLOWED))
         elif not _ALLOWED[name][1](value):
             place.refuse(before + name, shown(value), _ALLOWED[name][0])
     return not place.faults

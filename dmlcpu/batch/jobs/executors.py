@@ -18,6 +18,7 @@ from multiprocessing.connection import Connection
 from types import ModuleType
 from typing import Any, Self
 
+from dmlcpu.batch.files.base import OnFailure
 from dmlcpu.batch.jobs import deadline
 from dmlcpu.batch.jobs.dispatch import WorkerError, Workers, death_of, stop_chunks
 from dmlcpu.batch.jobs.limits import LOCAL
@@ -28,37 +29,65 @@ _STARTS = 3  # executors in a row whose workers die before they are ready
 _PATIENCE = 10.0  # seconds for a scheduler to answer
 _SILENCE = 30.0  # seconds without an answer, after which a scheduler counts as lost
 _CENSUS = 1.0  # seconds between looks at how many workers a cluster has
-_COMPILING = "compiling"  # what a worker tells; all else that it tells is an item that is late
+_COMPILING = "compiling"  # what a worker reports; all else that it reports is an item that is late
 
 # The environment of loky's processes. They import nothing from the current folder; a worker that holds large arrays is
 # not replaced for that; one that dies prints nothing.
 _OF_LOKY = {"PYTHONSAFEPATH": "1", "LOKY_MAX_MEMORY_LEAK_SIZE": "1e18", "PYTHONFAULTHANDLER": ""}
 
 
+def begin_worker(run: str, going: Connection, alive: Connection, coordinator: Connection) -> None:
+    """Begin a process of loky's: leave standard input and output to the coordinator, and watch it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it cannot be held back
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(nothing, 1)
+    os.close(nothing)
+
+    def watch() -> None:
+        going.poll(None)
+        stop_chunks(run)
+        alive.poll(None)
+        os._exit(1)  # no process is left that could record an outcome
+
+    def say() -> None:
+        with contextlib.suppress(OSError):  # of a coordinator that is gone
+            coordinator.send(_COMPILING)
+
+    threading.Thread(target=watch, name="dmlcpu-watch", daemon=True).start()
+    from dmlcpu.runtime.compilation import watch_process  # imports Numba: while that takes, the coordinator is watched
+
+    deadline.begin(coordinator, watch_process(say).total)
+
+
 class Processes(Workers):
     """loky's processes on this machine.
 
-    loky's workers survive a coordinator that is killed, and cannot be told to stop. So each has a thread that waits for
-    the ends of two pipes: the system closes them, too, when the coordinator dies.
+    loky's workers survive a coordinator that is killed, and cannot be asked to stop. So `begin` starts a thread in each
+    that waits for the ends of two pipes: the system closes them, too, when the coordinator dies.
+
+    `compiling` is called once, when a worker begins to compile.
     """
 
     def __init__(
-        self, count: int, environment: Mapping[str, str], compiling: Callable[[], None] = lambda: None
+        self,
+        count: int,
+        environment: Mapping[str, str],
+        compiling: Callable[[], None] | None = None,
+        begin: Callable[..., None] = begin_worker,
     ) -> None:
         super().__init__(None, count)
         self._environment = {**_OF_LOKY, **environment}
-        self._compiling: Callable[[], None] | None = compiling  # called once, when a worker begins to compile
-        self._news, self._tell = multiprocessing.Pipe(duplex=False)
+        self._compiling = compiling
+        self._begin = begin
+        self._reports, self._to_report = multiprocessing.Pipe(duplex=False)
         self._late: set[int] = set()
         self._going, self._until_stopped = multiprocessing.Pipe(duplex=False)
         self._alive, self._until_closed = multiprocessing.Pipe(duplex=False)
 
     def __enter__(self) -> Self:
-        try:
+        with OnFailure(self.__exit__):
             self._start()
-        except BaseException:
-            self.__exit__()
-            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -66,7 +95,7 @@ class Processes(Workers):
             if self.executor is not None:
                 self.executor.shutdown(kill_workers=True)
         finally:
-            pipes = (self._until_stopped, self._until_closed, self._going, self._alive, self._news, self._tell)
+            pipes = (self._until_stopped, self._until_closed, self._going, self._alive, self._reports, self._to_report)
             for pipe in pipes:
                 pipe.close()
 
@@ -78,8 +107,8 @@ class Processes(Workers):
             self.executor = loky.ProcessPoolExecutor(
                 self._count,
                 env=self._environment,
-                initializer=_begin_worker,
-                initargs=(self.run, self._going, self._alive, self._tell),
+                initializer=self._begin,
+                initargs=(self.run, self._going, self._alive, self._to_report),
             )
             # Workers inherit that signals are held back: Ctrl+C reaches all, and this process decides what follows.
             # loky flushes the streams, which need not be there.
@@ -95,11 +124,11 @@ class Processes(Workers):
         raise WorkerError(f"workers do not start: {reason}")
 
     def look(self) -> None:
-        """Tell if a worker compiles; note the items that are late."""
-        while self._news.poll():
-            news = self._news.recv()
-            if news != _COMPILING:
-                self._late.add(news)
+        """Say if a worker compiles; note the items that are late."""
+        while self._reports.poll():
+            report = self._reports.recv()
+            if report != _COMPILING:
+                self._late.add(report)
             elif self._compiling:
                 self._compiling()
                 self._compiling = None
@@ -157,30 +186,6 @@ def _start_trackers() -> None:
             os.environ.pop(name) if value is None else os.environ.update({name: value})
 
 
-def _begin_worker(run: str, going: Connection, alive: Connection, tell: Connection) -> None:
-    """Begin a process of loky's: leave standard input and output to the coordinator, and watch it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it cannot be held back
-    nothing = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nothing, 0)
-    os.dup2(nothing, 1)
-    os.close(nothing)
-
-    def watch() -> None:
-        going.poll(None)
-        stop_chunks(run)
-        alive.poll(None)
-        os._exit(1)  # no process is left that could record an outcome
-
-    def say() -> None:
-        with contextlib.suppress(OSError):  # of a coordinator that is gone
-            tell.send(_COMPILING)
-
-    threading.Thread(target=watch, name="dmlcpu-watch", daemon=True).start()
-    from dmlcpu.runtime.compilation import watch_process  # imports Numba: while that takes, the coordinator is watched
-
-    deadline.begin(tell, watch_process(say).total)
-
-
 class Cluster(Workers):
     """A Dask cluster: one at an address, or a local one that ends with the run."""
 
@@ -195,19 +200,17 @@ class Cluster(Workers):
 
     def __enter__(self) -> Self:
         check_cluster(self._address)
-        with contextlib.ExitStack() as stack:
-            # The run tells of workers that die; Dask need not log it.
-            stack.enter_context(_distributed().utils.silence_logging_cmgr(logging.CRITICAL))
-            address = self._address
+        distributed, enter, address = _distributed(), self._open.enter_context, self._address
+        with OnFailure(self._open.close):
+            # The run reports workers that die; Dask need not log it.
+            enter(distributed.utils.silence_logging_cmgr(logging.CRITICAL))
             if address == LOCAL:
-                address = stack.enter_context(_local_cluster(_distributed(), self._count)).scheduler_address
+                address = enter(_local_cluster(distributed, self._count)).scheduler_address
             try:
-                client = _distributed().Client(address, set_as_default=False, timeout=_PATIENCE)
+                self._client = enter(distributed.Client(address, set_as_default=False, timeout=_PATIENCE))
             except (OSError, ValueError) as error:
                 raise WorkerError(f"no scheduler at {address}: {error}") from None
-            self._client = stack.enter_context(client)
-            self.executor = client.get_executor(pure=False)
-            self._open = stack.pop_all()
+            self.executor = self._client.get_executor(pure=False)
         return self
 
     def __exit__(self, *_: object) -> None:

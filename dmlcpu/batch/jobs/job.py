@@ -78,14 +78,9 @@ class Job(NamedTuple):
         return dict(targets)
 
 
-class Task(NamedTuple):
-    """A job that is not done, on its way from the check to its outcome, whichever process carries it out."""
+class Work(NamedTuple):
+    """What a task reads, writes and takes, as far as the check has found it. Tasks on the same shapes share it."""
 
-    where: str  # the file and line of the job
-    id: str
-    faults: list[JobFault]  # with any, the job cannot run, and the fields after `job` are empty
-    job: Job | None  # None: its entry has faults
-    inputs: Mapping[str, Identity] = _NOTHING  # its files as they were when they were checked
     shapes: Mapping[str, tuple[int, ...]] = _NOTHING  # of the inputs that are large
     results: Mapping[str, Tensor | None] = _NOTHING  # that are written; None: not known before the run
     kernel: str | None = None
@@ -98,6 +93,17 @@ class Task(NamedTuple):
     def written_bytes(self) -> int:
         """How many bytes the results take, as far as they are known."""
         return sum(tensor.nbytes for tensor in self.results.values() if tensor)
+
+
+class Task(NamedTuple):
+    """A job that is not done, on its way from the check to its outcome, whichever process carries it out."""
+
+    where: str  # the file and line of the job
+    id: str
+    faults: list[JobFault]  # with any, the job cannot run
+    job: Job | None  # None: its entry has faults
+    inputs: Mapping[str, Identity] = _NOTHING  # its files as they were when they were checked
+    work: Work = Work()
 
 
 def jobs_of(listing: Listing) -> Iterator[tuple[Place, Job | None]]:
@@ -157,11 +163,15 @@ def _matching(entry: Entry, pattern: str, directory: Path) -> list[str]:
 
 def _check_outputs(entry: Entry, count: int) -> None:
     """Note outputs that would be the same file for several inputs."""
-    output = entry.members.get("output", {})
-    for name, path in {"": output}.items() if isinstance(output, str) else output.items():
+    for field, path in _outputs(entry.members.get("output", {})).items():
         if "{" not in path:
             allowed = "a path with {stem} or {path}, which gives each input a file of its own"
-            entry.place.refuse(f"output.{name}" if name else "output", f"{path!r} for {count} inputs", allowed)
+            entry.place.refuse(field, f"{path!r} for {count} inputs", allowed)
+
+
+def _outputs(output: str | Mapping[str, str]) -> dict[str, str]:
+    """Return the files of an output by the members that name them."""
+    return {"output": output} if isinstance(output, str) else {f"output.{name}": path for name, path in output.items()}
 
 
 def _fixed_part(pattern: str) -> str:
@@ -173,8 +183,7 @@ def _fixed_part(pattern: str) -> str:
 
 def _may_match(output: str | Mapping[str, str], base: str) -> bool:
     """Return whether an output may be in the folder that a pattern starts from, or below."""
-    outputs = [output] if isinstance(output, str) else output.values()
-    starts = [path.partition("{")[0] for path in outputs]
+    starts = [path.partition("{")[0] for path in _outputs(output).values()]
     return base == "." or any(
         _DOTS.search(f"{start}x") or start.startswith(base) or base.startswith(start) for start in starts
     )
@@ -212,12 +221,8 @@ def _job(
         return None
     fill = functools.partial(_filled, place, placeholders)
     output = members["output"]
-    if isinstance(output, str):
-        output = _normal(fill(output, "output"))
-    else:
-        output = {name: _normal(fill(path, f"output.{name}")) for name, path in output.items()}
-    by_default = output if isinstance(output, str) else ", ".join(output.values())
-    place.id = fill(members["id"], "id") if "id" in members else by_default
+    targets = {field: _normal(fill(path, field)) for field, path in _outputs(output).items()}
+    place.id = fill(members["id"], "id") if "id" in members else ", ".join(targets.values())
     inputs, attrs = {}, dict(members["attrs"])
     for name, value in members["inputs"].items():
         if isinstance(value, str | dict):
@@ -230,7 +235,6 @@ def _job(
     if file is not None:
         inputs[""] = file
     named = {f"inputs.{name}" if name else "files": each.path for name, each in inputs.items()}
-    targets = {"output": output} if isinstance(output, str) else {f"output.{n}": path for n, path in output.items()}
     for field, path in {"op": members["op"], **targets}.items():
         if is_remote(path):
             place.refuse(field, repr(path), "a file of this machine (only inputs are read from elsewhere)")
@@ -239,7 +243,8 @@ def _job(
             place.refuse(field, repr(path), "a name that a file can have")
     if place.faults:
         return None
-    return Job(place.id, members["op"], inputs, attrs, output)
+    files = targets["output"] if isinstance(output, str) else {name: targets[f"output.{name}"] for name in output}
+    return Job(place.id, members["op"], inputs, attrs, files)
 
 
 def _is_json(value: Any, deepest: int) -> bool:

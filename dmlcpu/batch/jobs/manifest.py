@@ -4,8 +4,10 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+from dmlcpu.batch.files.base import OnFailure
 from dmlcpu.batch.jobs.lines import Lines
 from dmlcpu.common.faults import shown
 
@@ -23,17 +25,8 @@ Record = dict[str, Any]
 class Records(Mapping[str, Record]):
     """The last record of each id, as the lines of the file: a record is parsed when it is asked for."""
 
-    def __init__(self, content: bytes = b"") -> None:
-        self._content = content
-        self._starts: dict[str, int] = {}  # of the line of each id
-
-    def note(self, id_: str, start: int) -> None:
-        """Note where the line of an id starts."""
-        self._starts[id_] = start
-
-    def forget(self, id_: str) -> None:
-        """Forget the record of an id."""
-        del self._starts[id_]
+    def __init__(self, content: bytes = b"", starts: Mapping[str, int] = MappingProxyType({})) -> None:
+        self._content, self._starts = content, starts  # the latter are those of the line of each id
 
     def __getitem__(self, id_: str) -> Record:
         start = self._starts[id_]
@@ -74,13 +67,10 @@ class Manifest:
             return
         if lock:
             self._open()
-        try:
+        with OnFailure(self.close):
             content = path.read_bytes()
             self._size = len(content)
             self._read(content)
-        except BaseException:
-            self.close()
-            raise
 
     def _open(self) -> None:
         """Open the file, and lock it."""
@@ -101,18 +91,19 @@ class Manifest:
                 what = f"a manifest of version {of_it}; this release has version {_HEADER['version']}"
             raise ManifestError(f"{self.path} is {what}; allowed: another file, by --manifest")
         done: set[str] = set()
-        self.records = Records(content)
+        starts: dict[str, int] = {}
         while start < len(content):
             start, before = _end(content, start), start
             record = _loaded(content[before:start])
             if not isinstance(record, dict) or not isinstance(id_ := record.get("id"), str):  # torn, or not of a run
                 continue
             if record.get("outcome") != STARTED:
-                self.records.note(id_, before)
+                starts[id_] = before
                 done.add(id_) if record.get("outcome") == DONE else done.discard(id_)
             elif id_ in done:
-                self.records.forget(id_)
+                del starts[id_]
                 done.discard(id_)
+        self.records = Records(content, starts)
 
     def begin(self, ids: Iterable[str]) -> None:
         """Begin a run of these jobs: record that the done ones are started. From now on outcomes are recorded."""

@@ -16,7 +16,7 @@ from dmlcpu.common.arguments import Array
 from dmlcpu.common.imports import MissingExtraError
 from dmlcpu.common.regions import Region
 
-Tell = Callable[[int], None]  # called with a number of bytes that were read
+OnRead = Callable[[int], None]  # called with a number of bytes that were read
 
 
 class JobError(Exception):
@@ -28,6 +28,7 @@ class OpenArguments:
     """The arguments of a job: open files for the operation's sources, all others in memory."""
 
     values: dict[str, Any]
+    memory: int = sys.maxsize  # bytes that are left for values of files
     sources: dict[str, FileSource] = field(default_factory=dict)
     paths: dict[str, str] = field(default_factory=dict)  # of the sources
     missing_chunks: dict[str, int | None] = field(default_factory=dict)  # of files that lack any, if they are counted
@@ -37,15 +38,24 @@ class OpenArguments:
         for source in self.sources.values():
             source.close()
 
+    def read_whole(self, name: str, source: FileSource) -> None:
+        """Read a file that the operation needs whole, if it fits in the memory that is left."""
+        with source:
+            if source.nbytes > self.memory:
+                found = f"{size(source.nbytes)}, which are read whole"
+                raise FileError(found, f"{size(self.memory)} (what is left of the maximal memory)")
+            self.memory -= source.nbytes
+            self.values[name] = source.read()
+
     def in_memory(self) -> dict[str, Any]:
         """Return all arguments, sources read as a whole."""
         return {**self.values, **{name: self._read(name) for name in self.sources}}
 
-    def for_blocks(self, tell: Tell) -> dict[str, Any]:
+    def for_blocks(self, on_read: OnRead) -> dict[str, Any]:
         """Return all arguments: files that can be read in regions stay open, the others are read."""
-        sources = self.sources.items()
-        read = {name: _Told(source, tell) if source.in_regions else self._read(name) for name, source in sources}
-        return {**self.values, **read}
+        in_regions = {name: _CountedSource(each, on_read) for name, each in self.sources.items() if each.in_regions}
+        others = {name: self._read(name) for name in self.sources if name not in in_regions}
+        return {**self.values, **in_regions, **others}
 
     def _read(self, name: str) -> Array:
         try:
@@ -54,22 +64,22 @@ class OpenArguments:
             raise input_error(name, self.paths[name], error) from error
 
 
-class _Told:
-    """A source that tells how many of its bytes are read. Bytes that are read again are not counted again."""
+class _CountedSource:
+    """A source that reports how many of its bytes are read. Bytes that are read again are not counted again."""
 
-    def __init__(self, source: FileSource, tell: Tell) -> None:
+    def __init__(self, source: FileSource, on_read: OnRead) -> None:
         self.shape, self.dtype = source.shape, source.dtype
-        self._source, self._tell = source, tell
+        self._source, self._on_read = source, on_read
         self._left = source.nbytes
-        self._telling = threading.Lock()
+        self._counting = threading.Lock()
 
     def read(self, region: Region | None = None, into: Array | None = None) -> Array:
         """Return the elements of a region."""
         array = self._source.read(region, into)
-        with self._telling:
-            told = min(array.nbytes, self._left)
-            self._left -= told
-        self._tell(told)
+        with self._counting:
+            new = min(array.nbytes, self._left)
+            self._left -= new
+        self._on_read(new)
         return array
 
 
@@ -94,8 +104,7 @@ def open_arguments(
 
     Errors are raised, or noted in a place, if there is one: all of them.
     """
-    opened = OpenArguments({**operation.defaults, **job.attrs})
-    left = memory
+    opened = OpenArguments({**operation.defaults, **job.attrs}, memory)
     for name, each in named_inputs(job, operation).items():
         try:
             source = open_source(located(directory, each.path), each.name, each.dtype)
@@ -104,12 +113,7 @@ def open_arguments(
             if name in operation.sources:
                 opened.sources[name], opened.paths[name] = source, each.path
             else:
-                with source:
-                    if source.nbytes > left:
-                        found = f"{size(source.nbytes)}, which are read whole"
-                        raise FileError(found, f"{size(left)} (what is left of the maximal memory)")
-                    left -= source.nbytes
-                    opened.values[name] = source.read()
+                opened.read_whole(name, source)
         except (OSError, FileError, MissingExtraError) as error:
             if place is None:
                 opened.close()

@@ -78,38 +78,34 @@ def operation_of(op: str, directory: Path) -> Operation:
         status = path.stat()
         if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):  # it could wait for ever
             raise OSError(errno.EINVAL, "a pipe or a device", str(path))
-        return _model(path, status.st_mtime_ns)
+        return _loaded(path, status.st_mtime_ns)
     if is_index(op):
         path = directory / op
-        return _index(path, int(identity(path, content=False)["mtime_ns"]))
+        return _loaded(path, int(identity(path, content=False)["mtime_ns"]))
     name = canonical(op)
     if name not in OPERATORS:
         raise LookupError(f"{', '.join(OPERATORS)}, a DxDispatch model (.json) or a saved index (.index)")
     return _operator(name)
 
 
-@functools.lru_cache(maxsize=16)
-def _model(path: Path, _: int) -> Operation:
-    """Return a model; a file that has changed since is another one."""
+@functools.lru_cache(maxsize=32)
+def _loaded(path: Path, _: int) -> Operation:
+    """Return a model or a saved index; one that has changed since is another one."""
+    if is_index(str(path)):
+        from dmlcpu.search.operation import IndexOperation
+
+        return IndexOperation(path)
     from dmlcpu.models.operation import ModelOperation
 
     return ModelOperation(path)
 
 
-@functools.lru_cache(maxsize=16)
-def _index(path: Path, _: int) -> Operation:
-    """Return a saved index; a folder that has changed since is another one."""
-    from dmlcpu.search.operation import IndexOperation
-
-    return IndexOperation(path)
-
-
 @functools.cache
 def _operator(name: str) -> Operation:
-    return _OperatorOperation(OPERATORS[name])
+    return OperatorOperation(OPERATORS[name])
 
 
-class _OperatorOperation:
+class OperatorOperation:
     """An operator of the table."""
 
     def __init__(self, operator: Operator) -> None:
@@ -129,14 +125,17 @@ class _OperatorOperation:
         self._blocks = operator.blocks
 
     def estimate(self, arguments: Arguments) -> Estimate:
+        """Let the operator estimate it."""
         estimate: Estimate = self._blocks.estimate(**arguments)
         return estimate
 
     def run(self, arguments: Arguments) -> Mapping[str, Array]:
+        """Call the operator's function."""
         given = self._function(**arguments)
         return dict(zip(self.results, given if isinstance(given, tuple) else (given,), strict=True))
 
     def run_in_blocks(
         self, arguments: Arguments, sinks: Mapping[str, Sink], memory: int, stopping: Callable[[], bool]
     ) -> None:
+        """Let the operator run in blocks."""
         self._blocks.run(arguments, sinks, memory, stopping)

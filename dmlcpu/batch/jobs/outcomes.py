@@ -1,4 +1,4 @@
-"""A run under way: outcomes of jobs are counted, recorded and told."""
+"""A run under way: outcomes of jobs are counted, recorded and shown."""
 
 import contextlib
 import os
@@ -44,54 +44,51 @@ class Failure:
 
 
 def lines_of(failures: Sequence[Failure]) -> list[str]:
-    """Return lines about failures that are told together: the first of them, and how many are like the others."""
+    """Return lines about failures that are shown together: the first of them, and how many are like the others."""
     rest = counted([failure.error for failure in failures[SHOWN:]])
     return [*(f"failed: {failure}" for failure in failures[:SHOWN]), *(["failed: " + "\n".join(rest)] if rest else [])]
 
 
-class Run(contextlib.AbstractContextManager["Run"]):
+class JobsRun(contextlib.AbstractContextManager["JobsRun"]):
     """A run under way: its counts and failures, and where they are recorded."""
 
-    def __init__(
-        self, prepared: Prepared, threads: int, log: Path | None, told: Progress, max_failures: int | None
-    ) -> None:
+    def __init__(self, prepared: Prepared, log: Path | None, progress: Progress, max_failures: int | None) -> None:
         self.done = self.failed = 0
         self.failures: list[Failure] = []
         self.interrupted = False
         self._prepared = prepared
-        self._threads = threads
         self._manifest = prepared.manifest
         self._log = Lines(log) if log else None
-        self._told = told
+        self._progress = progress
         self._most = max_failures
 
     def __exit__(self, *_: object) -> None:
-        self._told.close()
+        self._progress.close()
         if self._log:
             self._log.close()
 
     def execute(self, outcomes: Callable[..., Iterator[tuple[int, Outcome | Lost]]]) -> None:
         """Run the tasks that have no faults, by `outcomes`; record the outcomes of all."""
-        todo = self._prepared.todo
+        todo, progress = self._prepared.todo, self._progress
         self._remove_strays()
         if self._manifest:  # tasks without a job may have the id of a job that is done
             self._manifest.begin(task.id for task in todo if task.job)
         self._note_faults(todo.faulty)
-        tasks = self._prepared.runnable(self._threads)
-        self._told.start(len(tasks), todo.read_bytes, self.failed)
-        with stop_on_signals(self._told.say) as asked:
+        tasks = todo.without_faults(self._prepared.check)
+        progress.start(len(tasks), todo.read_bytes, self.failed)
+        with stop_on_signals(progress.say) as asked:
 
             def stopping() -> bool:
                 return asked.is_set() or (self._most is not None and self.failed >= self._most)
 
-            for position, outcome in outcomes(tasks, self._prepared.directory, stopping=stopping):
+            for position, outcome in outcomes(tasks, self._prepared.directory, progress, stopping):
                 task = tasks[position]
                 if isinstance(outcome, Lost):
                     outcome = Outcome(outcome.reason, outcome.seconds, {})
                 self._finished(task, outcome)
                 if outcome.error is not None:
-                    self._told.say(f"failed: {self.failures[-1]}")
-                self._told.finished(task.read_bytes, failed=outcome.error is not None)
+                    progress.say(f"failed: {self.failures[-1]}")
+                progress.finished(task.work.read_bytes, failed=outcome.error is not None)
                 tasks.drop(position)
             self.interrupted = asked.is_set()
         self._remove_strays()  # left by workers that died: the next run looks only at jobs that are not done
@@ -116,7 +113,7 @@ class Run(contextlib.AbstractContextManager["Run"]):
         for task in tasks:
             self._finished(task, Outcome("; ".join(fault.reason for fault in task.faults), 0.0, {}))
         for line in lines_of(self.failures):
-            self._told.say(line)
+            self._progress.say(line)
 
     def _finished(self, task: Task, outcome: Outcome) -> None:
         """Count, record and log the outcome of a job."""
@@ -149,7 +146,7 @@ class Run(contextlib.AbstractContextManager["Run"]):
             if lines and lines.error:
                 text = f"outcomes could not be written: {lines.error.strerror}"
                 self.failures.append(Failure("", f"{what} {lines.path}", text))
-                self._told.say(f"failed: {self.failures[-1]}")
+                self._progress.say(f"failed: {self.failures[-1]}")
 
 
 def _log_line(task: Task, state: str, outcome: Outcome) -> dict[str, Any]:
@@ -158,9 +155,9 @@ def _log_line(task: Task, state: str, outcome: Outcome) -> dict[str, Any]:
         "id": task.id,
         "outcome": state,
         "op": task.job.op if task.job else None,
-        "shapes": None if task.faults else {name: list(shape) for name, shape in task.shapes.items()},
-        "kernel": task.kernel,
+        "shapes": None if task.faults else {name: list(shape) for name, shape in task.work.shapes.items()},
+        "kernel": task.work.kernel,
         "milliseconds": round(outcome.seconds * 1000, 3),
-        "bytes": task.read_bytes,
+        "bytes": task.work.read_bytes,
         "error": outcome.error,
     }

@@ -3,25 +3,12 @@
 import contextlib
 import marshal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, overload
+from typing import Any
 
 from dmlcpu.batch.jobs.faults import Place
-from dmlcpu.batch.jobs.job import FileInput, Job, Task
-from dmlcpu.common.regions import Tensor
+from dmlcpu.batch.jobs.job import FileInput, Job, Task, Work
 
 Check = Callable[[Task], Task]
-
-
-class _Work(NamedTuple):
-    """What tasks share with others of the same shapes: the last fields of a task."""
-
-    shapes: Mapping[str, tuple[int, ...]]
-    results: Mapping[str, Tensor | None]
-    kernel: str | None
-    read_bytes: int
-    peak_bytes: int
-    block_bytes: int | None
-    missing_chunks: Mapping[str, int | None]
 
 
 def _pack(where: str, job: Job, more: Any = None) -> bytes | None:
@@ -70,12 +57,17 @@ class PackedJobs:
 
 
 class Tasks(Sequence[Task]):
-    """Tasks that are made when they are asked for. Those with faults are kept as they are."""
+    """Tasks that are made when they are asked for. Those with faults are kept as they are.
 
-    def __init__(self) -> None:
+    With a check, each task is checked when it is first asked for, and kept until it is dropped.
+    """
+
+    def __init__(self, check: Check | None = None) -> None:
         self._rows: list[bytes | Task] = []
-        self._works: list[_Work | None] = []
-        self._known: dict[Any, _Work] = {}
+        self._works: list[Work | None] = []  # None: of a task with faults
+        self._known: dict[Any, Work] = {}
+        self._check = check
+        self._checked: dict[int, Task] = {}
 
     def append(self, task: Task) -> None:
         """Add a task."""
@@ -83,27 +75,24 @@ class Tasks(Sequence[Task]):
             self._rows.append(task)
             self._works.append(None)
             return
-        work = _Work(*task[5:])
-        key = tuple(tuple(each.items()) if isinstance(each, Mapping) else each for each in work)
+        key = tuple(tuple(each.items()) if isinstance(each, Mapping) else each for each in task.work)
         self._rows.append(_pack(task.where, task.job, dict(task.inputs)) or task)
-        self._works.append(self._known.setdefault(key, work))
+        self._works.append(self._known.setdefault(key, task.work))
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    @overload
-    def __getitem__(self, position: int) -> Task: ...
-    @overload
-    def __getitem__(self, position: slice) -> list[Task]: ...
-    def __getitem__(self, position: int | slice) -> Task | list[Task]:
-        if isinstance(position, slice):
-            return [self[each] for each in range(*position.indices(len(self)))]
-        row, work = self._rows[position], self._works[position]
-        if isinstance(row, Task):
-            return row
-        assert work is not None
-        where, job, inputs = _unpack(row)
-        return Task(where, job.id, [], job, inputs, *work)
+    def __getitem__(self, position: int) -> Task:  # type: ignore[override]  # no slices
+        if position in self._checked:
+            return self._checked[position]
+        task, work = self._rows[position], self._works[position]
+        if not isinstance(task, Task):
+            assert work is not None
+            where, job, inputs = _unpack(task)
+            task = Task(where, job.id, [], job, inputs, work)
+        if self._check is not None:
+            task = self._checked[position] = self._check(task)
+        return task
 
     @property
     def faulty(self) -> list[Task]:
@@ -116,40 +105,12 @@ class Tasks(Sequence[Task]):
         return sum(work.read_bytes for work in self._works if work)
 
     def drop(self, position: int) -> None:
-        """Do nothing: a task takes little memory."""
+        """Forget what the check of a task has found: the task has an outcome."""
+        self._checked.pop(position, None)
 
-    def without_faults(self) -> "Tasks":
-        """Return the tasks that can run."""
-        good = Tasks()
-        pairs = zip(self._rows, self._works, strict=True)
-        for row, work in pairs:
-            if work is not None:
-                good._rows.append(row)
-                good._works.append(work)
+    def without_faults(self, check: Check | None = None) -> "Tasks":
+        """Return the tasks that can run, unless a check finds faults when a task is asked for."""
+        good = Tasks(check)
+        rows = [(row, work) for row, work in zip(self._rows, self._works, strict=True) if work is not None]
+        good._rows, good._works = [row for row, _ in rows], [work for _, work in rows]
         return good
-
-
-class CheckedTasks(Sequence[Task]):
-    """Tasks that are checked when they are asked for, and kept until they are dropped."""
-
-    def __init__(self, tasks: Tasks, check: Check) -> None:
-        self._tasks, self._check = tasks, check
-        self._kept: dict[int, Task] = {}
-
-    def __len__(self) -> int:
-        return len(self._tasks)
-
-    @overload
-    def __getitem__(self, position: int) -> Task: ...
-    @overload
-    def __getitem__(self, position: slice) -> list[Task]: ...
-    def __getitem__(self, position: int | slice) -> Task | list[Task]:
-        if isinstance(position, slice):
-            return [self[each] for each in range(*position.indices(len(self)))]
-        if position not in self._kept:
-            self._kept[position] = self._check(self._tasks[position])
-        return self._kept[position]
-
-    def drop(self, position: int) -> None:
-        """Forget a task that has an outcome."""
-        self._kept.pop(position, None)

@@ -1,12 +1,14 @@
 """From a file of jobs to tasks: it is read, compared with the manifest, and checked."""
 
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dmlcpu.batch.files import FileError, identity
+from dmlcpu.batch.files.base import OnFailure
 from dmlcpu.batch.jobs.apart import Apart
 from dmlcpu.batch.jobs.check import Checker
 from dmlcpu.batch.jobs.entries import Jobs, PathLike, is_stream, of_this_machine, read_jobs
@@ -16,10 +18,30 @@ from dmlcpu.batch.jobs.limits import Limits
 from dmlcpu.batch.jobs.lines import as_line
 from dmlcpu.batch.jobs.manifest import DONE, FAILED, Manifest, Record
 from dmlcpu.batch.jobs.operations import version_of
-from dmlcpu.batch.jobs.packed import CheckedTasks, PackedJobs, Tasks
+from dmlcpu.batch.jobs.packed import PackedJobs, Tasks
 from dmlcpu.batch.jobs.progress import Progress
 from dmlcpu.errors import DmlError
 from dmlcpu.runtime.threads import limit_threads
+
+_LEFT_OUT = "left out"
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Which jobs run again, by the manifest of earlier runs: options of `run_jobs`."""
+
+    manifest: PathLike | None = None
+    force: bool = False
+    retry_failed: bool = False
+    content_hash: bool = False
+
+    def skips(self, record: Record | None, job: Job, directory: Path) -> str | None:
+        """Return why a job does not run: it is done, or left out; None if it runs."""
+        if record and not self.force and is_done(record, job, directory, self.content_hash):
+            return DONE
+        if self.retry_failed and (record is None or record.get("outcome") != FAILED):
+            return _LEFT_OUT
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,22 +55,7 @@ class Prepared:
     done_before: int
     left_out: int  # not done, but not recorded as failed, where only failed jobs run
     manifest: Manifest | None
-    checker: Checker | None = None  # of tasks that are checked as they run
-    options: Callable[[str], str] | None = None  # of the places of all jobs
-
-    def runnable(self, threads: int) -> Tasks | CheckedTasks:
-        """Return the tasks that have no faults yet; these may be found when a task is asked for."""
-        tasks, checker = self.todo.without_faults(), self.checker
-        if checker is None:
-            return tasks
-
-        def check(task: Task) -> Task:
-            assert task.job is not None
-            place = Place(task.where, task.id, options=self.options)
-            with limit_threads(threads):  # the choice of kernels may depend on it
-                return checker.task(place, task.job) or Task(task.where, task.id, place.faults, task.job)
-
-        return CheckedTasks(tasks, check)
+    check: Callable[[Task], Task] | None  # of tasks that are checked as they run
 
     @property
     def faults(self) -> list[JobFault]:
@@ -69,67 +76,55 @@ class Prepared:
 
 def prepare(
     jobs: Jobs,
+    directory: PathLike | None,
+    limits: Limits,
+    resume: Resume,
     progress: Progress,
     *,
-    directory: PathLike | None,
-    manifest: PathLike | None,
-    limits: Limits,
     lock: bool,
-    content_hash: bool,
-    force: bool,
-    retry_failed: bool,
     require_chunks: bool,
     check_as_you_go: bool = False,
 ) -> Prepared:
     """Read jobs, leave out those that are done, and check the others. The manifest stays locked if `lock` is true.
 
     Without it, as nothing will run, the chunks that zarr arrays lack are counted.
-    With `check_as_you_go` only what jobs look like is checked; `Prepared.runnable` does the rest.
+    With `check_as_you_go` only what jobs look like is checked; `Prepared.check` does the rest.
     """
     listing = read_jobs(jobs, directory)
     packed = PackedJobs(jobs_of(listing))
-    apart = Apart(packed, listing.directory)
-    path = of_this_machine("manifest", manifest) or manifest_beside(jobs)
+    apart, options = Apart(packed, listing.directory), packed.options
+    path = manifest_of(jobs, resume.manifest)
     if path and apart.uses(path):
         raise DmlError("run_jobs", "manifest", repr(os.fspath(path)), "a file that is not one of the jobs'")
     recorded = Manifest(path, lock=lock) if path else None
     records: Mapping[str, Record] = recorded.records if recorded else {}
     chunks = {"count_chunks": not lock, "require_chunks": require_chunks}
-    checker = Checker(listing.directory, limits.memory, content=content_hash, **chunks)
-    todo, done_before, left_out = Tasks(), 0, 0
-    try:
+    checker = Checker(listing.directory, limits.memory, content=resume.content_hash, **chunks)
+
+    def check(task: Task) -> Task:
+        assert task.job is not None
         with limit_threads(limits.threads):  # the choice of kernels may depend on it
-            for place, job in progress.checking(apart.checked(), len(packed)):
-                task = None
-                if job and not place.faults:
-                    record = records.get(job.id)
-                    if record and not force and is_done(record, job, listing.directory, content_hash):
-                        done_before += 1
-                        continue
-                    if retry_failed and (record is None or record.get("outcome") != FAILED):
-                        left_out += 1
-                        continue
-                    task = Task(place.where, place.id, [], job) if check_as_you_go else checker.task(place, job)
-                todo.append(task or Task(place.where, place.id, place.faults, job))
-    except BaseException:
-        if recorded:
-            recorded.close()
-        raise
-    return Prepared(
-        listing.source,
-        listing.directory,
-        todo,
-        apart,
-        done_before,
-        left_out,
-        recorded,
-        checker if check_as_you_go else None,
-        packed.options,
-    )
+            return checker.task(Place(task.where, task.id, options=options), task.job)
+
+    todo, skipped = Tasks(), Counter[str]()
+    with OnFailure(recorded.close if recorded else lambda: None), limit_threads(limits.threads):
+        for place, job in progress.checking(apart.checked(), len(packed)):
+            sound = None if place.faults else job
+            if sound and (why := resume.skips(records.get(sound.id), sound, listing.directory)):
+                skipped[why] += 1
+            elif sound and not check_as_you_go:
+                todo.append(checker.task(place, sound))
+            else:
+                todo.append(Task(place.where, place.id, place.faults, job))
+    later = check if check_as_you_go else None
+    before, out = skipped[DONE], skipped[_LEFT_OUT]
+    return Prepared(listing.source, listing.directory, todo, apart, before, out, recorded, later)
 
 
-def manifest_beside(jobs: Jobs) -> Path | None:
-    """Return where the manifest of a file of jobs is by default; None: other jobs have none."""
+def manifest_of(jobs: Jobs, manifest: PathLike | None) -> Path | None:
+    """Return where the manifest of jobs is: as it is given, or next to their file; None: they have none."""
+    if manifest is not None:
+        return of_this_machine("manifest", manifest)
     if not isinstance(jobs, str | os.PathLike) or is_stream(jobs):
         return None
     return Path(f"{os.fspath(jobs)}.manifest.jsonl")

@@ -16,8 +16,8 @@ from dmlcpu.batch.jobs.entries import Jobs, PathLike, of_this_machine
 from dmlcpu.batch.jobs.faults import JobsError
 from dmlcpu.batch.jobs.job import Task
 from dmlcpu.batch.jobs.limits import Limits, at_least, limits_of
-from dmlcpu.batch.jobs.outcomes import Failure, Run
-from dmlcpu.batch.jobs.prepare import prepare
+from dmlcpu.batch.jobs.outcomes import Failure, JobsRun
+from dmlcpu.batch.jobs.prepare import Resume, prepare
 from dmlcpu.batch.jobs.progress import Progress
 from dmlcpu.batch.jobs.serve import serve
 from dmlcpu.batch.jobs.signals import terminated_as_interrupted
@@ -105,7 +105,7 @@ def run_jobs(
     directory : path, optional
         What the jobs' paths are relative to; by default the folder of the file of jobs, else the current directory.
     manifest : path, optional
-        Where outcomes are recorded; by default beside the file of jobs, in ``JOBS.manifest.jsonl``. Other jobs are not
+        Where outcomes are recorded; by default next to the file of jobs, in ``JOBS.manifest.jsonl``. Other jobs are not
         recorded by default, and all run.
     log : path, optional
         A file that a line of JSON is appended to for each job.
@@ -171,7 +171,7 @@ def run_jobs(
 
     Notes
     -----
-    A result is written beside its target under another name and renamed, so no file is ever seen half-written. The
+    A result is written under another name in its target's folder and renamed, so no file is ever seen half-written. The
     first Ctrl+C, or SIGTERM, lets running jobs finish; the second ends them.
 
     A script that starts a local cluster has to do so under ``if __name__ == "__main__"``, as Dask's workers import it.
@@ -200,7 +200,7 @@ def run_jobs(
         at_least(1, "max_failures", max_failures)
     at_least(0, "retries", retries)
     if timeout is not None:
-        _check_timeout(timeout, scheduler, executor)
+        _check_timeout(timeout, "scheduler" if scheduler else "executor" if executor is not None else None)
     if force and retry_failed:
         raise DmlError("run_jobs", "force", "True beside retry_failed", "one of both")
     log = of_this_machine("log", log)
@@ -209,32 +209,21 @@ def run_jobs(
         executors.check_cluster(scheduler)
     elif (limits.workers > 1 or timeout) and executor is None:
         executors.check_loky()
-    told = Progress(shown=progress)
+    resume, display = Resume(manifest, force, retry_failed, content_hash), Progress(shown=progress)
+    checks = {"require_chunks": require_chunks, "check_as_you_go": check_as_you_go}
     with terminated_as_interrupted():
-        prepared = prepare(
-            jobs,
-            told,
-            directory=directory,
-            manifest=manifest,
-            limits=limits,
-            lock=True,
-            content_hash=content_hash,
-            force=force,
-            retry_failed=retry_failed,
-            require_chunks=require_chunks,
-            check_as_you_go=check_as_you_go,
-        )
+        prepared = prepare(jobs, directory, limits, resume, display, lock=True, **checks)
     try:
         if prepared.faults and not keep_going:
             raise JobsError(prepared.source, prepared.faults)
         if log is not None and prepared.uses(log):
             raise DmlError("run_jobs", "log", repr(os.fspath(log)), "a file that is not one of the jobs'")
         if prepared.done_before:
-            told.say(f"resuming: {prepared.done_before} of {prepared.jobs} done, {len(prepared.todo)} to do")
-        outcomes = functools.partial(_outcomes, limits, scheduler, executor, retries, timeout, told)
-        with Run(prepared, limits.threads, log, told, max_failures) as run:
+            display.say(f"resuming: {prepared.done_before} of {prepared.jobs} done, {len(prepared.todo)} to do")
+        execution = Execution(limits, scheduler, executor, retries, timeout)
+        with JobsRun(prepared, log, display, max_failures) as run:
             try:
-                run.execute(outcomes)
+                run.execute(execution.outcomes)
             except WorkerError as error:
                 raise WorkerError(f"{error}\n  {run.so_far()}") from error
     finally:
@@ -244,47 +233,52 @@ def run_jobs(
     return BatchResult(prepared.jobs, before, out, run.done, run.failed, run.failures, run.interrupted, seconds)
 
 
-def _check_timeout(timeout: float, scheduler: str | None, executor: Executor | None) -> None:
-    """Refuse a timeout that cannot be kept."""
+def _check_timeout(timeout: float, elsewhere: str | None) -> None:
+    """Refuse a timeout that cannot be kept, as of workers that an argument brings."""
     if isinstance(timeout, bool) or not isinstance(timeout, int | float):
         raise TypeError(f"run_jobs: timeout is {timeout!r}; allowed: a number of seconds")
     if not 0 < timeout < math.inf:
         raise DmlError("run_jobs", "timeout", str(timeout), "more than 0 seconds")
-    if scheduler or executor is not None:
-        beside = "scheduler" if scheduler else "executor"
-        raise DmlError("run_jobs", "timeout", f"given beside {beside}", "one of both")
+    if elsewhere:
+        raise DmlError("run_jobs", "timeout", f"given beside {elsewhere}", "one of both")
 
 
-def _outcomes(
-    limits: Limits,
-    scheduler: str | None,
-    executor: Executor | None,
-    retries: int,
-    timeout: float | None,
-    told: Progress,
-    tasks: Sequence[Task],
-    directory: Path,
-    *,
-    stopping: Callable[[], bool],
-) -> Iterator[tuple[int, Outcome | Lost]]:
-    """Yield the outcomes of tasks, with their positions."""
-    work = functools.partial(serve, Settings(directory.absolute(), limits.threads, limits.memory, retries))
-    workers: Workers
-    if not tasks:
-        return
-    if executor is not None:
-        workers = Workers(executor, limits.workers)
-    elif scheduler:
-        workers = executors.Cluster(scheduler, min(limits.workers, len(tasks)))
-    elif limits.workers == 1 and timeout is None:
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """Where tasks run: in this process, in others, on a cluster or by an executor; and when one is given up."""
+
+    limits: Limits
+    scheduler: str | None
+    executor: Executor | None
+    retries: int
+    timeout: float | None
+
+    def outcomes(
+        self, tasks: Sequence[Task], directory: Path, progress: Progress, stopping: Callable[[], bool]
+    ) -> Iterator[tuple[int, Outcome | Lost]]:
+        """Yield the outcomes of tasks, with their positions."""
+        if not tasks:
+            return
+        settings = Settings(directory.absolute(), self.limits.threads, self.limits.memory, self.retries)
+        work, workers = functools.partial(serve, settings), self._workers(len(tasks), progress)
+        if workers is not None:
+            with workers:
+                yield from dispatch(work, tasks, workers, retries=self.retries, stopping=stopping, timeout=self.timeout)
+            return
         from dmlcpu.runtime.compilation import watch_compilations
 
-        with watch_compilations(told.compiling):
-            yield from enumerate(itertools.chain.from_iterable(work(tasks, stopping, told.read)))
-        return
-    else:
+        with watch_compilations(progress.compiling):
+            yield from enumerate(itertools.chain.from_iterable(work(tasks, stopping, progress.read)))
+
+    def _workers(self, count: int, progress: Progress) -> Workers | None:
+        """Return the workers for a number of tasks; None: this process carries them out."""
+        limits = self.limits
+        if self.executor is not None:
+            return Workers(self.executor, limits.workers)
+        if self.scheduler:
+            return executors.Cluster(self.scheduler, min(limits.workers, count))
+        if limits.workers == 1 and self.timeout is None:
+            return None
         # NumPy's and SciPy's libraries would start a thread for each core in each worker, which would only wait.
         threads = {"DMLCPU_NUM_THREADS": str(limits.threads), "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-        workers = executors.Processes(min(limits.workers, len(tasks)), threads, told.compiling)
-    with workers:
-        yield from dispatch(work, tasks, workers, retries=retries, stopping=stopping, timeout=timeout)
+        return executors.Processes(min(limits.workers, count), threads, progress.compiling)

@@ -9,35 +9,27 @@ from functools import partial
 from threading import Thread
 
 from dmlcpu.batch.jobs.job import Task
-from dmlcpu.batch.jobs.open_inputs import Tell
+from dmlcpu.batch.jobs.open_inputs import OnRead
 from dmlcpu.batch.jobs.step import Outcome, Settings, Step, finished
 from dmlcpu.common.regions import Stopped
 
-# A job that takes less memory is small. This thread reads and writes its files, too: handing it from thread to thread
-# takes longer than the job. (3,000 jobs of 64 KB on Zen 4: 1.1 ms each here, 1.4 ms through threads.)
-_SMALL = 1 << 20
-# The files of small jobs are brought to the disk together. (10,000 jobs of 64 KB in one process, ext4, Zen 4, medians
-# of 4: 0.96 ms each with 8 files, 0.92 with 16, 0.85 with 32.)
-_BUNDLE = 32
-_LONGEST = 0.1  # seconds of small jobs after which their files are brought to the disk, however few they are
 # Threads that write large files: while one waits for the disk, another can write (on ext4 three and more gain nothing).
 # For the files of small jobs a second one gains nothing (3,000 jobs of 64 KB, Zen 4).
 _WRITERS = 2
 _PATIENCE = 0.5  # seconds that an interrupted run waits for its threads
-_PAUSE = 0.1  # seconds before a task is tried again; before each further try twice as long,
-_DOUBLINGS = 6  # up to so often
+_DOUBLINGS = 6  # of the pause before a task is tried again, at most
 _TICK = 0.1  # seconds between looks at stopping() in a pause
 _AHEAD = 8  # jobs that are read ahead, at most
 
 
 def serve(
-    settings: Settings, tasks: Iterable[Task], stopping: Callable[[], bool], tell: Tell = lambda _: None
+    settings: Settings, tasks: Iterable[Task], stopping: Callable[[], bool], on_read: OnRead = lambda _: None
 ) -> Iterator[list[Outcome]]:
     """Carry out tasks and yield their outcomes, in order; once `stopping` is true, only the outcomes of finished tasks.
 
-    tell: called by any thread with the number of bytes that a job in blocks has read, whenever it has read some.
+    on_read: called by any thread with the number of bytes that a job in blocks has read, whenever it has read some.
     """
-    loop = _Loop(settings, tasks, stopping, tell)
+    loop = _Loop(settings, tasks, stopping, on_read)
     patience = None
     try:
         yield from loop.outcomes()
@@ -54,12 +46,14 @@ class _Loop:
     Together they take no more memory than the settings allow, except that one task is always under way.
     """
 
-    def __init__(self, settings: Settings, tasks: Iterable[Task], stopping: Callable[[], bool], tell: Tell) -> None:
+    def __init__(
+        self, settings: Settings, tasks: Iterable[Task], stopping: Callable[[], bool], on_read: OnRead
+    ) -> None:
         self._settings = settings
         self._tasks = iter(tasks)
         self._next = next(self._tasks, None)
         self._stopping = stopping
-        self._tell = tell
+        self._on_read = on_read
         self._memory = 0  # bytes that the tasks under way take
         self._ahead: deque[tuple[Step, Future[None] | None]] = deque()  # None: small, not read yet
         self._bundle: list[Step] = []
@@ -73,21 +67,23 @@ class _Loop:
     def outcomes(self) -> Iterator[list[Outcome]]:
         """Do all that `serve` does, except for ending the threads."""
         with contextlib.suppress(Stopped):
+            for wait in self._computed():
+                yield from self._written(wait_for_all=wait)
+            yield from self._written(wait_for_all=True)
+
+    def _computed(self) -> Iterator[bool]:
+        """Compute the tasks; yield whether all that is under way has to be written before the next."""
+        with contextlib.suppress(Stopped):
             while not self._stopping():
                 self._read_ahead()
                 if self._ahead:
                     step, read = self._ahead.popleft()
-                    try:
-                        self._compute(step, read)
-                    except Stopped:
-                        break
-                    # A failure is told at once: it may end the run.
-                    yield from self._written(wait_for_all=step.error is not None)
+                    self._compute(step, read)
+                    yield step.error is not None  # a failure is reported at once: it may end the run
                 elif self._next:  # it waits for memory of the tasks that are written
-                    yield from self._written(wait_for_all=True)
+                    yield True
                 else:
-                    break
-            yield from self._written(wait_for_all=True)
+                    return
 
     def close(self, patience: float | None) -> None:
         """End the threads. Files that are being written are finished, the rest is discarded.
@@ -112,12 +108,13 @@ class _Loop:
     def _read_ahead(self) -> None:
         """Take the tasks that there is memory for, and begin to read the files of large ones."""
         while task := self._next:
-            room = len(self._ahead) < _AHEAD and self._memory + task.peak_bytes <= self._settings.memory
+            peak = task.work.peak_bytes
+            room = len(self._ahead) < _AHEAD and self._memory + peak <= self._settings.memory
             if (self._ahead or self._bundle or self._writing) and not room:
                 return
-            step = Step(task, self._settings, self._tell)
-            self._memory += task.peak_bytes
-            large = task.peak_bytes >= _SMALL
+            step = Step(task, self._settings, self._on_read)
+            self._memory += peak
+            large = peak >= self._settings.small
             self._ahead.append((step, self._reader.submit(step.attempt, step.read) if large else None))
             self._next = next(self._tasks, None)
 
@@ -137,7 +134,7 @@ class _Loop:
             self._began = time.monotonic()
         self._bundle.append(step)
         self._files += len(step.targets)
-        if self._files >= _BUNDLE or time.monotonic() - self._began > _LONGEST:
+        if self._files >= self._settings.bundle or time.monotonic() - self._began > self._settings.longest:
             self._submit_bundle()
 
     def _submit_bundle(self) -> None:
@@ -161,7 +158,7 @@ class _Loop:
             except Stopped:
                 yield outcomes
                 raise
-            self._memory -= sum(step.task.peak_bytes for step in steps)
+            self._memory -= sum(step.task.work.peak_bytes for step in steps)
             yield outcomes
 
     def _again(self, step: Step) -> Outcome:
@@ -169,12 +166,12 @@ class _Loop:
         for number in range(self._settings.retries):
             if not step.may_pass:
                 break
-            end = time.monotonic() + _PAUSE * 2 ** min(number, _DOUBLINGS)
+            end = time.monotonic() + self._settings.pause * 2 ** min(number, _DOUBLINGS)
             while (left := end - time.monotonic()) > 0:
                 if self._stopping():
                     raise Stopped
                 time.sleep(min(left, _TICK))
-            again = Step(step.task, self._settings, self._tell)
+            again = Step(step.task, self._settings, self._on_read)
             again.attempt(again.read)
             again.attempt(partial(again.compute, self._stopping))
             [step] = finished([again])

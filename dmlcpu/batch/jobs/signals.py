@@ -10,7 +10,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
-def stop_on_signals(tell: Callable[[str], None]) -> Iterator[threading.Event]:
+def stop_on_signals(say: Callable[[str], None]) -> Iterator[threading.Event]:
     """Yield an event that the first signal sets; a second one raises KeyboardInterrupt.
 
     Only the main thread gets signals: in another one nothing sets the event.
@@ -21,7 +21,7 @@ def stop_on_signals(tell: Callable[[str], None]) -> Iterator[threading.Event]:
         if asked.is_set():
             raise KeyboardInterrupt
         asked.set()
-        tell(f"{signal.Signals(number).name}: finishing what runs; once more to stop at once")
+        say(f"{signal.Signals(number).name}: finishing what runs; once more to stop at once")
 
     with _handlers(dict.fromkeys(_SIGNALS, handle)):
         yield asked

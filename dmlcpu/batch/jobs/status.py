@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dmlcpu.batch.jobs.apart import Apart
-from dmlcpu.batch.jobs.entries import Jobs, PathLike, of_this_machine, read_jobs
+from dmlcpu.batch.jobs.entries import Jobs, PathLike, read_jobs
 from dmlcpu.batch.jobs.faults import Place
 from dmlcpu.batch.jobs.job import Job, jobs_of
 from dmlcpu.batch.jobs.manifest import DONE, FAILED, Manifest, Record
 from dmlcpu.batch.jobs.packed import PackedJobs
-from dmlcpu.batch.jobs.prepare import is_done, manifest_beside
+from dmlcpu.batch.jobs.prepare import is_done, manifest_of
 from dmlcpu.common.faults import alike, printable
 from dmlcpu.errors import DmlError
 
@@ -110,7 +110,7 @@ def jobs_status(
     >>> batch.jobs_status([job], **files).done
     1
     """
-    path = of_this_machine("manifest", manifest) or manifest_beside(jobs)
+    path = manifest_of(jobs, manifest)
     if path is None:
         raise DmlError("jobs_status", "manifest", "missing", "a file, as these jobs have none by default")
     listing = read_jobs(jobs, directory)
@@ -118,7 +118,7 @@ def jobs_status(
     records = Manifest(path, lock=False).records
     counts = dict.fromkeys(("done", "failed", "stale", "never_run", "not_right"), 0)
     seconds: list[tuple[str, float]] = []
-    errors: list[tuple[str, str]] = []
+    kinds: dict[str, list[str]] = {}  # of errors, with the ids of the jobs
     for place, job in Apart(packed, listing.directory).checked():
         record = records.get(place.id, {})
         state = _state(place, job, record, listing.directory, content_hash)
@@ -128,11 +128,8 @@ def jobs_status(
         if isinstance(took := record.get("seconds"), float) and took > 0:  # not 0: jobs that could not begin
             seconds.append((place.id, took))
         if state == "failed":
-            errors.append((place.id, str(record.get("error"))))
+            kinds.setdefault(alike(str(record.get("error"))), []).append(place.id)
     slowest = sorted(seconds, key=lambda each: -each[1])[:_SLOWEST]
-    kinds: dict[str, list[str]] = {}
-    for id_, error in errors:
-        kinds.setdefault(alike(error), []).append(id_)
     by_count = dict(sorted(kinds.items(), key=lambda kind: -len(kind[1])))
     return JobsStatus(len(packed), **counts, slowest=slowest, errors=by_count)
 

@@ -12,10 +12,12 @@ order in which scores are seen. A share sees the columns of a row in ascending o
 
 import numpy as np
 
-from dmlcpu.kernels.gemm.epilogue import Epilogue
+from dmlcpu.kernels.gemm.epilogue import Epilogue, load_row_scales
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR
 from dmlcpu.kernels.gemm.microkernels.rows import QUIET_NAN, copy_bytes, load_scales
 from dmlcpu.kernels.gemm.microkernels.selection import (
+    Found,
+    Terms,
     any_floats,
     any_sums,
     insert_key,
@@ -23,7 +25,7 @@ from dmlcpu.kernels.gemm.microkernels.selection import (
     which_sums,
 )
 from dmlcpu.kernels.top_k.threshold import kth_greatest
-from dmlcpu.runtime.intrinsics import as_words, lowest_bit
+from dmlcpu.runtime.intrinsics import Strided, as_words, lowest_bit
 from dmlcpu.runtime.jit import device, inlined
 
 # The cells of a row of a share: these, then the keys. A list that is kept in order has no THRESHOLD and COUNT: places
@@ -41,40 +43,33 @@ LOWER_HALF = np.uint64(0xFFFFFFFF)
 def load_column_terms(first, count, origin, arrays, work, columns):
     """Fill scales, bias and mask of `count` columns from `first` on."""
     there = min(count, work.N - first)
-    place, step = origin.y_bias + first * work.y_bias.column, work.y_bias.column
-    load_scales(arrays.y_bias, place, step, there, columns.y_bias)
+    step = work.y_bias.column
+    load_scales(Strided(arrays.y_bias, origin.y_bias + first * step, step, there), columns.y_bias)
     if work.selection.is_scaled:
-        place, step = origin.b_scale + first * work.b_scale.step, work.b_scale.step
-        load_scales(arrays.b_scale, place, step, there, columns.scale)
+        step = work.b_scale.step
+        load_scales(Strided(arrays.b_scale, origin.b_scale + first * step, step, there), columns.scale)
     if work.selection.has_mask:
         copy_bytes(arrays.y_zero, first, columns.allowed, 0, there)
-
-
-@device
-def load_row_scales(first, last, height, origin, arrays, work, rows):
-    """Fill scales of `height` rows from `first` on; the last row is repeated."""
-    for i in range(height):
-        rows.a_scale[i] = arrays.a_scale[origin.a_scale + min(first + i, last - 1) * work.a_scale.step]
 
 
 @device
 def selected(acc, tile, y, y_bias, work, space):
     """Add the scores of a tile that may be selected to the candidates of their rows. y: the workspace."""
     top, columns = work.selection, space.columns
-    cells, step = top.start + tile.part * top.share_cells + tile.place // work.N * top.row_cells, top.row_cells
-    rows = np.uint32(0)
+    cells = top.start + tile.part * top.share_cells + tile.place // work.N * top.row_cells
+    leasts, terms = (
+        Strided(y, cells + LEAST, top.row_cells, tile.rows),
+        Terms(columns.scale, columns.y_bias, tile.column),
+    )
+    found, rows = Found(space.found, space.scores), np.uint32(0)
     if top.is_scaled:
         flip = np.int32(-(_BEYOND * top.is_smallest))
-        if any_floats(acc, tile.rows, space.rows.a_scale, columns.scale, columns.y_bias, tile.column, flip,
-                      y, cells + LEAST, step, space.found, space.scores):  # fmt: skip
-            rows = which_floats(acc, tile.rows, space.rows.a_scale, columns.scale, columns.y_bias, tile.column, flip,
-                                y, cells + LEAST, step, space.found, space.scores)  # fmt: skip
+        if any_floats(acc, space.rows.a_scale, terms, flip, leasts, found):
+            rows = which_floats(acc, space.rows.a_scale, terms, flip, leasts, found)
     else:
         shift, flip = np.int32(top.shift), np.int32(-top.is_smallest)
-        if any_sums(acc, tile.rows, columns.y_bias, tile.column, shift, flip,
-                    y, cells + LEAST, step, space.found, space.scores):  # fmt: skip
-            rows = which_sums(acc, tile.rows, columns.y_bias, tile.column, shift, flip,
-                              y, cells + LEAST, step, space.found, space.scores)  # fmt: skip
+        if any_sums(acc, terms, shift, flip, leasts, found):
+            rows = which_sums(acc, terms, shift, flip, leasts, found)
     if rows:
         keep(rows, tile, y, cells, work, space)
 
@@ -180,8 +175,8 @@ def least_of(threshold, column, top):
 
 
 @device
-def expect_nothing(y, place, step, rows):
+def expect_nothing(rows):
     """Prefetch nothing: no score is written."""
 
 
-SELECT = Epilogue("_top", True, load_column_terms, load_row_scales, selected, expect_nothing)
+SELECT = Epilogue(load_column_terms, load_row_scales, selected, expect_nothing)

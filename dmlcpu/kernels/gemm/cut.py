@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from dmlcpu.kernels.gemm.microkernels.dots import LINE
+from dmlcpu.kernels.gemm.microkernels.dots import DEPTH_STEP
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR
 from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK
 from dmlcpu.kernels.gemm.work import MOST_PANELS, NARROW, SPACE_CELLS, groups_of, lhs_cells, panels_of, rhs_cells
@@ -81,7 +81,7 @@ def cut_skinny(rows: int, columns: int, depth: int, column_parts: int, sums: int
 
 def cut_dots(rows: int, columns: int, depth: int, column_parts: int) -> Cut:
     """Return how a product of few rows and contiguous columns is cut."""
-    line = -(-depth // LINE) * LINE
+    line = -(-depth // DEPTH_STEP) * DEPTH_STEP
     NC = max(1, min(MOST_PANELS, -(-panels_of(columns) // column_parts)))
     return Cut(NC, 1, True, line // 4, SPACE_CELLS + (rows + 1 + NR) * line // 8)
 

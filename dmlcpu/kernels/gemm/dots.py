@@ -12,7 +12,7 @@ columns are needed. Otherwise a row of ones below the rows of a gives them.
 import numpy as np
 
 from dmlcpu.kernels.gemm.epilogue import REQUANTIZE, Epilogue, Tile
-from dmlcpu.kernels.gemm.microkernels.dots import LINE, make_dots
+from dmlcpu.kernels.gemm.microkernels.dots import DEPTH_STEP, make_dots
 from dmlcpu.kernels.gemm.microkernels.generic import GENERIC
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR, Microkernel
 from dmlcpu.kernels.gemm.microkernels.rows import copy_bytes, subtract_product
@@ -20,7 +20,7 @@ from dmlcpu.kernels.gemm.product import product
 from dmlcpu.kernels.gemm.work import SPACE, lhs_of, origin_of, space_of
 from dmlcpu.kernels.gemm.zero_points import a_zero_of
 from dmlcpu.kernels.walk import share
-from dmlcpu.runtime.intrinsics import as_words
+from dmlcpu.runtime.intrinsics import Strided, as_words
 from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.kernel import Kernel
 from dmlcpu.runtime.records import record_at
@@ -29,7 +29,7 @@ from dmlcpu.runtime.variants import specialized, variant
 MIDDLE = 128  # what signed bytes are below unsigned ones
 
 # Each variant replaces these names.
-dots, LANES = make_dots(GENERIC), GENERIC.lanes
+dots, LANES = make_dots(GENERIC), GENERIC.unit.lanes
 prepare_columns, prepare_rows, epilogue = REQUANTIZE.names().values()
 
 
@@ -87,7 +87,7 @@ def load_columns(first, count, origin, arrays, work, columns):
 def multiply(panel, rows, origin, b, words, apart, work, space):
     """Write the sums of the products of a panel's columns. apart: where columns lie that end where b does."""
     column, step = panel * NR, work.b.column
-    width, line = min(NR, work.N - column), (work.K + LINE - 1) // LINE * LINE
+    width, line = min(NR, work.N - column), (work.K + DEPTH_STEP - 1) // DEPTH_STEP * DEPTH_STEP
     place, flip = origin.b + column * step, work.b_sign_flip ^ MIDDLE
     is_inside = width == NR and place + (NR - 1) * step + line <= b.size
     for j in range(0 if is_inside else width):
@@ -97,7 +97,8 @@ def multiply(panel, rows, origin, b, words, apart, work, space):
     source = as_words(b, 0, np.uint8) if is_inside else as_words(apart, 0, np.uint8)
     for row in range(rows):
         for j in range(0, NR, LANES):
-            dots(source, place + j * step, step, work.K, flip, words, row * work.row_words, space.acc, row * NR + j)
+            columns = Strided(source, place + j * step, step, LANES)
+            dots(columns, work.K, flip, words, row * work.row_words, space.acc, row * NR + j)
 
 
 @inlined
@@ -115,8 +116,7 @@ def hand_over(panel, column, part, has_sums, origin, arrays, work, space):
     epilogue(space.acc, tile, arrays.y, arrays.y_bias, work, space)
 
 
-def make_dots_product(microkernel: Microkernel, using: Epilogue) -> Kernel:
+def make_dots_product(name: str, microkernel: Microkernel, using: Epilogue) -> Kernel:
     """Return the kernel by a microkernel for vectors, with an epilogue."""
-    name = f"columns_u8s8{using.suffix}_{4 * microkernel.lanes}_{microkernel.name}"
-    names = {"dots": make_dots(microkernel), "LANES": microkernel.lanes}
+    names = {"dots": make_dots(microkernel), "LANES": microkernel.unit.lanes}
     return variant(product, name, run_task=specialized(run_task, **names, **using.names()))

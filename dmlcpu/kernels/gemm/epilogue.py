@@ -21,7 +21,7 @@ from dmlcpu.kernels.gemm.microkernels.rows import (
     store_floats,
     store_rows,
 )
-from dmlcpu.runtime.intrinsics import as_words, either, prefetch_rows
+from dmlcpu.runtime.intrinsics import Strided, as_words, either, prefetch_rows
 from dmlcpu.runtime.jit import device
 
 
@@ -39,13 +39,11 @@ class Tile(NamedTuple):
 class Epilogue(NamedTuple):
     """The last step of a product's variant."""
 
-    suffix: str  # of the names of its kernels
-    wraps: bool  # an int32 y gets sums modulo 2**32, which int32 accumulators hold for any K
     prepare_columns: Callable[..., Any]  # (first, count, origin, arrays, work, columns)
     prepare_rows: Callable[..., Any]  # (first, last, height, origin, arrays, work, rows); once, if all rows are alike
     # (acc, tile, y, y_bias, work, space); acc: int32, or float64 if sums are wide. All arrays would be copied.
     epilogue: Callable[..., Any]
-    prefetch_rows: Callable[..., Any] = prefetch_rows  # (y, place, step, rows), before the sums of a tile are formed
+    prefetch_rows: Callable[..., Any] = prefetch_rows  # (rows of y), before the sums of a tile are formed
 
     def names(self) -> dict[str, Callable[..., Any]]:
         """Return the names that a variant replaces."""
@@ -60,8 +58,8 @@ class Epilogue(NamedTuple):
 @device
 def load_multipliers(first, count, origin, arrays, work, columns):
     """Fill the scales of `count` columns from `first` on, or the multipliers if all rows have the same."""
-    place, step, there = origin.b_scale + first * work.b_scale.step, work.b_scale.step, min(count, work.N - first)
-    load_scales(arrays.b_scale, place, step, there, columns.scale)
+    step, there = work.b_scale.step, min(count, work.N - first)
+    load_scales(Strided(arrays.b_scale, origin.b_scale + first * step, step, there), columns.scale)
     for j in range(there, count):
         columns.scale[j] = 0
     if work.same_multiplier:
@@ -92,7 +90,8 @@ def requantized(acc, tile, y, y_bias, work, space):
     multipliers, step = either(is_one, space.columns.scale, tile.column, space.multipliers), 0 if is_one else NR
     is_whole = tile.columns == NR and work.y.column == 1  # rows are written to y directly
     target, target_step = either(is_whole, y, tile.place, space.bytes), work.y.row if is_whole else NR
-    requantize(acc, tile.rows, multipliers, 0, step, rows.lowest, rows.highest, rows.y_zero, target, 0, target_step)
+    requantize(acc, Strided(multipliers, 0, step, tile.rows), rows.lowest, rows.highest, rows.y_zero,
+               Strided(target, 0, target_step, tile.rows))  # fmt: skip
     if is_whole:
         return
     for row in range(tile.rows):
@@ -118,20 +117,20 @@ def need_no_rows(first, last, height, origin, arrays, work, rows):
 def stored(acc, tile, y, y_bias, work, space):
     """Write the sums: modulo 2**32 if y is int32, exact if it is int64."""
     if tile.columns == NR and work.y.column == 1:
-        store_rows(acc, tile.rows, y, tile.place, work.y.row)
+        store_rows(acc, Strided(y, tile.place, work.y.row, tile.rows))
         return
     for row in range(tile.rows):
-        store_elements(acc, row * NR, tile.columns, y, tile.place + row * work.y.row, work.y.column)
+        store_elements(acc, row * NR, Strided(y, tile.place + row * work.y.row, work.y.column, tile.columns))
 
 
 @device
 def load_factors(first, count, origin, arrays, work, columns):
     """Fill scales and bias of `count` columns from `first` on, as far as they are the same for all rows."""
-    place, step, there = origin.b_scale + first * work.b_scale.step, work.b_scale.step, min(count, work.N - first)
-    load_scales(arrays.b_scale, place, step, there, columns.scale)
+    step, there = work.b_scale.step, min(count, work.N - first)
+    load_scales(Strided(arrays.b_scale, origin.b_scale + first * step, step, there), columns.scale)
     if work.y_bias.row == 0:
-        place, step = origin.y_bias + first * work.y_bias.column, work.y_bias.column
-        load_scales(arrays.y_bias, place, step, there, columns.y_bias)
+        step = work.y_bias.column
+        load_scales(Strided(arrays.y_bias, origin.y_bias + first * step, step, there), columns.y_bias)
     for j in range(there, count):
         columns.scale[j] = columns.y_bias[j] = 0
     if work.same_multiplier:
@@ -155,18 +154,20 @@ def to_float(acc, tile, y, y_bias, work, space):
     multipliers, step = either(is_one, space.columns.scale, tile.column, space.multipliers), 0 if is_one else NR
     same_bias, bias_lies = work.y_bias.row == 0, all_columns and work.y_bias.column == 1
     for row in range(0 if same_bias or bias_lies else tile.rows):
-        place = tile.bias + row * work.y_bias.row
-        copy_elements(y_bias, place, work.y_bias.column, tile.columns, space.y_bias, row * NR, 1)
+        source = Strided(y_bias, tile.bias + row * work.y_bias.row, work.y_bias.column, tile.columns)
+        copy_elements(source, Strided(space.y_bias, row * NR, 1, tile.columns))
     of_rows, row_step = either(bias_lies, y_bias, tile.bias, space.y_bias), work.y_bias.row if bias_lies else NR
     bias, bias_step = either(same_bias, space.columns.y_bias, tile.column, of_rows), 0 if same_bias else row_step
     is_whole, apart = all_columns and work.y.column == 1, as_words(space.floats, 0, y)  # whole rows go to y directly
     target, target_step = either(is_whole, y, tile.place, apart), work.y.row if is_whole else NR
-    store_floats(acc, tile.rows, multipliers, step, bias, bias_step, target, target_step)
+    store_floats(acc, Strided(multipliers, 0, step, tile.rows), Strided(bias, 0, bias_step, tile.rows),
+                 Strided(target, 0, target_step, tile.rows))  # fmt: skip
     for row in range(0 if is_whole else tile.rows):
-        copy_elements(apart, row * NR, 1, tile.columns, y, tile.place + row * work.y.row, work.y.column)
+        result = Strided(y, tile.place + row * work.y.row, work.y.column, tile.columns)
+        copy_elements(Strided(apart, row * NR, 1, tile.columns), result)
 
 
 # QUANTIZED_LINEAR_MATRIX_MULTIPLY, MATRIX_MULTIPLY_INTEGER, and MATRIX_MULTIPLY_INTEGER_TO_FLOAT.
-REQUANTIZE = Epilogue("", False, load_multipliers, load_limits, requantized)
-SUMS = Epilogue("_s32", True, need_no_columns, need_no_rows, stored)
-TO_FLOAT = Epilogue("_f32", False, load_factors, load_row_scales, to_float)
+REQUANTIZE = Epilogue(load_multipliers, load_limits, requantized)
+SUMS = Epilogue(need_no_columns, need_no_rows, stored)
+TO_FLOAT = Epilogue(load_factors, load_row_scales, to_float)

@@ -6,7 +6,7 @@ from dmlcpu.kernels.gemm.candidates import COUNT, HEADER, column_of, score_of
 from dmlcpu.kernels.gemm.work import WORK
 from dmlcpu.kernels.top_k.groups import LINE
 from dmlcpu.kernels.top_k.order import CELLS
-from dmlcpu.kernels.top_k.select_sort import most_chosen, select
+from dmlcpu.kernels.top_k.select_sort import most_chosen, select_greatest
 from dmlcpu.kernels.walk import share
 from dmlcpu.runtime.intrinsics import as_words
 from dmlcpu.runtime.jit import device
@@ -35,7 +35,7 @@ def finish(part, parts, values, indices, works, scratch):
         count = gather(row, top, scratch, keys)
         found = min(count, k)
         if found > 0:
-            select(keys, count, found, True, chosen, order)
+            select_greatest(keys, count, found, True, chosen, order)
         for i in range(found):
             key = keys[order[i]]
             values[row * k + i], indices[row * k + i] = score_of(key, top), column_of(key)

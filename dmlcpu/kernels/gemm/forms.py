@@ -6,7 +6,8 @@ vpmaddubsw gives a0 b0 + a1 b1 of unsigned a and signed b. It fits int16 for any
 block of panels gets a form:
 
 - BYTES: no pair saturates; the block is multiplied as it is
-- CUT: few pairs do; the second byte of each is brought nearer to zero, and what it lost, times a, is added to the tile
+- CLIPPED: few pairs do; the second byte of each is brought nearer to zero, and what it lost, times a, is added to the
+  tile
 - INT16: many do; bytes become int16, which takes a third longer
 - WIDENING: too few rows to look at the block or copy it; bytes are widened in registers
 """
@@ -19,15 +20,15 @@ from dmlcpu.kernels.gemm.microkernels.forms import MOST, copy_words, count_satur
 from dmlcpu.kernels.gemm.microkernels.microkernel import KC, MR, NR, ROW_STEP, Microkernel, make_dot
 from dmlcpu.kernels.gemm.microkernels.packing import STEP
 from dmlcpu.kernels.gemm.microkernels.x86 import AVX2_INT16, AVX2_WIDENING
-from dmlcpu.kernels.gemm.product import BYTES, Form, name_of, product
-from dmlcpu.runtime.intrinsics import as_words, lowest_bit
+from dmlcpu.kernels.gemm.product import BYTES, Form, product
+from dmlcpu.runtime.intrinsics import Strided, as_words, lowest_bit
 from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.kernel import Kernel
 from dmlcpu.runtime.variants import specialized, variant
 
-CUT, INT16, WIDENING = range(BYTES + 1, BYTES + 4)
+CLIPPED, INT16, WIDENING = range(BYTES + 1, BYTES + 4)
 CHUNK = 128  # words of K: rows and panel then stay in a first cache of 32 KiB (with 256, 5 to 10 % slower)
-FEW = 128  # at most one pair in FEW is cut
+FEW = 128  # at most one pair in FEW is clipped
 LOWEST_BYTE = np.uint32(0xFF)
 
 dot_widened_4, dot_widened_1 = make_dot(4, AVX2_WIDENING), make_dot(1, AVX2_WIDENING)
@@ -39,48 +40,47 @@ dot_4 = dot_1 = dot_widened_1  # each variant replaces these two
 def form_rhs(words, saturating, panels, rows, slot, work, scratch):
     """Choose the form of a block, and copy the block if it changes. slot: of NC panels of int16."""
     groups, copy = work.groups, as_words(scratch, slot, np.uint32)
-    cuts = as_words(scratch, slot + work.NC * groups * NR // 2, np.int64)  # the second half
+    clips = as_words(scratch, slot + work.NC * groups * NR // 2, np.int64)  # the second half
     size = panels * groups * NR
     if saturating < 0 and rows > WIDENED_ROWS:
         saturating = count_saturating(words, 0, size // STEP)
     if saturating == 0:
-        return Form(BYTES, words, cuts, groups)
+        return Form(BYTES, words, clips, groups)
     if rows <= WIDENED_ROWS:
-        return Form(WIDENING, words, cuts, groups)
+        return Form(WIDENING, words, clips, groups)
     if FEW * saturating <= 2 * size and not work.is_wide:
-        cut_pairs(words, panels, groups, copy, cuts)
-        return Form(CUT, copy, cuts, groups)
+        clip_pairs(words, panels, groups, copy, clips)
+        return Form(CLIPPED, copy, clips, groups)
     widen_rhs(words, 0, panels * groups, copy, 0)
-    return Form(INT16, copy, cuts, 2 * groups)
+    return Form(INT16, copy, clips, 2 * groups)
 
 
 @device
-def cut_pairs(words, panels, groups, copy, cuts):
-    """Copy panels, and cut their saturating pairs.
+def clip_pairs(words, panels, groups, copy, clips):
+    """Copy panels, and clip their saturating pairs.
 
-    cuts: where those of each panel begin, and where the last panel's end; then for each cut byte its row (from bit 13
-    on), its column in the panel (from bit 8 on), and what it lost (int8).
+    clips: where those of each panel begin, and where the last panel's end; then for each clipped byte its row (from bit
+    13 on), its column in the panel (from bit 8 on), and what it lost (int8).
     """
     end = panels + 1
     for panel in range(panels):
-        cuts[panel] = end
-        for group in range(groups):
-            for first in range(0, NR, STEP):
-                at = (panel * groups + group) * NR + first
-                mask = copy_words(words, copy, at)
-                while mask:
-                    pair = lowest_bit(mask)  # in the order of memory: two of a word
-                    mask &= mask - np.uint32(1)
-                    column, shift = pair // 2, np.uint32(16 * (pair % 2))
-                    lost = cut_pair(copy, at + column, shift)
-                    row = 4 * group + 2 * (pair % 2) + 1
-                    cuts[end] = row << 13 | (first + column) << 8 | (lost & 255)
-                    end += 1
-    cuts[panels] = end
+        clips[panel] = end
+        for line in range(groups * NR // STEP):
+            group, first, at = line * STEP // NR, line * STEP % NR, panel * groups * NR + line * STEP
+            mask = copy_words(words, copy, at)
+            while mask:
+                pair = lowest_bit(mask)  # in the order of memory: two of a word
+                mask &= mask - np.uint32(1)
+                column, shift = pair // 2, np.uint32(16 * (pair % 2))
+                lost = clip_pair(copy, at + column, shift)
+                row = 4 * group + 2 * (pair % 2) + 1
+                clips[end] = row << 13 | (first + column) << 8 | (lost & 255)
+                end += 1
+    clips[panels] = end
 
 
 @inlined
-def cut_pair(words, at, shift):
+def clip_pair(words, at, shift):
     """Bring the second byte of a saturating pair of words[at] nearer to zero, as far as it must; return the rest."""
     pair = words[at] >> shift
     one, other = np.int64(np.int8(pair)), np.int64(np.int8(pair >> np.uint32(8)))
@@ -91,15 +91,15 @@ def cut_pair(words, at, shift):
 
 
 @inlined
-def complete(form, panel, height, lhs, acc):
-    """Add a times what cut bytes lost."""
-    if form.number == CUT:
-        for i in range(form.cuts[panel], form.cuts[panel + 1]):
-            cut = form.cuts[i]
-            k, column, lost = cut >> 13, cut >> 8 & (NR - 1), np.int32(np.int8(cut))
+def complete(form, panel, lhs, acc):
+    """Add a times what clipped bytes lost."""
+    if form.number == CLIPPED:
+        for i in range(form.clips[panel], form.clips[panel + 1]):
+            clip = form.clips[i]
+            k, column, lost = clip >> 13, clip >> 8 & (NR - 1), np.int32(np.int8(clip))
             at, shift = k // 4 // KC * MR * ROW_STEP + k // 4 % KC, np.uint32(8 * (k % 4))
-            for row in range(height):
-                acc[row, column] += np.int32(lhs[at + row * ROW_STEP] >> shift & LOWEST_BYTE) * lost
+            for row in range(lhs.height):
+                acc[row, column] += np.int32(lhs.words[at + row * ROW_STEP] >> shift & LOWEST_BYTE) * lost
 
 
 @inlined
@@ -112,7 +112,7 @@ def has_form(form, space):
 
 
 @device
-def form_lhs(form, words, height, work):
+def form_lhs(form, lhs, work):
     """Widen packed rows in place if the form asks for it, from their ends on: two words take the place of one."""
     if form.number != INT16:
         return
@@ -122,39 +122,40 @@ def form_lhs(form, words, height, work):
         for half in range(KC // 2, -1, -KC // 2):
             count = min(depth - half, KC // 2)
             source, target = chunk // KC * MR * ROW_STEP + half, (2 * chunk // KC + 2 * half // KC) * MR * ROW_STEP
-            for row in range(height if count > 0 else 0):
+            for row in range(lhs.height if count > 0 else 0):
                 at = row * ROW_STEP
-                widen_lhs(words, source + at, (count + STEP - 1) // STEP, words, target + at)
+                widen_lhs(lhs.words, source + at, (count + STEP - 1) // STEP, lhs.words, target + at)
 
 
 @inlined
-def multiply_tile(form, height, lhs, lhs_at, rhs_at, depth, c_in, step, acc):
+def multiply_tile(form, lhs, lhs_at, rhs_at, depth, c_in, acc):
     """Add rows @ panel for a chunk of K, four rows at a time.
 
-    Rows of int16 are multiplied all MR together; sums of those from `height` on mean nothing, and are not used.
+    Rows of int16 are multiplied all MR together; sums of those from lhs.height on mean nothing, and are not used.
     """
     if form.number == INT16:
-        dot_int16(lhs, lhs_at, form.words, rhs_at, depth, c_in, 0, step, acc)
+        dot_int16(lhs.words, lhs_at, form.words, rhs_at, depth, c_in, acc)
         return
-    for row in range(0, height, 4):
-        at, first, rows = lhs_at + row * ROW_STEP, row * step, as_words(acc, row * NR, acc)
+    for row in range(0, lhs.height, 4):
+        at, rows = lhs_at + row * ROW_STEP, as_words(acc, row * NR, acc)
+        four = Strided(c_in.array, row * c_in.step, c_in.step, 4)
         if form.number == WIDENING:
-            if height == 1:
-                dot_widened_1(lhs, at, form.words, rhs_at, depth, c_in, first, step, rows)
+            if lhs.height == 1:
+                dot_widened_1(lhs.words, at, form.words, rhs_at, depth, four, rows)
             else:
-                dot_widened_4(lhs, at, form.words, rhs_at, depth, c_in, first, step, rows)
-        elif height == 1:
-            dot_1(lhs, at, form.words, rhs_at, depth, c_in, first, step, rows)
+                dot_widened_4(lhs.words, at, form.words, rhs_at, depth, four, rows)
+        elif lhs.height == 1:
+            dot_1(lhs.words, at, form.words, rhs_at, depth, four, rows)
         else:
-            dot_4(lhs, at, form.words, rhs_at, depth, c_in, first, step, rows)
+            dot_4(lhs.words, at, form.words, rhs_at, depth, four, rows)
 
 
-def make_formed_product(microkernel: Microkernel, using: Epilogue) -> Kernel:
+def make_formed_product(name: str, microkernel: Microkernel, using: Epilogue) -> Kernel:
     """Return the product by a microkernel that multiplies bytes where no pair saturates, with an epilogue."""
     dots = {f"dot_{rows}": make_dot(rows, microkernel) for rows in (4, 1)}
     return variant(
         product,
-        name_of(microkernel, using),
+        name,
         COUNTS=True,
         CHUNK=CHUNK,
         form_rhs=form_rhs,

@@ -5,6 +5,8 @@ subtracts 128; so do their zero points, and no other code depends on signs. NR c
 along K, NR). Every instruction set reads this one layout. Edges are filled with zeros.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from dmlcpu.kernels.gemm.microkernels.forms import count_saturating
@@ -12,10 +14,10 @@ from dmlcpu.kernels.gemm.microkernels.microkernel import KC, NR, ROW_STEP
 from dmlcpu.kernels.gemm.microkernels.packing import STEP, load_word, pack_groups, pack_lines, pack_words, sum_of_words
 from dmlcpu.kernels.gemm.work import MATRIX, groups_of, panels_of
 from dmlcpu.kernels.walk import WALK, offset, share
-from dmlcpu.runtime.intrinsics import as_words
+from dmlcpu.runtime.intrinsics import Strided, as_words
 from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.kernel import kernel
-from dmlcpu.runtime.records import CACHE_LINE, CELL, record, record_at
+from dmlcpu.runtime.records import LINE_CELLS, record, record_at
 
 LAYOUT = f"s8_k4_n{NR}"  # signed bytes, four along K in a word, panels of NR columns
 
@@ -43,43 +45,60 @@ def sum_of_bytes(word):
     return np.int64((pairs & np.uint32(0xFFFF)) + (pairs >> np.uint32(16)))
 
 
-@device
-def pack_rows(a, place, count, height, tall, work, words, sums, wants_sums):
-    """Pack `count` rows of a from a[place] on, and zeros up to `height`.
+class Lhs(NamedTuple):
+    """Packed rows of a: a tile's, or all rows of a product of few."""
 
-    words: uint32 (chunks of KC, tall, ROW_STEP), but flat; sums: of each row's unsigned bytes, if wants_sums.
-    """
-    step, depth_step, sign_flip, total = work.a.row, work.a.column, work.a_sign_flip, work.groups
-    for row in range(height):
-        sums[row] = 0
+    height: int
+    words: np.ndarray  # uint32 (chunks of KC, rows, ROW_STEP), but flat
+    sums: np.ndarray  # of each row's unsigned bytes, if they are needed
+
+
+class Rhs(NamedTuple):
+    """One matrix b as it lies in memory."""
+
+    b: np.ndarray
+    place: int  # of its first element
+    N: int
+    K: int
+    row: int  # elements from row to row, and from column to column
+    column: int
+    sign_flip: int  # exclusive or with it makes the bytes signed
+
+
+@device
+def pack_rows(a, lhs, tall, work, wants_sums):
+    """Pack rows of a, Strided, and zeros up to lhs.height; tall: rows of a chunk of lhs.words."""
+    depth_step, sign_flip, total, words = work.a.column, work.a_sign_flip, work.groups, lhs.words
+    for row in range(lhs.height):
+        lhs.sums[row] = 0
     for first in range(0, total, KC):
-        at, here, groups = first // KC * tall * ROW_STEP, place + 4 * first * depth_step, min(KC, total - first)
+        at, here, groups = first // KC * tall * ROW_STEP, a.first + 4 * first * depth_step, min(KC, total - first)
         done = min(groups, work.K // 4 - first) if depth_step == 1 else 0
-        pack_words(a, here, step, count, done, sign_flip, words, at)
-        for row in range(height):
-            line, is_there = at + row * ROW_STEP, row < count
+        pack_words(Strided(a.array, here, a.step, a.count), done, sign_flip, words, at)
+        for row in range(lhs.height):
+            line, is_there = at + row * ROW_STEP, row < a.count
             for i in range(done if is_there else 0, groups):
-                there = min(4, work.K - 4 * (first + i)) if is_there else 0
-                words[line + i] = word_at(a, here + row * step + 4 * i * depth_step, depth_step, there, sign_flip)
+                there, place = min(4, work.K - 4 * (first + i)) if is_there else 0, here + row * a.step
+                words[line + i] = word_at(a.array, place + 4 * i * depth_step, depth_step, there, sign_flip)
             if wants_sums:
-                sums[row] += sum_of_words(words, line, groups)
+                lhs.sums[row] += sum_of_words(words, line, groups)
 
 
 @device
-def pack_panels(b, place, first, last, N, K, matrix, sign_flip, words, sums, counts):
-    """Pack panels first, ..., last - 1 of the matrix at b[place], one after the other, and sum their columns.
+def pack_panels(rhs, first, last, words, sums, counts):
+    """Pack panels first, ..., last - 1 of b, one after the other, and sum their columns.
 
     words: uint32 (panels, groups, NR), sums: int64 (panels, NR), but flat. Return how many pairs of bytes saturate, if
     `counts` holds: see forms.py.
     """
-    groups, saturating = groups_of(K), 0
-    length = max(groups, 1) if matrix.row == 1 else RUN  # contiguous columns are read to their ends
+    groups, saturating = groups_of(rhs.K), 0
+    length = max(groups, 1) if rhs.row == 1 else RUN  # contiguous columns are read to their ends
     for j in range((last - first) * NR):
         sums[j] = 0
     for run in range(0, groups, length):
         for panel in range(first, last):
-            number, width = panel - first, min(NR, N - panel * NR)
-            pack_run(b, place + panel * NR * matrix.column, run, min(run + length, groups), width, K, matrix, sign_flip,
+            number = panel - first
+            pack_run(rhs, panel, run, min(run + length, groups),
                      as_words(words, number * groups * NR, words), as_words(sums, number * NR, sums))  # fmt: skip
             if counts:
                 there = (min(run + length, groups) - run) * NR
@@ -88,41 +107,43 @@ def pack_panels(b, place, first, last, N, K, matrix, sign_flip, words, sums, cou
 
 
 @device
-def pack_run(b, place, first, last, width, K, matrix, sign_flip, words, sums):
-    """Pack groups first, ..., last - 1 of a panel of `width` columns, and add to the sums of its columns."""
-    whole = min(last, K // 4)  # groups of four rows
-    if matrix.column == 1 and (width == NR or matrix.row > 0):
+def pack_run(rhs, panel, first, last, words, sums):
+    """Pack groups first, ..., last - 1 of a panel, and add to the sums of its columns."""
+    b, place, width = rhs.b, rhs.place + panel * NR * rhs.column, min(NR, rhs.N - panel * NR)
+    whole = min(last, rhs.K // 4)  # groups of four rows
+    if rhs.column == 1 and (width == NR or rhs.row > 0):
         if width < NR:  # a row of NR bytes is read where the next rows follow
-            whole = max(first, min(whole, ((b.size - place - NR) // matrix.row + 1) // 4))
-        pack_groups(b, place + 4 * first * matrix.row, matrix.row, whole - first, sign_flip, words, first * NR, sums, 0)
+            whole = max(first, min(whole, ((b.size - place - NR) // rhs.row + 1) // 4))
+        rows = Strided(b, place + 4 * first * rhs.row, rhs.row, 4 * (whole - first))
+        pack_groups(rows, rhs.sign_flip, words, first * NR, sums, 0)
         for j in range(width, NR):
             sums[j] = 0
             for group in range(first, whole):
                 words[group * NR + j] = 0
         first = whole
-    elif width == NR and matrix.row == 1:
-        pack_columns(b, place, first, whole, matrix, sign_flip, words, sums)
+    elif width == NR and rhs.row == 1:
+        pack_columns(rhs, place, first, whole, words, sums)
         first = whole
     for group in range(first, last):
-        count = min(4, K - 4 * group)
+        count = min(4, rhs.K - 4 * group)
         for j in range(NR):
-            here = place + 4 * group * matrix.row + j * matrix.column
-            word = word_at(b, here, matrix.row, count if j < width else 0, sign_flip)
+            here = place + 4 * group * rhs.row + j * rhs.column
+            word = word_at(b, here, rhs.row, count if j < width else 0, rhs.sign_flip)
             words[group * NR + j] = word
             sums[j] += sum_of_bytes(word ^ EVERY_HIGH_BIT) - 512
 
 
 @device
-def pack_columns(b, place, first, last, matrix, sign_flip, words, sums):
-    """Pack whole groups of columns whose bytes are contiguous; add to the sums."""
+def pack_columns(rhs, place, first, last, words, sums):
+    """Pack whole groups of a panel at rhs.b[place] whose columns are contiguous; add to the sums."""
     lines = (last - first) // STEP
     for j in range(0, NR, STEP):
-        here = place + j * matrix.column + 4 * first
-        pack_lines(b, here, matrix.column, lines, sign_flip, words, first * NR + j, sums, j)
-    flips = EVERY_HIGH_BIT if sign_flip else np.uint32(0)
+        columns = Strided(rhs.b, place + j * rhs.column + 4 * first, rhs.column, STEP)
+        pack_lines(columns, lines, rhs.sign_flip, words, first * NR + j, sums, j)
+    flips = EVERY_HIGH_BIT if rhs.sign_flip else np.uint32(0)
     for j in range(NR):
         for group in range(first + lines * STEP, last):
-            word = load_word(b, place + j * matrix.column + 4 * group) ^ flips
+            word = load_word(rhs.b, place + j * rhs.column + 4 * group) ^ flips
             words[group * NR + j] = word
             sums[j] += sum_of_bytes(word ^ EVERY_HIGH_BIT) - 512
 
@@ -140,9 +161,9 @@ def pack(part, parts, b, words, sums, saturating, works):
         number = first // panels
         end = min(last, (number + 1) * panels)
         place = work.b.start + offset(work.walk, work.b.strides, number)
-        first_panel, last_panel = first - number * panels, end - number * panels
-        found += pack_panels(b, place, first_panel, last_panel, work.N, work.K, work.b, work.sign_flip,
+        rhs = Rhs(b, place, work.N, work.K, work.b.row, work.b.column, work.sign_flip)
+        found += pack_panels(rhs, first - number * panels, end - number * panels,
                              as_words(words, first * groups * NR, words), as_words(sums, first * NR, sums),
                              True)  # fmt: skip
         first = end
-    saturating[part * CACHE_LINE // CELL] = found
+    saturating[part * LINE_CELLS] = found

@@ -12,28 +12,29 @@
 The right column names the function, or the file, of each step.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from dmlcpu.kernels.gemm.epilogue import REQUANTIZE, Epilogue, Tile
 from dmlcpu.kernels.gemm.microkernels.generic import GENERIC
 from dmlcpu.kernels.gemm.microkernels.microkernel import KC, MR, NR, ROW_STEP, TALLEST, Microkernel, make_dot
-from dmlcpu.kernels.gemm.pack import pack_panels, pack_rows
+from dmlcpu.kernels.gemm.pack import Lhs, Rhs, pack_panels, pack_rows
 from dmlcpu.kernels.gemm.work import COUNTER, SPACE, WORK, Arrays, lhs_cells, lhs_of, origin_of, rhs_cells, space_of
 from dmlcpu.kernels.gemm.zero_points import any_b_zero, load_a_zeros, load_bias, start, start_wide
 from dmlcpu.kernels.walk import share
 from dmlcpu.runtime.atomics import fetch_add
-from dmlcpu.runtime.intrinsics import as_words, either, prefetch_rows
+from dmlcpu.runtime.intrinsics import Strided, as_words, either, prefetch_rows
 from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.kernel import Kernel
 from dmlcpu.runtime.records import record_at
 from dmlcpu.runtime.variants import variant
 
-# Each variant replaces these names: MR and HALF, the rows of a tile (the others have 4 and 1), the microkernel for each
-# height, `begin` and `end`, which frame all products of a thread, and the epilogue. A variant with forms also replaces
-# CHUNK, the words of K at a time, COUNTS, whether packing counts saturating pairs, and the functions up to `complete`.
-HALF, CHUNK, COUNTS = 8, KC, False
+# Each variant replaces these names: MR and HALF_MR, the rows of a tile (the others have 4 and 1), the microkernel for
+# each height, `begin` and `end`, which frame all products of a thread, and the epilogue. A variant with forms also
+# replaces CHUNK, the words of K at a time, COUNTS, whether packing counts saturating pairs, and the functions up to
+# `complete`.
+HALF_MR, CHUNK, COUNTS = 8, KC, False
 dot_mr = dot_half = dot_4 = dot_1 = make_dot(1, GENERIC)
 prepare_columns, prepare_rows, epilogue = REQUANTIZE.names().values()
 
@@ -54,7 +55,7 @@ class Form(NamedTuple):
 
     number: int
     words: np.ndarray
-    cuts: np.ndarray  # int64: what the words lack
+    clips: np.ndarray  # int64: what the words lack
     groups: int  # of a panel: twice as many if they are int16
 
 
@@ -68,7 +69,7 @@ def form_rhs(words, saturating, panels, rows, slot, work, scratch):
 
 
 @inlined
-def form_lhs(form, words, height, work):
+def form_lhs(form, lhs, work):
     """Change packed rows to the form that a block of panels needs."""
 
 
@@ -79,20 +80,20 @@ def has_form(form, space):
 
 
 @inlined
-def multiply_tile(form, height, lhs, lhs_at, rhs_at, depth, c_in, step, acc):
+def multiply_tile(form, lhs, lhs_at, rhs_at, depth, c_in, acc):
     """Add rows @ panel for a chunk of K."""
-    if height == MR:
-        dot_mr(lhs, lhs_at, form.words, rhs_at, depth, c_in, 0, step, acc)
-    elif height == HALF:
-        dot_half(lhs, lhs_at, form.words, rhs_at, depth, c_in, 0, step, acc)
-    elif height == 4:
-        dot_4(lhs, lhs_at, form.words, rhs_at, depth, c_in, 0, step, acc)
+    if lhs.height == MR:
+        dot_mr(lhs.words, lhs_at, form.words, rhs_at, depth, c_in, acc)
+    elif lhs.height == HALF_MR:
+        dot_half(lhs.words, lhs_at, form.words, rhs_at, depth, c_in, acc)
+    elif lhs.height == 4:
+        dot_4(lhs.words, lhs_at, form.words, rhs_at, depth, c_in, acc)
     else:
-        dot_1(lhs, lhs_at, form.words, rhs_at, depth, c_in, 0, step, acc)
+        dot_1(lhs.words, lhs_at, form.words, rhs_at, depth, c_in, acc)
 
 
 @inlined
-def complete(form, panel, height, lhs, acc):
+def complete(form, panel, lhs, acc):
     """Add the products that a form leaves out."""
 
 
@@ -160,10 +161,8 @@ def packed_rhs(first, last, part, origin, arrays, work, scratch):
     space = record_at(scratch, space_of(part, work), SPACE)
     words = as_words(scratch, rhs_of(part, work), np.uint32)
     sums = as_words(space.columns.sums, 0, np.int64)
-    saturating = pack_panels(
-        arrays.b, origin.b, first, last, work.N, work.K, work.b, work.b_sign_flip, words, sums, COUNTS
-    )
-    return words, sums, np.int64(saturating)
+    rhs = Rhs(arrays.b, origin.b, work.N, work.K, work.b.row, work.b.column, work.b_sign_flip)
+    return words, sums, np.int64(pack_panels(rhs, first, last, words, sums, COUNTS))
 
 
 @device  # not inlined, for registers of its own: inlined, small products took up to a quarter longer
@@ -172,12 +171,13 @@ def run_block(task, block, has_rows, part, origin, arrays, work, scratch):
     space = record_at(scratch, space_of(part, work), SPACE)
     for row in range(task.first_row, task.last_row, MR):
         count = min(MR, task.last_row - row)
-        height = MR if count > HALF else HALF if count > 4 else 4 if count > 1 else 1
+        height = MR if count > HALF_MR else HALF_MR if count > 4 else 4 if count > 1 else 1
         slot = lhs_of(part, work) + (row - task.first_row) // MR % work.slots * lhs_cells(work.row_words, MR)
-        row_sums, lhs = as_words(scratch, slot, np.int64), as_words(scratch, slot + TALLEST, np.uint32)
+        lhs = Lhs(height, as_words(scratch, slot + TALLEST, np.uint32), as_words(scratch, slot, np.int64))
         if not has_rows:
-            pack_rows(arrays.a, origin.a + row * work.a.row, count, height, MR, work, lhs, row_sums, block.has_b_zero)
-            form_lhs(block.form, lhs, height, work)
+            rows = Strided(arrays.a, origin.a + row * work.a.row, work.a.row, count)
+            pack_rows(rows, lhs, MR, work, block.has_b_zero)
+            form_lhs(block.form, lhs, work)
         if row == task.first_row or not work.same_rows:
             load_a_zeros(row, task.last_row, MR, origin, arrays, work, space.rows)
             prepare_rows(row, task.last_row, MR, origin, arrays, work, space.rows)
@@ -185,18 +185,18 @@ def run_block(task, block, has_rows, part, origin, arrays, work, scratch):
             place = origin.y + row * work.y.row + panel * NR * work.y.column
             bias = origin.y_bias + row * work.y_bias.row + panel * NR * work.y_bias.column
             tile = Tile(count, (panel - block.first) * NR, min(NR, work.N - panel * NR), place, bias, part)
-            run_tile(tile, height, lhs, row_sums, block, arrays.y, arrays.y_bias, work, space)
+            run_tile(tile, lhs, block, arrays.y, arrays.y_bias, work, space)
 
 
 @inlined
-def run_tile(tile, height, lhs, row_sums, block, y, y_bias, work, space):
+def run_tile(tile, lhs, block, y, y_bias, work, space):
     """Form the sums of a tile and hand them to the epilogue."""
-    prefetch_rows(y, tile.place, work.y.row, tile.rows)  # they arrive while the sums are formed
+    prefetch_rows(Strided(y, tile.place, work.y.row, tile.rows))  # they arrive while the sums are formed
     if work.is_wide:
-        start_wide(height, tile.column, row_sums, block.sums, work, space)
+        start_wide(lhs, tile.column, block.sums, work, space)
     elif not block.from_bias:
-        start(height, tile.column, row_sums, block.has_b_zero, work, space)
-    accumulate(tile.column, height, lhs, block, work, space)
+        start(lhs, tile.column, block.has_b_zero, work, space)
+    accumulate(tile.column, lhs, block, work, space)
     if work.is_wide:
         epilogue(space.wide, tile, y, y_bias, work, space)
     else:
@@ -204,18 +204,19 @@ def run_tile(tile, height, lhs, row_sums, block, y, y_bias, work, space):
 
 
 @inlined
-def accumulate(column, height, lhs, block, work, space):
+def accumulate(column, lhs, block, work, space):
     """Add rows @ panel to the accumulators, CHUNK words of K at a time."""
     from_bias, is_wide, groups = block.from_bias, work.is_wide, block.form.groups
     for chunk in range(0, groups, CHUNK):
-        c_in, step = either(from_bias, space.columns.bias, column, space.acc), 0 if from_bias else NR
+        before = either(from_bias, space.columns.bias, column, space.acc)
+        c_in = Strided(before, 0, 0 if from_bias else NR, lhs.height)
         lhs_at, rhs_at = chunk // KC * MR * ROW_STEP + chunk % KC, column * groups + chunk * NR
         depth = min(CHUNK, groups - chunk)
-        multiply_tile(block.form, height, lhs, lhs_at, rhs_at, depth, c_in, step, space.acc)
+        multiply_tile(block.form, lhs, lhs_at, rhs_at, depth, c_in, space.acc)
         from_bias = False
         if is_wide:
-            widen(height, space.acc, space.wide)
-    complete(block.form, column // NR, height, lhs, space.acc)
+            widen(lhs.height, space.acc, space.wide)
+    complete(block.form, column // NR, lhs, space.acc)
 
 
 @device
@@ -247,20 +248,9 @@ def product(part, parts, a, b, packed, packed_sums, a_scale, a_zero, b_scale, b_
     end()
 
 
-def make_product(microkernel: Microkernel, using: Epilogue) -> Kernel:
+def make_product(name: str, microkernel: Microkernel, using: Epilogue) -> Kernel:
     """Return the product by a microkernel for vectors, with an epilogue."""
-    return variant(
-        product, name_of(microkernel, using), HALF=microkernel.half, **dots_of(microkernel), **using.names_of_tiles()
-    )
-
-
-def name_of(microkernel: Microkernel, using: Epilogue) -> str:
-    """Return the name of a product by a microkernel for vectors."""
-    rows, columns, depth = microkernel.block
-    return f"dot_u8s8{using.suffix}_{rows}x{columns}x{depth}_{microkernel.name}"
-
-
-def dots_of(microkernel: Microkernel) -> dict[str, Any]:
-    """Return the microkernel for each height of a tile."""
-    heights = {"dot_mr": MR, "dot_half": microkernel.half, "dot_4": 4, "dot_1": 1}
-    return {name: make_dot(height, microkernel) for name, height in heights.items()}
+    half = microkernel.unit.half
+    heights = {"dot_mr": MR, "dot_half": half, "dot_4": 4, "dot_1": 1}
+    dots = {each: make_dot(height, microkernel) for each, height in heights.items()}
+    return variant(product, name, HALF_MR=half, **dots, **using.names_of_tiles())

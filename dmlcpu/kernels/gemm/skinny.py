@@ -19,12 +19,12 @@ from dmlcpu.kernels.gemm.microkernels.generic import GENERIC
 from dmlcpu.kernels.gemm.microkernels.microkernel import KC, NR, ROW_STEP, TALLEST, Microkernel
 from dmlcpu.kernels.gemm.microkernels.rows import add_row
 from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK, DEPTH, make_add_products, make_unfold
-from dmlcpu.kernels.gemm.pack import pack_rows
+from dmlcpu.kernels.gemm.pack import Lhs, pack_rows
 from dmlcpu.kernels.gemm.product import product
 from dmlcpu.kernels.gemm.work import MOST_PANELS, SPACE, lhs_cells, lhs_of, origin_of, panels_of, space_of
 from dmlcpu.kernels.gemm.zero_points import any_b_zero, load_a_zeros, load_bias, start
 from dmlcpu.kernels.walk import share
-from dmlcpu.runtime.intrinsics import as_words
+from dmlcpu.runtime.intrinsics import Strided, as_words
 from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.kernel import Kernel
 from dmlcpu.runtime.records import record_at
@@ -44,6 +44,7 @@ class Columns(NamedTuple):
     first: int
     last: int
     blocks: int  # whole blocks of BLOCK; the remaining columns are among the last BLOCK columns of b
+    acc: np.ndarray  # their sums, of rows of a and of the row of ones, step_of(NC) apart
 
 
 @inlined
@@ -53,22 +54,20 @@ def run_task(number, part, has_rows, arrays, work, scratch):
     origin, space = origin_of(batch, work), record_at(scratch, space_of(part, work), SPACE)
     has_b_zero = any_b_zero(origin, arrays, work)
     slot = lhs_of(part, work)
-    row_sums, lhs = as_words(scratch, slot, np.int64), as_words(scratch, slot + TALLEST, np.uint32)
+    lhs = Lhs(work.M, as_words(scratch, slot + TALLEST, np.uint32), as_words(scratch, slot, np.int64))
     acc = as_words(scratch, slot + lhs_cells(work.groups, work.M + 1), np.int32)
     if not has_rows:
-        pack_rows(arrays.a, origin.a, work.M, work.M, work.M + 1, work, lhs, row_sums, has_b_zero)
-        complete_rows(lhs, work)
+        pack_rows(Strided(arrays.a, origin.a, work.a.row, work.M), lhs, work.M + 1, work, has_b_zero)
+        complete_rows(lhs.words, work)
     load_a_zeros(0, work.M, work.M, origin, arrays, work, space.rows)
     prepare_rows(0, work.M, work.M, origin, arrays, work, space.rows)
     first_block, last_block = share(column_part, work.column_parts, (work.N + BLOCK - 1) // BLOCK)
     end = min(work.N, last_block * BLOCK)
     for first in range(first_block * BLOCK, end, work.NC * NR):
         last = min(first + work.NC * NR, end)
-        columns = Columns(first, last, (last - first) // BLOCK)
-        multiply(columns, lhs, acc, origin, arrays, work)
-        for panel in range(first // NR, panels_of(last), MOST_PANELS):
-            panels = min(MOST_PANELS, panels_of(last) - panel)
-            hand_over(panel, panels, columns, row_sums, has_b_zero, acc, part, origin, arrays, work, space)
+        columns = Columns(first, last, (last - first) // BLOCK, acc)
+        multiply(columns, lhs.words, origin, arrays, work)
+        hand_over(columns, lhs, has_b_zero, part, origin, arrays, work, space)
 
 
 @device
@@ -92,9 +91,9 @@ def place_of(column, columns, work):
 
 
 @inlined
-def multiply(columns, lhs, acc, origin, arrays, work):
-    """Form the sums of some columns: all rows of a, and the row of ones, times all rows of b. acc: (rows, step)."""
-    rows, step, whole = work.M + 1, step_of(work.NC), columns.blocks
+def multiply(columns, words, origin, arrays, work):
+    """Form the sums of some columns: all rows of a, and the row of ones, times all rows of b."""
+    rows, step, whole, acc = work.M + 1, step_of(work.NC), columns.blocks, columns.acc
     for i in range(rows * step):
         acc[i] = 0
     has_rest = columns.first + whole * BLOCK < columns.last
@@ -103,35 +102,35 @@ def multiply(columns, lhs, acc, origin, arrays, work):
         # Two turns of a loop: two calls would be compiled twice.
         for turn in range(1 + has_rest):
             column, blocks, at = (columns.first, whole, 0) if turn == 0 else (work.N - BLOCK, 1, whole * BLOCK)
-            place = origin.b + k * work.b.row + column
-            add_products(arrays.b, place, work.b.row, depth, blocks, work.b_sign_flip, lhs, word, rows, acc, at, step)
+            b = Strided(arrays.b, origin.b + k * work.b.row + column, work.b.row, depth)
+            add_products(b, blocks, work.b_sign_flip, words, word, Strided(acc, at, step, rows))
     for row in range(rows):
         for block in range(whole + has_rest):
             unfold(acc, row * step + block * BLOCK)
 
 
 @inlined
-def hand_over(panel, panels, columns, row_sums, has_b_zero, acc, part, origin, arrays, work, space):
-    """Add the zero points' terms to the sums of some panels, and hand them to the epilogue."""
-    first, count, step = panel * NR, panels * NR, step_of(work.NC)
-    for j in range(count):
-        space.columns.sums[j] = acc[work.M * step + place_of(first + j, columns, work)]
-    column_sums = as_words(space.columns.sums, 0, np.int64)
-    load_bias(first, count, column_sums, origin, arrays, work, space.columns)
-    prepare_columns(first, count, origin, arrays, work, space.columns)
-    for j in range(0, count, NR):
-        start(work.M, j, row_sums, has_b_zero, work, space)
-        place = place_of(first + j, columns, work)
-        for row in range(work.M):
-            add_row(space.acc, row * NR, acc, row * step + place)
-        bias = origin.y_bias + (first + j) * work.y_bias.column
-        tile = Tile(work.M, j, min(NR, work.N - first - j), origin.y + (first + j) * work.y.column, bias, part)
-        epilogue(space.acc, tile, arrays.y, arrays.y_bias, work, space)
+def hand_over(columns, lhs, has_b_zero, part, origin, arrays, work, space):
+    """Add the zero points' terms to the sums of some columns, and hand them to the epilogue, MOST_PANELS at a time."""
+    acc, step, last = columns.acc, step_of(work.NC), panels_of(columns.last)
+    for panel in range(columns.first // NR, last, MOST_PANELS):
+        first, count = panel * NR, min(MOST_PANELS, last - panel) * NR
+        for j in range(count):
+            space.columns.sums[j] = acc[work.M * step + place_of(first + j, columns, work)]
+        load_bias(first, count, as_words(space.columns.sums, 0, np.int64), origin, arrays, work, space.columns)
+        prepare_columns(first, count, origin, arrays, work, space.columns)
+        for j in range(0, count, NR):
+            start(lhs, j, has_b_zero, work, space)
+            place = place_of(first + j, columns, work)
+            for row in range(work.M):
+                add_row(space.acc, row * NR, acc, row * step + place)
+            bias = origin.y_bias + (first + j) * work.y_bias.column
+            tile = Tile(work.M, j, min(NR, work.N - first - j), origin.y + (first + j) * work.y.column, bias, part)
+            epilogue(space.acc, tile, arrays.y, arrays.y_bias, work, space)
 
 
-def make_skinny(microkernel: Microkernel, using: Epilogue) -> Kernel:
+def make_skinny(name: str, microkernel: Microkernel, using: Epilogue) -> Kernel:
     """Return the kernel by a microkernel for vectors, with an epilogue."""
-    name = f"skinny_u8s8{using.suffix}_{4 * microkernel.lanes}x{DEPTH}_{microkernel.name}"
     task = specialized(
         run_task, add_products=make_add_products(microkernel), unfold=make_unfold(microkernel), **using.names()
     )

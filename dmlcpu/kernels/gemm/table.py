@@ -1,68 +1,73 @@
-"""The kernels of products of bytes, for all operators of that family."""
+"""The kernels of products of bytes, for all operators of that family.
+
+A kernel is a loop nest with an instruction set's microkernel and an operator's epilogue, which give it its name.
+"""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 from dmlcpu.kernels.gemm.cut import MOST_DOT_ROWS, MOST_ROWS, fits_dots, fits_few_rows
-from dmlcpu.kernels.gemm.epilogue import REQUANTIZE, SUMS, TO_FLOAT, Epilogue
+from dmlcpu.kernels.gemm.microkernels import units
 from dmlcpu.kernels.gemm.microkernels.microkernel import MR, NR, TALLEST
-from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK
+from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK, DEPTH
 from dmlcpu.kernels.gemm.pack import LAYOUT
 from dmlcpu.kernels.gemm.work import Problem
-from dmlcpu.kernels.registry import Row, load
-from dmlcpu.runtime.isa import Isa
+from dmlcpu.kernels.registry import Made, Row
 
 ROWS = "rows"  # the layout of a right-hand side as it is in memory
 COLUMNS = "columns"  # the same, if its columns are contiguous
 
-# Products in a nanosecond on one thread, within a factor of 2: measured on Zen 4, but for AMX and ARM. Of ARM it is two
-# instructions a cycle, of 16 products each, at 2.5 GHz.
-RATES = {
-    Isa.GENERIC: 45,
-    Isa.AVX2: 105,
-    Isa.AVXVNNI: 150,
-    Isa.AVX512VNNI: 180,
-    Isa.AMX: 1000,
-    Isa.DOTPROD: 80,
-    Isa.I8MM: 80,
-}
 
-_made: dict["Product", Any] = {}
+class Nest(NamedTuple):
+    """A loop nest."""
+
+    path: str  # of the function that makes its kernels
+    name: str  # of a kernel
+    mr: int  # rows of its tallest tile of accumulators
+    nr: int  # columns of it
+    rhs_layouts: tuple[str, ...] = (LAYOUT, ROWS, COLUMNS)  # of the right-hand sides it takes
+
+
+class Output(NamedTuple):
+    """What an operator makes of exact sums."""
+
+    operator: str
+    suffix: str  # in names of kernels
+    epilogue: str
+    wraps: bool = False  # an int32 y gets sums modulo 2**32, which int32 accumulators hold for any K
+
+
+class Target(NamedTuple):
+    """An instruction set that multiplies bytes."""
+
+    unit: units.Unit
+    nest: Nest  # of products of packed operands
+    rate: int  # products in a nanosecond on one thread
+    microkernel: str  # of the vector unit
+    exact: str = ""  # the same for columns as they lie, if that is another
+
+    def product(self, nest: Nest, output: Output) -> "Product":
+        """Return the row of a kernel."""
+        name = nest.name.format(suffix=output.suffix, unit=self.unit, DEPTH=DEPTH)
+        microkernel = (nest == DOTS and self.exact) or self.microkernel
+        row = output.operator, "dot", name, self.unit.isa, nest.path, (microkernel, output.epilogue)
+        return Product(*row, nest.mr, nest.nr, nest.rhs_layouts, self.rate, output.wraps)
 
 
 @dataclass(frozen=True, slots=True)
-class Product(Row):
-    """A product: one of the loop nests, which `home` makes, with a microkernel and an epilogue."""
+class Product(Made):
+    """A product; its parts are a microkernel and an epilogue."""
 
-    microkernel: str  # of the vector unit: its module in microkernels/, and its name
-    epilogue: Epilogue | str  # text, if its module imports another operator's kernels
-    mr: int  # rows of its tallest tile of accumulators
-    nr: int  # columns of it
-    rhs_layouts: tuple[str, ...]  # of the right-hand sides it takes: packed ones, ROWS or COLUMNS
-
-    @property
-    def kernel(self) -> Any:
-        """The kernel, which is made when it is first asked for."""
-        if self not in _made:
-            microkernel = load(f"gemm.microkernels.{self.microkernel}")
-            using = load(f"gemm.{self.epilogue}") if isinstance(self.epilogue, str) else self.epilogue
-            _made.setdefault(self, load(f"gemm.{self.home}")(microkernel, using))
-        return _made[self]
-
-    @property
-    def wraps(self) -> bool:
-        """Whether an int32 y gets sums modulo 2**32."""
-        return isinstance(self.epilogue, Epilogue) and self.epilogue.wraps
-
-    @property
-    def rate(self) -> int:
-        """Products in a nanosecond on one thread."""
-        return RATES[self.isa]
+    mr: int
+    nr: int
+    rhs_layouts: tuple[str, ...]
+    rate: int
+    wraps: bool
 
     @property
     def has_forms(self) -> bool:
         """Whether it looks for pairs of bytes that saturate."""
-        return self.home == "forms.make_formed_product"
+        return self.path == FORMS.path
 
     @property
     def is_skinny(self) -> bool:
@@ -72,7 +77,7 @@ class Product(Row):
     @property
     def reads_columns(self) -> bool:
         """Whether it is for contiguous columns."""
-        return self.rhs_layouts == (COLUMNS,)
+        return self.path == DOTS.path
 
     def supports(self, problem: Problem, rhs_layout: str) -> bool:
         """Return whether the kernel can do this."""
@@ -83,147 +88,37 @@ class Product(Row):
         return not self.is_skinny or fits_few_rows(*problem[1:])
 
 
-SELECT = "candidates.SELECT"
-OPERATORS: tuple[tuple[str, Epilogue | str], ...] = (
-    ("quantized_matmul", REQUANTIZE),
-    ("matmul_integer", SUMS),
-    ("matmul_integer_to_float", TO_FLOAT),
-    ("matmul_top_k", SELECT),
+_DOT = "dot_u8s8{suffix}_{unit.rows}x{unit.columns}x{unit.depth}_{unit.name}"
+_SKINNY = "skinny_u8s8{suffix}_{unit.width}x{DEPTH}_{unit.name}"
+_COLUMNS = "columns_u8s8{suffix}_{unit.width}_{unit.name}"
+VECTORS = Nest("gemm.product.make_product", _DOT, MR, NR)
+FORMS = Nest("gemm.forms.make_formed_product", _DOT, MR, NR)
+TILES = Nest("gemm.tiles.make_amx_product", _DOT, TALLEST, NR)
+FEW_ROWS = Nest("gemm.skinny.make_skinny", _SKINNY, MOST_ROWS, BLOCK, (ROWS,))
+DOTS = Nest("gemm.dots.make_dots_product", _COLUMNS, MOST_DOT_ROWS, NR, (COLUMNS,))
+
+OUTPUTS = (
+    Output("quantized_matmul", "", "gemm.epilogue.REQUANTIZE"),
+    Output("matmul_integer", "_s32", "gemm.epilogue.SUMS", wraps=True),
+    Output("matmul_integer_to_float", "_f32", "gemm.epilogue.TO_FLOAT"),
+    Output("matmul_top_k", "_top", "gemm.candidates.SELECT"),
 )
-# The function that makes a kernel, its tallest tile, and the right-hand sides that it takes.
-_VECTORS = "product.make_product", MR, NR, (LAYOUT, ROWS, COLUMNS)
-_FORMS = "forms.make_formed_product", MR, NR, (LAYOUT, ROWS, COLUMNS)
-_TILES = "tiles.make_amx_product", TALLEST, NR, (LAYOUT, ROWS, COLUMNS)
-_SKINNY = "skinny.make_skinny", MOST_ROWS, BLOCK, (ROWS,)
-
-
-def _rows(how: tuple[str, int, int, tuple[str, ...]], microkernel: str, *names: str) -> list[Product]:
-    """Return the rows of the operators for kernels of these names, in the order of OPERATORS."""
-    home, mr, nr, rhs_layouts = how
-    isa = Isa[names[0].rpartition("_")[2].upper()]
-    return [
-        Product(operator, "dot", name, isa, home, microkernel, using, mr, nr, rhs_layouts)
-        for (operator, using), name in zip(OPERATORS, names, strict=True)
-    ]
-
-
-def _dots(microkernel: str, name: str) -> list[Product]:
-    """Return the row of a kernel for few rows and contiguous columns: vectors that are searched."""
-    isa, home = Isa[name.rpartition("_")[2].upper()], "dots.make_dots_product"
-    return [Product("matmul_top_k", "dot", name, isa, home, microkernel, SELECT, MOST_DOT_ROWS, NR, (COLUMNS,))]
-
-
+# Rates hold within a factor of 2: measured on Zen 4, but for AMX and ARM. Of ARM they are two instructions a cycle, of
+# 16 products each, at 2.5 GHz.
+TARGETS = (
+    Target(units.GENERIC, VECTORS, 45, "gemm.microkernels.generic.GENERIC"),
+    Target(units.AVX2, FORMS, 105, "gemm.microkernels.x86.AVX2", "gemm.microkernels.x86.AVX2_WIDENING"),
+    Target(units.AVXVNNI, VECTORS, 150, "gemm.microkernels.x86.AVXVNNI"),
+    Target(units.AVX512VNNI, VECTORS, 180, "gemm.microkernels.x86.AVX512VNNI"),
+    Target(units.AMX, TILES, 1000, "gemm.microkernels.x86.AVX512VNNI"),
+    Target(units.DOTPROD, VECTORS, 80, "gemm.microkernels.arm64.DOTPROD"),
+    Target(units.I8MM, VECTORS, 80, "gemm.microkernels.arm64.I8MM"),
+)
+_VECTOR_UNITS = [target for target in TARGETS if target.nest != TILES]
 KERNELS = (
-    Row("quantized_matmul", "pack", "pack", Isa.GENERIC, "gemm.pack"),
-    Row("matmul_top_k", "finish", "finish", Isa.GENERIC, "gemm.finish"),
-    *_rows(
-        _VECTORS,
-        "generic.GENERIC",
-        "dot_u8s8_4x8x4_generic",
-        "dot_u8s8_s32_4x8x4_generic",
-        "dot_u8s8_f32_4x8x4_generic",
-        "dot_u8s8_top_4x8x4_generic",
-    ),
-    *_rows(
-        _FORMS,
-        "x86.AVX2",
-        "dot_u8s8_4x16x4_avx2",
-        "dot_u8s8_s32_4x16x4_avx2",
-        "dot_u8s8_f32_4x16x4_avx2",
-        "dot_u8s8_top_4x16x4_avx2",
-    ),
-    *_rows(
-        _VECTORS,
-        "x86.AVXVNNI",
-        "dot_u8s8_6x16x4_avxvnni",
-        "dot_u8s8_s32_6x16x4_avxvnni",
-        "dot_u8s8_f32_6x16x4_avxvnni",
-        "dot_u8s8_top_6x16x4_avxvnni",
-    ),
-    *_rows(
-        _VECTORS,
-        "x86.AVX512VNNI",
-        "dot_u8s8_12x32x4_avx512vnni",
-        "dot_u8s8_s32_12x32x4_avx512vnni",
-        "dot_u8s8_f32_12x32x4_avx512vnni",
-        "dot_u8s8_top_12x32x4_avx512vnni",
-    ),
-    *_rows(
-        _TILES,
-        "x86.AVX512VNNI",
-        "dot_u8s8_32x32x64_amx",
-        "dot_u8s8_s32_32x32x64_amx",
-        "dot_u8s8_f32_32x32x64_amx",
-        "dot_u8s8_top_32x32x64_amx",
-    ),
-    *_rows(
-        _VECTORS,
-        "arm64.DOTPROD",
-        "dot_u8s8_4x16x4_dotprod",
-        "dot_u8s8_s32_4x16x4_dotprod",
-        "dot_u8s8_f32_4x16x4_dotprod",
-        "dot_u8s8_top_4x16x4_dotprod",
-    ),
-    *_rows(
-        _VECTORS,
-        "arm64.I8MM",
-        "dot_u8s8_6x16x4_i8mm",
-        "dot_u8s8_s32_6x16x4_i8mm",
-        "dot_u8s8_f32_6x16x4_i8mm",
-        "dot_u8s8_top_6x16x4_i8mm",
-    ),
-    *_rows(
-        _SKINNY,
-        "generic.GENERIC",
-        "skinny_u8s8_16x16_generic",
-        "skinny_u8s8_s32_16x16_generic",
-        "skinny_u8s8_f32_16x16_generic",
-        "skinny_u8s8_top_16x16_generic",
-    ),
-    *_rows(
-        _SKINNY,
-        "x86.AVX2",
-        "skinny_u8s8_32x16_avx2",
-        "skinny_u8s8_s32_32x16_avx2",
-        "skinny_u8s8_f32_32x16_avx2",
-        "skinny_u8s8_top_32x16_avx2",
-    ),
-    *_rows(
-        _SKINNY,
-        "x86.AVXVNNI",
-        "skinny_u8s8_32x16_avxvnni",
-        "skinny_u8s8_s32_32x16_avxvnni",
-        "skinny_u8s8_f32_32x16_avxvnni",
-        "skinny_u8s8_top_32x16_avxvnni",
-    ),
-    *_rows(
-        _SKINNY,
-        "x86.AVX512VNNI",
-        "skinny_u8s8_64x16_avx512vnni",
-        "skinny_u8s8_s32_64x16_avx512vnni",
-        "skinny_u8s8_f32_64x16_avx512vnni",
-        "skinny_u8s8_top_64x16_avx512vnni",
-    ),
-    *_rows(
-        _SKINNY,
-        "arm64.DOTPROD",
-        "skinny_u8s8_16x16_dotprod",
-        "skinny_u8s8_s32_16x16_dotprod",
-        "skinny_u8s8_f32_16x16_dotprod",
-        "skinny_u8s8_top_16x16_dotprod",
-    ),
-    *_rows(
-        _SKINNY,
-        "arm64.I8MM",
-        "skinny_u8s8_16x16_i8mm",
-        "skinny_u8s8_s32_16x16_i8mm",
-        "skinny_u8s8_f32_16x16_i8mm",
-        "skinny_u8s8_top_16x16_i8mm",
-    ),
-    *_dots("generic.GENERIC", "columns_u8s8_top_16_generic"),
-    *_dots("x86.AVX2_WIDENING", "columns_u8s8_top_32_avx2"),
-    *_dots("x86.AVXVNNI", "columns_u8s8_top_32_avxvnni"),
-    *_dots("x86.AVX512VNNI", "columns_u8s8_top_64_avx512vnni"),
-    *_dots("arm64.DOTPROD", "columns_u8s8_top_16_dotprod"),
-    *_dots("arm64.I8MM", "columns_u8s8_top_16_i8mm"),
+    Row.of("quantized_matmul", "pack", "gemm.pack.pack"),
+    Row.of("matmul_top_k", "finish", "gemm.finish.finish"),
+    *[target.product(target.nest, output) for target in TARGETS for output in OUTPUTS],
+    *[target.product(FEW_ROWS, output) for target in _VECTOR_UNITS for output in OUTPUTS],
+    *[target.product(DOTS, OUTPUTS[-1]) for target in _VECTOR_UNITS],
 )

@@ -8,13 +8,13 @@ from dmlcpu.runtime.kernel import Kernel
 from dmlcpu.runtime.variants import variant
 
 
-def make_amx_product(microkernel: Microkernel, using: Epilogue) -> Kernel:
+def make_amx_product(name: str, microkernel: Microkernel, using: Epilogue) -> Kernel:
     """Return the product by tile registers, with an epilogue; a microkernel for vectors multiplies remaining rows."""
     return variant(
         product,
-        f"dot_u8s8{using.suffix}_32x32x64_amx",
+        name,
         MR=TALLEST,
-        HALF=amx.TILE_ROWS,
+        HALF_MR=amx.TILE_ROWS,
         dot_mr=amx.make_tile_dot(TALLEST),
         dot_half=amx.make_tile_dot(amx.TILE_ROWS),
         dot_4=make_dot(4, microkernel),

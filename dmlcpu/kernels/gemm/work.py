@@ -11,7 +11,7 @@ import numpy as np
 from dmlcpu.kernels.gemm.microkernels.microkernel import KC, NR, PREFETCH, ROW_STEP, TALLEST
 from dmlcpu.kernels.walk import STRIDES, WALK
 from dmlcpu.runtime.jit import device, shared
-from dmlcpu.runtime.records import CACHE_LINE, CELL, cells_of, record
+from dmlcpu.runtime.records import CACHE_LINE, LINE_CELLS, cells_of, record
 
 # Up to this K the final sum fits an int32, whatever wrapped before: 255 * 255 * 33025 < 2**31.
 NARROW = 33_025
@@ -115,7 +115,7 @@ SPACE = record(
     found=(np.uint32, TALLEST),  # of a tile's rows, the scores that may be selected, a bit for each
 )
 COUNTER = 0  # the cell with the number of the next run of tasks, on a cache line of its own
-SHARES = CACHE_LINE // CELL  # the cell where the workspaces of the shares begin
+SHARES = LINE_CELLS  # the cell where the workspaces of the shares begin
 
 
 class Problem(NamedTuple):

@@ -49,23 +49,23 @@ def load_a_zeros(first, last, height, origin, arrays, work, rows):
 
 
 @device
-def start(height, column, row_sums, has_b_zero, work, space):
+def start(lhs, column, has_b_zero, work, space):
     """Start the accumulators of a tile. column: the tile's first column in the block."""
-    for row in range(height):
+    for row in range(lhs.height):
         a_zero = space.rows.a_zero[row]
         factor = np.int32(1) if work.same_a_zero else np.int32(a_zero)
         scale_int_row(space.acc, row * NR, factor, space.columns.bias, column)
         if has_b_zero:
-            rest = np.int32(row_sums[row] - work.K * a_zero)
+            rest = np.int32(lhs.sums[row] - work.K * a_zero)
             subtract_product(space.acc, row * NR, rest, space.columns.b_zero, column)
 
 
 @device
-def start_wide(height, column, row_sums, column_sums, work, space):
+def start_wide(lhs, column, column_sums, work, space):
     """Do as `start` in float64; the int32 accumulators of a chunk of K start with 0."""
-    for row in range(height):
+    for row in range(lhs.height):
         a_zero = np.float64(space.rows.a_zero[row])
-        rest = np.float64(row_sums[row] - work.K * space.rows.a_zero[row])
+        rest = np.float64(lhs.sums[row] - work.K * space.rows.a_zero[row])
         for j in range(NR):
             b_zero, total = space.columns.b_zero[column + j], column_sums[column + j]
             space.wide[row, j] = -a_zero * np.float64(total) - np.float64(b_zero) * rest

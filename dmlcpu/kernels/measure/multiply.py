@@ -14,13 +14,12 @@ from dmlcpu.kernels.gemm.microkernels.vectors import WORD, constant, vector
 from dmlcpu.runtime import isa
 from dmlcpu.runtime.intrinsics import emitted, short_loop
 from dmlcpu.runtime.kernel import Kernel
-from dmlcpu.runtime.records import CACHE_LINE
+from dmlcpu.runtime.records import LINE_CELLS
 from dmlcpu.runtime.variants import variant
 
 # LLVM's letters for vector registers in inline assembly.
 _REGISTERS = {"x86_64": "x", "aarch64": "w"}
 _LHS, _RHS = 0x05030201, 0x04FD02FF  # no pair of bytes saturates
-LINE = CACHE_LINE // 8  # int64 of a cache line
 
 
 def can_measure() -> bool:
@@ -29,29 +28,25 @@ def can_measure() -> bool:
 
 
 def multiply(part, parts, turns, done):
-    """Multiply for some turns; write how many products that were to done[LINE * part]. done: a line for each part."""
-    done[LINE * part + 1] = spin(turns)  # type: ignore[name-defined] # noqa: F821
-    done[LINE * part] = turns * PRODUCTS  # type: ignore[name-defined] # noqa: F821
+    """Multiply for some turns; write how many products that were to the line of `done` of the part."""
+    done[LINE_CELLS * part + 1] = spin(turns)  # type: ignore[name-defined] # noqa: F821
+    done[LINE_CELLS * part] = turns * PRODUCTS  # type: ignore[name-defined] # noqa: F821
 
 
-def make_multiply(microkernel: Microkernel) -> Kernel:
+def make_multiply(name: str, microkernel: Microkernel) -> Kernel:
     """Return the kernel for the instruction of a microkernel."""
-    lanes, accumulators = microkernel.lanes, microkernel.rows * microkernel.vectors
-    return variant(
-        multiply,
-        f"multiply_{microkernel.name}",
-        spin=_make_spin(microkernel, accumulators),
-        PRODUCTS=4 * lanes * accumulators,
-    )
+    unit = microkernel.unit
+    accumulators = unit.rows * unit.vectors
+    return variant(multiply, name, spin=_make_spin(microkernel, accumulators), PRODUCTS=unit.width * accumulators)
 
 
 def _make_spin(microkernel: Microkernel, accumulators: int) -> Any:
-    words = vector(WORD, microkernel.lanes)
+    words = vector(WORD, microkernel.unit.lanes)
 
     @emitted
     def spin(builder, turns) -> types.int64:
         """Multiply once into each accumulator, for some turns; return a lane of the sum of all."""
-        isa.require(microkernel.isa)
+        isa.require(microkernel.unit.isa)
         lhs, rhs = _unknown(builder, constant(words, _LHS)), _unknown(builder, constant(words, _RHS))
         lhs, rhs = microkernel.prepare_lhs(builder, lhs), microkernel.prepare_rhs(builder, rhs)
         places = [cgutils.alloca_once_value(builder, each) for each in lhs]

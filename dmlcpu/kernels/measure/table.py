@@ -1,16 +1,16 @@
 """The kernels that measure the machine. Those that multiply do so by the instruction of the products' kernels."""
 
-from dmlcpu.kernels.registry import Row
+from dmlcpu.kernels.gemm.table import TARGETS, TILES
+from dmlcpu.kernels.registry import Made, Row
 from dmlcpu.runtime.isa import Isa
 
 KERNELS = (
-    Row("measure", "read", "read", Isa.GENERIC, "measure.memory"),
-    Row("measure", "copy", "copy", Isa.GENERIC, "measure.memory"),
-    Row("measure", "multiply", "multiply_generic", Isa.GENERIC, "measure.generic"),
-    Row("measure", "multiply", "multiply_avx2", Isa.AVX2, "measure.x86"),
-    Row("measure", "multiply", "multiply_avxvnni", Isa.AVXVNNI, "measure.x86"),
-    Row("measure", "multiply", "multiply_avx512vnni", Isa.AVX512VNNI, "measure.x86"),
-    Row("measure", "multiply", "multiply_amx", Isa.AMX, "measure.amx"),
-    Row("measure", "multiply", "multiply_dotprod", Isa.DOTPROD, "measure.arm64"),
-    Row("measure", "multiply", "multiply_i8mm", Isa.I8MM, "measure.arm64"),
+    Row.of("measure", "read", "measure.memory.read"),
+    Row.of("measure", "copy", "measure.memory.copy"),
+    Row.of("measure", "multiply", "measure.amx.multiply_amx", Isa.AMX),
+    *[
+        Made("measure", "multiply", f"multiply_{unit.name}", unit.isa, "measure.multiply.make_multiply", (microkernel,))
+        for unit, nest, _, microkernel, _ in TARGETS
+        if nest != TILES
+    ],
 )

@@ -27,15 +27,18 @@ def dequantize(part, parts, x, scale, zero, y, works, scratch):
         block = load_parameters(scale, zero, row, begin, count, work, space)
         if width_of(x) < 4 and work.is_direct:
             result = either(True, as_words(y, 0, np.float32), y_at, space.y)
-            line, flip = either(True, x, x_at + begin, x), work.x.flip
-            dequantize_integers(line, begin, count, block, flip, space.scale, space.zero, AHEAD * work.is_large, result)
+            dequantize_integers(either(True, x, x_at + begin, x), begin, count, block, work, space, result)
         else:
-            dequantize_tile(x, x_at, y, y_at, begin, count, block, work, space)
+            dequantize_tile(x, y, (x_at, y_at), begin, count, block, work, space)
 
 
 @inlined
-def dequantize_tile(x, x_at, y, y_at, begin, count, block, work, space):
-    """Dequantize a tile that is converted to float32 first, or whose result is converted or scattered."""
+def dequantize_tile(x, y, places, begin, count, block, work, space):
+    """Dequantize a tile that is converted to float32 first, or whose result is converted or scattered.
+
+    places: of the run's first element in x, and of the tile's in y.
+    """
+    x_at, y_at = places
     if width_of(x) == 4:
         differences(x, x_at, begin, count, block, work, space)
         floats = either(True, space.x, 0, space.x)
@@ -72,8 +75,9 @@ def differences(x, start, begin, count, block, work, space):
 
 
 @device
-def dequantize_integers(line, begin, count, block, flip, scales, zeros, ahead, result):
+def dequantize_integers(line, begin, count, block, work, space, result):
     """Dequantize line[:count], words of 8 or 16 bits, in blocks; begin: the place in the run."""
+    flip, scales, zeros, ahead = work.x.flip, space.scale, space.zero, AHEAD * work.is_large
     done, group, end = 0, 0, min(count, block - begin % block)
     while done < count:
         scale, less = scales[group], np.int32(np.int32(zeros[group]) + np.int32(flip))

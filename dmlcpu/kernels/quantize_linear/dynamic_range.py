@@ -13,9 +13,9 @@ from dmlcpu.kernels.walk import offset, share
 from dmlcpu.runtime.intrinsics import as_words, either, width_of
 from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.kernel import kernel
-from dmlcpu.runtime.records import CACHE_LINE, CELL, record_at
+from dmlcpu.runtime.records import LINE_CELLS, record_at
 
-RANGE_CELLS = CACHE_LINE // CELL  # of a share: the least and the greatest key, before the workspaces of all shares
+RANGE_CELLS = LINE_CELLS  # of a share: the least and the greatest key, before the workspaces of all shares
 
 
 @kernel

@@ -39,8 +39,7 @@ def quantize_tile(item, x, scale, zero, y, work, space):
     if block == 1:
         quantize_by_each(floats, count, space.scale, space.zero, work.lowest, work.highest, work.y.mask, target)
     else:
-        ahead = AHEAD * work.is_large
-        quantize_by_blocks(floats, begin, count, block, space, work.lowest, work.highest, work.y.mask, ahead, target)
+        quantize_by_blocks(floats, begin, count, block, work, space, target)
     if not is_plain:
         scatter(target, count, y, at, work.y.step, work.y.kind)
 
@@ -79,9 +78,10 @@ def load_parameters(scale, zero, row, begin, count, work, space):
 
 
 @device
-def quantize_by_blocks(floats, begin, count, block, space, lowest, highest, mask, ahead, y):
+def quantize_by_blocks(floats, begin, count, block, work, space, y):
     """Quantize floats[:count], blocks of elements by one scale and one zero point; begin: the place in the run."""
-    lowest, highest, mask = np.float32(lowest), np.float32(highest), np.uint32(mask)
+    lowest, highest, mask = np.float32(work.lowest), np.float32(work.highest), np.uint32(work.y.mask)
+    ahead = AHEAD * work.is_large
     done, group, end = 0, 0, min(count, block - begin % block)
     while done < count:
         scale, zero = space.scale[group], space.zero[group]

@@ -1,12 +1,11 @@
 """The kernels of the quantizers."""
 
 from dmlcpu.kernels.registry import Row
-from dmlcpu.runtime.isa import Isa
 
 KERNELS = (
-    Row("quantize_linear", "quantize", "quantize", Isa.GENERIC, "quantize_linear.quantize"),
-    Row("dequantize_linear", "dequantize", "dequantize", Isa.GENERIC, "quantize_linear.dequantize"),
-    Row("dynamic_quantize_linear", "range", "find_range", Isa.GENERIC, "quantize_linear.dynamic_range"),
-    Row("dynamic_quantize_linear", "settle", "settle", Isa.GENERIC, "quantize_linear.dynamic_range"),
-    Row("dynamic_quantize_linear", "quantize", "quantize", Isa.GENERIC, "quantize_linear.quantize"),
+    Row.of("quantize_linear", "quantize", "quantize_linear.quantize.quantize"),
+    Row.of("dequantize_linear", "dequantize", "quantize_linear.dequantize.dequantize"),
+    Row.of("dynamic_quantize_linear", "range", "quantize_linear.dynamic_range.find_range"),
+    Row.of("dynamic_quantize_linear", "settle", "quantize_linear.dynamic_range.settle"),
+    Row.of("dynamic_quantize_linear", "quantize", "quantize_linear.quantize.quantize"),
 )

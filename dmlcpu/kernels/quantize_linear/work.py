@@ -1,4 +1,4 @@
-"""What the kernels of the quantizers are told, and the workspace of a share.
+"""The work record of the quantizers' kernels, and the workspace of a share.
 
 All elements are cut into *runs*, along which x and y have one step, and runs into tiles. Element i of a run has the
 scale and the zero point i // block.

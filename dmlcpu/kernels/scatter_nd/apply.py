@@ -20,7 +20,7 @@ import numpy as np
 from dmlcpu.kernels.scatter_nd.linearize import linearize
 from dmlcpu.kernels.scatter_nd.offsets import select_range
 from dmlcpu.kernels.scatter_nd.owned import copy_owned, even_range, lines_of, sampled_range
-from dmlcpu.kernels.scatter_nd.places import update_places
+from dmlcpu.kernels.scatter_nd.places import Bounds, update_places
 from dmlcpu.kernels.scatter_nd.reduction import ADD, OVERWRITE, Run, reduce_half, update_run
 from dmlcpu.kernels.scatter_nd.rows import add_run, copy_run
 from dmlcpu.kernels.scatter_nd.work import (
@@ -36,7 +36,7 @@ from dmlcpu.kernels.scatter_nd.work import (
     block_of,
 )
 from dmlcpu.kernels.walk import offset, share
-from dmlcpu.runtime.intrinsics import as_words, either, line_of, prefetch
+from dmlcpu.runtime.intrinsics import Strided, as_words, either, line_of, prefetch
 from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import record_at
@@ -46,7 +46,7 @@ from dmlcpu.runtime.records import record_at
 # one ahead 7.8, two 7.2, four 7.9. Shorter slices are prefetched a block at once, like single elements: 131,072 rows of
 # 16 into 262,144, each in two cache lines, take 2.7 ms, without it 3.9; each in one line, 2.6 either way.
 LONG, AHEAD, MOST_AHEAD = 256, 2, 4096
-HALF = 2  # bytes
+HALF_BYTES = 2
 NEAR = 1 << 14  # elements of an output that stays in the first caches
 
 
@@ -92,13 +92,13 @@ def apply(part, parts, x, indices, updates, out, works, scratch):
 
 @device
 def bounds_of(tuples):
-    """Return limit, size and from_end for `update_places` of indices where they lie; narrow ones are read as uint32."""
+    """Return the bounds of indices where they lie; narrow ones are read as uint32."""
     size = np.int64(tuples.sizes[0])
     if tuples.is_signed == 0:
-        return size, size, np.int64(0)
+        return Bounds(size, size, np.int64(0))
     if tuples.is_wide != 0:
-        return size, size, size
-    return np.int64(min(size, np.int64(1 << 31))), size, np.int64(size - np.int64(1 << 32))
+        return Bounds(size, size, size)
+    return Bounds(np.int64(min(size, np.int64(1 << 31))), size, np.int64(size - np.int64(1 << 32)))
 
 
 @device
@@ -111,10 +111,10 @@ def apply_places(first, last, indices, updates, out, work, block):
     is_linearized = work.validation == BY_BLOCK
     is_direct = work.slices.kind == PLACES and work.writing_mode != CLIP and not is_linearized
     length, apart, stops = BLOCK, 1, False
-    limit, size, from_end = np.int64(out.size), np.int64(out.size), np.int64(0)
+    bounds = Bounds(np.int64(out.size), np.int64(out.size), np.int64(0))
     if is_direct:
         length, apart, stops = last - first, tuples.strides[0] // (1 + tuples.is_wide), work.writing_mode == RAISE
-        limit, size, from_end = bounds_of(tuples)
+        bounds = bounds_of(tuples)
     for begin in range(first, last, max(length, 1)):
         end = min(begin + length, last)
         if not is_direct and not is_linearized:
@@ -126,14 +126,13 @@ def apply_places(first, last, indices, updates, out, work, block):
                 prefetch(out, block.offsets[j])
         narrow = indices[tuples.start + tuples.strides[0] * begin :]
         wide = either(is_direct, as_words(narrow, 0, np.int64), 0, block.offsets)
-        at, count, v = -1, end - begin, u + begin * step
+        at, count = -1, end - begin
+        values = Strided(updates, u + begin * step, step, count)
         while at < count:
             if is_direct and not is_wide:
-                at = update_places(narrow, apart, at + 1, count, limit, size, from_end, updates, v, step, out,
-                                   work.reduction)  # fmt: skip
+                at = update_places(Strided(narrow, 0, apart, count), bounds, values, at + 1, out, work.reduction)
             else:
-                at = update_places(wide, apart, at + 1, count, limit, size, from_end, updates, v, step, out,
-                                   work.reduction)  # fmt: skip
+                at = update_places(Strided(wide, 0, apart, count), bounds, values, at + 1, out, work.reduction)
             if at < count and stops:
                 return begin + at
     return VALID
@@ -154,7 +153,7 @@ def apply_block(begin, end, owned, indices, updates, out, work, block):
         return VALID
     step = work.updates.strides[0]
     u = work.updates.start + begin * step
-    if out.itemsize != HALF:  # other single elements are serial; this is a constant, and LLVM drops the rest
+    if out.itemsize != HALF_BYTES:  # other single elements are serial; this is a constant, and LLVM drops the rest
         return VALID
     for j in range(found if out.size > NEAR else 0):  # all are prefetched before the first is needed
         prefetch(out, block.own[j])

@@ -3,10 +3,18 @@
 Offsets are not kept: linearizing a block of tuples again, in vectors, takes no longer than reading its offsets.
 """
 
-from dmlcpu.kernels.scatter_nd.offsets import LANES, add_lines, load_index
+from dmlcpu.kernels.scatter_nd.offsets import LANES, Indices, add_lines, load_index
 from dmlcpu.kernels.scatter_nd.work import DROP, RAISE, SKIPPED, VALID
 from dmlcpu.kernels.walk import offset
-from dmlcpu.runtime.jit import device
+from dmlcpu.runtime.jit import device, inlined
+
+
+@inlined
+def indices_of(words, tuples, first, t):
+    """Return coordinate t of the evenly spaced tuples from `first` on."""
+    step = tuples.strides[0]
+    start = tuples.start + first * step + t * tuples.step
+    return Indices(words, start, step, tuples.is_wide, tuples.is_signed, tuples.sizes[t])
 
 
 @device
@@ -17,13 +25,12 @@ def linearize(indices, tuples, first, last, mode, offsets):
     """
     done = 0
     if tuples.walk.dims == 1:  # evenly spaced: whole lines without a branch, unless an index is out of range
-        stride, count, bad = tuples.strides[0], (last - first) // LANES * LANES, 0
+        count, bad = (last - first) // LANES * LANES, 0
         for i in range(count):
             offsets[i] = tuples.out_start
         for t in range(tuples.coordinates):
-            begin = tuples.start + first * stride + t * tuples.step
-            bad |= add_lines(indices, begin, stride, tuples.is_wide, tuples.is_signed, tuples.sizes[t],
-                             tuples.out_steps[t], offsets, count)  # fmt: skip
+            given = indices_of(indices, tuples, first, t)
+            bad |= add_lines(given, tuples.out_steps[t], offsets, count)
         done = 0 if bad else count
     return linearize_singly(indices, tuples, first + done, last, mode, offsets, done)
 

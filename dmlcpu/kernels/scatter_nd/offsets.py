@@ -3,7 +3,7 @@
 Indices are uint32 words, the lower half of a wide one first, so that one compiled kernel serves all types.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from llvmlite import ir
 from numba.core import cgutils, types
@@ -42,34 +42,63 @@ def load_index(builder, words, index, wide, signed) -> types.int64:
     return builder.load(result)
 
 
+class Indices(NamedTuple):
+    """Indices along one dimension of the output."""
+
+    words: Any
+    first: Any  # the position of the first
+    step: Any  # words from one to the next
+    is_wide: Any
+    is_signed: Any  # those below 0 count from the end
+    size: Any  # of the dimension
+
+
 class _Counting:
     """Makes negative indices count from the start of a dimension, and notes indices out of range."""
 
-    def __init__(self, builder: Any, size: Any, signed: Any) -> None:
+    def __init__(self, builder: Any, indices: Indices) -> None:
         self.builder = builder
-        self.signed = signed
-        self.from_end = splat(builder, builder.select(cgutils.is_not_null(builder, signed), size, _LONG(0)), LANES)
-        self.greatest = splat(builder, builder.sub(size, _LONG(1)), LANES)
+        self.indices = indices
+        is_signed = cgutils.is_not_null(builder, indices.is_signed)
+        self.from_end = splat(builder, builder.select(is_signed, indices.size, _LONG(0)), LANES)
+        self.greatest = splat(builder, builder.sub(indices.size, _LONG(1)), LANES)
         self.bad = cgutils.alloca_once_value(builder, ir.Constant(_LINE, [0] * LANES))  # negative: out of range
 
     def from_start(self, raw: Any) -> Any:
         """Emit 64 bits of each index."""
         builder = self.builder
-        raw = raw if raw.type.element is _LONG else _extend(builder, raw, self.signed, _LINE)
+        raw = raw if raw.type.element is _LONG else _extend(builder, raw, self.indices.is_signed, _LINE)
         negative = builder.ashr(raw, ir.Constant(_LINE, [63] * LANES))
         counted = builder.add(raw, builder.and_(self.from_end, negative))
         wrong = builder.or_(counted, builder.sub(self.greatest, counted))
         builder.store(builder.or_(builder.load(self.bad), wrong), self.bad)
         return counted
 
-    def walk(self, words: Any, begin: Any, kind: Any, stride: Any, count: Any, use: Any) -> None:
-        """Emit use(index, counted) for each line of `count` indices of a kind; stride: see _load_line."""
-        builder = self.builder
-        words_each = stride if stride else _LONG(kind.width // _WORD.width)
+    def emit(self, count: Any, use: Any, emit_kind: Any) -> None:
+        """Emit emit_kind(kind, count, use), one of the next two methods, for wide indices and for narrow ones."""
+        with self.builder.if_else(cgutils.is_not_null(self.builder, self.indices.is_wide)) as branches:
+            for branch, kind in zip(branches, (_LONG, _WORD), strict=True):
+                with branch:
+                    emit_kind(kind, count, use)
+
+    def of_any_step(self, kind: Any, count: Any, use: Any) -> None:
+        """Emit use(index, counted) for each line of `count` indices of a kind."""
+        step = self.indices.step
+        is_packed = self.builder.icmp_signed("==", step, _LONG(kind.width // _WORD.width))
+        with self.builder.if_else(is_packed) as (packed, strided):
+            with packed:
+                self.packed(kind, count, use)
+            with strided:
+                self.packed(kind, count, use, step)
+
+    def packed(self, kind: Any, count: Any, use: Any, step: Any = None) -> None:
+        """Emit the same for packed ones, or for those `step` apart."""
+        builder, indices = self.builder, self.indices
         with _lines(builder, count) as (index, _):
-            place = words.at(builder.add(begin, builder.mul(index, words_each)))
+            distance = builder.mul(index, step or _LONG(kind.width // _WORD.width))
+            place = indices.words.at(builder.add(indices.first, distance))
             emit_prefetch(builder, builder.gep(place, [_LONG(PREFETCH)]))
-            use(index, self.from_start(_load_line(builder, place, kind, stride)))
+            use(index, self.from_start(_load_line(builder, place, kind, step)))
 
     def is_any(self) -> Any:
         """Emit whether any index was out of range."""
@@ -90,43 +119,27 @@ def _load_line(builder: Any, place: Any, kind: Any, stride: Any) -> Any:
     return elements
 
 
-def _walk(builder: Any, indices: tuple[Any, ...], stride: Any, size: Any, count: Any, use: Any) -> Any:
-    """Emit use(index, counted) for each line of `count` indices, `stride` words apart, and whether any is out of range.
-
-    indices: the words, the first one's position, and whether they are wide and signed. counted: from the start.
-    """
-    words, begin, wide, signed = indices
-    counting = _Counting(builder, size, signed)
-    with builder.if_else(cgutils.is_not_null(builder, wide)) as branches:
-        for branch, kind in zip(branches, (_LONG, _WORD), strict=True):
-            with branch:
-                is_packed = builder.icmp_signed("==", stride, _LONG(kind.width // _WORD.width))
-                with builder.if_else(is_packed) as (packed, strided):
-                    with packed:
-                        counting.walk(words, begin, kind, None, count, use)
-                    with strided:
-                        counting.walk(words, begin, kind, stride, count, use)
-    return builder.zext(counting.is_any(), _LONG)
-
-
 @emitted
-def add_lines(builder, words, begin, stride, wide, signed, size, step, offsets, count) -> types.intp:
-    """Add step * index to offsets[:count], a multiple of LANES, for the indices from words[begin] on, `stride` apart.
+def add_lines(builder, indices, step, offsets, count) -> types.intp:
+    """Add step * index to offsets[:count], a multiple of LANES, for as many indices.
 
-    An index below 0, if they are `signed`, counts from `size`. Return whether any is out of range, 0 or 1.
+    Return whether any is out of range, 0 or 1.
     """
-    steps = splat(builder, step, LANES)
+    steps, counting = splat(builder, step, LANES), _Counting(builder, indices)
 
     def add(index: Any, counted: Any) -> None:
         offsets.store(builder.add(offsets.load(index, LANES), builder.mul(counted, steps)), index)
 
-    return _walk(builder, (words, begin, wide, signed), stride, size, count, add)
+    counting.emit(count, add, counting.of_any_step)
+    return builder.zext(counting.is_any(), _LONG)
 
 
 @emitted
-def is_any_out(builder, words, begin, stride, wide, signed, size, count) -> types.intp:
-    """Return whether any of `count` indices, a multiple of LANES, is out of range, 0 or 1; see add_lines."""
-    return _walk(builder, (words, begin, wide, signed), stride, size, count, lambda index, counted: None)
+def is_any_out(builder, indices, count) -> types.intp:
+    """Return whether any of `count` indices, a multiple of LANES, is out of range, 0 or 1."""
+    counting = _Counting(builder, indices)
+    counting.emit(count, lambda index, counted: None, counting.of_any_step)
+    return builder.zext(counting.is_any(), _LONG)
 
 
 def _compress(builder: Any, vector: Any, flags: Any) -> Any:
@@ -171,23 +184,19 @@ def select_range(builder, offsets, count, first, last, own, numbers) -> types.in
 
 
 @emitted
-def select_places(
-    builder, words, start, wide, signed, size, values, begin, count, first, last, own, chosen
-) -> types.intp:
-    """Write the places in [first, last), of `count` from words[start] on, to own, and their values to chosen.
+def select_places(builder, indices, values, begin, count, owned, own, chosen) -> types.intp:
+    """Write those of `count` packed indices that are in an `Owned` range to own, and their values to chosen.
 
-    values: from values[begin] on. Return how many there are, or -1 if any is out of range; see add_lines. In one pass
-    places and values stay in registers.
+    values: from values[begin] on. Return how many there are, or -1 if any is out of range. In one pass places and
+    values stay in registers.
     """
     found = cgutils.alloca_once_value(builder, _LONG(0))
 
     def select(index: Any, here: Any) -> None:
         value = values.load(builder.add(begin, index), LANES)
-        _select(builder, _is_between(builder, here, first, last), found, (here, own), (value, chosen))
+        flags = _is_between(builder, here, owned.first, owned.last)
+        _select(builder, flags, found, (here, own), (value, chosen))
 
-    counting = _Counting(builder, size, signed)
-    with builder.if_else(cgutils.is_not_null(builder, wide)) as branches:
-        for branch, kind in zip(branches, (_LONG, _WORD), strict=True):
-            with branch:
-                counting.walk(words, start, kind, None, count, select)
+    counting = _Counting(builder, indices)
+    counting.emit(count, select, counting.packed)
     return builder.select(counting.is_any(), _LONG(-1), builder.load(found))

@@ -7,7 +7,7 @@ instruction this is slower than one thread (AVX2, Zen 3 and Zen 4).
 
 import numpy as np
 
-from dmlcpu.kernels.scatter_nd.linearize import linearize
+from dmlcpu.kernels.scatter_nd.linearize import indices_of, linearize
 from dmlcpu.kernels.scatter_nd.offsets import LANES, select_places, select_range
 from dmlcpu.kernels.scatter_nd.owned import copy_owned, even_range, lines_of, sampled_range
 from dmlcpu.kernels.scatter_nd.reduction import PLAIN, update_elements
@@ -33,14 +33,14 @@ def apply_selected(part, parts, x, indices, updates, out, works, scratch):
         owned = sampled_range(part, parts, indices, work, lines_of(out), block.own)
     count, values = work.tuples.count, as_words(block.numbers, 0, updates)
     for begin in range(0, count, BLOCK):
-        found = select(begin, min(begin + BLOCK, count), owned, indices, updates, work, block, values)
+        found = select_own(begin, min(begin + BLOCK, count), owned, indices, updates, work, block, values)
         for j in range(found):  # all are prefetched before the first is needed
             prefetch(out, block.own[j])
         update_elements(block.own, 1, values, 1, found, out, work.reduction, PLAIN)
 
 
 @device
-def select(begin, end, owned, indices, updates, work, block, values):
+def select_own(begin, end, owned, indices, updates, work, block, values):
     """Write the offsets of updates begin, ..., end - 1 in the owned range to block.own, and their elements to values.
 
     Return how many there are. values: the memory of block.numbers.
@@ -49,8 +49,7 @@ def select(begin, end, owned, indices, updates, work, block, values):
     u, width = work.updates.start + begin * step, 1 + tuples.is_wide
     is_packed = work.slices.kind == PLACES and step == 1 and tuples.strides[0] == width
     if is_packed and count % LANES == 0:
-        found = select_places(indices, tuples.start + begin * width, tuples.is_wide, tuples.is_signed, tuples.sizes[0],
-                              updates, u, count, owned.first, owned.last, block.own, values)  # fmt: skip
+        found = select_places(indices_of(indices, tuples, begin, 0), updates, u, count, owned, block.own, values)
         if found >= 0:
             return found
     linearize(indices, tuples, begin, end, work.writing_mode, block.offsets)

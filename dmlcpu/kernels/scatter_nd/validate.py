@@ -1,6 +1,6 @@
 """The pass that finds an index out of range before anything is written."""
 
-from dmlcpu.kernels.scatter_nd.linearize import linearize
+from dmlcpu.kernels.scatter_nd.linearize import indices_of, linearize
 from dmlcpu.kernels.scatter_nd.offsets import LANES, is_any_out
 from dmlcpu.kernels.scatter_nd.partition import add_to_histogram
 from dmlcpu.kernels.scatter_nd.work import BLOCK, VALID, WORK, block_of, share_space_of
@@ -13,12 +13,11 @@ from dmlcpu.runtime.records import record_at
 @device
 def is_in_range(indices, tuples, first, last):
     """Return whether all coordinates of tuples first, ..., last - 1 are in range; False also if that is not known."""
-    stride, count, bad = tuples.strides[0], last - first, 0
+    count, bad = last - first, 0
     if tuples.walk.dims != 1 or count % LANES != 0:
         return False
     for t in range(tuples.coordinates):
-        begin = tuples.start + first * stride + t * tuples.step
-        bad |= is_any_out(indices, begin, stride, tuples.is_wide, tuples.is_signed, tuples.sizes[t], count)
+        bad |= is_any_out(indices_of(indices, tuples, first, t), count)
     return bad == 0
 
 

@@ -6,10 +6,9 @@ from dmlcpu.kernels.walk import share
 from dmlcpu.runtime.intrinsics import as_words
 from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.kernel import kernel
-from dmlcpu.runtime.records import CACHE_LINE, CELL, record, record_at
+from dmlcpu.runtime.records import LINE_CELLS, record, record_at
 
 WORK = record(rows=np.int64, depth=np.int64)
-PLACE = CACHE_LINE // CELL  # each share reports on a cache line of its own
 
 MAGNITUDE = np.uint32(0x7FFFFFFF)  # the bits without the sign: of floats they are in the order of absolute values
 TOO_GREAT = np.float32(1e16)  # squares, and sums of squares of 16,384 of them, stay finite
@@ -49,12 +48,12 @@ def quantize_rows(part, parts, x, codes, scales, squares, bad, works):
     work = record_at(works, 0, WORK)
     depth = work.depth
     first, last = share(part, parts, work.rows)
-    bad[part * PLACE] = -1
+    bad[part * LINE_CELLS] = -1
     for row in range(first, last):
         place = row * depth
         most = greatest_bits(as_words(x, place, np.uint32)[:depth])
         if most > TOO_GREAT_BITS:
-            bad[part * PLACE] = row
+            bad[part * LINE_CELLS] = row
             return
         as_words(scales, row, np.uint32)[0] = most
         scale = max(np.float32(scales[row] / HIGHEST), LEAST_SCALE)

@@ -1,10 +1,9 @@
 """The kernels of search."""
 
 from dmlcpu.kernels.registry import Row
-from dmlcpu.runtime.isa import Isa
 
 KERNELS = (
-    Row("search", "quantize", "quantize_rows", Isa.GENERIC, "search.quantize_rows"),
-    Row("search", "squares", "byte_squares", Isa.GENERIC, "search.byte_squares"),
-    Row("search", "pairs", "pair_sums", Isa.GENERIC, "search.pair_sums"),
+    Row.of("search", "quantize", "search.quantize_rows.quantize_rows"),
+    Row.of("search", "squares", "search.byte_squares.byte_squares"),
+    Row.of("search", "pairs", "search.pair_sums.pair_sums"),
 )

@@ -5,7 +5,7 @@ The lines are read in the order of memory: a tile read lane by lane took 2 to 2.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from llvmlite import ir
 from numba.core import cgutils, types
@@ -16,19 +16,27 @@ from dmlcpu.runtime.jit import inlined
 _FLOATS = {4: ir.FloatType(), 8: ir.DoubleType()}  # that processors compare, by their bytes
 
 
-@inlined
-def greatest_line(x, first, step, end, ahead, key_map, needs_keys, target, place):
-    """Write the greatest keys of the lines at x[first], x[first + step], ... to the line at target[place].
+class LineRange(NamedTuple):
+    """The lines at array[first], array[first + step], ...; the last begins before array[end]."""
 
-    The last line begins before x[end], and there is an even number of lines. The line `ahead` of each is prefetched.
+    array: Any
+    first: Any
+    step: Any
+    end: Any
+    ahead: Any  # the line so many elements behind each is prefetched
+
+
+@inlined
+def greatest_line(lines, key_map, needs_keys, target, place):
+    """Write the greatest keys of an even number of lines to the line at target[place].
+
     needs_keys: floats cannot be compared as such, see `flushes_subnormals`, or earlier lines had a NaN. Return it
     for the next lines.
     """
     if key_map.infinity == key_map.mask:  # integers
-        greatest_words(x, first, step, end, ahead, key_map.flip, target, place)
-    elif needs_keys or not greatest_floats(x, first, step, end, ahead, key_map.mask, key_map.flip, target, place):
-        mask, _, infinity, flip, nan = key_map
-        greatest_keys(x, first, step, end, ahead, mask, infinity, flip, nan, target, place)
+        greatest_words(lines, key_map.flip, target, place)
+    elif needs_keys or not greatest_floats(lines, key_map, target, place):
+        greatest_keys(lines, key_map, target, place)
         needs_keys = True
     return needs_keys
 
@@ -47,38 +55,41 @@ def flushes_subnormals(builder, array, flip: Any) -> types.boolean:
 
 
 @emitted
-def greatest_words(builder, array, first, step, end, ahead, flip: Any, target, place):
+def greatest_words(builder, lines, flip: Any, target, place):
     """Write the greatest keys of lines of words; a key is a word whose bits `flip` are inverted."""
+    array = lines.array
     bits = splat(builder, builder.xor(flip, _sign(array)), array.lanes)
 
     def key_at(index: Any) -> Any:
         return builder.xor(array.load(index, array.lanes), bits)
 
-    target.store(_greatest(builder, array, (first, step, end, ahead), key_at), place)
+    target.store(_greatest(builder, lines, key_at), place)
 
 
 @emitted
-def greatest_keys(
-    builder, array, first, step, end, ahead, mask: Any, infinity: Any, flip: Any, nan: Any, target, place
-):
-    """Write the greatest keys of lines of floats; the numbers are a KeyMap's."""
-    signed = [builder.xor(bits, _sign(array)) for bits in (flip, nan)]
-    mask, infinity, signed_flip, signed_nan = (splat(builder, bits, array.lanes) for bits in (mask, infinity, *signed))
+def greatest_keys(builder, lines, key_map, target, place):
+    """Write the greatest keys of lines of floats."""
+    array = lines.array
+    mask, infinity = (splat(builder, bits, array.lanes) for bits in (key_map.mask, key_map.infinity))
+    signed_flip, signed_nan = (
+        splat(builder, builder.xor(bits, _sign(array)), array.lanes) for bits in (key_map.flip, key_map.nan)
+    )
 
     def key_at(index: Any) -> Any:
         word = array.load(index, array.lanes)
         key = builder.xor(_value(builder, array, word, mask), signed_flip)
         return builder.select(builder.icmp_signed(">", builder.and_(word, mask), infinity), signed_nan, key)
 
-    target.store(_greatest(builder, array, (first, step, end, ahead), key_at), place)
+    target.store(_greatest(builder, lines, key_at), place)
 
 
 @emitted
-def greatest_floats(builder, array, first, step, end, ahead, mask: Any, flip: Any, target, place) -> types.boolean:
+def greatest_floats(builder, lines, key_map, target, place) -> types.boolean:
     """Write the greatest keys of lines of floats as `greatest_keys` does, in a third of its instructions.
 
     Return whether the keys are right: no float is NaN, and processors compare floats of this width.
     """
+    array, flip = lines.array, key_map.flip
     kind = _FLOATS.get(array.nbytes)
     if kind is None:
         return ir.Constant(ir.IntType(1), 0)
@@ -87,12 +98,13 @@ def greatest_floats(builder, array, first, step, end, ahead, mask: Any, flip: An
     sign = splat(builder, builder.shl(flip, array.element(8 * array.nbytes - 1)), array.lanes)
 
     def load(index: Any) -> Any:
-        _prefetch(builder, array, index, ahead)
+        _prefetch(builder, lines, index)
         return builder.bitcast(builder.xor(array.load(index, array.lanes), sign), floats)
 
-    greatest, is_nan = cgutils.alloca_once_value(builder, load(first)), cgutils.alloca_once_value(builder, words(None))
-    with cgutils.for_range_slice(builder, first, end, builder.add(step, step), inc=True) as (index, _):
-        pair = load(index), load(builder.add(index, step))
+    greatest, is_nan = (cgutils.alloca_once_value(builder, each) for each in (load(lines.first), words(None)))
+    two = builder.add(lines.step, lines.step)
+    with cgutils.for_range_slice(builder, lines.first, lines.end, two, inc=True) as (index, _):
+        pair = load(index), load(builder.add(index, lines.step))
         for line in pair:
             before = builder.load(greatest)
             builder.store(builder.select(builder.fcmp_ordered(">", line, before), line, before), greatest)
@@ -100,21 +112,20 @@ def greatest_floats(builder, array, first, step, end, ahead, mask: Any, flip: An
         unordered = builder.sext(builder.fcmp_unordered("uno", *pair), words)
         builder.store(builder.or_(builder.load(is_nan), unordered), is_nan)
     word = builder.xor(builder.bitcast(builder.load(greatest), words), sign)
-    value = _value(builder, array, word, splat(builder, mask, array.lanes))
+    value = _value(builder, array, word, splat(builder, key_map.mask, array.lanes))
     target.store(builder.xor(value, splat(builder, flip, array.lanes)), place)
     flags = builder.icmp_signed("!=", builder.load(is_nan), words(None))
     return builder.icmp_signed("==", builder.bitcast(flags, ir.IntType(array.lanes)), ir.IntType(array.lanes)(0))
 
 
-def _greatest(builder: Any, array: Any, lines: tuple[Any, ...], key_at: Callable[[Any], Any]) -> Any:
+def _greatest(builder: Any, lines: LineRange, key_at: Callable[[Any], Any]) -> Any:
     """Emit the greatest keys of lines. key_at(index) emits those of one line, with their sign bits inverted."""
-    first, step, end, ahead = lines
-    greatest = cgutils.alloca_once_value(builder, key_at(first))
-    with cgutils.for_range_slice(builder, first, end, step, inc=True) as (index, _):
-        _prefetch(builder, array, index, ahead)
+    greatest = cgutils.alloca_once_value(builder, key_at(lines.first))
+    with cgutils.for_range_slice(builder, lines.first, lines.end, lines.step, inc=True) as (index, _):
+        _prefetch(builder, lines, index)
         key, before = key_at(index), builder.load(greatest)
         builder.store(builder.select(builder.icmp_signed(">", key, before), key, before), greatest)
-    return builder.xor(builder.load(greatest), splat(builder, _sign(array), array.lanes))
+    return builder.xor(builder.load(greatest), splat(builder, _sign(lines.array), lines.array.lanes))
 
 
 def _value(builder: Any, array: Any, word: Any, mask: Any) -> Any:
@@ -127,5 +138,5 @@ def _sign(array: Any) -> Any:
     return array.element(1 << 8 * array.nbytes - 1)
 
 
-def _prefetch(builder: Any, array: Any, index: Any, ahead: Any) -> None:
-    emit_prefetch_line(builder, array, builder.add(index, ahead))
+def _prefetch(builder: Any, lines: LineRange, index: Any) -> None:
+    emit_prefetch_line(builder, lines.array, builder.add(index, lines.ahead))

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dmlcpu.kernels.top_k.greatest import greatest_words
+from dmlcpu.kernels.top_k.greatest import LineRange, greatest_words
 from dmlcpu.kernels.top_k.keys import key_of
 from dmlcpu.kernels.top_k.order import CELLS, sort
 from dmlcpu.kernels.top_k.threshold import bits_of_line, collect, count_at_least, kth_greatest
@@ -35,6 +35,7 @@ TILE = GROUP * LINE
 class Sequence(NamedTuple):
     """One sequence, or a part of one: x[start], x[start + step], ..., n elements."""
 
+    x: Any
     start: Any
     step: Any
     n: Any
@@ -66,7 +67,8 @@ def lower_bound(maxima, k, folded):
     groups, size = maxima.size, (FOLDED * k + lanes - 1) // lanes * lanes
     if size < groups:
         for line in range(0, size, lanes):
-            greatest_words(maxima, line, size, groups - lanes + 1, 0, maxima.dtype.type(0), folded, line)
+            lines = LineRange(maxima, line, size, groups - lanes + 1, 0)
+            greatest_words(lines, maxima.dtype.type(0), folded, line)
         for rest in range(groups // lanes * lanes, groups):  # less than a line
             folded[rest % lanes] = max(folded[rest % lanes], maxima[rest])
         maxima, groups = folded, size
@@ -76,10 +78,10 @@ def lower_bound(maxima, k, folded):
 
 
 @inlined
-def append_group(x, sequence, position, stride, key_map, least, candidates, found):
+def append_group(sequence, position, stride, key_map, least, candidates, found):
     """Append the elements at `position`, position + stride, ... that reach a bound; return the candidates' number."""
     for _ in range(GROUP):
-        key = key_of(x[np.uintp(sequence.start + position * sequence.step)], key_map)
+        key = key_of(sequence.x[np.uintp(sequence.start + position * sequence.step)], key_map)
         candidates.keys[np.uintp(found)] = key
         candidates.positions[np.uintp(found)] = position
         found += 1 if key >= least else 0
@@ -120,7 +122,7 @@ def select_and_sort(winners, candidates, k, found):
 
 
 @inlined
-def append_groups(x, sequence, key_map, maxima, first, reached, least, candidates, found):
+def append_groups(sequence, key_map, maxima, first, reached, least, candidates, found):
     """Append the elements that reach a bound, of one or more groups from `first` on whose bit is set.
 
     Return the number of candidates, and the bits of the groups left for another call. Each kernel replaces this
@@ -130,7 +132,7 @@ def append_groups(x, sequence, key_map, maxima, first, reached, least, candidate
 
 
 @inlined
-def select(x, sequence, k, key_map, maxima, winners):
+def select(sequence, k, key_map, maxima, winners):
     """Write the k greatest elements of a sequence to winners[:k], in order; the rest of winners is workspace.
 
     maxima: of the sequence's groups, in the workspace behind the candidates. A line of groups has at most TILE
@@ -139,10 +141,10 @@ def select(x, sequence, k, key_map, maxima, winners):
     least, is_greatest = lower_bound(maxima, k, winners.keys)
     candidates = Candidates(winners.keys[k:], winners.positions[k:])
     found, is_done = np.intp(0), False  # with a literal 0 the callees of `append_groups` would be compiled twice
-    for first in range(0, maxima.size, line_of(x)):
+    for first in range(0, maxima.size, line_of(sequence.x)):
         reached = bits_of_line(maxima, first, maxima.size, least)
         while reached != 0 and not is_done:
-            found, reached = append_groups(x, sequence, key_map, maxima, first, reached, least, candidates, found)
+            found, reached = append_groups(sequence, key_map, maxima, first, reached, least, candidates, found)
             found, least, is_done = prune(candidates, found, k, least, is_greatest)
         if is_done:
             break

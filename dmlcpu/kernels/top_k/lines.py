@@ -33,25 +33,24 @@ def exceed(builder, array, index, other, place) -> types.uint64:
 
 def _make_insert(comparison: str) -> Any:
     @emitted
-    def insert(builder, keys, new, position, best, positions, first, step, count):
+    def insert(builder, keys, new, position, best, first, step, count):
         """Insert each key of the line at keys[new], all of one position, into a sorted list of `count` keys of its own.
 
-        The lists are the columns of the lines at best[first], best[first + step], ..., with each key's position in
-        `positions`. A key takes the place of the first that it reaches (`insert`) or exceeds (`insert_after_equals`),
-        and that one the next place, to the end. Displaced keys stay in registers.
+        best: Candidates; the lists are the columns of the lines from `first` on, `step` apart. A key takes the place of
+        the first that it reaches (`insert`) or exceeds (`insert_after_equals`), and that one the next place, to the
+        end. Displaced keys stay in registers.
         """
         newcomer = keys.load(new, keys.lanes)
         moving = cgutils.alloca_once_value(builder, newcomer)
-        moving_at = cgutils.alloca_once_value(
-            builder, splat(builder, builder.trunc(position, positions.element), keys.lanes)
-        )
+        position = builder.trunc(position, best.positions.element)
+        moving_at = cgutils.alloca_once_value(builder, splat(builder, position, keys.lanes))
         with cgutils.for_range(builder, count, intp=count.type) as loop:
             index = builder.add(first, builder.mul(loop.index, step))
-            held, held_at = best.load(index, keys.lanes), positions.load(index, keys.lanes)
+            held, held_at = (each.load(index, keys.lanes) for each in best)
             new, new_at = builder.load(moving), builder.load(moving_at)
             wins = builder.icmp_unsigned(comparison, newcomer, held)  # then also against all that follow
-            best.store(builder.select(wins, new, held), index)
-            positions.store(builder.select(wins, new_at, held_at), index)
+            best.keys.store(builder.select(wins, new, held), index)
+            best.positions.store(builder.select(wins, new_at, held_at), index)
             builder.store(builder.select(wins, held, new), moving)
             builder.store(builder.select(wins, held_at, new_at), moving_at)
 

@@ -78,7 +78,7 @@ def select_block(elements, n, k, lanes, lines, winners):
         for i in range(n):
             lines[i * lanes + lane] = elements[lane * n + i]
     for i in range(n - 1, -1, -1):
-        insert(lines, i * lanes, i, winners.keys, winners.positions, 0, lanes, k)
+        insert(lines, i * lanes, i, winners, 0, lanes, k)
 
 
 @inlined

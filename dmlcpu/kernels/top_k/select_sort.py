@@ -40,12 +40,12 @@ def select_sort(part, parts, x, values, indices, works, scratch):
     for row in range(first, last):
         start = start_of(work, work.x, row)
         load_keys(x, start, work.x.step, n, key_map, space.keys)
-        select(space.keys, n, k, work.is_sorted, space.keys[n:], space.positions)
+        select_greatest(space.keys, n, k, work.is_sorted, space.keys[n:], space.positions)
         write_winners(x, start, work, row, space.positions, values, indices)
 
 
 @device
-def select(keys, n, k, is_sorted, chosen, order):
+def select_greatest(keys, n, k, is_sorted, chosen, order):
     """Write the positions of the k greatest of keys[:n] to order[:k]. chosen and order[k:] are workspace."""
     enough = min(most_chosen(k), n) if is_sorted else k
     threshold, reached = kth_greatest(keys, n, k, enough)

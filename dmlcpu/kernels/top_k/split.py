@@ -22,9 +22,9 @@ def split(part, parts, x, values, indices, works, scratch):
     k, key_map, each = work.k, key_map_of(x, work.key_map), parts // work.rows
     winners = workspace_of(part, parts, x, work, scratch)
     begin, end = share(part % each, each, work.n)
-    sequence = Sequence(start_of(work, work.x, part // each) + begin, work.x.step, end - begin)
-    maxima = group_maxima(x, sequence, key_map, winners.keys[k + capacity(k) :])
-    select(x, sequence, k, key_map, maxima, winners)
+    sequence = Sequence(x, start_of(work, work.x, part // each) + begin, work.x.step, end - begin)
+    maxima = group_maxima(sequence, key_map, winners.keys[k + capacity(k) :])
+    select(sequence, k, key_map, maxima, winners)
 
 
 @kernel

@@ -9,10 +9,10 @@ from dmlcpu.kernels.top_k.column_blocks import block_at, block_count
 from dmlcpu.kernels.top_k.keys import key_map_of, key_of, load_keys
 from dmlcpu.kernels.top_k.lines import exceed
 from dmlcpu.kernels.top_k.strided_tournament import COLUMNS, PREFETCH
-from dmlcpu.kernels.top_k.work import WORK, start_of
+from dmlcpu.kernels.top_k.work import WORK, Candidates, start_of
 from dmlcpu.kernels.walk import share
 from dmlcpu.runtime.intrinsics import line_of, lowest_bit, prefetch
-from dmlcpu.runtime.jit import device
+from dmlcpu.runtime.jit import device, inlined
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import record_at
 
@@ -27,6 +27,7 @@ def strided_filter(part, parts, x, bounds, shares, first_position, counts, value
     """
     work = record_at(works, 0, WORK)
     key_map, most, lanes = key_map_of(x, work.key_map), values.size // counts.size, line_of(x)
+    found = Candidates(values, positions)
     space = scratch[part * 2 * COLUMNS : (part + 1) * 2 * COLUMNS]
     bound, keys = space[:COLUMNS], space[COLUMNS:]
     first, last = share(part, parts, block_count(work, COLUMNS))
@@ -42,14 +43,20 @@ def strided_filter(part, parts, x, bounds, shares, first_position, counts, value
             load_keys(x, line, 1, width, key_map, keys)
             for column in range(0, width, lanes):
                 better = exceed(keys, column, bound, column)
-                while better != 0:
-                    sequence = row + column + lowest_bit(better)
-                    better &= better - np.uint64(1)
-                    found = counts[sequence]
-                    if found < most:
-                        values[sequence * most + found] = x[line + sequence - row]
-                        positions[sequence * most + found] = first_position + i
-                    counts[sequence] = found + 1
+                append(better, x, line + column, row + column, first_position + i, most, counts, found)
+
+
+@inlined
+def append(bits, x, source, sequence, position, most, counts, found):
+    """Append the elements from x[source] on whose bit is set, each to those of its sequence, from `sequence` on."""
+    while bits != 0:
+        lane = lowest_bit(bits)
+        bits &= bits - np.uint64(1)
+        number = counts[sequence + lane]
+        if number < most:
+            place = (sequence + lane) * most + number
+            found.keys[place], found.positions[place] = x[source + lane], position
+        counts[sequence + lane] = number + 1
 
 
 @device

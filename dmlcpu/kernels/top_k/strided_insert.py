@@ -60,9 +60,8 @@ def insert_columns(x, start, width, work, key_map, newcomers, winners):
     """Find the k greatest of `width` columns. newcomers: (columns,); winners: (k, columns), but flat."""
     n, k, step, lanes = work.n, work.k, work.x.step, line_of(x)
     columns = LINES * lanes  # a constant, unlike the size of newcomers
-    best, positions = winners.keys, winners.positions
     for cell in range(k * columns):
-        best[cell] = 0  # the least key: every element displaces it
+        winners.keys[cell] = 0  # the least key: every element displaces it
     for turn in range(n):
         i = k - 1 - turn if turn < k else turn
         begin = start + i * step
@@ -70,9 +69,9 @@ def insert_columns(x, start, width, work, key_map, newcomers, winners):
         for column in range(0, width, lanes):  # lanes beyond compute on stale data
             prefetch(x, begin + PREFETCH * step + column)
             if turn < k:
-                insert(newcomers, column, i, best, positions, column, columns, k)
-            elif exceed(newcomers, column, best, (k - 1) * columns + column) != 0:
-                insert_after_equals(newcomers, column, i, best, positions, column, columns, k)
+                insert(newcomers, column, i, winners, column, columns, k)
+            elif exceed(newcomers, column, winners.keys, (k - 1) * columns + column) != 0:
+                insert_after_equals(newcomers, column, i, winners, column, columns, k)
 
 
 @device

@@ -52,9 +52,9 @@ def strided_tournament(part, parts, x, values, indices, works, scratch):
         start = start_of(work, work.x, row)
         group_maxima(x, start, work.x.step, width, key_map, block_maxima)
         for column in range(width):
-            sequence = Sequence(start + column, work.x.step, n)
-            maxima = column_maxima(x, sequence, key_map, block_maxima[column:], winners.keys[k + capacity(k) :])
-            select(x, sequence, k, key_map, maxima, winners)
+            sequence = Sequence(x, start + column, work.x.step, n)
+            maxima = column_maxima(sequence, key_map, block_maxima[column:], winners.keys[k + capacity(k) :])
+            select(sequence, k, key_map, maxima, winners)
             write_winners(x, start + column, work, row + column, winners.positions, values, indices)
 
 
@@ -75,24 +75,25 @@ def group_maxima(x, start, step, width, key_map, maxima):
 
 
 @inlined
-def column_maxima(x, sequence, key_map, block_maxima, maxima):
+def column_maxima(sequence, key_map, block_maxima, maxima):
     """Write the maxima of a column's groups and return them. block_maxima: of whole groups, COLUMNS apart."""
     whole, rest = sequence.n // GROUP, sequence.n % GROUP
     for group in range(whole):
         maxima[group] = block_maxima[group * COLUMNS]
-    load_keys(x, sequence.start + whole * GROUP * sequence.step, sequence.step, rest, key_map, maxima[whole:])
+    start = sequence.start + whole * GROUP * sequence.step
+    load_keys(sequence.x, start, sequence.step, rest, key_map, maxima[whole:])
     return maxima[: whole + rest]
 
 
 @inlined
-def append_groups(x, sequence, key_map, maxima, first, reached, least, candidates, found):
+def append_groups(sequence, key_map, maxima, first, reached, least, candidates, found):
     """Append the elements that reach a bound, of the first group from `first` on whose bit is set; see groups.py.
 
     Whole lines would take up to four times as long where most groups reach the bound, which many equal elements cause.
     """
     group, left = first + lowest_bit(reached), reached & (reached - np.uint64(1))
     if group < sequence.n // GROUP:
-        return append_group(x, sequence, group * GROUP, np.intp(1), key_map, least, candidates, found), left
+        return append_group(sequence, group * GROUP, np.intp(1), key_map, least, candidates, found), left
     candidates.keys[found] = maxima[group]  # a group of one
     candidates.positions[found] = sequence.n - maxima.size + group
     return found + 1, left

@@ -1,10 +1,10 @@
 """The kernels of top_k."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from dmlcpu.kernels.registry import Row, load
 from dmlcpu.kernels.top_k.work import Problem
-from dmlcpu.runtime.isa import Isa
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,21 +20,25 @@ class Selection(Row):
 
     def supports(self, problem: Problem) -> bool:
         """Return whether the kernel can do this."""
-        return bool(load(f"{self.home}.supports")(problem))
+        return bool(self._of_module("supports")(problem))
 
     def workspace(self, n: int, k: int, lanes: int) -> tuple[int, int]:
         """Return how many keys and positions each share needs. lanes: elements of a line."""
-        keys, positions = load(f"{self.home}.workspace")(n, k, lanes)
+        keys, positions = self._of_module("workspace")(n, k, lanes)
         return keys, positions
+
+    def _of_module(self, name: str) -> Any:
+        """Return what the kernel's module has under a name."""
+        return load(f"{self.path.removesuffix(self.name)}{name}")
 
 
 KERNELS = (
-    Selection("top_k", "select", "lockstep", Isa.GENERIC, "top_k.lockstep", element=0.5, winner=8),
-    Selection("top_k", "select", "tournament", Isa.GENERIC, "top_k.tournament", element=0.2, winner=45),
-    Selection("top_k", "select", "split", Isa.GENERIC, "top_k.split", element=0.2, winner=45),
-    Row("top_k", "merge", "merge", Isa.GENERIC, "top_k.split"),
-    Selection("top_k", "select", "strided_insert", Isa.GENERIC, "top_k.strided_insert", element=0.6, winner=2),
-    Selection("top_k", "select", "strided_tournament", Isa.GENERIC, "top_k.strided_tournament", element=1, winner=120),
-    Selection("top_k", "select", "select_sort", Isa.GENERIC, "top_k.select_sort", element=2, winner=10),
-    Row("top_k", "filter", "strided_filter", Isa.GENERIC, "top_k.strided_filter"),
+    Selection.of("top_k", "select", "top_k.lockstep.lockstep", element=0.5, winner=8),
+    Selection.of("top_k", "select", "top_k.tournament.tournament", element=0.2, winner=45),
+    Selection.of("top_k", "select", "top_k.split.split", element=0.2, winner=45),
+    Row.of("top_k", "merge", "top_k.split.merge"),
+    Selection.of("top_k", "select", "top_k.strided_insert.strided_insert", element=0.6, winner=2),
+    Selection.of("top_k", "select", "top_k.strided_tournament.strided_tournament", element=1, winner=120),
+    Selection.of("top_k", "select", "top_k.select_sort.select_sort", element=2, winner=10),
+    Row.of("top_k", "filter", "top_k.strided_filter.strided_filter"),
 )

@@ -7,7 +7,7 @@ Elements behind the last whole tile are groups of one. groups.py describes the u
 import numpy as np
 
 from dmlcpu.kernels.top_k import groups
-from dmlcpu.kernels.top_k.greatest import flushes_subnormals, greatest_line
+from dmlcpu.kernels.top_k.greatest import LineRange, flushes_subnormals, greatest_line
 from dmlcpu.kernels.top_k.groups import GROUP, Sequence, append_group, capacity, workspace_of_groups
 from dmlcpu.kernels.top_k.keys import key_map_of, load_keys
 from dmlcpu.kernels.top_k.lines import reach
@@ -47,45 +47,46 @@ def tournament(part, parts, x, values, indices, works, scratch):
     winners = workspace_of(part, parts, x, work, scratch)
     first, last = share(part, parts, work.rows)
     for row in range(first, last):
-        sequence = Sequence(start_of(work, work.x, row), work.x.step, n)
-        maxima = group_maxima(x, sequence, key_map, winners.keys[k + capacity(k) :])
-        select(x, sequence, k, key_map, maxima, winners)
+        sequence = Sequence(x, start_of(work, work.x, row), work.x.step, n)
+        maxima = group_maxima(sequence, key_map, winners.keys[k + capacity(k) :])
+        select(sequence, k, key_map, maxima, winners)
         write_winners(x, sequence.start, work, row, winners.positions, values, indices)
 
 
 @inlined
-def group_maxima(x, sequence, key_map, maxima):
+def group_maxima(sequence, key_map, maxima):
     """Write the greatest key of each group of a sequence, tile by tile; return the written part of maxima."""
-    start, n, lanes = sequence.start, sequence.n, line_of(x)
+    x, start, _, n = sequence
+    lanes = line_of(x)
     tiles, needs_keys = n // (lanes * GROUP), flushes_subnormals(x, key_map.flip)
     for tile in range(tiles):
         begin = start + tile * lanes * GROUP
-        end = begin + lanes * GROUP
-        needs_keys = greatest_line(x, begin, lanes, end, PREFETCH * lanes, key_map, needs_keys, maxima, tile * lanes)
+        lines = LineRange(x, begin, lanes, begin + lanes * GROUP, PREFETCH * lanes)
+        needs_keys = greatest_line(lines, key_map, needs_keys, maxima, tile * lanes)
     done = tiles * lanes * GROUP
     load_keys(x, start + done, 1, n - done, key_map, maxima[tiles * lanes :])
     return maxima[: tiles * lanes + n - done]
 
 
 @inlined
-def append_groups(x, sequence, key_map, maxima, first, reached, least, candidates, found):
+def append_groups(sequence, key_map, maxima, first, reached, least, candidates, found):
     """Append the elements that reach a bound, of all groups from `first` on whose bit is set; see groups.py."""
-    lanes, none = line_of(x), np.uint64(0)
+    lanes, none = line_of(sequence.x), np.uint64(0)
     in_tiles = sequence.n // (lanes * GROUP) * lanes
     if first >= in_tiles:  # the maxima are the elements themselves
         position = sequence.n - maxima.size + first
         return append(maxima, first, reached, position, candidates, found), none
     if reached & (reached - np.uint64(1)) == 0:  # one group, as in most tiles when k is small
         position = first * GROUP + lowest_bit(reached)
-        return append_group(x, sequence, position, lanes, key_map, least, candidates, found), none
-    return append_tile(x, sequence, first * GROUP, key_map, least, candidates, found), none
+        return append_group(sequence, position, lanes, key_map, least, candidates, found), none
+    return append_tile(sequence, first * GROUP, key_map, least, candidates, found), none
 
 
 @device
-def append_tile(x, sequence, position, key_map, least, candidates, found):
+def append_tile(sequence, position, key_map, least, candidates, found):
     """Append the elements of the tile at `position` that reach a bound."""
-    keys, lanes, begin = candidates.keys, line_of(x), found  # a tile fits behind the candidates found
-    load_keys(x, sequence.start + position, 1, lanes * GROUP, key_map, keys[begin:])
+    keys, lanes, begin = candidates.keys, line_of(sequence.x), found  # a tile fits behind the candidates found
+    load_keys(sequence.x, sequence.start + position, 1, lanes * GROUP, key_map, keys[begin:])
     for line in range(0, lanes * GROUP, lanes):
         found = append(keys, begin + line, reach(keys, begin + line, least), position + line, candidates, found)
     return found

@@ -145,19 +145,19 @@ class Plan(Prepared):
         again = kept_call(self.row.kernel, source, flat_indices, flat_updates, target, self.work, scratch)
         if self.validation == BEFOREHAND:
             return again
+        if not is_speculative:
+            return lambda: again() and scratch.item(0) == VALID
         result = target[: flat_out.size]
 
-        def validated() -> bool:
-            if is_speculative and not source.size:
+        def speculate() -> bool:
+            if not source.size:
                 result[...] = flat_out
-            again()
-            if scratch.item(0) != VALID:
+            if not again() or scratch.item(0) != VALID:
                 return False
-            if is_speculative:
-                flat_out[...] = result
+            flat_out[...] = result
             return True
 
-        return validated
+        return speculate
 
 
 def _reported(parts: int, scratch: Array) -> int:

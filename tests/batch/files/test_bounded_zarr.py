@@ -136,14 +136,14 @@ def test_memory_of_an_index_counts(tmp_path: Path) -> None:
     file.write_text(json.dumps(metadata))
     (tmp_path / "x.zarr" / "c" / "0" / "0").unlink()
     with open_source(tmp_path / "x.zarr") as source:
-        assert source.beside_bytes == 2 * 16 * 10**8
+        assert source.buffer_bytes == 2 * 16 * 10**8
         assert source.read((slice(0, 2), slice(0, 1))).tolist() == [[0], [0]]
 
 
 def test_pieces_of_many_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(tmp_path, chunks=(3, 4))
     for most in (1, 2, 5, 70):
-        monkeypatch.setattr("dmlcpu.batch.files.zarr_folders._MOST_AT_ONCE", most)
+        monkeypatch.setattr("dmlcpu.batch.files.bounded_zarr._MOST_AT_ONCE", most)
         np.testing.assert_array_equal(read(tmp_path), ARRAY)
         np.testing.assert_array_equal(read(tmp_path, (slice(5, 17), slice(2, 30))), ARRAY[5:17, 2:30])
         with open_source(tmp_path / "x.zarr") as source:

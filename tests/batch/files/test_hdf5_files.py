@@ -270,7 +270,7 @@ def test_memory_beside_a_region(path: Path) -> None:
         file.create_dataset("gzip", data=np.zeros(1000, "f4"), chunks=(500,), compression="gzip")
     for name, beside in [("plain", 0), ("gzip", 6000)]:
         with open_source(path, name) as source:
-            assert source.beside_bytes == beside
+            assert source.buffer_bytes == beside
 
 
 def test_it_is_not_written(path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dmlcpu.batch.files import stored
-from dmlcpu.batch.files.stored import Layout, StoredSink, StoredSource, open_file
+from dmlcpu.batch.files.stored import Storage, StoredSink, StoredSource, open_file
 from dmlcpu.common.regions import Region, Tensor
 
 
@@ -47,7 +47,7 @@ class TestRegions:
         raw = np.random.default_rng(3).integers(0, 100, math.prod(shape) * size, "u1")
         array = np.ndarray(shape, dtype, raw, order=order)
         path.write_bytes(b"head" + raw.tobytes())
-        with StoredSource(open_file(path), Layout(Tensor(shape, array.dtype), 4, order == "F")) as source:
+        with StoredSource(open_file(path), Storage(Tensor(shape, array.dtype), 4, order == "F")) as source:
             assert source.read(region).tobytes() == array[region].tobytes()
 
     @given(regions(), st.sampled_from("CF"), st.booleans())
@@ -87,7 +87,7 @@ def test_goes_on_after_a_short_read_or_write(path: Path, monkeypatch: pytest.Mon
     with io.FileIO(path, "w+") as file:
         StoredSink(file, 0, Tensor(array.shape, array.dtype)).write((slice(0, 1000),), array)
         assert less.calls > 10
-        with StoredSource(file, Layout(Tensor(array.shape, array.dtype), 0)) as source:
+        with StoredSource(file, Storage(Tensor(array.shape, array.dtype), 0)) as source:
             np.testing.assert_array_equal(source.read(), array)
     assert less.calls > 20
 
@@ -100,7 +100,7 @@ def test_without_calls_that_take_a_position(path: Path) -> None:
     array = np.arange(60).reshape(3, 20)
     with io.FileIO(path, "w+") as file:
         module.StoredSink(file, 8, Tensor(array.shape, array.dtype)).write((slice(0, 3), slice(0, 20)), array)
-        reader = module.StoredSource(file, Layout(Tensor(array.shape, array.dtype), 8))
+        reader = module.StoredSource(file, Storage(Tensor(array.shape, array.dtype), 8))
         np.testing.assert_array_equal(reader.read((slice(1, 3), slice(5, 9))), array[1:3, 5:9])
 
 
@@ -110,13 +110,13 @@ def test_reads_little_more_than_the_region(path: Path, monkeypatch: pytest.Monke
     path.write_bytes(array.tobytes())
     sizes: list[int] = []
 
-    def counted(file: io.FileIO, offset: int, into: np.ndarray) -> int:
-        sizes.append(into.size)
-        return read(file, offset, into)
+    def counted(file: int, buffers: list[memoryview], offset: int) -> int:
+        sizes.append(sum(map(len, buffers)))
+        return preadv(file, buffers, offset)
 
-    read = stored._read_some
-    monkeypatch.setattr(stored, "_read_some", counted)
-    source = StoredSource(open_file(path), Layout(Tensor(array.shape, array.dtype), 0))
+    preadv = os.preadv
+    monkeypatch.setattr(os, "preadv", counted)
+    source = StoredSource(open_file(path), Storage(Tensor(array.shape, array.dtype), 0))
     for region, calls, nbytes in [
         ((slice(0, 64), slice(0, 16384)), 1, array.nbytes),
         ((slice(8, 16), slice(0, 16384)), 1, array.nbytes // 8),
@@ -127,7 +127,7 @@ def test_reads_little_more_than_the_region(path: Path, monkeypatch: pytest.Monke
         sizes.clear()
         source.read(region)
         assert (len(sizes), sum(sizes)) == (calls, nbytes)
-    narrow = StoredSource(open_file(path), Layout(Tensor((1024, 1024), array.dtype), 0))
+    narrow = StoredSource(open_file(path), Storage(Tensor((1024, 1024), array.dtype), 0))
     sizes.clear()
     narrow.read((slice(0, 1024), slice(0, 512)))  # short runs, close together: through spans of 1 MiB
     assert len(sizes) == 4

@@ -5,15 +5,18 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from told import without_compiling
 
 import dmlcpu
+from dmlcpu.batch import BatchResult, run_jobs
 from dmlcpu.batch.jobs.manifest import Manifest
+from dmlcpu.batch.jobs.run import Execution
 
 ROOT = Path(dmlcpu.__file__).parents[1]
 
@@ -85,6 +88,19 @@ def forget(jobs: Path, *ids: str) -> None:
     manifest = Manifest(Path(f"{jobs}.manifest.jsonl"))
     manifest.begin(set(ids))
     manifest.close()
+
+
+def run_after(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object], jobs: Any, **options: Any) -> BatchResult:
+    """Run jobs, with something that happens after they were checked."""
+
+    def change_and_run(*args: Any) -> Iterator[Any]:
+        change()
+        yield from real(*args)
+
+    real = Execution.outcomes
+    with monkeypatch.context() as patch:
+        patch.setattr(Execution, "outcomes", change_and_run)
+        return run_jobs(jobs, **options)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

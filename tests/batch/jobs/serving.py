@@ -7,14 +7,14 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
-from dmlcpu.batch.jobs.executors import _begin_worker
+from dmlcpu.batch.jobs.executors import begin_worker
 
 
 def begin_without_numba(*arguments):
     """Begin a process of loky's that compiles nothing; to import Numba would be most of its work."""
     nothing = SimpleNamespace(watch_process=lambda begin: SimpleNamespace(total=lambda: 0.0))
     sys.modules["dmlcpu.runtime.compilation"] = nothing
-    _begin_worker(*arguments)
+    begin_worker(*arguments)
 
 
 def doubled(items, stopping):

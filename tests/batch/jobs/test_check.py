@@ -248,7 +248,7 @@ def test_an_unforeseen_error_is_a_fault_of_its_job(folder: Path, monkeypatch: py
     def estimate(_self: object, arguments: dict[str, Any]) -> None:
         raise RuntimeError("not\nmore than 32")
 
-    monkeypatch.setattr("dmlcpu.batch.jobs.operations._OperatorOperation.estimate", estimate)
+    monkeypatch.setattr("dmlcpu.batch.jobs.operations.OperatorOperation.estimate", estimate)
     assert faults(folder, best("0000")) == ["RuntimeError: not more than 32; allowed: what the operator's page says"]
 
 

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import threading
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -17,15 +18,14 @@ class Process:
         self.ended = threading.Event()
         self.compiled = 0.0
         self.told, tell = multiprocessing.Pipe(duplex=False)
-        monkeypatch.setattr(deadline, "_tell", None)  # restored at the end
-        monkeypatch.setattr(deadline, "_compiled", None)
         monkeypatch.setattr(os, "_exit", lambda _: self.ended.set())
         deadline.begin(tell, lambda: self.compiled)
 
 
 @pytest.fixture
-def process(monkeypatch: pytest.MonkeyPatch) -> Process:
-    return Process(monkeypatch)
+def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[Process]:
+    yield Process(monkeypatch)
+    deadline.begin(None, lambda: 0.0)
 
 
 def test_a_block_that_takes_longer_ends_the_process(process: Process) -> None:

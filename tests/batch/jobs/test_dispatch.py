@@ -14,7 +14,7 @@ import pytest
 import serving
 from processes_of_jobs import HERE, begun
 
-from dmlcpu.batch.jobs import dispatch as dispatch_module, executors
+from dmlcpu.batch.jobs import dispatch as dispatch_module
 from dmlcpu.batch.jobs.dispatch import Lost, WorkerError, Workers, dispatch
 from dmlcpu.batch.jobs.executors import Cluster, Processes
 
@@ -29,7 +29,7 @@ def started(kind, count=2):
         if kind == "threads":
             workers = Workers(stack.enter_context(ThreadPoolExecutor(count)), count)
         elif kind == "loky":
-            workers = Processes(count, {})
+            workers = Processes(count, {}, begin=serving.begin_without_numba)
         elif kind == "local":
             pytest.importorskip("distributed")
             workers = Cluster("local", count)
@@ -47,9 +47,8 @@ def started(kind, count=2):
 
 @pytest.fixture(autouse=True)
 def _modules_of_tests(monkeypatch):
-    """Let workers of Dask import `serving`, and those of loky no Numba."""
+    """Let workers import `serving`."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]))
-    monkeypatch.setattr(executors, "_begin_worker", serving.begin_without_numba)
 
 
 def served(workers, serve, items, retries=1, stopping=lambda: False):

@@ -15,7 +15,7 @@ from job_files import toml
 
 from dmlcpu.batch import JobsError
 from dmlcpu.batch.jobs.entries import Listing, _no_duplicates, read_jobs
-from dmlcpu.batch.jobs.prepare import manifest_beside
+from dmlcpu.batch.jobs.prepare import manifest_of
 
 JOB = {"op": "top_k", "inputs": {"x": "a.npy"}, "attrs": {"k": 2}, "output": "b.npz"}
 
@@ -233,8 +233,8 @@ def test_defaults_of_lines_are_for_those_after_them(tmp_path: Path) -> None:
 def test_jobs_from_a_pipe_are_as_those_from_standard_input(tmp_path: Path) -> None:
     """Such as `<(command)` of shells: nothing can be kept beside it, and it has no folder that jobs could be in."""
     os.mkfifo(tmp_path / "pipe")
-    assert manifest_beside(tmp_path / "pipe") is None
-    assert manifest_beside(tmp_path / "none") == tmp_path / "none.manifest.jsonl"
+    assert manifest_of(tmp_path / "pipe", None) is None
+    assert manifest_of(tmp_path / "none", None) == tmp_path / "none.manifest.jsonl"
     writer = threading.Thread(target=(tmp_path / "pipe").write_text, args=[json.dumps(JOB)])
     writer.start()
     listing = listed(read_jobs(tmp_path / "pipe", None))

@@ -19,14 +19,17 @@ from dmlcpu.batch.jobs.executors import Cluster, Processes
 from dmlcpu.common.imports import MissingExtraError
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="of POSIX")
-LOKY, DASK = "Processes(2, {})", "Cluster('local', 2)"
+LOKY, DASK = "Processes(2, {}, begin=serving.begin_without_numba)", "Cluster('local', 2)"
 
 
 @pytest.fixture(autouse=True)
 def _modules_of_tests(monkeypatch):
-    """Let workers import `serving`, and those of loky no Numba."""
+    """Let workers import `serving`."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]))
-    monkeypatch.setattr(executors, "_begin_worker", serving.begin_without_numba)
+
+
+def processes(count, **environment):
+    return Processes(count, environment, begin=serving.begin_without_numba)
 
 
 def served(workers, serve, items, stopping=lambda: False):
@@ -35,27 +38,26 @@ def served(workers, serve, items, stopping=lambda: False):
 
 
 def test_processes_have_the_environment_that_is_given():
-    assert [*served(Processes(1, {"MKL_NUM_THREADS": "7"}), partial(serving.environment, "MKL_NUM_THREADS"), [0])] == [
-        (0, "7")
-    ]
+    serve = partial(serving.environment, "MKL_NUM_THREADS")
+    assert list(served(processes(1, MKL_NUM_THREADS="7"), serve, [0])) == [(0, "7")]
     assert os.environ.get("PYTHONSAFEPATH") is None  # as it is in workers
 
 
 @POSIX
 def test_processes_that_cannot_start_are_an_error(monkeypatch, tmp_path):
-    next(served(Processes(1, {}), serving.doubled, [1]))  # the trackers of loky and multiprocessing run from here on
+    next(served(processes(1), serving.doubled, [1]))  # the trackers of loky and multiprocessing run from here on
     python = tmp_path / "python"
     python.write_text(f"#!/bin/sh\necho x >> {tmp_path}/starts\nexit 7\n")
     python.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(python))
     with pytest.raises(WorkerError, match="workers do not start: worker exited with code 7"):
-        list(served(Processes(1, {}), serving.doubled, range(10)))
+        list(served(processes(1), serving.doubled, range(10)))
     assert len((tmp_path / "starts").read_text().split()) == 3
 
 
 @POSIX
 def test_closing_ends_all_processes():
-    run = served(Processes(2, {}), partial(serving.pausing, 0.01), range(1000))
+    run = served(processes(2), partial(serving.pausing, 0.01), range(1000))
     ids = {next(run)[1][1] for _ in range(20)}
     assert not any(map(ended, ids))
     run.close()
@@ -66,11 +68,9 @@ RUNS_FOR_LONG = """
     import signal
     from functools import partial
     import serving
-    from dmlcpu.batch.jobs import executors
     from dmlcpu.batch.jobs.dispatch import dispatch
     from dmlcpu.batch.jobs.executors import Cluster, Processes
 
-    executors._begin_worker = serving.begin_without_numba
     if __name__ == "__main__":
         asked = []
         signal.signal(signal.SIGINT, lambda *_: asked.append(1))
@@ -149,13 +149,11 @@ UNGUARDED = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import serving
-from dmlcpu.batch.jobs import executors
 from dmlcpu.batch.jobs.dispatch import dispatch
 from dmlcpu.batch.jobs.executors import Processes
 
-executors._begin_worker = serving.begin_without_numba
 print("the script runs", flush=True)
-with Processes(2, {}) as workers:
+with Processes(2, {}, begin=serving.begin_without_numba) as workers:
     results = dispatch(serving.printing, range(3), workers, retries=0, stopping=lambda: False)
     print(sorted(results), sys.stdin.read())
 """
@@ -183,8 +181,7 @@ def test_a_script_needs_no_guard(tmp_path):
     assert process.stdout == "the script runs\n[(0, '0'), (1, '1'), (2, '2')] input\n"
 
 
-def test_it_is_told_once_when_workers_compile(monkeypatch):
-    monkeypatch.setattr(executors, "_begin_worker", serving._begin_worker)
+def test_it_is_told_once_when_workers_compile():
     told = []
     workers = Processes(2, {}, lambda: told.append("compiling"))
     assert sorted(dict(served(workers, serving.compiling, range(6))).values()) == [*range(6)]

@@ -10,10 +10,10 @@ import pytest
 from job_files import best, save_inputs
 
 from dmlcpu.batch.jobs.faults import Place
-from dmlcpu.batch.jobs.job import FileInput, Job, Task
+from dmlcpu.batch.jobs.job import FileInput, Job, Task, Work
 from dmlcpu.batch.jobs.limits import Limits
 from dmlcpu.batch.jobs.packed import PackedJobs, Tasks
-from dmlcpu.batch.jobs.prepare import Prepared, prepare
+from dmlcpu.batch.jobs.prepare import Prepared, Resume, prepare
 from dmlcpu.batch.jobs.progress import Progress
 from dmlcpu.common.regions import Tensor
 
@@ -46,32 +46,22 @@ def test_tasks_are_what_they_were() -> None:
     tasks = Tasks()
     known = {"values": Tensor((2, 3), np.dtype(np.float32)), "indices": None}
     inputs = {"x": {"size": 3, "mtime_ns": 2**61}}
-    given = [Task("jobs:1", each.id, [], each, inputs, {"x": (2, 9)}, known, "kernel", 72, 99, 5) for each in JOBS]
+    work = ({"x": (2, 9)}, known, "kernel", 72, 99, 5)
+    given = [Task("jobs:1", each.id, [], each, inputs, Work(*work)) for each in JOBS]
     given.append(Task("jobs:2", "", [], None))
     for task in given:
         tasks.append(task)
     assert list(tasks) == given
-    assert tasks[1:3] == given[1:3]
     assert tasks[-1] == given[-1]
     assert tasks.faulty == given[-1:]
     assert list(tasks.without_faults()) == given[:-1]
     assert tasks.read_bytes == 4 * 72
-    assert tasks[0].results is tasks[1].results
+    assert tasks[0].work is tasks[1].work
 
 
 def prepared(jobs: Path) -> Prepared:
-    return prepare(
-        jobs,
-        Progress(shown=False),
-        directory=None,
-        manifest=None,
-        limits=Limits(1, 1, 1 << 30),
-        lock=False,
-        content_hash=False,
-        force=False,
-        retry_failed=False,
-        require_chunks=False,
-    )
+    limits, progress = Limits(1, 1, 1 << 30), Progress(shown=False)
+    return prepare(jobs, None, limits, Resume(), progress, lock=False, require_chunks=False)
 
 
 @pytest.mark.parametrize("form", ["lines", "glob"])

@@ -24,6 +24,7 @@ from job_files import (
     each_best,
     outcomes,
     records,
+    run_after,
     save_inputs,
     save_jobs,
     start,
@@ -36,6 +37,7 @@ from dmlcpu.batch.jobs.check import Checker
 from dmlcpu.batch.jobs.faults import Place
 from dmlcpu.batch.jobs.job import Job, Task
 from dmlcpu.batch.jobs.progress import COMPILING
+from dmlcpu.batch.jobs.run import Execution
 from dmlcpu.batch.jobs.step import Step
 from dmlcpu.runtime import threads
 
@@ -167,20 +169,14 @@ def test_what_is_logged(tmp_path: Path) -> None:
 def test_a_run_stops_after_max_failures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, most: int
 ) -> None:
-    from dmlcpu.batch.jobs import run as run_module
-
-    def break_and_run(*args: Any, **more: Any) -> Any:
+    def touch() -> None:
         for number in range(0, count, 2):
             (tmp_path / "in" / f"{number:04}.npy").touch()
-        yield from real(*args, **more)
 
     count = 60
     save_inputs(tmp_path, count)
     jobs = save_jobs(tmp_path, each_best(count))
-    real = run_module._outcomes
-    monkeypatch.setattr(run_module, "_outcomes", break_and_run)
-    result = run_jobs(jobs, workers=workers, max_failures=most)
-    monkeypatch.undo()
+    result = run_after(monkeypatch, touch, jobs, workers=workers, max_failures=most)
     assert result.exit_code == 1
     assert result.not_run == count - result.done - len(result.failures)
     if most == 100:
@@ -227,15 +223,13 @@ def test_it_is_told_when_kernels_are_compiled(
 def test_it_is_told_what_is_done_when_workers_are_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, manifest: bool
 ) -> None:
-    from dmlcpu.batch.jobs import run as run_module
-
     def losing(*args: Any, **more: Any) -> Any:
         yield from itertools.islice(real(*args, **more), 2)
         raise WorkerError("the cluster's scheduler is gone")
 
     save_inputs(tmp_path, 3)
-    real = run_module._outcomes
-    monkeypatch.setattr(run_module, "_outcomes", losing)
+    real = Execution.outcomes
+    monkeypatch.setattr(Execution, "outcomes", losing)
     jobs = save_jobs(tmp_path, each_best(3))
     with pytest.raises(WorkerError) as error:
         run_jobs(jobs if manifest else each_best(3), directory=tmp_path)
@@ -340,7 +334,7 @@ def test_options_that_do_not_fit(tmp_path: Path, options: dict[str, Any], error:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_jobs_may_be_checked_as_they_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
-    def check(checker: Checker, place: Place, job: Job) -> Task | None:
+    def check(checker: Checker, place: Place, job: Job) -> Task:
         checked.append(place.id)
         return real(checker, place, job)
 

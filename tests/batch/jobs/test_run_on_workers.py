@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from job_files import assert_best, best, contents, each_best, outcomes, save_inputs, save_jobs, start, until
+from job_files import assert_best, best, contents, each_best, outcomes, run_after, save_inputs, save_jobs, start, until
 from processes_of_jobs import children
 
 from dmlcpu.batch import run_jobs
-from dmlcpu.batch.jobs import run as run_module
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="of Linux")
 
@@ -105,16 +104,10 @@ def test_results_are_equal_however_they_are_made(tmp_path: Path) -> None:
     ids=["processes", "dask"],  # test_step.py has more of processes
 )
 def test_failures_are_told_by_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
-    def break_and_run(*args: Any, **more: Any) -> Any:
-        (tmp_path / "in" / "0002.npy").unlink()
-        yield from real(*args, **more)
-
     if "scheduler" in options:
         pytest.importorskip("distributed")
     save_inputs(tmp_path, 4)
-    real = run_module._outcomes
-    monkeypatch.setattr(run_module, "_outcomes", break_and_run)
-    result = run_jobs(each_best(4), directory=tmp_path, **options)
+    result = run_after(monkeypatch, (tmp_path / "in" / "0002.npy").unlink, each_best(4), directory=tmp_path, **options)
     assert (result.done, [str(failure) for failure in result.failures]) == (
         3,
         ["jobs[2] (0002): inputs: 'in/0002.npy': No such file or directory"],

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from job_files import assert_best, best, contents, save_inputs, save_jobs
+from job_files import assert_best, best, contents, run_after, save_inputs, save_jobs
 from web_server import Server, serving
 
 import dmlcpu
 from dmlcpu.batch import JobsError, plan_jobs, run_jobs
-from dmlcpu.batch.jobs import run as run_module
 from dmlcpu.errors import DmlError
 
 fsspec = pytest.importorskip("fsspec")
@@ -140,15 +139,10 @@ def test_a_file_whose_state_is_not_known_is_named(tmp_path: Path, monkeypatch: p
 
 
 def test_a_server_that_begins_to_tell_versions(tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    def tell_of_versions(*args: Any, **more: Any) -> Iterator[Any]:
-        server.versions = True
-        yield from real(*args, **more)
-
     save_inputs(tmp_path, 1)
-    real = run_module._outcomes
-    monkeypatch.setattr(run_module, "_outcomes", tell_of_versions)
     server.versions = False
-    [failure] = run_jobs([remote(server, "0000")], directory=tmp_path).failures
+    jobs, tell_of_versions = [remote(server, "0000")], lambda: setattr(server, "versions", True)
+    [failure] = run_after(monkeypatch, tell_of_versions, jobs, directory=tmp_path).failures
     assert failure.error == f"inputs: '{server.url}/in/0000.npy' has changed since it was checked"
 
 
@@ -157,16 +151,13 @@ def test_after_the_check_files_change_and_the_network_fails(
 ) -> None:
     save_inputs(tmp_path, 4)
 
-    def change_and_run(*args: Any, **more: Any) -> Iterator[Any]:
+    def change() -> None:
         os.utime(tmp_path / "in" / "0001.npy", ns=(5, 10**18))
         (tmp_path / "in" / "0002.npy").unlink()
         server.failing = "/in/0003.npy"
-        yield from real(*args, **more)
 
-    real = run_module._outcomes
-    monkeypatch.setattr(run_module, "_outcomes", change_and_run)
     jobs = [remote(server, f"{number:04}") for number in range(4)]
-    result = run_jobs(jobs, directory=tmp_path)
+    result = run_after(monkeypatch, change, jobs, directory=tmp_path)
     errors = {failure.id: failure.error for failure in result.failures}
     assert errors.pop("0001") == f"inputs: '{server.url}/in/0001.npy' has changed since it was checked"
     assert errors.pop("0002").startswith(f"inputs: '{server.url}/in/0002.npy': ")

@@ -6,13 +6,14 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from job_files import assert_best, contents, each_best, save_inputs, save_jobs
 
 from dmlcpu.batch.files import identity
 from dmlcpu.batch.jobs import serve as serve_module
-from dmlcpu.batch.jobs.job import FileInput, Job, Task
+from dmlcpu.batch.jobs.job import FileInput, Job, Task, Work
 from dmlcpu.batch.jobs.open_inputs import JobError
 from dmlcpu.batch.jobs.step import Outcome, Settings, Step, finished
 
@@ -22,21 +23,18 @@ SIZES = pytest.mark.parametrize("small", [0, 1 << 20], ids=["large", "small"])
 
 
 @pytest.fixture
-def jobs(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Jobs of 1,000 bytes and one file each, three of which are synced together if they count as small."""
-    if hasattr(request.node, "callspec"):
-        monkeypatch.setattr(serve_module, "_SMALL", request.node.callspec.params.get("small", 1 << 20))
-    monkeypatch.setattr(serve_module, "_BUNDLE", 3)
-    monkeypatch.setattr(serve_module, "_LONGEST", 60.0)
+def jobs(tmp_path: Path) -> Path:
+    """Jobs of 1,000 bytes and one file each."""
     save_inputs(tmp_path, COUNT)
     return save_jobs(tmp_path, each_best(COUNT))
 
 
 def serve(
-    jobs: Path, stopping: Callable[[], bool] = lambda: False, memory: int = 1 << 20, retries: int = 0
+    jobs: Path, stopping: Callable[[], bool] = lambda: False, memory: int = 1 << 20, **settings: Any
 ) -> Iterator[Outcome]:
-    """Serve the jobs; yield outcomes one by one."""
-    for outcomes in serve_module.serve(Settings(jobs.parent, 1, memory, retries), tasks(jobs.parent), stopping):
+    """Serve the jobs, three of which are synced together if they are small; yield outcomes one by one."""
+    together = Settings(jobs.parent, 1, memory, **{"bundle": 3, "longest": 60.0, **settings})
+    for outcomes in serve_module.serve(together, tasks(jobs.parent), stopping):
         yield from outcomes
 
 
@@ -48,7 +46,7 @@ def tasks(folder: Path) -> list[Task]:
             [],
             Job(name, "top_k", {"x": FileInput(f"in/{name}.npy")}, {"k": 3}, f"out/{name}.npz"),
             {f"in/{name}.npy": identity(folder / "in" / f"{name}.npy", content=False)},
-            peak_bytes=1000,
+            Work(peak_bytes=1000),
         )
         for name in ALL
     ]
@@ -57,7 +55,7 @@ def tasks(folder: Path) -> list[Task]:
 @SIZES
 def test_outcomes_come_in_order_and_threads_end(jobs: Path, small: int) -> None:
     before = threading.active_count()
-    found = list(serve(jobs))
+    found = list(serve(jobs, small=small))
     assert [list(outcome.outputs) for outcome in found] == [[f"out/{name}.npz"] for name in ALL]
     assert all(outcome.error is None and outcome.seconds > 0 for outcome in found)
     assert threading.active_count() == before
@@ -78,12 +76,11 @@ def test_an_interrupted_run_does_not_wait_for_a_read(jobs: Path, monkeypatch: py
             reads.set()
             goes_on.wait(30)
 
-    monkeypatch.setattr(serve_module, "_SMALL", 0)
     monkeypatch.setattr(Step, "read", read)
     monkeypatch.setattr(Step, "compute", lambda *_: None)
     try:
         with pytest.raises(KeyboardInterrupt):
-            list(serve(jobs, stopping))
+            list(serve(jobs, stopping, small=0))
         assert not goes_on.is_set()
         [reader] = [each for each in threading.enumerate() if each.name.startswith("dmlcpu-read")]
     finally:
@@ -95,7 +92,7 @@ def test_an_interrupted_run_does_not_wait_for_a_read(jobs: Path, monkeypatch: py
 @SIZES
 def test_stopping_finishes_the_tasks_that_have_begun(jobs: Path, small: int) -> None:
     found: list[Outcome] = []
-    for outcome in serve(jobs, lambda: len(found) >= 2):
+    for outcome in serve(jobs, lambda: len(found) >= 2, small=small):
         found.append(outcome)
     assert 2 <= len(found) <= COUNT
     assert sorted(contents(jobs.parent / "out")) == [f"{name}.npz" for name in ALL[: len(found)]]
@@ -103,14 +100,14 @@ def test_stopping_finishes_the_tasks_that_have_begun(jobs: Path, small: int) -> 
 
 @SIZES
 def test_stopping_before_the_first_task_does_nothing(jobs: Path, small: int) -> None:
-    assert list(serve(jobs, lambda: True)) == []
+    assert list(serve(jobs, lambda: True, small=small)) == []
     assert not (jobs.parent / "out").exists()
 
 
 @SIZES
 def test_a_consumer_that_ends_early_leaves_no_temporary_file(jobs: Path, small: int) -> None:
     before = threading.active_count()
-    served = serve(jobs)
+    served = serve(jobs, small=small)
     next(served)
     served.close()
     assert not any(name.endswith(".part") for name in contents(jobs.parent / "out"))
@@ -130,7 +127,7 @@ def test_a_failure_is_told_before_the_next_task_is_computed(
     computed: list[str] = []
     real = Step.compute
     monkeypatch.setattr(Step, "compute", compute)
-    outcomes = serve(jobs)
+    outcomes = serve(jobs, small=small)
     assert [next(outcomes).error for _ in range(2)] == [None, "ZeroDivisionError: "]
     assert computed == ["0000", "0001"]
     outcomes.close()
@@ -143,17 +140,15 @@ def test_files_of_small_tasks_are_finished_together_as_far_as_memory_allows(
     jobs: Path, monkeypatch: pytest.MonkeyPatch, bundle: int, memory: int, sizes: list[int]
 ) -> None:
     found: list[int] = []
-    monkeypatch.setattr(serve_module, "_BUNDLE", bundle)
     monkeypatch.setattr(serve_module, "finished", lambda steps: (found.append(len(steps)), finished(steps))[1])
-    assert len(list(serve(jobs, memory=memory))) == COUNT
+    assert len(list(serve(jobs, memory=memory, bundle=bundle))) == COUNT
     assert found == sizes
 
 
 def test_small_tasks_that_take_long_do_not_wait_for_others(jobs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[int] = []
-    monkeypatch.setattr(serve_module, "_LONGEST", -1.0)
     monkeypatch.setattr(serve_module, "finished", lambda steps: (found.append(len(steps)), finished(steps))[1])
-    assert len(list(serve(jobs))) == COUNT
+    assert len(list(serve(jobs, longest=-1.0))) == COUNT
     assert found == [1] * COUNT
 
 
@@ -205,8 +200,7 @@ def test_a_task_whose_files_fail_is_tried_again(
     tried: list[Step] = []
     real = getattr(Step, phase)
     monkeypatch.setattr(Step, phase, failing)
-    monkeypatch.setattr(serve_module, "_PAUSE", 0.001)
-    errors = [outcome.error for outcome in serve(jobs, retries=retries)]
+    errors = [outcome.error for outcome in serve(jobs, retries=retries, pause=0.001)]
     assert (len(errors), len(tried)) == (COUNT, tries)
     assert errors[2] == (None if times < tries else f"inputs.x: {os.strerror(number)}")
     assert not any(errors[:2] + errors[3:])
@@ -252,7 +246,7 @@ def test_a_task_that_would_be_tried_again_has_no_outcome_once_it_stops(
     """A chunk that has run for its time leaves it to a later one; a run that is interrupted, to the next."""
     clock = Clock(monkeypatch)
     tried = fail_at_0002(monkeypatch)
-    found = list(serve(jobs, lambda: clock.now > 2, retries=9))
+    found = list(serve(jobs, lambda: clock.now > 2, retries=9, small=small))
     assert [outcome.error for outcome in found] == [None, None]
     assert 1 < len(tried) < 9
     assert clock.now < 2.2
@@ -280,5 +274,5 @@ def test_what_is_under_way_fits_in_memory(jobs: Path, monkeypatch: pytest.Monkey
 
     most: list[int] = []
     monkeypatch.setattr(serve_module, "_Loop", Watched)
-    assert len(list(serve(jobs, memory=memory))) == COUNT
+    assert len(list(serve(jobs, memory=memory, small=small))) == COUNT
     assert max(most) == max(1000, min(memory // 1000, COUNT) * 1000)

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,29 +14,26 @@ from typing import Any
 import commands
 import numpy as np
 import pytest
-from job_files import ROOT, assert_best, best, contents, each_best, environment, outcomes, save_inputs, save_jobs
+from job_files import (
+    ROOT,
+    assert_best,
+    best,
+    contents,
+    each_best,
+    environment,
+    outcomes,
+    run_after,
+    save_inputs,
+    save_jobs,
+)
 
 from dmlcpu.batch import BatchResult, run_jobs
 from dmlcpu.batch.files import targets
 from dmlcpu.batch.files.targets import FileWriter
-from dmlcpu.batch.jobs import run as run_module
 
 COUNT = 6
 ALL = [f"{number:04}" for number in range(COUNT)]
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="of Linux")
-
-
-def run_after(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object], jobs: Path, **options: Any) -> BatchResult:
-    """Run jobs, with something that happens after they were checked."""
-
-    def change_and_run(*args: Any, **more: Any) -> Iterator[Any]:
-        change()
-        yield from real(*args, **more)
-
-    real = run_module._outcomes
-    with monkeypatch.context() as patch:
-        patch.setattr(run_module, "_outcomes", change_and_run)
-        return run_jobs(jobs, **options)
 
 
 def errors(result: BatchResult) -> dict[str, str]:
@@ -280,8 +277,8 @@ def test_what_a_job_raises_is_its_own_failure(jobs: Path, monkeypatch: pytest.Mo
         return real(self, arguments)
 
     count = [0]
-    real = operations._OperatorOperation.run
-    monkeypatch.setattr(operations._OperatorOperation, "run", fail)
+    real = operations.OperatorOperation.run
+    monkeypatch.setattr(operations.OperatorOperation, "run", fail)
     result = run_jobs(jobs)
     assert errors(result) == {"0001": "not enough memory", "0003": "ZeroDivisionError: of two lines"}
     assert_all_but(jobs, "0001", "0003")

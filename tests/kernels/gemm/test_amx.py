@@ -18,9 +18,9 @@ def test_products_are_added_to_what_the_accumulators_start_with(rows):
     intrinsic, configure, release = amx.make_tile_dot(rows), amx.configure_tiles, amx.release_tiles
 
     @njit(nogil=True)
-    def dot(a, a_start, b, b_start, groups, c_in, first, step, acc):
+    def dot(a, a_start, b, b_start, groups, c_in, acc):
         configure()
-        intrinsic(a, a_start, b, b_start, groups, c_in, first, step, acc)
+        intrinsic(a, a_start, b, b_start, groups, c_in, acc)
         release()
 
     def check():

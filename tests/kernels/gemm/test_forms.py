@@ -54,8 +54,8 @@ def form_of(words, saturating, panels, rows, work, scratch):
     ("pairs", "rows", "is_wide", "form"),
     [
         (0, ROWS, 0, BYTES),
-        (1, ROWS, 0, forms.CUT),
-        (2, ROWS, 0, forms.CUT),
+        (1, ROWS, 0, forms.CLIPPED),
+        (2, ROWS, 0, forms.CLIPPED),
         (3, ROWS, 0, forms.INT16),
         (1, ROWS, 1, forms.INT16),
         (3, WIDENED_ROWS, 0, forms.WIDENING),

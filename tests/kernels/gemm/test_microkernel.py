@@ -8,12 +8,13 @@ from tile_products import check_products, microkernels
 from dmlcpu.kernels.gemm.microkernels import generic, x86
 from dmlcpu.kernels.gemm.microkernels.microkernel import KC, MR, NR, ROW_STEP, make_dot
 from dmlcpu.kernels.gemm.microkernels.rows import add_row, scale_int_row
+from dmlcpu.runtime.intrinsics import Strided
 from dmlcpu.runtime.isa import Isa, allowed
 from dmlcpu.runtime.memory import aligned_empty
 from dmlcpu.runtime.records import CACHE_LINE, cells_of, record, record_at
 
 
-@pytest.fixture(scope="module", params=microkernels(is_skinny=False), ids=lambda microkernel: microkernel.name)
+@pytest.fixture(scope="module", params=microkernels(is_skinny=False), ids=lambda microkernel: microkernel.unit.name)
 def microkernel(request):
     return request.param
 
@@ -23,8 +24,8 @@ def test_products_are_added_to_what_the_accumulators_start_with(microkernel, row
     intrinsic = make_dot(rows, microkernel)
 
     @njit
-    def dot(a, a_start, b, b_start, groups, c_in, first, step, acc):
-        intrinsic(a, a_start, b, b_start, groups, c_in, first, step, acc)
+    def dot(a, a_start, b, b_start, groups, c_in, acc):
+        intrinsic(a, a_start, b, b_start, groups, c_in, acc)
 
     lowest = -64 if microkernel == x86.AVX2 else -128  # no pair of bytes saturates
     for groups in (0, 1, 2, 17, KC):
@@ -42,8 +43,8 @@ def test_other_microkernels_of_avx2(microkernel, types, rows):
     intrinsic = make_dot(rows, microkernel)
 
     @njit
-    def dot(a, a_start, b, b_start, groups, c_in, first, step, acc):
-        intrinsic(a, a_start, b, b_start, groups, c_in, first, step, acc)
+    def dot(a, a_start, b, b_start, groups, c_in, acc):
+        intrinsic(a, a_start, b, b_start, groups, c_in, acc)
 
     for groups in (0, 1, 2, 17, KC):
         check_products(dot, rows, groups, types=types)
@@ -51,12 +52,12 @@ def test_other_microkernels_of_avx2(microkernel, types, rows):
 
 @pytest.mark.parametrize("beyond", [{"vectors": 3}, {"vectors": 16}, {"rows": MR + 1}])
 def test_microkernel_that_would_write_beyond_the_tile_is_refused(beyond):
-    microkernel = generic.GENERIC._replace(**beyond)
-    found = f"{microkernel.rows} rows and {4 * microkernel.vectors} columns"
+    unit = generic.GENERIC.unit._replace(**beyond)
+    found = f"{unit.rows} rows and {4 * unit.vectors} columns"
     with pytest.raises(
         ValueError, match=f"^a microkernel of {found}; allowed: at most 12 rows, and columns that divide 32"
     ):
-        make_dot(4, microkernel)
+        make_dot(4, generic.GENERIC._replace(unit=unit))
 
 
 SPACE = record(CACHE_LINE, bias=(np.int32, 2 * NR), acc=(np.int32, (MR, NR)))
@@ -69,7 +70,7 @@ def test_accumulators_of_a_workspace_record():
     @njit
     def dot(a, b, groups, scratch):
         space = record_at(scratch, 8, SPACE)
-        intrinsic(a, 0, b, 0, groups, space.bias, NR, 0, space.acc)
+        intrinsic(a, 0, b, 0, groups, Strided(space.bias, NR, 0, 4), space.acc)
         scale_int_row(space.acc, 4 * NR, np.int32(3), space.bias, NR)
         add_row(space.acc, 0, space.acc, 4 * NR)
 

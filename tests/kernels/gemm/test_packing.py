@@ -10,6 +10,7 @@ from processes import run
 import dmlcpu
 from dmlcpu.kernels.gemm.microkernels import packing
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR, ROW_STEP
+from dmlcpu.runtime.intrinsics import Strided
 
 RNG = np.random.default_rng(3)
 
@@ -25,7 +26,7 @@ def test_pack_groups(dtype, count):
     b = RNG.integers(np.iinfo(dtype).min, np.iinfo(dtype).max + 1, (4 * count + 1, 50)).astype(dtype)
     words, sums = np.zeros(2 + count * NR, np.uint32), np.arange(1 + NR)
     flip = 0 if dtype == np.int8 else 0x80
-    pack_groups(b.view(np.uint8).reshape(-1), 7, 50, count, flip, words, 2, sums, 1)
+    pack_groups(Strided(b.view(np.uint8).reshape(-1), 7, 50, 4 * count), flip, words, 2, sums, 1)
     signed = b[: 4 * count, 7 : 7 + NR].astype(np.int64) - (0 if dtype == np.int8 else 128)
     packed = words[2:].view(np.int8).reshape(count, NR, 4)
     np.testing.assert_array_equal(packed, signed.reshape(count, 4, NR).swapaxes(1, 2))
@@ -39,7 +40,7 @@ def test_pack_words_and_their_sums(dtype, count):
     a = RNG.integers(np.iinfo(dtype).min, np.iinfo(dtype).max + 1, 3 + rows * step).astype(dtype)
     words = np.full(2 + rows * ROW_STEP, 7, np.uint32)
     flip = 0x80 if dtype == np.int8 else 0
-    pack_words(a.view(np.uint8), 3, step, rows, count, flip, words, 2)
+    pack_words(Strided(a.view(np.uint8), 3, step, rows), count, flip, words, 2)
     unsigned = a.astype(np.int64) + (128 if dtype == np.int8 else 0)
     for row in range(rows):
         expected, line = unsigned[3 + row * step :][: 4 * count], words[2 + row * ROW_STEP :][:ROW_STEP]

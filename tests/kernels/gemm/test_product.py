@@ -7,16 +7,11 @@ from samples import quantized
 import dmlcpu
 from dmlcpu.common.forms import Form
 from dmlcpu.kernels import registry
-from dmlcpu.kernels.gemm import table
-from dmlcpu.kernels.gemm.cut import MOST_ROWS
+from dmlcpu.kernels.gemm import epilogue, table
 from dmlcpu.kernels.gemm.epilogue import Epilogue
-from dmlcpu.kernels.gemm.microkernels.microkernel import MR, NR
-from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK
-from dmlcpu.kernels.gemm.pack import LAYOUT
-from dmlcpu.kernels.gemm.table import ROWS, Product
+from dmlcpu.kernels.gemm.table import FEW_ROWS, ROWS, TARGETS, VECTORS, Output
 from dmlcpu.products.arguments import Call
 from dmlcpu.products.plan import plan
-from dmlcpu.runtime.isa import Isa
 from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.threads import budget, use_budget
 
@@ -42,10 +37,7 @@ def scaled(acc, tile, y, y_bias, work, space):
             y[place] = np.float32(acc[row, column]) * scale
 
 
-SCALED = Epilogue("_scaled", False, prepare_columns, prepare_rows, scaled)
-OPERATOR = ("scaled_matmul", "dot")
-VECTORS = ("product.make_product", "generic.GENERIC", SCALED, MR, NR, (LAYOUT, ROWS))
-FEW_ROWS = ("skinny.make_skinny", "generic.GENERIC", SCALED, MOST_ROWS, BLOCK, (ROWS,))
+SCALED = Output("scaled_matmul", "_scaled", "gemm.epilogue.SCALED")
 
 
 @pytest.mark.parametrize("products", [1, 63, 64, 65, 131, 1_000])
@@ -57,12 +49,16 @@ def test_runs_of_tasks_cover_all_products(products):
     np.testing.assert_array_equal(y, a.astype(np.int32) @ b.astype(np.int32))
 
 
-@pytest.mark.parametrize("name", ["dot_u8s8_scaled_4x8x4_generic", "skinny_u8s8_scaled_16x16_generic"])
-def test_custom_epilogue(monkeypatch, name):
+@pytest.mark.parametrize(
+    ("nest", "name"),
+    [(VECTORS, "dot_u8s8_scaled_4x8x4_generic"), (FEW_ROWS, "skinny_u8s8_scaled_16x16_generic")],
+    ids=["vectors", "few rows"],
+)
+def test_custom_epilogue(monkeypatch, nest, name):
     """It gives float32, with a scale for each row and each column."""
-    is_skinny = name.startswith("skinny")
-    row = Product(*OPERATOR, name, Isa.GENERIC, *(FEW_ROWS if is_skinny else VECTORS))
-    assert row.kernel.name == name
+    monkeypatch.setattr(epilogue, "SCALED", Epilogue(prepare_columns, prepare_rows, scaled), raising=False)
+    row, is_skinny = TARGETS[0].product(nest, SCALED), nest == FEW_ROWS
+    assert row.kernel.name == row.name == name
     monkeypatch.setattr(table, "KERNELS", (*table.KERNELS, row))
     monkeypatch.setitem(registry.FOLDERS, "scaled_matmul", "gemm")
     rng = np.random.default_rng(5)

@@ -8,18 +8,19 @@ from tile_products import microkernels
 from dmlcpu.kernels.gemm.microkernels import skinny
 from dmlcpu.kernels.gemm.microkernels.microkernel import ROW_STEP
 from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK, DEPTH
+from dmlcpu.runtime.intrinsics import Strided
 
 
-@pytest.fixture(scope="module", params=microkernels(is_skinny=True), ids=lambda microkernel: microkernel.name)
+@pytest.fixture(scope="module", params=microkernels(is_skinny=True), ids=lambda microkernel: microkernel.unit.name)
 def add_and_unfold(request):
     add, unfold = skinny.make_add_products(request.param), skinny.make_unfold(request.param)
 
     @njit
-    def both(b, start, step, depth, blocks, flip, a, first, rows, acc, at, acc_step):
-        add(b, start, step, depth, blocks, flip, a, first, rows, acc, at, acc_step)
-        for row in range(rows):
+    def both(b, blocks, flip, a, first, acc):
+        add(b, blocks, flip, a, first, acc)
+        for row in range(acc.count):
             for block in range(blocks):
-                unfold(acc, at + row * acc_step + block * BLOCK)
+                unfold(acc.array, acc.first + row * acc.step + block * BLOCK)
 
     return both
 
@@ -37,8 +38,8 @@ def product(add_and_unfold, a, b, dtype):
     acc = np.full(2 + rows * step, 7, np.int32)
     for row in range(rows):
         acc[2 + row * step :][:columns] = 0
-    b = b.view(np.uint8).ravel() ^ np.uint8(flip)
-    add_and_unfold(b, 4, columns + 7, depth, columns // BLOCK, flip, lhs, 3, rows, acc, 2, step)
+    b_rows = Strided(b.view(np.uint8).ravel() ^ np.uint8(flip), 4, columns + 7, depth)
+    add_and_unfold(b_rows, columns // BLOCK, flip, lhs, 3, Strided(acc, 2, step, rows))
     assert acc[:2].tolist() == [7, 7]
     assert (acc[2:].reshape(rows, step)[:, columns:] == 7).all()
     return acc[2:].reshape(rows, step)[:, :columns]
@@ -78,5 +79,5 @@ def test_accumulators_wrap(add_and_unfold):
     b, lhs = np.full(DEPTH * BLOCK, 255, np.uint8), np.full(2 * ROW_STEP, 0xFFFFFFFF, np.uint32)
     lhs[ROW_STEP:] = 0x01010101
     acc = np.full(2 * BLOCK, -(2**31) + 5, np.int32)  # alike, so their order does not matter
-    add_and_unfold(b, 0, BLOCK, DEPTH, 1, 0, lhs, 0, 2, acc, 0, BLOCK)
+    add_and_unfold(Strided(b, 0, BLOCK, DEPTH), 1, 0, lhs, 0, Strided(acc, 0, BLOCK, 2))
     assert acc.tolist() == [2**31 + 5 - DEPTH * 255] * BLOCK + [2**31 + 5 - DEPTH] * BLOCK

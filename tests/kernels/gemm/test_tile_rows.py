@@ -6,6 +6,7 @@ from jitted import jitted
 
 from dmlcpu.kernels.gemm.microkernels import rows as operations
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR
+from dmlcpu.runtime.intrinsics import Strided
 
 RNG = np.random.default_rng(3)
 
@@ -63,8 +64,8 @@ def test_requantize(dtype, lowest, highest, zeros):
             multipliers = np.full((3 if step else 1, NR), factor, np.float32)
             multipliers[-1, 3] /= 2
             y = np.zeros(2 + 3 * 40, np.uint8)
-            flat = sums.ravel(), 3, multipliers.ravel(), 0, step
-            requantize(*flat, least, most, zeros.astype(np.uint8), y, 1, 40)
+            rows = Strided(multipliers.ravel(), 0, step, 3)
+            requantize(sums.ravel(), rows, least, most, zeros.astype(np.uint8), Strided(y, 1, 40, 3))
             with np.errstate(over="ignore"):
                 exact = np.rint(sums.astype(np.float32) * multipliers).astype(np.float64)
             expected = np.clip(exact + zeros[:, None], lowest, highest).astype(np.int64).astype(np.uint8)

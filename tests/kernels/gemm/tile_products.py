@@ -4,6 +4,7 @@ import numpy as np
 
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.gemm.microkernels.microkernel import KC, MR, NR, ROW_STEP, Microkernel
+from dmlcpu.runtime.intrinsics import Strided
 from dmlcpu.runtime.memory import aligned_empty
 
 LHS, RHS = 16, NR  # where the operands begin in their arrays
@@ -12,7 +13,7 @@ LHS, RHS = 16, NR  # where the operands begin in their arrays
 def microkernels(*, is_skinny: bool) -> list[Microkernel]:
     """Return the microkernels of the products that can run here."""
     rows = [row for row in registry.available("quantized_matmul", "dot") if row.mr <= MR or row.is_skinny]
-    return [registry.load(f"gemm.microkernels.{row.microkernel}") for row in rows if row.is_skinny == is_skinny]
+    return [registry.load(row.parts[0]) for row in rows if row.is_skinny == is_skinny]
 
 
 def check_products(dot, rows, groups, lowest=-128, types=(np.uint8, np.int8)):
@@ -42,7 +43,8 @@ def check_products(dot, rows, groups, lowest=-128, types=(np.uint8, np.int8)):
         starts = c_in[first:][: rows * NR if step else NR].reshape(-1, NR).astype(np.int64)
         behind = acc[rows * NR :].copy()
         shape = (-1, NR) if two_dimensional and rows in (4, 16) else (-1,)  # two heights: each shape is compiled
-        dot(lhs, LHS, rhs, RHS, groups, c_in.reshape(shape), first, step, acc.reshape(shape))
+        before = Strided(c_in.reshape(shape), first, step, rows)
+        dot(lhs, LHS, rhs, RHS, groups, before, acc.reshape(shape))
         case = f"{rows} rows, {groups} groups, step {step}, {'one array' if is_same else 'two arrays'}, shape {shape}"
         found = acc[: rows * NR].reshape(rows, NR)
         np.testing.assert_array_equal(found, (product + starts).astype(np.int32), case)

@@ -8,8 +8,9 @@ import pytest
 from numba import njit
 
 from dmlcpu.kernels import registry
-from dmlcpu.kernels.measure.multiply import LINE, can_measure
+from dmlcpu.kernels.measure.multiply import can_measure
 from dmlcpu.runtime.isa import Isa
+from dmlcpu.runtime.records import LINE_CELLS
 
 if not can_measure():
     pytest.skip("there is no kernel for this architecture", allow_module_level=True)
@@ -29,13 +30,13 @@ ROWS = registry.available("measure", "multiply")
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_each_part_counts_its_products(row):
-    done = np.zeros(3 * LINE, np.int64)
+    done = np.zeros(3 * LINE_CELLS, np.int64)
     row.kernel(3, 1, done)
-    of_a_turn = done[::LINE].tolist()
+    of_a_turn = done[::LINE_CELLS].tolist()
     assert of_a_turn == [of_a_turn[0]] * 3
     assert of_a_turn[0] > 0
     row.kernel(3, 7, done)
-    assert done[::LINE].tolist() == [7 * each for each in of_a_turn]
+    assert done[::LINE_CELLS].tolist() == [7 * each for each in of_a_turn]
 
 
 @pytest.mark.parametrize(
@@ -43,7 +44,7 @@ def test_each_part_counts_its_products(row):
 )
 def test_the_sum_is_that_of_all_products(row):
     """Of a lane: four products a turn in each accumulator, (1, 2, 3, 5) by (-1, 2, -3, 4)."""
-    done = np.zeros(LINE, np.int64)
+    done = np.zeros(LINE_CELLS, np.int64)
     row.kernel(1, 5, done)
     _, accumulators = INSTRUCTIONS[row.isa]
     if row.isa is Isa.GENERIC:

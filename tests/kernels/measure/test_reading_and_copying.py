@@ -3,13 +3,13 @@ import pytest
 from jitted import jitted
 
 from dmlcpu.kernels.measure import memory
-from dmlcpu.kernels.measure.multiply import LINE
 from dmlcpu.runtime.memory import aligned_empty
+from dmlcpu.runtime.records import LINE_CELLS
 
-BLOCK = memory.BLOCK
+BLOCK = memory.READ_CELLS
 
 
-@pytest.mark.parametrize("place", range(0, BLOCK, LINE))
+@pytest.mark.parametrize("place", range(0, BLOCK, LINE_CELLS))
 def test_every_cache_line_of_a_range_is_read(place):
     """Of a line, the bits of the first element are found."""
     bits_of = jitted(memory.bits_of)
@@ -23,7 +23,7 @@ def test_every_cache_line_of_a_range_is_read(place):
 def test_the_parts_read_all(parts):
     x = np.zeros(7 * BLOCK, np.int64)
     x[::BLOCK] = 1 << np.arange(7)
-    found = np.zeros(parts * LINE, np.int64)
+    found = np.zeros(parts * LINE_CELLS, np.int64)
     memory.read(parts, x, found)
     assert np.bitwise_or.reduce(found) == 0b1111111
     assert found.sum() == 0b1111111  # each once

@@ -7,6 +7,8 @@ from jitted import jitted
 from samples import INDEX_TYPES
 
 from dmlcpu.kernels.scatter_nd import offsets
+from dmlcpu.kernels.scatter_nd.offsets import Indices
+from dmlcpu.kernels.scatter_nd.owned import Owned
 
 load_index = jitted(offsets.load_index)
 add_lines = jitted(offsets.add_lines)
@@ -45,8 +47,9 @@ def test_add_lines(dtype, apart, wrong):
     chosen = indices[first : first + apart * count : apart].astype(np.int64)
     expected = where + step * np.where(chosen < 0, chosen + size, chosen)
     width = 1 + wide
-    assert is_any_out(words, first * width, apart * width, wide, signed, size, count) == (wrong is not None)
-    found = add_lines(words, first * width, apart * width, wide, signed, size, step, where, count)
+    given = Indices(words, first * width, apart * width, wide, signed, size)
+    assert is_any_out(given, count) == (wrong is not None)
+    found = add_lines(given, step, where, count)
     assert found == (wrong is not None)
     if wrong is None:
         assert where.tolist() == expected.tolist()
@@ -74,9 +77,10 @@ def test_select_places(dtype, wrong, value_type):
     words, wide, signed = as_words(indices)
     values = rng.standard_normal(count + 1).astype(value_type).view(f"u{np.dtype(value_type).itemsize}")
     own, chosen = np.full(count, -9), np.zeros(count, values.dtype)
-    given = words, 2 * (1 + wide), wide, signed, size, values, 1, count
+    width = 1 + wide
+    given = Indices(words, 2 * width, width, wide, signed, size), values, 1, count
     for first, last in ((10, 30), (0, np.iinfo(np.int64).max), (7, 7)):
-        found = select_places(*given, first, last, own, chosen)
+        found = select_places(*given, Owned(first, last), own, chosen)
         if wrong is not None:
             assert found == -1
             continue

@@ -6,7 +6,9 @@ from jitted import jitted
 from samples import FLOATS, INTEGERS, specials
 
 from dmlcpu.kernels.scatter_nd import places
+from dmlcpu.kernels.scatter_nd.places import Bounds
 from dmlcpu.kernels.scatter_nd.reduction import ADD, MAXIMUM, MINIMUM, MULTIPLY, OVERWRITE
+from dmlcpu.runtime.intrinsics import Strided
 
 update_places = jitted(places.update_places)
 
@@ -36,7 +38,8 @@ def test_updates_are_applied_one_after_the_other(dtype, reduction, apart, step):
         spread, expected = np.repeat(where, apart), out.copy()
         for i in range(first, last):
             expected[where[i] % size] = combined(reduction, expected[where[i] % size], values[170 + i * step])
-        assert update_places(spread, apart, first, last, size, size, size, values, 170, step, out, reduction) == last
+        given = Strided(spread, 0, apart, last), Bounds(size, size, size), Strided(values, 170, step, last)
+        assert update_places(*given, first, out, reduction) == last
         assert out.tobytes() == expected.tobytes()
 
 
@@ -49,15 +52,17 @@ def test_a_place_out_of_range_ends_it(bad, from_end):
         given[place] = bad
         count = 70 if bad == -1 and from_end else place
         np.add.at(expected, given[:count] % 7, values[:count])
-        assert update_places(given, 1, 0, 70, 7, 7, from_end, values, 0, 1, out, ADD) == count
+        bounds = Bounds(7, 7, from_end)
+        assert update_places(Strided(given, 0, 1, 70), bounds, Strided(values, 0, 1, 70), 0, out, ADD) == count
         assert np.array_equal(out, expected)
 
 
 @pytest.mark.parametrize("size", [9, 2**31 + 5])  # the latter has places that are negative as int32
 def test_narrow_places_are_read_without_a_sign(size):
     where, values = np.array([-1, 3, -9, 0, 8, -1], np.int32), np.arange(1.0, 7.0)
-    out, limit, from_end = np.zeros(9), min(size, 2**31), size - 2**32
-    count = update_places(where.view(np.uint32), 1, 0, 6, limit, min(size, 9), from_end, values, 0, 1, out, ADD)
+    out, bounds = np.zeros(9), Bounds(min(size, 2**31), min(size, 9), size - 2**32)
+    given = Strided(where.view(np.uint32), 0, 1, 6), bounds, Strided(values, 0, 1, 6)
+    count = update_places(*given, 0, out, ADD)
     assert count == (6 if size == 9 else 0)
     expected = np.zeros(9)
     np.add.at(expected, where[:count], values[:count])

@@ -26,13 +26,13 @@ greatest_words = jitted(greatest.greatest_words)
 @njit
 def greatest_line(x, first, step, end, constants, needs_keys, target, place):
     key_map = keys.key_map_of(x, record_at(constants, 0, KEY_MAP))
-    return greatest.greatest_line(x, first, step, end, 0, key_map, needs_keys, target, place)
+    return greatest.greatest_line(greatest.LineRange(x, first, step, end, 0), key_map, needs_keys, target, place)
 
 
 @njit
 def greatest_floats(x, end, constants, target):
     key_map = keys.key_map_of(x, record_at(constants, 0, KEY_MAP))
-    return greatest.greatest_floats(x, 0, target.size, end, 0, key_map.mask, key_map.flip, target, 0)
+    return greatest.greatest_floats(greatest.LineRange(x, 0, target.size, end, 0), key_map, target, 0)
 
 
 @njit
@@ -103,7 +103,8 @@ def test_greatest_words(dtype, count):
     words = np.random.default_rng(0).integers(0, highest, 7 + count * 3 * lanes, dtype, endpoint=True)
     target = np.zeros(lanes + 2, dtype)
     for flip in (0, highest, 0b101):
-        greatest_words(words, 7, 3 * lanes, words.size - 2 * lanes, 0, np.dtype(dtype).type(flip), target, 1)
+        given = greatest.LineRange(words, 7, 3 * lanes, words.size - 2 * lanes, 0)
+        greatest_words(given, np.dtype(dtype).type(flip), target, 1)
         keys = words[7:] ^ np.dtype(dtype).type(flip)
         assert target.tolist() == [0, *keys.reshape(count, 3, lanes)[:, 0].max(axis=0).tolist(), 0]
 

@@ -5,6 +5,7 @@ import pytest
 from jitted import jitted
 
 from dmlcpu.kernels.top_k import lines
+from dmlcpu.kernels.top_k.work import Candidates
 from dmlcpu.runtime import intrinsics
 
 WIDTHS = ["uint8", "uint16", "uint32", "uint64"]
@@ -48,7 +49,7 @@ def test_insert_keeps_lists_in_order(dtype, operation):
     words = random_words(dtype, (30, lanes)) % 5 + 1  # many ties
     best, positions = np.zeros((4, lanes), dtype), np.zeros((4, lanes), np.uint16)
     for i in range(30) if operation is insert_after_equals else range(29, -1, -1):
-        operation(words.reshape(-1), i * lanes, i, best.reshape(-1), positions.reshape(-1), 0, lanes, 4)
+        operation(words.reshape(-1), i * lanes, i, Candidates(best.reshape(-1), positions.reshape(-1)), 0, lanes, 4)
     order = 29 - np.argsort(words[::-1], axis=0, kind="stable")[::-1][:4]  # the greatest, the first of equals
     assert (positions == order).all()
     assert (best == np.take_along_axis(words, order, axis=0)).all()

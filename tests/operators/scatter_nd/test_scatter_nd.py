@@ -410,3 +410,27 @@ def test_a_strided_output_of_another_shape_is_refused(shape):
     out = np.zeros((2 * shape[0], *shape[1:]), np.float32)[::2]
     with pytest.raises(BindingError, match=rf"scatter_nd: out.shape is {re.escape(str(shape))}; allowed: \(2, 3\)"):
         dmlcpu.scatter_nd(F, I, U, out=out)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, np.dtype("i4,f8")])
+def test_byte_swapped_arrays_are_converted(place, dtype):
+    arguments = [np.zeros(4, dtype), np.array([[1], [-1]]), np.ones(2, dtype)]
+    expected = reference.scatter_nd(*arguments)
+    arguments[place] = arguments[place].astype(arguments[place].dtype.newbyteorder())
+    result = dmlcpu.scatter_nd(*arguments)
+    assert result.dtype == expected.dtype
+    assert result.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("index_type", [np.int8, np.uint16])
+def test_short_indices_are_read_at_each_call_of_a_bound_operator(index_type):
+    x, indices = np.arange(200.0), np.array([[1], [150]], np.uint8).astype(index_type)
+    run = dmlcpu.bind(dmlcpu.scatter_nd, x, indices, np.array([7.0, 8.0]))
+    for first in (1, 2):
+        indices[0] = first
+        assert run().tolist() == reference.scatter_nd(x, indices, [7, 8]).tolist()
+    if index_type == np.uint16:
+        indices[0] = 200
+        with pytest.raises(dmlcpu.IndexOutOfRangeError, match=r"indices\[0, 0\] is 200; allowed: -200 to 199"):
+            run()

@@ -228,3 +228,41 @@ def test_a_bad_index_that_only_one_share_finds_is_reported(count):
 
     assert dataclasses.replace(made, apply=apply).run(x, indices, updates, out) == 7
     assert (out == 5).all()
+
+
+@pytest.mark.parametrize(
+    ("count", "reduction", "in_place", "threads", "is_kept"),
+    [
+        (5, "none", False, 1, True),  # validated by block
+        (5, "none", True, 1, True),
+        (5, "none", True, 3, False),  # several parts
+        (300, "none", True, 1, True),  # speculative
+        (300, "add", False, 1, True),
+        (300, "add", True, 1, True),
+    ],
+)
+@pytest.mark.parametrize("shape", [(20,), (20, 2)])
+def test_calls_of_one_kernel_are_kept(count, reduction, in_place, threads, is_kept, shape):
+    rng = np.random.default_rng(count)
+    x, indices, updates = rng.random(shape), rng.integers(0, 20, (count, 1)), rng.random((count, *shape[1:]))
+    out = x if in_place else np.zeros(shape)
+    made = chosen(x, indices, updates, reduction=reduction, out=out, threads=threads)
+    kept = made.keep(x, indices, updates, out)
+    assert (kept is not None) == is_kept
+    for _ in range(2 if kept else 0):
+        expected = reference.scatter_nd(x, indices, updates, reduction=reduction)
+        assert kept()
+        np.testing.assert_array_equal(out, expected)
+    if kept:
+        indices[-1], before = 20, out.copy()
+        assert not kept()
+        np.testing.assert_array_equal(out, before)
+
+
+def test_calls_with_more_than_a_kernel_are_not_kept():
+    indices, updates, out = tuples(5, 1), floats(5), floats(9)
+    for x, kernel in (
+        (floats(18)[::2], None),
+        (floats(9), "apply_buckets"),
+    ):  # NumPy copies it; updates are partitioned
+        assert chosen(x, indices, updates, out=out, kernel=kernel).keep(x, indices, updates, out) is None

@@ -1,16 +1,12 @@
-"""The microkernels of the vector units of ARM processors: dot products of bytes in 128 bits.
-
-Their sizes are those of XNNPACK (4x16c4, 6x16c4): accumulators, the right-hand side and one word of the left take 24 to
-29 of 32 registers.
-"""
+"""The microkernels of the vector units of ARM processors: dot products of bytes in 128 bits."""
 
 from typing import Any
 
 from llvmlite import ir
 
+from dmlcpu.kernels.gemm.microkernels import units
 from dmlcpu.kernels.gemm.microkernels.microkernel import Microkernel, as_it_is
 from dmlcpu.kernels.gemm.microkernels.vectors import BYTE, constant, vector
-from dmlcpu.runtime.isa import Isa
 
 _HIGH_BITS = 0x80808080
 
@@ -35,7 +31,5 @@ def _make_dot_product(instruction: str) -> Any:
 
 _SDOT, _USDOT = _make_dot_product("sdot"), _make_dot_product("usdot")
 # sdot takes signed bytes on both sides.
-DOTPROD = Microkernel(
-    Isa.DOTPROD, _as_signed, as_it_is, _SDOT, registers=32, lanes=4, vectors=4, rows=4, lhs_offset=128
-)
-I8MM = Microkernel(Isa.I8MM, as_it_is, as_it_is, _USDOT, registers=32, lanes=4, vectors=4, rows=6)
+DOTPROD = Microkernel(units.DOTPROD, _as_signed, as_it_is, _SDOT, lhs_offset=128)
+I8MM = Microkernel(units.I8MM, as_it_is, as_it_is, _USDOT)

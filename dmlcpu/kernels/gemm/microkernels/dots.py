@@ -14,44 +14,43 @@ from dmlcpu.runtime import isa
 from dmlcpu.runtime.intrinsics import emitted, splat
 
 # Bytes that are read of a column beyond its end are less than this.
-LINE = 64
+DEPTH_STEP = 64
 
 
 def make_dots(microkernel: Microkernel) -> Any:
     """Return an intrinsic that writes the products of a row of A and `lanes` columns of B.
 
-    dots(b, start, step, depth, sign_flip, a, first, acc, at):
+    dots(b, depth, sign_flip, a, first, acc, at):
 
-    - b: bytes, columns `step` apart from b[start] on, of `depth` bytes, rounded up to LINE; exclusive or with sign_flip
-      makes them unsigned
-    - a: words of signed bytes, from a[first] on, zero from `depth` on, up to LINE
+    - b: Strided columns of `depth` bytes, rounded up to DEPTH_STEP; exclusive or with sign_flip makes them unsigned
+    - a: words of signed bytes, from a[first] on, zero from `depth` on, up to DEPTH_STEP
     - acc: int32, the sums, from acc[at] on
     """
-    width = 4 * microkernel.lanes
+    unit = microkernel.unit
 
     @emitted
-    def dots(builder, b, start, step, depth, sign_flip, a, first, acc, at):
-        isa.require(microkernel.isa)
-        number, columns = start.type, range(microkernel.lanes)
-        flips = splat(builder, builder.trunc(sign_flip, BYTE), width)
-        zero = constant(vector(WORD, microkernel.lanes), 0)
+    def dots(builder, b, depth, sign_flip, a, first, acc, at):
+        isa.require(unit.isa)
+        number, columns = depth.type, range(unit.lanes)
+        flips = splat(builder, builder.trunc(sign_flip, BYTE), unit.width)
+        zero = constant(vector(WORD, unit.lanes), 0)
         totals = [cgutils.alloca_once_value(builder, zero) for _ in columns]
         of_row = cgutils.alloca_once_value(builder, zero)
-        count = builder.sdiv(builder.add(depth, number(width - 1)), number(width))
+        count = builder.sdiv(builder.add(depth, number(unit.width - 1)), number(unit.width))
 
         def load_row(line):
-            place = builder.add(first, builder.mul(line, number(microkernel.lanes)))
-            return microkernel.prepare_rhs(builder, a.load(place, microkernel.lanes))
+            place = builder.add(first, builder.mul(line, number(unit.lanes)))
+            return microkernel.prepare_rhs(builder, a.load(place, unit.lanes))
 
         if microkernel.lhs_offset:
             with cgutils.for_range(builder, count, intp=number) as loop:
                 of_line = emit_column_sum(builder, microkernel, builder.load(of_row), load_row(loop.index))
                 builder.store(of_line, of_row)
         for j, total in zip(columns, totals, strict=True):
-            place = b.at(builder.add(start, builder.mul(step, number(j))))
+            place = b.at(builder, number(j))
             with cgutils.for_range(builder, count, intp=number) as loop:
-                here = builder.gep(place, [builder.mul(loop.index, number(width))])
-                column = builder.xor(load(builder, here, width), flips)
+                here = builder.gep(place, [builder.mul(loop.index, number(unit.width))])
+                column = builder.xor(load(builder, here, unit.width), flips)
                 lhs = microkernel.prepare_lhs(builder, builder.bitcast(column, zero.type))
                 sum_ = microkernel.multiply(builder, builder.load(total), lhs, load_row(loop.index))
                 builder.store(sum_, total)

@@ -5,9 +5,9 @@ It uses vectors of 128 bits, which LLVM emulates where the processor has none.
 
 from typing import Any
 
+from dmlcpu.kernels.gemm.microkernels import units
 from dmlcpu.kernels.gemm.microkernels.microkernel import Microkernel
 from dmlcpu.kernels.gemm.microkernels.vectors import HALF, WORD, constant, shuffle, vector
-from dmlcpu.runtime.isa import Isa
 
 
 def widen_unsigned(builder: Any, words: Any) -> tuple[Any, ...]:
@@ -42,6 +42,4 @@ def _pair_products(builder: Any, a: Any, b: Any) -> Any:
     return builder.add(*(shuffle(builder, products, products, list(range(odd, count, 2))) for odd in (0, 1)))
 
 
-GENERIC = Microkernel(
-    Isa.GENERIC, widen_unsigned, widen_signed, multiply_widened, registers=16, lanes=4, vectors=2, rows=4
-)
+GENERIC = Microkernel(units.GENERIC, widen_unsigned, widen_signed, multiply_widened)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from numba.core import cgutils
 
+from dmlcpu.kernels.gemm.microkernels.units import Unit
 from dmlcpu.kernels.gemm.microkernels.vectors import WORD, constant, load, store, vector
 from dmlcpu.runtime import isa
 from dmlcpu.runtime.intrinsics import emit_prefetch, emitted, splat
@@ -35,44 +36,17 @@ _ONES = 0x01010101
 
 
 class Microkernel(NamedTuple):
-    """How an instruction set multiplies: `rows` rows and `vectors` vectors of columns of a tile at a time.
+    """How the vector unit of an instruction set multiplies: at most MR rows, and columns that divide NR, at a time."""
 
-    With these numbers accumulators, the right-hand side and one word of the left fit the vector registers.
-    """
-
-    isa: Isa
+    unit: Unit
     prepare_lhs: Callable[[Any, Any], tuple[Any, ...]]  # (builder, vector): of one word of the left in all lanes
     prepare_rhs: Callable[[Any, Any], tuple[Any, ...]]  # (builder, vector): of words of the right
     multiply: Callable[..., Any]  # (builder, acc, lhs, rhs) -> acc
-    registers: int  # of the vector unit
-    lanes: int  # words of a register
-    vectors: int
-    rows: int
     # `prepare_lhs` subtracts this from each byte of the left, to multiply signed bytes. The column sums of the
     # right-hand side, times this, correct the result.
     lhs_offset: int = 0
     # Emits products of few rows, for an instruction that is exact for some bytes only; see pairs.py.
     emit_pairs: Callable[..., None] | None = None
-
-    @property
-    def name(self) -> str:
-        """The name of the instruction set in names of kernels."""
-        return self.isa.name.lower()
-
-    @property
-    def block(self) -> tuple[int, int, int]:
-        """Rows, columns and depth of the part that is in registers at a time."""
-        return self.rows, self.lanes * self.vectors, 4
-
-    @property
-    def half(self) -> int:
-        """The rows of a tile of about half the height: eight, or fewer for whole blocks."""
-        return 8 - 8 % min(self.rows, 8)
-
-    @property
-    def align(self) -> int:
-        """The alignment of a vector of a panel or a tile, in bytes."""
-        return min(CACHE_LINE, 4 * self.lanes)
 
 
 class Operands(NamedTuple):
@@ -94,28 +68,30 @@ def as_it_is(_builder: Any, words: Any) -> tuple[Any, ...]:
 def make_dot(rows: int, microkernel: Microkernel) -> Any:
     """Return an intrinsic that computes acc = c_in + a @ b for a tile of `rows` rows.
 
-    dot(a, a_start, b, b_start, groups, c_in, first, step, acc), where indices count elements:
+    dot(a, a_start, b, b_start, groups, c_in, acc), where indices count elements:
 
     - a: uint32, from a_start on, rows ROW_STEP apart, of `groups` words (at most KC)
     - b: uint32, from b_start on, (groups, NR), on a cache line
-    - c_in: int32, from `first` on, on a cache line, rows `step` apart; a step of 0 starts all rows with the same
+    - c_in: Strided rows of int32, on a cache line; a step of 0 starts all rows with the same
     - acc: int32, (rows, NR), on a cache line
 
     acc and c_in may be one array, and have one or two dimensions.
     """
-    if NR % microkernel.block[1] or microkernel.rows > MR:  # it would write beyond the tile
-        found = f"{microkernel.rows} rows and {microkernel.block[1]} columns"
+    unit = microkernel.unit
+    if NR % unit.columns or unit.rows > MR:  # it would write beyond the tile
+        found = f"{unit.rows} rows and {unit.columns} columns"
         raise ValueError(f"a microkernel of {found}; allowed: at most {MR} rows, and columns that divide {NR}")
-    return make_tile_operation(microkernel.isa, functools.partial(emit_dot, microkernel=microkernel, rows=rows))
+    return make_tile_operation(unit.isa, functools.partial(emit_dot, microkernel=microkernel, rows=rows))
 
 
 def make_tile_operation(needs: Isa, emit: Callable[..., None]) -> Any:
     """Return an intrinsic with the arguments of make_dot's, whose code emit(builder, operands) writes."""
 
     @emitted
-    def dot(builder, a, a_start, b, b_start, groups, c_in, first, step, acc):
+    def dot(builder, a, a_start, b, b_start, groups, c_in, acc):
         isa.require(needs)
-        emit(builder, Operands(a.at(a_start), b.at(b_start), groups, c_in.at(first), step, acc.at(step.type(0))))
+        first, zero = c_in.array.at(c_in.first), groups.type(0)
+        emit(builder, Operands(a.at(a_start), b.at(b_start), groups, first, c_in.step, acc.at(zero)))
 
     return dot
 
@@ -124,10 +100,10 @@ def emit_dot(builder: Any, x: Operands, microkernel: Microkernel, rows: int) -> 
     """Emit the code of `make_dot`: loops over the blocks of a tile, and the products of a block."""
     number = x.groups.type
     # A single row leaves registers for all columns, so it reads a panel in the order of memory.
-    vectors = NR // microkernel.lanes if rows == 1 else microkernel.vectors
-    height = min(rows, microkernel.rows)
+    vectors = NR // microkernel.unit.lanes if rows == 1 else microkernel.unit.vectors
+    height = min(rows, microkernel.unit.rows)
     # Columns come first: the rows of a tile are smaller than a panel, and stay in the nearest cache.
-    with _blocks(builder, number, NR, vectors * microkernel.lanes) as column:
+    with _blocks(builder, number, NR, vectors * microkernel.unit.lanes) as column:
         with _blocks(builder, number, rows - rows % height, height) as row:
             _emit_block(builder, microkernel, height, vectors, row, column, x)
         if rows % height:
@@ -148,7 +124,7 @@ def _emit_block(
     builder: Any, microkernel: Microkernel, rows: int, vectors: int, row: Any, column: Any, x: Operands
 ) -> None:
     """Emit the products of the rows and columns that are in registers at a time. row, column: the first ones."""
-    number, lanes, align = x.groups.type, microkernel.lanes, microkernel.align
+    number, lanes, align = x.groups.type, microkernel.unit.lanes, microkernel.unit.align
     c_in = builder.gep(x.c_in, [builder.add(builder.mul(row, x.step), column)])
     tile = builder.gep(x.acc, [builder.add(builder.mul(row, number(NR)), column)])
     acc = {}
@@ -181,13 +157,13 @@ def _emit_group(
     sums: list[Any],
 ) -> None:
     """Emit the products of a group of four. acc: allocated vectors by (row, vector); sums: of the columns, if any."""
-    number, lanes = group.type, microkernel.lanes
+    number, lanes = group.type, microkernel.unit.lanes
     line = builder.gep(b, [builder.mul(group, number(NR))])
     words = builder.gep(a, [group])
     for place in range(0, NR, CACHE_LINE // 4):
         emit_prefetch(builder, builder.gep(line, [number(PREFETCH * NR + place)]))
     places = [builder.gep(line, [number(v * lanes)]) for v in range(vectors)]
-    rhs = [microkernel.prepare_rhs(builder, load(builder, place, lanes, microkernel.align)) for place in places]
+    rhs = [microkernel.prepare_rhs(builder, load(builder, place, lanes, microkernel.unit.align)) for place in places]
     for total, own in zip(sums, rhs, strict=False):
         builder.store(emit_column_sum(builder, microkernel, builder.load(total), own), total)
     for row in sorted({row for row, _ in acc}):

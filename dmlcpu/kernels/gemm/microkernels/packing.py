@@ -28,23 +28,24 @@ def load_word(builder, array, index) -> types.uint32:
 
 
 @emitted
-def pack_groups(builder, b, start, step, count, sign_flip, words, first, sums, column):
-    """Pack 4 * count rows of NR bytes, `step` apart from b[start] on, and sum their columns.
+def pack_groups(builder, b, sign_flip, words, first, sums, column):
+    """Pack Strided rows of NR bytes, whole groups of four, and sum their columns.
 
     Each word of words[first:] gets the bytes of four rows; each group of four rows gives a row of words. Exclusive or
     with sign_flip makes the bytes signed. Their sums are added to sums[column:], int64. Up to 2**20 groups.
     """
-    number, row = start.type, vector(WORD, NR)
+    number, row = first.type, vector(WORD, NR)
+    count = builder.udiv(b.count, number(4))
     # Bytes are unsigned here, 128 above their value; one operation at the end subtracts the 128.
     to_unsigned = splat(builder, builder.xor(builder.trunc(sign_flip, BYTE), BYTE(0x80)), NR)
     totals = cgutils.alloca_once_value(builder, constant(row, 0))
     with cgutils.for_range(builder, count, intp=number) as loop:
-        group = builder.add(start, builder.mul(loop.index, builder.mul(step, number(4))))
+        group = builder.add(b.first, builder.mul(loop.index, builder.mul(b.step, number(4))))
         word, total = constant(row, 0x80808080), builder.load(totals)
         for i in range(4):
-            source = builder.add(group, builder.mul(step, number(i)))
-            emit_prefetch(builder, builder.gep(b.at(source), [number(PREFETCH)]))
-            wide = builder.zext(builder.xor(b.load(source, NR), to_unsigned), row)
+            source = builder.add(group, builder.mul(b.step, number(i)))
+            emit_prefetch(builder, builder.gep(b.array.at(source), [number(PREFETCH)]))
+            wide = builder.zext(builder.xor(b.array.load(source, NR), to_unsigned), row)
             total = builder.add(total, wide)
             word = builder.xor(word, builder.shl(wide, constant(row, 8 * i)))
         builder.store(total, totals)
@@ -55,23 +56,23 @@ def pack_groups(builder, b, start, step, count, sign_flip, words, first, sums, c
 
 
 @emitted
-def pack_lines(builder, b, start, step, count, sign_flip, words, first, sums, column):
-    """Pack STEP * count groups of STEP columns, whose bytes are contiguous, `step` apart from b[start] on; sum them.
+def pack_lines(builder, b, count, sign_flip, words, first, sums, column):
+    """Pack STEP * count groups of STEP columns, Strided, whose bytes are contiguous; sum them.
 
     Words and sums are written as `pack_groups` does: the columns are half of a panel's. Up to 2**16 groups.
     """
-    number, row = start.type, vector(WORD, STEP)
+    number, row = first.type, vector(WORD, STEP)
     flips = splat(builder, builder.trunc(sign_flip, BYTE), 4 * STEP)
     totals = cgutils.alloca_once_value(builder, constant(row, 0))
-    places = [builder.add(start, builder.mul(step, number(j))) for j in range(STEP)]
-    ahead = builder.mul(step, number(NR))  # the next panel
+    places = [b.place(builder, number(j)) for j in range(STEP)]
+    ahead = builder.mul(b.step, number(NR))  # the next panel
     with cgutils.for_range(builder, count, intp=number) as loop:
         place = builder.mul(loop.index, number(4 * STEP))
         lines = []
         for j in range(STEP):
             here = builder.add(places[j], place)
-            emit_prefetch(builder, builder.gep(b.at(here), [ahead]))
-            line = b.load(here, 4 * STEP)
+            emit_prefetch(builder, builder.gep(b.array.at(here), [ahead]))
+            line = b.array.load(here, 4 * STEP)
             lines.append(builder.bitcast(builder.xor(line, flips), row))
         at = builder.add(first, builder.mul(loop.index, number(STEP * NR)))
         pairs = constant(row, 0)  # of unsigned bytes, 16 bits each
@@ -124,21 +125,21 @@ def _pair_sums(builder: Any, words: Any) -> Any:
 
 
 @emitted
-def pack_words(builder, a, start, step, rows, count, sign_flip, words, first):
-    """Copy `count` words of each of some rows of bytes, with sign_flip applied by exclusive or.
+def pack_words(builder, a, count, sign_flip, words, first):
+    """Copy `count` words of each of some rows of bytes, Strided, with sign_flip applied by exclusive or.
 
-    The rows are `step` bytes apart from a[start] on, and ROW_STEP words from words[first] on.
+    The copies are ROW_STEP words apart from words[first] on.
     """
-    number, flip = start.type, builder.trunc(sign_flip, BYTE)
+    number, flip = first.type, builder.trunc(sign_flip, BYTE)
     lines = builder.udiv(count, number(STEP))
     rest = builder.sub(count, builder.mul(lines, number(STEP)))
-    with short_loop(builder, rows) as row:
-        source = builder.add(start, builder.mul(row, step))
+    with short_loop(builder, a.count) as row:
+        source = a.place(builder, row)
         target = builder.add(first, builder.mul(row, number(ROW_STEP)))
 
         def move(word, lanes):
             place = builder.add(source, builder.mul(word, number(4)))
-            moved = builder.xor(a.load(place, 4 * lanes), splat(builder, flip, 4 * lanes))
+            moved = builder.xor(a.array.load(place, 4 * lanes), splat(builder, flip, 4 * lanes))
             words.store(builder.bitcast(moved, vector(WORD, lanes)), builder.add(target, word))
 
         with short_loop(builder, lines) as line:

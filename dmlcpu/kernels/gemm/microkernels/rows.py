@@ -43,11 +43,10 @@ def subtract_product(builder, acc, at, factor: types.int32, source, first):
 
 
 @emitted
-def load_scales(builder, source, place, step, count, target):
-    """Write source[place], source[place + step], ... to target[:count]."""
-    with short_loop(builder, count) as i:
-        scale = builder.load(source.at(builder.add(place, builder.mul(i, step))))
-        builder.store(scale, target.at(i))
+def load_scales(builder, source, target):
+    """Write the elements of a `Strided` to target[:count]."""
+    with short_loop(builder, source.count) as i:
+        builder.store(builder.load(source.at(builder, i)), target.at(i))
 
 
 @emitted
@@ -68,24 +67,23 @@ def scale_row(builder, scales, first, a_scale: types.float32, y_scale: types.flo
 
 
 @emitted
-def requantize(builder, acc, rows, multipliers, first, step, least, most, zeros, y, at, y_step):
-    """Write the bytes of rows of accumulators to y[at:], y_step apart: round(clip(float32(acc) * multiplier)) + zero.
+def requantize(builder, acc, multipliers, least, most, zeros, y):
+    """Write the bytes of rows of accumulators to those of y: round(clip(float32(acc) * multiplier)) + zero.
 
-    acc: int32 or float64, rows NR apart; multipliers: float32, from `first` on, rows `step` apart; for each row:
-    least, most: float32, the limits; zeros: uint8. Limits are integers, so clipping before rounding equals clipping
-    after.
+    acc: int32 or float64, rows NR apart; multipliers, y: Strided, float32 and bytes; for each row: least, most:
+    float32, the limits; zeros: uint8. Limits are integers, so clipping before rounding equals clipping after.
     """
     kind = vector(ir.FloatType(), NR)
-    with short_loop(builder, rows) as row:
+    with short_loop(builder, y.count) as row:
         lowest, highest, zero = (splat(builder, builder.load(each.at(row)), NR) for each in (least, most, zeros))
         exact = acc.load(builder.mul(row, row.type(NR)), NR)
         value = builder.sitofp(exact, kind) if acc.element == WORD else builder.fptrunc(exact, kind)
-        value = builder.fmul(value, multipliers.load(builder.add(first, builder.mul(row, step)), NR))
+        value = builder.fmul(value, multipliers.array.load(multipliers.place(builder, row), NR))
         value = builder.select(builder.fcmp_ordered(">", lowest, value), lowest, value)
         value = builder.select(builder.fcmp_ordered("<", highest, value), highest, value)
         rounded = builder.bitcast(builder.fadd(value, constant(kind, ROUND)), vector(WORD, NR))
         y_bytes = builder.add(builder.trunc(rounded, vector(BYTE, NR)), zero)
-        y.store(y_bytes, builder.add(at, builder.mul(row, y_step)))
+        y.array.store(y_bytes, y.place(builder, row))
 
 
 @emitted
@@ -98,11 +96,10 @@ def copy_bytes(builder, source, first, y, at, count):
 
 
 @emitted
-def copy_elements(builder, source, first, step, count, y, at, y_step):
-    """Copy `count` elements, `step` apart from source[first] on, to y[at:], `y_step` apart."""
-    with short_loop(builder, count) as i:
-        value = builder.load(source.at(builder.add(first, builder.mul(i, step))))
-        builder.store(value, y.at(builder.add(at, builder.mul(i, y_step))))
+def copy_elements(builder, source, y):
+    """Copy the elements of a `Strided` to those of another."""
+    with short_loop(builder, source.count) as i:
+        builder.store(builder.load(source.at(builder, i)), y.at(builder, i))
 
 
 @emitted
@@ -112,22 +109,22 @@ def multiply_row(builder, scales, first, factor: types.float32, products, at):
 
 
 @emitted
-def store_floats(builder, acc, rows, multipliers, step, bias, bias_step, y, y_step):
+def store_floats(builder, acc, multipliers, bias, y):
     """Write float32(acc) * multiplier + bias of rows of accumulators to y: float32, or the bits of float16 as uint16.
 
-    acc: int32 or float64, rows NR apart; multipliers, bias: float32, rows `step` and `bias_step` apart; each operation
+    acc: int32 or float64, rows NR apart; multipliers, bias, y: rows, Strided; the first two are float32; each operation
     rounds. NaN is written as QUIET_NAN.
     """
-    kind, number = vector(ir.FloatType(), NR), rows.type
-    with short_loop(builder, rows) as row:
-        exact = acc.load(builder.mul(row, number(NR)), NR)
+    kind = vector(ir.FloatType(), NR)
+    with short_loop(builder, y.count) as row:
+        exact = acc.load(builder.mul(row, row.type(NR)), NR)
         value = builder.sitofp(exact, kind) if acc.element == WORD else builder.fptrunc(exact, kind)
-        value = builder.fmul(value, multipliers.load(builder.mul(row, step), NR))
-        value = builder.fadd(value, bias.load(builder.mul(row, bias_step), NR))
+        value = builder.fmul(value, multipliers.array.load(multipliers.place(builder, row), NR))
+        value = builder.fadd(value, bias.array.load(bias.place(builder, row), NR))
         bits = builder.bitcast(value, vector(WORD, NR))
         bits = builder.select(builder.fcmp_unordered("uno", value, value), constant(bits.type, QUIET_NAN), bits)
-        place = builder.mul(row, y_step)
-        y.store(_half_bits(builder, bits) if y.element == HALF else builder.bitcast(bits, kind), place)
+        result = _half_bits(builder, bits) if y.array.element == HALF else builder.bitcast(bits, kind)
+        y.array.store(result, y.place(builder, row))
 
 
 def _half_bits(builder: Any, bits: Any) -> Any:
@@ -157,20 +154,20 @@ def _half_bits(builder: Any, bits: Any) -> Any:
 
 
 @emitted
-def store_rows(builder, acc, rows, y, first, step):
-    """Write rows of NR sums to y[first:], `step` apart; acc: int32, or whole numbers as float64; y: int32, int64."""
-    number, wide = first.type, vector(ir.IntType(64), NR)
-    with short_loop(builder, rows) as row:
-        sums = acc.load(builder.mul(row, number(NR)), NR)
+def store_rows(builder, acc, y):
+    """Write rows of NR sums to the rows of y; acc: int32, or whole numbers as float64; y: Strided, int32 or int64."""
+    wide = vector(ir.IntType(64), NR)
+    with short_loop(builder, y.count) as row:
+        sums = acc.load(builder.mul(row, row.type(NR)), NR)
         sums = builder.sext(sums, wide) if acc.element == WORD else builder.fptosi(sums, wide)
-        y.store(builder.trunc(sums, vector(y.element, NR)), builder.add(first, builder.mul(row, step)))
+        y.array.store(builder.trunc(sums, vector(y.array.element, NR)), y.place(builder, row))
 
 
 @emitted
-def store_elements(builder, acc, at, count, y, first, step):
-    """Write `count` sums from acc[at] on as `store_rows` does, to elements of y that are `step` apart."""
-    with short_loop(builder, count) as i:
+def store_elements(builder, acc, at, y):
+    """Write the sums from acc[at] on as `store_rows` does, to the elements of y."""
+    with short_loop(builder, y.count) as i:
         value, wide = builder.load(acc.at(builder.add(at, i))), ir.IntType(64)
         value = builder.sext(value, wide) if acc.element == WORD else builder.fptosi(value, wide)
-        place = y.at(builder.add(first, builder.mul(i, step)))
-        builder.store(value if y.element == wide else builder.trunc(value, y.element), place)
+        element = y.array.element
+        builder.store(value if element == wide else builder.trunc(value, element), y.at(builder, i))

@@ -1,14 +1,13 @@
 """Vector operations that compare a tile's scores with the least that may still be selected; see gemm/candidates.py.
 
-A row of a tile has NR scores. Arrays have one dimension or two, and need no alignment. For each row, the least is the
-lower half of cells[first], the next row's is `step` cells behind. The operations come in two forms: `any_...` returns
-whether any score of a tile reaches its least, `which_...` returns which rows have one, a bit for each, and writes to
-found[row] which scores they are, and to `scores` all scores: int32, or the bits of float32. Most tiles need the first
-alone.
+A row of a tile has NR scores. Arrays have one dimension or two, and need no alignment. The least of each row is the
+lower half of a cell, `leasts` is Strided. The operations come in two forms: `any_...` returns whether any score of a
+tile reaches its least, `which_...` returns which rows have one, a bit for each, and writes what it finds. Most tiles
+need the first alone.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from llvmlite import ir
 from numba.core import cgutils, types
@@ -16,7 +15,7 @@ from numba.core import cgutils, types
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR
 from dmlcpu.kernels.gemm.microkernels.rows import QUIET_NAN
 from dmlcpu.kernels.gemm.microkernels.vectors import WORD, constant, vector
-from dmlcpu.runtime.intrinsics import emitted, short_loop, splat
+from dmlcpu.runtime.intrinsics import Strided, emitted, short_loop, splat
 
 _INTS, _FLOATS = vector(WORD, NR), vector(ir.FloatType(), NR)
 _FLAG = ir.IntType(1)
@@ -24,18 +23,31 @@ _UNROLLED = 4  # rows at a time
 KEYS = 16  # keys of a list at a time
 
 
+class Terms(NamedTuple):
+    """What is multiplied and added to the sums of columns, from `column` on."""
+
+    scales: Any
+    bias: Any  # for sums of integers, the bits of int32
+    column: Any
+
+
+class Found(NamedTuple):
+    """What `which_...` writes."""
+
+    bits: Any  # of each row: which of its scores reach its least
+    scores: Any  # all: int32, or the bits of float32
+
+
 def _make_sums(emit: Callable[..., Any]) -> Any:
     @emitted
-    def sums(
-        builder, acc, rows, bias, column, shift: types.int32, flip: types.int32, cells, first, step, found, scores
-    ) -> types.uint32:
+    def sums(builder, acc, terms, shift: types.int32, flip: types.int32, leasts, found) -> types.uint32:
         """Compare the scores (acc << shift) + bias; all wrap at 32 bits.
 
-        acc: int32, or whole numbers as float64; bias: the bits of int32, of columns from `column` on; flip: exclusive
-        or with it makes greater what comes first, before the comparison.
+        acc: int32, or whole numbers as float64; flip: exclusive or with it makes greater what comes first, before the
+        comparison.
         """
         shifts, flips = splat(builder, shift, NR), splat(builder, flip, NR)
-        added = builder.bitcast(bias.load(column, NR), _INTS)
+        added = builder.bitcast(terms.bias.load(terms.column, NR), _INTS)
 
         def passes(row: Any, least: Any) -> Any:
             exact = acc.load(builder.mul(row, row.type(NR)), NR)
@@ -44,22 +56,21 @@ def _make_sums(emit: Callable[..., Any]) -> Any:
             value = builder.add(builder.shl(exact, shifts), added)
             return builder.icmp_signed(">=", builder.xor(value, flips), splat(builder, least, NR)), value
 
-        return emit(builder, rows, passes, cells, first, step, found, scores)
+        return emit(builder, passes, leasts, found)
 
     return sums
 
 
 def _make_floats(emit: Callable[..., Any]) -> Any:
     @emitted
-    def floats(
-        builder, acc, rows, a_scales, scales, bias, column, flip: types.int32, cells, first, step, found, scores
-    ) -> types.uint32:
+    def floats(builder, acc, a_scales, terms, flip: types.int32, leasts, found) -> types.uint32:
         """Compare the scores float32(acc) * (a_scale * scale) + bias, each operation rounded; NaN reaches the least.
 
         acc: int32 or float64; a_scales: of the rows; the least: the bits of a float32; flip: of the sign, before the
         comparison.
         """
-        of_columns, added, flips = scales.load(column, NR), bias.load(column, NR), splat(builder, flip, NR)
+        of_columns, added = (each.load(terms.column, NR) for each in (terms.scales, terms.bias))
+        flips = splat(builder, flip, NR)
 
         def passes(row: Any, least: Any) -> Any:
             exact = acc.load(builder.mul(row, row.type(NR)), NR)
@@ -73,24 +84,22 @@ def _make_floats(emit: Callable[..., Any]) -> Any:
             score = builder.select(is_nan, constant(_INTS, QUIET_NAN), bits)
             return builder.fcmp_unordered(">=", directed, bound), score
 
-        return emit(builder, rows, passes, cells, first, step, found, scores)
+        return emit(builder, passes, leasts, found)
 
     return floats
 
 
-def _least_of(builder: Any, cells: Any, first: Any, step: Any, row: Any) -> Any:
-    return builder.trunc(builder.load(cells.at(builder.add(first, builder.mul(row, step)))), WORD)
+def _least_of(builder: Any, leasts: Strided, row: Any) -> Any:
+    return builder.trunc(builder.load(leasts.at(builder, row)), WORD)
 
 
-def _emit_any(
-    builder: Any, rows: Any, passes: Callable[..., Any], cells: Any, first: Any, step: Any, _found: Any, _scores: Any
-) -> Any:
+def _emit_any(builder: Any, passes: Callable[..., Any], leasts: Strided, _: Found) -> Any:
     """Emit whether any score of some rows passes: four rows at a time, then single ones."""
-    number, none = rows.type, constant(vector(_FLAG, NR), 0)
+    rows, number, none = leasts.count, leasts.count.type, constant(vector(_FLAG, NR), 0)
     every = cgutils.alloca_once_value(builder, none)
 
     def add(row: Any) -> None:
-        flags, _ = passes(row, _least_of(builder, cells, first, step, row))
+        flags, _ = passes(row, _least_of(builder, leasts, row))
         builder.store(builder.or_(builder.load(every), flags), every)
 
     whole = builder.udiv(rows, number(_UNROLLED))
@@ -103,16 +112,14 @@ def _emit_any(
     return builder.bitcast(builder.load(every), WORD)
 
 
-def _emit_which(
-    builder: Any, rows: Any, passes: Callable[..., Any], cells: Any, first: Any, step: Any, found: Any, scores: Any
-) -> Any:
+def _emit_which(builder: Any, passes: Callable[..., Any], leasts: Strided, found: Found) -> Any:
     """Emit the loop that writes the scores of each row and which pass, and the bits of rows with one."""
     every = cgutils.alloca_once_value(builder, WORD(0))
-    with short_loop(builder, rows) as row:
-        flags, score = passes(row, _least_of(builder, cells, first, step, row))
-        scores.store(score, builder.mul(row, row.type(NR)))
+    with short_loop(builder, leasts.count) as row:
+        flags, score = passes(row, _least_of(builder, leasts, row))
+        found.scores.store(score, builder.mul(row, row.type(NR)))
         bits = builder.bitcast(flags, WORD)
-        builder.store(bits, found.at(row))
+        builder.store(bits, found.bits.at(row))
         flag = builder.zext(builder.icmp_unsigned("!=", bits, WORD(0)), WORD)
         flag = builder.shl(flag, builder.trunc(row, WORD))
         builder.store(builder.or_(builder.load(every), flag), every)

@@ -22,7 +22,7 @@ from dmlcpu.kernels.gemm.microkernels.vectors import (
     vector,
 )
 from dmlcpu.runtime import isa
-from dmlcpu.runtime.intrinsics import emit_prefetch, emitted, splat
+from dmlcpu.runtime.intrinsics import Strided, emit_prefetch, emitted, splat
 
 BLOCK = 64  # columns at a time
 DEPTH = 16  # rows of B at a time
@@ -35,57 +35,53 @@ class _Operands(NamedTuple):
     b_rows: list[Any]  # addresses of bytes, DEPTH of them
     flips: Any
     a: Any
-    rows: Any
-    acc: Any
-    acc_step: Any
+    acc: Strided
 
 
 def make_add_products(microkernel: Microkernel) -> Any:
     """Return an intrinsic that adds the products of some rows of A and up to DEPTH rows of B to accumulators.
 
-    add(b, start, step, depth, blocks, sign_flip, a, first, rows, acc, at, acc_step):
+    add(b, blocks, sign_flip, a, first, acc):
 
-    - b: bytes, `depth` rows `step` apart, BLOCK * blocks columns from b[start] on; exclusive or with sign_flip makes
-      them signed
-    - a: uint32, `rows` rows ROW_STEP apart, DEPTH / 4 words from a[first] on, zero where b has no more rows; the bytes
-      of the last row are 1
-    - acc: int32, folded accumulators from acc[at] on, rows acc_step apart
+    - b: Strided rows of BLOCK * blocks bytes; exclusive or with sign_flip makes them signed
+    - a: uint32, as many rows as acc's, ROW_STEP apart, DEPTH / 4 words from a[first] on, zero where b has no more rows;
+      the bytes of the last row are 1
+    - acc: Strided rows of int32, folded accumulators
     """
     if microkernel.emit_pairs:
         return _make_add_pairs(microkernel, microkernel.emit_pairs)
 
     @emitted
-    def add(builder, b, start, step, depth, blocks, sign_flip, a, first, rows, acc, at, acc_step):
-        isa.require(microkernel.isa)
-        flips = splat(builder, builder.trunc(sign_flip, BYTE), 4 * microkernel.lanes)
-        b_rows = _rows_of_b(builder, b.at(start), step, depth, DEPTH)
-        x = _Operands(b_rows, flips, a.at(first), rows, acc.at(at), acc_step)
-        prefetch = builder.mul(step.type(DEPTH), step)  # the next rows
-        with cgutils.for_range(builder, blocks, intp=step.type) as loop:
-            column = builder.mul(loop.index, step.type(BLOCK))
+    def add(builder, b, blocks, sign_flip, a, first, acc):
+        isa.require(microkernel.unit.isa)
+        number = blocks.type
+        flips = splat(builder, builder.trunc(sign_flip, BYTE), microkernel.unit.width)
+        b_rows = _rows_of_b(builder, b, number(0), DEPTH)
+        x = _Operands(b_rows, flips, a.at(first), acc)
+        prefetch = builder.mul(number(DEPTH), b.step)  # the next rows
+        with cgutils.for_range(builder, blocks, intp=number) as loop:
+            column = builder.mul(loop.index, number(BLOCK))
             for row in b_rows:
                 emit_prefetch(builder, builder.gep(row, [builder.add(column, prefetch)]))
-            for inner in range(0, BLOCK, _VECTORS * microkernel.lanes):
-                _emit_columns(builder, microkernel, x, builder.add(column, step.type(inner)))
+            for inner in range(0, BLOCK, _VECTORS * microkernel.unit.lanes):
+                _emit_columns(builder, microkernel, x, builder.add(column, number(inner)))
 
     return add
 
 
 def _make_add_pairs(microkernel: Microkernel, emit_pairs: Callable[..., None]) -> Any:
     """Return what `make_add_products` does for AVX2 alone, whose registers hold half of the rows."""
-    rows_at_once, width = DEPTH // 2, 4 * microkernel.lanes
+    rows_at_once, width = DEPTH // 2, microkernel.unit.width
 
     @emitted
-    def add(builder, b, start, step, depth, blocks, sign_flip, a, first, rows, acc, at, acc_step):
-        isa.require(microkernel.isa)
-        number = step.type
+    def add(builder, b, blocks, sign_flip, a, first, acc):
+        isa.require(microkernel.unit.isa)
+        number = blocks.type
         flips = splat(builder, builder.trunc(sign_flip, BYTE), width)
-        next_rows = builder.mul(number(rows_at_once), step)
-        count = builder.sdiv(builder.add(depth, number(rows_at_once - 1)), number(rows_at_once))
+        next_rows = builder.mul(number(rows_at_once), b.step)
+        count = builder.sdiv(builder.add(b.count, number(rows_at_once - 1)), number(rows_at_once))
         with cgutils.for_range(builder, count, intp=number) as outer:
-            top = builder.mul(outer.index, number(rows_at_once))
-            place = b.at(builder.add(start, builder.mul(top, step)))
-            b_rows = _rows_of_b(builder, place, step, builder.sub(depth, top), rows_at_once)
+            b_rows = _rows_of_b(builder, b, builder.mul(outer.index, number(rows_at_once)), rows_at_once)
             words = a.at(builder.add(first, builder.mul(outer.index, number(rows_at_once // 4))))
             with cgutils.for_range(builder, blocks, intp=number) as block:
                 left = builder.mul(block.index, number(BLOCK))
@@ -98,34 +94,34 @@ def _make_add_pairs(microkernel: Microkernel, emit_pairs: Callable[..., None]) -
                     lines = [load(builder, builder.gep(row, [column]), width) for row in b_rows]
                     signed = [builder.xor(line, flips) for line in lines]
                     groups = [_words_of(builder, signed[i : i + 4]) for i in range(0, rows_at_once, 4)]
-                    emit_pairs(builder, words, rows, groups, acc.at(builder.add(at, column)), acc_step)
+                    emit_pairs(builder, words, groups, acc, column)
 
     return add
 
 
-def _rows_of_b(builder: Any, first: Any, step: Any, depth: Any, count: int) -> list[Any]:
-    """Return the addresses of `count` rows. The last row, multiplied by zero, replaces missing ones."""
-    last = builder.sub(depth, step.type(1))
+def _rows_of_b(builder: Any, b: Strided, top: Any, count: int) -> list[Any]:
+    """Return the addresses of `count` rows from `top` on. The last row, multiplied by zero, replaces missing ones."""
+    first, left, number = b.at(builder, top), builder.sub(b.count, top), top.type
+    last = builder.sub(left, number(1))
     addresses = []
     for i in range(count):
-        is_there = builder.icmp_signed("<", step.type(i), depth)
-        row = builder.select(is_there, step.type(i), last)
-        addresses.append(builder.gep(first, [builder.mul(row, step)]))
+        row = builder.select(builder.icmp_signed("<", number(i), left), number(i), last)
+        addresses.append(builder.gep(first, [builder.mul(row, b.step)]))
     return addresses
 
 
 def _emit_columns(builder: Any, microkernel: Microkernel, x: _Operands, column: Any) -> None:
     """Emit the products of the columns of one vector of bytes, from `column` on."""
-    at_once = DEPTH if microkernel.registers == 32 else 4  # rows of B whose words stay in registers
+    at_once = DEPTH if microkernel.unit.registers == 32 else 4  # rows of B whose words stay in registers
     for top in range(0, DEPTH, at_once):
         places = [builder.gep(row, [column]) for row in x.b_rows[top : top + at_once]]
-        signed = [builder.xor(load(builder, place, 4 * microkernel.lanes), x.flips) for place in places]
+        signed = [builder.xor(load(builder, place, microkernel.unit.width), x.flips) for place in places]
         rhs = [
             [microkernel.prepare_rhs(builder, words) for words in _words_of(builder, signed[i : i + 4])]
             for i in range(0, at_once, 4)
         ]
         corrections = _corrections(builder, microkernel, rhs)
-        with cgutils.for_range(builder, x.rows, intp=x.rows.type) as loop:
+        with cgutils.for_range(builder, x.acc.count, intp=column.type) as loop:
             _emit_row(builder, microkernel, x, loop.index, top // 4, column, rhs, corrections)
 
 
@@ -133,7 +129,7 @@ def _corrections(builder: Any, microkernel: Microkernel, rhs: list[list[tuple[An
     """Return the correction of each vector of accumulators for the microkernel's `lhs_offset`, if it has one."""
     if not microkernel.lhs_offset:
         return []
-    sums = [constant(vector(WORD, microkernel.lanes), 0)] * _VECTORS
+    sums = [constant(vector(WORD, microkernel.unit.lanes), 0)] * _VECTORS
     for group in rhs:
         sums = [emit_column_sum(builder, microkernel, total, own) for total, own in zip(sums, group, strict=True)]
     return [emit_correction(builder, microkernel, total) for total in sums]
@@ -150,8 +146,8 @@ def _emit_row(
     corrections: list[Any],
 ) -> None:
     """Emit the products of a row of A. rhs: the prepared vectors of each group of four rows of B."""
-    number, lanes = row.type, microkernel.lanes
-    line = builder.gep(x.acc, [builder.add(builder.mul(row, x.acc_step), column)])
+    number, lanes = row.type, microkernel.unit.lanes
+    line = builder.gep(x.acc.at(builder, row), [column])
     words = builder.gep(x.a, [builder.mul(row, number(ROW_STEP))])
     places = [builder.gep(line, [number(v * lanes)]) for v in range(_VECTORS)]
     acc = [load(builder, place, lanes, 4) for place in places]
@@ -178,7 +174,7 @@ def _words_of(builder: Any, rows: list[Any]) -> list[Any]:
 
 def make_unfold(microkernel: Microkernel) -> Any:
     """Return an intrinsic that puts BLOCK accumulators, int32 from acc[first] on, in the order of columns."""
-    lanes = microkernel.lanes
+    lanes = microkernel.unit.lanes
     # Vector v has four of each 16 columns, from 4 * v on.
     order = [v * lanes + 4 * part + i for part in range(lanes // 4) for v in range(_VECTORS) for i in range(4)]
 

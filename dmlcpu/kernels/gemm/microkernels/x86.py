@@ -2,11 +2,11 @@
 
 from typing import Any
 
+from dmlcpu.kernels.gemm.microkernels import units
 from dmlcpu.kernels.gemm.microkernels.generic import widen_signed, widen_unsigned
 from dmlcpu.kernels.gemm.microkernels.microkernel import Microkernel, as_it_is
 from dmlcpu.kernels.gemm.microkernels.pairs import add_bytes, add_halves, emit_pairs
 from dmlcpu.kernels.gemm.microkernels.vectors import HALF, call, constant, vector
-from dmlcpu.runtime.isa import Isa
 
 
 def _multiply_bytes(builder: Any, acc: Any, lhs: tuple[Any, ...], rhs: tuple[Any, ...]) -> Any:
@@ -33,12 +33,8 @@ def _vpdpbusd(builder: Any, acc: Any, lhs: tuple[Any, ...], rhs: tuple[Any, ...]
 
 # Products in a cycle, of 32 possible (Zen 4): AVX2 31, AVX2_INT16 24, AVX2_WIDENING 21. LLVM compiles larger blocks, or
 # int16 in blocks of another shape, with spills. gemm/forms.py says when each is taken.
-AVX2 = Microkernel(
-    Isa.AVX2, as_it_is, as_it_is, _multiply_bytes, registers=16, lanes=8, vectors=2, rows=4, emit_pairs=emit_pairs
-)
-AVX2_INT16 = Microkernel(Isa.AVX2, as_it_is, as_it_is, _multiply_int16, registers=16, lanes=8, vectors=1, rows=12)
-AVX2_WIDENING = Microkernel(
-    Isa.AVX2, widen_unsigned, widen_signed, _multiply_widened, registers=16, lanes=8, vectors=2, rows=4
-)
-AVXVNNI = Microkernel(Isa.AVXVNNI, as_it_is, as_it_is, _vpdpbusd, registers=16, lanes=8, vectors=2, rows=6)
-AVX512VNNI = Microkernel(Isa.AVX512VNNI, as_it_is, as_it_is, _vpdpbusd, registers=32, lanes=16, vectors=2, rows=12)
+AVX2 = Microkernel(units.AVX2, as_it_is, as_it_is, _multiply_bytes, emit_pairs=emit_pairs)
+AVX2_INT16 = Microkernel(units.AVX2._replace(vectors=1, rows=12), as_it_is, as_it_is, _multiply_int16)
+AVX2_WIDENING = Microkernel(units.AVX2, widen_unsigned, widen_signed, _multiply_widened)
+AVXVNNI = Microkernel(units.AVXVNNI, as_it_is, as_it_is, _vpdpbusd)
+AVX512VNNI = Microkernel(units.AVX512VNNI, as_it_is, as_it_is, _vpdpbusd)
