@@ -74,8 +74,8 @@ class SumOperatorDesc(OperatorDesc):
         if greatest is not None:
             greatest[...] = out.max()
 
-    def _result(self, bound):
-        return Sums(bound["output_tensor"], bound.get("greatest_tensor"))
+    def _make_result(self):
+        return lambda bound: Sums(bound["output_tensor"], bound.get("greatest_tensor"))
 
 
 def sums(**fields):

@@ -154,9 +154,6 @@ class ScatterNDOperatorDesc(OperatorDesc[Array]):
 
         return request
 
-    def _result(self, bound: Bound) -> Any:
-        return bound["output_tensor"]
-
     def _refuse(self, bound: Bound, refused: Any) -> None:
         indices = bound["indices_tensor"]
         where = (self.indices_shape, indices.dtype), self.input_shape

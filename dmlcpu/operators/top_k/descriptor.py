@@ -35,6 +35,7 @@ class _TopKBase(OperatorDesc[TopK]):
     """The fields and checks of both operators."""
 
     OUTPUTS: ClassVar = ("output_value_tensor", "output_index_tensor")
+    RESULT: ClassVar = TopK
 
     input_tensor: TensorDesc
     output_value_tensor: TensorDesc
@@ -58,9 +59,6 @@ class _TopKBase(OperatorDesc[TopK]):
     def largest(self) -> bool:
         """Whether the largest elements are selected: by TOP_K, which has no direction, always."""
         return getattr(self, "axis_direction", AxisDirection.DECREASING) is AxisDirection.DECREASING
-
-    def _result(self, bound: Bound) -> TopK:
-        return TopK._make((bound["output_value_tensor"], bound["output_index_tensor"]))
 
     def _make_request(self, owned: Bound) -> Callable[[Bound], Request]:
         x, index_dtype = self.input_tensor, self.output_index_tensor.dtype
