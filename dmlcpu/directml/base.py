@@ -19,12 +19,9 @@ Bound = dict[str, Any]  # tensor name -> array, or the form in which an operator
 View = Callable[[Array], Array]
 
 
-class Request(NamedTuple):
-    """What a call of a compiled operator asks of the operator: a prepared call, and its arrays."""
-
-    prepare: Callable[..., Prepared]  # cached
-    key: tuple[Any, ...]  # of `prepare`, but for the budget
-    arrays: Sequence[Any]  # inputs, then outputs
+# What a call of a compiled operator asks of the operator: its cached `prepare`, the key but for the budget, and the
+# arrays, inputs first, then outputs. A plain tuple takes less time to make than a named one.
+Request = tuple[Callable[..., Prepared], tuple[Any, ...], Sequence[Any]]
 
 
 def without_leading(dimensions: int) -> View:

@@ -291,14 +291,16 @@ class CompiledOperator(Generic[Result]):
                 raise self._unbindable(name, self._slots)
             bound[name] = array = slot.bind(value)
             flags &= array.flags.num
-        is_complete = len(tensors) == len(self._slots)
-        new = [] if is_complete else [slot for slot in self._slots.values() if slot.name not in bound]
-        for slot in new:
-            if not slot.output:
-                raise _missing([each for each in new if not each.output])
-            bound[slot.name] = slot.make()
+        missing = len(self._slots) - len(tensors)
+        if missing:
+            for name, slot in self._slots.items():
+                if name in bound:
+                    continue
+                if not slot.output:
+                    raise _missing([each for each in self._slots.values() if not (each.output or each.name in bound)])
+                bound[name] = slot.make()
         # New outputs share no memory, nor do different arrays that own their data: no further check for most calls.
-        if len(new) < len(self._outputs) and (not flags or any(bound[a] is bound[b] for a, b in self._alike)):
+        if missing < len(self._outputs) and (not flags or any(bound[a] is bound[b] for a, b in self._alike)):
             self._check_apart(bound)
         return bound
 

@@ -91,7 +91,7 @@ class DynamicQuantizeLinearOperatorDesc(OperatorDesc[DynamicQuantized]):
     def _make_request(self, owned: Bound) -> Callable[[Bound], Request]:
         def request(bound: Bound) -> Request:
             x, *outputs = arrays = [bound[name] for name in ("input_tensor", *self.OUTPUTS)]
-            return Request(prepare, ((form_of(x), strides_of(outputs[0])), (outputs[0].dtype,)), arrays)
+            return (prepare, ((form_of(x), strides_of(outputs[0])), (outputs[0].dtype,)), arrays)
 
         return request
 

@@ -150,7 +150,7 @@ class ScatterNDOperatorDesc(OperatorDesc[Array]):
             if x.flags.num & indices.flags.num & updates.flags.num & out.flags.num & PLAIN != PLAIN:
                 *inputs, y = [_form(*each) for each in zip(arrays, shapes, strict=True)]
                 forms = *inputs, y[2]
-            return Request(prepare, (forms, ("none", "raise", x is out, 0)), arrays)
+            return (prepare, (forms, ("none", "raise", x is out, 0)), arrays)
 
         return request
 

@@ -68,9 +68,9 @@ class _TopKBase(OperatorDesc[TopK]):
         def request(bound: Bound) -> Request:
             x, values, indices = arrays = take(bound)
             if x.flags.num & values.flags.num & indices.flags.num & PLAIN == PLAIN:
-                return Request(plan, packed, arrays)
+                return (plan, packed, arrays)
             strides = strides_of(values), strides_of(indices)
-            return Request(plan, (call._replace(x=Form(*form_of(x))), strides), arrays)
+            return (plan, (call._replace(x=Form(*form_of(x))), strides), arrays)
 
         return request
 
