@@ -28,13 +28,7 @@ if TYPE_CHECKING:
         TensorFlags as TensorFlags,
     )
     from dmlcpu.directml.tensor import TensorDesc as TensorDesc
-    from dmlcpu.errors import (
-        BindingError as BindingError,
-        DmlError as DmlError,
-        IndexOutOfRangeError as IndexOutOfRangeError,
-        InvalidDescriptorError as InvalidDescriptorError,
-        UnsupportedError as UnsupportedError,
-    )
+    from dmlcpu.errors import *  # noqa: F403
     from dmlcpu.operators.bind import bind as bind
     from dmlcpu.operators.descs import operator_desc_from_dict as operator_desc_from_dict
     from dmlcpu.operators.table import *  # noqa: F403

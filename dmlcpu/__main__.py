@@ -51,9 +51,7 @@ def _watch() -> None:
     """End the process soon after the second signal, whatever the main thread waits for or computes."""
     import threading
 
-    while (
-        file := os.open(os.devnull, os.O_RDWR)
-    ) <= 2:  # a standard stream is closed: the pipe must not take its place
+    while (file := os.open(os.devnull, os.O_RDWR)) <= 2:  # a standard stream is closed: no pipe in its place
         pass
     os.close(file)
     read, write = os.pipe()

@@ -237,7 +237,7 @@ def _takes(reduction: str, x: Array) -> bool:
     """Return whether the kernels can reduce into an array as NumPy does."""
     name, flags = type_name(x.dtype), x.flags
     takes_type = name in NUMBERS or (x.dtype.kind == "c" and name in DATA_TYPES and reduction in ("none", "add"))
-    is_plain = takes_type and flags.writeable and flags.aligned and x.dtype.isnative
+    is_plain = takes_type and flags.aligned and x.dtype.isnative
     return is_plain and (flags.c_contiguous or not elements_overlap(x.shape, x.strides, x.itemsize))
 
 

@@ -36,7 +36,9 @@ def config() -> dict[str, Any]:
         "versions", "compilation", "isa", "threads", "results", "cache" and "operators" are dictionaries, "kernels" is a
         list of them.
     """
+    import llvmlite
     import numba
+    import numpy
 
     from dmlcpu.kernels import registry
     from dmlcpu.operators.table import OPERATORS
@@ -44,7 +46,12 @@ def config() -> dict[str, Any]:
     from dmlcpu.runtime.compilation import can_compile
 
     return {
-        "versions": _versions(),
+        "versions": {
+            "dmlcpu": __version__,
+            "python": platform.python_version(),
+            **{each.__name__: each.__version__ for each in (numpy, numba, llvmlite)},
+            "platform": f"{sys.platform} {platform.machine()}",
+        },
         "compilation": {
             "state": "on" if can_compile() else "switched off: results come from dmlcpu.reference",
             "NUMBA_DISABLE_JIT": os.environ.get("NUMBA_DISABLE_JIT"),
@@ -66,29 +73,11 @@ def config() -> dict[str, Any]:
             "DMLCPU_KEEP_RESULTS": os.environ.get("DMLCPU_KEEP_RESULTS"),
         },
         "cache": {"folder": cache_folder(), "NUMBA_CACHE_DIR": os.environ.get("NUMBA_CACHE_DIR")},
-        "operators": {
-            operator.name: ", ".join(operator_type.name for operator_type in operator.descs)
-            for operator in OPERATORS.values()
-        },
+        "operators": {each.name: ", ".join(kind.name for kind in each.descs) for each in OPERATORS.values()},
         "kernels": [
             {"operator": entry.operator, "stage": entry.stage, "name": entry.name, "isa": entry.isa.name.lower()}
             for entry in registry.available()
         ],
-    }
-
-
-def _versions() -> dict[str, str]:
-    import llvmlite
-    import numba
-    import numpy as np
-
-    return {
-        "dmlcpu": __version__,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "numba": numba.__version__,
-        "llvmlite": llvmlite.__version__,
-        "platform": f"{sys.platform} {platform.machine()}",
     }
 
 
@@ -100,9 +89,7 @@ def as_text(settings: dict[str, Any]) -> str:
         if isinstance(content, dict):
             rows = [(name, _NONE.get(name, "not set") if value is None else value) for name, value in content.items()]
         else:
-            rows = [
-                (f"{kernel['operator']} {kernel['stage']}", f"{kernel['name']} ({kernel['isa']})") for kernel in content
-            ]
+            rows = [(f"{each['operator']} {each['stage']}", f"{each['name']} ({each['isa']})") for each in content]
         width = max(len(name) for name, _ in rows)
         lines += [f"  {name:{width}}  {value}" for name, value in rows]
     return "\n".join(lines)

@@ -61,7 +61,7 @@ class Once:
 def in_blocks(operator: str, arguments: dict, memory: int | None = None, stopping=lambda: False) -> tuple:
     """Return the results of a call of an operator on Sources, within `memory`, or the least memory if that is more."""
     blocks = OPERATORS[operator].blocks
-    least = blocks.estimate(**arguments).least_memory
+    least = blocks.estimate(**arguments).least()
     sinks = {name: Once(tensor) for name, tensor in blocks.estimate(**arguments).results.items()}
     assert tuple(sinks) == OPERATORS[operator].results
     blocks.run(arguments, sinks, least if memory is None else max(least, memory), stopping)

@@ -22,6 +22,11 @@ examples:
 
 {EXIT_CODES}"""
 
+# Options that have the names of arguments: of `plan_jobs` and `run_jobs`, and of `run_jobs` alone.
+_WHICH = ("force", "retry_failed", "content_hash", "require_chunks")
+_PLANNED = ("manifest", "workers", "threads", "max_memory", "scheduler", *_WHICH)
+_RUN = ("log", "retries", "timeout", "keep_going", "check_as_you_go")
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
@@ -46,10 +51,12 @@ def add_run_options(parser: argparse.ArgumentParser, manifest: str) -> None:
     again.add_argument("--manifest", metavar="FILE", help=f"where outcomes are recorded (default: {manifest})")
     again.add_argument("--force", action="store_true", help="run all jobs, whatever is recorded")
     again.add_argument("--retry-failed", action="store_true", help="run only the jobs that are recorded as failed")
-    again.add_argument("--hash", action="store_true", help="tell changed inputs by their content, not by size and time")
+    content = "tell changed inputs by their content, not by size and time"
+    again.add_argument("--hash", dest="content_hash", action="store_true", help=content)
 
     how = parser.add_argument_group("how")
-    how.add_argument("--jobs", type=at_least(1), default=1, metavar="N", help="worker processes (default: 1)")
+    workers = "worker processes (default: 1)"
+    how.add_argument("--jobs", dest="workers", type=at_least(1), default=1, metavar="N", help=workers)
     threads = "threads of each worker (default: workers share the cores evenly; on a cluster 1)"
     how.add_argument("--threads", type=at_least(1), metavar="T", help=threads)
     memory = (
@@ -85,32 +92,12 @@ def run(jobs: Any, args: argparse.Namespace, directory: str | None = None) -> in
 
     if not environment_is_right():
         return REFUSED
-    common: dict[str, Any] = {
-        "directory": directory,
-        "manifest": args.manifest,
-        "workers": args.jobs,
-        "threads": args.threads,
-        "max_memory": args.max_memory,
-        "scheduler": args.scheduler,
-        "force": args.force,
-        "retry_failed": args.retry_failed,
-        "content_hash": args.hash,
-        "require_chunks": args.require_chunks,
-    }
+    planned, others = ({name: getattr(args, name) for name in names} for names in (_PLANNED, _RUN))
     try:
         if args.dry_run:
-            return _show_plan(plan_jobs(jobs, **common), args)
-        result = run_jobs(
-            jobs,
-            **common,
-            log=args.log,
-            retries=args.retries,
-            timeout=args.timeout,
-            keep_going=args.keep_going,
-            check_as_you_go=args.check_as_you_go,
-            max_failures=1 if args.fail_fast else args.max_failures,
-            progress=not args.quiet,
-        )
+            return _show_plan(plan_jobs(jobs, directory=directory, **planned), args)
+        most = 1 if args.fail_fast else args.max_failures
+        result = run_jobs(jobs, directory=directory, max_failures=most, progress=not args.quiet, **planned, **others)
     except JobsError as error:
         if args.json:
             members = ("place", "id", "field", "found", "allowed")
@@ -120,10 +107,8 @@ def run(jobs: Any, args: argparse.Namespace, directory: str | None = None) -> in
     except DmlError as error:
         option = error.field.replace("_", "-")
         return complain(f"--{option} is {error.found}; allowed: {error.allowed}", REFUSED)
-    except ManifestError as error:
-        return complain(str(error), REFUSED)
-    except WorkerError as error:
-        return complain(str(error), FAILED)
+    except (ManifestError, WorkerError) as error:
+        return complain(str(error), FAILED if isinstance(error, WorkerError) else REFUSED)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         return complain(f"{where}{error.strerror or error}", REFUSED)

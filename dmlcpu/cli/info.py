@@ -23,19 +23,15 @@ def main(args: argparse.Namespace) -> int:
     """Run the command."""
     if not environment_is_right():
         return REFUSED
-    print(_measured(args.json) if args.measure else _configured(args.json))
+    if args.measure:
+        from dmlcpu.measure import measurement
+
+        found = measurement.measure(lambda: tell(_COMPILING))
+        data, text = measurement.as_data(found), measurement.as_text(found)
+    else:
+        from dmlcpu import config
+
+        data = config.config()
+        text = config.as_text(data)
+    print(json.dumps(data, indent=2) if args.json else text)
     return DONE
-
-
-def _configured(as_json: bool) -> str:
-    from dmlcpu.config import as_text, config
-
-    settings = config()
-    return json.dumps(settings, indent=2) if as_json else as_text(settings)
-
-
-def _measured(as_json: bool) -> str:
-    from dmlcpu.measure.measurement import as_data, as_text, measure
-
-    found = measure(lambda: tell(_COMPILING))
-    return json.dumps(as_data(found), indent=2) if as_json else as_text(found)

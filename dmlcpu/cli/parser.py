@@ -31,34 +31,17 @@ class _Parser(argparse.ArgumentParser):
     add_options: Callable[[argparse.ArgumentParser], None] | None = None
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        self.complete()
+        if self.add_options is not None:
+            add, self.add_options = self.add_options, None
+            add(self)
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:  # said here, with this command's usage
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return found, unknown
 
-    def complete(self) -> None:
-        """Add the arguments, if they are not there yet."""
-        if self.add_options is not None:
-            add, self.add_options = self.add_options, None
-            add(self)
-
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    return _make()[0]
-
-
-def help_of(command: str) -> str:
-    """Return the help of a command, as the documentation shows it; "": that of all."""
-    parser, commands = _make()
-    if not command:
-        return parser.format_help()
-    commands[command].complete()
-    return commands[command].format_help()
-
-
-def _make() -> tuple[argparse.ArgumentParser, dict[str, _Parser]]:
     common = _Parser(add_help=False)
     common.add_argument(
         "--debug",
@@ -73,7 +56,6 @@ def _make() -> tuple[argparse.ArgumentParser, dict[str, _Parser]]:
     )
     parser.add_argument("--version", action="version", version=f"dmlcpu {__version__}")
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
-    commands: dict[str, _Parser] = {}
 
     def add(name: str, summary: str, options: Any, handler: Handler, epilog: str | None = None) -> None:
         description = f"{summary[0].upper()}{summary[1:]}."
@@ -82,7 +64,6 @@ def _make() -> tuple[argparse.ArgumentParser, dict[str, _Parser]]:
         )
         command.set_defaults(handler=handler)
         command.add_options = options
-        commands[name] = command
 
     add("run", run.SUMMARY, run.add_options, run.main, run.EPILOG)
     add("batch", batch.SUMMARY, batch.add_options, batch.main, batch.EPILOG)
@@ -92,4 +73,4 @@ def _make() -> tuple[argparse.ArgumentParser, dict[str, _Parser]]:
     add("search", search.SUMMARY, search.add_options, search.main, search.EPILOG)
     add("warmup", warmup.SUMMARY, warmup.add_options, warmup.main, warmup.EPILOG)
     add("info", info.SUMMARY, info.add_options, info.main)
-    return parser, commands
+    return parser

@@ -57,9 +57,7 @@ def main(args: argparse.Namespace) -> int:
         return REFUSED
     try:
         return _build(args) if args.action == "build" else _query(args)
-    except DmlError as error:
-        return complain(str(error), REFUSED)
-    except FileError as error:
+    except (DmlError, FileError) as error:
         return complain(str(error), REFUSED)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
@@ -86,8 +84,7 @@ def _query(args: argparse.Namespace) -> int:
     index = Int8Index.load(args.index)
     options: dict[str, Any] = {"rescore": args.rescore, "mask": _read(args.mask), "allowlist": _read(args.allowlist)}
     with _opened(args.queries) as queries, _progress(args, "searching", queries.shape[0]) as count:
-        tensors = results_of(index, queries, args.k, rescore=args.rescore)
-        index.search(queries.read((slice(0, 0), slice(0, index.d))), args.k, **options)  # refuses the options
+        tensors = results_of(index, queries, args.k, **options)
         writer = create(args.output, tensors, os.urandom(6).hex())
         try:
             search(index, queries, args.k, writer.sinks, progress=count, **options)

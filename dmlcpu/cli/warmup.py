@@ -96,7 +96,7 @@ def _compile_search(name: str) -> None:
     for threads in (2, 1):
         with use_budget(threads, grain=1):
             for example in examples(name):
-                knn(*example[:4], **example.options)
+                knn(**example)
 
 
 def _counts() -> tuple[int, int]:

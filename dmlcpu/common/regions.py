@@ -31,13 +31,8 @@ class Estimate(NamedTuple):
 
     results: Mapping[str, Tensor | None]  # None: known only after the run
     memory: int  # bytes of the call in one piece at its peak: arguments, results and workspace
-    least: Callable[[], int]  # computed on demand: it takes longer than all the rest
+    least: Callable[[], int]  # bytes that the call needs in blocks: it takes longer to compute than all the rest
     kernel: str  # of the call in one piece
-
-    @property
-    def least_memory(self) -> int:
-        """The least bytes that the call needs in blocks."""
-        return self.least()
 
 
 class Stopped(Exception):  # noqa: N818 - no error: it was requested

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from dmlcpu.config import cache_folder
-from dmlcpu.measure.limits import Limits
-from dmlcpu.measure.reached import Reached
+from dmlcpu.measure.limits import Limits, Reached
 from dmlcpu.runtime import isa, quota, threads
 
 # N threads that multiply less than this many times N as fast as one share cores, or have neighbours.
@@ -29,13 +28,7 @@ class Conditions(NamedTuple):
     layer: str | None  # what the threads' own layer advises
 
 
-_VARIABLES = (
-    "DMLCPU_ISA",
-    "DMLCPU_NUM_THREADS",
-    "NUMBA_NUM_THREADS",
-    "NUMBA_CPU_NAME",
-    "NUMBA_CPU_FEATURES",
-)
+_VARIABLES = ("DMLCPU_ISA", "DMLCPU_NUM_THREADS", "NUMBA_NUM_THREADS", "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")
 NO_COMPILATION = (
     "Compilation is switched off, so dmlcpu.reference computes all results, slowly: unset NUMBA_DISABLE_JIT."
 )

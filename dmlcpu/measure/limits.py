@@ -1,4 +1,4 @@
-"""The rates that bound kernels: those at which threads read, copy, and multiply bytes."""
+"""How fast threads read, copy and multiply bytes: the rates that bound kernels; and what operators reach of them."""
 
 import time
 from collections.abc import Callable
@@ -11,6 +11,7 @@ from dmlcpu.common.arguments import Array
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.measure.memory import READ_CELLS
 from dmlcpu.kernels.measure.multiply import can_measure
+from dmlcpu.operators.table import OPERATORS, Operator
 from dmlcpu.runtime.memory import aligned_empty
 from dmlcpu.runtime.quota import memory_limit
 from dmlcpu.runtime.records import LINE_CELLS
@@ -43,11 +44,6 @@ class Limits(NamedTuple):
     read: float
     copy: float
     multiply: float | None
-
-    def rate(self, name: str) -> float | None:
-        """Return one of the rates."""
-        found: float | None = getattr(self, name)
-        return found
 
     def best(self, other: "Limits") -> "Limits":
         """Return the higher of each rate of two measurements."""
@@ -117,3 +113,41 @@ def _multiply_rate(threads: int, seconds: float) -> float:
     turns = int(_TRIAL * _CALL / fastest(partial(call, _TRIAL, done), 0)) + 1
     taken = fastest(partial(call, turns, done), seconds)
     return int(done[::LINE_CELLS].sum()) / taken
+
+
+class Reached(NamedTuple):
+    """How fast an operator was on its own workload.
+
+    Attributes
+    ----------
+    operator : str
+        Its name.
+    limit : str
+        The field of `Limits` that bounds it.
+    rate : float
+        What it did in a second: bytes, or products.
+    fraction : float or None
+        The rate by the limit's; None if that is not known. It may be more than 1 if bytes were still in a cache.
+    """
+
+    operator: str
+    limit: str
+    rate: float
+    fraction: float | None = None
+
+    def of(self, limits: Limits) -> "Reached":
+        """Return this with the fraction of the limit."""
+        limit = getattr(limits, self.limit)
+        return self._replace(fraction=self.rate / limit if limit else None)
+
+
+def measure_operators(seconds: float, nbytes: int) -> list[Reached]:
+    """Measure each operator for some seconds, on arrays of about `nbytes`; fractions are not known yet."""
+    return [_measure(operator, seconds, nbytes) for operator in OPERATORS.values()]
+
+
+def _measure(operator: Operator, seconds: float, nbytes: int) -> Reached:
+    workload = operator.workload(nbytes)
+    out = operator.function(**workload.arguments)  # written to again and again: the system would clear fresh memory
+    call = partial(operator.function, **workload.arguments, out=out)
+    return Reached(operator.name, workload.limit, workload.amount / fastest(call, seconds))

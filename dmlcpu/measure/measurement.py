@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dmlcpu.measure.advice import NO_COMPILATION, Conditions, advise, conditions
-from dmlcpu.measure.limits import SECONDS, Limits, measure_limits, memory_to_use
-from dmlcpu.measure.reached import Reached, measure_operators
+from dmlcpu.measure.limits import SECONDS, Limits, Reached, measure_limits, measure_operators, memory_to_use
 from dmlcpu.runtime.compilation import can_compile, watch_compilations
 
 _UNITS = {"read": "GB/s", "copy": "GB/s", "multiply": "products/ns"}
@@ -91,33 +90,29 @@ def as_data(found: Measurement) -> dict[str, Any]:
 
 def as_text(found: Measurement) -> str:
     """Write a measurement for reading."""
-    if not found.limits:
-        return "\n".join(["nothing is measured", *_advice(found)])
-    lines = [f"limits ({found.conditions.isa})"]
-    for name, unit in _UNITS.items():
-        lines.append(f"  {name:8}  {_rates(found.limits, name, unit)}")
-    lines.append("operators")
-    width = max(len(each.operator) for each in found.operators)
-    for reached in found.operators:
-        part = "" if reached.fraction is None else f"{reached.fraction:4.0%} of "
-        lines.append(
-            f"  {reached.operator:{width}}  {part}{reached.limit}: {_rate(reached.rate, _UNITS[reached.limit])}"
-        )
+    lines = _measured(found) if found.limits else ["nothing is measured"]
     if found.compiled:
         lines += ["compiled", f"  {found.compiled} kernels in {found.compile_seconds:.1f} s"]
-    return "\n".join([*lines, *_advice(found)])
+    return "\n".join([*lines, "advice", *(f"  {each}" for each in found.advice or ["none: nothing is off"])])
+
+
+def _measured(found: Measurement) -> list[str]:
+    lines = [f"limits ({found.conditions.isa})"]
+    lines += [f"  {name:8}  {_rates(found.limits, name, unit)}" for name, unit in _UNITS.items()]
+    width = max(len(each.operator) for each in found.operators)
+    lines.append("operators")
+    for name, limit, rate, fraction in found.operators:
+        part = "" if fraction is None else f"{fraction:4.0%} of "
+        lines.append(f"  {name:{width}}  {part}{limit}: {_rate(rate, _UNITS[limit])}")
+    return lines
 
 
 def _rates(limits: list[Limits], name: str, unit: str) -> str:
     """Write a rate of each number of threads."""
-    rates = [(each.rate(name), each.threads) for each in limits]
+    rates = [(getattr(each, name), each.threads) for each in limits]
     texts = [f"{_rate(rate, unit)} on {threads} thread{'s'[: threads > 1]}" for rate, threads in rates if rate]
     return ", ".join(texts) or "not measured: only on x86-64 and ARM"
 
 
 def _rate(rate: float, unit: str) -> str:
     return f"{rate / 1e9:.1f} {unit}"
-
-
-def _advice(found: Measurement) -> list[str]:
-    return ["advice", *(f"  {each}" for each in found.advice or ["none: nothing is off"])]

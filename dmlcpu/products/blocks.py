@@ -56,12 +56,9 @@ def blocks_of(operator: Any) -> SimpleNamespace:
 
 def _product(function: Callable[..., Any], request: Callable[..., Any], arguments: dict[str, Any]) -> Product:
     """Return the product of a call, or refuse it."""
-    given = bind(function, arguments)
-    sources = {name: as_source("", name, given[name]) for name in SOURCES if is_source(given[name])}
-    forms = {name: form for name, (_, form) in sources.items()}
-    (operator, a_form, b_form, shapes, bias_form, _, dtype), arrays = request(*{**given, **forms}.values(), None)
+    given, key, (a, b, numbers, bias) = requested(function, request, arguments)
+    operator, a_form, b_form, shapes, bias_form, _, dtype = key
     call = check(operator, a_form, b_form, shapes, bias_form, dtype)
-    a, b, numbers, bias = arrays
     parameters = []
     for place, (array, own) in enumerate(zip(numbers, call.parameters, strict=True)):
         kind = FLOAT if place in SCALES else (call.a.dtype, call.b.dtype, dtype)[place // 2]
@@ -70,8 +67,8 @@ def _product(function: Callable[..., Any], request: Callable[..., Any], argument
         parameters.append(array.view(kind).reshape(own) if own else None)
     return Product(
         call,
-        as_matrices(sources.get("a", (a,))[0], call.a.shape),
-        b if isinstance(b, PackedMatrix) else as_matrices(sources.get("b", (b,))[0], call.b.shape),
+        as_matrices(a, call.a.shape),
+        as_matrices(b, call.b.shape),
         tuple(parameters),
         numbers,
         parameter_bytes([given.get(name) for name in PARAMETERS], numbers),
@@ -84,7 +81,7 @@ def estimate(product: Callable[..., Product], /, **arguments: Any) -> Estimate:
     found = product(arguments)
     call, prepared = found.call, plan(found.call, None, most_of_thread())
     y = Tensor(call.matrix, call.dtype).nbytes + _bias_copy(call, call.matrix)
-    operands = call.a.nbytes + _rhs_bytes(found) + _nbytes(found.bias) + found.held
+    operands = call.a.nbytes + rhs_bytes(found.b, call.b) + _nbytes(found.bias) + found.held
     return Estimate(
         {"y": Tensor(call.shape, call.dtype)},
         operands + y + prepared.workspace_bytes,
@@ -165,8 +162,20 @@ class _Vector:
         return self._source.read((region[self._kept],), flat).reshape(extent(region))
 
 
-def as_matrices(given: Any, shape: Shape) -> Source:
-    """Return an operand, an array or a Source, as a Source of matrices."""
+def requested(
+    function: Callable[..., Any], request: Callable[..., Any], arguments: dict[str, Any]
+) -> tuple[dict[str, Any], tuple[Any, ...], tuple[Any, ...]]:
+    """Return all arguments of a product, the key of its plan, and its arrays, of which a and b may be Sources."""
+    given = bind(function, arguments)
+    forms = {name: Form(given[name].shape, given[name].dtype) for name in SOURCES if is_source(given[name])}
+    key, (a, b, *others) = request(*{**given, **forms}.values(), None)
+    return given, key, (given["a"] if "a" in forms else a, given["b"] if "b" in forms else b, *others)
+
+
+def as_matrices(given: Any, shape: Shape) -> Any:
+    """Return an operand, an array or a Source, as a Source of matrices; a packed matrix stays one."""
+    if isinstance(given, PackedMatrix):
+        return given
     source, _ = as_source("", "", given)
     return source if len(source.shape) > 1 else _Vector(source, shape)
 
@@ -240,7 +249,7 @@ def _needs(product: Product, cut: Cut) -> int:
     call = product.call
     depth, result = call.a.shape[-1], (cut.rows, cut.columns)
     if isinstance(product.b, PackedMatrix):
-        right = _rhs_bytes(product)
+        right = rhs_bytes(product.b, call.b)
     else:
         padded = (depth + 3) * (cut.columns + NR) + 8 * (cut.columns + NR)
         several = cut.columns < call.matrix[-1] or math.prod(call.b.shape[:-2]) > 1
@@ -270,9 +279,9 @@ def parameter_bytes(given: Iterable[Any], used: Iterable[Array]) -> int:
     )
 
 
-def _rhs_bytes(product: Product) -> int:
-    b = product.b
-    return int(b.panels.nbytes + b.sums.nbytes) if isinstance(b, PackedMatrix) else product.call.b.nbytes
+def rhs_bytes(b: Any, form: Form) -> int:
+    """Return the bytes of a right-hand side."""
+    return int(b.panels.nbytes + b.sums.nbytes) if isinstance(b, PackedMatrix) else form.nbytes
 
 
 def _nbytes(array: Array | None) -> int:

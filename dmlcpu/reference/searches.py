@@ -51,8 +51,8 @@ def knn(
 
 def _scores_of_bytes(q: Array, v: Array, metric: str) -> tuple[Array, Array]:
     """Return what selects the best, the largest, and the scores; of l2 distances, all (M, N)."""
-    a, a_scale = _quantized(q)
-    b, b_scale = _quantized(v)
+    a, a_scale = quantized(q)
+    b, b_scale = quantized(v)
     sums, a_squares, b_squares = a @ b.T, (a * a).sum(axis=1), (b * b).sum(axis=1)
     one = np.float32(1)
     if metric == "cosine":
@@ -80,7 +80,7 @@ def _scores_of_bytes(q: Array, v: Array, metric: str) -> tuple[Array, Array]:
     return selecting, np.maximum(a_norms[:, None] - selecting, 0)
 
 
-def _quantized(x: Array) -> tuple[Array, Array | None]:
+def quantized(x: Array) -> tuple[Array, Array | None]:
     """Return codes as int64, and the scale of each row; None for rows of bytes."""
     if x.dtype.itemsize == 1:
         return x.astype(np.int64), None
@@ -93,15 +93,15 @@ def _scores_of_floats(q: Array, v: Array, metric: str) -> Array:
     """Return the scores of float32 numbers: float64 sums of every fourth term each, then their sum, rounded once."""
     a, b = (x.astype(np.float32).astype(np.float64) for x in (q, v))
     if metric == "l2":
-        return _sums_by_four((a[:, None] - b) ** 2).astype(np.float32)
-    scores = _sums_by_four(a[:, None] * b)
+        return sums_by_four((a[:, None] - b) ** 2).astype(np.float32)
+    scores = sums_by_four(a[:, None] * b)
     if metric == "cosine":
-        lengths = np.sqrt(_sums_by_four(a * a))[:, None] * np.sqrt(_sums_by_four(b * b))
+        lengths = np.sqrt(sums_by_four(a * a))[:, None] * np.sqrt(sums_by_four(b * b))
         scores = np.divide(scores, lengths, out=np.zeros_like(scores), where=lengths > 0)
     return scores.astype(np.float32)
 
 
-def _sums_by_four(terms: Array) -> Array:
+def sums_by_four(terms: Array) -> Array:
     """Return (s0 + s1) + (s2 + s3) along the last axis; s0 has terms 0, 4, 8 and so on."""
     sums = [np.zeros(terms.shape[:-1]) for _ in range(4)]
     for i in range(terms.shape[-1]):

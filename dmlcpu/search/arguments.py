@@ -1,6 +1,7 @@
-"""Checks of the other arguments of searches: counts, ids, masks, floats."""
+"""Checks of the arguments of searches and of additions: counts, ids, masks, floats."""
 
 import os
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,8 +9,8 @@ import numpy as np
 from dmlcpu.common.arguments import Array, as_array, as_integer, check_type
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
 from dmlcpu.search.quantizer import BLOCK_ELEMENTS, FINITE, GREATEST
-from dmlcpu.search.spaces import FLOATS
-from dmlcpu.search.vectors import Stored, storable
+from dmlcpu.search.spaces import FLOATS, Space, as_vectors
+from dmlcpu.search.vectors import Stored, storable, stored_of
 
 
 def as_count(operator: str, field: str, value: Any, least: int = 0) -> int:
@@ -54,7 +55,7 @@ def as_float_vectors(operator: str, value: Any, shape: tuple[int, ...]) -> Array
     """Return float vectors to rescore with; of a .npy file, memory-mapped, so that its numbers are not looked at."""
     is_file = isinstance(value, str | os.PathLike)
     if is_file:
-        from dmlcpu.search.files import mapped
+        from dmlcpu.search.storage import mapped
 
         array = mapped(operator, "floats", value)
     else:
@@ -94,3 +95,47 @@ def allowed_mask(operator: str, stored: Stored, mask: Any, allowlist: Any) -> Ar
         listed[positions[positions >= 0]] = True
         allowed = listed if allowed is None else allowed & listed
     return allowed
+
+
+def as_additions(
+    operator: str, space: Space, before: Stored, vectors: Any, ids: Any, floats: Any
+) -> tuple[Stored, Stored]:
+    """Return the vectors that there are, and those to be added, with the same arrays; or refuse the latter."""
+    given = as_vectors(operator, "vectors", vectors)
+    if given.shape[1] != space.depth:
+        raise BindingError(operator, "vectors.shape", str(given.shape), f"(n, {space.depth})")
+    _check_type(operator, before, given)
+    later = stored_of(operator, given, space, keeps=before.floats is not None and floats is None)
+    if floats is not None or before.floats is not None:
+        later = _with_floats(operator, before, later, floats)
+    if (ids is None) != (before.ids is None) and len(before):
+        found, allowed = ("None", "an id for each vector") if ids is None else ("given", "None: the index has no ids")
+        raise BindingError(operator, "ids", found, allowed)
+    if ids is None:
+        return replace(before, ids=None), later
+    numbers = as_new_ids(operator, ids, len(later), before)
+    there = np.empty(0, np.int64) if before.ids is None else before.ids
+    return replace(before, ids=there), replace(later, ids=numbers)
+
+
+def _check_type(operator: str, before: Stored, given: Array) -> None:
+    """Refuse bytes of another type, and floats where there are bytes."""
+    if before.scales is not None:
+        if given.dtype.itemsize == 1:
+            raise BindingError(operator, "vectors.dtype", str(given.dtype), "floats, as the index was given floats")
+    elif given.dtype != before.vectors.dtype:
+        raise BindingError(operator, "vectors.dtype", str(given.dtype), f"{before.vectors.dtype} (the index's type)")
+
+
+def _with_floats(operator: str, before: Stored, later: Stored, floats: Any) -> Stored:
+    """Return added vectors with their floats, in the type that the index has."""
+    if before.floats is None:
+        raise BindingError(operator, "floats", "given", "None: the index has no `floats`")
+    if floats is None and later.scales is None:
+        raise BindingError(operator, "floats", "None", "the vectors as floats: the index has `floats`")
+    given = later.floats if floats is None else as_float_vectors(operator, floats, later.vectors.shape)
+    assert given is not None
+    with np.errstate(over="ignore"):
+        kept = given.astype(before.floats.dtype)
+    check_floats(operator, kept)
+    return replace(later, floats=kept)

@@ -115,22 +115,17 @@ def semantic_search(
     for field, size in (("query_chunk_size", query_chunk_size), ("corpus_chunk_size", corpus_chunk_size)):
         as_count(operator, field, size, least=1)
     top_k = as_count(operator, "top_k", top_k)
-    metric = _metric(operator, score_function)
+    name = score_function if isinstance(score_function, str) else getattr(score_function, "__name__", "")
+    if name not in _FUNCTIONS:
+        raise BindingError(operator, "score_function", repr(name), "'cosine', 'ip', cos_sim, dot_score")
     if isinstance(corpus_embeddings, Int8Index):
         index = corpus_embeddings
         if index.metric == "l2":
             raise DmlError(operator, "corpus_embeddings.metric", "'l2'", "'cosine', 'ip'")
     else:
         given = as_vectors(operator, "corpus_embeddings", corpus_embeddings)
-        index = Int8Index(given, metric, floats=given.dtype.itemsize > 1)
+        index = Int8Index(given, _FUNCTIONS[name], floats=given.dtype.itemsize > 1)
     queries = as_vectors(operator, "query_embeddings", query_embeddings, index.d)
     scores, found = index.search(queries, top_k, rescore=rescore if index.has_floats else None)
     pairs = zip(scores.tolist(), found.tolist(), strict=True)
     return [[{"corpus_id": i, "score": score} for score, i in zip(*both, strict=True) if i >= 0] for both in pairs]
-
-
-def _metric(operator: str, function: Any) -> Metric:
-    name = function if isinstance(function, str) else getattr(function, "__name__", "")
-    if name not in _FUNCTIONS:
-        raise BindingError(operator, "score_function", repr(name), "'cosine', 'ip', cos_sim, dot_score")
-    return _FUNCTIONS[name]

@@ -11,12 +11,11 @@ from numpy.typing import ArrayLike
 from dmlcpu.annotations import Array, Metric
 from dmlcpu.common.arguments import as_integer
 from dmlcpu.errors import BindingError, DmlError, IndexOutOfRangeError
-from dmlcpu.search import changes, ranking
-from dmlcpu.search.arguments import allowed_mask, as_count, as_float_vectors, as_ids, as_new_ids
-from dmlcpu.search.quantizer import as_float32
-from dmlcpu.search.queries import Queries, encode
+from dmlcpu.search import ranking
+from dmlcpu.search.arguments import allowed_mask, as_additions, as_count, as_float_vectors, as_ids, as_new_ids
+from dmlcpu.search.quantizer import as_float32, encode
 from dmlcpu.search.spaces import Space, as_vectors, space_of
-from dmlcpu.search.vectors import Stored, stored_of
+from dmlcpu.search.vectors import Room, Stored, stored_of
 
 NAME = "Int8Index"
 _RESCORED = 1 << 18  # that are rescored at a time
@@ -102,18 +101,15 @@ class Int8Index:
 
     def _set_up(self, space: Space, stored: Stored) -> None:
         self.space, self.stored = space, stored  # another takes the place of `stored` when vectors change
-        self._room = changes.Room()
+        self._room = Room()
         self._changing = threading.Lock()
 
-    @classmethod
-    def _of(cls, space: Space, stored: Stored) -> "Int8Index":
-        """Return the index of vectors that are stored already."""
-        index = cls.__new__(cls)
-        index._set_up(space, stored)
-        return index
+    def __getstate__(self) -> tuple[Space, dict[str, Array]]:
+        return self.space, {name: np.asarray(each) for name, each in self.stored.arrays().items()}
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickled, (self.space, {name: np.asarray(each) for name, each in self.stored.arrays().items()})
+    def __setstate__(self, state: tuple[Space, dict[str, Array]]) -> None:
+        space, arrays = state
+        self._set_up(space, Stored(**arrays))
 
     def __repr__(self) -> str:
         stored = self.stored
@@ -199,15 +195,13 @@ class Int8Index:
         k = as_count(operator, "k", k)
         allowed = allowed_mask(operator, stored, mask, allowlist)
         if rescore is None:
-            scores, found = ranking.search(self.space, stored, self._encoded(operator, given), k, allowed)
+            encoded = encode(operator, given, self.space, stored.vectors.dtype)
+            scores, found = ranking.search(self.space, stored, encoded, k, allowed)
         else:
             scores, found = self._rescored(operator, stored, given, k, allowed, rescore)
         if stored.ids is not None:
             found = ranking.names_of(stored.ids, found)
         return (scores[0], found[0]) if np.ndim(queries) == 1 else (scores, found)
-
-    def _encoded(self, operator: str, queries: Array) -> Queries:
-        return encode(operator, queries, self.space, self.stored.vectors.dtype)
 
     def _rescored(
         self, operator: str, stored: Stored, queries: Array, k: int, allowed: Array | None, rescore: Any
@@ -222,7 +216,8 @@ class Int8Index:
             part = slice(start, start + step)
             block = queries[part]
             exact = self.space.decoded(block) if affine else as_float32(block)
-            _, candidates = ranking.search(self.space, stored, self._encoded(operator, block), most, allowed)
+            encoded = encode(operator, block, self.space, stored.vectors.dtype)
+            _, candidates = ranking.search(self.space, stored, encoded, most, allowed)
             scores[part], found[part] = ranking.rescored(self.space, stored.floats, exact, candidates, k)
         return scores, found
 
@@ -271,7 +266,7 @@ class Int8Index:
 
     def _add(self, operator: str, vectors: Any, ids: Any, floats: Any) -> None:
         with self._changing:
-            before, later = changes.checked(operator, self.space, self.stored, vectors, ids, floats)
+            before, later = as_additions(operator, self.space, self.stored, vectors, ids, floats)
             self.stored = self._room.joined(before, later)
 
     def remove_ids(self, ids: "ArrayLike") -> int:
@@ -304,7 +299,7 @@ class Int8Index:
             removed = len(keeps) - int(np.count_nonzero(keeps))
             if removed:
                 self.stored = self.stored.taken(np.flatnonzero(keeps))
-                self._room = changes.Room()  # the other one holds what was removed
+                self._room = Room()  # the other one holds what was removed
         return removed
 
     def reconstruct(self, i: int) -> "Array":
@@ -395,11 +390,9 @@ class Int8Index:
         """
         from dmlcpu.search.storage import load
 
-        return cls._of(*load(path))
-
-
-def _unpickled(space: Space, arrays: dict[str, Array]) -> Int8Index:
-    return Int8Index._of(space, Stored(**arrays))
+        index = cls.__new__(cls)
+        index._set_up(*load(path))
+        return index
 
 
 Int8Index.__module__ = "dmlcpu.search"  # pickles name the class by its public path

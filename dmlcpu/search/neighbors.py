@@ -88,7 +88,7 @@ class Int8NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         check_is_fitted(self)
         count = self._count(n_neighbors, self.n_samples_fit_ - (X is None))
         if X is None:
-            distances, indices = self._without_self(*self._nearest(self._samples(), count + 1))
+            distances, indices = self._without_self(*self._nearest(self.index_.stored.floats, count + 1))
         else:
             distances, indices = self._nearest(self._checked(X), count)
         return (distances, indices) if return_distance else indices
@@ -109,10 +109,6 @@ class Int8NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         distances, indices = self._nearest(self._checked(X), count + more)
         return self._graph(distances, indices, self.mode)
 
-    def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """Fit to X, then transform it."""
-        return self.fit(X).transform(X)
-
     def _count(self, n_neighbors: Any, most: int) -> int:
         """Return how many neighbours are asked for, or refuse that."""
         count = as_integer(type(self).__name__, "n_neighbors", self.n_neighbors if n_neighbors is None else n_neighbors)
@@ -126,15 +122,10 @@ class Int8NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         centred: Array = (x - self._mean).astype(x.dtype, copy=False)
         return centred
 
-    def _samples(self) -> Array:
-        floats = self.index_.stored.floats
-        assert floats is not None
-        return floats
-
     def _checked(self, X: Any) -> Array:
         return self._centred(validate_data(self, X, dtype=[np.float32, np.float64], reset=False))
 
-    def _nearest(self, x: Array, count: int) -> tuple[Array, Array]:
+    def _nearest(self, x: Any, count: int) -> tuple[Array, Array]:
         scores, indices = self.index_.search(x, count, rescore=self.rescore)
         if self.metric == "cosine":
             scores = np.maximum(np.float32(1) - scores, np.float32(0))

@@ -1,22 +1,22 @@
-"""Vectors as bytes: the quantizer of search, and exact sums over rows. Kernels do it, or NumPy without compilation."""
+"""Vectors and queries as bytes, and exact sums over rows. Kernels do it, or without compilation the reference."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from dmlcpu.common.arguments import Array
 from dmlcpu.errors import DmlError
 from dmlcpu.kernels import registry
+from dmlcpu.reference.searches import quantized, sums_by_four
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.memory import words
 from dmlcpu.runtime.records import CACHE_LINE, CELL, fill
+from dmlcpu.search.spaces import Space, middle_of
 
 GREATEST = 1e16  # sums of squares of vectors of such numbers are finite float32
 FINITE = f"finite numbers of at most {GREATEST:g} in absolute value"
 BLOCK_ELEMENTS = 1 << 21  # elements that are converted to float32 at a time: they stay in the caches
-_ROUND, _MOST_CODE, _LEAST_SCALE = np.float32(12582912), np.float32(127), np.float32(2**-126)
-_SUMS = 4
 _FLOAT32 = np.dtype(np.float32)
 
 
@@ -28,11 +28,6 @@ class Quantized(NamedTuple):
     squares: Array  # int32 (N,): the sum of the squares of each row of codes
 
 
-def empty(count: int, depth: int) -> Quantized:
-    """Return room for `count` vectors."""
-    return Quantized(np.empty((count, depth), np.int8), np.empty(count, np.float32), np.empty(count, np.int32))
-
-
 def quantize(operator: str, field: str, x: Array, first: int = 0) -> Quantized:
     """Quantize vectors of floats (N, D), or refuse NaN, infinity and numbers beyond 1e16.
 
@@ -40,14 +35,16 @@ def quantize(operator: str, field: str, x: Array, first: int = 0) -> Quantized:
     code = round(float32(x / scale)), half to even. x is rounded to float32 first. An error counts rows from `first`.
     """
     count, depth = x.shape
-    found = empty(count, depth)
+    found = Quantized(np.empty((count, depth), np.int8), np.empty(count, np.float32), np.empty(count, np.int32))
     rows = max(1, count if is_plain(x) else BLOCK_ELEMENTS // depth)
     for start in range(0, count, rows):
         part = slice(start, start + rows)
         block = as_float32(x[part])
         bad = _quantize_block(block, Quantized(*[each[part] for each in found]))
         if bad >= 0:
-            raise _bad_number(operator, field, x, start + bad, first)
+            row = start + bad
+            place = int(np.argmin(np.abs(as_float32(x[row : row + 1]))[0] <= np.float32(GREATEST)))
+            raise DmlError(operator, f"{field}[{first + row}, {place}]", str(x[row, place]), FINITE)
     return found
 
 
@@ -67,7 +64,12 @@ def as_float32(x: Array) -> Array:
 def _quantize_block(x: Array, found: Quantized) -> int:
     """Quantize rows of plain float32; return the first row that cannot be, or -1."""
     if not can_compile():
-        return _quantize_plainly(x, found)
+        good = np.abs(x).max(axis=1) <= np.float32(GREATEST)  # NaN is not
+        if not good.all():
+            return int(np.argmin(good))
+        found.codes[...], found.scales[...] = quantized(x)
+        found.squares[...] = byte_squares(found.codes)
+        return -1
     count, depth = x.shape
     parts = threads.budget().parts(count * depth // 4, count)
     bad = np.empty(parts * CACHE_LINE // CELL, np.int64)
@@ -76,24 +78,6 @@ def _quantize_block(x: Array, found: Quantized) -> int:
     kernel(words(x, _FLOAT32), found.codes.reshape(-1), found.scales, found.squares, bad, work)
     reported = bad[:: CACHE_LINE // CELL]
     return int(min(reported[reported >= 0], default=-1))
-
-
-def _quantize_plainly(x: Array, found: Quantized) -> int:
-    most = np.abs(x).max(axis=1)
-    good = most <= np.float32(GREATEST)  # NaN is not
-    if not good.all():
-        return int(np.argmin(good))
-    found.scales[...] = np.maximum(most / _MOST_CODE, _LEAST_SCALE)
-    rounded = x / found.scales[:, None] + _ROUND - _ROUND
-    found.codes[...] = rounded
-    found.squares[...] = np.square(rounded.astype(np.int32)).sum(axis=1)
-    return -1
-
-
-def _bad_number(operator: str, field: str, x: Array, row: int, first: int) -> DmlError:
-    place = int(np.argmin(np.abs(as_float32(x[row : row + 1]))[0] <= np.float32(GREATEST)))
-    where = f"{field}[{first + row}, {place}]"
-    return DmlError(operator, where, str(x[row, place]), FINITE)
 
 
 def byte_squares(x: Array) -> Array:
@@ -118,7 +102,8 @@ def pair_sums(a: Array, b: Array, *, distance: bool = False) -> Array:
     """
     sums = np.empty(b.shape[:2], np.float64)
     if not can_compile():
-        return _pair_sums_plainly(a[:, None].astype(np.float64), b.astype(np.float64), distance)
+        x, y = a[:, None].astype(np.float64), b.astype(np.float64)
+        return sums_by_four(np.square(x - y) if distance else x * y)
     if sums.size:
         _, group, depth = b.shape
         parts = threads.budget().parts(b.size, sums.size)
@@ -130,10 +115,38 @@ def pair_sums(a: Array, b: Array, *, distance: bool = False) -> Array:
     return sums
 
 
-def _pair_sums_plainly(a: Array, b: Array, distance: bool) -> Array:
-    terms = np.square(a - b) if distance else a * b
-    sums: list[Any] = [np.zeros(b.shape[:2])] * _SUMS
-    for i in range(b.shape[2]):
-        sums[i % _SUMS] = sums[i % _SUMS] + terms[..., i]
-    total: Array = (sums[0] + sums[1]) + (sums[2] + sums[3])
-    return total
+class Queries(NamedTuple):
+    """Queries as the products read them."""
+
+    codes: Array  # int8 or uint8 (M, D)
+    scales: Array | None  # float32 (M,): query = scale * code; None: the codes are the query
+    squares: Array  # int32 or float64 (M,): the sum of the query's squares, of codes if there are scales
+    constants: Array | None = None  # float64 (M,): what the centres of affine vectors add to each product
+
+
+def encode(operator: str, queries: Array, space: Space, dtype: np.dtype[np.generic]) -> Queries:
+    """Return checked queries (M, D) of bytes or floats for vectors of a type; refuse numbers that are not finite.
+
+    Each query is quantized by itself. If vectors are affine, value = step * (byte - middle) + centre, then
+    q . value = (q * step) . byte - middle * sum(q * step) + q . centre. So the steps go to the query, and the rest is
+    one number a query. For distances, the centres are subtracted from both.
+    """
+    is_bytes = queries.dtype.itemsize == 1
+    if space.ranges is None:
+        if is_bytes:
+            codes = np.ascontiguousarray(queries)
+            return Queries(codes, None, byte_squares(codes))
+        return Queries(*quantize(operator, "queries", queries))
+    if not is_bytes:
+        quantize(operator, "queries", queries)  # which refuses what is not finite
+    values = space.decoded(queries) if is_bytes else as_float32(queries)
+    if space.metric == "l2":
+        values = values - space.centres()  # distances stay, and numbers get smaller
+    folded = quantize(operator, "queries", values * space.steps())
+    constants = np.zeros(len(values))
+    if space.metric != "l2":
+        centres = np.ascontiguousarray(np.broadcast_to(space.centres(), values.shape))
+        constants = pair_sums(values, centres[:, None])[:, 0]
+    sums = folded.codes.sum(axis=1, dtype=np.int64)  # of what is multiplied: so the middle byte adds 0
+    constants -= middle_of(dtype) * sums * folded.scales.astype(np.float64)
+    return Queries(folded.codes, folded.scales, pair_sums(values, values[:, None])[:, 0], constants)

@@ -13,20 +13,29 @@ rounded once, multiplied by the product of the query's and the vector's factor, 
 """
 
 from dataclasses import replace
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
 from dmlcpu.common.arguments import Array
-from dmlcpu.search.quantizer import as_float32, pair_sums
-from dmlcpu.search.queries import Queries
-from dmlcpu.search.scores import Best, select
+from dmlcpu.products.selection import Operands, Order, select as select_fused
+from dmlcpu.search.quantizer import Queries, as_float32, pair_sums
 from dmlcpu.search.spaces import Space
 from dmlcpu.search.vectors import Stored, reciprocal_roots
 
 # Of so many vectors for each one that is allowed, the allowed ones are copied: it is faster than reading all.
 _FEW = 32
 _RESCORED_NUMBERS = 1 << 20  # numbers that are rescored at a time
+# k times the queries that are selected together: 10 queries if k is 100,000. Each thread keeps up to two numbers for
+# each.
+MOST_CANDIDATES = 1 << 20
+
+
+class Best(NamedTuple):
+    """The best vectors of each query, the best first; of equal scores, the lower position first."""
+
+    values: Array  # int32 or float32 (M, k); the least int32, or -inf, where there are fewer
+    indices: Array  # int64 (M, k); -1 where there are fewer
 
 
 def worst(space: Space) -> float:
@@ -39,12 +48,6 @@ def names_of(names: Array, found: Array) -> Array:
     there, result = found >= 0, np.full(found.shape, -1, np.int64)
     result[there] = names[found[there]]
     return result
-
-
-def score_type(space: Space, stored: Stored, queries: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the type of the scores of queries of a type, if they are not scored again as floats."""
-    is_exact = queries.itemsize == 1 and stored.scales is None and space.ranges is None and space.metric != "cosine"
-    return np.dtype(np.float64 if is_exact else np.float32)
 
 
 def search(space: Space, stored: Stored, queries: Queries, k: int, mask: Array | None) -> tuple[Array, Array]:
@@ -87,22 +90,43 @@ def _by_angle(stored: Stored, queries: Queries, k: int, mask: Array | None) -> B
         return select(queries.codes, vectors, k, a_scale=lengths, b_scale=stored.lengths, mask=mask)
     scales = _scales(queries) * lengths
     added = (queries.constants * lengths).astype(np.float32)
-    # What is added differs with the query and with the vector, so queries come one by one.
-    rows = [
-        select(
-            queries.codes[row : row + 1],
-            vectors,
-            k,
-            a_scale=scales[row : row + 1],
-            b_scale=stored.lengths,
-            bias=added[row] * stored.lengths,
-            mask=mask,
+    best = Best(np.empty((len(scales), k), np.float32), np.empty((len(scales), k), np.int64))
+    for i in range(len(scales)):  # what is added differs with the query and with the vector: queries come one by one
+        row, bias = slice(i, i + 1), added[i] * stored.lengths
+        best.values[row], best.indices[row] = select(
+            queries.codes[row], vectors, k, a_scale=scales[row], b_scale=stored.lengths, bias=bias, mask=mask
         )
-        for row in range(len(scales))
-    ]
-    empty = np.empty((0, k))
-    values = np.concatenate([empty.astype(np.float32), *[row.values for row in rows]])
-    return Best(values, np.concatenate([empty.astype(np.int64), *[row.indices for row in rows]]))
+    return best
+
+
+def select(
+    a: Array,
+    vectors: Array,
+    k: int,
+    *,
+    a_scale: Array | None = None,
+    b_scale: Array | None = None,
+    bias: Array | None = None,
+    doubled: bool = False,
+    mask: Array | None = None,
+) -> Best:
+    """Return the k greatest scores of each row of a (M, D) with vectors (N, D), bytes; k is at most N.
+
+    Without scales, scores are int32: the sum, or twice the sum, + bias[column]. With a_scale (M,), and perhaps b_scale
+    (N,), they are float32: float32(sum) * (a_scale * b_scale) + bias. mask: bool (N,), which columns may be found.
+    """
+    order = Order(k, a_scale is not None, shift=int(doubled), has_mask=mask is not None)
+    shape = (len(a), k)
+    best = Best(np.empty(shape, np.float32 if order.is_scaled else np.int32), np.empty(shape, np.int64))
+    of_rows = None if a_scale is None else a_scale[:, None]
+    of_columns, added = (None if each is None else each[None] for each in (b_scale, bias))
+    step = max(1, MOST_CANDIDATES // (k + 16))
+    for first in range(0, len(a), step):
+        rows = slice(first, first + step)
+        scales = None if of_rows is None else of_rows[rows]
+        operands = Operands(a[rows], vectors.T, scales, None, of_columns, None, added, mask)
+        select_fused(operands, order, best.values[rows], best.indices[rows])
+    return best
 
 
 def _scales(queries: Queries) -> Array:

@@ -4,25 +4,25 @@ A folder is written next to its target and takes its name in one step. What is r
 header has a fixed form, and names no paths; each file has the type, the shape and the length that the header says.
 """
 
+import contextlib
 import json
 import os
 import stat
-from collections.abc import Mapping
-from types import TracebackType
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from dmlcpu.batch.files import Writer, create
 from dmlcpu.batch.files.base import FileError
-from dmlcpu.batch.files.stored import open_file
+from dmlcpu.batch.files.npy import check_size, read_header
+from dmlcpu.batch.files.stored import open_file, size_of
 from dmlcpu.batch.files.targets import make_folder, put_folder, remove, sync_folder
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.data_types import QUANTIZED
 from dmlcpu.common.faults import shown
 from dmlcpu.common.regions import Tensor
 from dmlcpu.errors import BindingError, DmlError
-from dmlcpu.search.files import mapped
 from dmlcpu.search.spaces import METRICS, Space, space_of
 from dmlcpu.search.vectors import Stored
 
@@ -41,67 +41,54 @@ _ARRAY_TYPES = {
 }
 
 
-class IndexWriter:
-    """A new index on disk; its arrays may be written some rows at a time. It replaces an older one.
+@contextlib.contextmanager
+def new_index(
+    path: str | os.PathLike[str], space: Space, tensors: Mapping[str, Tensor]
+) -> Iterator[Callable[[str, Array, int], None]]:
+    """Create an index on disk; yield what writes rows of one of its arrays, from a place on. It replaces an older one.
 
-    Use it in a ``with``: at the end the index is in place; after an exception all is as it was.
+    At the end the index is in place; after an exception all is as it was.
     """
+    target = target_of(path)
+    folder, name = os.path.split(target)
+    token = os.urandom(6).hex()
+    make_folder(folder)
+    temporary = os.path.join(folder, f".{name}.{token}.part")
+    ranges = {} if space.ranges is None else {"ranges": space.ranges}
+    tensors = {**tensors, **{name: Tensor(each.shape, each.dtype) for name, each in ranges.items()}}
+    writers: dict[str, Writer] = {}
 
-    def __init__(self, path: str | os.PathLike[str], space: Space, tensors: Mapping[str, Tensor]) -> None:
-        self._target = target_of(path)
-        folder, name = os.path.split(self._target)
-        token = os.urandom(6).hex()
-        make_folder(folder)
-        self._temporary = os.path.join(folder, f".{name}.{token}.part")
-        self._space, self._tensors = space, dict(tensors)
-        if space.ranges is not None:
-            self._tensors["ranges"] = Tensor(space.ranges.shape, space.ranges.dtype)
-        os.mkdir(self._temporary)
-        try:
-            self._writers = {name: self._created(name, tensor, token) for name, tensor in self._tensors.items()}
-        except BaseException:
-            self.discard()
-            raise
-        if space.ranges is not None:
-            self.write("ranges", space.ranges)
-
-    def _created(self, name: str, tensor: Tensor, token: str) -> Writer:
-        return create(os.path.join(self._temporary, f"{name}.npy"), {name: tensor}, token)
-
-    def write(self, name: str, rows: Array, start: int = 0) -> None:
-        """Write rows of an array, from a place on."""
+    def write(name: str, rows: Array, start: int) -> None:
         whole = tuple(slice(0, size) for size in rows.shape[1:])
-        self._writers[name].sinks[name].write((slice(start, start + len(rows)), *whole), np.ascontiguousarray(rows))
+        writers[name].sinks[name].write((slice(start, start + len(rows)), *whole), np.ascontiguousarray(rows))
 
-    def __enter__(self) -> "IndexWriter":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: Any, trace: TracebackType | None) -> None:
-        try:
-            if kind is None:
-                self._finish()
-        finally:
-            self.discard()
-
-    def _finish(self) -> None:
-        for writer in self._writers.values():
+    os.mkdir(temporary)
+    try:
+        for name, tensor in tensors.items():
+            writers[name] = create(os.path.join(temporary, f"{name}.npy"), {name: tensor}, token)
+        for name, array in ranges.items():
+            write(name, array, 0)
+        yield write
+        for writer in writers.values():
             writer.finish()
             writer.put_in_place()
-        arrays = {name: {"dtype": each.dtype.name, "shape": list(each.shape)} for name, each in self._tensors.items()}
-        header = {"format": FORMAT, "version": VERSION, "metric": self._space.metric, "arrays": arrays}
-        with open(os.path.join(self._temporary, HEADER), "x", encoding="utf-8") as file:
-            json.dump(header, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        sync_folder(self._temporary)
-        put_folder(self._temporary, self._target)
-        sync_folder(os.path.dirname(self._target))
-
-    def discard(self) -> None:
-        """Remove what has been written next to the target."""
-        for writer in getattr(self, "_writers", {}).values():
+        _write_header(temporary, space, tensors)
+        put_folder(temporary, target)
+        sync_folder(folder)
+    finally:
+        for writer in writers.values():
             writer.discard()
-        remove(self._temporary)
+        remove(temporary)
+
+
+def _write_header(folder: str, space: Space, tensors: Mapping[str, Tensor]) -> None:
+    arrays = {name: {"dtype": each.dtype.name, "shape": list(each.shape)} for name, each in tensors.items()}
+    header = {"format": FORMAT, "version": VERSION, "metric": space.metric, "arrays": arrays}
+    with open(os.path.join(folder, HEADER), "x", encoding="utf-8") as file:
+        json.dump(header, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    sync_folder(folder)
 
 
 def target_of(path: str | os.PathLike[str]) -> str:
@@ -130,9 +117,9 @@ def target_of(path: str | os.PathLike[str]) -> str:
 def save(path: str | os.PathLike[str], space: Space, stored: Stored) -> None:
     """Write an index."""
     arrays = stored.arrays()
-    with IndexWriter(path, space, {name: Tensor(each.shape, each.dtype) for name, each in arrays.items()}) as writer:
+    with new_index(path, space, {name: Tensor(each.shape, each.dtype) for name, each in arrays.items()}) as write:
         for name, array in arrays.items():
-            writer.write(name, array)
+            write(name, array, 0)
 
 
 def load(path: str | os.PathLike[str]) -> tuple[Space, Stored]:
@@ -225,8 +212,7 @@ def _parse_tensor(name: str, described: Any) -> Tensor:
     if described["dtype"] not in _ARRAY_TYPES[name] or not isinstance(described["dtype"], str):
         raise DmlError(_LOAD, f"{field}.dtype", shown(described["dtype"]), ", ".join(_ARRAY_TYPES[name]))
     sizes = described["shape"]
-    good = isinstance(sizes, list) and all(type(size) is int and 0 <= size < 1 << 48 for size in sizes)
-    if not good:
+    if not (isinstance(sizes, list) and all(type(size) is int and 0 <= size < 1 << 48 for size in sizes)):
         raise DmlError(_LOAD, f"{field}.shape", shown(sizes), "a list of sizes")
     return Tensor(tuple(sizes), np.dtype(described["dtype"]))
 
@@ -242,6 +228,25 @@ def _mapped_array(folder: str, name: str, tensor: Tensor) -> Array:
         wanted = f"{tensor.dtype} {tensor.shape}, as {HEADER} says"
         raise BindingError(_LOAD, field, f"{array.dtype} {array.shape}", wanted)
     return array
+
+
+def mapped(operator: str, field: str, path: str | os.PathLike[str]) -> Array:
+    """Return the array of a .npy file, memory-mapped, or refuse the file. Nothing of it is evaluated or unpickled.
+
+    The file must be as long as its header says, in C order, and in the machine's byte order.
+    """
+    try:
+        with open_file(path) as file:
+            layout = read_header(file)
+            check_size(size_of(file) - layout.offset, layout)
+            shape, dtype = layout.tensor
+            if layout.fortran and len(shape) > 1:
+                raise FileError("an array in Fortran order", "an array in C order")
+            if layout.swapped:
+                raise FileError("elements in the other byte order", "the machine's byte order")
+            return np.empty(shape, dtype) if 0 in shape else np.memmap(file, dtype, "r", layout.offset, shape)
+    except FileError as error:
+        raise BindingError(operator, field, f"{os.fspath(path)!r}: {error.found}", error.allowed) from None
 
 
 def _check_numbers(stored: Stored) -> None:

@@ -10,6 +10,8 @@ from dmlcpu.common.arguments import Array
 from dmlcpu.search.quantizer import BLOCK_ELEMENTS, byte_squares, pair_sums, quantize
 from dmlcpu.search.spaces import Space
 
+_GROWTH = 1.5  # of arrays that vectors are added to: so each addition need not copy all
+
 
 @dataclass(frozen=True, eq=False)
 class Stored:
@@ -67,6 +69,26 @@ class Stored:
         assert self.squares is not None
         scale = 1.0 if self.scales is None else np.square(self.scales.astype(np.float64))
         return np.negative(self.squares.astype(np.float64) * scale).astype(np.float32)
+
+
+class Room:
+    """Arrays with room after the vectors of an index. What is written there, no earlier search looks at."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, Array] = {}
+
+    def joined(self, before: Stored, later: Stored) -> Stored:
+        """Return vectors with others after them."""
+        arrays, others = before.arrays(), later.arrays()
+        count, total = len(before), len(before) + len(later)
+        for name, array in arrays.items():
+            room = self._arrays.get(name)
+            if room is None or array.base is not room or len(room) < total:
+                room = self._arrays[name] = np.empty((int(_GROWTH * total), *array.shape[1:]), array.dtype)
+                room[:count] = array
+            room[count:total] = others[name]
+            arrays[name] = room[:total]
+        return Stored(**arrays)
 
 
 def reciprocal_roots(squares: Any) -> Array:

@@ -1,5 +1,7 @@
 """Directives whose content comes from the package, so that the pages cannot say something else than it."""
 
+import contextlib
+import io
 import os
 from unittest.mock import patch
 
@@ -8,7 +10,7 @@ from operators_in_text import expanded, levels_of, list_table, table_of_levels
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from dmlcpu.cli.parser import help_of
+from dmlcpu.cli import main
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.gemm.table import Product
 
@@ -44,8 +46,9 @@ class CommandHelp(SphinxDirective):
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        with patch.dict(os.environ, COLUMNS="88"):
-            text = help_of(self.arguments[0]).strip()
+        with patch.dict(os.environ, COLUMNS="88"), contextlib.redirect_stdout(io.StringIO()) as help_:
+            main([self.arguments[0], "--help"])
+        text = help_.getvalue().strip()
         return [nodes.literal_block(text, text, language="text")]
 
 

@@ -7,7 +7,7 @@ from cli_calls import Run
 import dmlcpu
 from dmlcpu.measure import Limits, Measurement, measurement
 from dmlcpu.measure.advice import conditions
-from dmlcpu.measure.reached import Reached
+from dmlcpu.measure.limits import Reached
 
 
 def test_info_prints_its_sections(run: Run) -> None:

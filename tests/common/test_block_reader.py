@@ -81,7 +81,7 @@ def test_blocks_stay_within_the_memory_limit(operator, arguments, monkeypatch):
     sources = {name: Watched(value) if name in row.blocks.SOURCES else value for name, value in arguments.items()}
     sinks = dict.fromkeys(row.results, Nowhere())
     limit = 1 << 20
-    assert row.blocks.estimate(**sources).least_memory < limit < row.blocks.estimate(**sources).memory // 2
+    assert row.blocks.estimate(**sources).least() < limit < row.blocks.estimate(**sources).memory // 2
     row.blocks.run(sources, sinks, limit, lambda: False)  # memory of compiling is not counted
     # Blocks have half of the size of the next larger ones, or more, and of some buffers the estimate is the most.
     least, most = 0.4 * limit, 1.05 * limit + (64 << 10)  # small Python objects
@@ -113,7 +113,7 @@ def test_the_memory_that_is_told_does_not_depend_on_threads_that_sleep(operator,
     """A call of now has fewer parts, and takes less memory, than one in a row of calls."""
     monkeypatch.setattr(threads, "budget", lambda *_: pytest.fail("an estimate is no call of now"))
     estimate = OPERATORS[operator].blocks.estimate(**arguments)
-    assert 0 < estimate.least_memory <= estimate.memory
+    assert 0 < estimate.least() <= estimate.memory
 
 
 @pytest.mark.parametrize(("operator", "arguments"), large_calls())
@@ -121,6 +121,6 @@ def test_too_little_memory_is_refused_before_anything_is_read(operator, argument
     blocks = OPERATORS[operator].blocks
     unread = set(blocks.SOURCES) - {"indices"}  # indices are validated first
     sources = {name: Unreadable(value) if name in unread else value for name, value in arguments.items()}
-    least = blocks.estimate(**sources).least_memory
+    least = blocks.estimate(**sources).least()
     with pytest.raises(DmlError, match=f"memory is {least - 1:,} bytes; allowed: at least {least:,}"):
         blocks.run(sources, {}, least - 1, lambda: False)

@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
-from samples import broadcast, misaligned, read_only, reversed_in_memory, strided, swapped
+from samples import broadcast, misaligned, read_only, reversed_in_memory, strided
 
 from dmlcpu.common.forms import Form, form_of, formed, strides_of
 from dmlcpu.errors import BindingError
@@ -89,11 +89,15 @@ def test_arrays_that_kernels_can_read_are_not_copied(dtype):
         assert form == form_of(given_array)
 
 
+def swapped(x):
+    return x.astype(x.dtype.newbyteorder())
+
+
 COPIED = {"misaligned": misaligned, "byte-swapped": swapped, "swapped and strided": lambda x: strided(swapped(x))}
 
 
 @pytest.mark.parametrize("layout", COPIED)
-@pytest.mark.parametrize("dtype", ["int32", "float64", "complex64"])
+@pytest.mark.parametrize("dtype", ["int32", "float64", "complex64", "M8[s]", ml_dtypes.bfloat16])
 def test_other_arrays_are_copied_to_native_order_and_aligned(layout, dtype):
     given_array = COPIED[layout](X.astype(dtype))
     before = given_array.copy()

@@ -4,11 +4,12 @@ import gc
 
 import numpy as np
 import pytest
-from desc_builders import OWNED, ROWS, check_top_k, outputs, small_scatter_desc, tensor, top_k1_desc
+from desc_builders import OWNED, ROWS, check_top_k, outputs, small_scatter_desc, tensor, to_float_desc, top_k1_desc
 from toy_descs import sums
 
 from dmlcpu import QuantizedLinearMatrixMultiplyOperatorDesc, TensorFlags, compile_operator
 from dmlcpu.errors import BindingError, DmlError, IndexOutOfRangeError
+from dmlcpu.operators.scatter_nd.plan import prepare
 from dmlcpu.runtime.threads import use_budget
 
 FORMS = {
@@ -75,18 +76,19 @@ def test_an_index_that_leaves_its_range_is_refused_before_anything_is_written(in
     np.testing.assert_array_equal(out, [[1, 11, 3, 10, 9, 6, 7, 12]])
 
 
-def test_a_scatter_in_place_is_planned_once(monkeypatch):
-    """What is not planned takes the longer way, `execute`."""
-    monkeypatch.setattr("dmlcpu.operators.scatter_nd.descriptor.execute", None)
+def test_a_scatter_in_place_is_planned_once():
     x, indices, updates = scatter()
     views = (lambda x: x, lambda x: x[:], lambda x: x.reshape(-1))
     for out in [view(x) for view in views]:
         run = compile_operator(small_scatter_desc()).bind(
             input_tensor=x, indices_tensor=indices, updates_tensor=updates, output_tensor=out
         )
-        x[...] = 0
-        run()
-        np.testing.assert_array_equal(x, [[0, 11, 0, 10, 9, 0, 0, 12]])
+        looked_up = prepare.cache_info()
+        for number in (0, 5):
+            x[...] = number
+            run()
+            np.testing.assert_array_equal(x, [[number, 11, number, 10, 9, number, number, 12]])
+        assert prepare.cache_info() == looked_up
 
 
 SCALE = tensor("FLOAT32", 1, 1, 1, 1)
@@ -142,6 +144,20 @@ def test_a_scale_that_became_bad_is_refused(name, layout):
     b[...] = 1
     run()
     assert (out != 77).all()
+
+
+def test_a_tensor_that_is_converted_is_read_each_time_though_it_lies_among_one_that_is_not():
+    sizes = {"a_scale_tensor": (1, 1, 2, 1), "b_scale_tensor": (1, 1, 1, 4), "output_tensor": (1, 2, 2, 4)}
+    op = compile_operator(to_float_desc(**{name: tensor("FLOAT16", *each) for name, each in sizes.items()}))
+    records = np.zeros(4, [("a", "u1", 4), ("a_scale", "f2"), ("b_scale", "f2")])
+    records[...] = 3, 1, 1
+    a, b = records["a"].reshape(1, 2, 2, 4)[..., :3], np.ones((1, 2, 3, 4), np.int8)
+    a_scale, b_scale = records["a_scale"][:2].reshape(1, 1, 2, 1), records["b_scale"].reshape(1, 1, 1, 4)
+    run = op.bind(a_tensor=a, a_scale_tensor=a_scale, b_tensor=b, b_scale_tensor=b_scale)
+    assert (run() == 9).all()
+    for name, value, product in (("a_scale", 2, 18), ("b_scale", 4, 72), ("a", 1, 24)):
+        records[name] = value
+        assert (run() == product).all()
 
 
 def test_operators_without_kernels_are_bound_as_well():

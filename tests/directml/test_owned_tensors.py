@@ -1,4 +1,4 @@
-"""Operators with owned tensors, and the short ways they run."""
+"""Operators with owned tensors."""
 
 import copy
 import pickle

@@ -1,5 +1,6 @@
 """Descs of operators made up to have every kind of field."""
 
+import functools
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -7,7 +8,8 @@ import numpy as np
 from desc_builders import tensor
 
 from dmlcpu import FeatureLevel, OperatorType, TensorDesc
-from dmlcpu.directml.base import OperatorDesc, Run, counted_by
+from dmlcpu.common.prepared import ByFunction
+from dmlcpu.directml.base import OperatorDesc, counted_by
 from dmlcpu.directml.feature_level import FOUR, ONE_TO_EIGHT, Allowed, Support, types
 from dmlcpu.errors import InvalidDescriptorError
 
@@ -19,6 +21,12 @@ def level(since, dimensions, data_types, **bias):
     allowed = Allowed(dimensions, data_types)
     tensors = dict.fromkeys(("InputTensors", "OutputTensor", "GreatestTensor"), allowed)
     return Support(since, {**tensors, "BiasTensor": Allowed(dimensions, data_types, **bias)})
+
+
+@functools.lru_cache
+def prepare(desc, budget):
+    """Return how a desc runs: by its own method."""
+    return ByFunction(operator=desc.operator, kernel="none", results=(), function=desc.run)
 
 
 class Sums(NamedTuple):
@@ -51,19 +59,23 @@ class SumOperatorDesc(OperatorDesc):
         for i, each in enumerate(self.input_tensors):
             self._check_sizes(f"InputTensors[{i}]", each, self.output_tensor.sizes, "OutputTensor.Sizes")
 
-    def _make_run(self, owned):
-        def general(bound):
-            terms = [weight * bound[f"input_tensors[{i}]"] for i, weight in enumerate(self.weights)]
-            out = bound["output_tensor"]
-            out[...] = sum(terms) + bound.get("bias_tensor", 0)
-            if "greatest_tensor" in bound:
-                bound["greatest_tensor"][...] = out.max()
-            return self._result(bound)
+    def _make_request(self, owned):
+        names = [f"input_tensors[{i}]" for i in range(len(self.weights))]
 
-        return Run(general)
+        def request(bound):
+            others = [bound.get(name) for name in ("bias_tensor", *self.OUTPUTS)]
+            return (prepare, (self,), ([bound[name] for name in names], *others))
 
-    def _result(self, bound):
-        return Sums(bound["output_tensor"], bound.get("greatest_tensor"))
+        return request
+
+    def run(self, inputs, bias, out, greatest):
+        terms = [weight * x for weight, x in zip(self.weights, inputs, strict=True)]
+        out[...] = sum(terms) + (0 if bias is None else bias)
+        if greatest is not None:
+            greatest[...] = out.max()
+
+    def _make_result(self):
+        return lambda bound: Sums(bound["output_tensor"], bound.get("greatest_tensor"))
 
 
 def sums(**fields):
@@ -98,14 +110,16 @@ class SplitOperatorDesc(OperatorDesc):
     def _check(self):
         pass
 
-    def _make_run(self, owned):
-        def general(bound):
-            outputs = [bound[f"output_tensors[{i}]"] for i in range(len(self.output_tensors))]
-            for out, row in zip(outputs, self.rows, strict=True):
-                out[...] = bound["input_tensor"][row]
-            return outputs
+    def _make_request(self, owned):
+        find = self._make_result()
+        return lambda bound: (prepare, (self,), [bound["input_tensor"], *find(bound)])
 
-        return Run(general)
+    def _make_result(self):
+        return lambda bound: [bound[f"output_tensors[{i}]"] for i in range(len(self.rows))]
+
+    def run(self, x, *outputs):
+        for out, row in zip(outputs, self.rows, strict=True):
+            out[...] = x[row]
 
 
 def split(**fields):

@@ -3,8 +3,7 @@ from typing import Any
 import pytest
 
 from dmlcpu.measure.advice import Conditions, advise, conditions
-from dmlcpu.measure.limits import Limits
-from dmlcpu.measure.reached import Reached
+from dmlcpu.measure.limits import Limits, Reached
 from dmlcpu.runtime.isa import Isa
 
 GOOD = Conditions(

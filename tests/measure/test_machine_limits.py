@@ -26,8 +26,7 @@ def test_products_are_not_measured_where_there_is_no_kernel(monkeypatch: pytest.
     monkeypatch.setattr(limits, "can_measure", lambda: False)
     (found,) = measure_limits(1, seconds=0, nbytes=1 << 20)
     assert found.multiply is None
-    assert found.rate("multiply") is None
-    assert found.rate("read") == found.read > 0
+    assert found.read > 0
 
 
 @pytest.mark.parametrize(("memory", "nbytes"), [(1 << 40, 128 << 20), (1 << 30, 64 << 20)])

@@ -3,9 +3,8 @@ import json
 from test_advice import GOOD, LIMITS
 
 from dmlcpu.measure import measure
-from dmlcpu.measure.limits import Limits
+from dmlcpu.measure.limits import Limits, Reached
 from dmlcpu.measure.measurement import Measurement, as_data, as_text
-from dmlcpu.measure.reached import Reached
 from dmlcpu.operators import OPERATORS
 from dmlcpu.runtime import threads
 

@@ -18,7 +18,7 @@ def a_little(operator, arguments):
     """Return the least memory that a call takes, and more if hundreds of blocks of one element would follow."""
     estimate = OPERATORS[operator].blocks.estimate(**arguments)
     tensors = [value for value in arguments.values() if isinstance(value, Watched)] + list(estimate.results.values())
-    return estimate.least_memory + 4096 * (max(math.prod(each.shape) for each in tensors) // 500)
+    return estimate.least() + 4096 * (max(math.prod(each.shape) for each in tensors) // 500)
 
 
 @each_operator

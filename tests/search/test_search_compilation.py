@@ -38,9 +38,7 @@ def test_importing_search_imports_nothing_heavy():
 @pytest.mark.parametrize("dtype", TYPES)
 def test_examples_give_the_reference(dtype):
     for example in examples(dtype):
-        for found, expected in zip(
-            knn(*example[:4], **example.options), reference.knn(*example[:4], **example.options), strict=True
-        ):
+        for found, expected in zip(knn(**example), reference.knn(**example), strict=True):
             assert np.array_equal(found, expected)
 
 

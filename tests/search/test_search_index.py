@@ -9,7 +9,7 @@ import pytest
 import dmlcpu
 from dmlcpu import reference
 from dmlcpu.search import Int8Index, knn
-from dmlcpu.search.scores import MOST_CANDIDATES
+from dmlcpu.search.ranking import MOST_CANDIDATES
 
 METRICS = ("ip", "l2", "cosine")
 

@@ -146,7 +146,7 @@ class Checker:
         buffers = sum(source.buffer_bytes for source in sources)
         peak = max(peak + buffers, whole + held)  # the latter when the inputs are not needed any more
         held += buffers + sum(source.nbytes for source in sources if not source.in_regions)
-        if peak > self._memory and (needed := min(peak, estimate.least_memory + held)) > self._memory:
+        if peak > self._memory and (needed := min(peak, estimate.least() + held)) > self._memory:
             of_it = f", {size(held)} of it for files that are read or written whole" if held <= peak and held else ""
             found = f"a job that needs {size(needed)} of memory{of_it}"
             less = f"; {' and '.join(IN_REGIONS)} are read and written in blocks" if held else ""

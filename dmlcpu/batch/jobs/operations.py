@@ -92,7 +92,7 @@ def operation_of(op: str, directory: Path) -> Operation:
 def _loaded(path: Path, _: int) -> Operation:
     """Return a model or a saved index; one that has changed since is another one."""
     if is_index(str(path)):
-        from dmlcpu.search.operation import IndexOperation
+        from dmlcpu.search.blocks import IndexOperation
 
         return IndexOperation(path)
     from dmlcpu.models.operation import ModelOperation

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dmlcpu.common.arguments import Array
-from dmlcpu.common.block_reader import as_source, cut_within, extent, read_blocks, regions_of
+from dmlcpu.common.block_reader import cut_within, extent, read_blocks, regions_of
 from dmlcpu.common.forms import Form
-from dmlcpu.common.regions import Estimate, Region, Sink, Source, bind, is_source
+from dmlcpu.common.regions import Estimate, Region, Sink, Source
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR
 from dmlcpu.kernels.gemm.pack import LAYOUT
 from dmlcpu.kernels.gemm.table import ROWS
 from dmlcpu.operators.matmul_top_k.function import NAME, MatmulTopK, check, matmul_top_k, request
 from dmlcpu.operators.table import OPERATORS
-from dmlcpu.products.blocks import as_matrices, packed_part, parameter_bytes, part_of
+from dmlcpu.products.blocks import Cut, as_matrices, packed_part, parameter_bytes, part_of, requested, rhs_bytes
 from dmlcpu.products.packing import PackedMatrix
 from dmlcpu.products.selection import INDEX, Call, Operands, plan, select
 from dmlcpu.runtime.threads import most_of_thread
@@ -32,13 +32,6 @@ _COLUMNS, _ROWS = 256 * NR, 192
 _MERGING = 96
 
 
-class Cut(NamedTuple):
-    """How many rows, and columns of b, are multiplied at a time."""
-
-    rows: int
-    columns: int
-
-
 class Selection(NamedTuple):
     """A selection of a product of matrices that need not be in memory."""
 
@@ -51,25 +44,20 @@ class Selection(NamedTuple):
 
 def _selection(arguments: dict[str, Any]) -> Selection:
     """Return the selection of a call, or refuse it."""
-    given = bind(matmul_top_k, arguments)
-    sources = {name: as_source(NAME, name, given[name]) for name in SOURCES if is_source(given[name])}
-    forms = {name: form for name, (_, form) in sources.items()}
-    key, (a, b, numbers, bias, _) = request(*{**given, **forms}.values(), None)
+    given, key, (a, b, numbers, bias, _) = requested(matmul_top_k, request, arguments)
     call = check(*key)
     kinds = (np.dtype(np.float32), call.a.dtype, np.dtype(np.float32), call.b.dtype)
     names = ("a_scale", "a_zero_point", "b_scale", "b_zero_point")
+    is_scaled = call.order.is_scaled
     others: dict[str, Array | None] = {
-        name: each.view(kind).reshape(own or (1, 1)) if call.order.is_scaled or own else None
+        name: each.view(kind).reshape(own or (1, 1)) if is_scaled or given[name] is not None else None
         for name, each, kind, own in zip(names, numbers, kinds, call.parameters, strict=True)
     }
-    for name, each, kind in zip(names, numbers, kinds, strict=True):
-        if others[name] is None and name.endswith("point") and given[name] is not None:
-            others[name] = each.view(kind).reshape(1, 1)
     others["bias"] = None if bias is None else bias.reshape(call.bias)
     return Selection(
         call,
-        as_matrices(sources.get("a", (a,))[0], call.a.shape),
-        b if isinstance(b, PackedMatrix) else as_matrices(sources.get("b", (b,))[0], call.b.shape),
+        as_matrices(a, call.a.shape),
+        as_matrices(b, call.b.shape),
         others,
         parameter_bytes([given[name] for name in names], numbers) + (0 if bias is None else bias.nbytes),
     )
@@ -80,18 +68,13 @@ def estimate(**arguments: Any) -> Estimate:
     found = _selection(arguments)
     call, prepared = found.call, plan(found.call, most_of_thread())
     values, indices = call.results
-    memory = call.a.nbytes + _rhs_bytes(found) + found.held
+    memory = call.a.nbytes + rhs_bytes(found.b, call.b) + found.held
     return Estimate(
         {"values": values, "indices": indices},
         memory + values.nbytes + indices.nbytes + prepared.workspace_bytes,
         lambda: min(map(partial(_needs, found), _cuts(call))),
         prepared.kernel,
     )
-
-
-def _rhs_bytes(selection: Selection) -> int:
-    b = selection.b
-    return int(b.panels.nbytes + b.sums.nbytes) if isinstance(b, PackedMatrix) else selection.call.b.nbytes
 
 
 def run(
@@ -188,7 +171,7 @@ def _needs(selection: Selection, cut: Cut) -> int:
     call = selection.call
     depth, columns, k = call.a.shape[-1], call.b.shape[-1], min(call.order.k, cut.columns)
     if isinstance(selection.b, PackedMatrix):
-        right = _rhs_bytes(selection)
+        right = rhs_bytes(selection.b, call.b)
     else:
         several = cut.columns < columns or math.prod(call.b.shape[:-2]) > 1
         right = (1 + several) * depth * cut.columns

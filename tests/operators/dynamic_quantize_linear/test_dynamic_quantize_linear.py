@@ -126,7 +126,7 @@ def test_blocks_are_read_twice_and_a_bad_element_has_its_place_in_the_whole(smal
     x = np.ones((40, 30), np.float32)
     blocks = OPERATORS["dynamic_quantize_linear"].blocks
     source = Watched(x)
-    least = blocks.estimate(x=source).least_memory
+    least = blocks.estimate(x=source).least()
     sinks = {name: Once(each) for name, each in blocks.estimate(x=source).results.items()}
     blocks.run({"x": source}, sinks, least)
     assert source.read_bytes == 2 * x.nbytes

@@ -38,7 +38,7 @@ def test_every_shape_axis_and_amount_of_memory(data, shape, after, n, dtype, see
     }
     source = Watched(x)
     arguments = {"x": source, "k": k, **options}
-    least, most = blocks.estimate(**arguments).least_memory, blocks.estimate(**arguments).memory
+    least, most = blocks.estimate(**arguments).least(), blocks.estimate(**arguments).memory
     memory = data.draw(st.integers(least, max(least, 2 * most)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "BLOCK", data.draw(st.sampled_from([64, 4096, 1 << 20])))
