@@ -10,7 +10,7 @@ import numpy as np
 
 from dmlcpu.batch.files.base import FileError, FileSource, OnFailure, library
 from dmlcpu.batch.files.remote import is_remote
-from dmlcpu.batch.files.targets import ArraySink, Writer, make_folder, put_folder, sync_folder
+from dmlcpu.batch.files.targets import ArraySink, Writer, put_folder, sync_folder
 from dmlcpu.common.regions import Tensor
 
 ALLOWED = "a zarr folder of version 3"
@@ -46,7 +46,6 @@ def create(target: str, tensors: Mapping[str, Tensor], token: str) -> Writer:
 class _ZarrWriter(Writer):
     def __init__(self, target: str, tensors: Mapping[str, Tensor], token: str) -> None:
         super().__init__(target, token)
-        make_folder(self.folder)
         os.mkdir(self._temporary)
         with OnFailure(self.discard):
             self.sinks = self._create(tensors)
@@ -70,7 +69,6 @@ class _ZarrWriter(Writer):
             sync_folder(folder)
 
     def put_in_place(self) -> None:
-        """Replace the target by the new folder."""
         put_folder(self._temporary, self._target)
 
 
