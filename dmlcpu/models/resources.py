@@ -195,16 +195,11 @@ def _from_file(source: str, data_type: TensorDataType, files: Files, faults: Fau
     except (FileError, OSError, MemoryError) as error:
         reason = f"{error.found} instead of {error.allowed}" if isinstance(error, FileError) else str(error)
         here.refuse(f"{source!r}, which cannot be read: {reason or 'not enough memory'}", f"a {suffix} file")
-    if suffix == ".npy":
-        return _checked_npy(array, source, data_type, faults)
-    itemsize = data_type.dtype.itemsize
-    if not array.size or array.size % itemsize:
-        here.refuse(f"{source!r} of {array.size} bytes", f"a positive multiple of {itemsize} bytes ({data_type.name})")
-    return array.view(data_type.dtype)
-
-
-def _checked_npy(array: Array, source: str, data_type: TensorDataType, faults: Faults) -> Array:
-    here = faults.at("initialValues", "sourcePath")
+    if suffix != ".npy":
+        size, itemsize = array.size, data_type.dtype.itemsize
+        if not size or size % itemsize:
+            here.refuse(f"{source!r} of {size} bytes", f"a positive multiple of {itemsize} bytes ({data_type.name})")
+        return array.view(data_type.dtype)
     if array.dtype == np.bool_:
         array = array.view(np.uint8)
     name = array.dtype.name.upper()

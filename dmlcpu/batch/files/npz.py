@@ -49,7 +49,6 @@ def save(file: io.FileIO, arrays: Mapping[str, Array]) -> None:
 
 
 def _add(archive: zipfile.ZipFile, name: str, array: Array) -> None:
-    """Add an array to an archive."""
     member = zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))
     member.external_attr = 0o600 << 16
     with archive.open(member, "w", force_zip64=True) as opened:

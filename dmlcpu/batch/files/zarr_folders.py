@@ -47,19 +47,14 @@ class _ZarrWriter(Writer):
     def __init__(self, target: str, tensors: Mapping[str, Tensor], token: str) -> None:
         super().__init__(target, token)
         os.mkdir(self._temporary)
+        zarr, group, sinks = library("zarr", "zarr"), len(tensors) != 1, {}
         with OnFailure(self.discard):
-            self.sinks = self._create(tensors)
-
-    def _create(self, tensors: Mapping[str, Tensor]) -> dict[str, ArraySink]:
-        zarr = library("zarr", "zarr")
-        group = len(tensors) != 1
-        if group:
-            zarr.create_group(self._temporary, zarr_format=3)
-        sinks = {}
-        for name, (shape, dtype) in tensors.items():
-            within = {"name": name if group else None, "chunks": _chunks(tensors[name]), "zarr_format": 3}
-            sinks[name] = ArraySink(zarr.create_array(self._temporary, shape=shape, dtype=dtype, **within), dtype)
-        return sinks
+            if group:
+                zarr.create_group(self._temporary, zarr_format=3)
+            for name, (shape, dtype) in tensors.items():
+                within = {"name": name if group else None, "chunks": _chunks(tensors[name]), "zarr_format": 3}
+                sinks[name] = ArraySink(zarr.create_array(self._temporary, shape=shape, dtype=dtype, **within), dtype)
+        self.sinks = sinks
 
     def finish(self) -> None:
         for folder, _, files in os.walk(self._temporary):

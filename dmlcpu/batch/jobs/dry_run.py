@@ -149,11 +149,8 @@ def plan_jobs(
     >>> plan.jobs[0].outputs
     {'values': '(2,) float32', 'indices': '(2,) int64'}
     """
-    limits, resume = (
-        limits_of(workers, threads, max_memory, scheduler),
-        Resume(manifest, force, retry_failed, content_hash),
-    )
-    display = Progress(shown=False)
+    limits, display = limits_of(workers, threads, max_memory, scheduler), Progress(shown=False)
+    resume = Resume(manifest, force, retry_failed, content_hash)
     prepared = prepare(jobs, directory, limits, resume, display, lock=False, require_chunks=require_chunks)
     return JobsPlan([_planned(task) for task in prepared.todo], prepared.done_before, prepared.left_out)
 
