@@ -165,7 +165,7 @@ def _planned(task: Task) -> PlannedJob:
         {name: f"{each.shape} {each.dtype}" if each else "what the model gives" for name, each in work.results.items()},
         work.kernel,
         work.read_bytes,
-        work.written_bytes,
+        sum(tensor.nbytes for tensor in work.results.values() if tensor),
         work.peak_bytes,
         work.block_bytes is not None,
         task.faults,

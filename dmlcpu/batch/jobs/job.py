@@ -89,11 +89,6 @@ class Work(NamedTuple):
     block_bytes: int | None = None  # what blocks may take, if it is run in blocks; None: it is run in one piece
     missing_chunks: Mapping[str, int | None] = _NOTHING  # of inputs that lack any, if counted; None: unknown
 
-    @property
-    def written_bytes(self) -> int:
-        """How many bytes the results take, as far as they are known."""
-        return sum(tensor.nbytes for tensor in self.results.values() if tensor)
-
 
 class Task(NamedTuple):
     """A job that is not done, on its way from the check to its outcome, whichever process carries it out."""

@@ -117,6 +117,7 @@ class OperatorOperation:
         self.sources: tuple[str, ...] = operator.blocks.SOURCES
         self._function = operator.function
         self._blocks = operator.blocks
+        self.run_in_blocks = operator.blocks.run
 
     def estimate(self, arguments: Arguments) -> Estimate:
         """Let the operator estimate it."""
@@ -127,9 +128,3 @@ class OperatorOperation:
         """Call the operator's function."""
         given = self._function(**arguments)
         return dict(zip(self.results, given if isinstance(given, tuple) else (given,), strict=True))
-
-    def run_in_blocks(
-        self, arguments: Arguments, sinks: Mapping[str, Sink], memory: int, stopping: Callable[[], bool]
-    ) -> None:
-        """Let the operator run in blocks."""
-        self._blocks.run(arguments, sinks, memory, stopping)

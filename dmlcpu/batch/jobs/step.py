@@ -95,7 +95,10 @@ class Step:
             if not isinstance(error, Exception) or isinstance(error, Stopped):
                 raise
             self.error = _in_words(error)
-            self.may_pass = _may_pass(error)
+            # The system or a network may recover, a file's name or place stays as it is.
+            cause = error if isinstance(error, OSError) else error.__cause__
+            lasting = isinstance(cause, _LASTING) or getattr(cause, "errno", None) in _LASTING_NUMBERS
+            self.may_pass = isinstance(cause, OSError) and not lasting
             _log.debug("%s failed", self._job.id, exc_info=error)
         finally:
             self._seconds += time.perf_counter() - start
@@ -227,12 +230,6 @@ def finished(steps: list[Step]) -> list[Step]:
             step.discard()
         raise
     return steps
-
-
-def _may_pass(error: Exception) -> bool:
-    """Return whether an error is of the system or a network, which may recover, and not of a file's name or place."""
-    cause = error if isinstance(error, OSError) else error.__cause__
-    return isinstance(cause, OSError) and not isinstance(cause, _LASTING) and cause.errno not in _LASTING_NUMBERS
 
 
 def _in_words(error: Exception) -> str:
