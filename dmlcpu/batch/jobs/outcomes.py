@@ -136,7 +136,18 @@ class JobsRun(contextlib.AbstractContextManager["JobsRun"]):
             self.failed += 1
             self.failures.append(Failure(task.id, task.where, outcome.error))
         if self._log:
-            self._log.append(_log_line(task, state, outcome))
+            line: dict[str, Any] = {
+                "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+                "id": task.id,
+                "outcome": state,
+                "op": task.job.op if task.job else None,
+                "shapes": None if task.faults else {name: list(shape) for name, shape in task.work.shapes.items()},
+                "kernel": task.work.kernel,
+                "milliseconds": round(outcome.seconds * 1000, 3),
+                "bytes": task.work.read_bytes,
+                "error": outcome.error,
+            }
+            self._log.append(line)
 
     def _check_records(self) -> None:
         """Count it as a failure if outcomes could not be recorded."""
@@ -147,17 +158,3 @@ class JobsRun(contextlib.AbstractContextManager["JobsRun"]):
                 text = f"outcomes could not be written: {lines.error.strerror}"
                 self.failures.append(Failure("", f"{what} {lines.path}", text))
                 self._progress.say(f"failed: {self.failures[-1]}")
-
-
-def _log_line(task: Task, state: str, outcome: Outcome) -> dict[str, Any]:
-    return {
-        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        "id": task.id,
-        "outcome": state,
-        "op": task.job.op if task.job else None,
-        "shapes": None if task.faults else {name: list(shape) for name, shape in task.work.shapes.items()},
-        "kernel": task.work.kernel,
-        "milliseconds": round(outcome.seconds * 1000, 3),
-        "bytes": task.work.read_bytes,
-        "error": outcome.error,
-    }
