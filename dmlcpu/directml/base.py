@@ -19,12 +19,9 @@ Bound = dict[str, Any]  # tensor name -> array, or the form in which an operator
 View = Callable[[Array], Array]
 
 
-class Request(NamedTuple):
-    """What a call of a compiled operator asks of the operator: a prepared call, and its arrays."""
-
-    prepare: Callable[..., Prepared]  # cached
-    key: tuple[Any, ...]  # of `prepare`, but for the budget
-    arrays: Sequence[Any]  # inputs, then outputs
+# What a call of a compiled operator asks of the operator: its cached `prepare`, the key but for the budget, and the
+# arrays, inputs first, then outputs. A plain tuple takes less time to make than a named one.
+Request = tuple[Callable[..., Prepared], tuple[Any, ...], Sequence[Any]]
 
 
 def without_leading(dimensions: int) -> View:
@@ -75,6 +72,7 @@ class OperatorDesc(Desc, Generic[Result]):
     __slots__ = ()
     OPERATOR_TYPE: ClassVar[OperatorType]
     OUTPUTS: ClassVar[tuple[str, ...]]
+    RESULT: ClassVar[type[tuple[Any, ...]]] = tuple  # of several outputs
     IN_PLACE: ClassVar[tuple[str, str] | None] = None  # an output tensor, and the input tensor that it may be
     FEATURE_LEVELS: ClassVar[tuple[Support, ...]]  # oldest first; a row supports all that the ones before it do
 
@@ -140,10 +138,10 @@ class OperatorDesc(Desc, Generic[Result]):
         """Raise the error about values that a prepared call refuses; refused: what it returned."""
         raise AssertionError(refused)
 
-    def _result(self, bound: Bound) -> Any:
-        """Return what a call returns: the output, or a tuple of the outputs."""
-        outputs = tuple([bound[field.name] for field, _ in self.tensors() if field.output])
-        return outputs if len(outputs) > 1 else outputs[0]
+    def _make_result(self) -> Callable[[Bound], Any]:
+        """Return what finds the result of a call: the output, or all outputs as a RESULT."""
+        find = itemgetter(*[field.name for field, _ in self.tensors() if field.output])
+        return find if self.RESULT is tuple else lambda bound: tuple.__new__(self.RESULT, find(bound))
 
     def _keep(self, name: str, array: Array) -> Any:
         """Return an operator's own copy of an owned tensor, in the form that its kernels read fastest."""

@@ -134,6 +134,7 @@ class CompiledOperator(Generic[Result]):
         # Only an array of the same type and shape can be an output and another tensor at once.
         pairs = itertools.product(self._outputs, self._slots.values())
         self._alike = [(a.name, b.name) for a, b in pairs if a is not b and (a.dtype, a.shape) == (b.dtype, b.shape)]
+        self._result: Callable[[Bound], Result] = desc._make_result()
         self._owned: Bound | None = None
         if not self._owned_slots:
             self._own({})
@@ -202,16 +203,15 @@ class CompiledOperator(Generic[Result]):
         if self._owned is None:
             raise self._uninitialized()
         bound = self._checked(self._by_element(tensors) if self._arrays else tensors, self._owned)
-        return self._run(bound, self._request(bound))
+        return self._run(bound, self._request)
 
-    def _run(self, bound: Bound, request: Request) -> Result:
+    def _run(self, bound: Bound, make_request: Callable[[Bound], Request]) -> Result:
         """Run on bound tensors; return the outputs."""
-        prepare, key, arrays = request
+        prepare, key, arrays = make_request(bound)
         refused = plan_for_now(prepare, key).run(*arrays)
         if refused is not None:
             self.desc._refuse(bound, refused)
-        result: Result = self.desc._result(bound)
-        return result
+        return self._result(bound)
 
     def bind(self, **tensors: Any) -> BoundOperator:
         """Bind tensors for calls that repeat on the same memory, as DirectML's binding table does.
@@ -270,12 +270,11 @@ class CompiledOperator(Generic[Result]):
         mine |= {slot.name: bound[slot.name] for slot in self._outputs}
 
         def whole() -> None:
-            again = self._checked(mine, owned)
-            self._run(again, make_request(again))
+            self._run(self._checked(mine, owned), make_request)
 
         return BoundOperator(
             self.desc.operator,
-            self.desc._result({**bound, **as_given}),
+            self._result({**bound, **as_given}),
             whole,
             [*given.values(), *bound.values()],
             functools.partial(prepare, *key) if is_prepared else None,
@@ -292,14 +291,16 @@ class CompiledOperator(Generic[Result]):
                 raise self._unbindable(name, self._slots)
             bound[name] = array = slot.bind(value)
             flags &= array.flags.num
-        is_complete = len(tensors) == len(self._slots)
-        new = [] if is_complete else [slot for slot in self._slots.values() if slot.name not in bound]
-        for slot in new:
-            if not slot.output:
-                raise _missing([each for each in new if not each.output])
-            bound[slot.name] = slot.make()
+        missing = len(self._slots) - len(tensors)
+        if missing:
+            for name, slot in self._slots.items():
+                if name in bound:
+                    continue
+                if not slot.output:
+                    raise _missing([each for each in self._slots.values() if not (each.output or each.name in bound)])
+                bound[name] = slot.make()
         # New outputs share no memory, nor do different arrays that own their data: no further check for most calls.
-        if len(new) < len(self._outputs) and (not flags or any(bound[a] is bound[b] for a, b in self._alike)):
+        if missing < len(self._outputs) and (not flags or any(bound[a] is bound[b] for a, b in self._alike)):
             self._check_apart(bound)
         return bound
 

@@ -81,7 +81,7 @@ class ProductDesc(OperatorDesc[Array]):
             b_form = form_of_packed(b) if isinstance(b, PackedMatrix) else form_of(b)
             bias_form = None if bias is None else form_of(bias)
             forms = (form_of(a), b_form, shapes, bias_form, strides_of(y))
-            return Request(prepare, (kernels, *forms, y.dtype), (a, b, numbers, bias, y))
+            return (prepare, (kernels, *forms, y.dtype), (a, b, numbers, bias, y))
 
         return request
 

@@ -84,9 +84,9 @@ class QuantizerDesc(OperatorDesc[Array]):
             arrays = (x, scale, zero, y)
             if is_packed:
                 layouts = tuple([role and _layout(role, array) for role, array in zip(roles, arrays, strict=True)])
-                return Request(_prepare_packed, (self, layouts), arrays)
+                return (_prepare_packed, (self, layouts), arrays)
             forms = form_of(x), form_of(scale), None if zero is None else form_of(zero), strides_of(y)
-            return Request(prepare, (self.KERNELS, forms, (None, None, y.dtype)), arrays)
+            return (prepare, (self.KERNELS, forms, (None, None, y.dtype)), arrays)
 
         return request
 

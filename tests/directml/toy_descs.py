@@ -9,7 +9,7 @@ from desc_builders import tensor
 
 from dmlcpu import FeatureLevel, OperatorType, TensorDesc
 from dmlcpu.common.prepared import ByFunction
-from dmlcpu.directml.base import OperatorDesc, Request, counted_by
+from dmlcpu.directml.base import OperatorDesc, counted_by
 from dmlcpu.directml.feature_level import FOUR, ONE_TO_EIGHT, Allowed, Support, types
 from dmlcpu.errors import InvalidDescriptorError
 
@@ -64,7 +64,7 @@ class SumOperatorDesc(OperatorDesc):
 
         def request(bound):
             others = [bound.get(name) for name in ("bias_tensor", *self.OUTPUTS)]
-            return Request(prepare, (self,), ([bound[name] for name in names], *others))
+            return (prepare, (self,), ([bound[name] for name in names], *others))
 
         return request
 
@@ -74,8 +74,8 @@ class SumOperatorDesc(OperatorDesc):
         if greatest is not None:
             greatest[...] = out.max()
 
-    def _result(self, bound):
-        return Sums(bound["output_tensor"], bound.get("greatest_tensor"))
+    def _make_result(self):
+        return lambda bound: Sums(bound["output_tensor"], bound.get("greatest_tensor"))
 
 
 def sums(**fields):
@@ -111,10 +111,11 @@ class SplitOperatorDesc(OperatorDesc):
         pass
 
     def _make_request(self, owned):
-        return lambda bound: Request(prepare, (self,), [bound["input_tensor"], *self._result(bound)])
+        find = self._make_result()
+        return lambda bound: (prepare, (self,), [bound["input_tensor"], *find(bound)])
 
-    def _result(self, bound):
-        return [bound[f"output_tensors[{i}]"] for i in range(len(self.rows))]
+    def _make_result(self):
+        return lambda bound: [bound[f"output_tensors[{i}]"] for i in range(len(self.rows))]
 
     def run(self, x, *outputs):
         for out, row in zip(outputs, self.rows, strict=True):

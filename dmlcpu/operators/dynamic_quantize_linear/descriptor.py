@@ -61,6 +61,7 @@ class DynamicQuantizeLinearOperatorDesc(OperatorDesc[DynamicQuantized]):
 
     OPERATOR_TYPE: ClassVar = OperatorType.DYNAMIC_QUANTIZE_LINEAR
     OUTPUTS: ClassVar = ("output_tensor", "output_scale_tensor", "output_zero_point_tensor")
+    RESULT: ClassVar = DynamicQuantized
     FEATURE_LEVELS: ClassVar = (
         Support(
             FeatureLevel.LEVEL_4_0,
@@ -87,13 +88,10 @@ class DynamicQuantizeLinearOperatorDesc(OperatorDesc[DynamicQuantized]):
             self._check_sizes(dml_name(name), getattr(self, name), wanted, why)
         self._check_same_type("output_zero_point_tensor", "output_tensor")
 
-    def _result(self, bound: Bound) -> DynamicQuantized:
-        return DynamicQuantized._make([bound[name] for name in self.OUTPUTS])
-
     def _make_request(self, owned: Bound) -> Callable[[Bound], Request]:
         def request(bound: Bound) -> Request:
             x, *outputs = arrays = [bound[name] for name in ("input_tensor", *self.OUTPUTS)]
-            return Request(prepare, ((form_of(x), strides_of(outputs[0])), (outputs[0].dtype,)), arrays)
+            return (prepare, ((form_of(x), strides_of(outputs[0])), (outputs[0].dtype,)), arrays)
 
         return request
 

@@ -143,7 +143,7 @@ class MatrixMultiplyIntegerToFloatOperatorDesc(ProductDesc):
             write_scaled(exact_sums(a, a_zero, b, b_zero), a_scale, b_scale, bias, y)
 
         whole = ByFunction(operator=self.operator, kernel="none", results=(), function=run)
-        return lambda bound: Request(lambda budget: whole, (), [bound.get(name) for name in names])
+        return lambda bound: (lambda budget: whole, (), [bound.get(name) for name in names])
 
     def _is_wide(self) -> bool:
         return self.a_tensor.data_type not in _BYTES

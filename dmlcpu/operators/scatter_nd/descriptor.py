@@ -150,12 +150,9 @@ class ScatterNDOperatorDesc(OperatorDesc[Array]):
             if x.flags.num & indices.flags.num & updates.flags.num & out.flags.num & PLAIN != PLAIN:
                 *inputs, y = [_form(*each) for each in zip(arrays, shapes, strict=True)]
                 forms = *inputs, y[2]
-            return Request(prepare, (forms, ("none", "raise", x is out, 0)), arrays)
+            return (prepare, (forms, ("none", "raise", x is out, 0)), arrays)
 
         return request
-
-    def _result(self, bound: Bound) -> Any:
-        return bound["output_tensor"]
 
     def _refuse(self, bound: Bound, refused: Any) -> None:
         indices = bound["indices_tensor"]

@@ -35,6 +35,7 @@ class _TopKBase(OperatorDesc[TopK]):
     """The fields and checks of both operators."""
 
     OUTPUTS: ClassVar = ("output_value_tensor", "output_index_tensor")
+    RESULT: ClassVar = TopK
 
     input_tensor: TensorDesc
     output_value_tensor: TensorDesc
@@ -59,9 +60,6 @@ class _TopKBase(OperatorDesc[TopK]):
         """Whether the largest elements are selected: by TOP_K, which has no direction, always."""
         return getattr(self, "axis_direction", AxisDirection.DECREASING) is AxisDirection.DECREASING
 
-    def _result(self, bound: Bound) -> TopK:
-        return TopK._make((bound["output_value_tensor"], bound["output_index_tensor"]))
-
     def _make_request(self, owned: Bound) -> Callable[[Bound], Request]:
         x, index_dtype = self.input_tensor, self.output_index_tensor.dtype
         call = Call(Form(x.sizes, x.dtype), self.k, self.axis, index_dtype, self.largest)
@@ -70,9 +68,9 @@ class _TopKBase(OperatorDesc[TopK]):
         def request(bound: Bound) -> Request:
             x, values, indices = arrays = take(bound)
             if x.flags.num & values.flags.num & indices.flags.num & PLAIN == PLAIN:
-                return Request(plan, packed, arrays)
+                return (plan, packed, arrays)
             strides = strides_of(values), strides_of(indices)
-            return Request(plan, (call._replace(x=Form(*form_of(x))), strides), arrays)
+            return (plan, (call._replace(x=Form(*form_of(x))), strides), arrays)
 
         return request
 
