@@ -159,21 +159,23 @@ def _refer(
     call: Call, a: Array, b: Array | PackedMatrix, parameters: tuple[Array, ...], bias: Any, y: Array
 ) -> int | None:
     """Run by the reference."""
+    function = getattr(reference, call.operator)
+    taken = inspect.signature(function).parameters
     given: dict[str, Any] = {}
     for place, (name, own) in enumerate(zip(PARAMETERS, call.parameters, strict=True)):
         numbers = parameters[place]
         dtype = (FLOAT, call.a.dtype, FLOAT, call.b.dtype, FLOAT, call.dtype)[place]
         if call.operator == QUANTIZED and place in SCALES and own is not None and not is_usable(numbers):
             return place
-        given[name] = numbers.view(dtype).reshape((1, 1) if own is None else own)
+        if name in taken:  # an operator need not have all
+            given[name] = numbers.view(dtype).reshape((1, 1) if own is None else own)
     matrix = unpack(b) if isinstance(b, PackedMatrix) else b
     given |= {
         "a": a.reshape(call.a.shape),
         "b": matrix.reshape(call.b.shape),
         "bias": bias.reshape(call.bias.shape) if call.bias else None,
     }
-    function = getattr(reference, call.operator)
-    named = {name: given[name] for name in inspect.signature(function).parameters if name in given}
+    named = {name: given[name] for name in taken if name in given}
     function(**named, out_dtype=y.dtype, out=y.reshape(call.matrix))
     return None
 
