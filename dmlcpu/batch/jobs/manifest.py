@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from dmlcpu.batch.files.base import OnFailure
 from dmlcpu.batch.jobs.lines import Lines
+from dmlcpu.common.cleanup import OnFailure
 from dmlcpu.common.faults import shown
 
 try:
