@@ -5,7 +5,7 @@ import itertools
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from types import ModuleType
 from typing import Any
@@ -175,17 +175,3 @@ def refused(allowed: str) -> Iterator[None]:
             raise
         reason = " ".join(str(error).split()) or type(error).__name__
         raise FileError(f"what cannot be read ({reason})", allowed) from None
-
-
-class OnFailure:  # a class: @contextmanager takes a microsecond longer
-    """Calls a function if a block raises anything."""
-
-    def __init__(self, undo: Callable[[], object]) -> None:
-        self._undo = undo
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            self._undo()

@@ -14,9 +14,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileError, FileSource, OnFailure, check_dtype, library, pieces, refused
+from dmlcpu.batch.files.base import FileError, FileSource, check_dtype, library, pieces, refused
 from dmlcpu.batch.files.stored import as_bytes, open_file
 from dmlcpu.common.arguments import Array
+from dmlcpu.common.cleanup import OnFailure
 from dmlcpu.common.regions import Region, Tensor
 
 _ALLOWED = "an HDF5 file"

@@ -7,11 +7,12 @@ from typing import IO
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileSource, OnFailure, chosen, refused, whole
+from dmlcpu.batch.files.base import FileSource, chosen, refused, whole
 from dmlcpu.batch.files.npy import check_size, header_of, read_header
 from dmlcpu.batch.files.remote import RemoteFile
 from dmlcpu.batch.files.stored import File, Storage, as_bytes, open_file
 from dmlcpu.common.arguments import Array
+from dmlcpu.common.cleanup import OnFailure
 from dmlcpu.common.regions import Region, Tensor
 
 _ALLOWED = "a zip archive of .npy files"

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileError, FileSource, OnFailure, chosen, library, refused
+from dmlcpu.batch.files.base import FileError, FileSource, chosen, library, refused
 from dmlcpu.batch.files.stored import Storage, StoredSource, open_file, write_at
 from dmlcpu.common.arguments import Array, named
+from dmlcpu.common.cleanup import OnFailure
 from dmlcpu.common.data_types import DATA_TYPES
 from dmlcpu.common.regions import Tensor
 

@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileError, FileSource, OnFailure, check_block
+from dmlcpu.batch.files.base import FileError, FileSource, check_block
 from dmlcpu.batch.files.remote import PIECE, RemoteFile, file_system, is_remote
 from dmlcpu.batch.files.targets import FileWriter
 from dmlcpu.common.arguments import Array
+from dmlcpu.common.cleanup import OnFailure
 from dmlcpu.common.regions import Region, Tensor
 
 # Runs of elements shorter than _SHORT are read along with the gaps between them, through _SPAN bytes at a time, if the

@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileError, OnFailure, check_block, whole
+from dmlcpu.batch.files.base import FileError, check_block, whole
 from dmlcpu.common.arguments import Array
+from dmlcpu.common.cleanup import OnFailure
 from dmlcpu.common.regions import Region, Sink, Tensor
 
 # Writer's names of files: the target's name, then the token of the attempt; .old: the folder that was the target.

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileError, FileSource, OnFailure, library
+from dmlcpu.batch.files.base import FileError, FileSource, library
 from dmlcpu.batch.files.remote import is_remote
 from dmlcpu.batch.files.targets import ArraySink, Writer, make_folder, put_folder, sync_folder
+from dmlcpu.common.cleanup import OnFailure
 from dmlcpu.common.regions import Tensor
 
 ALLOWED = "a zarr folder of version 3"

@@ -18,11 +18,11 @@ from multiprocessing.connection import Connection
 from types import ModuleType
 from typing import Any, Self
 
-from dmlcpu.batch.files.base import OnFailure
 from dmlcpu.batch.jobs import deadline
 from dmlcpu.batch.jobs.dispatch import WorkerError, Workers, death_of, stop_chunks
 from dmlcpu.batch.jobs.limits import LOCAL
 from dmlcpu.batch.jobs.signals import signals_held_back
+from dmlcpu.common.cleanup import OnFailure
 from dmlcpu.common.extras import optional
 
 _STARTS = 3  # executors in a row whose workers die before they are ready

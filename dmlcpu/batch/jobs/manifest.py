@@ -7,8 +7,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from dmlcpu.batch.files.base import OnFailure
 from dmlcpu.batch.jobs.lines import Lines
+from dmlcpu.common.cleanup import OnFailure
 from dmlcpu.common.wording import shown
 
 try:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from dmlcpu.batch.files import FileError, identity
-from dmlcpu.batch.files.base import OnFailure
 from dmlcpu.batch.jobs.apart import Apart
 from dmlcpu.batch.jobs.check import Checker
 from dmlcpu.batch.jobs.entries import Jobs, PathLike, is_stream, of_this_machine, read_jobs
@@ -20,6 +19,7 @@ from dmlcpu.batch.jobs.manifest import DONE, FAILED, Manifest, Record
 from dmlcpu.batch.jobs.operations import version_of
 from dmlcpu.batch.jobs.packed import PackedJobs, Tasks
 from dmlcpu.batch.jobs.progress import Progress
+from dmlcpu.common.cleanup import OnFailure
 from dmlcpu.errors import DmlError
 from dmlcpu.runtime.threads import limit_threads
 
