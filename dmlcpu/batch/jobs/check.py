@@ -5,7 +5,6 @@ import functools
 import os
 import re
 import stat
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from dmlcpu.batch.jobs.limits import size
 from dmlcpu.batch.jobs.open_inputs import OpenArguments, found_and_allowed, named_inputs, open_arguments
 from dmlcpu.batch.jobs.operations import Operation, operation_of
 from dmlcpu.common.extras import MissingExtraError
-from dmlcpu.common.regions import Estimate, Tensor
+from dmlcpu.common.regions import Estimate
 from dmlcpu.common.wording import listed
 from dmlcpu.errors import DmlError
 from dmlcpu.models.faults import ModelError
@@ -142,7 +141,10 @@ class Checker:
         if place.faults:
             return None
         whole = sum(tensor.nbytes for tensor in tensors.values() if tensor)
-        held = self._held(job, tensors)
+        held = 0  # bytes of results that stay in memory, as their files are written whole
+        for path, names in job.targets.items():
+            copies = HELD.get(os.path.splitext(path)[1].lower(), 0)
+            held += copies * sum(tensor.nbytes for name in names or tensors if (tensor := tensors[name]))
         buffers = sum(source.buffer_bytes for source in sources)
         peak = max(peak + buffers, whole + held)  # the latter when the inputs are not needed any more
         held += buffers + sum(source.nbytes for source in sources if not source.in_regions)
@@ -174,14 +176,6 @@ class Checker:
                 self._estimates.clear()
             self._estimates[key] = operation.estimate(arguments)
         return self._estimates[key]
-
-    def _held(self, job: Job, tensors: Mapping[str, Tensor | None]) -> int:
-        """Return the bytes of results that stay in memory because their files are written whole."""
-        held = 0
-        for path, names in job.targets.items():
-            copies = HELD.get(os.path.splitext(path)[1].lower(), 0)
-            held += copies * sum(tensor.nbytes for name in names or tensors if (tensor := tensors[name]))
-        return held
 
     def _note(self, place: Place, job: Job, error: Exception) -> None:
         """Note a refusal of an operator, under the member of the job that gives the argument."""

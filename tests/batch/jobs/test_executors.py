@@ -141,7 +141,7 @@ def test_what_cleans_up_after_processes_prints_nothing(tmp_path):
             trackers = [each for each in processes if b"resource_tracker" in (each / "cmdline").read_bytes()]
             time.sleep(0.01)
         assert {os.readlink(each / "fd" / "2") for each in trackers} == {os.devnull}
-        assert os.readlink(f"/proc/{coordinator.pid}/fd/2") != os.devnull
+        eventually(lambda: os.readlink(f"/proc/{coordinator.pid}/fd/2") != os.devnull)
         coordinator.send_signal(signal.SIGINT)
         (tmp_path / "go").touch()
         _, errors = coordinator.communicate(timeout=30)
