@@ -73,7 +73,10 @@ class JobsRun(contextlib.AbstractContextManager["JobsRun"]):
         self._remove_strays()
         if self._manifest:  # tasks without a job may have the id of a job that is done
             self._manifest.begin(task.id for task in todo if task.job)
-        self._note_faults(todo.faulty)
+        for task in todo.faulty:
+            self._finished(task, Outcome("; ".join(fault.reason for fault in task.faults), 0.0, {}))
+        for line in lines_of(self.failures):
+            progress.say(line)
         tasks = todo.without_faults(self._prepared.check)
         progress.start(len(tasks), todo.read_bytes, self.failed)
         with stop_on_signals(progress.say) as asked:
@@ -107,13 +110,6 @@ class JobsRun(contextlib.AbstractContextManager["JobsRun"]):
         for path in stray(os.path.join(directory, target) for job in jobs for target in job.targets):
             with contextlib.suppress(OSError):  # of another user: it does no harm
                 remove(path)
-
-    def _note_faults(self, tasks: Sequence[Task]) -> None:
-        """Note tasks that cannot run as failed."""
-        for task in tasks:
-            self._finished(task, Outcome("; ".join(fault.reason for fault in task.faults), 0.0, {}))
-        for line in lines_of(self.failures):
-            self._progress.say(line)
 
     def _finished(self, task: Task, outcome: Outcome) -> None:
         """Count, record and log the outcome of a job."""

@@ -34,10 +34,6 @@ class Progress:
         else:
             self._tqdm.write(f"dmlcpu: {line}", file=self._stream)
 
-    def compiling(self) -> None:
-        """Say that kernels are compiled."""
-        self.say(COMPILING)
-
     def checking(self, jobs: Iterable[T], count: int) -> Iterator[T]:
         """Return jobs that are checked while they are taken, under a bar if that takes long."""
         if self._tqdm is None:
