@@ -9,7 +9,7 @@ compiled for the present processor.
 import functools
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
@@ -22,31 +22,26 @@ VERSION = 1  # of the signatures below: callers on disk go on using them, so any
 _addresses: dict[str, tuple[int, Any]] = {}
 
 
-class Offer(NamedTuple):
-    """A compiled function that returns an int64, for arrays of words of some types."""
+def _offer(key: str) -> tuple[Callable[[], Any], Any]:
+    """Return what makes the kernel that a key names, a function that returns an int64, and the types of its arguments.
 
-    # Called when a caller is compiled, and not before: it asks for the processor's instruction sets, and asking for AMX
-    # is a request to the system.
-    make: Callable[[], Any]
-    signature: Callable[[Any], Any]  # the types of its arguments, given the type of the words
-
-
-def _offer(key: str) -> tuple[Offer, Any]:
-    """Return the offer that a key names, one of a module's OFFERS, and the type of its words."""
+    It is called when a caller is compiled, and not before: it may ask for the processor's instruction sets, and asking
+    for AMX is a request to the system.
+    """
     version, *names = key.split(" ")
     if version != str(VERSION):
         raise RuntimeError(f"dmlcpu has no {key!r} for a function compiled earlier: clear Numba's cache of it")
     module, name, word = names
-    offers = import_module(f"dmlcpu.interop.numba.{module}").OFFERS
-    return offers[name], types.Array(getattr(types, word), 1, "C")
+    home = import_module(f"dmlcpu.interop.numba.{module}")
+    return home.OFFERS[name], home.signature(types.Array(getattr(types, word), 1, "C"))
 
 
 def address_of_kernel(key: str) -> int:
     """Return the address of the machine code that a key names."""
     # No lock: Numba holds its own while it compiles a caller, and doing this twice does no harm.
     if key not in _addresses:
-        offer, words = _offer(key)
-        compiled, signature = offer.make(), offer.signature(words)
+        make, signature = _offer(key)
+        compiled = make()
         compiled.compile(signature)
         result = compiled.overloads[signature]
         assert result.signature.return_type == types.int64
@@ -59,8 +54,7 @@ def address_of_kernel(key: str) -> int:
 def caller_of(module: str, name: str, word: np.dtype[Any]) -> Any:
     """Return an intrinsic that calls an offered function for words of a type, with a tuple of arguments."""
     key = f"{VERSION} {module} {name} {word.name}"
-    offer, words = _offer(key)
-    kinds = offer.signature(words)
+    _, kinds = _offer(key)
 
     @intrinsic
     def call(_context, arguments):

@@ -9,7 +9,7 @@ from numba.extending import overload, register_jitable
 from numba.np.numpy_support import as_dtype
 
 from dmlcpu.common.data_types import DATA_TYPES, QUANTIZED
-from dmlcpu.interop.numba.calls import Offer, caller_of
+from dmlcpu.interop.numba.calls import caller_of
 from dmlcpu.interop.numba.memory import stack_of, tuple_of, write_record
 from dmlcpu.interop.numba.refusals import (
     STACK,
@@ -133,7 +133,7 @@ def compiled_multiply():
     return variant(multiply, "multiply", **names).share
 
 
-OFFERS = {"multiply": Offer(compiled_multiply, signature)}
+OFFERS = {"multiply": compiled_multiply}
 
 
 @register_jitable(**OWN_OPTIONS)

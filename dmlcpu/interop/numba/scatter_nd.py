@@ -6,7 +6,7 @@ from numba.extending import overload, register_jitable
 
 from dmlcpu.common.data_types import INDICES
 from dmlcpu.common.forms import Form
-from dmlcpu.interop.numba.calls import Offer, caller_of
+from dmlcpu.interop.numba.calls import caller_of
 from dmlcpu.interop.numba.memory import stack_of, tuple_of, write_record
 from dmlcpu.interop.numba.refusals import (
     RefusalError,
@@ -92,7 +92,7 @@ def signature(words):
 
 
 SCATTER = compile_kernel(scatter)
-OFFERS = {"scatter": Offer(lambda: SCATTER, signature)}
+OFFERS = {"scatter": lambda: SCATTER}
 
 
 @register_jitable(**OWN_OPTIONS)

@@ -9,7 +9,7 @@ from numba.extending import overload, register_jitable
 
 from dmlcpu.common.data_types import DATA_TYPES
 from dmlcpu.common.forms import Form
-from dmlcpu.interop.numba.calls import Offer, caller_of
+from dmlcpu.interop.numba.calls import caller_of
 from dmlcpu.interop.numba.memory import stack_of, tuple_of, write_record
 from dmlcpu.interop.numba.refusals import (
     STACK,
@@ -131,7 +131,7 @@ SELECT = {
     "rows": variant(select, "select_rows", STRIDED=False, _insert=_select_sort).share,
     "columns": variant(select, "select_columns", STRIDED=True, _tournament=strided_tournament.share).share,
 }
-OFFERS = {name: Offer(functools.partial(SELECT.get, name), signature) for name in SELECT}
+OFFERS = {name: functools.partial(SELECT.get, name) for name in SELECT}
 
 
 @device
