@@ -131,20 +131,19 @@ class StoredSource(FileSource):
         if not array.size:
             return
         with self._turn:
-            starts, into = [part.start for part in region], array.view(plain(array.itemsize))
-            if self._fortran:
-                self._read_fortran(starts, into)
-            elif array.shape == self.shape:
+            if array.shape == self.shape and not self._fortran:
                 read_at(self._file, self._offset, as_bytes(array))
             else:
-                steps = strides_of(self.shape, into.itemsize)
-                _fill(self._file, self._offset + _place(starts, steps), steps, into, self._far)
+                self._read(array.view(plain(array.itemsize)), [part.start for part in region])
         if self._swapped is not None:
             array.view(self._swapped).byteswap(inplace=True)
 
-    def _read_fortran(self, starts: list[int], into: Array) -> None:
-        """Fill an array in C order from one in Fortran order, by tiles that are transposed in the cache."""
-        steps = strides_of(self.shape[::-1], into.itemsize)
+    def _read(self, into: Array, starts: list[int]) -> None:
+        """Fill an array with a part of the elements; from Fortran order by tiles that are transposed in the cache."""
+        steps = strides_of(self.shape[::-1] if self._fortran else self.shape, into.itemsize)
+        if not self._fortran:
+            _fill(self._file, self._offset + _place(starts, steps), steps, into, self._far)
+            return
         tile = _tile(into.shape, into.itemsize, self._far)
         scratch = np.empty(math.prod(tile), into.dtype)
         for corner in itertools.product(*map(range, [0] * into.ndim, into.shape, tile)):

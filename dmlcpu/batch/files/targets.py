@@ -10,7 +10,7 @@ import shutil
 import stat
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -205,11 +205,10 @@ def sync_folder(folder: str) -> None:
 
 def stray(targets: Iterable[str | os.PathLike[str]]) -> list[Path]:
     """Return the temporary files and folders of killed runs in targets' folders, in the order to `remove` them."""
-    folders: dict[str, set[str]] = {}
-    for target in targets:
-        for path in (target, os.path.realpath(target)) if os.path.islink(target) else (target,):
-            folder, name = os.path.split(path)
-            folders.setdefault(folder, set()).add(name)
+    folders = _by_folder(targets)
+    links = [each.path for folder, names in folders.items() for each in _listed(folder, names) if each.is_symlink()]
+    for folder, names in _by_folder(map(os.path.realpath, links)).items():
+        folders[folder] = folders.get(folder, set()) | names
     return sorted(
         Path(entry.path)
         for folder, names in folders.items()
@@ -218,10 +217,17 @@ def stray(targets: Iterable[str | os.PathLike[str]]) -> list[Path]:
     )
 
 
-def _listed(folder: str) -> list[os.DirEntry[str]]:
-    """List a folder; nothing if it does not exist or cannot be read."""
+def _by_folder(targets: Iterable[str | os.PathLike[str]]) -> dict[str, set[str]]:
+    folders: dict[str, set[str]] = {}
+    for folder, name in map(os.path.split, targets):
+        folders.setdefault(folder, set()).add(name)
+    return folders
+
+
+def _listed(folder: str, names: Container[str] | None = None) -> list[os.DirEntry[str]]:
+    """List a folder, or its entries of some names; nothing if it does not exist or cannot be read."""
     with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:
-        return list(entries)
+        return [entry for entry in entries if names is None or entry.name in names]
     return []
 
 
