@@ -79,7 +79,11 @@ class OnnxDispatch:
             raise ValueError(f"'{self.dispatchable}' failed: {reason}") from error
         results = {name: np.asarray(results[name]) for name in self.outputs}
         for name, place in self.outputs.items():
-            _check_result(f"{name} of '{self.dispatchable}'", results[name], place)
+            result, here = results[name], f"{name} of '{self.dispatchable}'"
+            if result.dtype != place.dtype:
+                raise ValueError(f"{here} is of {result.dtype}, though the model says {place.dtype}")
+            if place.shape is not None and result.shape != place.shape:
+                raise ValueError(f"{here} has the shape {list(result.shape)}; it is bound with {list(place.shape)}")
         for name, place in self.outputs.items():
             if place.shape is None:
                 copy = np.array(results[name], order="C")
@@ -88,18 +92,15 @@ class OnnxDispatch:
                 place.view(memory[place.resource])[...] = results[name]
 
 
-def _check_result(name: str, result: Array, place: OnnxBinding) -> None:
-    if result.dtype != place.dtype:
-        raise ValueError(f"{name} is of {result.dtype}, though the model says {place.dtype}")
-    if place.shape is not None and result.shape != place.shape:
-        raise ValueError(f"{name} has the shape {list(result.shape)}; it is bound with {list(place.shape)}")
-
-
 def load_onnx_dispatchable(name: str, entry: dict[str, Any], files: Files, faults: Faults) -> OnnxDispatchable:
     """Return the ONNX model that an entry of `dispatchables` names, or refuse it."""
     source = entry["sourcePath"]
     found = files.find(source, faults.at("sourcePath"))
-    onnx, ours = _packages()
+    try:
+        onnx, ours = map(importlib.import_module, ("onnx", "dmlcpu.interop.onnx"))
+    except ImportError:
+        message = "a dispatchable of type onnx needs the package onnx: pip install 'dmlcpu[cli,onnx]'"
+        raise MissingExtraError(message) from None
     start = time.perf_counter()
     try:
         proto = onnx.load(found)
@@ -112,14 +113,6 @@ def load_onnx_dispatchable(name: str, entry: dict[str, Any], files: Files, fault
         allowed = "a valid ONNX model of known operators"
         faults.at("sourcePath").refuse(f"{source!r}, which cannot be run: {reason}", allowed)
     return OnnxDispatchable(name, prepared, time.perf_counter() - start)
-
-
-def _packages() -> tuple[Any, Any]:
-    try:
-        return importlib.import_module("onnx"), importlib.import_module("dmlcpu.interop.onnx")
-    except ImportError:
-        message = "a dispatchable of type onnx needs the package onnx: pip install 'dmlcpu[cli,onnx]'"
-        raise MissingExtraError(message) from None
 
 
 def _fix_sizes(proto: Any, entry: dict[str, Any], path: tuple[str | int, ...]) -> None:

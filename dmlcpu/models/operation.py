@@ -76,11 +76,8 @@ class ModelOperation:
             buffers[name] = dataclasses.replace(buffers[name], initial=initial, delta=None)
         model = Model(buffers, self._model.dispatchables, [*self._dispatches], [])
         memory = run_model(model, emit=lambda _: None)  # a job prints nothing
-        return {name: self._shaped(name, memory[name]) for name in self.results}
-
-    def _shaped(self, name: str, values: Array) -> Array:
-        shape = self._shapes[name]
-        return values if shape is None else values[: math.prod(shape)].reshape(shape)
+        written = ((name, shape, memory[name]) for name, shape in self._shapes.items())
+        return {name: values[: math.prod(shape)].reshape(shape) if shape else values for name, shape, values in written}
 
     def run_in_blocks(
         self, arguments: Mapping[str, Any], sinks: Mapping[str, Sink], memory: int, stopping: Callable[[], bool]

@@ -135,20 +135,17 @@ def _mixed(entry: dict[str, Any], faults: Faults) -> Array:
         faults.at("initialValuesDataType").refuse(found, listed(DATA_TYPES))
     parts = []
     for i, item in enumerate(values):
+        here = faults.at("initialValues", i)
         with contextlib.suppress(Refused):
-            parts.append(_mixed_item(item, faults.at("initialValues", i)).view(np.uint8))
+            if not isinstance(item, dict) or not isinstance(item.get("type"), str) or "value" not in item:
+                here.refuse(shown(item), 'an object {"name": ..., "type": ..., "value": ...}')
+            data_type = _TYPE_NAMED.get(item["type"])
+            if not data_type:
+                here.at("type").refuse(shown(item["type"]), listed(DATA_TYPES))
+            parts.append(_converted([item["value"]], ["value"], data_type, here).view(np.uint8))
     if len(parts) < len(values):
         raise Refused
     return np.concatenate(parts)
-
-
-def _mixed_item(item: Any, faults: Faults) -> Array:
-    if not isinstance(item, dict) or not isinstance(item.get("type"), str) or "value" not in item:
-        faults.refuse(shown(item), 'an object {"name": ..., "type": ..., "value": ...}')
-    data_type = _TYPE_NAMED.get(item["type"])
-    if not data_type:
-        faults.at("type").refuse(shown(item["type"]), listed(DATA_TYPES))
-    return _converted([item["value"]], ["value"], data_type, faults)
 
 
 def _converted(values: Sequence[Any], names: Sequence[str | int], data_type: TensorDataType, faults: Faults) -> Array:
@@ -195,16 +192,11 @@ def _from_file(source: str, data_type: TensorDataType, files: Files, faults: Fau
     except (FileError, OSError, MemoryError) as error:
         reason = f"{error.found} instead of {error.allowed}" if isinstance(error, FileError) else str(error)
         here.refuse(f"{source!r}, which cannot be read: {reason or 'not enough memory'}", f"a {suffix} file")
-    if suffix == ".npy":
-        return _checked_npy(array, source, data_type, faults)
-    itemsize = data_type.dtype.itemsize
-    if not array.size or array.size % itemsize:
-        here.refuse(f"{source!r} of {array.size} bytes", f"a positive multiple of {itemsize} bytes ({data_type.name})")
-    return array.view(data_type.dtype)
-
-
-def _checked_npy(array: Array, source: str, data_type: TensorDataType, faults: Faults) -> Array:
-    here = faults.at("initialValues", "sourcePath")
+    if suffix != ".npy":
+        size, itemsize = array.size, data_type.dtype.itemsize
+        if not size or size % itemsize:
+            here.refuse(f"{source!r} of {size} bytes", f"a positive multiple of {itemsize} bytes ({data_type.name})")
+        return array.view(data_type.dtype)
     if array.dtype == np.bool_:
         array = array.view(np.uint8)
     name = array.dtype.name.upper()

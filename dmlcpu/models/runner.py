@@ -168,7 +168,9 @@ class _Runner:
         if isinstance(command, Dispatch | OnnxDispatch):
             self._dispatch(command)
         elif isinstance(command, Print):
-            self._print(command)
+            values = self.values(command.resource)
+            text = "\n" + lines(values) if command.verbose else " " + flat(values)
+            self.emit(f"Resource '{command.resource}':{text}")
         else:
             self._write_file(command)
 
@@ -181,11 +183,8 @@ class _Runner:
 
     def _bound(self, tensors: Tensors, bindings: dict[str, Binding]) -> dict[str, Array]:
         """Return tensors as views of the memory they are bound to, by the operator's names for them."""
-        arrays = {}
-        for member, tensor in tensors:
-            binding = bindings[member.dml_name]
-            arrays[member.name] = tensor.view(self.memory[binding.resource][binding.offset :])
-        return arrays
+        bound = ((member.name, tensor, bindings[member.dml_name]) for member, tensor in tensors)
+        return {name: tensor.view(self.memory[each.resource][each.offset :]) for name, tensor, each in bound}
 
     def _dispatch(self, command: Dispatch | OnnxDispatch) -> None:
         name = command.dispatchable
@@ -198,11 +197,6 @@ class _Runner:
             call = functools.partial(self.operators[name], **arrays)
         for line in _report(name, _measure(call, self.timing), self.timing):
             self.emit(line)
-
-    def _print(self, command: Print) -> None:
-        values = self.values(command.resource)
-        text = "\n" + lines(values) if command.verbose else " " + flat(values)
-        self.emit(f"Resource '{command.resource}':{text}")
 
     def _write_file(self, command: WriteFile) -> None:
         memory, buffer = self.memory[command.resource], self.model.buffers[command.resource]

@@ -150,16 +150,6 @@ def capacity_of(k: int, columns: int) -> int:
     return -(-most // _LINE) * _LINE
 
 
-def rows_of(operands: Operands, region: Region) -> Operands:
-    """Return the operands of a block of rows."""
-    a, b, *others = operands
-    scores = (*region, slice(0, b.shape[-1]))
-    of_b = part_of(b.shape, scores, -2)
-    b = packed_part(b, of_b) if isinstance(b, PackedMatrix) else b[of_b]
-    parts = [each if each is None else each[part_of(each.shape, scores)] for each in others]
-    return Operands(a[part_of(a.shape, scores, -1)], b, *parts)
-
-
 @functools.lru_cache(maxsize=1024)
 def plan(call: Call, budget: Budget) -> Prepared:
     """Return how a selection is carried out: by blocks of rows if its candidates would take too much memory."""

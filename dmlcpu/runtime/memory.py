@@ -22,7 +22,7 @@ _USUAL_CACHE = 1 << 20
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 # Of `array.flags.num`: one look instead of one for each flag.
-C_CONTIGUOUS, F_CONTIGUOUS, OWNS_DATA, ALIGNED, WRITEABLE = 0x1, 0x2, 0x4, 0x100, 0x400
+C_CONTIGUOUS, OWNS_DATA, ALIGNED, WRITEABLE = 0x1, 0x4, 0x100, 0x400
 # Flags of an array whose words are `frombuffer`'s, if it is not empty.
 PLAIN = C_CONTIGUOUS | ALIGNED | WRITEABLE
 frombuffer = np.frombuffer  # takes less time than a view of ravel()

@@ -13,8 +13,8 @@ import numpy as np
 
 from dmlcpu.annotations import Metric
 from dmlcpu.common.arguments import Array
-from dmlcpu.common.block_reader import InMemory, read_blocks, regions_of
-from dmlcpu.common.regions import Estimate, Sink, Source, Tensor, is_source
+from dmlcpu.common.block_reader import as_source, read_blocks, regions_of
+from dmlcpu.common.regions import Estimate, Sink, Source, Tensor
 from dmlcpu.errors import BindingError
 from dmlcpu.search.arguments import as_new_ids
 from dmlcpu.search.index import NAME, Int8Index
@@ -119,8 +119,7 @@ class IndexOperation:
 
     def _sized(self, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Tensor], int, int]:
         """Return the arguments, with queries as a Source, the results, and the bytes and the number of queries."""
-        given = arguments["queries"]
-        queries = given if is_source(given) else InMemory(np.asarray(given))
+        queries, _ = as_source(f"{NAME}.search", "queries", arguments["queries"])
         found = {**arguments, "queries": queries}
         nbytes = Tensor(tuple(queries.shape), queries.dtype).nbytes
         count = int(queries.shape[0]) if len(queries.shape) > 1 else 1

@@ -106,8 +106,7 @@ class Int8NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         check_is_fitted(self)
         more = self.mode == "distance"
         count = self._count(None, self.n_samples_fit_ - more)
-        distances, indices = self._nearest(self._checked(X), count + more)
-        return self._graph(distances, indices, self.mode)
+        return self._graph(*self._nearest(self._checked(X), count + more), self.mode)
 
     def _count(self, n_neighbors: Any, most: int) -> int:
         """Return how many neighbours are asked for, or refuse that."""

@@ -5,7 +5,7 @@ import itertools
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from types import ModuleType
 from typing import Any
@@ -44,11 +44,18 @@ class FileSource(AbstractContextManager["FileSource", None], ABC):
     in_regions = True  # False: `read` of a region reads the whole array
     buffer_bytes = 0  # memory that `read` of a small region takes on top of its result, if that is much
 
-    def __init__(self, stored: Tensor, dtype: str | None = None) -> None:
+    def __init__(self, stored: Tensor, dtype: str | None, *opened: Any) -> None:
         check_shape(stored)
-        self.shape = stored.shape
-        self.dtype = seen_as(stored.dtype, dtype)
-        self.nbytes = stored.nbytes
+        self.shape, self.dtype, self.nbytes = stored.shape, stored.dtype, stored.nbytes
+        self._opened = opened  # what is closed with the source
+        if dtype is None:
+            return
+        if dtype not in DATA_TYPES:
+            raise FileError(f"the dtype {dtype!r}", ", ".join(DATA_TYPES))
+        self.dtype = named(dtype)
+        if self.dtype.itemsize != stored.dtype.itemsize:
+            found, allowed = f"elements of {stored.dtype}, seen as {dtype}", f"a type of {stored.dtype.itemsize} bytes"
+            raise FileError(found, allowed)
 
     def read(self, region: Region | None = None, into: Array | None = None) -> Array:
         """Return the elements of a region, by default all, in C order; `into`: an array of that shape to use."""
@@ -70,6 +77,8 @@ class FileSource(AbstractContextManager["FileSource", None], ABC):
 
     def close(self) -> None:
         """Close the file; arrays that were read stay."""
+        for each in self._opened:
+            each.close()
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
@@ -96,18 +105,6 @@ def pieces(region: Region, chunks: Sequence[int], most: int) -> Iterator[tuple[R
     for piece in itertools.product(*reversed(axes)):
         pairs = zip(piece, region, strict=True)
         yield piece, tuple(slice(part.start - along.start, part.stop - along.start) for part, along in pairs)
-
-
-def seen_as(stored: np.dtype[Any], name: str | None) -> np.dtype[Any]:
-    """Return the type that elements of a stored type are seen as: the one of that name if there is one."""
-    if name is None:
-        return stored
-    if name not in DATA_TYPES:
-        raise FileError(f"the dtype {name!r}", ", ".join(DATA_TYPES))
-    dtype = named(name)
-    if dtype.itemsize != stored.itemsize:
-        raise FileError(f"elements of {stored}, seen as {name}", f"a type of {stored.itemsize} bytes")
-    return dtype
 
 
 def check_shape(stored: Tensor) -> None:
@@ -175,17 +172,3 @@ def refused(allowed: str) -> Iterator[None]:
             raise
         reason = " ".join(str(error).split()) or type(error).__name__
         raise FileError(f"what cannot be read ({reason})", allowed) from None
-
-
-class OnFailure:  # a class: @contextmanager takes a microsecond longer
-    """Calls a function if a block raises anything."""
-
-    def __init__(self, undo: Callable[[], object]) -> None:
-        self._undo = undo
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            self._undo()

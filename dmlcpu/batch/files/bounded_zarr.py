@@ -39,19 +39,14 @@ _AT_ONCE = 2 * _LARGE  # bytes of chunks that are read at the same time, if it i
 _MOST_AT_ONCE = 1024  # chunks: zarr has some kilobytes for each
 
 
-class Folder(LocalStore):
-    """A folder of regular files, or links to them. A file has at most `most` bytes, a range of it `most_of_range`."""
+class Limited:
+    """A store of which at most `most` bytes of a file are read, and `most_of_range` of a range of it."""
 
-    def __init__(
-        self, root: Path | str, *, read_only: bool = True, most: int = METADATA, most_of_range: int = METADATA
-    ) -> None:
-        super().__init__(root, read_only=read_only)
-        self._most = most
-        self._most_of_range = most_of_range
+    most = most_of_range = METADATA
 
-    def limited(self, most: int, most_of_range: int) -> "Folder":
-        """Return the folder with other limits."""
-        return Folder(self.root, most=most, most_of_range=most_of_range)
+
+class Folder(Limited, LocalStore):
+    """A folder of regular files, or links to them."""
 
     async def get(
         self, key: str, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
@@ -74,11 +69,11 @@ class Folder(LocalStore):
     def _read(self, path: Path, asked: ByteRequest | None) -> np.ndarray[Any, np.dtype[np.uint8]]:
         with open_file(path) as file:
             size = os.fstat(file.fileno()).st_size
-            start, stop, most = 0, size, self._most
+            start, stop, most = 0, size, self.most
             if isinstance(asked, RangeByteRequest):
-                start, stop, most = asked.start, min(asked.end, size), self._most_of_range
+                start, stop, most = asked.start, min(asked.end, size), self.most_of_range
             elif isinstance(asked, SuffixByteRequest):
-                start, most = max(0, size - asked.suffix), self._most_of_range
+                start, most = max(0, size - asked.suffix), self.most_of_range
             elif isinstance(asked, OffsetByteRequest):
                 start = asked.offset
             if stop - start > most:
@@ -90,7 +85,7 @@ class Folder(LocalStore):
 
 def open_array(path: str, name: str | None, dtype: str | None) -> FileSource:
     """Open the array of a folder, or one of a group."""
-    store: Any = None if is_remote(path) else Folder(path)
+    store: Any = None if is_remote(path) else Folder(path, read_only=True)
     if store is None:
         from dmlcpu.batch.files.remote_zarr import store_of
 
@@ -155,8 +150,21 @@ class _ZarrSource(FileSource):
             array[place] = self._part(piece)
 
     def missing_chunks(self) -> int | None:
+        """Count the chunks, or shards, that have no file; None if the store has no list of files."""
+        array, there = self._array, 0
+        if not self.nbytes:
+            return 0
+        if not array.store.supports_listing:
+            return None
+        grid = [-(-size // chunk) for size, chunk in zip(array.shape, array.shards or array.chunks, strict=True)]
+        before = f"{array.path}/" if array.path else ""
         with _settled():
-            return _missing_chunks(self._array) if self.nbytes else 0
+            for key in collect_aiterator(array.store.list_prefix(array.path)):
+                place = tuple(map(int, re.findall("[0-9]+", key.removeprefix(before))))[: array.ndim]
+                is_within = len(place) == array.ndim and all(map(operator.lt, place, grid))
+                there += is_within and key == before + array.metadata.encode_chunk_key(place)
+        missing: int = math.prod(grid) - there
+        return missing
 
     def _part(self, region: Region) -> Array:
         """Return the elements of a region that has few chunks."""
@@ -182,30 +190,15 @@ async def _others() -> None:
         await asyncio.wait(tasks)
 
 
-def _missing_chunks(array: Any) -> int | None:
-    """Count the chunks, or shards, that have no file; None if the store has no list of files."""
-    if not array.store.supports_listing:
-        return None
-    grid = [-(-size // chunk) for size, chunk in zip(array.shape, array.shards or array.chunks, strict=True)]
-    before = f"{array.path}/" if array.path else ""
-    there = 0
-    for key in collect_aiterator(array.store.list_prefix(array.path)):
-        place = tuple(map(int, re.findall("[0-9]+", key.removeprefix(before))))[: array.ndim]
-        is_within = len(place) == array.ndim and all(map(operator.lt, place, grid))
-        there += is_within and key == before + array.metadata.encode_chunk_key(place)
-    missing: int = math.prod(grid) - there
-    return missing
-
-
 def _bounded_array(array: Any) -> tuple[Any, int]:
     """Return an array that refuses what is longer than its shape says, and the most bytes of a file."""
     metadata = array.metadata
     chunk = metadata.get_chunk_spec((0,) * array.ndim, ArrayConfig.from_dict({}), default_buffer_prototype())
     if 0 in chunk.shape and array.size:
         raise FileError(f"chunks of the shape {chunk.shape}", "sizes of at least 1")
-    codecs, most, most_of_range = _bounded(metadata.codecs, chunk)
-    store = array.store.limited(most, most_of_range)
-    return zarr.Array(zarr.AsyncArray(replace(metadata, codecs=codecs), StorePath(store, array.path))), most
+    codecs, array.store.most, array.store.most_of_range = _bounded(metadata.codecs, chunk)
+    bounded = zarr.AsyncArray(replace(metadata, codecs=codecs), StorePath(array.store, array.path))
+    return zarr.Array(bounded), array.store.most
 
 
 def _bounded(codecs: Iterable[Codec], chunk: ArraySpec) -> tuple[tuple[Codec, ...], int, int]:
@@ -229,18 +222,14 @@ def _bounded(codecs: Iterable[Codec], chunk: ArraySpec) -> tuple[tuple[Codec, ..
             most = math.prod(chunk.shape) * _itemsize(chunk.dtype)
             most = most if exact else longer(most)
         elif isinstance(codec, BytesBytesCodec):
-            codec, before = _bounded_codec(codec, most, exact=exact), most
-            most, exact = longer(before), False
+            members: Any = codec.to_dict()
+            name = members["name"].removeprefix("numcodecs.")
+            if name in CODECS:
+                codec = _Bounded(name, most, exact, members.get("configuration", {}))
+            most, exact = longer(most), False
         found.append(codec)
         chunk = after
     return tuple(found), most, most_of_range
-
-
-def _bounded_codec(codec: BytesBytesCodec, most: int, *, exact: bool) -> BytesBytesCodec:
-    members = codec.to_dict()
-    name = str(members["name"]).removeprefix("numcodecs.")
-    options: Any = members.get("configuration", {})
-    return _Bounded(name, most, exact, options) if name in CODECS else codec
 
 
 def _itemsize(dtype: Any) -> int:

@@ -14,9 +14,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileError, FileSource, OnFailure, check_dtype, library, pieces, refused
+from dmlcpu.batch.files.base import FileError, FileSource, check_dtype, library, pieces, refused
 from dmlcpu.batch.files.stored import as_bytes, open_file
 from dmlcpu.common.arguments import Array
+from dmlcpu.common.cleanup import OnFailure
 from dmlcpu.common.regions import Region, Tensor
 
 _ALLOWED = "an HDF5 file"
@@ -109,8 +110,7 @@ class _Hdf5Source(FileSource):
             raise FileError("a dataset without a shape", "an array")
         check_dtype(dataset.dtype)
         stored = Tensor(dataset.shape, np.dtype(dataset.dtype.newbyteorder("=").str))
-        super().__init__(stored, dtype)
-        self._file = file
+        super().__init__(stored, dtype, file)
         self._dataset = dataset
         self._stored = stored.dtype
         # Elements that were never written have no value then: HDF5 leaves them as they are.
@@ -153,9 +153,6 @@ class _Hdf5Source(FileSource):
         grid = (-(-size // chunk) for size, chunk in zip(self.shape, self._dataset.chunks, strict=True))
         missing: int = math.prod(grid) - written.get_num_chunks()
         return missing
-
-    def close(self) -> None:
-        self._file.close()
 
     def _fill(self, array: Array, region: Region) -> None:
         if not array.size:

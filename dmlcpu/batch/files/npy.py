@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileError, FileSource, OnFailure, check_dtype, check_shape, no_name, only_array
+from dmlcpu.batch.files.base import FileError, FileSource, check_dtype, check_shape, no_name, only_array
 from dmlcpu.batch.files.stored import Storage, StoredSource, StoredWriter, open_file, size_of
 from dmlcpu.batch.files.targets import Writer
+from dmlcpu.common.cleanup import OnFailure
 from dmlcpu.common.regions import Tensor
 
 _LONGEST_HEADER = 10_000  # NumPy's limit for headers of files that it does not trust

@@ -7,11 +7,12 @@ from typing import IO
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileSource, OnFailure, chosen, refused, whole
+from dmlcpu.batch.files.base import FileSource, chosen, refused, whole
 from dmlcpu.batch.files.npy import check_size, header_of, read_header
 from dmlcpu.batch.files.remote import RemoteFile
 from dmlcpu.batch.files.stored import File, Storage, as_bytes, open_file
 from dmlcpu.common.arguments import Array
+from dmlcpu.common.cleanup import OnFailure
 from dmlcpu.common.regions import Region, Tensor
 
 _ALLOWED = "a zip archive of .npy files"
@@ -24,11 +25,12 @@ def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
     with OnFailure(file.close), refused(_ALLOWED):
         # Of a remote file each read is a request: they are fewer with a buffer.
         archive = zipfile.ZipFile(io.BufferedReader(file, _PIECE) if isinstance(file, RemoteFile) else file)
-        member = archive.getinfo(chosen(name, _names(archive)) + ".npy")
+        names = [each.removesuffix(".npy") for each in archive.namelist() if each.endswith(".npy")]
+        member = archive.getinfo(chosen(name, list(dict.fromkeys(names))) + ".npy")
         with archive.open(member) as opened:
             storage = read_header(opened)
         check_size(member.file_size - storage.offset, storage)
-        return _NpzSource(file, archive, member, storage, dtype)
+        return _NpzSource(archive, file, member, storage, dtype)
 
 
 def check(tensors: Mapping[str, Tensor]) -> None:
@@ -48,7 +50,6 @@ def save(file: io.FileIO, arrays: Mapping[str, Array]) -> None:
 
 
 def _add(archive: zipfile.ZipFile, name: str, array: Array) -> None:
-    """Add an array to an archive."""
     member = zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))
     member.external_attr = 0o600 << 16
     with archive.open(member, "w", force_zip64=True) as opened:
@@ -56,22 +57,14 @@ def _add(archive: zipfile.ZipFile, name: str, array: Array) -> None:
         opened.write(as_bytes(array).data)
 
 
-def _names(archive: zipfile.ZipFile) -> list[str]:
-    return list(dict.fromkeys(name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")))
-
-
 class _NpzSource(FileSource):
     in_regions = False
 
     def __init__(
-        self, file: File, archive: zipfile.ZipFile, member: zipfile.ZipInfo, storage: Storage, dtype: str | None
+        self, archive: zipfile.ZipFile, file: File, member: zipfile.ZipInfo, storage: Storage, dtype: str | None
     ) -> None:
-        super().__init__(storage.tensor, dtype)
-        self._file, self._archive, self._member, self._storage = file, archive, member, storage
-
-    def close(self) -> None:
-        self._archive.close()
-        self._file.close()
+        super().__init__(storage.tensor, dtype, archive, file)
+        self._archive, self._member, self._storage = archive, member, storage
 
     def _fill(self, array: Array, region: Region) -> None:
         storage = self._storage

@@ -1,14 +1,13 @@
 """ONNX tensors, one in a .pb file, as ONNX's test data has them. The library reads and writes them whole."""
 
 import io
-import os
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from dmlcpu.batch.files.base import FileError, FileSource, library, no_name, only_array, refused
-from dmlcpu.batch.files.stored import open_file, write_at
+from dmlcpu.batch.files.stored import open_file, size_of, write_at
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.data_types import DATA_TYPES
 from dmlcpu.common.regions import Region, Tensor
@@ -25,7 +24,7 @@ def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
     helper = library("onnx.numpy_helper", "onnx")
     proto = library("onnx", "onnx").TensorProto()
     with open_file(path) as file, refused(_ALLOWED):
-        if (size := os.fstat(file.fileno()).st_size) > _LONGEST_FILE:
+        if (size := size_of(file)) > _LONGEST_FILE:
             raise FileError(f"a file of {size:,} bytes", f"at most {_LONGEST_FILE:,}, as protobuf has")
         proto.ParseFromString(file.read())
         if proto.data_location == proto.EXTERNAL:

@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileError, OnFailure
+from dmlcpu.batch.files.base import FileError
 from dmlcpu.common.arguments import Array
+from dmlcpu.common.cleanup import OnFailure
 from dmlcpu.common.imports import MissingExtraError, optional
 
 _URL = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)

@@ -5,19 +5,12 @@ from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import FsspecStore
 
 from dmlcpu.batch.files.base import FileError
-from dmlcpu.batch.files.bounded_zarr import METADATA
+from dmlcpu.batch.files.bounded_zarr import Limited
 from dmlcpu.batch.files.remote import file_system, is_web, options_of, reached
 
 
-class RemoteStore(FsspecStore):
-    """A remote folder. Of an object at most `most` bytes are read, of a range of it `most_of_range`."""
-
-    most = most_of_range = METADATA
-
-    def limited(self, most: int, most_of_range: int) -> "RemoteStore":
-        """Return the folder with other limits."""
-        self.most, self.most_of_range = most, most_of_range
-        return self
+class RemoteStore(Limited, FsspecStore):
+    """A remote folder."""
 
     async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
         """Return an object or a part of it; None if there is none."""

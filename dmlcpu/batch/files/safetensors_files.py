@@ -2,15 +2,15 @@
 
 import io
 import json
-import os
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileError, FileSource, OnFailure, chosen, library, refused
-from dmlcpu.batch.files.stored import Storage, StoredSource, open_file, write_at
+from dmlcpu.batch.files.base import FileError, FileSource, chosen, library, refused
+from dmlcpu.batch.files.stored import Storage, StoredSource, open_file, size_of, write_at
 from dmlcpu.common.arguments import Array, named
+from dmlcpu.common.cleanup import OnFailure
 from dmlcpu.common.data_types import DATA_TYPES
 from dmlcpu.common.regions import Tensor
 
@@ -56,7 +56,7 @@ def _header(path: str) -> tuple[dict[str, Any], int]:
     """Return each tensor's type, shape and place, and where their elements begin, of a file that is as it should be."""
     safetensors = library("safetensors", "safetensors")
     with open_file(path) as file, refused(_ALLOWED):
-        if not os.fstat(file.fileno()).st_size:
+        if not size_of(file):
             raise FileError("an empty file", _ALLOWED)
         # The library looks at the header, and whether the file ends where it says.
         with safetensors.safe_open(path, framework="np"):

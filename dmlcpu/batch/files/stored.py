@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileError, FileSource, OnFailure, check_block
+from dmlcpu.batch.files.base import FileError, FileSource, check_block
 from dmlcpu.batch.files.remote import PIECE, RemoteFile, file_system, is_remote
 from dmlcpu.batch.files.targets import FileWriter
 from dmlcpu.common.arguments import Array
+from dmlcpu.common.cleanup import OnFailure
 from dmlcpu.common.regions import Region, Tensor
 
 # Runs of elements shorter than _SHORT are read along with the gaps between them, through _SPAN bytes at a time, if the
@@ -115,7 +116,7 @@ class StoredSource(FileSource):
     """An array whose elements lie in a file as `storage` says. The file is closed with the source."""
 
     def __init__(self, file: File, storage: Storage, dtype: str | None = None) -> None:
-        super().__init__(storage.tensor, dtype)
+        super().__init__(storage.tensor, dtype, file)
         self._file = file
         self._far = 1
         self._turn: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
@@ -126,31 +127,24 @@ class StoredSource(FileSource):
         self._fortran = storage.fortran and len(self.shape) > 1
         self._swapped = storage.tensor.dtype if storage.swapped else None
 
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
     def _fill(self, array: Array, region: Region) -> None:
         if not array.size:
             return
         with self._turn:
-            if array.shape == self.shape and not self._fortran:
+            starts, into = [part.start for part in region], array.view(plain(array.itemsize))
+            if self._fortran:
+                self._read_fortran(starts, into)
+            elif array.shape == self.shape:
                 read_at(self._file, self._offset, as_bytes(array))
             else:
-                self._read(array.view(plain(array.itemsize)), [part.start for part in region])
+                steps = strides_of(self.shape, into.itemsize)
+                _fill(self._file, self._offset + _place(starts, steps), steps, into, self._far)
         if self._swapped is not None:
             array.view(self._swapped).byteswap(inplace=True)
 
-    def _read(self, into: Array, starts: list[int]) -> None:
-        """Fill an array with a part of the elements."""
-        steps = strides_of(self.shape[::-1] if self._fortran else self.shape, into.itemsize)
-        if self._fortran:
-            self._read_fortran(starts, steps, into)
-        else:
-            _fill(self._file, self._offset + _place(starts, steps), steps, into, self._far)
-
-    def _read_fortran(self, starts: list[int], steps: tuple[int, ...], into: Array) -> None:
+    def _read_fortran(self, starts: list[int], into: Array) -> None:
         """Fill an array in C order from one in Fortran order, by tiles that are transposed in the cache."""
+        steps = strides_of(self.shape[::-1], into.itemsize)
         tile = _tile(into.shape, into.itemsize, self._far)
         scratch = np.empty(math.prod(tile), into.dtype)
         for corner in itertools.product(*map(range, [0] * into.ndim, into.shape, tile)):

@@ -10,14 +10,15 @@ import shutil
 import stat
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileError, OnFailure, check_block, whole
+from dmlcpu.batch.files.base import FileError, check_block, whole
 from dmlcpu.common.arguments import Array
+from dmlcpu.common.cleanup import OnFailure
 from dmlcpu.common.regions import Region, Sink, Tensor
 
 # Writer's names of files: the target's name, then the token of the attempt; .old: the folder that was the target.
@@ -42,6 +43,7 @@ class Writer(ABC):
         self._target = target
         self.folder, name = os.path.split(target)
         self._temporary = os.path.join(self.folder, f".{name}.{token}.part")
+        make_folder(self.folder)
 
     def write(self, arrays: Mapping[str, Array]) -> None:
         """Write arrays that are in memory."""
@@ -70,11 +72,7 @@ class FileWriter(Writer):
 
     def __init__(self, target: str, token: str) -> None:
         super().__init__(target, token)
-        try:
-            self._file = io.FileIO(self._temporary, "x")
-        except FileNotFoundError:
-            make_folder(self.folder)
-            self._file = io.FileIO(self._temporary, "x")
+        self._file = io.FileIO(self._temporary, "x")
 
     def finish(self) -> None:
         """Have it all on the disk, under the temporary name."""
@@ -207,10 +205,11 @@ def sync_folder(folder: str) -> None:
 
 def stray(targets: Iterable[str | os.PathLike[str]]) -> list[Path]:
     """Return the temporary files and folders of killed runs in targets' folders, in the order to `remove` them."""
-    folders = _by_folder(targets)
-    links = [each.path for folder, names in folders.items() for each in _listed(folder, names) if each.is_symlink()]
-    for folder, names in _by_folder(map(os.path.realpath, links)).items():
-        folders[folder] = folders.get(folder, set()) | names
+    folders: dict[str, set[str]] = {}
+    for target in targets:
+        for path in (target, os.path.realpath(target)) if os.path.islink(target) else (target,):
+            folder, name = os.path.split(path)
+            folders.setdefault(folder, set()).add(name)
     return sorted(
         Path(entry.path)
         for folder, names in folders.items()
@@ -219,17 +218,10 @@ def stray(targets: Iterable[str | os.PathLike[str]]) -> list[Path]:
     )
 
 
-def _by_folder(targets: Iterable[str | os.PathLike[str]]) -> dict[str, set[str]]:
-    folders: dict[str, set[str]] = {}
-    for folder, name in map(os.path.split, targets):
-        folders.setdefault(folder, set()).add(name)
-    return folders
-
-
-def _listed(folder: str, names: Container[str] | None = None) -> list[os.DirEntry[str]]:
-    """List a folder, or its entries of some names; nothing if it does not exist or cannot be read."""
+def _listed(folder: str) -> list[os.DirEntry[str]]:
+    """List a folder; nothing if it does not exist or cannot be read."""
     with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:
-        return [entry for entry in entries if names is None or entry.name in names]
+        return list(entries)
     return []
 
 

@@ -15,6 +15,7 @@ from dmlcpu.batch.files.base import FileError
 from dmlcpu.common.arguments import Array
 
 CODECS = ("blosc", "bz2", "gzip", "lz4", "lzma", "zlib", "zstd")
+_SIZED = {"blosc": (slice(4, 8), numcodecs.Blosc), "lz4": (slice(4), numcodecs.LZ4)}  # where the size is in the bytes
 _SPARE = 1 << 10
 _FRAME = bytes.fromhex("28b52ffd")  # what a frame of zstd's begins with
 
@@ -33,12 +34,10 @@ def unpack(codec: str, packed: Array, most: int, *, exact: bool, options: Mappin
         raise FileError(f"a chunk of {packed.size:,} bytes", f"at most {longer(most):,}, as its shape needs")
     if codec == "zstd":
         return _of_zstd(packed, most, exact=exact)
-    if codec == "blosc":
-        _check(_number(packed[4:8]), most)
-        return numcodecs.Blosc().decode(packed)
-    if codec == "lz4":
-        _check(_number(packed[:4]), most)
-        return numcodecs.LZ4().decode(packed)
+    if codec in _SIZED:
+        place, library = _SIZED[codec]
+        _check(_number(packed[place]), most)
+        return library().decode(packed)
     unpacked = _of_stream(codec, packed, most + 1, options)
     if len(unpacked) > most:
         raise FileError(f"a chunk that unpacks to more than {most:,} bytes", f"{most:,}, as its shape needs")

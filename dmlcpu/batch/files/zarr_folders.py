@@ -8,9 +8,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileError, FileSource, OnFailure, library
+from dmlcpu.batch.files.base import FileError, FileSource, library
 from dmlcpu.batch.files.remote import is_remote
-from dmlcpu.batch.files.targets import ArraySink, Writer, make_folder, put_folder, sync_folder
+from dmlcpu.batch.files.targets import ArraySink, Writer, put_folder, sync_folder
+from dmlcpu.common.cleanup import OnFailure
 from dmlcpu.common.regions import Tensor
 
 ALLOWED = "a zarr folder of version 3"
@@ -46,21 +47,15 @@ def create(target: str, tensors: Mapping[str, Tensor], token: str) -> Writer:
 class _ZarrWriter(Writer):
     def __init__(self, target: str, tensors: Mapping[str, Tensor], token: str) -> None:
         super().__init__(target, token)
-        make_folder(self.folder)
         os.mkdir(self._temporary)
+        zarr, group, sinks = library("zarr", "zarr"), len(tensors) != 1, {}
         with OnFailure(self.discard):
-            self.sinks = self._create(tensors)
-
-    def _create(self, tensors: Mapping[str, Tensor]) -> dict[str, ArraySink]:
-        zarr = library("zarr", "zarr")
-        group = len(tensors) != 1
-        if group:
-            zarr.create_group(self._temporary, zarr_format=3)
-        sinks = {}
-        for name, (shape, dtype) in tensors.items():
-            within = {"name": name if group else None, "chunks": _chunks(tensors[name]), "zarr_format": 3}
-            sinks[name] = ArraySink(zarr.create_array(self._temporary, shape=shape, dtype=dtype, **within), dtype)
-        return sinks
+            if group:
+                zarr.create_group(self._temporary, zarr_format=3)
+            for name, (shape, dtype) in tensors.items():
+                within = {"name": name if group else None, "chunks": _chunks(tensors[name]), "zarr_format": 3}
+                sinks[name] = ArraySink(zarr.create_array(self._temporary, shape=shape, dtype=dtype, **within), dtype)
+        self.sinks = sinks
 
     def finish(self) -> None:
         for folder, _, files in os.walk(self._temporary):
@@ -70,7 +65,6 @@ class _ZarrWriter(Writer):
             sync_folder(folder)
 
     def put_in_place(self) -> None:
-        """Replace the target by the new folder."""
         put_folder(self._temporary, self._target)
 
 

@@ -25,7 +25,6 @@ class Apart:
         self._jobs = jobs
         self._directory = directory
         self._names = Names(directory)
-        self._models: dict[str, str] = {}  # their files, with what these are
         ids, targets, inputs, around = (array("q") for _ in range(4))
         folders: set[int] = set()  # of targets in zarr folders: these are parts of them
         for place, job in jobs:
@@ -36,10 +35,10 @@ class Apart:
             for file, _ in self._inputs_of(place, job):
                 inputs.append(hash(file))
                 around.extend(map(hash, _around(file)))
-        self._inputs, self._targets = _as_array(inputs), _as_array(targets)
-        read = np.concatenate((self._inputs, _as_array(around)))
+        self._inputs, self._targets = np.asarray(inputs), np.asarray(targets)
+        read = np.concatenate((self._inputs, around))
         self._suspects = {*_repeated(self._targets), *np.intersect1d(self._targets, read).tolist(), *folders}
-        self._ids = _repeated(_as_array(ids))
+        self._ids = _repeated(ids)
 
     def _targets_of(self, job: Job | None) -> Iterator[str]:
         return map(self._names.of, job.targets if job else ())
@@ -92,10 +91,6 @@ class Apart:
             if hash(place.id) in self._ids:
                 ids.setdefault(place.id, (place, job))
             yield place, None if again else job
-
-
-def _as_array(hashes: "array[int]") -> Any:
-    return np.frombuffer(hashes, np.int64)
 
 
 def _repeated(hashes: Any) -> set[int]:

@@ -5,7 +5,6 @@ import functools
 import os
 import re
 import stat
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from dmlcpu.batch.jobs.open_inputs import OpenArguments, found_and_allowed, name
 from dmlcpu.batch.jobs.operations import Operation, operation_of
 from dmlcpu.common.faults import listed
 from dmlcpu.common.imports import MissingExtraError
-from dmlcpu.common.regions import Estimate, Tensor
+from dmlcpu.common.regions import Estimate
 from dmlcpu.errors import DmlError
 from dmlcpu.models.faults import ModelError
 
@@ -131,10 +130,12 @@ class Checker:
             place.refuse("", f"{type(error).__name__}: {' '.join(str(error).split())}", "what the operator's page says")
             return None
         tensors, peak = estimate.results, estimate.memory
+        held = 0  # bytes of results that stay in memory because their files are written whole
         for path, names in job.targets.items():
             wanted_here = {name: tensors[name] for name in names or operation.results}
+            known = {name: tensor for name, tensor in wanted_here.items() if tensor}
+            held += HELD.get(os.path.splitext(path)[1].lower(), 0) * sum(tensor.nbytes for tensor in known.values())
             try:
-                known = {name: tensor for name, tensor in wanted_here.items() if tensor}
                 if known == wanted_here:
                     check_target(os.path.join(self.directory, path), known)
             except (FileError, OSError, MissingExtraError) as error:
@@ -142,7 +143,6 @@ class Checker:
         if place.faults:
             return None
         whole = sum(tensor.nbytes for tensor in tensors.values() if tensor)
-        held = self._held(job, tensors)
         buffers = sum(source.buffer_bytes for source in sources)
         peak = max(peak + buffers, whole + held)  # the latter when the inputs are not needed any more
         held += buffers + sum(source.nbytes for source in sources if not source.in_regions)
@@ -174,14 +174,6 @@ class Checker:
                 self._estimates.clear()
             self._estimates[key] = operation.estimate(arguments)
         return self._estimates[key]
-
-    def _held(self, job: Job, tensors: Mapping[str, Tensor | None]) -> int:
-        """Return the bytes of results that stay in memory because their files are written whole."""
-        held = 0
-        for path, names in job.targets.items():
-            copies = HELD.get(os.path.splitext(path)[1].lower(), 0)
-            held += copies * sum(tensor.nbytes for name in names or tensors if (tensor := tensors[name]))
-        return held
 
     def _note(self, place: Place, job: Job, error: Exception) -> None:
         """Note a refusal of an operator, under the member of the job that gives the argument."""

@@ -27,17 +27,15 @@ def at_most(seconds: float, item: int) -> Iterator[None]:
     def spent() -> float:
         return time.monotonic() - _compiled()
 
-    def end_process() -> None:
-        if _coordinator is not None:
-            with contextlib.suppress(OSError):  # of a coordinator that is gone
-                _coordinator.send(item)
-        os._exit(1)
-
     def watch() -> None:
         end = spent() + seconds
         while not over.wait(min(max(end - spent(), 0.01), _LOOK)):
-            if spent() >= end:
-                end_process()
+            if spent() < end:
+                continue
+            if _coordinator is not None:
+                with contextlib.suppress(OSError):  # of a coordinator that is gone
+                    _coordinator.send(item)
+            os._exit(1)
 
     thread = threading.Thread(target=watch, name="dmlcpu-deadline", daemon=True)
     thread.start()

@@ -79,12 +79,8 @@ class Workers(AbstractContextManager["Workers"]):
         raise WorkerError(f"the executor is broken: {reason}")
 
 
-class _Done(NamedTuple):
-    """What a chunk returns."""
-
-    results: bytes  # pickled, of the first items
-    seconds: float
-    fault: str | None  # the traceback if `serve` raised
+# What a chunk returns: the pickled results of the first items; seconds; the traceback if `serve` raised.
+_Done = tuple[bytes, float, str | None]
 
 
 def _serve_chunk(run: str, pickled: bytes, settling: float, limit: tuple[float, int] | None) -> _Done:
@@ -103,9 +99,9 @@ def _serve_chunk(run: str, pickled: bytes, settling: float, limit: tuple[float, 
         with at_most(*limit) if limit else contextlib.nullcontext():
             for some in serve(iter(items), stopping):
                 results.extend(some)
-        return _Done(pickle.dumps(results), time.monotonic() - start, None)
+        return pickle.dumps(results), time.monotonic() - start, None
     except Exception:
-        return _Done(b"", 0.0, traceback.format_exc())
+        return b"", 0.0, traceback.format_exc()
 
 
 def stop_chunks(run: str) -> None:
@@ -220,14 +216,14 @@ class _Dispatcher:
                 self.broken = reason
             yield from self._lost(positions, reason, alone=alone)
             return
-        done = future.result()
-        if done.fault is not None:
-            raise WorkerError(f"a worker failed:\n{done.fault}")
-        results = pickle.loads(done.results)
+        pickled, seconds, fault = future.result()
+        if fault is not None:
+            raise WorkerError(f"a worker failed:\n{fault}")
+        results = pickle.loads(pickled)
         if not results and not self.stopping:
             raise WorkerError("a worker failed: it ended before its items")
         if results:
-            pace = max(done.seconds / len(results), 1e-6)
+            pace = max(seconds / len(results), 1e-6)
             self.pace = pace if self.pace == math.inf else (self.pace + pace) / 2
         self.waiting.extendleft(reversed(positions[len(results) :]))
         if not self.stopping:

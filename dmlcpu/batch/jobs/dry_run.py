@@ -149,11 +149,8 @@ def plan_jobs(
     >>> plan.jobs[0].outputs
     {'values': '(2,) float32', 'indices': '(2,) int64'}
     """
-    limits, resume = (
-        limits_of(workers, threads, max_memory, scheduler),
-        Resume(manifest, force, retry_failed, content_hash),
-    )
-    display = Progress(shown=False)
+    limits, display = limits_of(workers, threads, max_memory, scheduler), Progress(shown=False)
+    resume = Resume(manifest, force, retry_failed, content_hash)
     prepared = prepare(jobs, directory, limits, resume, display, lock=False, require_chunks=require_chunks)
     return JobsPlan([_planned(task) for task in prepared.todo], prepared.done_before, prepared.left_out)
 
@@ -168,7 +165,7 @@ def _planned(task: Task) -> PlannedJob:
         {name: f"{each.shape} {each.dtype}" if each else "what the model gives" for name, each in work.results.items()},
         work.kernel,
         work.read_bytes,
-        work.written_bytes,
+        sum(tensor.nbytes for tensor in work.results.values() if tensor),
         work.peak_bytes,
         work.block_bytes is not None,
         task.faults,

@@ -18,11 +18,11 @@ from multiprocessing.connection import Connection
 from types import ModuleType
 from typing import Any, Self
 
-from dmlcpu.batch.files.base import OnFailure
 from dmlcpu.batch.jobs import deadline
 from dmlcpu.batch.jobs.dispatch import WorkerError, Workers, death_of, stop_chunks
 from dmlcpu.batch.jobs.limits import LOCAL
 from dmlcpu.batch.jobs.signals import signals_held_back
+from dmlcpu.common.cleanup import OnFailure
 from dmlcpu.common.imports import optional
 
 _STARTS = 3  # executors in a row whose workers die before they are ready
@@ -101,7 +101,9 @@ class Processes(Workers):
 
     def _start(self) -> None:
         loky = check_loky()
-        _open_standard_streams()
+        while (file := os.open(os.devnull, os.O_RDWR)) <= 2:
+            pass  # a pipe to a worker could take the number of a standard stream that is closed
+        os.close(file)
         _start_trackers()
         for _ in range(_STARTS):
             self.executor = loky.ProcessPoolExecutor(
@@ -152,13 +154,6 @@ class Processes(Workers):
 def check_loky() -> ModuleType:
     """Return loky, or raise ImportError."""
     return optional("loky", "several processes need", "'dmlcpu[cli]'")
-
-
-def _open_standard_streams() -> None:
-    """Open the standard streams that are closed, or a pipe to a worker could take the number of one of them."""
-    while (file := os.open(os.devnull, os.O_RDWR)) <= 2:
-        pass
-    os.close(file)
 
 
 def _start_trackers() -> None:

@@ -68,14 +68,15 @@ class JobsError(FaultsError):
             if len(others) < _MANY:
                 lines.append((str(fault), [fault]))
             elif fault is first:
-                lines.append((f"{fault} (and so for {_names(others)})", alike[fault.reason]))
+                names = first_names([printable(other.id) or other.place for other in others], _MANY, "others")
+                lines.append((f"{fault} (and so for {names})", alike[fault.reason]))
         return lines
 
 
-def _names(faults: list[JobFault]) -> str:
-    """Name the first jobs at fault, and count the rest."""
-    named = ", ".join(printable(fault.id) or fault.place for fault in faults[:_MANY])
-    return f"{named}, {len(faults) - _MANY} others" if len(faults) > _MANY else named
+def first_names(names: Sequence[str], most: int, rest: str) -> str:
+    """Return the first names, and how many the rest are."""
+    more = f", {len(names) - most} {rest}" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 @dataclass(slots=True)

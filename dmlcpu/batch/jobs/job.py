@@ -89,11 +89,6 @@ class Work(NamedTuple):
     block_bytes: int | None = None  # what blocks may take, if it is run in blocks; None: it is run in one piece
     missing_chunks: Mapping[str, int | None] = _NOTHING  # of inputs that lack any, if counted; None: unknown
 
-    @property
-    def written_bytes(self) -> int:
-        """How many bytes the results take, as far as they are known."""
-        return sum(tensor.nbytes for tensor in self.results.values() if tensor)
-
 
 class Task(NamedTuple):
     """A job that is not done, on its way from the check to its outcome, whichever process carries it out."""
@@ -127,8 +122,10 @@ def _for_each_file(entry: Entry, directory: Path) -> Iterator[tuple[Place, Job |
         paths = _matching(entry, pattern, directory)
         if not paths and not entry.place.faults:
             entry.place.refuse("glob", f"{pattern!r}, which matches no file", f"a pattern of files in {directory}")
-    if len(paths) > 1:
-        _check_outputs(entry, len(paths))
+    for field, path in _outputs(entry.members.get("output", {})).items() if len(paths) > 1 else ():
+        if "{" not in path:  # it would be the same file for all
+            allowed = "a path with {stem} or {path}, which gives each input a file of its own"
+            entry.place.refuse(field, f"{path!r} for {len(paths)} inputs", allowed)
     if entry.place.faults:
         yield entry.place, None
         return
@@ -150,23 +147,14 @@ def _for_each_file(entry: Entry, directory: Path) -> Iterator[tuple[Place, Job |
 
 
 def _matching(entry: Entry, pattern: str, directory: Path) -> list[str]:
-    """Return the files that match a pattern."""
     if not is_remote(pattern):
         return sorted(glob.glob(pattern, root_dir=directory, recursive=True))
     try:
         return matching(pattern)
     except (OSError, MissingExtraError) as error:
-        reason = error.strerror if isinstance(error, OSError) else None
-        entry.place.refuse("glob", f"{pattern!r}: {reason or error}", "a pattern of files that can be listed")
+        reason = getattr(error, "strerror", None) or error
+        entry.place.refuse("glob", f"{pattern!r}: {reason}", "a pattern of files that can be listed")
         return []
-
-
-def _check_outputs(entry: Entry, count: int) -> None:
-    """Note outputs that would be the same file for several inputs."""
-    for field, path in _outputs(entry.members.get("output", {})).items():
-        if "{" not in path:
-            allowed = "a path with {stem} or {path}, which gives each input a file of its own"
-            entry.place.refuse(field, f"{path!r} for {count} inputs", allowed)
 
 
 def _outputs(output: str | Mapping[str, str]) -> dict[str, str]:

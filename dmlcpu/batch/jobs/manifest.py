@@ -2,13 +2,13 @@
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections import UserDict
+from collections.abc import Iterable
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
+from typing import Any, BinaryIO
 
-from dmlcpu.batch.files.base import OnFailure
 from dmlcpu.batch.jobs.lines import Lines
+from dmlcpu.common.cleanup import OnFailure
 from dmlcpu.common.faults import shown
 
 try:
@@ -22,22 +22,12 @@ DONE, FAILED, STARTED = "done", "failed", "started"
 Record = dict[str, Any]
 
 
-class Records(Mapping[str, Record]):
-    """The last record of each id, as the lines of the file: a record is parsed when it is asked for."""
-
-    def __init__(self, content: bytes = b"", starts: Mapping[str, int] = MappingProxyType({})) -> None:
-        self._content, self._starts = content, starts  # the latter are those of the line of each id
+class Records(UserDict[str, Any]):
+    """The last record of each id, kept as the line of the file: a record is parsed when it is asked for."""
 
     def __getitem__(self, id_: str) -> Record:
-        start = self._starts[id_]
-        record: Record = json.loads(self._content[start : _end(self._content, start)])
+        record: Record = json.loads(self.data[id_])
         return record
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._starts)
-
-    def __len__(self) -> int:
-        return len(self._starts)
 
 
 class ManifestError(ValueError):
@@ -67,10 +57,9 @@ class Manifest:
             return
         if lock:
             self._open()
-        with OnFailure(self.close):
-            content = path.read_bytes()
-            self._size = len(content)
-            self._read(content)
+        with OnFailure(self.close), path.open("rb") as file:
+            self._read(file)
+            self._size = file.tell()
 
     def _open(self) -> None:
         """Open the file, and lock it."""
@@ -82,28 +71,25 @@ class Manifest:
             self.close()
             raise ManifestError(f"{self.path} is in use by another run") from None
 
-    def _read(self, content: bytes) -> None:
-        start = _end(content, 0)
-        if content and (first := _loaded(content[:start])) != _HEADER:
+    def _read(self, file: BinaryIO) -> None:
+        header = file.readline()
+        if header and (first := _loaded(header)) != _HEADER:
             what = "there and no manifest of dmlcpu"
             if isinstance(first, dict) and first.get("dmlcpu") == _HEADER["dmlcpu"]:
                 of_it = shown(first.get("version"))
                 what = f"a manifest of version {of_it}; this release has version {_HEADER['version']}"
             raise ManifestError(f"{self.path} is {what}; allowed: another file, by --manifest")
         done: set[str] = set()
-        starts: dict[str, int] = {}
-        while start < len(content):
-            start, before = _end(content, start), start
-            record = _loaded(content[before:start])
+        for line in file:
+            record = _loaded(line)
             if not isinstance(record, dict) or not isinstance(id_ := record.get("id"), str):  # torn, or not of a run
                 continue
             if record.get("outcome") != STARTED:
-                starts[id_] = before
+                self.records[id_] = line
                 done.add(id_) if record.get("outcome") == DONE else done.discard(id_)
             elif id_ in done:
-                del starts[id_]
+                del self.records[id_]
                 done.discard(id_)
-        self.records = Records(content, starts)
 
     def begin(self, ids: Iterable[str]) -> None:
         """Begin a run of these jobs: record that the done ones are started. From now on outcomes are recorded."""
@@ -135,11 +121,6 @@ class Manifest:
                 fcntl.flock(self.lines.file, fcntl.LOCK_UN)
             self.lines.close()
             self.lines = None
-
-
-def _end(content: bytes, start: int) -> int:
-    """Return where the line ends that starts there."""
-    return content.find(b"\n", start) + 1 or len(content)
 
 
 def _loaded(line: bytes) -> Any:

@@ -8,13 +8,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, get_args
 
-from dmlcpu.batch.files import identity
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Estimate, Sink
 from dmlcpu.operators.table import OPERATORS, Operator
 
-MODEL = ".json"  # what such files are called
-INDEX = ".index"  # what such folders are called
 Arguments = Mapping[str, Any]  # values and arrays; of `sources` also arrays that are not in memory
 
 
@@ -43,12 +40,12 @@ class Operation(Protocol):
 
 def is_model(op: str) -> bool:
     """Return whether a job's `op` is a file of a DxDispatch model."""
-    return op.lower().endswith(MODEL)
+    return op.lower().endswith(".json")
 
 
 def is_index(op: str) -> bool:
     """Return whether a job's `op` is a folder of a saved index."""
-    return op.lower().rstrip("/").endswith(INDEX)
+    return op.lower().rstrip("/").endswith(".index")
 
 
 def is_path(op: str) -> bool:
@@ -73,15 +70,12 @@ def version_of(op: str) -> str:
 
 def operation_of(op: str, directory: Path) -> Operation:
     """Return what a job's `op` names, or raise LookupError with the names that are allowed, or a model's own errors."""
-    if is_model(op):
+    if is_path(op):
         path = directory / op
         status = path.stat()
-        if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):  # it could wait for ever
-            raise OSError(errno.EINVAL, "a pipe or a device", str(path))
+        if is_model(op) and not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+            raise OSError(errno.EINVAL, "a pipe or a device", str(path))  # it could wait for ever
         return _loaded(path, status.st_mtime_ns)
-    if is_index(op):
-        path = directory / op
-        return _loaded(path, int(identity(path, content=False)["mtime_ns"]))
     name = canonical(op)
     if name not in OPERATORS:
         raise LookupError(f"{', '.join(OPERATORS)}, a DxDispatch model (.json) or a saved index (.index)")
@@ -123,6 +117,7 @@ class OperatorOperation:
         self.sources: tuple[str, ...] = operator.blocks.SOURCES
         self._function = operator.function
         self._blocks = operator.blocks
+        self.run_in_blocks = operator.blocks.run
 
     def estimate(self, arguments: Arguments) -> Estimate:
         """Let the operator estimate it."""
@@ -133,9 +128,3 @@ class OperatorOperation:
         """Call the operator's function."""
         given = self._function(**arguments)
         return dict(zip(self.results, given if isinstance(given, tuple) else (given,), strict=True))
-
-    def run_in_blocks(
-        self, arguments: Arguments, sinks: Mapping[str, Sink], memory: int, stopping: Callable[[], bool]
-    ) -> None:
-        """Let the operator run in blocks."""
-        self._blocks.run(arguments, sinks, memory, stopping)

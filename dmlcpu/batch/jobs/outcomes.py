@@ -73,7 +73,10 @@ class JobsRun(contextlib.AbstractContextManager["JobsRun"]):
         self._remove_strays()
         if self._manifest:  # tasks without a job may have the id of a job that is done
             self._manifest.begin(task.id for task in todo if task.job)
-        self._note_faults(todo.faulty)
+        for task in todo.faulty:
+            self._finished(task, Outcome("; ".join(fault.reason for fault in task.faults), 0.0, {}))
+        for line in lines_of(self.failures):
+            progress.say(line)
         tasks = todo.without_faults(self._prepared.check)
         progress.start(len(tasks), todo.read_bytes, self.failed)
         with stop_on_signals(progress.say) as asked:
@@ -108,13 +111,6 @@ class JobsRun(contextlib.AbstractContextManager["JobsRun"]):
             with contextlib.suppress(OSError):  # of another user: it does no harm
                 remove(path)
 
-    def _note_faults(self, tasks: Sequence[Task]) -> None:
-        """Note tasks that cannot run as failed."""
-        for task in tasks:
-            self._finished(task, Outcome("; ".join(fault.reason for fault in task.faults), 0.0, {}))
-        for line in lines_of(self.failures):
-            self._progress.say(line)
-
     def _finished(self, task: Task, outcome: Outcome) -> None:
         """Count, record and log the outcome of a job."""
         state = DONE if outcome.error is None else FAILED
@@ -136,7 +132,18 @@ class JobsRun(contextlib.AbstractContextManager["JobsRun"]):
             self.failed += 1
             self.failures.append(Failure(task.id, task.where, outcome.error))
         if self._log:
-            self._log.append(_log_line(task, state, outcome))
+            line: dict[str, Any] = {
+                "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+                "id": task.id,
+                "outcome": state,
+                "op": task.job.op if task.job else None,
+                "shapes": None if task.faults else {name: list(shape) for name, shape in task.work.shapes.items()},
+                "kernel": task.work.kernel,
+                "milliseconds": round(outcome.seconds * 1000, 3),
+                "bytes": task.work.read_bytes,
+                "error": outcome.error,
+            }
+            self._log.append(line)
 
     def _check_records(self) -> None:
         """Count it as a failure if outcomes could not be recorded."""
@@ -147,17 +154,3 @@ class JobsRun(contextlib.AbstractContextManager["JobsRun"]):
                 text = f"outcomes could not be written: {lines.error.strerror}"
                 self.failures.append(Failure("", f"{what} {lines.path}", text))
                 self._progress.say(f"failed: {self.failures[-1]}")
-
-
-def _log_line(task: Task, state: str, outcome: Outcome) -> dict[str, Any]:
-    return {
-        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        "id": task.id,
-        "outcome": state,
-        "op": task.job.op if task.job else None,
-        "shapes": None if task.faults else {name: list(shape) for name, shape in task.work.shapes.items()},
-        "kernel": task.work.kernel,
-        "milliseconds": round(outcome.seconds * 1000, 3),
-        "bytes": task.work.read_bytes,
-        "error": outcome.error,
-    }

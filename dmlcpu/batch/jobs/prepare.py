@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from dmlcpu.batch.files import FileError, identity
-from dmlcpu.batch.files.base import OnFailure
 from dmlcpu.batch.jobs.apart import Apart
 from dmlcpu.batch.jobs.check import Checker
 from dmlcpu.batch.jobs.entries import Jobs, PathLike, is_stream, of_this_machine, read_jobs
@@ -20,6 +19,7 @@ from dmlcpu.batch.jobs.manifest import DONE, FAILED, Manifest, Record
 from dmlcpu.batch.jobs.operations import version_of
 from dmlcpu.batch.jobs.packed import PackedJobs, Tasks
 from dmlcpu.batch.jobs.progress import Progress
+from dmlcpu.common.cleanup import OnFailure
 from dmlcpu.errors import DmlError
 from dmlcpu.runtime.threads import limit_threads
 
@@ -146,15 +146,12 @@ def is_done(record: Record, job: Job, directory: Path, content_hash: bool) -> bo
 
 def _same(before: Any, now: Mapping[str, Mapping[str, Any]], content_hash: bool = False) -> bool:
     """Return whether files are what they were. A remote file whose server does not tell its version is not."""
-    return (
-        isinstance(before, dict)
-        and before.keys() == now.keys()
-        and all(isinstance(each, dict) for each in before.values())
-        and all(_has_same(before[path], now[path], content_hash) for path in now)
-    )
-
-
-def _has_same(before: Mapping[str, Any], now: Mapping[str, Any], content_hash: bool) -> bool:
-    # With a hash, a file that was only touched is the same.
-    when = "sha256" if content_hash else "mtime_ns" if "mtime_ns" in now else "version"
-    return when in now and all(before.get(key) == now[key] for key in ("size", when))
+    if not isinstance(before, dict) or before.keys() != now.keys():
+        return False
+    for path, state in now.items():
+        # With a hash, a file that was only touched is the same.
+        when = "sha256" if content_hash else "mtime_ns" if "mtime_ns" in state else "version"
+        wanted = {"size": state["size"], when: state.get(when)}
+        if wanted[when] is None or not isinstance(before[path], dict) or not wanted.items() <= before[path].items():
+            return False
+    return True

@@ -21,6 +21,7 @@ class Progress:
         self._tqdm = extra("tqdm").tqdm if shown else None
         closed = not shown or sys.stderr is None or sys.stderr.closed  # None: it was closed when the process started
         self._stream: Any = _Heedless(io.StringIO() if closed else sys.stderr)
+        self._looks = {"file": self._stream, "leave": False, "disable": None}  # None: no bar where it is no terminal
         self._bar: Any = None
         self._jobs = self._count = self._failed = 0
         self._ahead = 0  # bytes of jobs that are not finished
@@ -33,34 +34,20 @@ class Progress:
         else:
             self._tqdm.write(f"dmlcpu: {line}", file=self._stream)
 
-    def compiling(self) -> None:
-        """Say that kernels are compiled."""
-        self.say(COMPILING)
-
     def checking(self, jobs: Iterable[T], count: int) -> Iterator[T]:
         """Return jobs that are checked while they are taken, under a bar if that takes long."""
         if self._tqdm is None:
             return iter(jobs)
-        # disable=None: no bar where it is no terminal
-        settings = {"leave": False, "disable": None, "delay": 0.5, "unit": " jobs", "file": self._stream}
-        return iter(self._tqdm(jobs, "checking", count, **settings))
+        return iter(self._tqdm(jobs, "checking", count, delay=0.5, unit=" jobs", **self._looks))
 
     def start(self, jobs: int, nbytes: int, failed: int) -> None:
         """Begin with some jobs, and the bytes that they read; others have failed already."""
         if self._tqdm is None:
             return
         self._jobs, self._failed = jobs, failed
-        self._bar = self._tqdm(
-            desc=self._counts(),
-            total=nbytes or None,  # not known of jobs that are checked as they run
-            file=self._stream,
-            unit="B",
-            unit_scale=True,
-            unit_divisor=1024,
-            disable=None,  # no bar where it is no terminal
-            dynamic_ncols=True,
-            leave=False,
-        )
+        total = nbytes or None  # not known of jobs that are checked as they run
+        units = {"unit": "B", "unit_scale": True, "unit_divisor": 1024, "dynamic_ncols": True}
+        self._bar = self._tqdm(desc=self._counts(), total=total, **units, **self._looks)
 
     def read(self, nbytes: int) -> None:
         """Count bytes of a job that is not finished; any thread may call it."""

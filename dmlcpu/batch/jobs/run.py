@@ -18,7 +18,7 @@ from dmlcpu.batch.jobs.job import Task
 from dmlcpu.batch.jobs.limits import Limits, at_least, limits_of
 from dmlcpu.batch.jobs.outcomes import Failure, JobsRun
 from dmlcpu.batch.jobs.prepare import Resume, prepare
-from dmlcpu.batch.jobs.progress import Progress
+from dmlcpu.batch.jobs.progress import COMPILING, Progress
 from dmlcpu.batch.jobs.serve import serve
 from dmlcpu.batch.jobs.signals import terminated_as_interrupted
 from dmlcpu.batch.jobs.step import Outcome, Settings
@@ -260,17 +260,18 @@ class Execution:
         if not tasks:
             return
         settings = Settings(directory.absolute(), self.limits.threads, self.limits.memory, self.retries)
-        work, workers = functools.partial(serve, settings), self._workers(len(tasks), progress)
+        work, compiling = functools.partial(serve, settings), functools.partial(progress.say, COMPILING)
+        workers = self._workers(len(tasks), compiling)
         if workers is not None:
             with workers:
                 yield from dispatch(work, tasks, workers, retries=self.retries, stopping=stopping, timeout=self.timeout)
             return
         from dmlcpu.runtime.compilation import watch_compilations
 
-        with watch_compilations(progress.compiling):
+        with watch_compilations(compiling):
             yield from enumerate(itertools.chain.from_iterable(work(tasks, stopping, progress.read)))
 
-    def _workers(self, count: int, progress: Progress) -> Workers | None:
+    def _workers(self, count: int, compiling: Callable[[], None]) -> Workers | None:
         """Return the workers for a number of tasks; None: this process carries them out."""
         limits = self.limits
         if self.executor is not None:
@@ -281,4 +282,4 @@ class Execution:
             return None
         # NumPy's and SciPy's libraries would start a thread for each core in each worker, which would only wait.
         threads = {"DMLCPU_NUM_THREADS": str(limits.threads), "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-        return executors.Processes(min(limits.workers, count), threads, progress.compiling)
+        return executors.Processes(min(limits.workers, count), threads, compiling)

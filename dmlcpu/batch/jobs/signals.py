@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
 
 @contextmanager
 def stop_on_signals(say: Callable[[str], None]) -> Iterator[threading.Event]:
@@ -23,7 +21,7 @@ def stop_on_signals(say: Callable[[str], None]) -> Iterator[threading.Event]:
         asked.set()
         say(f"{signal.Signals(number).name}: finishing what runs; once more to stop at once")
 
-    with _handlers(dict.fromkeys(_SIGNALS, handle)):
+    with _handlers({signal.SIGINT: handle, signal.SIGTERM: handle}):
         yield asked
 
 

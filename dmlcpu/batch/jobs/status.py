@@ -5,7 +5,7 @@ from pathlib import Path
 
 from dmlcpu.batch.jobs.apart import Apart
 from dmlcpu.batch.jobs.entries import Jobs, PathLike, read_jobs
-from dmlcpu.batch.jobs.faults import Place
+from dmlcpu.batch.jobs.faults import Place, first_names
 from dmlcpu.batch.jobs.job import Job, jobs_of
 from dmlcpu.batch.jobs.manifest import DONE, FAILED, Manifest, Record
 from dmlcpu.batch.jobs.packed import PackedJobs
@@ -58,13 +58,11 @@ class JobsStatus:
         lines += ["slowest:"] if self.slowest else []
         lines += [f"  {seconds:.3f} s  {printable(id_)}" for id_, seconds in self.slowest]
         lines += ["errors:"] if self.errors else []
-        lines += [f"  {len(ids)} of: {error} ({_names(ids)})" for error, ids in self.errors.items()]
+        lines += [
+            f"  {len(ids)} of: {error} ({first_names([*map(printable, ids)], _NAMED, 'more')})"
+            for error, ids in self.errors.items()
+        ]
         return "\n".join(lines)
-
-
-def _names(ids: list[str]) -> str:
-    more = f", {len(ids) - _NAMED} more" if len(ids) > _NAMED else ""
-    return ", ".join(map(printable, ids[:_NAMED])) + more
 
 
 def jobs_status(

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from dmlcpu.batch.files import FileError, Writer, create, identity, located, sync_folder
@@ -16,7 +17,7 @@ from dmlcpu.batch.jobs.job import Identity, Task
 from dmlcpu.batch.jobs.open_inputs import JobError, OnRead, OpenArguments, open_arguments
 from dmlcpu.batch.jobs.operations import Operation, operation_of
 from dmlcpu.common.arguments import Array
-from dmlcpu.common.regions import Region, Sink, Stopped, Tensor
+from dmlcpu.common.regions import Sink, Stopped, Tensor
 from dmlcpu.errors import DmlError
 from dmlcpu.runtime.threads import limit_threads
 
@@ -59,8 +60,7 @@ def _writing(path: str) -> Iterator[None]:
     try:
         yield
     except (OSError, FileError) as error:
-        reason = error.strerror if isinstance(error, OSError) else None
-        raise JobError(f"output: {path!r}: {reason or error}") from error
+        raise JobError(f"output: {path!r}: {getattr(error, 'strerror', None) or error}") from error
 
 
 class Step:
@@ -95,7 +95,10 @@ class Step:
             if not isinstance(error, Exception) or isinstance(error, Stopped):
                 raise
             self.error = _in_words(error)
-            self.may_pass = _may_pass(error)
+            # The system or a network may recover, a file's name or place stays as it is.
+            cause = error if isinstance(error, OSError) else error.__cause__
+            lasting = isinstance(cause, _LASTING) or getattr(cause, "errno", None) in _LASTING_NUMBERS
+            self.may_pass = isinstance(cause, OSError) and not lasting
             _log.debug("%s failed", self._job.id, exc_info=error)
         finally:
             self._seconds += time.perf_counter() - start
@@ -137,7 +140,8 @@ class Step:
 
     def _compute_in_blocks(self, memory: int, stopping: Callable[[], bool]) -> None:
         assert self._opened is not None
-        sinks: dict[str, Sink] = dict.fromkeys(self._operation.results, _Nowhere())
+        unwanted: Any = SimpleNamespace(write=lambda region, block: None)
+        sinks: dict[str, Sink] = dict.fromkeys(self._operation.results, unwanted)
         known = {name: tensor for name, tensor in self.task.work.results.items() if tensor}
         for path, tensors in self._tensors(known).items():
             sinks |= self._create(path, tensors).sinks
@@ -226,19 +230,6 @@ def finished(steps: list[Step]) -> list[Step]:
             step.discard()
         raise
     return steps
-
-
-def _may_pass(error: Exception) -> bool:
-    """Return whether an error is of the system or a network, which may recover, and not of a file's name or place."""
-    cause = error if isinstance(error, OSError) else error.__cause__
-    return isinstance(cause, OSError) and not isinstance(cause, _LASTING) and cause.errno not in _LASTING_NUMBERS
-
-
-class _Nowhere:
-    """A sink for results that are not wanted."""
-
-    def write(self, region: Region, block: Array) -> None:
-        pass
 
 
 def _in_words(error: Exception) -> str:

@@ -3,6 +3,7 @@
 import contextlib
 import math
 import multiprocessing
+import re
 import threading
 from typing import Any
 
@@ -122,28 +123,19 @@ def checked(block: Array, refused: None) -> Array:
 
 def checked_parameter(block: Array, *, place: int, dtype: np.dtype[Any], block_info: Any) -> Array:
     """Return a converted chunk of scales or zero points, or refuse its first bad element by its place in the array."""
-    field = PARAMETERS[place]
+    field, whole = PARAMETERS[place], block_info[0]
     try:
-        return _convert(block, place, dtype)
-    except DmlError:
-        starts = [start for start, _ in block_info[0]["array-location"]]
-        for where in np.ndindex(block.shape):
-            try:
-                _convert(block[where], place, dtype)
-            except DmlError as error:
-                indices = ", ".join(str(start + each) for start, each in zip(starts, where, strict=True))
-                is_array = np.prod(block_info[0]["shape"]) > 1
-                named = f"{field}[{indices}]" if is_array else field
-                raise type(error)(error.operator, named, error.found, error.allowed) from None
-        raise
-
-
-def _convert(block: Array, place: int, dtype: np.dtype[Any]) -> Array:
-    """Return scales or zero points as the product takes them, or refuse them."""
-    array = converted("quantized_matmul", place, block, dtype)
-    if place in SCALES:
-        check_scale("quantized_matmul", PARAMETERS[place], array, block)
-    return array
+        array = converted("quantized_matmul", place, block, dtype)
+        if place in SCALES:
+            check_scale("quantized_matmul", field, array, block)
+        return array
+    except DmlError as error:
+        if math.prod(whole["shape"]) == 1:
+            raise
+        within = [int(each) for each in re.findall(r"\d+", error.field)] or [0] * block.ndim
+        where = [start + each for (start, _), each in zip(whole["array-location"], within, strict=True)]
+        named = f"{field}[{', '.join(map(str, where))}]"
+        raise type(error)(error.operator, named, error.found, error.allowed) from None
 
 
 def product(a: list[Array], b: list[Array], *parameters: Array | None, dtype: np.dtype[Any]) -> Array:

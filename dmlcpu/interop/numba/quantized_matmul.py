@@ -16,18 +16,19 @@ from dmlcpu.interop.numba.refusals import (
     RefusalError,
     array_type,
     check_type,
-    data_type,
+    constant,
     is_given,
     output_type,
     refusal,
     share_memory,
+    typed,
 )
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.gemm.cut import SKINNY_SUMS, cut_skinny, cut_tiles, fits_few_rows, fixed_cells
 from dmlcpu.kernels.gemm.microkernels.microkernel import MR, NR
 from dmlcpu.kernels.gemm.work import COUNTER, NARROW, SELECTION, SHARES, WORK, groups_of, panels_of
 from dmlcpu.operators.quantized_matmul.function import quantized_matmul
-from dmlcpu.products.arguments import PARAMETERS
+from dmlcpu.products.arguments import PARAMETERS, type_of_bytes
 from dmlcpu.products.packing import lhs_sign_flip, rhs_sign_flip
 from dmlcpu.runtime.intrinsics import address_of, as_words, either
 from dmlcpu.runtime.jit import OWN_OPTIONS, device
@@ -146,7 +147,7 @@ def check_parameters(lengths, counts, scales, factors, zeros, limits):
                 raise RefusalError("scale", 2 * i, j, counts[2 * i], value)
         check_count(2 * i + 1, counts[2 * i + 1], lengths[i])
         if zeros[i] < limits[i][0] or zeros[i] > limits[i][1]:
-            raise RefusalError("zero", 2 * i + 1, zeros[i], limits[i][0], limits[i][1])
+            raise RefusalError("zero", 2 * i + 1, zeros[i], limits[i][0])
 
 
 @register_jitable(**OWN_OPTIONS)
@@ -217,12 +218,10 @@ def _zero_type(field, given, dtype):
 
 def _result_type(out_dtype, y_zero_point, default):
     """Return the type of the product: `out_dtype`, else the zero point's, else the default."""
-    if is_given(out_dtype):
-        dtype = data_type("quantized_matmul", "out_dtype", out_dtype)
-        check_type("quantized_matmul", "out_dtype", dtype, QUANTIZED)
-        return dtype
     element = types.unliteral(getattr(y_zero_point, "dtype", y_zero_point)) if is_given(y_zero_point) else None
-    return as_dtype(element) if element in (types.int8, types.uint8) else default
+    zeros = np.empty(0, as_dtype(element)) if element in (types.int8, types.uint8) else None
+    asked = constant("quantized_matmul", "out_dtype", out_dtype)
+    return typed(type_of_bytes, "quantized_matmul", asked, zeros, default)
 
 
 @overload(quantized_matmul, prefer_literal=True, jit_options=OWN_OPTIONS)

@@ -7,8 +7,11 @@ from numba.core import types
 from numba.core.errors import TypingError
 from numba.np.numpy_support import as_dtype
 
-from dmlcpu.errors import BindingError, DmlError, IndexOutOfRangeError
-from dmlcpu.products.arguments import PARAMETERS
+from dmlcpu.common.forms import Form
+from dmlcpu.errors import BindingError, DmlError
+from dmlcpu.operators.scatter_nd import call as scatter_nd_call
+from dmlcpu.operators.top_k import call as top_k_call
+from dmlcpu.products.arguments import PARAMETERS, converted, shapes_of
 from dmlcpu.runtime.intrinsics import address_of
 from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.records import CELL
@@ -38,29 +41,12 @@ def constant(operator, field, given):
     return given  # a default
 
 
-def data_type(operator, field, given):
-    """Return an argument that is a data type."""
-    value = constant(operator, field, given)
+def typed(check, *arguments):
+    """Return what a check of the package returns; its refusal is an error about types."""
     try:
-        return np.dtype(value)
-    except TypeError:
-        raise refusal(operator, field, repr(value), "a data type") from None
-
-
-def choice(operator, field, given, choices):
-    """Return a string argument that is one of the choices."""
-    value = constant(operator, field, given)
-    if value not in choices:
-        raise refusal(operator, field, repr(value), ", ".join(map(repr, choices)))
-    return value
-
-
-def flag(operator, field, given):
-    """Return a boolean argument."""
-    value = constant(operator, field, given)
-    if not isinstance(value, bool):
-        raise refusal(operator, field, repr(value), "True or False")
-    return value
+        return check(*arguments)
+    except (DmlError, TypeError) as error:
+        raise TypingError(str(error)) from None
 
 
 def is_given(value):
@@ -103,53 +89,58 @@ def output_type(operator, field, given, ndim, dtype):
         raise refusal(operator, field, "read-only", "an array that can be written to")
 
 
-def _updates(found, indices, x, coordinates):
-    """Say what shape updates should have; the shapes of updates and of x have one more dimension."""
-    allowed = f"{(*indices[:-1], *x[coordinates:-1])} (indices.shape[:-1] + x.shape[{coordinates}:]"
-    return "scatter_nd", "updates.shape", str(found[:-1]), f"{allowed}; updates are not broadcast)"
-
-
-def _index(place, found, indices, x, is_signed):
-    """Say which index is out of range; place: in the array of indices; indices, x: the shapes."""
-    number, coordinate = divmod(place, indices[-1])
-    where, size = ", ".join(map(str, np.unravel_index(place, indices))), x[coordinate]
-    allowed = f"{-size if is_signed else 0} to {size - 1}" if size else "none"
-    of = f"coordinate {coordinate} of tuple {number}; that dimension has {size} elements"
-    return "scatter_nd", f"indices[{where}]", str(found), f"{allowed} ({of})"
-
-
 _SCATTER, _PRODUCT = "scatter_nd", "quantized_matmul"
-_CLIPPED, _POSITIVE = "clipped into an empty dimension", "finite float32 numbers greater than 0"
-# For each error: operator, field, found, allowed.
-WORDS: dict[str, Any] = {
-    "axis": lambda op, axis, ndim: (op, "axis", str(axis), f"{-ndim} to {ndim - 1} (x has {ndim} dimensions)"),
-    "shape": lambda op, field, found, allowed: (op, f"{field}.shape", str(found), str(allowed)),
-    "shared": lambda op, field, other: (op, field, f"sharing memory with {other}", "memory of its own"),
-    "k": lambda k, n, axis: ("top_k", "k", str(k), f"0 to {n} (the elements along axis {axis})"),
-    "index_dtype": lambda name, n: ("top_k", "index_dtype", name, f"a type that holds {n - 1}"),
-    "updates": _updates,
-    "coordinates": lambda n, T: (_SCATTER, "indices.shape[-1]", str(n), f"{T} (by the dimensions of updates)"),
-    "clip": lambda d: (_SCATTER, "indices", _CLIPPED, f"none: dimension {d} has 0 elements"),
-    "index": _index,
-    "depth": lambda a, b: (_PRODUCT, "b.shape", str(b), f"K = {a[1]} rows (a.shape is {a})"),
-    # Parameters of products come by their numbers in PARAMETERS.
-    "parameter": lambda i: WORDS["shared"](_PRODUCT, "out", PARAMETERS[i]),
-    "length": lambda i, n, most: (_PRODUCT, f"{PARAMETERS[i]}.shape", f"({n},)", f"one number, or ({most},)"),
-    "scale": lambda i, j, n, x: (_PRODUCT, PARAMETERS[i] + f"[{j}]" * (n > 1), str(x), _POSITIVE),
-    "zero": lambda i, x, low, high: (_PRODUCT, PARAMETERS[i], str(x), f"{low} to {high} ({'u' * (low == 0)}int8)"),
+_FLOAT, _INT, _UINT = np.dtype(np.float32), np.dtype(np.int64), np.dtype(np.uint64)
+
+
+def _top_k(k, axis, shape, index_dtype):
+    """Refuse k, axis or the type of indices; whatever the elements are."""
+    top_k_call.check(Form(shape, _FLOAT), (k, axis, None, None, True, "greatest", index_dtype))
+
+
+def _scatter_nd(x, indices, updates):
+    """Refuse shapes, whatever the elements are; those of x and updates have one more dimension."""
+    forms = Form(x[:-1], _FLOAT), Form(indices, _INT), Form(updates[:-1], _FLOAT), None
+    scatter_nd_call.check(forms, ("none", "clip"))
+
+
+def _length(place, found, most):
+    return BindingError(_PRODUCT, f"{PARAMETERS[place]}.shape", f"({found},)", f"one number, or ({most},)")
+
+
+def _scale(place, index, size, value):
+    field = PARAMETERS[place] + f"[{index}]" * (size > 1)
+    return DmlError(_PRODUCT, field, str(value), "finite float32 numbers greater than 0")
+
+
+_BY_UPDATES = "(by the dimensions of updates)"
+# Each returns an error or raises one. Parameters of products come by their numbers in PARAMETERS.
+ERRORS: dict[str, Any] = {
+    "shape": lambda op, field, found, allowed: BindingError(op, f"{field}.shape", str(found), str(allowed)),
+    "shared": lambda op, field, other: BindingError(op, field, f"sharing memory with {other}", "memory of its own"),
+    "top_k": _top_k,
+    "coordinates": lambda n, T: BindingError(_SCATTER, "indices.shape[-1]", str(n), f"{T} {_BY_UPDATES}"),
+    "scatter_nd": _scatter_nd,
+    "index": lambda place, n, i, x, signed: scatter_nd_call.out_of_range(n, place, (i, _INT if signed else _UINT), x),
+    "depth": lambda a, b: shapes_of(_PRODUCT, a, b),
+    "parameter": lambda place: ERRORS["shared"](_PRODUCT, "out", PARAMETERS[place]),
+    "length": _length,
+    "scale": _scale,
+    "zero": lambda place, value, lowest: converted(_PRODUCT, place, value, np.dtype("i1" if lowest else "u1")),
 }
-_CLASSES = dict.fromkeys(("axis", "k", "index_dtype", "scale", "zero"), DmlError)
-_CLASSES |= dict.fromkeys(("clip", "index"), IndexOutOfRangeError)  # those of other names are BindingErrors
 
 
 class RefusalError(Exception):
-    """What compiled code raises, by a name in WORDS and that function's arguments; callers get the public error.
+    """What compiled code raises, by a name in ERRORS and that function's arguments; callers get the public error.
 
     Compiled code passes numbers, and Python makes the text: Numba takes seconds to compile text.
     """
 
     def __new__(cls, name, *found):  # noqa: D102
-        return _CLASSES.get(name, BindingError)(*WORDS[name](*found))
+        try:
+            return ERRORS[name](*found)
+        except DmlError as error:
+            return error
 
 
 @device

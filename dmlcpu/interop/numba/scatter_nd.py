@@ -5,18 +5,19 @@ from numba.core import types
 from numba.extending import overload, register_jitable
 
 from dmlcpu.common.data_types import INDICES
-from dmlcpu.errors import UnsupportedError
+from dmlcpu.common.forms import Form
 from dmlcpu.interop.numba.calls import Offer, caller_of
 from dmlcpu.interop.numba.memory import stack_of, tuple_of, write_record
 from dmlcpu.interop.numba.refusals import (
     RefusalError,
     array_type,
     check_type,
-    choice,
+    constant,
     is_given,
     output_type,
     refusal,
     share_memory,
+    typed,
 )
 from dmlcpu.kernels.scatter_nd.apply import apply
 from dmlcpu.kernels.scatter_nd.choose import is_serial, kind_of, validation_of, writing_mode_of
@@ -24,7 +25,7 @@ from dmlcpu.kernels.scatter_nd.reduction import PLAIN, is_reduced_in_vectors
 from dmlcpu.kernels.scatter_nd.validate import validate
 from dmlcpu.kernels.scatter_nd.work import BEFOREHAND, BLOCK_CELLS, BY_BLOCK, CLIP, RAISE, VALID, WORK
 from dmlcpu.kernels.walk import MAX_DIMS
-from dmlcpu.operators.scatter_nd.call import MODES, REDUCTIONS, reduction_of
+from dmlcpu.operators.scatter_nd.call import MODES, check as check_call, reduction_of
 from dmlcpu.operators.scatter_nd.function import scatter_nd
 from dmlcpu.operators.scatter_nd.layout import element_type
 from dmlcpu.runtime.intrinsics import address_of, as_words
@@ -119,11 +120,11 @@ def check(shape, updates, dims, indices, coordinates, mode):
     outer = len(indices) - 1  # updates have indices.shape[:-1] + x.shape[coordinates:]
     for d in range(dims):
         if updates[d] != (indices[d] if d < outer else shape[d - outer + coordinates]):
-            raise RefusalError("updates", updates, indices, shape, coordinates)
+            raise RefusalError("scatter_nd", shape, indices, updates)
     if mode == CLIP and count_of(indices) > 0:
         for t in range(coordinates):
             if shape[t] == 0:
-                raise RefusalError("clip", t)
+                raise RefusalError("scatter_nd", shape, indices, updates)
 
 
 @register_jitable(**OWN_OPTIONS)
@@ -147,10 +148,6 @@ def _scatter_nd(x, indices, updates, reduction="none", mode="raise", out=None):
     dtype, index_type = array_type("scatter_nd", "x", x), array_type("scatter_nd", "indices", indices)
     check_type("scatter_nd", "indices", index_type, INDICES)
     found = array_type("scatter_nd", "updates", updates)
-    if found != dtype:
-        raise refusal("scatter_nd", "updates.dtype", found, f"{dtype} (x's type)")
-    how = choice("scatter_nd", "reduction", reduction, REDUCTIONS)
-    beyond = choice("scatter_nd", "mode", mode, MODES)
     if indices.ndim == 0:
         raise refusal("scatter_nd", "indices.ndim", 0, "at least 1 (the last dimension holds a tuple)")
     coordinates = indices.ndim - 1 + x.ndim - updates.ndim
@@ -159,11 +156,11 @@ def _scatter_nd(x, indices, updates, reduction="none", mode="raise", out=None):
         raise refusal("scatter_nd", "updates.ndim", updates.ndim, allowed)
     if is_given(out):
         output_type("scatter_nd", "out", out, x.ndim, dtype)
-    try:
-        number = reduction_of(dtype, how)
-    except UnsupportedError as error:
-        raise refusal("scatter_nd", error.field, error.found, error.allowed) from None
-    word = element_type(dtype, how)
+    tuples = (*(1,) * (indices.ndim - 1), coordinates)
+    forms = Form((1,) * x.ndim, dtype), Form(tuples, index_type), Form((1,) * updates.ndim, found), None
+    how, beyond = constant("scatter_nd", "reduction", reduction), constant("scatter_nd", "mode", mode)
+    typed(check_call, forms, (how, beyond))
+    word, number = element_type(dtype, how), reduction_of(dtype, how)
     return _implementation(dtype, word, index_type, updates.ndim, coordinates, number, MODES[beyond], is_given(out))
 
 

@@ -7,21 +7,20 @@ from numba.core import types
 from numba.cpython.unsafe.tuple import tuple_setitem
 from numba.extending import overload, register_jitable
 
-from dmlcpu.common.data_types import DATA_TYPES, INDICES, NUMBERS
+from dmlcpu.common.data_types import DATA_TYPES
+from dmlcpu.common.forms import Form
 from dmlcpu.interop.numba.calls import Offer, caller_of
 from dmlcpu.interop.numba.memory import stack_of, tuple_of, write_record
 from dmlcpu.interop.numba.refusals import (
     STACK,
     RefusalError,
     array_type,
-    check_type,
-    choice,
-    data_type,
-    flag,
+    constant,
     is_given,
     output_type,
     refusal,
     share_memory,
+    typed,
 )
 from dmlcpu.kernels.top_k.choose import (
     LOCKSTEP,
@@ -39,6 +38,7 @@ from dmlcpu.kernels.top_k.strided_insert import strided_insert, workspace as wor
 from dmlcpu.kernels.top_k.strided_tournament import strided_tournament, workspace as workspace_of_strided_tournament
 from dmlcpu.kernels.top_k.tournament import tournament, workspace as workspace_of_tournament
 from dmlcpu.kernels.top_k.work import WORK
+from dmlcpu.operators.top_k.call import check as check_call
 from dmlcpu.operators.top_k.function import TopK, top_k
 from dmlcpu.operators.top_k.plan import INDEX_WORD
 from dmlcpu.runtime.intrinsics import as_words, either, line_of
@@ -147,14 +147,9 @@ def sizes_of(shape, axis):
 @register_jitable(**OWN_OPTIONS)
 def check(k, axis, shape, longest, index_dtype):
     """Refuse numbers that do not fit; return the axis counted from the first."""
-    if axis < -len(shape) or axis >= len(shape):
-        raise RefusalError("axis", "top_k", axis, len(shape))
     place = axis if axis >= 0 else axis + len(shape)
-    n = shape[place]
-    if k < 0 or k > n:
-        raise RefusalError("k", k, n, place)
-    if n - 1 > longest:
-        raise RefusalError("index_dtype", index_dtype, n)
+    if not (0 <= place < len(shape) and 0 <= k <= shape[place] and shape[place] - 1 <= longest):
+        raise RefusalError("top_k", k, axis, shape, index_dtype)
     return place
 
 
@@ -179,36 +174,23 @@ def _top_k(
 ):
     """Return top_k for arguments of these types. Numba has no arguments that are passed by keyword only."""
     dtype = array_type("top_k", "x", x)
-    check_type("top_k", "x", dtype, NUMBERS)
-    if x.ndim == 0:
-        raise refusal("top_k", "x.ndim", 0, "at least 1")
+    options = {"mode": mode, "largest": largest, "sorted": sorted, "nan": nan, "index_dtype": index_dtype}
+    constants = [constant("top_k", name, value) for name, value in options.items()]
+    call = typed(check_call, Form((1,) * x.ndim, dtype), (0, 0, *constants))  # k and axis are checked in each call
     if not isinstance(k, types.Integer):
         raise refusal("top_k", "k", k, "an integer, in compiled code")
     if not isinstance(axis, types.Integer | int) and not isinstance(getattr(axis, "value", None), int):
         raise refusal("top_k", "axis", axis, "an integer")
     if is_given(fill_value):
         raise refusal("top_k", "fill_value", fill_value, "None, as k is one number in compiled code")
-    index_type = data_type("top_k", "index_dtype", index_dtype)
-    check_type("top_k", "index_dtype", index_type, INDICES)
     if is_given(out):
         if not isinstance(out, types.BaseTuple) or len(out) != 2:
             raise refusal("top_k", "out", out, "a tuple (values, indices) of two arrays")
         output_type("top_k", "out[0]", out[0], x.ndim, dtype)
-        output_type("top_k", "out[1]", out[1], x.ndim, index_type)
-    nan_last = choice("top_k", "nan", nan, ("greatest", "last")) == "last"
+        output_type("top_k", "out[1]", out[1], x.ndim, call.index_dtype)
     row = DATA_TYPES[dtype.name]
-    key_map = make_key_map(KINDS[row.kind], dtype.itemsize, row.infinity, _direction(mode, largest), nan_last)
-    is_sorted = flag("top_k", "sorted", sorted)
-    return _implementation(x.ndim, dtype, key_map, is_sorted, axis, index_type, is_given(out))
-
-
-def _direction(mode, largest):
-    """Return whether the largest elements are selected."""
-    if not is_given(mode):
-        return flag("top_k", "largest", largest) if is_given(largest) else True
-    if is_given(largest):
-        raise refusal("top_k", "largest", largest, "None, as mode says the same")
-    return choice("top_k", "mode", mode, ("largest", "smallest")) == "largest"
+    key_map = make_key_map(KINDS[row.kind], dtype.itemsize, row.infinity, call.largest, call.nan_last)
+    return _implementation(x.ndim, dtype, key_map, call.sorted, axis, call.index_dtype, is_given(out))
 
 
 def _implementation(ndim, dtype, constants, is_sorted, axis, index_type, has_out):

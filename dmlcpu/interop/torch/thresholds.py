@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import torch
 
@@ -120,7 +120,9 @@ class Thresholds:
         path = _path(self.folder())
         for known, won in _load(path).items():
             self.won.setdefault(known, won)
-        if key not in self.won and self._can_measure(path):
+        # A forked child has none of PyTorch's threads, but PyTorch waits for them: its parallel operators would hang.
+        is_forked = os.getpid() != self.process
+        if path and key not in self.won and os.access(path.parent, os.W_OK) and not (is_forked or self.is_busy()):
             _measurer = threading.get_ident()
             try:
                 measured = self.measure(override, original, key[2])
@@ -132,12 +134,6 @@ class Thresholds:
             least = shipped.least(override.name, key[2], key[1])
             self.won[key] = {} if least is None else {least: True}
         return self.won[key]
-
-    def _can_measure(self, path: Path | None) -> TypeGuard[Path]:
-        """Return whether a measurement would be good, and could be kept."""
-        # A forked child has none of PyTorch's threads, but PyTorch waits for them: its parallel operators would hang.
-        is_forked = os.getpid() != self.process
-        return path is not None and os.access(path.parent, os.W_OK) and not is_forked and not self.is_busy()
 
     def measure(self, override: Override, original: Callable[..., Any], kind: Kind) -> _Won:
         """Return whether we are faster, by size, at all sizes up to those whose calls are long."""

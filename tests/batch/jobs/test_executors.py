@@ -43,6 +43,11 @@ def test_processes_have_the_environment_that_is_given():
     assert os.environ.get("PYTHONSAFEPATH") is None  # as it is in workers
 
 
+def test_processes_import_little_before_they_watch_their_coordinator():
+    code = "import sys, dmlcpu.batch.jobs.executors\nprint('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.split() == [b"False"]
+
+
 @POSIX
 def test_processes_that_cannot_start_are_an_error(monkeypatch, tmp_path):
     next(served(processes(1), serving.doubled, [1]))  # the trackers of loky and multiprocessing run from here on
@@ -136,7 +141,7 @@ def test_what_cleans_up_after_processes_prints_nothing(tmp_path):
             trackers = [each for each in processes if b"resource_tracker" in (each / "cmdline").read_bytes()]
             time.sleep(0.01)
         assert {os.readlink(each / "fd" / "2") for each in trackers} == {os.devnull}
-        assert os.readlink(f"/proc/{coordinator.pid}/fd/2") != os.devnull
+        eventually(lambda: os.readlink(f"/proc/{coordinator.pid}/fd/2") != os.devnull)
         coordinator.send_signal(signal.SIGINT)
         (tmp_path / "go").touch()
         _, errors = coordinator.communicate(timeout=30)
