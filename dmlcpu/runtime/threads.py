@@ -133,7 +133,8 @@ def plan_for_now(prepare: Callable[..., Any], key: tuple[Any, ...] = (), most: i
         chosen = prepare(*key, REFERENCE if is_off else (_budgets or _first_budgets()).awake)
         return chosen if chosen.is_single else prepare(*key, budget(most))
     except TypeError:  # also if `prepare` refuses the kind of an argument, which it then does once more
-        return prepare.__wrapped__(*key, budget(most))  # type: ignore[attr-defined]
+        pass
+    return prepare.__wrapped__(*key, budget(most))  # type: ignore[attr-defined]  # here, errors have no other as context
 
 
 def layer() -> Pool | NumbaLayer:

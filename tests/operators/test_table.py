@@ -2,6 +2,7 @@
 
 import ast
 import copy
+import functools
 import inspect
 import itertools
 import json
@@ -149,6 +150,18 @@ def test_every_example_in_blocks_has_the_bits_of_the_reference(name, dtype):
     for number, (call, _) in enumerate(calls_of_examples(name, dtype)):
         found = in_blocks(name, arguments_of(call), memory=1 << 16)
         assert_same_bits(found, call.expected(), f"example {number} of {dtype}")
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_calls_that_repeat_are_planned_once_and_so_are_bound_ones(name):
+    row = OPERATORS[name]
+    arguments = next(row.examples(row.typical)).arguments
+    expected = as_tuple(row.function(**arguments))
+    prepare = row.calls.prepare
+    misses = prepare.cache_info().misses
+    for again in (functools.partial(row.function, **arguments), dmlcpu.bind(row.function, **arguments)):
+        assert_same_bits(as_tuple(again()), expected)
+    assert prepare.cache_info().misses == misses
 
 
 @pytest.mark.parametrize("name", [name for name in OPERATORS if registry.available(name)])
