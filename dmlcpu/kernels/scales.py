@@ -21,10 +21,6 @@ def _are_positive(scales):
     return good
 
 
-def _check(scales):
-    return _are_positive(scales)
-
-
 @kernel
 def check_scales(part, parts, a_scale, b_scale, y_scale, found):
     """Write whether all scales are positive and finite."""
@@ -33,7 +29,7 @@ def check_scales(part, parts, a_scale, b_scale, y_scale, found):
 
 @functools.cache
 def _compiled() -> Any:
-    return compile_kernel(_check)
+    return compile_kernel(_are_positive.py_func)
 
 
 def are_positive(scales: np.ndarray) -> bool:

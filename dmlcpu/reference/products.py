@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from dmlcpu.annotations import Mode, Nan, Numbers, Pair
-from dmlcpu.reference.sorts import top_k
+from dmlcpu.reference.sorts import top_k, written
 
 Array = NDArray[Any]
 
@@ -110,10 +110,7 @@ def matmul_integer_to_float(
         y = _finished(acc * mul, a, b, None)
         y = y if bias is None else y + np.asarray(bias).astype(np.float32)
         y = np.where(y == y, y, np.float32(np.nan)).astype(out_dtype)
-    if out is None:
-        return y
-    np.copyto(out, y)
-    return out
+    return written(y, out)
 
 
 class MatmulTopK(NamedTuple):
@@ -157,12 +154,7 @@ def matmul_top_k(
             with np.errstate(all="ignore"):
                 scores = scores + _of_last(bias, scores, np.float32)
             scores = np.where(scores == scores, scores, np.float32(np.nan))
-    values, indices = top_k(scores, k, mode=mode, nan=nan)
-    if out is None:
-        return MatmulTopK(values, indices)
-    np.copyto(out[0], values)
-    np.copyto(out[1], indices)
-    return MatmulTopK(*out)
+    return MatmulTopK(*top_k(scores, k, mode=mode, nan=nan, out=out))
 
 
 def _of_last(bias: ArrayLike | None, scores: Array, dtype: DTypeLike) -> Array:
@@ -193,11 +185,7 @@ def _sums(
 def _finished(y: Array, a: Array, b: Array, out: Array | None) -> Array:
     """Drop the dimensions that 1-D operands do not have, and write to `out` if there is one."""
     drop = tuple(axis for axis, operand in ((-2, a), (-1, b)) if operand.ndim == 1)
-    result: Array = np.squeeze(y, axis=drop)
-    if out is None:
-        return result
-    np.copyto(out, result)
-    return out
+    return written(np.squeeze(y, axis=drop), out)
 
 
 def _of_rows(parameter: ArrayLike | None, dtype: DTypeLike) -> Array:

@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from dmlcpu.reference.sorts import written
+
 Array = NDArray[Any]
 
 
@@ -32,12 +34,12 @@ def quantize_linear(
         zero_type = np.asarray(zero_point).dtype
         out_dtype = zero_type if zero_type.name in _INTEGERS and zero_type.name[-2:] != "32" else np.uint8
     zeros = _spread(0 if zero_point is None else zero_point, x.shape, axis, block_size).astype(np.float64)
-    lowest, highest = _limits(np.dtype(out_dtype))
+    lowest, highest = _INTEGERS[np.dtype(out_dtype).name]
     with np.errstate(all="ignore"):
         steps = _spread(scale, x.shape, axis, block_size).astype(np.float32)
         rounded = np.rint(np.asarray(x).astype(np.float32) / steps).astype(np.float64) + zeros
     y = np.where(np.isnan(rounded), lowest, np.clip(rounded, lowest, highest))
-    return _written(y.astype(np.int64).astype(out_dtype), out)
+    return written(y.astype(np.int64).astype(out_dtype), out)
 
 
 def dequantize_linear(
@@ -68,7 +70,7 @@ def dequantize_linear(
         steps = _spread(scale, x.shape, axis, block_size).astype(np.float32)
         product = np.asarray((x.astype(np.int64) - zeros).astype(np.float32) * steps)
         product[np.isnan(product)] = np.nan
-        return _written(product.astype(out_dtype), out)
+        return written(product.astype(out_dtype), out)
 
 
 class DynamicQuantized(NamedTuple):
@@ -95,24 +97,19 @@ def dynamic_quantize_linear(
         values = np.asarray(x).astype(np.float32)
         lo, hi = np.float32(min(0, values.min(initial=0))), np.float32(max(0, values.max(initial=0)))
         scale = np.float32((hi - lo) / np.float32(255)) or np.float32(1)
-        lowest, highest = _limits(np.dtype(out_dtype))
+        lowest, highest = _INTEGERS[np.dtype(out_dtype).name]
         place = np.float32(lowest) - np.float32(lo / scale)
     zero = np.array(int(np.rint(np.clip(place, lowest, highest)))).astype(out_dtype)
     y = quantize_linear(values, scale, zero, out_dtype=out_dtype)
-    given = (None, None, None) if out is None else out
-    return DynamicQuantized(*map(_written, (y, np.array(scale), zero), given))
+    return DynamicQuantized(*map(written, (y, np.array(scale), zero), out or (None, None, None)))
 
 
+# The least and the greatest integer of each type.
 _INTEGERS = {
     f"{sign}int{bits}": (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if sign == "" else (0, 2**bits - 1)
     for sign in ("", "u")
     for bits in (4, 8, 16, 32)
 }
-
-
-def _limits(dtype: np.dtype[Any]) -> tuple[int, int]:
-    """Return the least and the greatest integer of a type."""
-    return _INTEGERS[dtype.name]
 
 
 def _spread(values: ArrayLike, shape: tuple[int, ...], axis: int | None, block_size: int | None) -> Array:
@@ -127,11 +124,3 @@ def _spread(values: ArrayLike, shape: tuple[int, ...], axis: int | None, block_s
         block = block_size if is_cut and array.shape[d] not in (1, n) else n // max(1, array.shape[d])
         array = np.take(array, np.arange(n) // max(1, block or 1), axis=d)
     return array
-
-
-def _written(y: Array, out: Array | None) -> Array:
-    """Return a result, in `out` if there is one."""
-    if out is None:
-        return y
-    out[...] = y
-    return out

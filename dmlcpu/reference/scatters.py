@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dmlcpu.annotations import OutOfRange, Reduction
-from dmlcpu.reference.sorts import is_nan
+from dmlcpu.reference.sorts import is_nan, written
 
 Array = NDArray[Any]
 
@@ -44,10 +44,7 @@ def scatter_nd(
         place: tuple[Any, ...] = (*target, ...)
         mine = result[place]  # the ellipsis makes it a view, even of one element
         mine[...] = _combined(mine, updates[(*where, ...)], reduction)
-    if out is None:
-        return result
-    np.copyto(out, result)
-    return out
+    return written(result, out)
 
 
 def _combined(mine: Array, update: Array, reduction: str) -> Array:

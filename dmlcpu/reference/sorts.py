@@ -59,11 +59,7 @@ def top_k(
             values[where][count:] = fill
             indices[where][count:] = np.array(-1).astype(index_dtype)
         values, indices = np.moveaxis(values, -1, axis), np.moveaxis(indices, -1, axis)
-    if out is None:
-        return TopK(values, indices)
-    np.copyto(out[0], values)
-    np.copyto(out[1], indices)
-    return TopK(*out)
+    return TopK(*map(written, (values, indices), out or (None, None)))
 
 
 def _last(dtype: np.dtype[Any], smallest: bool) -> Any:
@@ -73,6 +69,14 @@ def _last(dtype: np.dtype[Any], smallest: bool) -> Any:
     if dtype.kind in "iu":
         return np.iinfo(dtype).max if smallest else np.iinfo(dtype).min
     return np.inf if smallest else -np.inf
+
+
+def written(y: Array, out: Array | None) -> Array:
+    """Return a result, in `out` if there is one."""
+    if out is None:
+        return y
+    np.copyto(out, y)
+    return out
 
 
 def is_nan(x: Array) -> Array:

@@ -12,7 +12,7 @@ order in which scores are seen. A share sees the columns of a row in ascending o
 
 import numpy as np
 
-from dmlcpu.kernels.gemm.epilogue import Epilogue, load_row_scales
+from dmlcpu.kernels.gemm.epilogue import Epilogue, load_row_scales, nothing
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR
 from dmlcpu.kernels.gemm.microkernels.rows import QUIET_NAN, copy_bytes, load_scales
 from dmlcpu.kernels.gemm.microkernels.selection import (
@@ -174,9 +174,4 @@ def least_of(threshold, column, top):
     return rank if rank >= 0 else (min(-rank, np.int64(_INFINITY)) | _SIGN) - 2 * _BEYOND
 
 
-@device
-def expect_nothing(rows):
-    """Prefetch nothing: no score is written."""
-
-
-SELECT = Epilogue(load_column_terms, load_row_scales, selected, expect_nothing)
+SELECT = Epilogue(load_column_terms, load_row_scales, selected, nothing)  # no row of y is prefetched: none is written

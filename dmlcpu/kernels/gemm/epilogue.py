@@ -46,13 +46,8 @@ class Epilogue(NamedTuple):
     prefetch_rows: Callable[..., Any] = prefetch_rows  # (rows of y), before the sums of a tile are formed
 
     def names(self) -> dict[str, Callable[..., Any]]:
-        """Return the names that a variant replaces."""
-        functions = self._asdict()
-        return {name: functions[name] for name in ("prepare_columns", "prepare_rows", "epilogue")}
-
-    def names_of_tiles(self) -> dict[str, Callable[..., Any]]:
-        """Return the names that a variant of a product of tiles replaces."""
-        return {**self.names(), "prefetch_rows": self.prefetch_rows}
+        """Return the names that a variant replaces; one of a product of tiles replaces all fields."""
+        return dict(zip(self._fields[:3], self, strict=False))
 
 
 @device
@@ -104,13 +99,8 @@ def requantized(acc, tile, y, y_bias, work, space):
 
 
 @device
-def need_no_columns(first, count, origin, arrays, work, columns):
-    """Prepare nothing."""
-
-
-@device
-def need_no_rows(first, last, height, origin, arrays, work, rows):
-    """Prepare nothing."""
+def nothing(*_):
+    """Do nothing."""
 
 
 @device
@@ -169,5 +159,5 @@ def to_float(acc, tile, y, y_bias, work, space):
 
 # QUANTIZED_LINEAR_MATRIX_MULTIPLY, MATRIX_MULTIPLY_INTEGER, and MATRIX_MULTIPLY_INTEGER_TO_FLOAT.
 REQUANTIZE = Epilogue(load_multipliers, load_limits, requantized)
-SUMS = Epilogue(need_no_columns, need_no_rows, stored)
+SUMS = Epilogue(nothing, nothing, stored)
 TO_FLOAT = Epilogue(load_factors, load_row_scales, to_float)

@@ -163,5 +163,5 @@ def make_formed_product(name: str, microkernel: Microkernel, using: Epilogue) ->
         has_form=has_form,
         multiply_tile=specialized(multiply_tile, **dots),
         complete=complete,
-        **using.names_of_tiles(),
+        **using._asdict(),
     )

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dmlcpu.kernels.gemm.epilogue import REQUANTIZE, Epilogue, Tile
+from dmlcpu.kernels.gemm.epilogue import REQUANTIZE, Epilogue, Tile, nothing
 from dmlcpu.kernels.gemm.microkernels.generic import GENERIC
 from dmlcpu.kernels.gemm.microkernels.microkernel import KC, MR, NR, ROW_STEP, TALLEST, Microkernel, make_dot
 from dmlcpu.kernels.gemm.pack import Lhs, Rhs, pack_panels, pack_rows
@@ -37,11 +37,6 @@ from dmlcpu.runtime.variants import variant
 HALF_MR, CHUNK, COUNTS = 8, KC, False
 dot_mr = dot_half = dot_4 = dot_1 = make_dot(1, GENERIC)
 prepare_columns, prepare_rows, epilogue = REQUANTIZE.names().values()
-
-
-@device
-def nothing():
-    """Do nothing."""
 
 
 begin = end = nothing
@@ -253,4 +248,4 @@ def make_product(name: str, microkernel: Microkernel, using: Epilogue) -> Kernel
     half = microkernel.unit.half
     heights = {"dot_mr": MR, "dot_half": half, "dot_4": 4, "dot_1": 1}
     dots = {each: make_dot(height, microkernel) for each, height in heights.items()}
-    return variant(product, name, HALF_MR=half, **dots, **using.names_of_tiles())
+    return variant(product, name, HALF_MR=half, **dots, **using._asdict())

@@ -21,5 +21,5 @@ def make_amx_product(name: str, microkernel: Microkernel, using: Epilogue) -> Ke
         dot_1=make_dot(1, microkernel),
         begin=amx.configure_tiles,
         end=amx.release_tiles,
-        **using.names_of_tiles(),
+        **using._asdict(),
     )

@@ -35,36 +35,27 @@ def find_range(part, parts, x, works, scratch):
             gather(x, at, work.x.step, 1, begin, count, False, gathered)
         line = either(work.x.step == 1, x, at + begin, gathered)
         if width_of(x) == 4:
-            low, high = extremes_32(as_words(line, 0, np.int32), count, AHEAD * work.is_large)
+            low, high = extremes(as_words(line, 0, np.int32), count, AHEAD * work.is_large)
         else:
-            low, high = extremes_16(as_words(line, 0, np.int16), count)
+            low, high = extremes(as_words(line, 0, np.int16), count, 0)
         least, greatest = min(least, low), max(greatest, high)
     scratch[part * RANGE_CELLS] = least
     scratch[part * RANGE_CELLS + 1] = greatest
 
 
 @device
-def extremes_32(line, count, ahead):
-    """Return the least and the greatest key of float32."""
-    least = greatest = np.int32(0)
+def extremes(line, count, ahead):
+    """Return the least and the greatest key of floats, given as signed integers of their width."""
+    integer, sign = line.dtype.type, 8 * width_of(line) - 1
+    least = greatest = integer(0)
     done = 0
     while done < count:
         last = piece_of(line, done, count, ahead)
         mine = line[done:last]
         for i in range(last - done):
-            key = np.int32(mine[i] ^ ((mine[i] >> 31) & 0x7FFFFFFF))
+            key = integer(mine[i] ^ ((mine[i] >> sign) & ((1 << sign) - 1)))
             least, greatest = min(least, key), max(greatest, key)
         done = last
-    return np.int64(least), np.int64(greatest)
-
-
-@device
-def extremes_16(line, count):
-    """Return the least and the greatest key of float16 or bfloat16."""
-    least = greatest = np.int16(0)
-    for i in range(count):
-        key = np.int16(line[i] ^ ((line[i] >> 15) & 0x7FFF))
-        least, greatest = min(least, key), max(greatest, key)
     return np.int64(least), np.int64(greatest)
 
 

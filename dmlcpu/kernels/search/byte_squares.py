@@ -3,21 +3,10 @@
 import numpy as np
 
 from dmlcpu.kernels.walk import share
-from dmlcpu.runtime.jit import device
 from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import record, record_at
 
 WORK = record(rows=np.int64, depth=np.int64, sign=np.int64)
-
-
-@device
-def sum_of_squares(row, sign):
-    """Return the sum of the squares of bytes; sign: 128 if they are signed, else 0."""
-    total = np.int32(0)
-    for i in range(row.size):
-        value = np.int32(np.int32(row[i] ^ np.uint8(sign)) - sign)
-        total = np.int32(total + np.int32(value * value))
-    return total
 
 
 @kernel
@@ -27,4 +16,8 @@ def byte_squares(part, parts, x, squares, works):
     depth, sign = work.depth, np.int32(work.sign)
     first, last = share(part, parts, work.rows)
     for row in range(first, last):
-        squares[row] = sum_of_squares(x[row * depth : (row + 1) * depth], sign)
+        line, total = x[row * depth : (row + 1) * depth], np.int32(0)
+        for i in range(depth):
+            value = np.int32(np.int32(line[i] ^ np.uint8(sign)) - sign)
+            total = np.int32(total + np.int32(value * value))
+        squares[row] = total

@@ -12,7 +12,7 @@ from numba.core import cgutils
 
 from dmlcpu.kernels.gemm.microkernels import microkernel as vectors
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR, PREFETCH, ROW_STEP, TALLEST, Operands, make_tile_operation
-from dmlcpu.kernels.gemm.microkernels.vectors import BYTE
+from dmlcpu.kernels.gemm.microkernels.vectors import BYTE, call
 from dmlcpu.kernels.gemm.microkernels.x86 import AVX512VNNI
 from dmlcpu.runtime import isa
 from dmlcpu.runtime.intrinsics import emit_prefetch, emitted, short_loop
@@ -27,8 +27,7 @@ _SIDES = range(NR // TILE_WORDS)
 
 
 def _call(builder: Any, name: str, *arguments: Any) -> None:
-    kind = ir.FunctionType(ir.VoidType(), [argument.type for argument in arguments])
-    builder.call(builder.module.declare_intrinsic(f"llvm.x86.{name}", (), kind), arguments)
+    call(builder, f"llvm.x86.{name}", ir.VoidType(), list(arguments))
 
 
 @emitted

@@ -2,11 +2,9 @@
 
 from typing import Any
 
-from llvmlite import ir
-
 from dmlcpu.kernels.gemm.microkernels import units
 from dmlcpu.kernels.gemm.microkernels.microkernel import Microkernel, as_it_is
-from dmlcpu.kernels.gemm.microkernels.vectors import BYTE, constant, vector
+from dmlcpu.kernels.gemm.microkernels.vectors import BYTE, call, constant, vector
 
 _HIGH_BITS = 0x80808080
 
@@ -22,9 +20,8 @@ def _make_dot_product(instruction: str) -> Any:
     def multiply(builder: Any, acc: Any, lhs: tuple[Any, ...], rhs: tuple[Any, ...]) -> Any:
         lane_bytes = vector(BYTE, 4 * acc.type.count)
         name = f"llvm.aarch64.neon.{instruction}.v4i32.v16i8"
-        kind = ir.FunctionType(acc.type, [acc.type, lane_bytes, lane_bytes])
         operands = [builder.bitcast(words, lane_bytes) for words in (*lhs, *rhs)]
-        return builder.call(builder.module.declare_intrinsic(name, (), kind), [acc, *operands])
+        return call(builder, name, acc.type, [acc, *operands])
 
     return multiply
 

@@ -10,7 +10,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR, ROW_STEP
-from dmlcpu.kernels.gemm.microkernels.vectors import BYTE, WORD, constant, interleave, shuffle, vector
+from dmlcpu.kernels.gemm.microkernels.vectors import BYTE, WORD, call, constant, interleave, shuffle, vector
 from dmlcpu.runtime.intrinsics import emit_prefetch, emitted, short_loop, splat
 
 STEP = 16  # words of a row of the left-hand side at a time
@@ -164,5 +164,4 @@ def sum_of_words(builder, words, first, count) -> types.intp:
         pairs = _pair_sums(builder, word)
         total = builder.add(builder.and_(pairs, low_half), builder.lshr(pairs, sixteen))
         builder.store(builder.add(builder.load(totals), total), totals)
-    reduce = builder.module.declare_intrinsic(f"llvm.vector.reduce.add.v{STEP}i32", (), ir.FunctionType(WORD, [line]))
-    return builder.zext(builder.call(reduce, [builder.load(totals)]), number)
+    return builder.zext(call(builder, f"llvm.vector.reduce.add.v{STEP}i32", WORD, [builder.load(totals)]), number)

@@ -39,7 +39,9 @@ def emit_pairs(builder: Any, a: Any, groups: list[list[Any]], acc: Strided, colu
             amount = call(builder, "llvm.abs.v16i16", _HALVES, [each, ir.IntType(1)(0)])
             most = call(builder, "llvm.umax.v16i16", _HALVES, [most, amount])
     _add_to_row(builder, acc, last, column, totals)
-    with builder.if_else(_are_exact(builder, most), likely=True) as (is_exact, other):
+    beyond = builder.bitcast(builder.icmp_unsigned(">", most, constant(_HALVES, MOST)), ir.IntType(2 * _LANES))
+    are_exact = builder.icmp_unsigned("==", beyond, beyond.type(0))
+    with builder.if_else(are_exact, likely=True) as (is_exact, other):
         with is_exact, cgutils.for_range(builder, last, intp=number) as loop:
             _emit_exact(builder, a, loop.index, groups, acc, column)
         with other:
@@ -97,10 +99,3 @@ def add_halves(builder: Any, lhs: Any, rhs: Any) -> Any:
     It is called by its name: LLVM would move the widening of a pattern out of a loop, and narrow again within it.
     """
     return call(builder, "llvm.x86.avx2.pmadd.wd", vector(WORD, lhs.type.count // 2), [lhs, rhs])
-
-
-def _are_exact(builder: Any, most: Any) -> Any:
-    """Emit whether all pairs are exact. most: the greatest absolute values of their sums."""
-    beyond = builder.icmp_unsigned(">", most, constant(_HALVES, MOST))
-    bits = builder.bitcast(beyond, ir.IntType(2 * _LANES))
-    return builder.icmp_unsigned("==", bits, bits.type(0))

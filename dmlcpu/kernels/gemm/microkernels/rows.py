@@ -8,7 +8,7 @@ begins; no row needs alignment.
 from typing import Any
 
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR
 from dmlcpu.kernels.gemm.microkernels.vectors import BYTE, HALF, WORD, constant, vector
@@ -89,10 +89,7 @@ def requantize(builder, acc, multipliers, least, most, zeros, y):
 @emitted
 def copy_bytes(builder, source, first, y, at, count):
     """Copy source[first : first + count] to y[at:]; both are bytes. Numba's loop would take a step for each."""
-    pointer, number, flag = BYTE.as_pointer(), first.type, ir.IntType(1)
-    kind = ir.FunctionType(ir.VoidType(), [pointer, pointer, number, flag])
-    copy = builder.module.declare_intrinsic("llvm.memcpy", [pointer, pointer, number], kind)
-    builder.call(copy, [y.at(at), source.at(first), count, flag(0)])
+    cgutils.raw_memcpy(builder, y.at(at), source.at(first), count, 1)
 
 
 @emitted
