@@ -207,7 +207,7 @@ def _from_list(operator: str, name: str, value: Any, allowed: str, dtype: np.dty
         raise BindingError(operator, name, str(error), allowed) from None
     if given.size and not _converts(given.dtype, dtype):
         raise BindingError(operator, name, f"a list of {given.dtype}", allowed)
-    if given.dtype.kind in "fc" and (np.isinf(array) & ~np.isinf(given)).any():
+    if given.size and given.dtype.kind in "fc" and (np.isinf(array) & ~np.isinf(given)).any():
         raise BindingError(operator, name, "a number that overflows", allowed)
     return array
 

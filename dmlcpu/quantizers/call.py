@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from dmlcpu.common.arguments import Array, as_integer, check_apart, check_output, own_all
 from dmlcpu.common.forms import formed, strides_of
 from dmlcpu.common.prepared import Prepared
@@ -20,6 +22,8 @@ def request(
         axis = as_integer(operator, "axis", axis)
     if block_size is not None:
         block_size = as_integer(operator, "block_size", block_size)
+    if isinstance(out_dtype, np.generic):  # in a key, np.int8(1) would be np.uint8(1)
+        out_dtype = out_dtype.dtype
     forms = (x_form, scale_form, zero_form, out if out is None else strides_of(out))
     return (operator, forms, (axis, block_size, out_dtype)), (x, scales, zeros)
 

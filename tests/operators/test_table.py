@@ -164,6 +164,31 @@ def test_calls_that_repeat_are_planned_once_and_so_are_bound_ones(name):
     assert prepare.cache_info().misses == misses
 
 
+def type_options():
+    """Yield operators and the options that are types of elements."""
+    for row in ROWS:
+        for name in {"out_dtype", "index_dtype"} & inspect.signature(row.function).parameters.keys():
+            yield row.name, name
+
+
+@pytest.mark.parametrize(("name", "option"), list(type_options()))
+def test_a_number_stands_for_its_own_type_though_others_equal_it(name, option):
+    function = OPERATORS[name].function
+    arguments = next(OPERATORS[name].examples(OPERATORS[name].typical)).arguments
+
+    def types(given):
+        try:
+            return [each.dtype for each in as_tuple(function(**{**arguments, option: given}))]
+        except UnsupportedError as error:
+            return str(error)
+
+    for dtype in map(np.dtype, "bBhHiIlLefd"):
+        assert types(dtype.type(1)) == types(dtype)
+    for number in (1, True, 1.0):
+        with pytest.raises(TypeError, match=f"{name}: {option} is {number}; allowed: "):
+            types(number)
+
+
 @pytest.mark.parametrize("name", [name for name in OPERATORS if registry.available(name)])
 def test_a_kernel_that_is_not_for_the_call_is_refused(name):
     example = next(OPERATORS[name].examples(OPERATORS[name].typical))

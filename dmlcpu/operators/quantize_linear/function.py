@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from dmlcpu.annotations import Array, DType, Element, Stored
-from dmlcpu.common.parameters import check_scale
+from dmlcpu.common.parameters import as_floats, check_scale
 from dmlcpu.quantizers.call import allocate, request as request_of
 from dmlcpu.quantizers.plan import prepare
 from dmlcpu.runtime.threads import plan_for_now
@@ -131,7 +131,7 @@ def quantize_linear(
     prepared = plan_for_now(prepare, key)
     result: Array = prepared.new[0]() if out is None else allocate(prepared, arrays, out)
     if prepared.run(*arrays, result) is not None:
-        check_scale("quantize_linear", "scale", arrays[1], scale)
+        check_scale("quantize_linear", "scale", as_floats("quantize_linear", "scale", arrays[1]), scale)
     return result
 
 

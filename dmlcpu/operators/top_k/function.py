@@ -189,13 +189,15 @@ def request(x: Any, k: Any, axis: Any, *others: Any) -> tuple[tuple[Any, ...], t
     """Return the key of a prepared call, but for the budget, and the arrays that it reads."""
     mode, largest, sorted, nan, fill_value, index_dtype, out = others
     x, form = formed("top_k", "x", x)
-    # In a key, 1.0 and True would be 1.
+    # In a key, 1.0 and True would be 1, and np.int32(1), which stands for its type, np.int64(1).
     if type(axis) is not int:
         axis = as_integer("top_k", "axis", axis)
     if largest is not None and type(largest) is not bool:
         largest = check_flag("top_k", "largest", largest)
     if type(sorted) is not bool:
         sorted = check_flag("top_k", "sorted", sorted)
+    if isinstance(index_dtype, np.generic):
+        index_dtype = index_dtype.dtype
     options = axis, mode, largest, sorted, nan, index_dtype
     strides = _PACKED if out is None else _strides(out, x.ndim)
     if type(k) is int:

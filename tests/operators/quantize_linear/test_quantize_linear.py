@@ -1,9 +1,11 @@
+import itertools
+
 import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from operators.quantize_linear.calls import INPUTS, RESULTS, near_ties, random_call
-from samples import KERNEL_LAYOUTS, THREADS, assert_same_bits
+from samples import KERNEL_LAYOUTS, THREADS, assert_same_bits, read_only, strided, swapped
 
 import dmlcpu
 from dmlcpu import reference
@@ -155,6 +157,24 @@ def test_default_type_is_that_of_the_zero_point(zero_point, dtype):
 def test_argument_that_does_not_fit_is_refused(change, error, message):
     with pytest.raises(error, match=f"^quantize_linear: {message}"):
         dmlcpu.quantize_linear(**{"x": X, "scale": 1.0, **change})
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16, np.int8, np.int64])
+@pytest.mark.parametrize("layout", [np.copy, strided, read_only, swapped])
+def test_a_bad_scale_is_refused_whatever_its_type_and_layout(dtype, layout):
+    for place, bad in itertools.product(
+        np.ndindex(2, 3), (0, -1) if np.dtype(dtype).kind == "i" else (0, -1, INF, NAN)
+    ):
+        scale = np.full((2, 3), 3, dtype)
+        scale[place] = bad
+        mine, out = layout(scale), np.full((2, 3), 77, np.uint8)
+        where = ", ".join(map(str, place))
+        for call in (dmlcpu.quantize_linear, lambda *args, out: dmlcpu.bind(dmlcpu.quantize_linear, *args, out=out)()):
+            with pytest.raises(
+                DmlError, match=rf"^quantize_linear: scale\[{where}\] is {scale[place]!s}; allowed: finite"
+            ):
+                call(X, mine, out=out)
+        assert (out == 77).all()
 
 
 @pytest.mark.parametrize("name", ["x", "scale", "zero_point"])
