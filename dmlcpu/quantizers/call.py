@@ -22,7 +22,7 @@ def request(
         axis = as_integer(operator, "axis", axis)
     if block_size is not None:
         block_size = as_integer(operator, "block_size", block_size)
-    if isinstance(out_dtype, np.generic):  # in a key, np.int8(1) would be np.uint8(1)
+    if out_dtype is not None and isinstance(out_dtype, np.generic):  # in a key, np.int8(1) would be np.uint8(1)
         out_dtype = out_dtype.dtype
     forms = (x_form, scale_form, zero_form, out if out is None else strides_of(out))
     return (operator, forms, (axis, block_size, out_dtype)), (x, scales, zeros)

@@ -106,7 +106,7 @@ def dynamic_quantize_linear(
 def request(x: Any, out_dtype: Any, out: Any) -> tuple[tuple[Any, ...], tuple[Array]]:
     """Return the key of a prepared call, but for the budget, and the array that it reads."""
     x, form = formed(NAME, "x", x)
-    if isinstance(out_dtype, np.generic):  # in a key, np.int8(1) would be np.uint8(1)
+    if type(out_dtype) is not type and isinstance(out_dtype, np.generic):  # in a key, np.int8(1) would be np.uint8(1)
         out_dtype = out_dtype.dtype
     y_strides = strides_of(out[0]) if isinstance(out, tuple) and out else None
     return ((form, y_strides), (out_dtype,)), (x,)

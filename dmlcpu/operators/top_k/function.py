@@ -196,7 +196,7 @@ def request(x: Any, k: Any, axis: Any, *others: Any) -> tuple[tuple[Any, ...], t
         largest = check_flag("top_k", "largest", largest)
     if type(sorted) is not bool:
         sorted = check_flag("top_k", "sorted", sorted)
-    if isinstance(index_dtype, np.generic):
+    if type(index_dtype) is not type and isinstance(index_dtype, np.generic):
         index_dtype = index_dtype.dtype
     options = axis, mode, largest, sorted, nan, index_dtype
     strides = _PACKED if out is None else _strides(out, x.ndim)
