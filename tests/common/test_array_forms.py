@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 from samples import broadcast, misaligned, read_only, reversed_in_memory, strided
 
-from dmlcpu.common.forms import Form, form_of, formed, strides_of
+from dmlcpu.common.forms import Form, fitting, form_of, formed, strides_of
 from dmlcpu.errors import BindingError
 
 X = np.arange(12, dtype=np.int32).reshape(3, 4)
@@ -164,3 +164,12 @@ def test_masked_arrays_are_refused():
 def test_what_is_no_array_has_no_strides(out):
     """It is refused after the plan is found."""
     assert strides_of(out) is None
+
+
+@pytest.mark.parametrize(
+    ("strides", "shape", "expected"),
+    [(None, (3, 4), None), ((8, 2), (3, 4), (8, 2)), ((8,), (3, 4), None), ((), (3,), None), ((9, 8, 2), (3, 4), None)],
+)
+def test_strides_of_other_dimensions_do_not_fit(strides, shape, expected):
+    """Their array is refused after the plan is found."""
+    assert fitting(strides, shape) == expected

@@ -9,9 +9,9 @@ import dmlcpu
 from dmlcpu.errors import BindingError
 
 
-def bad_outputs(right):
+def bad_outputs(valid):
     """Yield arrays in the place of an output, and what an error says of each."""
-    shape, dtype = right.shape, right.dtype
+    shape, dtype = valid.shape, valid.dtype
     other = np.dtype(np.int16 if dtype == np.uint32 else np.uint32)
     for wrong in ((*shape, 2), *([shape[:-1], (9, *shape[1:])] if shape else [])):
         for layout in (np.copy, strided, read_only):
@@ -19,20 +19,20 @@ def bad_outputs(right):
     for layout in (np.copy, strided, read_only):
         yield layout(np.zeros(shape, other)), r"\.dtype is "
     yield read_only(np.zeros(shape, dtype)), " is read-only"
-    if dtype.itemsize > 1 and right.size:
+    if dtype.itemsize > 1 and valid.size:
         yield misaligned(np.zeros(shape, dtype)), " is not aligned"
-    if right.size > 1:
+    if valid.size > 1:
         one = np.zeros(1, dtype)
         yield np.lib.stride_tricks.as_strided(one, shape, (0,) * len(shape), writeable=True), " is laid out so that"
     yield np.ma.masked_array(np.zeros(shape, dtype)), " is MaskedArray"
     yield np.zeros(shape, dtype).tolist(), " is (list|int|float)"
 
 
-def check_outputs(call, right):
+def check_outputs(call, valid):
     """Give a call bad outputs, one at a time."""
-    for place, array in enumerate(right):
+    for place, array in enumerate(valid):
         for bad, message in bad_outputs(array):
-            out = [np.full_like(each, 77) for each in right]
+            out = [np.full_like(each, 77) for each in valid]
             out[place] = bad
             name = rf"out\[{place}\]" if len(out) > 1 else "out"
             with pytest.raises((BindingError, TypeError), match=f": {name}{message}"):
@@ -44,9 +44,9 @@ def check_outputs(call, right):
 @each_operator
 def test_outputs_that_do_not_fit_are_refused(operator):
     args, kwargs = CALLS[operator]()
-    right = as_tuple(function(operator)(*args, **kwargs))
-    check_outputs(lambda out: function(operator)(*args, **kwargs, out=out), right)
-    check_outputs(lambda out: dmlcpu.bind(function(operator), *args, **kwargs, out=out), right)
+    valid = as_tuple(function(operator)(*args, **kwargs))
+    check_outputs(lambda out: function(operator)(*args, **kwargs, out=out), valid)
+    check_outputs(lambda out: dmlcpu.bind(function(operator), *args, **kwargs, out=out), valid)
 
 
 @pytest.mark.parametrize(
