@@ -20,7 +20,7 @@ def test_argmax_of_the_page_passes_the_tests_of_operators(tmp_path):
         shutil.copy(ROOT / file, tmp_path)
     subprocess.run(["git", "apply", "docs/argmax.diff"], cwd=tmp_path, check=True)
     tests = ["tests/operators/argmax", "tests/operators/test_table.py", "tests/operators/test_blocks.py"]
-    chosen = ["-k", "argmax or ARGMAX or type_checkers or one_row"]
+    chosen = ["-k", "argmax or ARGMAX or type_checkers or in_one_row"]
     found = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests, *chosen],
         cwd=tmp_path,

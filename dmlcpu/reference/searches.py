@@ -54,7 +54,6 @@ def _scores_of_bytes(q: Array, v: Array, metric: str) -> tuple[Array, Array]:
     a, a_scale = quantized(q)
     b, b_scale = quantized(v)
     sums, a_squares, b_squares = a @ b.T, (a * a).sum(axis=1), (b * b).sum(axis=1)
-    one = np.float32(1)
     if metric == "cosine":
         with np.errstate(divide="ignore"):
             of_a, of_b = (
@@ -63,12 +62,10 @@ def _scores_of_bytes(q: Array, v: Array, metric: str) -> tuple[Array, Array]:
             )
         scores = sums.astype(np.float32) * (of_a[:, None] * of_b)
         return scores, scores
-    if a_scale is None and b_scale is None:
+    if q.itemsize == v.itemsize == 1:
         selecting = sums if metric == "ip" else 2 * sums - b_squares
         scores = selecting if metric == "ip" else a_squares[:, None] - selecting
         return selecting.astype(np.float64), scores.astype(np.float64)
-    a_scale = np.full(len(a), one) if a_scale is None else a_scale
-    b_scale = np.full(len(b), one) if b_scale is None else b_scale
     if metric == "ip":
         scores = sums.astype(np.float32) * (a_scale[:, None] * b_scale)
         return scores, scores
@@ -80,10 +77,10 @@ def _scores_of_bytes(q: Array, v: Array, metric: str) -> tuple[Array, Array]:
     return selecting, np.maximum(a_norms[:, None] - selecting, 0)
 
 
-def quantized(x: Array) -> tuple[Array, Array | None]:
-    """Return codes as int64, and the scale of each row; None for rows of bytes."""
-    if x.dtype.itemsize == 1:
-        return x.astype(np.int64), None
+def quantized(x: Array) -> tuple[Array, Array]:
+    """Return codes as int64, and the scale of each row: 1 for rows of bytes."""
+    if x.itemsize == 1:
+        return x.astype(np.int64), np.ones(len(x), np.float32)
     x = x.astype(np.float32)
     scale = np.maximum(np.abs(x).max(axis=1, initial=0) / np.float32(127), np.float32(2.0**-126))
     return np.rint(x / scale[:, None]).astype(np.int64), scale

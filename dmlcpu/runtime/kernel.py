@@ -21,7 +21,7 @@ from dmlcpu.runtime.uninterrupted import uninterrupted
 
 
 class Kernel:
-    """One kernel; calling it with (parts, ...) does all shares of the work, on threads if there are several."""
+    """A kernel, whose function returns nothing; a call with (parts, ...) does all shares, on threads if several."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
@@ -64,6 +64,4 @@ class Kernel:
         return result.library.get_pointer_to_function(result.fndesc.llvm_cfunc_wrapper_name), result
 
 
-def kernel(function: Callable[..., Any]) -> Kernel:
-    """Make a kernel of a function of (part, parts, ...) that returns nothing."""
-    return Kernel(function)
+kernel = Kernel  # as a decorator

@@ -96,10 +96,11 @@ class NumbaLayer:
     def describe(self) -> dict[str, str | None]:
         """Return what `dmlcpu info` shows of threads."""
         asked, layer = asked_for(), numba.threading_layer() if parallel._is_initialized else "not started yet"
+        waiting = _own_settings() or f"{_SPIN_NAME}={_SPIN_COUNT} (dmlcpu), unless another library loaded it first"
         return {
             "layer": f"Numba's, {layer}",
             "layer_from": f"NUMBA_THREADING_LAYER or its priority: {asked}" if asked else "Numba's default",
-            "waiting": "as the layer has it" if layer in ("tbb", "workqueue") else f"GNU OpenMP: {_waiting()}",
+            "waiting": "as the layer has it" if layer in ("tbb", "workqueue") else f"GNU OpenMP: {waiting}",
             "advice": _ADVICE_LINUX if asked and FUTEX else None if asked else _ADVICE,
         }
 
@@ -150,11 +151,6 @@ def start() -> None:
     finally:
         if sets_spinning:
             os.unsetenv(_SPIN_NAME)
-
-
-def _waiting() -> str:
-    """Return how long GNU OpenMP's threads spin, and whose setting that is."""
-    return _own_settings() or f"{_SPIN_NAME}={_SPIN_COUNT} (dmlcpu), unless another library loaded it first"
 
 
 def _own_settings() -> str:

@@ -15,7 +15,7 @@ from dmlcpu.kernels.gemm.epilogue import REQUANTIZE, Epilogue, Tile
 from dmlcpu.kernels.gemm.microkernels.dots import DEPTH_STEP, make_dots
 from dmlcpu.kernels.gemm.microkernels.generic import GENERIC
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR, Microkernel
-from dmlcpu.kernels.gemm.microkernels.rows import copy_bytes, subtract_product
+from dmlcpu.kernels.gemm.microkernels.rows import add_product, copy_bytes
 from dmlcpu.kernels.gemm.product import product
 from dmlcpu.kernels.gemm.work import SPACE, lhs_of, origin_of, space_of
 from dmlcpu.kernels.gemm.zero_points import a_zero_of
@@ -106,10 +106,10 @@ def hand_over(panel, column, part, has_sums, origin, arrays, work, space):
     """Subtract the zero points' terms from the sums of a panel, and hand it to the epilogue."""
     for row in range(work.M):
         a_zero = space.rows.a_zero[row]
-        rest = np.int32(space.rows.sums[row] - work.K * a_zero)
-        subtract_product(space.acc, row * NR, rest, space.columns.b_zero, column)
+        rest = np.int32(work.K * a_zero - space.rows.sums[row])
+        add_product(space.acc, row * NR, rest, space.columns.b_zero, column)
         if has_sums:
-            subtract_product(space.acc, row * NR, np.int32(a_zero), space.acc, work.M * NR)
+            add_product(space.acc, row * NR, np.int32(-a_zero), space.acc, work.M * NR)
     first = panel * NR
     place, bias = origin.y + first * work.y.column, origin.y_bias + first * work.y_bias.column
     tile = Tile(work.M, column, min(NR, work.N - first), place, bias, part)

@@ -17,7 +17,7 @@ from dmlcpu.kernels.gemm.cut import step_of
 from dmlcpu.kernels.gemm.epilogue import REQUANTIZE, Epilogue, Tile
 from dmlcpu.kernels.gemm.microkernels.generic import GENERIC
 from dmlcpu.kernels.gemm.microkernels.microkernel import KC, NR, ROW_STEP, TALLEST, Microkernel
-from dmlcpu.kernels.gemm.microkernels.rows import add_row
+from dmlcpu.kernels.gemm.microkernels.rows import add_product
 from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK, DEPTH, make_add_products, make_unfold
 from dmlcpu.kernels.gemm.pack import Lhs, pack_rows
 from dmlcpu.kernels.gemm.product import product
@@ -123,7 +123,7 @@ def hand_over(columns, lhs, has_b_zero, part, origin, arrays, work, space):
             start(lhs, j, has_b_zero, work, space)
             place = place_of(first + j, columns, work)
             for row in range(work.M):
-                add_row(space.acc, row * NR, acc, row * step + place)
+                add_product(space.acc, row * NR, np.int32(1), acc, row * step + place)
             bias = origin.y_bias + (first + j) * work.y_bias.column
             tile = Tile(work.M, j, min(NR, work.N - first - j), origin.y + (first + j) * work.y.column, bias, part)
             epilogue(space.acc, tile, arrays.y, arrays.y_bias, work, space)

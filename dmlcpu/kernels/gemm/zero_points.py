@@ -8,7 +8,7 @@ With a' = a - a_zero and b' = b - b_zero, and s as the sum over k,
 import numpy as np
 
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR
-from dmlcpu.kernels.gemm.microkernels.rows import scale_int_row, subtract_product
+from dmlcpu.kernels.gemm.microkernels.rows import add_product, multiply_row
 from dmlcpu.runtime.jit import device
 
 
@@ -54,10 +54,10 @@ def start(lhs, column, has_b_zero, work, space):
     for row in range(lhs.height):
         a_zero = space.rows.a_zero[row]
         factor = np.int32(1) if work.same_a_zero else np.int32(a_zero)
-        scale_int_row(space.acc, row * NR, factor, space.columns.bias, column)
+        multiply_row(space.columns.bias, column, factor, space.acc, row * NR)
         if has_b_zero:
-            rest = np.int32(lhs.sums[row] - work.K * a_zero)
-            subtract_product(space.acc, row * NR, rest, space.columns.b_zero, column)
+            rest = np.int32(work.K * a_zero - lhs.sums[row])
+            add_product(space.acc, row * NR, rest, space.columns.b_zero, column)
 
 
 @device

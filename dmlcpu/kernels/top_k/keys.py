@@ -3,9 +3,9 @@
 One kernel a width then serves every type and both directions, and a tie is an equal key. All NaNs have one key, above
 +inf; both zeros have one key. The smallest elements have the greatest complemented keys.
 
-The map is one line of arithmetic with five constants, so that one vectorised loop serves floats and integers. It takes
+The map is one line of arithmetic with four constants, so that one vectorised loop serves floats and integers. It takes
 the magnitude, negates it if the sign is set, and flips the sign bit for unsigned order, or all other bits for reversed
-order. Integers keep their sign in the magnitude: their `mask` and `positive` are all ones.
+order. Integers keep their sign in the magnitude: their `mask` is all ones.
 """
 
 from typing import Any, NamedTuple
@@ -22,14 +22,13 @@ KINDS = {"b": UNSIGNED, "u": UNSIGNED, "i": SIGNED, "f": FLOAT}  # by the kind o
 class KeyMap(NamedTuple):
     """The constants of the map. In kernels they are as wide as the words they map."""
 
-    mask: Any  # leaves the magnitude of a word
-    positive: Any  # the greatest word that has no sign
+    mask: Any  # leaves the magnitude of a word; greater words have a sign
     infinity: Any  # the greatest magnitude that is not a NaN
     flip: Any  # the bits to invert at the end
     nan: Any  # the key of NaN
 
 
-KEY_MAP = record(mask=np.uint64, positive=np.uint64, infinity=np.uint64, flip=np.uint64, nan=np.uint64)
+KEY_MAP = record(mask=np.uint64, infinity=np.uint64, flip=np.uint64, nan=np.uint64)
 
 
 def make_key_map(kind: int, width: int, infinity: int, largest: bool, nan_last: bool) -> KeyMap:
@@ -43,20 +42,14 @@ def make_key_map(kind: int, width: int, infinity: int, largest: bool, nan_last: 
     magnitude, limit = (ones >> 1, infinity) if kind == FLOAT else (ones, ones)
     flip = flip if largest else flip ^ ones
     nan = ones if largest and not nan_last else 0  # no other element has either key
-    return KeyMap(mask=magnitude, positive=magnitude, infinity=limit, flip=flip, nan=nan)
+    return KeyMap(mask=magnitude, infinity=limit, flip=flip, nan=nan)
 
 
 @device
 def key_map_of(x, constants):
     """Return the map of a KEY_MAP for words as wide as x's, in registers."""
     word = x.dtype.type
-    return KeyMap(
-        word(constants.mask),
-        word(constants.positive),
-        word(constants.infinity),
-        word(constants.flip),
-        word(constants.nan),
-    )
+    return KeyMap(word(constants.mask), word(constants.infinity), word(constants.flip), word(constants.nan))
 
 
 @device
@@ -64,7 +57,7 @@ def key_of(bits, key_map):
     """Return the key of one element."""
     word = type(bits)
     magnitude = word(bits & key_map.mask)
-    value = word(word(0) - magnitude) if bits > key_map.positive else magnitude
+    value = word(word(0) - magnitude) if bits > key_map.mask else magnitude
     return key_map.nan if magnitude > key_map.infinity else word(value ^ key_map.flip)
 
 

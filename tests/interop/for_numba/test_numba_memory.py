@@ -81,7 +81,7 @@ def first_cells(dtype, names=(), start=0):
 
 # What writes the work records of compiled callers, and its arguments.
 FILLED = [
-    (top_k, ((2, 9, 3), 4, KeyMap(*np.arange(5, dtype=np.uint64)), (1, 2), (10, 20))),
+    (top_k, ((2, 9, 3), 4, KeyMap(*np.arange(4, dtype=np.uint64)), (1, 2), (10, 20))),
     (quantized_matmul, ((2, 3, 4), (1, 2, 3, 4, 5, 6), (0, 128, -128, 127), Cut(1, 1, True, 1, 100))),
     (scatter_nd, (np.array([5, 4, 1]), 3, 1, (1, 0, 1, 0, 1, 1))),
 ]

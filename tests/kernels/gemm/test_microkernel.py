@@ -7,7 +7,7 @@ from tile_products import check_products, microkernels
 
 from dmlcpu.kernels.gemm.microkernels import generic, x86
 from dmlcpu.kernels.gemm.microkernels.microkernel import KC, MR, NR, ROW_STEP, make_dot
-from dmlcpu.kernels.gemm.microkernels.rows import add_row, scale_int_row
+from dmlcpu.kernels.gemm.microkernels.rows import add_product, multiply_row
 from dmlcpu.runtime.intrinsics import Strided
 from dmlcpu.runtime.isa import Isa, allowed
 from dmlcpu.runtime.memory import aligned_empty
@@ -71,8 +71,8 @@ def test_accumulators_of_a_workspace_record():
     def dot(a, b, groups, scratch):
         space = record_at(scratch, 8, SPACE)
         intrinsic(a, 0, b, 0, groups, Strided(space.bias, NR, 0, 4), space.acc)
-        scale_int_row(space.acc, 4 * NR, np.int32(3), space.bias, NR)
-        add_row(space.acc, 0, space.acc, 4 * NR)
+        multiply_row(space.bias, NR, np.int32(3), space.acc, 4 * NR)
+        add_product(space.acc, 0, np.int32(1), space.acc, 4 * NR)
 
     a, b = aligned_empty(4 * ROW_STEP, np.uint32), aligned_empty(2 * NR, np.uint32)
     a[...], b[...] = 0x02020202, 0xFFFFFFFF

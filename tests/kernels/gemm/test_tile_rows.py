@@ -11,9 +11,8 @@ from dmlcpu.runtime.intrinsics import Strided
 RNG = np.random.default_rng(3)
 
 
-scale_int_row = jitted(operations.scale_int_row)
-add_row = jitted(operations.add_row)
-subtract_product = jitted(operations.subtract_product)
+multiply_row = jitted(operations.multiply_row)
+add_product = jitted(operations.add_product)
 scale_row = jitted(operations.scale_row)
 requantize = jitted(operations.requantize)
 copy_bytes = jitted(operations.copy_bytes)
@@ -28,19 +27,19 @@ def test_integer_operations_on_one_row_of_a_tile(shape):
     def check(expected):
         np.testing.assert_array_equal(acc.reshape(3, NR), np.stack([wide * 0 + 7, expected, wide * 0 + 7]))
 
-    scale_int_row(acc, NR, np.int32(250), source, 3)
+    multiply_row(source, 3, np.int32(250), acc, NR)
     check((wide * 250).astype(np.int32))
-    add_row(acc, NR, source, 3)
+    add_product(acc, NR, np.int32(1), source, 3)
     check((wide * 251).astype(np.int32))
-    subtract_product(acc, NR, np.int32(350), source, 3)
+    add_product(acc, NR, np.int32(-350), source, 3)
     check((wide * -99).astype(np.int32))
 
 
 def test_a_row_may_come_from_the_same_array():
     acc = RNG.integers(-(2**31), 2**31, 3 * NR).astype(np.int32)
     before = acc.copy()
-    scale_int_row(acc, 0, np.int32(-1), acc, 2 * NR)
-    add_row(acc, NR, acc, 2 * NR)
+    multiply_row(acc, 2 * NR, np.int32(-1), acc, 0)
+    add_product(acc, NR, np.int32(1), acc, 2 * NR)
     expected = [-before[2 * NR :], before[NR : 2 * NR] + before[2 * NR :], before[2 * NR :]]
     np.testing.assert_array_equal(acc.reshape(3, NR), np.stack(expected))
 

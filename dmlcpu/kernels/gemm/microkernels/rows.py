@@ -24,22 +24,10 @@ QUIET_NAN = 0x7FC00000  # as float32, without sign and payload
 
 
 @emitted
-def scale_int_row(builder, acc, at, factor: types.int32, source, first):
-    """Write factor * source[first : first + NR] to acc[at : at + NR]; all are int32, and wrap."""
-    acc.store(builder.mul(splat(builder, factor, NR), source.load(first, NR)), at)
-
-
-@emitted
-def add_row(builder, acc, at, source, first):
-    """Add source[first : first + NR] to acc[at : at + NR]; all are int32, and wrap."""
-    acc.store(builder.add(acc.load(at, NR), source.load(first, NR)), at)
-
-
-@emitted
-def subtract_product(builder, acc, at, factor: types.int32, source, first):
-    """Subtract factor * source[first : first + NR] from acc[at : at + NR]; all are int32, and wrap."""
+def add_product(builder, acc, at, factor: types.int32, source, first):
+    """Add factor * source[first : first + NR] to acc[at : at + NR]; all are int32, and wrap."""
     product = builder.mul(splat(builder, factor, NR), source.load(first, NR))
-    acc.store(builder.sub(acc.load(at, NR), product), at)
+    acc.store(builder.add(acc.load(at, NR), product), at)
 
 
 @emitted
@@ -100,9 +88,10 @@ def copy_elements(builder, source, y):
 
 
 @emitted
-def multiply_row(builder, scales, first, factor: types.float32, products, at):
-    """Write factor * scales[first : first + NR] to products[at:]; all are float32. The two arrays may be one."""
-    products.store(builder.fmul(splat(builder, factor, NR), scales.load(first, NR)), at)
+def multiply_row(builder, source, first, factor: Any, products, at):
+    """Write factor * source[first : first + NR] to products[at:]; all are float32, or int32. The arrays may be one."""
+    multiply = builder.mul if source.element == WORD else builder.fmul
+    products.store(multiply(splat(builder, factor, NR), source.load(first, NR)), at)
 
 
 @emitted
