@@ -1,7 +1,6 @@
 """The kernels of top_k."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from dmlcpu.kernels.registry import Row, load
 from dmlcpu.kernels.top_k.work import Problem
@@ -20,16 +19,12 @@ class Selection(Row):
 
     def supports(self, problem: Problem) -> bool:
         """Return whether the kernel can do this."""
-        return bool(self._of_module("supports")(problem))
+        return bool(load(f"{self.path.removesuffix(self.name)}supports")(problem))
 
     def workspace(self, n: int, k: int, lanes: int) -> tuple[int, int]:
         """Return how many keys and positions each share needs. lanes: elements of a line."""
-        keys, positions = self._of_module("workspace")(n, k, lanes)
+        keys, positions = load(f"{self.path.removesuffix(self.name)}workspace")(n, k, lanes)
         return keys, positions
-
-    def _of_module(self, name: str) -> Any:
-        """Return what the kernel's module has under a name."""
-        return load(f"{self.path.removesuffix(self.name)}{name}")
 
 
 KERNELS = (
