@@ -105,7 +105,12 @@ def as_dtype(operator: str, field: str, value: Any, allowed: Collection[str]) ->
         raise TypeError(f"{operator}: {field} is {value!r}; allowed: {', '.join(allowed)}") from None
     if value is None or type_name(dtype) not in allowed or not dtype.isnative:
         raise UnsupportedError(operator, field, "None" if value is None else str(dtype), ", ".join(allowed))
-    return dtype
+    return without_metadata(dtype)
+
+
+def without_metadata(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the data type that NumPy has for a type of elements: another that equals it may have metadata."""
+    return np.dtype(dtype.type)
 
 
 def check_flag(operator: str, field: str, value: Any) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from dmlcpu.common.arguments import Array, as_dtype, check_type
+from dmlcpu.common.arguments import Array, as_dtype, check_type, without_metadata
 from dmlcpu.common.data_types import QUANTIZED
 from dmlcpu.common.forms import Form, Shape
 from dmlcpu.common.parameters import NUMBERS, as_floats, as_integers, as_numbers, check_scale
@@ -39,7 +39,7 @@ def type_of_bytes(operator: str, out_dtype: Any, y_zero_point: Any, default: np.
         is_array = type(y_zero_point) is np.ndarray
         zero_type = y_zero_point.dtype if is_array else as_numbers(operator, "y_zero_point", y_zero_point).dtype
         dtype = zero_type if zero_type.num in _QUANTIZED else default
-    return np.dtype(dtype.char)  # without the metadata of an operand's
+    return without_metadata(dtype)
 
 
 def parameters_of(

@@ -15,7 +15,7 @@ from dmlcpu import reference
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.forms import Form, Shape, fitting
 from dmlcpu.common.parameters import is_usable
-from dmlcpu.common.prepared import ByFunction, Prepared, converting, nothing
+from dmlcpu.common.prepared import ByFunction, Prepared, converting
 from dmlcpu.common.regions import Tensor
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.gemm.cut import SKINNY_SUMS, Cut, cut_dots, cut_skinny, cut_tiles
@@ -78,11 +78,17 @@ def prepare(
 def plan(call: Call, y_strides: Shape | None, budget: Budget) -> Prepared:
     """Return how a product that has been checked is carried out. y_strides: of y as matrices; None: y is packed."""
     results = (Tensor(call.shape, call.dtype),)
+    is_scaled = call.operator == QUANTIZED
+    checked = tuple([place for place in SCALES if is_scaled and call.parameters[place] is not None])
     if 0 in call.matrix:
-        return ByFunction(operator=call.operator, kernel="none", results=results, function=nothing)
+        check_only = functools.partial(_check_only, checked)
+        return ByFunction(operator=call.operator, kernel="none", results=results, function=check_only)
     if budget == REFERENCE:
         return ByFunction(
-            operator=call.operator, kernel="reference", results=results, function=functools.partial(_refer, call)
+            operator=call.operator,
+            kernel="reference",
+            results=results,
+            function=functools.partial(_refer, call, checked),
         )
     if call.bias and call.bias.dtype != FLOAT:
         floats = call._replace(bias=Form(call.bias.shape, FLOAT))
@@ -112,7 +118,7 @@ def plan(call: Call, y_strides: Shape | None, budget: Budget) -> Prepared:
             is_exact=call.is_exact,
             selection=_NO_SELECTION,
         ),
-        checked=tuple([place for place in SCALES if call.operator == QUANTIZED and call.parameters[place] is not None]),
+        checked=checked,
         is_plain=not (a.strides or y.strides or problem.depth == 0 or (b.strides and not is_packed)),
         word=word_of(y.dtype),
     )
@@ -155,18 +161,30 @@ class Plan(Prepared):
         return keep_scaled(scales, self.row.kernel, *arrays, self.work, self.workspace.make())
 
 
+def _check_only(checked: tuple[int, ...], a: Any, b: Any, parameters: tuple[Array, ...], *others: Any) -> int | None:
+    """Return the place of scales that are refused."""
+    return next((place for place in checked if not is_usable(parameters[place])), None)
+
+
 def _refer(
-    call: Call, a: Array, b: Array | PackedMatrix, parameters: tuple[Array, ...], bias: Any, y: Array
+    call: Call,
+    checked: tuple[int, ...],
+    a: Array,
+    b: Array | PackedMatrix,
+    parameters: tuple[Array, ...],
+    bias: Any,
+    y: Array,
 ) -> int | None:
-    """Run by the reference."""
+    """Run by the reference; return the place of scales that are refused."""
+    refused = _check_only(checked, a, b, parameters)
+    if refused is not None:
+        return refused
     function = getattr(reference, call.operator)
     taken = inspect.signature(function).parameters
     given: dict[str, Any] = {}
     for place, (name, own) in enumerate(zip(PARAMETERS, call.parameters, strict=True)):
         numbers = parameters[place]
         dtype = (FLOAT, call.a.dtype, FLOAT, call.b.dtype, FLOAT, call.dtype)[place]
-        if call.operator == QUANTIZED and place in SCALES and own is not None and not is_usable(numbers):
-            return place
         if name in taken:  # an operator need not have all
             given[name] = numbers.view(dtype).reshape((1, 1) if own is None else own)
     matrix = unpack(b) if isinstance(b, PackedMatrix) else b

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dmlcpu.common.arguments import Array, as_axis, as_dtype, as_integer, check_type, type_name
+from dmlcpu.common.arguments import Array, as_axis, as_dtype, as_integer, check_type, type_name, without_metadata
 from dmlcpu.common.forms import Form, Shape, formed
 from dmlcpu.common.parameters import NUMBERS, as_floats, as_integers, check_floating, check_integral, float_number
 from dmlcpu.common.prepared import Converter
@@ -90,7 +90,7 @@ def _types(operator: str, x: Any, scale: Any, zero_point: Any, out_dtype: Any) -
     if out_dtype is not None:
         dtype = as_dtype(operator, "out_dtype", out_dtype, allowed)
     else:
-        dtype = given if given is not None and type_name(given) in allowed else np.dtype(usual)
+        dtype = without_metadata(given) if given is not None and type_name(given) in allowed else np.dtype(usual)
     return dtype, (dtype if is_quantize else x)
 
 
@@ -142,7 +142,8 @@ def as_dimensions(
     """Return the form of scales or zero points with x's dimensions, or refuse their shape."""
     ndim = len(shape)
     if math.prod(form.shape) == 1 and len(form.shape) <= max(ndim, 1):
-        return Form((1,) * ndim, form.dtype)
+        one = Form((1,) * ndim, form.dtype)
+        return one if form.strides is None else one._replace(strides=one.steps)  # it may be read-only
     if axis is not None and form.shape == shape[axis : axis + 1]:
         own = [(form.shape[0], form.steps[0]) if d == axis else (1, 0) for d in range(ndim)]
         return Form(tuple([n for n, _ in own]), form.dtype, None if form.strides is None else tuple(s for _, s in own))

@@ -13,7 +13,7 @@ from dmlcpu.common.arguments import Array
 from dmlcpu.common.data_types import DATA_TYPES
 from dmlcpu.common.forms import Form, Shape, fitting
 from dmlcpu.common.parameters import is_usable
-from dmlcpu.common.prepared import ByFunction, Prepared, converting, nothing
+from dmlcpu.common.prepared import ByFunction, Prepared, converting
 from dmlcpu.common.regions import Tensor
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.quantize_linear.dynamic_range import RANGE_CELLS
@@ -49,7 +49,8 @@ def plan(call: Call, y_strides: Shape | None, budget: Budget) -> Prepared:
             operator=call.operator, kernel="reference", results=results, function=functools.partial(_refer, call)
         )
     if 0 in y.shape:
-        return ByFunction(operator=call.operator, kernel="none", results=results, function=nothing)
+        check_only = functools.partial(_check_only, call)
+        return ByFunction(operator=call.operator, kernel="none", results=results, function=check_only)
     if call.block_size:
         return _in_pieces(call, y, budget)
     if call.zero_point and (repeats := repeats_of(call)):
@@ -60,7 +61,7 @@ def plan(call: Call, y_strides: Shape | None, budget: Budget) -> Prepared:
     forms = *call.forms, y
     zero = layout_of(call.zero_point) if call.zero_point else None
     layouts = layouts_of(call.operator, layout_of(call.x), layout_of(call.scale), zero, layout_of(y))
-    is_packed = not any(form and form.strides for form in forms)
+    is_packed = all(form is None or form.strides is None for form in forms)
     return plan_layouts(call.operator, layouts, (call.zero, call.is_checked, is_packed), results, budget)
 
 
@@ -186,7 +187,7 @@ def _in_pieces(call: Call, y: Form, budget: Budget) -> Prepared:
     shapes = [form and form.shape for form in forms]
 
     def run(*arrays: Any) -> bool | None:
-        if not (call.is_checked or is_usable(arrays[1])):
+        if _check_only(call, *arrays):
             return True
         full = [each if each is None else each.reshape(shape) for each, shape in zip(arrays, shapes, strict=True)]
         for cuts, piece in pieces:
@@ -227,9 +228,14 @@ def as_floats(x: Array) -> Array:
         return x.astype(FLOAT, order="C")
 
 
+def _check_only(call: Call, x: Array, scale: Array, *others: Any) -> bool | None:
+    """Return True if scales are refused."""
+    return None if call.is_checked or is_usable(scale) else True
+
+
 def _refer(call: Call, x: Array, scale: Array, zero_point: Any, y: Array) -> bool | None:
-    """Run by the reference."""
-    if not (call.is_checked or is_usable(scale)):
+    """Run by the reference; return True if scales are refused."""
+    if _check_only(call, x, scale):
         return True
     zero = zero_point.reshape(call.zero_point.shape) if call.zero_point else call.zero
     blocks = {"axis": call.axis, "block_size": call.block_size} if call.block_size else {}

@@ -17,6 +17,8 @@ from dmlcpu.common.data_types import DATA_TYPES
 from dmlcpu.common.imports import optional
 from dmlcpu.common.regions import Region, Tensor
 
+ZARR_FOLDER = "a zarr folder of version 3"  # what errors say is allowed; here, as two modules raise them
+
 
 class FileError(ValueError):
     """A file is not what its format says, or lacks the array that is asked for.

@@ -25,11 +25,20 @@ from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 from zarr.core.sync import collect_aiterator, sync
 from zarr.storage import LocalStore, StorePath
 
-from dmlcpu.batch.files.base import FileError, FileSource, check_dtype, chosen, no_name, pieces, refused, whole
+from dmlcpu.batch.files.base import (
+    ZARR_FOLDER,
+    FileError,
+    FileSource,
+    check_dtype,
+    chosen,
+    no_name,
+    pieces,
+    refused,
+    whole,
+)
 from dmlcpu.batch.files.remote import is_remote
 from dmlcpu.batch.files.stored import open_file, read_at
 from dmlcpu.batch.files.unpacking import CODECS, longer, unpack
-from dmlcpu.batch.files.zarr_folders import ALLOWED
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Region, Tensor
 
@@ -91,10 +100,10 @@ def open_array(path: str, name: str | None, dtype: str | None) -> FileSource:
 
         store = store_of(path)
     try:
-        with refused(ALLOWED):
+        with refused(ZARR_FOLDER):
             root: Any = zarr.open(store, mode="r", zarr_format=3)
     except FileNotFoundError:  # zarr raises it for a folder without zarr.json
-        raise FileError("a folder without zarr.json", ALLOWED) from None
+        raise FileError("a folder without zarr.json", ZARR_FOLDER) from None
     if not hasattr(root, "members"):
         no_name(name, "zarr's array")
         return _ZarrSource(root, dtype)
@@ -128,7 +137,7 @@ class _ZarrSource(FileSource):
     def __init__(self, array: Any, dtype: str | None) -> None:
         check_dtype(array.dtype)
         super().__init__(Tensor(tuple(array.shape), array.dtype.newbyteorder("=")), dtype)
-        with refused(ALLOWED):
+        with refused(ZARR_FOLDER):
             self._array, most = _bounded_array(array)
         self._reading = threading.Lock()  # one region at a time: zarr takes more memory for each
         shards, chunks = array.shards or array.chunks, array.chunks
@@ -176,7 +185,7 @@ class _ZarrSource(FileSource):
 @contextmanager
 def _settled() -> Iterator[None]:
     """Turn errors of zarr's into `FileError`, once it has no task any more: asyncio would report these at exit."""
-    with refused(ALLOWED):
+    with refused(ZARR_FOLDER):
         try:
             yield
         except Exception:

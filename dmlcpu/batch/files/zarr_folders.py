@@ -8,13 +8,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileError, FileSource, library
+from dmlcpu.batch.files.base import ZARR_FOLDER, FileError, FileSource, library
 from dmlcpu.batch.files.remote import is_remote
 from dmlcpu.batch.files.targets import ArraySink, Writer, put_folder, sync_folder
 from dmlcpu.common.cleanup import OnFailure
 from dmlcpu.common.regions import Tensor
 
-ALLOWED = "a zarr folder of version 3"
 _CHUNK = 4 << 20
 _TYPES = [np.dtype(code) for code in "?" + np.typecodes["AllInteger"] + "efdFD"]
 
@@ -23,7 +22,7 @@ def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
     """Open an array of a zarr folder."""
     if not is_remote(path):
         if os.path.exists(path) and not os.path.isdir(path):
-            raise FileError("a file", ALLOWED)
+            raise FileError("a file", ZARR_FOLDER)
         os.scandir(path).close()  # the system's error, if it cannot be read
     library("zarr", "zarr")
     from dmlcpu.batch.files.bounded_zarr import open_array

@@ -35,7 +35,7 @@ def _prepared(arguments: dict[str, Any]) -> tuple[Source, Form, Prepared]:
     """Return x, its form, and the call in one piece."""
     given = bind(dynamic_quantize_linear, arguments)
     source, x = as_source(NAME, "x", given["x"])
-    return source, x, prepare((x, None), (given["out_dtype"],), most_of_thread())
+    return source, x, prepare.__wrapped__((x, None), (given["out_dtype"],), most_of_thread())
 
 
 def run(

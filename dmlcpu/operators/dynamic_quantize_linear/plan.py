@@ -26,7 +26,7 @@ _TYPES = ("uint8", "int8")
 _BYTE = np.dtype(np.uint8)
 
 
-@functools.lru_cache(maxsize=1024, typed=True)
+@functools.lru_cache(maxsize=1024)
 def prepare(forms: tuple[Any, ...], options: tuple[Any], budget: Budget) -> Prepared:
     """Return how calls are carried out. forms: of x, and y's strides; options: y's type, as it is given."""
     x = Form(*forms[0])
@@ -83,7 +83,7 @@ def _plan(x: Form, y: Form, results: tuple[Tensor, ...], budget: Budget) -> Plan
         parts=parts,
         work=work,
         word=of_x.word,
-        view=words if x.strides or y.strides else frombuffer,
+        view=frombuffer if x.strides is None and y.strides is None else words,
     )
 
 
