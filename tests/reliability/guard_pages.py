@@ -188,7 +188,7 @@ def at_call(rng: np.random.Generator, guard: Guard) -> str:
     expected = x.copy()
     np.add.at(expected, indices, updates)
     y = guard.array(x, "x", written=True)
-    with mock.patch.object(at, "_SINGLE_UPDATES", 0), mock.patch.object(at, "_pays", return_value=True):
+    with mock.patch.object(at, "LIMITS", at.Limits(0, (0, 0), (0, 0), 0, 0)):
         dmlcpu.add_at(y, guard.array(indices, "indices"), guard.array(updates, "updates"))
     assert_same_bits((y,), (expected,))
     return "add_at"

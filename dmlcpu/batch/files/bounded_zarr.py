@@ -36,7 +36,6 @@ from dmlcpu.batch.files.base import (
     refused,
     whole,
 )
-from dmlcpu.batch.files.remote import is_remote
 from dmlcpu.batch.files.stored import open_file, read_at
 from dmlcpu.batch.files.unpacking import CODECS, longer, unpack
 from dmlcpu.common.arguments import Array
@@ -92,13 +91,8 @@ class Folder(Limited, LocalStore):
             return data
 
 
-def open_array(path: str, name: str | None, dtype: str | None) -> FileSource:
-    """Open the array of a folder, or one of a group."""
-    store: Any = None if is_remote(path) else Folder(path, read_only=True)
-    if store is None:
-        from dmlcpu.batch.files.remote_zarr import store_of
-
-        store = store_of(path)
+def open_array(store: Any, name: str | None, dtype: str | None) -> FileSource:
+    """Open the array of a store, or one of a group."""
     try:
         with refused(ZARR_FOLDER):
             root: Any = zarr.open(store, mode="r", zarr_format=3)
@@ -107,7 +101,7 @@ def open_array(path: str, name: str | None, dtype: str | None) -> FileSource:
     if not hasattr(root, "members"):
         no_name(name, "zarr's array")
         return _ZarrSource(root, dtype)
-    members = _members(root, name if is_remote(path) else None)
+    members = _members(root, None if isinstance(store, Folder) else name)
     return _ZarrSource(members[chosen(name, sorted(members))], dtype)
 
 

@@ -25,9 +25,13 @@ def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
             raise FileError("a file", ZARR_FOLDER)
         os.scandir(path).close()  # the system's error, if it cannot be read
     library("zarr", "zarr")
-    from dmlcpu.batch.files.bounded_zarr import open_array
+    from dmlcpu.batch.files.bounded_zarr import Folder, open_array
 
-    return open_array(path, name, dtype)
+    if not is_remote(path):
+        return open_array(Folder(path, read_only=True), name, dtype)
+    from dmlcpu.batch.files.remote_zarr import store_of
+
+    return open_array(store_of(path), name, dtype)
 
 
 def check(tensors: Mapping[str, Tensor]) -> None:

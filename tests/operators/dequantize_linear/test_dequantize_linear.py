@@ -68,7 +68,8 @@ def test_lengths_on_both_sides_of_every_edge(n, x_type):
 def test_a_quantized_array_comes_back_within_half_a_step(x_type):
     rng = np.random.default_rng(0)
     scale = np.float32(0.25)
-    lowest, highest = reference.quantizers._limits(x_type)
+    limits = ml_dtypes.iinfo(x_type)
+    lowest, highest = int(limits.min), int(limits.max)
     x = rng.uniform(lowest / 4, highest / 4, 5000).astype(np.float32)
     back = dmlcpu.dequantize_linear(dmlcpu.quantize_linear(x, scale, out_dtype=x_type), scale)
     assert np.abs(back - x).max() <= 0.125
@@ -86,6 +87,13 @@ def test_a_quantized_array_comes_back_within_half_a_step(x_type):
 )
 def test_default_type_is_that_of_the_scale(scale, options, dtype):
     assert dmlcpu.dequantize_linear(X, scale, **options).dtype == dtype
+
+
+@pytest.mark.parametrize("name", ["scale", "out_dtype"])
+def test_the_metadata_of_a_call_does_not_reach_another(name):
+    for dtype in (np.dtype(np.float16, metadata={"unit": "m"}), np.dtype(np.float16)):
+        given = {"scale": 0.5, name: np.ones(1, dtype) if name == "scale" else dtype}
+        assert dmlcpu.dequantize_linear(X, **given).dtype.metadata is None
 
 
 @pytest.mark.parametrize(

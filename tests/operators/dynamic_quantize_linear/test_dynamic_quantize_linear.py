@@ -69,6 +69,11 @@ def test_element_that_is_not_finite_is_refused_and_nothing_written(bad, x_type):
     assert all((each == 9).all() for each in out)
 
 
+def test_blocks_refuse_an_option_that_cannot_be_hashed():
+    with pytest.raises(UnsupportedError, match=r"^dynamic_quantize_linear: out_dtype is \[\]; allowed: uint8, int8$"):
+        OPERATORS["dynamic_quantize_linear"].blocks.estimate(x=X, out_dtype=[])
+
+
 def test_range_beyond_float32_is_refused():
     with pytest.raises(DmlError, match=r"x is from -3e\+38 to 3e\+38; allowed: elements whose range is"):
         dmlcpu.dynamic_quantize_linear(np.array([3e38, -3e38], np.float32))

@@ -4,6 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
+from numba import config
 from operators.quantize_linear.calls import INPUTS, RESULTS, near_ties, random_call
 from samples import KERNEL_LAYOUTS, THREADS, assert_same_bits, read_only, strided, swapped
 
@@ -194,6 +195,14 @@ def test_empty_arrays():
     assert dmlcpu.quantize_linear(np.zeros((3, 0), np.float32), f32(1, 2, 3), axis=0).shape == (3, 0)
     assert dmlcpu.quantize_linear(np.zeros((3, 0), np.float32), [], [], axis=1).shape == (3, 0)
     assert dmlcpu.quantize_linear(np.float32(2.5), 1.0).tolist() == 2
+
+
+@pytest.mark.parametrize("scale", [0.0, f32(0), f32(1, -1, 1)], ids=str)
+@pytest.mark.parametrize("is_off", [False, True])
+def test_bad_scales_of_an_empty_array_are_refused(scale, is_off, monkeypatch):
+    monkeypatch.setattr(config, "DISABLE_JIT", is_off)
+    with pytest.raises(DmlError, match=r"^quantize_linear: scale(\[1\])? is (0.0|-1.0); allowed: finite"):
+        dmlcpu.quantize_linear(np.zeros((0, 3), np.float32), scale, axis=1)
 
 
 def test_scale_that_repeats_in_memory_is_read_as_it_lies():

@@ -5,6 +5,7 @@ import sys
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
+from numba import config
 from operators.quantized_matmul.calls import random_call
 from samples import assert_same_bits
 
@@ -91,6 +92,13 @@ def test_parameters_of_no_rows_or_columns():
     none = np.zeros((0, 2), np.uint8)
     assert product(none, np.ones(0), np.zeros(0, np.uint8), y_scale=np.ones(0)).shape == (0, 2)
     assert product(A, b=np.zeros((2, 0), np.int8), b_scale=np.ones(0)).shape == (2, 0)
+
+
+@pytest.mark.parametrize("is_off", [False, True])
+def test_bad_scales_of_an_empty_product_are_refused(is_off, monkeypatch):
+    monkeypatch.setattr(config, "DISABLE_JIT", is_off)
+    with pytest.raises(dmlcpu.DmlError, match=r"^quantized_matmul: b_scale is 0.0; allowed: finite"):
+        product(np.zeros((0, 2), np.uint8), b_scale=np.zeros(1, np.float32))
 
 
 def test_scales_are_refused_without_a_warning_of_numpys():
