@@ -59,8 +59,6 @@ def fitting(strides: Shape | None, shape: Shape) -> Shape | None:
     return strides if strides is None or len(strides) == len(shape) else None
 
 
-def strides_of(out: Any) -> Shape | None:
-    """Return the strides of an output as a form has them; None also for what is no array, which is refused later."""
-    if type(out) is np.ndarray and out.flags.num & PLAIN == PLAIN:  # most outputs
-        return None
-    return out.strides if isinstance(out, np.ndarray) and out.flags.num & PLAIN != PLAIN else None
+def strides_of(array: Any) -> Shape | None:
+    """Return the strides of an array as a form has them; None also for an `out` that is no array."""
+    return array.strides if isinstance(array, np.ndarray) and array.flags.num & PLAIN != PLAIN else None

@@ -71,24 +71,19 @@ def nothing(*arrays: Any) -> None:
     """Do nothing: for calls whose results have no elements."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Converting(Prepared):
-    """A call some of whose arrays are converted each time."""
-
-    inner: Prepared
-    converters: list[Converter]
-
-    def run(self, *arrays: Any) -> Any:
-        """Convert, and run."""
-        converted = list(arrays)
-        for place, convert in self.converters:
-            converted[place] = convert(converted[place])
-        return self.inner.run(*converted)
+def around(inner: Prepared, function: Callable[..., Any]) -> Prepared:
+    """Return a prepared call that a function carries out, which runs `inner`."""
+    own = {name: getattr(inner, name) for name in ("operator", "results", "kernel", "is_single", "workspace")}
+    return ByFunction(function=function, **own)
 
 
 def converting(inner: Prepared, converters: list[Converter]) -> Prepared:
-    """Return a prepared call that converts arrays first; the same one if there is nothing to convert."""
-    if not converters:
-        return inner
-    own = {name: getattr(inner, name) for name in ("operator", "kernel", "results", "is_single", "workspace")}
-    return Converting(inner=inner, converters=converters, **own)
+    """Return a prepared call that converts arrays first, each time; the same one if there is nothing to convert."""
+
+    def run(*arrays: Any) -> Any:
+        converted = list(arrays)
+        for place, convert in converters:
+            converted[place] = convert(converted[place])
+        return inner.run(*converted)
+
+    return around(inner, run) if converters else inner

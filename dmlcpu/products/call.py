@@ -7,23 +7,14 @@ import numpy as np
 
 from dmlcpu.common.arguments import Array, check_apart, check_output, own_all
 from dmlcpu.common.forms import formed, strides_of
-from dmlcpu.common.parameters import as_floats, check_scale
+from dmlcpu.common.parameters import as_floats
 from dmlcpu.common.prepared import Prepared
 from dmlcpu.errors import DmlError
-from dmlcpu.products.arguments import PARAMETERS, ResultType, check_matrices, parameters_of
+from dmlcpu.products.arguments import ResultType, check_matrices, parameters_of
 from dmlcpu.products.packing import PackedMatrix, form_of_packed
 from dmlcpu.runtime.memory import spans_meet
 
 Request = tuple[tuple[Any, ...], tuple[Any, ...]]
-
-
-def run(prepared: Prepared, arrays: tuple[Any, ...], parameters: tuple[Any, ...], out: Any) -> Array:
-    """Run a prepared call; return its output. parameters: as they are given."""
-    result: Array = prepared.new[0]() if out is None else allocate(prepared, arrays, out)
-    place = prepared.run(*arrays, result)
-    if place is not None:
-        check_scale(prepared.operator, PARAMETERS[place], arrays[2][place], parameters[place])
-    return result
 
 
 def request(

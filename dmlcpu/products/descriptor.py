@@ -15,7 +15,7 @@ from dmlcpu.directml.enums import TensorDataType
 from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.products.arguments import PARAMETERS, flat_of
 from dmlcpu.products.packing import PackedMatrix, form_of_packed, pack_b
-from dmlcpu.products.plan import prepare
+from dmlcpu.products.plan import as_float32, prepare
 
 _ZERO = np.zeros(1, np.uint8)
 _FIELDS = [f"{name.replace('y_', 'output_')}_tensor" for name in PARAMETERS]  # a desc need not have all of them
@@ -77,7 +77,7 @@ class ProductDesc(OperatorDesc[Array]):
             numbers = known.copy()
             for place, name in views:
                 array = bound[name]
-                numbers[place] = flat_of(_as_float32(array) if is_half and place % 2 == 0 else array)
+                numbers[place] = flat_of(as_float32(array) if is_half and place % 2 == 0 else array)
             b_form = form_of_packed(b) if isinstance(b, PackedMatrix) else form_of(b)
             bias_form = None if bias is None else form_of(bias)
             forms = (form_of(a), b_form, shapes, bias_form, strides_of(y))
@@ -90,13 +90,8 @@ class ProductDesc(OperatorDesc[Array]):
         check_scale(self.operator, dml_name(name), bound[name])
 
 
-def _as_float32(array: Array) -> Array:
-    with np.errstate(invalid="ignore"):  # NumPy reports a signalling NaN
-        return array.astype(np.float32)
-
-
 def matrices_of(tensor: TensorDesc) -> View:
     """Return what makes matrices of scales, as float32, or zero points."""
     missing = tensor.dimension_count == 1
     view = itemgetter((np.newaxis, ...)) if missing else without_leading(tensor.dimension_count - 2)
-    return view if tensor.data_type is not TensorDataType.FLOAT16 else lambda array: _as_float32(view(array))
+    return view if tensor.data_type is not TensorDataType.FLOAT16 else lambda array: as_float32(view(array))

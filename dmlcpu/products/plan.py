@@ -374,7 +374,7 @@ def rhs_of(b: Array | PackedMatrix) -> tuple[Array, Array, Array]:
     return (NO_BYTES, b.panels, b.sums) if isinstance(b, PackedMatrix) else (words_of(b, BYTE), NO_CELLS, NO_CELLS)
 
 
-def as_float32(bias: Array) -> Array:
-    """Return a bias as kernels read it."""
+def as_float32(array: Array) -> Array:
+    """Return a bias or scales of float16 as kernels read them."""
     with np.errstate(invalid="ignore"):  # NumPy reports a signalling NaN
-        return bias.astype(FLOAT, order="C")
+        return array.astype(FLOAT, order="C")

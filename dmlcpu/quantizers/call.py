@@ -24,7 +24,7 @@ def request(
         block_size = as_integer(operator, "block_size", block_size)
     if out_dtype is not None and isinstance(out_dtype, np.generic):  # in a key, np.int8(1) would be np.uint8(1)
         out_dtype = out_dtype.dtype
-    forms = (x_form, scale_form, zero_form, out if out is None else strides_of(out))
+    forms = (x_form, scale_form, zero_form, None if out is None else strides_of(out))
     return (operator, forms, (axis, block_size, out_dtype)), (x, scales, zeros)
 
 

@@ -44,13 +44,13 @@ def plan(call: Call, y_strides: Shape | None, budget: Budget) -> Prepared:
     """Return how what has been checked is carried out."""
     y = Form(call.x.shape, call.dtype, y_strides)
     results = (Tensor(y.shape, y.dtype),)
+    if 0 in y.shape:
+        check_only = functools.partial(_check_only, call)
+        return ByFunction(operator=call.operator, kernel="none", results=results, function=check_only)
     if budget == REFERENCE:
         return ByFunction(
             operator=call.operator, kernel="reference", results=results, function=functools.partial(_refer, call)
         )
-    if 0 in y.shape:
-        check_only = functools.partial(_check_only, call)
-        return ByFunction(operator=call.operator, kernel="none", results=results, function=check_only)
     if call.block_size:
         return _in_pieces(call, y, budget)
     if call.zero_point and (repeats := repeats_of(call)):

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from dmlcpu.annotations import Array, DType, Element
 from dmlcpu.common.arguments import as_dtype
 from dmlcpu.products.arguments import ABSENT
-from dmlcpu.products.call import Request, allocate, request as request_of, run
+from dmlcpu.products.call import Request, allocate, request as request_of
 from dmlcpu.products.packing import PackedMatrix
 from dmlcpu.products.plan import prepare
 from dmlcpu.runtime.threads import plan_for_now
@@ -111,7 +111,10 @@ def matmul_integer(
     """
     parameters = (ABSENT, a_zero_point, ABSENT, b_zero_point, ABSENT, None)
     key, arrays = request_of(NAME, _sum_type, a, b, parameters, None, (out_dtype, out))
-    return run(plan_for_now(prepare, key), arrays, parameters, out)
+    prepared = plan_for_now(prepare, key)
+    result: Array = prepared.new[0]() if out is None else allocate(prepared, arrays, out)
+    prepared.run(*arrays, result)
+    return result
 
 
 def request(a: Any, a_zero_point: Any, b: Any, b_zero_point: Any, out_dtype: Any, out: Any) -> Request:

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from dmlcpu.annotations import Array, DType, Element, Wide
 from dmlcpu.common.arguments import as_array, as_dtype
 from dmlcpu.products.arguments import ABSENT
-from dmlcpu.products.call import Request, allocate, request as request_of, run
+from dmlcpu.products.call import Request, allocate, request as request_of
 from dmlcpu.products.packing import PackedMatrix
 from dmlcpu.products.plan import prepare
 from dmlcpu.runtime.threads import plan_for_now
@@ -155,7 +155,10 @@ def matmul_integer_to_float(
         out_dtype = _default(a_scale, b_scale)
     parameters = (a_scale, a_zero_point, b_scale, b_zero_point, ABSENT, None)
     key, arrays = request_of(NAME, _float_type, a, b, parameters, bias, (out_dtype, out))
-    return run(plan_for_now(prepare, key), arrays, parameters, out)
+    prepared = plan_for_now(prepare, key)
+    result: Array = prepared.new[0]() if out is None else allocate(prepared, arrays, out)
+    prepared.run(*arrays, result)
+    return result
 
 
 def request(*given: Any) -> Request:

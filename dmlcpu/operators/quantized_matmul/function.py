@@ -5,8 +5,9 @@ from typing import Any, overload
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from dmlcpu.annotations import Array, DType, Element
-from dmlcpu.products.arguments import type_of_bytes
-from dmlcpu.products.call import Request, allocate, request as request_of, run
+from dmlcpu.common.parameters import check_scale
+from dmlcpu.products.arguments import PARAMETERS, type_of_bytes
+from dmlcpu.products.call import Request, allocate, request as request_of
 from dmlcpu.products.packing import PackedMatrix
 from dmlcpu.products.plan import prepare
 from dmlcpu.runtime.threads import plan_for_now
@@ -130,7 +131,12 @@ def quantized_matmul(
     """
     parameters = (a_scale, a_zero_point, b_scale, b_zero_point, y_scale, y_zero_point)
     key, arrays = request_of(NAME, type_of_bytes, a, b, parameters, None, (out_dtype, out))
-    return run(plan_for_now(prepare, key), arrays, parameters, out)
+    prepared = plan_for_now(prepare, key)
+    result: Array = prepared.new[0]() if out is None else allocate(prepared, arrays, out)
+    refused = prepared.run(*arrays, result)
+    if refused is not None:
+        check_scale(NAME, PARAMETERS[refused], arrays[2][refused], parameters[refused])
+    return result
 
 
 def request(*given: Any) -> Request:

@@ -14,7 +14,7 @@ from dmlcpu.annotations import Nan
 from dmlcpu.common.arguments import Array, type_name
 from dmlcpu.common.data_types import DATA_TYPES
 from dmlcpu.common.forms import Form, Shape, form_of, strides_of
-from dmlcpu.common.prepared import ByFunction, Prepared, nothing
+from dmlcpu.common.prepared import ByFunction, Prepared, around, nothing
 from dmlcpu.common.regions import Tensor
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.top_k.choose import ELEMENTS_A_WINNER, INSERT_K, NAMES, choose as fastest, lockstep_work
@@ -172,8 +172,7 @@ def _filling(inner: Prepared, axis: int) -> Prepared:
         inner.run(x, values, indices)
         fill_rest(values, indices, rest, fill)
 
-    own = {name: getattr(inner, name) for name in ("operator", "kernel", "results", "is_single", "workspace")}
-    return ByFunction(function=run, **own)
+    return around(inner, run)
 
 
 def _refer(call: Call, x: Array, values: Array, indices: Array) -> None:
