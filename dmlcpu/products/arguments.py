@@ -22,6 +22,7 @@ PARAMETERS = ("a_scale", "a_zero_point", "b_scale", "b_zero_point", "y_scale", "
 SCALES = (0, 2, 4)  # their places
 OPERANDS = ("a", *PARAMETERS[:2], "b", *PARAMETERS[2:])  # in the functions' order
 FLOAT, BYTE = np.dtype(np.float32), np.dtype(np.uint8)
+_WORDS = (FLOAT, BYTE) * 3  # what kernels see parameters as
 _ZERO = np.zeros(1, BYTE)
 _ARRAY = object()  # stands for an array among numbers
 _NO_SHAPES: tuple[Shape | None, ...] = (None,) * len(PARAMETERS)
@@ -52,22 +53,25 @@ def parameters_of(
     """
     numbers: Sequence[Any] = parameters
     if is_mixed := not _CONSTANTS.issuperset(map(type, parameters)):
-        numbers = [*parameters]
-        if type(parameters[-1]) not in _CONSTANTS:
+        numbers = [value if type(value) in _CONSTANTS else _ARRAY for value in parameters]
+        if numbers[-1] is _ARRAY:
             out_dtype = result_type(operator, out_dtype, parameters[-1], a_type)
-        for place, value in enumerate(parameters):
-            if type(value) not in _CONSTANTS:
-                numbers[place] = _ARRAY
     try:  # most calls repeat the numbers of earlier ones
         flat, dtype = _cached_numbers(operator, result_type, a_type, b_type, out_dtype, *numbers)
     except TypeError:  # a type that cannot be hashed, a 0, or what is refused
         flat, dtype = _numbers(operator, result_type, a_type, b_type, out_dtype, *numbers)
     if not is_mixed:
         return flat, _NO_SHAPES, dtype
-    every, shapes = [*flat], [*_NO_SHAPES]
+    every, shapes, kinds = [*flat], [*_NO_SHAPES], (FLOAT, a_type, FLOAT, b_type, FLOAT, dtype)
     for place, value in enumerate(parameters):
-        if numbers[place] is _ARRAY:
-            every[place], shapes[place] = _flat(operator, place, value, (a_type, b_type, dtype)[place // 2])
+        if numbers[place] is not _ARRAY:
+            continue
+        kind = kinds[place]
+        if type(value) is np.ndarray and value.dtype is kind and value.flags.num & PLAIN == PLAIN and value.size:
+            every[place], shapes[place] = frombuffer(value, _WORDS[place]), value.shape  # as `flat_of`, without a call
+        else:
+            array = converted(operator, place, value, kind)
+            every[place], shapes[place] = flat_of(array), array.shape
     return every, tuple(shapes), dtype
 
 
@@ -106,17 +110,10 @@ def converted(operator: str, place: int, value: Any, dtype: np.dtype[Any]) -> Ar
     return as_integers(operator, name, value, dtype, f"{dtype} (its tensor's type)", QUANTIZED)
 
 
-def _flat(operator: str, place: int, value: Any, dtype: np.dtype[Any]) -> tuple[Array, Shape]:
-    """Return an array of scales or zero points as kernels read it, and its shape."""
-    kind, word = (FLOAT, FLOAT) if place in SCALES else (dtype, BYTE)
-    if type(value) is np.ndarray and value.dtype is kind and value.flags.num & PLAIN == PLAIN and value.size:
-        return frombuffer(value, word), value.shape
-    array = converted(operator, place, value, dtype)
-    return flat_of(array), array.shape
-
-
 def flat_of(array: Array) -> Array:
     """Return numbers behind one another: of scales float32, of others bytes; a copy if the array is not packed."""
+    if array.flags.num & PLAIN == PLAIN and array.size:
+        return frombuffer(array, FLOAT if array.dtype == FLOAT else BYTE)
     numbers = np.ascontiguousarray(array).ravel()
     if not numbers.flags.writeable:
         numbers = numbers.copy()  # kernels are compiled for arrays that can be written to

@@ -36,8 +36,15 @@ def request(
         )
     if out is not None:
         y_strides = strides_of(out)
-        flat = apart(out, flat) if any(shapes) else flat
+        arrays = [value for value, shape in zip(parameters, shapes, strict=True) if shape is not None]
+        if arrays and not _are_apart(out, arrays):
+            flat = apart(out, flat)
     return (operator, a_form, b_form, shapes, bias_form, y_strides, dtype), (a, b, flat, bias)
+
+
+def _are_apart(out: Any, arrays: list[Any]) -> bool:
+    """Return whether it is known without a look at addresses that arrays share no memory with the output."""
+    return {*map(type, (out, *arrays))} == {np.ndarray} and own_all(out, *arrays)
 
 
 def apart(out: Any, numbers: Sequence[Array]) -> tuple[Array, ...]:

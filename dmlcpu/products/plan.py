@@ -138,7 +138,8 @@ class Plan(Prepared):
     def run(self, a: Array, b: Any, parameters: tuple[Array, ...], bias: Any, y: Array) -> int | None:
         """Run; return the place of scales that are refused."""
         for place in self.checked:
-            if not are_positive(parameters[place]):
+            scales = parameters[place]
+            if not (0 < scales.item() < np.inf if scales.size == 1 else are_positive(scales)):
                 return place
         view = frombuffer if self.is_plain else words_of
         rhs = (NO_BYTES, b.panels, b.sums) if type(b) is PackedMatrix else (view(b, BYTE), NO_CELLS, NO_CELLS)
