@@ -25,7 +25,7 @@ FLOAT, BYTE = np.dtype(np.float32), np.dtype(np.uint8)
 _WORDS = (FLOAT, BYTE) * 3  # what kernels see parameters as
 _ZERO = np.zeros(1, BYTE)
 _ARRAY = object()  # stands for an array among numbers
-_NO_SHAPES: tuple[Shape | None, ...] = (None,) * len(PARAMETERS)
+NO_SHAPES: tuple[Shape | None, ...] = (None,) * len(PARAMETERS)
 _CONSTANTS = NUMBERS | {type(None), type(ABSENT)}  # ABSENT is one of a kind, and so is _ARRAY
 _QUANTIZED = {np.dtype(name).num for name in QUANTIZED}
 _BIAS = ("float32", "float16")
@@ -61,8 +61,8 @@ def parameters_of(
     except TypeError:  # a type that cannot be hashed, a 0, or what is refused
         flat, dtype = _numbers(operator, result_type, a_type, b_type, out_dtype, *numbers)
     if not is_mixed:
-        return flat, _NO_SHAPES, dtype
-    every, shapes, kinds = [*flat], [*_NO_SHAPES], (FLOAT, a_type, FLOAT, b_type, FLOAT, dtype)
+        return flat, NO_SHAPES, dtype
+    every, shapes, kinds = [*flat], [*NO_SHAPES], (FLOAT, a_type, FLOAT, b_type, FLOAT, dtype)
     for place, value in enumerate(parameters):
         if numbers[place] is not _ARRAY:
             continue

@@ -10,7 +10,7 @@ from dmlcpu.common.forms import formed, strides_of
 from dmlcpu.common.parameters import as_floats
 from dmlcpu.common.prepared import Prepared
 from dmlcpu.errors import DmlError
-from dmlcpu.products.arguments import ResultType, check_matrices, parameters_of
+from dmlcpu.products.arguments import NO_SHAPES, ResultType, check_matrices, parameters_of
 from dmlcpu.products.packing import PackedMatrix, form_of_packed
 from dmlcpu.runtime.memory import spans_meet
 
@@ -36,14 +36,14 @@ def request(
         )
     if out is not None:
         y_strides = strides_of(out)
-        arrays = [value for value, shape in zip(parameters, shapes, strict=True) if shape is not None]
-        if arrays and not _are_apart(out, arrays):
+        if shapes is not NO_SHAPES and not _are_apart(out, parameters, shapes):
             flat = apart(out, flat)
     return (operator, a_form, b_form, shapes, bias_form, y_strides, dtype), (a, b, flat, bias)
 
 
-def _are_apart(out: Any, arrays: list[Any]) -> bool:
-    """Return whether it is known without a look at addresses that arrays share no memory with the output."""
+def _are_apart(out: Any, parameters: tuple[Any, ...], shapes: tuple[Any, ...]) -> bool:
+    """Return whether it is known without a look at addresses that parameters share no memory with the output."""
+    arrays = [each for each, shape in zip(parameters, shapes, strict=True) if shape is not None]
     return {*map(type, (out, *arrays))} == {np.ndarray} and own_all(out, *arrays)
 
 
@@ -59,8 +59,7 @@ def allocate(prepared: Prepared, arrays: tuple[Any, ...], out: Any) -> Array:
         return prepared.new[0]()
     result = check_output(prepared.operator, "out", out, *prepared.results[0])
     a, b, _, bias = arrays
-    b = None if type(b) is PackedMatrix else b
-    if not own_all(result, a, b, bias):
-        others = {"a": a, "b": b, "bias": bias}
-        check_apart(prepared.operator, "out", result, {name: each for name, each in others.items() if each is not None})
+    for name, other in (("a", a), ("b", b), ("bias", bias)):
+        if isinstance(other, np.ndarray) and spans_meet(result, other):
+            check_apart(prepared.operator, "out", result, {name: other})
     return result

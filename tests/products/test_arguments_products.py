@@ -9,6 +9,7 @@ import pytest
 import dmlcpu
 from dmlcpu import reference
 from dmlcpu.errors import DmlError, UnsupportedError
+from dmlcpu.operators.matmul_integer import function as matmul_integer_function
 from dmlcpu.products import arguments
 from dmlcpu.products.plan import plan, prepare
 from dmlcpu.runtime.threads import use_budget
@@ -210,3 +211,13 @@ def test_operands_of_every_shape():
         a, b = np.full(left, 7, np.uint8), np.full(right, -5, np.int8)
         expected = reference.matmul_integer(a, zero, b, zero)
         np.testing.assert_array_equal(dmlcpu.matmul_integer(a, zero, b, zero), expected, strict=True)
+
+
+def test_a_number_that_lies_in_the_output_is_copied_before_anything_is_written():
+    out = np.empty((2, 2), np.int32)
+    zero = out.view(np.uint8)[0, :1].reshape(())
+    _, arrays = matmul_integer_function.request(A, zero, B, None, np.int32, out)
+    assert not np.shares_memory(arrays[2][1], out)
+    zero[...] = 7
+    found = dmlcpu.matmul_integer(A, zero, B, None, out=out)
+    np.testing.assert_array_equal(found, reference.matmul_integer(A, np.uint8(7), B, None), strict=True)
