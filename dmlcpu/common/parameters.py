@@ -83,7 +83,7 @@ def bad_element(operator: str, field: str, array: Array, bad: Array, allowed: st
     return DmlError(operator, f"{field}{place}", found, allowed)
 
 
-# Most calls repeat the numbers of earlier ones. typed: a look-up tells True and 1.0 from 1. It does not tell -0.0 from
+# Most calls repeat the numbers of earlier ones. typed: a look-up separates True and 1.0 from 1, but not -0.0 from
 # 0.0, so these go to `float_number.__wrapped__`.
 @functools.lru_cache(maxsize=1024, typed=True)
 def float_number(operator: str, field: str, value: Any, positive: bool) -> Array:

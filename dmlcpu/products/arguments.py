@@ -75,7 +75,7 @@ def parameters_of(
     return every, tuple(shapes), dtype
 
 
-# typed: a look-up tells True and 1.0 from 1.
+# typed: a look-up separates True and 1.0 from 1.
 @functools.lru_cache(maxsize=1024, typed=True)
 def _cached_numbers(*key: Any) -> tuple[tuple[Array, ...], np.dtype[Any]]:
     if any(key[place - 6] == 0 for place in SCALES):

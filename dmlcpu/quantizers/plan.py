@@ -1,4 +1,4 @@
-"""How quantizers are carried out: how the work is cut, and what the kernels are told."""
+"""How quantizers are carried out: how the work is cut, and what the kernels read."""
 
 import functools
 import logging

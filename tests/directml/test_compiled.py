@@ -1,7 +1,4 @@
-import copy
-import pickle
 import threading
-from functools import partial
 
 import numpy as np
 import pytest
@@ -17,7 +14,6 @@ from desc_builders import (
     top_k_desc,
 )
 from hypothesis import given, settings, strategies as st
-from processes import run
 
 from dmlcpu import AxisDirection, FeatureLevel, compile_operator, reference
 from dmlcpu.errors import BindingError
@@ -295,34 +291,6 @@ def test_directmls_spelling_of_a_tensor_gets_a_hint(given, name):
 def test_what_is_no_tensor_of_the_desc_gets_no_hint(name):
     with pytest.raises(BindingError, match=f"{name} is not a tensor of the desc"):
         compile_operator(top_k_desc() if name == "Axis" else quantized_desc())(**{name: ROWS})
-
-
-def pickled(operator, protocol):
-    return pickle.loads(pickle.dumps(operator, protocol))
-
-
-COPIES = [copy.copy, copy.deepcopy, *(partial(pickled, protocol=each) for each in range(pickle.HIGHEST_PROTOCOL + 1))]
-
-
-@pytest.mark.parametrize("again", COPIES)
-def test_copies_and_pickles(again):
-    op = compile_operator(top_k1_desc(), feature_level=FeatureLevel.LEVEL_3_1)
-    check_top_k(op(input_tensor=ROWS))
-    other = again(op)
-    assert other is not op
-    assert (other.desc, other.feature_level) == (op.desc, FeatureLevel.LEVEL_3_1)
-    check_top_k(other(input_tensor=ROWS))
-
-
-def test_another_process_runs_a_pickled_operator():
-    op = compile_operator(top_k1_desc())
-    code = f"""
-    import pickle
-    import numpy as np
-    op = pickle.loads({pickle.dumps(op)!r})
-    print(op(input_tensor=np.arange(12, dtype=np.float32).reshape(1, 1, 3, 4)).indices.ravel())
-    """
-    assert run(code).strip() == "[3 2 3 2 3 2]"
 
 
 def test_nothing_is_written_when_a_later_argument_does_not_fit():

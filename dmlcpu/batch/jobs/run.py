@@ -234,7 +234,7 @@ def run_jobs(
 
 
 def _check_timeout(timeout: float, elsewhere: str | None) -> None:
-    """Refuse a timeout that cannot be kept, as of workers that an argument brings."""
+    """Refuse an invalid timeout; elsewhere: the argument that brings its own workers, which no timeout can end."""
     if isinstance(timeout, bool) or not isinstance(timeout, int | float):
         raise TypeError(f"run_jobs: timeout is {timeout!r}; allowed: a number of seconds")
     if not 0 < timeout < math.inf:
