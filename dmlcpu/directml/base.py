@@ -19,9 +19,7 @@ Bound = dict[str, Any]  # tensor name -> array, or the form in which an operator
 View = Callable[[Array], Array]
 
 
-# What a call of a compiled operator asks of the operator: its cached `prepare`, the key but for the budget, and the
-# arrays, inputs first, then outputs. A plain tuple takes less time to make than a named one.
-Request = tuple[Callable[..., Prepared], tuple[Any, ...], Sequence[Any]]
+Request = tuple[Callable[..., Prepared], tuple[Any, ...]]  # a cached `prepare`, and its key but for the budget
 
 
 def without_leading(dimensions: int) -> View:
@@ -130,8 +128,18 @@ class OperatorDesc(Desc, Generic[Result]):
         """Check the fields against each other."""
         raise NotImplementedError
 
-    def _make_request(self, owned: Bound) -> Callable[[Bound], Request]:
-        """Return what makes a request of the tensors of a call; owned: those that the operator owns already."""
+    def _make_arrays(self, owned: Bound) -> Callable[[Bound], Sequence[Any]]:
+        """Return what finds the arrays that a prepared call runs on: all tensors, unless an operator says otherwise.
+
+        owned: the tensors that the operator owns already.
+        """
+        return itemgetter(*[field.name for field, _ in self.tensors()])
+
+    def _request(self, bound: Bound, arrays: Any) -> Request:
+        """Return what a call asks for, of its tensors and the arrays that it runs on.
+
+        An operator asks once for all calls whose tensors are packed, and none of them in place.
+        """
         raise NotImplementedError
 
     def _refuse(self, bound: Bound, refused: Any) -> None:

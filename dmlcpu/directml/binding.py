@@ -1,6 +1,8 @@
 """The binding rule: arrays and buffers that may be given for a tensor, as arrays of its sizes."""
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ from dmlcpu.directml.base import Field
 from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.errors import BindingError
 from dmlcpu.runtime.memory import ALIGNED, C_CONTIGUOUS, WRITEABLE
-from dmlcpu.runtime.results import empty_result
+from dmlcpu.runtime.results import maker_of
 
 _BYTE = np.dtype(np.uint8)
 
@@ -22,7 +24,7 @@ class Slot:
     buffer: flat and contiguous, of its type or of bytes; it is viewed with the desc's sizes and strides.
     """
 
-    __slots__ = ("dml_name", "dtype", "name", "nbytes", "operator", "output", "plain", "shape", "strides")
+    __slots__ = ("dml_name", "dtype", "make", "name", "nbytes", "operator", "output", "plain", "shape", "strides")
 
     def __init__(self, operator: str, field: Field, tensor: TensorDesc) -> None:
         self.operator = operator
@@ -37,16 +39,13 @@ class Slot:
         # Sizes are rounded up to 4 bytes. Nothing reads that padding: a buffer needs it only if the desc has more.
         asked = tensor.total_tensor_size_in_bytes > tensor.minimum_size_in_bytes
         self.nbytes = tensor.total_tensor_size_in_bytes if asked else tensor.extent_in_bytes
+        # Makes a new array for the tensor, in its own strides if it has any.
+        self.make: Callable[[], Array] = (
+            maker_of(self.shape, self.dtype) if self.strides is None else self._make_strided
+        )
 
     def bind(self, value: Any) -> Array:
         """Return the tensor that `value` is, or holds, without a copy (but for a misaligned input)."""
-        if (
-            type(value) is np.ndarray
-            and value.dtype is self.dtype
-            and value.shape == self.shape
-            and value.flags.num & self.plain == self.plain
-        ):
-            return value
         if isinstance(value, np.ma.MaskedArray):
             raise TypeError(f"{self.operator}: {self.dml_name} is a masked array; allowed: {self.allowed}")
         if isinstance(value, np.ndarray) and value.shape == self.shape and value.dtype == self.dtype:
@@ -57,10 +56,7 @@ class Slot:
             return check_output(self.operator, self.dml_name, array, self.shape, self.dtype)
         return array if array.flags.aligned else array.copy()
 
-    def make(self) -> Array:
-        """Return a new array for the tensor, in its own strides if it has any."""
-        if self.strides is None:
-            return empty_result(self.shape, self.dtype)
+    def _make_strided(self) -> Array:
         return np.ndarray(self.shape, self.dtype, np.zeros(self.nbytes, _BYTE), strides=self.strides)
 
     def _view(self, value: Any) -> Array:
@@ -96,16 +92,18 @@ class Slot:
 class PackedSlot(Slot):
     """A tensor of 4 bits: its buffer has two elements a byte. An array of ml_dtypes' type is the tensor, too."""
 
-    __slots__ = ("is_full", "sizes", "type")
+    __slots__ = ("sizes", "type")
 
     def __init__(self, operator: str, field: Field, tensor: TensorDesc) -> None:
         self.operator, self.name, self.dml_name, self.output = operator, field.name, field.dml_name, field.output
         self.type, self.sizes = tensor.data_type.name.lower(), tensor.sizes
-        self.is_full = tensor.strides is None and tensor.extent_in_bytes * 2 == math.prod(tensor.sizes)
+        is_full = tensor.strides is None and tensor.extent_in_bytes * 2 == math.prod(tensor.sizes)
         asked = tensor.total_tensor_size_in_bytes > tensor.minimum_size_in_bytes
         self.nbytes = tensor.total_tensor_size_in_bytes if asked else tensor.extent_in_bytes
         self.plain = ALIGNED | C_CONTIGUOUS | WRITEABLE * field.output
         self.shape, self.dtype, self.strides = (tensor.extent_in_bytes,), _BYTE, None
+        # Bits that belong to no element are 0.
+        self.make = maker_of(self.shape, _BYTE) if is_full else functools.partial(np.zeros, self.shape, _BYTE)
 
     def bind(self, value: Any) -> Array:
         """Return the bytes of a buffer, or an array of the tensor's sizes with an element in each byte."""
@@ -118,10 +116,6 @@ class PackedSlot(Slot):
         if self.output:
             return check_output(self.operator, self.dml_name, value, self.sizes, value.dtype)
         return np.asarray(value)
-
-    def make(self) -> Array:
-        """Return new bytes for the tensor; bits that belong to no element are 0."""
-        return super().make() if self.is_full else np.zeros(self.shape, _BYTE)
 
     @property
     def allowed(self) -> str:

@@ -2,20 +2,32 @@
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable
-from typing import Any, Generic
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, NamedTuple
+
+import numpy as np
 
 from dmlcpu.annotations import Result
 from dmlcpu.common.arguments import check_apart, same_memory
 from dmlcpu.common.bound import BoundOperator, are_used, own_view
-from dmlcpu.directml.base import Bound, OperatorDesc, Request, check_support, fields_of
+from dmlcpu.directml.base import Bound, OperatorDesc, check_support, fields_of
 from dmlcpu.directml.binding import Slot, slot_of
 from dmlcpu.directml.checks import check_kind, missing
 from dmlcpu.directml.enums import FeatureLevel, TensorFlags, full_name
 from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.errors import BindingError
-from dmlcpu.runtime.memory import OWNS_DATA
+from dmlcpu.runtime.memory import OWNS_DATA, PLAIN
 from dmlcpu.runtime.threads import plan_for_now
+
+_ARRAY = np.ndarray  # is looked up in half the time
+
+
+class _Owned(NamedTuple):
+    """The tensors that an operator owns, and what follows from them."""
+
+    tensors: Bound
+    arrays: Callable[[Bound], Sequence[Any]]  # finds what a prepared call runs on
+    usual: list[Any]  # the request of calls whose tensors are packed, none of them in place; empty before the first
 
 
 def compile_operator(
@@ -123,7 +135,7 @@ class CompiledOperator(Generic[Result]):
         self.desc = desc
         self.feature_level = feature_level
         arrays = [field for field in fields_of(type(desc)) if field.length and field.kind is TensorDesc]
-        self._arrays = {field.name: field for field in arrays}
+        self._tensor_arrays = {field.name: field for field in arrays}
         self._slots: dict[str, Slot] = {}  # bound by calls
         self._owned_slots: dict[str, Slot] = {}  # bound by `initialize`
         for field, tensor in desc.tensors():
@@ -135,20 +147,21 @@ class CompiledOperator(Generic[Result]):
         pairs = itertools.product(self._outputs, self._slots.values())
         self._alike = [(a.name, b.name) for a, b in pairs if a is not b and (a.dtype, a.shape) == (b.dtype, b.shape)]
         self._result: Callable[[Bound], Result] = desc._make_result()
-        self._owned: Bound | None = None
+        # Only a tensor of 4 bits may be bound to arrays of several types.
+        self._usual = OWNS_DATA | PLAIN if all(type(slot) is Slot for slot in self._slots.values()) else OWNS_DATA
+        self._owned: _Owned | None = None
         if not self._owned_slots:
             self._own({})
 
     def _own(self, owned: Bound) -> None:
-        """Take over the owned tensors, and prepare how to run with them."""
-        self._request: Callable[[Bound], Request] = self.desc._make_request(owned)
-        self._owned = owned
+        """Take over the owned tensors."""
+        self._owned = _Owned(owned, self.desc._make_arrays(owned), [])
 
     def __repr__(self) -> str:
         return f"<CompiledOperator {self.desc.operator} at {full_name(self.feature_level)}>"
 
     def __reduce__(self) -> Any:
-        return _again, (self.desc, self.feature_level, self._owned)
+        return _again, (self.desc, self.feature_level, self._owned and self._owned.tensors)
 
     def initialize(self, **owned: Any) -> None:
         """Bind the tensors flagged OWNED_BY_DML, all of them, for all calls to come.
@@ -202,12 +215,15 @@ class CompiledOperator(Generic[Result]):
         """
         if self._owned is None:
             raise self._uninitialized()
-        bound = self._checked(self._by_element(tensors) if self._arrays else tensors, self._owned)
-        return self._run(bound, self._request)
+        return self._run(self._by_element(tensors) if self._tensor_arrays else tensors, self._owned)
 
-    def _run(self, bound: Bound, make_request: Callable[[Bound], Request]) -> Result:
-        """Run on bound tensors; return the outputs."""
-        prepare, key, arrays = make_request(bound)
+    def _run(self, tensors: Bound, owned: "_Owned") -> Result:
+        """Run on tensors, each by its own name; return the outputs."""
+        bound, is_usual = self._checked(tensors, owned.tensors)
+        arrays = owned.arrays(bound)
+        prepare, key = owned.usual if is_usual and owned.usual else self.desc._request(bound, arrays)
+        if is_usual and key:
+            owned.usual[:] = functools.lru_cache(functools.partial(prepare, *key)), ()  # a key takes long to hash
         refused = plan_for_now(prepare, key).run(*arrays)
         if refused is not None:
             self.desc._refuse(bound, refused)
@@ -258,56 +274,66 @@ class CompiledOperator(Generic[Result]):
         """
         if self._owned is None:
             raise self._uninitialized()
-        make_request, owned = self._request, self._owned
-        given = self._by_element(tensors) if self._arrays else tensors
+        owned = self._owned
+        given = self._by_element(tensors)
         mine = {name: own_view(value) for name, value in given.items()}
-        bound = self._checked(mine, owned)
+        bound, _ = self._checked(mine, owned.tensors)
         as_given = {slot.name: slot.bind(given[slot.name]) for slot in self._outputs if slot.name in given}
-        prepare, key, arrays = make_request(bound)
+        arrays = owned.arrays(bound)
+        prepare, key = self.desc._request(bound, arrays)
         # What is copied, as it is not aligned (by `Slot.bind`) or not packed, is copied for each call.
         own = [bound[name] for name in given]
         is_prepared = are_used(own, arrays) and not any(each.flags.owndata for each in own)
         mine |= {slot.name: bound[slot.name] for slot in self._outputs}
 
-        def whole() -> None:
-            self._run(self._checked(mine, owned), make_request)
-
         return BoundOperator(
             self.desc.operator,
             self._result({**bound, **as_given}),
-            whole,
+            functools.partial(self._run, mine, owned),
             [*given.values(), *bound.values()],
             functools.partial(prepare, *key) if is_prepared else None,
             arrays,
         )
 
-    def _checked(self, tensors: Bound, owned: Bound) -> Bound:
-        """Return all tensors as arrays, with new outputs where none are given."""
-        bound = owned.copy()
-        flags = OWNS_DATA
+    def _checked(self, tensors: Bound, owned: Bound) -> tuple[Bound, bool]:
+        """Return all tensors as arrays, with new outputs where none are given, and whether the usual request suits."""
+        bound, slots, flags = owned.copy(), self._slots, self._usual
         for name, value in tensors.items():
-            slot = self._slots.get(name)
+            slot = slots.get(name)
             if slot is None:
-                raise self._unbindable(name, self._slots)
-            bound[name] = array = slot.bind(value)
-            flags &= array.flags.num
-        missing = len(self._slots) - len(tensors)
-        if missing:
-            for name, slot in self._slots.items():
-                if name in bound:
-                    continue
-                if not slot.output:
-                    raise _missing([each for each in self._slots.values() if not (each.output or each.name in bound)])
-                bound[name] = slot.make()
+                raise self._unbindable(name, slots)
+            is_tensor = type(value) is _ARRAY and value.dtype is slot.dtype and value.shape == slot.shape
+            own = value.flags.num if is_tensor else 0
+            if own & slot.plain != slot.plain:
+                value = slot.bind(value)
+                own = value.flags.num
+            bound[name] = value
+            flags &= own
+        made = 0
+        for slot in self._outputs:
+            if slot.name not in bound:
+                bound[slot.name] = array = slot.make()
+                flags &= array.flags.num | OWNS_DATA
+                made += 1
+        if made < len(slots) - len(tensors):
+            raise _missing([slot for slot in slots.values() if slot.name not in bound])
         # New outputs share no memory, nor do different arrays that own their data: no further check for most calls.
-        if missing < len(self._outputs) and (not flags or any(bound[a] is bound[b] for a, b in self._alike)):
-            self._check_apart(bound)
-        return bound
+        is_in_place = False
+        if made < len(self._outputs) and not (flags & OWNS_DATA and self._are_different(bound)):
+            is_in_place = self._check_apart(bound)
+        return bound, flags & PLAIN == PLAIN and not is_in_place
+
+    def _are_different(self, bound: Bound) -> bool:
+        """Return whether no output is another tensor's array, too."""
+        for output, other in self._alike:  # noqa: SIM110 - a generator would take twice as long
+            if bound[output] is bound[other]:
+                return False
+        return True
 
     def _by_element(self, values: Bound) -> Bound:
         """Return the values of arrays of tensors element by element; a None in a list is bound elsewhere, or not."""
-        by_element = {name: value for name, value in values.items() if name not in self._arrays}
-        for name, field in self._arrays.items():
+        by_element = {name: value for name, value in values.items() if name not in self._tensor_arrays}
+        for name, field in self._tensor_arrays.items():
             if name not in values:
                 continue
             given, length = values[name], len(getattr(self.desc, name))
@@ -323,17 +349,21 @@ class CompiledOperator(Generic[Result]):
                 by_element[element.name] = value
         return by_element
 
-    def _check_apart(self, bound: Bound) -> None:
+    def _check_apart(self, bound: Bound) -> bool:
+        """Refuse outputs that share memory with other tensors; return whether an output is its input, as it may be."""
+        is_in_place = False
         others = {slot.dml_name: bound[slot.name] for slot in self._slots.values() if not slot.output}
         if self._in_place:
             output, input_ = self._in_place
             if same_memory(bound[input_], bound[output]):
                 bound[input_] = bound[output]
+                is_in_place = True
                 del others[self._slots[input_].dml_name]
         for slot in self._outputs:
             array = bound[slot.name]
             check_apart(slot.operator, slot.dml_name, array, others)
             others[slot.dml_name] = array
+        return is_in_place
 
     def _uninitialized(self) -> BindingError:
         slot = next(iter(self._owned_slots.values()))
@@ -350,7 +380,7 @@ class CompiledOperator(Generic[Result]):
             way = "a call, as it is not flagged OWNED_BY_DML"
             return BindingError(operator, bound.dml_name, "given to initialize", way)
         here = self.desc._spelled(name)
-        if here in {*self._arrays, *self._owned_slots, *self._slots}:
+        if here in {*self._tensor_arrays, *self._owned_slots, *self._slots}:
             return BindingError(operator, name, "DirectML's spelling", f"{here} here")
         return BindingError(operator, name, "not a tensor of the desc", ", ".join(_arguments(allowed)) or "no tensors")
 

@@ -10,10 +10,10 @@ import numpy as np
 from dmlcpu.common.arguments import Array, as_dtype, check_type, without_metadata
 from dmlcpu.common.data_types import QUANTIZED
 from dmlcpu.common.forms import Form, Shape
-from dmlcpu.common.parameters import NUMBERS, as_floats, as_integers, as_numbers, check_scale
+from dmlcpu.common.parameters import NUMBERS, as_floats, as_integers, as_numbers, float_number
 from dmlcpu.errors import BindingError
 from dmlcpu.kernels.gemm.table import ROWS
-from dmlcpu.runtime.memory import PLAIN, frombuffer
+from dmlcpu.runtime.memory import OWNS_DATA, PLAIN, frombuffer, spans_meet
 
 ResultType = Callable[[str, Any, Any, np.dtype[Any]], np.dtype[Any]]
 
@@ -22,84 +22,120 @@ PARAMETERS = ("a_scale", "a_zero_point", "b_scale", "b_zero_point", "y_scale", "
 SCALES = (0, 2, 4)  # their places
 OPERANDS = ("a", *PARAMETERS[:2], "b", *PARAMETERS[2:])  # in the functions' order
 FLOAT, BYTE = np.dtype(np.float32), np.dtype(np.uint8)
+_ARRAY = np.ndarray  # is looked up in half the time
 _WORDS = (FLOAT, BYTE) * 3  # what kernels see parameters as
-_ZERO = np.zeros(1, BYTE)
-_ARRAY = object()  # stands for an array among numbers
-NO_SHAPES: tuple[Shape | None, ...] = (None,) * len(PARAMETERS)
-_CONSTANTS = NUMBERS | {type(None), type(ABSENT)}  # ABSENT is one of a kind, and so is _ARRAY
-_QUANTIZED = {np.dtype(name).num for name in QUANTIZED}
+_ABSENT = (np.zeros(1, BYTE),) * len(PARAMETERS)
+_NO_SHAPES: tuple[Shape | None, ...] = (None,) * len(PARAMETERS)
+_CONSTANTS = NUMBERS | {type(None), type(ABSENT)}  # ABSENT is the one object of its type that is ever given
+_QUANTIZED = {np.dtype(name).num: np.dtype(name) for name in QUANTIZED}
 _BIAS = ("float32", "float16")
+
+Flat = tuple[tuple[Array, ...], tuple[Shape | None, ...], np.dtype[Any]]  # see `parameters_of`
 
 
 def type_of_bytes(operator: str, out_dtype: Any, y_zero_point: Any, default: np.dtype[Any]) -> np.dtype[Any]:
     """Return the type of a quantized product: `out_dtype`, else the zero point's, else the default."""
     if out_dtype is not None:
         return as_dtype(operator, "out_dtype", out_dtype, QUANTIZED)
-    dtype = default
-    if not (y_zero_point is None or type(y_zero_point) is int):
-        is_array = type(y_zero_point) is np.ndarray
-        zero_type = y_zero_point.dtype if is_array else as_numbers(operator, "y_zero_point", y_zero_point).dtype
-        dtype = zero_type if zero_type.num in _QUANTIZED else default
-    return without_metadata(dtype)
+    found = None
+    if type(y_zero_point) is np.ndarray:
+        found = _QUANTIZED.get(y_zero_point.dtype.num)
+    elif not (y_zero_point is None or type(y_zero_point) is int):
+        found = _QUANTIZED.get(as_numbers(operator, "y_zero_point", y_zero_point).dtype.num)
+    return found or without_metadata(default)
 
 
 def parameters_of(
-    operator: str, result_type: ResultType, a_type: Any, b_type: Any, out_dtype: Any, parameters: tuple[Any, ...]
-) -> tuple[Sequence[Array], tuple[Shape | None, ...], np.dtype[Any]]:
+    operator: str,
+    result_type: ResultType,
+    a_type: Any,
+    b_type: Any,
+    asked: tuple[Any, Any],
+    parameters: tuple[Any, ...],
+) -> Flat:
     """Return scales and zero points, flat, their shapes, and the type of the result. Refuse types of a and b.
 
     The shape of a number, or of what is absent, is None. Numbers are checked here, the shapes of arrays by `check`, and
-    their values when the product runs.
+    their values when the product runs. What `out` shares memory with is copied. asked: out_dtype and out.
     """
-    numbers: Sequence[Any] = parameters
-    if is_mixed := not _CONSTANTS.issuperset(map(type, parameters)):
-        numbers = [value if type(value) in _CONSTANTS else _ARRAY for value in parameters]
-        if numbers[-1] is _ARRAY:
-            out_dtype = result_type(operator, out_dtype, parameters[-1], a_type)
-    try:  # most calls repeat the numbers of earlier ones
-        flat, dtype = _cached_numbers(operator, result_type, a_type, b_type, out_dtype, *numbers)
-    except TypeError:  # a type that cannot be hashed, a 0, or what is refused
-        flat, dtype = _numbers(operator, result_type, a_type, b_type, out_dtype, *numbers)
-    if not is_mixed:
-        return flat, NO_SHAPES, dtype
-    every, shapes, kinds = [*flat], [*NO_SHAPES], (FLOAT, a_type, FLOAT, b_type, FLOAT, dtype)
-    for place, value in enumerate(parameters):
-        if numbers[place] is not _ARRAY:
-            continue
-        kind = kinds[place]
-        if type(value) is np.ndarray and value.dtype is kind and value.flags.num & PLAIN == PLAIN and value.size:
-            every[place], shapes[place] = frombuffer(value, _WORDS[place]), value.shape  # as `flat_of`, without a call
-        else:
-            array = converted(operator, place, value, kind)
-            every[place], shapes[place] = flat_of(array), array.shape
-    return every, tuple(shapes), dtype
+    out_dtype, out = asked
+    # Most calls repeat the numbers of earlier ones. If any parameter is an array, one of these two most often is: an
+    # exception takes a microsecond.
+    if not (type(parameters[2]) is _ARRAY or type(parameters[1]) is _ARRAY):
+        try:
+            return _of_numbers(operator, result_type, a_type, b_type, out_dtype, *parameters)
+        except TypeError:  # another array, a scale of 0, or what is refused
+            pass
+    return _flatten(operator, result_type, a_type, b_type, out_dtype, out, parameters)
 
 
 # typed: a look-up separates True and 1.0 from 1.
 @functools.lru_cache(maxsize=1024, typed=True)
-def _cached_numbers(*key: Any) -> tuple[tuple[Array, ...], np.dtype[Any]]:
-    if any(key[place - 6] == 0 for place in SCALES):
-        raise TypeError("a look-up takes -0.0 for 0.0")
-    return _numbers(*key)
+def _of_numbers(
+    operator: str, result_type: ResultType, a_type: Any, b_type: Any, out_dtype: Any, *parameters: Any
+) -> Flat:
+    """Return what `parameters_of` does, if all of them are numbers or absent; else raise TypeError."""
+    if not _CONSTANTS.issuperset(map(type, parameters)) or any(parameters[place] == 0 for place in SCALES):
+        raise TypeError("not a number, or -0.0, which a look-up takes for 0.0")
+    return _flatten(operator, result_type, a_type, b_type, out_dtype, None, parameters)
 
 
-def _numbers(
-    operator: str, result_type: ResultType, a_type: Any, b_type: Any, out_dtype: Any, *numbers: Any
-) -> tuple[tuple[Array, ...], np.dtype[Any]]:
-    """Return numbers as arrays of one element, flat, and the type of the result."""
-    for name, given in (("a", a_type), ("b", b_type)):
-        check_type(operator, name, given, QUANTIZED)
-    dtype = result_type(operator, out_dtype, numbers[-1], a_type)
-    found = []
-    for place, value in enumerate(numbers):
-        if value is ABSENT or value is _ARRAY or (value is None and place not in SCALES):
-            array = _ZERO
-        else:
-            array = converted(operator, place, value, (a_type, b_type, dtype)[place // 2])
-        if place in SCALES and array is not _ZERO and numbers[4] is not ABSENT:
-            check_scale(operator, PARAMETERS[place], array, value)
-        found.append(flat_of(array))
-    return tuple(found), dtype
+def _flatten(
+    operator: str,
+    result_type: ResultType,
+    a_type: Any,
+    b_type: Any,
+    out_dtype: Any,
+    out: Any,
+    parameters: tuple[Any, ...],
+) -> Flat:
+    """Return what `parameters_of` does."""
+    if not (a_type.num in _QUANTIZED and b_type.num in _QUANTIZED):
+        check_type(operator, "a", a_type, QUANTIZED)
+        check_type(operator, "b", b_type, QUANTIZED)
+    dtype = result_type(operator, out_dtype, parameters[-1], a_type)
+    kinds = (FLOAT, a_type, FLOAT, b_type, FLOAT, dtype)
+    flat, shapes, flags = [*_ABSENT], [*_NO_SHAPES], OWNS_DATA
+    for place, value in enumerate(parameters):
+        kind = kinds[place]
+        if type(value) is _ARRAY:
+            own = value.flags.num
+            if value.dtype is kind and own & PLAIN == PLAIN and value.size and value is not out:  # most arrays
+                word = _WORDS[place]
+                flat[place] = value.ravel() if kind is word else frombuffer(value, word)  # as `flat_of`, without a call
+                shapes[place] = value.shape
+                flags &= own
+                continue
+        elif value is ABSENT or (value is None and place not in SCALES):
+            continue
+        elif type(value) in NUMBERS:
+            flat[place] = _number(operator, place, value, kind, parameters[4] is not ABSENT)
+            continue
+        array = converted(operator, place, value, kind)
+        flat[place], shapes[place], flags = flat_of(array), array.shape, 0
+    if out is not None and not (type(out) is np.ndarray and out.flags.num & flags):
+        return apart(out, flat), tuple(shapes), dtype
+    return tuple(flat), tuple(shapes), dtype
+
+
+def _number(operator: str, place: int, value: Any, dtype: np.dtype[Any], positive: bool) -> Array:
+    """Return a number as an array of one element."""
+    if place in SCALES:
+        number = float_number if value else float_number.__wrapped__
+        return number(operator, PARAMETERS[place], value, positive)
+    return _integer(operator, place, value, dtype)
+
+
+@functools.lru_cache(maxsize=1024, typed=True)
+def _integer(operator: str, place: int, value: Any, dtype: np.dtype[Any]) -> Array:
+    """Return an integer as an array of one element."""
+    return flat_of(converted(operator, place, value, dtype))
+
+
+def apart(out: Any, numbers: Sequence[Array]) -> tuple[Array, ...]:
+    """Return numbers that the output, or a tuple of them, does not change."""
+    outputs = [each for each in (out if isinstance(out, tuple) else (out,)) if isinstance(each, np.ndarray)]
+    return tuple([each.copy() if any(spans_meet(own, each) for own in outputs) else each for each in numbers])
 
 
 def converted(operator: str, place: int, value: Any, dtype: np.dtype[Any]) -> Array:
@@ -113,6 +149,8 @@ def converted(operator: str, place: int, value: Any, dtype: np.dtype[Any]) -> Ar
 def flat_of(array: Array) -> Array:
     """Return numbers behind one another: of scales float32, of others bytes; a copy if the array is not packed."""
     if array.flags.num & PLAIN == PLAIN and array.size:
+        if array.dtype is FLOAT or array.dtype is BYTE:
+            return array.ravel()  # takes a third as long
         return frombuffer(array, FLOAT if array.dtype == FLOAT else BYTE)
     numbers = np.ascontiguousarray(array).ravel()
     if not numbers.flags.writeable:

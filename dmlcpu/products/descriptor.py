@@ -1,6 +1,6 @@
 """What the descs of products of 8-bit matrices share: A, B, Output, and what A's rows and B's columns have."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any, ClassVar
 
@@ -18,6 +18,7 @@ from dmlcpu.products.packing import PackedMatrix, form_of_packed, pack_b
 from dmlcpu.products.plan import as_float32, prepare
 
 _ZERO = np.zeros(1, np.uint8)
+_HALF = 2  # bytes of a float16
 _FIELDS = [f"{name.replace('y_', 'output_')}_tensor" for name in PARAMETERS]  # a desc need not have all of them
 
 
@@ -64,30 +65,37 @@ class ProductDesc(OperatorDesc[Array]):
             check_scale(self.operator, dml_name(name), array)
         return pack_b(array) if name == "b_tensor" else array.copy()
 
-    def _make_request(self, owned: Bound) -> Callable[[Bound], Request]:
-        tensors = [getattr(self, name, None) for name in _FIELDS]
-        shapes = tuple([None if tensor is None else (1, *tensor.sizes)[-2:] for tensor in tensors])
-        known = [_ZERO if tensor is None else None for tensor in tensors]
-        views = [(place, name) for place, name in enumerate(_FIELDS) if tensors[place]]
-        is_half = any(tensor and tensor.data_type is TensorDataType.FLOAT16 for tensor in tensors)
-        kernels = self.KERNELS
+    def _make_arrays(self, owned: Bound) -> Callable[[Bound], Sequence[Any]]:
+        present = [(place, name) for place, name in enumerate(_FIELDS) if getattr(self, name, None)]
+        known = [_ZERO] * len(_FIELDS)
+        for place, name in present:
+            if name in owned:
+                known[place] = _flat(owned[name])
+        given = [(place, name) for place, name in present if name not in owned]
 
-        def request(bound: Bound) -> Request:
-            a, b, y, bias = bound["a_tensor"], bound["b_tensor"], bound["output_tensor"], bound.get("bias_tensor")
+        def arrays(bound: Bound) -> Sequence[Any]:
             numbers = known.copy()
-            for place, name in views:
-                array = bound[name]
-                numbers[place] = flat_of(as_float32(array) if is_half and place % 2 == 0 else array)
-            b_form = form_of_packed(b) if isinstance(b, PackedMatrix) else form_of(b)
-            bias_form = None if bias is None else form_of(bias)
-            forms = (form_of(a), b_form, shapes, bias_form, strides_of(y))
-            return (prepare, (kernels, *forms, y.dtype), (a, b, numbers, bias, y))
+            for place, name in given:
+                numbers[place] = _flat(bound[name])
+            return bound["a_tensor"], bound["b_tensor"], numbers, bound.get("bias_tensor"), bound["output_tensor"]
 
-        return request
+        return arrays
+
+    def _request(self, bound: Bound, arrays: Any) -> Request:
+        a, b, _, bias, y = arrays
+        shapes = tuple([(1, *bound[name].shape)[-2:] if name in bound else None for name in _FIELDS])
+        b_form = form_of_packed(b) if isinstance(b, PackedMatrix) else form_of(b)
+        bias_form = None if bias is None else form_of(bias)
+        return prepare, (self.KERNELS, form_of(a), b_form, shapes, bias_form, strides_of(y), y.dtype)
 
     def _refuse(self, bound: Bound, refused: Any) -> None:
         name = _FIELDS[refused]
         check_scale(self.operator, dml_name(name), bound[name])
+
+
+def _flat(array: Array) -> Array:
+    """Return scales or zero points as kernels read them."""
+    return flat_of(as_float32(array) if array.itemsize == _HALF else array)
 
 
 def matrices_of(tensor: TensorDesc) -> View:

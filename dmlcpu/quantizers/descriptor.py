@@ -1,6 +1,6 @@
 """What the descs of quantizers share: how their tensors are bound to kernels."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
@@ -74,21 +74,18 @@ class QuantizerDesc(OperatorDesc[Array]):
             return kept
         return array.copy()
 
-    def _make_request(self, owned: Bound) -> Callable[[Bound], Request]:
+    def _make_arrays(self, owned: Bound) -> Callable[[Bound], Sequence[Any]]:
+        names = [role.name if role else "" for role in self._roles()]
+        return lambda bound: [bound.get(name) for name in names]
+
+    def _request(self, bound: Bound, arrays: Any) -> Request:
         roles = self._roles()
-        x_name, scale_name, zero_name, y_name = [role.name if role else "" for role in roles]
-        is_packed = any(role and role.tensor.data_type.bits == 4 for role in roles)
-
-        def request(bound: Bound) -> Request:
-            x, scale, zero, y = bound[x_name], bound[scale_name], bound.get(zero_name), bound[y_name]
-            arrays = (x, scale, zero, y)
-            if is_packed:
-                layouts = tuple([role and _layout(role, array) for role, array in zip(roles, arrays, strict=True)])
-                return (_prepare_packed, (self, layouts), arrays)
-            forms = form_of(x), form_of(scale), None if zero is None else form_of(zero), strides_of(y)
-            return (prepare, (self.KERNELS, forms, (None, None, y.dtype)), arrays)
-
-        return request
+        if any(role and role.tensor.data_type.bits == 4 for role in roles):
+            layouts = tuple([role and _layout(role, array) for role, array in zip(roles, arrays, strict=True)])
+            return _prepare_packed, (self, layouts)
+        x, scale, zero, y = arrays
+        forms = form_of(x), form_of(scale), None if zero is None else form_of(zero), strides_of(y)
+        return prepare, (self.KERNELS, forms, (None, None, y.dtype))
 
     def _refuse(self, bound: Bound, refused: Any) -> None:
         scale = self._roles()[1]

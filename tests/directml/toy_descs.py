@@ -59,14 +59,13 @@ class SumOperatorDesc(OperatorDesc):
         for i, each in enumerate(self.input_tensors):
             self._check_sizes(f"InputTensors[{i}]", each, self.output_tensor.sizes, "OutputTensor.Sizes")
 
-    def _make_request(self, owned):
+    def _make_arrays(self, owned):
         names = [f"input_tensors[{i}]" for i in range(len(self.weights))]
+        others = ("bias_tensor", *self.OUTPUTS)
+        return lambda bound: ([bound[name] for name in names], *[bound.get(name) for name in others])
 
-        def request(bound):
-            others = [bound.get(name) for name in ("bias_tensor", *self.OUTPUTS)]
-            return (prepare, (self,), ([bound[name] for name in names], *others))
-
-        return request
+    def _request(self, bound, arrays):
+        return prepare, (self,)
 
     def run(self, inputs, bias, out, greatest):
         terms = [weight * x for weight, x in zip(self.weights, inputs, strict=True)]
@@ -110,9 +109,12 @@ class SplitOperatorDesc(OperatorDesc):
     def _check(self):
         pass
 
-    def _make_request(self, owned):
+    def _make_arrays(self, owned):
         find = self._make_result()
-        return lambda bound: (prepare, (self,), [bound["input_tensor"], *find(bound)])
+        return lambda bound: [bound["input_tensor"], *find(bound)]
+
+    def _request(self, bound, arrays):
+        return prepare, (self,)
 
     def _make_result(self):
         return lambda bound: [bound[f"output_tensors[{i}]"] for i in range(len(self.rows))]

@@ -126,22 +126,20 @@ class QuantizedMatmulCase(Case):
 
     def dmlcpu_compiled(self):
         inputs = self.inputs()
-        arrays = {
-            "a_tensor": inputs.a,
+        owned = {  # what are constants of ONNX Runtime's model
             "a_scale_tensor": inputs.a_scale,
             "a_zero_point_tensor": inputs.a_zero_point,
-            "b_tensor": inputs.b,
             "b_scale_tensor": inputs.b_scale,
             "output_scale_tensor": inputs.y_scale,
             "output_zero_point_tensor": inputs.y_zero_point,
-            "output_tensor": np.empty((self.m, self.n), self.types[2]),
+            **({"b_tensor": inputs.b} if self.constant_b else {}),
         }
-        descs = {name: tensor_of(array) for name, array in arrays.items()}
-        if not self.constant_b:
-            return compiled(dmlcpu.QuantizedLinearMatrixMultiplyOperatorDesc(**descs), **arrays)
-        descs["b_tensor"] = tensor_of(inputs.b, dmlcpu.TensorFlags.OWNED_BY_DML)
-        owned = {"b_tensor": arrays.pop("b_tensor")}
-        return compiled(dmlcpu.QuantizedLinearMatrixMultiplyOperatorDesc(**descs), owned, **arrays)
+        others = {"a_tensor": inputs.a, **({} if self.constant_b else {"b_tensor": inputs.b})}
+        out = np.empty((self.m, self.n), self.types[2])
+        tensors = {name: tensor_of(each, dmlcpu.TensorFlags.OWNED_BY_DML) for name, each in owned.items()}
+        tensors |= {name: tensor_of(each) for name, each in others.items()}
+        desc = dmlcpu.QuantizedLinearMatrixMultiplyOperatorDesc(**tensors, output_tensor=tensor_of(out))
+        return compiled(desc, owned, **others, output_tensor=out)
 
     def dmlcpu_out(self):
         return self.dmlcpu(np.empty((*self.batch, self.m, self.n), self.types[2]))

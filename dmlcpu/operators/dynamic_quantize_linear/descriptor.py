@@ -1,6 +1,5 @@
 """DML_DYNAMIC_QUANTIZE_LINEAR: an array quantized by the range of its own elements."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -88,12 +87,9 @@ class DynamicQuantizeLinearOperatorDesc(OperatorDesc[DynamicQuantized]):
             self._check_sizes(dml_name(name), getattr(self, name), wanted, why)
         self._check_same_type("output_zero_point_tensor", "output_tensor")
 
-    def _make_request(self, owned: Bound) -> Callable[[Bound], Request]:
-        def request(bound: Bound) -> Request:
-            x, *outputs = arrays = [bound[name] for name in ("input_tensor", *self.OUTPUTS)]
-            return (prepare, ((form_of(x), strides_of(outputs[0])), (outputs[0].dtype,)), arrays)
-
-        return request
+    def _request(self, bound: Bound, arrays: Any) -> Request:
+        x, y = arrays[:2]
+        return prepare, ((form_of(x), strides_of(y)), (y.dtype,))
 
     def _refuse(self, bound: Bound, refused: Any) -> None:
         check_range(bound["input_tensor"], self.operator, "InputTensor")

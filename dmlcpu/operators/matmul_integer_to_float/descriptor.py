@@ -1,6 +1,6 @@
 """DML_MATRIX_MULTIPLY_INTEGER_TO_FLOAT: products of integer matrices, scaled to floating point."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -130,20 +130,27 @@ class MatrixMultiplyIntegerToFloatOperatorDesc(ProductDesc):
     def _keep(self, name: str, array: Array) -> Any:
         return array.copy() if self._is_wide() else ProductDesc._keep(self, name, array)
 
-    def _make_request(self, owned: Bound) -> Callable[[Bound], Request]:
+    def _make_arrays(self, owned: Bound) -> Callable[[Bound], Sequence[Any]]:
         if not self._is_wide():
-            return ProductDesc._make_request(self, owned)
+            return ProductDesc._make_arrays(self, owned)
+        names = ("a_tensor", "b_tensor", *_PARAMETERS, "bias_tensor", "output_tensor")
+        return lambda bound: [bound.get(name) for name in names]
+
+    def _request(self, bound: Bound, arrays: Any) -> Request:
+        if not self._is_wide():
+            return ProductDesc._request(self, bound, arrays)
         views = {name: matrices_of(getattr(self, name)) for name in _PARAMETERS if getattr(self, name)}
-        names = ("a_tensor", "b_tensor", *views, "bias_tensor", "output_tensor")
 
         def run(*arrays: Any) -> None:
             a, b, *given, bias, y = arrays
-            of = {name: view(array) for (name, view), array in zip(views.items(), given, strict=True)}
-            a_scale, a_zero, b_scale, b_zero = map(of.get, _PARAMETERS)
+            parameters = zip(_PARAMETERS, given, strict=True)
+            a_scale, a_zero, b_scale, b_zero = [
+                None if each is None else views[name](each) for name, each in parameters
+            ]
             write_scaled(exact_sums(a, a_zero, b, b_zero), a_scale, b_scale, bias, y)
 
         whole = ByFunction(operator=self.operator, kernel="none", results=(), function=run)
-        return lambda bound: (lambda budget: whole, (), [bound.get(name) for name in names])
+        return lambda budget: whole, ()
 
     def _is_wide(self) -> bool:
         return self.a_tensor.data_type not in _BYTES

@@ -17,6 +17,7 @@ from dmlcpu.kernels.gemm.candidates import MOST_COLUMNS
 from dmlcpu.kernels.gemm.table import ROWS
 from dmlcpu.products.arguments import (
     ABSENT,
+    apart,
     check_matrix,
     matrix_strides,
     parameters_of,
@@ -25,7 +26,7 @@ from dmlcpu.products.arguments import (
     spread,
     spread_all,
 )
-from dmlcpu.products.call import Request, apart
+from dmlcpu.products.call import Request
 from dmlcpu.products.packing import PackedMatrix, form_of_packed
 from dmlcpu.products.selection import INDEX, Call, Order, layout_of, plan
 from dmlcpu.runtime.threads import Budget, plan_for_now
@@ -196,17 +197,16 @@ def request(*given: Any) -> Request:
     # Absent scales are numbers, too: for other types the kernel would be compiled again.
     a_scale, b_scale = 1.0 if a_scale is None else a_scale, 1.0 if b_scale is None else b_scale
     parameters = (a_scale, a_zero_point, b_scale, b_zero_point, ABSENT, None)
-    flat, shapes, _ = parameters_of(NAME, _no_type, a.dtype, b.dtype, None, parameters)
+    flat, shapes, _ = parameters_of(NAME, _no_type, a.dtype, b.dtype, (None, out), parameters)
     bias_shape = None
     if bias is not None:
         bias = as_floats(NAME, "bias", bias) if is_scaled else as_integers(NAME, "bias", bias, _INT, "int32")
         bias, bias_shape = np.ascontiguousarray(bias).reshape(-1), bias.shape
         bias = bias if bias.flags.writeable else bias.copy()  # kernels are compiled for arrays that can be written to
-    numbers = flat[:4]
-    if out is not None:
-        numbers, bias = apart(out, numbers), None if bias is None else apart(out, (bias,))[0]
+        if out is not None:
+            (bias,) = apart(out, (bias,))
     key = (a_form, b_form, shapes[:4], bias_shape, (k, is_scaled, mode, nan))
-    return key, (a, b, numbers, bias, None)
+    return key, (a, b, flat[:4], bias, None)
 
 
 def _no_type(*_: Any) -> np.dtype[Any]:

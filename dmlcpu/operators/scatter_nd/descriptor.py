@@ -1,8 +1,6 @@
 """DML_SCATTER_ND: a copy of a tensor in which indexed elements or slices are replaced."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any, ClassVar
 
 from dmlcpu.common.arguments import Array
@@ -138,21 +136,10 @@ class ScatterNDOperatorDesc(OperatorDesc[Array]):
         tuple_size = self.indices_tensor.sizes[-1]
         return self.indices_shape[:-1] + self.input_shape[tuple_size:]
 
-    def _make_request(self, owned: Bound) -> Callable[[Bound], Request]:
-        tensors_of = itemgetter("input_tensor", "indices_tensor", "updates_tensor", "output_tensor")
+    def _request(self, bound: Bound, arrays: Any) -> Request:
         shapes = (self.input_shape, self.indices_shape, self.updates_shape, self.input_shape)
-        dtype, index_type = self.input_tensor.dtype, self.indices_tensor.dtype
-        packed = *zip(shapes[:3], (dtype, index_type, dtype), (None, None, None), strict=True), None
-
-        def request(bound: Bound) -> Request:
-            x, indices, updates, out = arrays = tensors_of(bound)
-            forms: tuple[Any, ...] = packed
-            if x.flags.num & indices.flags.num & updates.flags.num & out.flags.num & PLAIN != PLAIN:
-                *inputs, y = [_form(*each) for each in zip(arrays, shapes, strict=True)]
-                forms = *inputs, y[2]
-            return (prepare, (forms, ("none", "raise", x is out, 0)), arrays)
-
-        return request
+        *inputs, y = [_form(*each) for each in zip(arrays, shapes, strict=True)]
+        return prepare, ((*inputs, y[2]), ("none", "raise", arrays[0] is arrays[3], 0))
 
     def _refuse(self, bound: Bound, refused: Any) -> None:
         indices = bound["indices_tensor"]

@@ -1,9 +1,7 @@
 """DML_TOP_K1 and DML_TOP_K: the K largest or smallest elements of each sequence."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from operator import itemgetter
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from dmlcpu.common.forms import Form, form_of, strides_of
 from dmlcpu.directml.base import Bound, OperatorDesc, Request, dml_name
@@ -14,7 +12,6 @@ from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.operators.top_k.call import Call
 from dmlcpu.operators.top_k.function import TopK
 from dmlcpu.operators.top_k.plan import plan
-from dmlcpu.runtime.memory import PLAIN
 
 
 def _level(since: FeatureLevel, dimensions: range, values: Types, indices: Types) -> Support:
@@ -60,19 +57,10 @@ class _TopKBase(OperatorDesc[TopK]):
         """Whether the largest elements are selected: by TOP_K, which has no direction, always."""
         return getattr(self, "axis_direction", AxisDirection.DECREASING) is AxisDirection.DECREASING
 
-    def _make_request(self, owned: Bound) -> Callable[[Bound], Request]:
-        x, index_dtype = self.input_tensor, self.output_index_tensor.dtype
-        call = Call(Form(x.sizes, x.dtype), self.k, self.axis, index_dtype, self.largest)
-        packed, take = (call, (None, None)), itemgetter("input_tensor", *self.OUTPUTS)
-
-        def request(bound: Bound) -> Request:
-            x, values, indices = arrays = take(bound)
-            if x.flags.num & values.flags.num & indices.flags.num & PLAIN == PLAIN:
-                return (plan, packed, arrays)
-            strides = strides_of(values), strides_of(indices)
-            return (plan, (call._replace(x=Form(*form_of(x))), strides), arrays)
-
-        return request
+    def _request(self, bound: Bound, arrays: Any) -> Request:
+        x, values, indices = arrays
+        call = Call(Form(*form_of(x)), self.k, self.axis, indices.dtype, self.largest)
+        return plan, (call, (strides_of(values), strides_of(indices)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
