@@ -11,6 +11,7 @@ from desc_builders import OWNED, ROWS, quantized_desc, small_scatter_desc, tenso
 
 from dmlcpu import compile_operator, reference
 from dmlcpu.errors import BindingError, DmlError, IndexOutOfRangeError
+from dmlcpu.kernels import registry
 from dmlcpu.operators.scatter_nd.plan import prepare as prepare_scatter_nd
 from dmlcpu.operators.top_k.plan import plan as plan_top_k
 from dmlcpu.products.plan import prepare as prepare_product
@@ -91,6 +92,29 @@ def test_however_tensors_are_bound_the_results_are_the_references(case, form):
         result = op(**others, **{name: given[name]})  # some are new
         check(result, expected)
         assert (result[0] if isinstance(result, tuple) else result) is given[name]
+
+
+@each_case
+def test_calls_in_every_form_follow_one_another(case):
+    """An operator asks once for calls whose tensors are packed, and each time for others."""
+    op, call = compiled(case)
+    rng = np.random.default_rng(7)
+    for form in 2 * ("packed", *FORMS):
+        inputs, expected = call(rng)
+        check(op(**{name: FORMS[form](array) for name, array in inputs.items()}), expected)
+        inputs, expected = call(rng)
+        check(op(**inputs), expected)
+
+
+def test_other_calls_follow_those_in_place():
+    op, rng = compile_operator(small_scatter_desc()), np.random.default_rng(8)
+    for _ in range(2):
+        inputs, expected = scatter(rng)
+        check(op(**inputs, output_tensor=inputs["input_tensor"]), expected)
+        inputs, expected = scatter(rng)
+        check(op(**inputs, output_tensor=np.empty((1, 8), np.float32)), expected)
+        inputs, expected = scatter(rng)
+        check(op(**inputs), expected)
 
 
 @each_case
@@ -193,6 +217,21 @@ def test_an_owned_matrix_is_that_of_the_last_initialization():
         op.initialize(b_tensor=inputs.pop("b_tensor"))
         for _ in range(2):
             check(op(**inputs), expected)
+
+
+def test_a_matrix_that_saturates_may_follow_one_that_does_not():
+    """What is known of a matrix's bytes is known of that matrix alone."""
+    rows = [row for row in registry.available("quantized_matmul", "dot") if row.has_forms and not row.is_skinny]
+    op = compile_operator(quantized_desc(b_tensor=tensor("INT8", 1, 2, 3, 4, flags=OWNED)))
+    one = np.ones((1, 1, 1, 1), np.float32)
+    given = {"a_tensor": np.full((1, 2, 2, 3), 255, np.uint8), "output_scale_tensor": np.float32(1000) * one}
+    given |= {"a_scale_tensor": np.ones((1, 1, 2, 1), np.float32), "b_scale_tensor": np.ones((1, 1, 1, 4), np.float32)}
+    for row in rows or pytest.skip("no kernel here saturates"):
+        with use_budget(1, kernel=row.name):
+            for number in (0, 127):
+                op.initialize(b_tensor=np.full((1, 2, 3, 4), number, np.int8))
+                expected = np.full((1, 2, 2, 4), round(3 * 255 * number / 1000), np.int8)
+                np.testing.assert_array_equal(op(**given), expected, strict=True)
 
 
 @each_case
