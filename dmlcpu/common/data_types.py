@@ -51,4 +51,4 @@ DATA_TYPES = {
 # fmt: on
 NUMBERS = tuple(row.name for row in DATA_TYPES.values() if row.kind in "buif" and row.bits >= 8)  # that are ordered
 INDICES = ("int64", "int32", "uint64", "uint32")
-QUANTIZED = ("int8", "uint8")
+BYTE_TYPES = ("int8", "uint8")

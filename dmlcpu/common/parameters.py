@@ -14,7 +14,7 @@ from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.memory import PLAIN, frombuffer
 
 # Of these types equal numbers are the same; other objects may be hashable, and have other values later.
-NUMBERS = frozenset({int, float, *[np.dtype(code).type for code in "bBhHiIlLqQefd"]})
+NUMBER_TYPES = frozenset({int, float, *[np.dtype(code).type for code in "bBhHiIlLqQefd"]})
 _FLOAT = np.dtype(np.float32)
 _MOST_BITS = 256  # of an integer whose digits an error has
 
@@ -39,6 +39,12 @@ def as_floats(operator: str, field: str, value: Any) -> Array:
             return array.astype(_FLOAT)
     except OverflowError:
         raise DmlError(operator, field, "an integer beyond float64", "numbers that float64 holds") from None
+
+
+def as_float32(array: Array) -> Array:
+    """Return a copy of floats, rounded to float32, in C order."""
+    with np.errstate(all="ignore"):  # NumPy reports numbers that overflow, and signalling NaNs
+        return array.astype(_FLOAT, order="C")
 
 
 def check_floating(operator: str, field: str, dtype: np.dtype[Any]) -> None:

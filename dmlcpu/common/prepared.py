@@ -15,8 +15,8 @@ from dmlcpu.runtime.memory import Workspace
 from dmlcpu.runtime.records import CELL
 from dmlcpu.runtime.results import maker_of
 
+Request = tuple[tuple[Any, ...], tuple[Any, ...]]  # a key of `prepare`, but for the budget, and the arrays of a call
 Converter = tuple[int, Callable[[Any], Any]]  # the place of an array, and what converts it
-
 
 NO_WORKSPACE = Workspace(0)
 

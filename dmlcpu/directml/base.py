@@ -19,7 +19,7 @@ Bound = dict[str, Any]  # tensor name -> array, or the form in which an operator
 View = Callable[[Array], Array]
 
 
-Request = tuple[Callable[..., Prepared], tuple[Any, ...]]  # a cached `prepare`, and its key but for the budget
+Key = tuple[Callable[..., Prepared], tuple[Any, ...]]  # a cached `prepare`, and its key but for the budget
 
 
 def without_leading(dimensions: int) -> View:
@@ -135,8 +135,8 @@ class OperatorDesc(Desc, Generic[Result]):
         """
         return itemgetter(*[field.name for field, _ in self.tensors()])
 
-    def _request(self, bound: Bound, arrays: Any) -> Request:
-        """Return what a call asks for, of its tensors and the arrays that it runs on.
+    def _key(self, bound: Bound, arrays: Any) -> Key:
+        """Return what prepares a call, of its tensors and the arrays that it runs on.
 
         An operator asks once for all calls whose tensors are packed, and none of them in place.
         """

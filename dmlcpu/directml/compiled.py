@@ -27,7 +27,7 @@ class _Owned(NamedTuple):
 
     tensors: Bound
     arrays: Callable[[Bound], Sequence[Any]]  # finds what a prepared call runs on
-    usual: list[Any]  # the request of calls whose tensors are packed, none of them in place; empty before the first
+    usual: list[Any]  # the key of calls whose tensors are packed, none of them in place; empty before the first
 
 
 def compile_operator(
@@ -221,7 +221,7 @@ class CompiledOperator(Generic[Result]):
         """Run on tensors, each by its own name; return the outputs."""
         bound, is_usual = self._checked(tensors, owned.tensors)
         arrays = owned.arrays(bound)
-        prepare, key = owned.usual if is_usual and owned.usual else self.desc._request(bound, arrays)
+        prepare, key = owned.usual if is_usual and owned.usual else self.desc._key(bound, arrays)
         if is_usual and key:
             owned.usual[:] = functools.lru_cache(functools.partial(prepare, *key)), ()  # a key takes long to hash
         refused = plan_for_now(prepare, key).run(*arrays)
@@ -280,7 +280,7 @@ class CompiledOperator(Generic[Result]):
         bound, _ = self._checked(mine, owned.tensors)
         as_given = {slot.name: slot.bind(given[slot.name]) for slot in self._outputs if slot.name in given}
         arrays = owned.arrays(bound)
-        prepare, key = self.desc._request(bound, arrays)
+        prepare, key = self.desc._key(bound, arrays)
         # What is copied, as it is not aligned (by `Slot.bind`) or not packed, is copied for each call.
         own = [bound[name] for name in given]
         is_prepared = are_used(own, arrays) and not any(each.flags.owndata for each in own)
@@ -296,7 +296,7 @@ class CompiledOperator(Generic[Result]):
         )
 
     def _checked(self, tensors: Bound, owned: Bound) -> tuple[Bound, bool]:
-        """Return all tensors as arrays, with new outputs where none are given, and whether the usual request suits."""
+        """Return all tensors as arrays, with new outputs where none are given, and whether the usual key suits."""
         bound, slots, flags = owned.copy(), self._slots, self._usual
         for name, value in tensors.items():
             slot = slots.get(name)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dmlcpu.common.data_types import NUMBERS, QUANTIZED
+from dmlcpu.common.data_types import BYTE_TYPES, NUMBERS
 from dmlcpu.directml.operator_type import OperatorType
 
 if TYPE_CHECKING:  # `dmlcpu`'s names of the operators for type checkers, which cannot read the table
@@ -186,22 +186,22 @@ OPERATORS = {
         Operator(
             "quantized_matmul",
             {OperatorType.QUANTIZED_LINEAR_MATRIX_MULTIPLY: "QuantizedLinearMatrixMultiplyOperatorDesc"},
-            QUANTIZED,
+            BYTE_TYPES,
             family="products",
         ),
         Operator(
             "matmul_integer",
             {OperatorType.MATRIX_MULTIPLY_INTEGER: "MatrixMultiplyIntegerOperatorDesc"},
-            QUANTIZED,
+            BYTE_TYPES,
             family="products",
         ),
         Operator(
             "matmul_integer_to_float",
             {OperatorType.MATRIX_MULTIPLY_INTEGER_TO_FLOAT: "MatrixMultiplyIntegerToFloatOperatorDesc"},
-            QUANTIZED,
+            BYTE_TYPES,
             family="products",
         ),
-        Operator("matmul_top_k", {}, QUANTIZED, ("values", "indices"), result="MatmulTopK"),
+        Operator("matmul_top_k", {}, BYTE_TYPES, ("values", "indices"), result="MatmulTopK"),
         Operator(
             "quantize_linear",
             {
@@ -217,7 +217,7 @@ OPERATORS = {
                 OperatorType.ELEMENT_WISE_DEQUANTIZE_LINEAR: "ElementWiseDequantizeLinearOperatorDesc",
                 OperatorType.DEQUANTIZE: "DequantizeOperatorDesc",
             },
-            (*QUANTIZED, "int16", "uint16", "int32", "uint32"),
+            (*BYTE_TYPES, "int16", "uint16", "int32", "uint32"),
             family="quantizers",
         ),
         Operator(

@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from dmlcpu.common.arguments import Array, as_dtype, check_type, without_metadata
-from dmlcpu.common.data_types import QUANTIZED
+from dmlcpu.common.data_types import BYTE_TYPES
 from dmlcpu.common.forms import Form, Shape
-from dmlcpu.common.parameters import NUMBERS, as_floats, as_integers, as_numbers, float_number
+from dmlcpu.common.parameters import NUMBER_TYPES, as_floats, as_integers, as_numbers, float_number
 from dmlcpu.errors import BindingError
 from dmlcpu.kernels.gemm.table import ROWS
 from dmlcpu.runtime.memory import OWNS_DATA, PLAIN, frombuffer, spans_meet
@@ -26,8 +26,8 @@ _ARRAY = np.ndarray  # is looked up in half the time
 _WORDS = (FLOAT, BYTE) * 3  # what kernels see parameters as
 _ABSENT = (np.zeros(1, BYTE),) * len(PARAMETERS)
 _NO_SHAPES: tuple[Shape | None, ...] = (None,) * len(PARAMETERS)
-_CONSTANTS = NUMBERS | {type(None), type(ABSENT)}  # ABSENT is the one object of its type that is ever given
-_QUANTIZED = {np.dtype(name).num: np.dtype(name) for name in QUANTIZED}
+_CONSTANTS = NUMBER_TYPES | {type(None), type(ABSENT)}  # ABSENT is the one object of its type that is ever given
+_QUANTIZED = {np.dtype(name).num: np.dtype(name) for name in BYTE_TYPES}
 _BIAS = ("float32", "float16")
 
 Flat = tuple[tuple[Array, ...], tuple[Shape | None, ...], np.dtype[Any]]  # see `parameters_of`
@@ -36,7 +36,7 @@ Flat = tuple[tuple[Array, ...], tuple[Shape | None, ...], np.dtype[Any]]  # see 
 def type_of_bytes(operator: str, out_dtype: Any, y_zero_point: Any, default: np.dtype[Any]) -> np.dtype[Any]:
     """Return the type of a quantized product: `out_dtype`, else the zero point's, else the default."""
     if out_dtype is not None:
-        return as_dtype(operator, "out_dtype", out_dtype, QUANTIZED)
+        return as_dtype(operator, "out_dtype", out_dtype, BYTE_TYPES)
     found = None
     if type(y_zero_point) is np.ndarray:
         found = _QUANTIZED.get(y_zero_point.dtype.num)
@@ -91,8 +91,8 @@ def _flatten(
 ) -> Flat:
     """Return what `parameters_of` does."""
     if not (a_type.num in _QUANTIZED and b_type.num in _QUANTIZED):
-        check_type(operator, "a", a_type, QUANTIZED)
-        check_type(operator, "b", b_type, QUANTIZED)
+        check_type(operator, "a", a_type, BYTE_TYPES)
+        check_type(operator, "b", b_type, BYTE_TYPES)
     dtype = result_type(operator, out_dtype, parameters[-1], a_type)
     kinds = (FLOAT, a_type, FLOAT, b_type, FLOAT, dtype)
     flat, shapes, flags = [*_ABSENT], [*_NO_SHAPES], OWNS_DATA
@@ -108,7 +108,7 @@ def _flatten(
                 continue
         elif value is ABSENT or (value is None and place not in SCALES):
             continue
-        elif type(value) in NUMBERS:
+        elif type(value) in NUMBER_TYPES:
             flat[place] = _number(operator, place, value, kind, parameters[4] is not ABSENT)
             continue
         array = converted(operator, place, value, kind)
@@ -143,7 +143,7 @@ def converted(operator: str, place: int, value: Any, dtype: np.dtype[Any]) -> Ar
     name = PARAMETERS[place]
     if place in SCALES:
         return as_floats(operator, name, value)
-    return as_integers(operator, name, value, dtype, f"{dtype} (its tensor's type)", QUANTIZED)
+    return as_integers(operator, name, value, dtype, f"{dtype} (its tensor's type)", BYTE_TYPES)
 
 
 def flat_of(array: Array) -> Array:
@@ -187,7 +187,7 @@ class Shapes(NamedTuple):
 
 def check_matrix(operator: str, field: str, form: Form, at_least: int = 1) -> None:
     """Refuse what is no int8 or uint8 array of at least this number of dimensions."""
-    check_type(operator, field, form.dtype, QUANTIZED)
+    check_type(operator, field, form.dtype, BYTE_TYPES)
     if len(form.shape) < at_least:
         raise BindingError(operator, f"{field}.ndim", str(len(form.shape)), f"at least {at_least}")
 

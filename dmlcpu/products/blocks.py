@@ -18,7 +18,7 @@ from dmlcpu.kernels.gemm.microkernels.microkernel import NR
 from dmlcpu.kernels.gemm.table import ROWS
 from dmlcpu.products.arguments import FLOAT, PARAMETERS, SCALES, Call, check, flat_of, rhs_form
 from dmlcpu.products.packing import PackedMatrix, form_of_packed, pack_b
-from dmlcpu.products.plan import QUANTIZED, plan
+from dmlcpu.products.plan import QUANTIZED_MATMUL, plan
 from dmlcpu.runtime.memory import spans_meet
 from dmlcpu.runtime.threads import most_of_thread, plan_for_now
 
@@ -29,7 +29,7 @@ SOURCES = ("a", "b")
 Rhs = Array | PackedMatrix
 
 
-class Cut(NamedTuple):
+class BlockSize(NamedTuple):
     """How large a block of the result is."""
 
     rows: int
@@ -62,7 +62,7 @@ def _product(function: Callable[..., Any], request: Callable[..., Any], argument
     parameters = []
     for place, (array, own) in enumerate(zip(numbers, call.parameters, strict=True)):
         kind = FLOAT if place in SCALES else (call.a.dtype, call.b.dtype, dtype)[place // 2]
-        if own and operator == QUANTIZED and place in SCALES:
+        if own and operator == QUANTIZED_MATMUL and place in SCALES:
             check_scale(operator, PARAMETERS[place], array.reshape(shapes[place]), given[PARAMETERS[place]])
         parameters.append(array.view(kind).reshape(own) if own else None)
     return Product(
@@ -180,7 +180,7 @@ def as_matrices(given: Any, shape: Shape) -> Any:
     return source if len(source.shape) > 1 else _Vector(source, shape)
 
 
-def _right_hand_sides(product: Product, cut: Cut, stopping: Callable[[], bool]) -> Iterator[Rhs]:
+def _right_hand_sides(product: Product, cut: BlockSize, stopping: Callable[[], bool]) -> Iterator[Rhs]:
     """Yield a right-hand side for each run of regions that share it, packed if several regions do."""
     call, b = product.call, product.b
     wanted = (part_of(call.b.shape, region, -2) for region in _regions(call, cut))
@@ -205,13 +205,13 @@ def packed_part(b: PackedMatrix, region: Region) -> PackedMatrix:
     return PackedMatrix((*shape, *b.shape[-2:]), b.dtype, b.layout, panels, sums, 0 if b.saturating == 0 else None)
 
 
-def _packs(call: Call, cut: Cut) -> bool:
+def _packs(call: Call, cut: BlockSize) -> bool:
     """Return whether blocks of b are multiplied several times."""
     is_shared = math.prod(call.b.shape[:-2]) < math.prod(call.matrix[:-2])
     return cut.rows < call.matrix[-2] or (cut.columns == call.matrix[-1] and is_shared)
 
 
-def _regions(call: Call, cut: Cut) -> Iterator[Region]:
+def _regions(call: Call, cut: BlockSize) -> Iterator[Region]:
     """Yield the regions of the result: all rows of some columns, then of the next ones, then the next matrices."""
     *batch, rows, columns = call.matrix
     ones = (1,) * len(batch)
@@ -228,23 +228,23 @@ def part_of(shape: Shape, region: Region, whole: int = 0) -> Region:
     return tuple(ends)
 
 
-def _cuts(call: Call) -> Iterator[Cut]:
+def _cuts(call: Call) -> Iterator[BlockSize]:
     """Yield cuts, the fastest first. Columns are cut only if b does not fit: each block of them reads a again."""
     *_, rows, columns = call.matrix
     depth = call.a.shape[-1]
     is_packed = call.layout != ROWS
     height, width = max(1, min(rows, BLOCK // max(depth, columns * call.dtype.itemsize, 1))), columns
-    yield Cut(height, width)
+    yield BlockSize(height, width)
     for least_height, least_width in ((_ROWS, NR), (1, 1)):
         while height > least_height:
             height = max(least_height, height // 2)
-            yield Cut(height, width)
+            yield BlockSize(height, width)
         while width > least_width and not is_packed:
             width = max(least_width, width * 3 // 4 // NR * NR, width // 2 if width <= NR else 1)
-            yield Cut(height, width)
+            yield BlockSize(height, width)
 
 
-def _needs(product: Product, cut: Cut) -> int:
+def _needs(product: Product, cut: BlockSize) -> int:
     """Return the bytes that `run` takes with such blocks."""
     call = product.call
     depth, result = call.a.shape[-1], (cut.rows, cut.columns)

@@ -5,12 +5,10 @@ from typing import Any
 from dmlcpu.common.arguments import Array, check_apart, check_output, own_all
 from dmlcpu.common.forms import formed, strides_of
 from dmlcpu.common.parameters import as_floats
-from dmlcpu.common.prepared import Prepared
+from dmlcpu.common.prepared import Prepared, Request
 from dmlcpu.errors import DmlError
 from dmlcpu.products.arguments import ResultType, check_matrices, parameters_of
 from dmlcpu.products.packing import PackedMatrix, form_of_packed
-
-Request = tuple[tuple[Any, ...], tuple[Any, ...]]
 
 
 def request(

@@ -8,14 +8,14 @@ import numpy as np
 
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.forms import form_of, strides_of
-from dmlcpu.common.parameters import check_scale
-from dmlcpu.directml.base import Bound, OperatorDesc, Request, View, dml_name, without_leading
+from dmlcpu.common.parameters import as_float32, check_scale
+from dmlcpu.directml.base import Bound, Key, OperatorDesc, View, dml_name, without_leading
 from dmlcpu.directml.checks import check_range
 from dmlcpu.directml.enums import TensorDataType
 from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.products.arguments import PARAMETERS, flat_of
 from dmlcpu.products.packing import PackedMatrix, form_of_packed, pack_b
-from dmlcpu.products.plan import as_float32, prepare
+from dmlcpu.products.plan import prepare
 
 _ZERO = np.zeros(1, np.uint8)
 _HALF = 2  # bytes of a float16
@@ -81,7 +81,7 @@ class ProductDesc(OperatorDesc[Array]):
 
         return arrays
 
-    def _request(self, bound: Bound, arrays: Any) -> Request:
+    def _key(self, bound: Bound, arrays: Any) -> Key:
         a, b, _, bias, y = arrays
         shapes = tuple([(1, *bound[name].shape)[-2:] if name in bound else None for name in _FIELDS])
         b_form = form_of_packed(b) if isinstance(b, PackedMatrix) else form_of(b)

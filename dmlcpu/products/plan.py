@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dmlcpu import reference
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.forms import Form, Shape, fitting
-from dmlcpu.common.parameters import is_usable
+from dmlcpu.common.parameters import as_float32, is_usable
 from dmlcpu.common.prepared import ByFunction, Prepared, converting
 from dmlcpu.common.regions import Tensor
 from dmlcpu.kernels import registry
@@ -48,7 +48,7 @@ _RUNS = 32
 # 4096 x 4096 takes 1.2 to 1.4 times as long if tasks read 512 bytes, and eight rows take the same time either way (Zen
 # 4, two threads, AVX-512 and AVX2).
 _LEAST_SUMS = 2048
-QUANTIZED = "quantized_matmul"  # whose scales have to be positive
+QUANTIZED_MATMUL = "quantized_matmul"  # whose scales have to be positive
 BIAS = 3  # its place among the arrays of a call
 HALF_BITS = np.dtype(np.uint16)
 NO_BYTES, NO_CELLS = np.empty(0, BYTE), np.empty(0, np.int64)
@@ -78,7 +78,7 @@ def prepare(
 def plan(call: Call, y_strides: Shape | None, budget: Budget) -> Prepared:
     """Return how a product that has been checked is carried out. y_strides: of y as matrices; None: y is packed."""
     results = (Tensor(call.shape, call.dtype),)
-    is_scaled = call.operator == QUANTIZED
+    is_scaled = call.operator == QUANTIZED_MATMUL
     checked = tuple([place for place in SCALES if is_scaled and call.parameters[place] is not None])
     if 0 in call.matrix:
         check_only = functools.partial(_check_only, checked)
@@ -373,9 +373,3 @@ def words_of(array: Array, word: np.dtype[Any]) -> Array:
 def rhs_of(b: Array | PackedMatrix) -> tuple[Array, Array, Array]:
     """Return what the kernel reads of the right-hand side: its bytes, or its panels and the sums of its columns."""
     return (NO_BYTES, b.panels, b.sums) if isinstance(b, PackedMatrix) else (words_of(b, BYTE), NO_CELLS, NO_CELLS)
-
-
-def as_float32(array: Array) -> Array:
-    """Return a bias or scales of float16 as kernels read them."""
-    with np.errstate(invalid="ignore"):  # NumPy reports a signalling NaN
-        return array.astype(FLOAT, order="C")

@@ -91,13 +91,13 @@ def call_of(operands: Operands, order: Order, rows: Shape) -> Call:
     """Return what is selected of operands. rows: the shape of the result without k."""
     a, b, *parameters, bias, _ = operands
     b_form = Form(b.shape, b.dtype, (0,) * b.ndim) if isinstance(b, PackedMatrix) else Form(*form_of(b))
-    layout, is_exact = (b.layout, b.saturating == 0) if isinstance(b, PackedMatrix) else (layout_of(b_form), False)
+    layout, is_exact = (b.layout, b.saturating == 0) if isinstance(b, PackedMatrix) else (rhs_layout(b_form), False)
     shapes = tuple([None if each is None else each.shape for each in parameters])
     own = None if bias is None else bias.shape
     return Call(Form(*form_of(a)), b_form, layout, is_exact, shapes, own, order, rows, ())
 
 
-def layout_of(b: Form) -> str:
+def rhs_layout(b: Form) -> str:
     """Return the layout of a matrix that is not packed: COLUMNS if they are contiguous, one behind the other."""
     return COLUMNS if b.steps[-2] == 1 and b.steps[-1] >= b.shape[-2] else ROWS
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from dmlcpu.common.arguments import Array, as_axis, as_dtype, as_integer, check_type, type_name, without_metadata
 from dmlcpu.common.forms import Form, Shape, formed
-from dmlcpu.common.parameters import NUMBERS, as_floats, as_integers, check_floating, check_integral, float_number
+from dmlcpu.common.parameters import NUMBER_TYPES, as_floats, as_integers, check_floating, check_integral, float_number
 from dmlcpu.common.prepared import Converter
 from dmlcpu.errors import BindingError, DmlError
 from dmlcpu.quantizers.layout import meets
@@ -50,7 +50,7 @@ def operands_of(operator: str, x: Any, scale: Any, zero_point: Any, out_dtype: A
     form is its type and itself. x: the type of x.
     """
     scale_form: Any
-    if type(scale) in NUMBERS:
+    if type(scale) in NUMBER_TYPES:
         number = float_number if scale else float_number.__wrapped__
         scales, scale_form = number(operator, "scale", scale, operator == QUANTIZE), type(scale)
     elif hasattr(scale, "dtype"):
@@ -59,7 +59,7 @@ def operands_of(operator: str, x: Any, scale: Any, zero_point: Any, out_dtype: A
         scales, scale_form = formed(operator, "scale", as_floats(operator, "scale", scale))
     if zero_point is None:
         return scales, None, scale_form, None
-    if type(zero_point) in NUMBERS:
+    if type(zero_point) in NUMBER_TYPES:
         return scales, None, scale_form, (type(zero_point), zero_point)
     if not hasattr(zero_point, "dtype"):
         _, quantized = _types(operator, x, _type_of(scale_form), None, out_dtype)

@@ -6,10 +6,8 @@ import numpy as np
 
 from dmlcpu.common.arguments import Array, as_integer, check_apart, check_output, own_all
 from dmlcpu.common.forms import formed, strides_of
-from dmlcpu.common.prepared import Prepared
+from dmlcpu.common.prepared import Prepared, Request
 from dmlcpu.quantizers.arguments import operands_of
-
-Request = tuple[tuple[Any, ...], tuple[Any, ...]]
 
 
 def request(

@@ -9,12 +9,11 @@ import numpy as np
 from dmlcpu import reference
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.forms import Form, form_of, strides_of
-from dmlcpu.common.parameters import as_floats, check_scale, is_usable
+from dmlcpu.common.parameters import as_float32, as_floats, check_scale, is_usable
 from dmlcpu.common.prepared import ByFunction, Prepared, converting
-from dmlcpu.directml.base import Bound, OperatorDesc, Request
+from dmlcpu.directml.base import Bound, Key, OperatorDesc
 from dmlcpu.directml.enums import QuantizationType, TensorDataType
 from dmlcpu.directml.tensor import TensorDesc
-from dmlcpu.quantizers.arguments import FLOAT
 from dmlcpu.quantizers.layout import Layout, elements_of, layout_of, store_elements
 from dmlcpu.quantizers.plan import Layouts, layouts_of, plan_layouts, prepare
 from dmlcpu.runtime.memory import packed_strides
@@ -78,7 +77,7 @@ class QuantizerDesc(OperatorDesc[Array]):
         names = [role.name if role else "" for role in self._roles()]
         return lambda bound: [bound.get(name) for name in names]
 
-    def _request(self, bound: Bound, arrays: Any) -> Request:
+    def _key(self, bound: Bound, arrays: Any) -> Key:
         roles = self._roles()
         if any(role and role.tensor.data_type.bits == 4 for role in roles):
             layouts = tuple([role and _layout(role, array) for role, array in zip(roles, arrays, strict=True)])
@@ -119,7 +118,7 @@ def _prepare_packed(desc: QuantizerDesc, layouts: Layouts, budget: Budget) -> Pr
         full = layouts_of(desc.KERNELS, x, floats, zero, y)
         found = plan_layouts(desc.KERNELS, full, (0, not desc._is_quantize(), False), (), budget)
     is_half = scale.type == "float16"
-    return converting(found, [(1, lambda value: np.ascontiguousarray(value, FLOAT))] if is_half else [])
+    return converting(found, [(1, as_float32)] if is_half else [])
 
 
 class ElementWiseDesc(QuantizerDesc):

@@ -12,7 +12,7 @@ from dmlcpu import reference
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.data_types import DATA_TYPES
 from dmlcpu.common.forms import Form, Shape, fitting
-from dmlcpu.common.parameters import is_usable
+from dmlcpu.common.parameters import as_float32, is_usable
 from dmlcpu.common.prepared import ByFunction, Prepared, converting
 from dmlcpu.common.regions import Tensor
 from dmlcpu.kernels import registry
@@ -57,7 +57,7 @@ def plan(call: Call, y_strides: Shape | None, budget: Budget) -> Prepared:
         return _repeating(call, call.zero_point, repeats, y, budget)
     if call.x.dtype == np.float64:
         rounded = call._replace(x=Form(call.x.shape, FLOAT))
-        return converting(plan(rounded, y_strides, budget), [(0, as_floats)])
+        return converting(plan(rounded, y_strides, budget), [(0, as_float32)])
     forms = *call.forms, y
     zero = layout_of(call.zero_point) if call.zero_point else None
     layouts = layouts_of(call.operator, layout_of(call.x), layout_of(call.scale), zero, layout_of(y))
@@ -220,12 +220,6 @@ def _repeating(call: Call, zero_point: Form, repeats: list[tuple[int, int]], y: 
 
     repeated = call._replace(zero_point=Form(tuple(wide), zero_point.dtype))
     return converting(plan(repeated, y.strides, budget), [(2, repeat)])
-
-
-def as_floats(x: Array) -> Array:
-    """Return x rounded to float32."""
-    with np.errstate(all="ignore"):
-        return x.astype(FLOAT, order="C")
 
 
 def _check_only(call: Call, x: Array, scale: Array, *others: Any) -> bool | None:

@@ -7,7 +7,7 @@ import numpy as np
 
 from dmlcpu.annotations import Array, Metric
 from dmlcpu.common.arguments import as_array, check_choice, check_type
-from dmlcpu.common.data_types import QUANTIZED
+from dmlcpu.common.data_types import BYTE_TYPES
 from dmlcpu.common.regions import Tensor
 from dmlcpu.errors import BindingError, DmlError
 
@@ -86,7 +86,7 @@ def as_vectors(operator: str, field: str, value: Any, depth: int | None = None) 
     array = as_array(operator, field, value)
     if isinstance(value, list | tuple) and array.dtype.kind == "f" and not array.size:
         array = array.astype(np.float32)
-    check_type(operator, field, array.dtype, (*QUANTIZED, *FLOATS))
+    check_type(operator, field, array.dtype, (*BYTE_TYPES, *FLOATS))
     if array.ndim == 1 and depth is not None:
         array = array[None]
     if array.ndim != 2 or depth not in (None, array.shape[1]):

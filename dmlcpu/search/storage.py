@@ -19,7 +19,7 @@ from dmlcpu.batch.files.npy import check_size, read_header
 from dmlcpu.batch.files.stored import open_file, size_of
 from dmlcpu.batch.files.targets import make_folder, put_folder, remove, sync_folder
 from dmlcpu.common.arguments import Array
-from dmlcpu.common.data_types import QUANTIZED
+from dmlcpu.common.data_types import BYTE_TYPES
 from dmlcpu.common.faults import shown
 from dmlcpu.common.regions import Tensor
 from dmlcpu.errors import BindingError, DmlError
@@ -32,7 +32,7 @@ _SAVE, _LOAD = "Int8Index.save", "Int8Index.load"
 _LONGEST_HEADER = 1 << 16
 # The arrays of an index, and the types that each may have.
 _ARRAY_TYPES = {
-    "vectors": QUANTIZED,
+    "vectors": BYTE_TYPES,
     "scales": ("float32",),
     "squares": ("int32", "float64"),
     "ids": ("int64",),

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from dmlcpu import TensorDataType
-from dmlcpu.common.data_types import DATA_TYPES, INDICES, NUMBERS, QUANTIZED
+from dmlcpu.common.data_types import BYTE_TYPES, DATA_TYPES, INDICES, NUMBERS
 
 ROWS = list(DATA_TYPES.values())
 KINDS = {"bfloat16": "f", "int4": "i", "uint4": "u"}  # NumPy's kind of ml_dtypes' types is V
@@ -60,4 +60,4 @@ def test_computed_type_has_words_that_fill_the_element(row):
 
 def test_lists_of_types_agree_with_the_table():
     assert set(NUMBERS) == set(DATA_TYPES) - {"complex64", "complex128", "int4", "uint4"}
-    assert all(DATA_TYPES[name].kind in "iu" for name in (*INDICES, *QUANTIZED))
+    assert all(DATA_TYPES[name].kind in "iu" for name in (*INDICES, *BYTE_TYPES))

@@ -8,7 +8,7 @@ from numba.core import types
 from numba.extending import overload, register_jitable
 from numba.np.numpy_support import as_dtype
 
-from dmlcpu.common.data_types import DATA_TYPES, QUANTIZED
+from dmlcpu.common.data_types import BYTE_TYPES, DATA_TYPES
 from dmlcpu.interop.numba.calls import caller_of
 from dmlcpu.interop.numba.memory import stack_of, tuple_of, write_record
 from dmlcpu.interop.numba.refusals import (
@@ -210,7 +210,7 @@ def _zero_type(field, given, dtype):
         found = array_type("quantized_matmul", field, given)
         if given.ndim > 1:
             raise refusal("quantized_matmul", f"{field}.ndim", given.ndim, "0 or 1, in compiled code")
-    elif found.name not in QUANTIZED:
+    elif found.name not in BYTE_TYPES:
         return
     if found != dtype:
         raise refusal("quantized_matmul", f"{field}.dtype", found, f"{dtype} (its tensor's type)")
@@ -231,7 +231,7 @@ def _quantized_matmul(
     """Return quantized_matmul for arguments of these types. Numba has no arguments that are passed by keyword only."""
     dtypes = {field: array_type("quantized_matmul", field, each) for field, each in (("a", a), ("b", b))}
     for field, each in (("a", a), ("b", b)):
-        check_type("quantized_matmul", field, dtypes[field], QUANTIZED)
+        check_type("quantized_matmul", field, dtypes[field], BYTE_TYPES)
         if each.ndim != 2:
             raise refusal("quantized_matmul", f"{field}.ndim", each.ndim, "2, in compiled code")
     dtypes["y"] = _result_type(out_dtype, y_zero_point, dtypes["a"])

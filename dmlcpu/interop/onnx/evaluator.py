@@ -12,7 +12,7 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 from onnx.reference.ops.op_constant import ConstantCommon
 
-from dmlcpu.common.data_types import QUANTIZED
+from dmlcpu.common.data_types import BYTE_TYPES
 from dmlcpu.errors import BindingError, DmlError, UnsupportedError
 from dmlcpu.interop.onnx.graphs import described, reads
 from dmlcpu.interop.onnx.ops import OPS, Product
@@ -80,7 +80,7 @@ def _naming(node: OpRun) -> Callable[..., Any]:
 
 def _packed(b: Any, packed: dict[int, PackedMatrix]) -> PackedMatrix | None:
     """Return a constant packed, once for all nodes; None if the input is no constant, or cannot be packed."""
-    if not isinstance(b, np.ndarray) or b.ndim < 2 or b.dtype.name not in QUANTIZED:
+    if not isinstance(b, np.ndarray) or b.ndim < 2 or b.dtype.name not in BYTE_TYPES:
         return None
     if id(b) not in packed:
         packed[id(b)] = pack_b(b)

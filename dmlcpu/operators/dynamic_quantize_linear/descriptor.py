@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from dmlcpu.common.forms import form_of, strides_of
-from dmlcpu.directml.base import Bound, OperatorDesc, Request, dml_name
+from dmlcpu.directml.base import Bound, Key, OperatorDesc, dml_name
 from dmlcpu.directml.enums import FeatureLevel, OperatorType
 from dmlcpu.directml.feature_level import ONE_TO_EIGHT, Allowed, Support, types
 from dmlcpu.directml.tensor import TensorDesc
@@ -87,7 +87,7 @@ class DynamicQuantizeLinearOperatorDesc(OperatorDesc[DynamicQuantized]):
             self._check_sizes(dml_name(name), getattr(self, name), wanted, why)
         self._check_same_type("output_zero_point_tensor", "output_tensor")
 
-    def _request(self, bound: Bound, arrays: Any) -> Request:
+    def _key(self, bound: Bound, arrays: Any) -> Key:
         x, y = arrays[:2]
         return prepare, ((form_of(x), strides_of(y)), (y.dtype,))
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from dmlcpu.common.arguments import Array, as_dtype, check_type
 from dmlcpu.common.forms import Form, fitting
+from dmlcpu.common.parameters import as_float32
 from dmlcpu.common.prepared import ByFunction, Prepared, converting
 from dmlcpu.common.regions import Tensor
 from dmlcpu.kernels import registry
@@ -16,7 +17,7 @@ from dmlcpu.kernels.quantize_linear.dynamic_range import RANGE_CELLS
 from dmlcpu.kernels.quantize_linear.work import SPACE_CELLS
 from dmlcpu.quantizers.arguments import FLOAT, FLOATS
 from dmlcpu.quantizers.layout import Layout, layout_of
-from dmlcpu.quantizers.plan import as_floats, cut
+from dmlcpu.quantizers.plan import cut
 from dmlcpu.reference import dynamic_quantize_linear as reference_dynamic_quantize_linear
 from dmlcpu.runtime.memory import Workspace, frombuffer, words
 from dmlcpu.runtime.threads import REFERENCE, Budget
@@ -36,7 +37,7 @@ def prepare(forms: tuple[Any, ...], options: tuple[Any], budget: Budget) -> Prep
     if budget == REFERENCE or 0 in x.shape:
         return ByFunction(operator=NAME, kernel="reference", results=results, function=_refer)
     if x.dtype == np.float64:
-        return converting(_plan(Form(x.shape, FLOAT), y, results, budget), [(0, as_floats)])
+        return converting(_plan(Form(x.shape, FLOAT), y, results, budget), [(0, as_float32)])
     return _plan(x, y, results, budget)
 
 

@@ -7,8 +7,9 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from dmlcpu.annotations import Array, DType, Element
 from dmlcpu.common.arguments import as_dtype
+from dmlcpu.common.prepared import Request
 from dmlcpu.products.arguments import ABSENT
-from dmlcpu.products.call import Request, allocate, request as request_of
+from dmlcpu.products.call import allocate, request as request_of
 from dmlcpu.products.packing import PackedMatrix
 from dmlcpu.products.plan import prepare
 from dmlcpu.runtime.threads import plan_for_now

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.prepared import ByFunction
-from dmlcpu.directml.base import Bound, Request
+from dmlcpu.directml.base import Bound, Key
 from dmlcpu.directml.enums import FeatureLevel, OperatorType
 from dmlcpu.directml.feature_level import Allowed, Support, types
 from dmlcpu.directml.tensor import TensorDesc
@@ -136,9 +136,9 @@ class MatrixMultiplyIntegerToFloatOperatorDesc(ProductDesc):
         names = ("a_tensor", "b_tensor", *_PARAMETERS, "bias_tensor", "output_tensor")
         return lambda bound: [bound.get(name) for name in names]
 
-    def _request(self, bound: Bound, arrays: Any) -> Request:
+    def _key(self, bound: Bound, arrays: Any) -> Key:
         if not self._is_wide():
-            return ProductDesc._request(self, bound, arrays)
+            return ProductDesc._key(self, bound, arrays)
         views = {name: matrices_of(getattr(self, name)) for name in _PARAMETERS if getattr(self, name)}
 
         def run(*arrays: Any) -> None:

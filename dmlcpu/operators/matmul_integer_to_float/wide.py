@@ -21,10 +21,10 @@ def exact_sums(a: Array, a_zero: Array | None, b: Array, b_zero: Array | None) -
     """Return the sums of products of matrices less their zero points, exact for K < 2**31, rounded to float32."""
     (a_upper, a_lower), (b_upper, b_lower) = _halves(a, a_zero), _halves(b, b_zero)
     crossed = _sums(a_upper, b_lower), _sums(a_lower, b_upper)
-    return as_float32(_sums(a_upper, b_upper), *crossed, _sums(a_lower, b_lower))
+    return rounded_sum(_sums(a_upper, b_upper), *crossed, _sums(a_lower, b_lower))
 
 
-def as_float32(upper: Array, left: Array, right: Array, lower: Array) -> Array:
+def rounded_sum(upper: Array, left: Array, right: Array, lower: Array) -> Array:
     """Return 2**32 * upper + 2**16 * (left + right) + lower as float32, by one rounding.
 
     All are int64. left + right may be beyond that; the sum over 2**32 is not.

@@ -17,7 +17,7 @@ from dmlcpu.kernels.gemm.pack import LAYOUT
 from dmlcpu.kernels.gemm.table import ROWS
 from dmlcpu.operators.matmul_top_k.function import NAME, MatmulTopK, check, matmul_top_k, request
 from dmlcpu.operators.table import OPERATORS
-from dmlcpu.products.blocks import Cut, as_matrices, packed_part, parameter_bytes, part_of, requested, rhs_bytes
+from dmlcpu.products.blocks import BlockSize, as_matrices, packed_part, parameter_bytes, part_of, requested, rhs_bytes
 from dmlcpu.products.packing import PackedMatrix
 from dmlcpu.products.selection import INDEX, Call, Operands, plan, select
 from dmlcpu.runtime.threads import most_of_thread
@@ -124,7 +124,7 @@ class _Blocks:
         return self._block
 
 
-def _regions(call: Call, cut: Cut) -> Iterator[Region]:
+def _regions(call: Call, cut: BlockSize) -> Iterator[Region]:
     """Yield the regions of all scores: all columns of some rows, then of the next."""
     shape = (*call.rows, call.b.shape[-1])
     return regions_of(shape, (*[1] * (len(shape) - 2), cut.rows, cut.columns))
@@ -152,21 +152,21 @@ def _merged(call: Call, best: MatmulTopK, found: MatmulTopK) -> MatmulTopK:
     return MatmulTopK(values, np.take_along_axis(indices, places, axis=-1))
 
 
-def _cuts(call: Call) -> Iterator[Cut]:
+def _cuts(call: Call) -> Iterator[BlockSize]:
     """Yield cuts, the fastest first. Of several blocks of rows, each reads b again."""
     rows, columns = call.rows[-1], call.b.shape[-1]
     is_packed = call.layout == LAYOUT
-    yield Cut(rows, columns)
+    yield BlockSize(rows, columns)
     for least_columns, least_rows in ((_COLUMNS, _ROWS), (NR, 1), (1, 1)):
         while columns > least_columns and not is_packed:
             columns = max(least_columns, columns // 2)
-            yield Cut(rows, columns)
+            yield BlockSize(rows, columns)
         while rows > least_rows:
             rows = max(least_rows, rows // 2)
-            yield Cut(rows, columns)
+            yield BlockSize(rows, columns)
 
 
-def _needs(selection: Selection, cut: Cut) -> int:
+def _needs(selection: Selection, cut: BlockSize) -> int:
     """Return the bytes that `run` takes with such blocks."""
     call = selection.call
     depth, columns, k = call.a.shape[-1], call.b.shape[-1], min(call.order.k, cut.columns)

@@ -10,7 +10,7 @@ from dmlcpu.annotations import Array, Mode, Nan, Numbers, Pair, Values
 from dmlcpu.common.arguments import as_integer, check_apart, check_choice, check_output, check_tuple
 from dmlcpu.common.forms import Form, Shape, formed
 from dmlcpu.common.parameters import as_floats, as_integers
-from dmlcpu.common.prepared import Prepared
+from dmlcpu.common.prepared import Prepared, Request
 from dmlcpu.common.regions import Tensor
 from dmlcpu.errors import DmlError
 from dmlcpu.kernels.gemm.candidates import MOST_COLUMNS
@@ -26,9 +26,8 @@ from dmlcpu.products.arguments import (
     spread,
     spread_all,
 )
-from dmlcpu.products.call import Request
 from dmlcpu.products.packing import PackedMatrix, form_of_packed
-from dmlcpu.products.selection import INDEX, Call, Order, layout_of, plan
+from dmlcpu.products.selection import INDEX, Call, Order, plan, rhs_layout
 from dmlcpu.runtime.threads import Budget, plan_for_now
 
 NAME = "matmul_top_k"
@@ -243,7 +242,7 @@ def check(a: Any, b: Any, parameters: tuple[Shape | None, ...], bias: Shape | No
     return Call(
         Form(shapes.left, a.dtype, matrix_strides(a.strides, len(a.shape) == 1, False)),
         b,
-        layout if layout != ROWS else layout_of(b),
+        layout if layout != ROWS else rhs_layout(b),
         is_exact,
         spread_all(NAME, parameters, shapes),
         None if bias is None else spread(NAME, "bias", bias, shapes.columns, False),

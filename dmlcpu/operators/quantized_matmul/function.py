@@ -6,8 +6,9 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from dmlcpu.annotations import Array, DType, Element
 from dmlcpu.common.parameters import check_scale
+from dmlcpu.common.prepared import Request
 from dmlcpu.products.arguments import PARAMETERS, type_of_bytes
-from dmlcpu.products.call import Request, allocate, request as request_of
+from dmlcpu.products.call import allocate, request as request_of
 from dmlcpu.products.packing import PackedMatrix
 from dmlcpu.products.plan import prepare
 from dmlcpu.runtime.threads import plan_for_now

@@ -27,7 +27,7 @@ _CONVERTED = 3 * 8 + 2
 _SCANNED = 6
 
 
-class Cut(NamedTuple):
+class BlockSize(NamedTuple):
     """How large blocks are."""
 
     rows: int  # of x along its first dimension
@@ -81,7 +81,7 @@ def run(
 
 
 def _pieces(
-    call: Call, cut: Cut, indices: Source, updates: Source, region: Region, stopping: Callable[[], bool]
+    call: Call, cut: BlockSize, indices: Source, updates: Source, region: Region, stopping: Callable[[], bool]
 ) -> Iterator[tuple[Array, Array]]:
     """Yield indices and updates, block by block; without coordinates, only the part that a block of x needs."""
     outer, coordinates = call.indices.shape[:-1], call.coordinates
@@ -132,7 +132,7 @@ def _apply_all(call: Call, pieces: Iterable[tuple[Array, Array]], region: Region
         update(block, places, values, call.reduction, "drop" if is_cut else call.mode)
 
 
-def _cuts(call: Call) -> Iterator[Cut]:
+def _cuts(call: Call) -> Iterator[BlockSize]:
     """Yield cuts from the fastest to the one that needs least memory.
 
     First, updates are kept in memory, and blocks of x are large beside the work on all tuples. Then both are cut, x as
@@ -142,24 +142,24 @@ def _cuts(call: Call) -> Iterator[Cut]:
     row = max(1, call.x.nbytes // max(1, rows))
     if call.coordinates:
         size = min(rows, -(-max(BLOCK, _LEAST_BYTES_A_TUPLE * count) // row))
-        yield Cut(size, count)
+        yield BlockSize(size, count)
         while size > 1 and size * row > BLOCK:
             size = size * 3 // 4
-            yield Cut(size, count)
+            yield BlockSize(size, count)
     each = max(1, call.indices.dtype.itemsize * call.coordinates + call.slice_bytes)
     tuples = max(1, min(count, BLOCK // each))
     size = rows if call.coordinates else min(rows, -(-BLOCK // row))
-    yield Cut(size, tuples)
+    yield BlockSize(size, tuples)
     while size > 1 or tuples > 1:
         # Blocks of x stay the larger ones: the fewer there are, the less often updates are read.
         if size > 1 and (size * row >= 4 * tuples * each or tuples == 1):
             size = size * 3 // 4
         else:
             tuples = max(1, tuples // 2)
-        yield Cut(size, tuples)
+        yield BlockSize(size, tuples)
 
 
-def _needs(call: Call, cut: Cut) -> int:
+def _needs(call: Call, cut: BlockSize) -> int:
     """Return the bytes that `run` takes with such blocks."""
     rows = _rows(call)
     row, coordinates = call.x.nbytes // max(1, rows), call.coordinates

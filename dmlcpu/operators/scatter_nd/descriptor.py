@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.forms import AnyForm, Shape
-from dmlcpu.directml.base import Bound, OperatorDesc, Request
+from dmlcpu.directml.base import Bound, Key, OperatorDesc
 from dmlcpu.directml.checks import check_range
 from dmlcpu.directml.enums import FeatureLevel, OperatorType
 from dmlcpu.directml.feature_level import FOUR, ONE_TO_EIGHT, UP_TO_32, Allowed, Support, Types, types
@@ -136,7 +136,7 @@ class ScatterNDOperatorDesc(OperatorDesc[Array]):
         tuple_size = self.indices_tensor.sizes[-1]
         return self.indices_shape[:-1] + self.input_shape[tuple_size:]
 
-    def _request(self, bound: Bound, arrays: Any) -> Request:
+    def _key(self, bound: Bound, arrays: Any) -> Key:
         shapes = (self.input_shape, self.indices_shape, self.updates_shape, self.input_shape)
         *inputs, y = [_form(*each) for each in zip(arrays, shapes, strict=True)]
         return prepare, ((*inputs, y[2]), ("none", "raise", arrays[0] is arrays[3], 0))

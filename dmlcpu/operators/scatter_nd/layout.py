@@ -77,7 +77,7 @@ def tensors_of(call: Call, element: np.dtype[Any]) -> Tensors:
     )
 
 
-def layout_of(tensors: Tensors, index_type: np.dtype[Any], reduction: int, half: int) -> Fields:
+def lay_out(tensors: Tensors, index_type: np.dtype[Any], reduction: int, half: int) -> Fields:
     """Return the fields of the work record about the layout of tensors and the reduction."""
     tuples, slices = _tuples(tensors, index_type), _slices(tensors, reduction, half)
     outer = tensors.outer

@@ -31,7 +31,7 @@ from dmlcpu.kernels.scatter_nd.work import (
     WORK,
 )
 from dmlcpu.operators.scatter_nd.call import MODES, NAME, Call, check, is_out, reduction_of
-from dmlcpu.operators.scatter_nd.layout import Fields, Tensors, element_type, layout_of, tensors_of
+from dmlcpu.operators.scatter_nd.layout import Fields, Tensors, element_type, lay_out, tensors_of
 from dmlcpu.operators.scatter_nd.run import BY_KERNEL, BY_NUMPY, IN_PLACE, Buckets, Plan, Targets
 from dmlcpu.reference import scatter_nd as reference_scatter_nd
 from dmlcpu.runtime.memory import Workspace, frombuffer, packed_strides, second_level_cache, words
@@ -85,7 +85,7 @@ def plan(call: Call, budget: Budget) -> Prepared:
     element = element_type(dtype, call.reduction, call.width)
     tensors = tensors_of(call, element)
     reduction, half = reduction_of(dtype, call.reduction), _HALVES.get(dtype.name, reductions.PLAIN)
-    layout, copied = layout_of(tensors, call.indices.dtype, reduction, half), _copied(call, tensors)
+    layout, copied = lay_out(tensors, call.indices.dtype, reduction, half), _copied(call, tensors)
     kernel, apply, reason = _choose(tensors, layout, budget)
     partitions = kernel == "apply_buckets"
     layout["is_serial"] &= apply == "apply"

@@ -10,7 +10,7 @@ from samples import assert_same_bits
 
 from dmlcpu import compile_operator, reference
 from dmlcpu.errors import InvalidDescriptorError, UnsupportedError
-from dmlcpu.operators.matmul_integer_to_float.wide import _CHUNK, as_float32
+from dmlcpu.operators.matmul_integer_to_float.wide import _CHUNK, rounded_sum
 
 WIDE = ("INT32", "INT16", "UINT32", "UINT16")
 M, K, N = 3, 70, 5
@@ -213,7 +213,7 @@ def test_sums_of_halves_of_any_depth_are_rounded_once(depth):
     for a, b in itertools.combinations_with_replacement(numbers, 2):
         (a_upper, a_lower), (b_upper, b_lower) = divmod(a, 2**16), divmod(b, 2**16)
         sums = [a_upper * b_upper, a_upper * b_lower, a_lower * b_upper, a_lower * b_lower]
-        found = as_float32(*(np.array([[depth * each]]) for each in sums))
+        found = rounded_sum(*(np.array([[depth * each]]) for each in sums))
         assert found.dtype == np.float32
         assert int(found[0, 0]) == rounded_to_24_bits(depth * a * b), (a, b)
 
