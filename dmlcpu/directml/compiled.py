@@ -224,9 +224,10 @@ class CompiledOperator(Generic[Result]):
         prepare, key = owned.usual if is_usual and owned.usual else self.desc._key(bound, arrays)
         if is_usual and key:
             owned.usual[:] = functools.lru_cache(functools.partial(prepare, *key)), ()  # a key takes long to hash
-        refused = plan_for_now(prepare, key).run(*arrays)
-        if refused is not None:
+        prepared = plan_for_now(prepare, key)
+        while (refused := prepared.run(*arrays)) is not None:
             self.desc._refuse(bound, refused)
+            arrays = owned.arrays(bound)  # another thread has written a valid value
         return self._result(bound)
 
     def bind(self, **tensors: Any) -> BoundOperator:

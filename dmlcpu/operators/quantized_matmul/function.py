@@ -134,8 +134,7 @@ def quantized_matmul(
     key, arrays = request_of(NAME, type_of_bytes, a, b, parameters, None, (out_dtype, out))
     prepared = plan_for_now(prepare, key)
     result: Array = prepared.new[0]() if out is None else allocate(prepared, arrays, out)
-    refused = prepared.run(*arrays, result)
-    if refused is not None:
+    while (refused := prepared.run(*arrays, result)) is not None:  # again, if another thread has written a valid one
         check_scale(NAME, PARAMETERS[refused], arrays[2][refused], parameters[refused])
     return result
 

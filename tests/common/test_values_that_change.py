@@ -1,0 +1,61 @@
+"""Values that another thread writes between a call's refusal and its error: the call runs again."""
+
+import importlib
+
+import numpy as np
+import pytest
+
+import dmlcpu
+from dmlcpu import compile_operator, reference
+from dmlcpu.directml.tensor import TensorDesc
+
+X = np.array([[1, 2], [3, 4]], np.float32)
+A = np.array([[1, 2], [3, 4]], np.uint8)
+
+
+def mended(monkeypatch, module, name, array):
+    """Let a check, which would raise the error, find a valid value."""
+    calls = []
+
+    def check(*args, **kwargs):
+        calls.append(args)
+        array[...] = 1
+
+    monkeypatch.setattr(importlib.import_module(module), name, check)
+    return calls
+
+
+@pytest.mark.parametrize("scale", [np.zeros(2, np.float32), np.zeros(4, np.float32)[::2], np.zeros(2)])
+def test_quantize_linear(scale, monkeypatch):
+    calls = mended(monkeypatch, "dmlcpu.operators.quantize_linear.function", "check_scale", scale)
+    found = dmlcpu.quantize_linear(X, scale, axis=0)
+    assert len(calls) == 1
+    np.testing.assert_array_equal(found, X.astype(np.uint8), strict=True)
+
+
+def test_quantized_matmul(monkeypatch):
+    scale = np.zeros(2, np.float32)
+    calls = mended(monkeypatch, "dmlcpu.operators.quantized_matmul.function", "check_scale", scale)
+    found = dmlcpu.quantized_matmul(A, 1.0, None, A, scale, None, 1.0, None)
+    assert len(calls) == 1
+    np.testing.assert_array_equal(found, reference.quantized_matmul(A, 1.0, None, A, 1.0, None, 1.0, None), strict=True)
+
+
+def test_dynamic_quantize_linear(monkeypatch):
+    x = np.full(3, np.nan, np.float32)
+    calls = mended(monkeypatch, "dmlcpu.operators.dynamic_quantize_linear.function", "check_range", x)
+    found = dmlcpu.dynamic_quantize_linear(x)
+    assert len(calls) == 1
+    np.testing.assert_array_equal(found.y, reference.dynamic_quantize_linear(np.ones(3, np.float32)).y, strict=True)
+
+
+@pytest.mark.parametrize("scale", [np.zeros((1, 2), np.float32), np.zeros((1, 4), np.float32)[:, ::2]])
+def test_a_compiled_operator(scale, monkeypatch):
+    one = np.ones((1, 1), np.float32)
+    tensors = {"a_tensor": A, "a_scale_tensor": one, "b_tensor": A, "b_scale_tensor": scale}
+    tensors |= {"output_scale_tensor": one, "output_tensor": np.zeros_like(A)}
+    descs = {name: TensorDesc.of(array) for name, array in tensors.items()}
+    calls = mended(monkeypatch, "dmlcpu.products.descriptor", "check_scale", scale)
+    found = compile_operator(dmlcpu.QuantizedLinearMatrixMultiplyOperatorDesc(**descs))(**tensors)
+    assert len(calls) == 1
+    np.testing.assert_array_equal(found, reference.quantized_matmul(A, 1.0, None, A, 1.0, None, 1.0, None), strict=True)
