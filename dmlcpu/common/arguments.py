@@ -15,6 +15,7 @@ from dmlcpu.runtime.memory import OWNS_DATA, PLAIN, elements_overlap, overlap, s
 
 Array = NDArray[Any]
 
+NDARRAY = np.ndarray  # is looked up in half the time
 _BOOLS = (bool, np.bool_)
 
 
@@ -137,9 +138,8 @@ def check_tuple(operator: str, out: Any, length: int, allowed: str) -> None:
 
 def check_output(operator: str, field: str, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Return an output as a plain array, or refuse it if it cannot take the result as it is."""
-    is_usual = type(array) is np.ndarray and array.shape == shape and array.dtype is dtype
-    if is_usual and array.flags.num & PLAIN == PLAIN:
-        return array  # type: ignore[no-any-return]
+    if type(array) is NDARRAY and array.dtype is dtype and array.flags.num & PLAIN == PLAIN and array.shape == shape:
+        return array
     if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
         raise TypeError(f"{operator}: {field} is {type(array).__name__}; allowed: a numpy.ndarray")
     if array.shape != shape:

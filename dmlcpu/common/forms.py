@@ -5,12 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dmlcpu.common.arguments import Array, as_array
+from dmlcpu.common.arguments import NDARRAY, Array, as_array
 from dmlcpu.runtime.memory import ALIGNED, PLAIN, packed_strides
 
 Shape = tuple[int, ...]
-
-_ARRAY = np.ndarray  # is looked up in half the time
 
 
 class Form(NamedTuple):
@@ -46,7 +44,7 @@ def form_of(array: Array) -> AnyForm:
 
 def formed(operator: str, field: str, value: Any) -> tuple[Any, AnyForm]:
     """Return an argument as an array of fixed-size elements in native byte order, and its form; a Form stays one."""
-    if type(value) is _ARRAY:
+    if type(value) is NDARRAY:
         dtype, flags = value.dtype, value.flags.num
         if flags & ALIGNED and dtype.isnative and not dtype.hasobject:  # most arrays
             return value, (value.shape, dtype, None if flags & PLAIN == PLAIN else value.strides)

@@ -5,10 +5,8 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, NamedTuple
 
-import numpy as np
-
 from dmlcpu.annotations import Result
-from dmlcpu.common.arguments import check_apart, same_memory
+from dmlcpu.common.arguments import NDARRAY, check_apart, same_memory
 from dmlcpu.common.bound import BoundOperator, are_used, own_view
 from dmlcpu.directml.base import Bound, OperatorDesc, check_support, fields_of
 from dmlcpu.directml.binding import Slot, slot_of
@@ -18,8 +16,6 @@ from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.errors import BindingError
 from dmlcpu.runtime.memory import OWNS_DATA, PLAIN
 from dmlcpu.runtime.threads import plan_for_now
-
-_ARRAY = np.ndarray  # is looked up in half the time
 
 
 class _Owned(NamedTuple):
@@ -303,7 +299,7 @@ class CompiledOperator(Generic[Result]):
             slot = slots.get(name)
             if slot is None:
                 raise self._unbindable(name, slots)
-            is_tensor = type(value) is _ARRAY and value.dtype is slot.dtype and value.shape == slot.shape
+            is_tensor = type(value) is NDARRAY and value.dtype is slot.dtype and value.shape == slot.shape
             own = value.flags.num if is_tensor else 0
             if own & slot.plain != slot.plain:
                 value = slot.bind(value)

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from dmlcpu.common.arguments import Array, as_dtype, check_type, without_metadata
+from dmlcpu.common.arguments import NDARRAY, Array, as_dtype, check_type, without_metadata
 from dmlcpu.common.data_types import BYTE_TYPES
 from dmlcpu.common.forms import Form, Shape
 from dmlcpu.common.parameters import NUMBER_TYPES, as_floats, as_integers, as_numbers, float_number
@@ -22,7 +22,6 @@ PARAMETERS = ("a_scale", "a_zero_point", "b_scale", "b_zero_point", "y_scale", "
 SCALES = (0, 2, 4)  # their places
 OPERANDS = ("a", *PARAMETERS[:2], "b", *PARAMETERS[2:])  # in the functions' order
 FLOAT, BYTE = np.dtype(np.float32), np.dtype(np.uint8)
-_ARRAY = np.ndarray  # is looked up in half the time
 _WORDS = (FLOAT, BYTE) * 3  # what kernels see parameters as
 _ABSENT = (np.zeros(1, BYTE),) * len(PARAMETERS)
 _NO_SHAPES: tuple[Shape | None, ...] = (None,) * len(PARAMETERS)
@@ -61,7 +60,7 @@ def parameters_of(
     out_dtype, out = asked
     # Most calls repeat the numbers of earlier ones. If any parameter is an array, one of these two most often is: an
     # exception takes a microsecond.
-    if not (type(parameters[2]) is _ARRAY or type(parameters[1]) is _ARRAY):
+    if not (type(parameters[2]) is NDARRAY or type(parameters[1]) is NDARRAY):
         try:
             return _of_numbers(operator, result_type, a_type, b_type, out_dtype, *parameters)
         except TypeError:  # another array, a scale of 0, or what is refused
@@ -98,7 +97,7 @@ def _flatten(
     flat, shapes, flags = [*_ABSENT], [*_NO_SHAPES], OWNS_DATA
     for place, value in enumerate(parameters):
         kind = kinds[place]
-        if type(value) is _ARRAY:
+        if type(value) is NDARRAY:
             own = value.flags.num
             if value.dtype is kind and own & PLAIN == PLAIN and value.size and value is not out:  # most arrays
                 word = _WORDS[place]
