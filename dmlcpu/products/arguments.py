@@ -10,7 +10,7 @@ import numpy as np
 from dmlcpu.common.arguments import NDARRAY, Array, as_dtype, check_type, without_metadata
 from dmlcpu.common.data_types import BYTE_TYPES
 from dmlcpu.common.forms import Form, Shape
-from dmlcpu.common.parameters import NUMBER_TYPES, as_floats, as_integers, as_numbers, float_number
+from dmlcpu.common.parameters import NUMBER_TYPES, as_floats, as_integers, as_numbers, check_scale
 from dmlcpu.errors import BindingError
 from dmlcpu.kernels.gemm.table import ROWS
 from dmlcpu.runtime.memory import OWNS_DATA, PLAIN, frombuffer, spans_meet
@@ -108,7 +108,8 @@ def _flatten(
         elif value is ABSENT or (value is None and place not in SCALES):
             continue
         elif type(value) in NUMBER_TYPES:
-            flat[place] = _number(operator, place, value, kind, parameters[4] is not ABSENT)
+            number = _number if value or place not in SCALES else _number.__wrapped__  # see `_of_numbers`
+            flat[place] = number(operator, place, value, kind, parameters[4] is not ABSENT)
             continue
         array = converted(operator, place, value, kind)
         flat[place], shapes[place], flags = flat_of(array), array.shape, 0
@@ -117,18 +118,13 @@ def _flatten(
     return tuple(flat), tuple(shapes), dtype
 
 
+@functools.lru_cache(maxsize=1024, typed=True)
 def _number(operator: str, place: int, value: Any, dtype: np.dtype[Any], positive: bool) -> Array:
     """Return a number as an array of one element."""
-    if place in SCALES:
-        number = float_number if value else float_number.__wrapped__
-        return number(operator, PARAMETERS[place], value, positive)
-    return _integer(operator, place, value, dtype)
-
-
-@functools.lru_cache(maxsize=1024, typed=True)
-def _integer(operator: str, place: int, value: Any, dtype: np.dtype[Any]) -> Array:
-    """Return an integer as an array of one element."""
-    return flat_of(converted(operator, place, value, dtype))
+    array = converted(operator, place, value, dtype)
+    if positive and place in SCALES:
+        check_scale(operator, PARAMETERS[place], array, value)
+    return flat_of(array)
 
 
 def apart(out: Any, numbers: Sequence[Array]) -> tuple[Array, ...]:

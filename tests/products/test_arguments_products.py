@@ -201,7 +201,7 @@ def test_calls_with_other_numbers_share_a_plan():
 
 
 def test_look_ups_are_limited():
-    for cached in (arguments._of_numbers, arguments._integer, plan, prepare):
+    for cached in (arguments._of_numbers, arguments._number, plan, prepare):
         assert cached.cache_info().maxsize == 1024
 
 
