@@ -225,9 +225,6 @@ class TensorDesc(Desc):
         }
 
 
-describe = TensorDesc.of
-
-
 def _integers(field: str, values: Any) -> tuple[int, ...]:
     try:
         items = list(values)

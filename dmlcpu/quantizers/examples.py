@@ -1,8 +1,14 @@
-"""What the examples of quantize_linear and dequantize_linear share: small arrays."""
+"""What the examples of quantize_linear and dequantize_linear share: small arrays, and calls as descs."""
+
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from dmlcpu.common.arguments import Array
+from dmlcpu.directml.base import OperatorDesc
+from dmlcpu.directml.enums import QuantizationType
+from dmlcpu.directml.tensor import TensorDesc
 
 ROWS, COLUMNS = 8, 512  # several tiles, for several threads
 
@@ -27,6 +33,18 @@ def zero_points(dtype: str) -> Array:
     return np.arange(ROWS).astype(dtype).reshape(ROWS, 1)
 
 
-def of_all(array: Array) -> Array:
-    """Return what each row has for each of its elements."""
-    return np.repeat(array, COLUMNS, axis=1)
+def descs_of(
+    element_wise: Any, blocked: Any, x_type: str, zero_type: str, y_type: str
+) -> Iterator[tuple[OperatorDesc, dict[str, Array]]]:
+    """Yield a call with a scale and a zero point for each row as a desc of each class, with the inputs to bind."""
+    x, scale, zero = numbers(x_type), scales(), zero_points(zero_type)
+    each = {"scale_tensor": np.repeat(scale, COLUMNS, axis=1), "zero_point_tensor": np.repeat(zero, COLUMNS, axis=1)}
+    of = TensorDesc.of
+    tensors = {"input_tensor": of(x), "output_tensor": of(np.empty(x.shape, y_type))}
+    yield element_wise(**tensors, **{name: of(array) for name, array in each.items()}), {"input_tensor": x, **each}
+    desc = blocked(
+        **tensors,
+        quantization_type=QuantizationType.SCALE_ZERO_POINT,
+        quantization_tensors=(of(scale), of(zero)),
+    )
+    yield desc, {"input_tensor": x, "quantization_tensors[0]": scale, "quantization_tensors[1]": zero}

@@ -95,7 +95,12 @@ def test_zero_strides_repeat_an_element():
 
 def test_arrays_of_the_sizes_keep_their_own_strides():
     desc = top_k_desc(input_tensor=tensor("FLOAT32", 1, 1, 3, 4, strides=(18, 18, 6, 1)))
-    for x in (ROWS, np.asfortranarray(ROWS), np.repeat(ROWS, 2, axis=3)[..., ::2], ROWS[..., ::-1].copy()[..., ::-1]):
+    for x in (
+        ROWS.copy(),
+        np.asfortranarray(ROWS),
+        np.repeat(ROWS, 2, axis=3)[..., ::2],
+        ROWS[..., ::-1].copy()[..., ::-1],
+    ):
         x.flags.writeable = False
         check_top_k(compile_operator(desc)(input_tensor=x))
 

@@ -1,20 +1,17 @@
 """Small calls of dequantize_linear that together compile all that a type needs."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
 from dmlcpu.common.arguments import Array
 from dmlcpu.directml.base import OperatorDesc
-from dmlcpu.directml.enums import QuantizationType
-from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.operators.dequantize_linear.descriptor import (
     DequantizeOperatorDesc,
     ElementWiseDequantizeLinearOperatorDesc,
 )
 from dmlcpu.operators.table import Example, Workload
-from dmlcpu.quantizers.examples import large, numbers, of_all, scales, zero_points
+from dmlcpu.quantizers.examples import descs_of, large, numbers, scales, zero_points
 
 
 def examples(dtype: str) -> Iterator[Example]:
@@ -26,19 +23,7 @@ def examples(dtype: str) -> Iterator[Example]:
 
 def desc_examples() -> Iterator[tuple[OperatorDesc, dict[str, Array]]]:
     """Yield the plain call as descs, with the inputs to bind."""
-    x, scale, zero = numbers("int8"), scales(), zero_points("int8")
-    y = np.empty(x.shape, np.float32)
-    tensors: dict[str, Any] = {"input_tensor": TensorDesc.of(x), "output_tensor": TensorDesc.of(y)}
-    inputs = {"input_tensor": x, "scale_tensor": of_all(scale), "zero_point_tensor": of_all(zero)}
-    yield (
-        ElementWiseDequantizeLinearOperatorDesc(
-            **tensors, **{k: TensorDesc.of(v) for k, v in inputs.items() if k not in tensors}
-        ),
-        inputs,
-    )
-    of_rows: dict[str, Any] = {"quantization_tensors": (TensorDesc.of(scale), TensorDesc.of(zero))}
-    desc = DequantizeOperatorDesc(**tensors, **of_rows, quantization_type=QuantizationType.SCALE_ZERO_POINT)
-    yield desc, {"input_tensor": x, "quantization_tensors[0]": scale, "quantization_tensors[1]": zero}
+    return descs_of(ElementWiseDequantizeLinearOperatorDesc, DequantizeOperatorDesc, "int8", "int8", "float32")
 
 
 def workload(nbytes: int) -> Workload:

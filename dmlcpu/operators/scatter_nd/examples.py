@@ -7,7 +7,7 @@ import numpy as np
 
 from dmlcpu.common.arguments import Array
 from dmlcpu.directml.base import OperatorDesc
-from dmlcpu.directml.tensor import describe
+from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.kernels import registry
 from dmlcpu.operators.scatter_nd.descriptor import ScatterNDOperatorDesc
 from dmlcpu.operators.table import Example, Workload
@@ -33,7 +33,7 @@ def desc_examples() -> Iterator[tuple[OperatorDesc, dict[str, Array]]]:
     """Yield the plain call as a desc, with the inputs to bind: tensors of one dimension count."""
     x, indices, updates = _arguments("float32").values()
     inputs = {"input_tensor": x[None], "indices_tensor": indices, "updates_tensor": updates[None]}
-    tensors = {name: describe(array) for name, array in inputs.items()}
+    tensors = {name: TensorDesc.of(array) for name, array in inputs.items()}
     desc = ScatterNDOperatorDesc(
         **tensors, output_tensor=tensors["input_tensor"], input_dimension_count=1, indices_dimension_count=2
     )

@@ -9,7 +9,7 @@ from dmlcpu.common.arguments import Array
 from dmlcpu.common.forms import Form
 from dmlcpu.directml.base import OperatorDesc
 from dmlcpu.directml.enums import AxisDirection
-from dmlcpu.directml.tensor import describe
+from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.top_k.strided_tournament import COLUMNS
 from dmlcpu.kernels.top_k.work import Problem
@@ -43,9 +43,9 @@ def desc_examples() -> Iterator[tuple[OperatorDesc, dict[str, Array]]]:
     """Yield the plain call as descs, with the input to bind."""
     x = _numbers((1, 64), "float32")
     fields: dict[str, Any] = {
-        "input_tensor": describe(x),
-        "output_value_tensor": describe(x[:, :_K]),
-        "output_index_tensor": describe(np.empty((1, _K), np.uint32)),
+        "input_tensor": TensorDesc.of(x),
+        "output_value_tensor": TensorDesc.of(x[:, :_K]),
+        "output_index_tensor": TensorDesc.of(np.empty((1, _K), np.uint32)),
         "axis": 1,
         "k": _K,
     }
