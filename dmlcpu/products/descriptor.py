@@ -1,5 +1,6 @@
 """What the descs of products of 8-bit matrices share: A, B, Output, and what A's rows and B's columns have."""
 
+import math
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any, ClassVar
@@ -7,11 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dmlcpu.common.arguments import Array
-from dmlcpu.common.forms import form_of, strides_of
+from dmlcpu.common.forms import Shape, form_of, strides_of
 from dmlcpu.common.parameters import as_float32, check_scale
 from dmlcpu.directml.base import Bound, Key, OperatorDesc, View, dml_name, without_leading
 from dmlcpu.directml.checks import check_range
-from dmlcpu.directml.enums import TensorDataType
+from dmlcpu.directml.enums import TensorDataType, TensorFlags
 from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.products.arguments import PARAMETERS, flat_of
 from dmlcpu.products.packing import PackedMatrix, form_of_packed, pack_b
@@ -83,10 +84,16 @@ class ProductDesc(OperatorDesc[Array]):
 
     def _key(self, bound: Bound, arrays: Any) -> Key:
         a, b, _, bias, y = arrays
-        shapes = tuple([(1, *bound[name].shape)[-2:] if name in bound else None for name in _FIELDS])
+        shapes = tuple([self._shape_of(name) for name in _FIELDS])
         b_form = form_of_packed(b) if isinstance(b, PackedMatrix) else form_of(b)
         bias_form = None if bias is None else form_of(bias)
         return prepare, (self.KERNELS, form_of(a), b_form, shapes, bias_form, strides_of(y), y.dtype)
+
+    def _shape_of(self, name: str) -> Shape | None:
+        """Return the shape of scales or zero points as a key has it: a single owned one is a number, checked before."""
+        tensor = getattr(self, name, None)
+        is_number = tensor and tensor.flags & TensorFlags.OWNED_BY_DML and math.prod(tensor.sizes) == 1
+        return None if tensor is None or is_number else (1, *tensor.sizes)[-2:]
 
     def _refuse(self, bound: Bound, refused: Any) -> None:
         name = _FIELDS[refused]

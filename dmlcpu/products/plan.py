@@ -37,6 +37,7 @@ from dmlcpu.runtime.memory import Workspace, frombuffer, second_level_cache, wor
 from dmlcpu.runtime.records import fill
 from dmlcpu.runtime.threads import REFERENCE, Budget
 
+_INF = math.inf
 _log = logging.getLogger("dmlcpu")
 
 # Into how many tasks the work of a thread is cut, so that a fast core can take what a slow one does not get to.
@@ -139,7 +140,7 @@ class Plan(Prepared):
         """Run; return the place of scales that are refused."""
         for place in self.checked:
             scales = parameters[place]
-            if not (0 < scales.item() < np.inf if scales.size == 1 else are_positive(scales)):
+            if not (0 < scales.item() < _INF if scales.size == 1 else are_positive(scales)):
                 return place
         view = frombuffer if self.is_plain else words_of
         rhs = (NO_BYTES, b.panels, b.sums) if type(b) is PackedMatrix else (view(b, BYTE), NO_CELLS, NO_CELLS)
