@@ -14,8 +14,6 @@ from dmlcpu.errors import BindingError, DmlError, UnsupportedError
 from dmlcpu.interop.onnx.evaluator import LONG_DOMAIN, NAME, Model, evaluator_of, loaded
 from dmlcpu.interop.onnx.program import AUTO, RESTS, Program
 
-_NUMPY_KINDS = "biufc"  # kinds of the types that NumPy has itself
-
 
 class Tensor(NamedTuple):
     """The type and shape that a model declares for an input or output."""
@@ -348,8 +346,8 @@ def _checked(name: str, value: Any, tensor: Tensor | None) -> Any:
         raise BindingError(NAME, field, "None", "an array")
     array: Array = np.asarray(value)
     dtype = tensor.dtype
-    # Types that NumPy does not have stand for others in older versions of the package onnx.
-    if dtype is not None and array.dtype != dtype and dtype.kind in _NUMPY_KINDS and array.dtype.kind != "V":
+    # Types that NumPy does not have itself stand for others in older versions of the package onnx.
+    if dtype is not None and array.dtype != dtype and dtype.kind in "biufc" and array.dtype.kind != "V":
         raise BindingError(NAME, f"{field}.dtype", str(array.dtype), str(dtype))
     if dtype is not None and dtype.kind in "OUS" and array.dtype.kind not in "OUS":
         raise BindingError(NAME, f"{field}.dtype", str(array.dtype), "strings")

@@ -40,17 +40,16 @@ def difference(node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]) 
     match name_of(node):
         case "DFT" | "STFT":
             return "NumPy's FFT is more exact"
-        case "Dropout" if given == 3 and not _is_false(node.input[2], constants):
+        case "Dropout" if given == 3:
+            training = constants.get(node.input[2])
+            if training is not None and not numpy_helper.to_array(training).any():
+                return None
             return "ONNX defines its random numbers as NumPy's"
         case "MaxUnpool" if given == 3:
             return "ONNX Runtime places values by another shape"
         case "Attention" if len(node.output) == 4:
             return "ONNX Runtime masks by the lowest float, and ONNX by -inf"
     return None
-
-
-def _is_false(name: str, constants: Mapping[str, onnx.TensorProto]) -> bool:
-    return name in constants and not numpy_helper.to_array(constants[name]).any()
 
 
 class Part(NamedTuple):
@@ -66,7 +65,7 @@ def cut(
     graph: onnx.GraphProto, constants: Mapping[str, onnx.TensorProto], is_ours: Callable[[onnx.NodeProto], bool]
 ) -> list[Part]:
     """Return the parts of a graph, each the nodes of a level, in the order in which they can run."""
-    constant = constants.keys()
+    constant, results = constants.keys(), {each.name for each in graph.output}
     reading = [reads(node) - constant for node in graph.node]
     levels: dict[int, list[onnx.NodeProto]] = defaultdict(list)
     read_in: dict[str, set[int]] = defaultdict(set)
@@ -74,7 +73,6 @@ def cut(
         levels[level].append(node)
         for name in names:
             read_in[name].add(level)
-    results = {each.name for each in graph.output}
     parts = []
     for level, nodes in sorted(levels.items()):
         made = [name for node in nodes for name in node.output if name]

@@ -43,16 +43,12 @@ def reads(node: onnx.NodeProto) -> set[str]:
     """Return the names that a node reads, also those that its branches and loops take from around them."""
     names = {name for name in node.input if name}
     for body in bodies(node):
-        names |= _taken_from_around(body)
+        own = {each.name for each in (*body.input, *body.initializer)}
+        own |= {each.values.name for each in body.sparse_initializer}
+        own |= {name for inner in body.node for name in inner.output}
+        read = {name for inner in body.node for name in reads(inner)} | {each.name for each in body.output}
+        names |= read - own
     return names
-
-
-def _taken_from_around(body: onnx.GraphProto) -> set[str]:
-    own = {each.name for each in (*body.input, *body.initializer)}
-    own |= {each.values.name for each in body.sparse_initializer}
-    own |= {name for node in body.node for name in node.output}
-    names = {name for node in body.node for name in reads(node)} | {each.name for each in body.output}
-    return names - own
 
 
 class Readers:

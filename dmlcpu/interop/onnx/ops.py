@@ -136,8 +136,7 @@ class MatMulIntegerToFloat(Product):
 
     def _run(self, *operands: Array) -> tuple[Array]:
         """Return the scaled product; zero points and bias may be missing. ONNX has no operator to fall back on."""
-        given = (*self.with_packed(*operands), None, None, None)[:7]
-        a, b, a_scale, b_scale, a_zero, b_zero, bias = given
+        a, b, a_scale, b_scale, a_zero, b_zero, bias = (*self.with_packed(*operands), None, None, None)[:7]
         return (matmul_integer_to_float(a, a_scale, a_zero, b, b_scale, b_zero, bias),)
 
 
@@ -157,17 +156,14 @@ class QuantizeLinear(_Operator, _ReferenceQuantizeLinear):  # type: ignore[misc]
         """Return the quantized tensor. layout: axis and block size."""
         dtype = y_zero_point.dtype if y_zero_point is not None else _type(output_dtype)
         along = _along(y_scale, y_zero_point, **layout)
-        precision = precision or self._precision(y_scale)
+        if not precision:  # from version 23 on the scale's type; before, float32, as in ONNX Runtime
+            is_new = self.run_params["opsets"].get("", 0) >= 23
+            precision = helper.np_dtype_to_tensor_dtype(y_scale.dtype) if is_new else TensorProto.FLOAT
         if precision in (TensorProto.FLOAT16, TensorProto.BFLOAT16):
             x, y_scale = _quotients(x, y_scale, _type(precision), **along), np.ones((), np.float32)
         elif precision != TensorProto.FLOAT:
             raise UnsupportedError("QuantizeLinear", "precision", str(precision), "FLOAT, FLOAT16, BFLOAT16")
         return (quantize_linear(x, y_scale, y_zero_point, **along, out_dtype=dtype),)
-
-    def _precision(self, scale: Array) -> int:
-        """Return the type of the division: from version 23 on the scale's; before, float32, as in ONNX Runtime."""
-        is_new = self.run_params["opsets"].get("", 0) >= 23
-        return int(helper.np_dtype_to_tensor_dtype(scale.dtype)) if is_new else int(TensorProto.FLOAT)
 
 
 def _quotients(x: Array, scale: Array, dtype: Any, axis: int | None = None, block_size: int | None = None) -> Array:

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TypeAlias
 
 import onnx
 from onnx import TensorProto, helper
@@ -15,11 +15,7 @@ _FLOAT_TYPES = (TensorProto.FLOAT,)
 _MOST_PRODUCTS = (2**31 - 1) // (255 * 255)
 
 
-class _Group(NamedTuple):
-    """Nodes of a graph, and the node that takes the place of the last."""
-
-    nodes: list[onnx.NodeProto]
-    replacement: onnx.NodeProto
+_Group: TypeAlias = tuple[list[onnx.NodeProto], onnx.NodeProto]  # nodes, and what takes the place of the last
 
 
 class _Values:
@@ -61,12 +57,11 @@ def _joined(
     groups = [group for node in nodes if name_of(node) == operator and (group := find(node, values))]
     if not groups:
         return model
-    removed = {id(node) for group in groups for node in group.nodes}
-    replacements = {id(group.nodes[-1]): group.replacement for group in groups}
-    kept = [replacements.get(id(node), node) for node in nodes if id(node) in replacements or id(node) not in removed]
+    after = {id(node): [node] for node in nodes} | {id(node): [] for group, _ in groups for node in group}
+    after |= {id(group[-1]): [replacement] for group, replacement in groups}
     joined = copy.deepcopy(model)
     joined.graph.ClearField("node")
-    joined.graph.node.extend(kept)
+    joined.graph.node.extend(each for node in nodes for each in after[id(node)])
     return joined
 
 
@@ -100,7 +95,7 @@ def _scaled_product(product: onnx.NodeProto, values: _Values) -> _Group | None:
         domain=MICROSOFT,
     )
     own = [multiplied] if values.readers.counts[scales[0]] == 1 else []
-    return _Group([*own, product, cast, scaled, *([added] if bias else [])], node)
+    return [*own, product, cast, scaled, *([added] if bias else [])], node
 
 
 def _a_and_b(multiplied: onnx.NodeProto, values: _Values, columns: int) -> tuple[str, str]:
@@ -120,11 +115,7 @@ def _product_between_quantizers(product: onnx.NodeProto, values: _Values) -> _Gr
         return None
     shape = values.shape(b.input[0], _BYTE_TYPES)
     numbers = [name for node in (a, last) for name in node.input[1:3]]
-    if (
-        shape is None
-        or len(shape) != 2
-        or any(values.shape(name, (*_FLOAT_TYPES, *_BYTE_TYPES)) != () for name in numbers)
-    ):
+    if shape is None or len(shape) != 2 or {values.shape(name, _FLOAT_TYPES + _BYTE_TYPES) for name in numbers} != {()}:
         return None
     axis = next((each.i for each in b.attribute if each.name == "axis"), 1)
     of_b = {values.shape(b.input[1], _FLOAT_TYPES), values.shape(b.input[2], _BYTE_TYPES)}
@@ -132,4 +123,4 @@ def _product_between_quantizers(product: onnx.NodeProto, values: _Values) -> _Gr
         return None
     node = helper.make_node("QLinearMatMul", [*a.input, *b.input, *last.input[1:]], [last.output[0]], name=product.name)
     own = [each for each in (a, b) if values.readers.counts[each.output[0]] == 1]
-    return _Group([*own, product, last], node)
+    return [*own, product, last], node
