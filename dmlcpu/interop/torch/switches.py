@@ -240,19 +240,15 @@ def _attempt(
         reason = reason or override.refusal(*args, **kwargs)
         reason = reason or THRESHOLDS.loss(override, original, size, *args, **kwargs)
         result = None if reason else override.run(*args, **kwargs)
-    except Exception as error:  # before anything is written: kernels raise nothing
-        return _failed(switch, error), None
+    # All of these come before anything is written: kernels raise nothing.
+    except PassOnError as error:
+        return str(error), None
+    except (DmlError, MemoryError) as error:  # PyTorch raises its own
+        return type(error).__name__, None
+    except Exception as error:
+        switch.is_on = False
+        reason = f"{type(error).__name__}: {error}"
+        _log.warning("%s is given back to PyTorch, as it raised %s", switch.override.name, reason)
+        return reason, None
     switch.taken += not reason
     return reason, result
-
-
-def _failed(switch: _Switch, error: Exception) -> str:
-    """Return the reason to pass a call on; switch the operator off after an unexpected error."""
-    if isinstance(error, PassOnError):
-        return str(error)
-    if isinstance(error, DmlError | MemoryError):
-        return type(error).__name__  # PyTorch raises its own error
-    switch.is_on = False
-    reason = f"{type(error).__name__}: {error}"
-    _log.warning("%s is given back to PyTorch, as it raised %s", switch.override.name, reason)
-    return reason
