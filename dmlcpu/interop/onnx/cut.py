@@ -7,7 +7,7 @@ from typing import NamedTuple
 import onnx
 from onnx import numpy_helper
 
-from dmlcpu.interop.onnx.graphs import MICROSOFT, Readers, name_of, reads, result_of
+from dmlcpu.interop.onnx.graphs import MICROSOFT, name_of, reads, result_of
 
 # Nodes that are taken from ONNX Runtime. Erf is there for the evaluator alone.
 TAKEN = {"TopK", "ScatterND", "ScatterElements", "QLinearMatMul", "MatMulInteger", f"{MICROSOFT}.MatMulIntegerToFloat"}
@@ -18,13 +18,9 @@ _QUANTIZERS = {"QuantizeLinear", "DequantizeLinear"}
 def ours(graph: onnx.GraphProto) -> set[str]:
     """Return the nodes that these kernels run, by their results."""
     taken = {result_of(node) for node in graph.node if name_of(node) in TAKEN}
-    readers = Readers(graph.node, (each.name for each in graph.output))
-    for node in graph.node:
-        if name_of(node) == _DYNAMIC:
-            reading = [each for name in node.output for each in readers.nodes.get(name, ())]
-            if all(result_of(each) in taken for each in reading):
-                taken.add(result_of(node))
-    return taken
+    left = {name for node in graph.node if result_of(node) not in taken for name in reads(node)}
+    dynamic = {result_of(node) for node in graph.node if name_of(node) == _DYNAMIC and left.isdisjoint(node.output)}
+    return taken | dynamic
 
 
 def why_left(node: onnx.NodeProto) -> str | None:

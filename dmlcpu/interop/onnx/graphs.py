@@ -1,8 +1,7 @@
 """What the nodes of a graph read and write, and its constants."""
 
 import copy
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import onnx
@@ -49,25 +48,6 @@ def reads(node: onnx.NodeProto) -> set[str]:
         read = {name for inner in body.node for name in reads(inner)} | {each.name for each in body.output}
         names |= read - own
     return names
-
-
-class Readers:
-    """Who reads each value of a graph."""
-
-    def __init__(self, nodes: Iterable[onnx.NodeProto], outputs: Iterable[str]) -> None:
-        self.counts = Counter(outputs)
-        self.nodes: dict[str, list[onnx.NodeProto]] = {}
-        for node in nodes:
-            for name in reads(node):
-                self.counts[name] += 1
-                self.nodes.setdefault(name, []).append(node)
-
-    def only(self, name: str, operator: str) -> onnx.NodeProto | None:
-        """Return the only reader of a value if it is an operator of ONNX, else None."""
-        readers = self.nodes.get(name, ())
-        if self.counts[name] != 1 or len(readers) != 1 or name_of(readers[0]) != operator:
-            return None
-        return readers[0]
 
 
 _ELEMENT_TYPES = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64}

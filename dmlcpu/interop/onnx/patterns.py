@@ -1,13 +1,14 @@
 """Groups of nodes that become one call of these kernels."""
 
 import copy
+from collections import defaultdict
 from collections.abc import Callable
 from typing import TypeAlias
 
 import onnx
 from onnx import TensorProto, helper
 
-from dmlcpu.interop.onnx.graphs import MICROSOFT, Readers, constants_of, name_of
+from dmlcpu.interop.onnx.graphs import MICROSOFT, constants_of, name_of, reads
 
 _BYTE_TYPES = (TensorProto.INT8, TensorProto.UINT8)
 _FLOAT_TYPES = (TensorProto.FLOAT,)
@@ -24,11 +25,21 @@ class _Values:
     def __init__(self, graph: onnx.GraphProto, nodes: list[onnx.NodeProto]) -> None:
         self.constants = constants_of(graph)
         self.makers = {name: node for node in nodes for name in node.output if name}
-        self.readers = Readers(nodes, (each.name for each in graph.output))
+        self.readers: dict[str, list[onnx.NodeProto | None]] = defaultdict(list)  # None: it is a result of the graph
+        for each in graph.output:
+            self.readers[each.name].append(None)
+        for node in nodes:
+            for name in reads(node):
+                self.readers[name].append(node)
 
     def made_by(self, name: str, operator: str) -> onnx.NodeProto | None:
         """Return the node that makes a value if it is this operator, else None."""
         node = self.makers.get(name)
+        return node if node is not None and name_of(node) == operator else None
+
+    def read_by(self, name: str, operator: str) -> onnx.NodeProto | None:
+        """Return the only reader of a value if it is this operator, else None."""
+        node = self.readers[name][0] if len(self.readers[name]) == 1 else None
         return node if node is not None and name_of(node) == operator else None
 
     def shape(self, name: str, types: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -68,8 +79,8 @@ def _joined(
 def _scaled_product(product: onnx.NodeProto, values: _Values) -> _Group | None:
     """MatMulInteger, Cast, Mul by the scales, and Add of a bias, as quantize_dynamic writes them, are one product."""
     shape = values.shape(product.input[1], _BYTE_TYPES)
-    cast = values.readers.only(product.output[0], "Cast")
-    scaled = values.readers.only(cast.output[0], "Mul") if cast is not None else None
+    cast = values.read_by(product.output[0], "Cast")
+    scaled = values.read_by(cast.output[0], "Mul") if cast is not None else None
     if shape is None or len(shape) != 2 or shape[0] > _MOST_PRODUCTS or cast is None or scaled is None:
         return None
     if [each.i for each in cast.attribute if each.name == "to"] != [TensorProto.FLOAT]:
@@ -82,7 +93,7 @@ def _scaled_product(product: onnx.NodeProto, values: _Values) -> _Group | None:
     if not a_scale:
         return None
     last, bias = scaled, ""
-    added = values.readers.only(scaled.output[0], "Add")
+    added = values.read_by(scaled.output[0], "Add")
     others = [name for name in added.input if name != scaled.output[0]] if added is not None else []
     if added is not None and others and values.shape(others[0], _FLOAT_TYPES) == (shape[1],):
         last, bias = added, others[0]
@@ -94,7 +105,7 @@ def _scaled_product(product: onnx.NodeProto, values: _Values) -> _Group | None:
         name=product.name,
         domain=MICROSOFT,
     )
-    own = [multiplied] if values.readers.counts[scales[0]] == 1 else []
+    own = [multiplied] if len(values.readers[scales[0]]) == 1 else []
     return [*own, product, cast, scaled, *([added] if bias else [])], node
 
 
@@ -109,7 +120,7 @@ def _a_and_b(multiplied: onnx.NodeProto, values: _Values, columns: int) -> tuple
 
 def _product_between_quantizers(product: onnx.NodeProto, values: _Values) -> _Group | None:
     """DequantizeLinear of both operands, MatMul, and QuantizeLinear are QLinearMatMul."""
-    last = values.readers.only(product.output[0], "QuantizeLinear")
+    last = values.read_by(product.output[0], "QuantizeLinear")
     a, b = (values.made_by(name, "DequantizeLinear") for name in product.input)
     if last is None or a is None or b is None or any(len(node.input) < 3 for node in (last, a, b)):
         return None
@@ -122,5 +133,5 @@ def _product_between_quantizers(product: onnx.NodeProto, values: _Values) -> _Gr
     if of_b != {()} and (of_b != {(shape[1],)} or axis not in (1, -1)):
         return None
     node = helper.make_node("QLinearMatMul", [*a.input, *b.input, *last.input[1:]], [last.output[0]], name=product.name)
-    own = [each for each in (a, b) if values.readers.counts[each.output[0]] == 1]
+    own = [each for each in (a, b) if len(values.readers[each.output[0]]) == 1]
     return [*own, product, last], node
