@@ -42,12 +42,6 @@ _LINE_CELLS, Work, _NO_SELECTION = CACHE_LINE // CELL, tuple_of(WORK), (0,) * ce
 _CACHE, _HIGHEST = second_level_cache(), np.uint64(np.iinfo(np.int64).max)
 
 
-def _best(*, is_skinny):
-    """Return the kernel of the highest instruction set, but AMX, whose tiles take too much of a stack."""
-    able = (row for row in registry.available("quantized_matmul", "dot") if row.is_skinny == is_skinny)
-    return next(row for row in able if is_skinny or row.mr == MR)
-
-
 _product: Any = None  # `compiled_multiply` replaces these names
 _skinny: Any = None
 _has_forms = False
@@ -128,7 +122,9 @@ def signature(bytes_):
 @functools.cache
 def compiled_multiply():
     """Return `multiply` with the kernels for this processor."""
-    tiles, skinny = _best(is_skinny=False), _best(is_skinny=True)
+    rows = registry.available("quantized_matmul", "dot")  # the highest instruction set comes first
+    tiles = next(row for row in rows if not row.is_skinny and row.mr == MR)  # not AMX, which takes too much of a stack
+    skinny = next(row for row in rows if row.is_skinny)
     names = {"_product": tiles.kernel.share, "_skinny": skinny.kernel.share, "_has_forms": tiles.has_forms}
     return variant(multiply, "multiply", **names).share
 

@@ -61,11 +61,10 @@ def with_initializers(model: onnx.ModelProto) -> onnx.ModelProto:
     constants = [node for node in model.graph.node if name_of(node) == "Constant"]
     if not constants and not model.graph.sparse_initializer:
         return model
-    others = [node for node in model.graph.node if name_of(node) != "Constant"]
     found = copy.deepcopy(model)
     for field in ("node", "sparse_initializer"):
         found.graph.ClearField(field)
-    found.graph.node.extend(others)
+    found.graph.node.extend(node for node in model.graph.node if name_of(node) != "Constant")
     found.graph.initializer.extend(_constant(node.attribute[0], node.output[0]) for node in constants)
     found.graph.initializer.extend(_dense(each, each.values.name) for each in model.graph.sparse_initializer)
     return found

@@ -72,27 +72,22 @@ class ScatterElements(_Operator, _ReferenceScatterElements):  # type: ignore[mis
     ) -> tuple[Array]:
         """Return the updated copy of data."""
         axis = as_axis("ScatterElements", "axis", axis, "data", data.ndim)
-        _check_elements(data, indices, axis)
+        # Errors of scatter_nd would name index tuples, and there are none.
+        if indices.dtype.kind not in "iu":
+            raise BindingError("ScatterElements", "indices.dtype", str(indices.dtype), "int32, int64")
+        if indices.ndim != data.ndim:
+            raise BindingError("ScatterElements", "indices.ndim", str(indices.ndim), f"{data.ndim}, as data has")
+        size = data.shape[axis]
+        bad = (indices < -size) | (indices >= size)
+        if bad.any():
+            where = np.unravel_index(int(bad.argmax()), bad.shape)
+            field = f"indices[{', '.join(map(str, where))}]"
+            places = f"{-size} to {size - 1}" if size else "none"
+            allowed = f"{places} (axis {axis} has {size} elements)"
+            raise IndexOutOfRangeError("ScatterElements", field, str(indices[where]), allowed)
         tuples = np.moveaxis(np.indices(indices.shape, np.int64), 0, -1)
         tuples[..., axis] = indices
         return (scatter_nd(data, tuples, updates, reduction=reduction),)
-
-
-def _check_elements(data: Array, indices: Array, axis: int) -> None:
-    """Refuse arguments in ONNX's words: errors of scatter_nd would name index tuples, and there are none."""
-    if indices.dtype.kind not in "iu":
-        raise BindingError("ScatterElements", "indices.dtype", str(indices.dtype), "int32, int64")
-    if indices.ndim != data.ndim:
-        raise BindingError("ScatterElements", "indices.ndim", str(indices.ndim), f"{data.ndim}, as data has")
-    size = data.shape[axis]
-    bad = (indices < -size) | (indices >= size)
-    if bad.any():
-        where = np.unravel_index(int(bad.argmax()), bad.shape)
-        place = ", ".join(map(str, where))
-        allowed = f"{-size} to {size - 1}" if size else "none"
-        raise IndexOutOfRangeError(
-            "ScatterElements", f"indices[{place}]", str(indices[where]), f"{allowed} (axis {axis} has {size} elements)"
-        )
 
 
 class Product(_Operator):

@@ -15,7 +15,6 @@ _FLOAT_TYPES = (TensorProto.FLOAT,)
 # MatMulInteger's int32 wraps. A sum of fewer products than these does not, and then one call has the nodes' bits.
 _MOST_PRODUCTS = (2**31 - 1) // (255 * 255)
 
-
 _Group: TypeAlias = tuple[list[onnx.NodeProto], onnx.NodeProto]  # nodes, and what takes the place of the last
 
 

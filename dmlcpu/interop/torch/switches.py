@@ -11,10 +11,9 @@ from typing import Any, Literal, TypeAlias
 import torch
 
 from dmlcpu.errors import DmlError
-from dmlcpu.interop.torch.override import NO_COMPILATION, SMALL, SUBCLASS, Override, PassOnError
+from dmlcpu.interop.torch.override import EXACT_TYPES, NO_COMPILATION, SMALL, SUBCLASS, Override, PassOnError
 from dmlcpu.interop.torch.products import INT_MM
 from dmlcpu.interop.torch.scatter import SCATTER
-from dmlcpu.interop.torch.tensors import EXACT_TYPES
 from dmlcpu.interop.torch.thresholds import THRESHOLDS, is_measuring
 from dmlcpu.interop.torch.topk import TOPK
 from dmlcpu.runtime.compilation import can_compile

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from dmlcpu.common.forms import Form, form_of
-from dmlcpu.interop.torch.override import ARGUMENTS, ORDERED, TYPE, TYPE_NAMES, Kind, Override, numbers
-from dmlcpu.interop.torch.tensors import as_array
+from dmlcpu.interop.torch.override import ARGUMENTS, ORDERED, TYPE, TYPE_NAMES, Kind, Override, as_array, numbers
 from dmlcpu.operators.top_k.call import INT64, Call
 from dmlcpu.operators.top_k.plan import select
 
