@@ -8,6 +8,7 @@ from numba.core import types
 from numba.extending import overload, register_jitable
 from numba.np.numpy_support import as_dtype
 
+from dmlcpu.common.arguments import check_type
 from dmlcpu.common.data_types import DATA_TYPES, QUANTIZED
 from dmlcpu.interop.numba.calls import caller_of
 from dmlcpu.interop.numba.memory import stack_of, tuple_of, write_record
@@ -15,7 +16,6 @@ from dmlcpu.interop.numba.refusals import (
     STACK,
     RefusalError,
     array_type,
-    check_type,
     constant,
     is_given,
     output_type,
@@ -192,9 +192,8 @@ def _scale_type(field, given):
     if isinstance(given, types.Number) and not isinstance(given, types.Complex):
         return
     if array_type("quantized_matmul", field, given) != np.float32 or given.ndim > 1:
-        raise refusal(
-            "quantized_matmul", field, given, "a number, or an array of float32 of one dimension, in compiled code"
-        )
+        allowed = "a number, or an array of float32 of one dimension, in compiled code"
+        raise refusal("quantized_matmul", field, given, allowed)
 
 
 def _zero_type(field, given, dtype):
@@ -227,7 +226,7 @@ def _quantized_matmul(
     """Return quantized_matmul for arguments of these types. Numba has no arguments that are passed by keyword only."""
     dtypes = {field: array_type("quantized_matmul", field, each) for field, each in (("a", a), ("b", b))}
     for field, each in (("a", a), ("b", b)):
-        check_type("quantized_matmul", field, dtypes[field], QUANTIZED)
+        typed(check_type, "quantized_matmul", field, dtypes[field], QUANTIZED)
         if each.ndim != 2:
             raise refusal("quantized_matmul", f"{field}.ndim", each.ndim, "2, in compiled code")
     dtypes["y"] = _result_type(out_dtype, y_zero_point, dtypes["a"])

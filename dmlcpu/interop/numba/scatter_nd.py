@@ -4,6 +4,7 @@ import numpy as np
 from numba.core import types
 from numba.extending import overload, register_jitable
 
+from dmlcpu.common.arguments import check_type
 from dmlcpu.common.data_types import INDICES
 from dmlcpu.common.forms import Form
 from dmlcpu.interop.numba.calls import caller_of
@@ -11,7 +12,6 @@ from dmlcpu.interop.numba.memory import stack_of, tuple_of, write_record
 from dmlcpu.interop.numba.refusals import (
     RefusalError,
     array_type,
-    check_type,
     constant,
     is_given,
     output_type,
@@ -146,7 +146,7 @@ def check_output(x, indices, updates, out):
 def _scatter_nd(x, indices, updates, reduction="none", mode="raise", out=None):
     """Return scatter_nd for arguments of these types. Numba has no arguments that are passed by keyword only."""
     dtype, index_type = array_type("scatter_nd", "x", x), array_type("scatter_nd", "indices", indices)
-    check_type("scatter_nd", "indices", index_type, INDICES)
+    typed(check_type, "scatter_nd", "indices", index_type, INDICES)
     found = array_type("scatter_nd", "updates", updates)
     if indices.ndim == 0:
         raise refusal("scatter_nd", "indices.ndim", 0, "at least 1 (the last dimension holds a tuple)")

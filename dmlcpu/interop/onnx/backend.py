@@ -282,16 +282,13 @@ class Backend(base.Backend):  # type: ignore[misc]
         arrays = [np.asarray(each) for each in ([inputs] if isinstance(inputs, np.ndarray) else inputs)]
         if len(arrays) != len(names):
             raise BindingError(NAME, "inputs", f"{len(arrays)} arrays", f"{len(names)}, for {_listed(names)}")
-        graph = helper.make_graph(
-            [node],
-            node.op_type,
-            [
-                helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
-                for name, array in zip(names, arrays, strict=True)
-            ],
-            [onnx.ValueInfoProto(name=name) for name in node.output],
-        )
-        return tuple(evaluator_of(graph, opsets=opsets).run(None, dict(zip(names, arrays, strict=True))))
+        feeds = dict(zip(names, arrays, strict=True))
+        given = [
+            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+            for name, array in feeds.items()
+        ]
+        graph = helper.make_graph([node], node.op_type, given, [onnx.ValueInfoProto(name=name) for name in node.output])
+        return tuple(evaluator_of(graph, opsets=opsets).run(None, feeds))
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
