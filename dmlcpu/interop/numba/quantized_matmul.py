@@ -10,8 +10,7 @@ from numba.np.numpy_support import as_dtype
 
 from dmlcpu.common.arguments import check_type
 from dmlcpu.common.data_types import DATA_TYPES, QUANTIZED
-from dmlcpu.interop.numba.calls import caller_of
-from dmlcpu.interop.numba.memory import stack_of, tuple_of, write_record
+from dmlcpu.interop.numba.calls import caller_of, stack_of, tuple_of, write_record
 from dmlcpu.interop.numba.refusals import (
     STACK,
     RefusalError,

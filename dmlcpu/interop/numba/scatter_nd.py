@@ -7,8 +7,7 @@ from numba.extending import overload, register_jitable
 from dmlcpu.common.arguments import check_type
 from dmlcpu.common.data_types import INDICES
 from dmlcpu.common.forms import Form
-from dmlcpu.interop.numba.calls import caller_of
-from dmlcpu.interop.numba.memory import stack_of, tuple_of, write_record
+from dmlcpu.interop.numba.calls import caller_of, stack_of, tuple_of, write_record
 from dmlcpu.interop.numba.refusals import (
     RefusalError,
     array_type,
@@ -95,14 +94,6 @@ SCATTER = compile_kernel(scatter)
 OFFERS = {"scatter": lambda: SCATTER}
 
 
-@register_jitable(**OWN_OPTIONS)
-def in_array(shape, numbers):
-    """Write a shape to an array; return how many dimensions it has."""
-    for d in range(len(shape)):
-        numbers[d] = shape[d]
-    return len(shape)
-
-
 @device
 def count_of(shape):
     """Return the number of tuples."""
@@ -179,7 +170,9 @@ def _implementation(dtype, word, index_type, dims, coordinates, reduction, mode,
         if has_out and check_output(x, indices, updates, out):
             old = old[:0]
         numbers = _shape_on_stack()
-        sizes = (in_array(shape, numbers), count, np.int64(coordinates))
+        for d in range(len(shape)):
+            numbers[d] = shape[d]
+        sizes = (np.int64(len(shape)), count, np.int64(coordinates))
         place = scatter_words((old, places, new, as_words(y, 0, scalar), numbers, sizes, options))
         if place != VALID:
             found = as_words(indices, 0, index_scalar)[place]
