@@ -12,7 +12,9 @@ from dmlcpu.interop.onnx.graphs import MICROSOFT, name_of, reads, result_of
 # Nodes that are taken from ONNX Runtime. Erf is there for the evaluator alone.
 TAKEN = {"TopK", "ScatterND", "ScatterElements", "QLinearMatMul", "MatMulInteger", f"{MICROSOFT}.MatMulIntegerToFloat"}
 _DYNAMIC = "DynamicQuantizeLinear"
-_QUANTIZERS = {"QuantizeLinear", "DequantizeLinear"}
+_JOINED = "ONNX Runtime joins it with its neighbours"
+# Why nodes that there is a kernel for were left to ONNX Runtime.
+WHY_LEFT = {"QuantizeLinear": _JOINED, "DequantizeLinear": _JOINED, _DYNAMIC: "other nodes read its result"}
 
 
 def ours(graph: onnx.GraphProto) -> set[str]:
@@ -21,13 +23,6 @@ def ours(graph: onnx.GraphProto) -> set[str]:
     left = {name for node in graph.node if result_of(node) not in taken for name in reads(node)}
     dynamic = {result_of(node) for node in graph.node if name_of(node) == _DYNAMIC and left.isdisjoint(node.output)}
     return taken | dynamic
-
-
-def why_left(node: onnx.NodeProto) -> str | None:
-    """Return why a node that there is a kernel for was left to ONNX Runtime."""
-    if name_of(node) in _QUANTIZERS:
-        return "ONNX Runtime joins it with its neighbours"
-    return "other nodes read its result" if name_of(node) == _DYNAMIC else None
 
 
 def difference(node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]) -> str | None:

@@ -35,7 +35,10 @@ class Evaluator(ReferenceEvaluator):  # type: ignore[misc]
         ours = [node.onnx_node for node in self.rt_nodes_ if type(node) in OPS or node.has_subgraph]
         read = {name for node in ours for name in reads(node)}
         for name in read & self.rt_inits_.keys() - {*self.output_names}:
-            self.rt_inits_[name] = _owned(self.rt_inits_[name])
+            value = self.rt_inits_[name]
+            if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+                # What `numpy_helper` returns may not be written, and takes the long way.
+                self.rt_inits_[name] = np.array(value, value.dtype.type, order="C")
 
     def walk(self, around: Mapping[str, Any]) -> Iterator[tuple[OpRun, Mapping[str, Any]]]:
         """Yield all nodes, with those of branches, loops and the model's functions, each place once.
@@ -56,12 +59,6 @@ class Evaluator(ReferenceEvaluator):  # type: ignore[misc]
             if is_call or node.has_subgraph:
                 for body in bodies:
                     yield from body.walk({} if is_call else constants)
-
-
-def _owned(value: Any) -> Any:
-    """Return numbers in memory of their own: what `numpy_helper` returns may not be written, and takes the long way."""
-    is_numbers = isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
-    return np.array(value, value.dtype.type, order="C") if is_numbers else value
 
 
 def _naming(node: OpRun) -> Callable[..., Any]:

@@ -9,7 +9,7 @@ import onnx
 from onnx import inliner, numpy_helper
 
 from dmlcpu.errors import UnsupportedError
-from dmlcpu.interop.onnx.cut import TAKEN, cut, difference, model_of, ours, why_left
+from dmlcpu.interop.onnx.cut import TAKEN, WHY_LEFT, cut, difference, model_of, ours
 from dmlcpu.interop.onnx.evaluator import NAME, Evaluator, evaluator_of
 from dmlcpu.interop.onnx.graphs import constants_of, described, name_of, nodes_inside, result_of, with_initializers
 from dmlcpu.interop.onnx.ops import OPS
@@ -160,7 +160,7 @@ class Program:
             return self._left(error, model)
         for node in model.graph.node:
             self.counts[ONNXRUNTIME][name_of(node)] += 1
-            if why := why_left(node):
+            if why := WHY_LEFT.get(name_of(node)):
                 self.counts[PASSED_ON][f"{name_of(node)}: {why}"] += 1
             for inner in nodes_inside(node):
                 self.counts[ONNXRUNTIME][name_of(inner)] += 1
