@@ -91,21 +91,21 @@ def _scaled_product(product: onnx.NodeProto, values: _Values) -> _Group | None:
     a_scale, b_scale = _a_and_b(multiplied, values, shape[1])
     if not a_scale:
         return None
-    last, bias = scaled, ""
+    group, bias = [product, cast, scaled], ""
     added = values.read_by(scaled.output[0], "Add")
-    others = [name for name in added.input if name != scaled.output[0]] if added is not None else []
-    if added is not None and others and values.shape(others[0], _FLOAT_TYPES) == (shape[1],):
-        last, bias = added, others[0]
+    for name in added.input if added is not None else ():
+        if values.shape(name, _FLOAT_TYPES) == (shape[1],):
+            group, bias = [product, cast, scaled, added], name
     zeros = [*product.input[2:], "", ""][:2]
     node = helper.make_node(
         "MatMulIntegerToFloat",
         [*product.input[:2], a_scale, b_scale, *zeros, bias],
-        [last.output[0]],
+        [group[-1].output[0]],
         name=product.name,
         domain=MICROSOFT,
     )
     own = [multiplied] if len(values.readers[scales[0]]) == 1 else []
-    return [*own, product, cast, scaled, *([added] if bias else [])], node
+    return [*own, *group], node
 
 
 def _a_and_b(multiplied: onnx.NodeProto, values: _Values, columns: int) -> tuple[str, str]:
