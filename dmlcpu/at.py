@@ -63,7 +63,7 @@ def add_at(x: "Array", indices: "Indices", updates: "ArrayLike") -> None:
            [10.,  0.],
            [ 4.,  4.]])
     """
-    _apply("add_at", np.add, x, indices, updates)
+    _apply("add_at", "add", np.add, x, indices, updates)
 
 
 def maximum_at(x: "Array", indices: "Indices", updates: "ArrayLike") -> None:
@@ -80,7 +80,7 @@ def maximum_at(x: "Array", indices: "Indices", updates: "ArrayLike") -> None:
     >>> x
     array([3, 3, 5])
     """
-    _apply("maximum_at", np.maximum, x, indices, updates)
+    _apply("maximum_at", "max", np.maximum, x, indices, updates)
 
 
 def minimum_at(x: "Array", indices: "Indices", updates: "ArrayLike") -> None:
@@ -97,7 +97,7 @@ def minimum_at(x: "Array", indices: "Indices", updates: "ArrayLike") -> None:
     >>> x
     array([1, 3, 3])
     """
-    _apply("minimum_at", np.minimum, x, indices, updates)
+    _apply("minimum_at", "min", np.minimum, x, indices, updates)
 
 
 def put_at(x: "Array", indices: "Indices", updates: "ArrayLike") -> None:
@@ -123,10 +123,7 @@ def put_at(x: "Array", indices: "Indices", updates: "ArrayLike") -> None:
     >>> x
     array([4.])
     """
-    _apply("put_at", None, x, indices, updates)
-
-
-_REDUCTIONS = {"add_at": "add", "maximum_at": "max", "minimum_at": "min", "put_at": "none"}
+    _apply("put_at", "none", None, x, indices, updates)
 
 
 class Limits(NamedTuple):
@@ -149,7 +146,7 @@ class Limits(NamedTuple):
 LIMITS = Limits()
 
 
-def _apply(name: str, ufunc: np.ufunc | None, x: Any, indices: Any, updates: Any) -> None:
+def _apply(name: str, reduction: str, ufunc: np.ufunc | None, x: Any, indices: Any, updates: Any) -> None:
     """Reduce into x by the kernels if they take the call and are faster, else by NumPy; ufunc None assigns."""
     if not isinstance(x, np.ndarray):
         raise TypeError(f"{name}: x is {type(x).__name__}; allowed: a numpy.ndarray")
@@ -159,7 +156,6 @@ def _apply(name: str, ufunc: np.ufunc | None, x: Any, indices: Any, updates: Any
         _apply_by_numpy(ufunc, x, indices, updates)  # at once: such calls take NumPy a microsecond
         return
     x = np.asarray(x) if type(x) is np.memmap else x
-    reduction = _REDUCTIONS[name]
     arrays = _index_arrays(indices, x, ufunc) if type(x) is np.ndarray else None
     if arrays is not None and _pays(reduction, arrays, x) and _takes(reduction, x):
         places = as_array(name, "indices", arrays[0])[..., None] if len(arrays) == 1 else np.stack(arrays, axis=-1)

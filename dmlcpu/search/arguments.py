@@ -104,10 +104,21 @@ def as_additions(
     given = as_vectors(operator, "vectors", vectors)
     if given.shape[1] != space.depth:
         raise BindingError(operator, "vectors.shape", str(given.shape), f"(n, {space.depth})")
-    _check_type(operator, before, given)
+    if before.scales is not None and given.dtype.itemsize == 1:
+        raise BindingError(operator, "vectors.dtype", str(given.dtype), "floats, as the index was given floats")
+    if before.scales is None and given.dtype != before.vectors.dtype:
+        raise BindingError(operator, "vectors.dtype", str(given.dtype), f"{before.vectors.dtype} (the index's type)")
     later = stored_of(operator, given, space, keeps=before.floats is not None and floats is None)
-    if floats is not None or before.floats is not None:
-        later = _with_floats(operator, before, later, floats)
+    if before.floats is None and floats is not None:
+        raise BindingError(operator, "floats", "given", "None: the index has no `floats`")
+    if before.floats is not None:
+        kept = later.floats if floats is None else as_float_vectors(operator, floats, given.shape)
+        if kept is None:
+            raise BindingError(operator, "floats", "None", "the vectors as floats: the index has `floats`")
+        with np.errstate(over="ignore"):
+            kept = kept.astype(before.floats.dtype)
+        check_floats(operator, kept)
+        later = replace(later, floats=kept)
     if (ids is None) != (before.ids is None) and len(before):
         found, allowed = ("None", "an id for each vector") if ids is None else ("given", "None: the index has no ids")
         raise BindingError(operator, "ids", found, allowed)
@@ -116,26 +127,3 @@ def as_additions(
     numbers = as_new_ids(operator, ids, len(later), before)
     there = np.empty(0, np.int64) if before.ids is None else before.ids
     return replace(before, ids=there), replace(later, ids=numbers)
-
-
-def _check_type(operator: str, before: Stored, given: Array) -> None:
-    """Refuse bytes of another type, and floats where there are bytes."""
-    if before.scales is not None:
-        if given.dtype.itemsize == 1:
-            raise BindingError(operator, "vectors.dtype", str(given.dtype), "floats, as the index was given floats")
-    elif given.dtype != before.vectors.dtype:
-        raise BindingError(operator, "vectors.dtype", str(given.dtype), f"{before.vectors.dtype} (the index's type)")
-
-
-def _with_floats(operator: str, before: Stored, later: Stored, floats: Any) -> Stored:
-    """Return added vectors with their floats, in the type that the index has."""
-    if before.floats is None:
-        raise BindingError(operator, "floats", "given", "None: the index has no `floats`")
-    if floats is None and later.scales is None:
-        raise BindingError(operator, "floats", "None", "the vectors as floats: the index has `floats`")
-    given = later.floats if floats is None else as_float_vectors(operator, floats, later.vectors.shape)
-    assert given is not None
-    with np.errstate(over="ignore"):
-        kept = given.astype(before.floats.dtype)
-    check_floats(operator, kept)
-    return replace(later, floats=kept)

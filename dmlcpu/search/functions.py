@@ -11,14 +11,8 @@ from dmlcpu.search.arguments import as_count
 from dmlcpu.search.index import Int8Index
 from dmlcpu.search.spaces import as_vectors
 
-# The last three are functions of sentence-transformers.
-_FUNCTIONS: dict[str, Metric] = {
-    "cosine": "cosine",
-    "ip": "ip",
-    "cos_sim": "cosine",
-    "pytorch_cos_sim": "cosine",
-    "dot_score": "ip",
-}
+# But for the first of each, these are functions of sentence-transformers.
+_COSINES, _PRODUCTS = ("cosine", "cos_sim", "pytorch_cos_sim"), ("ip", "dot_score")
 
 
 def knn(
@@ -116,7 +110,7 @@ def semantic_search(
         as_count(operator, field, size, least=1)
     top_k = as_count(operator, "top_k", top_k)
     name = score_function if isinstance(score_function, str) else getattr(score_function, "__name__", "")
-    if name not in _FUNCTIONS:
+    if name not in (*_COSINES, *_PRODUCTS):
         raise BindingError(operator, "score_function", repr(name), "'cosine', 'ip', cos_sim, dot_score")
     if isinstance(corpus_embeddings, Int8Index):
         index = corpus_embeddings
@@ -124,7 +118,7 @@ def semantic_search(
             raise DmlError(operator, "corpus_embeddings.metric", "'l2'", "'cosine', 'ip'")
     else:
         given = as_vectors(operator, "corpus_embeddings", corpus_embeddings)
-        index = Int8Index(given, _FUNCTIONS[name], floats=given.dtype.itemsize > 1)
+        index = Int8Index(given, "cosine" if name in _COSINES else "ip", floats=given.dtype.itemsize > 1)
     queries = as_vectors(operator, "query_embeddings", query_embeddings, index.d)
     scores, found = index.search(queries, top_k, rescore=rescore if index.has_floats else None)
     pairs = zip(scores.tolist(), found.tolist(), strict=True)

@@ -15,7 +15,7 @@ from dmlcpu.search import ranking
 from dmlcpu.search.arguments import allowed_mask, as_additions, as_count, as_float_vectors, as_ids, as_new_ids
 from dmlcpu.search.quantizer import as_float32, encode
 from dmlcpu.search.spaces import Space, as_vectors, space_of
-from dmlcpu.search.vectors import Room, Stored, stored_of
+from dmlcpu.search.vectors import Stored, joined, stored_of
 
 NAME = "Int8Index"
 _RESCORED = 1 << 18  # that are rescored at a time
@@ -101,7 +101,7 @@ class Int8Index:
 
     def _set_up(self, space: Space, stored: Stored) -> None:
         self.space, self.stored = space, stored  # another takes the place of `stored` when vectors change
-        self._room = Room()
+        self._rooms: dict[str, Array] = {}
         self._changing = threading.Lock()
 
     def __getstate__(self) -> tuple[Space, dict[str, Array]]:
@@ -267,7 +267,7 @@ class Int8Index:
     def _add(self, operator: str, vectors: Any, ids: Any, floats: Any) -> None:
         with self._changing:
             before, later = as_additions(operator, self.space, self.stored, vectors, ids, floats)
-            self.stored = self._room.joined(before, later)
+            self.stored = joined(before, later, self._rooms)
 
     def remove_ids(self, ids: "ArrayLike") -> int:
         """Remove vectors; later ones move up. Return how many were removed.
@@ -299,7 +299,7 @@ class Int8Index:
             removed = len(keeps) - int(np.count_nonzero(keeps))
             if removed:
                 self.stored = self.stored.taken(np.flatnonzero(keeps))
-                self._room = Room()  # the other one holds what was removed
+                self._rooms.clear()  # they hold what was removed
         return removed
 
     def reconstruct(self, i: int) -> "Array":

@@ -140,13 +140,12 @@ def encode(operator: str, queries: Array, space: Space, dtype: np.dtype[np.gener
     if not is_bytes:
         quantize(operator, "queries", queries)  # which refuses what is not finite
     values = space.decoded(queries) if is_bytes else as_float32(queries)
-    if space.metric == "l2":
-        values = values - space.centres()  # distances stay, and numbers get smaller
-    folded = quantize(operator, "queries", values * space.steps())
-    constants = np.zeros(len(values))
-    if space.metric != "l2":
+    if space.metric == "l2":  # distances stay, and numbers get smaller
+        values, constants = values - space.centres(), np.zeros(len(values))
+    else:
         centres = np.ascontiguousarray(np.broadcast_to(space.centres(), values.shape))
         constants = pair_sums(values, centres[:, None])[:, 0]
+    folded = quantize(operator, "queries", values * space.steps())
     sums = folded.codes.sum(axis=1, dtype=np.int64)  # of what is multiplied: so the middle byte adds 0
     constants -= middle_of(dtype) * sums * folded.scales.astype(np.float64)
     return Queries(folded.codes, folded.scales, pair_sums(values, values[:, None])[:, 0], constants)

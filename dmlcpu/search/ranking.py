@@ -13,7 +13,6 @@ rounded once, multiplied by the product of the query's and the vector's factor, 
 """
 
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -29,13 +28,6 @@ _RESCORED_NUMBERS = 1 << 20  # numbers that are rescored at a time
 # k times the queries that are selected together: 10 queries if k is 100,000. Each thread keeps up to two numbers for
 # each.
 MOST_CANDIDATES = 1 << 20
-
-
-class Best(NamedTuple):
-    """The best vectors of each query, the best first; of equal scores, the lower position first."""
-
-    values: Array  # int32 or float32 (M, k); the least int32, or -inf, where there are fewer
-    indices: Array  # int64 (M, k); -1 where there are fewer
 
 
 def worst(space: Space) -> float:
@@ -57,46 +49,45 @@ def search(space: Space, stored: Stored, queries: Queries, k: int, mask: Array |
         few = replace(stored, ids=None, floats=None).taken(places)
         scores, found = search(space, few, queries, k, None)
         return scores, names_of(places, found)
-    best = _selected(space, stored, queries, min(k, len(stored)), mask)
-    scores = _scores(space, queries, best.values)
-    scores[best.indices < 0] = worst(space)
+    values, found = _selected(space, stored, queries, min(k, len(stored)), mask)
+    scores = _scores(space, queries, values)
+    scores[found < 0] = worst(space)
     if k <= len(stored):
-        return scores, best.indices
+        return scores, found
     beyond = ((0, 0), (0, k - len(stored)))
-    return (
-        np.pad(scores, beyond, constant_values=worst(space)),
-        np.pad(best.indices, beyond, constant_values=-1),
-    )
+    return np.pad(scores, beyond, constant_values=worst(space)), np.pad(found, beyond, constant_values=-1)
 
 
-def _selected(space: Space, stored: Stored, queries: Queries, k: int, mask: Array | None) -> Best:
+def _selected(space: Space, stored: Stored, queries: Queries, k: int, mask: Array | None) -> tuple[Array, Array]:
     """Return what the scores of the best vectors are made of, and their positions."""
-    vectors = stored.vectors
     if space.metric == "cosine":
         return _by_angle(stored, queries, k, mask)
+    vectors = stored.vectors
     is_distance = space.metric == "l2"
     if queries.scales is None and stored.scales is None:
         bias = stored.int_bias if is_distance else None
         return select(queries.codes, vectors, k, bias=bias, doubled=is_distance, mask=mask)
     bias = stored.float_bias if is_distance else None
-    scales = np.float32(2 if is_distance else 1) * _scales(queries)
+    scales = np.ones(len(queries.codes), np.float32) if queries.scales is None else queries.scales
+    scales = np.float32(2 if is_distance else 1) * scales
     return select(queries.codes, vectors, k, a_scale=scales, b_scale=stored.scales, bias=bias, mask=mask)
 
 
-def _by_angle(stored: Stored, queries: Queries, k: int, mask: Array | None) -> Best:
+def _by_angle(stored: Stored, queries: Queries, k: int, mask: Array | None) -> tuple[Array, Array]:
     """Return the best cosines. Scales cancel out, but for affine vectors."""
     lengths, vectors = reciprocal_roots(queries.squares), stored.vectors
     if queries.constants is None:
         return select(queries.codes, vectors, k, a_scale=lengths, b_scale=stored.lengths, mask=mask)
-    scales = _scales(queries) * lengths
+    assert queries.scales is not None  # as of all queries for affine vectors
+    scales = queries.scales * lengths
     added = (queries.constants * lengths).astype(np.float32)
-    best = Best(np.empty((len(scales), k), np.float32), np.empty((len(scales), k), np.int64))
+    values, found = np.empty((len(scales), k), np.float32), np.empty((len(scales), k), np.int64)
     for i in range(len(scales)):  # what is added differs with the query and with the vector: queries come one by one
         row, bias = slice(i, i + 1), added[i] * stored.lengths
-        best.values[row], best.indices[row] = select(
+        values[row], found[row] = select(
             queries.codes[row], vectors, k, a_scale=scales[row], b_scale=stored.lengths, bias=bias, mask=mask
         )
-    return best
+    return values, found
 
 
 def select(
@@ -109,15 +100,16 @@ def select(
     bias: Array | None = None,
     doubled: bool = False,
     mask: Array | None = None,
-) -> Best:
-    """Return the k greatest scores of each row of a (M, D) with vectors (N, D), bytes; k is at most N.
+) -> tuple[Array, Array]:
+    """Return the k greatest scores of each row of a (M, D) with vectors (N, D), bytes, and positions, int64 (M, k).
 
     Without scales, scores are int32: the sum, or twice the sum, + bias[column]. With a_scale (M,), and perhaps b_scale
     (N,), they are float32: float32(sum) * (a_scale * b_scale) + bias. mask: bool (N,), which columns may be found.
+    k is at most N; where fewer are found, the score is the least int32 or -inf, and the position -1.
     """
     order = Order(k, a_scale is not None, shift=int(doubled), has_mask=mask is not None)
-    shape = (len(a), k)
-    best = Best(np.empty(shape, np.float32 if order.is_scaled else np.int32), np.empty(shape, np.int64))
+    values = np.empty((len(a), k), np.float32 if order.is_scaled else np.int32)
+    found = np.empty((len(a), k), np.int64)
     of_rows = None if a_scale is None else a_scale[:, None]
     of_columns, added = (None if each is None else each[None] for each in (b_scale, bias))
     step = max(1, MOST_CANDIDATES // (k + 16))
@@ -125,14 +117,8 @@ def select(
         rows = slice(first, first + step)
         scales = None if of_rows is None else of_rows[rows]
         operands = Operands(a[rows], vectors.T, scales, None, of_columns, None, added, mask)
-        select_fused(operands, order, best.values[rows], best.indices[rows])
-    return best
-
-
-def _scales(queries: Queries) -> Array:
-    if queries.scales is None:
-        return np.ones(len(queries.codes), np.float32)
-    return queries.scales
+        select_fused(operands, order, values[rows], found[rows])
+    return values, found
 
 
 def _scores(space: Space, queries: Queries, values: Array) -> Array:

@@ -61,13 +61,6 @@ def space_of(operator: str, metric: Any, vectors: Array | Tensor, ranges: Any) -
         raise BindingError(operator, "vectors.shape[1]", str(depth), f"1 to {MOST_DIMENSIONS} dimensions")
     if ranges is None:
         return Space(metric, depth)
-    space = Space(metric, depth, _ranges(operator, ranges, depth))
-    if dtype.itemsize > 1:
-        raise BindingError(operator, "vectors.dtype", str(dtype), "int8 or uint8, of which `ranges` tells")
-    return space
-
-
-def _ranges(operator: str, ranges: Any, depth: int) -> Array:
     array = as_array(operator, "ranges", ranges)
     check_type(operator, "ranges", array.dtype, FLOATS)
     if array.shape != (2, depth):
@@ -78,7 +71,9 @@ def _ranges(operator: str, ranges: Any, depth: int) -> Array:
         place = int(np.argmax(bad))
         found = f"{array[0, place]} to {array[1, place]}"
         raise DmlError(operator, f"ranges[:, {place}]", found, "a least and a greatest number, of at most 1e+15")
-    return array
+    if dtype.itemsize > 1:
+        raise BindingError(operator, "vectors.dtype", str(dtype), "int8 or uint8, of which `ranges` tells")
+    return Space(metric, depth, array)
 
 
 def as_vectors(operator: str, field: str, value: Any, depth: int | None = None) -> Array:

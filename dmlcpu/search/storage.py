@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dmlcpu.batch.files import Writer, create
-from dmlcpu.batch.files.base import FileError
+from dmlcpu.batch.files.base import FileError, whole
 from dmlcpu.batch.files.npy import check_size, read_header
 from dmlcpu.batch.files.stored import open_file, size_of
 from dmlcpu.batch.files.targets import make_folder, put_folder, remove, sync_folder
@@ -59,8 +59,8 @@ def new_index(
     writers: dict[str, Writer] = {}
 
     def write(name: str, rows: Array, start: int) -> None:
-        whole = tuple(slice(0, size) for size in rows.shape[1:])
-        writers[name].sinks[name].write((slice(start, start + len(rows)), *whole), np.ascontiguousarray(rows))
+        region = (slice(start, start + len(rows)), *whole(rows.shape[1:]))
+        writers[name].sinks[name].write(region, np.ascontiguousarray(rows))
 
     os.mkdir(temporary)
     try:
@@ -166,9 +166,8 @@ def _read_header(folder: str) -> tuple[str, dict[str, Tensor]]:
     except FileNotFoundError:
         raise DmlError(_LOAD, HEADER, "missing", f"a folder that Int8Index.save wrote ({folder!r} is none)") from None
     except (FileError, ValueError, RecursionError) as error:
-        raise DmlError(
-            _LOAD, HEADER, f"not readable ({' '.join(str(error).split()):.200})", "a header in JSON"
-        ) from None
+        found = f"not readable ({' '.join(str(error).split()):.200})"
+        raise DmlError(_LOAD, HEADER, found, "a header in JSON") from None
     if not isinstance(header, dict) or header.keys() != {"format", "version", "metric", "arrays"}:
         found = f"an object with {shown(', '.join(header))}" if isinstance(header, dict) else shown(header)
         raise DmlError(_LOAD, HEADER, found, "an object with format, version, metric and arrays")
@@ -194,9 +193,8 @@ def _parse_tensors(arrays: Any, metric: str) -> dict[str, Tensor]:
         if tensor.shape != wanted:
             raise DmlError(_LOAD, f"{HEADER}: {name}", str(tensor.shape), f"{wanted}, as the vectors")
     if ("squares" in tensors) != (metric != "ip"):
-        raise DmlError(
-            _LOAD, f"{HEADER}: squares", "there" if metric == "ip" else "missing", "there unless metric is ip"
-        )
+        found = "there" if metric == "ip" else "missing"
+        raise DmlError(_LOAD, f"{HEADER}: squares", found, "there unless metric is ip")
     if "squares" in tensors and (tensors["squares"].dtype == np.float64) != ("ranges" in tensors):
         raise DmlError(_LOAD, f"{HEADER}: squares", str(tensors["squares"].dtype), "float64 with ranges, else int32")
     if "scales" in tensors and ("ranges" in tensors or tensors["vectors"].dtype != np.int8):
@@ -254,9 +252,8 @@ def _check_numbers(stored: Stored) -> None:
     for name in ("scales", "squares"):
         array = getattr(stored, name)
         if array is not None and not ((array >= 0) & (array < np.inf)).all():
-            raise DmlError(
-                _LOAD, f"{name}.npy", "with numbers that are negative or not finite", "finite numbers from 0 on"
-            )
+            found = "with numbers that are negative or not finite"
+            raise DmlError(_LOAD, f"{name}.npy", found, "finite numbers from 0 on")
     ids = stored.ids
     if ids is None or not ids.size:
         return

@@ -71,24 +71,18 @@ class Stored:
         return np.negative(self.squares.astype(np.float64) * scale).astype(np.float32)
 
 
-class Room:
-    """Arrays with room after the vectors of an index. What is written there, no earlier search looks at."""
-
-    def __init__(self) -> None:
-        self._arrays: dict[str, Array] = {}
-
-    def joined(self, before: Stored, later: Stored) -> Stored:
-        """Return vectors with others after them."""
-        arrays, others = before.arrays(), later.arrays()
-        count, total = len(before), len(before) + len(later)
-        for name, array in arrays.items():
-            room = self._arrays.get(name)
-            if room is None or array.base is not room or len(room) < total:
-                room = self._arrays[name] = np.empty((int(_GROWTH * total), *array.shape[1:]), array.dtype)
-                room[:count] = array
-            room[count:total] = others[name]
-            arrays[name] = room[:total]
-        return Stored(**arrays)
+def joined(before: Stored, later: Stored, rooms: dict[str, Array]) -> Stored:
+    """Return vectors with others after them. rooms: arrays with room behind them, which no earlier search reads."""
+    arrays, others = before.arrays(), later.arrays()
+    count, total = len(before), len(before) + len(later)
+    for name, array in arrays.items():
+        room = rooms.get(name)
+        if room is None or array.base is not room or len(room) < total:
+            room = rooms[name] = np.empty((int(_GROWTH * total), *array.shape[1:]), array.dtype)
+            room[:count] = array
+        room[count:total] = others[name]
+        arrays[name] = room[:total]
+    return Stored(**arrays)
 
 
 def reciprocal_roots(squares: Any) -> Array:

@@ -1,7 +1,6 @@
 """quantized_matmul on Dask's arrays: exact sums of chunks, requantized once."""
 
 import itertools
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -82,8 +81,7 @@ def quantized_matmul(
     every = at_a_time("quantized_matmul", split_every, out)
     a = without_empty(as_dask("quantized_matmul", "a", a))
     b = without_empty(as_dask("quantized_matmul", "b", unpack(b) if isinstance(b, PackedMatrix) else b))
-    values = (a_scale, a_zero_point, b_scale, b_zero_point, y_scale, y_zero_point)
-    given = dict(zip(PARAMETERS, values, strict=True))
+    given = dict(zip(PARAMETERS, (a_scale, a_zero_point, b_scale, b_zero_point, y_scale, y_zero_point), strict=True))
     lazy = {
         name: as_dask("quantized_matmul", name, value)
         for name, value in given.items()
@@ -105,8 +103,8 @@ def quantized_matmul(
     of_a, of_b = of_y[len(of_y) + 2 - matrix_a.ndim :], of_y[len(of_y) + 2 - matrix_b.ndim :]
     lhs, rhs, target = (matrix_a, (*of_a, m, depth)), (matrix_b, (*of_b, depth, n)), (*of_y, m, n)
     a_scales, a_zeros, b_scales, b_zeros, y_scales, y_zeros = parameters = [
-        _parameter(place, lazy.get(name), None if given[name] is None else _shaped(call, arrays[2], place), target)
-        for place, name in enumerate(PARAMETERS)
+        (None, None) if given[name] is None else _parameter(call, place, number, lazy.get(name), target)
+        for place, (name, number) in enumerate(zip(PARAMETERS, arrays[2], strict=True))
     ]
     if 0 in call.matrix:
         y = da.empty(call.matrix, dtype=call.dtype)
@@ -122,21 +120,15 @@ def quantized_matmul(
     return y[..., slice(None) if a.ndim > 1 else 0, slice(None) if b.ndim > 1 else 0]
 
 
-def _shaped(call: Call, numbers: Sequence[Array], place: int) -> Array:
-    """Return a parameter, or the stand-in of a lazy one, with the dimensions of matrices."""
-    kind = FLOAT if place in SCALES else (call.a.dtype, call.b.dtype, call.dtype)[place // 2]
-    return numbers[place].view(kind).reshape(call.parameters[place] or (1, 1))
-
-
 def _parameter(
-    place: int, lazy: da.Array | None, shaped: Array | None, target: tuple[int, ...]
-) -> tuple[da.Array | None, tuple[int, ...] | None]:
+    call: Call, place: int, number: Array, lazy: da.Array | None, target: tuple[int, ...]
+) -> tuple[da.Array, tuple[int, ...]]:
     """Return a scale or zero point with the dimensions of matrices, and their numbers in y.
 
-    shaped: the parameter, or the stand-in of a lazy one, with these dimensions; None is a zero point that is not given.
+    number: the parameter, flat, or the stand-in of a lazy one.
     """
-    if shaped is None:
-        return None, None
+    kind = FLOAT if place in SCALES else (call.a.dtype, call.b.dtype, call.dtype)[place // 2]
+    shaped = number.view(kind).reshape(call.parameters[place] or (1, 1))
     if lazy is None:
         array = da.from_array(shaped, chunks=-1)
     else:

@@ -80,7 +80,11 @@ def scatter_nd(
     shape, coordinates = indices.shape, indices.shape[-1]
     x = x.astype(call.x.dtype)
     updates = updates if is_lazy else da.from_array(given)
-    indices, updates = _in_a_row(indices, updates, x.chunks[coordinates:], by_updates=is_lazy)
+    if indices.ndim != 2:  # tuples in a row
+        count = math.prod(indices.shape[:-1])
+        indices, updates = _reshaped(indices, (count, coordinates)), _reshaped(updates, (count, *x.shape[coordinates:]))
+    cuts = (updates if is_lazy else indices).chunks[0]
+    indices, updates = indices.rechunk((cuts, (coordinates,))), updates.rechunk((cuts, *x.chunks[coordinates:]))
 
     token = dask.base.tokenize(x, indices, updates, reduction, mode, every, shape)
     name = f"scatter_nd-{token}"
@@ -110,19 +114,6 @@ def scatter_nd(
             graph[name, *place, *rest] = (tasks.checked, block, of["range"]) if mode == "raise" else block
     layers = HighLevelGraph.from_collections(name, graph, dependencies=[x, indices, updates])
     return da.Array(layers, name, x.chunks, meta=meta_of(x.ndim, x.dtype))
-
-
-def _in_a_row(indices: da.Array, updates: da.Array, rest: Any, *, by_updates: bool) -> tuple[da.Array, da.Array]:
-    """Return tuples of shape (count, T) and their updates, cut alike along the first dimension.
-
-    rest: the chunks of updates' other dimensions; by_updates: cut the first as updates are, else as indices are.
-    """
-    *leading, coordinates = indices.shape
-    count, slices = math.prod(leading), updates.shape[len(leading) :]
-    if len(leading) != 1:
-        indices, updates = _reshaped(indices, (count, coordinates)), _reshaped(updates, (count, *slices))
-    cuts = (updates if by_updates else indices).chunks[0]
-    return indices.rechunk((cuts, (coordinates,))), updates.rechunk((cuts, *rest))
 
 
 def _reshaped(array: da.Array, shape: tuple[int, ...]) -> da.Array:

@@ -8,14 +8,13 @@ from numba.core import types
 from numba.extending import overload, register_jitable
 from numba.np.numpy_support import as_dtype
 
+from dmlcpu.common.arguments import check_type
 from dmlcpu.common.data_types import BYTE_TYPES, DATA_TYPES
-from dmlcpu.interop.numba.calls import caller_of
-from dmlcpu.interop.numba.memory import stack_of, tuple_of, write_record
+from dmlcpu.interop.numba.calls import caller_of, stack_of, tuple_of, write_record
 from dmlcpu.interop.numba.refusals import (
     STACK,
     RefusalError,
     array_type,
-    check_type,
     constant,
     is_given,
     output_type,
@@ -40,12 +39,6 @@ _record_on_stack, _numbers_on_stack = stack_of(cells_of(WORK)), stack_of(CACHE_L
 _scratch_on_stack = stack_of(STACK)
 _LINE_CELLS, Work, _NO_SELECTION = CACHE_LINE // CELL, tuple_of(WORK), (0,) * cells_of(SELECTION)
 _CACHE, _HIGHEST = second_level_cache(), np.uint64(np.iinfo(np.int64).max)
-
-
-def _best(*, is_skinny):
-    """Return the kernel of the highest instruction set, but AMX, whose tiles take too much of a stack."""
-    able = (row for row in registry.available("quantized_matmul", "dot") if row.is_skinny == is_skinny)
-    return next(row for row in able if is_skinny or row.mr == MR)
 
 
 _product: Any = None  # `compiled_multiply` replaces these names
@@ -128,7 +121,9 @@ def signature(bytes_):
 @functools.cache
 def compiled_multiply():
     """Return `multiply` with the kernels for this processor."""
-    tiles, skinny = _best(is_skinny=False), _best(is_skinny=True)
+    rows = registry.available("quantized_matmul", "dot")  # the highest instruction set comes first
+    tiles = next(row for row in rows if not row.is_skinny and row.mr == MR)  # not AMX, which takes too much of a stack
+    skinny = next(row for row in rows if row.is_skinny)
     names = {"_product": tiles.kernel.share, "_skinny": skinny.kernel.share, "_has_forms": tiles.has_forms}
     return variant(multiply, "multiply", **names).share
 
@@ -196,9 +191,8 @@ def _scale_type(field, given):
     if isinstance(given, types.Number) and not isinstance(given, types.Complex):
         return
     if array_type("quantized_matmul", field, given) != np.float32 or given.ndim > 1:
-        raise refusal(
-            "quantized_matmul", field, given, "a number, or an array of float32 of one dimension, in compiled code"
-        )
+        allowed = "a number, or an array of float32 of one dimension, in compiled code"
+        raise refusal("quantized_matmul", field, given, allowed)
 
 
 def _zero_type(field, given, dtype):
@@ -231,7 +225,7 @@ def _quantized_matmul(
     """Return quantized_matmul for arguments of these types. Numba has no arguments that are passed by keyword only."""
     dtypes = {field: array_type("quantized_matmul", field, each) for field, each in (("a", a), ("b", b))}
     for field, each in (("a", a), ("b", b)):
-        check_type("quantized_matmul", field, dtypes[field], BYTE_TYPES)
+        typed(check_type, "quantized_matmul", field, dtypes[field], BYTE_TYPES)
         if each.ndim != 2:
             raise refusal("quantized_matmul", f"{field}.ndim", each.ndim, "2, in compiled code")
     dtypes["y"] = _result_type(out_dtype, y_zero_point, dtypes["a"])

@@ -72,12 +72,6 @@ def array_type(operator, field, given):
     return dtype
 
 
-def check_type(operator, field, dtype, allowed):
-    """Refuse a data type that is not in a list of names."""
-    if dtype.name not in allowed:
-        raise refusal(operator, f"{field}.dtype", dtype, ", ".join(allowed))
-
-
 def output_type(operator, field, given, ndim, dtype):
     """Refuse an output that by its type cannot take a result."""
     found = array_type(operator, field, given)

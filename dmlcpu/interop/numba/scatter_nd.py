@@ -4,14 +4,13 @@ import numpy as np
 from numba.core import types
 from numba.extending import overload, register_jitable
 
+from dmlcpu.common.arguments import check_type
 from dmlcpu.common.data_types import INDICES
 from dmlcpu.common.forms import Form
-from dmlcpu.interop.numba.calls import caller_of
-from dmlcpu.interop.numba.memory import stack_of, tuple_of, write_record
+from dmlcpu.interop.numba.calls import caller_of, stack_of, tuple_of, write_record
 from dmlcpu.interop.numba.refusals import (
     RefusalError,
     array_type,
-    check_type,
     constant,
     is_given,
     output_type,
@@ -95,14 +94,6 @@ SCATTER = compile_kernel(scatter)
 OFFERS = {"scatter": lambda: SCATTER}
 
 
-@register_jitable(**OWN_OPTIONS)
-def in_array(shape, numbers):
-    """Write a shape to an array; return how many dimensions it has."""
-    for d in range(len(shape)):
-        numbers[d] = shape[d]
-    return len(shape)
-
-
 @device
 def count_of(shape):
     """Return the number of tuples."""
@@ -146,7 +137,7 @@ def check_output(x, indices, updates, out):
 def _scatter_nd(x, indices, updates, reduction="none", mode="raise", out=None):
     """Return scatter_nd for arguments of these types. Numba has no arguments that are passed by keyword only."""
     dtype, index_type = array_type("scatter_nd", "x", x), array_type("scatter_nd", "indices", indices)
-    check_type("scatter_nd", "indices", index_type, INDICES)
+    typed(check_type, "scatter_nd", "indices", index_type, INDICES)
     found = array_type("scatter_nd", "updates", updates)
     if indices.ndim == 0:
         raise refusal("scatter_nd", "indices.ndim", 0, "at least 1 (the last dimension holds a tuple)")
@@ -179,7 +170,9 @@ def _implementation(dtype, word, index_type, dims, coordinates, reduction, mode,
         if has_out and check_output(x, indices, updates, out):
             old = old[:0]
         numbers = _shape_on_stack()
-        sizes = (in_array(shape, numbers), count, np.int64(coordinates))
+        for d in range(len(shape)):
+            numbers[d] = shape[d]
+        sizes = (np.int64(len(shape)), count, np.int64(coordinates))
         place = scatter_words((old, places, new, as_words(y, 0, scalar), numbers, sizes, options))
         if place != VALID:
             found = as_words(indices, 0, index_scalar)[place]

@@ -9,8 +9,7 @@ from numba.extending import overload, register_jitable
 
 from dmlcpu.common.data_types import DATA_TYPES
 from dmlcpu.common.forms import Form
-from dmlcpu.interop.numba.calls import caller_of
-from dmlcpu.interop.numba.memory import stack_of, tuple_of, write_record
+from dmlcpu.interop.numba.calls import caller_of, stack_of, tuple_of, write_record
 from dmlcpu.interop.numba.refusals import (
     STACK,
     RefusalError,

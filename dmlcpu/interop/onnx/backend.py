@@ -14,8 +14,6 @@ from dmlcpu.errors import BindingError, DmlError, UnsupportedError
 from dmlcpu.interop.onnx.evaluator import LONG_DOMAIN, NAME, Model, evaluator_of, loaded
 from dmlcpu.interop.onnx.program import AUTO, RESTS, Program
 
-_NUMPY_KINDS = "biufc"  # kinds of the types that NumPy has itself
-
 
 class Tensor(NamedTuple):
     """The type and shape that a model declares for an input or output."""
@@ -284,16 +282,13 @@ class Backend(base.Backend):  # type: ignore[misc]
         arrays = [np.asarray(each) for each in ([inputs] if isinstance(inputs, np.ndarray) else inputs)]
         if len(arrays) != len(names):
             raise BindingError(NAME, "inputs", f"{len(arrays)} arrays", f"{len(names)}, for {_listed(names)}")
-        graph = helper.make_graph(
-            [node],
-            node.op_type,
-            [
-                helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
-                for name, array in zip(names, arrays, strict=True)
-            ],
-            [onnx.ValueInfoProto(name=name) for name in node.output],
-        )
-        return tuple(evaluator_of(graph, opsets=opsets).run(None, dict(zip(names, arrays, strict=True))))
+        feeds = dict(zip(names, arrays, strict=True))
+        given = [
+            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+            for name, array in feeds.items()
+        ]
+        graph = helper.make_graph([node], node.op_type, given, [onnx.ValueInfoProto(name=name) for name in node.output])
+        return tuple(evaluator_of(graph, opsets=opsets).run(None, feeds))
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
@@ -348,8 +343,8 @@ def _checked(name: str, value: Any, tensor: Tensor | None) -> Any:
         raise BindingError(NAME, field, "None", "an array")
     array: Array = np.asarray(value)
     dtype = tensor.dtype
-    # Types that NumPy does not have stand for others in older versions of the package onnx.
-    if dtype is not None and array.dtype != dtype and dtype.kind in _NUMPY_KINDS and array.dtype.kind != "V":
+    # Types that NumPy does not have itself stand for others in older versions of the package onnx.
+    if dtype is not None and array.dtype != dtype and dtype.kind in "biufc" and array.dtype.kind != "V":
         raise BindingError(NAME, f"{field}.dtype", str(array.dtype), str(dtype))
     if dtype is not None and dtype.kind in "OUS" and array.dtype.kind not in "OUS":
         raise BindingError(NAME, f"{field}.dtype", str(array.dtype), "strings")

@@ -7,31 +7,22 @@ from typing import NamedTuple
 import onnx
 from onnx import numpy_helper
 
-from dmlcpu.interop.onnx.graphs import MICROSOFT, Readers, name_of, reads, result_of
+from dmlcpu.interop.onnx.graphs import MICROSOFT, name_of, reads, result_of
 
 # Nodes that are taken from ONNX Runtime. Erf is there for the evaluator alone.
 TAKEN = {"TopK", "ScatterND", "ScatterElements", "QLinearMatMul", "MatMulInteger", f"{MICROSOFT}.MatMulIntegerToFloat"}
 _DYNAMIC = "DynamicQuantizeLinear"
-_QUANTIZERS = {"QuantizeLinear", "DequantizeLinear"}
+_JOINED = "ONNX Runtime joins it with its neighbours"
+# Why nodes that there is a kernel for were left to ONNX Runtime.
+WHY_LEFT = {"QuantizeLinear": _JOINED, "DequantizeLinear": _JOINED, _DYNAMIC: "other nodes read its result"}
 
 
 def ours(graph: onnx.GraphProto) -> set[str]:
     """Return the nodes that these kernels run, by their results."""
     taken = {result_of(node) for node in graph.node if name_of(node) in TAKEN}
-    readers = Readers(graph.node, (each.name for each in graph.output))
-    for node in graph.node:
-        if name_of(node) == _DYNAMIC:
-            reading = [each for name in node.output for each in readers.nodes.get(name, ())]
-            if all(result_of(each) in taken for each in reading):
-                taken.add(result_of(node))
-    return taken
-
-
-def why_left(node: onnx.NodeProto) -> str | None:
-    """Return why a node that there is a kernel for was left to ONNX Runtime."""
-    if name_of(node) in _QUANTIZERS:
-        return "ONNX Runtime joins it with its neighbours"
-    return "other nodes read its result" if name_of(node) == _DYNAMIC else None
+    left = {name for node in graph.node if result_of(node) not in taken for name in reads(node)}
+    dynamic = {result_of(node) for node in graph.node if name_of(node) == _DYNAMIC and left.isdisjoint(node.output)}
+    return taken | dynamic
 
 
 def difference(node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]) -> str | None:
@@ -40,17 +31,16 @@ def difference(node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]) 
     match name_of(node):
         case "DFT" | "STFT":
             return "NumPy's FFT is more exact"
-        case "Dropout" if given == 3 and not _is_false(node.input[2], constants):
+        case "Dropout" if given == 3:
+            training = constants.get(node.input[2])
+            if training is not None and not numpy_helper.to_array(training).any():
+                return None
             return "ONNX defines its random numbers as NumPy's"
         case "MaxUnpool" if given == 3:
             return "ONNX Runtime places values by another shape"
         case "Attention" if len(node.output) == 4:
             return "ONNX Runtime masks by the lowest float, and ONNX by -inf"
     return None
-
-
-def _is_false(name: str, constants: Mapping[str, onnx.TensorProto]) -> bool:
-    return name in constants and not numpy_helper.to_array(constants[name]).any()
 
 
 class Part(NamedTuple):
@@ -66,7 +56,7 @@ def cut(
     graph: onnx.GraphProto, constants: Mapping[str, onnx.TensorProto], is_ours: Callable[[onnx.NodeProto], bool]
 ) -> list[Part]:
     """Return the parts of a graph, each the nodes of a level, in the order in which they can run."""
-    constant = constants.keys()
+    constant, results = constants.keys(), {each.name for each in graph.output}
     reading = [reads(node) - constant for node in graph.node]
     levels: dict[int, list[onnx.NodeProto]] = defaultdict(list)
     read_in: dict[str, set[int]] = defaultdict(set)
@@ -74,7 +64,6 @@ def cut(
         levels[level].append(node)
         for name in names:
             read_in[name].add(level)
-    results = {each.name for each in graph.output}
     parts = []
     for level, nodes in sorted(levels.items()):
         made = [name for node in nodes for name in node.output if name]

@@ -35,7 +35,10 @@ class Evaluator(ReferenceEvaluator):  # type: ignore[misc]
         ours = [node.onnx_node for node in self.rt_nodes_ if type(node) in OPS or node.has_subgraph]
         read = {name for node in ours for name in reads(node)}
         for name in read & self.rt_inits_.keys() - {*self.output_names}:
-            self.rt_inits_[name] = _owned(self.rt_inits_[name])
+            value = self.rt_inits_[name]
+            if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+                # What `numpy_helper` returns may not be written, and takes the long way.
+                self.rt_inits_[name] = np.array(value, value.dtype.type, order="C")
 
     def walk(self, around: Mapping[str, Any]) -> Iterator[tuple[OpRun, Mapping[str, Any]]]:
         """Yield all nodes, with those of branches, loops and the model's functions, each place once.
@@ -58,12 +61,6 @@ class Evaluator(ReferenceEvaluator):  # type: ignore[misc]
                     yield from body.walk({} if is_call else constants)
 
 
-def _owned(value: Any) -> Any:
-    """Return numbers in memory of their own: what `numpy_helper` returns may not be written, and takes the long way."""
-    is_numbers = isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
-    return np.array(value, value.dtype.type, order="C") if is_numbers else value
-
-
 def _naming(node: OpRun) -> Callable[..., Any]:
     """Return a node's method `run`, with the node's name added to errors."""
     run, proto = node.run, node.onnx_node
@@ -78,17 +75,8 @@ def _naming(node: OpRun) -> Callable[..., Any]:
     return named
 
 
-def _packed(b: Any, packed: dict[int, PackedMatrix]) -> PackedMatrix | None:
-    """Return a constant packed, once for all nodes; None if the input is no constant, or cannot be packed."""
-    if not isinstance(b, np.ndarray) or b.ndim < 2 or b.dtype.name not in BYTE_TYPES:
-        return None
-    if id(b) not in packed:
-        packed[id(b)] = pack_b(b)
-    return packed[id(b)]
-
-
 def loaded(model: Model) -> onnx.ModelProto:
-    """Return a valid model with its external data."""
+    """Return a valid model with its external data, and with the usual name of ONNX's domain."""
     if not isinstance(model, onnx.ModelProto | bytes | str | PathLike):
         allowed = "onnx.ModelProto, bytes, str, os.PathLike"
         raise TypeError(f"onnx: model is {type(model).__name__}; allowed: {allowed}")
@@ -96,18 +84,13 @@ def loaded(model: Model) -> onnx.ModelProto:
         if isinstance(model, bytes):
             model = onnx.load_from_string(model)
         onnx.checker.check_model(model)  # a file may be larger than what can be checked in memory
-        return _with_short_domain(model if isinstance(model, onnx.ModelProto) else onnx.load(model))
+        found = model if isinstance(model, onnx.ModelProto) else onnx.load(model)
     except DecodeError as error:
         raise BindingError(NAME, "model", f"unreadable ({error})", "an ONNX model") from error
-
-
-def _with_short_domain(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a model in which ONNX's domain has its usual name, not the long one that opsets may also have."""
-    if all(each.domain != LONG_DOMAIN for each in model.opset_import):
-        return model
-    found = copy.deepcopy(model)
-    for each in found.opset_import:
-        each.domain = "" if each.domain == LONG_DOMAIN else each.domain
+    if any(each.domain == LONG_DOMAIN for each in found.opset_import):
+        found = copy.deepcopy(found)
+        for each in found.opset_import:
+            each.domain = "" if each.domain == LONG_DOMAIN else each.domain
     return found
 
 
@@ -121,8 +104,11 @@ def evaluator_of(proto: Any, **options: Any) -> Evaluator:
         reason = str(error).partition(",")[0].partition("\n")[0]  # a list of all operators follows
         allowed = "operators that ONNX's reference evaluator has"
         raise UnsupportedError(NAME, "a node", f"unknown ({reason})", allowed) from error
-    packed: dict[int, PackedMatrix] = {}
+    packed: dict[int, PackedMatrix] = {}  # once for all nodes that read it
     for node, constants in evaluator.walk({}):
-        if isinstance(node, Product):
-            node.packed = _packed(constants.get(node.input[node.B]), packed)
+        b = constants.get(node.input[node.B]) if isinstance(node, Product) else None
+        if isinstance(b, np.ndarray) and b.ndim >= 2 and b.dtype.name in BYTE_TYPES:
+            if id(b) not in packed:
+                packed[id(b)] = pack_b(b)
+            node.packed = packed[id(b)]
     return evaluator

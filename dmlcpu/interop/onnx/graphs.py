@@ -1,8 +1,7 @@
 """What the nodes of a graph read and write, and its constants."""
 
 import copy
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import onnx
@@ -43,35 +42,12 @@ def reads(node: onnx.NodeProto) -> set[str]:
     """Return the names that a node reads, also those that its branches and loops take from around them."""
     names = {name for name in node.input if name}
     for body in bodies(node):
-        names |= _taken_from_around(body)
+        own = {each.name for each in (*body.input, *body.initializer)}
+        own |= {each.values.name for each in body.sparse_initializer}
+        own |= {name for inner in body.node for name in inner.output}
+        read = {name for inner in body.node for name in reads(inner)} | {each.name for each in body.output}
+        names |= read - own
     return names
-
-
-def _taken_from_around(body: onnx.GraphProto) -> set[str]:
-    own = {each.name for each in (*body.input, *body.initializer)}
-    own |= {each.values.name for each in body.sparse_initializer}
-    own |= {name for node in body.node for name in node.output}
-    names = {name for node in body.node for name in reads(node)} | {each.name for each in body.output}
-    return names - own
-
-
-class Readers:
-    """Who reads each value of a graph."""
-
-    def __init__(self, nodes: Iterable[onnx.NodeProto], outputs: Iterable[str]) -> None:
-        self.counts = Counter(outputs)
-        self.nodes: dict[str, list[onnx.NodeProto]] = {}
-        for node in nodes:
-            for name in reads(node):
-                self.counts[name] += 1
-                self.nodes.setdefault(name, []).append(node)
-
-    def only(self, name: str, operator: str) -> onnx.NodeProto | None:
-        """Return the only reader of a value if it is an operator of ONNX, else None."""
-        readers = self.nodes.get(name, ())
-        if self.counts[name] != 1 or len(readers) != 1 or name_of(readers[0]) != operator:
-            return None
-        return readers[0]
 
 
 _ELEMENT_TYPES = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64}
@@ -85,11 +61,10 @@ def with_initializers(model: onnx.ModelProto) -> onnx.ModelProto:
     constants = [node for node in model.graph.node if name_of(node) == "Constant"]
     if not constants and not model.graph.sparse_initializer:
         return model
-    others = [node for node in model.graph.node if name_of(node) != "Constant"]
     found = copy.deepcopy(model)
     for field in ("node", "sparse_initializer"):
         found.graph.ClearField(field)
-    found.graph.node.extend(others)
+    found.graph.node.extend(node for node in model.graph.node if name_of(node) != "Constant")
     found.graph.initializer.extend(_constant(node.attribute[0], node.output[0]) for node in constants)
     found.graph.initializer.extend(_dense(each, each.values.name) for each in model.graph.sparse_initializer)
     return found

@@ -72,27 +72,22 @@ class ScatterElements(_Operator, _ReferenceScatterElements):  # type: ignore[mis
     ) -> tuple[Array]:
         """Return the updated copy of data."""
         axis = as_axis("ScatterElements", "axis", axis, "data", data.ndim)
-        _check_elements(data, indices, axis)
+        # Errors of scatter_nd would name index tuples, and there are none.
+        if indices.dtype.kind not in "iu":
+            raise BindingError("ScatterElements", "indices.dtype", str(indices.dtype), "int32, int64")
+        if indices.ndim != data.ndim:
+            raise BindingError("ScatterElements", "indices.ndim", str(indices.ndim), f"{data.ndim}, as data has")
+        size = data.shape[axis]
+        bad = (indices < -size) | (indices >= size)
+        if bad.any():
+            where = np.unravel_index(int(bad.argmax()), bad.shape)
+            field = f"indices[{', '.join(map(str, where))}]"
+            places = f"{-size} to {size - 1}" if size else "none"
+            allowed = f"{places} (axis {axis} has {size} elements)"
+            raise IndexOutOfRangeError("ScatterElements", field, str(indices[where]), allowed)
         tuples = np.moveaxis(np.indices(indices.shape, np.int64), 0, -1)
         tuples[..., axis] = indices
         return (scatter_nd(data, tuples, updates, reduction=reduction),)
-
-
-def _check_elements(data: Array, indices: Array, axis: int) -> None:
-    """Refuse arguments in ONNX's words: errors of scatter_nd would name index tuples, and there are none."""
-    if indices.dtype.kind not in "iu":
-        raise BindingError("ScatterElements", "indices.dtype", str(indices.dtype), "int32, int64")
-    if indices.ndim != data.ndim:
-        raise BindingError("ScatterElements", "indices.ndim", str(indices.ndim), f"{data.ndim}, as data has")
-    size = data.shape[axis]
-    bad = (indices < -size) | (indices >= size)
-    if bad.any():
-        where = np.unravel_index(int(bad.argmax()), bad.shape)
-        place = ", ".join(map(str, where))
-        allowed = f"{-size} to {size - 1}" if size else "none"
-        raise IndexOutOfRangeError(
-            "ScatterElements", f"indices[{place}]", str(indices[where]), f"{allowed} (axis {axis} has {size} elements)"
-        )
 
 
 class Product(_Operator):
@@ -136,8 +131,7 @@ class MatMulIntegerToFloat(Product):
 
     def _run(self, *operands: Array) -> tuple[Array]:
         """Return the scaled product; zero points and bias may be missing. ONNX has no operator to fall back on."""
-        given = (*self.with_packed(*operands), None, None, None)[:7]
-        a, b, a_scale, b_scale, a_zero, b_zero, bias = given
+        a, b, a_scale, b_scale, a_zero, b_zero, bias = (*self.with_packed(*operands), None, None, None)[:7]
         return (matmul_integer_to_float(a, a_scale, a_zero, b, b_scale, b_zero, bias),)
 
 
@@ -157,17 +151,14 @@ class QuantizeLinear(_Operator, _ReferenceQuantizeLinear):  # type: ignore[misc]
         """Return the quantized tensor. layout: axis and block size."""
         dtype = y_zero_point.dtype if y_zero_point is not None else _type(output_dtype)
         along = _along(y_scale, y_zero_point, **layout)
-        precision = precision or self._precision(y_scale)
+        if not precision:  # from version 23 on the scale's type; before, float32, as in ONNX Runtime
+            is_new = self.run_params["opsets"].get("", 0) >= 23
+            precision = helper.np_dtype_to_tensor_dtype(y_scale.dtype) if is_new else TensorProto.FLOAT
         if precision in (TensorProto.FLOAT16, TensorProto.BFLOAT16):
             x, y_scale = _quotients(x, y_scale, _type(precision), **along), np.ones((), np.float32)
         elif precision != TensorProto.FLOAT:
             raise UnsupportedError("QuantizeLinear", "precision", str(precision), "FLOAT, FLOAT16, BFLOAT16")
         return (quantize_linear(x, y_scale, y_zero_point, **along, out_dtype=dtype),)
-
-    def _precision(self, scale: Array) -> int:
-        """Return the type of the division: from version 23 on the scale's; before, float32, as in ONNX Runtime."""
-        is_new = self.run_params["opsets"].get("", 0) >= 23
-        return int(helper.np_dtype_to_tensor_dtype(scale.dtype)) if is_new else int(TensorProto.FLOAT)
 
 
 def _quotients(x: Array, scale: Array, dtype: Any, axis: int | None = None, block_size: int | None = None) -> Array:

@@ -1,25 +1,21 @@
 """Groups of nodes that become one call of these kernels."""
 
 import copy
+from collections import defaultdict
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TypeAlias
 
 import onnx
 from onnx import TensorProto, helper
 
-from dmlcpu.interop.onnx.graphs import MICROSOFT, Readers, constants_of, name_of
+from dmlcpu.interop.onnx.graphs import MICROSOFT, constants_of, name_of, reads
 
 _BYTE_TYPES = (TensorProto.INT8, TensorProto.UINT8)
 _FLOAT_TYPES = (TensorProto.FLOAT,)
 # MatMulInteger's int32 wraps. A sum of fewer products than these does not, and then one call has the nodes' bits.
 _MOST_PRODUCTS = (2**31 - 1) // (255 * 255)
 
-
-class _Group(NamedTuple):
-    """Nodes of a graph, and the node that takes the place of the last."""
-
-    nodes: list[onnx.NodeProto]
-    replacement: onnx.NodeProto
+_Group: TypeAlias = tuple[list[onnx.NodeProto], onnx.NodeProto]  # nodes, and what takes the place of the last
 
 
 class _Values:
@@ -28,11 +24,21 @@ class _Values:
     def __init__(self, graph: onnx.GraphProto, nodes: list[onnx.NodeProto]) -> None:
         self.constants = constants_of(graph)
         self.makers = {name: node for node in nodes for name in node.output if name}
-        self.readers = Readers(nodes, (each.name for each in graph.output))
+        self.readers: dict[str, list[onnx.NodeProto | None]] = defaultdict(list)  # None: it is a result of the graph
+        for each in graph.output:
+            self.readers[each.name].append(None)
+        for node in nodes:
+            for name in reads(node):
+                self.readers[name].append(node)
 
     def made_by(self, name: str, operator: str) -> onnx.NodeProto | None:
         """Return the node that makes a value if it is this operator, else None."""
         node = self.makers.get(name)
+        return node if node is not None and name_of(node) == operator else None
+
+    def read_by(self, name: str, operator: str) -> onnx.NodeProto | None:
+        """Return the only reader of a value if it is this operator, else None."""
+        node = self.readers[name][0] if len(self.readers[name]) == 1 else None
         return node if node is not None and name_of(node) == operator else None
 
     def shape(self, name: str, types: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -61,20 +67,19 @@ def _joined(
     groups = [group for node in nodes if name_of(node) == operator and (group := find(node, values))]
     if not groups:
         return model
-    removed = {id(node) for group in groups for node in group.nodes}
-    replacements = {id(group.nodes[-1]): group.replacement for group in groups}
-    kept = [replacements.get(id(node), node) for node in nodes if id(node) in replacements or id(node) not in removed]
+    after = {id(node): [node] for node in nodes} | {id(node): [] for group, _ in groups for node in group}
+    after |= {id(group[-1]): [replacement] for group, replacement in groups}
     joined = copy.deepcopy(model)
     joined.graph.ClearField("node")
-    joined.graph.node.extend(kept)
+    joined.graph.node.extend(each for node in nodes for each in after[id(node)])
     return joined
 
 
 def _scaled_product(product: onnx.NodeProto, values: _Values) -> _Group | None:
     """MatMulInteger, Cast, Mul by the scales, and Add of a bias, as quantize_dynamic writes them, are one product."""
     shape = values.shape(product.input[1], _BYTE_TYPES)
-    cast = values.readers.only(product.output[0], "Cast")
-    scaled = values.readers.only(cast.output[0], "Mul") if cast is not None else None
+    cast = values.read_by(product.output[0], "Cast")
+    scaled = values.read_by(cast.output[0], "Mul") if cast is not None else None
     if shape is None or len(shape) != 2 or shape[0] > _MOST_PRODUCTS or cast is None or scaled is None:
         return None
     if [each.i for each in cast.attribute if each.name == "to"] != [TensorProto.FLOAT]:
@@ -86,21 +91,21 @@ def _scaled_product(product: onnx.NodeProto, values: _Values) -> _Group | None:
     a_scale, b_scale = _a_and_b(multiplied, values, shape[1])
     if not a_scale:
         return None
-    last, bias = scaled, ""
-    added = values.readers.only(scaled.output[0], "Add")
-    others = [name for name in added.input if name != scaled.output[0]] if added is not None else []
-    if added is not None and others and values.shape(others[0], _FLOAT_TYPES) == (shape[1],):
-        last, bias = added, others[0]
+    group, bias = [product, cast, scaled], ""
+    added = values.read_by(scaled.output[0], "Add")
+    for name in added.input if added is not None else ():
+        if values.shape(name, _FLOAT_TYPES) == (shape[1],):
+            group, bias = [product, cast, scaled, added], name
     zeros = [*product.input[2:], "", ""][:2]
     node = helper.make_node(
         "MatMulIntegerToFloat",
         [*product.input[:2], a_scale, b_scale, *zeros, bias],
-        [last.output[0]],
+        [group[-1].output[0]],
         name=product.name,
         domain=MICROSOFT,
     )
-    own = [multiplied] if values.readers.counts[scales[0]] == 1 else []
-    return _Group([*own, product, cast, scaled, *([added] if bias else [])], node)
+    own = [multiplied] if len(values.readers[scales[0]]) == 1 else []
+    return [*own, *group], node
 
 
 def _a_and_b(multiplied: onnx.NodeProto, values: _Values, columns: int) -> tuple[str, str]:
@@ -114,22 +119,18 @@ def _a_and_b(multiplied: onnx.NodeProto, values: _Values, columns: int) -> tuple
 
 def _product_between_quantizers(product: onnx.NodeProto, values: _Values) -> _Group | None:
     """DequantizeLinear of both operands, MatMul, and QuantizeLinear are QLinearMatMul."""
-    last = values.readers.only(product.output[0], "QuantizeLinear")
+    last = values.read_by(product.output[0], "QuantizeLinear")
     a, b = (values.made_by(name, "DequantizeLinear") for name in product.input)
     if last is None or a is None or b is None or any(len(node.input) < 3 for node in (last, a, b)):
         return None
     shape = values.shape(b.input[0], _BYTE_TYPES)
     numbers = [name for node in (a, last) for name in node.input[1:3]]
-    if (
-        shape is None
-        or len(shape) != 2
-        or any(values.shape(name, (*_FLOAT_TYPES, *_BYTE_TYPES)) != () for name in numbers)
-    ):
+    if shape is None or len(shape) != 2 or {values.shape(name, _FLOAT_TYPES + _BYTE_TYPES) for name in numbers} != {()}:
         return None
     axis = next((each.i for each in b.attribute if each.name == "axis"), 1)
     of_b = {values.shape(b.input[1], _FLOAT_TYPES), values.shape(b.input[2], _BYTE_TYPES)}
     if of_b != {()} and (of_b != {(shape[1],)} or axis not in (1, -1)):
         return None
     node = helper.make_node("QLinearMatMul", [*a.input, *b.input, *last.input[1:]], [last.output[0]], name=product.name)
-    own = [each for each in (a, b) if values.readers.counts[each.output[0]] == 1]
-    return _Group([*own, product, last], node)
+    own = [each for each in (a, b) if len(values.readers[each.output[0]]) == 1]
+    return [*own, product, last], node

@@ -1,8 +1,6 @@
 """Operators in which ONNX's reference evaluator errs, or is too slow for a whole model."""
 
-import functools
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -35,16 +33,13 @@ def _replace_by_erf(x):  # type: ignore[no-untyped-def]
         x[i] = math.erf(np.float64(x[i]))
 
 
-@functools.cache
-def _replacing() -> Callable[[Array], None]:
-    replacing: Callable[[Array], None] = compile_kernel(_replace_by_erf) if can_compile() else _replace_by_erf
-    return replacing
+_to_erf: Any = compile_kernel(_replace_by_erf) if can_compile() else _replace_by_erf
 
 
 def erf(x: Array) -> Array:
     """Return the error function of float32 or float16, within one unit in the last place."""
     y = x.astype(np.float32, order="C")
-    _replacing()(y.reshape(-1))
+    _to_erf(y.reshape(-1))
     return y.astype(x.dtype, copy=False)
 
 

@@ -1,6 +1,5 @@
 """ONNX Runtime, for what these kernels leave of a model."""
 
-import copy
 import importlib
 import re
 from collections.abc import Iterable
@@ -33,17 +32,13 @@ _EXCHANGED = {
 }
 
 
-def check_types(model: onnx.ModelProto) -> None:
-    """Refuse a model with inputs or outputs that ONNX Runtime does not exchange with NumPy."""
+def session_of(package: ModuleType, model: onnx.ModelProto, *, is_alone: bool) -> Any:
+    """Return a model in ONNX Runtime, or refuse inputs or outputs that this does not exchange with NumPy."""
     for each in (*model.graph.input, *model.graph.output):
         kind = each.type
         is_tensor = kind.HasField("tensor_type")
         if kind.HasField("optional_type") or (is_tensor and kind.tensor_type.elem_type not in _EXCHANGED):
             raise TypeError(f"ONNX Runtime does not exchange {each.name!r} with NumPy")
-
-
-def session_of(package: ModuleType, model: onnx.ModelProto, *, is_alone: bool) -> Any:
-    """Return a model in ONNX Runtime."""
     options = package.SessionOptions()
     options.intra_op_num_threads = get_num_threads()
     if not is_alone:  # its threads would spin on the cores that the kernels need next
@@ -64,15 +59,13 @@ def types_of(package: ModuleType, model: onnx.ModelProto, names: Iterable[str]) 
         for dimension in each.type.tensor_type.shape.dim:
             if dimension.HasField("dim_value") and dimension.dim_value == 0:
                 dimension.ClearField("dim_value")  # ONNX 1.23 finds 0 where it does not know (Attention)
-    found = {each.name: each.type for each in (*graph.input, *graph.value_info, *graph.output) if _is_known(each.type)}
+    found = {
+        each.name: each.type
+        for each in (*graph.input, *graph.value_info, *graph.output)
+        if each.type.WhichOneof("value") not in (None, "tensor_type") or each.type.tensor_type.elem_type
+    }
     missing = set(names) - found.keys()
     return found | _asked(package, skeleton, missing) if missing else found
-
-
-def _is_known(kind: onnx.TypeProto) -> bool:
-    return kind.WhichOneof("value") is not None and (
-        not kind.HasField("tensor_type") or kind.tensor_type.elem_type != 0
-    )
 
 
 def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -82,20 +75,15 @@ def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     found.graph.name = graph.name
     found.graph.node.extend(graph.node)
     found.graph.input.extend(graph.input)
-    found.graph.output.extend(map(_without_shape, graph.output))
+    found.graph.output.extend(graph.output)
+    for each in found.graph.output:  # ONNX Runtime warns of an output that has another shape, and runs the model
+        if each.type.HasField("tensor_type"):
+            each.type.tensor_type.ClearField("shape")
     for each in constants_of(graph).values():
         if np.prod(each.dims, dtype=np.int64) <= _SMALL:
             found.graph.initializer.append(each)
         else:
             found.graph.input.append(helper.make_tensor_value_info(each.name, each.data_type, each.dims))
-    return found
-
-
-def _without_shape(value: onnx.ValueInfoProto) -> onnx.ValueInfoProto:
-    """Return a copy whose shape is left open: ONNX Runtime warns of an output that has another, and runs the model."""
-    found = copy.deepcopy(value)
-    if found.type.HasField("tensor_type"):
-        found.type.tensor_type.ClearField("shape")
     return found
 
 

@@ -8,13 +8,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dmlcpu.common.arguments import as_axis
+from dmlcpu.common.arguments import Array, as_axis
 from dmlcpu.errors import UnsupportedError
-from dmlcpu.interop.torch.tensors import as_array, as_tensor
+from dmlcpu.interop.torch.override import as_array
 from dmlcpu.operators.quantized_matmul import function as quantized_matmul_function
 from dmlcpu.operators.scatter_nd import function as scatter_nd_function
 from dmlcpu.operators.top_k import function as top_k_function
 from dmlcpu.products.arguments import OPERANDS
+
+
+def as_tensor(array: Array) -> Tensor:
+    """Return a tensor over the memory of an array."""
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view("i2")).view(torch.bfloat16)
+    return torch.from_numpy(array)
 
 
 @torch.library.custom_op("dmlcpu::top_k", mutates_args=(), device_types="cpu")

@@ -1,5 +1,6 @@
 """An operator of PyTorch that these kernels take over."""
 
+import importlib.util
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -8,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dmlcpu.common.arguments import Array
-from dmlcpu.interop.torch.tensors import EXACT_TYPES, HAS_BFLOAT16, as_array
+from dmlcpu.common.arguments import Array, by_bits
 from dmlcpu.runtime.memory import spans_meet
 
 Kind = tuple[str, ...]  # the properties of a call that its speed depends on: type, form and others
@@ -46,9 +46,19 @@ NO_COMPILATION = "compilation is switched off"
 
 # PyTorch adds halves in float32 and rounds once; these kernels round each sum, so they do not add them here.
 SUMMED = frozenset([torch.float32, torch.float64, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8])
-ORDERED = SUMMED | {torch.float16} | ({torch.bfloat16} if HAS_BFLOAT16 else set())
+ORDERED = SUMMED | {torch.float16}
+if importlib.util.find_spec("ml_dtypes") is not None:  # NumPy has the type from there only
+    ORDERED |= {torch.bfloat16}
 ASSIGNED = frozenset([*ORDERED, torch.bool, torch.complex64, torch.complex128])
 TYPE_NAMES = {dtype: str(dtype).removeprefix("torch.") for dtype in ASSIGNED}
+EXACT_TYPES = frozenset({torch.Tensor, torch.nn.Parameter})  # methods of subclasses may do anything
+
+
+def as_array(tensor: Tensor) -> Array:
+    """Return an array over the memory of a CPU tensor, of any strides."""
+    if tensor.requires_grad:
+        tensor = tensor.detach()
+    return tensor.numpy() if tensor.dtype is not torch.bfloat16 else by_bits(tensor)
 
 
 def as_operand(tensor: Tensor) -> Array:

@@ -6,8 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dmlcpu.interop.torch.override import ARGUMENTS, TYPE, Kind, Override, as_operand, numbers
-from dmlcpu.interop.torch.tensors import as_array
+from dmlcpu.interop.torch.override import ARGUMENTS, TYPE, Kind, Override, as_array, as_operand, numbers
 from dmlcpu.operators.matmul_integer.function import prepare, request
 from dmlcpu.runtime.threads import plan_for_now
 

@@ -11,10 +11,9 @@ from typing import Any, Literal, TypeAlias
 import torch
 
 from dmlcpu.errors import DmlError
-from dmlcpu.interop.torch.override import NO_COMPILATION, SMALL, SUBCLASS, Override, PassOnError
+from dmlcpu.interop.torch.override import EXACT_TYPES, NO_COMPILATION, SMALL, SUBCLASS, Override, PassOnError
 from dmlcpu.interop.torch.products import INT_MM
 from dmlcpu.interop.torch.scatter import SCATTER
-from dmlcpu.interop.torch.tensors import EXACT_TYPES
 from dmlcpu.interop.torch.thresholds import THRESHOLDS, is_measuring
 from dmlcpu.interop.torch.topk import TOPK
 from dmlcpu.runtime.compilation import can_compile
@@ -240,19 +239,15 @@ def _attempt(
         reason = reason or override.refusal(*args, **kwargs)
         reason = reason or THRESHOLDS.loss(override, original, size, *args, **kwargs)
         result = None if reason else override.run(*args, **kwargs)
-    except Exception as error:  # before anything is written: kernels raise nothing
-        return _failed(switch, error), None
+    # All of these come before anything is written: kernels raise nothing.
+    except PassOnError as error:
+        return str(error), None
+    except (DmlError, MemoryError) as error:  # PyTorch raises its own
+        return type(error).__name__, None
+    except Exception as error:
+        switch.is_on = False
+        reason = f"{type(error).__name__}: {error}"
+        _log.warning("%s is given back to PyTorch, as it raised %s", switch.override.name, reason)
+        return reason, None
     switch.taken += not reason
     return reason, result
-
-
-def _failed(switch: _Switch, error: Exception) -> str:
-    """Return the reason to pass a call on; switch the operator off after an unexpected error."""
-    if isinstance(error, PassOnError):
-        return str(error)
-    if isinstance(error, DmlError | MemoryError):
-        return type(error).__name__  # PyTorch raises its own error
-    switch.is_on = False
-    reason = f"{type(error).__name__}: {error}"
-    _log.warning("%s is given back to PyTorch, as it raised %s", switch.override.name, reason)
-    return reason

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from timeit import timeit
 from typing import Any
 
 import torch
@@ -61,22 +62,15 @@ def time_in_turns(mine: Callable[[], Any], theirs: Callable[[], Any]) -> _Rounds
     calls, counts = (mine, theirs), []
     for call in calls:
         call()  # compiles
-        counts.append(max(1, int(_LEAST_US / (_time(call, 1) + 1e-3))))
+        counts.append(max(1, int(_LEAST_US / (timeit(call, number=1) * 1e6 + 1e-3))))
     start = time.perf_counter()
     rounds: _Rounds = []
     while len(rounds) < _MOST_ROUNDS:
         if len(rounds) >= LEAST_ROUNDS and (time.perf_counter() - start) * 1e6 > _MOST_US:
             break
-        one, other = (_time(call, count) for call, count in zip(calls, counts, strict=True))
+        one, other = (timeit(call, number=n) / n * 1e6 for call, n in zip(calls, counts, strict=True))
         rounds.append((one, other))
     return rounds
-
-
-def _time(call: Callable[[], Any], count: int) -> float:
-    before = time.perf_counter()
-    for _ in range(count):
-        call()
-    return (time.perf_counter() - before) / count * 1e6
 
 
 def _is_busy() -> bool:
@@ -84,16 +78,12 @@ def _is_busy() -> bool:
     return hasattr(os, "getloadavg") and os.getloadavg()[0] > _BUSY * (os.cpu_count() or 1)
 
 
-def _cache_folder() -> str | None:
-    folder: str | None = registry.find("top_k", "select").kernel.share.stats.cache_path
-    return folder
-
-
 @dataclass
 class Thresholds:
     """The sizes from which calls are taken: from the file, measured, or shipped. They hold for the process."""
 
-    folder: Callable[[], str | None] = _cache_folder  # of the file; None: there is none
+    # The folder of the file; None: there is none.
+    folder: Callable[[], str | None] = lambda: registry.find("top_k", "select").kernel.share.stats.cache_path
     time_calls: Callable[[Callable[[], Any], Callable[[], Any]], _Rounds] = time_in_turns
     is_busy: Callable[[], bool] = _is_busy
     pause_s: float = 0.1  # before something is measured again: what disturbed the first measurement may have gone

@@ -6,12 +6,9 @@ import torch
 from torch import Tensor
 
 from dmlcpu.common.forms import Form, form_of
-from dmlcpu.interop.torch.override import ARGUMENTS, ORDERED, TYPE, TYPE_NAMES, Kind, Override, numbers
-from dmlcpu.interop.torch.tensors import as_array
+from dmlcpu.interop.torch.override import ARGUMENTS, ORDERED, TYPE, TYPE_NAMES, Kind, Override, as_array, numbers
 from dmlcpu.operators.top_k.call import INT64, Call
 from dmlcpu.operators.top_k.plan import select
-
-_Pair = tuple[Tensor, Tensor]
 
 
 def _refusal(x: Tensor, k: int, dim: int = -1, *_: Any) -> str:
@@ -22,7 +19,7 @@ def _refusal(x: Tensor, k: int, dim: int = -1, *_: Any) -> str:
     return ""
 
 
-def _run(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> _Pair:
+def _run(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Tensor, Tensor]:
     shape = list(x.shape)
     shape[dim] = k
     values, indices = x.new_empty(shape), x.new_empty(shape, dtype=torch.int64)
@@ -32,10 +29,10 @@ def _run(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = 
     return values, indices
 
 
-def _aside(x: Tensor, *args: Any) -> _Pair:
+def _aside(x: Tensor, *args: Any) -> tuple[Tensor, Tensor]:
     values, indices = x.new_empty(0), x.new_empty(0, dtype=torch.int64)
-    pair: _Pair = torch.ops.aten.topk.values(x, *args, values=values, indices=indices)
-    return pair
+    torch.ops.aten.topk.values(x, *args, values=values, indices=indices)
+    return values, indices
 
 
 _SHORT_ROW = 256

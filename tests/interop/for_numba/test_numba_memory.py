@@ -6,7 +6,7 @@ from jitted import jitted
 from numba import njit
 
 from dmlcpu.interop.numba import quantized_matmul, scatter_nd, top_k
-from dmlcpu.interop.numba.memory import stack_of, tuple_of, write_record
+from dmlcpu.interop.numba.calls import stack_of, tuple_of, write_record
 from dmlcpu.kernels.gemm.cut import Cut
 from dmlcpu.kernels.top_k.keys import KeyMap
 from dmlcpu.runtime.intrinsics import address_of
