@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dmlcpu.batch.files.stored import strides_of
 from dmlcpu.common.faults import listed, shown
 from dmlcpu.directml.enums import TensorDataType
 from dmlcpu.models.dispatchables import Binding, Buffers, Dispatchable, check_resources, load_bindings, overlaps
 from dmlcpu.models.faults import Faults, Refused
 from dmlcpu.models.onnx_models import OnnxDispatch, OnnxDispatchable, load_onnx_dispatch
 from dmlcpu.models.resources import Buffer
+from dmlcpu.runtime.memory import packed_strides
 
 # Dispatchables by name. None: the file has one of that name, but it is at fault.
 Dispatchables = Mapping[str, Dispatchable | OnnxDispatchable | None]
@@ -91,7 +91,7 @@ def _check_apart(dispatchable: Dispatchable, bindings: dict[str, Binding], fault
         (field, tensor), (other_field, other_tensor) = tensors[name], tensors[other]
         allowed = "memory of its own"
         if (field.name, other_field.name) == dispatchable.desc.IN_PLACE:
-            strides, its = (each.strides or strides_of(each.sizes, 1) for each in (tensor, other_tensor))
+            strides, its = (each.strides or packed_strides(each.sizes) for each in (tensor, other_tensor))
             if bindings[name].offset == bindings[other].offset and strides == its:
                 continue
             allowed += f", or exactly {other}'s, with the same strides"

@@ -23,7 +23,7 @@ from zarr.codecs import BytesCodec, ShardingCodec
 from zarr.core.array_spec import ArrayConfig, ArraySpec
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 from zarr.core.sync import collect_aiterator, sync
-from zarr.storage import LocalStore, StorePath
+from zarr.storage import FsspecStore, LocalStore, StorePath
 
 from dmlcpu.batch.files.base import (
     ZARR_FOLDER,
@@ -36,6 +36,7 @@ from dmlcpu.batch.files.base import (
     refused,
     whole,
 )
+from dmlcpu.batch.files.remote import file_system, is_remote, is_web, options_of, reached
 from dmlcpu.batch.files.stored import open_file, read_at
 from dmlcpu.batch.files.unpacking import CODECS, longer, unpack
 from dmlcpu.common.arguments import Array
@@ -91,8 +92,36 @@ class Folder(Limited, LocalStore):
             return data
 
 
-def open_array(store: Any, name: str | None, dtype: str | None) -> FileSource:
-    """Open the array of a store, or one of a group."""
+class RemoteFolder(Limited, FsspecStore):
+    """A folder of a remote file system."""
+
+    async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
+        """Return an object or a part of it; None if there is none."""
+        is_range = isinstance(byte_range, RangeByteRequest | SuffixByteRequest)
+        most = self.most_of_range if is_range else self.most
+        part = byte_range or RangeByteRequest(0, most + 1)
+        if isinstance(part, OffsetByteRequest):
+            part = RangeByteRequest(part.offset, part.offset + most + 1)
+        size = part.suffix if isinstance(part, SuffixByteRequest) else part.end - part.start
+        with reached():
+            found = await super().get(key, prototype, part) if size <= most + 1 else None
+        if is_range and found is not None and len(found) > size:
+            raise FileError(f"all of {key}, where {size:,} bytes were requested", "a server that sends parts of files")
+        if size > most + 1 or (found is not None and len(found) > most):
+            raise FileError(f"{key}, which has more than {most:,} bytes", "what the shape of the chunks needs")
+        return found
+
+
+def open_array(path: str, name: str | None, dtype: str | None) -> FileSource:
+    """Open the array of a zarr folder, or one of its group."""
+    store: Any = None
+    if is_remote(path):
+        file_system(path)  # which says what is not installed
+        with reached():
+            store = RemoteFolder.from_url(path, storage_options=options_of(path), read_only=True)
+        store.supports_listing = not is_web(path)
+    else:
+        store = Folder(path, read_only=True)
     try:
         with refused(ZARR_FOLDER):
             root: Any = zarr.open(store, mode="r", zarr_format=3)

@@ -94,7 +94,7 @@ class HeldWriter(FileWriter):
         self._arrays = {name: np.empty(tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
         super().__init__(target, token)
         self._save = save
-        self.sinks = {name: ArraySink(array, array.dtype) for name, array in self._arrays.items()}
+        self.sinks = {name: ArraySink(array) for name, array in self._arrays.items()}
 
     def finish(self) -> None:
         """Write the arrays, and have them on the disk, under the temporary name."""
@@ -105,13 +105,12 @@ class HeldWriter(FileWriter):
 class ArraySink:
     """An array, or one of zarr's, that is written by regions."""
 
-    def __init__(self, array: Any, dtype: np.dtype[Any]) -> None:
+    def __init__(self, array: Any) -> None:
         self._array = array
-        self._dtype = dtype
 
     def write(self, region: Region, block: Array) -> None:
         """Write the elements of a region."""
-        check_block(region, block, self._dtype)
+        check_block(region, block, self._array.dtype)
         self._array[region] = block
 
 
