@@ -1,6 +1,7 @@
 """``dmlcpu batch``; and running jobs and showing their outcomes, also for the operators' commands."""
 
 import argparse
+import dataclasses
 import json
 from typing import Any
 
@@ -117,7 +118,7 @@ def run(jobs: Any, args: argparse.Namespace, directory: str | None = None) -> in
 
 def _show_result(result: Any, args: argparse.Namespace) -> int:
     if args.json:
-        print(json.dumps({**_as_dict(result), "failures": [_as_dict(each) for each in result.failures]}))
+        print(json.dumps(dataclasses.asdict(result)))
     if args.quiet:
         from dmlcpu.batch.jobs.outcomes import lines_of
 
@@ -134,20 +135,17 @@ def _show_result(result: Any, args: argparse.Namespace) -> int:
         parts = [f"{count} {what}" for what, count in counts.items() if count] or ["no jobs"]
         before = "interrupted: " if result.interrupted else ""
         tell(f"{before}{', '.join(parts)}, in {result.seconds:.1f} s")
-    code: int = result.exit_code
-    return code
+    return int(result.exit_code)
 
 
 def _show_plan(plan: Any, args: argparse.Namespace) -> int:
     if args.json:
-        jobs = [{**_as_dict(job), "faults": list(map(str, job.faults))} for job in plan.jobs]
-        print(json.dumps({**_as_dict(plan), "jobs": jobs}))
+        data = dataclasses.asdict(plan)
+        for job, members in zip(plan.jobs, data["jobs"], strict=True):
+            members["faults"] = list(map(str, job.faults))
+        print(json.dumps(data))
     else:
         show(str(plan))
     if not plan.faults:
         return DONE
     return FAILED if args.keep_going else REFUSED
-
-
-def _as_dict(value: Any) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in value.__slots__}

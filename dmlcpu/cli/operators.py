@@ -5,14 +5,14 @@ import functools
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, get_args
 
 from numpy.typing import ArrayLike
 
 from dmlcpu.cli import batch
-from dmlcpu.cli.shared import REFUSED, Handler, complain
+from dmlcpu.cli.shared import REFUSED, complain
 from dmlcpu.operators.table import OPERATORS
 
 # Of numpydoc: the parameters, each with its type and an indented text.
@@ -20,12 +20,6 @@ _SECTION = re.compile(r"^ *Parameters\n *-+\n(.*?)\n\n *\w+\n *-+\n", re.MULTILI
 _PARAMETER = re.compile(r"^(\w[\w, ]*) : (.*)((?:\n +.*)*)", re.MULTILINE)
 _NAMED = re.compile(r"\w+=")
 _PACKED = ", or PackedMatrix"  # what no file can be
-
-
-def command(name: str) -> tuple[str, str, Callable[[argparse.ArgumentParser], None], Handler]:
-    """Return name, summary, options and handler of an operator's command."""
-    options, main = functools.partial(_add_options, name), functools.partial(_main, name)
-    return name.replace("_", "-"), f"run {name} on files", options, main
 
 
 def _epilog(name: str, required: Iterable[str]) -> str:
@@ -46,7 +40,8 @@ def _epilog(name: str, required: Iterable[str]) -> str:
     return "\n".join(lines)
 
 
-def _add_options(name: str, parser: argparse.ArgumentParser) -> None:
+def add_options(name: str, parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of an operator's command."""
     from dmlcpu.batch.jobs.operations import operation_of
 
     operator, operation = OPERATORS[name], operation_of(name, Path())
@@ -59,8 +54,10 @@ def _add_options(name: str, parser: argparse.ArgumentParser) -> None:
     where = f"a file, a folder, or RESULT=FILE for some of the results ({results}); may be given several times"
     parser.add_argument("-o", "--output", action="append", required=True, metavar="OUT", help=where)
     options = parser.add_argument_group(f"arguments of {name}")
+    array_types = set(get_args(ArrayLike) or [ArrayLike])
     for parameter in others:
-        is_array = _may_be_array(signature[parameter].annotation)
+        annotation = signature[parameter].annotation
+        is_array = array_types <= set(get_args(annotation) or [annotation])
         options.add_argument(
             f"--{parameter.replace('_', '-')}",
             dest=f"argument_{parameter}",
@@ -72,11 +69,6 @@ def _add_options(name: str, parser: argparse.ArgumentParser) -> None:
         )
     batch.add_run_options(parser, "none")
     parser.epilog = _epilog(name, operation.required[1:])
-
-
-def _may_be_array(annotation: Any) -> bool:
-    """Return whether a parameter with this annotation takes arrays."""
-    return set(get_args(ArrayLike) or [ArrayLike]) <= set(get_args(annotation) or [annotation])
 
 
 def _documented(function: Any) -> dict[str, tuple[str, str]]:
@@ -109,7 +101,8 @@ def _value(text: str, *, is_array: bool) -> tuple[str, Any]:
     return "inputs", text
 
 
-def _main(name: str, args: argparse.Namespace) -> int:
+def main(name: str, args: argparse.Namespace) -> int:
+    """Run an operator's command."""
     from dmlcpu.batch.jobs.entries import Entry, Listing
     from dmlcpu.batch.jobs.faults import Place
 

@@ -1,6 +1,7 @@
 """The parser of the whole command line."""
 
 import argparse
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -69,7 +70,8 @@ def make_parser() -> argparse.ArgumentParser:
     add("batch", batch.SUMMARY, batch.add_options, batch.main, batch.EPILOG)
     add("status", status.SUMMARY, status.add_options, status.main, status.EPILOG)
     for name in OPERATORS:
-        add(*operators.command(name))
+        options, main = functools.partial(operators.add_options, name), functools.partial(operators.main, name)
+        add(name.replace("_", "-"), f"run {name} on files", options, main)
     add("search", search.SUMMARY, search.add_options, search.main, search.EPILOG)
     add("warmup", warmup.SUMMARY, warmup.add_options, warmup.main, warmup.EPILOG)
     add("info", info.SUMMARY, info.add_options, info.main)

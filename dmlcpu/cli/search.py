@@ -78,6 +78,7 @@ def _build(args: argparse.Namespace) -> int:
 
 def _query(args: argparse.Namespace) -> int:
     from dmlcpu.batch.files import create
+    from dmlcpu.common.cleanup import OnFailure
     from dmlcpu.search.blocks import results_of, search
     from dmlcpu.search.index import Int8Index
 
@@ -86,13 +87,10 @@ def _query(args: argparse.Namespace) -> int:
     with _opened(args.queries) as queries, _progress(args, "searching", queries.shape[0]) as count:
         tensors = results_of(index, queries, args.k, **options)
         writer = create(args.output, tensors, os.urandom(6).hex())
-        try:
+        with OnFailure(writer.discard):
             search(index, queries, args.k, writer.sinks, progress=count, **options)
             writer.finish()
             writer.put_in_place()
-        except BaseException:
-            writer.discard()
-            raise
     if not args.quiet:
         tell(f"the {args.k} best of {index.ntotal:,} for {tensors['scores'].shape[0]:,} queries in {args.output}")
     return DONE

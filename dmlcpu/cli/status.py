@@ -1,6 +1,7 @@
 """``dmlcpu status``: what is recorded of the jobs of a file."""
 
 import argparse
+import dataclasses
 import json
 
 from dmlcpu.cli.shared import DONE, FAILED, REFUSED, complain, show
@@ -43,7 +44,7 @@ def main(args: argparse.Namespace) -> int:
     except OSError as error:
         return complain(f"{error.filename or args.jobs_file}: {error.strerror or error}", REFUSED)
     if args.json:
-        members = {name: getattr(status, name) for name in status.__slots__}
+        members = dataclasses.asdict(status)
         members["slowest"] = [{"id": id_, "seconds": seconds} for id_, seconds in status.slowest]
         members["errors"] = [{"error": error, "count": len(ids), "ids": ids} for error, ids in status.errors.items()]
         print(json.dumps(members))

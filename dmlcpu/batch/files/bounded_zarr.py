@@ -195,8 +195,7 @@ class _ZarrSource(FileSource):
                 place = tuple(map(int, re.findall("[0-9]+", key.removeprefix(before))))[: array.ndim]
                 is_within = len(place) == array.ndim and all(map(operator.lt, place, grid))
                 there += is_within and key == before + array.metadata.encode_chunk_key(place)
-        missing: int = math.prod(grid) - there
-        return missing
+        return int(math.prod(grid) - there)
 
     def _part(self, region: Region) -> Array:
         """Return the elements of a region that has few chunks."""
@@ -251,7 +250,8 @@ def _bounded(codecs: Iterable[Codec], chunk: ArraySpec) -> tuple[tuple[Codec, ..
             codec = replace(codec, codecs=inner)
         elif isinstance(codec, ArrayBytesCodec):
             exact = isinstance(codec, BytesCodec)
-            most = math.prod(chunk.shape) * _itemsize(chunk.dtype)
+            dtype: Any = chunk.dtype if isinstance(chunk.dtype, np.dtype) else chunk.dtype.to_native_dtype()
+            most = math.prod(chunk.shape) * dtype.itemsize
             most = most if exact else longer(most)
         elif isinstance(codec, BytesBytesCodec):
             members: Any = codec.to_dict()
@@ -262,12 +262,6 @@ def _bounded(codecs: Iterable[Codec], chunk: ArraySpec) -> tuple[tuple[Codec, ..
         found.append(codec)
         chunk = after
     return tuple(found), most, most_of_range
-
-
-def _itemsize(dtype: Any) -> int:
-    """Return the bytes of an element of one of zarr's types, or of NumPy's, which zarr had up to version 3.0."""
-    itemsize: int = dtype.itemsize if isinstance(dtype, np.dtype) else dtype.to_native_dtype().itemsize
-    return itemsize
 
 
 @dataclass(frozen=True)

@@ -151,8 +151,7 @@ class _Hdf5Source(FileSource):
         if self._dataset.chunks is None:
             return int(bool(self.nbytes) and not written.get_storage_size())
         grid = (-(-size // chunk) for size, chunk in zip(self.shape, self._dataset.chunks, strict=True))
-        missing: int = math.prod(grid) - written.get_num_chunks()
-        return missing
+        return int(math.prod(grid) - written.get_num_chunks())
 
     def _fill(self, array: Array, region: Region) -> None:
         if not array.size:

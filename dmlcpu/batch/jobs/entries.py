@@ -60,18 +60,20 @@ def of_this_machine(name: str, path: PathLike | None) -> Path | None:
 
 
 def read_jobs(jobs: Jobs | Listing, directory: PathLike | None) -> Listing:
-    """Return the entries of a file, of standard input, or of a program's list; paths are relative to `directory`.
-
-    A Listing, which a command makes of its arguments, is returned as it is.
-    """
+    """Return the entries of a file, of standard input, or of a program's list; paths are relative to `directory`."""
     directory = of_this_machine("directory", directory)
-    if isinstance(jobs, Listing):
+    if isinstance(jobs, Listing):  # which a command makes of its arguments
         return jobs
     if not isinstance(jobs, str | os.PathLike):
         found = ((Place(f"jobs[{number}]"), _as_in_json(job)) for number, job in enumerate(jobs))
         return Listing("jobs", directory or Path(), _with_defaults(found))
     if jobs == STDIN:
-        lines = _lines(io.BytesIO(_standard_input()), "standard input", "line ")
+        if sys.stdin is None:
+            _refuse_file("standard input", "closed", "JSON Lines")
+        # A program may have put something else in its place.
+        is_usual = isinstance(sys.stdin, io.TextIOWrapper)
+        content = sys.stdin.buffer.read() if is_usual else sys.stdin.read().encode()
+        lines = _lines(io.BytesIO(content), "standard input", "line ")
         return Listing("standard input", directory or Path(), _with_defaults(lines))
     path = Path(jobs)
     stream = is_stream(path)
@@ -86,15 +88,6 @@ def read_jobs(jobs: Jobs | Listing, directory: PathLike | None) -> Listing:
 
 def _refuse_file(source: str, found: str, allowed: str) -> NoReturn:
     raise JobsError(source, [JobFault(source, "", "", found, allowed)])
-
-
-def _standard_input() -> bytes:
-    if sys.stdin is None:
-        _refuse_file("standard input", "closed", "JSON Lines")
-    if isinstance(sys.stdin, io.TextIOWrapper):
-        content: bytes = sys.stdin.buffer.read()
-        return content
-    return sys.stdin.read().encode()  # a program has put something else in its place
 
 
 def _decoded(content: bytes, source: str, offset: int = 0) -> str:
@@ -213,10 +206,6 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str) and value != ""
 
 
-def _is_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_is_text, value))
-
-
 def _is_object(value: Any) -> bool:
     return isinstance(value, dict) and all(map(_is_text, value))
 
@@ -232,7 +221,7 @@ _ALLOWED = {
     "attrs": ("an object: a value for each argument", _is_object),
     "output": ("a file, or an object: a file for each result", _is_output),
     "glob": ("a pattern", _is_text),
-    "files": ("a list of files", _is_texts),
+    "files": ("a list of files", lambda value: isinstance(value, list) and all(map(_is_text, value))),
 }
 
 

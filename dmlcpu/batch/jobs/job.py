@@ -22,8 +22,6 @@ _NOTHING: Mapping[str, Any] = {}
 Identity = dict[str, Any]  # size, time of change and more: differs when a file has changed
 
 _NAME = "::"  # between a file and the name of an array in it
-_FILE_MEMBERS = ("path", "name", "dtype")
-_GLOB = ("*", "?", "[")
 _NEEDED = {"op": "the name of an operator, a DxDispatch model or a saved index", "output": "a file to write"}
 
 
@@ -44,8 +42,7 @@ class FileInput(NamedTuple):
         """What a file of jobs says of it."""
         if self.dtype is None:
             return self.spelled
-        name = {} if self.name is None else {"name": self.name}
-        return {"path": self.path, **name, "dtype": self.dtype}
+        return {member: text for member, text in self._asdict().items() if text is not None}
 
 
 class Job(NamedTuple):
@@ -165,7 +162,7 @@ def _outputs(output: str | Mapping[str, str]) -> dict[str, str]:
 def _fixed_part(pattern: str) -> str:
     """Return the folder that a pattern starts from."""
     parts = Path(pattern).parts
-    fixed = [i for i, part in enumerate(parts) if any(sign in part for sign in _GLOB)]
+    fixed = [i for i, part in enumerate(parts) if any(sign in part for sign in "*?[")]
     return str(Path(*parts[: fixed[0]])) if fixed else str(Path(pattern).parent)
 
 
@@ -261,8 +258,8 @@ def _file_input(place: Place, field: str, value: Any, directory: Path, fill: Cal
     if isinstance(value, str):
         return FileInput(*split_name(fill(value, field), directory))
     for member, text in value.items():
-        if member not in _FILE_MEMBERS:
-            place.refuse(f"{field}.{member}", "unknown", ", ".join(_FILE_MEMBERS))
+        if member not in FileInput._fields:
+            place.refuse(f"{field}.{member}", "unknown", ", ".join(FileInput._fields))
         elif not isinstance(text, str) or not text:
             place.refuse(f"{field}.{member}", shown(text), "text")
     if "path" not in value:
@@ -314,21 +311,3 @@ def identities(job: Job, directory: Path, *, content: bool) -> dict[str, Identit
             error.filename = error.filename or path  # file systems elsewhere name none
             raise
     return found
-
-
-class Names:
-    """One name for each file, however a job spells it: by links, with `..` or from the root."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = str(directory)
-        self._folder = functools.cache(lambda folder: os.path.realpath(os.path.join(self._directory, folder)))
-
-    def of(self, path: str) -> str:
-        """Return the one name of a file that need not be there."""
-        if is_remote(path):
-            return path
-        folder, name = os.path.split(local(path))
-        if name in ("", ".", ".."):
-            return self._folder(path)
-        file = os.path.join(self._folder(folder), name)
-        return os.path.realpath(file) if os.path.islink(file) else file

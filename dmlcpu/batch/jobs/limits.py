@@ -21,9 +21,7 @@ class Limits:
     memory: int  # bytes of each worker
 
 
-def limits_of(
-    workers: int | None, threads: int | None, max_memory: int | str | None, scheduler: str | None = None
-) -> Limits:
+def limits_of(workers: int | None, threads: int | None, max_memory: int | str | None, scheduler: str | None) -> Limits:
     """Return what a run may use; by default one worker with a thread for each core, and half of the memory there is.
 
     A cluster runs as many jobs at a time as it has threads: each has one of them, and elsewhere some memory.

@@ -10,7 +10,7 @@ from typing import Any, Protocol, get_args
 
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Estimate, Sink
-from dmlcpu.operators.table import OPERATORS, Operator
+from dmlcpu.operators.table import OPERATORS
 
 Arguments = Mapping[str, Any]  # values and arrays; of `sources` also arrays that are not in memory
 
@@ -94,15 +94,11 @@ def _loaded(path: Path, _: int) -> Operation:
     return ModelOperation(path)
 
 
-@functools.cache
-def _operator(name: str) -> Operation:
-    return OperatorOperation(OPERATORS[name])
-
-
 class OperatorOperation:
     """An operator of the table."""
 
-    def __init__(self, operator: Operator) -> None:
+    def __init__(self, name: str) -> None:
+        operator = OPERATORS[name]
         signature = inspect.signature(operator.function, eval_str=True).parameters
         self.parameters = tuple(name for name in signature if name != "out")
         self.first: str | None = self.parameters[0]
@@ -128,3 +124,6 @@ class OperatorOperation:
         """Call the operator's function."""
         given = self._function(**arguments)
         return dict(zip(self.results, given if isinstance(given, tuple) else (given,), strict=True))
+
+
+_operator = functools.cache(OperatorOperation)
