@@ -62,9 +62,7 @@ def load_command(entry: dict[str, Any], buffers: Buffers, dispatchables: Dispatc
     return Print(name, entry.get("verbose", False))
 
 
-def _dispatch(
-    entry: dict[str, Any], buffers: Buffers, dispatchables: Dispatchables, faults: Faults
-) -> Dispatch | OnnxDispatch:
+def _dispatch(entry: dict[str, Any], buffers: Buffers, dispatchables: Dispatchables, faults: Faults) -> Command:
     name, given = entry["dispatchable"], entry["bindings"]
     if name not in dispatchables:
         faults.at("dispatchable").add(repr(name), f"a dispatchable: {listed(dispatchables)}")

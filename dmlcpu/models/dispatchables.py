@@ -109,15 +109,13 @@ def load_bindings(
 
 
 def sources(given: dict[str, Any], names: Container[str], faults: Faults) -> Iterator[tuple[str, Any, Faults]]:
-    """Yield each bound tensor with its source and the source's place in the file.
-
-    The tensors of an array come one by one; null, for a tensor that is bound elsewhere, is left out.
-    """
+    """Yield each bound tensor, those of an array one by one, with its source and the source's place in the file."""
     for tensor, source in given.items():
         elements = source if isinstance(source, list) else [source]
         if f"{tensor}[0]" in names:
-            given_here = ((i, element) for i, element in enumerate(elements) if element is not None)
-            yield from ((f"{tensor}[{i}]", element, faults.at(tensor, i)) for i, element in given_here)
+            for i, element in enumerate(elements):
+                if element is not None:  # null: it is bound elsewhere
+                    yield f"{tensor}[{i}]", element, faults.at(tensor, i)
         elif len(elements) == 1 and elements[0] is not None:
             yield tensor, elements[0], faults.at(tensor)
         else:

@@ -5,7 +5,6 @@ import importlib
 import logging
 import math
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -150,12 +149,20 @@ def load_onnx_dispatch(
                 places[name] = _place(name, tensors[name], shape, buffer, offset, here)
     inputs = {name: place for name, place in places.items() if name in prepared.inputs}
     outputs = {name: place for name, place in places.items() if name not in prepared.inputs}
-    unbound = dict(_zeros(prepared, given, faults))
+    zeros: dict[str, Tensor] = {}  # DxDispatch leaves the values of inputs that are not bound open
+    for name in [each for each in prepared.inputs if each not in given and each not in prepared.defaults]:
+        tensor = prepared.inputs[name]
+        size = None if _data_type(tensor) is None else _known(tensor, _FREE)
+        if size is None:
+            faults.at(name).add("missing", "the name of a resource")
+        else:
+            _log.warning("%s is missing; zeros are taken", json_path((*faults.path, name)))
+            zeros[name] = Tensor(size, tensor.dtype)
     for name, other in overlaps(inputs, outputs):
         faults.at(name).add(f"{outputs[name].resource!r}, which overlaps {other}", "memory of its own")
     if len(places) < len(given):
         raise Refused
-    return OnnxDispatch(dispatchable.name, prepared, inputs, outputs, unbound)
+    return OnnxDispatch(dispatchable.name, prepared, inputs, outputs, zeros)
 
 
 def _data_type(tensor: Any) -> TensorDataType | None:
@@ -198,33 +205,15 @@ def _known(tensor: Any, free: int | None) -> tuple[int, ...] | None:
 
 def _place(name: str, tensor: Any, shape: tuple[int, ...], buffer: Buffer, offset: int, faults: Faults) -> OnnxBinding:
     """Return a tensor's place in a buffer, or refuse a type or a size that does not fit."""
-    data_type = _data_type(tensor)
+    dtype, data_type, mine = tensor.dtype, _data_type(tensor), buffer.data_type
     assert data_type is not None
-    if not _same_kind(buffer.data_type, data_type):
-        of = "" if tensor.dtype != np.bool_ else ", for bool"
-        faults.refuse(f"{buffer.name!r} of {buffer.data_type.name}", f"{data_type.name} (the type of {name}{of})")
-    nbytes = math.prod(shape) * tensor.dtype.itemsize
-    place = OnnxBinding(buffer.name, offset, nbytes, tensor.dtype, None if buffer.deferred else shape)
+    # Integers of one size may stand for each other, and bytes of several types for any.
+    are_integers = mine.bits == data_type.bits and mine.dtype.kind in "iu" and data_type.dtype.kind in "iu"
+    if mine not in (data_type, TensorDataType.UNKNOWN) and not are_integers:
+        of = "" if dtype != np.bool_ else ", for bool"
+        faults.refuse(f"{buffer.name!r} of {mine.name}", f"{data_type.name} (the type of {name}{of})")
+    nbytes = math.prod(shape) * dtype.itemsize
+    place = OnnxBinding(buffer.name, offset, nbytes, dtype, None if buffer.deferred else shape)
     if not buffer.deferred and not check_size(place, buffer, f"{data_type.name} of shape {list(shape)}", faults):
         raise Refused
     return place
-
-
-def _same_kind(mine: TensorDataType, wanted: TensorDataType) -> bool:
-    """Return whether a buffer of one type may stand for another: integers of one size may, and bytes of many types."""
-    if mine in (wanted, TensorDataType.UNKNOWN):
-        return True
-    return mine.bits == wanted.bits and mine.dtype.kind in "iu" and wanted.dtype.kind in "iu"
-
-
-def _zeros(prepared: Any, given: dict[str, Any], faults: Faults) -> Iterator[tuple[str, Tensor]]:
-    """Yield the inputs that are not bound, and are zeros here: DxDispatch leaves their values open."""
-    for name, tensor in prepared.inputs.items():
-        if name in given or name in prepared.defaults:
-            continue
-        shape = None if _data_type(tensor) is None else _known(tensor, _FREE)
-        if shape is None:
-            faults.at(name).add("missing", "the name of a resource")
-        else:
-            _log.warning("%s is missing; zeros are taken", json_path((*faults.path, name)))
-            yield name, Tensor(shape, tensor.dtype)

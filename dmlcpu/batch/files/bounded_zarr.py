@@ -130,15 +130,12 @@ def open_array(path: str, name: str | None, dtype: str | None) -> FileSource:
     if not hasattr(root, "members"):
         no_name(name, "zarr's array")
         return _ZarrSource(root, dtype)
-    members = _members(root, None if isinstance(store, Folder) else name)
+    members = _members(root, name if is_remote(path) else None)  # a web server has no list of them
     return _ZarrSource(members[chosen(name, sorted(members))], dtype)
 
 
 def _members(group: Any, wanted: str | None) -> dict[str, Any]:
-    """Return the arrays in a group, and in the groups within it; only the wanted one if it is there.
-
-    A web server has no list of them. A group that a link leads to again is passed over.
-    """
+    """Return the arrays in a group, and in the groups within it; only the wanted one if it is there."""
     arrays: dict[str, Any] = {}
     groups, seen = [group], set()
     with _settled():
@@ -147,7 +144,7 @@ def _members(group: Any, wanted: str | None) -> dict[str, Any]:
         while groups:
             each = groups.pop()
             folder = os.path.realpath(os.path.join(getattr(each.store, "root", ""), each.path))
-            if folder in seen:
+            if folder in seen:  # a link leads to it
                 continue
             seen.add(folder)
             members = [member for _, member in each.members()]
@@ -233,10 +230,7 @@ def _bounded_array(array: Any) -> tuple[Any, int]:
 
 
 def _bounded(codecs: Iterable[Codec], chunk: ArraySpec) -> tuple[tuple[Codec, ...], int, int]:
-    """Return codecs that refuse to unpack more than a chunk; and how many bytes of a file, and in a range, may be read.
-
-    Codecs that other packages bring are left as they are.
-    """
+    """Return codecs that unpack no more than a chunk; and how many bytes of a file, and in a range, may be read."""
     found: list[Codec] = []
     most = most_of_range = 0
     exact = False
@@ -256,7 +250,7 @@ def _bounded(codecs: Iterable[Codec], chunk: ArraySpec) -> tuple[tuple[Codec, ..
         elif isinstance(codec, BytesBytesCodec):
             members: Any = codec.to_dict()
             name = members["name"].removeprefix("numcodecs.")
-            if name in CODECS:
+            if name in CODECS:  # others, of other packages, stay as they are
                 codec = _Bounded(name, most, exact, members.get("configuration", {}))
             most, exact = longer(most), False
         found.append(codec)

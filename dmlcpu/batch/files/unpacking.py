@@ -26,10 +26,7 @@ def longer(nbytes: int) -> int:
 
 
 def unpack(codec: str, packed: Array, most: int, *, exact: bool, options: Mapping[str, Any]) -> Any:
-    """Return the bytes that are packed in others, or refuse more than `most`.
-
-    With `exact`, they are expected to be `most` bytes. `options` are those of the codec.
-    """
+    """Unpack up to `most` bytes, or refuse more. exact: they should be as many; options: those of the codec."""
     if packed.size > longer(most):
         raise FileError(f"a chunk of {packed.size:,} bytes", f"at most {longer(most):,}, as its shape needs")
     if codec == "zstd":

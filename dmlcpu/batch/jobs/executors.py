@@ -18,8 +18,7 @@ from multiprocessing.connection import Connection
 from types import ModuleType
 from typing import Any, Self
 
-from dmlcpu.batch.jobs import deadline
-from dmlcpu.batch.jobs.dispatch import WorkerError, Workers, death_of, stop_chunks
+from dmlcpu.batch.jobs.dispatch import WorkerError, Workers, begin_process, death_of, stop_chunks
 from dmlcpu.batch.jobs.limits import LOCAL
 from dmlcpu.batch.jobs.signals import signals_held_back
 from dmlcpu.common.cleanup import OnFailure
@@ -57,7 +56,7 @@ def begin_worker(run: str, going: Connection, alive: Connection, coordinator: Co
     threading.Thread(target=watch, name="dmlcpu-watch", daemon=True).start()
     from dmlcpu.runtime.compilation import watch_process  # imports Numba: while that takes, the coordinator is watched
 
-    deadline.begin(coordinator, watch_process(say).total)
+    begin_process(coordinator, watch_process(say).total)
 
 
 class Processes(Workers):

@@ -22,14 +22,11 @@ class Limits:
 
 
 def limits_of(workers: int | None, threads: int | None, max_memory: int | str | None, scheduler: str | None) -> Limits:
-    """Return what a run may use; by default one worker with a thread for each core, and half of the memory there is.
-
-    A cluster runs as many jobs at a time as it has threads: each has one of them, and elsewhere some memory.
-    """
+    """Return what a run may use; by default one worker with a thread for each core, and half of the memory there is."""
     from dmlcpu.runtime.threads import get_num_threads
 
     workers = at_least(1, "workers", 1 if workers is None else workers)
-    if threads is None:
+    if threads is None:  # a cluster runs as many jobs at a time as it has threads
         threads = 1 if scheduler else max(1, get_num_threads() // workers)
     threads = at_least(1, "threads", threads)
     if scheduler not in (None, LOCAL):

@@ -100,10 +100,7 @@ def open_arguments(
     memory: int = sys.maxsize,
     count_chunks: bool = False,
 ) -> OpenArguments:
-    """Open a job's files, and read those that the operation needs whole, as far as they fit in `memory` bytes.
-
-    Errors are raised, or noted in a place, if there is one: all of them.
-    """
+    """Open a job's files; read those that the operation needs whole. Errors are raised, or all are noted in a place."""
     opened = OpenArguments({**operation.defaults, **job.attrs}, memory)
     for name, each in named_inputs(job, operation).items():
         try:

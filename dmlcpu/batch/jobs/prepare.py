@@ -98,8 +98,8 @@ def prepare(
         raise DmlError("run_jobs", "manifest", repr(os.fspath(path)), "a file that is not one of the jobs'")
     recorded = Manifest(path, lock=lock) if path else None
     records: Mapping[str, Record] = recorded.records if recorded else {}
-    chunks = {"count_chunks": not lock, "require_chunks": require_chunks}
-    checker = Checker(listing.directory, limits.memory, content=resume.content_hash, **chunks)
+    counts = require_chunks or not lock
+    checker = Checker(listing.directory, limits.memory, resume.content_hash, counts, require_chunks)
 
     def check(task: Task) -> Task:
         assert task.job is not None

@@ -139,10 +139,7 @@ class _Loop:
             self._bundle, self._files = [], 0
 
     def written(self, *, wait_for_all: bool) -> Iterator[list[Outcome]]:
-        """Yield the outcomes of what is written; first wait until the writers have little left to do, or nothing.
-
-        Raise Stopped at a task that would be tried again when `stopping` is true: it has no outcome yet.
-        """
+        """Yield the outcomes of what is written; first wait until the writers have little left to do, or nothing."""
         if wait_for_all:
             self._submit_bundle()
         while self._writing and (wait_for_all or len(self._writing) > _WRITERS or self._writing[0][1].done()):
@@ -151,7 +148,7 @@ class _Loop:
             try:
                 for step in future.result():
                     outcomes.append(self._again(step) if step.may_pass else step.outcome())
-            except Stopped:
+            except Stopped:  # before a task is tried again: it has no outcome yet
                 yield outcomes
                 raise
             self._memory -= sum(step.task.work.peak_bytes for step in steps)

@@ -203,10 +203,7 @@ class Step:
 
 
 def finished(steps: list[Step]) -> list[Step]:
-    """Write results, bring them to the disk and put them in place; return the steps.
-
-    Files come first, then their names: when a file system writes the first of them, it writes the others, too.
-    """
+    """Write results, bring them to the disk and put them in place; return the steps."""
 
     @functools.cache
     def synced(folder: str) -> OSError | None:
@@ -217,7 +214,7 @@ def finished(steps: list[Step]) -> list[Step]:
             return error
         return None
 
-    try:
+    try:  # first all files, then their names: a file system that writes the first of them writes the others, too
         for step in steps:
             step.attempt(step.write)
             step.attempt(step.finish)
