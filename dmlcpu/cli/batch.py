@@ -5,7 +5,7 @@ import dataclasses
 import json
 from typing import Any
 
-from dmlcpu.cli.shared import DONE, FAILED, REFUSED, at_least, complain, environment_is_right, show, tell
+from dmlcpu.cli.shared import DONE, FAILED, REFUSED, at_least, check_environment, complain, show, tell
 
 SUMMARY = "run the jobs of a file: operators and models over many files"
 EXIT_CODES = "Exit codes: 0 all done, 1 some failed, 2 usage or jobs that are not right, 130 interrupted."
@@ -91,8 +91,7 @@ def run(jobs: Any, args: argparse.Namespace, directory: str | None = None) -> in
     from dmlcpu.batch import JobsError, ManifestError, WorkerError, plan_jobs, run_jobs
     from dmlcpu.errors import DmlError
 
-    if not environment_is_right():
-        return REFUSED
+    check_environment()
     planned, others = ({name: getattr(args, name) for name in names} for names in (_PLANNED, _RUN))
     try:
         if args.dry_run:

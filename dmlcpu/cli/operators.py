@@ -18,26 +18,22 @@ from dmlcpu.operators.table import OPERATORS
 # Of numpydoc: the parameters, each with its type and an indented text.
 _SECTION = re.compile(r"^ *Parameters\n *-+\n(.*?)\n\n *\w+\n *-+\n", re.MULTILINE | re.DOTALL)
 _PARAMETER = re.compile(r"^(\w[\w, ]*) : (.*)((?:\n +.*)*)", re.MULTILINE)
-_NAMED = re.compile(r"\w+=")
-_PACKED = ", or PackedMatrix"  # what no file can be
 
 
 def _epilog(name: str, required: Iterable[str]) -> str:
     spelled, needed = name.replace("_", "-"), "".join(f" --{each.replace('_', '-')} ..." for each in required)
     results = OPERATORS[name].results
     suffix = "npz" if len(results) > 1 else "npy"
-    lines = [
-        "Arrays are files (.npy, .npz, .safetensors, .zarr, .pb); FILE::NAME is an array in a file that holds several.",
-        "Inputs may also be .h5 files, and URLs (s3://, gs://, https://) of .npy, .npz and .zarr.",
-        "In OUT and in other files {stem}, {name}, {array}, {path} and {number} stand for those of each IN.",
-        "",
-        "examples:",
-        f"  dmlcpu {spelled} in/*.npy -o out/{needed}    to out/NAME.{suffix}",
-        f"  dmlcpu {spelled} in/*.npy -o '{results[0]}=out/{{stem}}.npy'{needed}",
-        "",
-        batch.EXIT_CODES,
-    ]
-    return "\n".join(lines)
+    return f"""\
+Arrays are files (.npy, .npz, .safetensors, .zarr, .pb); FILE::NAME is an array in a file that holds several.
+Inputs may also be .h5 files, and URLs (s3://, gs://, https://) of .npy, .npz and .zarr.
+In OUT and in other files {{stem}}, {{name}}, {{array}}, {{path}} and {{number}} stand for those of each IN.
+
+examples:
+  dmlcpu {spelled} in/*.npy -o out/{needed}    to out/NAME.{suffix}
+  dmlcpu {spelled} in/*.npy -o '{results[0]}=out/{{stem}}.npy'{needed}
+
+{batch.EXIT_CODES}"""
 
 
 def add_options(name: str, parser: argparse.ArgumentParser) -> None:
@@ -75,7 +71,7 @@ def _documented(function: Any) -> dict[str, tuple[str, str]]:
     """Return type and first sentence of each parameter in a function's docstring, without what no file can be."""
     section = _SECTION.search((inspect.getdoc(function) or "") + "\n\nEnd\n---\n")
     return {
-        name: (kind.replace(_PACKED, ""), _first_sentence(" ".join(text.split())))
+        name: (kind.replace(", or PackedMatrix", ""), _first_sentence(" ".join(text.split())))
         for names, kind, text in _PARAMETER.findall(section[1] if section else "")
         for name in names.split(", ")
     }
@@ -88,7 +84,8 @@ def _first_sentence(text: str) -> str:
 
 def _value(text: str, *, is_array: bool) -> tuple[str, Any]:
     """Return the member of jobs for an option, and its value: numbers, lists, true and null are JSON."""
-    from dmlcpu.batch.files import SUFFIXES, suffix_of
+    from dmlcpu.batch.files import SUFFIXES
+    from dmlcpu.batch.files.remote import suffix_of
     from dmlcpu.batch.jobs.job import split_name
 
     try:
@@ -145,7 +142,7 @@ def _output(given: list[str], results: tuple[str, ...]) -> str | dict[str, str] 
         return None
     if all(equals and name in results for name, equals, _ in pairs):
         return {name: _folder_or_file(path, ".npy") for name, _, path in pairs}
-    if len(given) > 1 or _NAMED.match(given[0]):
+    if len(given) > 1 or re.match(r"\w+=", given[0]):
         return None
     return _folder_or_file(given[0], ".npz" if len(results) > 1 else ".npy")
 

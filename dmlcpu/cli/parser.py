@@ -7,7 +7,6 @@ from typing import Any
 
 from dmlcpu import __version__
 from dmlcpu.cli import batch, info, operators, run, search, status, warmup
-from dmlcpu.cli.shared import Handler
 from dmlcpu.operators.table import OPERATORS
 
 _DESCRIPTION = "DirectML's top-k, scatter and int8 matmul on any CPU."
@@ -44,25 +43,18 @@ class _Parser(argparse.ArgumentParser):
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     common = _Parser(add_help=False)
-    common.add_argument(
-        "--debug",
-        "--verbose",
-        action="store_true",
-        default=argparse.SUPPRESS,  # it may stand before or after the command
-        help="say on stderr which kernels are chosen, and why",
-    )
+    debug = "say on stderr which kernels are chosen, and why"
+    # No default: it may stand before or after the command.
+    common.add_argument("--debug", "--verbose", action="store_true", default=argparse.SUPPRESS, help=debug)
     settings: dict[str, Any] = {"allow_abbrev": False, "formatter_class": argparse.RawDescriptionHelpFormatter}
-    parser = argparse.ArgumentParser(
-        prog="dmlcpu", description=_DESCRIPTION, epilog=_EPILOG, parents=[common], **settings
-    )
+    settings["parents"] = [common]
+    parser = argparse.ArgumentParser(prog="dmlcpu", description=_DESCRIPTION, epilog=_EPILOG, **settings)
     parser.add_argument("--version", action="version", version=f"dmlcpu {__version__}")
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
 
-    def add(name: str, summary: str, options: Any, handler: Handler, epilog: str | None = None) -> None:
+    def add(name: str, summary: str, options: Any, handler: Any, epilog: str | None = None) -> None:
         description = f"{summary[0].upper()}{summary[1:]}."
-        command = subparsers.add_parser(
-            name, help=summary, description=description, epilog=epilog, parents=[common], **settings
-        )
+        command = subparsers.add_parser(name, help=summary, description=description, epilog=epilog, **settings)
         command.set_defaults(handler=handler)
         command.add_options = options
 

@@ -2,9 +2,8 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dmlcpu.common.faults import listed, shown
 from dmlcpu.directml.enums import TensorDataType
@@ -18,8 +17,7 @@ from dmlcpu.runtime.memory import packed_strides
 Dispatchables = Mapping[str, Dispatchable | OnnxDispatchable | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Dispatch:
+class Dispatch(NamedTuple):
     """Run an operator."""
 
     dispatchable: str
@@ -27,16 +25,14 @@ class Dispatch:
     written: list[str]  # the resources that the outputs are bound to
 
 
-@dataclass(frozen=True, slots=True)
-class Print:
+class Print(NamedTuple):
     """Print a buffer's values."""
 
     resource: str
     verbose: bool
 
 
-@dataclass(frozen=True, slots=True)
-class WriteFile:
+class WriteFile(NamedTuple):
     """Write a buffer to a file."""
 
     resource: str

@@ -6,7 +6,7 @@ import logging
 import math
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,8 +25,7 @@ _log = logging.getLogger("dmlcpu")
 _FREE = 1  # DxDispatch's size of an input's free dimension
 
 
-@dataclass(frozen=True, slots=True)
-class OnnxDispatchable:
+class OnnxDispatchable(NamedTuple):
     """An ONNX model that is ready to run."""
 
     name: str
@@ -48,8 +47,7 @@ class OnnxBinding(Binding):
         return memory[self.offset : self.offset + self.nbytes].view(word).reshape(self.shape)
 
 
-@dataclass(frozen=True, slots=True)
-class OnnxDispatch:
+class OnnxDispatch(NamedTuple):
     """Run an ONNX model."""
 
     dispatchable: str
@@ -118,10 +116,8 @@ def _fix_sizes(proto: Any, entry: dict[str, Any], path: tuple[str | int, ...]) -
     """Set free dimensions of inputs and outputs to the file's sizes, by name or by denotation."""
     values = [*proto.graph.input, *proto.graph.output]
     dimensions = [each for value in values for each in value.type.tensor_type.shape.dim]
-    for member, attribute in (
-        ("freeDimensionNameOverrides", "dim_param"),
-        ("freeDimensionDenotationOverrides", "denotation"),
-    ):
+    overrides = {"freeDimensionNameOverrides": "dim_param", "freeDimensionDenotationOverrides": "denotation"}
+    for member, attribute in overrides.items():
         for name, size in entry.get(member, {}).items():
             mine = [each for each in dimensions if getattr(each, attribute) == name]
             if not mine:
@@ -172,12 +168,10 @@ def _data_type(tensor: Any) -> TensorDataType | None:
     return DATA_TYPES.get("UINT8" if tensor.dtype == np.bool_ else str(tensor.dtype).upper())
 
 
-def _shape_of(
-    name: str, source: Any, buffer: Buffer, dispatchable: OnnxDispatchable, faults: Faults
-) -> tuple[int, ...]:
+def _shape_of(name: str, source: Any, buffer: Buffer, model: OnnxDispatchable, faults: Faults) -> tuple[int, ...]:
     """Return the shape that a tensor is bound with: the binding's, or the model's; of a deferred one it is open."""
-    is_input = name in dispatchable.prepared.inputs
-    tensor = (dispatchable.prepared.inputs if is_input else dispatchable.prepared.outputs)[name]
+    is_input = name in model.prepared.inputs
+    tensor = (model.prepared.inputs if is_input else model.prepared.outputs)[name]
     details = source if isinstance(source, dict) else {}
     if buffer.deferred:
         if is_input:
@@ -188,7 +182,7 @@ def _shape_of(
         return ()
     if chosen := details.get("shape"):  # DxDispatch takes an empty list for none
         if not tensor.fits(chosen):
-            faults.at("shape").refuse(str(chosen), f"{tensor} ({name} of {dispatchable.name!r})")
+            faults.at("shape").refuse(str(chosen), f"{tensor} ({name} of {model.name!r})")
         return tuple(map(int, chosen))
     shape = _known(tensor, _FREE if is_input else None)
     if shape is None:

@@ -228,7 +228,6 @@ def _measure(call: Callable[[], object], timing: Timing) -> list[float]:
 
 
 def _report(name: str, samples: list[float], timing: Timing) -> Iterator[str]:
-    """Yield the lines about a dispatch's times."""
     cold = min(len(samples) - 1, timing.warmup_samples)  # DxDispatch's median: the larger of two in the middle
     if timing.verbosity == 0:
         yield f"Dispatch '{name}': {len(samples)} iterations, {median_high(samples[cold:]):.4f} ms median (CPU)"

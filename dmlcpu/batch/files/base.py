@@ -40,8 +40,8 @@ class FileError(ValueError):
 class FileSource(AbstractContextManager["FileSource", None], ABC):
     """An array in a file: a `Source`, and a context manager that closes the file.
 
-    `shape`, `dtype` and `nbytes` describe the array that `read` returns. `stored` describes the file's, in native byte
-    order; `dtype` names a type of the same width, to see the elements as.
+    `shape`, `dtype` and `nbytes` describe the array that `read` returns; `whole` is its region. `stored` describes the
+    file's, in native byte order; `dtype` names a type of the same width, to see the elements as.
     """
 
     in_regions = True  # False: `read` of a region reads the whole array
@@ -50,6 +50,7 @@ class FileSource(AbstractContextManager["FileSource", None], ABC):
     def __init__(self, stored: Tensor, dtype: str | None, *opened: Any) -> None:
         check_shape(stored)
         self.shape, self.dtype, self.nbytes = stored.shape, stored.dtype, stored.nbytes
+        self.whole = whole(stored.shape)
         self._opened = opened  # what is closed with the source
         if dtype is None:
             return
@@ -62,7 +63,8 @@ class FileSource(AbstractContextManager["FileSource", None], ABC):
 
     def read(self, region: Region | None = None, into: Array | None = None) -> Array:
         """Return the elements of a region, by default all, in C order; `into`: an array of that shape to use."""
-        shape, region = (self.shape, whole(self.shape)) if region is None else (extent(region), region)
+        region = self.whole if region is None else region
+        shape = extent(region)
         if into is None:
             into = np.empty(shape, self.dtype)
         elif into.shape != shape or into.dtype != self.dtype or not into.flags.c_contiguous:

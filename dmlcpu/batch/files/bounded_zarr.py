@@ -25,17 +25,7 @@ from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 from zarr.core.sync import collect_aiterator, sync
 from zarr.storage import FsspecStore, LocalStore, StorePath
 
-from dmlcpu.batch.files.base import (
-    ZARR_FOLDER,
-    FileError,
-    FileSource,
-    check_dtype,
-    chosen,
-    no_name,
-    pieces,
-    refused,
-    whole,
-)
+from dmlcpu.batch.files.base import ZARR_FOLDER, FileError, FileSource, check_dtype, chosen, no_name, pieces, refused
 from dmlcpu.batch.files.remote import file_system, is_remote, is_web, options_of, reached
 from dmlcpu.batch.files.stored import open_file, read_at
 from dmlcpu.batch.files.unpacking import CODECS, longer, unpack
@@ -158,17 +148,17 @@ class _ZarrSource(FileSource):
         check_dtype(array.dtype)
         super().__init__(Tensor(tuple(array.shape), array.dtype.newbyteorder("=")), dtype)
         with refused(ZARR_FOLDER):
-            self._array, most = _bounded_array(array)
+            self._array = _bounded_array(array)
         self._reading = threading.Lock()  # one region at a time: zarr takes more memory for each
         shards, chunks = array.shards or array.chunks, array.chunks
         chunk = math.prod(chunks) * self.dtype.itemsize  # within shards, which are not read as a whole unless small
         index = 16 * math.prod(shards) // max(1, math.prod(chunks)) if array.shards else 0  # of a shard
         self.buffer_bytes = sum(2 * nbytes for nbytes in (chunk, index) if nbytes > _LARGE)
-        self._grid = tuple(max(1, size) for size in (shards if most <= _AT_ONCE else chunks))
+        self._grid = tuple(max(1, size) for size in (shards if array.store.most <= _AT_ONCE else chunks))
         self._at_once = min(max(1, _AT_ONCE // (math.prod(self._grid) * self.dtype.itemsize)), _MOST_AT_ONCE)
 
     def read(self, region: Region | None = None, into: Array | None = None) -> Array:
-        region = whole(self.shape) if region is None else region
+        region = self.whole if region is None else region
         first, _ = next(pieces(region, self._grid, self._at_once), (None, None))
         if into is None and first == region:
             return self._part(region)  # without a copy
@@ -218,15 +208,14 @@ async def _others() -> None:
         await asyncio.wait(tasks)
 
 
-def _bounded_array(array: Any) -> tuple[Any, int]:
-    """Return an array that refuses what is longer than its shape says, and the most bytes of a file."""
+def _bounded_array(array: Any) -> Any:
+    """Return an array that refuses what is longer than its shape says."""
     metadata = array.metadata
     chunk = metadata.get_chunk_spec((0,) * array.ndim, ArrayConfig.from_dict({}), default_buffer_prototype())
     if 0 in chunk.shape and array.size:
         raise FileError(f"chunks of the shape {chunk.shape}", "sizes of at least 1")
     codecs, array.store.most, array.store.most_of_range = _bounded(metadata.codecs, chunk)
-    bounded = zarr.AsyncArray(replace(metadata, codecs=codecs), StorePath(array.store, array.path))
-    return zarr.Array(bounded), array.store.most
+    return zarr.Array(zarr.AsyncArray(replace(metadata, codecs=codecs), StorePath(array.store, array.path)))
 
 
 def _bounded(codecs: Iterable[Codec], chunk: ArraySpec) -> tuple[tuple[Codec, ...], int, int]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileSource, chosen, refused, whole
+from dmlcpu.batch.files.base import FileSource, chosen, refused
 from dmlcpu.batch.files.npy import check_size, header_of, read_header
 from dmlcpu.batch.files.remote import RemoteFile
 from dmlcpu.batch.files.stored import File, Storage, as_bytes, open_file
@@ -63,7 +63,7 @@ class _NpzSource(FileSource):
 
     def _fill(self, array: Array, region: Region) -> None:
         storage = self._storage
-        at_once = region == whole(self.shape) and not storage.fortran
+        at_once = region == self.whole and not storage.fortran
         found = array if at_once else np.empty(self.shape, self.dtype)
         with refused(_ALLOWED), self._archive.open(self._member) as member:
             member.read(storage.offset)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dmlcpu.batch.files import is_remote, local
+from dmlcpu.batch.files.remote import is_remote, local
 from dmlcpu.batch.jobs.faults import Place
 from dmlcpu.batch.jobs.job import Job, files_of
 from dmlcpu.batch.jobs.operations import is_model, operation_of

@@ -9,13 +9,12 @@ import sys
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO, NamedTuple, NoReturn
 
 import numpy as np
 
-from dmlcpu.batch.files import is_remote
+from dmlcpu.batch.files.remote import is_remote
 from dmlcpu.batch.jobs.faults import JobFault, JobsError, Place
 from dmlcpu.common.faults import shown
 from dmlcpu.errors import DmlError
@@ -28,16 +27,14 @@ DEEPEST = 64  # nested lists: as many as an array of NumPy's has dimensions
 _HEADER = re.compile(r"^\s*\[\[\s*job\s*\]\]", re.MULTILINE)
 
 
-@dataclass(slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A job as a file gives it, or a pattern for several, with the defaults filled in."""
 
     place: Place
     members: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(NamedTuple):
     """Entries, which are read once, and the folder of relative paths."""
 
     source: str

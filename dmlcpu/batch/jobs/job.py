@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dmlcpu.batch.files import identity, is_remote, local, located, matching, without_query
+from dmlcpu.batch.files import identity
+from dmlcpu.batch.files.remote import is_remote, local, located, matching, without_query
 from dmlcpu.batch.jobs.entries import DEEPEST, Entry, Listing
 from dmlcpu.batch.jobs.faults import JobFault, Place
 from dmlcpu.batch.jobs.operations import canonical, is_path, operation_of
@@ -106,7 +107,7 @@ def jobs_of(listing: Listing) -> Iterator[tuple[Place, Job | None]]:
         elif "glob" in entry.members or "files" in entry.members:
             yield from _for_each_file(entry, listing.directory)
         else:
-            yield entry.place, _job(entry.place, entry.members, listing.directory)
+            yield entry.place, _job(entry.place, entry.members, listing.directory, None, None)
 
 
 def _for_each_file(entry: Entry, directory: Path) -> Iterator[tuple[Place, Job | None]]:
@@ -190,13 +191,9 @@ def split_name(path: str, directory: Path) -> tuple[str, str | None]:
 
 
 def _job(
-    place: Place,
-    members: dict[str, Any],
-    directory: Path,
-    placeholders: dict[str, str] | None = None,
-    file: FileInput | None = None,
+    place: Place, members: dict[str, Any], directory: Path, placeholders: dict[str, str] | None, file: FileInput | None
 ) -> Job | None:
-    """Return the job that members describe, or None with faults noted."""
+    """Return the job that members describe, or None with faults noted. file: of a pattern, with its placeholders."""
     for name in ("op", "output"):
         if name not in members:
             place.refuse(name, "missing", _NEEDED[name])

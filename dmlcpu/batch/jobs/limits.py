@@ -1,7 +1,7 @@
 """Limits of processes, threads and memory; and how numbers of bytes are read and shown."""
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from dmlcpu.errors import DmlError
 from dmlcpu.runtime.quota import memory_limit
@@ -12,8 +12,7 @@ LOCAL = "local"  # a scheduler of the run's own
 _ELSEWHERE = 1 << 30  # bytes of a job on a cluster, whose machines are not known
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """What a run may use."""
 
     workers: int

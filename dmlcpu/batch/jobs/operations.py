@@ -103,10 +103,8 @@ class OperatorOperation:
         self.parameters = tuple(name for name in signature if name != "out")
         self.first: str | None = self.parameters[0]
         given = [name for name, each in signature.items() if each.default is each.empty]
-        # TOML cannot say None.
-        self.defaults: Mapping[str, Any] = {
-            name: None for name in given if type(None) in get_args(signature[name].annotation)
-        }
+        optional = [name for name in given if type(None) in get_args(signature[name].annotation)]
+        self.defaults: Mapping[str, Any] = dict.fromkeys(optional)  # TOML cannot say None
         self.required = tuple(name for name in given if name not in self.defaults)
         self.results = operator.results
         self.files: tuple[Path, ...] = ()

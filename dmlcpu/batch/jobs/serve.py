@@ -33,7 +33,7 @@ def serve(
     patience = None
     try:
         with contextlib.suppress(Stopped):
-            for wait in loop.compute():
+            for wait in loop.computed():
                 yield from loop.written(wait_for_all=wait)
             yield from loop.written(wait_for_all=True)
     except KeyboardInterrupt:
@@ -67,7 +67,7 @@ class _Loop:
         self._writers = ThreadPoolExecutor(_WRITERS, "dmlcpu-write")
         self._bundler = ThreadPoolExecutor(1, "dmlcpu-sync")
 
-    def compute(self) -> Iterator[bool]:
+    def computed(self) -> Iterator[bool]:
         """Compute the tasks; yield whether all that is under way has to be written before the next."""
         with contextlib.suppress(Stopped):
             while not self._stopping():

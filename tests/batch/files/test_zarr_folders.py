@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from writing import check_reads, contents, everything, write
 
-from dmlcpu.batch.files import FileError, Writer, check_target, create, open_source, remove, stray
-from dmlcpu.batch.files.targets import exchange
+from dmlcpu.batch.files import FileError, Writer, check_target, create, open_source
+from dmlcpu.batch.files.targets import exchange, remove, stray
 from dmlcpu.common.regions import Tensor
 
 zarr = pytest.importorskip("zarr")
