@@ -148,12 +148,12 @@ def load_onnx_dispatch(
     zeros: dict[str, Tensor] = {}  # DxDispatch leaves the values of inputs that are not bound open
     for name in [each for each in prepared.inputs if each not in given and each not in prepared.defaults]:
         tensor = prepared.inputs[name]
-        size = None if _data_type(tensor) is None else _known(tensor, _FREE)
-        if size is None:
+        known = None if _data_type(tensor) is None else _known(tensor, _FREE)
+        if known is None:
             faults.at(name).add("missing", "the name of a resource")
         else:
             _log.warning("%s is missing; zeros are taken", json_path((*faults.path, name)))
-            zeros[name] = Tensor(size, tensor.dtype)
+            zeros[name] = Tensor(known, tensor.dtype)
     for name, other in overlaps(inputs, outputs):
         faults.at(name).add(f"{outputs[name].resource!r}, which overlaps {other}", "memory of its own")
     if len(places) < len(given):
