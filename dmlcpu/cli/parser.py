@@ -9,6 +9,7 @@ from dmlcpu import __version__
 from dmlcpu.cli import batch, info, operators, run, search, status, warmup
 from dmlcpu.operators.table import OPERATORS
 
+_Handler = Callable[[argparse.Namespace], int]
 _DESCRIPTION = "DirectML's top-k, scatter and int8 matmul on any CPU."
 _EPILOG = """\
 examples:
@@ -52,7 +53,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"dmlcpu {__version__}")
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
 
-    def add(name: str, summary: str, options: Any, handler: Any, epilog: str | None = None) -> None:
+    def add(name: str, summary: str, options: Any, handler: _Handler, epilog: str | None = None) -> None:
         description = f"{summary[0].upper()}{summary[1:]}."
         command = subparsers.add_parser(name, help=summary, description=description, epilog=epilog, **settings)
         command.set_defaults(handler=handler)
