@@ -16,14 +16,9 @@ if TYPE_CHECKING:
     from dmlcpu.batch.jobs.run import BatchResult as BatchResult, run_jobs as run_jobs
     from dmlcpu.batch.jobs.status import JobsStatus as JobsStatus, jobs_status as jobs_status
     from dmlcpu.common.faults import Fault as Fault
-    from dmlcpu.models import (
-        Model as Model,
-        ModelError as ModelError,
-        RunError as RunError,
-        Timing as Timing,
-        load_model as load_model,
-        run_model as run_model,
-    )
+    from dmlcpu.models.faults import ModelError as ModelError
+    from dmlcpu.models.model import Model as Model, load_model as load_model
+    from dmlcpu.models.runner import RunError as RunError, Timing as Timing, run_model as run_model
 
 _HOMES = {
     "batch.jobs.dispatch": ("WorkerError",),

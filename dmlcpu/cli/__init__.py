@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dmlcpu.cli.shared import DONE, FAILED, INTERRUPTED, REFUSED, complain, flush
+from dmlcpu.cli.shared import DONE, FAILED, INTERRUPTED, REFUSED, WrongEnvironmentError, complain, flush
 
 __all__ = ["DONE", "FAILED", "REFUSED", "main"]
 
@@ -52,7 +52,7 @@ def _main(argv: Sequence[str] | None) -> int:
     with _log_to_stderr(debug=getattr(args, "debug", False)):
         try:
             code: int = args.handler(args)
-        except MissingExtraError as error:
+        except (MissingExtraError, WrongEnvironmentError) as error:
             return complain(str(error), REFUSED)
         except MemoryError:
             return complain("not enough memory", FAILED)

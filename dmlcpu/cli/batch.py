@@ -1,10 +1,11 @@
 """``dmlcpu batch``; and running jobs and showing their outcomes, also for the operators' commands."""
 
 import argparse
+import dataclasses
 import json
 from typing import Any
 
-from dmlcpu.cli.shared import DONE, FAILED, REFUSED, at_least, complain, environment_is_right, show, tell
+from dmlcpu.cli.shared import DONE, FAILED, REFUSED, at_least, check_environment, complain, show, tell
 
 SUMMARY = "run the jobs of a file: operators and models over many files"
 EXIT_CODES = "Exit codes: 0 all done, 1 some failed, 2 usage or jobs that are not right, 130 interrupted."
@@ -90,8 +91,7 @@ def run(jobs: Any, args: argparse.Namespace, directory: str | None = None) -> in
     from dmlcpu.batch import JobsError, ManifestError, WorkerError, plan_jobs, run_jobs
     from dmlcpu.errors import DmlError
 
-    if not environment_is_right():
-        return REFUSED
+    check_environment()
     planned, others = ({name: getattr(args, name) for name in names} for names in (_PLANNED, _RUN))
     try:
         if args.dry_run:
@@ -117,7 +117,7 @@ def run(jobs: Any, args: argparse.Namespace, directory: str | None = None) -> in
 
 def _show_result(result: Any, args: argparse.Namespace) -> int:
     if args.json:
-        print(json.dumps({**_as_dict(result), "failures": [_as_dict(each) for each in result.failures]}))
+        print(json.dumps(dataclasses.asdict(result)))
     if args.quiet:
         from dmlcpu.batch.jobs.outcomes import lines_of
 
@@ -134,20 +134,17 @@ def _show_result(result: Any, args: argparse.Namespace) -> int:
         parts = [f"{count} {what}" for what, count in counts.items() if count] or ["no jobs"]
         before = "interrupted: " if result.interrupted else ""
         tell(f"{before}{', '.join(parts)}, in {result.seconds:.1f} s")
-    code: int = result.exit_code
-    return code
+    return int(result.exit_code)
 
 
 def _show_plan(plan: Any, args: argparse.Namespace) -> int:
     if args.json:
-        jobs = [{**_as_dict(job), "faults": list(map(str, job.faults))} for job in plan.jobs]
-        print(json.dumps({**_as_dict(plan), "jobs": jobs}))
+        data = dataclasses.asdict(plan)
+        for job, members in zip(plan.jobs, data["jobs"], strict=True):
+            members["faults"] = list(map(str, job.faults))
+        print(json.dumps(data))
     else:
         show(str(plan))
     if not plan.faults:
         return DONE
     return FAILED if args.keep_going else REFUSED
-
-
-def _as_dict(value: Any) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in value.__slots__}

@@ -3,7 +3,7 @@
 import argparse
 import json
 
-from dmlcpu.cli.shared import DONE, REFUSED, environment_is_right, tell
+from dmlcpu.cli.shared import DONE, check_environment, tell
 
 SUMMARY = "show versions, instruction sets, threads, kernels and the cache folder, or measure their speed"
 _COMPILING = "kernels that the cache does not have are compiled first, which may take a minute"
@@ -21,8 +21,7 @@ def add_options(info: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run the command."""
-    if not environment_is_right():
-        return REFUSED
+    check_environment()
     if args.measure:
         from dmlcpu.measure import measurement
 

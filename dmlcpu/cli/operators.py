@@ -5,48 +5,39 @@ import functools
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, get_args
 
 from numpy.typing import ArrayLike
 
 from dmlcpu.cli import batch
-from dmlcpu.cli.shared import REFUSED, Handler, complain
+from dmlcpu.cli.shared import REFUSED, complain
 from dmlcpu.operators.table import OPERATORS
 
 # Of numpydoc: the parameters, each with its type and an indented text.
 _SECTION = re.compile(r"^ *Parameters\n *-+\n(.*?)\n\n *\w+\n *-+\n", re.MULTILINE | re.DOTALL)
 _PARAMETER = re.compile(r"^(\w[\w, ]*) : (.*)((?:\n +.*)*)", re.MULTILINE)
-_NAMED = re.compile(r"\w+=")
-_PACKED = ", or PackedMatrix"  # what no file can be
-
-
-def command(name: str) -> tuple[str, str, Callable[[argparse.ArgumentParser], None], Handler]:
-    """Return name, summary, options and handler of an operator's command."""
-    options, main = functools.partial(_add_options, name), functools.partial(_main, name)
-    return name.replace("_", "-"), f"run {name} on files", options, main
 
 
 def _epilog(name: str, required: Iterable[str]) -> str:
     spelled, needed = name.replace("_", "-"), "".join(f" --{each.replace('_', '-')} ..." for each in required)
     results = OPERATORS[name].results
     suffix = "npz" if len(results) > 1 else "npy"
-    lines = [
-        "Arrays are files (.npy, .npz, .safetensors, .zarr, .pb); FILE::NAME is an array in a file that holds several.",
-        "Inputs may also be .h5 files, and URLs (s3://, gs://, https://) of .npy, .npz and .zarr.",
-        "In OUT and in other files {stem}, {name}, {array}, {path} and {number} stand for those of each IN.",
-        "",
-        "examples:",
-        f"  dmlcpu {spelled} in/*.npy -o out/{needed}    to out/NAME.{suffix}",
-        f"  dmlcpu {spelled} in/*.npy -o '{results[0]}=out/{{stem}}.npy'{needed}",
-        "",
-        batch.EXIT_CODES,
-    ]
-    return "\n".join(lines)
+    return f"""\
+Arrays are files (.npy, .npz, .safetensors, .zarr, .pb); FILE::NAME is an array in a file that holds several.
+Inputs may also be .h5 files, and URLs (s3://, gs://, https://) of .npy, .npz and .zarr.
+In OUT and in other files {{stem}}, {{name}}, {{array}}, {{path}} and {{number}} stand for those of each IN.
+
+examples:
+  dmlcpu {spelled} in/*.npy -o out/{needed}    to out/NAME.{suffix}
+  dmlcpu {spelled} in/*.npy -o '{results[0]}=out/{{stem}}.npy'{needed}
+
+{batch.EXIT_CODES}"""
 
 
-def _add_options(name: str, parser: argparse.ArgumentParser) -> None:
+def add_options(name: str, parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of an operator's command."""
     from dmlcpu.batch.jobs.operations import operation_of
 
     operator, operation = OPERATORS[name], operation_of(name, Path())
@@ -59,8 +50,10 @@ def _add_options(name: str, parser: argparse.ArgumentParser) -> None:
     where = f"a file, a folder, or RESULT=FILE for some of the results ({results}); may be given several times"
     parser.add_argument("-o", "--output", action="append", required=True, metavar="OUT", help=where)
     options = parser.add_argument_group(f"arguments of {name}")
+    array_types = set(get_args(ArrayLike) or [ArrayLike])
     for parameter in others:
-        is_array = _may_be_array(signature[parameter].annotation)
+        annotation = signature[parameter].annotation
+        is_array = array_types <= set(get_args(annotation) or [annotation])
         options.add_argument(
             f"--{parameter.replace('_', '-')}",
             dest=f"argument_{parameter}",
@@ -74,16 +67,11 @@ def _add_options(name: str, parser: argparse.ArgumentParser) -> None:
     parser.epilog = _epilog(name, operation.required[1:])
 
 
-def _may_be_array(annotation: Any) -> bool:
-    """Return whether a parameter with this annotation takes arrays."""
-    return set(get_args(ArrayLike) or [ArrayLike]) <= set(get_args(annotation) or [annotation])
-
-
 def _documented(function: Any) -> dict[str, tuple[str, str]]:
     """Return type and first sentence of each parameter in a function's docstring, without what no file can be."""
     section = _SECTION.search((inspect.getdoc(function) or "") + "\n\nEnd\n---\n")
     return {
-        name: (kind.replace(_PACKED, ""), _first_sentence(" ".join(text.split())))
+        name: (kind.replace(", or PackedMatrix", ""), _first_sentence(" ".join(text.split())))
         for names, kind, text in _PARAMETER.findall(section[1] if section else "")
         for name in names.split(", ")
     }
@@ -96,7 +84,8 @@ def _first_sentence(text: str) -> str:
 
 def _value(text: str, *, is_array: bool) -> tuple[str, Any]:
     """Return the member of jobs for an option, and its value: numbers, lists, true and null are JSON."""
-    from dmlcpu.batch.files import SUFFIXES, suffix_of
+    from dmlcpu.batch.files import SUFFIXES
+    from dmlcpu.batch.files.remote import suffix_of
     from dmlcpu.batch.jobs.job import split_name
 
     try:
@@ -109,7 +98,8 @@ def _value(text: str, *, is_array: bool) -> tuple[str, Any]:
     return "inputs", text
 
 
-def _main(name: str, args: argparse.Namespace) -> int:
+def main(name: str, args: argparse.Namespace) -> int:
+    """Run an operator's command."""
     from dmlcpu.batch.jobs.entries import Entry, Listing
     from dmlcpu.batch.jobs.faults import Place
 
@@ -152,7 +142,7 @@ def _output(given: list[str], results: tuple[str, ...]) -> str | dict[str, str] 
         return None
     if all(equals and name in results for name, equals, _ in pairs):
         return {name: _folder_or_file(path, ".npy") for name, _, path in pairs}
-    if len(given) > 1 or _NAMED.match(given[0]):
+    if len(given) > 1 or re.match(r"\w+=", given[0]):
         return None
     return _folder_or_file(given[0], ".npz" if len(results) > 1 else ".npy")
 

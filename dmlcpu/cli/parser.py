@@ -1,14 +1,15 @@
 """The parser of the whole command line."""
 
 import argparse
+import functools
 from collections.abc import Callable
 from typing import Any
 
 from dmlcpu import __version__
 from dmlcpu.cli import batch, info, operators, run, search, status, warmup
-from dmlcpu.cli.shared import Handler
 from dmlcpu.operators.table import OPERATORS
 
+_Handler = Callable[[argparse.Namespace], int]
 _DESCRIPTION = "DirectML's top-k, scatter and int8 matmul on any CPU."
 _EPILOG = """\
 examples:
@@ -43,25 +44,18 @@ class _Parser(argparse.ArgumentParser):
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     common = _Parser(add_help=False)
-    common.add_argument(
-        "--debug",
-        "--verbose",
-        action="store_true",
-        default=argparse.SUPPRESS,  # it may stand before or after the command
-        help="say on stderr which kernels are chosen, and why",
-    )
+    debug = "say on stderr which kernels are chosen, and why"
+    # No default: it may stand before or after the command.
+    common.add_argument("--debug", "--verbose", action="store_true", default=argparse.SUPPRESS, help=debug)
     settings: dict[str, Any] = {"allow_abbrev": False, "formatter_class": argparse.RawDescriptionHelpFormatter}
-    parser = argparse.ArgumentParser(
-        prog="dmlcpu", description=_DESCRIPTION, epilog=_EPILOG, parents=[common], **settings
-    )
+    settings["parents"] = [common]
+    parser = argparse.ArgumentParser(prog="dmlcpu", description=_DESCRIPTION, epilog=_EPILOG, **settings)
     parser.add_argument("--version", action="version", version=f"dmlcpu {__version__}")
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
 
-    def add(name: str, summary: str, options: Any, handler: Handler, epilog: str | None = None) -> None:
+    def add(name: str, summary: str, options: Any, handler: _Handler, epilog: str | None = None) -> None:
         description = f"{summary[0].upper()}{summary[1:]}."
-        command = subparsers.add_parser(
-            name, help=summary, description=description, epilog=epilog, parents=[common], **settings
-        )
+        command = subparsers.add_parser(name, help=summary, description=description, epilog=epilog, **settings)
         command.set_defaults(handler=handler)
         command.add_options = options
 
@@ -69,7 +63,8 @@ def make_parser() -> argparse.ArgumentParser:
     add("batch", batch.SUMMARY, batch.add_options, batch.main, batch.EPILOG)
     add("status", status.SUMMARY, status.add_options, status.main, status.EPILOG)
     for name in OPERATORS:
-        add(*operators.command(name))
+        options, main = functools.partial(operators.add_options, name), functools.partial(operators.main, name)
+        add(name.replace("_", "-"), f"run {name} on files", options, main)
     add("search", search.SUMMARY, search.add_options, search.main, search.EPILOG)
     add("warmup", warmup.SUMMARY, warmup.add_options, warmup.main, warmup.EPILOG)
     add("info", info.SUMMARY, info.add_options, info.main)

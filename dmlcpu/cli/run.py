@@ -2,7 +2,7 @@
 
 import argparse
 
-from dmlcpu.cli.shared import DONE, FAILED, REFUSED, at_least, complain, environment_is_right, flush
+from dmlcpu.cli.shared import DONE, FAILED, REFUSED, at_least, check_environment, complain, flush
 
 SUMMARY = "run a DxDispatch model"
 EPILOG = """\
@@ -45,8 +45,7 @@ def main(args: argparse.Namespace) -> int:
         return complain(str(error), REFUSED)
     except OSError as error:
         return complain(f"{args.model}: {error.strerror}", REFUSED)
-    if not environment_is_right():
-        return REFUSED
+    check_environment()
     timing = Timing(
         iterations=args.dispatch_iterations,
         repeat=args.dispatch_repeat,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from dmlcpu.cli.shared import DONE, FAILED, REFUSED, at_least, complain, environment_is_right, tell
+from dmlcpu.cli.shared import DONE, FAILED, REFUSED, at_least, check_environment, complain, tell
 
 SUMMARY = "build an index of int8 vectors, or search it"
 EPILOG = """\
@@ -38,9 +38,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     query.add_argument("index", metavar="INDEX", help="a folder that `build` wrote")
     query.add_argument("queries", metavar="QUERIES", help="a file of queries (M, D)")
     query.add_argument("-k", type=at_least(0), required=True, metavar="K", help="how many vectors for each query")
-    query.add_argument(
-        "-o", "--output", metavar="OUT", required=True, help="a file of scores and indices: .npz, .zarr..."
-    )
+    output = "a file of scores and indices: .npz, .zarr..."
+    query.add_argument("-o", "--output", metavar="OUT", required=True, help=output)
     query.add_argument("--rescore", type=at_least(1), metavar="N", help="score the K * N best again as floats")
     query.add_argument("--mask", metavar="FILE", help="which vectors may be found, bool (N,)")
     query.add_argument("--allowlist", metavar="FILE", help="ids, or positions, that may be found")
@@ -53,8 +52,7 @@ def main(args: argparse.Namespace) -> int:
     from dmlcpu.batch.files import FileError
     from dmlcpu.errors import DmlError
 
-    if not environment_is_right():
-        return REFUSED
+    check_environment()
     try:
         return _build(args) if args.action == "build" else _query(args)
     except (DmlError, FileError) as error:
@@ -78,6 +76,7 @@ def _build(args: argparse.Namespace) -> int:
 
 def _query(args: argparse.Namespace) -> int:
     from dmlcpu.batch.files import create
+    from dmlcpu.common.cleanup import OnFailure
     from dmlcpu.search.blocks import results_of, search
     from dmlcpu.search.index import Int8Index
 
@@ -86,13 +85,10 @@ def _query(args: argparse.Namespace) -> int:
     with _opened(args.queries) as queries, _progress(args, "searching", queries.shape[0]) as count:
         tensors = results_of(index, queries, args.k, **options)
         writer = create(args.output, tensors, os.urandom(6).hex())
-        try:
+        with OnFailure(writer.discard):
             search(index, queries, args.k, writer.sinks, progress=count, **options)
             writer.finish()
             writer.put_in_place()
-        except BaseException:
-            writer.discard()
-            raise
     if not args.quiet:
         tell(f"the {args.k} best of {index.ntotal:,} for {tensors['scores'].shape[0]:,} queries in {args.output}")
     return DONE

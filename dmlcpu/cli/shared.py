@@ -8,7 +8,9 @@ from collections.abc import Callable
 DONE, FAILED, REFUSED = 0, 1, 2
 INTERRUPTED = 130  # shells expect it of a program that Ctrl+C ended
 
-Handler = Callable[[argparse.Namespace], int]
+
+class WrongEnvironmentError(Exception):
+    """An environment variable is not right; commands end with the message."""
 
 
 def complain(message: str, code: int) -> int:
@@ -44,8 +46,8 @@ def at_least(least: int) -> Callable[[str], int]:
     return integer
 
 
-def environment_is_right() -> bool:
-    """Check the environment variables that would otherwise fail in the middle of a command."""
+def check_environment() -> None:
+    """Refuse environment variables that would otherwise fail in the middle of a command."""
     from dmlcpu.runtime import isa, results, threads
 
     try:
@@ -53,9 +55,7 @@ def environment_is_right() -> bool:
         threads.budget()
         results.keeps()
     except ValueError as error:
-        complain(str(error), REFUSED)
-        return False
-    return True
+        raise WrongEnvironmentError(str(error)) from None
 
 
 def flush() -> None:

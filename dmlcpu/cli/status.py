@@ -1,6 +1,7 @@
 """``dmlcpu status``: what is recorded of the jobs of a file."""
 
 import argparse
+import dataclasses
 import json
 
 from dmlcpu.cli.shared import DONE, FAILED, REFUSED, complain, show
@@ -23,9 +24,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--directory", metavar="DIR", help="what paths are relative to (default: the folder of JOBS)")
     where = "where outcomes are recorded (default: JOBS.manifest.jsonl)"
     parser.add_argument("--manifest", metavar="FILE", help=where)
-    parser.add_argument(
-        "--hash", action="store_true", help="tell changed inputs by their content, not by size and time"
-    )
+    content = "tell changed inputs by their content, not by size and time"
+    parser.add_argument("--hash", action="store_true", help=content)
     parser.add_argument("--json", action="store_true", help="print JSON, with the ids of all jobs that have failed")
 
 
@@ -43,7 +43,7 @@ def main(args: argparse.Namespace) -> int:
     except OSError as error:
         return complain(f"{error.filename or args.jobs_file}: {error.strerror or error}", REFUSED)
     if args.json:
-        members = {name: getattr(status, name) for name in status.__slots__}
+        members = dataclasses.asdict(status)
         members["slowest"] = [{"id": id_, "seconds": seconds} for id_, seconds in status.slowest]
         members["errors"] = [{"error": error, "count": len(ids), "ids": ids} for error, ids in status.errors.items()]
         print(json.dumps(members))

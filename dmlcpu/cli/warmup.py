@@ -4,7 +4,7 @@ import argparse
 import time
 from collections.abc import Sequence
 
-from dmlcpu.cli.shared import DONE, REFUSED, complain, environment_is_right
+from dmlcpu.cli.shared import DONE, REFUSED, check_environment, complain
 from dmlcpu.common.imports import extra
 from dmlcpu.operators.table import OPERATORS, Operator
 
@@ -31,8 +31,7 @@ def main(args: argparse.Namespace) -> int:
     if not cases:
         allowed = "; ".join(f"{op}: {', '.join(types_of(op))}" for op in args.ops)
         return complain(f"none of these operators has these types; allowed: {allowed}", REFUSED)
-    if not environment_is_right():
-        return REFUSED
+    check_environment()
     print(warm_up(cases))
     return DONE
 
@@ -106,7 +105,6 @@ def _counts() -> tuple[int, int]:
 
     kernels = [entry.kernel.share for entry in registry.available()]
     statistics = [compiled.stats for compiled in (*layer().compiled(), *kernels)]
-    return (
-        sum(sum(each.cache_misses.values()) for each in statistics),
-        sum(sum(each.cache_hits.values()) for each in statistics),
-    )
+    misses = sum(sum(each.cache_misses.values()) for each in statistics)
+    hits = sum(sum(each.cache_hits.values()) for each in statistics)
+    return misses, hits

@@ -2,24 +2,22 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from dmlcpu.batch.files.stored import strides_of
 from dmlcpu.common.faults import listed, shown
 from dmlcpu.directml.enums import TensorDataType
 from dmlcpu.models.dispatchables import Binding, Buffers, Dispatchable, check_resources, load_bindings, overlaps
 from dmlcpu.models.faults import Faults, Refused
 from dmlcpu.models.onnx_models import OnnxDispatch, OnnxDispatchable, load_onnx_dispatch
 from dmlcpu.models.resources import Buffer
+from dmlcpu.runtime.memory import packed_strides
 
 # Dispatchables by name. None: the file has one of that name, but it is at fault.
 Dispatchables = Mapping[str, Dispatchable | OnnxDispatchable | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Dispatch:
+class Dispatch(NamedTuple):
     """Run an operator."""
 
     dispatchable: str
@@ -27,16 +25,14 @@ class Dispatch:
     written: list[str]  # the resources that the outputs are bound to
 
 
-@dataclass(frozen=True, slots=True)
-class Print:
+class Print(NamedTuple):
     """Print a buffer's values."""
 
     resource: str
     verbose: bool
 
 
-@dataclass(frozen=True, slots=True)
-class WriteFile:
+class WriteFile(NamedTuple):
     """Write a buffer to a file."""
 
     resource: str
@@ -62,9 +58,7 @@ def load_command(entry: dict[str, Any], buffers: Buffers, dispatchables: Dispatc
     return Print(name, entry.get("verbose", False))
 
 
-def _dispatch(
-    entry: dict[str, Any], buffers: Buffers, dispatchables: Dispatchables, faults: Faults
-) -> Dispatch | OnnxDispatch:
+def _dispatch(entry: dict[str, Any], buffers: Buffers, dispatchables: Dispatchables, faults: Faults) -> Command:
     name, given = entry["dispatchable"], entry["bindings"]
     if name not in dispatchables:
         faults.at("dispatchable").add(repr(name), f"a dispatchable: {listed(dispatchables)}")
@@ -91,7 +85,7 @@ def _check_apart(dispatchable: Dispatchable, bindings: dict[str, Binding], fault
         (field, tensor), (other_field, other_tensor) = tensors[name], tensors[other]
         allowed = "memory of its own"
         if (field.name, other_field.name) == dispatchable.desc.IN_PLACE:
-            strides, its = (each.strides or strides_of(each.sizes, 1) for each in (tensor, other_tensor))
+            strides, its = (each.strides or packed_strides(each.sizes) for each in (tensor, other_tensor))
             if bindings[name].offset == bindings[other].offset and strides == its:
                 continue
             allowed += f", or exactly {other}'s, with the same strides"

@@ -3,15 +3,16 @@
 import re
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from dmlcpu.common.cleanup import OnFailure
 from dmlcpu.common.faults import listed, shown
 from dmlcpu.directml.base import Field, OperatorDesc
 from dmlcpu.directml.compiled import compile_operator
 from dmlcpu.directml.enums import TensorFlags
 from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.errors import DmlError
-from dmlcpu.models.faults import Faults, Path, Refused
+from dmlcpu.models.faults import Faults, Path
 from dmlcpu.models.resources import Buffer
 from dmlcpu.operators.descs import operator_desc_from_dict
 
@@ -32,8 +33,7 @@ class Binding:
     nbytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Dispatchable:
+class Dispatchable(NamedTuple):
     """An operator, with the bindings of the tensors that it owns."""
 
     desc: OperatorDesc
@@ -47,13 +47,10 @@ class Dispatchable:
 
 def load_dispatchable(entry: dict[str, Any], buffers: Buffers, faults: Faults) -> Dispatchable:
     """Return the operator that an entry of `dispatchables` describes, or refuse it."""
-    given = entry.get("bindings", {})
-    try:
-        desc, faults = _load_desc(entry, faults), faults.at("bindings")
-    except Refused:
-        check_resources(given, buffers, faults.at("bindings"))
-        raise
-    return Dispatchable(desc, load_bindings(Dispatchable(desc, {}), given, buffers, faults, owned=True))
+    given, here = entry.get("bindings", {}), faults.at("bindings")
+    with OnFailure(lambda: check_resources(given, buffers, here)):
+        desc = _load_desc(entry, faults)
+    return Dispatchable(desc, load_bindings(Dispatchable(desc, {}), given, buffers, here, owned=True))
 
 
 def _load_desc(entry: dict[str, Any], faults: Faults) -> OperatorDesc:
@@ -109,15 +106,13 @@ def load_bindings(
 
 
 def sources(given: dict[str, Any], names: Container[str], faults: Faults) -> Iterator[tuple[str, Any, Faults]]:
-    """Yield each bound tensor with its source and the source's place in the file.
-
-    The tensors of an array come one by one; null, for a tensor that is bound elsewhere, is left out.
-    """
+    """Yield each bound tensor, those of an array one by one, with its source and the source's place in the file."""
     for tensor, source in given.items():
         elements = source if isinstance(source, list) else [source]
         if f"{tensor}[0]" in names:
-            given_here = ((i, element) for i, element in enumerate(elements) if element is not None)
-            yield from ((f"{tensor}[{i}]", element, faults.at(tensor, i)) for i, element in given_here)
+            for i, element in enumerate(elements):
+                if element is not None:  # null: it is bound elsewhere
+                    yield f"{tensor}[{i}]", element, faults.at(tensor, i)
         elif len(elements) == 1 and elements[0] is not None:
             yield tensor, elements[0], faults.at(tensor)
         else:

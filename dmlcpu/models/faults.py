@@ -78,10 +78,7 @@ def _segment(part: str | int) -> str:
 
 
 def _positions(path: Path, data: Any, known: dict[int, dict[Any, int]]) -> list[int]:
-    """Return the positions of the members that lead to a place; a missing member counts as the last.
-
-    `known` keeps the positions of the names of an object, by its identity.
-    """
+    """Return the positions of the members that lead to a place, the last for a missing one. known: those of objects."""
     positions = []
     for part in path:
         if isinstance(data, dict):

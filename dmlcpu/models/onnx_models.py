@@ -5,9 +5,8 @@ import importlib
 import logging
 import math
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,8 +25,7 @@ _log = logging.getLogger("dmlcpu")
 _FREE = 1  # DxDispatch's size of an input's free dimension
 
 
-@dataclass(frozen=True, slots=True)
-class OnnxDispatchable:
+class OnnxDispatchable(NamedTuple):
     """An ONNX model that is ready to run."""
 
     name: str
@@ -49,8 +47,7 @@ class OnnxBinding(Binding):
         return memory[self.offset : self.offset + self.nbytes].view(word).reshape(self.shape)
 
 
-@dataclass(frozen=True, slots=True)
-class OnnxDispatch:
+class OnnxDispatch(NamedTuple):
     """Run an ONNX model."""
 
     dispatchable: str
@@ -119,10 +116,8 @@ def _fix_sizes(proto: Any, entry: dict[str, Any], path: tuple[str | int, ...]) -
     """Set free dimensions of inputs and outputs to the file's sizes, by name or by denotation."""
     values = [*proto.graph.input, *proto.graph.output]
     dimensions = [each for value in values for each in value.type.tensor_type.shape.dim]
-    for member, attribute in (
-        ("freeDimensionNameOverrides", "dim_param"),
-        ("freeDimensionDenotationOverrides", "denotation"),
-    ):
+    overrides = {"freeDimensionNameOverrides": "dim_param", "freeDimensionDenotationOverrides": "denotation"}
+    for member, attribute in overrides.items():
         for name, size in entry.get(member, {}).items():
             mine = [each for each in dimensions if getattr(each, attribute) == name]
             if not mine:
@@ -150,12 +145,20 @@ def load_onnx_dispatch(
                 places[name] = _place(name, tensors[name], shape, buffer, offset, here)
     inputs = {name: place for name, place in places.items() if name in prepared.inputs}
     outputs = {name: place for name, place in places.items() if name not in prepared.inputs}
-    unbound = dict(_zeros(prepared, given, faults))
+    zeros: dict[str, Tensor] = {}  # DxDispatch leaves the values of inputs that are not bound open
+    for name in [each for each in prepared.inputs if each not in given and each not in prepared.defaults]:
+        tensor = prepared.inputs[name]
+        known = None if _data_type(tensor) is None else _known(tensor, _FREE)
+        if known is None:
+            faults.at(name).add("missing", "the name of a resource")
+        else:
+            _log.warning("%s is missing; zeros are taken", json_path((*faults.path, name)))
+            zeros[name] = Tensor(known, tensor.dtype)
     for name, other in overlaps(inputs, outputs):
         faults.at(name).add(f"{outputs[name].resource!r}, which overlaps {other}", "memory of its own")
     if len(places) < len(given):
         raise Refused
-    return OnnxDispatch(dispatchable.name, prepared, inputs, outputs, unbound)
+    return OnnxDispatch(dispatchable.name, prepared, inputs, outputs, zeros)
 
 
 def _data_type(tensor: Any) -> TensorDataType | None:
@@ -165,12 +168,10 @@ def _data_type(tensor: Any) -> TensorDataType | None:
     return DATA_TYPES.get("UINT8" if tensor.dtype == np.bool_ else str(tensor.dtype).upper())
 
 
-def _shape_of(
-    name: str, source: Any, buffer: Buffer, dispatchable: OnnxDispatchable, faults: Faults
-) -> tuple[int, ...]:
+def _shape_of(name: str, source: Any, buffer: Buffer, model: OnnxDispatchable, faults: Faults) -> tuple[int, ...]:
     """Return the shape that a tensor is bound with: the binding's, or the model's; of a deferred one it is open."""
-    is_input = name in dispatchable.prepared.inputs
-    tensor = (dispatchable.prepared.inputs if is_input else dispatchable.prepared.outputs)[name]
+    is_input = name in model.prepared.inputs
+    tensor = (model.prepared.inputs if is_input else model.prepared.outputs)[name]
     details = source if isinstance(source, dict) else {}
     if buffer.deferred:
         if is_input:
@@ -181,7 +182,7 @@ def _shape_of(
         return ()
     if chosen := details.get("shape"):  # DxDispatch takes an empty list for none
         if not tensor.fits(chosen):
-            faults.at("shape").refuse(str(chosen), f"{tensor} ({name} of {dispatchable.name!r})")
+            faults.at("shape").refuse(str(chosen), f"{tensor} ({name} of {model.name!r})")
         return tuple(map(int, chosen))
     shape = _known(tensor, _FREE if is_input else None)
     if shape is None:
@@ -198,33 +199,15 @@ def _known(tensor: Any, free: int | None) -> tuple[int, ...] | None:
 
 def _place(name: str, tensor: Any, shape: tuple[int, ...], buffer: Buffer, offset: int, faults: Faults) -> OnnxBinding:
     """Return a tensor's place in a buffer, or refuse a type or a size that does not fit."""
-    data_type = _data_type(tensor)
+    dtype, data_type, mine = tensor.dtype, _data_type(tensor), buffer.data_type
     assert data_type is not None
-    if not _same_kind(buffer.data_type, data_type):
-        of = "" if tensor.dtype != np.bool_ else ", for bool"
-        faults.refuse(f"{buffer.name!r} of {buffer.data_type.name}", f"{data_type.name} (the type of {name}{of})")
-    nbytes = math.prod(shape) * tensor.dtype.itemsize
-    place = OnnxBinding(buffer.name, offset, nbytes, tensor.dtype, None if buffer.deferred else shape)
+    # Integers of one size may stand for each other, and bytes of several types for any.
+    are_integers = mine.bits == data_type.bits and mine.dtype.kind in "iu" and data_type.dtype.kind in "iu"
+    if mine not in (data_type, TensorDataType.UNKNOWN) and not are_integers:
+        of = "" if dtype != np.bool_ else ", for bool"
+        faults.refuse(f"{buffer.name!r} of {mine.name}", f"{data_type.name} (the type of {name}{of})")
+    nbytes = math.prod(shape) * dtype.itemsize
+    place = OnnxBinding(buffer.name, offset, nbytes, dtype, None if buffer.deferred else shape)
     if not buffer.deferred and not check_size(place, buffer, f"{data_type.name} of shape {list(shape)}", faults):
         raise Refused
     return place
-
-
-def _same_kind(mine: TensorDataType, wanted: TensorDataType) -> bool:
-    """Return whether a buffer of one type may stand for another: integers of one size may, and bytes of many types."""
-    if mine in (wanted, TensorDataType.UNKNOWN):
-        return True
-    return mine.bits == wanted.bits and mine.dtype.kind in "iu" and wanted.dtype.kind in "iu"
-
-
-def _zeros(prepared: Any, given: dict[str, Any], faults: Faults) -> Iterator[tuple[str, Tensor]]:
-    """Yield the inputs that are not bound, and are zeros here: DxDispatch leaves their values open."""
-    for name, tensor in prepared.inputs.items():
-        if name in given or name in prepared.defaults:
-            continue
-        shape = None if _data_type(tensor) is None else _known(tensor, _FREE)
-        if shape is None:
-            faults.at(name).add("missing", "the name of a resource")
-        else:
-            _log.warning("%s is missing; zeros are taken", json_path((*faults.path, name)))
-            yield name, Tensor(shape, tensor.dtype)

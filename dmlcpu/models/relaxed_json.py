@@ -25,7 +25,12 @@ def parse(text: str, faults: Faults) -> Any:
     except RecursionError:
         faults.add("lists or objects nested too deeply to be read", "a DxDispatch model")
     except ValueError as error:
-        faults.add(_in_words(str(error)), "JSON, with comments and trailing commas")
+        problem = str(error)
+        if where := _JSON5_ERROR.fullmatch(problem):
+            line, problem, column = where.groups()
+            problem = problem.replace("Unexpected", "unexpected", 1).replace("\n", "\\n")
+            problem = f"{problem} at line {line}, column {column}"
+        faults.add(problem, "JSON, with comments and trailing commas")
     return None
 
 
@@ -55,13 +60,3 @@ def _as_data(value: Any, faults: Faults) -> Any:
             faults.at(name).add("the name more than once", "each name once in an object")
         made[name] = _as_data(each, faults.at(name))
     return made
-
-
-def _in_words(error: str) -> str:
-    """Return json5's message in the words of a model's faults."""
-    where = _JSON5_ERROR.fullmatch(error)
-    if not where:
-        return error
-    line, problem, column = where.groups()
-    problem = problem.replace("Unexpected", "unexpected", 1).replace("\n", "\\n")
-    return f"{problem} at line {line}, column {column}"

@@ -19,11 +19,8 @@ from dmlcpu.models.values import read
 from dmlcpu.runtime.memory import aligned_empty
 
 DATA_TYPES = {member.name: member for member in TensorDataType if member.bits >= 8}
-_TYPE_NAMED = {
-    name: member
-    for member in (TensorDataType.UNKNOWN, *DATA_TYPES.values())
-    for name in (member.name, full_name(member))
-}
+_TYPES = (TensorDataType.UNKNOWN, *DATA_TYPES.values())
+_TYPE_NAMED = {name: member for member in _TYPES for name in (member.name, full_name(member))}
 _NOT_FINITE = ("nan", "inf", "-inf")
 # Halfway between the largest number and the next power of two: conversion gives infinity from here on.
 _OVERFLOW = {2: 65520, 4: 2**128 - 2**103, 8: 2**1024 - 2**970}

@@ -213,24 +213,21 @@ class _Runner:
 
 def _measure(call: Callable[[], object], timing: Timing) -> list[float]:
     """Run the call as often as asked; return the samples in milliseconds."""
-    samples = []
+    samples: list[float] = []
     begin = time.perf_counter()
-    while True:
+    done = False
+    while not done:
         start = time.perf_counter()
         for _ in range(timing.repeat):
             call()
         now = time.perf_counter()
         samples.append((now - start) * 1000 / timing.repeat)
-        if timing.milliseconds is None:
-            done = len(samples) >= timing.iterations
-        else:
-            done = (now - begin) * 1000 >= timing.milliseconds
-        if done:
-            return samples
+        spent, limit = (now - begin) * 1000, timing.milliseconds
+        done = len(samples) >= timing.iterations if limit is None else spent >= limit
+    return samples
 
 
 def _report(name: str, samples: list[float], timing: Timing) -> Iterator[str]:
-    """Yield the lines about a dispatch's times."""
     cold = min(len(samples) - 1, timing.warmup_samples)  # DxDispatch's median: the larger of two in the middle
     if timing.verbosity == 0:
         yield f"Dispatch '{name}': {len(samples)} iterations, {median_high(samples[cold:]):.4f} ms median (CPU)"

@@ -22,10 +22,8 @@ def lines(values: Array) -> str:
     width = len(str(values.size))
     words = values.view(f"u{values.itemsize}").tolist()
     digits = values.itemsize * 2
-    return "\n".join(
-        f"[{i:{width}}] {text} (0x{word:0{digits}X})"
-        for i, (text, word) in enumerate(zip(_texts(values), words, strict=True))
-    )
+    pairs = enumerate(zip(_texts(values), words, strict=True))
+    return "\n".join(f"[{i:{width}}] {text} (0x{word:0{digits}X})" for i, (text, word) in pairs)
 
 
 def _texts(values: Array) -> list[str]:

@@ -11,23 +11,8 @@ from typing import Any
 
 from dmlcpu.batch.files.base import FileError as FileError, FileSource as FileSource
 from dmlcpu.batch.files.identities import identity as identity
-from dmlcpu.batch.files.remote import (
-    is_remote as is_remote,
-    local as local,
-    located as located,
-    matching as matching,
-    suffix_of as suffix_of,
-    without_query as without_query,
-)
-from dmlcpu.batch.files.targets import (
-    HeldWriter,
-    Writer as Writer,
-    remove as remove,
-    resolved,
-    stray as stray,
-    sync_folder as sync_folder,
-    write_whole as write_whole,
-)
+from dmlcpu.batch.files.remote import is_remote, local, suffix_of
+from dmlcpu.batch.files.targets import HeldWriter, Writer as Writer, resolved, write_whole as write_whole
 from dmlcpu.common.regions import Tensor
 
 _MODULES = {
@@ -62,11 +47,6 @@ def open_source(path: str | os.PathLike[str], name: str | None = None, dtype: st
     return opened
 
 
-def check_target(path: str | os.PathLike[str], tensors: Mapping[str, Tensor]) -> None:
-    """Raise what `create` would raise before it writes."""
-    _checked(os.fspath(path), tensors)
-
-
 def create(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], token: str) -> Writer:
     """Begin a file of one or several arrays, under a temporary name in the folder of its target.
 
@@ -74,24 +54,27 @@ def create(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], token: s
     others for each attempt, for the temporary name. Raises FileError if the format cannot hold these arrays or another
     kind of thing is in the target's place; OSError; ImportError if the format needs another package.
     """
-    module, target = _checked(os.fspath(path), tensors)
+    module, target = check_target(path, tensors)
     if hasattr(module, "save"):
         return HeldWriter(target, tensors, token, module.save)
     writer: Writer = module.create(target, tensors, token)
     return writer
 
 
-def _checked(path: str, tensors: Mapping[str, Tensor]) -> tuple[Any, str]:
-    """Return the module of a new file's format, and the file to replace, which links may lead to."""
+def check_target(path: str | os.PathLike[str], tensors: Mapping[str, Tensor]) -> tuple[Any, str]:
+    """Return the module of a new file's format, and the file to replace; raise what `create` does before it writes."""
+    path = os.fspath(path)
     if is_remote(path):
         raise FileError("a remote file", "a file of this machine")
     module = _format(path)
+    if not hasattr(module, "check"):
+        raise FileError("an HDF5 file to write", "one to read")
     module.check(tensors)
     return module, resolved(path, folder=path.lower().endswith(".zarr"))
 
 
 def _format(path: str) -> Any:
-    """Return a format's module: `open_source`, `check`, and `save`, or `create` if it is written in regions."""
+    """Return a format's module: `open_source`; if it is written, `check`, and `save`, or `create` to write regions."""
     suffix = suffix_of(path)
     if suffix not in _MODULES:
         raise FileError(f"the suffix {suffix!r}" if suffix else "no suffix", ", ".join(SUFFIXES))

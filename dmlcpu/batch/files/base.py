@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from dmlcpu.common.arguments import Array, named
+from dmlcpu.common.block_reader import extent
 from dmlcpu.common.data_types import DATA_TYPES
 from dmlcpu.common.imports import optional
 from dmlcpu.common.regions import Region, Tensor
@@ -39,8 +40,8 @@ class FileError(ValueError):
 class FileSource(AbstractContextManager["FileSource", None], ABC):
     """An array in a file: a `Source`, and a context manager that closes the file.
 
-    `shape`, `dtype` and `nbytes` describe the array that `read` returns. `stored` describes the file's, in native byte
-    order; `dtype` names a type of the same width, to see the elements as.
+    `shape`, `dtype` and `nbytes` describe the array that `read` returns; `whole` is its region. `stored` describes the
+    file's, in native byte order; `dtype` names a type of the same width, to see the elements as.
     """
 
     in_regions = True  # False: `read` of a region reads the whole array
@@ -49,6 +50,7 @@ class FileSource(AbstractContextManager["FileSource", None], ABC):
     def __init__(self, stored: Tensor, dtype: str | None, *opened: Any) -> None:
         check_shape(stored)
         self.shape, self.dtype, self.nbytes = stored.shape, stored.dtype, stored.nbytes
+        self.whole = whole(stored.shape)
         self._opened = opened  # what is closed with the source
         if dtype is None:
             return
@@ -61,7 +63,8 @@ class FileSource(AbstractContextManager["FileSource", None], ABC):
 
     def read(self, region: Region | None = None, into: Array | None = None) -> Array:
         """Return the elements of a region, by default all, in C order; `into`: an array of that shape to use."""
-        shape, region = (self.shape, whole(self.shape)) if region is None else (shape_of(region), region)
+        region = self.whole if region is None else region
+        shape = extent(region)
         if into is None:
             into = np.empty(shape, self.dtype)
         elif into.shape != shape or into.dtype != self.dtype or not into.flags.c_contiguous:
@@ -89,11 +92,6 @@ class FileSource(AbstractContextManager["FileSource", None], ABC):
 def whole(shape: Sequence[int]) -> Region:
     """Return the region that is all of an array."""
     return tuple(slice(0, size) for size in shape)
-
-
-def shape_of(region: Region) -> tuple[int, ...]:
-    """Return the sizes of a region."""
-    return tuple(part.stop - part.start for part in region)
 
 
 def pieces(region: Region, chunks: Sequence[int], most: int) -> Iterator[tuple[Region, Region]]:
@@ -157,7 +155,7 @@ def library(module: str, extra: str) -> ModuleType:
 
 def check_block(region: Region, block: Array, dtype: np.dtype[Any]) -> None:
     """Refuse a block that does not fit its region."""
-    shape = shape_of(region)
+    shape = extent(region)
     if block.shape != shape or block.dtype != dtype:
         raise TypeError(f"a block of {block.dtype}, shape {block.shape}; allowed: {dtype}, {shape}")
 

@@ -23,19 +23,10 @@ from zarr.codecs import BytesCodec, ShardingCodec
 from zarr.core.array_spec import ArrayConfig, ArraySpec
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 from zarr.core.sync import collect_aiterator, sync
-from zarr.storage import LocalStore, StorePath
+from zarr.storage import FsspecStore, LocalStore, StorePath
 
-from dmlcpu.batch.files.base import (
-    ZARR_FOLDER,
-    FileError,
-    FileSource,
-    check_dtype,
-    chosen,
-    no_name,
-    pieces,
-    refused,
-    whole,
-)
+from dmlcpu.batch.files.base import ZARR_FOLDER, FileError, FileSource, check_dtype, chosen, no_name, pieces, refused
+from dmlcpu.batch.files.remote import file_system, is_remote, is_web, options_of, reached
 from dmlcpu.batch.files.stored import open_file, read_at
 from dmlcpu.batch.files.unpacking import CODECS, longer, unpack
 from dmlcpu.common.arguments import Array
@@ -91,8 +82,36 @@ class Folder(Limited, LocalStore):
             return data
 
 
-def open_array(store: Any, name: str | None, dtype: str | None) -> FileSource:
-    """Open the array of a store, or one of a group."""
+class RemoteFolder(Limited, FsspecStore):
+    """A folder of a remote file system."""
+
+    async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
+        """Return an object or a part of it; None if there is none."""
+        is_range = isinstance(byte_range, RangeByteRequest | SuffixByteRequest)
+        most = self.most_of_range if is_range else self.most
+        part = byte_range or RangeByteRequest(0, most + 1)
+        if isinstance(part, OffsetByteRequest):
+            part = RangeByteRequest(part.offset, part.offset + most + 1)
+        size = part.suffix if isinstance(part, SuffixByteRequest) else part.end - part.start
+        with reached():
+            found = await super().get(key, prototype, part) if size <= most + 1 else None
+        if is_range and found is not None and len(found) > size:
+            raise FileError(f"all of {key}, where {size:,} bytes were requested", "a server that sends parts of files")
+        if size > most + 1 or (found is not None and len(found) > most):
+            raise FileError(f"{key}, which has more than {most:,} bytes", "what the shape of the chunks needs")
+        return found
+
+
+def open_array(path: str, name: str | None, dtype: str | None) -> FileSource:
+    """Open the array of a zarr folder, or one of its group."""
+    store: Any = None
+    if is_remote(path):
+        file_system(path)  # which says what is not installed
+        with reached():
+            store = RemoteFolder.from_url(path, storage_options=options_of(path), read_only=True)
+        store.supports_listing = not is_web(path)
+    else:
+        store = Folder(path, read_only=True)
     try:
         with refused(ZARR_FOLDER):
             root: Any = zarr.open(store, mode="r", zarr_format=3)
@@ -101,15 +120,12 @@ def open_array(store: Any, name: str | None, dtype: str | None) -> FileSource:
     if not hasattr(root, "members"):
         no_name(name, "zarr's array")
         return _ZarrSource(root, dtype)
-    members = _members(root, None if isinstance(store, Folder) else name)
+    members = _members(root, name if is_remote(path) else None)  # a web server has no list of them
     return _ZarrSource(members[chosen(name, sorted(members))], dtype)
 
 
 def _members(group: Any, wanted: str | None) -> dict[str, Any]:
-    """Return the arrays in a group, and in the groups within it; only the wanted one if it is there.
-
-    A web server has no list of them. A group that a link leads to again is passed over.
-    """
+    """Return the arrays in a group, and in the groups within it; only the wanted one if it is there."""
     arrays: dict[str, Any] = {}
     groups, seen = [group], set()
     with _settled():
@@ -118,7 +134,7 @@ def _members(group: Any, wanted: str | None) -> dict[str, Any]:
         while groups:
             each = groups.pop()
             folder = os.path.realpath(os.path.join(getattr(each.store, "root", ""), each.path))
-            if folder in seen:
+            if folder in seen:  # a link leads to it
                 continue
             seen.add(folder)
             members = [member for _, member in each.members()]
@@ -132,17 +148,17 @@ class _ZarrSource(FileSource):
         check_dtype(array.dtype)
         super().__init__(Tensor(tuple(array.shape), array.dtype.newbyteorder("=")), dtype)
         with refused(ZARR_FOLDER):
-            self._array, most = _bounded_array(array)
+            self._array = _bounded_array(array)
         self._reading = threading.Lock()  # one region at a time: zarr takes more memory for each
         shards, chunks = array.shards or array.chunks, array.chunks
         chunk = math.prod(chunks) * self.dtype.itemsize  # within shards, which are not read as a whole unless small
         index = 16 * math.prod(shards) // max(1, math.prod(chunks)) if array.shards else 0  # of a shard
         self.buffer_bytes = sum(2 * nbytes for nbytes in (chunk, index) if nbytes > _LARGE)
-        self._grid = tuple(max(1, size) for size in (shards if most <= _AT_ONCE else chunks))
+        self._grid = tuple(max(1, size) for size in (shards if array.store.most <= _AT_ONCE else chunks))
         self._at_once = min(max(1, _AT_ONCE // (math.prod(self._grid) * self.dtype.itemsize)), _MOST_AT_ONCE)
 
     def read(self, region: Region | None = None, into: Array | None = None) -> Array:
-        region = whole(self.shape) if region is None else region
+        region = self.whole if region is None else region
         first, _ = next(pieces(region, self._grid, self._at_once), (None, None))
         if into is None and first == region:
             return self._part(region)  # without a copy
@@ -166,8 +182,7 @@ class _ZarrSource(FileSource):
                 place = tuple(map(int, re.findall("[0-9]+", key.removeprefix(before))))[: array.ndim]
                 is_within = len(place) == array.ndim and all(map(operator.lt, place, grid))
                 there += is_within and key == before + array.metadata.encode_chunk_key(place)
-        missing: int = math.prod(grid) - there
-        return missing
+        return int(math.prod(grid) - there)
 
     def _part(self, region: Region) -> Array:
         """Return the elements of a region that has few chunks."""
@@ -193,22 +208,18 @@ async def _others() -> None:
         await asyncio.wait(tasks)
 
 
-def _bounded_array(array: Any) -> tuple[Any, int]:
-    """Return an array that refuses what is longer than its shape says, and the most bytes of a file."""
+def _bounded_array(array: Any) -> Any:
+    """Return an array that refuses what is longer than its shape says."""
     metadata = array.metadata
     chunk = metadata.get_chunk_spec((0,) * array.ndim, ArrayConfig.from_dict({}), default_buffer_prototype())
     if 0 in chunk.shape and array.size:
         raise FileError(f"chunks of the shape {chunk.shape}", "sizes of at least 1")
     codecs, array.store.most, array.store.most_of_range = _bounded(metadata.codecs, chunk)
-    bounded = zarr.AsyncArray(replace(metadata, codecs=codecs), StorePath(array.store, array.path))
-    return zarr.Array(bounded), array.store.most
+    return zarr.Array(zarr.AsyncArray(replace(metadata, codecs=codecs), StorePath(array.store, array.path)))
 
 
 def _bounded(codecs: Iterable[Codec], chunk: ArraySpec) -> tuple[tuple[Codec, ...], int, int]:
-    """Return codecs that refuse to unpack more than a chunk; and how many bytes of a file, and in a range, may be read.
-
-    Codecs that other packages bring are left as they are.
-    """
+    """Return codecs that unpack no more than a chunk; and how many bytes of a file, and in a range, may be read."""
     found: list[Codec] = []
     most = most_of_range = 0
     exact = False
@@ -222,23 +233,18 @@ def _bounded(codecs: Iterable[Codec], chunk: ArraySpec) -> tuple[tuple[Codec, ..
             codec = replace(codec, codecs=inner)
         elif isinstance(codec, ArrayBytesCodec):
             exact = isinstance(codec, BytesCodec)
-            most = math.prod(chunk.shape) * _itemsize(chunk.dtype)
+            dtype: Any = chunk.dtype if isinstance(chunk.dtype, np.dtype) else chunk.dtype.to_native_dtype()
+            most = math.prod(chunk.shape) * dtype.itemsize
             most = most if exact else longer(most)
         elif isinstance(codec, BytesBytesCodec):
             members: Any = codec.to_dict()
             name = members["name"].removeprefix("numcodecs.")
-            if name in CODECS:
+            if name in CODECS:  # others, of other packages, stay as they are
                 codec = _Bounded(name, most, exact, members.get("configuration", {}))
             most, exact = longer(most), False
         found.append(codec)
         chunk = after
     return tuple(found), most, most_of_range
-
-
-def _itemsize(dtype: Any) -> int:
-    """Return the bytes of an element of one of zarr's types, or of NumPy's, which zarr had up to version 3.0."""
-    itemsize: int = dtype.itemsize if isinstance(dtype, np.dtype) else dtype.to_native_dtype().itemsize
-    return itemsize
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ import itertools
 import math
 import zlib
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -37,11 +37,6 @@ def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
         file = h5py.File(path, "r")
     with OnFailure(file.close), _refused():
         return _Hdf5Source(file, _dataset(h5py, file, name), dtype)
-
-
-def check(tensors: Mapping[str, Tensor]) -> NoReturn:
-    """Refuse to write."""
-    raise FileError("an HDF5 file to write", "one to read")
 
 
 @contextmanager
@@ -151,8 +146,7 @@ class _Hdf5Source(FileSource):
         if self._dataset.chunks is None:
             return int(bool(self.nbytes) and not written.get_storage_size())
         grid = (-(-size // chunk) for size, chunk in zip(self.shape, self._dataset.chunks, strict=True))
-        missing: int = math.prod(grid) - written.get_num_chunks()
-        return missing
+        return int(math.prod(grid) - written.get_num_chunks())
 
     def _fill(self, array: Array, region: Region) -> None:
         if not array.size:
@@ -167,10 +161,7 @@ class _Hdf5Source(FileSource):
 
     def _check_unpacked(self, region: Region) -> None:
         """Refuse chunks that do not unpack to what their shape says."""
-        axes = (
-            range(part.start // size * size, part.stop, size)
-            for part, size in zip(region, self._dataset.chunks, strict=True)
-        )
+        axes = [range(part.start // n * n, part.stop, n) for part, n in zip(region, self._dataset.chunks, strict=True)]
         for corner in itertools.product(*axes):
             try:
                 skipped, packed = self._dataset.id.read_direct_chunk(corner)

@@ -3,11 +3,10 @@
 import io
 import zipfile
 from collections.abc import Mapping
-from typing import IO
 
 import numpy as np
 
-from dmlcpu.batch.files.base import FileSource, chosen, refused, whole
+from dmlcpu.batch.files.base import FileSource, chosen, refused
 from dmlcpu.batch.files.npy import check_size, header_of, read_header
 from dmlcpu.batch.files.remote import RemoteFile
 from dmlcpu.batch.files.stored import File, Storage, as_bytes, open_file
@@ -45,16 +44,12 @@ def save(file: io.FileIO, arrays: Mapping[str, Array]) -> None:
     with OnFailure(file.close):  # or the buffer would try again to write the rest
         with zipfile.ZipFile(buffered, "w") as archive:
             for name, array in arrays.items():
-                _add(archive, name, array)
+                member = zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))
+                member.external_attr = 0o600 << 16
+                with archive.open(member, "w", force_zip64=True) as opened:
+                    opened.write(header_of(array.shape, array.dtype))
+                    opened.write(as_bytes(array).data)
         buffered.detach()
-
-
-def _add(archive: zipfile.ZipFile, name: str, array: Array) -> None:
-    member = zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))
-    member.external_attr = 0o600 << 16
-    with archive.open(member, "w", force_zip64=True) as opened:
-        opened.write(header_of(array.shape, array.dtype))
-        opened.write(as_bytes(array).data)
 
 
 class _NpzSource(FileSource):
@@ -68,22 +63,17 @@ class _NpzSource(FileSource):
 
     def _fill(self, array: Array, region: Region) -> None:
         storage = self._storage
-        at_once = region == whole(self.shape) and not storage.fortran
+        at_once = region == self.whole and not storage.fortran
         found = array if at_once else np.empty(self.shape, self.dtype)
         with refused(_ALLOWED), self._archive.open(self._member) as member:
             member.read(storage.offset)
-            _read_into(member, as_bytes(found))
+            into, done = as_bytes(found), 0
+            while piece := member.read(_PIECE):  # to the end, where the member's sum is checked
+                into[done : done + len(piece)] = np.frombuffer(piece, np.uint8)
+                done += len(piece)
+            if done != into.size:
+                raise EOFError(f"it ends after {done:,} bytes of elements")
         if storage.swapped:
             found.view(storage.tensor.dtype).byteswap(inplace=True)
         if not at_once:
             array[...] = (found.reshape(self.shape[::-1]).transpose() if storage.fortran else found)[region]
-
-
-def _read_into(member: IO[bytes], into: Array) -> None:
-    """Read all that is left of a member; at its end its sum is checked."""
-    done = 0
-    while piece := member.read(_PIECE):
-        into[done : done + len(piece)] = np.frombuffer(piece, np.uint8)
-        done += len(piece)
-    if done != into.size:
-        raise EOFError(f"it ends after {done:,} bytes of elements")

@@ -23,9 +23,7 @@ from dmlcpu.common.cleanup import OnFailure
 from dmlcpu.common.imports import MissingExtraError, optional
 
 _URL = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
-_HTTP = re.compile(r"https?://", re.IGNORECASE)
 _LOCAL = re.compile(r"^(file|local)://", re.IGNORECASE)
-_SIGNS = re.compile(r"[*?\[]")
 _SILENT = 60  # seconds after which a web server is given up
 PIECE = 4 << 20  # bytes of one request, at most
 # What file systems tell of a file that differs when its content does.
@@ -53,7 +51,7 @@ def located(directory: str | os.PathLike[str], path: str) -> str:
 
 def is_web(path: str) -> bool:
     """Return whether a URL is of a web server, which has no list of files."""
-    return _HTTP.match(path) is not None
+    return re.match("https?://", path, re.IGNORECASE) is not None
 
 
 def without_query(path: str) -> str:
@@ -69,7 +67,7 @@ def suffix_of(path: str | os.PathLike[str]) -> str:
 def matching(pattern: str) -> list[str]:
     """Return the URLs that match a pattern with ``*``, in order. Raises OSError, or ImportError without fsspec."""
     system, stripped = file_system(pattern)
-    sign = _SIGNS.search(pattern)
+    sign = re.search(r"[*?\[]", pattern)
     fixed = pattern[: pattern.rindex("/", 0, sign.start()) + 1] if sign else pattern
     root = system._strip_protocol(fixed)
     with reached():

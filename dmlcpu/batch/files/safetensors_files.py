@@ -3,7 +3,6 @@
 import io
 import json
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -24,15 +23,24 @@ _TYPES = {
 
 def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
     """Open a tensor of a safetensors file."""
-    header, start = _header(path)
-    entry = header[chosen(name, list(header))]
-    if entry["dtype"] not in _TYPES:
-        raise FileError(f"elements of the type {entry['dtype']}", ", ".join(_TYPES))
-    stored = Tensor(tuple(entry["shape"]), named(_TYPES[entry["dtype"]]))
+    safetensors = library("safetensors", "safetensors")
     file = open_file(path)
     with OnFailure(file.close):
+        with refused(_ALLOWED):
+            if not size_of(file):
+                raise FileError("an empty file", _ALLOWED)
+            # The library looks at the header, and whether the file ends where it says.
+            with safetensors.safe_open(path, framework="np"):
+                length = int.from_bytes(file.read(8), "little")
+                header = json.loads(file.read(length))
+        header.pop("__metadata__", None)
+        names = sorted(header, key=lambda each: (header[each]["data_offsets"], each))
+        entry = header[chosen(name, names)]
+        if entry["dtype"] not in _TYPES:
+            raise FileError(f"elements of the type {entry['dtype']}", ", ".join(_TYPES))
+        stored = Tensor(tuple(entry["shape"]), named(_TYPES[entry["dtype"]]))
         # The file is little-endian, as are all processors that the package has kernels for.
-        return StoredSource(file, Storage(stored, start + entry["data_offsets"][0]), dtype)
+        return StoredSource(file, Storage(stored, 8 + length + entry["data_offsets"][0]), dtype)
 
 
 def check(tensors: Mapping[str, Tensor]) -> None:
@@ -50,17 +58,3 @@ def save(file: io.FileIO, arrays: Mapping[str, Array]) -> None:
     # Not by the library's save_file: its own temporary file would stay, and it leaves the mode 0600.
     data = library("safetensors.numpy", "safetensors").save(dict(arrays))
     write_at(file, 0, np.frombuffer(data, np.uint8))
-
-
-def _header(path: str) -> tuple[dict[str, Any], int]:
-    """Return each tensor's type, shape and place, and where their elements begin, of a file that is as it should be."""
-    safetensors = library("safetensors", "safetensors")
-    with open_file(path) as file, refused(_ALLOWED):
-        if not size_of(file):
-            raise FileError("an empty file", _ALLOWED)
-        # The library looks at the header, and whether the file ends where it says.
-        with safetensors.safe_open(path, framework="np"):
-            length = int.from_bytes(file.read(8), "little")
-            header = json.loads(file.read(length))
-    header.pop("__metadata__", None)
-    return dict(sorted(header.items(), key=lambda item: (item[1]["data_offsets"], item[0]))), 8 + length

@@ -22,6 +22,7 @@ from dmlcpu.batch.files.targets import FileWriter
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.cleanup import OnFailure
 from dmlcpu.common.regions import Region, Tensor
+from dmlcpu.runtime.memory import packed_strides
 
 # Runs of elements shorter than _SHORT are read along with the gaps between them, through _SPAN bytes at a time, if the
 # gaps have no more than _GAP bytes for each run: to read those costs about as much as a call. Longer runs are worth a
@@ -98,11 +99,6 @@ def as_bytes(array: Array) -> Array:
     return array.reshape(-1).view(np.uint8)
 
 
-def plain(itemsize: int) -> np.dtype[Any]:
-    """Return the type that elements of a size are moved as."""
-    return np.dtype(f"u{itemsize}" if itemsize in (1, 2, 4, 8) else f"V{itemsize}")
-
-
 class Storage(NamedTuple):
     """Where an array's elements are in a file, in which they lie as they do in memory."""
 
@@ -134,13 +130,14 @@ class StoredSource(FileSource):
             if array.shape == self.shape and not self._fortran:
                 read_at(self._file, self._offset, as_bytes(array))
             else:
-                self._read(array.view(plain(array.itemsize)), [part.start for part in region])
+                as_plain = f"{'u' if array.itemsize in (1, 2, 4, 8) else 'V'}{array.itemsize}"
+                self._read(array.view(as_plain), [part.start for part in region])
         if self._swapped is not None:
             array.view(self._swapped).byteswap(inplace=True)
 
     def _read(self, into: Array, starts: list[int]) -> None:
         """Fill an array with a part of the elements; from Fortran order by tiles that are transposed in the cache."""
-        steps = strides_of(self.shape[::-1] if self._fortran else self.shape, into.itemsize)
+        steps = packed_strides(self.shape[::-1] if self._fortran else self.shape, into.itemsize)
         if not self._fortran:
             _fill(self._file, self._offset + _place(starts, steps), steps, into, self._far)
             return
@@ -152,12 +149,6 @@ class StoredSource(FileSource):
             first = _place(list(map(int.__add__, starts, corner))[::-1], steps)
             _fill(self._file, self._offset + first, steps, block, self._far)
             target[...] = block.transpose()
-
-
-def strides_of(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Return the steps of an array in C order, in bytes."""
-    sizes = itertools.accumulate(shape[:0:-1], int.__mul__, initial=itemsize)
-    return tuple(sizes)[::-1][: len(shape)] if shape else ()
 
 
 def _place(starts: Sequence[int], steps: tuple[int, ...]) -> int:
@@ -221,7 +212,7 @@ class StoredSink:
         self._file = file
         self._offset = offset
         self._dtype = tensor.dtype
-        self._steps = strides_of(tensor.shape, tensor.dtype.itemsize)
+        self._steps = packed_strides(tensor.shape, tensor.dtype.itemsize)
 
     def write(self, region: Region, block: Array) -> None:
         """Write the elements of a region."""

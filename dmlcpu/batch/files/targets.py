@@ -10,6 +10,7 @@ import shutil
 import stat
 import sys
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -94,7 +95,7 @@ class HeldWriter(FileWriter):
         self._arrays = {name: np.empty(tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
         super().__init__(target, token)
         self._save = save
-        self.sinks = {name: ArraySink(array, array.dtype) for name, array in self._arrays.items()}
+        self.sinks = {name: ArraySink(array) for name, array in self._arrays.items()}
 
     def finish(self) -> None:
         """Write the arrays, and have them on the disk, under the temporary name."""
@@ -105,13 +106,12 @@ class HeldWriter(FileWriter):
 class ArraySink:
     """An array, or one of zarr's, that is written by regions."""
 
-    def __init__(self, array: Any, dtype: np.dtype[Any]) -> None:
+    def __init__(self, array: Any) -> None:
         self._array = array
-        self._dtype = dtype
 
     def write(self, region: Region, block: Array) -> None:
         """Write the elements of a region."""
-        check_block(region, block, self._dtype)
+        check_block(region, block, self._array.dtype)
         self._array[region] = block
 
 
@@ -205,23 +205,18 @@ def sync_folder(folder: str) -> None:
 
 def stray(targets: Iterable[str | os.PathLike[str]]) -> list[Path]:
     """Return the temporary files and folders of killed runs in targets' folders, in the order to `remove` them."""
-    folders = _by_folder(targets)
+    folders: defaultdict[str, set[str]] = defaultdict(set)
+    for folder, name in map(os.path.split, targets):
+        folders[folder].add(name)
     links = [each.path for folder, names in folders.items() for each in _listed(folder, names) if each.is_symlink()]
-    for folder, names in _by_folder(map(os.path.realpath, links)).items():
-        folders[folder] = folders.get(folder, set()) | names
+    for folder, name in map(os.path.split, map(os.path.realpath, links)):
+        folders[folder].add(name)
     return sorted(
         Path(entry.path)
         for folder, names in folders.items()
         for entry in _listed(folder)
         if (match := _TEMPORARY.fullmatch(entry.name)) and match["name"] in names
     )
-
-
-def _by_folder(targets: Iterable[str | os.PathLike[str]]) -> dict[str, set[str]]:
-    folders: dict[str, set[str]] = {}
-    for folder, name in map(os.path.split, targets):
-        folders.setdefault(folder, set()).add(name)
-    return folders
 
 
 def _listed(folder: str, names: Container[str] | None = None) -> list[os.DirEntry[str]]:

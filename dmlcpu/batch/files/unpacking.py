@@ -26,17 +26,14 @@ def longer(nbytes: int) -> int:
 
 
 def unpack(codec: str, packed: Array, most: int, *, exact: bool, options: Mapping[str, Any]) -> Any:
-    """Return the bytes that are packed in others, or refuse more than `most`.
-
-    With `exact`, they are expected to be `most` bytes. `options` are those of the codec.
-    """
+    """Unpack up to `most` bytes, or refuse more. exact: they should be as many; options: those of the codec."""
     if packed.size > longer(most):
         raise FileError(f"a chunk of {packed.size:,} bytes", f"at most {longer(most):,}, as its shape needs")
     if codec == "zstd":
         return _of_zstd(packed, most, exact=exact)
     if codec in _SIZED:
         place, library = _SIZED[codec]
-        _check(_number(packed[place]), most)
+        _check(int.from_bytes(packed[place], "little"), most)
         return library().decode(packed)
     unpacked = _of_stream(codec, packed, most + 1, options)
     if len(unpacked) > most:
@@ -47,10 +44,6 @@ def unpack(codec: str, packed: Array, most: int, *, exact: bool, options: Mappin
 def _check(size: int, most: int) -> None:
     if size > most:
         raise FileError(f"a chunk that unpacks to {size:,} bytes", f"{most:,}, as its shape needs")
-
-
-def _number(part: Array) -> int:
-    return int.from_bytes(part.tobytes(), "little")
 
 
 def _of_stream(codec: str, packed: Array, most: int, options: Mapping[str, Any]) -> bytes:
@@ -89,4 +82,4 @@ def _size_of_frame(packed: Array) -> int | None:
     start = 6 - in_one_segment + (0, 1, 2, 4)[descriptor & 3]  # after the window's size and the dictionary's name
     if not width:
         return None
-    return _number(packed[start : start + width]) + (256 if width == 2 else 0)
+    return int.from_bytes(packed[start : start + width], "little") + (256 if width == 2 else 0)

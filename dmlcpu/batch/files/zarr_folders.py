@@ -11,6 +11,7 @@ import numpy as np
 from dmlcpu.batch.files.base import ZARR_FOLDER, FileError, FileSource, library
 from dmlcpu.batch.files.remote import is_remote
 from dmlcpu.batch.files.targets import ArraySink, Writer, put_folder, sync_folder
+from dmlcpu.common.block_reader import tile_of
 from dmlcpu.common.cleanup import OnFailure
 from dmlcpu.common.regions import Tensor
 
@@ -25,13 +26,9 @@ def open_source(path: str, name: str | None, dtype: str | None) -> FileSource:
             raise FileError("a file", ZARR_FOLDER)
         os.scandir(path).close()  # the system's error, if it cannot be read
     library("zarr", "zarr")
-    from dmlcpu.batch.files.bounded_zarr import Folder, open_array
+    from dmlcpu.batch.files.bounded_zarr import open_array
 
-    if not is_remote(path):
-        return open_array(Folder(path, read_only=True), name, dtype)
-    from dmlcpu.batch.files.remote_zarr import store_of
-
-    return open_array(store_of(path), name, dtype)
+    return open_array(path, name, dtype)
 
 
 def check(tensors: Mapping[str, Tensor]) -> None:
@@ -56,8 +53,9 @@ class _ZarrWriter(Writer):
             if group:
                 zarr.create_group(self._temporary, zarr_format=3)
             for name, (shape, dtype) in tensors.items():
-                within = {"name": name if group else None, "chunks": _chunks(tensors[name]), "zarr_format": 3}
-                sinks[name] = ArraySink(zarr.create_array(self._temporary, shape=shape, dtype=dtype, **within), dtype)
+                chunks = tile_of(shape, _CHUNK // dtype.itemsize)  # whole rows, as most regions have, if they fit
+                within = {"name": name if group else None, "chunks": chunks, "zarr_format": 3}
+                sinks[name] = ArraySink(zarr.create_array(self._temporary, shape=shape, dtype=dtype, **within))
         self.sinks = sinks
 
     def finish(self) -> None:
@@ -69,13 +67,3 @@ class _ZarrWriter(Writer):
 
     def put_in_place(self) -> None:
         put_folder(self._temporary, self._target)
-
-
-def _chunks(tensor: Tensor) -> tuple[int, ...]:
-    """Return the shape of the chunks: whole rows, as most regions have, unless they are too long."""
-    left = _CHUNK // tensor.dtype.itemsize
-    chunks = []
-    for size in reversed(tensor.shape):
-        chunks.append(max(1, min(size, left)))
-        left //= chunks[-1]
-    return tuple(reversed(chunks))

@@ -1,6 +1,7 @@
 """Jobs are kept apart: no two have the same id or output, and no output is an input."""
 
 import contextlib
+import functools
 import os
 from array import array
 from collections.abc import Iterator
@@ -9,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from dmlcpu.batch.files.remote import is_remote, local
 from dmlcpu.batch.jobs.faults import Place
-from dmlcpu.batch.jobs.job import Job, Names, files_of
+from dmlcpu.batch.jobs.job import Job, files_of
 from dmlcpu.batch.jobs.operations import is_model, operation_of
 from dmlcpu.batch.jobs.packed import PackedJobs
 from dmlcpu.errors import DmlError
@@ -24,7 +26,7 @@ class Apart:
     def __init__(self, jobs: PackedJobs, directory: Path) -> None:
         self._jobs = jobs
         self._directory = directory
-        self._names = Names(directory)
+        self._folder = functools.cache(lambda folder: os.path.realpath(os.path.join(directory, folder)))
         ids, targets, inputs, around = (array("q") for _ in range(4))
         folders: set[int] = set()  # of targets in zarr folders: these are parts of them
         for place, job in jobs:
@@ -40,21 +42,31 @@ class Apart:
         self._suspects = {*_repeated(self._targets), *np.intersect1d(self._targets, read).tolist(), *folders}
         self._ids = _repeated(ids)
 
+    def _name(self, path: str) -> str:
+        """Return a file's one name, however a job spells it: by links, with `..` or from the root."""
+        if is_remote(path):
+            return path
+        folder, name = os.path.split(local(path))
+        if name in ("", ".", ".."):
+            return self._folder(path)
+        file = os.path.join(self._folder(folder), name)
+        return os.path.realpath(file) if os.path.islink(file) else file
+
     def _targets_of(self, job: Job | None) -> Iterator[str]:
-        return map(self._names.of, job.targets if job else ())
+        return map(self._name, job.targets if job else ())
 
     def _inputs_of(self, place: Place, job: Job | None) -> Iterator[tuple[str, str]]:
         """Yield the files that a job reads, with where that is said."""
         for path in files_of(job) if job else ():
-            yield self._names.of(path), place.where
+            yield self._name(path), place.where
         if job and is_model(job.op):
             with contextlib.suppress(OSError, DmlError, ImportError):  # which are noted when the job is checked
                 for each in operation_of(job.op, self._directory).files:
-                    yield self._names.of(os.path.relpath(each, self._directory)), f"the model {job.op}"
+                    yield self._name(os.path.relpath(each, self._directory)), f"the model {job.op}"
 
     def uses(self, path: str | os.PathLike[str]) -> bool:
         """Return whether a job reads or writes a file."""
-        file = hash(self._names.of(os.path.abspath(path)))
+        file = hash(self._name(os.path.abspath(path)))
         return bool((self._inputs == file).any() or (self._targets == file).any())
 
     def checked(self) -> Iterator[_At]:
@@ -72,7 +84,7 @@ class Apart:
         ids: dict[str, _At] = {}
         for place, job in self._jobs.taken():
             for path in job.targets if job and self._suspects else ():
-                file = self._names.of(path)
+                file = self._name(path)
                 if file in inputs:
                     place.refuse("output", f"{path!r}, an input at {inputs[file]}", "a file that no job reads")
                 if file in targets:

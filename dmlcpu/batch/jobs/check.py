@@ -5,6 +5,8 @@ import functools
 import os
 import re
 import stat
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,22 +30,17 @@ _ESTIMATES = 1000  # that are kept
 _WRONG_KIND = re.compile(r"\w+: ([\w.]+) is (.+); allowed: (.+)", re.DOTALL)
 
 
+@dataclass(slots=True)
 class Checker:
-    """Checks jobs whose paths are relative to a directory, and which may take some bytes of memory.
+    """Checks jobs, and keeps what many of them share."""
 
-    It may count the chunks that zarr arrays lack, and may note them as faults.
-    """
-
-    def __init__(
-        self, directory: Path, memory: int, *, content: bool, count_chunks: bool = False, require_chunks: bool = False
-    ) -> None:
-        self.directory = directory
-        self._memory = memory
-        self._content = content
-        self._count_chunks = count_chunks or require_chunks
-        self._require_chunks = require_chunks
-        self._estimates: dict[Any, Estimate] = {}
-        self._folder_fault = functools.cache(_folder_fault)
+    directory: Path  # of relative paths
+    memory: int  # bytes that a job may take
+    content: bool  # inputs are told from others by their content
+    count_chunks: bool  # that arrays of zarr and HDF5 lack
+    require_chunks: bool  # those that are counted are faults
+    estimates: dict[Any, Estimate] = field(default_factory=dict)
+    folder_fault: Callable[[str], str | None] = field(default_factory=lambda: functools.cache(_folder_fault))
 
     def task(self, place: Place, job: Job) -> Task:
         """Return the task of a job, with its faults if it cannot run."""
@@ -55,13 +52,13 @@ class Checker:
         inputs: dict[str, Identity] = {}
         failure: Exception | None = None
         try:
-            inputs = identities(job, self.directory, content=self._content)
+            inputs = identities(job, self.directory, content=self.content)
         except (FileError, OSError, ImportError) as error:  # most are noted when the file is opened
             failure = error
         with contextlib.closing(
-            open_arguments(job, operation, self.directory, place, memory=self._memory, count_chunks=self._count_chunks)
+            open_arguments(job, operation, self.directory, place, memory=self.memory, count_chunks=self.count_chunks)
         ) as opened:
-            for name, count in opened.missing_chunks.items() if self._require_chunks else ():
+            for name, count in opened.missing_chunks.items() if self.require_chunks else ():
                 what = "has no list of chunks" if count is None else f"lacks {count} of its chunks"
                 found = f"{named_inputs(job, operation)[name].spelled!r}, which {what}"
                 place.refuse(f"inputs.{name}", found, "all chunks, as they are required")
@@ -112,7 +109,7 @@ class Checker:
                 allowed = f"a file for several arrays ({suffixes}), or a file for each of {', '.join(names)}"
                 place.refuse("output", f"{path!r}, which holds one array", allowed)
             file = os.path.join(self.directory, path)
-            reason = self._folder_fault(os.path.dirname(file)) or _target_fault(file)
+            reason = self.folder_fault(os.path.dirname(file)) or _target_fault(file)
             if reason:
                 place.refuse("output", f"{path!r}: {reason}", "a file in a folder that can be written to")
         return tuple(name for name in operation.results if name in wanted)
@@ -146,19 +143,19 @@ class Checker:
         buffers = sum(source.buffer_bytes for source in sources)
         peak = max(peak + buffers, whole + held)  # the latter when the inputs are not needed any more
         held += buffers + sum(source.nbytes for source in sources if not source.in_regions)
-        if peak > self._memory and (needed := min(peak, estimate.least() + held)) > self._memory:
+        if peak > self.memory and (needed := min(peak, estimate.least() + held)) > self.memory:
             of_it = f", {size(held)} of it for files that are read or written whole" if held <= peak and held else ""
             found = f"a job that needs {size(needed)} of memory{of_it}"
             less = f"; {' and '.join(IN_REGIONS)} are read and written in blocks" if held else ""
-            place.refuse("", found, f"{size(self._memory)} (the maximal memory, shared by the workers{less})")
+            place.refuse("", found, f"{size(self.memory)} (the maximal memory, shared by the workers{less})")
             return None
         return Work(
             {name: source.shape for name, source in opened.sources.items()},
             {name: tensors[name] for name in wanted},
             estimate.kernel,
             sum(source.nbytes for source in sources),
-            min(peak, self._memory),
-            self._memory - held if peak > self._memory else None,
+            min(peak, self.memory),
+            self.memory - held if peak > self.memory else None,
             opened.missing_chunks,
         )
 
@@ -169,24 +166,24 @@ class Checker:
             return operation.estimate(arguments)
         sources = tuple((name, each.shape, each.dtype) for name, each in opened.sources.items())
         key = (operation, repr(job.attrs), sources)
-        if key not in self._estimates:
-            if len(self._estimates) >= _ESTIMATES:
-                self._estimates.clear()
-            self._estimates[key] = operation.estimate(arguments)
-        return self._estimates[key]
+        if key not in self.estimates:
+            if len(self.estimates) >= _ESTIMATES:
+                self.estimates.clear()
+            self.estimates[key] = operation.estimate(arguments)
+        return self.estimates[key]
 
     def _note(self, place: Place, job: Job, error: Exception) -> None:
         """Note a refusal of an operator, under the member of the job that gives the argument."""
         if isinstance(error, DmlError):
-            field, found, allowed = error.field, error.found, error.allowed
+            path, found, allowed = error.field, error.found, error.allowed
         elif match := _WRONG_KIND.fullmatch(str(error)):
-            field, found, allowed = match.groups()
+            path, found, allowed = match.groups()
         else:
             place.refuse("", str(error), "what the operator's page says")
             return
-        argument = field.partition("[")[0].partition(".")[0]
+        argument = path.partition("[")[0].partition(".")[0]
         member = "attrs" if argument in job.attrs else "inputs"
-        place.refuse(f"{member}.{field}", found, allowed)
+        place.refuse(f"{member}.{path}", found, allowed)
 
 
 def _folder_fault(folder: str) -> str | None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import os
 import pickle
 import queue
 import threading
@@ -13,9 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
 from typing import Any, NamedTuple, TypeVar
-
-from dmlcpu.batch.jobs.deadline import at_most
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -29,10 +29,14 @@ _CHUNK = 0.4  # seconds that a chunk should take: much more than an executor's f
 _LONGEST = 1.0  # seconds after which a chunk returns its results, and leaves its other items to later chunks
 _MOST = 512  # items in a chunk
 _CHUNKS = 2  # in flight for each worker: one runs, one waits
+_LOOK = 60.0  # seconds between looks at the time an item takes, at most: systems do not wait for any number of seconds
 
-# In a worker: the runs that were asked to stop, and whether a chunk has run.
+# In a worker: the runs that were asked to stop; whether a chunk has run; where late items are told; the seconds that
+# were spent compiling.
 _stopped: set[str] = set()
 _settled = threading.Event()
+_coordinator: Connection | None = None
+_compiled: Callable[[], float] = lambda: 0.0  # noqa: E731
 
 
 class Lost(NamedTuple):
@@ -102,6 +106,39 @@ def _serve_chunk(run: str, pickled: bytes, settling: float, limit: tuple[float, 
         return pickle.dumps(results), time.monotonic() - start, None
     except Exception:
         return b"", 0.0, traceback.format_exc()
+
+
+def begin_process(coordinator: Connection | None, compiled: Callable[[], float]) -> None:
+    """Begin a worker process, which sends the items that are late to its coordinator. Compilation is not counted."""
+    global _coordinator, _compiled
+    _coordinator, _compiled = coordinator, compiled
+
+
+@contextlib.contextmanager
+def at_most(seconds: float, item: int) -> Iterator[None]:
+    """Send an item to the coordinator, and end this process, if a block takes longer: no kernel can be interrupted."""
+    over = threading.Event()
+
+    def spent() -> float:
+        return time.monotonic() - _compiled()
+
+    def watch() -> None:
+        end = spent() + seconds
+        while not over.wait(min(max(end - spent(), 0.01), _LOOK)):
+            if spent() < end:
+                continue
+            if _coordinator is not None:
+                with contextlib.suppress(OSError):  # of a coordinator that is gone
+                    _coordinator.send(item)
+            os._exit(1)
+
+    thread = threading.Thread(target=watch, name="dmlcpu-deadline", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def stop_chunks(run: str) -> None:

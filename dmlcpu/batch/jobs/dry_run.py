@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dmlcpu.batch.files import is_remote
+from dmlcpu.batch.files.remote import is_remote
 from dmlcpu.batch.jobs.entries import Jobs, PathLike
 from dmlcpu.batch.jobs.faults import JobFault
 from dmlcpu.batch.jobs.job import Task

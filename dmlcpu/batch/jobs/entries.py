@@ -9,13 +9,12 @@ import sys
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO, NamedTuple, NoReturn
 
 import numpy as np
 
-from dmlcpu.batch.files import is_remote
+from dmlcpu.batch.files.remote import is_remote
 from dmlcpu.batch.jobs.faults import JobFault, JobsError, Place
 from dmlcpu.common.faults import shown
 from dmlcpu.errors import DmlError
@@ -28,16 +27,14 @@ DEEPEST = 64  # nested lists: as many as an array of NumPy's has dimensions
 _HEADER = re.compile(r"^\s*\[\[\s*job\s*\]\]", re.MULTILINE)
 
 
-@dataclass(slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A job as a file gives it, or a pattern for several, with the defaults filled in."""
 
     place: Place
     members: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(NamedTuple):
     """Entries, which are read once, and the folder of relative paths."""
 
     source: str
@@ -60,18 +57,20 @@ def of_this_machine(name: str, path: PathLike | None) -> Path | None:
 
 
 def read_jobs(jobs: Jobs | Listing, directory: PathLike | None) -> Listing:
-    """Return the entries of a file, of standard input, or of a program's list; paths are relative to `directory`.
-
-    A Listing, which a command makes of its arguments, is returned as it is.
-    """
+    """Return the entries of a file, of standard input, or of a program's list; paths are relative to `directory`."""
     directory = of_this_machine("directory", directory)
-    if isinstance(jobs, Listing):
+    if isinstance(jobs, Listing):  # which a command makes of its arguments
         return jobs
     if not isinstance(jobs, str | os.PathLike):
         found = ((Place(f"jobs[{number}]"), _as_in_json(job)) for number, job in enumerate(jobs))
         return Listing("jobs", directory or Path(), _with_defaults(found))
     if jobs == STDIN:
-        lines = _lines(io.BytesIO(_standard_input()), "standard input", "line ")
+        if sys.stdin is None:
+            _refuse_file("standard input", "closed", "JSON Lines")
+        # A program may have put something else in its place.
+        is_usual = isinstance(sys.stdin, io.TextIOWrapper)
+        content = sys.stdin.buffer.read() if is_usual else sys.stdin.read().encode()
+        lines = _lines(io.BytesIO(content), "standard input", "line ")
         return Listing("standard input", directory or Path(), _with_defaults(lines))
     path = Path(jobs)
     stream = is_stream(path)
@@ -86,15 +85,6 @@ def read_jobs(jobs: Jobs | Listing, directory: PathLike | None) -> Listing:
 
 def _refuse_file(source: str, found: str, allowed: str) -> NoReturn:
     raise JobsError(source, [JobFault(source, "", "", found, allowed)])
-
-
-def _standard_input() -> bytes:
-    if sys.stdin is None:
-        _refuse_file("standard input", "closed", "JSON Lines")
-    if isinstance(sys.stdin, io.TextIOWrapper):
-        content: bytes = sys.stdin.buffer.read()
-        return content
-    return sys.stdin.read().encode()  # a program has put something else in its place
 
 
 def _decoded(content: bytes, source: str, offset: int = 0) -> str:
@@ -213,10 +203,6 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str) and value != ""
 
 
-def _is_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_is_text, value))
-
-
 def _is_object(value: Any) -> bool:
     return isinstance(value, dict) and all(map(_is_text, value))
 
@@ -232,7 +218,7 @@ _ALLOWED = {
     "attrs": ("an object: a value for each argument", _is_object),
     "output": ("a file, or an object: a file for each result", _is_output),
     "glob": ("a pattern", _is_text),
-    "files": ("a list of files", _is_texts),
+    "files": ("a list of files", lambda value: isinstance(value, list) and all(map(_is_text, value))),
 }
 
 

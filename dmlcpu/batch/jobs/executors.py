@@ -18,8 +18,7 @@ from multiprocessing.connection import Connection
 from types import ModuleType
 from typing import Any, Self
 
-from dmlcpu.batch.jobs import deadline
-from dmlcpu.batch.jobs.dispatch import WorkerError, Workers, death_of, stop_chunks
+from dmlcpu.batch.jobs.dispatch import WorkerError, Workers, begin_process, death_of, stop_chunks
 from dmlcpu.batch.jobs.limits import LOCAL
 from dmlcpu.batch.jobs.signals import signals_held_back
 from dmlcpu.common.cleanup import OnFailure
@@ -57,7 +56,7 @@ def begin_worker(run: str, going: Connection, alive: Connection, coordinator: Co
     threading.Thread(target=watch, name="dmlcpu-watch", daemon=True).start()
     from dmlcpu.runtime.compilation import watch_process  # imports Numba: while that takes, the coordinator is watched
 
-    deadline.begin(coordinator, watch_process(say).total)
+    begin_process(coordinator, watch_process(say).total)
 
 
 class Processes(Workers):
@@ -194,8 +193,7 @@ class Cluster(Workers):
         self._open = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        check_cluster(self._address)
-        distributed, enter, address = _distributed(), self._open.enter_context, self._address
+        distributed, enter, address = check_cluster(self._address), self._open.enter_context, self._address
         with OnFailure(self._open.close):
             # The run reports workers that die; Dask need not log it.
             enter(distributed.utils.silence_logging_cmgr(logging.CRITICAL))
@@ -231,9 +229,10 @@ async def _stop_chunks(run: str) -> None:
     stop_chunks(run)
 
 
-def check_cluster(address: str) -> None:
-    """Refuse a cluster that cannot be used: ImportError without Dask, WorkerError without a scheduler."""
-    addressing = _distributed().comm.addressing
+def check_cluster(address: str) -> ModuleType:
+    """Return Dask's package, or refuse a cluster: ImportError without that, WorkerError without a scheduler."""
+    distributed = optional("distributed", "a cluster needs", "'dmlcpu[cluster]'")
+    addressing = distributed.comm.addressing
     if address != LOCAL:
         try:  # a client that cannot connect may hang at exit
             protocol, place = addressing.parse_address(address)
@@ -246,6 +245,7 @@ def check_cluster(address: str) -> None:
             "a script that starts a local cluster is imported by each of its workers: "
             'start it under `if __name__ == "__main__":`'
         )
+    return distributed
 
 
 @contextlib.contextmanager
@@ -281,7 +281,3 @@ def _local_cluster(distributed: ModuleType, workers: int) -> Any:
         except RuntimeError as error:
             advice = 'a script has to start them under `if __name__ == "__main__":`'
             raise WorkerError(f"the cluster's workers do not start ({error}); {advice}") from None
-
-
-def _distributed() -> ModuleType:
-    return optional("distributed", "a cluster needs", "'dmlcpu[cluster]'")

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dmlcpu.batch.files import identity, is_remote, local, located, matching, without_query
+from dmlcpu.batch.files import identity
+from dmlcpu.batch.files.remote import is_remote, local, located, matching, without_query
 from dmlcpu.batch.jobs.entries import DEEPEST, Entry, Listing
 from dmlcpu.batch.jobs.faults import JobFault, Place
 from dmlcpu.batch.jobs.operations import canonical, is_path, operation_of
@@ -22,8 +23,6 @@ _NOTHING: Mapping[str, Any] = {}
 Identity = dict[str, Any]  # size, time of change and more: differs when a file has changed
 
 _NAME = "::"  # between a file and the name of an array in it
-_FILE_MEMBERS = ("path", "name", "dtype")
-_GLOB = ("*", "?", "[")
 _NEEDED = {"op": "the name of an operator, a DxDispatch model or a saved index", "output": "a file to write"}
 
 
@@ -44,8 +43,7 @@ class FileInput(NamedTuple):
         """What a file of jobs says of it."""
         if self.dtype is None:
             return self.spelled
-        name = {} if self.name is None else {"name": self.name}
-        return {"path": self.path, **name, "dtype": self.dtype}
+        return {member: text for member, text in self._asdict().items() if text is not None}
 
 
 class Job(NamedTuple):
@@ -109,7 +107,7 @@ def jobs_of(listing: Listing) -> Iterator[tuple[Place, Job | None]]:
         elif "glob" in entry.members or "files" in entry.members:
             yield from _for_each_file(entry, listing.directory)
         else:
-            yield entry.place, _job(entry.place, entry.members, listing.directory)
+            yield entry.place, _job(entry.place, entry.members, listing.directory, None, None)
 
 
 def _for_each_file(entry: Entry, directory: Path) -> Iterator[tuple[Place, Job | None]]:
@@ -165,7 +163,7 @@ def _outputs(output: str | Mapping[str, str]) -> dict[str, str]:
 def _fixed_part(pattern: str) -> str:
     """Return the folder that a pattern starts from."""
     parts = Path(pattern).parts
-    fixed = [i for i, part in enumerate(parts) if any(sign in part for sign in _GLOB)]
+    fixed = [i for i, part in enumerate(parts) if any(sign in part for sign in "*?[")]
     return str(Path(*parts[: fixed[0]])) if fixed else str(Path(pattern).parent)
 
 
@@ -193,13 +191,9 @@ def split_name(path: str, directory: Path) -> tuple[str, str | None]:
 
 
 def _job(
-    place: Place,
-    members: dict[str, Any],
-    directory: Path,
-    placeholders: dict[str, str] | None = None,
-    file: FileInput | None = None,
+    place: Place, members: dict[str, Any], directory: Path, placeholders: dict[str, str] | None, file: FileInput | None
 ) -> Job | None:
-    """Return the job that members describe, or None with faults noted."""
+    """Return the job that members describe, or None with faults noted. file: of a pattern, with its placeholders."""
     for name in ("op", "output"):
         if name not in members:
             place.refuse(name, "missing", _NEEDED[name])
@@ -261,8 +255,8 @@ def _file_input(place: Place, field: str, value: Any, directory: Path, fill: Cal
     if isinstance(value, str):
         return FileInput(*split_name(fill(value, field), directory))
     for member, text in value.items():
-        if member not in _FILE_MEMBERS:
-            place.refuse(f"{field}.{member}", "unknown", ", ".join(_FILE_MEMBERS))
+        if member not in FileInput._fields:
+            place.refuse(f"{field}.{member}", "unknown", ", ".join(FileInput._fields))
         elif not isinstance(text, str) or not text:
             place.refuse(f"{field}.{member}", shown(text), "text")
     if "path" not in value:
@@ -314,21 +308,3 @@ def identities(job: Job, directory: Path, *, content: bool) -> dict[str, Identit
             error.filename = error.filename or path  # file systems elsewhere name none
             raise
     return found
-
-
-class Names:
-    """One name for each file, however a job spells it: by links, with `..` or from the root."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = str(directory)
-        self._folder = functools.cache(lambda folder: os.path.realpath(os.path.join(self._directory, folder)))
-
-    def of(self, path: str) -> str:
-        """Return the one name of a file that need not be there."""
-        if is_remote(path):
-            return path
-        folder, name = os.path.split(local(path))
-        if name in ("", ".", ".."):
-            return self._folder(path)
-        file = os.path.join(self._folder(folder), name)
-        return os.path.realpath(file) if os.path.islink(file) else file

@@ -1,7 +1,7 @@
 """Limits of processes, threads and memory; and how numbers of bytes are read and shown."""
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from dmlcpu.errors import DmlError
 from dmlcpu.runtime.quota import memory_limit
@@ -12,8 +12,7 @@ LOCAL = "local"  # a scheduler of the run's own
 _ELSEWHERE = 1 << 30  # bytes of a job on a cluster, whose machines are not known
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """What a run may use."""
 
     workers: int
@@ -21,17 +20,12 @@ class Limits:
     memory: int  # bytes of each worker
 
 
-def limits_of(
-    workers: int | None, threads: int | None, max_memory: int | str | None, scheduler: str | None = None
-) -> Limits:
-    """Return what a run may use; by default one worker with a thread for each core, and half of the memory there is.
-
-    A cluster runs as many jobs at a time as it has threads: each has one of them, and elsewhere some memory.
-    """
+def limits_of(workers: int | None, threads: int | None, max_memory: int | str | None, scheduler: str | None) -> Limits:
+    """Return what a run may use; by default one worker with a thread for each core, and half of the memory there is."""
     from dmlcpu.runtime.threads import get_num_threads
 
     workers = at_least(1, "workers", 1 if workers is None else workers)
-    if threads is None:
+    if threads is None:  # a cluster runs as many jobs at a time as it has threads
         threads = 1 if scheduler else max(1, get_num_threads() // workers)
     threads = at_least(1, "threads", threads)
     if scheduler not in (None, LOCAL):

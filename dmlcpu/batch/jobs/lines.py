@@ -16,10 +16,7 @@ def as_line(record: Mapping[str, Any]) -> bytes:
 
 
 class Lines:
-    """A file that lines are appended to.
-
-    If a full disk takes only a part of a write, that part is removed, and the lines are written with later ones.
-    """
+    """A file that lines are appended to; those that a full disk does not take are written with later ones."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -56,13 +56,12 @@ class Manifest:
         if not path.exists():
             return
         if lock:
-            self._open()
+            self._open_locked()
         with OnFailure(self.close), path.open("rb") as file:
             self._read(file)
             self._size = file.tell()
 
-    def _open(self) -> None:
-        """Open the file, and lock it."""
+    def _open_locked(self) -> None:
         self.lines = Lines(self.path)
         try:
             if fcntl is not None:
@@ -94,7 +93,7 @@ class Manifest:
     def begin(self, ids: Iterable[str]) -> None:
         """Begin a run of these jobs: record that the done ones are started. From now on outcomes are recorded."""
         if self.lines is None:
-            self._open()
+            self._open_locked()
         assert self.lines is not None
         if os.fstat(self.lines.file).st_size != self._size:  # another run has begun since this one read the file
             self.close()

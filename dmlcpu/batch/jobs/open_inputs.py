@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dmlcpu.batch.files import FileError, FileSource, located, open_source
+from dmlcpu.batch.files import FileError, FileSource, open_source
+from dmlcpu.batch.files.remote import located
 from dmlcpu.batch.jobs.faults import Place
 from dmlcpu.batch.jobs.job import FileInput, Job
 from dmlcpu.batch.jobs.limits import size
@@ -28,7 +29,6 @@ class OpenArguments:
     """The arguments of a job: open files for the operation's sources, all others in memory."""
 
     values: dict[str, Any]
-    memory: int = sys.maxsize  # bytes that are left for values of files
     sources: dict[str, FileSource] = field(default_factory=dict)
     paths: dict[str, str] = field(default_factory=dict)  # of the sources
     missing_chunks: dict[str, int | None] = field(default_factory=dict)  # of files that lack any, if they are counted
@@ -37,15 +37,6 @@ class OpenArguments:
         """Close the files."""
         for source in self.sources.values():
             source.close()
-
-    def read_whole(self, name: str, source: FileSource) -> None:
-        """Read a file that the operation needs whole, if it fits in the memory that is left."""
-        with source:
-            if source.nbytes > self.memory:
-                found = f"{size(source.nbytes)}, which are read whole"
-                raise FileError(found, f"{size(self.memory)} (what is left of the maximal memory)")
-            self.memory -= source.nbytes
-            self.values[name] = source.read()
 
     def in_memory(self) -> dict[str, Any]:
         """Return all arguments, sources read as a whole."""
@@ -100,11 +91,8 @@ def open_arguments(
     memory: int = sys.maxsize,
     count_chunks: bool = False,
 ) -> OpenArguments:
-    """Open a job's files, and read those that the operation needs whole, as far as they fit in `memory` bytes.
-
-    Errors are raised, or noted in a place, if there is one: all of them.
-    """
-    opened = OpenArguments({**operation.defaults, **job.attrs}, memory)
+    """Open a job's files; read those that the operation needs whole. Errors are raised, or all are noted in a place."""
+    opened = OpenArguments({**operation.defaults, **job.attrs})
     for name, each in named_inputs(job, operation).items():
         try:
             source = open_source(located(directory, each.path), each.name, each.dtype)
@@ -112,8 +100,13 @@ def open_arguments(
                 opened.missing_chunks[name] = missing
             if name in operation.sources:
                 opened.sources[name], opened.paths[name] = source, each.path
-            else:
-                opened.read_whole(name, source)
+                continue
+            with source:
+                if source.nbytes > memory:
+                    found = f"{size(source.nbytes)}, which are read whole"
+                    raise FileError(found, f"{size(memory)} (what is left of the maximal memory)")
+                memory -= source.nbytes
+                opened.values[name] = source.read()
         except (OSError, FileError, MissingExtraError) as error:
             if place is None:
                 opened.close()

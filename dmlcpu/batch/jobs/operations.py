@@ -10,7 +10,7 @@ from typing import Any, Protocol, get_args
 
 from dmlcpu.common.arguments import Array
 from dmlcpu.common.regions import Estimate, Sink
-from dmlcpu.operators.table import OPERATORS, Operator
+from dmlcpu.operators.table import OPERATORS
 
 Arguments = Mapping[str, Any]  # values and arrays; of `sources` also arrays that are not in memory
 
@@ -94,23 +94,17 @@ def _loaded(path: Path, _: int) -> Operation:
     return ModelOperation(path)
 
 
-@functools.cache
-def _operator(name: str) -> Operation:
-    return OperatorOperation(OPERATORS[name])
-
-
 class OperatorOperation:
     """An operator of the table."""
 
-    def __init__(self, operator: Operator) -> None:
+    def __init__(self, name: str) -> None:
+        operator = OPERATORS[name]
         signature = inspect.signature(operator.function, eval_str=True).parameters
         self.parameters = tuple(name for name in signature if name != "out")
         self.first: str | None = self.parameters[0]
         given = [name for name, each in signature.items() if each.default is each.empty]
-        # TOML cannot say None.
-        self.defaults: Mapping[str, Any] = {
-            name: None for name in given if type(None) in get_args(signature[name].annotation)
-        }
+        optional = [name for name in given if type(None) in get_args(signature[name].annotation)]
+        self.defaults: Mapping[str, Any] = dict.fromkeys(optional)  # TOML cannot say None
         self.required = tuple(name for name in given if name not in self.defaults)
         self.results = operator.results
         self.files: tuple[Path, ...] = ()
@@ -128,3 +122,6 @@ class OperatorOperation:
         """Call the operator's function."""
         given = self._function(**arguments)
         return dict(zip(self.results, given if isinstance(given, tuple) else (given,), strict=True))
+
+
+_operator = functools.cache(OperatorOperation)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dmlcpu.batch.files import remove, stray
+from dmlcpu.batch.files.targets import remove, stray
 from dmlcpu.batch.jobs.dispatch import Lost
 from dmlcpu.batch.jobs.job import Task
 from dmlcpu.batch.jobs.lines import Lines

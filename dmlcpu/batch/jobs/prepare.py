@@ -3,9 +3,8 @@
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dmlcpu.batch.files import FileError, identity
 from dmlcpu.batch.jobs.apart import Apart
@@ -26,8 +25,7 @@ from dmlcpu.runtime.threads import limit_threads
 _LEFT_OUT = "left out"
 
 
-@dataclass(frozen=True, slots=True)
-class Resume:
+class Resume(NamedTuple):
     """Which jobs run again, by the manifest of earlier runs: options of `run_jobs`."""
 
     manifest: PathLike | None = None
@@ -44,8 +42,7 @@ class Resume:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(NamedTuple):
     """All jobs: those to do, and how many are left out."""
 
     source: str
@@ -98,8 +95,8 @@ def prepare(
         raise DmlError("run_jobs", "manifest", repr(os.fspath(path)), "a file that is not one of the jobs'")
     recorded = Manifest(path, lock=lock) if path else None
     records: Mapping[str, Record] = recorded.records if recorded else {}
-    chunks = {"count_chunks": not lock, "require_chunks": require_chunks}
-    checker = Checker(listing.directory, limits.memory, content=resume.content_hash, **chunks)
+    counts = require_chunks or not lock
+    checker = Checker(listing.directory, limits.memory, resume.content_hash, counts, require_chunks)
 
     def check(task: Task) -> Task:
         assert task.job is not None

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from dmlcpu.batch.jobs import executors
 from dmlcpu.batch.jobs.dispatch import Lost, WorkerError, Workers, dispatch
@@ -200,7 +201,13 @@ def run_jobs(
         at_least(1, "max_failures", max_failures)
     at_least(0, "retries", retries)
     if timeout is not None:
-        _check_timeout(timeout, "scheduler" if scheduler else "executor" if executor is not None else None)
+        if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+            raise TypeError(f"run_jobs: timeout is {timeout!r}; allowed: a number of seconds")
+        if not 0 < timeout < math.inf:
+            raise DmlError("run_jobs", "timeout", str(timeout), "more than 0 seconds")
+        if scheduler or executor is not None:  # which bring workers of their own: no timeout can end these
+            found = f"given beside {'scheduler' if scheduler else 'executor'}"
+            raise DmlError("run_jobs", "timeout", found, "one of both")
     if force and retry_failed:
         raise DmlError("run_jobs", "force", "True beside retry_failed", "one of both")
     log = of_this_machine("log", log)
@@ -233,18 +240,7 @@ def run_jobs(
     return BatchResult(prepared.jobs, before, out, run.done, run.failed, run.failures, run.interrupted, seconds)
 
 
-def _check_timeout(timeout: float, elsewhere: str | None) -> None:
-    """Refuse an invalid timeout; elsewhere: the argument that brings its own workers, which no timeout can end."""
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
-        raise TypeError(f"run_jobs: timeout is {timeout!r}; allowed: a number of seconds")
-    if not 0 < timeout < math.inf:
-        raise DmlError("run_jobs", "timeout", str(timeout), "more than 0 seconds")
-    if elsewhere:
-        raise DmlError("run_jobs", "timeout", f"given beside {elsewhere}", "one of both")
-
-
-@dataclass(frozen=True, slots=True)
-class Execution:
+class Execution(NamedTuple):
     """Where tasks run: in this process, in others, on a cluster or by an executor; and when one is given up."""
 
     limits: Limits

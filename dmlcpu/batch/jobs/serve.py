@@ -32,7 +32,10 @@ def serve(
     loop = _Loop(settings, tasks, stopping, on_read)
     patience = None
     try:
-        yield from loop.outcomes()
+        with contextlib.suppress(Stopped):
+            for wait in loop.computed():
+                yield from loop.written(wait_for_all=wait)
+            yield from loop.written(wait_for_all=True)
     except KeyboardInterrupt:
         patience = _PATIENCE
         raise
@@ -64,14 +67,7 @@ class _Loop:
         self._writers = ThreadPoolExecutor(_WRITERS, "dmlcpu-write")
         self._bundler = ThreadPoolExecutor(1, "dmlcpu-sync")
 
-    def outcomes(self) -> Iterator[list[Outcome]]:
-        """Do all that `serve` does, except for ending the threads."""
-        with contextlib.suppress(Stopped):
-            for wait in self._computed():
-                yield from self._written(wait_for_all=wait)
-            yield from self._written(wait_for_all=True)
-
-    def _computed(self) -> Iterator[bool]:
+    def computed(self) -> Iterator[bool]:
         """Compute the tasks; yield whether all that is under way has to be written before the next."""
         with contextlib.suppress(Stopped):
             while not self._stopping():
@@ -142,11 +138,8 @@ class _Loop:
             self._writing.append((self._bundle, self._bundler.submit(finished, self._bundle)))
             self._bundle, self._files = [], 0
 
-    def _written(self, *, wait_for_all: bool) -> Iterator[list[Outcome]]:
-        """Yield the outcomes of what is written; first wait until the writers have little left to do, or nothing.
-
-        Raise Stopped at a task that would be tried again when `stopping` is true: it has no outcome yet.
-        """
+    def written(self, *, wait_for_all: bool) -> Iterator[list[Outcome]]:
+        """Yield the outcomes of what is written; first wait until the writers have little left to do, or nothing."""
         if wait_for_all:
             self._submit_bundle()
         while self._writing and (wait_for_all or len(self._writing) > _WRITERS or self._writing[0][1].done()):
@@ -155,7 +148,7 @@ class _Loop:
             try:
                 for step in future.result():
                     outcomes.append(self._again(step) if step.may_pass else step.outcome())
-            except Stopped:
+            except Stopped:  # before a task is tried again: it has no outcome yet
                 yield outcomes
                 raise
             self._memory -= sum(step.task.work.peak_bytes for step in steps)

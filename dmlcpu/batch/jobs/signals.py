@@ -9,10 +9,7 @@ from types import FrameType
 
 @contextmanager
 def stop_on_signals(say: Callable[[str], None]) -> Iterator[threading.Event]:
-    """Yield an event that the first signal sets; a second one raises KeyboardInterrupt.
-
-    Only the main thread gets signals: in another one nothing sets the event.
-    """
+    """Yield an event that the first signal sets, in the main thread; a second one raises KeyboardInterrupt."""
     asked = threading.Event()
 
     def handle(number: int, _: FrameType | None) -> None:

@@ -58,10 +58,8 @@ class JobsStatus:
         lines += ["slowest:"] if self.slowest else []
         lines += [f"  {seconds:.3f} s  {printable(id_)}" for id_, seconds in self.slowest]
         lines += ["errors:"] if self.errors else []
-        lines += [
-            f"  {len(ids)} of: {error} ({first_names([*map(printable, ids)], _NAMED, 'more')})"
-            for error, ids in self.errors.items()
-        ]
+        for error, ids in self.errors.items():
+            lines.append(f"  {len(ids)} of: {error} ({first_names([*map(printable, ids)], _NAMED, 'more')})")
         return "\n".join(lines)
 
 
@@ -133,7 +131,6 @@ def jobs_status(
 
 
 def _state(place: Place, job: Job | None, record: Record, directory: Path, content_hash: bool) -> str:
-    """Return what a job counts as."""
     if job is None or place.faults:
         return "not_right"
     if record.get("outcome") == FAILED:

@@ -7,12 +7,13 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from dmlcpu.batch.files import FileError, Writer, create, identity, located, sync_folder
+from dmlcpu.batch.files import FileError, Writer, create, identity
+from dmlcpu.batch.files.remote import located
+from dmlcpu.batch.files.targets import sync_folder
 from dmlcpu.batch.jobs.job import Identity, Task
 from dmlcpu.batch.jobs.open_inputs import JobError, OnRead, OpenArguments, open_arguments
 from dmlcpu.batch.jobs.operations import Operation, operation_of
@@ -28,8 +29,7 @@ _LASTING = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectory
 _LASTING_NUMBERS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.ENAMETOOLONG, errno.EINVAL)
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(NamedTuple):
     """What all tasks have in common."""
 
     directory: Path
@@ -143,7 +143,7 @@ class Step:
         unwanted: Any = SimpleNamespace(write=lambda region, block: None)
         sinks: dict[str, Sink] = dict.fromkeys(self._operation.results, unwanted)
         known = {name: tensor for name, tensor in self.task.work.results.items() if tensor}
-        for path, tensors in self._tensors(known).items():
+        for path, tensors in self._tensors_of_files(known).items():
             sinks |= self._create(path, tensors).sinks
         arguments = self._opened.for_blocks(self._on_read)
         self._operation.run_in_blocks(arguments, sinks, memory, stopping)
@@ -152,7 +152,7 @@ class Step:
     def write(self) -> None:
         """Write the results under temporary names, unless that is done already."""
         tensors = {name: Tensor(array.shape, array.dtype) for name, array in self._results.items()}
-        for path, wanted in self._tensors(tensors).items() if tensors else ():
+        for path, wanted in self._tensors_of_files(tensors).items() if tensors else ():
             writer = self._create(path, wanted)
             with _writing(path):
                 writer.write({name: self._results[name] for name in wanted})
@@ -188,8 +188,7 @@ class Step:
             self._writers[path] = create(os.path.join(self._settings.directory, path), tensors, os.urandom(6).hex())
         return self._writers[path]
 
-    def _tensors(self, results: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
-        """Return what goes to each file."""
+    def _tensors_of_files(self, results: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
         return {path: {name: results[name] for name in names or results} for path, names in self.targets.items()}
 
     def _check_unchanged(self) -> None:
@@ -203,10 +202,7 @@ class Step:
 
 
 def finished(steps: list[Step]) -> list[Step]:
-    """Write results, bring them to the disk and put them in place; return the steps.
-
-    Files come first, then their names: when a file system writes the first of them, it writes the others, too.
-    """
+    """Write results, bring them to the disk and put them in place; return the steps."""
 
     @functools.cache
     def synced(folder: str) -> OSError | None:
@@ -217,7 +213,7 @@ def finished(steps: list[Step]) -> list[Step]:
             return error
         return None
 
-    try:
+    try:  # first all files, then their names: a file system that writes the first of them writes the others, too
         for step in steps:
             step.attempt(step.write)
             step.attempt(step.finish)

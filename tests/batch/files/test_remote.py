@@ -11,7 +11,8 @@ import pytest
 from web_server import Server, serving
 from writing import check_reads, write
 
-from dmlcpu.batch.files import FileError, create, identity, is_remote, located, matching, open_source, remote, suffix_of
+from dmlcpu.batch.files import FileError, create, identity, open_source, remote
+from dmlcpu.batch.files.remote import is_remote, located, matching, suffix_of
 from dmlcpu.common.regions import Tensor
 
 fsspec = pytest.importorskip("fsspec")

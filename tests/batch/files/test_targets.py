@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from writing import contents, everything, write
 
-from dmlcpu.batch.files import WRITTEN, FileError, create, open_source, remove, stray, sync_folder
+from dmlcpu.batch.files import WRITTEN, FileError, create, open_source
+from dmlcpu.batch.files.targets import remove, stray, sync_folder
 from dmlcpu.common.regions import Tensor
 
 ARRAY = np.arange(12, dtype="f4").reshape(3, 4)

@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 from writing import check_reads, contents, everything, write
 
-from dmlcpu.batch.files import FileError, Writer, check_target, create, open_source, remove, stray
-from dmlcpu.batch.files.targets import exchange
-from dmlcpu.batch.files.zarr_folders import _chunks
+from dmlcpu.batch.files import FileError, Writer, check_target, create, open_source
+from dmlcpu.batch.files.targets import exchange, remove, stray
 from dmlcpu.common.regions import Tensor
 
 zarr = pytest.importorskip("zarr")
@@ -258,14 +257,22 @@ def test_a_folder_that_was_replaced_does_not_come_back(tmp_path: Path) -> None:
     assert read(tmp_path / "y.zarr") == OLD
 
 
-def test_chunks() -> None:
-    def chunks(*shape: int) -> tuple[int, ...]:
-        return _chunks(Tensor(shape, np.dtype("f4")))
-
-    assert chunks() == ()
-    assert chunks(10, 0, 3) == (10, 1, 3)
-    assert chunks(1 << 20, 1024) == (1024, 1024)
-    assert chunks(8, 1 << 24) == (1, 1 << 20)
+@pytest.mark.parametrize(
+    ("shape", "chunks"),
+    [
+        ((), ()),
+        ((10, 0, 3), (1, 1, 3)),
+        ((10, 3), (10, 3)),
+        ((1 << 20, 1024), (1024, 1024)),
+        ((8, 1 << 24), (1, 1 << 20)),
+        ((8, 1, 1 << 19), (2, 1, 1 << 19)),
+    ],
+)
+def test_chunks(tmp_path: Path, shape: tuple[int, ...], chunks: tuple[int, ...]) -> None:
+    writer = create(tmp_path / "y.zarr", {"y": Tensor(shape, np.dtype("f4"))}, "00")
+    writer.finish()
+    writer.put_in_place()
+    assert zarr.open(tmp_path / "y.zarr", mode="r").chunks == chunks
 
 
 def test_target_takes_a_type_that_was_swapped_back(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dmlcpu.batch.jobs import deadline
+from dmlcpu.batch.jobs.dispatch import at_most, begin_process
 
 
 class Process:
@@ -19,35 +19,35 @@ class Process:
         self.compiled = 0.0
         self.told, tell = multiprocessing.Pipe(duplex=False)
         monkeypatch.setattr(os, "_exit", lambda _: self.ended.set())
-        deadline.begin(tell, lambda: self.compiled)
+        begin_process(tell, lambda: self.compiled)
 
 
 @pytest.fixture
 def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[Process]:
     yield Process(monkeypatch)
-    deadline.begin(None, lambda: 0.0)
+    begin_process(None, lambda: 0.0)
 
 
 def test_a_block_that_takes_longer_ends_the_process(process: Process) -> None:
-    with deadline.at_most(0.05, 7):
+    with at_most(0.05, 7):
         assert process.ended.wait(10)
     assert process.told.recv() == 7
 
 
 def test_a_block_that_is_in_time_does_not(process: Process) -> None:
-    with deadline.at_most(0.2, 7):
+    with at_most(0.2, 7):
         pass
     assert not process.ended.wait(0.4)
     assert not process.told.poll()
 
 
 def test_any_number_of_seconds(process: Process) -> None:
-    with deadline.at_most(1e300, 7):
+    with at_most(1e300, 7):
         assert not process.ended.wait(0.1)
 
 
 def test_compilation_is_not_counted(process: Process) -> None:
-    with deadline.at_most(0.2, 7):
+    with at_most(0.2, 7):
         start = time.monotonic()
         while time.monotonic() < start + 0.5:
             process.compiled = time.monotonic() - start

@@ -3,7 +3,6 @@ import json
 import os
 import sys
 import threading
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ def read(folder: Path, text: str | bytes, name: str = "jobs.jsonl") -> Listing:
 
 def listed(listing: Listing) -> Listing:
     """Read all entries, to look at them more than once."""
-    return replace(listing, entries=[*listing.entries])
+    return listing._replace(entries=[*listing.entries])
 
 
 def members(listing: Listing) -> list[dict[str, Any]]:

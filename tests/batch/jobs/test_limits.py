@@ -10,12 +10,12 @@ from dmlcpu.runtime import threads
 @pytest.mark.parametrize(("workers", "each"), [(None, 6), (1, 6), (2, 3), (4, 1), (6, 1), (16, 1)])
 def test_threads_are_shared_out(workers: int | None, each: int) -> None:
     with threads.use_budget(6):
-        limits = limits_of(workers, None, "1G")
+        limits = limits_of(workers, None, "1G", None)
     assert (limits.workers, limits.threads) == (workers or 1, each)
 
 
 def test_threads_that_are_asked_for() -> None:
-    assert limits_of(3, 7, None).threads == 7
+    assert limits_of(3, 7, None, None).threads == 7
 
 
 @pytest.mark.parametrize(
@@ -33,20 +33,20 @@ def test_threads_that_are_asked_for() -> None:
     ],
 )
 def test_sizes(text: int | str, nbytes: int) -> None:
-    assert limits_of(None, None, text).memory == nbytes
-    assert limits_of(4, None, text).memory == nbytes // 4
+    assert limits_of(None, None, text, None).memory == nbytes
+    assert limits_of(4, None, text, None).memory == nbytes // 4
 
 
 @pytest.mark.parametrize("text", ["", "M", "1X", "-1M", "1e9", "1,000,000", "1023k", 0, -5, "1M2", "nan", "½G", 1.5])
 def test_no_sizes(text: int | str) -> None:
     with pytest.raises(DmlError) as error:
-        limits_of(None, None, text)
+        limits_of(None, None, text, None)
     assert str(error.value) == f"run_jobs: max_memory is {text!r}; allowed: at least 1M, as in 512M or 4G"
 
 
 def test_half_of_the_memory_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dmlcpu.batch.jobs.limits.memory_limit", lambda: 1000)
-    assert limits_of(2, None, None).memory == 250
+    assert limits_of(2, None, None, None).memory == 250
 
 
 def test_a_cluster_gives_each_job_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,14 +62,14 @@ def test_a_cluster_gives_each_job_a_thread(monkeypatch: pytest.MonkeyPatch) -> N
 def test_counts_of_another_kind(name: str, value: Any) -> None:
     given = {"workers": None, "threads": None, name: value}
     with pytest.raises(TypeError, match=f"run_jobs: {name} is {value!r}; allowed: an integer of at least 1"):
-        limits_of(**given, max_memory=None)
+        limits_of(**given, max_memory=None, scheduler=None)
 
 
 @pytest.mark.parametrize("name", ["workers", "threads"])
 def test_counts_that_are_too_small(name: str) -> None:
     given = {"workers": None, "threads": None, name: 0}
     with pytest.raises(DmlError, match=f"run_jobs: {name} is 0; allowed: at least 1"):
-        limits_of(**given, max_memory=None)
+        limits_of(**given, max_memory=None, scheduler=None)
 
 
 @pytest.mark.parametrize(
