@@ -28,17 +28,7 @@ import numpy as np
 from numba import int64, intp
 from numba.core import types
 
-from dmlcpu.runtime.atomics import (
-    FUTEX,
-    compare_exchange,
-    exchange,
-    load,
-    nanoseconds,
-    running_time,
-    sleep,
-    spin,
-    wake,
-)
+from dmlcpu.runtime.atomics import FUTEX, compare_exchange, exchange, load, nanoseconds, running_time, sleep, spin, wake
 from dmlcpu.runtime.claims import Claims
 from dmlcpu.runtime.intrinsics import address_of
 from dmlcpu.runtime.jit import compile_lazily, device
