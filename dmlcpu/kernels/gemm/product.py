@@ -249,3 +249,22 @@ def make_product(name: str, microkernel: Microkernel, using: Epilogue) -> Kernel
     heights = {"dot_mr": MR, "dot_half": half, "dot_4": 4, "dot_1": 1}
     dots = {each: make_dot(height, microkernel) for each, height in heights.items()}
     return variant(product, name, HALF_MR=half, **dots, **using._asdict())
+
+
+def make_amx_product(name: str, microkernel: Microkernel, using: Epilogue) -> Kernel:
+    """Return the product by tile registers, with an epilogue; a microkernel for vectors multiplies remaining rows."""
+    from dmlcpu.kernels.gemm.microkernels import amx  # only for processors with AMX
+
+    return variant(
+        product,
+        name,
+        MR=TALLEST,
+        HALF_MR=amx.TILE_ROWS,
+        dot_mr=amx.make_tile_dot(TALLEST),
+        dot_half=amx.make_tile_dot(amx.TILE_ROWS),
+        dot_4=make_dot(4, microkernel),
+        dot_1=make_dot(1, microkernel),
+        begin=amx.configure_tiles,
+        end=amx.release_tiles,
+        **using._asdict(),
+    )
