@@ -154,6 +154,8 @@ def _with_inner(code: types.CodeType) -> Iterator[types.CodeType]:
 
 def _hash(hashed: Any, name: str, value: Any, package: str) -> list[Any]:
     """Hash a constant, or return the functions to hash instead of it."""
+    if isinstance(value, functools.partial):
+        value = (value.func, *value.args, *value.keywords.items())
     if isinstance(value, tuple):
         own_type = [] if type(value) is tuple else [type(value)]  # a NamedTuple's methods
         return [function for member in (*own_type, *value) for function in _hash(hashed, name, member, package)]
