@@ -10,17 +10,7 @@ from typing import Any
 from numba.core import cgutils
 
 from dmlcpu.kernels.gemm.microkernels.microkernel import ROW_STEP, Microkernel, emit_column_sum, emit_correction
-from dmlcpu.kernels.gemm.microkernels.vectors import (
-    BYTE,
-    HALF,
-    WORD,
-    constant,
-    interleave,
-    load,
-    shuffle,
-    store,
-    vector,
-)
+from dmlcpu.kernels.gemm.microkernels.vectors import BYTE, HALF, WORD, interleave, load, shuffle, store, vector
 from dmlcpu.runtime import isa
 from dmlcpu.runtime.intrinsics import Strided, emit_prefetch, emitted, splat
 
@@ -136,7 +126,7 @@ def _corrections(builder: Any, microkernel: Microkernel, rhs: list[list[tuple[An
     """Return the correction of each vector of accumulators for the microkernel's `lhs_offset`, if it has one."""
     if not microkernel.lhs_offset:
         return []
-    sums = [constant(vector(WORD, microkernel.unit.lanes), 0)] * _VECTORS
+    sums = [vector(WORD, microkernel.unit.lanes)(None)] * _VECTORS
     for group in rhs:
         sums = [emit_column_sum(builder, microkernel, total, own) for total, own in zip(sums, group, strict=True)]
     return [emit_correction(builder, microkernel, total) for total in sums]
