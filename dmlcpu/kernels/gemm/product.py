@@ -107,12 +107,12 @@ def run_task(number, part, has_rows, arrays, work, scratch):
 
     A task has a range of rows and a range of panels of one product. Tasks with the same rows have consecutive numbers.
     """
-    origin = origin_of(number // (work.row_parts * work.column_parts), work)
     row_part, column_part = number // work.column_parts % work.row_parts, number % work.column_parts
     first_tile, last_tile = share(row_part, work.row_parts, (work.M + MR - 1) // MR)
     first_row, last_row = first_tile * MR, min(work.M, last_tile * MR)
     first_panel, last_panel = share(column_part, work.column_parts, work.panels)
     space = record_at(scratch, space_of(part, work), SPACE)
+    origin = origin_of(number // (work.row_parts * work.column_parts), work)
     has_b_zero = any_b_zero(origin, arrays, work)
     for first in range(first_panel, last_panel, work.NC):
         last = min(first + work.NC, last_panel)

@@ -50,13 +50,20 @@ def lockstep(part, parts, x, values, indices, works, scratch):
         offsets(work.walk, work.x.strides, row, width, work.x.start, starts.x)
         offsets(work.walk, work.values.strides, row, width, work.values.start, starts.values)
         offsets(work.walk, work.indices.strides, row, width, work.indices.start, starts.indices)
-        if work.is_packed:
-            load_keys(x, starts.x[0], 1, width * n, key_map, elements)
-        else:
-            for lane in range(width):
-                load_keys(x, starts.x[lane], work.x.step, n, key_map, elements[lane * n : (lane + 1) * n])
+        load_block(x, starts.x, width, work, key_map, elements)
         select_block(elements, n, k, lanes, lines, winners)
         write_block(x, starts, width, work, winners.positions, values, indices)
+
+
+@inlined
+def load_block(x, starts, rows, work, key_map, elements):
+    """Write the keys of `rows` sequences, one after the other."""
+    n, step = work.n, work.x.step
+    if work.is_packed:
+        load_keys(x, starts[0], 1, rows * n, key_map, elements)
+        return
+    for lane in range(rows):
+        load_keys(x, starts[lane], step, n, key_map, elements[lane * n : (lane + 1) * n])
 
 
 @inlined
