@@ -37,7 +37,6 @@ from dmlcpu.runtime.variants import variant
 HALF_MR, CHUNK, COUNTS = 8, KC, False
 dot_mr = dot_half = dot_4 = dot_1 = make_dot(1, GENERIC)
 prepare_columns, prepare_rows, epilogue = REQUANTIZE.names().values()
-
 begin = end = nothing
 
 BYTES = 0  # the number of the usual form; forms.py has others
