@@ -52,13 +52,7 @@ def conditions() -> Conditions:
 
 def advise(found: Conditions, limits: list[Limits], reached: list[Reached], compiled: int) -> list[str]:
     """Return the advice that applies; limits: of one thread and of all; compiled: how many of operators' kernels."""
-    return [
-        *_of_threads(found),
-        *_of_speedup(limits),
-        *_of_fractions(reached),
-        *_of_instructions(found),
-        *_of_cache(found, compiled),
-    ]
+    return [*_of_threads(found), *_of_rates(limits, reached), *_of_kernels(found, compiled)]
 
 
 def _of_threads(found: Conditions) -> Iterator[str]:
@@ -73,39 +67,32 @@ def _of_threads(found: Conditions) -> Iterator[str]:
     if found.threads != granted:
         names = ("DMLCPU_NUM_THREADS", "NUMBA_NUM_THREADS")
         setting = next((f"unset {name}" for name in names if name in found.variables), "call set_num_threads")
+        used = "1 thread" if found.threads == 1 else f"{found.threads} threads"
         processors = "1 processor" if granted == 1 else f"{granted} processors"
-        yield f"Operators use {_count(found.threads)}, the process has the time of {processors}: {setting}."
+        yield f"Operators use {used}, the process has the time of {processors}: {setting}."
     if found.layer:
         yield f"Threads: {found.layer}."
 
 
-def _of_speedup(limits: list[Limits]) -> Iterator[str]:
+def _of_rates(limits: list[Limits], reached: list[Reached]) -> Iterator[str]:
     one, most = limits[0], limits[-1]
-    if one.multiply is None or most.multiply is None or most.threads == 1:
-        return
-    speedup = most.multiply / one.multiply
+    speedup = most.multiply / one.multiply if most.multiply and one.multiply else math.inf
     if speedup < _SCALING * most.threads:
         yield (
             f"{most.threads} threads multiply {speedup:.1f} times as fast as one: other processes keep the processors "
             "busy, or processors share a core. End such processes, or use fewer threads."
         )
-
-
-def _of_fractions(reached: list[Reached]) -> Iterator[str]:
     beyond = [each.operator for each in reached if (each.fraction or 0) > _POSSIBLE]
     if beyond:
         yield f"{', '.join(beyond)} went beyond the limit, so other processes disturbed its measurement: measure again."
 
 
-def _of_instructions(found: Conditions) -> Iterator[str]:
+def _of_kernels(found: Conditions, compiled: int) -> Iterator[str]:
     if found.isa != found.detected:
         yield f"DMLCPU_ISA allows {found.isa}, the machine has {found.detected}: unset it."
     numba = [name for name in ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES") if name in found.variables]
     if numba:
         yield f"{' and '.join(numba)} may hide instructions that the processor has: unset, Numba finds them itself."
-
-
-def _of_cache(found: Conditions, compiled: int) -> Iterator[str]:
     if found.cache.startswith("none"):
         yield (
             "No folder for compiled kernels can be written to, so each process compiles them: "
@@ -116,7 +103,3 @@ def _of_cache(found: Conditions, compiled: int) -> Iterator[str]:
             f"{compiled} kernels of operators had to be compiled, because the cache did not have them: "
             "run `dmlcpu warmup` once for all of them."
         )
-
-
-def _count(number: int) -> str:
-    return "1 thread" if number == 1 else f"{number} threads"

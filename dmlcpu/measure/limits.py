@@ -116,24 +116,12 @@ def _multiply_rate(threads: int, seconds: float) -> float:
 
 
 class Reached(NamedTuple):
-    """How fast an operator was on its own workload.
-
-    Attributes
-    ----------
-    operator : str
-        Its name.
-    limit : str
-        The field of `Limits` that bounds it.
-    rate : float
-        What it did in a second: bytes, or products.
-    fraction : float or None
-        The rate by the limit's; None if that is not known. It may be more than 1 if bytes were still in a cache.
-    """
+    """How fast an operator was on its own workload."""
 
     operator: str
-    limit: str
-    rate: float
-    fraction: float | None = None
+    limit: str  # the field of `Limits` that bounds it
+    rate: float  # what it did in a second: bytes, or products
+    fraction: float | None = None  # the rate by the limit's, if that is known; more than 1 if bytes were in a cache
 
     def of(self, limits: Limits) -> "Reached":
         """Return this with the fraction of the limit."""

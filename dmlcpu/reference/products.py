@@ -1,15 +1,13 @@
 """Products of bytes in plain NumPy."""
 
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike
 
-from dmlcpu.annotations import Mode, Nan, Numbers, Pair
+from dmlcpu.annotations import Array, Mode, Nan, Numbers, Pair
 from dmlcpu.reference.sorts import top_k, written
-
-Array = NDArray[Any]
 
 
 def quantized_matmul(

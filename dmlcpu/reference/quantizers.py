@@ -1,13 +1,12 @@
 """Quantizers in plain NumPy."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike
 
+from dmlcpu.annotations import Array
 from dmlcpu.reference.sorts import written
-
-Array = NDArray[Any]
 
 
 def quantize_linear(

@@ -3,12 +3,10 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from dmlcpu.annotations import OutOfRange, Reduction
+from dmlcpu.annotations import Array, OutOfRange, Reduction
 from dmlcpu.reference.sorts import is_nan, written
-
-Array = NDArray[Any]
 
 
 def scatter_nd(

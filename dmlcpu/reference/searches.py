@@ -1,13 +1,9 @@
 """Exact search among int8 vectors in plain NumPy."""
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from dmlcpu.annotations import Metric
-
-Array = NDArray[Any]
+from dmlcpu.annotations import Array, Metric
 
 
 def knn(

@@ -3,11 +3,9 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike
 
-from dmlcpu.annotations import Mode, Nan
-
-Array = NDArray[Any]
+from dmlcpu.annotations import Array, Mode, Nan
 
 
 class TopK(NamedTuple):

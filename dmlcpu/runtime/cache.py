@@ -31,10 +31,7 @@ _warned = False
 class KernelCache(FunctionCache):  # type: ignore[misc]
     """Numba's cache of one function, with other files; it is the ``_cache`` of a dispatcher.
 
-    Raises
-    ------
-    RuntimeError
-        There is no folder that can be written to.
+    Numba raises RuntimeError if there is no folder that can be written to.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:

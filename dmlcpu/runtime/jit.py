@@ -10,10 +10,11 @@ from typing import Any, TypeVar
 import numpy as np
 from llvmlite import ir
 from numba import njit
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
 from numba.extending import register_jitable
 
 from dmlcpu.runtime.cache import KernelCache
-from dmlcpu.runtime.helpers import HelperCompiler
 from dmlcpu.runtime.uninterrupted import uninterrupted
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -29,6 +30,33 @@ _OPTIONS: dict[str, Any] = {**OWN_OPTIONS, "nogil": True, "error_model": "numpy"
 _KERNEL_OPTIONS = {**_OPTIONS, "_nrt": False}
 # A helper has no wrappers for calls from Python, which would take a third of the compile time.
 _HELPER_OPTIONS = {**_KERNEL_OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+
+class _LinkedLibrary(JITCodeLibrary):  # type: ignore[misc]
+    """The LLVM code of a helper, which kernels link. It gets no machine code of its own, which would never run.
+
+    Numba would make that: a seventh of the time of a first call.
+    """
+
+    def _finalize_final_module(self) -> None:
+        self._finalized = True
+
+    @property
+    def codegen(self) -> Any:
+        """Where Numba puts the environment of machine code: here, as there is none."""
+        return self
+
+    def set_env(self, name: str, environment: Any) -> None:
+        """Ignore the environment: only code that works with Python objects needs it."""
+
+
+class _HelperCompiler(Compiler):  # type: ignore[misc]
+    """Numba's compiler, but for the library in which the code of a helper is."""
+
+    def compile_extra(self, function: Callable[..., Any]) -> Any:
+        """Compile a helper."""
+        self.state.library = _LinkedLibrary(self.state.targetctx.codegen(), function.__qualname__)
+        return super().compile_extra(function)
 
 
 def device(function: Callable[..., Any]) -> Any:
@@ -47,12 +75,12 @@ def inlined(function: Callable[..., Any]) -> Any:
 
 def compile_helper(function: Callable[..., Any], **options: Any) -> Any:
     """Make a helper that is compiled with these options of Numba."""
-    return njit(**options, pipeline_class=HelperCompiler)(function)
+    return njit(**options, pipeline_class=_HelperCompiler)(function)
 
 
 def shared(function: Function) -> Function:
     """Make a function for plans and for kernels: plans call it as Python, kernels compile it."""
-    registered: Function = register_jitable(**_HELPER_OPTIONS, pipeline_class=HelperCompiler)(function)
+    registered: Function = register_jitable(**_HELPER_OPTIONS, pipeline_class=_HelperCompiler)(function)
     return registered
 
 
@@ -126,6 +154,8 @@ def _with_inner(code: types.CodeType) -> Iterator[types.CodeType]:
 
 def _hash(hashed: Any, name: str, value: Any, package: str) -> list[Any]:
     """Hash a constant, or return the functions to hash instead of it."""
+    if isinstance(value, functools.partial):
+        value = (value.func, *value.args, *value.keywords.items())
     if isinstance(value, tuple):
         own_type = [] if type(value) is tuple else [type(value)]  # a NamedTuple's methods
         return [function for member in (*own_type, *value) for function in _hash(hashed, name, member, package)]

@@ -28,17 +28,7 @@ import numpy as np
 from numba import int64, intp
 from numba.core import types
 
-from dmlcpu.runtime.atomics import (
-    FUTEX,
-    compare_exchange,
-    exchange,
-    load,
-    nanoseconds,
-    running_time,
-    sleep,
-    spin,
-    wake,
-)
+from dmlcpu.runtime.atomics import FUTEX, compare_exchange, exchange, load, nanoseconds, running_time, sleep, spin, wake
 from dmlcpu.runtime.claims import Claims
 from dmlcpu.runtime.intrinsics import address_of
 from dmlcpu.runtime.jit import compile_lazily, device
@@ -105,7 +95,10 @@ def _serve(boxes, first, awake):
         if idle and compare_exchange(box.state, 0, _FREE, _ASLEEP) == _FREE:
             while load(box.state, 0) == _ASLEEP:
                 sleep(box.state, 0, _ASLEEP, 0)
-            _measure_waking(box)
+            if box.woken_at != 0:  # it is 0 if the helper rose by chance before it was woken
+                took = min(max(nanoseconds() - box.woken_at, 0), _LONGEST_WAKING)
+                box.waking += (took - box.waking) // 4
+                box.woken_at = 0
             _unsteer(box)
             patience = awake
         if compare_exchange(box.state, 0, _POSTED, _RUNNING) == _POSTED:  # else it has been taken back
@@ -114,15 +107,6 @@ def _serve(boxes, first, awake):
             _unsteer(box)
             if exchange(box.state, 0, _FREE) == _AWAITED:
                 wake(box.state, 0)
-
-
-@device
-def _measure_waking(box):
-    """Count how long waking took into the average."""
-    if box.woken_at != 0:  # it is 0 if the helper rose by chance before it was woken
-        took = min(max(nanoseconds() - box.woken_at, 0), _LONGEST_WAKING)
-        box.waking += (took - box.waking) // 4
-        box.woken_at = 0
 
 
 @device
@@ -256,14 +240,9 @@ def _find_addresses() -> tuple[int, ...]:
 
 
 class Pool:
-    """Helpers, each started when it is first wanted. They end with the process.
+    """At most `most` helpers, each started when it is first wanted. They wait awake for `awake` nanoseconds.
 
-    Parameters
-    ----------
-    most : int
-        How many there may be.
-    awake : int
-        For how many nanoseconds they wait awake for work.
+    They end with the process.
     """
 
     def __init__(self, most: int, awake: int = AWAKE) -> None:

@@ -48,14 +48,8 @@ def cells_of(dtype: Record) -> int:
 def fill(dtype: Record, **values: Any) -> NDArray[np.int64]:
     """Return a record with these values, as int64; ``.view(dtype)`` shows it by name.
 
-    A nested record is given as a mapping. A table may be shorter than its field: the rest is 0.
-
-    Raises
-    ------
-    TypeError
-        If a field is missing or unknown.
-    ValueError
-        If a table is longer than its field.
+    A nested record is given as a mapping. A table may be shorter than its field: the rest is 0. Raise TypeError if a
+    field is missing or unknown, and ValueError if a table is longer than its field.
     """
     works = np.zeros(1, dtype)
     _set(works[0], dtype, values, "")

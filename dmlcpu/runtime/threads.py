@@ -298,14 +298,10 @@ def limit_threads(threads: int) -> contextlib.AbstractContextManager[bool]:
 
 def _first_budgets() -> _Budgets:
     """Return the budgets that DMLCPU_NUM_THREADS or the machine allows."""
-    return _replace(None, _budgets_of(_from_environment() or _machine_threads()))
-
-
-def _from_environment() -> int | None:
     text = os.environ.get("DMLCPU_NUM_THREADS", "")
     if text and not re.fullmatch(r"\s*\+?0*[1-9][0-9]*\s*", text):
         raise ValueError(f"DMLCPU_NUM_THREADS is {text!r}; allowed: an integer of at least 1")
-    return int(text) if text else None
+    return _replace(None, _budgets_of(int(text) if text else _machine_threads()))
 
 
 def _machine_threads() -> int:

@@ -15,10 +15,7 @@ from dmlcpu.runtime.kernel import Kernel
 def variant(function: Callable[..., Any], name: str, **names: Any) -> Kernel:
     """Return a kernel of a function of (part, parts, ...), with `names` replaced in it and in its helpers.
 
-    Raises
-    ------
-    NameError
-        If neither the function nor a helper of it uses one of the names.
+    Raise NameError if neither the function nor a helper of it uses one of the names.
     """
     _refuse_unused(f"variant {name}", function, names)
     copy = _copy(function, names, {})
@@ -30,10 +27,7 @@ def variant(function: Callable[..., Any], name: str, **names: Any) -> Kernel:
 def specialized(helper: Any, **names: Any) -> Any:
     """Return a copy of a helper, compiled in the same way, with `names` replaced in it and in its helpers.
 
-    Raises
-    ------
-    NameError
-        If neither the helper nor a helper of it uses one of the names.
+    Raise NameError as `variant` does.
     """
     _refuse_unused("specialized", _function_of(helper), names)
     return _copy(helper, names, {})

@@ -90,7 +90,7 @@ def byte_squares(x: Array) -> Array:
     elif count:
         parts = threads.budget().parts(count * depth // 16, count)
         sign = 128 if x.dtype == np.int8 else 0
-        work = fill(registry.load("search.byte_squares.WORK"), rows=count, depth=depth, sign=sign)
+        work = fill(registry.load("search.quantize_rows.SQUARES_WORK"), rows=count, depth=depth, sign=sign)
         registry.find("search", "squares").kernel.for_parts(parts)(words(x, np.dtype(np.uint8)), squares, work)
     return squares
 

@@ -61,6 +61,7 @@ def watched(part, parts, x):
     x[2] = helper(pair.first, pair.second) + text(pair) + add(0) + again(0)
 """
 HELPERS = """
+import functools
 from typing import NamedTuple
 import numpy as np
 from llvmlite import ir
@@ -92,12 +93,17 @@ class Emitter:
 def emit(builder, a, b):
     return Emitter().emit(builder, builder.|mul|(a, a.type(Emitter().factor)), b)
 
+def emit_sum(builder, a, b):
+    return builder.|add |(a, a.type(b))
+
+emit_increase = functools.partial(emit_sum, b=|6|)
+
 @intrinsic
 def combine(context, a, b):
     def generate(context, builder, signature, arguments):
         low = builder.zext(builder.trunc(arguments[0], ir.IntType(32)), arguments[0].type)
         wide = low if WIDTH.width == 32 else arguments[0]
-        return emit(builder, wide, arguments[1])
+        return emit_increase(builder, emit(builder, wide, arguments[1]))
     return types.int64(types.int64, types.int64), generate
 
 @emitted
@@ -120,7 +126,7 @@ def make_adder(value):
 
 add, again = make_adder(5), make_adder(|7|)
 """
-RESULT = 3 * (2**33 + 5) + 3 + 1000 + 5 + 7
+RESULT = 3 * (2**33 + 5) + 6 + 3 + 1000 + 5 + 7
 CHANGES = {
     "a constant": ("|3|", "4"),
     "a machine type": ("|64|", "32"),
@@ -131,6 +137,8 @@ CHANGES = {
     "a constant of a class that an intrinsic uses": ("|2|", "3"),
     "a property that an intrinsic uses": ("|1|", "3"),
     "a function that an intrinsic uses": ("|mul|", "sdiv"),
+    "a partial function that an intrinsic uses": ("|add |", "sub"),
+    "an argument of a partial function": ("|6|", "9"),
     "the type of an intrinsic's argument": ("|int64 |", "int32"),
     "a helper": ("|+|", "-"),
     "an inlined helper": ("|-|", "+"),

@@ -37,10 +37,7 @@ from dmlcpu.runtime.variants import variant
 HALF_MR, CHUNK, COUNTS = 8, KC, False
 dot_mr = dot_half = dot_4 = dot_1 = make_dot(1, GENERIC)
 prepare_columns, prepare_rows, epilogue = REQUANTIZE.names().values()
-
-
 begin = end = nothing
-
 
 BYTES = 0  # the number of the usual form; forms.py has others
 
@@ -92,15 +89,6 @@ def complete(form, panel, lhs, acc):
     """Add the products that a form leaves out."""
 
 
-class Task(NamedTuple):
-    """A range of rows and a range of panels of one product of the batch."""
-
-    first_row: int
-    last_row: int
-    first_panel: int
-    last_panel: int
-
-
 class Block(NamedTuple):
     """A range of panels, packed."""
 
@@ -114,20 +102,27 @@ class Block(NamedTuple):
 
 @inlined
 def run_task(number, part, has_rows, arrays, work, scratch):
-    """Multiply the rows and panels of a task. has_rows: the task before had the same rows."""
-    task, space = task_of(number, work), record_at(scratch, space_of(part, work), SPACE)
+    """Multiply the rows and panels of a task. has_rows: the task before had the same rows.
+
+    A task has a range of rows and a range of panels of one product. Tasks with the same rows have consecutive numbers.
+    """
+    row_part, column_part = number // work.column_parts % work.row_parts, number % work.column_parts
+    first_tile, last_tile = share(row_part, work.row_parts, (work.M + MR - 1) // MR)
+    first_row, last_row = first_tile * MR, min(work.M, last_tile * MR)
+    first_panel, last_panel = share(column_part, work.column_parts, work.panels)
+    space = record_at(scratch, space_of(part, work), SPACE)
     origin = origin_of(number // (work.row_parts * work.column_parts), work)
     has_b_zero = any_b_zero(origin, arrays, work)
-    for first in range(task.first_panel, task.last_panel, work.NC):
-        last = min(first + work.NC, task.last_panel)
+    for first in range(first_panel, last_panel, work.NC):
+        last = min(first + work.NC, last_panel)
         words, sums, saturating = packed_rhs(first, last, part, origin, arrays, work, scratch)
         load_bias(first * NR, (last - first) * NR, sums, origin, arrays, work, space.columns)
         prepare_columns(first * NR, (last - first) * NR, origin, arrays, work, space.columns)
         slot = rhs_of(part, work) + (0 if work.b_is_packed else rhs_cells(work.NC, work.groups))
-        form = form_rhs(words, saturating, last - first, task.last_row - task.first_row, slot, work, scratch)
+        form = form_rhs(words, saturating, last - first, last_row - first_row, slot, work, scratch)
         block = Block(first, last, form, sums, has_b_zero, work.same_start and not has_b_zero)
         has_rows = has_form(form, space) and has_rows and work.keeps_rows
-        run_block(task, block, has_rows, part, origin, arrays, work, scratch)
+        run_block(first_row, last_row, block, has_rows, part, origin, arrays, work, scratch)
         has_rows = True
 
 
@@ -135,15 +130,6 @@ def run_task(number, part, has_rows, arrays, work, scratch):
 def rhs_of(part, work):
     """Return where the panels of a share begin: those that it packs, then a copy in another form."""
     return lhs_of(part, work) + work.slots * lhs_cells(work.row_words, MR)
-
-
-@inlined
-def task_of(number, work):
-    """Return the task of a number. Tasks with the same rows have consecutive numbers."""
-    row_part, column_part = number // work.column_parts % work.row_parts, number % work.column_parts
-    first_tile, last_tile = share(row_part, work.row_parts, (work.M + MR - 1) // MR)
-    first_panel, last_panel = share(column_part, work.column_parts, work.panels)
-    return Task(first_tile * MR, min(work.M, last_tile * MR), first_panel, last_panel)
 
 
 @device
@@ -161,21 +147,21 @@ def packed_rhs(first, last, part, origin, arrays, work, scratch):
 
 
 @device  # not inlined, for registers of its own: inlined, small products took up to a quarter longer
-def run_block(task, block, has_rows, part, origin, arrays, work, scratch):
+def run_block(first_row, last_row, block, has_rows, part, origin, arrays, work, scratch):
     """Multiply the rows of a task by a block of panels. has_rows: they are packed."""
     space = record_at(scratch, space_of(part, work), SPACE)
-    for row in range(task.first_row, task.last_row, MR):
-        count = min(MR, task.last_row - row)
+    for row in range(first_row, last_row, MR):
+        count = min(MR, last_row - row)
         height = MR if count > HALF_MR else HALF_MR if count > 4 else 4 if count > 1 else 1
-        slot = lhs_of(part, work) + (row - task.first_row) // MR % work.slots * lhs_cells(work.row_words, MR)
+        slot = lhs_of(part, work) + (row - first_row) // MR % work.slots * lhs_cells(work.row_words, MR)
         lhs = Lhs(height, as_words(scratch, slot + TALLEST, np.uint32), as_words(scratch, slot, np.int64))
         if not has_rows:
             rows = Strided(arrays.a, origin.a + row * work.a.row, work.a.row, count)
             pack_rows(rows, lhs, MR, work, block.has_b_zero)
             form_lhs(block.form, lhs, work)
-        if row == task.first_row or not work.same_rows:
-            load_a_zeros(row, task.last_row, MR, origin, arrays, work, space.rows)
-            prepare_rows(row, task.last_row, MR, origin, arrays, work, space.rows)
+        if row == first_row or not work.same_rows:
+            load_a_zeros(row, last_row, MR, origin, arrays, work, space.rows)
+            prepare_rows(row, last_row, MR, origin, arrays, work, space.rows)
         for panel in range(block.first, block.last):
             place = origin.y + row * work.y.row + panel * NR * work.y.column
             bias = origin.y_bias + row * work.y_bias.row + panel * NR * work.y_bias.column
@@ -249,3 +235,22 @@ def make_product(name: str, microkernel: Microkernel, using: Epilogue) -> Kernel
     heights = {"dot_mr": MR, "dot_half": half, "dot_4": 4, "dot_1": 1}
     dots = {each: make_dot(height, microkernel) for each, height in heights.items()}
     return variant(product, name, HALF_MR=half, **dots, **using._asdict())
+
+
+def make_amx_product(name: str, microkernel: Microkernel, using: Epilogue) -> Kernel:
+    """Return the product by tile registers, with an epilogue; a microkernel for vectors multiplies remaining rows."""
+    from dmlcpu.kernels.gemm.microkernels import amx  # only for processors with AMX
+
+    return variant(
+        product,
+        name,
+        MR=TALLEST,
+        HALF_MR=amx.TILE_ROWS,
+        dot_mr=amx.make_tile_dot(TALLEST),
+        dot_half=amx.make_tile_dot(amx.TILE_ROWS),
+        dot_4=make_dot(4, microkernel),
+        dot_1=make_dot(1, microkernel),
+        begin=amx.configure_tiles,
+        end=amx.release_tiles,
+        **using._asdict(),
+    )

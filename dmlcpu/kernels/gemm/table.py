@@ -93,7 +93,7 @@ _SKINNY = "skinny_u8s8{suffix}_{unit.width}x{DEPTH}_{unit.name}"
 _COLUMNS = "columns_u8s8{suffix}_{unit.width}_{unit.name}"
 VECTORS = Nest("gemm.product.make_product", _DOT, MR, NR)
 FORMS = Nest("gemm.forms.make_formed_product", _DOT, MR, NR)
-TILES = Nest("gemm.tiles.make_amx_product", _DOT, TALLEST, NR)
+TILES = Nest("gemm.product.make_amx_product", _DOT, TALLEST, NR)
 FEW_ROWS = Nest("gemm.skinny.make_skinny", _SKINNY, MOST_ROWS, BLOCK, (ROWS,))
 DOTS = Nest("gemm.dots.make_dots_product", _COLUMNS, MOST_DOT_ROWS, NR, (COLUMNS,))
 

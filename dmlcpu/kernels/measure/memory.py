@@ -4,7 +4,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 
 from dmlcpu.kernels.gemm.microkernels.vectors import WORD
-from dmlcpu.kernels.scatter_nd.copies import fence, stream
+from dmlcpu.kernels.scatter_nd.rows import fence, stream
 from dmlcpu.kernels.walk import share
 from dmlcpu.runtime.intrinsics import emitted
 from dmlcpu.runtime.kernel import kernel

@@ -9,17 +9,19 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils, types
 
-from dmlcpu.kernels.gemm.microkernels.microkernel import Microkernel
+from dmlcpu.kernels.gemm.microkernels.amx import TILE_WORDS, configure_tiles, multiply_tiles, release_tiles
+from dmlcpu.kernels.gemm.microkernels.microkernel import NR, TALLEST, Microkernel
 from dmlcpu.kernels.gemm.microkernels.vectors import WORD, constant, vector
 from dmlcpu.runtime import isa
 from dmlcpu.runtime.intrinsics import emitted, short_loop
-from dmlcpu.runtime.kernel import Kernel
+from dmlcpu.runtime.kernel import Kernel, kernel
 from dmlcpu.runtime.records import LINE_CELLS
 from dmlcpu.runtime.variants import variant
 
 # LLVM's letters for vector registers in inline assembly.
 _REGISTERS = {"x86_64": "x", "aarch64": "w"}
 _LHS, _RHS = 0x05030201, 0x04FD02FF  # no pair of bytes saturates
+_AMX_PRODUCTS = TALLEST * NR * 4 * TILE_WORDS  # of a turn
 
 
 def can_measure() -> bool:
@@ -67,3 +69,12 @@ def _unknown(builder: Any, value: Any) -> Any:
     """Emit nothing, but let LLVM take a vector for another one: it would multiply equal ones only once."""
     registers = next(letter for name, letter in _REGISTERS.items() if name in isa.target_features())
     return builder.asm(ir.FunctionType(value.type, [value.type]), "", f"={registers},0", [value], side_effect=True)
+
+
+@kernel
+def multiply_amx(part, parts, turns, done):
+    """Do what `multiply` does by the tile registers of AMX, with tiles of zeros."""
+    configure_tiles()
+    multiply_tiles(turns)
+    release_tiles()
+    done[LINE_CELLS * part] = turns * _AMX_PRODUCTS

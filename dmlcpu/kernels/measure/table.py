@@ -7,7 +7,7 @@ from dmlcpu.runtime.isa import Isa
 KERNELS = (
     Row.of("measure", "read", "measure.memory.read"),
     Row.of("measure", "copy", "measure.memory.copy"),
-    Row.of("measure", "multiply", "measure.amx.multiply_amx", Isa.AMX),
+    Row.of("measure", "multiply", "measure.multiply.multiply_amx", Isa.AMX),
     *[
         Made("measure", "multiply", f"multiply_{unit.name}", unit.isa, "measure.multiply.make_multiply", (microkernel,))
         for unit, nest, _, microkernel, _ in TARGETS

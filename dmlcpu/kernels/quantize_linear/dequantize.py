@@ -28,35 +28,26 @@ def dequantize(part, parts, x, scale, zero, y, works, scratch):
         if width_of(x) < 4 and work.is_direct:
             result = either(True, as_words(y, 0, np.float32), y_at, space.y)
             dequantize_integers(either(True, x, x_at + begin, x), begin, count, block, work, space, result)
+            continue
+        # The tile is converted to float32 first, or its result is converted or scattered.
+        if width_of(x) == 4:
+            differences(x, x_at, begin, count, block, work, space)
+            floats = either(True, space.x, 0, space.x)
         else:
-            dequantize_tile(x, y, (x_at, y_at), begin, count, block, work, space)
-
-
-@inlined
-def dequantize_tile(x, y, places, begin, count, block, work, space):
-    """Dequantize a tile that is converted to float32 first, or whose result is converted or scattered.
-
-    places: of the run's first element in x, and of the tile's in y.
-    """
-    x_at, y_at = places
-    if width_of(x) == 4:
-        differences(x, x_at, begin, count, block, work, space)
-        floats = either(True, space.x, 0, space.x)
-    else:
-        floats = load_tile(x, x_at, begin, count, work.x, space)
-    is_plain = work.y.step == 1
-    result = either(is_plain and work.y.kind == FLOAT32, as_words(y, 0, np.float32), y_at, space.y)
-    if block == 1:
-        dequantize_by_each(floats, count, space.scale, space.zero, result)
-    else:
-        dequantize_by_blocks(floats, begin, count, block, space.scale, space.zero, result)
-    if work.y.kind != FLOAT32:
-        line = either(is_plain, y, y_at, as_words(space.out, 0, y))
-        round_to_16_bits(result, count, work.y.kind, line)
-        if not is_plain:
-            scatter(line, count, y, y_at, work.y.step, work.y.kind)
-    elif not is_plain:
-        scatter(as_words(result, 0, y), count, y, y_at, work.y.step, work.y.kind)
+            floats = load_tile(x, x_at, begin, count, work.x, space)
+        is_plain = work.y.step == 1
+        result = either(is_plain and work.y.kind == FLOAT32, as_words(y, 0, np.float32), y_at, space.y)
+        if block == 1:
+            dequantize_by_each(floats, count, space.scale, space.zero, result)
+        else:
+            dequantize_by_blocks(floats, begin, count, block, space.scale, space.zero, result)
+        if work.y.kind != FLOAT32:
+            line = either(is_plain, y, y_at, as_words(space.out, 0, y))
+            round_to_16_bits(result, count, work.y.kind, line)
+            if not is_plain:
+                scatter(line, count, y, y_at, work.y.step, work.y.kind)
+        elif not is_plain:
+            scatter(as_words(result, 0, y), count, y, y_at, work.y.step, work.y.kind)
 
 
 @inlined

@@ -22,26 +22,20 @@ def quantize(part, parts, x, scale, zero, y, works, scratch):
     space = record_at(scratch, part * SPACE_CELLS, SPACE)
     first, last = share(part, parts, work.items)
     for item in range(first, last):
-        quantize_tile(item, x, scale, zero, y, work, space)
-
-
-@inlined
-def quantize_tile(item, x, scale, zero, y, work, space):
-    """Quantize one tile."""
-    row = item // work.tiles
-    begin = (item - row * work.tiles) * work.tile
-    count = min(work.tile, work.n - begin)
-    floats = load_tile(x, work.x.start + offset(work.walk, work.x.strides, row), begin, count, work.x, space)
-    at = work.y.start + offset(work.walk, work.y.strides, row) + begin * work.y.step
-    is_plain = work.y.step == 1 and work.y.kind != NIBBLE
-    target = either(is_plain, y, at, as_words(space.out, 0, y))
-    block = load_parameters(scale, zero, row, begin, count, work, space)
-    if block == 1:
-        quantize_by_each(floats, count, space.scale, space.zero, work.lowest, work.highest, work.y.mask, target)
-    else:
-        quantize_by_blocks(floats, begin, count, block, work, space, target)
-    if not is_plain:
-        scatter(target, count, y, at, work.y.step, work.y.kind)
+        row = item // work.tiles
+        begin = (item - row * work.tiles) * work.tile
+        count = min(work.tile, work.n - begin)
+        floats = load_tile(x, work.x.start + offset(work.walk, work.x.strides, row), begin, count, work.x, space)
+        at = work.y.start + offset(work.walk, work.y.strides, row) + begin * work.y.step
+        is_plain = work.y.step == 1 and work.y.kind != NIBBLE
+        target = either(is_plain, y, at, as_words(space.out, 0, y))
+        block = load_parameters(scale, zero, row, begin, count, work, space)
+        if block == 1:
+            quantize_by_each(floats, count, space.scale, space.zero, work.lowest, work.highest, work.y.mask, target)
+        else:
+            quantize_by_blocks(floats, begin, count, block, work, space, target)
+        if not is_plain:
+            scatter(target, count, y, at, work.y.step, work.y.kind)
 
 
 @inlined

@@ -23,18 +23,7 @@ from dmlcpu.kernels.scatter_nd.owned import copy_owned, even_range, lines_of, sa
 from dmlcpu.kernels.scatter_nd.places import Bounds, update_places
 from dmlcpu.kernels.scatter_nd.reduction import ADD, OVERWRITE, Run, reduce_half, update_run
 from dmlcpu.kernels.scatter_nd.rows import add_run, copy_run
-from dmlcpu.kernels.scatter_nd.work import (
-    BLOCK,
-    BY_BLOCK,
-    CLIP,
-    PLACES,
-    RAISE,
-    ROWS,
-    SLICES,
-    VALID,
-    WORK,
-    block_of,
-)
+from dmlcpu.kernels.scatter_nd.work import BLOCK, BY_BLOCK, CLIP, PLACES, RAISE, ROWS, SLICES, VALID, WORK, block_of
 from dmlcpu.kernels.walk import offset, share
 from dmlcpu.runtime.intrinsics import Strided, as_words, either, line_of, prefetch
 from dmlcpu.runtime.jit import device, inlined

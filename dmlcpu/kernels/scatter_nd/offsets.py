@@ -3,6 +3,7 @@
 Indices are uint32 words, the lower half of a wide one first, so that one compiled kernel serves all types.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from llvmlite import ir
@@ -53,57 +54,44 @@ class Indices(NamedTuple):
     size: Any  # of the dimension
 
 
-class _Counting:
-    """Makes negative indices count from the start of a dimension, and notes indices out of range."""
+def _count_from_start(builder: Any, indices: Indices, count: Any, use: Callable[[Any, Any], None], step: Any) -> Any:
+    """Emit use(index, line) for each line of `count` indices, where negative ones count from the start of a dimension.
 
-    def __init__(self, builder: Any, indices: Indices) -> None:
-        self.builder = builder
-        self.indices = indices
-        is_signed = cgutils.is_not_null(builder, indices.is_signed)
-        self.from_end = splat(builder, builder.select(is_signed, indices.size, _LONG(0)), LANES)
-        self.greatest = splat(builder, builder.sub(indices.size, _LONG(1)), LANES)
-        self.bad = cgutils.alloca_once_value(builder, ir.Constant(_LINE, [0] * LANES))  # negative: out of range
+    step: from one index to the next, or None if they are packed. Return a flag: whether any index is out of range.
+    """
+    is_signed = cgutils.is_not_null(builder, indices.is_signed)
+    from_end = splat(builder, builder.select(is_signed, indices.size, _LONG(0)), LANES)
+    greatest = splat(builder, builder.sub(indices.size, _LONG(1)), LANES)
+    zeros = ir.Constant(_LINE, [0] * LANES)
+    bad = cgutils.alloca_once_value(builder, zeros)  # negative: out of range
 
-    def from_start(self, raw: Any) -> Any:
-        """Emit 64 bits of each index."""
-        builder = self.builder
-        raw = raw if raw.type.element is _LONG else _extend(builder, raw, self.indices.is_signed, _LINE)
-        negative = builder.ashr(raw, ir.Constant(_LINE, [63] * LANES))
-        counted = builder.add(raw, builder.and_(self.from_end, negative))
-        wrong = builder.or_(counted, builder.sub(self.greatest, counted))
-        builder.store(builder.or_(builder.load(self.bad), wrong), self.bad)
-        return counted
-
-    def emit(self, count: Any, use: Any, emit_kind: Any) -> None:
-        """Emit emit_kind(kind, count, use), one of the next two methods, for wide indices and for narrow ones."""
-        with self.builder.if_else(cgutils.is_not_null(self.builder, self.indices.is_wide)) as branches:
-            for branch, kind in zip(branches, (_LONG, _WORD), strict=True):
-                with branch:
-                    emit_kind(kind, count, use)
-
-    def of_any_step(self, kind: Any, count: Any, use: Any) -> None:
-        """Emit use(index, counted) for each line of `count` indices of a kind."""
-        step = self.indices.step
-        is_packed = self.builder.icmp_signed("==", step, _LONG(kind.width // _WORD.width))
-        with self.builder.if_else(is_packed) as (packed, strided):
-            with packed:
-                self.packed(kind, count, use)
-            with strided:
-                self.packed(kind, count, use, step)
-
-    def packed(self, kind: Any, count: Any, use: Any, step: Any = None) -> None:
-        """Emit the same for packed ones, or for those `step` apart."""
-        builder, indices = self.builder, self.indices
+    def emit_lines(kind: Any, stride: Any = None) -> None:
         with _lines(builder, count) as (index, _):
-            distance = builder.mul(index, step or _LONG(kind.width // _WORD.width))
+            distance = builder.mul(index, stride or _LONG(kind.width // _WORD.width))
             place = indices.words.at(builder.add(indices.first, distance))
             emit_prefetch(builder, builder.gep(place, [_LONG(PREFETCH)]))
-            use(index, self.from_start(_load_line(builder, place, kind, step)))
+            raw = _load_line(builder, place, kind, stride)
+            raw = raw if kind is _LONG else _extend(builder, raw, indices.is_signed, _LINE)
+            negative = builder.ashr(raw, ir.Constant(_LINE, [63] * LANES))
+            counted = builder.add(raw, builder.and_(from_end, negative))
+            wrong = builder.or_(counted, builder.sub(greatest, counted))
+            builder.store(builder.or_(builder.load(bad), wrong), bad)
+            use(index, counted)
 
-    def is_any(self) -> Any:
-        """Emit whether any index was out of range."""
-        signs = self.builder.icmp_signed("<", self.builder.load(self.bad), ir.Constant(_LINE, [0] * LANES))
-        return cgutils.is_not_null(self.builder, self.builder.bitcast(signs, ir.IntType(LANES)))
+    with builder.if_else(cgutils.is_not_null(builder, indices.is_wide)) as branches:
+        for branch, kind in zip(branches, (_LONG, _WORD), strict=True):
+            with branch:
+                if step is None:
+                    emit_lines(kind)
+                    continue
+                is_packed = builder.icmp_signed("==", step, _LONG(kind.width // _WORD.width))
+                with builder.if_else(is_packed) as (packed, strided):
+                    with packed:
+                        emit_lines(kind)
+                    with strided:
+                        emit_lines(kind, step)
+    signs = builder.icmp_signed("<", builder.load(bad), zeros)
+    return cgutils.is_not_null(builder, builder.bitcast(signs, ir.IntType(LANES)))
 
 
 def _load_line(builder: Any, place: Any, kind: Any, stride: Any) -> Any:
@@ -125,21 +113,19 @@ def add_lines(builder, indices, step, offsets, count) -> types.intp:
 
     Return whether any is out of range, 0 or 1.
     """
-    steps, counting = splat(builder, step, LANES), _Counting(builder, indices)
+    steps = splat(builder, step, LANES)
 
     def add(index: Any, counted: Any) -> None:
         offsets.store(builder.add(offsets.load(index, LANES), builder.mul(counted, steps)), index)
 
-    counting.emit(count, add, counting.of_any_step)
-    return builder.zext(counting.is_any(), _LONG)
+    return builder.zext(_count_from_start(builder, indices, count, add, indices.step), _LONG)
 
 
 @emitted
 def is_any_out(builder, indices, count) -> types.intp:
     """Return whether any of `count` indices, a multiple of LANES, is out of range, 0 or 1."""
-    counting = _Counting(builder, indices)
-    counting.emit(count, lambda index, counted: None, counting.of_any_step)
-    return builder.zext(counting.is_any(), _LONG)
+    found = _count_from_start(builder, indices, count, lambda index, counted: None, indices.step)
+    return builder.zext(found, _LONG)
 
 
 def _compress(builder: Any, vector: Any, flags: Any) -> Any:
@@ -197,6 +183,5 @@ def select_places(builder, indices, values, begin, count, owned, own, chosen) ->
         flags = _is_between(builder, here, owned.first, owned.last)
         _select(builder, flags, found, (here, own), (value, chosen))
 
-    counting = _Counting(builder, indices)
-    counting.emit(count, select, counting.packed)
-    return builder.select(counting.is_any(), _LONG(-1), builder.load(found))
+    is_bad = _count_from_start(builder, indices, count, select, None)
+    return builder.select(is_bad, _LONG(-1), builder.load(found))

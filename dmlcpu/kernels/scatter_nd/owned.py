@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dmlcpu.kernels.scatter_nd.copies import copy_range, fence, stream
 from dmlcpu.kernels.scatter_nd.linearize import linearize_singly
+from dmlcpu.kernels.scatter_nd.rows import copy_range, fence, stream
 from dmlcpu.kernels.scatter_nd.work import BLOCK, DROP, RAISE
 from dmlcpu.kernels.walk import share
 from dmlcpu.runtime.jit import device

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dmlcpu.kernels.scatter_nd.copies import copy_range, fence, stream
 from dmlcpu.kernels.scatter_nd.linearize import linearize
 from dmlcpu.kernels.scatter_nd.reduction import update_elements
+from dmlcpu.kernels.scatter_nd.rows import copy_range, fence, stream
 from dmlcpu.kernels.scatter_nd.work import BLOCK, PAIRS, WORK, block_of, share_space_of
 from dmlcpu.kernels.walk import share
 from dmlcpu.runtime.atomics import fetch_add

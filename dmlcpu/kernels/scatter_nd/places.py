@@ -42,23 +42,17 @@ class _Loop(NamedTuple):
     done: Any
 
 
-def _sum(loop: _Loop, mine: Any, update: Any) -> Any:
-    builder = loop.builder
-    if isinstance(mine.type, ir.IntType):
-        return builder.add(mine, update)
-    return _quiet(builder, builder.fadd(mine, update))
+def _arithmetic(name: str) -> Callable[[_Loop, Any, Any], Any]:
+    """Return what emits an operation: of integers by its name in LLVM, or of floats, where any NaN is the quiet one."""
 
+    def emit(loop: _Loop, mine: Any, update: Any) -> Any:
+        if isinstance(mine.type, ir.IntType):
+            return getattr(loop.builder, name)(mine, update)
+        value = getattr(loop.builder, f"f{name}")(mine, update)
+        is_nan = _is_nan(loop.builder, value)
+        return _unless(loop.builder, is_nan, value, lambda: ir.Constant(value.type, float("nan")))
 
-def _product(loop: _Loop, mine: Any, update: Any) -> Any:
-    builder = loop.builder
-    if isinstance(mine.type, ir.IntType):
-        return builder.mul(mine, update)
-    return _quiet(builder, builder.fmul(mine, update))
-
-
-def _quiet(builder: Any, value: Any) -> Any:
-    """Emit the value, or the one quiet NaN for any NaN."""
-    return _unless(builder, _is_nan(builder, value), value, lambda: ir.Constant(value.type, float("nan")))
+    return emit
 
 
 def _extreme(sign: str) -> Callable[[_Loop, Any, Any], Any]:
@@ -97,7 +91,7 @@ def _unless(builder: Any, is_rare: Any, usual: Any, emit: Callable[[], Any]) -> 
 
 
 # The numbers of reduction.py: overwrite, add, multiply, minimum, maximum.
-_COMBINED = (None, _sum, _product, _extreme("<"), _extreme(">"))
+_COMBINED = (None, _arithmetic("add"), _arithmetic("mul"), _extreme("<"), _extreme(">"))
 
 
 def _update(loop: _Loop, index: Any, ahead: int, combine: Any) -> None:

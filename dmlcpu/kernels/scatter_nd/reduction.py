@@ -8,12 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dmlcpu.kernels.half import (
-    bfloat16_to_float32,
-    float16_to_float32,
-    float32_to_bfloat16,
-    float32_to_float16,
-)
+from dmlcpu.kernels.half import bfloat16_to_float32, float16_to_float32, float32_to_bfloat16, float32_to_float16
 from dmlcpu.kernels.scatter_nd.rows import add_run, copy_run
 from dmlcpu.runtime.jit import device
 

@@ -1,6 +1,8 @@
-"""Vector operations on runs of elements: whole cache lines, then halves, quarters, ... of one. No scalar loops."""
+"""Vector operations on runs of elements, and copies of long ranges by way of the caches or past them.
 
-from collections.abc import Callable
+A run is taken in whole cache lines, then halves, quarters, ... of one, without scalar loops.
+"""
+
 from typing import Any
 
 from llvmlite import ir
@@ -12,8 +14,16 @@ from dmlcpu.runtime.records import CACHE_LINE
 _LONG = ir.IntType(64)
 
 
-def _walk(builder: Any, count: Any, lanes: int, emit: Callable[[Any, int], None]) -> None:
-    """Emit a walk over `count` elements; emit(index, width) emits the work on `width` of them from `index` on."""
+def _emit_run(builder: Any, out: Any, o: Any, updates: Any, u: Any, count: Any, combine: Any = None) -> None:
+    """Emit the overwriting of a run, or the update of its elements by combine(builder, mine, update)."""
+
+    def emit(index: Any, width: int) -> None:
+        at, new = builder.add(o, index), updates.load(builder.add(u, index), width)
+        if combine:
+            new = combine(builder, out.load(at, width), new)
+        out.store(new, at)
+
+    lanes = CACHE_LINE // out.nbytes
     rest = builder.and_(count, _LONG(lanes - 1))
     with cgutils.for_range_slice(builder, _LONG(0), builder.sub(count, rest), _LONG(lanes), inc=True) as (index, _):
         emit(index, lanes)
@@ -26,20 +36,8 @@ def _walk(builder: Any, count: Any, lanes: int, emit: Callable[[Any, int], None]
         width //= 2
 
 
-def _emit_run(builder: Any, out: Any, o: Any, updates: Any, u: Any, count: Any, combine: Any = None) -> None:
-    """Emit the overwriting of a run, or the update of its elements by combine(builder, mine, update)."""
-
-    def emit(index: Any, width: int) -> None:
-        at, new = builder.add(o, index), updates.load(builder.add(u, index), width)
-        if combine:
-            new = combine(builder, out.load(at, width), new)
-        out.store(new, at)
-
-    _walk(builder, count, CACHE_LINE // out.nbytes, emit)
-
-
 def _add(builder: Any, mine: Any, update: Any) -> Any:
-    """Emit sums: integers wrap, and every NaN is the same quiet one (see kernels/scatter_nd/reduction.py)."""
+    """Emit sums: integers wrap, and every NaN is the same quiet one (see reduction.py)."""
     kind = mine.type
     if isinstance(kind.element, ir.IntType):
         return builder.add(mine, update)
@@ -58,3 +56,36 @@ def copy_run(builder, out, o, updates, u, count):
 def add_run(builder, out, o, updates, u, count):
     """Add updates[u : u + count] to out[o:]; both are of one type and share no memory."""
     _emit_run(builder, out, o, updates, u, count, _add)
+
+
+@emitted
+def copy_range(builder, source, target, first, last):
+    """Copy source[first:last] to the same place in another array of that type, which shares no memory with it.
+
+    This is the system's memcpy. It writes long copies past the caches, but decides by the length of this copy alone;
+    see `stream`.
+    """
+    here, there = source.at(first), target.at(first)
+    nbytes = builder.mul(builder.sub(last, first), first.type(source.nbytes))
+    cgutils.raw_memcpy(builder, there, here, nbytes, 1)
+
+
+@emitted
+def stream(builder, source, first, target, place, count):
+    """Copy `count` elements from source[first:] to target[place:], both of one type, past the caches.
+
+    In target they are whole cache lines. Other threads may see later writes of this thread before these, unless there
+    is a `fence` between.
+    """
+    lanes = CACHE_LINE // source.nbytes
+    once = builder.module.add_metadata([ir.IntType(32)(1)])
+    with cgutils.for_range_slice(builder, _LONG(0), count, _LONG(lanes), inc=True) as (index, _):
+        line = source.load(builder.add(first, index), lanes)
+        stored = target.store(line, builder.add(place, index), align=CACHE_LINE)
+        stored.set_metadata("nontemporal", once)
+
+
+@emitted
+def fence(builder):
+    """Make the earlier writes of this thread visible to others before its later ones."""
+    builder.fence("seq_cst")

@@ -1,4 +1,4 @@
-"""Rows of float32 become rows of int8, each with a scale of its own: value = scale * code."""
+"""Rows of float32 become rows of int8, each with a scale of its own: value = scale * code. Bytes are squared, too."""
 
 import numpy as np
 
@@ -9,6 +9,7 @@ from dmlcpu.runtime.kernel import kernel
 from dmlcpu.runtime.records import LINE_CELLS, record, record_at
 
 WORK = record(rows=np.int64, depth=np.int64)
+SQUARES_WORK = record(rows=np.int64, depth=np.int64, sign=np.int64)
 
 MAGNITUDE = np.uint32(0x7FFFFFFF)  # the bits without the sign: of floats they are in the order of absolute values
 TOO_GREAT = np.float32(1e16)  # squares, and sums of squares of 16,384 of them, stay finite
@@ -59,3 +60,17 @@ def quantize_rows(part, parts, x, codes, scales, squares, bad, works):
         scale = max(np.float32(scales[row] / HIGHEST), LEAST_SCALE)
         scales[row] = scale
         squares[row] = quantize_row(x[place : place + depth], scale, codes[place : place + depth])
+
+
+@kernel
+def byte_squares(part, parts, x, squares, works):
+    """Write the sum of the squares of each row of a share. x: uint8 (rows, depth), but flat; squares: int32."""
+    work = record_at(works, 0, SQUARES_WORK)
+    depth, sign = work.depth, np.int32(work.sign)
+    first, last = share(part, parts, work.rows)
+    for row in range(first, last):
+        line, total = x[row * depth : (row + 1) * depth], np.int32(0)
+        for i in range(depth):
+            value = np.int32(np.int32(line[i] ^ np.uint8(sign)) - sign)
+            total = np.int32(total + np.int32(value * value))
+        squares[row] = total

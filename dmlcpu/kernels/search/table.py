@@ -4,6 +4,6 @@ from dmlcpu.kernels.registry import Row
 
 KERNELS = (
     Row.of("search", "quantize", "search.quantize_rows.quantize_rows"),
-    Row.of("search", "squares", "search.byte_squares.byte_squares"),
+    Row.of("search", "squares", "search.quantize_rows.byte_squares"),
     Row.of("search", "pairs", "search.pair_sums.pair_sums"),
 )

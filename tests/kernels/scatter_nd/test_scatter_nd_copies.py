@@ -5,7 +5,7 @@ import pytest
 from jitted import jitted
 from numba import njit
 
-from dmlcpu.kernels.scatter_nd.copies import copy_range as copy_range_intrinsic, fence, stream
+from dmlcpu.kernels.scatter_nd.rows import copy_range as copy_range_intrinsic, fence, stream
 from dmlcpu.runtime.memory import aligned_empty
 
 copy_range = jitted(copy_range_intrinsic)

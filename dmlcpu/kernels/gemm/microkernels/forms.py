@@ -50,10 +50,9 @@ def widen_lhs(builder, words, source, count, target, first):
     number, line = source.type, vector(WORD, STEP)
     with short_loop(builder, count) as i:
         at = builder.mul(builder.sub(builder.sub(count, i), number(1)), number(STEP))
-        pairs = [
-            builder.bitcast(half, line) for half in widen_unsigned(builder, words.load(builder.add(source, at), STEP))
-        ]
-        both = shuffle(builder, pairs[0], pairs[1], [i + part for i in range(STEP) for part in (0, STEP)])
+        halves = widen_unsigned(builder, words.load(builder.add(source, at), STEP))
+        even, odd = (builder.bitcast(half, line) for half in halves)
+        both = shuffle(builder, even, odd, [i + part for i in range(STEP) for part in (0, STEP)])
         target.store(both, builder.add(first, builder.mul(at, number(2))))
 
 

@@ -24,22 +24,17 @@ def widen_signed(builder: Any, words: Any) -> tuple[Any, ...]:
 
 
 def multiply_widened(builder: Any, acc: Any, lhs: tuple[Any, ...], rhs: tuple[Any, ...]) -> Any:
-    """Add the products of widened bytes."""
+    """Add the products of widened bytes, in pairs: where it can, LLVM emits one instruction for both (pmaddwd)."""
     for a, b in zip(lhs, rhs, strict=True):
-        acc = builder.add(acc, _pair_products(builder, a, b))
+        wide = vector(WORD, a.type.count)
+        products = builder.mul(builder.sext(a, wide), builder.sext(b, wide))
+        even, odd = (shuffle(builder, products, products, list(range(i, a.type.count, 2))) for i in (0, 1))
+        acc = builder.add(acc, builder.add(even, odd))
     return acc
 
 
 def _halves(builder: Any, words: Any) -> Any:
     return builder.bitcast(words, vector(HALF, 2 * words.type.count))
-
-
-def _pair_products(builder: Any, a: Any, b: Any) -> Any:
-    """Return a0 b0 + a1 b1 of 16-bit pairs in 32 bits; where it can, LLVM emits one instruction (pmaddwd)."""
-    count = a.type.count
-    wide = vector(WORD, count)
-    products = builder.mul(builder.sext(a, wide), builder.sext(b, wide))
-    return builder.add(*(shuffle(builder, products, products, list(range(odd, count, 2))) for odd in (0, 1)))
 
 
 GENERIC = Microkernel(units.GENERIC, widen_unsigned, widen_signed, multiply_widened)

@@ -138,40 +138,25 @@ def _emit_block(
     a = builder.gep(x.a, [builder.mul(row, number(ROW_STEP))])
     b = builder.gep(x.b, [column])
     with cgutils.for_range(builder, x.groups, intp=number) as loop:
-        _emit_group(builder, microkernel, vectors, a, b, loop.index, acc, sums)
+        line = builder.gep(b, [builder.mul(loop.index, number(NR))])
+        words = builder.gep(a, [loop.index])
+        for place in range(0, NR, CACHE_LINE // 4):
+            emit_prefetch(builder, builder.gep(line, [number(PREFETCH * NR + place)]))
+        places = [builder.gep(line, [number(v * lanes)]) for v in range(vectors)]
+        rhs = [microkernel.prepare_rhs(builder, load(builder, place, lanes, align)) for place in places]
+        for total, own in zip(sums, rhs, strict=False):  # there are no sums, or one of each vector
+            builder.store(emit_column_sum(builder, microkernel, builder.load(total), own), total)
+        for i in range(rows):
+            copies = splat(builder, builder.load(builder.gep(words, [number(i * ROW_STEP)])), lanes)
+            lhs = microkernel.prepare_lhs(builder, copies)
+            for v in range(vectors):
+                product = microkernel.multiply(builder, builder.load(acc[i, v]), lhs, rhs[v])
+                builder.store(product, acc[i, v])
     for (i, v), total in acc.items():
         result = builder.load(total)
         if sums:
             result = builder.add(result, emit_correction(builder, microkernel, builder.load(sums[v])))
         store(builder, result, builder.gep(tile, [number(i * NR + v * lanes)]), align)
-
-
-def _emit_group(
-    builder: Any,
-    microkernel: Microkernel,
-    vectors: int,
-    a: Any,
-    b: Any,
-    group: Any,
-    acc: dict[tuple[int, int], Any],
-    sums: list[Any],
-) -> None:
-    """Emit the products of a group of four. acc: allocated vectors by (row, vector); sums: of the columns, if any."""
-    number, lanes = group.type, microkernel.unit.lanes
-    line = builder.gep(b, [builder.mul(group, number(NR))])
-    words = builder.gep(a, [group])
-    for place in range(0, NR, CACHE_LINE // 4):
-        emit_prefetch(builder, builder.gep(line, [number(PREFETCH * NR + place)]))
-    places = [builder.gep(line, [number(v * lanes)]) for v in range(vectors)]
-    rhs = [microkernel.prepare_rhs(builder, load(builder, place, lanes, microkernel.unit.align)) for place in places]
-    for total, own in zip(sums, rhs, strict=False):
-        builder.store(emit_column_sum(builder, microkernel, builder.load(total), own), total)
-    for row in sorted({row for row, _ in acc}):
-        copies = splat(builder, builder.load(builder.gep(words, [number(row * ROW_STEP)])), lanes)
-        lhs = microkernel.prepare_lhs(builder, copies)
-        for v in range(vectors):
-            total = acc[row, v]
-            builder.store(microkernel.multiply(builder, builder.load(total), lhs, rhs[v]), total)
 
 
 def emit_column_sum(builder: Any, microkernel: Microkernel, total: Any, rhs: tuple[Any, ...]) -> Any:

@@ -5,37 +5,18 @@ words. This permutes the columns; `unfold` restores their order in the end.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from numba.core import cgutils
 
 from dmlcpu.kernels.gemm.microkernels.microkernel import ROW_STEP, Microkernel, emit_column_sum, emit_correction
-from dmlcpu.kernels.gemm.microkernels.vectors import (
-    BYTE,
-    HALF,
-    WORD,
-    constant,
-    interleave,
-    load,
-    shuffle,
-    store,
-    vector,
-)
+from dmlcpu.kernels.gemm.microkernels.vectors import BYTE, HALF, WORD, interleave, load, shuffle, store, vector
 from dmlcpu.runtime import isa
 from dmlcpu.runtime.intrinsics import Strided, emit_prefetch, emitted, splat
 
 BLOCK = 64  # columns at a time
 DEPTH = 16  # rows of B at a time
 _VECTORS = 4  # vectors of words that four rows of bytes make
-
-
-class _Operands(NamedTuple):
-    """The operands of `make_add_products`: addresses, and numbers."""
-
-    b_rows: list[Any]  # addresses of bytes, DEPTH of them
-    flips: Any
-    a: Any
-    acc: Strided
 
 
 def make_add_products(microkernel: Microkernel) -> Any:
@@ -57,14 +38,14 @@ def make_add_products(microkernel: Microkernel) -> Any:
         number = blocks.type
         flips = splat(builder, builder.trunc(sign_flip, BYTE), microkernel.unit.width)
         b_rows = _rows_of_b(builder, b, number(0), DEPTH)
-        x = _Operands(b_rows, flips, a.at(first), acc)
+        words = a.at(first)
         prefetch = builder.mul(number(DEPTH), b.step)  # the next rows
         with cgutils.for_range(builder, blocks, intp=number) as loop:
             column = builder.mul(loop.index, number(BLOCK))
             for row in b_rows:
                 emit_prefetch(builder, builder.gep(row, [builder.add(column, prefetch)]))
             for inner in range(0, BLOCK, _VECTORS * microkernel.unit.lanes):
-                _emit_columns(builder, microkernel, x, builder.add(column, number(inner)))
+                _emit_columns(builder, microkernel, b_rows, flips, words, acc, builder.add(column, number(inner)))
 
     return add
 
@@ -110,55 +91,45 @@ def _rows_of_b(builder: Any, b: Strided, top: Any, count: int) -> list[Any]:
     return addresses
 
 
-def _emit_columns(builder: Any, microkernel: Microkernel, x: _Operands, column: Any) -> None:
-    """Emit the products of the columns of one vector of bytes, from `column` on."""
+def _emit_columns(
+    builder: Any, microkernel: Microkernel, b_rows: list[Any], flips: Any, a: Any, acc: Strided, column: Any
+) -> None:
+    """Emit the products of the columns of one vector of bytes, from `column` on. b_rows, a: addresses."""
+    number, lanes, width = column.type, microkernel.unit.lanes, microkernel.unit.width
     at_once = DEPTH if microkernel.unit.registers == 32 else 4  # rows of B whose words stay in registers
     for top in range(0, DEPTH, at_once):
-        places = [builder.gep(row, [column]) for row in x.b_rows[top : top + at_once]]
-        signed = [builder.xor(load(builder, place, microkernel.unit.width), x.flips) for place in places]
+        places = [builder.gep(row, [column]) for row in b_rows[top : top + at_once]]
+        signed = [builder.xor(load(builder, place, width), flips) for place in places]
         rhs = [
             [microkernel.prepare_rhs(builder, words) for words in _words_of(builder, signed[i : i + 4])]
             for i in range(0, at_once, 4)
         ]
         corrections = _corrections(builder, microkernel, rhs)
-        with cgutils.for_range(builder, x.acc.count, intp=column.type) as loop:
-            _emit_row(builder, microkernel, x, loop.index, top // 4, column, rhs, corrections)
+        with cgutils.for_range(builder, acc.count, intp=number) as loop:
+            line = builder.gep(acc.at(builder, loop.index), [column])
+            words = builder.gep(a, [builder.mul(loop.index, number(ROW_STEP))])
+            places = [builder.gep(line, [number(v * lanes)]) for v in range(_VECTORS)]
+            totals = [load(builder, place, lanes, 4) for place in places]
+            for i, group in enumerate(rhs, top // 4):
+                word = builder.load(builder.gep(words, [number(i)]))
+                lhs = microkernel.prepare_lhs(builder, splat(builder, word, lanes))
+                totals = [
+                    microkernel.multiply(builder, total, lhs, own) for total, own in zip(totals, group, strict=True)
+                ]
+            for i, correction in enumerate(corrections):
+                totals[i] = builder.add(totals[i], correction)
+            for place, total in zip(places, totals, strict=True):
+                store(builder, total, place, 4)
 
 
 def _corrections(builder: Any, microkernel: Microkernel, rhs: list[list[tuple[Any, ...]]]) -> list[Any]:
     """Return the correction of each vector of accumulators for the microkernel's `lhs_offset`, if it has one."""
     if not microkernel.lhs_offset:
         return []
-    sums = [constant(vector(WORD, microkernel.unit.lanes), 0)] * _VECTORS
+    sums = [vector(WORD, microkernel.unit.lanes)(None)] * _VECTORS
     for group in rhs:
         sums = [emit_column_sum(builder, microkernel, total, own) for total, own in zip(sums, group, strict=True)]
     return [emit_correction(builder, microkernel, total) for total in sums]
-
-
-def _emit_row(
-    builder: Any,
-    microkernel: Microkernel,
-    x: _Operands,
-    row: Any,
-    first_group: int,
-    column: Any,
-    rhs: list[list[tuple[Any, ...]]],
-    corrections: list[Any],
-) -> None:
-    """Emit the products of a row of A. rhs: the prepared vectors of each group of four rows of B."""
-    number, lanes = row.type, microkernel.unit.lanes
-    line = builder.gep(x.acc.at(builder, row), [column])
-    words = builder.gep(x.a, [builder.mul(row, number(ROW_STEP))])
-    places = [builder.gep(line, [number(v * lanes)]) for v in range(_VECTORS)]
-    acc = [load(builder, place, lanes, 4) for place in places]
-    for i, group in enumerate(rhs):
-        word = builder.load(builder.gep(words, [number(first_group + i)]))
-        lhs = microkernel.prepare_lhs(builder, splat(builder, word, lanes))
-        acc = [microkernel.multiply(builder, total, lhs, own) for total, own in zip(acc, group, strict=True)]
-    if corrections:
-        acc = [builder.add(total, missing) for total, missing in zip(acc, corrections, strict=True)]
-    for place, total in zip(places, acc, strict=True):
-        store(builder, total, place, 4)
 
 
 def _words_of(builder: Any, rows: list[Any]) -> list[Any]:
