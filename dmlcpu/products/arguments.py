@@ -12,7 +12,7 @@ from dmlcpu.common.data_types import BYTE_TYPES
 from dmlcpu.common.forms import Form, Shape
 from dmlcpu.common.parameters import NUMBER_TYPES, as_floats, as_integers, as_numbers, check_scale
 from dmlcpu.errors import BindingError
-from dmlcpu.kernels.gemm.table import ROWS
+from dmlcpu.kernels.gemm.table import UNPACKED
 from dmlcpu.runtime.memory import OWNS_DATA, PLAIN, frombuffer, spans_meet
 
 ResultType = Callable[[str, Any, Any, np.dtype[Any]], np.dtype[Any]]
@@ -159,7 +159,7 @@ class Call(NamedTuple):
     operator: str
     a: Form
     b: Form  # of a packed matrix all strides are 0
-    layout: str  # of b: as packed, or ROWS
+    layout: str  # of b: as packed, or UNPACKED
     is_exact: bool  # it is known that no pair of b's bytes saturates
     parameters: tuple[Shape | None, ...]  # (..., M, 1) of a and y, (..., 1, N) of b
     bias: Form | None  # it broadcasts to `matrix`
@@ -228,7 +228,7 @@ def rhs_form(b: Any) -> tuple[Form, str, bool]:
 
     b: a form, or that of a packed matrix, whose strides are 0 then.
     """
-    return (Form(b[0], b[1], (0,) * len(b[0])), *b[2:]) if len(b) > 3 else (Form(*b), ROWS, False)
+    return (Form(b[0], b[1], (0,) * len(b[0])), *b[2:]) if len(b) > 3 else (Form(*b), UNPACKED, False)
 
 
 def matrix_strides(strides: Shape | None, drops_rows: bool, drops_columns: bool) -> Shape | None:

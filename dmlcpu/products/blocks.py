@@ -15,7 +15,7 @@ from dmlcpu.common.forms import Form, Shape, form_of
 from dmlcpu.common.parameters import check_scale
 from dmlcpu.common.regions import Estimate, Region, Sink, Source, Tensor, bind, is_source
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR
-from dmlcpu.kernels.gemm.table import ROWS
+from dmlcpu.kernels.gemm.table import UNPACKED
 from dmlcpu.products.arguments import FLOAT, PARAMETERS, SCALES, Call, check, flat_of, rhs_form
 from dmlcpu.products.packing import PackedMatrix, form_of_packed, pack_b
 from dmlcpu.products.plan import QUANTIZED_MATMUL, plan
@@ -232,7 +232,7 @@ def _cuts(call: Call) -> Iterator[BlockSize]:
     """Yield cuts, the fastest first. Columns are cut only if b does not fit: each block of them reads a again."""
     *_, rows, columns = call.matrix
     depth = call.a.shape[-1]
-    is_packed = call.layout != ROWS
+    is_packed = call.layout != UNPACKED
     height, width = max(1, min(rows, BLOCK // max(depth, columns * call.dtype.itemsize, 1))), columns
     yield BlockSize(height, width)
     for least_height, least_width in ((_ROWS, NR), (1, 1)):
@@ -258,7 +258,7 @@ def _needs(product: Product, cut: BlockSize) -> int:
     y = Tensor(result, call.dtype).nbytes + _bias_copy(call, result)
     left, top = Form((cut.rows, depth), call.a.dtype), Form((depth, cut.columns), call.b.dtype)
     none = (None,) * len(PARAMETERS)
-    block = call._replace(a=left, b=top, layout=ROWS, parameters=none, bias=None, matrix=result, shape=result)
+    block = call._replace(a=left, b=top, layout=UNPACKED, parameters=none, bias=None, matrix=result, shape=result)
     return 2 * cut.rows * depth + right + y + held + plan(block, None, most_of_thread()).workspace_bytes
 
 

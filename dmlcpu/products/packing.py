@@ -21,7 +21,7 @@ from dmlcpu.products.arguments import check_matrix
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.memory import aligned_empty, first_word, packed_strides, words
-from dmlcpu.runtime.records import CACHE_LINE, CELL, fill
+from dmlcpu.runtime.records import CACHE_LINE, CELL, record_of
 from dmlcpu.runtime.threads import Budget
 
 _BYTE = np.dtype(np.uint8)
@@ -161,7 +161,7 @@ def _pack_plan(
     matrices = math.prod(batch)
     parts = budget.parts(work=math.prod(shape) // 8, most=matrices * panels_of(columns))
     sizes, along_batch = merge(batch, strides[:-2])
-    work = fill(
+    work = record_of(
         WORK,
         N=columns,
         K=depth,

@@ -20,7 +20,7 @@ from dmlcpu.common.regions import Tensor
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.gemm.cut import SKINNY_SUMS, Cut, cut_dots, cut_skinny, cut_tiles
 from dmlcpu.kernels.gemm.microkernels.skinny import BLOCK
-from dmlcpu.kernels.gemm.table import ROWS, Product
+from dmlcpu.kernels.gemm.table import UNPACKED, Product
 from dmlcpu.kernels.gemm.work import COUNTER, NARROW, SELECTION, SHARES, WORK, Problem, groups_of, panels_of
 from dmlcpu.kernels.scales import are_positive, keep_scaled
 from dmlcpu.kernels.walk import merge, walk_of
@@ -34,7 +34,7 @@ from dmlcpu.products.packing import (
     unpack,
 )
 from dmlcpu.runtime.memory import Workspace, frombuffer, second_level_cache, word_strides, words
-from dmlcpu.runtime.records import fill
+from dmlcpu.runtime.records import record_of
 from dmlcpu.runtime.threads import REFERENCE, Budget
 
 _INF = math.inf
@@ -99,7 +99,7 @@ def plan(call: Call, y_strides: Shape | None, budget: Budget) -> Prepared:
     *batch, rows, columns = call.matrix
     problem = Problem(math.prod(batch), rows, columns, a.shape[-1], b.steps[-1])
     product, reason = kernel_for(call.operator, problem, call.layout, budget.kernel)
-    is_packed = call.layout != ROWS
+    is_packed = call.layout != UNPACKED
     has_forms = product.has_forms and not call.is_exact
     threads, row_parts, column_parts, cut = cut_for(product, problem, is_packed, has_forms, budget)
     _log.debug("%s: %s by %s: %s (%s), %d parts", call.operator, a.shape, b.shape, product.name, reason, threads)
@@ -112,7 +112,7 @@ def plan(call: Call, y_strides: Shape | None, budget: Budget) -> Prepared:
         workspace=Workspace(SHARES + threads * cut.share_cells),
         row=product,
         call=product.kernel.for_parts(threads),
-        work=fill(
+        work=record_of(
             WORK,
             **size_fields(problem, threads, row_parts, column_parts, cut, y.dtype),
             **array_fields(a, b, y, call.parameters, call.bias, is_packed, is_wide),
@@ -209,7 +209,7 @@ def kernel_for(operator: str, problem: Problem, b_layout: str, name: str | None)
     product = max(able, key=lambda row: (row.is_skinny, row.isa.rank))  # kernels for few rows come first
     if name:
         return product, "asked for"
-    b = "as it lies in memory" if b_layout == ROWS else f"packed as {b_layout}"
+    b = "as it lies in memory" if b_layout == UNPACKED else f"packed as {b_layout}"
     rows = "few rows, " if product.is_skinny else ""
     return product, f"{rows}B {b}: the highest instruction set that supports it"
 

@@ -21,14 +21,14 @@ from dmlcpu.kernels import registry
 from dmlcpu.kernels.gemm.candidates import HEADER, LEAST
 from dmlcpu.kernels.gemm.finish import finish_cells
 from dmlcpu.kernels.gemm.pack import LAYOUT
-from dmlcpu.kernels.gemm.table import COLUMNS, ROWS
+from dmlcpu.kernels.gemm.table import COLUMN_MAJOR, UNPACKED
 from dmlcpu.kernels.gemm.work import COUNTER, NARROW, SHARES, WORK, Problem
 from dmlcpu.products.arguments import BYTE, flat_of
 from dmlcpu.products.blocks import packed_part, part_of
 from dmlcpu.products.packing import PackedMatrix, unpack
 from dmlcpu.products.plan import NO_BIAS, NO_BYTES, NO_CELLS, array_fields, cut_for, kernel_for, size_fields, words_of
 from dmlcpu.runtime.memory import Workspace, frombuffer, words
-from dmlcpu.runtime.records import CELL, fill
+from dmlcpu.runtime.records import CELL, record_of
 from dmlcpu.runtime.threads import REFERENCE, Budget, plan_for_now
 
 _log = logging.getLogger("dmlcpu")
@@ -78,7 +78,7 @@ class Call(NamedTuple):
 
     a: Form  # matrices, as b is
     b: Form  # of a packed matrix all strides are 0
-    layout: str  # of b: as packed, ROWS or COLUMNS
+    layout: str  # of b: as packed, UNPACKED or COLUMN_MAJOR
     is_exact: bool  # it is known that no pair of b's bytes saturates
     parameters: tuple[Shape | None, ...]  # of a_scale, a_zero_point, b_scale, b_zero_point, as matrices
     bias: Shape | None
@@ -98,8 +98,8 @@ def call_of(operands: Operands, order: Order, rows: Shape) -> Call:
 
 
 def rhs_layout(b: Form) -> str:
-    """Return the layout of a matrix that is not packed: COLUMNS if they are contiguous, one behind the other."""
-    return COLUMNS if b.steps[-2] == 1 and b.steps[-1] >= b.shape[-2] else ROWS
+    """Return the layout of a matrix that is not packed: COLUMN_MAJOR if its columns are contiguous, and apart."""
+    return COLUMN_MAJOR if b.steps[-2] == 1 and b.steps[-1] >= b.shape[-2] else UNPACKED
 
 
 def select(operands: Operands, order: Order, values: Array, indices: Array) -> None:
@@ -258,7 +258,7 @@ def _plan(call: Call, budget: Budget) -> Plan:
     selection = _selection_fields(order, count, columns, threads, start)
     is_wide = problem.depth > NARROW and order.is_scaled
     scores = Form((*rows, columns), _INT)
-    work = fill(
+    work = record_of(
         WORK,
         **size_fields(problem, threads, row_parts, column_parts, cut, _INT),
         **array_fields(a, b, scores, (*call.parameters, None, None), added, is_packed, is_wide),

@@ -24,7 +24,7 @@ from dmlcpu.quantizers.arguments import FLOAT, Call, check, repeats_of
 from dmlcpu.quantizers.layout import Layout, lay_out, layout_of
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.memory import Workspace, frombuffer, words
-from dmlcpu.runtime.records import CELL, fill
+from dmlcpu.runtime.records import CELL, record_of
 from dmlcpu.runtime.threads import REFERENCE, Budget
 
 _log = logging.getLogger("dmlcpu")
@@ -147,7 +147,7 @@ def cut(operator: str, layouts: Layouts, budget: Budget) -> tuple[Row, Array, in
     data_type = DATA_TYPES[y.type]
     limits = (0, 0) if data_type.kind == "f" else (data_type.lowest, data_type.highest)
     _log.debug("%s: %s of %s to %s: %s, %d parts", operator, x.shape, x.type, y.type, row.name, parts)
-    return row, fill(WORK, lowest=limits[0], highest=limits[1], **fields), parts
+    return row, record_of(WORK, lowest=limits[0], highest=limits[1], **fields), parts
 
 
 def _nanoseconds(fields: dict[str, Any]) -> int:

@@ -45,7 +45,7 @@ def cells_of(dtype: Record) -> int:
     return dtype.itemsize // CELL
 
 
-def fill(dtype: Record, **values: Any) -> NDArray[np.int64]:
+def record_of(dtype: Record, **values: Any) -> NDArray[np.int64]:
     """Return a record with these values, as int64; ``.view(dtype)`` shows it by name.
 
     A nested record is given as a mapping. A table may be shorter than its field: the rest is 0. Raise TypeError if a

@@ -11,7 +11,7 @@ from dmlcpu.reference.searches import quantized, sums_by_four
 from dmlcpu.runtime import threads
 from dmlcpu.runtime.compilation import can_compile
 from dmlcpu.runtime.memory import words
-from dmlcpu.runtime.records import CACHE_LINE, CELL, fill
+from dmlcpu.runtime.records import CACHE_LINE, CELL, record_of
 from dmlcpu.search.spaces import Space, middle_of
 
 GREATEST = 1e16  # sums of squares of vectors of such numbers are finite float32
@@ -73,7 +73,7 @@ def _quantize_block(x: Array, found: Quantized) -> int:
     count, depth = x.shape
     parts = threads.budget().parts(count * depth // 4, count)
     bad = np.empty(parts * CACHE_LINE // CELL, np.int64)
-    work = fill(registry.load("search.quantize_rows.WORK"), rows=count, depth=depth)
+    work = record_of(registry.load("search.quantize_rows.WORK"), rows=count, depth=depth)
     kernel = registry.find("search", "quantize").kernel.for_parts(parts)
     kernel(words(x, _FLOAT32), found.codes.reshape(-1), found.scales, found.squares, bad, work)
     reported = bad[:: CACHE_LINE // CELL]
@@ -90,7 +90,7 @@ def byte_squares(x: Array) -> Array:
     elif count:
         parts = threads.budget().parts(count * depth // 16, count)
         sign = 128 if x.dtype == np.int8 else 0
-        work = fill(registry.load("search.quantize_rows.SQUARES_WORK"), rows=count, depth=depth, sign=sign)
+        work = record_of(registry.load("search.quantize_rows.SQUARES_WORK"), rows=count, depth=depth, sign=sign)
         registry.find("search", "squares").kernel.for_parts(parts)(words(x, np.dtype(np.uint8)), squares, work)
     return squares
 
@@ -107,7 +107,7 @@ def pair_sums(a: Array, b: Array, *, distance: bool = False) -> Array:
     if sums.size:
         _, group, depth = b.shape
         parts = threads.budget().parts(b.size, sums.size)
-        work = fill(
+        work = record_of(
             registry.load("search.pair_sums.WORK"), pairs=sums.size, group=group, depth=depth, is_distance=distance
         )
         kernel = registry.find("search", "pairs").kernel.for_parts(parts)

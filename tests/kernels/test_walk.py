@@ -6,7 +6,7 @@ from hypothesis import given, strategies as st
 from numba import njit
 
 from dmlcpu.kernels.walk import STRIDES, WALK, merge, offset, offsets, share, walk_of
-from dmlcpu.runtime.records import fill, record, record_at
+from dmlcpu.runtime.records import record, record_at, record_of
 
 WORK = record(walk=WALK, strides=STRIDES)
 
@@ -29,7 +29,7 @@ def share_of(part, parts, count):
 
 
 def work_of(sizes, strides):
-    return fill(WORK, walk=walk_of(sizes), strides=strides)
+    return record_of(WORK, walk=walk_of(sizes), strides=strides)
 
 
 def expected_offsets(sizes, strides):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from dmlcpu.runtime.records import cells_of, fill, record, record_at
+from dmlcpu.runtime.records import cells_of, record, record_at, record_of
 
 TENSOR = record(start=np.int64, strides=(np.int64, 3))
 WORK = record(n=np.int64, mask=np.uint64, x=TENSOR, y=TENSOR)
@@ -30,7 +30,7 @@ def write(cells, index):
 
 
 def test_a_kernel_reads_what_was_filled_in_by_name():
-    works = fill(WORK, **VALUES)
+    works = record_of(WORK, **VALUES)
     assert works.dtype == np.int64
     assert works.size == cells_of(WORK)
     assert read(works, 0) == (7, 2**64 - 1, 1, 4, -5, 6, 0)
@@ -63,9 +63,9 @@ def test_arrays_of_a_workspace_start_cache_lines():
 )
 def test_an_incomplete_record_is_refused(values, message):
     with pytest.raises(TypeError, match=message):
-        fill(WORK, **values)
+        record_of(WORK, **values)
 
 
 def test_a_table_that_is_too_long_is_refused():
     with pytest.raises(ValueError, match=r"^record field x.strides: a table of \(4,\); allowed: \(3,\)$"):
-        fill(WORK, **{**VALUES, "x": {"start": 0, "strides": [1, 2, 3, 4]}})
+        record_of(WORK, **{**VALUES, "x": {"start": 0, "strides": [1, 2, 3, 4]}})

@@ -14,8 +14,8 @@ from dmlcpu.kernels.gemm.pack import LAYOUT
 from dmlcpu.kernels.gemm.work import Problem
 from dmlcpu.kernels.registry import Made, Row
 
-ROWS = "rows"  # the layout of a right-hand side as it is in memory
-COLUMNS = "columns"  # the same, if its columns are contiguous
+UNPACKED = "rows"  # the layout of a right-hand side as it is in memory
+COLUMN_MAJOR = "columns"  # the same, if its columns are contiguous
 
 
 class Nest(NamedTuple):
@@ -25,7 +25,7 @@ class Nest(NamedTuple):
     name: str  # of a kernel
     mr: int  # rows of its tallest tile of accumulators
     nr: int  # columns of it
-    rhs_layouts: tuple[str, ...] = (LAYOUT, ROWS, COLUMNS)  # of the right-hand sides it takes
+    rhs_layouts: tuple[str, ...] = (LAYOUT, UNPACKED, COLUMN_MAJOR)  # of the right-hand sides it takes
 
 
 class Output(NamedTuple):
@@ -94,8 +94,8 @@ _COLUMNS = "columns_u8s8{suffix}_{unit.width}_{unit.name}"
 VECTORS = Nest("gemm.product.make_product", _DOT, MR, NR)
 FORMS = Nest("gemm.forms.make_formed_product", _DOT, MR, NR)
 TILES = Nest("gemm.product.make_amx_product", _DOT, TALLEST, NR)
-FEW_ROWS = Nest("gemm.skinny.make_skinny", _SKINNY, MOST_ROWS, BLOCK, (ROWS,))
-DOTS = Nest("gemm.dots.make_dots_product", _COLUMNS, MOST_DOT_ROWS, NR, (COLUMNS,))
+FEW_ROWS = Nest("gemm.skinny.make_skinny", _SKINNY, MOST_ROWS, BLOCK, (UNPACKED,))
+DOTS = Nest("gemm.dots.make_dots_product", _COLUMNS, MOST_DOT_ROWS, NR, (COLUMN_MAJOR,))
 
 OUTPUTS = (
     Output("quantized_matmul", "", "gemm.epilogue.REQUANTIZE"),

@@ -14,7 +14,7 @@ from dmlcpu.common.forms import Form
 from dmlcpu.common.regions import Estimate, Region, Sink, Source
 from dmlcpu.kernels.gemm.microkernels.microkernel import NR
 from dmlcpu.kernels.gemm.pack import LAYOUT
-from dmlcpu.kernels.gemm.table import ROWS
+from dmlcpu.kernels.gemm.table import UNPACKED
 from dmlcpu.operators.matmul_top_k.function import NAME, MatmulTopK, check, matmul_top_k, request
 from dmlcpu.operators.table import OPERATORS
 from dmlcpu.products.blocks import BlockSize, as_matrices, packed_part, parameter_bytes, part_of, requested, rhs_bytes
@@ -178,7 +178,7 @@ def _needs(selection: Selection, cut: BlockSize) -> int:
     block = call._replace(
         a=Form((cut.rows, depth), call.a.dtype),
         b=Form((depth, cut.columns), call.b.dtype),
-        layout=ROWS,
+        layout=UNPACKED,
         parameters=(None,) * 4,
         bias=None,
         order=call.order._replace(k=k),

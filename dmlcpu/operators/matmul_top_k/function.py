@@ -14,7 +14,7 @@ from dmlcpu.common.prepared import Prepared, Request
 from dmlcpu.common.regions import Tensor
 from dmlcpu.errors import DmlError
 from dmlcpu.kernels.gemm.candidates import MOST_COLUMNS
-from dmlcpu.kernels.gemm.table import ROWS
+from dmlcpu.kernels.gemm.table import UNPACKED
 from dmlcpu.products.arguments import (
     ABSENT,
     apart,
@@ -242,7 +242,7 @@ def check(a: Any, b: Any, parameters: tuple[Shape | None, ...], bias: Shape | No
     return Call(
         Form(shapes.left, a.dtype, matrix_strides(a.strides, len(a.shape) == 1, False)),
         b,
-        layout if layout != ROWS else rhs_layout(b),
+        layout if layout != UNPACKED else rhs_layout(b),
         is_exact,
         spread_all(NAME, parameters, shapes),
         None if bias is None else spread(NAME, "bias", bias, shapes.columns, False),

@@ -35,7 +35,7 @@ from dmlcpu.operators.scatter_nd.layout import Fields, Tensors, element_type, la
 from dmlcpu.operators.scatter_nd.run import BY_KERNEL, BY_NUMPY, IN_PLACE, Buckets, Plan, Targets
 from dmlcpu.reference import scatter_nd as reference_scatter_nd
 from dmlcpu.runtime.memory import Workspace, frombuffer, packed_strides, second_level_cache, words
-from dmlcpu.runtime.records import CACHE_LINE, CELL, fill
+from dmlcpu.runtime.records import CACHE_LINE, CELL, record_of
 from dmlcpu.runtime.threads import REFERENCE, Budget
 
 _log = logging.getLogger("dmlcpu")
@@ -151,7 +151,7 @@ def _passes(tensors: Tensors, layout: Fields, asked: tuple[int, int, int], kerne
 
 def _work(layout: Fields, mode: int, validation: int, targets: Targets, buckets: Buckets) -> Array:
     """Return the work record of all kernels."""
-    return fill(
+    return record_of(
         WORK,
         **layout,
         mode=mode,

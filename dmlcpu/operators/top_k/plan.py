@@ -27,7 +27,7 @@ from dmlcpu.kernels.walk import merge, walk_of
 from dmlcpu.operators.top_k.call import Call, check, fill_rest, rest_of
 from dmlcpu.runtime.kept_calls import kept_call
 from dmlcpu.runtime.memory import Workspace, first_word, frombuffer, word_strides, words
-from dmlcpu.runtime.records import CACHE_LINE, CELL, fill
+from dmlcpu.runtime.records import CACHE_LINE, CELL, record_of
 from dmlcpu.runtime.threads import REFERENCE, Budget, plan_for_now
 
 _log = logging.getLogger("dmlcpu")
@@ -100,7 +100,7 @@ def plan(call: Call, strides: tuple[Shape | None, Shape | None], budget: Budget)
     parts = _cut(entry, problem, width, budget)
     keys, positions = _share_of_workspace(entry, problem)
     key_map = make_key_map(KINDS[data_type.kind], width, data_type.infinity, call.largest, call.nan_last)
-    work = fill(
+    work = record_of(
         WORK,
         is_sorted=call.sorted,
         index_words=call.index_dtype.itemsize // INDEX_WORD.itemsize,

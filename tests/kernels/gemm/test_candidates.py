@@ -8,7 +8,7 @@ from dmlcpu.kernels.gemm.candidates import LEAST, MOST_COLUMNS, column_of, cut_b
 from dmlcpu.kernels.gemm.microkernels.selection import KEYS, insert_key
 from dmlcpu.kernels.gemm.work import WORK
 from dmlcpu.products.selection import Order, _selection_fields
-from dmlcpu.runtime.records import fill, record, record_at
+from dmlcpu.runtime.records import record, record_at, record_of
 
 TOPS = record(selection=WORK["selection"])
 INTEGERS = np.array([-(2**31), -(2**31) + 1, -1, 0, 1, 2**31 - 2, 2**31 - 1], np.int32)
@@ -17,7 +17,7 @@ COLUMNS = np.array([0, 1, 31, 2**20, MOST_COLUMNS - 1])
 
 
 def top_of(order):
-    return fill(TOPS, selection=_selection_fields(order, 1, 10**6, 1, 0))
+    return record_of(TOPS, selection=_selection_fields(order, 1, 10**6, 1, 0))
 
 
 @njit

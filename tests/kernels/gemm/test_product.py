@@ -9,7 +9,7 @@ from dmlcpu.common.forms import Form
 from dmlcpu.kernels import registry
 from dmlcpu.kernels.gemm import epilogue, table
 from dmlcpu.kernels.gemm.epilogue import Epilogue
-from dmlcpu.kernels.gemm.table import FEW_ROWS, ROWS, TARGETS, VECTORS, Output
+from dmlcpu.kernels.gemm.table import FEW_ROWS, TARGETS, UNPACKED, VECTORS, Output
 from dmlcpu.products.arguments import Call
 from dmlcpu.products.plan import plan
 from dmlcpu.runtime.jit import device
@@ -69,7 +69,7 @@ def test_custom_epilogue(monkeypatch, nest, name):
         zero = np.zeros(1, np.uint8)
         numbers = (scales[0].reshape(-1), zero, scales[1].reshape(-1), zero, zero, zero)
         shapes = ((rows, 1), None, (1, columns), None, None, None)
-        forms = Form(a.shape, a.dtype), Form(b.shape, b.dtype), ROWS, False, shapes, None
+        forms = Form(a.shape, a.dtype), Form(b.shape, b.dtype), UNPACKED, False, shapes, None
         call = Call("scaled_matmul", *forms, y.dtype, y.shape, y.shape)
         with use_budget(2, grain=1, kernel=name):
             plan(call, None, budget()).run(a, b, numbers, None, y)

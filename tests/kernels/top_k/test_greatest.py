@@ -16,7 +16,7 @@ from dmlcpu import reference
 from dmlcpu.kernels.top_k import greatest, keys
 from dmlcpu.kernels.top_k.keys import KEY_MAP
 from dmlcpu.runtime.intrinsics import emitted
-from dmlcpu.runtime.records import fill, record_at
+from dmlcpu.runtime.records import record_at, record_of
 from dmlcpu.runtime.threads import use_budget
 
 WIDTHS = ["uint8", "uint16", "uint32", "uint64"]
@@ -44,7 +44,7 @@ def constants_of(dtype, largest, nan_last=False):
     kind, infinity = {"b": keys.UNSIGNED, "u": keys.UNSIGNED, "i": keys.SIGNED}.get(dtype.kind, keys.FLOAT), 0
     if kind == keys.FLOAT:
         infinity = int(np.array([np.inf]).astype(dtype).view(f"u{dtype.itemsize}")[0])
-    return fill(KEY_MAP, **keys.make_key_map(kind, dtype.itemsize, infinity, largest, nan_last)._asdict())
+    return record_of(KEY_MAP, **keys.make_key_map(kind, dtype.itemsize, infinity, largest, nan_last)._asdict())
 
 
 def lanes_of(dtype):

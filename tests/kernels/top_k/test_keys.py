@@ -8,7 +8,7 @@ from samples import FLOATS, TOP_K_TYPES, specials
 from dmlcpu import reference
 from dmlcpu.kernels.top_k import keys
 from dmlcpu.kernels.top_k.keys import KEY_MAP
-from dmlcpu.runtime.records import fill, record_at
+from dmlcpu.runtime.records import record_at, record_of
 
 
 @njit
@@ -26,7 +26,7 @@ def keys_of(x, step, largest, nan_last=False):
     if kind is None:
         kind, infinity = keys.FLOAT, int(np.array([np.inf]).astype(x.dtype).view(word)[0])
     found = np.zeros(x.size // step, word)
-    constants = fill(KEY_MAP, **keys.make_key_map(kind, x.itemsize, infinity, largest, nan_last)._asdict())
+    constants = record_of(KEY_MAP, **keys.make_key_map(kind, x.itemsize, infinity, largest, nan_last)._asdict())
     load_keys(x.view(word), step, found.size, constants, found)
     return found
 

@@ -8,7 +8,7 @@ from dmlcpu.kernels.top_k import column_blocks, keys, work as top_k_work
 from dmlcpu.kernels.top_k.work import WORK
 from dmlcpu.kernels.walk import merge, walk_of
 from dmlcpu.runtime.kernel import kernel
-from dmlcpu.runtime.records import fill, record_at
+from dmlcpu.runtime.records import record_at, record_of
 
 WIDTHS = ["uint8", "uint16", "uint32", "uint64"]
 
@@ -68,7 +68,7 @@ def make_work(sizes=(1,), strides=((0,), (0,), (0,)), steps=(1, 1, 1), **fields)
         "key_map": keys.make_key_map(keys.UNSIGNED, 1, 0, True, False)._asdict(),
         "workspace": {"keys": 5, "positions": 3},
     }
-    return fill(WORK, walk=walk_of(walk), **tensors, **{**usual, **fields})
+    return record_of(WORK, walk=walk_of(walk), **tensors, **{**usual, **fields})
 
 
 @pytest.mark.parametrize("dtype", WIDTHS)
