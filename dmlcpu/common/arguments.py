@@ -111,7 +111,7 @@ def as_dtype(operator: str, field: str, value: Any, allowed: Collection[str]) ->
 
 def without_metadata(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the data type that NumPy has for a type of elements: another that equals it may have metadata."""
-    return dtype if dtype.metadata is None else np.dtype(dtype.type)
+    return np.dtype(dtype.type)
 
 
 def check_flag(operator: str, field: str, value: Any) -> bool:

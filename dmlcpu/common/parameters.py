@@ -119,7 +119,12 @@ def check_scale(operator: str, field: str, scales: Array, given: Any = None) -> 
     """
     if is_usable(scales):
         return
-    elements = scales if given is None else as_numbers(operator, field, given)
+    scales = scales.copy()  # which no other thread writes to
     bad = ~((scales > 0) & (scales < np.inf))  # NaN is neither
+    if not bad.any():
+        return
+    elements = scales if given is None else as_numbers(operator, field, given)
+    if elements.dtype == _FLOAT:
+        elements = scales.reshape(elements.shape)
     allowed = "finite float32 numbers greater than 0"
     raise bad_element(operator, field, elements, bad.reshape(elements.shape), allowed)

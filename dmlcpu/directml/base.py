@@ -135,8 +135,8 @@ class OperatorDesc(Desc, Generic[Result]):
         """
         return itemgetter(*[field.name for field, _ in self.tensors()])
 
-    def _key(self, bound: Bound, arrays: Any) -> Key:
-        """Return what prepares a call, of its tensors and the arrays that it runs on.
+    def _key(self, arrays: Any) -> Key:
+        """Return `prepare` and its key for a call on these arrays.
 
         An operator asks once for all calls whose tensors are packed, and none of them in place.
         """

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dmlcpu.common.arguments import Array, check_output
+from dmlcpu.common.forms import Shape
 from dmlcpu.directml.base import Field
 from dmlcpu.directml.tensor import TensorDesc
 from dmlcpu.errors import BindingError
@@ -40,9 +41,8 @@ class Slot:
         asked = tensor.total_tensor_size_in_bytes > tensor.minimum_size_in_bytes
         self.nbytes = tensor.total_tensor_size_in_bytes if asked else tensor.extent_in_bytes
         # Makes a new array for the tensor, in its own strides if it has any.
-        self.make: Callable[[], Array] = (
-            maker_of(self.shape, self.dtype) if self.strides is None else self._make_strided
-        )
+        strided = functools.partial(_strided, self.shape, self.dtype, self.nbytes, self.strides)
+        self.make: Callable[[], Array] = strided if self.strides else maker_of(self.shape, self.dtype)
 
     def bind(self, value: Any) -> Array:
         """Return the tensor that `value` is, or holds, without a copy (but for a misaligned input)."""
@@ -55,9 +55,6 @@ class Slot:
         if self.output:
             return check_output(self.operator, self.dml_name, array, self.shape, self.dtype)
         return array if array.flags.aligned else array.copy()
-
-    def _make_strided(self) -> Array:
-        return np.ndarray(self.shape, self.dtype, np.zeros(self.nbytes, _BYTE), strides=self.strides)
 
     def _view(self, value: Any) -> Array:
         if isinstance(value, np.ndarray):
@@ -122,6 +119,11 @@ class PackedSlot(Slot):
         """Both forms, in words."""
         form = f"a contiguous 1-D buffer of uint8 of at least {self.nbytes} bytes, two elements in each"
         return f"{form}, or an array of {self.type} (of ml_dtypes) and shape {self.sizes}"
+
+
+def _strided(shape: Shape, dtype: np.dtype[Any], nbytes: int, strides: Shape | None) -> Array:
+    """Return a new array of these strides."""
+    return np.ndarray(shape, dtype, np.zeros(nbytes, _BYTE), strides=strides)
 
 
 def slot_of(operator: str, field: Field, tensor: TensorDesc) -> Slot:

@@ -23,7 +23,7 @@ class _Owned(NamedTuple):
 
     tensors: Bound
     arrays: Callable[[Bound], Sequence[Any]]  # finds what a prepared call runs on
-    usual: list[Any]  # the key of calls whose tensors are packed, none of them in place; empty before the first
+    kept_key: list[Any]  # of calls whose tensors are packed, none of them in place: `prepare` and its key; or empty
 
 
 def compile_operator(
@@ -144,7 +144,8 @@ class CompiledOperator(Generic[Result]):
         self._alike = [(a.name, b.name) for a, b in pairs if a is not b and (a.dtype, a.shape) == (b.dtype, b.shape)]
         self._result: Callable[[Bound], Result] = desc._make_result()
         # Only a tensor of 4 bits may be bound to arrays of several types.
-        self._usual = OWNS_DATA | PLAIN if all(type(slot) is Slot for slot in self._slots.values()) else OWNS_DATA
+        keeps_key = all(type(slot) is Slot for slot in self._slots.values())
+        self._packed_flags = OWNS_DATA | PLAIN if keeps_key else OWNS_DATA
         self._owned: _Owned | None = None
         if not self._owned_slots:
             self._own({})
@@ -215,11 +216,12 @@ class CompiledOperator(Generic[Result]):
 
     def _run(self, tensors: Bound, owned: "_Owned") -> Result:
         """Run on tensors, each by its own name; return the outputs."""
-        bound, is_usual = self._checked(tensors, owned.tensors)
+        bound, is_packed = self._checked(tensors, owned.tensors)
         arrays = owned.arrays(bound)
-        prepare, key = owned.usual if is_usual and owned.usual else self.desc._key(bound, arrays)
-        if is_usual and key:
-            owned.usual[:] = functools.lru_cache(functools.partial(prepare, *key)), ()  # a key takes long to hash
+        prepare, key = owned.kept_key if is_packed and owned.kept_key else self.desc._key(arrays)
+        if is_packed and key:
+            # Of the budget alone, with nothing in the key: to hash that takes a third of a microsecond.
+            owned.kept_key[:] = functools.lru_cache(functools.partial(prepare, *key)), ()
         prepared = plan_for_now(prepare, key)
         while (refused := prepared.run(*arrays)) is not None:
             self.desc._refuse(bound, refused)
@@ -277,7 +279,7 @@ class CompiledOperator(Generic[Result]):
         bound, _ = self._checked(mine, owned.tensors)
         as_given = {slot.name: slot.bind(given[slot.name]) for slot in self._outputs if slot.name in given}
         arrays = owned.arrays(bound)
-        prepare, key = self.desc._key(bound, arrays)
+        prepare, key = self.desc._key(arrays)
         # What is copied, as it is not aligned (by `Slot.bind`) or not packed, is copied for each call.
         own = [bound[name] for name in given]
         is_prepared = are_used(own, arrays) and not any(each.flags.owndata for each in own)
@@ -293,30 +295,28 @@ class CompiledOperator(Generic[Result]):
         )
 
     def _checked(self, tensors: Bound, owned: Bound) -> tuple[Bound, bool]:
-        """Return all tensors as arrays, with new outputs where none are given, and whether the usual key suits."""
-        bound, slots, flags = owned.copy(), self._slots, self._usual
+        """Return all tensors as arrays, with new outputs where none are given, and whether the kept key suits."""
+        bound, slots, flags = owned.copy(), self._slots, self._packed_flags
         for name, value in tensors.items():
             slot = slots.get(name)
             if slot is None:
                 raise self._unbindable(name, slots)
             is_tensor = type(value) is NDARRAY and value.dtype is slot.dtype and value.shape == slot.shape
-            own = value.flags.num if is_tensor else 0
-            if own & slot.plain != slot.plain:
+            its = value.flags.num if is_tensor else 0
+            if its & slot.plain != slot.plain:
                 value = slot.bind(value)
-                own = value.flags.num
+                its = value.flags.num
             bound[name] = value
-            flags &= own
-        made = 0
-        for slot in self._outputs:
-            if slot.name not in bound:
-                bound[slot.name] = array = slot.make()
-                flags &= array.flags.num | OWNS_DATA
-                made += 1
-        if made < len(slots) - len(tensors):
-            raise _missing([slot for slot in slots.values() if slot.name not in bound])
+            flags &= its
+        new = [slot for slot in self._outputs if slot.name not in bound]
+        if len(new) < len(slots) - len(tensors):
+            raise _missing([slot for slot in slots.values() if not (slot.output or slot.name in bound)])
+        for slot in new:
+            bound[slot.name] = array = slot.make()
+            flags &= array.flags.num | OWNS_DATA
         # New outputs share no memory, nor do different arrays that own their data: no further check for most calls.
         is_apart = flags & OWNS_DATA and not (self._alike and any(bound[a] is bound[b] for a, b in self._alike))
-        is_in_place = made < len(self._outputs) and not is_apart and self._check_apart(bound)
+        is_in_place = len(new) < len(self._outputs) and not is_apart and self._check_apart(bound)
         return bound, flags & PLAIN == PLAIN and not is_in_place
 
     def _by_element(self, values: Bound) -> Bound:

@@ -19,7 +19,6 @@ from dmlcpu.products.packing import PackedMatrix, form_of_packed, pack_b
 from dmlcpu.products.plan import prepare
 
 _ZERO = np.zeros(1, np.uint8)
-_HALF = 2  # bytes of a float16
 _FIELDS = [f"{name.replace('y_', 'output_')}_tensor" for name in PARAMETERS]  # a desc need not have all of them
 
 
@@ -71,18 +70,18 @@ class ProductDesc(OperatorDesc[Array]):
         known = [_ZERO] * len(_FIELDS)
         for place, name in present:
             if name in owned:
-                known[place] = _flat(owned[name])
+                known[place] = _as_kernels_read(owned[name])
         given = [(place, name) for place, name in present if name not in owned]
 
         def arrays(bound: Bound) -> Sequence[Any]:
             numbers = known.copy()
             for place, name in given:
-                numbers[place] = _flat(bound[name])
+                numbers[place] = _as_kernels_read(bound[name])
             return bound["a_tensor"], bound["b_tensor"], numbers, bound.get("bias_tensor"), bound["output_tensor"]
 
         return arrays
 
-    def _key(self, bound: Bound, arrays: Any) -> Key:
+    def _key(self, arrays: Any) -> Key:
         a, b, _, bias, y = arrays
         shapes = tuple([self._shape_of(name) for name in _FIELDS])
         b_form = form_of_packed(b) if isinstance(b, PackedMatrix) else form_of(b)
@@ -100,9 +99,9 @@ class ProductDesc(OperatorDesc[Array]):
         check_scale(self.operator, dml_name(name), bound[name])
 
 
-def _flat(array: Array) -> Array:
+def _as_kernels_read(array: Array) -> Array:
     """Return scales or zero points as kernels read them."""
-    return flat_of(as_float32(array) if array.itemsize == _HALF else array)
+    return flat_of(as_float32(array) if array.dtype == np.float16 else array)
 
 
 def matrices_of(tensor: TensorDesc) -> View:

@@ -77,7 +77,7 @@ class QuantizerDesc(OperatorDesc[Array]):
         names = [role.name if role else "" for role in self._roles()]
         return lambda bound: [bound.get(name) for name in names]
 
-    def _key(self, bound: Bound, arrays: Any) -> Key:
+    def _key(self, arrays: Any) -> Key:
         roles = self._roles()
         if any(role and role.tensor.data_type.bits == 4 for role in roles):
             layouts = tuple([role and _layout(role, array) for role, array in zip(roles, arrays, strict=True)])

@@ -1,4 +1,5 @@
 import threading
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -71,6 +72,31 @@ def test_outputs_are_made_in_the_descs_strides():
     check_top_k(result)
     assert result.values.strides[2:] == (4, 16)
     assert result.indices.strides == (120, 120, 20, 8)
+
+
+def test_packed_outputs_follow_those_in_the_descs_strides():
+    op = compile_operator(top_k1_desc(output_value_tensor=tensor("FLOAT32", 1, 1, 3, 2, strides=(0, 0, 1, 4))))
+    for _ in range(2):
+        check_top_k(op(input_tensor=ROWS.copy()))
+        values = np.empty((1, 1, 3, 2), np.float32)
+        check_top_k(op(input_tensor=ROWS.copy(), output_value_tensor=values))
+
+
+def test_no_output_is_made_before_an_input_is_missed():
+    op = compile_operator(
+        top_k1_desc(
+            input_tensor=tensor("FLOAT32", 1 << 24, 1),
+            output_value_tensor=tensor("FLOAT32", 1 << 24, 1),
+            output_index_tensor=tensor("UINT32", 1 << 24, 1),
+            axis=1,
+            k=1,
+        )
+    )
+    tracemalloc.start()
+    with pytest.raises(BindingError, match="InputTensor is missing"):
+        op()
+    assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    tracemalloc.stop()
 
 
 def test_strided_descs_view_buffers_and_padding_stays():

@@ -64,7 +64,7 @@ class SumOperatorDesc(OperatorDesc):
         others = ("bias_tensor", *self.OUTPUTS)
         return lambda bound: ([bound[name] for name in names], *[bound.get(name) for name in others])
 
-    def _key(self, bound, arrays):
+    def _key(self, arrays):
         return prepare, (self,)
 
     def run(self, inputs, bias, out, greatest):
@@ -113,7 +113,7 @@ class SplitOperatorDesc(OperatorDesc):
         find = self._make_result()
         return lambda bound: [bound["input_tensor"], *find(bound)]
 
-    def _key(self, bound, arrays):
+    def _key(self, arrays):
         return prepare, (self,)
 
     def _make_result(self):

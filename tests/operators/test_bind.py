@@ -217,7 +217,7 @@ def test_what_the_function_refuses_is_refused_when_it_is_bound(operator):
         assert str(bound.value) == str(direct.value)
     with pytest.raises(TypeError, match=rf"^{operator}\(\) missing a required argument"):
         dmlcpu.bind(function(operator))
-    out = overlapping(operator, args)
+    out = overlapping(operator, args, kwargs)
     with pytest.raises(BindingError, match=f"{operator}: out.* sharing memory with"):
         dmlcpu.bind(function(operator), *args, **kwargs, out=out)
     frozen = tuple(map(np.empty_like, as_tuple(function(operator)(*args, **kwargs))))
@@ -226,24 +226,16 @@ def test_what_the_function_refuses_is_refused_when_it_is_bound(operator):
         dmlcpu.bind(function(operator), *args, **kwargs, out=frozen if len(frozen) > 1 else frozen[0])
 
 
-def overlapping(operator, args):
-    """Return an output that shares memory with an argument."""
-    if operator == "top_k":
-        return args[0][:2], np.empty(2, np.int64)
-    if operator == "scatter_nd":
-        return args[0][::-1]
-    if operator.endswith("linear"):
-        memory = np.zeros(args[0].nbytes * 4, np.uint8)
-        args[0] = memory[: args[0].nbytes].view(args[0].dtype).reshape(args[0].shape)
-        y = memory.view({"quantize_linear": np.int8, "dequantize_linear": np.float32}.get(operator, np.uint8))
-        y = y[: args[0].size].reshape(args[0].shape)
-        is_dynamic = operator == "dynamic_quantize_linear"
-        return (y, np.empty((), np.float32), np.empty((), np.uint8)) if is_dynamic else y
-    memory = np.zeros(16, np.uint8)
-    args[0] = memory[:4].reshape(2, 2)
-    if operator == "matmul_top_k":
-        return memory.view(np.float32).reshape(2, 2), np.empty((2, 2), np.int64)
-    return memory.view(function(operator)(*args).dtype)[:4].reshape(2, 2)
+def overlapping(operator, args, kwargs):
+    """Return an output, the first of several, that shares memory with the first argument, which is put there."""
+    first, *others = as_tuple(function(operator)(*args, **kwargs))
+    start, nbytes = args[0].itemsize, args[0].nbytes  # not the same memory: some operators work in place
+    memory = np.zeros(start + nbytes + first.nbytes, np.uint8)
+    moved = memory[start : start + nbytes].view(args[0].dtype).reshape(args[0].shape)
+    moved[...] = args[0]
+    args[0] = moved
+    out = memory[: first.nbytes].view(first.dtype).reshape(first.shape)
+    return (out, *map(np.empty_like, others)) if others else out
 
 
 @pytest.mark.parametrize("other", [np.add, dmlcpu.add_at, "top_k", None, dmlcpu.reference.top_k])

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import pickle
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ import dmlcpu
 from dmlcpu import reference
 from dmlcpu.errors import DmlError, UnsupportedError
 from dmlcpu.operators.matmul_integer import function as matmul_integer_function
+from dmlcpu.operators.matmul_top_k import function as matmul_top_k_function
+from dmlcpu.operators.quantized_matmul import function as quantized_matmul_function
 from dmlcpu.products import arguments
 from dmlcpu.products.plan import plan, prepare
 from dmlcpu.runtime.threads import use_budget
@@ -213,11 +216,77 @@ def test_operands_of_every_shape():
         np.testing.assert_array_equal(dmlcpu.matmul_integer(a, zero, b, zero), expected, strict=True)
 
 
-def test_a_number_that_lies_in_the_output_is_copied_before_anything_is_written():
+@pytest.mark.parametrize("kind", [np.ndarray, type("Subclass", (np.ndarray,), {})])
+def test_a_number_that_lies_in_the_output_is_copied_before_anything_is_written(kind):
     out = np.empty((2, 2), np.int32)
-    zero = out.view(np.uint8)[0, :1].reshape(())
+    zero = out.view(np.uint8)[0, :1].reshape(()).view(kind)
     _, arrays = matmul_integer_function.request(A, zero, B, None, np.int32, out)
     assert not np.shares_memory(arrays[2][1], out)
     zero[...] = 7
     found = dmlcpu.matmul_integer(A, zero, B, None, out=out)
     np.testing.assert_array_equal(found, reference.matmul_integer(A, np.uint8(7), B, None), strict=True)
+
+
+def test_an_output_that_is_a_parameter_is_read_before_it_is_written():
+    a, b = np.full((2, 3), 10, np.uint8), np.ones((3, 1), np.int8)
+    out = np.array([[100], [50]], np.uint8)
+    expected = reference.quantized_matmul(a, 1.0, None, b, 1.0, None, 1.0, out.copy())
+    arguments = (a, 1.0, None, b, np.ones(1, np.float32), None, 1.0, out)
+    _, arrays = quantized_matmul_function.request(*arguments, None, out)
+    assert not np.shares_memory(arrays[2][5], out)
+    found = dmlcpu.quantized_matmul(*arguments, out=out)
+    assert found is out
+    np.testing.assert_array_equal(out, expected, strict=True)
+
+
+def test_a_parameter_that_lies_in_an_output_of_matmul_top_k_is_copied_before_anything_is_written():
+    values, indices = np.zeros((2, 2), np.int32), np.zeros((2, 2), np.int64)
+    for output in (values, indices):
+        zero = output.view(np.uint8)[:1, :2].reshape(2)
+        zero[:] = 7, 3
+        _, arrays = matmul_top_k_function.request(
+            A, B, 2, None, zero, None, None, None, "largest", "greatest", (values, indices)
+        )
+        assert not np.shares_memory(arrays[2][1], output)
+        assert arrays[2][1].tolist() == [7, 3]
+
+
+@pytest.mark.parametrize("each", [0.5, np.full(2, 0.5, np.float32)])
+def test_negative_zeros_are_not_zeros(each):
+    a, b = np.ones((1, 2), np.uint8), np.ones((2, 2), np.int8)
+    for zero in (0.0, -0.0, 0.0):
+        for scales in ((zero, each), (each if isinstance(each, float) else 0.5, zero)):
+            found = dmlcpu.matmul_integer_to_float(a, scales[0], None, b, scales[1], None)
+            assert np.signbit(found).tolist() == [[np.signbit(zero)] * 2]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("place", [1, 2, 4, 5, 6, 7])
+def test_memoryviews_are_arrays(place, dtype):
+    arguments = [A, 0.5, 3, B, 0.25, -2, 9.0, 7]
+    number = np.array([arguments[place]], dtype)
+    if place in (2, 5, 7):
+        number = number.astype(np.uint8 if place == 2 else np.int8)
+    expected = reference.quantized_matmul(*arguments, out_dtype=np.int8)
+    for view in (memoryview(number), memoryview(number.tobytes()).cast(number.dtype.char)):
+        arguments[place] = view
+        np.testing.assert_array_equal(dmlcpu.quantized_matmul(*arguments, out_dtype=np.int8), expected, strict=True)
+
+
+def test_wrong_arguments_are_refused_in_their_order():
+    arguments = [A, 0.5, 3, B, 0.25, -2, 9.0, 7]
+    bad = {1: "x", 2: np.ones(1), 4: "x", 5: 1000, 6: -1.0, 7: 300}
+    names = dict(enumerate(("a", "a_scale", "a_zero_point", "b", "b_scale", "b_zero_point", "y_scale", "y_zero_point")))
+    for first, second in itertools.combinations(bad, 2):
+        wrong = [bad[place] if place in (first, second) else each for place, each in enumerate(arguments)]
+        with pytest.raises((DmlError, TypeError), match=f"quantized_matmul: {names[first]}[ .]"):
+            dmlcpu.quantized_matmul(*wrong)
+
+
+def test_types_of_results_are_numpys_own():
+    own, b = np.ones((3, 5), np.uint8), np.ones((5, 7), np.int8)  # sizes that no other test has: no plan is kept
+    other = pickle.loads(pickle.dumps(own))
+    assert other.dtype is not own.dtype
+    for a in (other, own):
+        found = dmlcpu.quantized_matmul(a, 0.5, None, b, 0.25, None, 9.0, None)
+        assert found.dtype is np.dtype(np.uint8)

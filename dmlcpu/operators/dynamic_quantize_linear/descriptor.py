@@ -87,7 +87,7 @@ class DynamicQuantizeLinearOperatorDesc(OperatorDesc[DynamicQuantized]):
             self._check_sizes(dml_name(name), getattr(self, name), wanted, why)
         self._check_same_type("output_zero_point_tensor", "output_tensor")
 
-    def _key(self, bound: Bound, arrays: Any) -> Key:
+    def _key(self, arrays: Any) -> Key:
         x, y = arrays[:2]
         return prepare, ((form_of(x), strides_of(y)), (y.dtype,))
 

@@ -136,9 +136,9 @@ class MatrixMultiplyIntegerToFloatOperatorDesc(ProductDesc):
         names = ("a_tensor", "b_tensor", *_PARAMETERS, "bias_tensor", "output_tensor")
         return lambda bound: [bound.get(name) for name in names]
 
-    def _key(self, bound: Bound, arrays: Any) -> Key:
+    def _key(self, arrays: Any) -> Key:
         if not self._is_wide():
-            return ProductDesc._key(self, bound, arrays)
+            return ProductDesc._key(self, arrays)
         views = {name: matrices_of(getattr(self, name)) for name in _PARAMETERS if getattr(self, name)}
 
         def run(*arrays: Any) -> None:

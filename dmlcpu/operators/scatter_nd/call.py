@@ -107,6 +107,13 @@ def is_out(indices: Array, sizes: Shape) -> Array:
     return np.asarray((indices < -limits) | (indices >= limits))
 
 
+def check_index(indices: Array, place: int, shape: Shape, operator: str = NAME, field: str = "indices") -> None:
+    """Refuse the coordinate at a place in C order, if it is out of range. shape: of x."""
+    value, coordinate = indices.flat[place], place % indices.shape[-1]
+    if is_out(np.array([value], indices.dtype), shape[coordinate : coordinate + 1]).any():
+        raise out_of_range(value, place, (indices.shape, indices.dtype), shape, operator, field)
+
+
 def out_of_range(
     value: int,
     place: int,

@@ -10,7 +10,7 @@ from dmlcpu.directml.checks import check_range
 from dmlcpu.directml.enums import FeatureLevel, OperatorType
 from dmlcpu.directml.feature_level import FOUR, ONE_TO_EIGHT, UP_TO_32, Allowed, Support, Types, types
 from dmlcpu.directml.tensor import TensorDesc
-from dmlcpu.operators.scatter_nd.call import out_of_range
+from dmlcpu.operators.scatter_nd.call import check_index
 from dmlcpu.operators.scatter_nd.plan import prepare
 from dmlcpu.runtime.memory import PLAIN
 
@@ -136,15 +136,14 @@ class ScatterNDOperatorDesc(OperatorDesc[Array]):
         tuple_size = self.indices_tensor.sizes[-1]
         return self.indices_shape[:-1] + self.input_shape[tuple_size:]
 
-    def _key(self, bound: Bound, arrays: Any) -> Key:
+    def _key(self, arrays: Any) -> Key:
         shapes = (self.input_shape, self.indices_shape, self.updates_shape, self.input_shape)
         *inputs, y = [_form(*each) for each in zip(arrays, shapes, strict=True)]
         return prepare, ((*inputs, y[2]), ("none", "raise", arrays[0] is arrays[3], 0))
 
     def _refuse(self, bound: Bound, refused: Any) -> None:
         indices = bound["indices_tensor"]
-        where = (self.indices_shape, indices.dtype), self.input_shape
-        raise out_of_range(indices.flat[refused], refused, *where, self.operator, "IndicesTensor")
+        check_index(indices.reshape(self.indices_shape), refused, self.input_shape, self.operator, "IndicesTensor")
 
 
 def _form(array: Array, shape: Shape) -> AnyForm:

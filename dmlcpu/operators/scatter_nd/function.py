@@ -10,7 +10,7 @@ from dmlcpu.annotations import Array, Element, OutOfRange, Reduction
 from dmlcpu.common.arguments import as_array_like, check_apart, check_output, same_memory
 from dmlcpu.common.forms import AnyForm, formed, strides_of
 from dmlcpu.common.prepared import Prepared
-from dmlcpu.operators.scatter_nd.call import NAME, out_of_range
+from dmlcpu.operators.scatter_nd.call import NAME, check_index
 from dmlcpu.operators.scatter_nd.layout import ANY_SIZE, word_bytes
 from dmlcpu.operators.scatter_nd.plan import prepare
 from dmlcpu.runtime.memory import ALIGNED, OWNS_DATA, PLAIN
@@ -112,9 +112,8 @@ def scatter_nd(
     key, arrays = request(x, indices, updates, reduction, mode, out)
     prepared: Prepared = plan_for_now(prepare, key)
     result = allocate(prepared, arrays, out)
-    place = prepared.run(*arrays, result)
-    if place is not None:
-        raise _refusal(arrays, place)
+    while (place := prepared.run(*arrays, result)) is not None:  # again, if another thread has written a valid index
+        check_index(arrays[1], place, arrays[0].shape)
     return result
 
 
@@ -183,12 +182,6 @@ def update(
 ) -> None:
     """Apply updates to x in place, on at most `most` threads; an error about an index names `operator`."""
     key, arrays = request(x, indices, updates, reduction, mode, x)
-    place = plan_for_now(prepare, key, most).run(*arrays, x)
-    if place is not None:
-        raise _refusal(arrays, place, operator)
-
-
-def _refusal(arrays: Arrays, place: int, operator: str = NAME) -> Exception:
-    """Return the error about the index at a place."""
-    x, indices, _ = arrays
-    return out_of_range(indices.flat[place], place, (indices.shape, indices.dtype), x.shape, operator)
+    prepared: Prepared = plan_for_now(prepare, key, most)
+    while (place := prepared.run(*arrays, x)) is not None:  # again, as in `scatter_nd`
+        check_index(arrays[1], place, arrays[0].shape, operator)

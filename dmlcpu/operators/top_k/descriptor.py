@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from dmlcpu.common.forms import Form, form_of, strides_of
-from dmlcpu.directml.base import Bound, Key, OperatorDesc, dml_name
+from dmlcpu.directml.base import Key, OperatorDesc, dml_name
 from dmlcpu.directml.checks import check_range
 from dmlcpu.directml.enums import AxisDirection, FeatureLevel, OperatorType
 from dmlcpu.directml.feature_level import FOUR, ONE_TO_EIGHT, UP_TO_32, Allowed, Support, Types, types
@@ -57,7 +57,7 @@ class _TopKBase(OperatorDesc[TopK]):
         """Whether the largest elements are selected: by TOP_K, which has no direction, always."""
         return getattr(self, "axis_direction", AxisDirection.DECREASING) is AxisDirection.DECREASING
 
-    def _key(self, bound: Bound, arrays: Any) -> Key:
+    def _key(self, arrays: Any) -> Key:
         x, values, indices = arrays
         call = Call(Form(*form_of(x)), self.k, self.axis, indices.dtype, self.largest)
         return plan, (call, (strides_of(values), strides_of(indices)))
