@@ -167,10 +167,12 @@ def check_apart(operator: str, field: str, out: Array, others: Mapping[str, Arra
 def own_all(out: Array, *others: Array | None) -> bool:
     """Return whether arrays own their data, and none is `out`: then they share no memory with it."""
     flags = out.flags.num & OWNS_DATA
-    for other in others:  # noqa: SIM110 - a generator would take twice as long
-        if other is out or not (other is None or flags & other.flags.num):
+    for other in others:
+        if other is out:
             return False
-    return True
+        if other is not None:
+            flags &= other.flags.num
+    return flags != 0
 
 
 def same_memory(a: Array, b: Array) -> bool:

@@ -3,8 +3,6 @@
 import math
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from dmlcpu.common.arguments import NDARRAY, Array, as_array
 from dmlcpu.runtime.memory import ALIGNED, PLAIN, packed_strides
 
@@ -61,4 +59,4 @@ def fitting(strides: Shape | None, shape: Shape) -> Shape | None:
 
 def strides_of(array: Any) -> Shape | None:
     """Return the strides of an array as a form has them; None also for an `out` that is no array."""
-    return array.strides if isinstance(array, np.ndarray) and array.flags.num & PLAIN != PLAIN else None
+    return array.strides if isinstance(array, NDARRAY) and array.flags.num & PLAIN != PLAIN else None

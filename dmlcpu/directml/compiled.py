@@ -308,15 +308,17 @@ class CompiledOperator(Generic[Result]):
                 its = value.flags.num
             bound[name] = value
             flags &= its
-        new = [slot for slot in self._outputs if slot.name not in bound]
-        if len(new) < len(slots) - len(tensors):
-            raise _missing([slot for slot in slots.values() if not (slot.output or slot.name in bound)])
-        for slot in new:
-            bound[slot.name] = array = slot.make()
-            flags &= array.flags.num | OWNS_DATA
+        absent = len(slots) - len(tensors)
+        if absent:
+            new = [slot for slot in self._outputs if slot.name not in bound]
+            if len(new) < absent:
+                raise _missing([slot for slot in slots.values() if not (slot.output or slot.name in bound)])
+            for slot in new:
+                bound[slot.name] = array = slot.make()
+                flags &= array.flags.num | OWNS_DATA
         # New outputs share no memory, nor do different arrays that own their data: no further check for most calls.
         is_apart = flags & OWNS_DATA and not (self._alike and any(bound[a] is bound[b] for a, b in self._alike))
-        is_in_place = len(new) < len(self._outputs) and not is_apart and self._check_apart(bound)
+        is_in_place = absent < len(self._outputs) and not is_apart and self._check_apart(bound)
         return bound, flags & PLAIN == PLAIN and not is_in_place
 
     def _by_element(self, values: Bound) -> Bound:

@@ -36,7 +36,8 @@ def allocate(prepared: Prepared, arrays: tuple[Any, ...], out: Any) -> Array:
     """Return the output: a new array, or `out` if it fits."""
     if out is None:
         return prepared.new[0]()
-    result = check_output(prepared.operator, "out", out, *prepared.results[0])
+    shape, dtype = prepared.results[0]
+    result = check_output(prepared.operator, "out", out, shape, dtype)
     a, b, _, bias = arrays
     rhs = None if type(b) is PackedMatrix else b
     if not own_all(result, a, rhs, bias):
