@@ -48,7 +48,7 @@ class Plan(Prepared):
     find_range: Callable[..., Any]  # for the parts that the work is cut into, as `quantize`
     settle: Callable[..., Any]  # writes scale and zero point
     quantize: Callable[..., Any]
-    parts: int
+    found: Array  # of a call, before it begins: 0, which stays if the range is not finite, and the number of parts
     work: Array
     word: np.dtype[Any]  # what the kernels see x as
     view: Callable[..., Array]  # returns the words of x and y
@@ -57,7 +57,7 @@ class Plan(Prepared):
         """Run; return True, with nothing written, if the range of x is not finite."""
         view = self.view
         flat = view(x, self.word), frombuffer(scale, FLOAT), frombuffer(zero_point, _BYTE), view(y, _BYTE)
-        scratch, found = self.workspace.take(), np.array([0, self.parts])
+        scratch, found = self.workspace.take(), self.found.copy()
         self.find_range(flat[0], self.work, scratch)
         self.settle(flat[1], flat[2], found, self.work, scratch)
         if found[0]:
@@ -81,7 +81,7 @@ def _plan(x: Form, y: Form, results: tuple[Tensor, ...], budget: Budget) -> Plan
         find_range=find_range.for_parts(parts),
         settle=settle.for_parts(1),
         quantize=row.kernel.for_parts(parts),
-        parts=parts,
+        found=np.array([0, parts]),
         work=work,
         word=of_x.word,
         view=frombuffer if x.strides is None and y.strides is None else words,
