@@ -83,13 +83,16 @@ def keep(rows, tile, y, cells, work, space):
         row = lowest_bit(np.uint64(rows))
         rows &= rows - np.uint32(1)
         here, bits = cells + row * top.row_cells, space.found[row] & there
+        threshold = np.uint64(0)
         while bits:
             j = lowest_bit(np.uint64(bits))
             bits &= bits - np.uint32(1)
             key = key_of(space.scores[row, j], first + j, top)
-            if not (top.has_mask and space.columns.allowed[tile.column + j] == 0):
+            # Of a first tile all scores are found, but after k of them few are kept.
+            if key > threshold and not (top.has_mask and space.columns.allowed[tile.column + j] == 0):
                 threshold = add(key, y, here, top)
-                y[here + LEAST] = least_of(threshold, first + j, top)
+        if threshold:
+            y[here + LEAST] = least_of(threshold, first + tile.columns - 1, top)
 
 
 @inlined
