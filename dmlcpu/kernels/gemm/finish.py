@@ -30,14 +30,15 @@ def finish(part, parts, values, indices, works, scratch):
     keys = as_words(scratch, chosen_at, np.uint64)
     chosen = as_words(scratch, chosen_at + most, np.uint64)
     order = as_words(scratch, chosen_at + most + most_chosen(k) + LINE, np.int64)
+    is_in_order = top.is_sorted and top.shares == 1
     first, last = share(part, parts, top.rows)
     for row in range(first, last):
         count = gather(row, top, scratch, keys)
         found = min(count, k)
-        if found > 0:
+        if found > 0 and not is_in_order:
             select_greatest(keys, count, found, True, chosen, order)
         for i in range(found):
-            key = keys[order[i]]
+            key = keys[i if is_in_order else order[i]]
             values[row * k + i], indices[row * k + i] = score_of(key, top), column_of(key)
         for i in range(found, k):
             values[row * k + i], indices[row * k + i] = np.int32(top.fill), -1
