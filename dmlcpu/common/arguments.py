@@ -110,7 +110,7 @@ def as_dtype(operator: str, field: str, value: Any, allowed: Collection[str]) ->
 
 
 def without_metadata(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the data type that NumPy has for a type of elements: another that equals it may have metadata."""
+    """Return the data type that NumPy has for a type of numbers in native byte order: its equal may have metadata."""
     return np.dtype(dtype.type)
 
 

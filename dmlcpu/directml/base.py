@@ -143,7 +143,10 @@ class OperatorDesc(Desc, Generic[Result]):
         raise NotImplementedError
 
     def _refuse(self, bound: Bound, refused: Any) -> None:
-        """Raise the error about values that a prepared call refuses; refused: what it returned."""
+        """Raise the error about values that a prepared call refuses, unless they are valid by now.
+
+        refused: what the call returned.
+        """
         raise AssertionError(refused)
 
     def _make_result(self) -> Callable[[Bound], Any]:

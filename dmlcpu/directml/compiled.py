@@ -220,7 +220,7 @@ class CompiledOperator(Generic[Result]):
         arrays = owned.arrays(bound)
         prepare, key = owned.kept_key if is_packed and owned.kept_key else self.desc._key(arrays)
         if is_packed and key:
-            # Of the budget alone, with nothing in the key: to hash that takes a third of a microsecond.
+            # A cache by the budget alone: to hash the whole key takes a third of a microsecond.
             owned.kept_key[:] = functools.lru_cache(functools.partial(prepare, *key)), ()
         prepared = plan_for_now(prepare, key)
         while (refused := prepared.run(*arrays)) is not None:
@@ -318,6 +318,7 @@ class CompiledOperator(Generic[Result]):
                 flags &= array.flags.num | OWNS_DATA
         # New outputs share no memory, nor do different arrays that own their data: no further check for most calls.
         is_apart = flags & OWNS_DATA and not (self._alike and any(bound[a] is bound[b] for a, b in self._alike))
+        # Of what is absent, all are outputs.
         is_in_place = absent < len(self._outputs) and not is_apart and self._check_apart(bound)
         return bound, flags & PLAIN == PLAIN and not is_in_place
 

@@ -88,7 +88,8 @@ def keep(rows, tile, y, cells, work, space):
             j = lowest_bit(np.uint64(bits))
             bits &= bits - np.uint32(1)
             key = key_of(space.scores[row, j], first + j, top)
-            # Of a first tile all scores are found, but after k of them few are kept.
+            # 0 until a key is added: `add` compares with the list itself. In a first tile all scores are found, and
+            # after k of them few are kept.
             if key > threshold and not (top.has_mask and space.columns.allowed[tile.column + j] == 0):
                 threshold = add(key, y, here, top)
         if threshold:
