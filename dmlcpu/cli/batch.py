@@ -52,7 +52,7 @@ def add_run_options(parser: argparse.ArgumentParser, manifest: str) -> None:
     again.add_argument("--manifest", metavar="FILE", help=f"where outcomes are recorded (default: {manifest})")
     again.add_argument("--force", action="store_true", help="run all jobs, whatever is recorded")
     again.add_argument("--retry-failed", action="store_true", help="run only the jobs that are recorded as failed")
-    content = "tell changed inputs by their content, not by size and time"
+    content = "find changed inputs by their content, not by size and time"
     again.add_argument("--hash", dest="content_hash", action="store_true", help=content)
 
     how = parser.add_argument_group("how")

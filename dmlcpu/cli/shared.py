@@ -10,7 +10,7 @@ INTERRUPTED = 130  # shells expect it of a program that Ctrl+C ended
 
 
 class WrongEnvironmentError(Exception):
-    """An environment variable is not right; commands end with the message."""
+    """An environment variable is not valid; commands print the message and end."""
 
 
 def complain(message: str, code: int) -> int:

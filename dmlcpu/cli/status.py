@@ -24,7 +24,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--directory", metavar="DIR", help="what paths are relative to (default: the folder of JOBS)")
     where = "where outcomes are recorded (default: JOBS.manifest.jsonl)"
     parser.add_argument("--manifest", metavar="FILE", help=where)
-    content = "tell changed inputs by their content, not by size and time"
+    content = "find changed inputs by their content, not by size and time"
     parser.add_argument("--hash", action="store_true", help=content)
     parser.add_argument("--json", action="store_true", help="print JSON, with the ids of all jobs that have failed")
 

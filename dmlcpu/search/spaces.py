@@ -72,7 +72,7 @@ def space_of(operator: str, metric: Any, vectors: Array | Tensor, ranges: Any) -
         found = f"{array[0, place]} to {array[1, place]}"
         raise DmlError(operator, f"ranges[:, {place}]", found, "a least and a greatest number, of at most 1e+15")
     if dtype.itemsize > 1:
-        raise BindingError(operator, "vectors.dtype", str(dtype), "int8 or uint8, of which `ranges` tells")
+        raise BindingError(operator, "vectors.dtype", str(dtype), "int8 or uint8, as `ranges` is given")
     return Space(metric, depth, array)
 
 

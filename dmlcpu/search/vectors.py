@@ -72,7 +72,7 @@ class Stored:
 
 
 def joined(before: Stored, later: Stored, rooms: dict[str, Array]) -> Stored:
-    """Return vectors with others after them. rooms: arrays with room behind them, which no earlier search reads."""
+    """Return vectors with others after them. rooms: arrays whose unused end no earlier search reads."""
     arrays, others = before.arrays(), later.arrays()
     count, total = len(before), len(before) + len(later)
     for name, array in arrays.items():

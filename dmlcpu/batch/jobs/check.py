@@ -36,7 +36,7 @@ class Checker:
 
     directory: Path  # of relative paths
     memory: int  # bytes that a job may take
-    content: bool  # inputs are told from others by their content
+    content: bool  # changed inputs are found by their content
     count_chunks: bool  # that arrays of zarr and HDF5 lack
     require_chunks: bool  # those that are counted are faults
     estimates: dict[Any, Estimate] = field(default_factory=dict)

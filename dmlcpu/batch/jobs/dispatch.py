@@ -31,8 +31,8 @@ _MOST = 512  # items in a chunk
 _CHUNKS = 2  # in flight for each worker: one runs, one waits
 _LOOK = 60.0  # seconds between looks at the time an item takes, at most: systems do not wait for any number of seconds
 
-# In a worker: the runs that were asked to stop; whether a chunk has run; where late items are told; the seconds that
-# were spent compiling.
+# In a worker: the runs that were asked to stop; whether a chunk has run; where late items are reported; the seconds
+# that were spent compiling.
 _stopped: set[str] = set()
 _settled = threading.Event()
 _coordinator: Connection | None = None
